@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from rocelab.plan.fabric import Fabric
+    from rocelab.spec.pfc import PfcSpec
 
 
 def plan(lab: LabArgument, json: JsonOption = False) -> None:
@@ -76,6 +77,52 @@ def _print_plan(fabric: Fabric) -> None:
     console.print(_ecmp_table(fabric))
     say(f"Links between switches: {addressing}.")
     say(_address_use(fabric))
+    if fabric.spec.queues.pfc is not None:
+        _print_lossless(fabric, fabric.spec.queues.pfc)
+
+
+def _print_lossless(fabric: Fabric, pfc: PfcSpec) -> None:
+    from rocelab.plan.dependencies import find_cycle, is_up_down
+    from rocelab.plan.pfc import carve, warnings
+    from rocelab.units import format_rate, format_size
+
+    console = out()
+    carvings = carve(fabric, pfc)
+    memory = table(
+        f"Memory of a switch, lossless class {', '.join(map(str, pfc.classes))}",
+        ("role", "switches", "ports", "memory", "reserved", "headroom", "shared", "XOFF", "XON"),
+    )
+    for part in carvings:
+        sizes = (part.memory, part.reserved, part.headroom_pool, part.shared, part.xoff, part.xon)
+        counts = f"{part.switches:,}", f"{part.ports:,}"
+        memory.add_row(part.role.value, *counts, *map(format_size, sizes))
+    if pfc.xoff is None:
+        memory.caption = "XOFF: of the first class that fills; it falls as others do"
+    console.print(memory)
+
+    needed = table(
+        "Headroom of a port and class",
+        ("link", "own frame", "peer's frame", "cable", "response", "cells", "needed"),
+    )
+    for link in dict.fromkeys(link for carving in carvings for link, _ in carving.headroom):
+        terms = (link.frame, link.begun, link.cable, link.response)
+        needed.add_row(
+            format_rate(link.rate_bps),
+            *map(format_size, terms),
+            f"x {link.cell_factor:g}",
+            format_size(link.total),
+        )
+    console.print(needed)
+    for warning in warnings(fabric, pfc, carvings):
+        err().print(f"warning: {warning}", markup=False, soft_wrap=True)
+    if is_up_down(fabric):
+        say("No deadlock can come of the routes: each goes up, then down, whichever links fail.")
+        return
+    cycle = find_cycle(fabric)
+    if cycle is None:
+        say("No deadlock can come of the routes, also after the failure of any one link.")
+    else:
+        say(f"A deadlock is possible: buffers depend on each other along {cycle}.")
 
 
 def _uplink_table(fabric: Fabric) -> Table:

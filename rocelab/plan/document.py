@@ -10,11 +10,14 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
+from rocelab.plan.dependencies import find_cycle, is_up_down
 from rocelab.plan.fabric import Fabric, Link, Node, Port, Prefix, Role
+from rocelab.plan.pfc import carve, warnings
 from rocelab.plan.routes import expected_width, spread
 from rocelab.plan.uplinks import Uplinks, uplinks_by_tier
+from rocelab.spec.pfc import PfcSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +103,8 @@ def plan_document(fabric: Fabric) -> Iterator[str]:
     yield from _array("prefixes", map(_prefix, fabric.prefixes))
     yield ",\n"
     yield from _array("ecmp", _ecmp(fabric))
+    if fabric.spec.queues.pfc is not None:
+        yield f',\n"pfc": {json.dumps(_pfc(fabric, fabric.spec.queues.pfc))}'
     yield "\n}\n"
 
 
@@ -153,6 +158,41 @@ def _prefix(prefix: Prefix) -> dict[str, object]:
 
 def _session(link: Link) -> dict[str, object]:
     return {"a": link.a.node, "b": link.b.node, "link": link.name}
+
+
+def _pfc(fabric: Fabric, pfc: PfcSpec) -> dict[str, object]:
+    carvings = carve(fabric, pfc)
+    cycle = find_cycle(fabric)
+    return {
+        "classes": pfc.classes,
+        "switches": [
+            {
+                "role": each.role.value,
+                "switches": each.switches,
+                "ports": each.ports,
+                "memory_bytes": each.memory,
+                "reserved_bytes": each.reserved,
+                "headroom_bytes": each.headroom_pool,
+                "shared_bytes": each.shared,
+                "xoff_bytes": each.xoff,
+                "xon_bytes": each.xon,
+                "marked_below_bytes": each.marked_below,
+                "links": [
+                    {**asdict(needed), "needed": needed.total, "ports": ports}
+                    for needed, ports in each.headroom
+                ],
+            }
+            for each in carvings
+        ],
+        "warnings": warnings(fabric, pfc, carvings),
+        "up_down": is_up_down(fabric),
+        "cycle": None
+        if cycle is None
+        else {
+            "links": [{"link": link.name, "sender": link.sender} for link in cycle.links],
+            "without": cycle.without and cycle.without.name,
+        },
+    }
 
 
 def _ecmp(fabric: Fabric) -> Iterator[dict[str, object]]:

@@ -81,6 +81,11 @@ class LabRuntime:
         converge in time; either way nothing is left behind. Raises InputError if the lab is up
         already or another command works on it.
         """
+        if self.fabric.spec.queues.pfc is not None:
+            raise InputError(
+                f"lab {self.fabric.name} has queues.pfc, which labs do not carry out yet",
+                "`rocelab plan` shows its memory; without queues.pfc the lab comes up",
+            )
         self.notes = check_rights()
         self.provider.check()
         if self.fabric.spec.management:

@@ -76,6 +76,10 @@ def figures(
             f"{stuck:,} of {len(outcome.finish_s):,} transfers never end: no path is left to them, "
             "or their queue pairs gave up"
         )
+    if simulation.spec.queues.pfc is not None:
+        warnings.append(
+            "queues.pfc has no effect here: a fluid has no queues that fill, so nothing is paused"
+        )
     return SimulationReport(
         schema_version=SCHEMA_VERSION,
         lab=simulation.spec.model_dump(mode="json"),

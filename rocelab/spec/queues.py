@@ -14,6 +14,7 @@ from typing import Annotated, Self
 from pydantic import Field, field_validator, model_validator
 
 from rocelab.spec.base import SpecModel
+from rocelab.spec.pfc import PfcSpec
 from rocelab.units import SIZE, SizeBytes
 from rocelab.wording import RefusedError, described, shown
 
@@ -94,6 +95,10 @@ class QueuesSpec(SpecModel):
         tuple[Annotated[int, Field(ge=0, le=TRAFFIC_CLASSES - 1)], ...],
         Field(max_length=TRAFFIC_CLASSES, description="traffic classes that are marked, 3 and 4"),
     ] = (3, 4)
+    pfc: Annotated[
+        PfcSpec | None,
+        Field(description="lossless traffic classes; {}: one with defaults; left out: none"),
+    ] = None
     engine: Annotated[
         QueueEngine,
         Field(

@@ -62,7 +62,8 @@ def _write_as_people_do(
         if quantity is not None:
             for limit in ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"):
                 written.pop(limit, None)
-            written["default"] = default_text(info)
+            if info.default is not None:
+                written["default"] = default_text(info)
             written["description"] += f": {phrase(declared)}"
         item = declared.at(0)
         each = quantity_of(item)

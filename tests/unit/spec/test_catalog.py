@@ -19,6 +19,7 @@ from rocelab.spec.catalog import catalog_names, find_lab
 from rocelab.spec.fields import default_text, of_field
 from rocelab.spec.load import load_spec
 from rocelab.spec.model import LabSpec
+from rocelab.spec.pfc import PfcSpec
 from rocelab.spec.schema import DIALECT, lab_schema
 
 DOCS = Path(__file__).parents[3] / "docs" / "spec.md"
@@ -85,7 +86,7 @@ def accepts(schema: dict[str, Any], part: dict[str, Any], value: Any) -> bool:
     """A small validator: the words of JSON Schema that the lab schema uses, and no others."""
     known = {"$ref", "anyOf", "type", "enum", "const", "pattern", "maxLength", "minimum"}
     known |= {"maximum", "exclusiveMinimum", "properties", "required", "additionalProperties"}
-    known |= {"items", "maxItems", "oneOf"}
+    known |= {"items", "minItems", "maxItems", "oneOf"}
     assert set(part) <= known | {"title", "description", "default", "examples", "$schema", "$defs"}
     kinds: dict[str, Any] = {"string": str, "object": dict, "array": list, "boolean": bool}
     kinds |= {"integer": int, "number": int | float}
@@ -107,9 +108,8 @@ def accepts(schema: dict[str, Any], part: dict[str, Any], value: Any) -> bool:
             accepts(schema, part["properties"][key], inner) for key, inner in value.items()
         )
     if isinstance(value, list) and "items" in part:
-        return len(value) <= part.get("maxItems", len(value)) and all(
-            accepts(schema, part["items"], inner) for inner in value
-        )
+        fits = part.get("minItems", 0) <= len(value) <= part.get("maxItems", len(value))
+        return fits and all(accepts(schema, part["items"], inner) for inner in value)
     return (
         value in part.get("enum", [value])
         and value == part.get("const", value)
@@ -158,7 +158,8 @@ def test_the_lab_to_copy_has_every_key_of_its_kind_and_the_defaults() -> None:
     left_out = {key for key in set(FIELDS) - OF_OTHER_KINDS if not _holds(data, key)}
 
     assert {str(key) for key in left_out} == {
-        *("routing.bfd.interval", "routing.bfd.multiplier", "scheme.kind of ecmp")
+        *("routing.bfd.interval", "routing.bfd.multiplier", "scheme.kind of ecmp", "queues.pfc"),
+        *(f"queues.pfc.{key}" for key in PfcSpec.model_fields),
     }
     spec = load_spec(find_lab("zone-small"))
     minimal = LabSpec.model_validate(
@@ -172,7 +173,7 @@ def test_the_lab_to_copy_has_every_key_of_its_kind_and_the_defaults() -> None:
 
 def _holds(data: Any, key: Key) -> bool:
     for name in key.block:
-        data = data[name]
+        data = data.get(name) if isinstance(data, dict) else None
     return isinstance(data, dict) and key.name in data
 
 

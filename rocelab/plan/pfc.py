@@ -1,0 +1,200 @@
+"""The memory of switches with lossless classes (PFC, IEEE 802.1Qbb): who may hold how much of it.
+
+Of a switch's memory some is reserved per lossless class of a port, some is headroom for packets
+that arrive after a pause was sent, and all ports share the rest. Pure, and from counts of ports
+alone, so that it costs as little for 32,256 GPUs.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rocelab.errors import InputError
+from rocelab.plan.fabric import Fabric, Role
+from rocelab.spec.pfc import PfcSpec
+from rocelab.units import format_size
+
+ETHERNET_HEADER_BYTES = 14
+"""Of a frame without its check sequence, which queues do not count (`rocelab.plan.queues`)."""
+
+QUANTUM_BYTES = 64
+"""A quantum of a pause frame is 512 bit times (IEEE 802.3 annex 31B)."""
+
+RESPONSE_QUANTA = {40 * 10**9: 118, 100 * 10**9: 394, 200 * 10**9: 453, 400 * 10**9: 905}
+"""The time that a sender may take to stop, by its rate in bit/s: of a slower link that of the next
+in this list, of a faster one in proportion to the last. Source: the peer response times of SONiC's
+dynamic buffer calculation."""
+
+CABLE_NS_PER_M = 5
+"""Light in a fibre, or a signal in copper: about two thirds of its speed in vacuum."""
+
+
+@dataclass(frozen=True, slots=True)
+class Headroom:
+    """What may still arrive for a class after its port has crossed XOFF, in bytes, term by term.
+
+    frame: one that the port itself has begun to send, before its pause; begun: one that the peer
+    has begun when it stops; cable: what is on the way, in both directions; response: what the peer
+    sends before it stops.
+    """
+
+    rate_bps: int
+    frame: int
+    begun: int
+    cable: int
+    response: int
+    cell_factor: float
+
+    @property
+    def total(self) -> int:
+        """Source: SONiC's dynamic buffer calculation, without gearboxes."""
+        return self.begun + round(self.cell_factor * (self.frame + self.cable + self.response))
+
+
+@dataclass(frozen=True, slots=True)
+class Carving:
+    """The memory of each of `switches` equal switches, in bytes.
+
+    reserved: of all lossless classes of all ports. headroom: of each port and class, by the rate
+    of its link; headroom_pool: of all of them. xoff: the threshold of the first class that fills,
+    while nothing else is held; a dynamic one falls as others hold packets.
+    marked_below: where marks begin below this depth of an egress queue, they begin before pauses.
+    """
+
+    role: Role
+    switches: int
+    ports: int
+    memory: int
+    reserved: int
+    headroom: tuple[tuple[Headroom, int], ...]
+    headroom_pool: int
+    xoff: int
+    xon: int
+    marked_below: int
+
+    @property
+    def shared(self) -> int:
+        """The memory that is left for all ports."""
+        return self.memory - self.reserved - self.headroom_pool
+
+
+def headroom_of(pfc: PfcSpec, rate_bps: int, mtu: int) -> Headroom:
+    """What a link of this rate needs."""
+    frame = mtu + ETHERNET_HEADER_BYTES
+    on_the_cable = 2 * pfc.cable * CABLE_NS_PER_M * rate_bps / 8e9
+    return Headroom(
+        rate_bps=rate_bps,
+        frame=frame,
+        begun=frame,
+        cable=round(on_the_cable),
+        response=QUANTUM_BYTES * response_quanta(pfc, rate_bps),
+        cell_factor=pfc.cell_factor,
+    )
+
+
+def response_quanta(pfc: PfcSpec, rate_bps: int) -> int:
+    """The time in which a sender at this rate obeys a pause."""
+    if pfc.response is not None:
+        return pfc.response
+    fastest = max(RESPONSE_QUANTA)
+    for listed_bps, quanta in sorted(RESPONSE_QUANTA.items()):
+        if rate_bps <= listed_bps:
+            return quanta
+    return round(RESPONSE_QUANTA[fastest] * rate_bps / fastest)
+
+
+def carve(fabric: Fabric, pfc: PfcSpec) -> tuple[Carving, ...]:
+    """The memory of every kind of switch: those of one role whose ports are the same, lowest tier
+    first. Raises InputError if nothing of it would be left to share."""
+    links: dict[str, Counter[tuple[int, int]]] = {node.name: Counter() for node in fabric.switches}
+    for link in fabric.links:
+        for port in (link.a, link.b):
+            if port.role.is_switch:
+                links[port.node][link.rate_bps, link.mtu] += 1
+    kinds = Counter(
+        (node.role, tuple(sorted(links[node.name].items())))
+        for node in fabric.switches
+        if links[node.name]
+    )
+    found = (_carving(pfc, role, count, ports) for (role, ports), count in kinds.items())
+    return tuple(sorted(found, key=lambda carving: carving.role.tier))
+
+
+def _carving(
+    pfc: PfcSpec, role: Role, switches: int, links: Sequence[tuple[tuple[int, int], int]]
+) -> Carving:
+    ports = sum(count for _, count in links)
+    classes = len(pfc.classes)
+    memory, reserved = pfc.memory * ports, pfc.reserved * ports * classes
+    needs = tuple((headroom_of(pfc, rate_bps, mtu), count) for (rate_bps, mtu), count in links)
+    held = sum(count * (pfc.headroom or needed.total) for needed, count in needs)
+    pool = round(held * classes / pfc.oversubscription)
+    shared = memory - reserved - pool
+    if shared <= 0:
+        raise InputError(
+            f"nothing of the memory of a {role} is left to share: of {format_size(memory)}, "
+            f"{format_size(pool)} are headroom and {format_size(reserved)} are reserved",
+            "more queues.pfc.memory, fewer classes, a shorter cable or an oversubscription",
+        )
+    if pfc.xoff is None:
+        # A class with q bytes is paused at q = a x (shared - q).
+        share = 2.0**pfc.dynamic_th
+        xoff = round(shared * share / (1 + share))
+        # DCQCN (SIGCOMM 2015), section 4, with the lossless classes for its eight.
+        marked_below = round(shared * share / (1 + share) / (classes * ports))
+    else:
+        # All egress queues may hold packets of one ingress port (ibid.).
+        xoff, marked_below = pfc.xoff, pfc.xoff // ports
+    return Carving(
+        role=role,
+        switches=switches,
+        ports=ports,
+        memory=memory,
+        reserved=reserved,
+        headroom=needs,
+        headroom_pool=pool,
+        xoff=xoff,
+        xon=max(0, xoff - pfc.xon_offset),
+        marked_below=marked_below,
+    )
+
+
+def warnings(fabric: Fabric, pfc: PfcSpec, carvings: Sequence[Carving]) -> tuple[str, ...]:
+    """Why lossless classes may lose packets, or be paused before they are marked."""
+    queues = fabric.spec.queues
+    found = []
+    most = max(
+        (needed for carving in carvings for needed, _ in carving.headroom),
+        key=lambda needed: needed.total,
+        default=None,
+    )
+    if most is not None and pfc.headroom is not None and pfc.headroom < most.total:
+        found.append(
+            f"a headroom of {format_size(pfc.headroom)} cannot hold the {format_size(most.total)} "
+            "that may arrive after a pause: lossless classes lose packets"
+        )
+    for carving in carvings:
+        full = carving.ports * len(pfc.classes) * carving.xoff
+        if pfc.xoff is not None and full > carving.shared:
+            found.append(
+                f"{carving.role}: the static XOFFs of all ports and classes are "
+                f"{format_size(full)}, but only {format_size(carving.shared)} are shared: if more "
+                "ports fill than fit, lossless classes lose packets"
+            )
+        if queues.ecn.kmin >= carving.marked_below:
+            found.append(
+                f"{carving.role}: pauses may come before marks, as kmin "
+                f"({format_size(queues.ecn.kmin)}) is not below "
+                f"{format_size(carving.marked_below)} (DCQCN paper, section 4)"
+            )
+    unmarked = [str(number) for number in pfc.classes if number not in queues.marked]
+    if unmarked:
+        found.append(f"lossless class {', '.join(unmarked)} is not marked: see queues.marked")
+    if pfc.oversubscription > 1:
+        found.append(
+            f"the headroom pool holds 1 of {pfc.oversubscription:g} of all headrooms: if more fill "
+            "at once, lossless classes lose packets"
+        )
+    return tuple(found)

@@ -1,0 +1,108 @@
+"""The file format of lossless traffic classes: priority-based flow control (IEEE 802.1Qbb).
+
+The block `queues.pfc` of a lab's file, sizes in bytes of the modelled network, is a `PfcSpec`;
+`rocelab.plan.pfc` divides each switch's memory by it.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from rocelab.spec.base import SpecModel
+from rocelab.units import SIZE, SizeBytes
+from rocelab.wording import RefusedError
+
+MAX_CLASS = 4
+"""Classes 5 to 7, of CNPs, ACKs and control, are never paused."""
+
+MAX_MEMORY = 64 * 10**9
+MAX_CABLE_M = 100_000
+MAX_QUANTA = 65_535
+"""A pause frame's field has 16 bits (IEEE 802.3 annex 31B)."""
+
+
+class PfcSpec(SpecModel):
+    """Lossless traffic classes, and the memory of a switch that holds them.
+
+    An ingress port sends a pause for a class whose packets in the switch exceed its threshold
+    (XOFF), and a resume once they are `xon_offset` below it. Without `xoff` the threshold is
+    dynamic: 2^`dynamic_th` times the free shared memory at that moment.
+    """
+
+    classes: Annotated[
+        tuple[Annotated[int, Field(ge=0, le=MAX_CLASS)], ...],
+        Field(min_length=1, max_length=MAX_CLASS + 1, description="lossless traffic classes"),
+    ] = (3,)
+    memory: Annotated[
+        SizeBytes,
+        Field(
+            ge=1,
+            le=MAX_MEMORY,
+            description="packet memory of a switch, for each of its ports; those share all of it",
+        ),
+    ] = 2 * 10**6
+    reserved: Annotated[
+        SizeBytes,
+        Field(
+            ge=0, le=MAX_MEMORY, description="of the memory, for each port's lossless class alone"
+        ),
+    ] = 0
+    dynamic_th: Annotated[
+        int,
+        Field(ge=-7, le=8, description="XOFF is 2^dynamic_th of what is free of the shared memory"),
+    ] = 3
+    xoff: Annotated[
+        Annotated[SizeBytes, Field(ge=1, le=MAX_MEMORY)] | None,
+        Field(description="a static XOFF instead of the dynamic one"),
+    ] = None
+    xon_offset: Annotated[
+        SizeBytes, Field(ge=0, le=MAX_MEMORY, description="a resume comes this far below XOFF")
+    ] = 20 * 10**3
+    headroom: Annotated[
+        Annotated[SizeBytes, Field(ge=1, le=MAX_MEMORY)] | None,
+        Field(
+            description="memory for what arrives after XOFF, per port and class; if left out, what "
+            "the link needs",
+        ),
+    ] = None
+    oversubscription: Annotated[
+        float,
+        Field(ge=1, le=100, description="all ports' headroom : the pool that they share for it"),
+    ] = 1.0
+    cable: Annotated[
+        float, Field(ge=0, le=MAX_CABLE_M, description="length of a cable in metres")
+    ] = 40.0
+    response: Annotated[
+        Annotated[int, Field(ge=0, le=MAX_QUANTA)] | None,
+        Field(
+            description="time that a paused sender takes to stop, in quanta of 512 bit times; if "
+            "left out, what is usual at the link's rate",
+        ),
+    ] = None
+    cell_factor: Annotated[
+        float,
+        Field(ge=1, le=16, description="memory : bytes of packets, where cells are partly filled"),
+    ] = 1.0
+
+    @field_validator("classes", mode="before")
+    @classmethod
+    def _a_list(cls, value: object) -> object:
+        return tuple(value) if isinstance(value, list) else value
+
+    @field_validator("classes")
+    @classmethod
+    def _in_order_and_once(cls, value: tuple[int, ...]) -> tuple[int, ...]:
+        return tuple(sorted(set(value)))
+
+    @model_validator(mode="after")
+    def _resumes_above_nothing(self) -> Self:
+        if self.xoff is not None and self.xon_offset >= self.xoff:
+            raise RefusedError(
+                f"expected xon_offset to be below xoff ({SIZE.written(self.xoff)}), "
+                f"got {SIZE.written(self.xon_offset)}",
+                "a resume comes xon_offset below xoff",
+                keys=("xon_offset", "xoff"),
+            )
+        return self

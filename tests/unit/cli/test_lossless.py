@@ -1,0 +1,84 @@
+"""Commands on a lab with lossless classes: `plan` shows their memory, others say what they leave
+out."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from rocelab.cli.main import main
+
+LAB = """name: lossless
+fabric: {kind: clos, racks: 2, spines: 2, servers_per_rack: 2}
+queues:
+  pfc: {}
+"""
+DOCS = Path(__file__).parents[3] / "docs" / "pfc.md"
+
+
+@pytest.fixture
+def lossless(tmp_path: Path) -> Path:
+    file = tmp_path / "lossless.yaml"
+    file.write_text(LAB)
+    return file
+
+
+def command(*arguments: str | Path) -> int | str | None:
+    with pytest.raises(SystemExit) as ended:
+        main([*map(str, arguments)])
+    return ended.value.code
+
+
+def words(text: str) -> list[str]:
+    return [" ".join(line.split()) for line in text.splitlines() if line.strip(" ─")]
+
+
+def test_the_page_s_example_is_what_plan_shows(
+    lossless: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+    page = DOCS.read_text()
+    yaml_block, shown = (page.split("```yaml\n")[1], page.split("ends with:\n\n```\n")[1])
+    assert yaml_block.split("#")[0].split() == LAB.split()
+    assert command("plan", lossless) == 0
+    expected = words(shown.split("```")[0])
+    assert len(expected) == 9
+    assert words(capsys.readouterr().out)[-9:] == expected
+
+
+def test_the_document_has_the_memory_and_no_cycle(
+    lossless: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command("plan", lossless, "--json") == 0
+    pfc = json.loads(capsys.readouterr().out)["pfc"]
+    assert (pfc["classes"], pfc["warnings"], pfc["up_down"], pfc["cycle"]) == ([3], [], True, None)
+    for switch in pfc["switches"]:
+        parts = ("reserved_bytes", "headroom_bytes", "shared_bytes")
+        assert sum(switch[part] for part in parts) == switch["memory_bytes"]
+        needed = sum(link["needed"] * link["ports"] for link in switch["links"])
+        assert needed == switch["headroom_bytes"]
+
+
+def test_plan_warns_where_packets_may_be_lost(
+    lossless: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lossless.write_text(LAB.replace("{}", "{headroom: 10KB}"))
+    assert command("plan", lossless) == 0
+    assert "warning: a headroom of 10 KB cannot hold the 95.9 KB" in capsys.readouterr().err
+
+
+def test_a_lab_with_lossless_classes_does_not_come_up(
+    lossless: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command("up", lossless) == 2
+    assert "has queues.pfc, which labs do not carry out yet" in capsys.readouterr().err
+
+
+def test_a_simulation_says_that_nothing_is_paused(
+    lossless: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    job = ("--pattern", "allreduce", "--ranks", "4", "--size", "1MB")
+    assert command("simulate", lossless, *job) == 0
+    assert "queues.pfc has no effect here" in capsys.readouterr().err

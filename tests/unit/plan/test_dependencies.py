@@ -1,0 +1,128 @@
+"""Cyclic buffer dependencies: none in fabrics that go up and then down, and rings are found."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from rocelab.plan import dependencies
+from rocelab.plan.build import plan
+from rocelab.plan.dependencies import find_cycle, is_up_down
+from rocelab.plan.fabric import Fabric, Link, Node, Observed, Port, Prefix, Role
+from rocelab.plan.routes import expected_routes
+from rocelab.spec.fabrics import ClosSpec
+from rocelab.spec.load import load_spec
+from rocelab.spec.model import LabSpec
+
+LABS = sorted((Path(__file__).parents[3] / "labs").glob("*.yaml"))
+SMALL = ("tiny", "two-leaves", "zones-small", "hpn-small", "rail-small", "fat-tree-4")
+
+
+def port(node: str, role: Role, far: str) -> Port:
+    return Port(node, role, far, 1, None, "02:00:00:00:00:01")
+
+
+def ring(*pairs: str) -> Fabric:
+    """Switches named by a letter, joined by pairs of letters, each with a server and an ASN of its
+    own; all of them announce what they learn, as leaves of a Clos do not."""
+    names = sorted({letter for pair in pairs for letter in pair})
+    switches = tuple(
+        Node(name, Role.SPINE, None, 65000 + number, None, 0) for number, name in enumerate(names)
+    )
+    servers = tuple(Node(f"srv-{name}", Role.SERVER, None, None, None, 0) for name in names)
+    links = [
+        Link(port(f"srv-{name}", Role.SERVER, name), port(name, Role.SPINE, "srv"), 10**9, 9000)
+        for name in names
+    ]
+    links += [
+        Link(port(one, Role.SPINE, other), port(other, Role.SPINE, one), 10**9, 9000)
+        for one, other in pairs
+    ]
+    prefixes = tuple(Prefix(f"198.18.{n}.0/24", (name,)) for n, name in enumerate(names))
+    spec = LabSpec(name="ring", fabric=ClosSpec())
+    return Fabric(spec, switches + servers, tuple(links), prefixes, numbered=False)
+
+
+def searched(fabric: Fabric, monkeypatch: pytest.MonkeyPatch) -> str | None:
+    """What the search finds, without the proof by policy."""
+    monkeypatch.setattr(dependencies, "is_up_down", lambda _: False)
+    found = find_cycle(fabric)
+    return None if found is None else str(found)
+
+
+@pytest.mark.parametrize("file", LABS, ids=lambda file: file.stem)
+def test_every_lab_that_ships_goes_up_and_then_down(file: Path) -> None:
+    fabric = plan(load_spec(file))
+    assert is_up_down(fabric)
+    assert find_cycle(fabric) is None
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_the_search_agrees_with_the_proof(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    (file,) = (each for each in LABS if each.stem == name)
+    assert searched(plan(load_spec(file)), monkeypatch) is None
+
+
+def test_a_ring_of_four_depends_on_itself() -> None:
+    fabric = ring("ab", "bc", "cd", "da")
+    assert not is_up_down(fabric)
+    found = find_cycle(fabric)
+    assert found is not None
+    assert found.without is None
+    assert len(found.links) == 4
+    # In the order of packets: each link begins where the one before ends, the last joins the first.
+    round_trip = (*found.links, found.links[0])
+    assert all(one.receiver == other.sender for one, other in pairwise(round_trip))
+    assert str(found) in ("a -> b -> c -> d -> a", *turns("abcd"), *turns("dcba"))
+
+
+def turns(names: str) -> list[str]:
+    """The ring's names from each of them on."""
+    around = [names[place:] + names[: place + 1] for place in range(len(names))]
+    return [" -> ".join(way) for way in around]
+
+
+def test_a_ring_of_three_has_no_path_of_two_links() -> None:
+    assert find_cycle(ring("ab", "bc", "ca")) is None
+
+
+def test_a_cycle_after_one_failure_is_named_with_the_link() -> None:
+    """Four switches of which a and c are not joined: b and d reach each other directly, until their
+    link fails and the ring is left."""
+    fabric = ring("ab", "bc", "cd", "da", "bd")
+    assert find_cycle(replace(fabric, links=fabric.links[:-1])) is not None
+    found = find_cycle(fabric)
+    assert found is not None
+    assert found.without is fabric.links[-1]
+    assert str(found).endswith(", while b:d is down")
+
+
+def test_switches_above_one_with_asns_of_their_own_are_searched() -> None:
+    """Without the shared ASN a route may come down to a switch and go up again."""
+    (file,) = (each for each in LABS if each.stem == "zones-small")
+    fabric = plan(load_spec(file))
+    tops = [node for node in fabric.nodes if node.role is Role.ATSW]
+    nodes = tuple(replace(node, asn=1) if node is tops[0] else node for node in fabric.nodes)
+    assert not is_up_down(replace(fabric, nodes=nodes))
+
+
+def test_only_what_servers_send_can_be_paused() -> None:
+    fabric = ring("ab", "bc", "cd", "da")
+    without = tuple(link for link in fabric.links if link.is_between_switches)
+    assert find_cycle(replace(fabric, links=without)) is None
+
+
+def test_an_adopted_lab_has_the_routes_that_it_had() -> None:
+    """Those of a ring, and those in which each switch reaches the others directly."""
+    fabric = ring("ab", "bc", "cd", "da", "ac", "bd")
+    assert find_cycle(fabric) is None
+    around = expected_routes(ring("ab", "bc", "cd", "da"))
+    seen = replace(fabric, prefixes=(), observed=Observed(around, frozenset(), {}))
+    found = find_cycle(seen)
+    assert found is not None
+    assert found.without is None
+    seen = replace(seen, observed=Observed(expected_routes(fabric), frozenset(), {}))
+    assert find_cycle(seen) is None
