@@ -107,7 +107,9 @@ def main(
 
 def _ups(runs: int, console: Console) -> dict[str, list[Up]]:
     ways: dict[str, Callable[[], Up]] = {
-        "rocelab up --runtime containerlab": lambda: measure_rocelab(LAB, RuntimeKind.CONTAINERLAB),
+        f"rocelab up {LAB} --runtime containerlab": lambda: measure_rocelab(
+            LAB, RuntimeKind.CONTAINERLAB
+        ),
         "containerlab deploy": lambda: measure_adopted(LAB),
     }
     for measure in ways.values():

@@ -34,6 +34,8 @@ _LIST_TAGS = (None, "!", "tag:yaml.org,2002:seq")
 _UNPRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 _TOO_DEEP = f"nested deeper than the limit of {MAX_DEPTH} levels"
+_TOO_DEEP_FOR_PARSER = "exceeded maximum nesting depth"
+"""libyaml since 0.2.6 has a limit of its own, which it may reach before its first event."""
 _SIMPLER = "no lab or drill needs as much; is it the right file?"
 _NO_ESCAPES = "text is shown on terminals and in reports; remove it"
 _SYNTAX_HINTS = (
@@ -330,13 +332,16 @@ class _Composer:
         raise _Stop
 
     def _syntax(self, error: yaml.MarkedYAMLError, text: str) -> None:
+        mark = error.problem_mark
+        line = max(1, min(mark.line + 1, len(text.splitlines()))) if mark else None
+        if _TOO_DEEP_FOR_PARSER in str(error.problem):
+            self.problems.append(Problem(self._file, line, "", _TOO_DEEP, _SIMPLER))
+            return
         what = re.sub("^(did|could) not find expected", "expected", str(error.problem))
         opened = error.context_mark.line + 1 if error.context_mark else 1
         hints = (hint for fragment, hint in _SYNTAX_HINTS if fragment in what)
         hint = next(hints, "check the indentation and quotes around this line")
         hint = hint.replace("{opened}", str(opened))
-        mark = error.problem_mark
-        line = max(1, min(mark.line + 1, len(text.splitlines()))) if mark else None
         context = f" {error.context}" if error.context else ""
         self.problems.append(Problem(self._file, line, "", f"not YAML: {what}{context}", hint))
 
