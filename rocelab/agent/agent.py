@@ -16,7 +16,7 @@ import select
 import signal
 import socket
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from time import CLOCK_REALTIME, clock_gettime_ns, monotonic_ns
 from typing import Any
 
@@ -27,6 +27,7 @@ from rocelab.agent.endpoint import Endpoint
 from rocelab.agent.lag import Lag, Port
 from rocelab.agent.live import LiveFile
 from rocelab.agent.nic import NEVER_NS, SECOND_NS, Nic, Outlet
+from rocelab.agent.pausewatch import PausedPort, PauseWatch
 from rocelab.agent.priority import run_first, wake_on_time
 from rocelab.agent.prober import ProbeFlow, Prober
 from rocelab.agent.ring import open_ring, open_sink
@@ -70,6 +71,7 @@ class Agent:
             *self._endpoint.nics,
         ]
         self._carrier = CarrierWatch()
+        self._pauses = _pause_watch(fields["nics"], self._endpoint.nics)
         self._look_at_carrier()
         self._ring = open_ring(fields["frame_bytes"])
         self._demux = Demux(
@@ -140,6 +142,7 @@ class Agent:
             self._endpoint.stalls.look(now_ns, self._waiting_since_ns())
         self._turned_ns = now_ns
         arrived = self._demux.drain(now_ns)
+        pauses_ns = NEVER_NS if self._pauses is None else self._pauses.turn(now_ns)
         probe_ns = self._prober.send()
         now_ns = monotonic_ns()
         if now_ns >= self._live.due_ns:
@@ -149,7 +152,7 @@ class Agent:
             # As a NIC gathers packets before a bus transfer: waking up costs more than sending.
             next_ns = max(next_ns, self._woke_ns + self._moderation_ns)
         self._due_ns = min(probe_ns, next_ns)
-        return arrived, min(self._due_ns, self._live.due_ns)
+        return arrived, min(self._due_ns, self._live.due_ns, pauses_ns)
 
     def _waiting_since_ns(self) -> int:
         """The time since which a deadline or a frame has waited for this process."""
@@ -167,7 +170,9 @@ class Agent:
         """
         now_ns = monotonic_ns()
         deaf_until_ns = min(next_ns, self._woke_ns + self._moderation_ns)
-        awaited = (self._channel.fileno(), self._carrier.fileno())
+        awaited = [self._channel.fileno(), self._carrier.fileno()]
+        if self._pauses is not None:
+            awaited.append(self._pauses.fileno())
         ready, _, _ = select.select(awaited, (), (), max(0, deaf_until_ns - now_ns) / SECOND_NS)
         if not ready and next_ns > deaf_until_ns:
             now_ns = monotonic_ns()
@@ -235,6 +240,19 @@ def _probe_flow(
     flow = ProbeFlow(nic.ports[home].way, template, probe["rate_pps"], probe["phase_ns"])
     nic.add(flow, home)
     return flow, nic
+
+
+def _pause_watch(
+    fields: Sequence[Sequence[Mapping[str, Any]]], nics: Sequence[Lag[Nic]]
+) -> PauseWatch | None:
+    """What obeys pauses at the ports of NICs; None where no class is lossless."""
+    ports = {
+        port.interface: PausedPort(port.way, *port_fields["obeys"])
+        for nic_fields, nic in zip(fields, nics, strict=True)
+        for port_fields, port in zip(nic_fields, nic.ports, strict=True)
+        if port_fields["obeys"] is not None
+    }
+    return PauseWatch(ports) if ports else None
 
 
 def clock_offset_ns() -> int:

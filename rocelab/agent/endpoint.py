@@ -241,6 +241,7 @@ def _settings(kind: Mapping[str, Any]) -> QueuePairSettings:
         cnp_tos=kind["cnp_tos"],
         dcqcn=None if dcqcn is None else DcqcnParameters(**dcqcn),
         out_of_order=kind["out_of_order"],
+        traffic_class=kind["traffic_class"],
     )
 
 

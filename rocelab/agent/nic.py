@@ -72,6 +72,8 @@ class Source(Protocol):
 
     active: bool
     """Whether it takes turns."""
+    traffic_class: int
+    """That of its data packets."""
 
     def due_ns(self, now_ns: int) -> int:
         """When the next packet may be sent; NEVER_NS if there is none."""
@@ -104,6 +106,8 @@ class Nic:
         self.late_ns = array("q")
         """How late each batch was sent, after the link was free for it."""
         self.refused = 0
+        self.paused = 0
+        """Bit c: its peer has paused class c."""
 
     def control(self, frame: bytes) -> None:
         """Send a packet before any of the queue pairs'."""
@@ -150,6 +154,9 @@ class Nic:
         earliest_ns = NEVER_NS
         while active:
             source = active[0]
+            if self.paused >> source.traffic_class & 1:
+                waiting.append(active.popleft())
+                continue
             due_ns = source.due_ns(now_ns)
             if due_ns > now_ns:
                 active.popleft()

@@ -19,13 +19,14 @@ def wake_on_time() -> None:
     ctypes.CDLL(None).prctl(_PR_SET_TIMERSLACK, 1, 0, 0, 0)
 
 
-def run_first() -> None:
+def run_first(*, before_senders: bool = False) -> None:
     """Schedule the calling thread before all ordinary ones (SCHED_RR, sched(7)), but not its
-    children.
+    children; `before_senders`: also before those that called this without.
 
     Changes nothing if the machine does not allow it (CAP_SYS_NICE): the run's lag then shows the
     effect.
     """
     with suppress(PermissionError):
         policy = os.SCHED_RR | os.SCHED_RESET_ON_FORK
-        os.sched_setscheduler(0, policy, os.sched_param(os.sched_get_priority_min(os.SCHED_RR)))
+        least = os.sched_get_priority_min(os.SCHED_RR)
+        os.sched_setscheduler(0, policy, os.sched_param(least + before_senders))

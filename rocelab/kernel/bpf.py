@@ -27,7 +27,8 @@ CACHE = Path("/var/cache/rocelab/bpf")
 the kernel."""
 
 COMPILE_TIMEOUT_S = 60.0
-_FLAGS = ("-target", "bpf", "-O2", "-g", "-Wall")
+_FLAGS = ("-target", "bpf", "-O2", "-g", "-Wall", "-mcpu=v3")
+"""Version 3 of the instructions has atomic ones that return a value (Linux 5.12)."""
 
 
 class BpfError(OSError):
@@ -64,6 +65,7 @@ def _libbpf() -> ctypes.CDLL:
         raise BpfError("libbpf.so.1 is missing (Debian package libbpf1)") from None
     for name in ("open_file", "find_map_by_name", "find_program_by_name"):
         getattr(library, f"bpf_object__{name}").restype = ctypes.c_void_p
+    library.bpf_program__attach.restype = ctypes.c_void_p
     # libbpf would print thousands of lines about a refused program; its errno is enough.
     library.libbpf_set_print(ctypes.c_void_p())
     return library
@@ -141,6 +143,21 @@ class Loaded(Closing):
             if self._library.bpf_obj_pin(self.descriptor(name), os.fsencode(folder / name)) != 0:
                 raise BpfError(f"{folder / name} cannot be pinned: {_reason()}")
 
+    def attach(self, name: str, pin: Path) -> None:
+        """Attach a tracing program to the kernel's function that its section names, as long as the
+        link is pinned. Raises BpfError."""
+        program = self._library.bpf_object__find_program_by_name(self._object, name.encode())
+        link = self._library.bpf_program__attach(ctypes.c_void_p(program))
+        if not link:
+            raise BpfError(f"{name} cannot be attached: {_reason()}")
+        link = ctypes.c_void_p(link)
+        try:
+            if self._library.bpf_link__pin(link, os.fsencode(pin)) != 0:
+                raise BpfError(f"{pin} cannot be pinned: {_reason()}")
+            self._library.bpf_link__disconnect(link)
+        finally:
+            self._library.bpf_link__destroy(link)
+
     def _map(self, name: str) -> ctypes.c_void_p:
         found = self._library.bpf_object__find_map_by_name(self._object, name.encode())
         return ctypes.c_void_p(found)
@@ -207,6 +224,22 @@ def _reason() -> str:
     return os.strerror(ctypes.get_errno())
 
 
+class _MapInfo(ctypes.Structure):
+    """The first fields of struct bpf_map_info (include/uapi/linux/bpf.h)."""
+
+    _fields_ = tuple(
+        (name, ctypes.c_uint32) for name in ("type", "id", "key_size", "value_size", "max_entries")
+    )
+
+
+def max_entries(descriptor: int) -> int:
+    """The size of a map, in entries; of a ring buffer in bytes. Raises BpfError."""
+    info, size = _MapInfo(), ctypes.c_uint32(ctypes.sizeof(_MapInfo))
+    if _libbpf().bpf_obj_get_info_by_fd(descriptor, ctypes.byref(info), ctypes.byref(size)) != 0:
+        raise BpfError(f"a map tells nothing of itself: {_reason()}")
+    return int(info.max_entries)
+
+
 class Pinned(Closing):
     """A lab's pinned objects, by name."""
 
@@ -219,6 +252,10 @@ class Pinned(Closing):
         except BaseException:
             Pinned.close(self)
             raise
+
+    def __getitem__(self, name: str) -> int:
+        """The descriptor of an object."""
+        return self._pinned[name]
 
     def close(self) -> None:
         """Close the descriptors; pins and ports keep the objects."""

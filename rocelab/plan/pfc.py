@@ -13,11 +13,9 @@ from dataclasses import dataclass
 
 from rocelab.errors import InputError
 from rocelab.plan.fabric import Fabric, Role
+from rocelab.plan.queues import ETHERNET_HEADER_BYTES
 from rocelab.spec.pfc import PfcSpec
 from rocelab.units import format_size
-
-ETHERNET_HEADER_BYTES = 14
-"""Of a frame without its check sequence, which queues do not count (`rocelab.plan.queues`)."""
 
 QUANTUM_BYTES = 64
 """A quantum of a pause frame is 512 bit times (IEEE 802.3 annex 31B)."""
@@ -120,6 +118,12 @@ def carve(fabric: Fabric, pfc: PfcSpec) -> tuple[Carving, ...]:
     )
     found = (_carving(pfc, role, count, ports) for (role, ports), count in kinds.items())
     return tuple(sorted(found, key=lambda carving: carving.role.tier))
+
+
+def carving_of(fabric: Fabric, pfc: PfcSpec, switch: str) -> Carving:
+    """The memory of one switch. Raises as `carve` does."""
+    links = Counter((link.rate_bps, link.mtu) for link in fabric.links_of[switch])
+    return _carving(pfc, fabric.node(switch).role, 1, sorted(links.items()))
 
 
 def _carving(

@@ -25,6 +25,12 @@ frame check sequence 4, gap 12 (IEEE 802.3 clauses 3 and 4)."""
 MIN_WIRE_BYTES = 84
 """The smallest frame's bytes on the wire."""
 
+ETHERNET_HEADER_BYTES = 14
+"""Of a frame without its check sequence, which the kernel does not count."""
+
+BURST_NS = 200_000
+"""A port's timer may fire this late without a loss of rate."""
+
 BINS_BELOW, BINS_BETWEEN, BINS_ABOVE = 8, 16, 8
 BINS = BINS_BELOW + BINS_BETWEEN + BINS_ABOVE
 """Bins of the histogram of depths: below kmin, from kmin to kmax, and above."""
@@ -56,6 +62,7 @@ class QueuePlan:
     class_of_dscp: tuple[int, ...]
     marked_classes: tuple[int, ...]
     bin_edges_bytes: tuple[int, ...]
+    lossless_classes: tuple[int, ...] = ()
 
     @cached_property
     def port_of(self) -> dict[tuple[str, str], QueuedPort]:
@@ -90,12 +97,18 @@ def plan_queues(fabric: Fabric) -> QueuePlan:
         class_of_dscp=class_of_dscp(queues.dscp),
         marked_classes=queues.marked,
         bin_edges_bytes=bin_edges_bytes(queues.ecn, queues.buffer),
+        lossless_classes=() if queues.pfc is None else queues.pfc.classes,
     )
 
 
 def lab_rate_bps(link: Link, dilation: float) -> int:
     """The rate at which the lab carries a link, at least 8 bit/s."""
     return max(8, round(link.rate_bps / dilation))
+
+
+def burst_bytes(rate_bps: int, mtu: int) -> int:
+    """The burst of a port after idling: two frames, or more if its timer is too coarse for that."""
+    return max(2 * (mtu + ETHERNET_HEADER_BYTES), rate_bps * BURST_NS // (8 * 10**9))
 
 
 def class_of_dscp(overrides: Mapping[int, int]) -> tuple[int, ...]:

@@ -35,6 +35,8 @@ from rocelab.runtime.installation import (
     write_installation,
 )
 from rocelab.runtime.node import NamespaceNode, VethLink
+from rocelab.runtime.pfc import control as pfc
+from rocelab.runtime.pfc.program import PausePorts
 from rocelab.runtime.providers import NodeProvider
 from rocelab.runtime.queues.engine import SwitchQueues, keep_order
 from rocelab.runtime.record import LabFiles, Record, State, locked, write_record
@@ -81,11 +83,6 @@ class LabRuntime:
         converge in time; either way nothing is left behind. Raises InputError if the lab is up
         already or another command works on it.
         """
-        if self.fabric.spec.queues.pfc is not None:
-            raise InputError(
-                f"lab {self.fabric.name} has queues.pfc, which labs do not carry out yet",
-                "`rocelab plan` shows its memory; without queues.pfc the lab comes up",
-            )
         self.notes = check_rights()
         self.provider.check()
         if self.fabric.spec.management:
@@ -138,7 +135,10 @@ class LabRuntime:
         with namespaces.opened(netns_of) as descriptors:
             with self._stage("links"), SwitchQueues(self.fabric, self.files) as queues:
                 self.notes += (queues.note,) if queues.note else ()
-                self._make_links(descriptors, queues, progress)
+                with PausePorts(self.fabric, self.files, queues.engine) as pauses:
+                    self._make_links(descriptors, queues, pauses, progress)
+                if pauses.plan is not None:
+                    pfc.start(pauses.plan, self.files)
             switches = {node.name: descriptors[node.name] for node in self.fabric.switches}
             with FibWatch(switches) as watch:
                 with self._stage("daemons"):
@@ -183,11 +183,16 @@ class LabRuntime:
         self.notes += () if untested_release is None else (untested_release,)
 
     def _make_links(
-        self, descriptors: Mapping[str, int], queues: SwitchQueues, progress: ProgressSink
+        self,
+        descriptors: Mapping[str, int],
+        queues: SwitchQueues,
+        pauses: PausePorts,
+        progress: ProgressSink,
     ) -> None:
         """Make every veth pair, queue and address, and set upper ends up: carrier then needs one
         step."""
-        fabric, links, slots = self.fabric, self.fabric.links, queues.slots
+        fabric, links = self.fabric, self.fabric.links
+        slots = {**queues.slots, **pauses.slots}
         with netlink.open_socket() as channel:
             step = 256
             for start in range(0, len(links), step):
@@ -201,6 +206,7 @@ class LabRuntime:
             ready = fabric.downlinks(name) if node.is_switch else fabric.links_of[name]
             messages = wiring.configure_node(fabric, node)
             messages += queues.messages_of(name)
+            messages += pauses.messages_of(name)
             for link in ready:
                 messages += wiring.bring_up(link, name)
             if not node.is_switch:

@@ -6,21 +6,77 @@ The block `queues.pfc` of a lab's file, sizes in bytes of the modelled network, 
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Annotated, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from rocelab.spec.base import SpecModel
-from rocelab.units import SIZE, SizeBytes
+from rocelab.spec.base import MS, SECOND, SpecModel
+from rocelab.units import SHARE, SIZE, DurationNs, SharePpm, SizeBytes
 from rocelab.wording import RefusedError
 
 MAX_CLASS = 4
 """Classes 5 to 7, of CNPs, ACKs and control, are never paused."""
 
+MAX_WATCHDOG = 60 * SECOND
+ALL_PPM = 100 * SHARE.units["%"]
+
 MAX_MEMORY = 64 * 10**9
 MAX_CABLE_M = 100_000
 MAX_QUANTA = 65_535
 """A pause frame's field has 16 bits (IEEE 802.3 annex 31B)."""
+
+
+class WatchdogAction(StrEnum):
+    """What the watchdog does with a class that is paused too long."""
+
+    DROP = "drop"
+    FORWARD = "forward"
+
+
+class WatchdogSpec(SpecModel):
+    """Frees a queue of a lossless class that pauses have held too long, in modelled time."""
+
+    detection: Annotated[
+        DurationNs,
+        Field(
+            gt=0,
+            le=MAX_WATCHDOG,
+            description="nothing left a queue for this long, and pauses still came",
+        ),
+    ] = 400 * MS
+    restoration: Annotated[
+        DurationNs,
+        Field(gt=0, le=MAX_WATCHDOG, description="pauses are obeyed again after this long without"),
+    ] = 2 * SECOND
+    action: Annotated[
+        WatchdogAction,
+        Field(strict=False, description="drop: the queue's packets are lost; forward: they leave"),
+    ] = WatchdogAction.DROP
+
+
+class NicSpec(SpecModel):
+    """The receive buffer of a NIC: what its host has not yet taken. Of each port, in bytes."""
+
+    buffer: Annotated[
+        SizeBytes, Field(ge=1, le=MAX_MEMORY, description="packets beyond it are lost")
+    ] = 2 * 10**6
+    drain: Annotated[
+        SharePpm | None,
+        Field(
+            gt=0,
+            le=ALL_PPM,
+            description="how fast hosts take packets, as a share of the link's rate; if left out, "
+            "as they come",
+        ),
+    ] = None
+    xoff: Annotated[
+        Annotated[SizeBytes, Field(ge=1, le=MAX_MEMORY)] | None,
+        Field(description="pauses above; if left out, the buffer less the link's headroom"),
+    ] = None
+    xon_offset: Annotated[
+        SizeBytes, Field(ge=0, le=MAX_MEMORY, description="a resume comes this far below XOFF")
+    ] = 20 * 10**3
 
 
 class PfcSpec(SpecModel):
@@ -85,6 +141,12 @@ class PfcSpec(SpecModel):
         float,
         Field(ge=1, le=16, description="memory : bytes of packets, where cells are partly filled"),
     ] = 1.0
+
+    nic: Annotated[NicSpec, Field(description="the receive buffer of NICs")] = NicSpec()
+    watchdog: Annotated[
+        WatchdogSpec | None,
+        Field(description="frees queues that are paused too long; {}: with defaults"),
+    ] = None
 
     @field_validator("classes", mode="before")
     @classmethod

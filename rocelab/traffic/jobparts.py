@@ -22,6 +22,8 @@ from rocelab.jobs.jobplan import MOST_EXTENSION_BYTES, JobPlan, QueuePairEnd
 from rocelab.jobs.placement import NicRef, nic_of
 from rocelab.jobs.transport import DCQCN_OFF, Ecn, Strategy
 from rocelab.plan.fabric import Fabric, Link, Nic
+from rocelab.plan.pauses import obedience_ns
+from rocelab.plan.queues import class_of_dscp
 from rocelab.traffic.agents import Part
 
 MODERATION_US = 1
@@ -50,12 +52,16 @@ def nic_links(plans: Sequence[JobPlan]) -> tuple[Link, ...]:
 
 
 def ports_of(fabric: Fabric, nic: Nic) -> list[dict[str, Any]]:
-    """The ports of a NIC for a setup message; `macs` is the start of a port's frames."""
+    """The ports of a NIC for a setup message; `macs` is the start of a port's frames, `obeys` the
+    time in which it obeys a pause, and that of a quantum, in ns; None without lossless classes."""
+    pfc = fabric.spec.queues.pfc
+    dilation = fabric.spec.dilation
     return [
         {
             "interface": link.a.interface,
-            "rate_bps": link.rate_bps / fabric.spec.dilation,
+            "rate_bps": link.rate_bps / dilation,
             "macs": (link.b.mac + link.a.mac).replace(":", ""),
+            "obeys": None if pfc is None else obedience_ns(pfc, link, dilation),
         }
         for link in nic.links
     ]
@@ -140,6 +146,7 @@ class _Writer:
             "cnp_tos": transport.cnp_dscp << 2 | ecn,
             "dcqcn": dcqcn,
             "out_of_order": transport.out_of_order,
+            "traffic_class": class_of_dscp(plan.fabric.spec.queues.dscp)[dscp],
         }
 
     def header(self, end: QueuePairEnd) -> bytes:

@@ -22,8 +22,8 @@ from rocelab.kernel import namespaces
 from rocelab.kernel.counters import QueueCounters
 from rocelab.kernel.netlink import SO_RCVBUFFORCE, SO_SNDBUFFORCE
 from rocelab.plan.fabric import Port
+from rocelab.plan.queues import burst_bytes
 from rocelab.runtime.lab import Lab
-from rocelab.runtime.queues import htb
 from rocelab.runtime.queues.reading import read_queue_counters
 from tests.integration.conftest import MakeLab
 
@@ -133,7 +133,7 @@ class Drained:
     def problems(self, rate_bps: int, mtu: int, tolerance: float) -> tuple[str, ...]:
         """Why the rate is not known to within `tolerance`: the machine's timers were later than the
         port's burst can compensate."""
-        bridged_ns = htb.burst_bytes(rate_bps, mtu) * 8e9 / rate_bps
+        bridged_ns = burst_bytes(rate_bps, mtu) * 8e9 / rate_bps
         gaps = (after - before for before, after in pairwise(self.arrived_ns))
         idle_ns = sum(max(0.0, gap - bridged_ns) for gap in gaps)
         if idle_ns <= tolerance / 3 * (self.arrived_ns[-1] - self.arrived_ns[0]):

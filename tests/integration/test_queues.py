@@ -19,10 +19,9 @@ import pytest
 from rocelab.errors import InputError, MachineError
 from rocelab.faults.links import RateDegrade
 from rocelab.kernel import namespaces, probes
-from rocelab.plan.queues import mark_probability, plan_queues
+from rocelab.plan.queues import burst_bytes, mark_probability, plan_queues
 from rocelab.runtime.daemons import vty_json
 from rocelab.runtime.lab import Lab
-from rocelab.runtime.queues import htb
 from rocelab.runtime.queues.engine import FEATURES, LONGEST_PACKETS
 from rocelab.runtime.queues.reading import (
     DepthSample,
@@ -83,7 +82,7 @@ def test_marks_follow_the_wred_line(make_lab: MakeLab) -> None:
     count, width = 3200, 16_000
     wire_bytes, rate_bps = length + PREAMBLE_AND_MORE, 4_000_000
     interval_ns = wire_bytes * 8 * 10**9 // rate_bps
-    burst = htb.burst_bytes(rate_bps, 1500) // wire_bytes
+    burst = burst_bytes(rate_bps, 1500) // wire_bytes
     seen_in: dict[int, list[tuple[float, bool]]] = {}
     with wire(lab) as line:
         for _ in range(4):

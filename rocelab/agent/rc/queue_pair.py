@@ -26,7 +26,7 @@ class QueuePairSettings:
     """Settings of all queue pairs of a run, in the lab's clock.
 
     ack_tos, cnp_tos: the IPv4 TOS byte of ACKs and NAKs, and of CNPs. dcqcn: None for off.
-    out_of_order: accept packets in any order.
+    out_of_order: accept packets in any order. traffic_class: of data packets.
     """
 
     requester: RequesterSettings
@@ -34,6 +34,7 @@ class QueuePairSettings:
     cnp_tos: int
     dcqcn: DcqcnParameters | None
     out_of_order: bool = False
+    traffic_class: int = 0
 
 
 class QueuePair:
@@ -53,6 +54,7 @@ class QueuePair:
         "rate_limit",
         "requester",
         "responder",
+        "traffic_class",
     )
 
     def __init__(
@@ -67,6 +69,7 @@ class QueuePair:
         self.number = number
         self.nic = nic
         self.active = False
+        self.traffic_class = settings.traffic_class
         self.requester = Requester(header, settings.requester)
         self.responder = (
             ReorderingResponder(settings.requester.window) if settings.out_of_order else Responder()

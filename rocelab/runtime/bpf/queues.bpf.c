@@ -28,6 +28,8 @@
 #define HTB_HANDLE 0x10000
 #define FIRST_MINOR 0x10
 #define CLASSES 8
+// Of packets that only run a port's queue (rocelab/runtime/pfc/gates.py): their class keeps none.
+#define KICK_MINOR 0x1f
 #define BINS 32
 #define MAX_CHAIN 16
 // What a class holds at most, whatever the size: the port's txqueuelen (rocelab/runtime/queues/engine.py).
@@ -93,6 +95,7 @@ struct settings {
 	__u64 pmax; // in units of 2^-31
 	__u64 bin_edge[BINS];
 	__u64 marked_classes; // bit c: packets of class c are marked
+	__u64 lossless_classes; // bit c: class c is dropped at ingress only (pfc.bpf.c)
 	__u8 class_of_dscp[64];
 };
 
@@ -277,7 +280,7 @@ int enqueue(struct __sk_buff *skb)
 	__u64 depth;
 	int ce;
 
-	if (!set || !port || !slot)
+	if (!set || !port || !slot || skb->priority == (HTB_HANDLE | KICK_MINOR))
 		return TC_ACT_UNSPEC;
 	if (!parse(skb, &headers) || is_control(&headers)) {
 		skb->priority = HTB_HANDLE;
@@ -291,8 +294,9 @@ int enqueue(struct __sk_buff *skb)
 		return TC_ACT_UNSPEC;
 	root = BPF_CORE_READ(device, qdisc);
 	leaf = known_leaf(port, device, root, class);
-	if ((__u64)backlog_of(root) + length > set->buffer ||
-	    BPF_CORE_READ(leaf, q.qlen) >= MAX_PACKETS) {
+	if (!(set->lossless_classes >> class & 1) &&
+	    ((__u64)backlog_of(root) + length > set->buffer ||
+	     BPF_CORE_READ(leaf, q.qlen) >= MAX_PACKETS)) {
 		__sync_fetch_and_add(&queue->dropped_packets, 1);
 		__sync_fetch_and_add(&queue->dropped_bytes, length);
 		return TC_ACT_SHOT;

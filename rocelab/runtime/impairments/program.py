@@ -25,8 +25,9 @@ NEEDS = ("clsact", "cls_bpf")
 """The probes of `rocelab.kernel.probes` that impairments need."""
 
 NAME = "rocelab-impairments"
-PRIORITY = 1
-"""Runs before the filters of queues and steering, which have priority 10."""
+PRIORITY = 2
+"""Runs before the filters of queues and steering, which have priority 10, and after that of
+lossless classes, for which a packet on a cable has left its switch."""
 
 
 def pins_folder(files: LabFiles) -> Path:

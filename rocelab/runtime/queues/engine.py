@@ -75,7 +75,7 @@ def remove(files: LabFiles) -> None:
 class SwitchQueues(Closing):
     """Makes the queues of a lab's switches while it comes up.
 
-    `note` is what the user should know about the engine, or None.
+    `engine` is the one in use; `note` is what the user should know about it, or None.
     """
 
     def __init__(self, fabric: Fabric, files: LabFiles) -> None:
@@ -84,6 +84,7 @@ class SwitchQueues(Closing):
         Raises MachineError if the spec names one that this machine does not have.
         """
         self.note: str | None = None
+        self.engine = QueueEngine.OFF
         self._plan = plan_queues(fabric)
         self._files = files
         self._engine: PortQueues | None = None
@@ -159,6 +160,7 @@ class SwitchQueues(Closing):
                 f"queues.engine {engine.value} does not run here: {error}",
                 "run `rocelab doctor` for what it needs, or set queues.engine: auto",
             ) from None
+        self.engine = engine
         write_file(_engine_file(self._files), engine.value)
 
 

@@ -14,7 +14,13 @@ import struct
 from collections.abc import Sequence
 
 from rocelab.kernel import netlink, tc
-from rocelab.plan.queues import ETHERNET_OVERHEAD_BYTES, MIN_WIRE_BYTES, QueuedPort, strictness
+from rocelab.plan.queues import (
+    ETHERNET_HEADER_BYTES,
+    ETHERNET_OVERHEAD_BYTES,
+    MIN_WIRE_BYTES,
+    burst_bytes,
+    strictness,
+)
 
 HANDLE = 0x1_0000
 ROOT_CLASS = HANDLE | 1
@@ -22,12 +28,8 @@ FIRST_MINOR = 0x10
 
 OWN_RATE_BYTES_PER_S = 1
 UNLIMITED_BYTES_PER_S = 1 << 40
-BURST_NS = 200_000
-"""A timer may fire this late without a loss of rate."""
-
 _VERSION = 3
 _LINKLAYER_ETHERNET = 1
-_ETHERNET_HEADER = 14
 _TICK_NS = 64
 _MAX_U32 = 2**32 - 1
 RATESPEC = struct.Struct("=BBHhHI")
@@ -39,31 +41,26 @@ def class_id(traffic_class: int) -> int:
     return HANDLE | (FIRST_MINOR + traffic_class)
 
 
-def burst_bytes(rate_bps: int, mtu: int) -> int:
-    """The burst after idling: two frames, or more if the timer is too coarse for that."""
-    return max(2 * (mtu + _ETHERNET_HEADER), rate_bps * BURST_NS // (8 * 10**9))
-
-
-def tree(port: QueuedPort, classes: Sequence[int]) -> list[bytes]:
+def tree(rate_bps: int, mtu: int, classes: Sequence[int]) -> list[bytes]:
     """The messages that give a port its rate and a queue for each class, on interface index 0."""
-    quantum = port.mtu + _ETHERNET_HEADER
     root = netlink.attribute(2, struct.pack("=IIIII", _VERSION, 10, 0, 0, 0))
-    messages = [
+    return [
         tc.message(tc.RTM_NEWQDISC, "htb", handle=HANDLE, parent=tc.TC_H_ROOT, options=root),
-        _root_class(port.rate_bps, port.mtu, netlink.REQUEST_ACK_CREATE_EXCL),
+        _root_class(rate_bps, mtu, netlink.REQUEST_ACK_CREATE_EXCL),
+        *(leaf_class(class_id(each), mtu, strictness(each)) for each in classes),
     ]
-    return messages + [
-        tc.message(
-            tc.RTM_NEWTCLASS,
-            "htb",
-            handle=class_id(each),
-            parent=ROOT_CLASS,
-            options=_parameters(
-                OWN_RATE_BYTES_PER_S, UNLIMITED_BYTES_PER_S, 0, quantum, strictness(each)
-            ),
-        )
-        for each in classes
-    ]
+
+
+def leaf_class(handle: int, mtu: int, priority: int) -> bytes:
+    """The message that makes a class with a queue below the root class, 0 the highest priority."""
+    quantum = mtu + ETHERNET_HEADER_BYTES
+    return tc.message(
+        tc.RTM_NEWTCLASS,
+        "htb",
+        handle=handle,
+        parent=ROOT_CLASS,
+        options=_parameters(OWN_RATE_BYTES_PER_S, UNLIMITED_BYTES_PER_S, 0, quantum, priority),
+    )
 
 
 def rate_change(rate_bps: int, mtu: int) -> bytes:
@@ -79,7 +76,7 @@ def _root_class(rate_bps: int, mtu: int, flags: int) -> bytes:
         "htb",
         handle=ROOT_CLASS,
         parent=HANDLE,
-        options=_parameters(rate, rate, burst, mtu + _ETHERNET_HEADER, 0),
+        options=_parameters(rate, rate, burst, mtu + ETHERNET_HEADER_BYTES, 0),
         flags=flags,
     )
 

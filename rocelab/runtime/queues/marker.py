@@ -22,7 +22,7 @@ QUEUE_FIELDS = ("bytes", "ce_out", "dropped_packets", "dropped_bytes", "depth_ma
 QUEUE_WORDS = len(QUEUE_FIELDS) + 2 * BINS
 """64-bit words of the program's `struct queue`: these fields, packets by depth, marks by depth."""
 
-_SETTINGS = struct.Struct(f"=4Q{BINS}QQ64B")
+_SETTINGS = struct.Struct(f"=4Q{BINS}Q2Q64B")
 _PROBABILITY_ONE = 1 << 31
 
 
@@ -52,7 +52,7 @@ class Marker:
 
     def messages(self, port: QueuedPort) -> list[bytes]:
         """The messages that make a port's queues, on interface index 0."""
-        return htb.tree(port, self._plan.classes) + self._filter
+        return htb.tree(port.rate_bps, port.mtu, self._plan.classes) + self._filter
 
     def close(self) -> None:
         """Close the program; ports and pins keep it."""
@@ -68,5 +68,6 @@ def settings(plan: QueuePlan) -> bytes:
         round(plan.ecn.pmax * _PROBABILITY_ONE),
         *plan.bin_edges_bytes,
         sum(1 << each for each in plan.marked_classes),
+        sum(1 << each for each in plan.lossless_classes),
         *plan.class_of_dscp,
     )

@@ -59,7 +59,7 @@ class RedQueues:
             )
             for each in plan.classes
         ]
-        return htb.tree(port, plan.classes) + leaves + self._filters
+        return htb.tree(port.rate_bps, port.mtu, plan.classes) + leaves + self._filters
 
     def close(self) -> None:
         """Nothing to close."""

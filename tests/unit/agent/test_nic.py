@@ -34,6 +34,7 @@ class Flood:
 
     def __init__(self, name: int, frames: int = 10**9, due_ns: int = 0) -> None:
         self.active = False
+        self.traffic_class = 3
         self.frame = name.to_bytes(4, "big").ljust(FRAME_BYTES, b"\0")
         self.left = frames
         self.start_ns = due_ns

@@ -40,7 +40,9 @@ def options_of(message: Any) -> dict[str, Any]:
 
 
 def test_a_tree_has_the_port_s_rate_above_and_a_queue_per_class_below() -> None:
-    qdisc, root, *queues = (decoded(each) for each in htb.tree(PORT, EVERY_CLASS))
+    qdisc, root, *queues = (
+        decoded(each) for each in htb.tree(PORT.rate_bps, PORT.mtu, EVERY_CLASS)
+    )
 
     assert (qdisc["handle"], qdisc["parent"]) == (htb.HANDLE, tc.TC_H_ROOT)
     assert options_of(qdisc)["TCA_HTB_INIT"]["defcls"] == 0
@@ -59,25 +61,25 @@ def test_a_tree_has_the_port_s_rate_above_and_a_queue_per_class_below() -> None:
 
 
 def test_a_frame_counts_with_what_ethernet_adds_and_at_its_least_size() -> None:
-    _, root, *_ = htb.tree(PORT, (3,))
+    _, root, *_ = htb.tree(PORT.rate_bps, PORT.mtu, (3,))
     parameters = netlink.attributes(netlink.attributes(root[36:])[tc.TCA_OPTIONS])[1]
     _, linklayer, overhead, _, mpu, rate = struct.unpack_from("=BBHhHI", parameters)
     assert (linklayer, overhead, mpu, rate) == (1, 24, 84, 50_000_000)
 
 
 def test_a_rate_beyond_32_bits_is_in_its_own_attribute() -> None:
-    _, root, *_ = htb.tree(QueuedPort(1, "a", "b", 2, 800 * 10**9, 9000), (3,))
+    _, root, *_ = htb.tree(800 * 10**9, 9000, (3,))
     told = options_of(decoded(root))
     assert (told["TCA_HTB_PARMS"]["rate"], told["TCA_HTB_RATE64"]) == (2**32 - 1, 10**11)
 
 
 def test_settings_have_the_line_the_bins_and_the_classes() -> None:
     made = plan_with({"buffer": "1MB", "marked": [3, 4], "ecn": {"kmin": "10KB", "kmax": "20KB"}})
-    words = struct.unpack("=37Q64B", marker.settings(made))
+    words = struct.unpack("=38Q64B", marker.settings(made))
     assert words[:4] == (1_000_000, 10_000, 20_000, round(0.2 * 2**31))
     assert words[4:36] == made.bin_edges_bytes
-    assert words[36] == 0b11000
-    assert words[37:] == made.class_of_dscp
+    assert words[36:38] == (0b11000, 0)
+    assert words[38:] == made.class_of_dscp
 
 
 def test_red_looks_at_the_queue_as_it_is_and_drops_only_at_the_buffer() -> None:

@@ -1,0 +1,83 @@
+"""What the process of lossless classes did, as a file of records: pauses sent, obeyed and ended.
+
+The process appends; any other reads. Times are CLOCK_MONOTONIC. Standard library only.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from enum import IntEnum
+from pathlib import Path
+from struct import Struct
+from typing import NamedTuple
+
+_RECORD = Struct("=QqHBB")
+MOST_BYTES = 64 << 20
+"""Some three million records; what comes after is not recorded, and `Journal.lost` counts it."""
+
+
+class What(IntEnum):
+    """What happened at a port, to one class."""
+
+    PAUSE_SENT = 1
+    REFRESHED = 2
+    RESUME_SENT = 3
+    STOPPED = 4
+    STARTED = 5
+    EXPIRED = 6
+    """It went on since nobody refreshed the pause."""
+    CUT = 7
+    """It went on since its link lost the carrier."""
+    FIRED = 8
+    """The watchdog took it off its pause."""
+    RESTORED = 9
+    LOST = 10
+    """Records were: the file is full."""
+
+
+class Entry(NamedTuple):
+    """`late_ns`: after it was due, as modelled; of what STOPPED and STARTED only."""
+
+    t_ns: int
+    late_ns: int
+    slot: int
+    traffic_class: int
+    what: What
+
+
+class Journal:
+    """Appends to the file; `flush` writes what was noted."""
+
+    def __init__(self, file: Path) -> None:
+        self._descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        self._waiting: list[bytes] = []
+        self._left = MOST_BYTES - os.fstat(self._descriptor).st_size
+
+    def note(self, t_ns: int, what: What, slot: int, traffic_class: int, late_ns: int = 0) -> None:
+        """Note what happened."""
+        self._left -= _RECORD.size
+        if self._left < 0:
+            if self._left >= -_RECORD.size:
+                self._waiting.append(_RECORD.pack(t_ns, 0, slot, traffic_class, What.LOST))
+            return
+        self._waiting.append(_RECORD.pack(t_ns, late_ns, slot, traffic_class, what))
+
+    def flush(self) -> None:
+        """Write what was noted since the last call. Raises OSError."""
+        if self._waiting:
+            os.write(self._descriptor, b"".join(self._waiting))
+            self._waiting.clear()
+
+
+def read(file: Path, since: int = 0) -> Iterator[Entry]:
+    """The entries of the file, from its `since`-th on; none if there is no file."""
+    try:
+        content = file.read_bytes()
+    except FileNotFoundError:
+        return
+    whole = len(content) // _RECORD.size * _RECORD.size
+    for t_ns, late_ns, slot, traffic_class, what in _RECORD.iter_unpack(
+        content[since * _RECORD.size : whole]
+    ):
+        yield Entry(t_ns, late_ns, slot, traffic_class, What(what))

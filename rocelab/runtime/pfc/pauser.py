@@ -1,0 +1,303 @@
+"""When a port's pauses are sent, obeyed, refreshed and given up: the rules of a lab's pauses.
+
+Takes the program's events and the time, and tells a `Wire` what to send and which gates to move.
+It keeps no packet and reads no clock.
+
+Source: IEEE 802.1Qbb; IEEE 802.3 annexes 31B and 31D. The watchdog is that of SONiC (PFC
+watchdog, doc/pfcwd): a queue that holds packets of which none leaves while pauses come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from typing import Protocol
+
+from rocelab.agent.pauseframe import MAX_QUANTA
+from rocelab.runtime.pfc.journal import What
+from rocelab.runtime.pfc.maps import CLASSES, PAUSED, Event
+
+NEVER_NS = 1 << 62
+REFRESH_SHARE = 0.5
+"""A pause is sent again after this share of the longest time that a frame can ask for."""
+
+WATCHDOG_STEPS = 8
+"""How often a watchdog looks within its time of detection."""
+
+
+@dataclass(frozen=True, slots=True)
+class PauserPort:
+    """A port as of `rocelab.plan.pauses.PausePort`."""
+
+    peer: int
+    delay_ns: int
+    quantum_ns: float
+    is_nic: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Watchdog:
+    """Times in ns of the lab's clock; `drops`: its action is to drop."""
+
+    detection_ns: int
+    restoration_ns: int
+    drops: bool
+
+
+class Wire(Protocol):
+    """What a pauser acts on."""
+
+    def pause(self, slot: int, traffic_class: int, quanta: int) -> bool:
+        """Send a pause frame from a port; whether the port took it."""
+        ...
+
+    def move(self, slot: int, traffic_class: int, *, closed: bool) -> None:
+        """Close or open a port's gate."""
+        ...
+
+    def evaluate(self) -> None:
+        """Have the program look again at each port that pauses its peer; it reports an event of
+        each that may resume."""
+        ...
+
+
+class Words(Protocol):
+    """An array of the program."""
+
+    def get(self, index: int, name: str) -> int: ...
+
+    def set(self, index: int, name: str, value: int) -> None: ...
+
+
+class Note(Protocol):
+    """Keeps what happened."""
+
+    def note(
+        self, t_ns: int, what: What, slot: int, traffic_class: int, late_ns: int = 0
+    ) -> None: ...
+
+
+@dataclass(slots=True)
+class _Obeyed:
+    """What a port does about its peer's pauses of one class."""
+
+    closed: bool = False
+    until_ns: int = 0
+    paused_ns: int = 0
+    """When the last pause took effect, or would have."""
+    fired: bool = False
+    left: int = -1
+    idle_since_ns: int = 0
+    watched: bool = False
+
+
+class Pauser:
+    """The pauses of all ports of a lab."""
+
+    def __init__(
+        self,
+        ports: Mapping[int, PauserPort],
+        classes: Sequence[int],
+        watchdog: Watchdog | None,
+        wire: Wire,
+        tables: tuple[Words, Words, Words],
+        journal: Note,
+    ) -> None:
+        """`tables`: the program's ports, ingresses and egresses."""
+        self._ports = ports
+        self._classes = classes
+        self._watchdog = watchdog
+        self._wire = wire
+        self._port_words, self._ingresses, self._egresses = tables
+        self._journal = journal
+        self._announced: set[tuple[int, int]] = set()
+        self._obeyed = {(slot, each): _Obeyed() for slot in ports for each in classes}
+        self._due: list[tuple[int, int, Callable[[int], None]]] = []
+        self._count = 0
+
+    @property
+    def next_ns(self) -> int:
+        """When something is due next."""
+        return self._due[0][0] if self._due else NEVER_NS
+
+    def begin(self, now_ns: int) -> None:
+        """Take over from a process that has ended: nothing it had stopped stays so."""
+        for slot, traffic_class in self._obeyed:
+            self._wire.move(slot, traffic_class, closed=False)
+            self._egresses.set(_index(slot, traffic_class), "discards", 0)
+        self.look(now_ns)
+
+    def look(self, now_ns: int) -> None:
+        """Send what each port has to: something has changed of which no event came."""
+        for slot, traffic_class in self._obeyed:
+            self._announce(slot, traffic_class, now_ns)
+
+    def on_event(self, event: Event, now_ns: int) -> None:
+        """Take an event of the program."""
+        place = event.slot, event.traffic_class
+        if place not in self._obeyed:
+            return
+        if event.what != PAUSED:
+            self._announce(*place, now_ns)
+            return
+        due_ns = event.crossed_ns + self._ports[self._ports[event.slot].peer].delay_ns
+        self._at(due_ns, lambda t_ns: self._obey(*place, event.quanta, due_ns, t_ns))
+
+    def on_carrier(self, slot: int, present: bool, now_ns: int) -> None:
+        """A port has lost its carrier, and with it every pause, or has it again."""
+        for traffic_class in self._classes:
+            self._announced.discard((slot, traffic_class))
+            if present:
+                self._announce(slot, traffic_class, now_ns)
+                continue
+            state = self._obeyed[slot, traffic_class]
+            state.until_ns = now_ns
+            if state.closed:
+                self._move(slot, traffic_class, False, now_ns, What.CUT)
+
+    def run(self, now_ns: int) -> None:
+        """Do everything that is due."""
+        while self._due and self._due[0][0] <= now_ns:
+            heappop(self._due)[2](now_ns)
+
+    def _at(self, due_ns: int, action: Callable[[int], None]) -> None:
+        self._count += 1
+        heappush(self._due, (due_ns, self._count, action))
+
+    def _pauses(self, slot: int, traffic_class: int) -> bool:
+        over = self._ingresses.get(_index(slot, traffic_class), "over")
+        return bool(over or self._port_words.get(slot, "storms") >> traffic_class & 1)
+
+    def _announce(self, slot: int, traffic_class: int, now_ns: int) -> None:
+        """Send a pause or a resume where the peer has not heard of it."""
+        place = slot, traffic_class
+        pauses = self._pauses(slot, traffic_class)
+        if pauses == (place in self._announced):
+            return
+        if not self._wire.pause(slot, traffic_class, MAX_QUANTA if pauses else 0):
+            return
+        if pauses:
+            self._announced.add(place)
+            self._journal.note(now_ns, What.PAUSE_SENT, slot, traffic_class)
+            self._at(now_ns + self._refresh_ns(slot), lambda t: self._refresh(*place, t))
+            self._await_drain(slot, now_ns)
+        else:
+            self._announced.discard(place)
+            self._journal.note(now_ns, What.RESUME_SENT, slot, traffic_class)
+
+    def _refresh_ns(self, slot: int) -> int:
+        """Quanta are of the peer's rate, which is that of the link."""
+        return int(MAX_QUANTA * self._ports[slot].quantum_ns * REFRESH_SHARE)
+
+    def _refresh(self, slot: int, traffic_class: int, now_ns: int) -> None:
+        if (slot, traffic_class) not in self._announced:
+            return
+        self._wire.evaluate()
+        if self._pauses(slot, traffic_class):
+            if self._wire.pause(slot, traffic_class, MAX_QUANTA):
+                self._journal.note(now_ns, What.REFRESHED, slot, traffic_class)
+            self._at(
+                now_ns + self._refresh_ns(slot), lambda t: self._refresh(slot, traffic_class, t)
+            )
+        else:
+            self._announce(slot, traffic_class, now_ns)
+
+    def _await_drain(self, slot: int, now_ns: int) -> None:
+        """A NIC's buffer drains without an event: look again when it will have reached XON."""
+        if not self._ports[slot].is_nic:
+            return
+        drain = self._port_words.get(slot, "drain")
+        if drain:
+            words = self._port_words
+            excess = words.get(slot, "held") - words.get(slot, "empty")
+            due_ns = words.get(slot, "held_ns") + max(0, excess) * 10**9 // drain
+            self._at(max(due_ns, now_ns) + 1000, lambda t: self._drained(slot, t))
+
+    def _drained(self, slot: int, now_ns: int) -> None:
+        self._wire.evaluate()
+        if any((slot, each) in self._announced for each in self._classes) and any(
+            self._ingresses.get(_index(slot, each), "over") for each in self._classes
+        ):
+            self._await_drain(slot, now_ns)
+
+    def _obey(self, slot: int, traffic_class: int, quanta: int, due_ns: int, now_ns: int) -> None:
+        state = self._obeyed[slot, traffic_class]
+        if quanta:
+            state.paused_ns = now_ns
+        if state.fired:
+            return
+        state.until_ns = due_ns + int(quanta * self._ports[slot].quantum_ns) if quanta else 0
+        if quanta:
+            self._at(state.until_ns, lambda t: self._expire(slot, traffic_class, t))
+        if state.closed != bool(quanta):
+            what = What.STOPPED if quanta else What.STARTED
+            self._move(slot, traffic_class, bool(quanta), now_ns, what, now_ns - due_ns)
+            if quanta and self._watchdog is not None and not state.watched:
+                state.watched = True
+                state.left = -1
+                self._watch(slot, traffic_class, now_ns)
+
+    def _expire(self, slot: int, traffic_class: int, now_ns: int) -> None:
+        state = self._obeyed[slot, traffic_class]
+        if state.closed and now_ns >= state.until_ns:
+            self._move(slot, traffic_class, False, now_ns, What.EXPIRED)
+
+    def _move(
+        self,
+        slot: int,
+        traffic_class: int,
+        closed: bool,
+        now_ns: int,
+        what: What,
+        late_ns: int = 0,
+    ) -> None:
+        self._wire.move(slot, traffic_class, closed=closed)
+        self._obeyed[slot, traffic_class].closed = closed
+        self._journal.note(now_ns, what, slot, traffic_class, late_ns)
+
+    def _watch(self, slot: int, traffic_class: int, now_ns: int) -> None:
+        """Fire where packets wait and none has left for the time of detection."""
+        assert self._watchdog is not None
+        state = self._obeyed[slot, traffic_class]
+        if not state.closed:
+            state.watched = False
+            return
+        index = _index(slot, traffic_class)
+        left = self._egresses.get(index, "out_packets") + self._egresses.get(
+            index, "purged_packets"
+        )
+        if left != state.left or self._egresses.get(index, "packets") == left:
+            state.left = left
+            state.idle_since_ns = now_ns
+        elif now_ns - state.idle_since_ns >= self._watchdog.detection_ns:
+            state.fired = True
+            state.watched = False
+            if self._watchdog.drops:
+                self._egresses.set(index, "discards", 1)
+            self._move(slot, traffic_class, False, now_ns, What.FIRED)
+            self._at(
+                now_ns + self._watchdog.restoration_ns,
+                lambda t: self._restore(slot, traffic_class, t),
+            )
+            return
+        self._at(
+            now_ns + self._watchdog.detection_ns // WATCHDOG_STEPS,
+            lambda t: self._watch(slot, traffic_class, t),
+        )
+
+    def _restore(self, slot: int, traffic_class: int, now_ns: int) -> None:
+        """Obey again where no pause has come for the time of restoration."""
+        assert self._watchdog is not None
+        state = self._obeyed[slot, traffic_class]
+        due_ns = state.paused_ns + self._watchdog.restoration_ns
+        if now_ns < due_ns:
+            self._at(due_ns, lambda t: self._restore(slot, traffic_class, t))
+            return
+        state.fired = False
+        self._egresses.set(_index(slot, traffic_class), "discards", 0)
+        self._journal.note(now_ns, What.RESTORED, slot, traffic_class)
+
+
+def _index(slot: int, traffic_class: int) -> int:
+    return slot * CLASSES + traffic_class
