@@ -294,8 +294,10 @@ int enqueue(struct __sk_buff *skb)
 		return TC_ACT_UNSPEC;
 	root = BPF_CORE_READ(device, qdisc);
 	leaf = known_leaf(port, device, root, class);
+	// Where classes are lossless, each other class has the buffer to itself: what they hold while
+	// paused is no reason to drop what is not.
 	if (!(set->lossless_classes >> class & 1) &&
-	    ((__u64)backlog_of(root) + length > set->buffer ||
+	    ((__u64)backlog_of(set->lossless_classes ? leaf : root) + length > set->buffer ||
 	     BPF_CORE_READ(leaf, q.qlen) >= MAX_PACKETS)) {
 		__sync_fetch_and_add(&queue->dropped_packets, 1);
 		__sync_fetch_and_add(&queue->dropped_bytes, length);
