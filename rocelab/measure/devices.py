@@ -16,9 +16,11 @@ from rocelab.agent.filters import data_filter, roce_filter
 from rocelab.jobs.jobplan import JobPlan
 from rocelab.kernel import namespaces
 from rocelab.kernel.links import LinkCounters, read_counters
+from rocelab.measure.pauses import PauseWatch
 from rocelab.measure.queues import QueueWatch
 from rocelab.measure.timeline import opened_namespaces
 from rocelab.results.job import QueueFigures
+from rocelab.results.lossless import Lossless
 from rocelab.runtime.lab import Lab
 from rocelab.spec.queues import QueueEngine
 from rocelab.traffic.jobparts import nic_links
@@ -29,7 +31,7 @@ from rocelab.traffic.taps import LinkPackets, Taps
 class DeviceCounts:
     """Packets by (link name, sending node): RoCEv2 (`roce`) and, on NICs' links, data (`data`), as
     they came in; all frames as they left (`sent_packets`, `sent_bytes`). Also the queues that were
-    active; `engine` says what counted them."""
+    active; `engine` says what counted them. `lossless`: None in a lab without such classes."""
 
     roce: LinkPackets
     data: LinkPackets
@@ -37,6 +39,7 @@ class DeviceCounts:
     sent_bytes: LinkPackets
     queues: tuple[QueueFigures, ...]
     engine: QueueEngine
+    lossless: Lossless | None = None
 
 
 class DeviceWatch:
@@ -52,6 +55,7 @@ class DeviceWatch:
         lab = self._lab
         with ExitStack() as undo:
             self._queues = QueueWatch(lab.fabric)
+            self._pauses = undo.enter_context(PauseWatch(lab.fabric))
             self._netns_of = undo.enter_context(opened_namespaces(lab, lab.fabric.nodes))
             taps = partial(Taps, lab.fabric, self._netns_of)
             self._roce = undo.enter_context(taps(lab.fabric.links, roce_filter()))
@@ -63,8 +67,9 @@ class DeviceWatch:
     def __exit__(self, *_: object) -> None:
         self._cleanup.close()
 
-    def read(self) -> DeviceCounts:
-        """The counts since `__enter__`; call it once."""
+    def read(self, started_ns: int) -> DeviceCounts:
+        """The counts since `__enter__`; call it once. Pauses have their times since `started_ns` of
+        CLOCK_REALTIME."""
         after = _all_counters(self._netns_of)
         packets, size = {}, {}
         for link in self._lab.fabric.directed_links:
@@ -78,6 +83,7 @@ class DeviceWatch:
             sent_bytes=size,
             queues=self._queues.figures(),
             engine=self._queues.engine,
+            lossless=self._pauses.figures(started_ns),
         )
 
 

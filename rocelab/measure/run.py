@@ -133,7 +133,7 @@ def _measured(
         capture,
     ):
         traffic, elapsed_s, stolen_s, late = _send(lab, plans, injector, faults, progress)
-        counts = devices.read()
+        counts = devices.read(traffic.started_ns)
         events = tuple(
             rebased(event, traffic.started_ns)
             for event in events_of(injector.happened(), apart_ns=1)
@@ -217,6 +217,7 @@ def assemble(
     # ended a queue pair, or moved some to another port.
     moves = sum(pair.port_moves for job in jobs for pair in job.queue_pairs)
     differ = () if jobs[0].errors or moves or events else disagreements(checks)
+    unpaused = () if counts.lossless is None else counts.lossless.problems()
     warnings = _warnings(jobs, environment.cpu_count, moves, counts.engine)
     ports = [port for job in jobs for port in job.ports]
     fidelity = Fidelity(
@@ -240,7 +241,7 @@ def assemble(
             environment=environment,
             clock=Clock(dilation),
             warnings=warnings,
-            problems=traffic.problems + differ + late,
+            problems=traffic.problems + differ + late + unpaused,
             errors=job.errors,
             fidelity=fidelity,
             headlines=measure.headlines(job),
@@ -264,6 +265,7 @@ def assemble(
             stalls=measure.stalls(job),
             events=events,
             impact=impact_of(job, events),
+            lossless=counts.lossless,
         )
         for job in jobs
     )

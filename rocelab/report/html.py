@@ -52,7 +52,8 @@ def render_html(result: DrillResult) -> str:
     verdicts = verdict_rows(result, repeats)
     probes = [phase.probes for phase in result.phases if phase.probes is not None]
     with_jobs = len(probes) < len(result.phases)
-    limits = (of_probes.LIMITS if probes else ()) + (of_jobs.LIMITS if with_jobs else ())
+    of_lab = of_jobs.limits(lossless=bool(result.lab["queues"].get("pfc")))
+    limits = (of_probes.LIMITS if probes else ()) + (of_lab if with_jobs else ())
     unscaled = (UNSCALED if probes else ()) + (job.UNSCALED if with_jobs else ())
     return environment.get_template("report.html.j2").render(
         result=result,
@@ -216,6 +217,10 @@ def _of_jobs(phase: PhaseSummary, run: JobsRun) -> dict[str, Any]:
             None if fair is None else plots.fair_shares_plot(fair), f"{phase.name}-fair"
         ),
         "loads_plot": inline(plots.link_loads_plot(devices), f"{phase.name}-loads"),
+        "lossless": of_jobs.lossless_text(devices),
+        "pauses": of_jobs.pause_rows(devices),
+        "propagation": of_jobs.propagation_rows(devices),
+        "pauses_plot": inline(plots.pauses_plot(devices), f"{phase.name}-pauses"),
     }
 
 

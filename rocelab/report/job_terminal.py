@@ -9,6 +9,7 @@ from rocelab.forwarding.balance import TierBalance
 from rocelab.jobs.collectives import Pattern
 from rocelab.jobs.performance import Row, nccl_table
 from rocelab.report.console import table
+from rocelab.report.jobs.view import lossless_text, pause_rows, propagation_rows
 from rocelab.results.job import Headline, JobReport, QueueFigures, RankFigures, Times
 from rocelab.statistics import Spread
 from rocelab.units import format_duration, format_rate, parse_size_bytes
@@ -29,6 +30,8 @@ def print_report(report: JobReport, console: Console) -> None:
         _headline_table(report),
         _rank_table(report),
         _transport_table(report),
+        _pause_table(report),
+        _propagation_table(report),
         _queue_table(report),
         _link_table(report),
         _disagreements(report),
@@ -41,6 +44,8 @@ def print_report(report: JobReport, console: Console) -> None:
         f"Devices and endpoints agree on {agreeing} of {len(report.accounting)} counts.",
         highlight=False,
     )
+    if report.lossless is not None:
+        console.print(lossless_text(report), highlight=False)
     console.print(_verdict(report), style="bold" if report.valid else "bold red", highlight=False)
 
 
@@ -191,6 +196,28 @@ def _queue_table(report: JobReport) -> Table:
         )
     if len(queues) > SHOWN_QUEUES:
         shown.caption = f"and {len(queues) - SHOWN_QUEUES} more"
+    return shown
+
+
+def _pause_table(report: JobReport) -> Table:
+    shown = table(
+        "Ports that were paused (PFC)",
+        ("port", "class", "by", "times", "in all", "longest", "headroom", "dropped", "watchdog"),
+    )
+    rows = pause_rows(report)
+    for row in rows[:SHOWN_QUEUES]:
+        shown.add_row(*row)
+    if len(rows) > SHOWN_QUEUES:
+        shown.caption = f"and {len(rows) - SHOWN_QUEUES} more"
+    return shown
+
+
+def _propagation_table(report: JobReport) -> Table:
+    shown = table(
+        "Where pauses began", ("node", "class", "others stopped", "who, by distance"), names=1
+    )
+    for row in propagation_rows(report)[:SHOWN_QUEUES]:
+        shown.add_row(*row)
     return shown
 
 

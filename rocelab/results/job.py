@@ -17,6 +17,7 @@ from rocelab.forwarding.balance import TierBalance
 from rocelab.plan.fabric import Direction
 from rocelab.results.environment import Environment
 from rocelab.results.impact import Impact
+from rocelab.results.lossless import Lossless
 from rocelab.results.probes import Event
 from rocelab.statistics import Spread
 
@@ -304,7 +305,8 @@ class JobReport:
     more. events: faults and repairs meanwhile, `t_ns` in ns of the lab since the start of the jobs;
     nothing is merged, and a fault repaired only after the jobs has no end here. impact: the cost of
     the first fault; None for streams, without a fault, with fewer than five measured iterations
-    before it, and if the job failed or was over by then.
+    before it, and if the job failed or was over by then. lossless: what classes with PFC did; None
+    in a lab without.
     """
 
     schema_version: int
@@ -335,6 +337,7 @@ class JobReport:
     stalls: tuple[HostStall, ...] = ()
     events: tuple[Event, ...] = ()
     impact: Impact | None = None
+    lossless: Lossless | None = None
 
     @property
     def valid(self) -> bool:

@@ -178,6 +178,18 @@ def _queue_max(job: PhaseJob) -> int | None:
     return max(depths, default=None)
 
 
+def _is_lossless(job: PhaseJob) -> bool:
+    return job.report.lossless is not None
+
+
+def _pause_share(job: PhaseJob) -> float | None:
+    lossless = job.report.lossless
+    elapsed_s = job.report.fidelity.elapsed_s
+    if lossless is None or not elapsed_s:
+        return None
+    return max((port.paused_ns for port in lossless.ports), default=0) / (elapsed_s * 1e9)
+
+
 def _undisturbed(run: ProbeRun) -> list[TierBalance]:
     return [tier for each in run.hashing if each.own for tier in each.tiers]
 
@@ -462,6 +474,41 @@ KPIS: dict[str, Kpi] = {
             better=Better.LOWER,
             of_job=_queue_max,
             applies=_is_queued,
+        ),
+        Kpi(
+            "pauses",
+            Quantity.COUNT,
+            "Pauses",
+            "times that a port of a switch or NIC stopped because its peer paused it (PFC)",
+            of_job=_read("report.lossless.transitions"),
+            applies=_is_lossless,
+        ),
+        Kpi(
+            "pause_share",
+            Quantity.RATIO,
+            "Longest-paused port",
+            "share of the run in which the port that waited most was paused",
+            better=Better.LOWER,
+            of_job=_pause_share,
+            applies=_is_lossless,
+        ),
+        Kpi(
+            "lossless_drops",
+            Quantity.COUNT,
+            "Drops of lossless classes",
+            "packets that found no room beyond the headroom or in a NIC's receive buffer",
+            better=Better.LOWER,
+            of_job=_read("report.lossless.dropped"),
+            applies=_is_lossless,
+        ),
+        Kpi(
+            "watchdog_events",
+            Quantity.COUNT,
+            "PFC watchdog events",
+            "times that a watchdog freed a queue that pauses had held too long",
+            better=Better.LOWER,
+            of_job=_read("report.lossless.watchdog"),
+            applies=_is_lossless,
         ),
         Kpi(
             "rtt_p50",

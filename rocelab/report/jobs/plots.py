@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 MS = 10**6
 GBPS = 10**9
 MAX_LINKS = 72
+MAX_PAUSED = 40
+"""Ports in the plot of pauses: those that waited most."""
+
 SENDERS = ("#1f6fb2", "#d9822b", "#4c9a6a", "#8a5fb0", "#c8102e", "#7a5c3e", "#2aa5a0", "#9aa5b1")
 QUEUE_LAB, QUEUE_MODEL = "#1f6fb2", "#1c2530"
 POINTS, QUEUE_POINTS = 160, 600
@@ -155,4 +158,45 @@ def link_loads_plot(report: JobReport) -> Figure | None:
         axis.set_title(f"{direction.value}: packets per link")
         axis.grid(axis="y", color=GRID, linewidth=0.6)
         axis.set_axisbelow(True)
+    return figure
+
+
+@styled
+def pauses_plot(report: JobReport) -> Figure | None:
+    """When each port stopped, and who had asked it to; None where no port did."""
+    if report.lossless is None or not report.lossless.spans:
+        return None
+    waited: dict[str, float] = {}
+    end_ns = report.fidelity.elapsed_s * 10**9
+    for span in report.lossless.spans:
+        length_ns = (end_ns if span.end_ns is None else span.end_ns) - span.begin_ns
+        name = f"{span.node}:{span.interface}"
+        waited[name] = waited.get(name, 0.0) + length_ns
+    rows = sorted(waited, key=lambda name: -waited[name])[:MAX_PAUSED]
+    askers = list(dict.fromkeys(span.peer for span in report.lossless.spans))
+    scale = MS * report.clock.dilation
+    figure = figure_of(11, 1.2 + 0.2 * len(rows))
+    axis = figure.subplots()
+    for asker in askers:
+        colour = SENDERS[askers.index(asker) % len(SENDERS)]
+        label = asker
+        for place, name in enumerate(rows):
+            bars = [
+                (
+                    span.begin_ns / scale,
+                    ((end_ns if span.end_ns is None else span.end_ns) - span.begin_ns) / scale,
+                )
+                for span in report.lossless.spans
+                if span.peer == asker and f"{span.node}:{span.interface}" == name
+            ]
+            if bars:
+                axis.broken_barh(bars, (place - 0.4, 0.8), color=colour, label=label)
+                label = "_nolegend_"
+    axis.set_yticks(range(len(rows)), rows, fontsize=6.5)
+    axis.invert_yaxis()
+    axis.set_xlabel("ms of the modelled network")
+    axis.set_title("ports that stopped, by who paused them")
+    axis.grid(axis="x", color=GRID, linewidth=0.6)
+    axis.set_axisbelow(True)
+    axis.legend(frameon=False, fontsize=7, ncols=8, loc="upper left", bbox_to_anchor=(0, -0.18))
     return figure

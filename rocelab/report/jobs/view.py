@@ -10,18 +10,34 @@ from typing import Any
 
 from rocelab.plan.fabric import Direction
 from rocelab.results.job import JobReport
+from rocelab.results.lossless import Propagation, propagation
 from rocelab.results.shares import FairShares
-from rocelab.units import format_duration
+from rocelab.units import format_duration, format_size
 
-LIMITS = (
+MOST_NAMED = 2
+"""Nodes at one distance that are named."""
+
+_LOSSY = (
     "There is no PFC: a full buffer drops, and what is lost is sent again from the lost packet on. "
-    "On switches with PFC the same load pauses senders instead.",
+    "On switches with PFC the same load pauses senders instead."
+)
+_LOSSLESS = (
+    "Pauses are emulated: real frames, and gates that this machine moves when the modelled pause "
+    "takes effect, as late as stated. A switch chip's cells, its own scheduling and the FEC of its "
+    "links are not modelled."
+)
+_LIMITS = (
     "Queues, marks, CNPs and the senders' reaction are packet by packet, in bytes and times of the "
     "modelled network. Switch chips share their buffer among ports by rules that are not modelled.",
     "Round trips hold this machine's own time per packet, divided by the dilation: compare them "
     "with each other, not with a switch's latency.",
     "Sizes are scaled down: megabytes where a hardware test sends gigabytes.",
 )
+
+
+def limits(*, lossless: bool) -> tuple[str, ...]:
+    """What the results of jobs do not tell, on a lab with or without lossless classes."""
+    return (_LOSSLESS if lossless else _LOSSY, *_LIMITS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +120,81 @@ def queue_rows(report: JobReport) -> list[tuple[str, ...]]:
         )
         for queue in ordered[:12]
     ]
+
+
+def pause_rows(report: JobReport) -> list[tuple[str, ...]]:
+    """Ports that were paused, or dropped of a lossless class, those that waited most first: port,
+    class, who asked, how often, time in all and at once, most of the headroom, drops, watchdog."""
+    if report.lossless is None:
+        return []
+    dilation = report.clock.dilation
+    ports = [
+        port
+        for port in report.lossless.ports
+        if port.transitions or port.dropped_packets or port.watchdog
+    ]
+    return [
+        (
+            f"{port.node}:{port.interface}",
+            str(port.traffic_class),
+            port.peer,
+            f"{port.transitions:,}",
+            format_duration(port.paused_ns / dilation),
+            format_duration(port.longest_ns / dilation),
+            format_size(port.headroom_max_bytes),
+            f"{port.dropped_packets:,}",
+            f"{port.watchdog:,}",
+        )
+        for port in sorted(ports, key=lambda port: -port.paused_ns)
+    ]
+
+
+def propagation_rows(report: JobReport) -> list[tuple[str, ...]]:
+    """From whom pauses spread, the most costly first: the node, class, time that others stopped,
+    and each of these with its distance."""
+    if report.lossless is None:
+        return []
+    end_ns = round(report.fidelity.elapsed_s * 10**9)
+    rows: list[tuple[str, ...]] = []
+    for each in propagation(report.lossless.spans, end_ns):
+        rows.append(
+            (
+                each.root,
+                str(each.traffic_class),
+                format_duration(each.total_ns / report.clock.dilation),
+                _by_distance(each),
+            )
+        )
+    return rows
+
+
+def _by_distance(found: Propagation) -> str:
+    """`1: rtsw2; 2: ctsw1, srv2-3 and 4 more`."""
+    texts = []
+    for depth in sorted(set(found.depth.values())):
+        nodes = [node for node in found.depth if found.depth[node] == depth]
+        nodes.sort(key=lambda node: -found.waited_ns[node])
+        more = f" and {len(nodes) - MOST_NAMED} more" if len(nodes) > MOST_NAMED else ""
+        texts.append(f"{depth}: {', '.join(nodes[:MOST_NAMED])}{more}")
+    return "; ".join(texts)
+
+
+def lossless_text(report: JobReport) -> str:
+    """One sentence about a job's lossless classes, empty without any."""
+    found = report.lossless
+    if found is None:
+        return ""
+    text = (
+        f"Lossless: {found.transitions:,} pauses, {found.dropped:,} packets dropped of "
+        f"{found.packets:,}, {found.dropped + found.late:,} if late pauses had dropped"
+    )
+    if found.late_p99_ns is None or found.late_p50_ns is None:
+        return f"{text}."
+    return (
+        f"{text}. Pauses took effect {found.late_p50_ns / 1000:,.0f} us after they were due "
+        f"(p99 {found.late_p99_ns / 1000:,.0f} us) in the lab's clock, where the modelled delay is "
+        f"{found.delay_ns / 1000:,.0f} us."
+    )
 
 
 def share_rows(fair: FairShares) -> list[ShareRow]:

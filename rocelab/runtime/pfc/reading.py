@@ -29,8 +29,8 @@ class ClassCounters:
     """A port and class since the lab came up. Sizes are bytes, times ns of the lab's clock.
 
     As a sender: what its peer asked of it (`pauses_received`, `resumes_received`) and what it did
-    (`paused_ns`, `longest_ns`, `transitions`); `queued`: what joined its queue, `sent`: what reached
-    the peer, `purged`: what the kernel freed on the way, `discarded`: by the watchdog. As a
+    (`paused_ns`, `longest_ns`, `transitions`); `queued`: what joined its queue, `sent`: what
+    reached the peer, `purged`: what the kernel freed on the way, `discarded`: by the watchdog. As a
     receiver: `pauses_sent`; what its switch held for it now and at most, also in its headroom;
     `late`: packets admitted beyond it only because this machine stopped the peer late; `dropped`:
     for which there was no room, or of a NIC, what its receive buffer had no room for.
@@ -68,7 +68,9 @@ class Pause:
     """A pause that a port obeyed: from `begin_ns` to `end_ns` (None: it lasts), CLOCK_MONOTONIC."""
 
     sender: PausePort
-    """The port that stopped; its peer had asked it to."""
+    """The port that stopped."""
+    peer: str
+    """The node that had asked it to."""
     traffic_class: int
     begin_ns: int
     end_ns: int | None
@@ -174,6 +176,10 @@ def pauses(plan: PausePlan, entries: Iterable[Entry]) -> list[Pause]:
     """The pauses that ports obeyed, in order of their beginnings."""
     found: list[Pause] = []
     begun: dict[tuple[int, int], int] = {}
+
+    def peer_of(port: PausePort) -> str:
+        return plan.by_slot[port.peer].node
+
     for entry in entries:
         place = entry.slot, entry.traffic_class
         if entry.what is What.STOPPED:
@@ -181,9 +187,12 @@ def pauses(plan: PausePlan, entries: Iterable[Entry]) -> list[Pause]:
         elif entry.what in _ENDS and place in begun:
             port = plan.by_slot[entry.slot]
             begin_ns = begun.pop(place)
-            found.append(Pause(port, entry.traffic_class, begin_ns, entry.t_ns, entry.what))
+            found.append(
+                Pause(port, peer_of(port), entry.traffic_class, begin_ns, entry.t_ns, entry.what)
+            )
     for (slot, traffic_class), begin_ns in begun.items():
-        found.append(Pause(plan.by_slot[slot], traffic_class, begin_ns, None, None))
+        port = plan.by_slot[slot]
+        found.append(Pause(port, peer_of(port), traffic_class, begin_ns, None, None))
     return sorted(found, key=lambda pause: pause.begin_ns)
 
 

@@ -1,0 +1,127 @@
+"""Reads what lossless classes did during a run: pauses, lateness, drops and conservation."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from time import monotonic_ns
+from typing import Self
+
+import numpy as np
+
+from rocelab.agent.agent import clock_offset_ns
+from rocelab.plan.fabric import Fabric
+from rocelab.results.lossless import Lossless, PauseFigures, PauseSpan
+from rocelab.runtime.pfc.journal import Entry, What
+from rocelab.runtime.pfc.reading import ClassCounters, Pause, PauseReader, pauses
+
+MOST_SPANS = 5000
+"""The longest are kept."""
+
+
+class PauseWatch:
+    """Watches within its context; a lab without lossless classes has no figures."""
+
+    def __init__(self, fabric: Fabric) -> None:
+        self._reader = PauseReader(fabric) if fabric.spec.queues.pfc is not None else None
+        self._cleanup = ExitStack()
+
+    def __enter__(self) -> Self:
+        if self._reader is not None:
+            self._cleanup.push(self._reader)
+            self._begun_ns = monotonic_ns()
+            self._before = self._reader.counters(self._begun_ns)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._cleanup.close()
+
+    def figures(self, started_ns: int) -> Lossless | None:
+        """What happened since `__enter__`, times since `started_ns` of CLOCK_REALTIME."""
+        reader = self._reader
+        if reader is None:
+            return None
+        now_ns = monotonic_ns()
+        zero_ns = started_ns - clock_offset_ns()
+        after = reader.counters(now_ns)
+        entries = [entry for entry in reader.entries() if entry.t_ns >= self._begun_ns]
+        spans = [_span(each, zero_ns) for each in pauses(reader.plan, entries)]
+        kept = sorted(spans, key=lambda span: _length(span, now_ns - zero_ns), reverse=True)
+        late_ns = _lateness(entries)
+        return Lossless(
+            classes=reader.plan.pfc.classes,
+            ports=tuple(
+                _figures(place[0].node, place[0].port.interface, place[1], peer, then, now)
+                for place, now in after.items()
+                for then in (self._before[place],)
+                for peer in (reader.plan.by_slot[place[0].peer].node,)
+                if _is_used(then, now)
+            ),
+            spans=tuple(sorted(kept[:MOST_SPANS], key=lambda span: span.begin_ns)),
+            spans_left_out=max(0, len(kept) - MOST_SPANS),
+            delay_ns=min(port.delay_ns for port in reader.plan.ports),
+            late_p50_ns=late_ns[0] if late_ns else None,
+            late_p99_ns=late_ns[1] if late_ns else None,
+            late_max_ns=late_ns[2] if late_ns else None,
+            unbalanced=reader.imbalance(),
+            is_alive=reader.is_alive(),
+        )
+
+
+def _lateness(entries: list[Entry]) -> tuple[int, int, int] | None:
+    late = [entry.late_ns for entry in entries if entry.what in (What.STOPPED, What.STARTED)]
+    if not late:
+        return None
+    p50, p99 = np.percentile(late, (50, 99))
+    return round(float(p50)), round(float(p99)), max(late)
+
+
+def _is_used(then: ClassCounters, now: ClassCounters) -> bool:
+    """Whether a port and class sent, held, paused or was paused."""
+    counts = ("admitted_packets", "queued_packets", "pauses_sent", "pauses_received")
+    return now.is_paused or any(getattr(now, each) != getattr(then, each) for each in counts)
+
+
+def _figures(
+    node: str,
+    interface: str,
+    traffic_class: int,
+    peer: str,
+    then: ClassCounters,
+    now: ClassCounters,
+) -> PauseFigures:
+    return PauseFigures(
+        node=node,
+        interface=interface,
+        traffic_class=traffic_class,
+        peer=peer,
+        packets=now.admitted_packets - then.admitted_packets,
+        pauses_sent=now.pauses_sent - then.pauses_sent,
+        pauses_received=now.pauses_received - then.pauses_received,
+        transitions=now.transitions - then.transitions,
+        paused_ns=now.paused_ns - then.paused_ns,
+        longest_ns=now.longest_ns,
+        held_bytes=now.held,
+        held_max_bytes=now.held_max,
+        headroom_max_bytes=now.headroom_max,
+        dropped_packets=now.dropped_packets - then.dropped_packets,
+        late_packets=now.late_packets - then.late_packets,
+        purged_packets=now.purged_packets - then.purged_packets,
+        discarded_packets=now.discarded_packets - then.discarded_packets,
+        watchdog=now.watchdog_fired - then.watchdog_fired,
+    )
+
+
+def _span(pause: Pause, zero_ns: int) -> PauseSpan:
+    port = pause.sender
+    return PauseSpan(
+        node=port.node,
+        interface=port.port.interface,
+        traffic_class=pause.traffic_class,
+        peer=pause.peer,
+        begin_ns=pause.begin_ns - zero_ns,
+        end_ns=None if pause.end_ns is None else pause.end_ns - zero_ns,
+    )
+
+
+def _length(span: PauseSpan, now_ns: int) -> int:
+    return (now_ns if span.end_ns is None else span.end_ns) - span.begin_ns

@@ -1,0 +1,198 @@
+"""What lossless classes (PFC, IEEE 802.1Qbb) did during a run, as a part of a job's document.
+
+From it `propagation` finds who made whom wait: pauses spread from the port that began to pause,
+against the traffic, to the senders.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+LATE_SHARE_LIMIT = 0.005
+"""The most of all packets of lossless classes that may have been admitted only because a peer
+stopped later than modelled."""
+
+LATENESS_LIMIT = 0.1
+"""The most that the 99th percentile of pauses may be late, as a share of the modelled delay from a
+threshold to the peer's stop."""
+
+
+@dataclass(frozen=True, slots=True)
+class PauseFigures:
+    """What a port and a class did in this run; those without packets and pauses are left out.
+
+    peer: the node at the cable's other end, which it asked to pause (`pauses_sent`, refreshments
+    included) and which asked it (`pauses_received`). transitions: how often it stopped. paused_ns,
+    longest_ns: in all and at once, in the lab's clock. held_max_bytes, headroom_max_bytes: since
+    the lab came up, of what its switch held for it, in all and in its headroom; of a NIC what its
+    receive buffer held. dropped_packets: no room for them. late_packets: room was made for them,
+    since the peer stopped later than modelled. purged_packets: lost with a queue or cable.
+    discarded_packets: by the watchdog, which fired `watchdog` times.
+    """
+
+    node: str
+    interface: str
+    traffic_class: int
+    peer: str
+    packets: int
+    pauses_sent: int
+    pauses_received: int
+    transitions: int
+    paused_ns: int
+    longest_ns: int
+    held_bytes: int
+    held_max_bytes: int
+    headroom_max_bytes: int
+    dropped_packets: int
+    late_packets: int
+    purged_packets: int
+    discarded_packets: int
+    watchdog: int
+
+
+@dataclass(frozen=True, slots=True)
+class PauseSpan:
+    """A pause that a port obeyed, in ns of the lab since the jobs' start; `peer` asked for it.
+    end_ns: None if it lasted to the end of the run."""
+
+    node: str
+    interface: str
+    traffic_class: int
+    peer: str
+    begin_ns: int
+    end_ns: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Lossless:
+    """Lossless classes in a run.
+
+    lateness: of stops and starts, after they were due as modelled, in the lab's clock; None without
+    pauses. delay_ns: the shortest modelled time from a threshold to the peer's stop.
+    spans_left_out: of `spans`, shorter than all that are kept. unbalanced: where packets that came
+    in are neither out, dropped, purged nor held.
+    """
+
+    classes: tuple[int, ...]
+    ports: tuple[PauseFigures, ...]
+    spans: tuple[PauseSpan, ...]
+    spans_left_out: int
+    delay_ns: int
+    late_p50_ns: int | None
+    late_p99_ns: int | None
+    late_max_ns: int | None
+    unbalanced: tuple[str, ...]
+    is_alive: bool
+
+    @property
+    def packets(self) -> int:
+        """Packets that switches admitted to lossless classes."""
+        return sum(port.packets for port in self.ports)
+
+    @property
+    def dropped(self) -> int:
+        """Packets that a lossless class lost for lack of room."""
+        return sum(port.dropped_packets for port in self.ports)
+
+    @property
+    def late(self) -> int:
+        """Packets that would have been dropped too, had room not been made for them."""
+        return sum(port.late_packets for port in self.ports)
+
+    @property
+    def transitions(self) -> int:
+        return sum(port.transitions for port in self.ports)
+
+    @property
+    def watchdog(self) -> int:
+        return sum(port.watchdog for port in self.ports)
+
+    def problems(self) -> tuple[str, ...]:
+        """Why the run is no measurement of lossless classes."""
+        found = []
+        if not self.is_alive:
+            found.append("not valid because the process that pauses had ended")
+        if self.packets and self.late > LATE_SHARE_LIMIT * self.packets:
+            found.append(
+                f"not valid because {self.late:,} of {self.packets:,} packets came later than the "
+                f"modelled pause allows (the limit is {LATE_SHARE_LIMIT:.1%})"
+            )
+        limit_ns = LATENESS_LIMIT * self.delay_ns
+        if self.late_p99_ns is not None and self.late_p99_ns > limit_ns:
+            found.append(
+                f"not valid because 1 of 100 pauses was {self.late_p99_ns / 1000:,.0f} us late or "
+                f"more (the limit is {limit_ns / 1000:,.0f} us, {LATENESS_LIMIT:.0%} of the "
+                "modelled delay)"
+            )
+        paused = any(span.end_ns is None for span in self.spans)
+        # Only switches admit packets; the receive buffer of a NIC may still drain.
+        held = sum(port.held_bytes for port in self.ports if port.packets)
+        if held and not paused:
+            found.append(f"not valid because {held:,} bytes are counted that no queue holds")
+        found += [
+            f"not valid because the accounting of {each} is wrong" for each in self.unbalanced
+        ]
+        return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
+class Propagation:
+    """Pauses that spread from `root`, which was paused by nobody when it asked for them.
+
+    waited_ns: how long ports stopped because of it, by the node that stopped, in the lab's clock;
+    `depth` of each: 1 for the root's own peers.
+    """
+
+    root: str
+    traffic_class: int
+    waited_ns: dict[str, int]
+    depth: dict[str, int]
+
+    @property
+    def total_ns(self) -> int:
+        return sum(self.waited_ns.values())
+
+
+def propagation(spans: Sequence[PauseSpan], end_ns: int) -> tuple[Propagation, ...]:
+    """From whom pauses spread, the one that cost most first. `end_ns`: when lasting pauses are cut.
+
+    A node asks for a pause because packets wait in it. If a port of it is itself stopped at that
+    moment, they wait for that port's peer, and so on: the last in this chain is the root. Of
+    several stopped ports the one that has been so longest is followed.
+    """
+    by_node: dict[tuple[str, int], list[PauseSpan]] = defaultdict(list)
+    for span in spans:
+        by_node[span.node, span.traffic_class].append(span)
+    waited: dict[tuple[str, int], dict[str, int]] = defaultdict(lambda: defaultdict(int))
+    depths: dict[tuple[str, int], dict[str, int]] = defaultdict(dict)
+    for span in spans:
+        root, depth = _root(span, by_node)
+        length_ns = (end_ns if span.end_ns is None else span.end_ns) - span.begin_ns
+        place = root, span.traffic_class
+        waited[place][span.node] += max(0, length_ns)
+        depths[place][span.node] = min(depth, depths[place].get(span.node, depth))
+    found = [
+        Propagation(root, traffic_class, dict(nodes), depths[root, traffic_class])
+        for (root, traffic_class), nodes in waited.items()
+    ]
+    return tuple(sorted(found, key=lambda each: -each.total_ns))
+
+
+def _root(span: PauseSpan, by_node: dict[tuple[str, int], list[PauseSpan]]) -> tuple[str, int]:
+    """The node that `span` goes back to, and by how many pauses."""
+    seen, depth = {span.node}, 1
+    while span.peer not in seen:
+        seen.add(span.peer)
+        at_ns = span.begin_ns
+        stopped = [
+            each
+            for each in by_node.get((span.peer, span.traffic_class), ())
+            if each.begin_ns <= at_ns and (each.end_ns is None or each.end_ns > at_ns)
+        ]
+        if not stopped:
+            break
+        span = min(stopped, key=lambda each: each.begin_ns)
+        depth += 1
+    return span.peer, depth

@@ -1,0 +1,118 @@
+"""Where pauses began, and when a run of lossless classes is no measurement."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from rocelab.results.lossless import Lossless, PauseFigures, PauseSpan, propagation
+
+
+def span(
+    node: str, peer: str, begin_ns: int, end_ns: int | None, traffic_class: int = 3
+) -> PauseSpan:
+    return PauseSpan(node, peer, traffic_class, peer, begin_ns, end_ns)
+
+
+PORT = PauseFigures(
+    node="rtsw1",
+    interface="srv1-1",
+    traffic_class=3,
+    peer="srv1-1",
+    packets=1000,
+    pauses_sent=1,
+    pauses_received=1,
+    transitions=1,
+    paused_ns=10,
+    longest_ns=10,
+    held_bytes=0,
+    held_max_bytes=5000,
+    headroom_max_bytes=1000,
+    dropped_packets=0,
+    late_packets=0,
+    purged_packets=0,
+    discarded_packets=0,
+    watchdog=0,
+)
+RUN = Lossless(
+    classes=(3,),
+    ports=(PORT,),
+    spans=(),
+    spans_left_out=0,
+    delay_ns=1_000_000,
+    late_p50_ns=10_000,
+    late_p99_ns=99_000,
+    late_max_ns=500_000,
+    unbalanced=(),
+    is_alive=True,
+)
+
+
+def test_pauses_that_spread_go_back_to_the_receiver_where_they_began() -> None:
+    spans = (
+        span("rtsw2", "srv2-1", 0, 100),
+        span("ctsw1", "rtsw2", 10, 90),
+        span("rtsw1", "ctsw1", 20, 80),
+        span("srv1-1", "rtsw1", 30, 70),
+    )
+    (found,) = propagation(spans, 1000)
+    assert found.root == "srv2-1"
+    assert found.depth == {"rtsw2": 1, "ctsw1": 2, "rtsw1": 3, "srv1-1": 4}
+    assert found.waited_ns == {"rtsw2": 100, "ctsw1": 80, "rtsw1": 60, "srv1-1": 40}
+    assert found.total_ns == 280
+
+
+def test_a_switch_that_nobody_paused_is_a_root_of_its_own() -> None:
+    spans = (
+        span("rtsw2", "srv2-1", 0, 10),  # over before the other began
+        span("srv1-1", "rtsw1", 20, 60),
+        span("srv1-2", "rtsw1", 20, 60),
+    )
+    found = propagation(spans, 1000)
+    assert [each.root for each in found] == ["rtsw1", "srv2-1"]
+    assert found[0].total_ns == 80
+
+
+def test_a_ring_of_pauses_ends() -> None:
+    spans = (span("a", "b", 0, None), span("b", "c", 0, None), span("c", "a", 0, None))
+    found = propagation(spans, 50)
+    assert sum(each.total_ns for each in found) == 150
+
+
+def test_classes_do_not_mix() -> None:
+    spans = (span("rtsw2", "srv2-1", 0, 100, 3), span("ctsw1", "rtsw2", 10, 90, 4))
+    assert {(each.root, each.traffic_class) for each in propagation(spans, 100)} == {
+        ("srv2-1", 3),
+        ("rtsw2", 4),
+    }
+
+
+def test_a_run_within_its_limits_is_valid() -> None:
+    assert RUN.problems() == ()
+    assert replace(RUN, late_p99_ns=100_000).problems() == ()
+
+
+@pytest.mark.parametrize(
+    ("run", "why"),
+    [
+        (replace(RUN, late_p99_ns=100_001), "1 of 100 pauses was 100 us late"),
+        (replace(RUN, ports=(replace(PORT, late_packets=6),)), "6 of 1,000 packets came later"),
+        (replace(RUN, ports=(replace(PORT, held_bytes=4200),)), "4,200 bytes are counted"),
+        (replace(RUN, is_alive=False), "the process that pauses had ended"),
+        (replace(RUN, unbalanced=("rtsw1:srv1-1 class 3",)), "account of rtsw1:srv1-1 class 3"),
+    ],
+)
+def test_a_run_beyond_a_limit_says_which(run: Lossless, why: str) -> None:
+    (problem,) = run.problems()
+    assert why in problem
+
+
+def test_what_a_lasting_pause_holds_is_no_problem() -> None:
+    held = replace(RUN, ports=(replace(PORT, held_bytes=4200),))
+    assert replace(held, spans=(span("rtsw1", "srv1-1", 0, None),)).problems() == ()
+
+
+def test_a_receive_buffer_that_still_drains_is_no_problem() -> None:
+    nic = replace(PORT, node="srv1-1", interface="rtsw1", packets=0, held_bytes=1_000_000)
+    assert replace(RUN, ports=(nic,)).problems() == ()
