@@ -29,6 +29,7 @@ from rocelab.runtime.kind import RuntimeKind
 
 if TYPE_CHECKING:
     from rocelab.runtime.lab import Lab
+    from rocelab.runtime.pfc.overview import LosslessOverview
     from rocelab.runtime.status import KnownLab, LabStatus, NodeStatus
 
 _SHOWN_SWITCHES = 40
@@ -254,8 +255,15 @@ def _print_status(state: LabStatus) -> None:
     for node in listed:
         if node.problem is not None:
             say(node.problem)
+    if state.lossless is not None:
+        _print_lossless(state.lossless)
     servers = len(state.nodes) - len(switches)
-    verdict = "converged" if state.converged else f"{len(faulty)} switches are not as planned"
+    if state.converged:
+        verdict = "converged"
+    elif faulty:
+        verdict = f"{len(faulty)} switches are not as planned"
+    else:
+        verdict = "lossless classes are not paused"
     say(
         f"lab {state.lab}: {verdict}; {len(switches)} switches, {servers} servers, "
         f"{state.pss_bytes / _MB:.0f} MB PSS of daemons"
@@ -263,6 +271,52 @@ def _print_status(state: LabStatus) -> None:
     if state.faults:
         faults = ", ".join(f"{fault.number} ({fault.kind})" for fault in state.faults)
         say(f"broken on purpose, fault {faults}: `rocelab fault list {state.lab}`")
+
+
+def _print_lossless(lossless: LosslessOverview) -> None:
+    from rocelab.units import format_duration, format_size
+
+    took_part = sorted(
+        (each for each in lossless.classes if each.took_part),
+        key=lambda each: each.counters.paused_ns,
+        reverse=True,
+    )
+    if took_part:
+        columns = ("port", "class", "rx pause", "tx pause", "transitions", "paused", "modelled")
+        more = ("longest", "headroom max", "discards", "late", "watchdog")
+        shown = table("Lossless classes: ports that paused or were paused", (*columns, *more))
+        for each in took_part[:_SHOWN_SWITCHES]:
+            counted = each.counters
+            times = (
+                *(counted.paused_ns, counted.paused_ns / lossless.dilation),
+                counted.longest_ns / lossless.dilation,
+            )
+            shown.add_row(
+                f"{each.port}{' (now)' if counted.is_paused else ''}",
+                str(each.traffic_class),
+                f"{counted.pauses_received:,}",
+                f"{counted.pauses_sent:,}",
+                f"{counted.transitions:,}",
+                *map(format_duration, times),
+                format_size(counted.headroom_max),
+                f"{counted.dropped_packets:,}",
+                f"{counted.late_packets:,}",
+                f"{counted.watchdog_fired:,}",
+                style="red" if counted.dropped_packets or counted.watchdog_fired else "",
+            )
+        shown.caption = (
+            "paused: in the lab's clock; modelled, longest: in the modelled network's; "
+            "(now): it is paused"
+        )
+        out().print(shown)
+        if len(took_part) > _SHOWN_SWITCHES:
+            say(f"and {len(took_part) - _SHOWN_SWITCHES} more ports and classes: see --json")
+    elif lossless.works:
+        say("lossless classes: nothing was paused yet")
+    if not lossless.is_alive:
+        say("lossless classes: the process that pauses has ended, so nothing is paused any more")
+    if lossless.problem is not None:
+        say(f"lossless classes: {lossless.problem}")
 
 
 def _status_row(node: NodeStatus) -> tuple[str, ...]:

@@ -83,10 +83,11 @@ def _print_plan(fabric: Fabric) -> None:
 
 def _print_lossless(fabric: Fabric, pfc: PfcSpec) -> None:
     from rocelab.plan.dependencies import find_cycle, is_up_down
-    from rocelab.plan.pfc import carve, warnings
+    from rocelab.plan.pfc import carve, nic_headrooms, nic_thresholds, slack_of, warnings
     from rocelab.units import format_rate, format_size
 
     console = out()
+    dilation = fabric.spec.dilation
     carvings = carve(fabric, pfc)
     memory = table(
         f"Memory of a switch, lossless class {', '.join(map(str, pfc.classes))}",
@@ -102,7 +103,16 @@ def _print_lossless(fabric: Fabric, pfc: PfcSpec) -> None:
 
     needed = table(
         "Headroom of a port and class",
-        ("link", "own frame", "peer's frame", "cable", "response", "cells", "needed"),
+        (
+            "link",
+            "own frame",
+            "peer's frame",
+            "cable",
+            "response",
+            "cells",
+            "needed",
+            "lab's slack",
+        ),
     )
     for link in dict.fromkeys(link for carving in carvings for link, _ in carving.headroom):
         terms = (link.frame, link.begun, link.cable, link.response)
@@ -111,8 +121,18 @@ def _print_lossless(fabric: Fabric, pfc: PfcSpec) -> None:
             *map(format_size, terms),
             f"x {link.cell_factor:g}",
             format_size(link.total),
+            format_size(slack_of(link, dilation)),
         )
+    needed.caption = "lab's slack: beside what is needed, for bursts of the lab's ports"
     console.print(needed)
+    for link in nic_headrooms(fabric, pfc):
+        xoff, xon = nic_thresholds(pfc, link.total)
+        rate = format_rate(link.rate_bps)
+        say(
+            f"Receive buffer of a {rate} NIC: {format_size(pfc.nic.buffer)}, XOFF "
+            f"{format_size(xoff)}, XON {format_size(xon)}; hosts take packets {_drained(pfc)}."
+        )
+    say(_watchdog(pfc, dilation))
     for warning in warnings(fabric, pfc, carvings):
         err().print(f"warning: {warning}", markup=False, soft_wrap=True)
     if is_up_down(fabric):
@@ -123,6 +143,29 @@ def _print_lossless(fabric: Fabric, pfc: PfcSpec) -> None:
         say("No deadlock can come of the routes, also after the failure of any one link.")
     else:
         say(f"A deadlock is possible: buffers depend on each other along {cycle}.")
+
+
+def _drained(pfc: PfcSpec) -> str:
+    from rocelab.units import SHARE
+
+    share = pfc.nic.drain
+    return "as they come" if share is None else f"at {SHARE.written(share)} of the link's rate"
+
+
+def _watchdog(pfc: PfcSpec, dilation: float) -> str:
+    from rocelab.units import format_duration
+
+    watchdog = pfc.watchdog
+    if watchdog is None:
+        return "No watchdog."
+    detection, restoration = (
+        f"{format_duration(time_ns)} ({format_duration(time_ns * dilation)} in the lab)"
+        for time_ns in (watchdog.detection, watchdog.restoration)
+    )
+    return (
+        f"Watchdog: {watchdog.action.value} after {detection} in which nothing left a paused "
+        f"queue, restored after {restoration} without a pause."
+    )
 
 
 def _uplink_table(fabric: Fabric) -> Table:

@@ -14,7 +14,14 @@ from dataclasses import asdict, dataclass
 
 from rocelab.plan.dependencies import find_cycle, is_up_down
 from rocelab.plan.fabric import Fabric, Link, Node, Port, Prefix, Role
-from rocelab.plan.pfc import carve, warnings
+from rocelab.plan.pfc import (
+    Headroom,
+    carve,
+    nic_headrooms,
+    nic_thresholds,
+    slack_of,
+    warnings,
+)
 from rocelab.plan.routes import expected_width, spread
 from rocelab.plan.uplinks import Uplinks, uplinks_by_tier
 from rocelab.spec.pfc import PfcSpec
@@ -162,6 +169,7 @@ def _session(link: Link) -> dict[str, object]:
 
 def _pfc(fabric: Fabric, pfc: PfcSpec) -> dict[str, object]:
     carvings = carve(fabric, pfc)
+    watchdog, dilation = pfc.watchdog, fabric.spec.dilation
     cycle = find_cycle(fabric)
     return {
         "classes": pfc.classes,
@@ -178,12 +186,27 @@ def _pfc(fabric: Fabric, pfc: PfcSpec) -> dict[str, object]:
                 "xon_bytes": each.xon,
                 "marked_below_bytes": each.marked_below,
                 "links": [
-                    {**asdict(needed), "needed": needed.total, "ports": ports}
+                    {
+                        **asdict(needed),
+                        "needed": needed.total,
+                        "lab_slack": slack_of(needed, dilation),
+                        "ports": ports,
+                    }
                     for needed, ports in each.headroom
                 ],
             }
             for each in carvings
         ],
+        "nics": [_nic(pfc, needed) for needed in nic_headrooms(fabric, pfc)],
+        "watchdog": None
+        if watchdog is None
+        else {
+            "action": watchdog.action.value,
+            "detection_ns": watchdog.detection,
+            "restoration_ns": watchdog.restoration,
+            "lab_detection_ns": round(watchdog.detection * dilation),
+            "lab_restoration_ns": round(watchdog.restoration * dilation),
+        },
         "warnings": warnings(fabric, pfc, carvings),
         "up_down": is_up_down(fabric),
         "cycle": None
@@ -192,6 +215,17 @@ def _pfc(fabric: Fabric, pfc: PfcSpec) -> dict[str, object]:
             "links": [{"link": link.name, "sender": link.sender} for link in cycle.links],
             "without": cycle.without and cycle.without.name,
         },
+    }
+
+
+def _nic(pfc: PfcSpec, needed: Headroom) -> dict[str, object]:
+    xoff, xon = nic_thresholds(pfc, needed.total)
+    return {
+        "rate_bps": needed.rate_bps,
+        "buffer_bytes": pfc.nic.buffer,
+        "xoff_bytes": xoff,
+        "xon_bytes": xon,
+        "drain_ppm": pfc.nic.drain,
     }
 
 

@@ -14,11 +14,14 @@ from rocelab.errors import InputError
 from rocelab.plan.fabric import Fabric, Link, Port
 from rocelab.plan.pfc import (
     CABLE_NS_PER_M,
+    Headroom,
     carving_of,
     headroom_of,
+    nic_thresholds,
     response_quanta,
+    slack_of,
 )
-from rocelab.plan.queues import burst_bytes, lab_rate_bps, plan_queues
+from rocelab.plan.queues import lab_rate_bps, plan_queues
 from rocelab.spec.base import SECOND
 from rocelab.spec.pfc import PfcSpec
 
@@ -131,7 +134,7 @@ def plan_pauses(fabric: Fabric) -> PausePlan | None:
 
     def port(link: Link, end: Port) -> PausePort:
         far = link.far(end.node)
-        needed = pfc.headroom or headroom_of(pfc, link.rate_bps, link.mtu).total
+        terms = headroom_of(pfc, link.rate_bps, link.mtu)
         rate_bps = lab_rate_bps(link, fabric.spec.dilation)
         delay_ns, quantum_ns = obedience_ns(pfc, link, fabric.spec.dilation)
         return PausePort(
@@ -142,10 +145,10 @@ def plan_pauses(fabric: Fabric) -> PausePlan | None:
             port=end,
             rate_bps=rate_bps,
             mtu=link.mtu,
-            headroom=needed + burst_bytes(rate_bps, link.mtu),
+            headroom=(pfc.headroom or terms.total) + slack_of(terms, fabric.spec.dilation),
             delay_ns=delay_ns,
             quantum_ns=quantum_ns,
-            buffer=None if end.role.is_switch else _buffer(pfc, needed, rate_bps),
+            buffer=None if end.role.is_switch else _buffer(pfc, terms, rate_bps),
         )
 
     ports = [port(link, end) for link in fabric.links for end in (link.a, link.b)]
@@ -153,7 +156,7 @@ def plan_pauses(fabric: Fabric) -> PausePlan | None:
         pfc=pfc,
         class_of_dscp=queues.class_of_dscp,
         ports=tuple(sorted(ports, key=lambda port: port.slot)),
-        pools=tuple(_pool(fabric, pfc, node.name, ports) for node in fabric.switches),
+        pools=tuple(_pool(fabric, pfc, node.name) for node in fabric.switches),
         dilation=fabric.spec.dilation,
     )
 
@@ -167,14 +170,16 @@ def obedience_ns(pfc: PfcSpec, link: Link, dilation: float) -> tuple[int, float]
     return round(cable_ns + response_quanta(pfc, link.rate_bps) * quantum_ns), quantum_ns
 
 
-def _pool(fabric: Fabric, pfc: PfcSpec, node: str, ports: list[PausePort]) -> Pool:
+def _pool(fabric: Fabric, pfc: PfcSpec, node: str) -> Pool:
     carving = carving_of(fabric, pfc, node)
-    slack = sum(burst_bytes(port.rate_bps, port.mtu) for port in ports if port.node == node)
+    slack = sum(
+        count * slack_of(needed, fabric.spec.dilation) for needed, count in carving.headroom
+    )
     return Pool(node, carving.shared, carving.headroom_pool + slack * len(pfc.classes))
 
 
-def _buffer(pfc: PfcSpec, headroom: int, rate_bps: int) -> NicBuffer:
+def _buffer(pfc: PfcSpec, needed: Headroom, rate_bps: int) -> NicBuffer:
     nic = pfc.nic
-    full = nic.xoff if nic.xoff is not None else max(1, nic.buffer - headroom)
+    full, empty = nic_thresholds(pfc, needed.total)
     drain_bps = 0 if nic.drain is None else max(8, round(rate_bps * nic.drain / 10**6))
-    return NicBuffer(nic.buffer, full, max(1, full - nic.xon_offset), drain_bps)
+    return NicBuffer(nic.buffer, full, empty, drain_bps)

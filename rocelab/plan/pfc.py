@@ -8,12 +8,12 @@ alone, so that it costs as little for 32,256 GPUs.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from rocelab.errors import InputError
 from rocelab.plan.fabric import Fabric, Role
-from rocelab.plan.queues import ETHERNET_HEADER_BYTES
+from rocelab.plan.queues import ETHERNET_HEADER_BYTES, burst_bytes
 from rocelab.spec.pfc import PfcSpec
 from rocelab.units import format_size
 
@@ -39,6 +39,7 @@ class Headroom:
     """
 
     rate_bps: int
+    mtu: int
     frame: int
     begun: int
     cable: int
@@ -84,6 +85,7 @@ def headroom_of(pfc: PfcSpec, rate_bps: int, mtu: int) -> Headroom:
     on_the_cable = 2 * pfc.cable * CABLE_NS_PER_M * rate_bps / 8e9
     return Headroom(
         rate_bps=rate_bps,
+        mtu=mtu,
         frame=frame,
         begun=frame,
         cable=round(on_the_cable),
@@ -101,6 +103,19 @@ def response_quanta(pfc: PfcSpec, rate_bps: int) -> int:
         if rate_bps <= listed_bps:
             return quanta
     return round(RESPONSE_QUANTA[fastest] * rate_bps / fastest)
+
+
+def slack_of(headroom: Headroom, dilation: float) -> int:
+    """What a lab adds to a link's headroom, beside the formula: its ports send in bursts."""
+    return burst_bytes(max(8, round(headroom.rate_bps / dilation)), headroom.mtu)
+
+
+def nic_thresholds(pfc: PfcSpec, headroom: int) -> tuple[int, int]:
+    """Where a NIC pauses, and where it resumes: bytes of its receive buffer. `headroom`: of its
+    link."""
+    nic = pfc.nic
+    xoff = nic.xoff if nic.xoff is not None else max(1, nic.buffer - headroom)
+    return xoff, max(1, xoff - nic.xon_offset)
 
 
 def carve(fabric: Fabric, pfc: PfcSpec) -> tuple[Carving, ...]:
@@ -179,6 +194,7 @@ def warnings(fabric: Fabric, pfc: PfcSpec, carvings: Sequence[Carving]) -> tuple
             f"a headroom of {format_size(pfc.headroom)} cannot hold the {format_size(most.total)} "
             "that may arrive after a pause: lossless classes lose packets"
         )
+    found.extend(_of_nics(fabric, pfc))
     for carving in carvings:
         full = carving.ports * len(pfc.classes) * carving.xoff
         if pfc.xoff is not None and full > carving.shared:
@@ -202,3 +218,25 @@ def warnings(fabric: Fabric, pfc: PfcSpec, carvings: Sequence[Carving]) -> tuple
             "at once, lossless classes lose packets"
         )
     return tuple(found)
+
+
+def nic_headrooms(fabric: Fabric, pfc: PfcSpec) -> tuple[Headroom, ...]:
+    """What each kind of link between a NIC and a switch needs, in the order of the links."""
+    kinds = dict.fromkeys(
+        (link.rate_bps, link.mtu)
+        for link in fabric.links
+        if not (link.a.role.is_switch and link.b.role.is_switch)
+    )
+    return tuple(headroom_of(pfc, rate_bps, mtu) for rate_bps, mtu in kinds)
+
+
+def _of_nics(fabric: Fabric, pfc: PfcSpec) -> Iterator[str]:
+    for needed in nic_headrooms(fabric, pfc):
+        xoff, _ = nic_thresholds(pfc, needed.total)
+        room = pfc.nic.buffer - xoff
+        if room < needed.total:
+            yield (
+                f"a NIC that pauses at {format_size(xoff)} of its {format_size(pfc.nic.buffer)} "
+                f"cannot hold the {format_size(needed.total)} that may arrive after the pause: a "
+                "slow host loses packets"
+            )

@@ -93,3 +93,6 @@ class Sli(StrEnum):
     ICRC_ERRORS = "icrc_errors"
     ROUTES_INCOMPLETE = "routes_incomplete"
     SESSIONS_DOWN = "sessions_down"
+    PAUSE_SHARE = "pause_share"
+    LOSSLESS_DROPS = "lossless_drops"
+    WATCHDOG_EVENTS = "watchdog_events"

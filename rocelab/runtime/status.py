@@ -23,6 +23,7 @@ from rocelab.runtime.daemons import UnreadableAnswerError
 from rocelab.runtime.lab import Lab
 from rocelab.runtime.node import NamespaceNode
 from rocelab.runtime.peers import bgp_peers
+from rocelab.runtime.pfc.overview import LosslessOverview, read_overview
 from rocelab.runtime.record import DamagedRecordError, LabFiles, State, read_record, recorded_labs
 from rocelab.workers import workers
 
@@ -68,16 +69,18 @@ class KnownFault:
 
 @dataclass(frozen=True, slots=True)
 class LabStatus:
-    """Every node of a lab, in build order, and its active faults."""
+    """Every node of a lab, in build order, its active faults and its lossless classes, if any."""
 
     lab: str
     nodes: tuple[NodeStatus, ...]
     faults: tuple[KnownFault, ...] = ()
+    lossless: LosslessOverview | None = None
 
     @property
     def converged(self) -> bool:
-        """Whether every node is as planned."""
-        return all(node.converged for node in self.nodes)
+        """Whether every node is as planned, and lossless classes are paused."""
+        pauses = self.lossless is None or self.lossless.is_alive
+        return pauses and all(node.converged for node in self.nodes)
 
     @property
     def pss_bytes(self) -> int:
@@ -86,6 +89,7 @@ class LabStatus:
 
     def document(self) -> dict[str, object]:
         """The document of `rocelab status --json`."""
+        pfc = {} if self.lossless is None else {"pfc": self.lossless.document()}
         return {
             "lab": self.lab,
             "converged": self.converged,
@@ -120,6 +124,7 @@ class LabStatus:
                 },
                 "pss_bytes": self.pss_bytes,
             },
+            **pfc,
         }
 
 
@@ -142,7 +147,8 @@ def read_status(lab: Lab) -> LabStatus:
 
     with workers(4 * (os.cpu_count() or 1)) as pool:
         nodes = tuple(pool.map(read, fabric.nodes))
-    return LabStatus(lab.name, nodes, recorded_faults(lab.runtime.files))
+    faults = recorded_faults(lab.runtime.files)
+    return LabStatus(lab.name, nodes, faults, read_overview(fabric))
 
 
 def recorded_faults(files: LabFiles) -> tuple[KnownFault, ...]:

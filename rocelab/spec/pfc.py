@@ -78,6 +78,26 @@ class NicSpec(SpecModel):
         SizeBytes, Field(ge=0, le=MAX_MEMORY, description="a resume comes this far below XOFF")
     ] = 20 * 10**3
 
+    @model_validator(mode="after")
+    def _pauses_before_it_is_full(self) -> Self:
+        if self.xoff is not None and self.xoff >= self.buffer:
+            raise RefusedError(
+                f"expected xoff to be below the buffer ({SIZE.written(self.buffer)}), "
+                f"got {SIZE.written(self.xoff)}",
+                "what arrives after a pause needs the rest of the buffer",
+                keys=("xoff", "buffer"),
+            )
+        most = self.buffer if self.xoff is None else self.xoff
+        if self.xon_offset >= most:
+            name = "the buffer" if self.xoff is None else "xoff"
+            raise RefusedError(
+                f"expected xon_offset to be below {name} ({SIZE.written(most)}), "
+                f"got {SIZE.written(self.xon_offset)}",
+                "a resume comes xon_offset below xoff",
+                keys=("xon_offset", "buffer" if self.xoff is None else "xoff"),
+            )
+        return self
+
 
 class PfcSpec(SpecModel):
     """Lossless traffic classes, and the memory of a switch that holds them.

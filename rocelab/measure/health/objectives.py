@@ -50,10 +50,17 @@ DEFINITIONS: dict[Sli, Definition] = {
     Sli.ICRC_ERRORS: Definition("packets", Of.SERVER, 0),
     Sli.ROUTES_INCOMPLETE: Definition("routes", Of.SWITCH, 0),
     Sli.SESSIONS_DOWN: Definition("sessions", Of.LINK, 0),
+    Sli.PAUSE_SHARE: Definition("of the time", Of.DIRECTION, 0.5),
+    Sli.LOSSLESS_DROPS: Definition("packets", Of.DIRECTION, 0),
+    Sli.WATCHDOG_EVENTS: Definition("events", Of.DIRECTION, 0),
 }
 """Operators of RoCE clusters alarm on any lost packet, flap, out-of-sequence packet or local ACK
 timeout, and on buffers more than 80 % full. The limit of half of a port's packets marked is this
-tool's own choice: DCQCN marks by design; more than half means that it does not help."""
+tool's own choice: DCQCN marks by design; more than half means that it does not help. So is that of
+half of the time paused: a lossless fabric pauses by design."""
+
+LOSSLESS_SLIS = frozenset({Sli.PAUSE_SHARE, Sli.LOSSLESS_DROPS, Sli.WATCHDOG_EVENTS})
+"""Of labs with lossless classes alone."""
 
 
 def _off(value: object) -> object:
@@ -105,6 +112,16 @@ class HealthSpec(SpecModel):
     sessions_down: Annotated[Objective, Field(description="BGP sessions not established")] = (
         DEFINITIONS[Sli.SESSIONS_DOWN].default
     )
+    pause_share: Annotated[
+        Share, Field(description="time that a port's lossless class is paused, of all time")
+    ] = DEFINITIONS[Sli.PAUSE_SHARE].default
+    lossless_drops: Annotated[
+        Objective,
+        Field(description="packets of lossless classes that a port has no room for per sample"),
+    ] = DEFINITIONS[Sli.LOSSLESS_DROPS].default
+    watchdog_events: Annotated[
+        Objective, Field(description="queues that the PFC watchdog frees at a port per sample")
+    ] = DEFINITIONS[Sli.WATCHDOG_EVENTS].default
     evidence: Annotated[
         int,
         Field(ge=0, le=32, description="bundles of evidence at most, one per SLI; 0 for none"),

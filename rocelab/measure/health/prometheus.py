@@ -21,6 +21,7 @@ from rocelab.agent.live import LiveCounters
 from rocelab.errors import InputError, MachineError
 from rocelab.files import replace_file
 from rocelab.measure.health.monitor import Snapshot
+from rocelab.measure.health.objectives import LOSSLESS_SLIS
 from rocelab.plan.queues import lab_rate_bps
 from rocelab.results.health import Sli
 
@@ -58,6 +59,7 @@ class HealthCollector(Collector):
             return
         yield from _links(self.snapshot)
         yield from _queues(self.snapshot)
+        yield from _lossless(self.snapshot)
         yield from _endpoints(self.snapshot)
         yield from _control_plane(self.snapshot)
         yield from _slis(self.snapshot)
@@ -194,6 +196,52 @@ def _queues(snapshot: Snapshot) -> Iterator[Metric]:
     yield from (packets, dropped, marked, ce, depth, deepest_seen, buffer)
 
 
+_PFC_COUNTERS = {
+    "pauses_received": ("rx_pause", "Pause frames received"),
+    "resumes_received": ("rx_resume", "Pause frames with 0 quanta received"),
+    "transitions": ("rx_pause_transition", "Times that the class was stopped"),
+    "pauses_sent": ("tx_pause", "Pause frames sent, refreshes included"),
+    "resumes_sent": ("tx_resume", "Pause frames with 0 quanta sent"),
+    "dropped_packets": ("rx_discards", "Packets without room in headroom or receive buffer"),
+    "late_packets": ("late_packets", "Packets admitted as this machine stopped the peer late"),
+    "watchdog_fired": ("pause_storm_events", "Times that the watchdog freed the queue"),
+    "discarded_packets": ("watchdog_discards", "Packets that the watchdog dropped"),
+}
+"""Name and help by field of `ClassCounters`."""
+
+_PFC_GAUGES = {
+    "is_paused": ("paused", "Whether the class is paused"),
+    "held": ("held_bytes", "Bytes that the switch or NIC holds for the port"),
+    "held_max": ("held_max_bytes", "The most that it held"),
+    "headroom_max": ("headroom_max_bytes", "The most of it that was in the headroom"),
+}
+
+
+def _lossless(snapshot: Snapshot) -> Iterator[Metric]:
+    """Names as in `ethtool -S` of mlx5 NICs, with the class as a label."""
+    pauses = snapshot.reading.pauses
+    if pauses is None:
+        return
+    lab, labels = snapshot.lab.name, ("lab", "node", "interface", "class")
+    alive = _gauge("pfc_process_up", "Whether the process that pauses runs", ("lab",))
+    alive.add_metric((lab,), pauses.is_alive)
+    yield alive
+    places = {
+        (lab, port.node, port.port.interface, str(traffic_class)): counters
+        for (port, traffic_class), counters in pauses.classes.items()
+    }
+    for make, fields in ((_counter, _PFC_COUNTERS), (_gauge, _PFC_GAUGES)):
+        for field, (name, about) in fields.items():
+            family = make(f"pfc_{name}", about, labels)
+            for values, counters in places.items():
+                family.add_metric(values, getattr(counters, field))
+            yield family
+    seconds = _counter("pfc_rx_pause_duration_seconds", "Time paused, in the lab's clock", labels)
+    for values, counters in places.items():
+        seconds.add_metric(values, counters.paused_ns / 1e9)
+    yield seconds
+
+
 def _endpoints(snapshot: Snapshot) -> Iterator[Metric]:
     for field, (name, about) in _ENDPOINT_COUNTERS.items():
         family = _counter(f"endpoint_{name}", about, ("lab", "server"))
@@ -223,7 +271,8 @@ def _slis(snapshot: Snapshot) -> Iterator[Metric]:
     objectives = _gauge("sli_objective", "The largest value that is fine", ("lab", "sli"))
     worst = _gauge("sli_worst", "The worst value of the newest sample", ("lab", "sli"))
     breached = _counter("sli_breached_samples", "Samples that missed it", ("lab", "sli"))
-    for sli in Sli:
+    measured = frozenset(Sli) if snapshot.reading.pauses else frozenset(Sli) - LOSSLESS_SLIS
+    for sli in (each for each in Sli if each in measured):
         objective = snapshot.spec.objective(sli)
         if objective is not None:
             objectives.add_metric((lab, sli.value), objective)

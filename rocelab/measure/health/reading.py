@@ -19,16 +19,19 @@ from rocelab.kernel import namespaces
 from rocelab.kernel.counters import Place, PortCounters
 from rocelab.measure.health.endpoints import EndpointTracker
 from rocelab.measure.health.losses import LossTracker
+from rocelab.measure.health.objectives import LOSSLESS_SLIS
 from rocelab.measure.health.ports import PortReader, PortReading
 from rocelab.measure.health.routes import RouteReader
 from rocelab.measure.health.sessions import AskedSessions, SessionReader
 from rocelab.plan.fabric import DirectedLink
+from rocelab.plan.pauses import PausePort
 from rocelab.plan.queues import plan_queues
 from rocelab.plan.routes import expected_routes, expected_width
 from rocelab.results.health import Sli
 from rocelab.runtime.impairments.control import Impairments
 from rocelab.runtime.impairments.maps import ImpairmentCounters
 from rocelab.runtime.lab import Lab
+from rocelab.runtime.pfc.reading import ClassCounters, PauseReader
 from rocelab.runtime.queues.engine import read_engine
 from rocelab.runtime.queues.reading import QueueReader
 from rocelab.runtime.record import LabFiles
@@ -38,12 +41,21 @@ QUEUE_SLIS = frozenset({Sli.QUEUE_DROPS, Sli.QUEUE_DEPTH, Sli.CE_RATIO})
 
 
 @dataclass(frozen=True, slots=True)
+class PauseReading:
+    """Lossless classes so far, by port and class; `t_ns` is CLOCK_MONOTONIC."""
+
+    t_ns: int
+    is_alive: bool
+    classes: Mapping[tuple[PausePort, int], ClassCounters]
+
+
+@dataclass(frozen=True, slots=True)
 class Reading:
     """A lab's counters. Ports are (node, interface).
 
     `time_ns` is CLOCK_REALTIME before anything was read. `lost` are packets that one end of a link
     sent and the other did not receive, by direction. `routes_incomplete` is by switch, `sessions`
-    by link. `gaps` says what could not be read.
+    by link. `gaps` says what could not be read. `pauses` is None in a lab without lossless classes.
     """
 
     time_ns: int
@@ -54,6 +66,7 @@ class Reading:
     routes_incomplete: Mapping[str, int]
     sessions: Mapping[str, bool]
     gaps: tuple[str, ...] = ()
+    pauses: PauseReading | None = None
 
 
 class HealthReader:
@@ -98,6 +111,9 @@ class HealthReader:
             if read_engine(self._files) is not QueueEngine.OFF:
                 self._queues = keep.enter_context(QueueReader(self._fabric))
             self.plan = plan_queues(self._fabric)
+            self._pauses: PauseReader | None = None
+            if self.plan.lossless_classes and self.plan.ports:
+                self._pauses = keep.enter_context(PauseReader(self._fabric))
             self._impairments = Impairments(self._fabric, self._files)
             self._losses = LossTracker(
                 self._fabric, queues_in_clsact=read_engine(self._files) is QueueEngine.BPF
@@ -138,7 +154,8 @@ class HealthReader:
     @property
     def unmeasured(self) -> frozenset[Sli]:
         """The SLIs that this lab has no counters for."""
-        return QUEUE_SLIS if self._queues is None else frozenset()
+        queues = QUEUE_SLIS if self._queues is None else frozenset()
+        return queues if self._pauses is not None else queues | LOSSLESS_SLIS
 
     def read(self) -> Reading:
         """All counters now. Raises ExpectationError if the lab went down meanwhile."""
@@ -161,6 +178,9 @@ class HealthReader:
             for interface, port in found.items():
                 ports[node, interface] = port
         queues = {} if self._queues is None else self._queues.counters()
+        pauses = self._lossless()
+        if pauses is not None and not pauses.is_alive:
+            gaps.append("lossless classes: the process that pauses has ended")
         sessions = self._sessions.established()
         lost = self._losses.look(ports, queues, self._on_wire())
         self.endpoints.look()
@@ -173,7 +193,14 @@ class HealthReader:
             routes_incomplete=incomplete,
             sessions=sessions,
             gaps=(*gaps, *self._sessions.gaps),
+            pauses=pauses,
         )
+
+    def _lossless(self) -> PauseReading | None:
+        if self._pauses is None:
+            return None
+        now_ns = time.monotonic_ns()
+        return PauseReading(now_ns, self._pauses.is_alive(), self._pauses.counters(now_ns))
 
     def _check_there(self) -> None:
         """An open socket would keep a lab's links after its `down`, so the reader must close it."""

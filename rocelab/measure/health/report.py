@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from rocelab.measure.health.objectives import DEFINITIONS, HealthSpec
+from rocelab.measure.health.objectives import DEFINITIONS, LOSSLESS_SLIS, HealthSpec
 from rocelab.measure.health.sample import Sample
 from rocelab.results.health import PlaceBreach, Sli, SliReport
 
@@ -74,10 +74,12 @@ class Account:
         return self._tallies[sli].breached_samples
 
     def leave_out(self, slis: frozenset[Sli]) -> None:
-        """Report nothing of SLIs that the lab has no counters for, and say so."""
+        """Report nothing of SLIs that the lab has no counters for, and say so unless they are of
+        classes that it does not have."""
         self._unmeasured = slis
-        if slis:
-            names = ", ".join(sli.value for sli in Sli if sli in slis)
+        missing = slis - LOSSLESS_SLIS
+        if missing:
+            names = ", ".join(sli.value for sli in Sli if sli in missing)
             self.note(f"ports have no queue that counts here: no {names}")
 
     def note(self, problem: str) -> None:

@@ -5,6 +5,7 @@ Pure. A `Sample` holds only values that are not zero.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,7 +13,7 @@ from functools import cached_property
 from rocelab.agent.live import LiveCounters
 from rocelab.kernel.counters import DepthCounters, QueueCounters
 from rocelab.measure.health.objectives import DEFINITIONS, LEAST_PACKETS, HealthSpec, Of
-from rocelab.measure.health.reading import Reading
+from rocelab.measure.health.reading import PauseReading, Reading
 from rocelab.plan.fabric import DirectedLink, Fabric, Link
 from rocelab.plan.queues import QueuePlan
 from rocelab.results.health import Sli
@@ -34,6 +35,16 @@ class Places:
     def directed_links(self) -> dict[str, DirectedLink]:
         """Both directions of every link, in build order, by name: `rtsw1:ctsw2 to ctsw2`."""
         return {f"{link.name} to {link.receiver}": link for link in self.fabric.directed_links}
+
+    @cached_property
+    def sent_by(self) -> dict[str, str]:
+        """The name of the direction that each port sends, by the port's name."""
+        return {str(link.port): name for name, link in self.directed_links.items()}
+
+    @cached_property
+    def received_by(self) -> dict[str, str]:
+        """The name of the direction that each port receives, by the port's name."""
+        return {str(link.far): name for name, link in self.directed_links.items()}
 
     def nodes_of(self, sli: Sli, where: str) -> tuple[str, ...]:
         """The nodes concerned: a link's ends; a server and the switches it is wired to."""
@@ -78,6 +89,7 @@ def compare(places: Places, plan: QueuePlan, before: Reading, now: Reading) -> S
         *_of_directions(places, before, now),
         *_of_links(places.fabric, before, now),
         *_of_queues(places, plan, before, now),
+        *_of_lossless(places, before.pauses, now.pauses),
         *_of_servers(before, now),
         *((Sli.ROUTES_INCOMPLETE, node, n) for node, n in now.routes_incomplete.items()),
         *((Sli.SESSIONS_DOWN, link, not is_up) for link, is_up in now.sessions.items()),
@@ -118,9 +130,12 @@ def _of_queues(places: Places, plan: QueuePlan, before: Reading, now: Reading) -
         pairs = {each: (then.get(each, _EMPTY), queue) for each, queue in queues.items()}
         drops = sum(b.dropped_packets - a.dropped_packets for a, b in pairs.values())
         yield Sli.QUEUE_DROPS, name, drops
+        # The buffer is of lossy classes: it limits no other, and they share it with no other.
+        lossy = [pair for each, pair in pairs.items() if each not in plan.lossless_classes]
         depth = max(
-            sum(queue.depth_bytes for queue in queues.values()),
-            *(deepest(a.on_arrival, b.on_arrival, plan.bin_edges_bytes) for a, b in pairs.values()),
+            sum(queue.depth_bytes for _, queue in lossy),
+            *(deepest(a.on_arrival, b.on_arrival, plan.bin_edges_bytes) for a, b in lossy),
+            0,
         )
         yield Sli.QUEUE_DEPTH, name, depth / plan.buffer_bytes
         marked = [pair for each, pair in pairs.items() if each in plan.marked_classes]
@@ -149,6 +164,25 @@ def deepest(
     before = then.packets if then else (0,) * len(now.packets)
     counted = [bin_edges_bytes[i] for i, n in enumerate(now.packets) if n > before[i]]
     return max(counted, default=0)
+
+
+def _of_lossless(places: Places, before: PauseReading | None, now: PauseReading | None) -> _Found:
+    """Of a port's classes, the share of the one that was paused longest, and the sum of all
+    else."""
+    if before is None or now is None or now.t_ns <= before.t_ns:
+        return
+    span_ns = now.t_ns - before.t_ns
+    paused: dict[str, float] = {}
+    counted: Counter[tuple[Sli, str]] = Counter()
+    for (port, traffic_class), after in now.classes.items():
+        then = before.classes[port, traffic_class]
+        out, into = places.sent_by[str(port)], places.received_by[str(port)]
+        share = min(1.0, max(0, after.paused_ns - then.paused_ns) / span_ns)
+        paused[out] = max(paused.get(out, 0.0), share)
+        counted[Sli.WATCHDOG_EVENTS, out] += after.watchdog_fired - then.watchdog_fired
+        counted[Sli.LOSSLESS_DROPS, into] += after.dropped_packets - then.dropped_packets
+    yield from ((Sli.PAUSE_SHARE, where, share) for where, share in paused.items())
+    yield from ((sli, where, number) for (sli, where), number in counted.items())
 
 
 def _of_servers(before: Reading, now: Reading) -> _Found:

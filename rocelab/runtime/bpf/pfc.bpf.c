@@ -19,7 +19,9 @@
 #define IN_KERNEL __attribute__((preserve_access_index))
 
 #define TC_ACT_UNSPEC (-1)
-#define TC_ACT_SHOT 2
+// What this program takes away it counts itself: unlike TC_ACT_SHOT this is no drop of the clsact, in
+// which `rocelab health` looks for packets that a link lost.
+#define TC_ACT_STOLEN 4
 #define ETH_HLEN 14
 #define ETH_P_IP 0x0800
 #define ETH_P_IPV6 0x86DD
@@ -392,10 +394,10 @@ static __always_inline int join(struct __sk_buff *skb, const struct settings *se
 	if (out->discards) {
 		__sync_fetch_and_add(&out->discarded_packets, 1);
 		__sync_fetch_and_add(&out->discarded_bytes, length);
-		return TC_ACT_SHOT;
+		return TC_ACT_STOLEN;
 	}
 	if (from && !admit_from(set, from, class, length))
-		return TC_ACT_SHOT;
+		return TC_ACT_STOLEN;
 	__sync_fetch_and_add(&out->packets, 1);
 	__sync_fetch_and_add(&out->bytes, length);
 	skb->tc_index = COUNTED | from << 3 | class;
@@ -463,7 +465,7 @@ static __always_inline int pause(struct __sk_buff *skb, __u32 slot, struct port 
 
 	if (bpf_skb_load_bytes(skb, ETH_HLEN, frame, sizeof(frame)) ||
 	    (frame[0] << 8 | frame[1]) != OPCODE_PFC)
-		return TC_ACT_SHOT;
+		return TC_ACT_STOLEN;
 #pragma unroll
 	for (__u32 class = 0; class < CLASSES; class++) {
 		__u64 quanta = frame[4 + 2 * class] << 8 | frame[5 + 2 * class], crossed_ns = now_ns;
@@ -488,7 +490,7 @@ static __always_inline int pause(struct __sk_buff *skb, __u32 slot, struct port 
 		}
 		report(PAUSED, slot, class, quanta, crossed_ns);
 	}
-	return obeyed ? TC_ACT_UNSPEC : TC_ACT_SHOT;
+	return obeyed ? TC_ACT_UNSPEC : TC_ACT_STOLEN;
 }
 
 // A packet has crossed the cable. Returns whether its switch's watchdog had dropped it.
@@ -534,11 +536,11 @@ int enter_switch(struct __sk_buff *skb)
 	port->device = (__u64)device;
 	if (skb->protocol == bpf_htons(ETH_P_MAC_CONTROL)) {
 		pause(skb, slot, port);
-		return TC_ACT_SHOT;
+		return TC_ACT_STOLEN;
 	}
 	lost = arrive(skb, set, port);
 	skb->tc_index = slot << 3;
-	return lost ? TC_ACT_SHOT : TC_ACT_UNSPEC;
+	return lost ? TC_ACT_STOLEN : TC_ACT_UNSPEC;
 }
 
 // Bytes of a NIC's receive buffer now.
@@ -597,7 +599,7 @@ int enter_nic(struct __sk_buff *skb)
 	lost = arrive(skb, set, port);
 	skb->tc_index = 0;
 	if (lost || (port->drain && class_of(skb, set) >= 0 && !receive(set, port, slot, skb->len)))
-		return TC_ACT_SHOT;
+		return TC_ACT_STOLEN;
 	return TC_ACT_UNSPEC;
 }
 

@@ -34,6 +34,8 @@ class What(IntEnum):
     RESTORED = 9
     LOST = 10
     """Records were: the file is full."""
+    TAKEN_OVER = 11
+    """The process began, with all gates open: pauses of one before it have ended. Of no port."""
 
 
 class Entry(NamedTuple):
@@ -73,11 +75,11 @@ class Journal:
 def read(file: Path, since: int = 0) -> Iterator[Entry]:
     """The entries of the file, from its `since`-th on; none if there is no file."""
     try:
-        content = file.read_bytes()
+        with file.open("rb") as opened:
+            opened.seek(since * _RECORD.size)
+            content = opened.read()
     except FileNotFoundError:
         return
-    whole = len(content) // _RECORD.size * _RECORD.size
-    for t_ns, late_ns, slot, traffic_class, what in _RECORD.iter_unpack(
-        content[since * _RECORD.size : whole]
-    ):
+    whole = memoryview(content)[: len(content) // _RECORD.size * _RECORD.size]
+    for t_ns, late_ns, slot, traffic_class, what in _RECORD.iter_unpack(whole):
         yield Entry(t_ns, late_ns, slot, traffic_class, What(what))

@@ -60,7 +60,8 @@ class Table:
     def __init__(self, descriptor: int, fields: tuple[str, ...], *, writable: bool) -> None:
         self.fields = fields
         self._offset = {name: _WORD.size * place for place, name in enumerate(fields)}
-        self._stride = _WORD.size * len(fields)
+        self._row = Struct(f"={len(fields)}q")
+        self._stride = self._row.size
         entries = bpf.max_entries(descriptor)
         self.entries = entries
         size = -(-entries * self._stride // mmap.PAGESIZE) * mmap.PAGESIZE
@@ -77,7 +78,7 @@ class Table:
 
     def row(self, index: int) -> dict[str, int]:
         """An entry's words by name."""
-        words = Struct(f"={len(self.fields)}q").unpack_from(self.memory, index * self._stride)
+        words = self._row.unpack_from(self.memory, index * self._stride)
         return dict(zip(self.fields, words, strict=True))
 
 

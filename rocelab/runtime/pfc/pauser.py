@@ -126,6 +126,7 @@ class Pauser:
         for slot, traffic_class in self._obeyed:
             self._wire.move(slot, traffic_class, closed=False)
             self._egresses.set(_index(slot, traffic_class), "discards", 0)
+        self._journal.note(now_ns, What.TAKEN_OVER, 0, 0)
         self.look(now_ns)
 
     def look(self, now_ns: int) -> None:

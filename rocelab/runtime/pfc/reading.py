@@ -7,8 +7,8 @@ journal of the pausing process what it did and when.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 
 from rocelab.errors import InputError
 from rocelab.kernel import bpf
@@ -22,6 +22,8 @@ from rocelab.runtime.pfc.program import pins_folder
 from rocelab.runtime.record import LabFiles
 
 _ENDS = (What.STARTED, What.EXPIRED, What.CUT, What.FIRED)
+_ENDS_OF_ALL = (What.TAKEN_OVER, What.LOST)
+"""After LOST nobody knows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +35,8 @@ class ClassCounters:
     reached the peer, `purged`: what the kernel freed on the way, `discarded`: by the watchdog. As a
     receiver: `pauses_sent`; what its switch held for it now and at most, also in its headroom;
     `late`: packets admitted beyond it only because this machine stopped the peer late; `dropped`:
-    for which there was no room, or of a NIC, what its receive buffer had no room for.
+    for which there was no room. A NIC has one receive buffer for all classes: `held` is what is in
+    it, and what it had no room for is dropped of the NIC's first lossless class.
     """
 
     pauses_sent: int
@@ -89,6 +92,7 @@ class PauseReader(Closing):
                 f"lab {fabric.name} has no lossless classes", "set queues.pfc in its file"
             )
         self.plan: PausePlan = plan
+        self._history = History()
         try:
             self._maps = PauseMaps(pins_folder(self._files))
         except bpf.BpfError as error:
@@ -105,56 +109,58 @@ class PauseReader(Closing):
         """What the pausing process did, from its `since`-th record on."""
         return list(journal.read(control.journal_file(self._files), since))
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether the journal had room for all that was done, as far as it was read."""
+        return self._history.is_complete
+
     def counters(self, now_ns: int) -> dict[tuple[PausePort, int], ClassCounters]:
-        """Every port's counters by class, at a time of CLOCK_MONOTONIC that has come."""
-        entries = self.entries()
-        counted = _counts(entries)
-        paused: dict[tuple[int, int], list[tuple[int, int | None]]] = defaultdict(list)
-        for pause in pauses(self.plan, entries):
-            paused[pause.sender.slot, pause.traffic_class].append((pause.begin_ns, pause.end_ns))
+        """Every port's counters by class, at a time of CLOCK_MONOTONIC that has come.
+
+        Of the journal, only what is new is read. If the process that pauses is gone, pauses that
+        it has not ended count until its last record.
+        """
+        file = control.journal_file(self._files)
+        self._history.add(journal.read(file, self._history.entries))
+        until_ns = now_ns if self.is_alive() else self._history.last_ns
         return {
-            (port, each): self._of(port, each, counted, paused[port.slot, each], now_ns)
+            (port, each): self._of(port, each, now_ns, until_ns)
             for port in self.plan.ports
             for each in self.plan.pfc.classes
         }
 
-    def _of(
-        self,
-        port: PausePort,
-        traffic_class: int,
-        counted: Mapping[tuple[int, int, What], int],
-        paused: Iterable[tuple[int, int | None]],
-        now_ns: int,
-    ) -> ClassCounters:
+    def _of(self, port: PausePort, traffic_class: int, now_ns: int, until_ns: int) -> ClassCounters:
         index = port.slot * CLASSES + traffic_class
         into, out = self._maps.ingresses.row(index), self._maps.egresses.row(index)
-        buffer = self._maps.ports.row(port.slot)
-        lengths = [(now_ns if end is None else end) - begin for begin, end in paused]
-
-        def count(what: What) -> int:
-            return counted.get((port.slot, traffic_class, what), 0)
-
+        held, held_max, dropped = into["held"], into["held_max"], into["dropped_packets"]
+        if port.is_nic:
+            buffer = self._maps.ports.row(port.slot)
+            held, held_max = _held_now(buffer, now_ns), buffer["held_max"]
+            is_first = traffic_class == self.plan.pfc.classes[0]
+            dropped = buffer["overflow_packets"] if is_first else 0
+        did = self._history.of(port.slot, traffic_class)
+        lasting_ns = 0 if did.begun_ns is None else max(0, until_ns - did.begun_ns)
         return ClassCounters(
-            pauses_sent=count(What.PAUSE_SENT) + count(What.REFRESHED),
-            resumes_sent=count(What.RESUME_SENT),
+            pauses_sent=did.counts[What.PAUSE_SENT] + did.counts[What.REFRESHED],
+            resumes_sent=did.counts[What.RESUME_SENT],
             pauses_received=out["pauses"],
             resumes_received=out["resumes"],
-            transitions=count(What.STOPPED),
-            paused_ns=sum(lengths),
-            longest_ns=max(lengths, default=0),
+            transitions=did.counts[What.STOPPED],
+            paused_ns=did.paused_ns + lasting_ns,
+            longest_ns=max(did.longest_ns, lasting_ns),
             is_paused=bool(out["gated"]),
-            held=buffer["held"] if port.is_nic else into["held"],
-            held_max=buffer["held_max"] if port.is_nic else into["held_max"],
+            held=held,
+            held_max=held_max,
             headroom_max=into["headroom_max"],
             admitted_packets=into["packets"],
             late_packets=into["late_packets"],
-            dropped_packets=buffer["overflow_packets"] if port.is_nic else into["dropped_packets"],
+            dropped_packets=dropped,
             queued_packets=out["packets"],
             sent_packets=out["out_packets"],
             purged_packets=out["purged_packets"],
             discarded_packets=out["discarded_packets"],
             leaked_packets=out["leaked_packets"],
-            watchdog_fired=count(What.FIRED),
+            watchdog_fired=did.counts[What.FIRED],
         )
 
     def imbalance(self) -> tuple[str, ...]:
@@ -174,30 +180,87 @@ class PauseReader(Closing):
 
 def pauses(plan: PausePlan, entries: Iterable[Entry]) -> list[Pause]:
     """The pauses that ports obeyed, in order of their beginnings."""
-    found: list[Pause] = []
-    begun: dict[tuple[int, int], int] = {}
+    begun: dict[_PlaceKey, int] = {}
 
-    def peer_of(port: PausePort) -> str:
-        return plan.by_slot[port.peer].node
+    def pause(place: _PlaceKey, begin_ns: int, end_ns: int | None, what: What | None) -> Pause:
+        port = plan.by_slot[place[0]]
+        return Pause(port, plan.by_slot[port.peer].node, place[1], begin_ns, end_ns, what)
 
+    found = [pause(*each) for each in _ended(entries, begun)]
+    found += [pause(place, begin_ns, None, None) for place, begin_ns in begun.items()]
+    return sorted(found, key=lambda pause: pause.begin_ns)
+
+
+_PlaceKey = tuple[int, int]
+"""A slot and a class."""
+
+
+def _ended(
+    entries: Iterable[Entry], begun: dict[_PlaceKey, int]
+) -> Iterator[tuple[_PlaceKey, int, int, What]]:
+    """Every pause that ends in these entries: its place, beginning, end, and what ended it.
+    `begun` has those that last before, and after."""
     for entry in entries:
         place = entry.slot, entry.traffic_class
         if entry.what is What.STOPPED:
             begun.setdefault(place, entry.t_ns)
         elif entry.what in _ENDS and place in begun:
-            port = plan.by_slot[entry.slot]
-            begin_ns = begun.pop(place)
-            found.append(
-                Pause(port, peer_of(port), entry.traffic_class, begin_ns, entry.t_ns, entry.what)
-            )
-    for (slot, traffic_class), begin_ns in begun.items():
-        port = plan.by_slot[slot]
-        found.append(Pause(port, peer_of(port), traffic_class, begin_ns, None, None))
-    return sorted(found, key=lambda pause: pause.begin_ns)
+            yield place, begun.pop(place), entry.t_ns, entry.what
+        elif entry.what in _ENDS_OF_ALL:
+            for each in list(begun):
+                yield each, begun.pop(each), entry.t_ns, entry.what
 
 
-def _counts(entries: Iterable[Entry]) -> dict[tuple[int, int, What], int]:
-    found: dict[tuple[int, int, What], int] = defaultdict(int)
-    for entry in entries:
-        found[entry.slot, entry.traffic_class, entry.what] += 1
-    return found
+@dataclass(slots=True)
+class Deeds:
+    """What the pausing process did at a port to a class. `begun_ns`: of a pause that lasts."""
+
+    counts: dict[What, int] = field(default_factory=lambda: defaultdict(int))
+    paused_ns: int = 0
+    longest_ns: int = 0
+    begun_ns: int | None = None
+
+
+class History:
+    """Adds the journal's entries up, as they come. Times are CLOCK_MONOTONIC."""
+
+    def __init__(self) -> None:
+        self.entries = 0
+        self.last_ns = 0
+        self.is_complete = True
+        self._places: dict[_PlaceKey, Deeds] = {}
+        self._begun: dict[_PlaceKey, int] = {}
+
+    def add(self, entries: Iterable[Entry]) -> None:
+        """Add the entries after those added before."""
+        before = list(self._begun)
+        for place, begin_ns, end_ns, _ in _ended(self._counted(entries), self._begun):
+            deeds = self._deeds(place)
+            deeds.paused_ns += end_ns - begin_ns
+            deeds.longest_ns = max(deeds.longest_ns, end_ns - begin_ns)
+        for place in before:
+            self._deeds(place).begun_ns = None
+        for place, begin_ns in self._begun.items():
+            self._deeds(place).begun_ns = begin_ns
+
+    def of(self, slot: int, traffic_class: int) -> Deeds:
+        """What was done at a port to a class so far."""
+        return self._places.get((slot, traffic_class)) or Deeds()
+
+    def _counted(self, entries: Iterable[Entry]) -> Iterator[Entry]:
+        for entry in entries:
+            self.entries += 1
+            self.last_ns = max(self.last_ns, entry.t_ns)
+            self.is_complete &= entry.what is not What.LOST
+            self._deeds((entry.slot, entry.traffic_class)).counts[entry.what] += 1
+            yield entry
+
+    def _deeds(self, place: _PlaceKey) -> Deeds:
+        return self._places.setdefault(place, Deeds())
+
+
+def _held_now(buffer: Mapping[str, int], now_ns: int) -> int:
+    """Bytes in a NIC's receive buffer, which drains without an event (`held_now` of
+    rocelab/runtime/bpf/pfc.bpf.c)."""
+    drained = max(0, now_ns - buffer["held_ns"]) * buffer["drain"] // 10**9
+    return max(0, buffer["held"] - drained)

@@ -44,8 +44,8 @@ def test_the_page_s_example_is_what_plan_shows(
     assert yaml_block.split("#")[0].split() == LAB.split()
     assert command("plan", lossless) == 0
     expected = words(shown.split("```")[0])
-    assert len(expected) == 9
-    assert words(capsys.readouterr().out)[-9:] == expected
+    assert len(expected) == 12
+    assert words(capsys.readouterr().out)[-12:] == expected
 
 
 def test_the_document_has_the_memory_and_no_cycle(
@@ -61,19 +61,58 @@ def test_the_document_has_the_memory_and_no_cycle(
         assert needed == switch["headroom_bytes"]
 
 
+def test_the_lab_s_slack_is_apart_from_what_a_link_needs(
+    lossless: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """At 400G a burst of 200 us is 10 MB, and at a dilation of 5000 two frames of 9,014 bytes are
+    more."""
+    for dilation, slack in (("1", 10**7), ("5000", 2 * 9014)):
+        lossless.write_text(f"{LAB}dilation: {dilation}\n")
+        assert command("plan", lossless, "--json") == 0
+        pfc = json.loads(capsys.readouterr().out)["pfc"]
+        links = [link for switch in pfc["switches"] for link in switch["links"]]
+        assert {(link["needed"], link["lab_slack"]) for link in links} == {(95_948, slack)}
+
+
+def test_a_watchdog_and_receive_buffers_are_shown_in_the_lab_s_terms(
+    lossless: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    keys = "{watchdog: {action: forward}, nic: {drain: 10%, buffer: 1MB}}"
+    lossless.write_text(LAB.replace("{}", keys) + "dilation: 2500\n")
+    assert command("plan", lossless) == 0
+    shown = capsys.readouterr().out
+    assert (
+        "Watchdog: forward after 400 ms (1000 s in the lab) in which nothing left a paused queue, "
+        "restored after 2 s (5000 s in the lab) without a pause." in " ".join(shown.split())
+    )
+    assert "Receive buffer of a 400G NIC: 1 MB, XOFF 904 KB, XON 884 KB" in shown
+    assert "at 10% of the link's rate" in shown
+    assert command("plan", lossless, "--json") == 0
+    pfc = json.loads(capsys.readouterr().out)["pfc"]
+    assert pfc["watchdog"] == {
+        "action": "forward",
+        "detection_ns": 400_000_000,
+        "restoration_ns": 2_000_000_000,
+        "lab_detection_ns": 1_000_000_000_000,
+        "lab_restoration_ns": 5_000_000_000_000,
+    }
+    assert pfc["nics"] == [
+        {
+            "rate_bps": 400 * 10**9,
+            "buffer_bytes": 10**6,
+            "xoff_bytes": 10**6 - 95_948,
+            "xon_bytes": 10**6 - 95_948 - 20_000,
+            "drain_ppm": 100_000,
+        }
+    ]
+
+
 def test_plan_warns_where_packets_may_be_lost(
     lossless: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lossless.write_text(LAB.replace("{}", "{headroom: 10KB}"))
     assert command("plan", lossless) == 0
     assert "warning: a headroom of 10 KB cannot hold the 95.9 KB" in capsys.readouterr().err
-
-
-def test_a_lab_with_lossless_classes_does_not_come_up(
-    lossless: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert command("up", lossless) == 2
-    assert "has queues.pfc, which labs do not carry out yet" in capsys.readouterr().err
 
 
 def test_a_simulation_says_that_nothing_is_paused(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import fields
 from importlib import resources
 
 import pytest
@@ -15,11 +16,16 @@ from rocelab.measure.health.monitor import Snapshot
 from rocelab.measure.health.objectives import HealthSpec
 from rocelab.measure.health.ports import PortReading
 from rocelab.measure.health.prometheus import HealthCollector
-from rocelab.measure.health.reading import Reading
+from rocelab.measure.health.reading import PauseReading, Reading
 from rocelab.measure.health.sample import Places, compare
+from rocelab.plan.build import build_fabric
+from rocelab.plan.pauses import PausePort, plan_pauses
 from rocelab.plan.queues import plan_queues
 from rocelab.results.health import Sli
 from rocelab.runtime.lab import Lab
+from rocelab.runtime.pfc.reading import ClassCounters
+from rocelab.spec.pfc import PfcSpec
+from rocelab.spec.queues import QueuesSpec
 
 DASHBOARD = json.loads(
     resources.files("rocelab.measure.health").joinpath("grafana.json").read_text()
@@ -36,6 +42,15 @@ LEFT_OUT = {
     "rocelab_endpoint_probes_sent_total": "the loss of links is shown",
     "rocelab_endpoint_probes_received_total": "the loss of links is shown",
     "rocelab_health_sample_duration_seconds": "of the tool, not of the lab",
+    "rocelab_pfc_process_up": "what cannot be read counts it",
+    "rocelab_pfc_rx_pause_total": "the time paused says what they cost",
+    "rocelab_pfc_rx_resume_total": "the time paused says what they cost",
+    "rocelab_pfc_rx_pause_transition_total": "the time paused says what they cost",
+    "rocelab_pfc_tx_pause_total": "the paused side is shown",
+    "rocelab_pfc_tx_resume_total": "the paused side is shown",
+    "rocelab_pfc_held_bytes": "the time paused says when it is much",
+    "rocelab_pfc_held_max_bytes": "the maximum since the lab came up never falls",
+    "rocelab_pfc_headroom_max_bytes": "the maximum since the lab came up never falls",
 }
 """Exported and deliberately not on the dashboard, with the reason."""
 
@@ -45,6 +60,15 @@ _SELECTOR = re.compile(r"\b(rocelab_\w+)\{([^}]*)\}")
 _MATCHER = re.compile(r"(\w+)\s*(?:=~|!~|!=|=)")
 _GROUPING = re.compile(r"\b(?:by|without|on|ignoring|group_left|group_right)\s*\(([^)]*)\)")
 _LEGEND = re.compile(r"\{\{\s*(\w+)\s*\}\}")
+
+
+def paused(lab: Lab) -> dict[tuple[PausePort, int], ClassCounters]:
+    """The counters of a lossless class of every port."""
+    queues = QueuesSpec(pfc=PfcSpec())
+    plan = plan_pauses(build_fabric(lab.fabric.spec.model_copy(update={"queues": queues})))
+    assert plan is not None
+    counters = ClassCounters(**dict.fromkeys((each.name for each in fields(ClassCounters)), 0))
+    return {(port, 3): counters for port in plan.ports}
 
 
 def exported() -> dict[str, set[str]]:
@@ -69,6 +93,7 @@ def exported() -> dict[str, set[str]]:
         endpoints={node.name: LiveCounters() for node in lab.fabric.servers},
         routes_incomplete={node.name: 0 for node in lab.fabric.switches},
         sessions={link.name: True for link in lab.fabric.links},
+        pauses=PauseReading(1, True, paused(lab)),
     )
     sample = compare(places, plan_queues(lab.fabric), reading, reading)
     collector = HealthCollector()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import struct
 from array import array
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar
@@ -30,15 +30,16 @@ from rocelab.measure.health import sessions
 from rocelab.measure.health.endpoints import EndpointTracker
 from rocelab.measure.health.losses import LossTracker
 from rocelab.measure.health.monitor import HealthMonitor
-from rocelab.measure.health.objectives import DEFINITIONS, HealthSpec
+from rocelab.measure.health.objectives import DEFINITIONS, LOSSLESS_SLIS, HealthSpec
 from rocelab.measure.health.ports import PortReading
-from rocelab.measure.health.prometheus import loopback_address
-from rocelab.measure.health.reading import Reading
+from rocelab.measure.health.prometheus import HealthCollector, loopback_address
+from rocelab.measure.health.reading import PauseReading, Reading
 from rocelab.measure.health.report import Account
 from rocelab.measure.health.sample import Places, Sample, compare, deepest
 from rocelab.measure.health.sessions import both_up, parse_changes
 from rocelab.measure.timeline import FibTimeline
 from rocelab.plan.build import build_fabric
+from rocelab.plan.pauses import PausePort, plan_pauses
 from rocelab.plan.queues import plan_queues
 from rocelab.results.convergence import Method
 from rocelab.results.health import HealthReport, Sli
@@ -46,7 +47,10 @@ from rocelab.runtime.daemons import FrrFiles
 from rocelab.runtime.impairments.maps import ImpairmentCounters
 from rocelab.runtime.lab import Lab
 from rocelab.runtime.peers import BgpPeer
+from rocelab.runtime.pfc.reading import ClassCounters
 from rocelab.runtime.record import LabFiles
+from rocelab.spec.pfc import PfcSpec
+from rocelab.spec.queues import QueuesSpec
 from tests.helpers.adopted_sample import leaf_spine
 
 FABRIC = Lab.planned("zone-small").fabric
@@ -279,6 +283,115 @@ def test_a_share_of_few_packets_is_not_told(packets: int, told: bool) -> None:
     marked_class = PLAN.marked_classes[0]
     now = {place: {marked_class: queue(packets=packets, ce_out=60)}}
     assert ("ce_ratio" in values(reading(), reading(1, queues=now))) is told
+
+
+def test_the_buffer_limits_no_lossless_class() -> None:
+    place = LINK.down.sender, LINK.down.port.interface
+    now = {place: {2: queue(depth_bytes=PLAN.buffer_bytes // 4), 3: queue(depth_bytes=10**9)}}
+    lossless = replace(PLAN, lossless_classes=(3,))
+    found = compare(PLACES, lossless, reading(), reading(1, queues=now))
+    assert found.values[Sli.QUEUE_DEPTH] == {f"{LINK.name} to {LINK.down.receiver}": 0.25}
+    only: PortCounters = {place: {3: queue(depth_bytes=10**9)}}
+    assert not compare(PLACES, lossless, reading(), reading(1, queues=only)).values[Sli.QUEUE_DEPTH]
+
+
+# Lossless classes
+
+
+def pause_ports() -> dict[str, PausePort]:
+    queues = QueuesSpec(pfc=PfcSpec(classes=(3, 4)))
+    plan = plan_pauses(build_fabric(FABRIC.spec.model_copy(update={"queues": queues})))
+    assert plan is not None
+    return {str(each): each for each in plan.ports}
+
+
+PAUSE_PORTS = pause_ports()
+
+
+def pausing(t_s: float, a: dict[int, dict[str, int]] | None = None, **alive: bool) -> PauseReading:
+    """Counters of every port: of the end `a` of LINK by class, of all others zero."""
+    zero = ClassCounters(**dict.fromkeys((each.name for each in fields(ClassCounters)), 0))
+    classes = {(each, number): zero for each in PAUSE_PORTS.values() for number in (3, 4)}
+    for number, counted in (a or {}).items():
+        changes: dict[str, Any] = dict(counted)
+        classes[PAUSE_PORTS[str(LINK.a)], number] = replace(zero, **changes)
+    return PauseReading(round(t_s * 1e9), alive.get("is_alive", True), classes)
+
+
+def lossless_values(before: PauseReading, now: PauseReading) -> dict[str, dict[str, float]]:
+    return values(reading(pauses=before), reading(1, pauses=now))
+
+
+FROM_A, TO_A = (f"{LINK.name} to {end.node}" for end in (LINK.b, LINK.a))
+
+
+def test_the_share_of_time_paused_is_of_the_class_that_waited_most() -> None:
+    before = pausing(10, {3: {"paused_ns": 10**9}})
+    now = pausing(12, {3: {"paused_ns": 2 * 10**9}, 4: {"paused_ns": 5 * 10**8}})
+    assert lossless_values(before, now) == {"pause_share": {FROM_A: 0.5}}
+
+
+def test_pauses_never_share_more_than_all_time_nor_less_than_none() -> None:
+    """A pause that a dead process left open was counted until its last record only."""
+    more = pausing(11, {3: {"paused_ns": 3 * 10**9}})
+    assert lossless_values(pausing(10), more) == {"pause_share": {FROM_A: 1.0}}
+    assert lossless_values(pausing(10, {3: {"paused_ns": 9}}), pausing(11)) == {}
+
+
+def test_drops_are_of_the_direction_that_came_in_and_watchdogs_of_the_one_that_waits() -> None:
+    now = pausing(11, {3: {"dropped_packets": 5, "watchdog_fired": 1}, 4: {"dropped_packets": 2}})
+    assert lossless_values(pausing(10), now) == {
+        "lossless_drops": {TO_A: 7},
+        "watchdog_events": {FROM_A: 1},
+    }
+
+
+def test_a_lab_without_lossless_classes_reports_nothing_of_them() -> None:
+    account = Account(HealthSpec())
+    account.leave_out(LOSSLESS_SLIS)
+    assert {each.sli for each in account.slis()}.isdisjoint(LOSSLESS_SLIS)
+    assert account.problems == ()
+    account.leave_out(LOSSLESS_SLIS | {Sli.CE_RATIO})
+    assert account.problems == ("ports have no queue that counts here: no ce_ratio",)
+
+
+def exported(pauses: PauseReading | None) -> dict[str, float]:
+    """The value of each metric of lossless classes, by name and the values of its labels."""
+    now = reading(1, pauses=pauses)
+    sample = compare(PLACES, PLAN, reading(pauses=pausing(0) if pauses else None), now)
+    lab: Any = SimpleNamespace(name="zone-small", fabric=FABRIC)
+    collector = HealthCollector()
+    collector.snapshot = monitoring.Snapshot(
+        lab, HealthSpec(), PLACES, now, sample, dict.fromkeys(Sli, 0), 1, 0.1
+    )
+    return {
+        " ".join((each.name, *each.labels.values())): each.value
+        for family in collector.collect()
+        for each in family.samples
+        if "pfc" in each.name or each.labels.get("sli") in set(LOSSLESS_SLIS)
+    }
+
+
+def test_the_exporter_names_counters_as_nics_do() -> None:
+    counted = {
+        **{"pauses_received": 4, "transitions": 3, "pauses_sent": 2, "paused_ns": 5 * 10**8},
+        **{"dropped_packets": 6, "watchdog_fired": 1, "headroom_max": 900, "is_paused": True},
+    }
+    found = exported(pausing(1, {3: counted}))
+    where = f"zone-small {LINK.a.node} {LINK.a.interface} 3"
+    expected = {
+        **{"rx_pause_total": 4, "rx_pause_transition_total": 3, "tx_pause_total": 2},
+        **{"rx_pause_duration_seconds_total": 0.5, "rx_discards_total": 6},
+        **{"pause_storm_events_total": 1, "headroom_max_bytes": 900, "paused": 1},
+    }
+    assert {name: found[f"rocelab_pfc_{name} {where}"] for name in expected} == expected
+    assert found["rocelab_pfc_process_up zone-small"] == 1
+    assert found["rocelab_sli_worst zone-small pause_share"] == 0.5
+    assert exported(pausing(1, is_alive=False))["rocelab_pfc_process_up zone-small"] == 0
+
+
+def test_without_lossless_classes_the_exporter_has_nothing_of_them() -> None:
+    assert exported(None) == {}
 
 
 def test_marks_count_in_marked_classes_only() -> None:

@@ -15,7 +15,7 @@ from rocelab.plan.pfc import carve, headroom_of, response_quanta, warnings
 from rocelab.spec.fabrics import ClosSpec
 from rocelab.spec.load import load_spec
 from rocelab.spec.model import LabSpec
-from rocelab.spec.pfc import PfcSpec
+from rocelab.spec.pfc import NicSpec, PfcSpec
 from rocelab.spec.queues import EcnSpec, QueuesSpec
 
 LABS = Path(__file__).parents[3] / "labs"
@@ -127,6 +127,21 @@ def test_every_reason_for_loss_is_said() -> None:
     assert "static XOFFs of all ports and classes are 8 MB" in said(PfcSpec(xoff="2MB"), low)
     assert "class 2 is not marked" in said(PfcSpec(classes=(2, 3)))
     assert "holds 1 of 2" in said(PfcSpec(oversubscription=2))
+
+
+def test_a_nic_that_pauses_too_late_is_named() -> None:
+    fabric = clos()
+
+    def said(**nic: str) -> str:
+        pfc = PfcSpec(nic=NicSpec.model_validate(nic))
+        return "; ".join(warnings(fabric, pfc, carve(fabric, pfc)))
+
+    assert said(buffer="192KB") == ""
+    assert said(buffer="200KB", xoff="104KB") == ""
+    assert "pauses at 105 KB of its 200 KB cannot hold the 95.9 KB" in said(
+        buffer="200KB", xoff="105KB"
+    )
+    assert "a NIC that pauses at 1 B of its 90 KB" in said(buffer="90KB")
 
 
 def test_a_switch_without_memory_to_share_is_refused() -> None:

@@ -1,0 +1,135 @@
+"""Lossless classes as commands show them: status, health, and what a killed process leaves."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rocelab.jobs.job import JobSpec
+from rocelab.kernel import pidfile
+from rocelab.measure.health.monitor import HealthMonitor, Snapshot
+from rocelab.measure.health.objectives import HealthSpec
+from rocelab.measure.run import run_job
+from rocelab.results.health import Sli
+from rocelab.runtime.lab import Lab
+from rocelab.runtime.pfc import control
+from rocelab.runtime.pfc.journal import What
+from rocelab.runtime.pfc.reading import PauseReader
+from rocelab.runtime.record import LabFiles
+from rocelab.runtime.teardown import take_down
+from tests.integration.command import read, rocelab
+from tests.integration.waiting import wait_until
+
+pytestmark = pytest.mark.few_at_once
+
+NAME = "t-lossless-views"
+FILES = LabFiles(NAME)
+BODY = """
+fabric: {racks: 2, spines: 1, servers_per_rack: 3}
+links: {rate: 100G, server_rate: 100G}
+dilation: 2500
+queues:
+  ecn: {kmin: 40MB, kmax: 60MB}
+  buffer: 150KB
+  pfc: {xoff: 100KB, xon_offset: 5KB, memory: 400KB}
+"""
+SPEC = HealthSpec.model_validate({"interval": "200ms"})
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    file = tmp_path_factory.mktemp("lab") / "lab.yaml"
+    file.write_text(f"name: {NAME}\n{BODY}")
+    made = Lab.planned(file)
+    take_down(NAME)
+    made.up()
+    yield made
+    take_down(NAME)
+
+
+def shown() -> dict[tuple[str, str], dict[str, Any]]:
+    """The ports of `rocelab status --json`, by node and peer."""
+    return {(each["node"], each["peer"]): each for each in read("status", NAME)["pfc"]["ports"]}
+
+
+def test_pauses_are_no_loss_and_both_ends_count_them(lab: Lab) -> None:
+    """Three senders of a rack share one uplink and would need three."""
+    assert "nothing was paused yet" in rocelab("status", NAME).stdout
+    with HealthMonitor(lab, SPEC) as monitor:
+        transport = {"ecn": "not-ect", "dcqcn": False}
+        job = {"pattern": "alltoall", "ranks": 6, "size": "1MB", "transport": transport}
+        run_job(lab, JobSpec.model_validate(job))
+    report = monitor.report
+    for sli in (Sli.LINK_LOSS, Sli.LOSSLESS_DROPS, Sli.WATCHDOG_EVENTS, Sli.QUEUE_DROPS):
+        assert report.sli(sli).met, report.sli(sli)
+    assert report.sli(Sli.PAUSE_SHARE).worst > 0
+    assert report.problems == ()
+
+    ports = shown()
+    for (node, peer), port in ports.items():
+        far = ports[peer, node]
+        assert (far["rx_pause"], far["rx_resume"]) == (port["tx_pause"], port["tx_resume"])
+        assert port["held_bytes"] == 0
+        assert not port["is_paused"]
+        assert port["rx_pause_longest_ns"] <= port["rx_pause_duration_ns"]
+        assert bool(port["rx_pause_transition"]) == bool(port["rx_pause_duration_ns"])
+    assert any(port["rx_pause"] for (node, _), port in ports.items() if node.startswith("srv"))
+    assert "ports that paused or were paused" in rocelab("status", NAME).stdout
+
+
+def test_a_storm_is_seen_while_it_lasts_and_by_the_process_that_takes_over(lab: Lab) -> None:
+    slot = slot_of_a_nic(lab)
+    place = "srv1-1:rtsw1 to srv1-1"
+    names = {f"{link.name} to {link.receiver}" for link in lab.fabric.directed_links}
+    assert place in names
+    seen: list[Snapshot] = []
+    with HealthMonitor(lab, SPEC, on_sample=seen.append) as monitor:
+        control.storm(FILES, slot, 1 << 3)
+        wait_until(
+            lambda: any(each.sample.values[Sli.PAUSE_SHARE].get(place, 0) > 0.9 for each in seen),
+            "a sample in which the switch's port was paused",
+        )
+        assert shown()["rtsw1", "srv1-1"]["is_paused"]
+        supervisor = pidfile.holder(control.pid_file(FILES))
+        (child,) = children(supervisor)
+        os.kill(child, signal.SIGKILL)
+        with PauseReader(lab.fabric) as reader:
+            wait_until(
+                lambda: [each.what for each in reader.entries()].count(What.TAKEN_OVER) == 2,
+                "the next process",
+            )
+        wait_until(lambda: shown()["rtsw1", "srv1-1"]["is_paused"], "its pause")
+        control.storm(FILES, slot, 0)
+        wait_until(lambda: not shown()["rtsw1", "srv1-1"]["is_paused"], "the storm's end")
+    assert rocelab("status", NAME).returncode == 0
+    assert not monitor.report.sli(Sli.PAUSE_SHARE).met
+
+
+def test_without_the_process_that_pauses_a_lab_is_not_as_planned(lab: Lab) -> None:
+    supervisor = pidfile.holder(control.pid_file(FILES))
+    assert supervisor is not None
+    os.kill(supervisor, signal.SIGKILL)
+    wait_until(lambda: not control.is_alive(FILES), "the process's end")
+    status = rocelab("status", NAME)
+    assert status.returncode == 1
+    assert "the process that pauses has ended" in status.stdout
+    document = read("status", NAME)
+    assert (document["converged"], document["pfc"]["alive"]) == (False, False)
+    health = rocelab("health", NAME, "--once")
+    assert health.returncode == 1
+    assert "could not read lossless classes: the process that pauses has ended" in health.stderr
+
+
+def slot_of_a_nic(lab: Lab) -> int:
+    """The slot of a server's NIC."""
+    with PauseReader(lab.fabric) as reader:
+        return reader.plan.slots["srv1-1", "rtsw1"]
+
+
+def children(pid: int | None) -> list[int]:
+    return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
