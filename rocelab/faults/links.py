@@ -237,7 +237,7 @@ def _restore_default_route(lab: Lab, server: str) -> None:
     node.send([wiring.default_route(lab.fabric, server, by=usable)])
 
 
-def _check_rates(fabric: Fabric) -> None:
+def check_rates(fabric: Fabric) -> None:
     """Raises InputError if the fabric's links have no rate."""
     if fabric.observed is not None:
         raise InputError(
@@ -268,7 +268,7 @@ class RateDegradeSpec(LinkFaultSpec):
     )
 
     def resolve(self, fabric: Fabric) -> RateDegrade:
-        _check_rates(fabric)
+        check_rates(fabric)
         links = self.find(fabric, self.towards)
         for link in links:
             if not link.is_between_switches and self.towards != link.a.node:
@@ -304,19 +304,3 @@ class NicPortDownSpec(NicFaultSpec):
     def resolve(self, fabric: Fabric) -> CarrierDown:
         link = find_nic_link(fabric, self.server, self.nic, self.port)
         return CarrierDown((link,), kind=self.kind)
-
-
-class SlowReceiverSpec(NicFaultSpec):
-    """A NIC takes packets slowly, as when its host's memory does. Without PFC this is the rate of
-    the switch port in front of it."""
-
-    kind: Literal["slow-receiver"]
-    rate: Annotated[SharePpm, Field(gt=0, lt=ALL_PPM, description="of the NIC's own")] = (
-        ALL_PPM // 4
-    )
-
-    def resolve(self, fabric: Fabric) -> RateDegrade:
-        _check_rates(fabric)
-        find_nic_link(fabric, self.server, self.nic, 1)
-        links = fabric.nics(self.server)[self.nic - 1].links
-        return RateDegrade(links, self.rate, self.server, kind=self.kind)

@@ -24,8 +24,8 @@ from rocelab.faults.links import (
     MtuMismatchSpec,
     NicPortDownSpec,
     RateDegradeSpec,
-    SlowReceiverSpec,
 )
+from rocelab.faults.pauses import PauseDeafSpec, PauseStormSpec, SlowReceiverSpec
 from rocelab.faults.power import PowerLossSpec
 from rocelab.spec.base import MS, SECOND
 from rocelab.spec.model import MAX_SEED
@@ -100,6 +100,8 @@ SingleFaultSpec = (
     | MtuMismatchSpec
     | NicPortDownSpec
     | SlowReceiverSpec
+    | PauseStormSpec
+    | PauseDeafSpec
     | HostPauseSpec
     | PowerLossSpec
     | DaemonCrashSpec

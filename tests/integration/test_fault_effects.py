@@ -26,6 +26,7 @@ name: t-effects
 fabric: {kind: clos, racks: 3, spines: 2, servers_per_rack: 1}
 dilation: 5000
 routing: {keepalive: 1s, hold: 5s}
+queues: {pfc: {}}
 """
 SAMPLES: dict[str, dict[str, object]] = {
     "carrier-down": {"link": "rtsw1:ctsw1"},
@@ -38,6 +39,8 @@ SAMPLES: dict[str, dict[str, object]] = {
     "mtu-mismatch": {"link": "rtsw1:ctsw1"},
     "nic-port-down": {"server": "srv1-1"},
     "slow-receiver": {"server": "srv1-1"},
+    "pause-storm": {"server": "srv1-1"},
+    "pause-deaf": {"link": "rtsw1:ctsw1"},
     "host-pause": {"server": "srv2-1"},
     "power-loss": {"switch": "ctsw2"},
     "daemon-crash": {"switch": "ctsw2"},

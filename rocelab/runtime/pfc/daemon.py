@@ -3,7 +3,8 @@
 `python -m rocelab.runtime.pfc.daemon PINS CONFIGURATION JOURNAL PID_FILE READY_FD`. It runs in the
 namespace of one of the lab's nodes, and has sockets in all. It has a supervisor, which opens all
 gates when it ends, however it does, and starts it again: no class stays paused by a process that is
-gone. If the supervisor is killed, it opens them itself and ends.
+gone. If the supervisor is killed, it opens them itself and ends. If both are killed at once, gates
+stay as they are: nothing is left that could open them.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from rocelab.runtime.pfc.pauser import NEVER_NS, Pauser, PauserPort, Watchdog
 
 _PR_SET_PDEATHSIG = 1
 _SO_PRIORITY = 12
+_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 RESTART_S = 0.1
 """How long a process that failed waits until it is started again."""
 
@@ -145,8 +147,9 @@ def _raw(interface: str) -> socket.socket:
 
 
 def work(configuration: Configuration, wire: LabWire, maps: PauseMaps, journal: Path) -> None:
-    """Send pauses and move gates until SIGTERM."""
+    """Send pauses and move gates until SIGTERM; signals are blocked when it is called."""
     wakeup = _wakeup(signal.SIGTERM, signal.SIGHUP)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
     wake_on_time()
     run_first(before_senders=True)
     gc.disable()  # nothing here makes reference cycles, and a collection would delay pauses
@@ -234,12 +237,15 @@ def supervise(configuration: Configuration, wire: LabWire, maps: PauseMaps, jour
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, stop)
     signal.signal(signal.SIGHUP, lambda *_: os.kill(child, signal.SIGHUP) if child else None)
-    while not stopped:
+    while True:
+        # Blocked until each of the two processes can handle them: none is lost in between.
+        signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+        if stopped:
+            return
         child = os.fork()
         if not child:
             _work_as_child(own, configuration, wire, maps, journal)
-        if stopped:  # before the signal's handler knew the child
-            os.kill(child, signal.SIGTERM)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
         os.waitpid(child, 0)
         child = 0
         _open_all(wire, maps, configuration["classes"])
@@ -262,6 +268,8 @@ def _work_as_child(
 
 def main() -> None:
     """`python -m rocelab.runtime.pfc.daemon PINS CONFIGURATION JOURNAL PID_FILE READY_FD`."""
+    # Before anybody may signal: until there are handlers, SIGHUP would end this process.
+    signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     pins, file, journal, *found_by = sys.argv[1:]
     configuration = json.loads(Path(file).read_text())
     with serving(*found_by) as ready, PauseMaps(Path(pins), writable=True) as maps:

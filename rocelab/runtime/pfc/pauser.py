@@ -84,6 +84,12 @@ class _Obeyed:
 
     closed: bool = False
     until_ns: int = 0
+    heard_ns: int = 0
+    """When the peer crossed the threshold that the last frame announced."""
+    due_ns: int = 0
+    """When the last frame takes effect: none takes effect before an earlier one."""
+    cut_ns: int = -1
+    """When the carrier was last lost: frames from before have no effect."""
     paused_ns: int = 0
     """When the last pause took effect, or would have."""
     fired: bool = False
@@ -111,7 +117,8 @@ class Pauser:
         self._wire = wire
         self._port_words, self._ingresses, self._egresses = tables
         self._journal = journal
-        self._announced: set[tuple[int, int]] = set()
+        self._announced: dict[tuple[int, int], int] = {}
+        """The ports and classes whose peer is paused, each with the number of its announcement."""
         self._obeyed = {(slot, each): _Obeyed() for slot in ports for each in classes}
         self._due: list[tuple[int, int, Callable[[int], None]]] = []
         self._count = 0
@@ -142,18 +149,25 @@ class Pauser:
         if event.what != PAUSED:
             self._announce(*place, now_ns)
             return
-        due_ns = event.crossed_ns + self._ports[self._ports[event.slot].peer].delay_ns
-        self._at(due_ns, lambda t_ns: self._obey(*place, event.quanta, due_ns, t_ns))
+        state = self._obeyed[place]
+        # A second frame about a crossing refreshes a pause, or ends one of which it says nothing.
+        crossed_ns = event.t_ns if event.crossed_ns == state.heard_ns else event.crossed_ns
+        state.heard_ns = event.crossed_ns
+        delay_ns = self._ports[self._ports[event.slot].peer].delay_ns
+        due_ns = state.due_ns = max(crossed_ns + delay_ns, state.due_ns)
+        self._at(due_ns, lambda t_ns: self._obey(event, due_ns, t_ns))
 
     def on_carrier(self, slot: int, present: bool, now_ns: int) -> None:
         """A port has lost its carrier, and with it every pause, or has it again."""
         for traffic_class in self._classes:
-            self._announced.discard((slot, traffic_class))
+            self._announced.pop((slot, traffic_class), None)
             if present:
-                self._announce(slot, traffic_class, now_ns)
+                # Also where it does not pause: if the carrier was gone only for a moment, the peer
+                # may still obey an earlier frame.
+                self._send(slot, traffic_class, self._pauses(slot, traffic_class), now_ns)
                 continue
             state = self._obeyed[slot, traffic_class]
-            state.until_ns = now_ns
+            state.until_ns = state.cut_ns = now_ns
             if state.closed:
                 self._move(slot, traffic_class, False, now_ns, What.CUT)
 
@@ -172,35 +186,41 @@ class Pauser:
 
     def _announce(self, slot: int, traffic_class: int, now_ns: int) -> None:
         """Send a pause or a resume where the peer has not heard of it."""
-        place = slot, traffic_class
         pauses = self._pauses(slot, traffic_class)
-        if pauses == (place in self._announced):
-            return
+        if pauses != ((slot, traffic_class) in self._announced):
+            self._send(slot, traffic_class, pauses, now_ns)
+
+    def _send(self, slot: int, traffic_class: int, pauses: bool, now_ns: int) -> None:
+        place = slot, traffic_class
         if not self._wire.pause(slot, traffic_class, MAX_QUANTA if pauses else 0):
             return
         if pauses:
-            self._announced.add(place)
+            self._count += 1
+            number = self._announced[place] = self._count
             self._journal.note(now_ns, What.PAUSE_SENT, slot, traffic_class)
-            self._at(now_ns + self._refresh_ns(slot), lambda t: self._refresh(*place, t))
+            self._refresh_later(slot, traffic_class, number, now_ns)
             self._await_drain(slot, now_ns)
         else:
-            self._announced.discard(place)
+            self._announced.pop(place, None)
             self._journal.note(now_ns, What.RESUME_SENT, slot, traffic_class)
 
-    def _refresh_ns(self, slot: int) -> int:
-        """Quanta are of the peer's rate, which is that of the link."""
-        return int(MAX_QUANTA * self._ports[slot].quantum_ns * REFRESH_SHARE)
+    def _refresh_later(self, slot: int, traffic_class: int, number: int, now_ns: int) -> None:
+        # Quanta are of the peer's rate, which is that of the link.
+        pause_ns = MAX_QUANTA * self._ports[slot].quantum_ns
+        self._at(
+            now_ns + int(pause_ns * REFRESH_SHARE),
+            lambda t_ns: self._refresh(slot, traffic_class, number, t_ns),
+        )
 
-    def _refresh(self, slot: int, traffic_class: int, now_ns: int) -> None:
-        if (slot, traffic_class) not in self._announced:
+    def _refresh(self, slot: int, traffic_class: int, number: int, now_ns: int) -> None:
+        """Send a pause again; `number`: of the announcement that asked for it."""
+        if self._announced.get((slot, traffic_class)) != number:
             return
         self._wire.evaluate()
         if self._pauses(slot, traffic_class):
             if self._wire.pause(slot, traffic_class, MAX_QUANTA):
                 self._journal.note(now_ns, What.REFRESHED, slot, traffic_class)
-            self._at(
-                now_ns + self._refresh_ns(slot), lambda t: self._refresh(slot, traffic_class, t)
-            )
+            self._refresh_later(slot, traffic_class, number, now_ns)
         else:
             self._announce(slot, traffic_class, now_ns)
 
@@ -222,13 +242,18 @@ class Pauser:
         ):
             self._await_drain(slot, now_ns)
 
-    def _obey(self, slot: int, traffic_class: int, quanta: int, due_ns: int, now_ns: int) -> None:
+    def _obey(self, event: Event, due_ns: int, now_ns: int) -> None:
+        slot, traffic_class, quanta = event.slot, event.traffic_class, event.quanta
         state = self._obeyed[slot, traffic_class]
+        if event.t_ns <= state.cut_ns:
+            return
         if quanta:
             state.paused_ns = now_ns
         if state.fired:
             return
-        state.until_ns = due_ns + int(quanta * self._ports[slot].quantum_ns) if quanta else 0
+        # The time of a pause runs from its frame, late as that may be.
+        begins_ns = max(due_ns, event.t_ns)
+        state.until_ns = begins_ns + int(quanta * self._ports[slot].quantum_ns) if quanta else 0
         if quanta:
             self._at(state.until_ns, lambda t: self._expire(slot, traffic_class, t))
         if state.closed != bool(quanta):

@@ -8,19 +8,22 @@ from rocelab.errors import InputError
 from rocelab.faults.asked import kinds
 from rocelab.faults.bgp import SessionReset
 from rocelab.faults.fibre import BrokenFibre
-from rocelab.faults.links import MtuMismatch
+from rocelab.faults.links import MtuMismatch, RateDegrade
+from rocelab.faults.pauses import PauseDeaf, PauseStorm, SlowDrain
 from rocelab.faults.spec import SINGLE_FAULT
 from rocelab.plan.build import plan
+from rocelab.plan.fabric import Fabric
 from rocelab.spec.model import LabSpec
 
-FABRIC = plan(
-    LabSpec.model_validate(
-        {
-            "name": "specs",
-            "fabric": {"kind": "clos", "racks": 3, "spines": 2, "servers_per_rack": 1},
-        }
-    )
-)
+
+def planned(**extra: object) -> Fabric:
+    clos = {"kind": "clos", "racks": 3, "spines": 2, "servers_per_rack": 1}
+    return plan(LabSpec.model_validate({"name": "specs", "fabric": clos, **extra}))
+
+
+FABRIC = planned()
+LOSSLESS = planned(queues={"pfc": {"classes": [2, 3]}})
+OF_LOSSLESS_CLASSES = {"pause-storm", "pause-deaf"}
 LINK, SWITCH, NIC = {"link": "rtsw1:ctsw1"}, {"switch": "rtsw1"}, {"server": "srv1-1"}
 LEAST: dict[str, dict[str, object]] = {
     "carrier-down": LINK,
@@ -32,6 +35,8 @@ LEAST: dict[str, dict[str, object]] = {
     "mtu-mismatch": LINK,
     "nic-port-down": NIC,
     "slow-receiver": NIC,
+    "pause-storm": NIC,
+    "pause-deaf": LINK,
     "host-pause": NIC,
     "power-loss": SWITCH,
     "daemon-crash": SWITCH,
@@ -45,7 +50,8 @@ LEAST: dict[str, dict[str, object]] = {
 
 
 def resolved(kind: str, **keys: object) -> object:
-    return SINGLE_FAULT.validate_python({"kind": kind, **LEAST[kind], **keys}).resolve(FABRIC)
+    fabric = LOSSLESS if kind in OF_LOSSLESS_CLASSES else FABRIC
+    return SINGLE_FAULT.validate_python({"kind": kind, **LEAST[kind], **keys}).resolve(fabric)
 
 
 def test_every_kind_that_is_one_fault_is_a_fault_of_that_kind_on_a_fabric() -> None:
@@ -71,6 +77,36 @@ def test_sessions_are_reset_with_one_neighbour_or_with_all() -> None:
     assert [link.b.node for link in one.links] == ["ctsw2"]
 
 
+@pytest.mark.parametrize("kind", sorted(OF_LOSSLESS_CLASSES))
+def test_a_lab_without_lossless_classes_refuses_faults_of_them(kind: str) -> None:
+    spec = SINGLE_FAULT.validate_python({"kind": kind, **LEAST[kind]})
+    with pytest.raises(InputError, match="lab specs has no lossless classes") as refused:
+        spec.resolve(FABRIC)
+    assert refused.value.hint == "set queues.pfc in its file"
+
+
+def test_a_storm_pauses_every_lossless_class_or_those_that_are_named() -> None:
+    every, one = resolved("pause-storm"), resolved("pause-storm", classes=[3, 3])
+    assert isinstance(every, PauseStorm)
+    assert isinstance(one, PauseStorm)
+    assert (every.classes, one.classes) == ((2, 3), (3,))
+    assert every.subject == "srv1-1:rtsw1"
+
+
+def test_ports_are_deaf_at_both_ends_or_where_they_send_towards_a_node() -> None:
+    deaf = resolved("pause-deaf", link="srv1-1:rtsw1", towards="rtsw1")
+    assert isinstance(deaf, PauseDeaf)
+    assert deaf.towards == "rtsw1"
+
+
+def test_a_slow_receiver_fills_its_own_buffer_only_in_a_lab_with_lossless_classes() -> None:
+    spec = SINGLE_FAULT.validate_python({"kind": "slow-receiver", **NIC})
+    assert isinstance(spec.resolve(FABRIC), RateDegrade)
+    slow = spec.resolve(LOSSLESS)
+    assert isinstance(slow, SlowDrain)
+    assert slow.kind == "slow-receiver"
+
+
 @pytest.mark.parametrize(
     ("kind", "keys", "said"),
     [
@@ -81,6 +117,9 @@ def test_sessions_are_reset_with_one_neighbour_or_with_all() -> None:
         ("rate-degrade", {"link": "srv1-1:rtsw1"}, "srv1-1 paces itself"),
         ("nic-port-down", {"nic": 9}, "srv1-1 has no NIC 9"),
         ("nic-port-down", {"port": 2}, "has no port 2"),
+        ("pause-storm", {"nic": 2}, "has no NIC 2"),
+        ("pause-storm", {"classes": [1, 3]}, "class 1 of lab specs is not lossless"),
+        ("pause-deaf", {"towards": "rtsw2"}, "rtsw1:ctsw1 does not end at rtsw2"),
         ("host-pause", {"server": "rtsw1"}, "rtsw1 is a switch"),
         ("power-loss", {"switch": "srv1-1"}, "srv1-1 is a server"),
         ("daemon-crash", {"daemon": "bfdd"}, "runs no bfdd"),
