@@ -93,13 +93,6 @@ def test_plan_warns_where_packets_may_be_lost(
     assert "warning: a headroom of 10 KB cannot hold the 95.9 KB" in capsys.readouterr().err
 
 
-def test_a_lab_with_lossless_classes_does_not_come_up(
-    lossless: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert command("up", lossless) == 2
-    assert "has queues.pfc, which labs do not carry out yet" in capsys.readouterr().err
-
-
 def test_a_simulation_says_that_nothing_is_paused(
     lossless: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
