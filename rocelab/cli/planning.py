@@ -81,8 +81,15 @@ def _print_plan(fabric: Fabric) -> None:
         _print_lossless(fabric, fabric.spec.queues.pfc)
 
 
+_FAILURES = (
+    "",
+    ", also after the failure of any one link",
+    ", also after the failure of any two links",
+)
+
+
 def _print_lossless(fabric: Fabric, pfc: PfcSpec) -> None:
-    from rocelab.plan.dependencies import find_cycle, is_up_down
+    from rocelab.plan.dependencies import failures_searched, find_cycle, is_up_down
     from rocelab.plan.pfc import carve, nic_headrooms, nic_thresholds, slack_of, warnings
     from rocelab.units import format_rate, format_size
 
@@ -140,7 +147,7 @@ def _print_lossless(fabric: Fabric, pfc: PfcSpec) -> None:
         return
     cycle = find_cycle(fabric)
     if cycle is None:
-        say("No deadlock can come of the routes, also after the failure of any one link.")
+        say(f"No deadlock can come of the routes{_FAILURES[failures_searched(fabric)]}.")
     else:
         say(f"A deadlock is possible: buffers depend on each other along {cycle}.")
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from rocelab.errors import InputError
 from rocelab.plan.addressing import (
+    ASN_BASE,
     AddressSpace,
     AddressSpaceFullError,
     block_size,
@@ -125,7 +126,10 @@ def _build(spec: LabSpec, layout: Layout, *, numbered: bool) -> Fabric:
             prefixes += prefixes_of.get(site.name, ())
             loopback = dotted(loopback_of[site.name])
         seed = hash_seed(spec.hashing.seed, site)
-        nodes.append(Node(site.name, site.role, site.zone, site.asn, loopback, seed))
+        asn = site.asn
+        if asn is not None and not spec.routing.valley_free:
+            asn = ASN_BASE + len(nodes)  # a path with a valley crosses a tier twice
+        nodes.append(Node(site.name, site.role, site.zone, asn, loopback, seed))
 
     role_of = {site.name: site.role for site in layout.sites}
     links: list[Link] = []

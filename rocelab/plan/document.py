@@ -213,7 +213,7 @@ def _pfc(fabric: Fabric, pfc: PfcSpec) -> dict[str, object]:
         if cycle is None
         else {
             "links": [{"link": link.name, "sender": link.sender} for link in cycle.links],
-            "without": cycle.without and cycle.without.name,
+            "without": [link.name for link in cycle.without],
         },
     }
 

@@ -3,7 +3,7 @@
 Computed from the fabric's policy, not from its kind: a prefix spreads from its origin one AS hop
 at a time; a switch keeps every link over which it first arrives (equal AS-path length, RFC 7938
 section 6.1), rejects paths with its own ASN; a switch of the lowest tier announces only its own
-prefixes.
+prefixes, unless paths may have valleys.
 """
 
 from __future__ import annotations
@@ -36,7 +36,10 @@ def spread(fabric: Fabric, origins: Sequence[str]) -> dict[str, NextHops]:
                 path_asns.setdefault(neighbour, path | {asn})
         for name, links in arrived.items():
             reached[name] = tuple(links)
-        frontier = [name for name in arrived if not fabric.node(name).is_leaf]
+        if fabric.spec.routing.valley_free:
+            frontier = [name for name in arrived if not fabric.node(name).is_leaf]
+        else:
+            frontier = list(arrived)
     for origin in origins:
         del reached[origin]
     return reached

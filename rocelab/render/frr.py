@@ -2,8 +2,9 @@
 
 The files are zebra.conf, bgpd.conf and, with BFD, bfdd.conf. The policy is valley-free by ASN: all
 CTSWs of a zone share one, so no path crosses two of them; a switch of the lowest tier announces its
-own prefixes only, and those above accept nothing else from it. A NIC with two ports is announced as
-a prefix of its own, by each of its switches while that switch reaches it.
+own prefixes only, and those above accept nothing else from it. With `routing.valley_free: false`
+each switch has an ASN of its own, and announces and accepts all prefixes. A NIC with two ports is
+announced as a prefix of its own, by each of its switches while that switch reaches it.
 """
 
 from __future__ import annotations
@@ -196,9 +197,12 @@ def _interface(link: Link, node: Node) -> _Interface:
 
 def _prefix_lists(fabric: Fabric, node: Node) -> list[_PrefixList]:
     lists = [_PrefixList(FABRIC_LIST, f"{SPACE_TEXT} le 32")]
+    valley_free = fabric.spec.routing.valley_free
     if node.is_leaf:
-        lists += _own_prefixes(fabric, node.name, OWN_LIST)
+        lists += _own_prefixes(fabric, node.name, OWN_LIST) if valley_free else []
         lists += [_PrefixList(NICS_LIST, block) for block in _nic_blocks(fabric, node.name)]
+    if not valley_free:
+        return lists
     below = dict.fromkeys(link.a.node for link in fabric.downlinks(node.name))
     for name in below:
         if fabric.node(name).is_leaf:
@@ -223,17 +227,18 @@ def _nic_blocks(fabric: Fabric, switch: str) -> list[str]:
 
 def _peer_groups(fabric: Fabric, node: Node) -> list[_PeerGroup]:
     """One group per role of neighbour: the lowest tier may announce its own prefixes, others the
-    fabric's."""
+    fabric's; without a valley-free policy all may."""
     groups = []
+    valley_free = fabric.spec.routing.valley_free
     for role, asns in _neighbour_asns(fabric, node).items():
-        from_leaf = role.tier == 1
+        from_leaf = role.tier == 1 and valley_free
         groups.append(
             _PeerGroup(
                 name=_group_name(role),
                 asn=asns[0] if len(asns) == 1 else None,
                 maximum_prefix=_most_prefixes(fabric, node, role) + 1,
                 accept=None if from_leaf else FABRIC_LIST,
-                announce=OWN_LIST if node.is_leaf else None,
+                announce=OWN_LIST if node.is_leaf and valley_free else None,
                 passive=role.tier < node.role.tier,
                 unnumbered=not fabric.numbered,
             )
@@ -243,7 +248,7 @@ def _peer_groups(fabric: Fabric, node: Node) -> list[_PeerGroup]:
 
 def _most_prefixes(fabric: Fabric, node: Node, role: Role) -> int:
     """The most prefixes that a neighbour of that role has to announce."""
-    if role.tier != 1:
+    if role.tier != 1 or not fabric.spec.routing.valley_free:
         return len(fabric.prefixes)
     below = (link.a.node for link in fabric.downlinks(node.name))
     return max(len(fabric.prefixes_of[name]) for name in below)
@@ -268,7 +273,7 @@ def _neighbor(fabric: Fabric, node: Node, link: Link, shared: set[Role]) -> _Nei
         peer=link.port(node.name).interface if unnumbered else far.ip,
         asn=None if peer.role in shared else peer.asn,
         group=_group_name(peer.role),
-        accept=peer.name if peer.is_leaf else None,
+        accept=peer.name if peer.is_leaf and fabric.spec.routing.valley_free else None,
         unnumbered=unnumbered,
     )
 

@@ -80,6 +80,11 @@ def figures(
         warnings.append(
             "queues.pfc has no effect here: a fluid has no queues that fill, so nothing is paused"
         )
+    if not simulation.spec.routing.valley_free:
+        warnings.append(
+            "routing.valley_free: false has no effect here: paths go up, then down, also around a "
+            "failed link"
+        )
     return SimulationReport(
         schema_version=SCHEMA_VERSION,
         lab=simulation.spec.model_dump(mode="json"),

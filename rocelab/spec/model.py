@@ -109,6 +109,13 @@ class RoutingSpec(SpecModel):
     graceful_restart: Annotated[
         bool, Field(description="keep forwarding while bgpd restarts (RFC 4724)")
     ] = False
+    valley_free: Annotated[
+        bool,
+        Field(
+            description="paths go up, then down, whichever links fail; false: every switch passes "
+            "on all that it learns, and packets that came down may go up again"
+        ),
+    ] = True
 
     @field_validator("bfd", mode="before")
     @classmethod

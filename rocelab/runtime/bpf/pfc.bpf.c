@@ -131,7 +131,6 @@ struct egress {
 	__u64 discarded_bytes;
 	__u64 leaked_packets; // that left while the class was stopped
 	__u64 leaked_bytes;
-	__u64 announced_ns;   // the peer's crossing that the last frame announced
 };
 
 struct event {
@@ -482,12 +481,9 @@ static __always_inline int pause(struct __sk_buff *skb, __u32 slot, struct port 
 			obeyed = 0;
 			continue;
 		}
-		// What the first frame announces happened at the peer when its threshold was
-		// crossed; those that refresh a pause count from their arrival, as foreign ones do.
-		if (far->crossed_ns != out->announced_ns && far->over == (quanta != 0)) {
+		// What the frame announces happened at the peer when its threshold was crossed.
+		if (far->crossed_ns && far->over == (quanta != 0))
 			crossed_ns = far->crossed_ns;
-			out->announced_ns = crossed_ns;
-		}
 		report(PAUSED, slot, class, quanta, crossed_ns);
 	}
 	return obeyed ? TC_ACT_UNSPEC : TC_ACT_STOLEN;

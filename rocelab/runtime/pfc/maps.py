@@ -32,7 +32,6 @@ EGRESS_FIELDS = (
     *("gated", "deaf", "discards", "pauses", "resumes", "packets", "bytes"),
     *("out_packets", "out_bytes", "purged_packets", "purged_bytes"),
     *("discarded_packets", "discarded_bytes", "leaked_packets", "leaked_bytes"),
-    "announced_ns",
 )
 ARRAYS = {"ports": PORT_FIELDS, "ingresses": INGRESS_FIELDS, "egresses": EGRESS_FIELDS}
 PINS = (*ARRAYS, "events", "evaluate")

@@ -107,6 +107,30 @@ def test_a_watchdog_and_receive_buffers_are_shown_in_the_lab_s_terms(
     ]
 
 
+def test_plan_names_the_cycle_of_the_lab_that_deadlocks(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    assert command("plan", "deadlock") == 0
+    *_, shown = capsys.readouterr().out.splitlines()
+    assert shown.startswith("A deadlock is possible: ")
+    assert shown in DOCS.read_text()
+    assert command("plan", "deadlock", "--json") == 0
+    pfc = json.loads(capsys.readouterr().out)["pfc"]
+    assert pfc["up_down"] is False
+    assert pfc["cycle"]["without"] == ["rtsw1:ctsw1", "rtsw2:ctsw2"]
+    senders = [link["sender"] for link in pfc["cycle"]["links"]]
+    assert " -> ".join([*senders, senders[0]]) in shown
+
+
+def test_plan_says_how_many_failures_it_searched(
+    lossless: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lossless.write_text(LAB + "routing: {valley_free: false}\n")
+    assert command("plan", lossless) == 0
+    assert "also after the failure of any two links." in capsys.readouterr().out
+
+
 def test_plan_warns_where_packets_may_be_lost(
     lossless: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -121,3 +145,12 @@ def test_a_simulation_says_that_nothing_is_paused(
     job = ("--pattern", "allreduce", "--ranks", "4", "--size", "1MB")
     assert command("simulate", lossless, *job) == 0
     assert "queues.pfc has no effect here" in capsys.readouterr().err
+
+
+def test_a_simulation_says_that_paths_have_no_valleys(
+    lossless: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lossless.write_text(LAB + "routing: {valley_free: false}\n")
+    job = ("--pattern", "allreduce", "--ranks", "4", "--size", "1MB")
+    assert command("simulate", lossless, *job) == 0
+    assert "routing.valley_free: false has no effect here" in capsys.readouterr().err

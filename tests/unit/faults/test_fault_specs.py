@@ -133,3 +133,11 @@ def test_what_does_not_fit_the_fabric_is_refused(
 ) -> None:
     with pytest.raises(InputError, match=said):
         resolved(kind, **keys)
+
+
+def test_there_is_no_leak_where_switches_pass_on_all_routes() -> None:
+    routing = {"valley_free": False}
+    open_fabric = plan(LabSpec.model_validate({"name": "specs", "fabric": {}, "routing": routing}))
+    leak = SINGLE_FAULT.validate_python({"kind": "route-leak", "switch": "rtsw1"})
+    with pytest.raises(InputError, match="announces all that it learns already"):
+        leak.resolve(open_fabric)

@@ -38,6 +38,7 @@ def fabric(**extra: object) -> Fabric:
                 }
             },
         ),
+        ("valleys", {"routing": {"valley_free": False}}),
     ],
 )
 def test_a_switch_s_configuration_is_as_recorded(

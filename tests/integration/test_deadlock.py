@@ -1,0 +1,241 @@
+"""A cyclic buffer dependency deadlocks for real: full buffers wait for each other until the
+watchdog drops what one of them holds. On up-down routes the same load never does.
+
+Every wait is for a state. That a queue stands still is said by pauses, not by a clock: each is
+refreshed before it expires, and a queue that could send would have done so long before that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from time import monotonic_ns
+
+import pytest
+
+from rocelab.jobs.job import JobSpec
+from rocelab.jobs.jobplan import plan_jobs
+from rocelab.kernel.fib import read_fib
+from rocelab.plan.dependencies import find_cycle
+from rocelab.plan.pauses import PausePort
+from rocelab.plan.routes import expected_routes
+from rocelab.runtime.lab import Lab
+from rocelab.runtime.pfc.journal import What
+from rocelab.runtime.pfc.reading import ClassCounters, PauseReader
+from rocelab.spec.catalog import find_lab
+from rocelab.traffic.session import TrafficSession
+from tests.integration.conftest import MakeLab
+from tests.integration.waiting import wait_until
+
+pytestmark = pytest.mark.few_at_once
+
+BROKEN = ("rtsw1:ctsw1", "rtsw2:ctsw2")
+PAIRS = (
+    *("srv1-1", "srv2-1", "srv2-2", "srv1-2", "srv3-1", "srv4-1", "srv4-2", "srv3-2"),
+    *("srv1-2", "srv2-2", "srv2-1", "srv1-1", "srv3-2", "srv4-2", "srv4-1", "srv3-1"),
+)
+"""Senders and receivers in turn: racks 1 and 2 send to each other, and racks 3 and 4."""
+
+REFRESHES = 3
+"""A pause that is sent again this often has lasted 30 times as long as a full buffer takes to
+drain at the rate of its link."""
+
+PACKETS = 5000
+"""Delivered in all: many times what the buffers of the fabric hold together."""
+
+Ring = tuple[PausePort, ...]
+MakeShipped = Callable[[str], Lab]
+
+
+@pytest.fixture
+def make(make_lab: MakeLab) -> MakeShipped:
+    """`make("deadlock")` brings up a lab that ships, under a name of its own."""
+
+    def made(shipped: str) -> Lab:
+        text = find_lab(shipped).read_text()
+        body = text[text.index("\nfabric:") :]
+        lab = make_lab(f"t-{shipped}", body)
+        lab.up()
+        return lab
+
+    return made
+
+
+def rings(lab: Lab, reader: PauseReader) -> tuple[Ring, Ring]:
+    """The ports whose queues `plan` says can wait for each other, in the order of packets, and
+    those of the other way round, which can as well."""
+    cycle = find_cycle(lab.fabric)
+    assert cycle is not None
+    by_name = {(port.node, port.port.interface): port for port in reader.plan.ports}
+    forward = tuple(by_name[link.sender, link.port.interface] for link in cycle.links)
+    back = tuple(by_name[link.receiver, link.far.interface] for link in reversed(cycle.links))
+    return forward, back
+
+
+def break_cables(lab: Lab) -> None:
+    """Pull the cables, and wait until every kernel has the routes in which `plan` saw the cycle."""
+    cycle = find_cycle(lab.fabric)
+    assert cycle is not None
+    assert tuple(link.name for link in cycle.without) == BROKEN
+    for name in BROKEN:
+        lab.link(name).down()
+    kept = tuple(link for link in lab.fabric.links if link not in cycle.without)
+    left = replace(lab.fabric, links=kept)
+    racks = {each.prefix for each in left.prefixes if left.node(each.origins[0]).is_leaf}
+    expected = {
+        node: {
+            prefix: {link.port(node).interface for link in links}
+            for prefix, links in routes.items()
+            if prefix in racks
+        }
+        for node, routes in expected_routes(left).items()
+    }
+
+    def routed() -> Mapping[str, Mapping[str, set[str]]]:
+        return {
+            node: {
+                route.prefix: {hop.interface for hop in route.next_hops if hop.carrier}
+                for route in read_fib(lab.node(node).netns).routes
+                if route.prefix in expected[node]
+            }
+            for node in expected
+        }
+
+    wait_until(lambda: routed() == expected, "the routes around the broken cables")
+
+
+@contextmanager
+def load(lab: Lab) -> Iterator[None]:
+    """Every NIC sends to one and receives from one, over queue pairs enough to use every path. The
+    senders end with the block, whatever is in their queues."""
+    transport = {"qps": 8, "window": 2048, "ecn": "not-ect", "dcqcn": "off"}
+    common = {"pattern": "pairs", "ranks": 8, "duration": "500ms", "transport": transport}
+    jobs = [
+        JobSpec.model_validate({**common, "placement": placement})
+        for placement in (PAIRS[:8], PAIRS[8:])
+    ]
+    plans = plan_jobs(lab.fabric, jobs)
+    with TrafficSession(lab.fabric, lambda name: lab.node(name).netns, (), plans) as session:
+        session.start()
+        yield
+
+
+def counters(reader: PauseReader) -> Mapping[PausePort, ClassCounters]:
+    return {port: found for (port, _), found in reader.counters(monotonic_ns()).items()}
+
+
+def is_stuck(found: Mapping[PausePort, ClassCounters], ring: Ring) -> bool:
+    """Whether each queue of the ring is not empty and its gate is closed."""
+    return all(found[port].is_paused and found[port].in_queue > 0 for port in ring)
+
+
+def wait_for_standstill(reader: PauseReader, candidates: tuple[Ring, ...]) -> Ring:
+    """Return a ring of which no queue has sent a packet while each of its pauses was refreshed
+    REFRESHES times."""
+    found: list[Ring] = []
+
+    def stands() -> bool:
+        before = counters(reader)
+        stuck = [ring for ring in candidates if is_stuck(before, ring)]
+        if not stuck:
+            return False
+        (ring,) = stuck[:1]
+        sent = {port: before[port].sent_packets for port in ring}
+        known = len(reader.entries())
+
+        def refreshed_or_moved() -> bool:
+            now = counters(reader)
+            if not is_stuck(now, ring) or any(
+                now[port].sent_packets != sent[port] for port in ring
+            ):
+                return True
+            again = [entry.slot for entry in reader.entries(known) if entry.what is What.REFRESHED]
+            return all(again.count(port.peer) >= REFRESHES for port in ring)
+
+        wait_until(refreshed_or_moved, "refreshed pauses, or a packet that moves")
+        now = counters(reader)
+        if is_stuck(now, ring) and all(now[port].sent_packets == sent[port] for port in ring):
+            found.append(ring)
+        return bool(found)
+
+    wait_until(stands, "a ring of queues that stand still")
+    return found[0]
+
+
+def wait_until_drained(reader: PauseReader) -> None:
+    """Wait until no queue holds a packet and no gate is closed; then all packets are accounted
+    for."""
+
+    def drained() -> bool:
+        return not any(each.in_queue or each.is_paused for each in counters(reader).values())
+
+    wait_until(drained, "empty queues and open gates")
+    assert reader.imbalance() == ()
+    assert all(each.held == 0 for port, each in counters(reader).items() if not port.is_nic)
+
+
+def delivered(found: Mapping[PausePort, ClassCounters]) -> int:
+    """Packets that reached NICs."""
+    return sum(
+        each.sent_packets
+        for port, each in found.items()
+        if not port.is_nic and port.port.interface.startswith("srv")
+    )
+
+
+def test_a_ring_of_full_buffers_stands_still_even_after_all_senders_have_stopped(
+    make: MakeShipped,
+) -> None:
+    lab = make("deadlock")
+    break_cables(lab)
+    with PauseReader(lab.fabric) as reader:
+        candidates = rings(lab, reader)
+        with load(lab):
+            ring = wait_for_standstill(reader, candidates)
+            before = counters(reader)
+        assert wait_for_standstill(reader, (ring,)) == ring
+        after = counters(reader)
+        assert [after[port].sent_packets for port in ring] == [
+            before[port].sent_packets for port in ring
+        ]
+        assert not any(each.watchdog_fired or each.discarded_packets for each in after.values())
+        # What each of them waits for is the memory that the next one's packets hold.
+        for port, onward in zip(ring, (*ring[1:], *ring[:1]), strict=True):
+            waiting_for = reader.plan.by_slot[port.peer]
+            assert waiting_for.node == onward.node
+            assert after[waiting_for].held > 0
+
+
+def test_the_watchdog_frees_the_ring(make: MakeShipped) -> None:
+    lab = make("deadlock-watchdog")
+    break_cables(lab)
+    with PauseReader(lab.fabric) as reader:
+        candidates = rings(lab, reader)
+
+        def fired() -> bool:
+            now = counters(reader)
+            return any(now[port].watchdog_fired for ring in candidates for port in ring)
+
+        with load(lab):
+            wait_until(fired, "a watchdog that fires in a ring")
+            arrived = delivered(counters(reader))
+            wait_until(
+                lambda: delivered(counters(reader)) > arrived, "packets that arrive after it fired"
+            )
+        wait_until_drained(reader)
+        assert sum(each.discarded_packets for each in counters(reader).values()) > 0
+
+
+def test_the_same_load_never_stops_on_up_down_routes(make: MakeShipped) -> None:
+    lab = make("deadlock")
+    with PauseReader(lab.fabric) as reader:
+        with load(lab):
+            wait_until(
+                lambda: delivered(counters(reader)) >= PACKETS, f"{PACKETS} packets at their NICs"
+            )
+        found = counters(reader)
+        # Buffers did fill: the load is one that pauses spread under.
+        assert sum(each.pauses_sent for port, each in found.items() if not port.is_nic) > 0
+        wait_until_drained(reader)
+        assert not any(each.discarded_packets for each in counters(reader).values())
