@@ -147,6 +147,7 @@ def _traffic_control(node: NamespaceNode, interfaces: Sequence[str], shelf: Shel
                 input=batch,
                 capture_output=True,
                 text=True,
+                errors="replace",
                 timeout=COMMAND_TIMEOUT_S,
                 check=False,
             ),
