@@ -57,13 +57,13 @@ def lab_text(imported: Imported, fabric: ClosSpec, topology: Path) -> str:
     import yaml
 
     from rocelab.spec.base import safe_name
+    from rocelab.wording import printable
 
     joined = ("atsws", "links_per_atsw") if fabric.atsws == 0 else ()
     keys = fabric.model_dump(exclude={"zones", *joined} if fabric.zones == 1 else {*joined})
     body = {"name": safe_name(imported.name) or "imported", "fabric": keys}
-    head = (
-        f"# The shape of {topology.name}; addresses and ASNs are planned here: `rocelab plan`.\n\n"
-    )
+    shape = f"# The shape of {printable(topology.name)}"
+    head = f"{shape}; addresses and ASNs are planned here: `rocelab plan`.\n\n"
     return head + yaml.safe_dump(body, sort_keys=False)
 
 

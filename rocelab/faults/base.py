@@ -8,7 +8,8 @@ one did.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Set
+from dataclasses import dataclass, replace
 from typing import Annotated, ClassVar, Protocol, Self, runtime_checkable
 
 from pydantic import Field, model_validator
@@ -125,6 +126,15 @@ class LinksFault:
     def nodes(self) -> tuple[str, ...]:
         ends = (node for link in self.links for node in (link.a.node, link.b.node))
         return tuple(dict.fromkeys(ends))
+
+    def links_at(self, node: str) -> list[Link]:
+        """Those that end at a node."""
+        return [link for link in self.links if node in (link.a.node, link.b.node)]
+
+    def without(self, nodes: Set[str]) -> Self:
+        """Its part that concerns none of these nodes, which may have no link."""
+        left = (link for link in self.links if nodes.isdisjoint((link.a.node, link.b.node)))
+        return replace(self, links=tuple(left))
 
     def prepare(self, lab: Lab) -> None:
         """Nothing takes time."""

@@ -39,6 +39,8 @@ class BrokenFibre(LinksFault):
 
     def prepare(self, lab: Lab) -> None:
         """Raises MachineError if this machine cannot drop packets."""
+        for node in self.nodes:
+            lab.node(node).keep_ports(self.links_at(node))
         for link in directed(self.links):
             lab.impairments.prepare(link, Kind.BLACKHOLE)
 
@@ -67,21 +69,25 @@ class BrokenFibre(LinksFault):
             Bracket.of(partial(lab.impairments.clear, link, Kind.BLACKHOLE))
             for link in directed(self.links)
         ]
-        return spanning([*lit, self._set_dormant(lab, dormant=False)])
+        lit.append(self._set_dormant(lab, dormant=False))
+        for node in self.nodes:
+            lab.node(node).mend_ports(self.links_at(node))
+        return spanning(lit)
 
     def remains(self, lab: Lab) -> tuple[str, ...]:
         found: list[str] = []
         for link in directed(self.links):
             found += lab.impairments.remains(link, Kind.BLACKHOLE)
         ports = read_ports(lab.node(self.side))
-        names = (link.port(self.side).interface for link in self.links)
+        names = {link.port(self.side).interface for link in self.links} & ports.keys()
         return (
             *found,
             *(f"{self.side}:{name} is dormant" for name in names if ports[name].dormant),
         )
 
     def _set_dormant(self, lab: Lab, *, dormant: bool) -> Bracket:
-        ports = [link.port(self.side).index for link in self.links]
+        there = {port.index for port in read_ports(lab.node(self.side)).values()}
+        ports = there.intersection(link.port(self.side).index for link in self.links)
         return lab.node(self.side).send(
             [wiring.set_dormant(index, dormant=dormant) for index in ports]
         )

@@ -39,8 +39,8 @@ class CableFault(LinksFault):
 
     def prepare(self, lab: Lab) -> None:
         impairments = lab.impairments
-        for end in self._ends():
-            lab.node(end).keep_ports(self._links_at(end))
+        for end in self.nodes:
+            lab.node(end).keep_ports(self.links_at(end))
         for link in self._impaired():
             impairments.prepare(link, self.impairment.kind)
 
@@ -65,8 +65,8 @@ class CableFault(LinksFault):
     def restore(self, lab: Lab) -> Bracket:
         impairments, kind = lab.impairments, self.impairment.kind
         cleared = [Bracket.of(partial(impairments.clear, link, kind)) for link in self._impaired()]
-        for end in self._ends():
-            lab.node(end).mend_ports(self._links_at(end))
+        for end in self.nodes:
+            lab.node(end).mend_ports(self.links_at(end))
         return spanning(cleared)
 
     def remains(self, lab: Lab) -> tuple[str, ...]:
@@ -81,12 +81,6 @@ class CableFault(LinksFault):
     def _impair(self, lab: Lab, impairment: Impairment) -> Bracket:
         impairments = lab.impairments
         return spanning([impairments.impair(link, impairment) for link in self._impaired()])
-
-    def _ends(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(end.node for link in self.links for end in (link.a, link.b)))
-
-    def _links_at(self, node: str) -> list[Link]:
-        return [link for link in self.links if node in (link.a.node, link.b.node)]
 
     def _impaired(self) -> Iterator[DirectedLink]:
         return directed(self.links, self.towards)

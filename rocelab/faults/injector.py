@@ -299,16 +299,19 @@ def restore_recorded(lab: Lab, *, orphans_only: bool = False) -> tuple[Fault, ..
 def restore_faults(lab: Lab, recorded: Sequence[RecordedFault]) -> tuple[Fault, ...]:
     """Undo these faults of the lab's record, last first, and return them. Raises ExpectationError
     if something of one remains."""
-    restored = []
+    return undo(lab, [(each.spec.resolve(lab.fabric), each) for each in reversed(recorded)])
+
+
+def undo(lab: Lab, faults: Sequence[tuple[Fault, RecordedFault]]) -> tuple[Fault, ...]:
+    """Undo faults in this order, each with its place in the lab's record. Raises as
+    `restore_faults`."""
     with shielded("faults are undone"):
-        for each in reversed(recorded):
-            fault = each.spec.resolve(lab.fabric)
+        for fault, _ in faults:
             fault.restore(lab)
-            restored.append((fault, each))
-        _prove(lab, restored)
-        if restored:
-            undone(f"{_named([fault for fault, _ in restored])} undone")
-    return tuple(fault for fault, _ in restored)
+        _prove(lab, faults)
+        if faults:
+            undone(f"{_named([fault for fault, _ in faults])} undone")
+    return tuple(fault for fault, _ in faults)
 
 
 def _prove(lab: Lab, restored: Sequence[tuple[Fault, RecordedFault]]) -> None:
@@ -317,10 +320,13 @@ def _prove(lab: Lab, restored: Sequence[tuple[Fault, RecordedFault]]) -> None:
         # It includes restarting daemons, which send no event when they are done.
         while remains := fault.remains(lab):
             if time.monotonic() > deadline:
+                hint = f"take the lab down with `rocelab down {lab.name}`"
+                if lab.fabric.observed is not None:
+                    hint = f"mend it in the node, then `rocelab release {lab.name}`"
                 raise ExpectationError(
                     f"{fault.kind} of {fault.subject} was restored and is not undone: "
                     f"{'; '.join(remains)}",
-                    hint=f"take the lab down with `rocelab down {lab.name}`",
+                    hint=hint,
                 )
             time.sleep(PROOF_STEP_S)
         remove_fault(LabFiles(lab.name), recorded)

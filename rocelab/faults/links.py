@@ -6,7 +6,7 @@ They act on the ends of the veth pairs. For packet loss with the carrier up see
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
@@ -104,32 +104,31 @@ class MtuMismatch(LinksFault):
                 )
 
     def intact(self, lab: Lab) -> frozenset[str]:
-        ports = read_ports(lab.node(self.side))
-        names = [link.port(self.side).interface for link in self.links]
-        return frozenset(f"{self.side}:{name} has an MTU of {ports[name].mtu}" for name in names)
+        mtus = self._mtus(lab).items()
+        return frozenset(f"{link.port(self.side)} has an MTU of {mtu}" for link, mtu in mtus)
 
     def inject(self, lab: Lab) -> Bracket:
-        return self._set(lab, [self.mtu] * len(self.links))
+        return self._set(lab, dict.fromkeys(self._mtus(lab), self.mtu))
 
     def restore(self, lab: Lab) -> Bracket:
-        return self._set(lab, [link.mtu for link in self.links])
+        return self._set(lab, {link: link.mtu for link in self._mtus(lab)})
 
     def remains(self, lab: Lab) -> tuple[str, ...]:
-        ports = read_ports(lab.node(self.side))
-        found = [(link, ports[link.port(self.side).interface].mtu) for link in self.links]
         return tuple(
-            f"{self.side}:{link.port(self.side).interface} has an MTU of {mtu} instead of "
-            f"{link.mtu}"
-            for link, mtu in found
+            f"{link.port(self.side)} has an MTU of {mtu} instead of {link.mtu}"
+            for link, mtu in self._mtus(lab).items()
             if mtu != link.mtu
         )
 
-    def _set(self, lab: Lab, mtus: list[int]) -> Bracket:
+    def _mtus(self, lab: Lab) -> Mapping[Link, int]:
+        """That of each port which is still there, whatever it is called by now."""
+        found = {port.index: port.mtu for port in read_ports(lab.node(self.side)).values()}
+        at = {link: link.port(self.side).index for link in self.links}
+        return {link: found[index] for link, index in at.items() if index in found}
+
+    def _set(self, lab: Lab, mtus: Mapping[Link, int]) -> Bracket:
         return lab.node(self.side).send(
-            [
-                wiring.set_mtu(link.port(self.side).index, mtu)
-                for link, mtu in zip(self.links, mtus, strict=True)
-            ]
+            [wiring.set_mtu(link.port(self.side).index, mtu) for link, mtu in mtus.items()]
         )
 
 

@@ -5,6 +5,7 @@ Every call reads them again: they prove that faults are undone.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import socket
 import struct
@@ -65,5 +66,11 @@ def running_ports(lab: Lab, ports: Sequence[tuple[str, Port]]) -> frozenset[str]
 
 
 def _flags(kernel: socket.socket, interface: str) -> int:
-    answer = fcntl.ioctl(kernel, SIOCGIFFLAGS, _IFREQ.pack(interface.encode(), 0))
+    """0 for an interface that is gone."""
+    try:
+        answer = fcntl.ioctl(kernel, SIOCGIFFLAGS, _IFREQ.pack(interface.encode(), 0))
+    except OSError as error:
+        if error.errno != errno.ENODEV:
+            raise
+        return 0
     return int(_IFREQ.unpack(answer)[1])

@@ -14,8 +14,8 @@ from datetime import UTC, datetime
 from typing import Literal
 
 from rocelab.errors import ExpectationError, InputError
-from rocelab.faults.base import Fault
-from rocelab.faults.injector import Change, Injector, restore_faults, wait_for_effect
+from rocelab.faults.base import Fault, LinksFault
+from rocelab.faults.injector import Change, Injector, restore_faults, undo, wait_for_effect
 from rocelab.faults.record import (
     RecordedFault,
     faults_folder,
@@ -33,7 +33,7 @@ from rocelab.runtime.adoption.adopt import check_adopted, forget
 from rocelab.runtime.inuse import in_use
 from rocelab.runtime.lab import Lab, name_of
 from rocelab.runtime.providers.adopted import is_adopted
-from rocelab.runtime.record import DamagedRecordError, LabFiles
+from rocelab.runtime.record import DamagedRecordError, LabFiles, read_record
 from rocelab.wording import listed
 
 NS_PER_S = 10**9
@@ -128,11 +128,15 @@ def release(text: str) -> tuple[Fault, ...]:
     ExpectationError if something of a fault remains; DamagedRecordError if its faults cannot be
     read: then the lab is forgotten too.
     """
+    name = name_of(text)
+    if is_adopted(LabFiles(name)) and read_record(name) is None:
+        forget(name)  # `adopt` was killed before it had written all of the record
+        return ()
     try:
-        lab = Lab.recorded(text)
+        lab = Lab.recorded(name)
     except DamagedRecordError:
-        if is_adopted(LabFiles(name_of(text))):
-            forget(name_of(text))
+        if is_adopted(LabFiles(name)):
+            forget(name)
         raise
     files = lab.runtime.files
     check_adopted(files)
@@ -141,11 +145,15 @@ def release(text: str) -> tuple[Fault, ...]:
     with in_use(files, "its release"):
         for recorded in reversed(read_faults(files)):
             fault = recorded.spec.resolve(lab.fabric)
-            if gone.intersection(fault.nodes):
+            if isinstance(fault, LinksFault):
+                fault = fault.without(gone)
+            if not fault.nodes or gone.intersection(fault.nodes):
                 remove_fault(files, recorded)
             else:
-                restored += restore_faults(lab, [recorded])
-    forget(lab.name)
+                restored += undo(lab, [(fault, recorded)])
+        # Of a cable to a node that is gone the near end still has them.
+        lab.impairments.clear_all(gone)
+        forget(lab.name)
     return tuple(restored)
 
 

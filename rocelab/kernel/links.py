@@ -164,10 +164,12 @@ def read_counters() -> dict[str, LinkCounters]:
     """Counters of every interface of the calling thread's namespace, by name, from /proc/net/dev,
     which takes half the time of netlink."""
     found = {}
-    for line in Path("/proc/thread-self/net/dev").read_text().splitlines()[2:]:
-        name, _, text = line.partition(":")
-        field = [int(word) for word in text.split()]
-        found[name.strip()] = LinkCounters(
+    # A name may be any bytes but a slash, a colon and white space.
+    text = Path("/proc/thread-self/net/dev").read_text(errors="replace")
+    for line in text.rstrip("\n").split("\n")[2:]:
+        name, _, figures = line.partition(":")
+        field = [int(word) for word in figures.split()]
+        found[name.strip(" ")] = LinkCounters(
             rx_packets=field[1],
             tx_packets=field[9],
             rx_bytes=field[0],

@@ -11,7 +11,7 @@ import os
 import select
 import signal
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -123,9 +123,19 @@ def is_stopped(pid: int) -> bool:
 def name_of(pid: int) -> str:
     """The name of a process (proc_pid_comm(5)), empty if it does not exist."""
     try:
-        return Path(f"/proc/{pid}/comm").read_text().strip()
+        return Path(f"/proc/{pid}/comm").read_text(errors="replace").strip()
     except OSError:
         return ""
+
+
+def status_of(pid: int) -> Mapping[str, str]:
+    """The fields of /proc/PID/status by name, empty if the process does not exist. The process
+    chooses its name: any bytes."""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text(errors="replace").split("\n")
+    except OSError:
+        return {}
+    return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
 
 
 def is_alive(pid: int) -> bool:
@@ -139,18 +149,15 @@ def is_running(pid: int) -> bool:
 
 
 def _is_told_to_stop(pid: int) -> bool:
-    try:
-        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    except OSError:
-        return False
-    pending = (int(line.split()[1], 16) for line in lines if line.startswith(("SigPnd", "ShdPnd")))
+    status = status_of(pid)
+    pending = (int(status.get(field, "0"), 16) for field in ("SigPnd", "ShdPnd"))
     return any(each >> (signal.SIGSTOP - 1) & 1 for each in pending)
 
 
 def _state(pid: int) -> str:
     """The process's state as in proc(5), empty if it does not exist."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][:1]
+        return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(") ")[2][:1]
     except OSError:
         return ""
 

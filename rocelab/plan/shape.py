@@ -12,6 +12,8 @@ from dataclasses import dataclass
 
 from rocelab.errors import InputError
 from rocelab.spec.fabrics import ClosSpec
+from rocelab.spec.load import validate
+from rocelab.spec.source import Data, Source
 from rocelab.wording import listed
 
 Pair = tuple[str, str]
@@ -61,7 +63,8 @@ def tiers(cables: Iterable[Pair], hosts: Set[str], switches: Set[str]) -> dict[s
 
 
 def clos_in(drawn: Drawn) -> ClosSpec:
-    """The Clos that was drawn. Raises InputError with every part that is none."""
+    """The Clos that was drawn. Raises InputError with every part that is none, SpecError for one
+    that is larger than a lab file can describe."""
     problems = list(_problems(drawn))
     if problems:
         more = len(problems) - SHOWN
@@ -72,16 +75,17 @@ def clos_in(drawn: Drawn) -> ClosSpec:
     counted = drawn.counted
     servers, leaves, spines, cores = map(drawn.of_tier, range(4))
     zones = _zones(drawn)
-    return ClosSpec(
-        zones=len(zones),
-        racks=len(leaves) // len(zones),
-        spines=len(spines) // len(zones),
-        links_per_pair=_one(counted, leaves, spines),
-        servers_per_rack=len(servers) // len(leaves),
-        nics_per_server=_one(counted, servers, leaves),
-        atsws=len(cores),
-        links_per_atsw=_one(counted, spines, cores),
-    )
+    counts: dict[str, Data] = {
+        "zones": len(zones),
+        "racks": len(leaves) // len(zones),
+        "spines": len(spines) // len(zones),
+        "links_per_pair": _one(counted, leaves, spines),
+        "servers_per_rack": len(servers) // len(leaves),
+        "nics_per_server": _one(counted, servers, leaves),
+        "atsws": len(cores),
+        "links_per_atsw": _one(counted, spines, cores),
+    }
+    return validate(Source("the Clos that was drawn", counts, {}), ClosSpec)
 
 
 def _one(counted: Counter[Pair], lower: Iterable[str], upper: Iterable[str]) -> int:
@@ -95,6 +99,10 @@ def _one(counted: Counter[Pair], lower: Iterable[str], upper: Iterable[str]) -> 
 
 def _problems(drawn: Drawn) -> Iterator[str]:
     """Each part of the graph that is no Clos."""
+    wired = dict.fromkeys(end for cable in drawn.cables for end in cable)
+    if apart := [end for end in wired if end not in drawn.tier]:
+        yield from (f"no path leads from {end} to a leaf" for end in apart)
+        return
     counted = drawn.counted
     servers, leaves, spines, cores = map(drawn.of_tier, range(4))
     if not leaves or not spines:
@@ -116,6 +124,8 @@ def _problems(drawn: Drawn) -> Iterator[str]:
     yield from _uneven("zone of", "spines", {zone[0]: len(_in(zone, spines)) for zone in zones})
     for zone in zones:
         yield from _unmeshed(counted, _in(zone, leaves), _in(zone, spines))
+    joined = {name for zone in zones for name in zone}
+    yield from (f"spine {each} is on no leaf" for each in spines if each not in joined)
     if cores:
         yield from _unmeshed(counted, spines, cores)
     elif len(zones) > 1:
@@ -144,6 +154,9 @@ def _uneven(what: str, of: str, counts: Mapping[str, int]) -> Iterator[str]:
 def _unmeshed(counted: Counter[Pair], lower: Sequence[str], upper: Sequence[str]) -> Iterator[str]:
     """Pairs of two tiers with more or fewer cables than most."""
     counts = {(low, high): counted[low, high] for low in lower for high in upper}
+    if not counts:
+        yield f"leaf {lower[0]} is on no spine"
+        return
     usual, _ = Counter(counts.values()).most_common(1)[0]
     for (low, high), count in counts.items():
         if count != max(usual, 1):

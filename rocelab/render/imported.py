@@ -7,17 +7,19 @@ addresses and ASNs; the FRR configurations that it binds may, and are quoted, no
 from __future__ import annotations
 
 import json
+import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rocelab.documents import read_text
 from rocelab.errors import InputError
 from rocelab.files import read_input
 from rocelab.plan.fabric import Role
 from rocelab.plan.shape import Drawn, Pair, tiers
-from rocelab.spec.source import read_source
+from rocelab.spec.source import MAX_FILE_BYTES, read_source
 from rocelab.wording import shown
 
 HOST_KINDS = frozenset({"", "linux", "host"})
@@ -26,13 +28,14 @@ ROUTES = re.compile(
     r"frr|bird|quagga|gobgp|openbgpd|sonic|cumulus|vyos|srlinux|ceos", re.IGNORECASE
 )
 """In the image or the bound files of a node that routes."""
+_AS_JSON = "write one with `netlab create -o json`"
 _ROLES = {role.value: role for role in Role}
 _TOLD = (
-    re.compile(r"^\s*(router bgp \d+)", re.MULTILINE),
-    re.compile(r"^\s*(ip address \S+)", re.MULTILINE),
-    re.compile(r"^\s*(maximum-paths \d+)", re.MULTILINE),
-    re.compile(r"^\s*(timers bgp \d+ \d+)", re.MULTILINE),
-    re.compile(r"^\s*(router (?:ospf6?|isis)\b)", re.MULTILINE),
+    re.compile(r"^[ \t]*(router bgp \d+)", re.MULTILINE),
+    re.compile(r"^[ \t]*(ip address \S+)", re.MULTILINE),
+    re.compile(r"^[ \t]*(maximum-paths \d+)", re.MULTILINE),
+    re.compile(r"^[ \t]*(timers bgp \d+ \d+)", re.MULTILINE),
+    re.compile(r"^[ \t]*(router (?:ospf6?|isis)\b)", re.MULTILINE),
 )
 
 
@@ -58,11 +61,11 @@ def read_topology(path: Path) -> Imported:
 
 def _json(path: Path) -> Mapping[str, Any]:
     try:
-        document = json.loads(read_input(path))
+        document = json.loads(read_text(path, _AS_JSON))
     except (ValueError, RecursionError):
-        raise InputError(f"{path} is not JSON") from None
+        raise InputError(f"{path} is not JSON", _AS_JSON) from None
     if not isinstance(document, dict):
-        raise InputError(f"{path} is no topology of netlab: no JSON object")
+        raise InputError(f"{path} is no topology of netlab: no JSON object", _AS_JSON)
     return document
 
 
@@ -78,14 +81,16 @@ def _of_containerlab(path: Path, data: Mapping[str, Any]) -> Imported:
     nodes = {}
     for name, written in topology["nodes"].items():
         own = _mapping(written)
-        group = _mapping(groups.get(str(own.get("group") or defaults.get("group"))))
-        kind = own.get("kind") or group.get("kind") or defaults.get("kind") or ""
+        group = _mapping(groups.get(_text(own.get("group")) or _text(defaults.get("group"))))
+        kind = next(filter(None, (_text(each.get("kind")) for each in (own, group, defaults))), "")
         # containerlab docs/manual/topo-def-file.md: node, group, kind, defaults, in this order.
-        nodes[str(name)] = {**defaults, **_mapping(kinds.get(kind)), **group, **own, "kind": kind}
-    cables = [_ends(path, link) for link in topology.get("links") or ()]
+        nodes[name] = {**defaults, **_mapping(kinds.get(kind)), **group, **own, "kind": kind}
+    cables = [_ends(path, link) for link in _list(topology.get("links"))]
     inside = [pair for pair in cables if pair is not None and set(pair) <= nodes.keys()]
     named = {
-        name: _ROLES[node["group"]] for name, node in nodes.items() if node.get("group") in _ROLES
+        name: _ROLES[role]
+        for name, node in nodes.items()
+        if (role := _text(node.get("group"))) in _ROLES
     }
     switches = {name for name, node in nodes.items() if _is_switch(node, named.get(name))}
     tier = tiers(inside, nodes.keys() - switches, switches)
@@ -99,6 +104,14 @@ def _of_containerlab(path: Path, data: Mapping[str, Any]) -> Imported:
 
 def _mapping(value: object) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
+
+
+def _list(value: object) -> Sequence[Any]:
+    return value if isinstance(value, list) else ()
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
 
 
 def _ends(path: Path, link: object) -> Pair | None:
@@ -120,23 +133,29 @@ def _is_switch(node: Mapping[str, Any], role: Role | None) -> bool:
         return role.is_switch
     if node["kind"] not in HOST_KINDS:
         return True
-    said = [str(node.get("image") or ""), *(str(each) for each in node.get("binds") or ())]
-    return any(ROUTES.search(text) for text in said)
+    said = [node.get("image"), *_list(node.get("binds"))]
+    return any(ROUTES.search(_text(each)) for each in said)
 
 
 def _configured(folder: Path, node: Mapping[str, Any]) -> tuple[str, ...]:
-    """What the FRR configuration of a node says that the shape does not."""
-    found = []
-    for bind in node.get("binds") or ():
-        source = folder / str(bind).split(":")[0]
+    """What the FRR configuration of a node says that the shape does not, or why it is not known."""
+    found: list[str] = []
+    for bind in _list(node.get("binds")):
+        source = folder / _text(bind).split(":")[0]
         for file in (source / "frr.conf", source):
-            if file.is_file() and file.suffix == ".conf":
-                found += list(_lines(read_input(file).decode(errors="replace")))
+            # Not Path.is_file, which raises for a name that is too long.
+            if file.suffix == ".conf" and os.path.isfile(file):  # noqa: PTH113
+                found += _lines(file)
                 break
     return tuple(dict.fromkeys(found))
 
 
-def _lines(text: str) -> Iterator[str]:
+def _lines(file: Path) -> Iterator[str]:
+    try:
+        text = read_input(file, MAX_FILE_BYTES).decode(errors="replace")
+    except OSError as error:
+        yield f"{file} cannot be read: {error.strerror}"
+        return
     for pattern in _TOLD:
         yield from pattern.findall(text)
 
@@ -147,13 +166,16 @@ def _of_netlab(path: Path, data: Mapping[str, Any]) -> Imported:
     if not isinstance(nodes, Mapping) or not isinstance(links, list):
         raise InputError(
             f"{path} is no topology of netlab: it has no nodes and links",
-            "write one with `netlab create -o json`",
+            _AS_JSON,
         )
     cables = []
     for link in links:
-        ends = [str(each.get("node")) for each in _mapping(link).get("interfaces") or ()]
+        interfaces = _list(_mapping(link).get("interfaces"))
+        ends = [_text(_mapping(each).get("node")) for each in interfaces]
         if len(ends) > 2:
             raise InputError(f"{path}: a link of {len(ends)} nodes is no cable: {', '.join(ends)}")
+        if unknown := [end for end in ends if end not in nodes]:
+            raise InputError(f"{path}: a link ends at {shown(unknown[0])}, which is no node")
         if len(ends) == 2:
             cables.append((ends[0], ends[1]))
     hosts = {name for name, node in nodes.items() if _mapping(node).get("role") == "host"}
@@ -173,6 +195,6 @@ def _of_netlab_node(node: Mapping[str, Any]) -> Iterator[str]:
     loopback = _mapping(node.get("loopback")).get("ipv4")
     if loopback:
         yield f"ip address {loopback}"
-    for interface in node.get("interfaces") or ():
+    for interface in _list(node.get("interfaces")):
         if isinstance(address := _mapping(interface).get("ipv4"), str):
             yield f"ip address {address}"

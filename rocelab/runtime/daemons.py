@@ -312,11 +312,9 @@ def _runs_as_owner(pid: int, files: FrrFiles) -> bool:
     """Whether all four user ids of a process are that of the daemons' folder's owner."""
     try:
         owner = files.daemon_folder.stat().st_uid
-        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     except OSError:
         return False
-    users = next((line.split()[1:] for line in lines if line.startswith("Uid:")), [])
-    return {int(user) for user in users} == {owner}
+    return {int(user) for user in processes.status_of(pid).get("Uid", "").split()} == {owner}
 
 
 def is_daemon(pid: int, daemon: str, files: FrrFiles) -> bool:
@@ -324,7 +322,7 @@ def is_daemon(pid: int, daemon: str, files: FrrFiles) -> bool:
     folder."""
     try:
         # proc(5): "pid (command) state ..."; a killed daemon is a zombie until it is reaped.
-        command, _, rest = Path(f"/proc/{pid}/stat").read_text().partition(") ")
+        command, _, rest = Path(f"/proc/{pid}/stat").read_text(errors="replace").partition(") ")
     except OSError:
         return False
     is_alive = command.endswith(f"({daemon}") and not rest.startswith("Z")

@@ -44,6 +44,7 @@ class Engine:
                 stdin=stdin or subprocess.DEVNULL,
                 capture_output=True,
                 text=True,
+                errors="replace",
                 timeout=timeout_s,
                 check=False,
             )

@@ -222,8 +222,8 @@ def _version_text(command: tuple[str, ...], environment: Mapping[str, str]) -> s
 
 
 def version_in(said: str) -> str:
-    """`8.4.4` of `bgpd version 8.4.4`; `unknown` of anything else."""
-    found = re.match(r"\w+ version ([\w.+~-]+)", said)
+    """`8.4.4` of `bgpd version 8.4.4` and of `FRRouting 8.4.4`; `unknown` of anything else."""
+    found = re.match(r"(?:\w+ version|FRRouting) ([\w.+~-]{1,64})", said)
     return found[1] if found else "unknown"
 
 

@@ -89,6 +89,7 @@ class NamespaceNode:
                 argv,
                 capture_output=True,
                 text=True,
+                errors="replace",
                 timeout=timeout_s,
                 check=False,
                 env=environment,

@@ -75,7 +75,7 @@ def local_asn(files: FrrFiles) -> int | None:
     """A switch's own AS number; None if it has no BGP. Raises as `bgp_peers` does."""
     summary = vty_json(files, "bgpd", "show bgp ipv4 unicast summary json", dict)
     asn = summary.get("as")
-    return None if asn is None else _Answer(files, "bgpd").number(asn)
+    return None if asn is None else _Answer(files, "bgpd").asn(asn)
 
 
 def session_counts(files: FrrFiles) -> dict[str, SessionCounts]:
@@ -135,6 +135,11 @@ class _Answer:
 
     def number(self, value: object) -> int:
         return value if isinstance(value, int) else self._refuse(value, "a whole number")
+
+    def asn(self, value: object) -> int:
+        """RFC 6793: 32 bits."""
+        is_asn = type(value) is int and 0 <= value < 2**32
+        return self.number(value) if is_asn else self._refuse(value, "an AS number")
 
     def text(self, value: object) -> str:
         """A name or a state, safe to print."""

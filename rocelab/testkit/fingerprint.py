@@ -13,7 +13,7 @@ import struct
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from rocelab.kernel import fib, links, namespaces, netlink, tc
+from rocelab.kernel import fib, links, namespaces, netlink, processes, tc
 from rocelab.plan.settings import node_settings
 from rocelab.runtime.daemons import vty_command
 from rocelab.runtime.lab import Lab
@@ -182,7 +182,7 @@ def _processes(lab: Lab) -> Iterator[tuple[tuple[str, str], str]]:
     for pid in namespaces.processes_in(node_of):
         try:
             inode = Path(f"/proc/{pid}/ns/net").stat().st_ino
-            running[node_of[inode]].append(Path(f"/proc/{pid}/comm").read_text().strip())
+            running[node_of[inode]].append(processes.name_of(pid))
         except OSError:
             continue  # it has ended
     for name, commands in running.items():

@@ -18,6 +18,7 @@ import pytest
 from rocelab.drills.labuse import kept
 from rocelab.drills.run import run_drill
 from rocelab.errors import ExpectationError, InputError, MachineError
+from rocelab.faults.ports import read_ports
 from rocelab.faults.record import read_faults
 from rocelab.faults.running import inject_and_leave, release, restore_ownerless
 from rocelab.faults.spec import SINGLE_FAULT
@@ -226,6 +227,7 @@ def test_adopting_changes_nothing(name: str, engine: Engine) -> None:
     [
         {"kind": "carrier-down", "link": {"node": "leaf#1", "uplink": 1}},
         {"kind": "carrier-down", "link": {"node": "server#1", "uplink": 1}},
+        {"kind": "carrier-down", "link": {"node": "leaf#1", "uplink": 1}, "side": "leaf#1"},
         {"kind": "blackhole", "link": {"node": "leaf#1", "uplink": 1}},
         {"kind": "grey-loss", "link": {"node": "leaf#1", "uplink": 1}, "loss": "10%"},
         {"kind": "corruption", "link": {"node": "leaf#1", "uplink": 1}},
@@ -233,7 +235,7 @@ def test_adopting_changes_nothing(name: str, engine: Engine) -> None:
         {"kind": "mtu-mismatch", "link": {"node": "leaf#1", "uplink": 1}},
         {"kind": "host-pause", "server": "server#1"},
     ],
-    ids=lambda fault: f"{fault['kind']}-{fault.get('link', {}).get('node', '')}",
+    ids=lambda fault: f"{fault['kind']}-{fault.get('link', {}).get('node', '')}{'side' in fault}",
 )
 def test_a_fault_is_undone_to_the_last_route(
     name: str, engine: Engine, lab: Lab, fault: dict[str, Any]
@@ -341,14 +343,63 @@ def test_what_would_change_it_is_refused(lab: Lab) -> None:
     assert not read_faults(LabFiles(lab.name))
 
 
+def test_a_port_that_its_user_set_down_stays_down(name: str, engine: Engine, lab: Lab) -> None:
+    before = state_of(engine, containerlabs(name))
+    link = next(link for link in lab.fabric.links if link.is_between_switches)
+    leaf = lab.node(link.a.node)
+
+    def is_up() -> bool:
+        return read_ports(leaf)[link.a.interface].up
+
+    fault = {"kind": "carrier-down", "link": {"node": leaf.name, "interface": link.a.interface}}
+    leaf.run_tool(["ip", "link", "set", link.a.interface, "down"])
+    try:
+        with pytest.raises(ExpectationError, match="nothing that carrier-down"):
+            inject_and_leave(lab, SINGLE_FAULT.validate_python(fault))
+        assert not is_up()
+    finally:
+        leaf.run_tool(["ip", "link", "set", link.a.interface, "up"])
+    assert_same(engine, containerlabs(name), before)
+
+
 def test_a_node_that_was_restarted_is_said_to_be_gone(
     name: str, engine: Engine, lab: Lab, tmp_path: Path
 ) -> None:
     """Last: its container has no links afterwards."""
     host = lab.fabric.servers[-1].name
     adopted = lab.runtime.provider.node(lab.runtime.files, host)
+    (cable,) = lab.fabric.links_of[host]
+    leaf = cable.far(host).node
+    container = lab.runtime.provider.node(lab.runtime.files, leaf).container  # type: ignore[attr-defined]
+    fault = {"kind": "delay", "links": [{"node": leaf, "uplink": 1}, {"node": host, "uplink": 1}]}
+    inject_and_leave(lab, SINGLE_FAULT.validate_python(fault))
+    assert "delay-" in "".join(state_of_node(engine, container)["links"])
     engine.run("restart", "--time", "0", adopted.container)  # type: ignore[attr-defined]
     with pytest.raises(ExpectationError, match=host):
         Lab.running(lab.name)
     release(lab.name)
     assert lab.name not in recorded_labs()
+    assert "delay-" not in "".join(state_of_node(engine, container)["links"])
+
+
+def test_faults_end_on_ports_that_were_renamed_or_removed(engine: Engine, lab: Lab) -> None:
+    """Last, too: a cable is gone afterwards."""
+    link = next(link for link in lab.fabric.links if link.is_between_switches)
+    container = lab.runtime.provider.node(lab.runtime.files, link.a.node).container  # type: ignore[attr-defined]
+    leaf, port = lab.node(link.a.node), {"node": link.a.node, "interface": link.a.interface}
+    for kind in ({"kind": "carrier-down", "side": leaf.name}, {"kind": "delay"}):
+        inject_and_leave(lab, SINGLE_FAULT.validate_python({**kind, "link": port}))
+    mtu = {"kind": "mtu-mismatch", "link": port, "side": leaf.name}
+    inject_and_leave(lab, SINGLE_FAULT.validate_python(mtu))
+    for change in ("down", "name other"):
+        leaf.run_tool(["ip", "link", "set", link.a.interface, *change.split()])
+    restore_ownerless(lab)
+    assert read_ports(leaf)["other"].mtu == link.mtu
+    leaf.run_tool(["ip", "link", "set", "other", "name", link.a.interface])
+    leaf.run_tool(["ip", "link", "set", link.a.interface, "up"])
+    for kind in ({"kind": "carrier-down"}, {"kind": "delay"}):
+        inject_and_leave(lab, SINGLE_FAULT.validate_python({**kind, "link": port}))
+    leaf.run_tool(["ip", "link", "del", link.a.interface])
+    release(lab.name)
+    assert lab.name not in recorded_labs()
+    assert "delay-" not in "".join(state_of_node(engine, container)["links"])

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from rocelab.kernel import namespaces
+from rocelab.kernel import namespaces, processes
 from rocelab.measure.evidence.shelf import Shelf, tail
 from rocelab.runtime.daemons import vty_command
 from rocelab.runtime.lab import Lab
@@ -126,16 +126,10 @@ def _state(pid: int | None) -> dict[str, object]:
     """A process's id and state in the words of /proc/PID/status, such as `T (stopped)`."""
     if pid is None:
         return {"pid": None, "state": "not running"}
-    try:
-        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    except OSError:
+    fields = processes.status_of(pid)
+    if not fields:
         return {"pid": None, "state": "not running"}
-    fields = dict(line.split(":", 1) for line in lines if ":" in line)
-    return {
-        "pid": pid,
-        "state": fields.get("State", "").strip(),
-        "resident": fields.get("VmRSS", "").strip(),
-    }
+    return {"pid": pid, "state": fields.get("State", ""), "resident": fields.get("VmRSS", "")}
 
 
 def _traffic_control(node: NamespaceNode, interfaces: Sequence[str], shelf: Shelf) -> None:
@@ -153,6 +147,7 @@ def _traffic_control(node: NamespaceNode, interfaces: Sequence[str], shelf: Shel
                 input=batch,
                 capture_output=True,
                 text=True,
+                errors="replace",
                 timeout=COMMAND_TIMEOUT_S,
                 check=False,
             ),

@@ -8,8 +8,8 @@ of a container that is removed.
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Sequence
-from contextlib import suppress
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 
@@ -22,8 +22,10 @@ from rocelab.progress import Progress, ProgressSink, no_progress
 from rocelab.runtime.adoption.containers import Container, find_containers
 from rocelab.runtime.adoption.graph import HOST_KINDS, cables, lab_of
 from rocelab.runtime.adoption.survey import Surveyed, survey
+from rocelab.runtime.daemons import vty_command
 from rocelab.runtime.engine import Engine
 from rocelab.runtime.installation import Installation, version_in, write_installation
+from rocelab.runtime.inuse import in_use
 from rocelab.runtime.kind import ADOPTED
 from rocelab.runtime.peers import bgp_peers, local_asn
 from rocelab.runtime.providers.adopted import (
@@ -70,8 +72,7 @@ def adopt(text: str, progress: ProgressSink = no_progress) -> Adoption:
     lab, engine, found = find_containers(text)
     containers = _with_own_namespace(found)
     name = safe_name(lab) or ADOPTED
-    with locked(name) as files:
-        _check_free(files, lab)
+    with locked(name) as files, _free(files, lab):
         nodes = _read(files, containers, progress)
         if not any(cables(nodes)):
             raise InputError(
@@ -117,9 +118,12 @@ def check_adopted(files: LabFiles) -> None:
         )
 
 
-def _check_free(files: LabFiles, lab: str) -> None:
-    """Raises InputError if a lab of this name is rocelab's own, another one, or has faults."""
+@contextmanager
+def _free(files: LabFiles, lab: str) -> Iterator[None]:
+    """Keep drills, jobs and faults off a lab of this name that was adopted before. Raises
+    InputError if it is rocelab's own, another one, in use, or has faults."""
     if not files.root.exists():
+        yield
         return
     check_adopted(files)
     was = read_adopted(files).lab
@@ -128,11 +132,13 @@ def _check_free(files: LabFiles, lab: str) -> None:
             f"lab {was} of containerlab has the name {files.lab} here",
             f"give that back first with `rocelab release {files.lab}`",
         )
-    if recorded_count(files):
-        raise InputError(
-            f"lab {files.lab} is adopted and has faults",
-            f"undo them with `rocelab fault restore {files.lab} --all`",
-        )
+    with in_use(files, "its adoption"):
+        if recorded_count(files):
+            raise InputError(
+                f"lab {files.lab} is adopted and has faults",
+                f"undo them with `rocelab fault restore {files.lab} --all`",
+            )
+        yield
 
 
 def _read(
@@ -148,10 +154,14 @@ def _read(
 
 
 def _with_bgp(files: LabFiles, container: Container, node: Surveyed) -> Surveyed:
-    frr = ContainerFrr(files.node(node.name), container.root)
+    frr = _frr(files, container)
     with suppress(OSError):  # Another NOS may call its daemon bgpd too.
         return replace(node, asn=local_asn(frr), neighbours=tuple(bgp_peers(frr)))
     return node
+
+
+def _frr(files: LabFiles, container: Container) -> ContainerFrr:
+    return ContainerFrr(files.node(container.name), container.root)
 
 
 def _record(
@@ -188,7 +198,7 @@ def _record(
         link = files.netns_of(each.name)
         link.unlink(missing_ok=True)
         link.symlink_to(each.netns)
-    write_installation(files.root, _installation(engine, containers, nodes))
+    write_installation(files.root, _installation(files, containers, nodes))
     write_record(
         files,
         Record(
@@ -203,20 +213,17 @@ def _record(
     )
 
 
-_VERSION = "for each in /usr/lib/frr /usr/libexec/frr; do $each/bgpd --version && exit; done"
-
-
 def _installation(
-    engine: Engine, containers: Sequence[Container], nodes: Sequence[Surveyed]
+    files: LabFiles, containers: Sequence[Container], nodes: Sequence[Surveyed]
 ) -> Installation:
     """The FRR of the first node that runs one, for results; with version `none` if none does."""
     running = {node.name for node in nodes if "zebra" in node.daemons}
     release = NO_FRR
-    for each in containers:
-        if each.name in running:
-            done = engine.call(("exec", each.container, "sh", "-c", _VERSION))
-            release = version_in(done.stdout)
-            break
+    if found := next((each for each in containers if each.name in running), None):
+        said = ""
+        with suppress(OSError):
+            said = vty_command(_frr(files, found), "zebra", "show version")
+        release = version_in(said)
     return Installation(release, "", 0, 0, False, "", "")
 
 

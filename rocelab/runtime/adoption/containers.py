@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,8 @@ from rocelab.wording import name_hint, shown
 
 LAB, NODE, KIND, GROUP = "containerlab", "clab-node-name", "clab-node-kind", "clab-node-group"
 
-_NAME = re.compile(r"[\w.-]{1,255}")
+MOST_CHARACTERS = 255
+_NAME = re.compile(rf"[\w.-]{{1,{MOST_CHARACTERS}}}")
 _NODE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 """It names files here: whoever deploys a lab chooses its labels."""
 
@@ -62,6 +64,13 @@ def find_containers(text: str) -> tuple[str, Engine, tuple[Container, ...]]:
         raise InputError(f"containerlab has no lab {lab} up", _others(engine, lab))
     described = json.loads(engine.run("inspect", *found))
     nodes = tuple(sorted(map(_container, described), key=lambda node: node.name))
+    for one, other in pairwise(nodes):
+        if one.name == other.name:
+            raise InputError(
+                f"two containers of lab {lab} are node {one.name}: {one.container[:12]} and "
+                f"{other.container[:12]}",
+                "remove the one that is not of it, or destroy one of two labs of this name",
+            )
     return lab, engine, nodes
 
 
@@ -74,9 +83,9 @@ def _lab_name(text: str) -> str:
             )
         return text
     name = read_source(Path(text)).data.get("name")
-    if not isinstance(name, str):
+    if not isinstance(name, str) or not 0 < len(name) <= MOST_CHARACTERS:
         raise InputError(
-            f"{text} is no topology of containerlab: it has no name",
+            f"{text} is no topology of containerlab: it has no name that is text",
             "name a file such as mine.clab.yml, or the lab itself",
         )
     return name

@@ -22,6 +22,7 @@ DAEMONS = frozenset(
     }
 )
 """Routing daemons, by the name of their process."""
+_MOST_COMMAND = 1 << 16
 _SETTINGS = Path("/proc/sys/net")
 
 
@@ -76,8 +77,9 @@ def survey(nodes: Sequence[Container]) -> tuple[Surveyed, ...]:
 def _surveyed(node: Container, descriptors: Mapping[str, int]) -> Surveyed:
     """In the node's namespace."""
     with netlink.open_socket(receive_buffer_bytes=4 << 20) as channel:
-        # The kernel lets a name have control characters, and a container choose it.
-        here = [link for link in links.read_links(channel) if link.name.isprintable()]
+        # A container chooses names: the kernel takes control characters and what is no UTF-8.
+        ports = links.read_links(channel)
+        here = [port for port in ports if port.name.isprintable() and "\ufffd" not in port.name]
         addresses = [each for each in links.read_addresses(channel) if each.is_global]
         routes = fib.read_routes(channel)
         known = {
@@ -149,6 +151,8 @@ def _daemons(node: Container) -> dict[str, tuple[str, ...]]:
         name = processes.name_of(pid)
         if name in DAEMONS:
             with suppress(OSError):
-                command = Path(f"/proc/{pid}/cmdline").read_bytes().rstrip(b"\0").split(b"\0")
+                # A process can have this file show any part of its memory.
+                with Path(f"/proc/{pid}/cmdline").open("rb") as file:
+                    command = file.read(_MOST_COMMAND).rstrip(b"\0").split(b"\0")
                 found[name] = tuple(word.decode(errors="replace") for word in command)
     return found

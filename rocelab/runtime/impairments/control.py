@@ -15,7 +15,7 @@ from __future__ import annotations
 import fcntl
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -89,15 +89,21 @@ class Impairments:
         with self._alone():
             return self._clear(hook, kind)
 
-    def clear_all(self) -> None:
-        """End every impairment of the lab. Idempotent."""
+    def clear_all(self, gone: Collection[str] = ()) -> None:
+        """End every impairment of the lab, of which some nodes may be gone. Idempotent."""
         if not self._files.root.exists():
             return
         with self._alone():
             for slot, rule in self._rules().items():
+                hook = self._hooks.at(slot)
+                if hook.node in gone:
+                    lineprocess.end(self._files, hook.node)
+                    with self._maps() as maps:
+                        maps.remove_rule(slot)
+                    continue
                 for kind in Kind:
                     if rule.holds(kind) or not rule.held:
-                        self._clear(self._hooks.at(slot), kind)
+                        self._clear(hook, kind)
             if not self._rules():
                 program.remove_pins(self._files)
 

@@ -71,10 +71,15 @@ def stop(files: LabFiles, node: str) -> None:
 
     Idempotent. Raises MachineError where its process does not end.
     """
+    end(files, node)
+    namespaces.inside(files.netns_of(node), _remove_pair)
+
+
+def end(files: LabFiles, node: str) -> None:
+    """End the process alone, as `stop` does: it keeps the namespace of a node that is gone."""
     pidfile.end(pid_file(files, node), STOP_TIMEOUT_S)
     for file in (pid_file(files, node), _log_file(files, node)):
         file.unlink(missing_ok=True)
-    namespaces.inside(files.netns_of(node), _remove_pair)
 
 
 def let_out(files: LabFiles, node: str) -> bool:

@@ -74,7 +74,7 @@ def attach(program: int, classid: int, index: int, *, at_egress: bool) -> None:
 
 
 def detach(index: int, *, at_egress: bool) -> None:
-    """Remove the program from a port, if it is there. Raises OSError."""
+    """Remove the program from a port, if both are there. Raises OSError."""
     with netlink.open_socket() as channel:
         if _is_on(channel, index, _side(at_egress)):
             request = tc.bpf_removal(_side(at_egress), PRIORITY)
@@ -84,7 +84,7 @@ def detach(index: int, *, at_egress: bool) -> None:
             try:
                 netlink.send_batch(channel, [tc.on_interface(request, index)])
             except OSError as error:
-                if error.errno not in (errno.ENOENT, errno.EINVAL):
+                if error.errno not in (errno.ENOENT, errno.EINVAL, errno.ENODEV):
                     raise
 
 

@@ -165,8 +165,8 @@ class AdoptedNode(ContainerNode):
                 self.engine.run("exec", "--detach", self.container, *self.record.commands[name])
 
     def keep_ports(self, cables: Sequence[Link]) -> None:
-        """Not those of a port that is down, or that another fault has changed already: they have
-        been kept before."""
+        """Of a port that is down nothing is kept, and it stays down. One that another fault has
+        changed already has been kept before."""
 
         def read() -> dict[int, portstate.PortState]:
             with netlink.open_socket() as channel:
@@ -178,11 +178,16 @@ class AdoptedNode(ContainerNode):
         states = namespaces.inside(self.netns, read)
         for link in cables:
             file, state = self._kept_file(link), states.get(link.port(self.name).index)
-            if state is not None and not (others and file.exists()):
+            if others and file.exists():
+                continue
+            if state is None:
+                file.unlink(missing_ok=True)
+            else:
                 replace_file(file, portstate.to_json(state))
 
     def raise_ports(self, cables: Sequence[Link]) -> Bracket:
-        done = self.send([wiring.set_up(link.port(self.name).index, up=True) for link in cables])
+        indexes = [link.port(self.name).index for link in self._kept_up(cables)]
+        done = self.send([wiring.set_up(index, up=True) for index in indexes])
         self.mend_ports(cables)
         return done
 
@@ -205,21 +210,26 @@ class AdoptedNode(ContainerNode):
                 namespaces.inside(self.netns, mend)
 
     def port_faults(self, cables: Iterable[Link]) -> list[str]:
+        found = []
+        for link, is_up in self._kept_up(cables).items():
+            port = link.port(self.name)
+            if not is_up:
+                found.append(f"{port} is down")
+            elif lost := self._lost(link)[1]:
+                found.append(f"{port} lacks {len(lost)} addresses, neighbours or routes")
+        return found
+
+    def _kept_up(self, cables: Iterable[Link]) -> dict[Link, bool]:
+        """Those of these links whose port here was up when it was kept and is still there, each
+        with whether the port is up: nobody can undo a fault of one that was removed."""
+
         def read() -> dict[int, bool]:
             with netlink.open_socket() as channel:
                 return {link.index: link.up for link in read_links(channel)}
 
         up = namespaces.inside(self.netns, read)
-        found = []
-        for link in cables:
-            port = link.port(self.name)
-            if port.index not in up:
-                found.append(f"{port} is gone")
-            elif not up[port.index]:
-                found.append(f"{port} is down")
-            elif lost := self._lost(link)[1]:
-                found.append(f"{port} lacks {len(lost)} addresses, neighbours or routes")
-        return found
+        at = {link: link.port(self.name).index for link in cables if self._kept_file(link).exists()}
+        return {link: up[index] for link, index in at.items() if index in up}
 
     def _lost(self, link: Link) -> tuple[int | None, tuple[portstate.Kept, ...]]:
         """What was kept of a port and is not so now: its txqlen, and what was set on it."""

@@ -19,7 +19,7 @@ from typing import NoReturn
 
 from rocelab.errors import InputError, MachineError
 from rocelab.files import replace_file
-from rocelab.kernel import namespaces
+from rocelab.kernel import namespaces, processes
 from rocelab.plan.fabric import Fabric
 from rocelab.progress import ProgressSink
 from rocelab.runtime import daemons
@@ -234,8 +234,4 @@ def _variables(environment: Mapping[str, str]) -> list[str]:
 
 def _inner_ids(pid: int) -> list[int]:
     """The id of a process in its innermost pid namespace; none if it has ended."""
-    try:
-        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    except OSError:
-        return []
-    return [int(line.split()[-1]) for line in lines if line.startswith("NSpid:")]
+    return [int(each) for each in processes.status_of(pid).get("NSpid", "").split()[-1:]]

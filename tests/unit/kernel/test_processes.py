@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import resource
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -74,3 +75,18 @@ def test_a_process_that_is_no_longer_meant_lives() -> None:
         kill_and_wait([one.pid, other.pid], lambda pid: pid == one.pid)
         assert one.poll() is not None
         assert other.poll() is None
+
+
+@pytest.mark.parametrize("name", [b"\xff\xfe", b"\x1cSigPnd:\tz", b"\x85NSpid:\t1", b"a) Z 1"])
+def test_a_process_may_have_any_name(name: bytes) -> None:
+    renamed = f"open('/proc/self/comm', 'wb').write({name!r}); print(flush=True); input()"
+    command = [sys.executable, "-c", renamed]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        assert processes.name_of(process.pid) == name.decode(errors="replace").strip()
+        assert processes.is_alive(process.pid)
+        assert processes.status_of(process.pid)["NSpid"].split()[0] == str(process.pid)
+        processes.stop([process.pid])
+        assert processes.is_stopped(process.pid)
+        process.kill()

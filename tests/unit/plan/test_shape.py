@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocelab.errors import InputError
+from rocelab.errors import InputError, SpecError
 from rocelab.plan.build import build_fabric
 from rocelab.plan.shape import Drawn, clos_in
 from rocelab.spec.fabrics import ClosSpec
@@ -58,6 +58,15 @@ BASE = drawn(ClosSpec(racks=3, spines=2, servers_per_rack=2))
             [pair for pair in BASE.cables if "srv3-2" not in pair],
             "server srv3-2 is on no leaf",
         ),
+        ([*BASE.cables, ("x", "y")], "no path leads from x to a leaf; no path leads from y"),
+        (
+            [pair for pair in BASE.cables if pair[0] != "ctsw1"],
+            "spine ctsw1 is on no leaf",
+        ),
+        (
+            [pair for pair in BASE.cables if not {"ctsw1", "ctsw2"}.intersection(pair)],
+            "leaf rtsw1 is on no spine",
+        ),
     ],
 )
 def test_each_part_that_is_no_clos_is_named(cables: list[tuple[str, str]], said: str) -> None:
@@ -68,3 +77,13 @@ def test_each_part_that_is_no_clos_is_named(cables: list[tuple[str, str]], said:
 def test_a_graph_without_spines_is_none() -> None:
     with pytest.raises(InputError, match="3 leaves and 0 spines"):
         clos_in(Drawn({"a": 1, "b": 1, "c": 1}, [("a", "b"), ("b", "c")]))
+
+
+def test_a_clos_that_is_too_large_for_a_lab_file_is_named() -> None:
+    leaves, spines = ("l1", "l2"), ("s1", "s2")
+    servers = [(f"h{leaf}-{number}", leaf) for leaf in leaves for number in range(17)]
+    cables = [*servers, *((leaf, spine) for leaf in leaves for spine in spines)]
+    tier = dict.fromkeys((name for name, _ in servers), 0)
+    tier |= dict.fromkeys(leaves, 1) | dict.fromkeys(spines, 2)
+    with pytest.raises(SpecError, match=r"servers_per_rack: .* from 0 to 16, got 17"):
+        clos_in(Drawn(tier, cables))

@@ -111,6 +111,12 @@ def test_netlabs_transformed_topology(tmp_path: Path) -> None:
         ("x.json", "{", "not JSON"),
         ("x.json", "{}", "no nodes and links"),
         ("x.json", '{"nodes": {"a": {}}, "links": [{"interfaces": [{}, {}, {}]}]}', "3 nodes"),
+        ("x.json", '{"nodes": {"a": {}}, "links": [{"interfaces": [7]}]}', "'', which"),
+        (
+            "x.json",
+            '{"nodes": {"a": {}}, "links": [{"interfaces": [{"node": "b"}]}]}',
+            "'b', which",
+        ),
     ],
 )
 def test_what_is_no_topology_is_refused(tmp_path: Path, name: str, text: str, said: str) -> None:
@@ -118,6 +124,48 @@ def test_what_is_no_topology_is_refused(tmp_path: Path, name: str, text: str, sa
     file.write_text(text)
     with pytest.raises(InputError, match=said):
         read_topology(file)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        ("group: routers", "group: [routers]"),
+        ("kind: nokia_srlinux", "kind: {a: b}"),
+        ('binds: ["l1:/etc/frr"]', "binds: 7"),
+        ('binds: ["l1:/etc/frr"]', f'binds: ["{"l" * 300}:/etc/frr", [7], "\\0.conf"]'),
+        ("links:", "links: 7\n  others:"),
+        ("h2: {kind: linux}", "h2: {kind: linux}\n    x1: {image: frr}\n    x2: {image: frr}"),
+    ],
+)
+def test_a_topology_of_other_shapes_is_read_or_refused(
+    rocelab, tmp_path: Path, changed: tuple[str, str]
+) -> None:
+    file = tmp_path / "theirs.clab.yml"
+    file.write_text(LEAF_SPINE.replace(*changed, 1) + '    - endpoints: ["x1:a", "x2:a"]\n')
+    assert rocelab("import", file).code in (0, 2)
+
+
+def test_a_name_with_a_line_feed_adds_no_key(rocelab, tmp_path: Path) -> None:
+    file, made = tmp_path / "x\nhashing: 0\n#.clab.yml", tmp_path / "mine.yaml"
+    file.write_text(LEAF_SPINE)
+    assert rocelab("import", file, "-o", made).code == 0
+    assert yaml.safe_load(made.read_text()).keys() == {"name", "fabric"}
+
+
+def test_a_topology_that_is_missing_is_named(rocelab, tmp_path: Path) -> None:
+    outcome = rocelab("import", tmp_path / "none.json")
+    assert outcome.code == 2 and "none.json cannot be read: No such file" in outcome.err
+
+
+def test_a_configuration_that_cannot_be_quoted_is_named(tmp_path: Path) -> None:
+    file, configuration = tmp_path / "theirs.clab.yml", tmp_path / "l1" / "frr.conf"
+    file.write_text(LEAF_SPINE)
+    configuration.parent.mkdir()
+    configuration.write_bytes(b"\n" * 2**20 + b"router bgp 7\n")
+    (said,) = read_topology(file).configured["l1"]
+    assert said == f"{configuration} cannot be read: it is larger than 1,048,576 bytes"
+    configuration.write_bytes(b"\n" * 2**19 + b"router bgp 7\n")
+    assert read_topology(file).configured["l1"] == ("router bgp 7",)
 
 
 def test_the_command_writes_a_lab_file_that_plans(rocelab, tmp_path: Path) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -173,11 +175,44 @@ def test_a_link_in_a_containers_files_does_not_lead_out_of_them(tmp_path: Path) 
 
 @pytest.mark.parametrize("name", ["../../etc", "a/b", "", "-x", "a\x1b[31m", "x" * 65])
 def test_a_label_that_is_no_name_of_a_node_is_refused(name: str) -> None:
-    described = {
-        "Id": "1",
+    with pytest.raises(InputError, match="no name of a node"):
+        containers._container(described("1", name))
+
+
+def described(container: str, name: str) -> dict[str, Any]:
+    """As the engine describes a container of node `name`."""
+    return {
+        "Id": container,
         "Name": f"/{name}",
         "Config": {"Image": "x", "Labels": {"clab-node-name": name}},
         "State": {"Pid": 1},
     }
-    with pytest.raises(InputError, match="no name of a node"):
-        containers._container(described)
+
+
+class EngineOf:
+    """An engine with these containers of any lab."""
+
+    def __init__(self, *found: dict[str, Any]) -> None:
+        self._found = found
+
+    def run(self, command: str, *_: str) -> str:
+        if command == "inspect":
+            return json.dumps(self._found)
+        return " ".join(each["Id"] for each in self._found)
+
+
+def test_two_containers_that_say_they_are_one_node_are_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    engine = EngineOf(described("1", "leaf1"), described("2", "leaf2"), described("3", "leaf1"))
+    monkeypatch.setattr(containers, "find_engine", lambda: engine)
+    with pytest.raises(InputError, match="two containers of lab mine are node leaf1: 1 and 3"):
+        containers.find_containers("mine")
+
+
+@pytest.mark.parametrize("written", ["7", '""', "[a]", "x" * 256, ""])
+def test_a_topology_without_a_name_that_is_text_is_refused(tmp_path: Path, written: str) -> None:
+    file = tmp_path / "mine.clab.yml"
+    file.write_text(f"name: {written}\n")
+    with pytest.raises(InputError, match="no name that is text"):
+        containers.find_containers(str(file))

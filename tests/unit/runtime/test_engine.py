@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rocelab.errors import MachineError
-from rocelab.runtime.engine import find_engine
+from rocelab.runtime.engine import Engine, find_engine
 
 DOCKER_20 = """#!/bin/sh
 # Docker 20.10 of Debian 12 without its daemon.
@@ -38,3 +38,9 @@ def test_podman_is_used_where_docker_does_not_answer(programs: Path) -> None:
     for name in ("docker", "podman"):
         (programs / name).chmod(0o755)
     assert find_engine().program == "podman"
+
+
+def test_a_program_in_a_container_may_print_any_bytes(programs: Path) -> None:
+    (programs / "docker").write_text("#!/bin/sh\nprintf '\\377'\n")
+    (programs / "docker").chmod(0o755)
+    assert Engine("docker").call(("exec", "leaf1", "x")).stdout == "\ufffd"

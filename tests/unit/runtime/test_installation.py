@@ -188,6 +188,7 @@ def test_a_release_is_two_numbers_of_a_version() -> None:
         "unknown",
     ]
     assert version_in("something else") == "unknown"
+    assert version_in("FRRouting 10.3-dev (leaf1) on Linux(6.18).\n") == "10.3-dev"
 
 
 def test_an_untested_release_is_named_and_a_tested_one_is_not() -> None:

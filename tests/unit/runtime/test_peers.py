@@ -22,6 +22,7 @@ from rocelab.runtime.peers import (
     SessionCounts,
     bfd_peers,
     bgp_peers,
+    local_asn,
     session_counts,
     shutting_down,
 )
@@ -163,3 +164,10 @@ def test_names_and_states_write_nothing_to_the_terminal_of_their_reader() -> Non
     (line,) = told(json.dumps({"peers": peers}).encode(), "bgpd", down_sessions)
     assert line.isprintable()
     assert len(line) < 200
+
+
+@pytest.mark.parametrize("asn", ["-1", "true", "4294967296", "1.5", '"1"', "[]"])
+def test_what_is_no_as_number_is_refused(asn: str) -> None:
+    with pytest.raises(UnreadableAnswerError, match=r"bgpd of rtsw1 .* an AS number"):
+        told(f'{{"as": {asn}}}'.encode(), "bgpd", local_asn)
+    assert told(b'{"as": 4294967295}', "bgpd", local_asn) == 2**32 - 1
