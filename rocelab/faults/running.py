@@ -133,7 +133,7 @@ def release(text: str) -> tuple[Fault, ...]:
         forget(name)  # `adopt` was killed before it had written all of the record
         return ()
     try:
-        lab = Lab.recorded(name)
+        lab = Lab.recorded(text)
     except DamagedRecordError:
         if is_adopted(LabFiles(name)):
             forget(name)

@@ -100,7 +100,7 @@ def test_a_run_within_its_limits_is_valid() -> None:
         (replace(RUN, ports=(replace(PORT, late_packets=6),)), "6 of 1,000 packets came later"),
         (replace(RUN, ports=(replace(PORT, held_bytes=4200),)), "4,200 bytes are counted"),
         (replace(RUN, is_alive=False), "the process that pauses had ended"),
-        (replace(RUN, unbalanced=("rtsw1:srv1-1 class 3",)), "account of rtsw1:srv1-1 class 3"),
+        (replace(RUN, unbalanced=("rtsw1:srv1-1 class 3",)), "accounting of rtsw1:srv1-1 class 3"),
     ],
 )
 def test_a_run_beyond_a_limit_says_which(run: Lossless, why: str) -> None:
