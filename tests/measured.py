@@ -48,6 +48,9 @@ DEFECTS = (
     "there was nothing that",
     "so it did not trace",
     "was not acknowledged after",
+    "because the accounting of",
+    "bytes are counted that no queue holds",
+    "the process that pauses had ended",
 )
 """Words of problems that a busy machine does not cause by itself."""
 

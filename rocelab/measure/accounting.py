@@ -127,23 +127,35 @@ def _fabric_links(fabric: Fabric, counts: DeviceCounts) -> Check:
     left: Counter[tuple[str, str]] = Counter()
     for queue in counts.queues:
         left[queue.node, queue.interface] += queue.packets
+    links = [
+        (str(each.port), left[each.sender, each.port.interface], counts.roce[each])
+        for each in fabric.directed_links
+        if each.port.role.is_switch
+    ]
+    lost = _lost(counts)
+    if lost:
+        # Where a lossless class lost a packet is known by the port that it came in by.
+        whole = sum(out for _, out, _ in links), sum(came for _, _, came in links) + lost
+        links = [("all links", *whole)]
     return _check(
         "RoCEv2 packets over links",
         "switch queues let through",
-        "the far ends took in",
-        (
-            (str(each.port), left[each.sender, each.port.interface], counts.roce[each])
-            for each in fabric.directed_links
-            if each.port.role.is_switch
-        ),
+        "the far ends took in" + (", or lossless classes lost" if lost else ""),
+        links,
     )
+
+
+def _lost(counts: DeviceCounts) -> int:
+    """Packets that lossless classes lost after a queue had counted them: without room, or to a
+    watchdog."""
+    return 0 if counts.lossless is None else counts.lossless.dropped + counts.lossless.discarded
 
 
 def _end_to_end(links: Iterable[Link], counts: DeviceCounts) -> Check:
     links = tuple(links)
     sent = sum(counts.roce[link.up] for link in links)
     came = sum(counts.roce[link.down] for link in links)
-    dropped = sum(queue.dropped_packets for queue in counts.queues)
+    dropped = sum(queue.dropped_packets for queue in counts.queues) + _lost(counts)
     return _check(
         "RoCEv2 packets end to end",
         "came out of NICs",
@@ -181,7 +193,7 @@ def _notifications(jobs: Sequence[JobResult], counts: DeviceCounts) -> Iterable[
 def _marks(jobs: Sequence[JobResult], counts: DeviceCounts) -> Iterable[Check]:
     """Marks that reached receivers, if data has classes of its own."""
     data, acks, cnps = _classes(jobs)
-    if data & (acks | cnps) or counts.engine is QueueEngine.OFF:
+    if data & (acks | cnps) or counts.engine is QueueEngine.OFF or _lost(counts):
         return
     queues = [queue for queue in counts.queues if queue.traffic_class in data]
     seen: Counter[NicRef] = Counter()

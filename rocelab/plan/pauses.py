@@ -34,8 +34,9 @@ MAX_SLOTS = 0x1000
 
 @dataclass(frozen=True, slots=True)
 class NicBuffer:
-    """The receive buffer of a NIC's port, in bytes: pauses are sent above `full` and end below
-    `empty`. `drain_bps`: how fast the host takes packets; 0: as fast as they come."""
+    """The receive buffer of a NIC's port, in bytes, with what the lab's emulation may add: pauses
+    are sent above `full` and end below `empty`. `drain_bps`: how fast the host takes packets; 0: as
+    fast as they come."""
 
     size: int
     full: int
@@ -137,6 +138,7 @@ def plan_pauses(fabric: Fabric) -> PausePlan | None:
         terms = headroom_of(pfc, link.rate_bps, link.mtu)
         rate_bps = lab_rate_bps(link, fabric.spec.dilation)
         delay_ns, quantum_ns = obedience_ns(pfc, link, fabric.spec.dilation)
+        slack = slack_of(terms, fabric.spec.dilation)
         return PausePort(
             slot=slots[end.node, end.interface],
             peer=slots[far.node, far.interface],
@@ -145,10 +147,10 @@ def plan_pauses(fabric: Fabric) -> PausePlan | None:
             port=end,
             rate_bps=rate_bps,
             mtu=link.mtu,
-            headroom=(pfc.headroom or terms.total) + slack_of(terms, fabric.spec.dilation),
+            headroom=(pfc.headroom or terms.total) + slack,
             delay_ns=delay_ns,
             quantum_ns=quantum_ns,
-            buffer=None if end.role.is_switch else _buffer(pfc, terms, rate_bps),
+            buffer=None if end.role.is_switch else _buffer(pfc, terms, rate_bps, slack),
         )
 
     ports = [port(link, end) for link in fabric.links for end in (link.a, link.b)]
@@ -178,8 +180,8 @@ def _pool(fabric: Fabric, pfc: PfcSpec, node: str) -> Pool:
     return Pool(node, carving.shared, carving.headroom_pool + slack * len(pfc.classes))
 
 
-def _buffer(pfc: PfcSpec, needed: Headroom, rate_bps: int) -> NicBuffer:
+def _buffer(pfc: PfcSpec, needed: Headroom, rate_bps: int, slack: int) -> NicBuffer:
     nic = pfc.nic
     full, empty = nic_thresholds(pfc, needed.total)
     drain_bps = 0 if nic.drain is None else max(8, round(rate_bps * nic.drain / 10**6))
-    return NicBuffer(nic.buffer, full, empty, drain_bps)
+    return NicBuffer(nic.buffer + slack, full, empty, drain_bps)

@@ -102,6 +102,11 @@ class Lossless:
         return sum(port.late_packets for port in self.ports)
 
     @property
+    def discarded(self) -> int:
+        """Packets that watchdogs dropped."""
+        return sum(port.discarded_packets for port in self.ports)
+
+    @property
     def transitions(self) -> int:
         return sum(port.transitions for port in self.ports)
 

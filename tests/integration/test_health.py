@@ -174,7 +174,7 @@ def test_a_lossy_link_is_named_with_its_direction_and_its_victims(lab: Lab, tmp_
     wrong = missed(report)
     assert "srv1-1" in wrong["out_of_sequence"]
     assert wrong["ack_timeouts"]
-    counted = {sli: sum(place.total for place in report.sli(sli).places) for sli in Sli}
+    counted = {each.sli: sum(place.total for place in each.places) for each in report.slis}
     assert counted[Sli.OUT_OF_SEQUENCE] == outcome.transport.out_of_order
     assert counted[Sli.ACK_TIMEOUTS] == outcome.transport.timeouts
     assert not wrong.keys() & {"flaps", "queue_drops", "sessions_down", "icrc_errors"}

@@ -6,7 +6,6 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,7 +19,11 @@ from rocelab.faults.base import Fault
 from rocelab.faults.links import CarrierDown
 from rocelab.faults.pauses import PauseDeaf, PauseStorm, SlowDrain
 from rocelab.faults.power import SwitchPowerLoss
+from rocelab.jobs.job import JobSpec
 from rocelab.kernel import namespaces, pidfile
+from rocelab.measure.run import run_job
+from rocelab.results.job import JobReport
+from rocelab.results.lossless import propagation
 from rocelab.runtime.lab import Lab
 from rocelab.runtime.pfc import control
 from rocelab.runtime.pfc.journal import What
@@ -32,6 +35,7 @@ from rocelab.runtime.status import read_status
 from rocelab.runtime.teardown import take_down
 from tests.integration.conftest import MakeLab
 from tests.integration.waiting import wait_until
+from tests.measured import measured
 
 pytestmark = pytest.mark.few_at_once
 
@@ -132,21 +136,43 @@ def rig(made: Rig) -> Iterator[Rig]:
     made.wait_for_rest()
 
 
+def alltoall(rig: Rig) -> JobReport:
+    spec = JobSpec.model_validate(
+        {
+            "pattern": "alltoall",
+            "ranks": 4,
+            "size": "8MB",
+            "iterations": 1,
+            "transport": {"dcqcn": "off", "ecn": "not-ect"},
+        }
+    )
+    return measured(lambda: run_job(rig.lab, spec))
+
+
 def test_alltoall_loses_nothing_while_ports_pause_and_every_packet_is_accounted_for(
     rig: Rig,
 ) -> None:
-    before = sum(what.what is What.PAUSE_SENT for what in rig.reader.entries())
-    job = ["--pattern", "alltoall", "--ranks", "4", "--size", "8MB", "--iterations", "1"]
-    options = ["--dcqcn", "off", "--ecn", "not-ect"]
-    rocelab = str(Path(sys.executable).with_name("rocelab"))
-    command = [rocelab, "traffic", rig.lab.name, *job, *options]
-    text = subprocess.run(command, capture_output=True, text=True).stdout
-    (retransmitted,) = [line for line in text.splitlines() if "retransmitted" in line]
-    assert retransmitted.split()[1] == "0"
-    rig.wait_for_rest()
-    counters = rig.reader.counters(time.monotonic_ns()).values()
-    assert sum(each.dropped_packets for each in counters) == 0
-    assert sum(what.what is What.PAUSE_SENT for what in rig.reader.entries()) > before
+    report = alltoall(rig)
+    assert report.lossless is not None
+    assert report.lossless.transitions > 0
+    assert report.lossless.dropped == report.transport.retransmitted == 0
+    assert report.lossless.unbalanced == ()
+    assert all(port.pauses_received for port in report.lossless.ports if port.transitions)
+
+
+def test_pauses_of_a_slow_receiver_go_back_to_it(rig: Rig) -> None:
+    slow = SlowDrain((rig.nic_link,), 100_000)
+    slow.inject(rig.lab)
+    try:
+        report = alltoall(rig)
+    finally:
+        slow.restore(rig.lab)
+    assert report.lossless is not None
+    worst, *_ = propagation(report.lossless.spans, round(report.fidelity.elapsed_s * 10**9))
+    assert worst.root == STORMED
+    assert worst.depth["rtsw1"] == 1
+    assert max(worst.depth.values()) > 1
+    assert report.lossless.dropped == 0
 
 
 def test_a_pause_is_a_frame_of_802_1qbb_on_the_wire(rig: Rig) -> None:

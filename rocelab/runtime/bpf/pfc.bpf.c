@@ -547,15 +547,33 @@ static __always_inline __u64 held_now(const struct port *port, __u64 now_ns)
 	return left < port->held ? port->held - left : 0;
 }
 
+// Whether a packet of a lossless class came only because the switch stopped later than modelled.
+static __always_inline int is_late(const struct settings *set, const struct port *port,
+				   struct ingress *in, __u32 class, __u64 now_ns)
+{
+	struct egress *up = egress_of(port->peer, class);
+
+	return is_lossless(set, class) && in && up && in->over && !up->gated && !up->deaf &&
+	       now_ns - in->crossed_ns > port->delay_ns;
+}
+
 static __always_inline int receive(const struct settings *set, struct port *port, __u32 slot,
-				   __u32 length)
+				   __u32 of_class, __u32 length)
 {
 	__u64 now_ns = bpf_ktime_get_ns(), held = held_now(port, now_ns);
 
 	if (held + length > port->size) {
-		__sync_fetch_and_add(&port->overflow_packets, 1);
-		__sync_fetch_and_add(&port->overflow_bytes, length);
-		return 0;
+		struct ingress *in = ingress_of(slot, of_class);
+
+		if (!is_late(set, port, in, of_class, now_ns)) {
+			__sync_fetch_and_add(&port->overflow_packets, 1);
+			__sync_fetch_and_add(&port->overflow_bytes, length);
+			return 0;
+		}
+		if (in) {
+			__sync_fetch_and_add(&in->late_packets, 1);
+			__sync_fetch_and_add(&in->late_bytes, length);
+		}
 	}
 	held += length;
 	port->held = held;
@@ -585,7 +603,7 @@ int enter_nic(struct __sk_buff *skb)
 	__u32 slot = slot_of(device);
 	struct settings *set = set_of();
 	struct port *port = port_of(slot);
-	int lost;
+	int class, lost;
 
 	if (!set || !port || !slot)
 		return TC_ACT_UNSPEC;
@@ -594,7 +612,8 @@ int enter_nic(struct __sk_buff *skb)
 		return pause(skb, slot, port);
 	lost = arrive(skb, set, port);
 	skb->tc_index = 0;
-	if (lost || (port->drain && class_of(skb, set) >= 0 && !receive(set, port, slot, skb->len)))
+	class = port->drain ? class_of(skb, set) : -1;
+	if (lost || (class >= 0 && !receive(set, port, slot, class, skb->len)))
 		return TC_ACT_STOLEN;
 	return TC_ACT_UNSPEC;
 }

@@ -259,7 +259,9 @@ class Pauser:
         if state.closed != bool(quanta):
             what = What.STOPPED if quanta else What.STARTED
             self._move(slot, traffic_class, bool(quanta), now_ns, what, now_ns - due_ns)
-            if quanta and self._watchdog is not None and not state.watched:
+            # It is the switches': what a NIC does about pauses is its own.
+            watches = self._watchdog is not None and not self._ports[slot].is_nic
+            if quanta and watches and not state.watched:
                 state.watched = True
                 state.left = -1
                 self._watch(slot, traffic_class, now_ns)

@@ -130,7 +130,8 @@ def test_a_nic_pauses_so_that_its_buffer_holds_what_still_comes(
 ) -> None:
     buffer = port(planned(nic=nic), "srv1-1:rtsw1").buffer
     assert buffer is not None
-    assert (buffer.size, buffer.full, buffer.empty, buffer.drain_bps) == expected
+    own = buffer.size - SLACK  # of the lab
+    assert (own, buffer.full, buffer.empty, buffer.drain_bps) == expected
 
 
 def test_more_ports_than_a_packet_can_name_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
