@@ -247,13 +247,13 @@ class Pauser:
         state = self._obeyed[slot, traffic_class]
         if event.t_ns <= state.cut_ns:
             return
+        # The time of a pause runs from its frame, late as that may be.
+        begins_ns = max(due_ns, event.t_ns)
+        state.until_ns = begins_ns + int(quanta * self._ports[slot].quantum_ns) if quanta else 0
         if quanta:
             state.paused_ns = now_ns
         if state.fired:
             return
-        # The time of a pause runs from its frame, late as that may be.
-        begins_ns = max(due_ns, event.t_ns)
-        state.until_ns = begins_ns + int(quanta * self._ports[slot].quantum_ns) if quanta else 0
         if quanta:
             self._at(state.until_ns, lambda t: self._expire(slot, traffic_class, t))
         if state.closed != bool(quanta):
@@ -318,9 +318,12 @@ class Pauser:
         """Obey again where no pause has come for the time of restoration."""
         assert self._watchdog is not None
         state = self._obeyed[slot, traffic_class]
-        due_ns = state.paused_ns + self._watchdog.restoration_ns
+        # A pause that has not run out is one, though its next frame comes later.
+        due_ns = max(state.paused_ns + self._watchdog.restoration_ns, state.until_ns)
         if now_ns < due_ns:
-            self._at(due_ns, lambda t: self._restore(slot, traffic_class, t))
+            # A resume may come before a pause has run out.
+            next_ns = min(due_ns, now_ns + self._watchdog.restoration_ns)
+            self._at(next_ns, lambda t: self._restore(slot, traffic_class, t))
             return
         state.fired = False
         self._egresses.set(_index(slot, traffic_class), "discards", 0)

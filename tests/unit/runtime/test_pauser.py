@@ -317,6 +317,10 @@ def test_pauses_are_obeyed_again_after_the_time_of_restoration_without_any() -> 
     stormed(lab, 20_000)
     assert lab.said(What.FIRED, What.RESTORED) == [What.FIRED]
     assert not lab.is_stopped
+    lab.hear(SWITCH, 0, 20_000)
+    for now_ns in range(20_000, 19_600 + DELAY_NS + 5000, 100):
+        lab.run(now_ns)
+    assert not lab.said(What.RESTORED)
     lab.run(19_600 + DELAY_NS + 5000)
     assert lab.said(What.RESTORED)
     assert lab.egresses.get(INDEX, "discards") == 0
@@ -324,3 +328,15 @@ def test_pauses_are_obeyed_again_after_the_time_of_restoration_without_any() -> 
     lab.hear(SWITCH, MAX_QUANTA, 40_000)
     lab.run(40_000 + DELAY_NS)
     assert lab.is_stopped
+
+
+def test_a_pause_that_has_not_run_out_keeps_a_watchdog_from_restoring() -> None:
+    lab = Lab(WATCHDOG)
+    lab.egresses.set(INDEX, "packets", 5)
+    stormed(lab, 20_000)
+    last_ns = 19_600 + DELAY_NS + PAUSE_NS
+    for now_ns in range(20_000, last_ns, 1000):
+        lab.run(now_ns)
+    assert not lab.said(What.RESTORED)
+    lab.run(last_ns)
+    assert lab.said(What.RESTORED)
