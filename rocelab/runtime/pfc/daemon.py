@@ -168,6 +168,8 @@ def work(configuration: Configuration, wire: LabWire, maps: PauseMaps, journal: 
         watches = {watch.fileno(): (node, watch) for node, watch in wire.carriers.items()}
         for descriptor in watches:
             ready.register(descriptor, select.EPOLLIN)
+        for _ in events.read():
+            pass  # of a time before: what still holds is announced anew
         pauser.begin(time.monotonic_ns())
         while True:
             for event in events.read():
