@@ -98,8 +98,9 @@ class Rig:
         fault.prepare(self.lab)
         fault.inject(self.lab)
         try:
-            wait_until(lambda: self.is_gated(self.gate), "the switch is paused")
-            assert not self.passes()
+            wait_until(
+                lambda: self.is_gated(self.gate) and not self.passes(), "the switch is paused"
+            )
             yield
         finally:
             fault.restore(self.lab)
