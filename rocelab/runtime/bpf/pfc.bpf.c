@@ -312,13 +312,22 @@ static __always_inline void discount(const struct settings *set, __u32 slot, __u
 	}
 }
 
+// Whether a packet of a class came only because the peer stopped later than modelled.
+static __always_inline int is_late(const struct port *port, const struct ingress *in, __u32 class,
+				   __u64 now_ns)
+{
+	struct egress *up = egress_of(port->peer, class);
+
+	return up && in->over && !up->gated && !up->deaf &&
+	       now_ns - in->crossed_ns > port->delay_ns;
+}
+
 // Count a packet for the port it came in by; whether there is room.
 static __always_inline int admit_from(const struct settings *set, __u32 slot, __u32 class, __u32 length)
 {
 	struct port *port = port_of(slot);
 	struct ingress *in = ingress_of(slot, class);
 	struct pool *pool;
-	struct egress *up;
 	__u64 now_ns = bpf_ktime_get_ns();
 	__s64 beyond, late = 0;
 	int admitted = 1, crosses = 0, stops_late;
@@ -326,10 +335,9 @@ static __always_inline int admit_from(const struct settings *set, __u32 slot, __
 	if (!port || !in)
 		return 1;
 	pool = pool_of(port);
-	up = egress_of(port->peer, class);
-	if (!pool || !up)
+	if (!pool)
 		return 1;
-	stops_late = !up->gated && !up->deaf && now_ns - in->crossed_ns > port->delay_ns;
+	stops_late = is_late(port, in, class, now_ns);
 	bpf_spin_lock(&pool->lock);
 	if (in->over) {
 		if (in->headroom + length > (__s64)port->headroom + in->late ||
@@ -547,16 +555,6 @@ static __always_inline __u64 held_now(const struct port *port, __u64 now_ns)
 	return left < port->held ? port->held - left : 0;
 }
 
-// Whether a packet of a lossless class came only because the switch stopped later than modelled.
-static __always_inline int is_late(const struct settings *set, const struct port *port,
-				   struct ingress *in, __u32 class, __u64 now_ns)
-{
-	struct egress *up = egress_of(port->peer, class);
-
-	return is_lossless(set, class) && in && up && in->over && !up->gated && !up->deaf &&
-	       now_ns - in->crossed_ns > port->delay_ns;
-}
-
 static __always_inline int receive(const struct settings *set, struct port *port, __u32 slot,
 				   __u32 of_class, __u32 length)
 {
@@ -565,15 +563,13 @@ static __always_inline int receive(const struct settings *set, struct port *port
 	if (held + length > port->size) {
 		struct ingress *in = ingress_of(slot, of_class);
 
-		if (!is_late(set, port, in, of_class, now_ns)) {
+		if (!in || !is_lossless(set, of_class) || !is_late(port, in, of_class, now_ns)) {
 			__sync_fetch_and_add(&port->overflow_packets, 1);
 			__sync_fetch_and_add(&port->overflow_bytes, length);
 			return 0;
 		}
-		if (in) {
-			__sync_fetch_and_add(&in->late_packets, 1);
-			__sync_fetch_and_add(&in->late_bytes, length);
-		}
+		__sync_fetch_and_add(&in->late_packets, 1);
+		__sync_fetch_and_add(&in->late_bytes, length);
 	}
 	held += length;
 	port->held = held;
