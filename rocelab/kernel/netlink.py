@@ -5,7 +5,7 @@ Batches matter: a fabric of 270 switches is some 20,000 messages, and one round 
 take longer than the kernel's own work. Decoding does too: such a fabric has a million next hops,
 and its tables are read while packets are measured. Therefore frequent reads are decoded here, with
 `struct`, and not by pyroute2, which takes some 20 times as long; pyroute2 encodes what is written
-once (`rocelab.runtime.wiring`).
+once (`rocelab.kernel.rtnetlink`).
 
 Source: include/uapi/linux/netlink.h and rtnetlink.h.
 """

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rocelab.render.deployment import Deployment
-from rocelab.render.frr_image import environment
+from rocelab.templates import template
 
 
 def topology_file(lab: str) -> str:
@@ -27,17 +27,13 @@ def topology_text(deployment: Deployment, *, brief: bool = False) -> str:
     """The topology file. `brief`: for clabernetes, whose links have no MAC addresses and which
     connects nodes to a network of its own."""
     switches = [container for container in deployment.containers if container.files]
-    return (
-        environment()
-        .get_template("topology.clab.yml.j2")
-        .render(
-            deployment=deployment,
-            brief=brief,
-            switches=len(switches),
-            servers=len(deployment.containers) - len(switches),
-            file_name=topology_file(deployment.name),
-            an_example=container_name(deployment.name, switches[0].name),
-        )
+    return template("containerlab/topology.clab.yml.j2").render(
+        deployment=deployment,
+        brief=brief,
+        switches=len(switches),
+        servers=len(deployment.containers) - len(switches),
+        file_name=topology_file(deployment.name),
+        an_example=container_name(deployment.name, switches[0].name),
     )
 
 

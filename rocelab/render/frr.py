@@ -11,18 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 
-import jinja2
-
-from rocelab.data import shipped
 from rocelab.plan.addressing import SPACE_TEXT
 from rocelab.plan.fabric import Fabric, Link, Node, Role
 from rocelab.spec.base import MS, SECOND
 from rocelab.spec.model import HashWeights
-
-TEMPLATES = shipped("templates") / "frr"
+from rocelab.templates import template
 
 LOG_FOLDER = Path("/var/log/frr")
 FABRIC_LIST = "FABRIC"
@@ -87,18 +82,6 @@ class _Timers:
     connect_s: int
 
 
-@cache
-def _environment() -> jinja2.Environment:
-    return jinja2.Environment(
-        loader=jinja2.FileSystemLoader(TEMPLATES),
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-        autoescape=False,  # noqa: S701 - router configuration, not HTML
-    )
-
-
 def daemons(fabric: Fabric) -> tuple[str, ...]:
     """The FRR daemons that every switch of the fabric runs, in start order."""
     return ("zebra", "bfdd", "bgpd") if fabric.spec.routing.bfd else ("zebra", "bgpd")
@@ -114,16 +97,12 @@ def frr_configuration(
     Raises ValueError for a server, which runs none.
     """
     context = _context(fabric, node, interfaces=interfaces) | {"log_folder": log_folder}
-    return {
-        daemon: _environment().get_template(f"{daemon}.conf.j2").render(context)
-        for daemon in daemons(fabric)
-    }
+    return {daemon: template(f"frr/{daemon}.conf.j2").render(context) for daemon in daemons(fabric)}
 
 
 def mgmtd_configuration(node: Node, log_folder: Path) -> str:
     """The configuration of mgmtd of `node`, if FRR has one: a name and a log."""
-    template = _environment().get_template("mgmtd.conf.j2")
-    return template.render(node=node, log_folder=log_folder)
+    return template("frr/mgmtd.conf.j2").render(node=node, log_folder=log_folder)
 
 
 def configuration_bodies(fabric: Fabric, node: Node) -> Mapping[str, str]:
@@ -134,8 +113,8 @@ def configuration_bodies(fabric: Fabric, node: Node) -> Mapping[str, str]:
     context = _context(fabric, node, interfaces=True)
     bodies = {}
     for daemon in daemons(fabric):
-        template = _environment().get_template(f"{daemon}.conf.j2")
-        bodies[daemon] = "".join(template.blocks["body"](template.new_context(context)))
+        file = template(f"frr/{daemon}.conf.j2")
+        bodies[daemon] = "".join(file.blocks["body"](file.new_context(context)))
     return bodies
 
 

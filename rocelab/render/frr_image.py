@@ -8,19 +8,13 @@ tools/frrcommon.sh.in).
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 
-import jinja2
-
-from rocelab.data import shipped
 from rocelab.plan.fabric import Fabric, Node
 from rocelab.render.frr import configuration_bodies, daemons
-
-TEMPLATES = shipped("templates") / "containerlab"
+from rocelab.templates import template
 
 DEFAULT_IMAGE = "frrouting/frr:v8.4.1"
 """The same minor release as Debian 12's package, on which the kit's own tests run."""
@@ -29,22 +23,6 @@ IMAGE_PATHS = 64
 (alpine/APKBUILD.in), and a larger `maximum-paths` is an error there."""
 LOG_FILE = Path("/var/run/frr/frr.log")
 """In the only folder that belongs to the daemons' user in every image."""
-
-
-@cache
-def environment() -> jinja2.Environment:
-    """The templates of container files; the filter `quoted` makes a YAML string of any text."""
-    made = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(TEMPLATES),
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-        autoescape=False,  # noqa: S701 - router configuration and YAML, not HTML
-    )
-    # JSON strings are valid YAML, and never read as a number or a truth value.
-    made.filters["quoted"] = json.dumps
-    return made
 
 
 def fitted(fabric: Fabric) -> Fabric:
@@ -65,6 +43,6 @@ def frr_files(fabric: Fabric, node: Node) -> Mapping[str, str]:
         "frr.conf": {"name": node.name, "log_file": LOG_FILE, "bodies": bodies.values()},
     }
     return {
-        name: environment().get_template(f"{name}.j2").render(context)
+        name: template(f"containerlab/{name}.j2").render(context)
         for name, context in contexts.items()
     }

@@ -10,14 +10,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-import jinja2
-
-from rocelab.data import shipped
 from rocelab.plan.fabric import Fabric, Link, Role
 from rocelab.render.sketch import Band, Cell, Edge, Sketch, Tier, ZoneSketch, sketch
+from rocelab.templates import template
 from rocelab.units import format_rate
-
-_TEMPLATES = shipped("templates") / "graph"
 
 _TIER_NAMES = {
     Role.ATSW: ("ATSW", "aggregators"),
@@ -172,14 +168,7 @@ def svg(fabric: Fabric) -> str:
     place = {box.cell.key: box for box in canvas.boxes}
     stacked = {cell.key for band in drawn.bands for z in band.zones for s in z.stacks for cell in s}
     wires = _wires(place, (edge for edge in drawn.edges if edge.lower.key not in stacked))
-    template = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(_TEMPLATES),
-        undefined=jinja2.StrictUndefined,
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    ).get_template("fabric.svg.j2")
-    return template.render(
+    return template("graph/fabric.svg.j2").render(
         title=fabric.name,
         summary=_summary(fabric, drawn),
         width=_MARGIN * 2 + _GUTTER + max(inner_width, 620),

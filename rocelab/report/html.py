@@ -10,10 +10,8 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from rocelab.data import shipped
 from rocelab.files import replace_file
 from rocelab.outputs import REPORT
 from rocelab.report.jobs import view as of_jobs
@@ -23,6 +21,7 @@ from rocelab.report.view import VerdictRow, figure_rows, health_rows, representa
 from rocelab.results import job
 from rocelab.results.drill import UNSCALED, DrillResult, JobsRun, PhaseSummary
 from rocelab.results.probes import ProbeRun
+from rocelab.templates import template
 from rocelab.units import format_duration
 
 if TYPE_CHECKING:
@@ -41,13 +40,6 @@ CARDS = (
 def render_html(result: DrillResult) -> str:
     """The page. Plots and tables of a phase show the run of `representative`; a phase without a
     valid run says why and shows no figures."""
-    environment = Environment(
-        loader=FileSystemLoader(shipped("templates") / "report"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
     repeats = repeat_tables(result)
     verdicts = verdict_rows(result, repeats)
     probes = [phase.probes for phase in result.phases if phase.probes is not None]
@@ -55,7 +47,7 @@ def render_html(result: DrillResult) -> str:
     of_lab = of_jobs.limits(lossless=bool(result.lab["queues"].get("pfc")))
     limits = (of_probes.LIMITS if probes else ()) + (of_lab if with_jobs else ())
     unscaled = (UNSCALED if probes else ()) + (job.UNSCALED if with_jobs else ())
-    return environment.get_template("report.html.j2").render(
+    return template("report/report.html.j2").render(
         result=result,
         summary=_summary(result, repeats),
         lines=[line for of_phase in repeats for line in of_phase.lines],

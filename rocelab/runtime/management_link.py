@@ -11,12 +11,8 @@ from collections.abc import Mapping, Sequence
 from ipaddress import IPv4Address
 from pathlib import Path
 
-from pyroute2.netlink import NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REQUEST
-from pyroute2.netlink.rtnl import RTM_NEWADDR, RTM_NEWLINK
-from pyroute2.netlink.rtnl.ifaddrmsg import ifaddrmsg
-from pyroute2.netlink.rtnl.ifinfmsg import IFF_UP, ifinfmsg
-
-from rocelab.kernel import namespaces, netlink
+from rocelab.kernel import namespaces, netlink, rtnetlink
+from rocelab.kernel.links import IFF_UP
 from rocelab.runtime.record import LabFiles
 
 BRIDGE = "bridge"
@@ -24,7 +20,6 @@ PORT = "mgmt0"
 FIRST_ADDRESS = IPv4Address("100.64.0.1")
 """The bridge's address in 100.64.0.0/16 (RFC 6598), which no fabric uses."""
 PREFIX_LENGTH = 16
-_NEW = NLM_F_REQUEST | NLM_F_CREATE | NLM_F_EXCL | NLM_F_ACK
 
 
 def make_links(files: LabFiles, netns: Path, address_of: Mapping[str, str]) -> None:
@@ -59,9 +54,8 @@ def make_links(files: LabFiles, netns: Path, address_of: Mapping[str, str]) -> N
 
 def _pair(node: str, bridge: int, netns: int) -> bytes:
     """A veth pair: the bridge's port, up and named after the node, and the node's port."""
-    peer = ifinfmsg()
-    peer["attrs"] = [("IFLA_IFNAME", PORT), ("IFLA_NET_NS_FD", netns)]
-    data = {"attrs": [("VETH_INFO_PEER", {"attrs": peer["attrs"]})]}
+    peer = {"attrs": [("IFLA_IFNAME", PORT), ("IFLA_NET_NS_FD", netns)]}
+    data = {"attrs": [("VETH_INFO_PEER", peer)]}
     kind = {"attrs": [("IFLA_INFO_KIND", "veth"), ("IFLA_INFO_DATA", data)]}
     return _link(node, [("IFLA_MASTER", bridge), ("IFLA_LINKINFO", kind)])
 
@@ -71,32 +65,19 @@ def _kind(name: str) -> dict[str, Sequence[tuple[str, str]]]:
 
 
 def _link(name: str, attributes: Sequence[tuple[str, object]]) -> bytes:
-    message = ifinfmsg()
-    message["flags"] = message["change"] = IFF_UP
-    message["attrs"] = [("IFLA_IFNAME", name), *attributes]
-    return _encoded(message, RTM_NEWLINK, _NEW)
+    return rtnetlink.new_link([("IFLA_IFNAME", name), *attributes], flags=IFF_UP, change=IFF_UP)
 
 
 def _address(interface: str, address: str) -> list[bytes]:
     """Messages that set an interface of the calling thread's namespace up and give it an
     address."""
     index = socket.if_nametoindex(interface)
-    up = ifinfmsg()
-    up["index"] = index
-    up["flags"] = up["change"] = IFF_UP
-    message = ifaddrmsg()
-    message["family"] = socket.AF_INET
-    message["prefixlen"] = PREFIX_LENGTH
-    message["index"] = index
-    message["attrs"] = [("IFA_LOCAL", address), ("IFA_ADDRESS", address)]
     return [
-        _encoded(up, RTM_NEWLINK, NLM_F_REQUEST | NLM_F_ACK),
-        _encoded(message, RTM_NEWADDR, _NEW),
+        rtnetlink.change_link(index=index, flags=IFF_UP, change=IFF_UP),
+        rtnetlink.new_address(
+            [("IFA_LOCAL", address), ("IFA_ADDRESS", address)],
+            family=socket.AF_INET,
+            prefixlen=PREFIX_LENGTH,
+            index=index,
+        ),
     ]
-
-
-def _encoded(message: ifinfmsg | ifaddrmsg, kind: int, flags: int) -> bytes:
-    message["header"]["type"] = kind
-    message["header"]["flags"] = flags
-    message.encode()
-    return bytes(message.data)

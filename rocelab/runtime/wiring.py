@@ -10,27 +10,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from ipaddress import IPv6Address
 from socket import AF_INET, AF_INET6
 
-from pyroute2.netlink import (
-    NLM_F_ACK,
-    NLM_F_CREATE,
-    NLM_F_EXCL,
-    NLM_F_REPLACE,
-    NLM_F_REQUEST,
-    nlmsg,
-)
-from pyroute2.netlink.rtnl import RTM_NEWADDR, RTM_NEWLINK, RTM_NEWNEIGH, RTM_NEWROUTE
-from pyroute2.netlink.rtnl.ifaddrmsg import ifaddrmsg
-from pyroute2.netlink.rtnl.ifinfmsg import IFF_UP, ifinfmsg
-from pyroute2.netlink.rtnl.ndmsg import ndmsg
-from pyroute2.netlink.rtnl.rtmsg import rtmsg
-
-from rocelab.kernel.links import IF_LINK_MODE_DORMANT, NUD_PERMANENT
+from rocelab.kernel import rtnetlink
+from rocelab.kernel.fib import RT_TABLE_MAIN, RTN_UNICAST
+from rocelab.kernel.links import IF_LINK_MODE_DORMANT, IFF_UP, NUD_PERMANENT
+from rocelab.kernel.portstate import RTPROT_STATIC
 from rocelab.plan.fabric import Fabric, Link, Node, Port
 from rocelab.runtime.queues.engine import LONGEST_PACKETS
 
 LOOPBACK_INDEX = 1
-_NEW = NLM_F_REQUEST | NLM_F_CREATE | NLM_F_EXCL
-_REPLACE = NLM_F_REQUEST | NLM_F_CREATE | NLM_F_REPLACE
 IF_LINK_MODE_DEFAULT = 0
 """include/uapi/linux/if.h."""
 
@@ -44,7 +31,7 @@ def create_links(
 
     A port with queues has its slot (`rocelab.plan.queues`) as group, and no packet limit.
     """
-    return [_encode(_veth(link, namespaces, slots), RTM_NEWLINK, _NEW) for link in links]
+    return [_veth(link, namespaces, slots) for link in links]
 
 
 def configure_node(fabric: Fabric, node: Node) -> list[bytes]:
@@ -65,11 +52,6 @@ def default_route(fabric: Fabric, server: str, *, by: Sequence[Link] | None = No
 
     Replaces an existing one. `by`: only over these ports of the NIC, if others are down.
     """
-    message = rtmsg()
-    message["family"] = AF_INET
-    message["table"] = 254
-    message["proto"] = 4
-    message["type"] = 1
     hops = [
         {
             "oif": link.a.index,
@@ -78,22 +60,23 @@ def default_route(fabric: Fabric, server: str, *, by: Sequence[Link] | None = No
         }
         for link in (fabric.nics(server)[0].links if by is None else by)
     ]
-    message["attrs"] = [("RTA_MULTIPATH", hops)]
-    return _encode(message, RTM_NEWROUTE, _REPLACE)
+    return rtnetlink.put_route(
+        [("RTA_MULTIPATH", hops)],
+        family=AF_INET,
+        table=RT_TABLE_MAIN,
+        proto=RTPROT_STATIC,
+        type=RTN_UNICAST,
+    )
 
 
 def set_up(index: int, *, up: bool) -> bytes:
     """The message that sets an interface up or down."""
-    message = ifinfmsg()
-    message["index"] = index
-    message["flags"] = IFF_UP if up else 0
-    message["change"] = IFF_UP
-    return _encode(message, RTM_NEWLINK, NLM_F_REQUEST)
+    return rtnetlink.change_link(index=index, flags=IFF_UP if up else 0, change=IFF_UP)
 
 
 def set_mtu(index: int, mtu: int) -> bytes:
     """The message that sets an interface's MTU, in bytes of an IP packet."""
-    return _change(index, [("IFLA_MTU", mtu)])
+    return rtnetlink.change_link([("IFLA_MTU", mtu)], index=index)
 
 
 def set_dormant(index: int, *, dormant: bool) -> bytes:
@@ -104,14 +87,7 @@ def set_dormant(index: int, *, dormant: bool) -> bytes:
     """
     state = "DORMANT" if dormant else "UP"
     mode = IF_LINK_MODE_DORMANT if dormant else IF_LINK_MODE_DEFAULT
-    return _change(index, [("IFLA_OPERSTATE", state), ("IFLA_LINKMODE", mode)])
-
-
-def _change(index: int, attributes: list[tuple[str, object]]) -> bytes:
-    message = ifinfmsg()
-    message["index"] = index
-    message["attrs"] = attributes
-    return _encode(message, RTM_NEWLINK, NLM_F_REQUEST)
+    return rtnetlink.change_link([("IFLA_OPERSTATE", state), ("IFLA_LINKMODE", mode)], index=index)
 
 
 def bring_up(link: Link, node: str) -> list[bytes]:
@@ -123,13 +99,16 @@ def bring_up(link: Link, node: str) -> list[bytes]:
     it goes up.
     """
     index, far = link.port(node).index, link.far(node)
-    message = ndmsg()
-    message["family"] = AF_INET if far.address else AF_INET6
-    message["ifindex"] = index
-    message["state"] = NUD_PERMANENT
-    neighbour = far.ip if far.address else link_local(far.mac)
-    message["attrs"] = [("NDA_DST", neighbour), ("NDA_LLADDR", far.mac)]
-    return [set_up(index, up=True), _encode(message, RTM_NEWNEIGH, _REPLACE)]
+    neighbour = rtnetlink.put_neighbour(
+        [
+            ("NDA_DST", far.ip if far.address else link_local(far.mac)),
+            ("NDA_LLADDR", far.mac),
+        ],
+        family=AF_INET if far.address else AF_INET6,
+        ifindex=index,
+        state=NUD_PERMANENT,
+    )
+    return [set_up(index, up=True), neighbour]
 
 
 def link_local(mac: str) -> str:
@@ -143,7 +122,7 @@ def _veth(
     link: Link,
     namespaces: Mapping[str, int],
     slots: Mapping[tuple[str, str], int],
-) -> ifinfmsg:
+) -> bytes:
     def attributes(port: Port) -> list[tuple[str, object]]:
         slot = slots.get((port.node, port.interface))
         queued = [("IFLA_GROUP", slot), ("IFLA_TXQLEN", LONGEST_PACKETS)] if slot else []
@@ -164,25 +143,15 @@ def _veth(
             ("IFLA_INFO_DATA", {"attrs": [("VETH_INFO_PEER", peer)]}),
         ]
     }
-    message = ifinfmsg()
-    message["index"] = link.a.index
-    message["attrs"] = [*attributes(link.a), ("IFLA_LINKINFO", kind)]
-    return message
+    return rtnetlink.new_link([*attributes(link.a), ("IFLA_LINKINFO", kind)], index=link.a.index)
 
 
 def _address(index: int, address: str, peer: str) -> bytes:
     """`peer` is the far end's address on a point-to-point link."""
     ip, _, length = address.partition("/")
-    message = ifaddrmsg()
-    message["family"] = AF_INET
-    message["prefixlen"] = int(length)
-    message["index"] = index
-    message["attrs"] = [("IFA_LOCAL", ip), ("IFA_ADDRESS", peer)]
-    return _encode(message, RTM_NEWADDR, _NEW)
-
-
-def _encode(message: nlmsg, kind: int, flags: int) -> bytes:
-    message["header"]["type"] = kind
-    message["header"]["flags"] = flags | NLM_F_ACK
-    message.encode()
-    return bytes(message.data)
+    return rtnetlink.new_address(
+        [("IFA_LOCAL", ip), ("IFA_ADDRESS", peer)],
+        family=AF_INET,
+        prefixlen=int(length),
+        index=index,
+    )

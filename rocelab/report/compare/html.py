@@ -9,9 +9,6 @@ from __future__ import annotations
 
 import json
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
-from rocelab.data import shipped
 from rocelab.report.compare.view import (
     LIMITS,
     anomalies,
@@ -26,6 +23,7 @@ from rocelab.report.compare.view import (
 )
 from rocelab.report.html import inline
 from rocelab.results.comparison import Comparison
+from rocelab.templates import template
 
 
 def render_html(found: Comparison) -> str:
@@ -33,15 +31,8 @@ def render_html(found: Comparison) -> str:
     # Imported here: a program that only reads results does not wait for matplotlib.
     from rocelab.report.compare import plots
 
-    environment = Environment(
-        loader=FileSystemLoader(shipped("templates") / "report"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
     job = found.cells[0].job
-    return environment.get_template("compare.html.j2").render(
+    return template("report/compare.html.j2").render(
         result=found,
         job=job,
         transport=job["transport"],

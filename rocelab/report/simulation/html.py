@@ -5,13 +5,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
-from rocelab.data import shipped
 from rocelab.files import replace_file
 from rocelab.report.html import inline
 from rocelab.report.job_terminal import value_text
 from rocelab.results.simulation import SimulationReport
+from rocelab.templates import template
 from rocelab.units import format_duration, format_rate
 
 
@@ -20,13 +18,6 @@ def render_html(report: SimulationReport) -> str:
     # Imported here: a program that only reads results does not wait for matplotlib.
     from rocelab.report.simulation import plots
 
-    environment = Environment(
-        loader=FileSystemLoader(shipped("templates") / "report"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
     drawn = (
         ("heat", plots.heat(report)),
         ("timeline", plots.timeline(report)),
@@ -34,7 +25,7 @@ def render_html(report: SimulationReport) -> str:
         ("rates", plots.rates(report)),
         ("jobs", plots.jobs(report)),
     )
-    return environment.get_template("simulation.html.j2").render(
+    return template("report/simulation.html.j2").render(
         report=report,
         tiers={(tier.tier, tier.direction): tier for tier in report.tiers},
         plots={name: inline(figure, name) for name, figure in drawn},

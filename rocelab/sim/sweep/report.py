@@ -15,13 +15,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import yaml
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from rocelab.data import shipped
 from rocelab.files import replace_file
 from rocelab.sim.sweep.spec import Axis, Sweep
 from rocelab.sim.sweep.store import Row, as_words
 from rocelab.spec.source import Data
+from rocelab.templates import template
 from rocelab.units import DURATION, RATE, SHARE, SIZE
 
 if TYPE_CHECKING:
@@ -98,18 +97,11 @@ def render_html(sweep: Sweep, rows: Sequence[Row]) -> str:
     """The page."""
     from rocelab.report.html import inline
 
-    environment = Environment(
-        loader=FileSystemLoader(shipped("templates") / "report"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
     good = [row for row in rows if row["error"] is None]
     names = figure_names(sweep, good)
     drawn = [name for name in names if name not in NOT_DRAWN]
     layout = layout_of(sweep.axes)
-    return environment.get_template("sweep.html.j2").render(
+    return template("report/sweep.html.j2").render(
         lab=sweep.source.data["lab"],
         cells=len(rows),
         layout=layout,
