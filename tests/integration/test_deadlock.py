@@ -7,9 +7,10 @@ refreshed before it expires, and a queue that could send would have done so long
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from time import monotonic_ns
 
 import pytest
@@ -25,7 +26,7 @@ from rocelab.runtime.pfc.journal import What
 from rocelab.runtime.pfc.reading import ClassCounters, PauseReader
 from rocelab.spec.catalog import find_lab
 from rocelab.traffic.session import TrafficSession
-from tests.integration.conftest import MakeLab
+from tests.integration.labs import running
 from tests.integration.waiting import wait_until
 
 pytestmark = pytest.mark.few_at_once
@@ -45,21 +46,23 @@ PACKETS = 5000
 """Delivered in all: many times what the buffers of the fabric hold together."""
 
 Ring = tuple[PausePort, ...]
-MakeShipped = Callable[[str], Lab]
 
 
-@pytest.fixture
-def make(make_lab: MakeLab) -> MakeShipped:
-    """`make("deadlock")` brings up a lab that ships, under a name of its own."""
+@contextmanager
+def shipped(name: str, folder: Path) -> Iterator[Lab]:
+    """A lab that ships, up under a name of its own."""
+    text = find_lab(name).read_text()
+    file = folder / f"t-{name}.yaml"
+    file.write_text(f"name: {file.stem}\n{text[text.index('fabric:') :]}")
+    with running(file) as lab:
+        yield lab
 
-    def made(shipped: str) -> Lab:
-        text = find_lab(shipped).read_text()
-        body = text[text.index("\nfabric:") :]
-        lab = make_lab(f"t-{shipped}", body)
-        lab.up()
-        return lab
 
-    return made
+@pytest.fixture(scope="module")
+def ring_lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    """Without a watchdog; its cables are broken by the second test that asks for it."""
+    with shipped("deadlock", tmp_path_factory.mktemp("ring")) as lab:
+        yield lab
 
 
 def rings(lab: Lab, reader: PauseReader) -> tuple[Ring, Ring]:
@@ -184,10 +187,24 @@ def delivered(found: Mapping[PausePort, ClassCounters]) -> int:
     )
 
 
+def test_the_same_load_never_stops_on_up_down_routes(ring_lab: Lab) -> None:
+    lab = ring_lab
+    with PauseReader(lab.fabric) as reader:
+        with load(lab):
+            wait_until(
+                lambda: delivered(counters(reader)) >= PACKETS, f"{PACKETS} packets at their NICs"
+            )
+        found = counters(reader)
+        # Buffers did fill: the load is one that pauses spread under.
+        assert sum(each.pauses_sent for port, each in found.items() if not port.is_nic) > 0
+        wait_until_drained(reader)
+        assert not any(each.discarded_packets for each in counters(reader).values())
+
+
 def test_a_ring_of_full_buffers_stands_still_even_after_all_senders_have_stopped(
-    make: MakeShipped,
+    ring_lab: Lab,
 ) -> None:
-    lab = make("deadlock")
+    lab = ring_lab
     break_cables(lab)
     with PauseReader(lab.fabric) as reader:
         candidates = rings(lab, reader)
@@ -207,10 +224,9 @@ def test_a_ring_of_full_buffers_stands_still_even_after_all_senders_have_stopped
             assert after[waiting_for].held > 0
 
 
-def test_the_watchdog_frees_the_ring(make: MakeShipped) -> None:
-    lab = make("deadlock-watchdog")
-    break_cables(lab)
-    with PauseReader(lab.fabric) as reader:
+def test_the_watchdog_frees_the_ring(tmp_path: Path) -> None:
+    with shipped("deadlock-watchdog", tmp_path) as lab, PauseReader(lab.fabric) as reader:
+        break_cables(lab)
         candidates = rings(lab, reader)
 
         def fired() -> bool:
@@ -225,17 +241,3 @@ def test_the_watchdog_frees_the_ring(make: MakeShipped) -> None:
             )
         wait_until_drained(reader)
         assert sum(each.discarded_packets for each in counters(reader).values()) > 0
-
-
-def test_the_same_load_never_stops_on_up_down_routes(make: MakeShipped) -> None:
-    lab = make("deadlock")
-    with PauseReader(lab.fabric) as reader:
-        with load(lab):
-            wait_until(
-                lambda: delivered(counters(reader)) >= PACKETS, f"{PACKETS} packets at their NICs"
-            )
-        found = counters(reader)
-        # Buffers did fill: the load is one that pauses spread under.
-        assert sum(each.pauses_sent for port, each in found.items() if not port.is_nic) > 0
-        wait_until_drained(reader)
-        assert not any(each.discarded_packets for each in counters(reader).values())

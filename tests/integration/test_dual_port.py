@@ -14,9 +14,9 @@ from rocelab.jobs.job import JobSpec
 from rocelab.measure.run import run_job
 from rocelab.results.job import JobReport
 from rocelab.runtime.lab import Lab
-from rocelab.runtime.teardown import take_down
 from rocelab.traffic.session import TrafficSession
 from tests.integration.conftest import MakeLab
+from tests.integration.labs import running
 from tests.integration.midway import Midway
 from tests.measured import measured
 
@@ -56,12 +56,8 @@ def link_down(lab: Lab, name: str) -> Iterator[None]:
 def dual(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     file = tmp_path_factory.mktemp("lab") / "t-dual.yaml"
     file.write_text(f"name: t-dual\n{DUAL}")
-    lab = Lab.planned(file)
-    try:
-        lab.up()
+    with running(file) as lab:
         yield lab
-    finally:
-        take_down(lab.name)
 
 
 def test_both_ports_carry_and_one_takes_all_while_the_other_is_down(dual: Lab) -> None:

@@ -23,6 +23,7 @@ from rocelab.results.job import JobReport, from_json
 from rocelab.runtime.lab import Lab
 from rocelab.runtime.teardown import take_down
 from tests.integration.command import PROGRAM, Outcome, rocelab
+from tests.integration.labs import running
 from tests.integration.waiting import wait_until
 from tests.measured import measured, problems_of_command
 
@@ -40,13 +41,10 @@ def job(**keys: object) -> JobSpec:
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     file = tmp_path_factory.mktemp("lab") / "lab.yaml"
     file.write_text(f"name: {NAME}\n{BODY}")
-    made = Lab.planned(file)
-    take_down(NAME)
-    made.up()
-    # What runs publish stays until the next one: from here on it is there.
-    run_job(made, job(pattern="allreduce", size="1MB", iterations=1))
-    yield made
-    take_down(NAME)
+    with running(file) as made:
+        # What runs publish stays until the next one: from here on it is there.
+        run_job(made, job(pattern="allreduce", size="1MB", iterations=1))
+        yield made
 
 
 def state(lab: Lab) -> Mapping[str, object]:

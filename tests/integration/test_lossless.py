@@ -32,8 +32,8 @@ from rocelab.runtime.pfc.program import pins_folder
 from rocelab.runtime.pfc.reading import PauseReader
 from rocelab.runtime.record import LabFiles
 from rocelab.runtime.status import read_status
-from rocelab.runtime.teardown import take_down
 from tests.integration.conftest import MakeLab
+from tests.integration.labs import running
 from tests.integration.waiting import wait_until
 from tests.measured import measured
 
@@ -122,12 +122,8 @@ class Rig:
 def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
     file = tmp_path_factory.mktemp("lossless") / "lab.yaml"
     file.write_text(f"name: t-lossless\n{BODY % ''}")
-    lab = Lab.planned(file)
-    try:
-        lab.up()
+    with running(file) as lab:
         yield Rig(lab)
-    finally:
-        take_down(lab.name)
 
 
 @pytest.fixture

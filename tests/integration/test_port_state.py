@@ -12,6 +12,8 @@ from rocelab.kernel import namespaces, netlink, portstate
 from rocelab.kernel.links import read_links
 from tests.integration.waiting import wait_until
 
+pytestmark = pytest.mark.side_by_side
+
 BEFORE = """link add p type veth peer name q
 link add other type veth peer name far
 link set q up
