@@ -7,7 +7,7 @@ KPI that does not apply (a stream has no busbw) is missing. Nothing is measured 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
@@ -19,6 +19,7 @@ from rocelab.plan.build import build_fabric
 from rocelab.plan.fabric import Direction, Fabric
 from rocelab.plan.queues import class_of_dscp
 from rocelab.results.job import JobReport
+from rocelab.results.lossless import root_share
 from rocelab.results.probes import ProbeRun
 from rocelab.results.shares import FairShares
 from rocelab.spec.adopted import recorded_spec
@@ -67,11 +68,13 @@ class Better(StrEnum):
 @dataclass(frozen=True)
 class PhaseJob:
     """A job of a phase, the input of its figures. `fair`: if the phase was modelled; data_classes:
-    the traffic classes of the data of all jobs of the phase."""
+    the traffic classes of the data of all jobs of the phase; receiver_switches: the switches in
+    front of the NICs that receive data in any of them."""
 
     report: JobReport
     fair: FairShares | None
     data_classes: frozenset[int]
+    receiver_switches: frozenset[str]
 
     @cached_property
     def spec(self) -> JobSpec:
@@ -188,6 +191,13 @@ def _pause_share(job: PhaseJob) -> float | None:
     if lossless is None or not elapsed_s:
         return None
     return max((port.paused_ns for port in lossless.ports), default=0) / (elapsed_s * 1e9)
+
+
+def _incast_share(job: PhaseJob) -> float | None:
+    lossless = job.report.lossless
+    assert lossless is not None
+    end_ns = round(job.report.fidelity.elapsed_s * 1e9)
+    return root_share(lossless.spans, end_ns, job.receiver_switches)
 
 
 def _undisturbed(run: ProbeRun) -> list[TierBalance]:
@@ -493,6 +503,15 @@ KPIS: dict[str, Kpi] = {
             applies=_is_lossless,
         ),
         Kpi(
+            "incast_share",
+            Quantity.RATIO,
+            "Paused by incasts",
+            "of the time that all ports were paused, the share that began at the switch in front "
+            "of a NIC that receives, whose own ports nobody had paused",
+            of_job=_incast_share,
+            applies=_is_lossless,
+        ),
+        Kpi(
             "lossless_drops",
             Quantity.COUNT,
             "Drops of lossless classes",
@@ -639,7 +658,8 @@ def job_figures(reports: Sequence[JobReport], fair: FairShares | None) -> tuple[
     """The KPIs of each job of a phase. Counts of devices cover all jobs and are the same for
     each."""
     classes = frozenset(map(data_class, reports))
-    jobs = [PhaseJob(report, fair, classes) for report in reports]
+    edges = frozenset(switch for report in reports for switch in _receiver_switches(report))
+    jobs = [PhaseJob(report, fair, classes, edges) for report in reports]
     return tuple(
         {
             kpi.name: kpi.of_job(job)
@@ -648,6 +668,15 @@ def job_figures(reports: Sequence[JobReport], fair: FairShares | None) -> tuple[
         }
         for job in jobs
     )
+
+
+def _receiver_switches(report: JobReport) -> Iterator[str]:
+    fabric = build_fabric(recorded_spec(report.lab))
+    for rank in report.ranks:
+        if rank.delivered_bytes:
+            server, _, number = rank.nic.partition(":")
+            for link in fabric.nics(server)[int(number) - 1].links:
+                yield link.b.node
 
 
 def phase_figures(jobs: Sequence[Figures]) -> tuple[Figures, ...]:

@@ -7,7 +7,7 @@ against the traffic, to the senders.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 LATE_SHARE_LIMIT = 0.005
@@ -183,6 +183,16 @@ def propagation(spans: Sequence[PauseSpan], end_ns: int) -> tuple[Propagation, .
         for (root, traffic_class), nodes in waited.items()
     ]
     return tuple(sorted(found, key=lambda each: -each.total_ns))
+
+
+def root_share(spans: Sequence[PauseSpan], end_ns: int, nodes: Collection[str]) -> float | None:
+    """The share of all time paused whose pauses began at `nodes`; None without pauses. `end_ns` as
+    in `propagation`."""
+    found = propagation(spans, end_ns)
+    total_ns = sum(each.total_ns for each in found)
+    if not total_ns:
+        return None
+    return sum(each.total_ns for each in found if each.root in nodes) / total_ns
 
 
 def _root(span: PauseSpan, by_node: dict[tuple[str, int], list[PauseSpan]]) -> tuple[str, int]:

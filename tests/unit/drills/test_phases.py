@@ -18,8 +18,9 @@ from rocelab.jobs.jobplan import plan_jobs
 from rocelab.report.view import figure_rows
 from rocelab.results.drill import PhaseRun, from_json, summarise
 from rocelab.results.expectations import parse_expectation
-from rocelab.results.job import Check, JobReport
+from rocelab.results.job import Check, JobReport, RankFigures
 from rocelab.results.kpis import KPIS, data_class, format_kpi, job_figures
+from rocelab.results.lossless import Lossless, PauseSpan
 from tests.helpers.phases_sample import DRILL, MS, US, idle, of_jobs, repeat, result, shared, shares
 from tests.helpers.report_sample import result as probe_result
 
@@ -157,7 +158,7 @@ def test_the_figures_of_a_phase_are_those_of_its_report() -> None:
     of_iterations = {"iteration_time", "busbw", "jct_ratio"}
     of_faults = {"jct_overhead", "zero_impact"}
     of_links = {"uplink_mmr", "uplink_jfi", "unused_links"}  # the sample has none
-    of_pfc = {"pauses", "pause_share", "lossless_drops", "watchdog_events"}
+    of_pfc = {"pauses", "pause_share", "incast_share", "lossless_drops", "watchdog_events"}
     inapplicable = of_iterations | of_faults | of_links | of_pfc | {"nic_port_share"}
     assert {name for name, kpi in KPIS.items() if kpi.of_job} - set(figures) == inapplicable
 
@@ -256,6 +257,24 @@ def test_marks_outside_the_datas_class_are_told_apart() -> None:
     assert data_class(shared()) == 3
     assert data_class(dscp_0) == 0
     assert job_figures([dscp_0], None)[0]["marks_outside_data"] == 90
+
+
+@pytest.mark.parametrize(
+    ("peer", "share"),
+    [("rtsw1", 1.0), ("srv1-1", 0.0), (None, None)],
+    ids=["receiver's switch", "receiver", "no pauses"],
+)
+def test_pauses_of_an_incast_begin_at_the_switch_of_a_receiver_of_any_job(
+    peer: str | None, share: float | None
+) -> None:
+    spans = () if peer is None else (PauseSpan("srv1-2", "rtsw1", 3, peer, 0, 10**6),)
+    lossless = Lossless((3,), (), spans, 0, 10**6, None, None, None, (), is_alive=True)
+    receives = RankFigures(0, "srv1-1:1", None, 0, 0, 4096)
+    sends = RankFigures(1, "srv1-2:1", None, 4096, 4096, 0)
+    reports = [
+        replace(idle(), lossless=lossless, ranks=ranks) for ranks in ((receives, sends), (sends,))
+    ]
+    assert [figures["incast_share"] for figures in job_figures(reports, None)] == [share, share]
 
 
 def test_bytes_that_were_not_delivered_or_counters_that_differ_show() -> None:

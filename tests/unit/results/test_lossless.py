@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from rocelab.results.lossless import Lossless, PauseFigures, PauseSpan, propagation
+from rocelab.results.lossless import Lossless, PauseFigures, PauseSpan, propagation, root_share
 
 
 def span(
@@ -72,6 +72,19 @@ def test_a_switch_that_nobody_paused_is_a_root_of_its_own() -> None:
     found = propagation(spans, 1000)
     assert [each.root for each in found] == ["rtsw1", "srv2-1"]
     assert found[0].total_ns == 80
+
+
+def test_what_share_of_the_time_paused_began_at_some_nodes() -> None:
+    spans = (
+        span("rtsw2", "srv2-1", 0, 60),
+        span("ctsw1", "rtsw2", 100, None),
+        span("rtsw1", "ctsw1", 110, 160),
+        span("srv1-1", "rtsw1", 170, 180, 4),
+    )
+    assert root_share(spans, 190, {"rtsw2"}) == (90 + 50) / (60 + 90 + 50 + 10)
+    assert root_share(spans, 190, {"rtsw2", "rtsw1", "srv2-1"}) == 1
+    assert root_share(spans, 190, {"ctsw1"}) == 0
+    assert root_share((), 190, {"rtsw2"}) is None
 
 
 def test_a_ring_of_pauses_ends() -> None:
