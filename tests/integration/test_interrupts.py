@@ -15,6 +15,7 @@ import pytest
 
 from rocelab.faults.record import read_faults
 from rocelab.kernel.namespaces import processes_in
+from rocelab.measure.evidence.bundle import Collection
 from rocelab.runtime.lab import Lab
 from rocelab.runtime.record import LabFiles
 from rocelab.runtime.teardown import take_down
@@ -236,6 +237,17 @@ def test_evidence_that_is_not_whole_is_removed(whole: Lab, tmp_path: Path) -> No
     assert not folder.exists()
 
 
+def test_nothing_writes_to_evidence_whose_captures_have_ended(whole: Lab, tmp_path: Path) -> None:
+    names = [node.name for node in whole.fabric.nodes]
+    inodes = [whole.node(name).netns.stat().st_ino for name in names]
+    before = sorted(processes_in(inodes))
+    folder = tmp_path / "evidence"
+    begun = Collection(whole, names, folder, capture_s=600, why="a test", breach_ns=None)
+    assert len(processes_in(inodes)) >= len(before) + len(names)
+    begun.end_captures()
+    assert sorted(processes_in(inodes)) == before
+
+
 @pytest.mark.parametrize(
     ("stage", "command"),
     [
@@ -263,8 +275,9 @@ def workers_of(kind: str) -> Iterator[tuple[str, str]]:
         yield "--cluster", cluster.scheduler_address.removeprefix("tcp://")
 
 
-@pytest.mark.parametrize("kind", ["processes", "cluster"])
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+    ("kind", "number"), [("processes", signal.SIGTERM), ("cluster", signal.SIGINT)]
+)
 def test_a_sweep_leaves_its_workers_and_goes_on_later(
     spec: Path, kind: str, number: signal.Signals
 ) -> None:

@@ -130,7 +130,7 @@ class Collection:
                     task.result()
                     progress(Progress("evidence", done, len(tasks)))
             except BaseException:
-                self.end_captures()
+                self._kill_captures()
                 raise
         every = (common, *self._shelves.values())
         evidence = Evidence(
@@ -150,7 +150,13 @@ class Collection:
         return evidence
 
     def end_captures(self) -> None:
-        """End captures early."""
+        """End captures early, while `collect` does not run: nothing writes to the folder then."""
+        self._kill_captures()
+        for capture in self._captures.values():
+            if capture is not None:
+                capture.wait()
+
+    def _kill_captures(self) -> None:
         for capture in self._captures.values():
             if capture is not None:
                 capture.kill()

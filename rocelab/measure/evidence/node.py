@@ -192,6 +192,12 @@ class Capture:
             with suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
 
+    def wait(self) -> None:
+        """Wait until nothing of it runs, while no other thread does: tcpdump keeps its end of the
+        pipe as long as it can write."""
+        if self._process is not None and self._process.stderr and not self._process.stderr.closed:
+            self._process.communicate()
+
     def finish(self) -> None:
         """Wait for its end."""
         if self._process is None:
