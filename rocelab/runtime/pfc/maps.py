@@ -2,6 +2,9 @@
 
 The arrays of ports, ingresses and egresses are mapped into memory: reading them is a copy. Offsets
 are those of the C structures, all of 64-bit words.
+
+Words are written through views: the program reads them at any moment, and `struct.pack_into` writes
+zeros before a value. A ring buffer whose reader is at 0 for a moment is full, and loses an event.
 """
 
 from __future__ import annotations
@@ -35,7 +38,6 @@ EGRESS_FIELDS = (
 )
 ARRAYS = {"ports": PORT_FIELDS, "ingresses": INGRESS_FIELDS, "egresses": EGRESS_FIELDS}
 PINS = (*ARRAYS, "events", "evaluate")
-_WORD = Struct("=q")
 
 XOFF, XON, PAUSED = 1, 2, 3
 """What an event says: a threshold crossed, either way, and a pause frame that arrived."""
@@ -53,31 +55,36 @@ class Event(NamedTuple):
     crossed_ns: int
 
 
-class Table:
+class Table(Closing):
     """An array of the program in memory: a word by its index and name."""
 
     def __init__(self, descriptor: int, fields: tuple[str, ...], *, writable: bool) -> None:
         self.fields = fields
-        self._offset = {name: _WORD.size * place for place, name in enumerate(fields)}
+        self._place = {name: place for place, name in enumerate(fields)}
         self._row = Struct(f"={len(fields)}q")
         self._stride = self._row.size
         entries = bpf.max_entries(descriptor)
         self.entries = entries
         size = -(-entries * self._stride // mmap.PAGESIZE) * mmap.PAGESIZE
         rights = mmap.PROT_READ | (mmap.PROT_WRITE if writable else 0)
-        self.memory = mmap.mmap(descriptor, size, mmap.MAP_SHARED, rights)
+        self._memory = mmap.mmap(descriptor, size, mmap.MAP_SHARED, rights)
+        self._words = memoryview(self._memory).cast("q")
+
+    def close(self) -> None:
+        self._words.release()
+        self._memory.close()
 
     def get(self, index: int, name: str) -> int:
         """A word now."""
-        return int(_WORD.unpack_from(self.memory, index * self._stride + self._offset[name])[0])
+        return self._words[index * len(self.fields) + self._place[name]]
 
     def set(self, index: int, name: str, value: int) -> None:
-        """Write a word."""
-        _WORD.pack_into(self.memory, index * self._stride + self._offset[name], value)
+        """Write a word, at once."""
+        self._words[index * len(self.fields) + self._place[name]] = value
 
     def row(self, index: int) -> dict[str, int]:
         """An entry's words by name."""
-        words = self._row.unpack_from(self.memory, index * self._stride)
+        words = self._row.unpack_from(self._memory, index * self._stride)
         return dict(zip(self.fields, words, strict=True))
 
 
@@ -95,7 +102,7 @@ class PauseMaps(Closing):
 
     def close(self) -> None:
         for table in (self.ports, self.ingresses, self.egresses):
-            table.memory.close()
+            table.close()
         self._pinned.close()
 
     def evaluate(self) -> None:
@@ -121,6 +128,7 @@ class Events(Closing):
         self._consumer = mmap.mmap(
             descriptor, mmap.PAGESIZE, mmap.MAP_SHARED, mmap.PROT_READ | mmap.PROT_WRITE
         )
+        self._consumed = memoryview(self._consumer).cast("Q")
         # The data is mapped twice in a row: a record never wraps.
         self._producer = mmap.mmap(
             descriptor,
@@ -135,13 +143,14 @@ class Events(Closing):
         return self._descriptor
 
     def close(self) -> None:
+        self._consumed.release()
         self._consumer.close()
         self._producer.close()
         os.close(self._descriptor)
 
     def read(self) -> Iterator[Event]:
         """Every waiting event."""
-        at = self._POSITION.unpack_from(self._consumer)[0]
+        at = self._consumed[0]
         while at < self._POSITION.unpack_from(self._producer)[0]:
             place = mmap.PAGESIZE + (at & (self._size - 1))
             length, _ = self._HEADER.unpack_from(self._producer, place)
@@ -150,6 +159,6 @@ class Events(Closing):
             event = Event(*self._EVENT.unpack_from(self._producer, place + self._HEADER.size))
             discarded = length & self._DISCARDED
             at += (length & ~self._DISCARDED) + self._HEADER.size + 7 & ~7
-            self._POSITION.pack_into(self._consumer, 0, at)
+            self._consumed[0] = at
             if not discarded:
                 yield event

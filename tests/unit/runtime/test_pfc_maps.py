@@ -1,0 +1,54 @@
+"""What the program sees of words that are written while it runs."""
+
+from __future__ import annotations
+
+import mmap
+import os
+from array import array
+from struct import Struct
+
+import pytest
+
+from rocelab.kernel import bpf
+from rocelab.runtime.pfc.maps import Events
+
+SIZE = 1 << 16
+RECORD_BYTES = 40
+EVENTS = 200_000
+ENDED = 64
+"""A word behind the reader's position, by which the test ends its watcher."""
+
+
+@pytest.fixture
+def ring(monkeypatch: pytest.MonkeyPatch) -> int:
+    """A ring buffer with many waiting events: at each place there is a record of an event."""
+    monkeypatch.setattr(bpf, "max_entries", lambda _: SIZE)
+    descriptor = os.memfd_create("ring")
+    records = array("I", [RECORD_BYTES - 8]) * (2 * SIZE // 4)
+    os.pwrite(descriptor, records.tobytes(), 2 * mmap.PAGESIZE)
+    os.pwrite(descriptor, Struct("=Q").pack(EVENTS * RECORD_BYTES), mmap.PAGESIZE)
+    return descriptor
+
+
+def test_the_position_of_a_reader_never_goes_back_so_no_event_finds_the_ring_full(
+    ring: int,
+) -> None:
+    with (
+        mmap.mmap(ring, mmap.PAGESIZE) as page,
+        memoryview(page) as view,
+        view.cast("Q") as words,
+    ):
+        watcher = os.fork()
+        if not watcher:
+            last = went_back = 0
+            while not words[ENDED]:
+                at = words[0]
+                went_back |= at < last
+                last = at
+            os._exit(went_back)
+        with Events(ring) as events:
+            assert sum(1 for _ in events.read()) == EVENTS
+        words[ENDED] = 1
+        assert os.waitpid(watcher, 0)[1] == 0
+        assert words[0] == EVENTS * RECORD_BYTES
+    os.close(ring)
