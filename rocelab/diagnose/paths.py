@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from rocelab.errors import InputError
-from rocelab.jobs.placement import NicRef
+from rocelab.jobs.placement import reference
 from rocelab.plan.fabric import DirectedLink, Fabric
 from rocelab.predict.matrix import FlowRow
 from rocelab.predict.predictor import Setting, paths_on
@@ -41,7 +41,7 @@ def predicted_paths(fabric: Fabric, report: JobReport) -> tuple[FlowPaths, ...]:
             "links are unnumbered: the order of next hops is not planned",
             hint="take a lab with `routing.numbering: numbered`",
         )
-    nics = [_nic(rank.nic) for rank in report.ranks]
+    nics = [reference(rank.nic) for rank in report.ranks]
     rows = []
     for flow in report.flows:
         here, there = nics[flow.rank], nics[flow.peer]
@@ -78,8 +78,3 @@ def _check_counters(report: JobReport, paths: Sequence[FlowPaths]) -> None:
                 f"predicted paths {packets:,} at least",
                 hint="a link was down, or another scheme than the lab's own ran",
             )
-
-
-def _nic(text: str) -> NicRef:
-    server, _, number = text.partition(":")
-    return NicRef(server, int(number))

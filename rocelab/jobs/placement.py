@@ -176,7 +176,7 @@ def references(ranks: int, names: Sequence[str]) -> tuple[NicRef, ...]:
             f"the placement lists {len(names)} NICs for {ranks} ranks",
             hint="list one NIC per rank, as server or server:nic",
         )
-    places = tuple(map(_reference, names))
+    places = tuple(map(reference, names))
     place, times = Counter(places).most_common(1)[0]
     if times > 1:
         raise InputError(
@@ -186,7 +186,8 @@ def references(ranks: int, names: Sequence[str]) -> tuple[NicRef, ...]:
     return places
 
 
-def _reference(name: str) -> NicRef:
+def reference(name: str) -> NicRef:
+    """The NIC that `server` or `server:nic` names. Raises InputError for other text."""
     match = re.fullmatch(r"([^:]+)(?::([0-9]{1,3}))?", name)
     if match is None:
         raise InputError(

@@ -1,8 +1,7 @@
 """Encodes requests to change links, addresses, neighbours and routes, with pyroute2.
 
 Fields and attributes have the kernel's names (include/uapi/linux/if_link.h, if_addr.h, neighbour.h
-and rtnetlink.h). pyroute2 is imported with the first request: that takes longer than most commands
-do, and most change no interface.
+and rtnetlink.h). pyroute2 is imported with the first request: most commands make none.
 """
 
 from __future__ import annotations

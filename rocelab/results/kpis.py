@@ -7,7 +7,7 @@ KPI that does not apply (a stream has no busbw) is missing. Nothing is measured 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
@@ -15,6 +15,7 @@ from typing import Any
 
 from rocelab.forwarding.balance import TierBalance, leaf_uplinks
 from rocelab.jobs.job import JobSpec
+from rocelab.jobs.placement import nic_of, reference
 from rocelab.plan.build import build_fabric
 from rocelab.plan.fabric import Direction, Fabric
 from rocelab.plan.queues import class_of_dscp
@@ -68,13 +69,13 @@ class Better(StrEnum):
 @dataclass(frozen=True)
 class PhaseJob:
     """A job of a phase, the input of its figures. `fair`: if the phase was modelled; data_classes:
-    the traffic classes of the data of all jobs of the phase; receiver_switches: the switches in
-    front of the NICs that receive data in any of them."""
+    the traffic classes of the data of all jobs of the phase; receivers: the NICs that receive data
+    in any of them."""
 
     report: JobReport
     fair: FairShares | None
     data_classes: frozenset[int]
-    receiver_switches: frozenset[str]
+    receivers: frozenset[str]
 
     @cached_property
     def spec(self) -> JobSpec:
@@ -197,7 +198,9 @@ def _incast_share(job: PhaseJob) -> float | None:
     lossless = job.report.lossless
     assert lossless is not None
     end_ns = round(job.report.fidelity.elapsed_s * 1e9)
-    return root_share(lossless.spans, end_ns, job.receiver_switches)
+    nics = [nic_of(job.fabric, reference(name)) for name in job.receivers]
+    switches = {link.b.node for nic in nics for link in nic.links}
+    return root_share(lossless.spans, end_ns, switches)
 
 
 def _undisturbed(run: ProbeRun) -> list[TierBalance]:
@@ -658,8 +661,9 @@ def job_figures(reports: Sequence[JobReport], fair: FairShares | None) -> tuple[
     """The KPIs of each job of a phase. Counts of devices cover all jobs and are the same for
     each."""
     classes = frozenset(map(data_class, reports))
-    edges = frozenset(switch for report in reports for switch in _receiver_switches(report))
-    jobs = [PhaseJob(report, fair, classes, edges) for report in reports]
+    ranks = [rank for report in reports for rank in report.ranks]
+    receivers = frozenset(rank.nic for rank in ranks if rank.delivered_bytes)
+    jobs = [PhaseJob(report, fair, classes, receivers) for report in reports]
     return tuple(
         {
             kpi.name: kpi.of_job(job)
@@ -668,15 +672,6 @@ def job_figures(reports: Sequence[JobReport], fair: FairShares | None) -> tuple[
         }
         for job in jobs
     )
-
-
-def _receiver_switches(report: JobReport) -> Iterator[str]:
-    fabric = build_fabric(recorded_spec(report.lab))
-    for rank in report.ranks:
-        if rank.delivered_bytes:
-            server, _, number = rank.nic.partition(":")
-            for link in fabric.nics(server)[int(number) - 1].links:
-                yield link.b.node
 
 
 def phase_figures(jobs: Sequence[Figures]) -> tuple[Figures, ...]:

@@ -41,11 +41,11 @@ from rocelab.runtime.controller.rounds import Round, read_rounds
 from rocelab.runtime.daemons import vty_json
 from rocelab.runtime.lab import Lab
 from rocelab.runtime.steering import Steering
-from rocelab.runtime.teardown import take_down
 from rocelab.spec.catalog import find_lab
 from rocelab.spec.schemes import EcmpScheme, ResilientScheme, TeEngine, TeScheme
 from rocelab.traffic.result import TrafficResult
 from rocelab.traffic.session import TrafficSession
+from tests.integration.labs import running
 from tests.integration.waiting import wait_until
 from tests.measured import measured
 
@@ -64,12 +64,8 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     text = find_lab("zone-1-1").read_text().replace("name: zone-1-1", "name: t-controller")
     file = tmp_path_factory.mktemp("lab") / "t-controller.yaml"
     file.write_text(text)
-    made = Lab.planned(file)
-    try:
-        made.up()
+    with running(Lab.planned(file)) as made:
         yield made
-    finally:
-        take_down(made.name)
 
 
 @pytest.fixture

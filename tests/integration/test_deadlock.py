@@ -53,8 +53,9 @@ def shipped(name: str, folder: Path) -> Iterator[Lab]:
     """A lab that ships, up under a name of its own."""
     text = find_lab(name).read_text()
     file = folder / f"t-{name}.yaml"
-    file.write_text(f"name: {file.stem}\n{text[text.index('fabric:') :]}")
-    with running(file) as lab:
+    body = text[text.index("\nfabric:") :]
+    file.write_text(f"name: {file.stem}{body}")
+    with running(Lab.planned(file)) as lab:
         yield lab
 
 

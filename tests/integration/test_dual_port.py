@@ -56,7 +56,7 @@ def link_down(lab: Lab, name: str) -> Iterator[None]:
 def dual(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     file = tmp_path_factory.mktemp("lab") / "t-dual.yaml"
     file.write_text(f"name: t-dual\n{DUAL}")
-    with running(file) as lab:
+    with running(Lab.planned(file)) as lab:
         yield lab
 
 

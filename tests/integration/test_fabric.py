@@ -24,9 +24,9 @@ from rocelab.runtime.daemons import vty_command, vty_json
 from rocelab.runtime.lab import Lab
 from rocelab.runtime.node import NamespaceNode
 from rocelab.runtime.record import recorded_labs
-from rocelab.runtime.teardown import take_down
 from rocelab.traffic.traceroute import probe_path
 from tests.integration.conftest import MakeLab
+from tests.integration.labs import running
 from tests.integration.waiting import wait_for_tables
 
 pytestmark = pytest.mark.side_by_side
@@ -54,12 +54,8 @@ def lab(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     name = f"it-{request.param}"
     file = tmp_path_factory.mktemp("lab") / f"{name}.yaml"
     file.write_text(f"name: {name}\n{LABS[request.param]}\n")
-    made = Lab.planned(file)
-    try:
-        made.up()
+    with running(Lab.planned(file)) as made:
         yield made
-    finally:
-        take_down(name)
 
 
 def only(*labs: str) -> pytest.MarkDecorator:

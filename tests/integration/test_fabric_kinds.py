@@ -25,10 +25,10 @@ from rocelab.plan.fabric import Nic
 from rocelab.plan.routes import expected_routes, expected_width
 from rocelab.runtime.lab import Lab
 from rocelab.runtime.record import recorded_labs
-from rocelab.runtime.teardown import take_down
 from rocelab.spec.catalog import find_lab
 from rocelab.spec.load import load_spec
 from rocelab.traffic.traceroute import probe_path
+from tests.integration.labs import running
 from tests.integration.waiting import LIMIT_S, wait_for_tables
 
 pytestmark = pytest.mark.side_by_side
@@ -44,12 +44,8 @@ FLOWS = 64
 def lab(request: pytest.FixtureRequest) -> Iterator[Lab]:
     """A lab of the catalog, up under its own name for all tests of this file."""
     spec = load_spec(find_lab(request.param))
-    running = Lab(plan(spec.model_copy(update={"name": f"it-{spec.name}"})))
-    try:
-        running.up()
-        yield running
-    finally:
-        take_down(running.name)
+    with running(Lab(plan(spec.model_copy(update={"name": f"it-{spec.name}"})))) as made:
+        yield made
 
 
 def only(*names: str) -> pytest.MarkDecorator:

@@ -16,7 +16,7 @@ from rocelab.kernel import namespaces
 from rocelab.kernel.bracket import Bracket
 from rocelab.runtime.lab import Lab
 from rocelab.runtime.status import read_status
-from rocelab.runtime.teardown import take_down
+from tests.integration.labs import running
 from tests.integration.waiting import wait_until
 
 pytestmark = pytest.mark.side_by_side
@@ -66,12 +66,8 @@ SEVERAL = ("flapping", "campaign")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     file = tmp_path_factory.mktemp("effects") / "lab.yaml"
     file.write_text(LAB)
-    lab = Lab.planned(file)
-    try:
-        lab.up()
+    with running(Lab.planned(file)) as lab:
         yield lab
-    finally:
-        take_down(lab.name)
 
 
 @pytest.fixture

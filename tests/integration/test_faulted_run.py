@@ -20,7 +20,7 @@ from rocelab.results.convergence import Method
 from rocelab.results.probes import ProbeRun
 from rocelab.runtime.lab import Lab
 from rocelab.runtime.record import LabFiles
-from rocelab.runtime.teardown import take_down
+from tests.integration.labs import running
 from tests.integration.waiting import LIMIT_S
 
 pytestmark = pytest.mark.side_by_side
@@ -37,12 +37,8 @@ DOWN = SINGLE_FAULT.validate_python({"kind": "carrier-down", "link": "rtsw1:ctsw
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     file = tmp_path_factory.mktemp("lab") / f"{NAME}.yaml"
     file.write_text(LAB)
-    made = Lab.planned(file)
-    try:
-        made.up()
+    with running(Lab.planned(file)) as made:
         yield made
-    finally:
-        take_down(NAME)
 
 
 @contextmanager

@@ -32,7 +32,7 @@ from rocelab.measure.timeline import FibTimeline, opened_namespaces
 from rocelab.plan.fabric import Link
 from rocelab.runtime import daemons, peers, wiring
 from rocelab.runtime.lab import Lab
-from rocelab.runtime.teardown import take_down
+from tests.integration.labs import running
 from tests.integration.waiting import wait_until
 
 pytestmark = pytest.mark.side_by_side
@@ -163,16 +163,12 @@ class Rig:
 def brought_up(tmp_path: Path, text: str) -> Iterator[Rig]:
     file = tmp_path / "lab.yaml"
     file.write_text(text)
-    lab = Lab.planned(file)
-    try:
-        lab.up()
-        with (
-            opened_namespaces(lab, lab.fabric.switches) as opened,
-            FibTimeline(lab, opened) as timeline,
-        ):
-            yield Rig(lab, timeline)
-    finally:
-        take_down(lab.name)
+    with (
+        running(Lab.planned(file)) as lab,
+        opened_namespaces(lab, lab.fabric.switches) as opened,
+        FibTimeline(lab, opened) as timeline,
+    ):
+        yield Rig(lab, timeline)
 
 
 @pytest.fixture(scope="module")

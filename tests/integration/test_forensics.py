@@ -26,7 +26,7 @@ from rocelab.documents import to_json
 from rocelab.plan.build import plan
 from rocelab.results.diagnosis import Cause, Diagnosis, from_json
 from rocelab.runtime.lab import Lab
-from rocelab.runtime.teardown import take_down
+from tests.integration.labs import running
 from tests.measured import measured
 
 pytestmark = pytest.mark.few_at_once
@@ -38,11 +38,9 @@ DILATION = 5000
 
 @pytest.fixture(scope="module")
 def lab() -> Iterator[Lab]:
-    made = Lab(plan(lab_of("e-ecmp", NAME).fabric.spec.model_copy(update={"dilation": DILATION})))
-    take_down(NAME)
-    made.up()
-    yield made
-    take_down(NAME)
+    spec = lab_of("e-ecmp", NAME).fabric.spec.model_copy(update={"dilation": DILATION})
+    with running(Lab(plan(spec))) as made:
+        yield made
 
 
 @pytest.fixture(scope="module")

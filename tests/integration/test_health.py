@@ -26,9 +26,9 @@ from rocelab.runtime.impairments.control import Impairments
 from rocelab.runtime.impairments.impairment import Impairment, Kind
 from rocelab.runtime.lab import Lab
 from rocelab.runtime.status import read_status
-from rocelab.runtime.teardown import take_down
 from tests.helpers.directed import towards
 from tests.integration.conftest import MakeLab
+from tests.integration.labs import running
 from tests.integration.midway import Midway
 from tests.integration.waiting import LIMIT_S, wait_until
 
@@ -49,11 +49,8 @@ GENTLE = {"window": 8, "ack_timeout": "50us"}
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     file = tmp_path_factory.mktemp("lab") / "lab.yaml"
     file.write_text(f"name: {NAME}\n{BODY}")
-    made = Lab.planned(file)
-    take_down(NAME)
-    made.up()
-    yield made
-    take_down(NAME)
+    with running(Lab.planned(file)) as made:
+        yield made
 
 
 def job(**keys: object) -> JobSpec:

@@ -28,11 +28,11 @@ from rocelab.runtime.impairments.maps import ImpairmentCounters
 from rocelab.runtime.lab import Lab
 from rocelab.runtime.queues.engine import bpf_folder
 from rocelab.runtime.queues.reading import read_queue_counters
-from rocelab.runtime.teardown import take_down
 from rocelab.spec.model import LabSpec
 from rocelab.traffic.result import FlowRecord, TrafficResult
 from rocelab.traffic.session import TrafficSession
 from tests.helpers.directed import towards
+from tests.integration.labs import running
 from tests.integration.waiting import wait_until
 from tests.measured import measured
 
@@ -53,12 +53,8 @@ to = partial(towards, plan(LabSpec.model_validate({"name": "t-impaired", "fabric
 def made(folder: Path, name: str, body: str) -> Iterator[Lab]:
     file = folder / f"{name}.yaml"
     file.write_text(f"name: {name}\n{body}\n")
-    lab = Lab.planned(file)
-    try:
-        lab.up()
+    with running(Lab.planned(file)) as lab:
         yield lab
-    finally:
-        take_down(name)
 
 
 @pytest.fixture(scope="module")

@@ -41,7 +41,7 @@ def job(**keys: object) -> JobSpec:
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     file = tmp_path_factory.mktemp("lab") / "lab.yaml"
     file.write_text(f"name: {NAME}\n{BODY}")
-    with running(file) as made:
+    with running(Lab.planned(file)) as made:
         # What runs publish stays until the next one: from here on it is there.
         run_job(made, job(pattern="allreduce", size="1MB", iterations=1))
         yield made

@@ -122,7 +122,7 @@ class Rig:
 def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
     file = tmp_path_factory.mktemp("lossless") / "lab.yaml"
     file.write_text(f"name: t-lossless\n{BODY % ''}")
-    with running(file) as lab:
+    with running(Lab.planned(file)) as lab:
         yield Rig(lab)
 
 

@@ -21,8 +21,8 @@ from rocelab.runtime.pfc import control
 from rocelab.runtime.pfc.journal import What
 from rocelab.runtime.pfc.reading import PauseReader
 from rocelab.runtime.record import LabFiles
-from rocelab.runtime.teardown import take_down
 from tests.integration.command import read, rocelab
+from tests.integration.labs import running
 from tests.integration.waiting import wait_until
 
 pytestmark = pytest.mark.few_at_once
@@ -45,11 +45,8 @@ SPEC = HealthSpec.model_validate({"interval": "200ms"})
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     file = tmp_path_factory.mktemp("lab") / "lab.yaml"
     file.write_text(f"name: {NAME}\n{BODY}")
-    made = Lab.planned(file)
-    take_down(NAME)
-    made.up()
-    yield made
-    take_down(NAME)
+    with running(Lab.planned(file)) as made:
+        yield made
 
 
 def shown() -> dict[tuple[str, str], dict[str, Any]]:

@@ -18,9 +18,9 @@ from rocelab.predict.predictor import Setting, asked_fabric, predict_loads
 from rocelab.predict.whatif import read_asked
 from rocelab.results.job import JobReport
 from rocelab.runtime.lab import Lab
-from rocelab.runtime.teardown import take_down
 from rocelab.spec.schemes import EcmpScheme, SchemeSpec
 from rocelab.traffic.taps import LinkPackets, Taps
+from tests.integration.labs import running
 from tests.measured import measured
 
 pytestmark = pytest.mark.side_by_side
@@ -81,12 +81,8 @@ def lab(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     name: str = request.param
     file = tmp_path_factory.mktemp("lab") / f"{name}.yaml"
     file.write_text(f"name: {name}\nfabric: {KINDS[name]}\n{REST}")
-    made = Lab.planned(file)
-    try:
-        made.up()
+    with running(Lab.planned(file)) as made:
         yield made
-    finally:
-        take_down(name)
 
 
 def test_a_job_lands_where_it_was_predicted(lab: Lab) -> None:

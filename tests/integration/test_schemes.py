@@ -46,6 +46,7 @@ from rocelab.spec.schemes import (
 from rocelab.traffic.traceroute import probe_path
 from tests.integration.command import read, rocelab
 from tests.integration.conftest import MakeLab
+from tests.integration.labs import running
 from tests.integration.scheme_wire import ACK, SchemeWire, scheme_wire
 from tests.integration.waiting import wait_until
 from tests.measured import measured
@@ -75,12 +76,8 @@ def flowlet(gap: str) -> FlowletScheme:
 def zone_up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     file = tmp_path_factory.mktemp("zone") / "t-scheme-zone.yaml"
     file.write_text(f"name: t-scheme-zone\n{PLAIN}\n")
-    made = Lab.planned(file)
-    try:
-        made.up()
+    with running(Lab.planned(file)) as made:
         yield made
-    finally:
-        take_down(made.name)
 
 
 @pytest.fixture

@@ -13,8 +13,8 @@ import pytest
 from rocelab import Lab
 from rocelab.forwarding.path import find_nic, walk
 from rocelab.runtime.queues.reading import read_queue_counters
-from rocelab.runtime.teardown import take_down
 from tests.integration.conftest import MakeLab
+from tests.integration.labs import running
 
 pytestmark = pytest.mark.side_by_side
 
@@ -39,11 +39,8 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def lab(file: Path) -> Iterator[Lab]:
-    made = Lab.planned(file)
-    take_down(NAME)
-    made.up()
-    yield made
-    take_down(NAME)
+    with running(Lab.planned(file)) as made:
+        yield made
 
 
 def test_no_script_is_long() -> None:

@@ -25,10 +25,10 @@ from rocelab.runtime.impairments.control import Impairments
 from rocelab.runtime.impairments.impairment import Impairment, Kind
 from rocelab.runtime.lab import Lab
 from rocelab.runtime.record import LabFiles
-from rocelab.runtime.teardown import take_down
 from rocelab.traffic.result import TrafficResult
 from rocelab.traffic.session import TrafficSession
 from tests.helpers.directed import sent_by
+from tests.integration.labs import running
 from tests.integration.waiting import LIMIT_S
 from tests.measured import measured
 
@@ -54,12 +54,8 @@ def now_ns() -> int:
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     file = tmp_path_factory.mktemp("stages") / f"{NAME}.yaml"
     file.write_text(LAB)
-    lab = Lab.planned(file)
-    try:
-        lab.up()
+    with running(Lab.planned(file)) as lab:
         yield lab
-    finally:
-        take_down(NAME)
 
 
 @pytest.fixture

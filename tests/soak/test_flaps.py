@@ -17,7 +17,7 @@ from rocelab.measure.timeline import FibTimeline, opened_namespaces
 from rocelab.runtime import daemons
 from rocelab.runtime.convergence import convergence_timeout_s
 from rocelab.runtime.lab import Lab
-from rocelab.runtime.teardown import take_down
+from tests.integration.labs import running
 
 LAB = "name: soak-flap\nfabric: {kind: clos, racks: 4, spines: 4, servers_per_rack: 1}\n"
 FLAPS = 1000
@@ -33,12 +33,8 @@ BYTES_PER_FLAP_LIMIT = 100
 def lab(tmp_path: Path) -> Iterator[Lab]:
     file = tmp_path / "soak-flap.yaml"
     file.write_text(LAB)
-    lab = Lab.planned(file)
-    try:
-        lab.up()
+    with running(Lab.planned(file)) as lab:
         yield lab
-    finally:
-        take_down("soak-flap")
 
 
 def memory_bytes(lab: Lab) -> dict[str, int]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rocelab.runtime.lab import Lab
-from rocelab.runtime.teardown import take_down
+from tests.integration.labs import running
 from tests.integration.test_lossless import (
     BODY,
     Rig,
@@ -25,12 +25,8 @@ KILLS = 100
 def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
     file: Path = tmp_path_factory.mktemp("soak") / "lab.yaml"
     file.write_text(f"name: soak-lossless\n{BODY % ''}")
-    lab = Lab.planned(file)
-    try:
-        lab.up()
+    with running(Lab.planned(file)) as lab:
         yield Rig(lab)
-    finally:
-        take_down(lab.name)
 
 
 @pytest.mark.parametrize(

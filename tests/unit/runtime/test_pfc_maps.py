@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import mmap
+import multiprocessing
 import os
 from array import array
 from struct import Struct
@@ -38,17 +39,22 @@ def test_the_position_of_a_reader_never_goes_back_so_no_event_finds_the_ring_ful
         memoryview(page) as view,
         view.cast("Q") as words,
     ):
-        watcher = os.fork()
-        if not watcher:
-            last = went_back = 0
-            while not words[ENDED]:
-                at = words[0]
-                went_back |= at < last
-                last = at
-            os._exit(went_back)
-        with Events(ring) as events:
-            assert sum(1 for _ in events.read()) == EVENTS
-        words[ENDED] = 1
-        assert os.waitpid(watcher, 0)[1] == 0
+        watcher = multiprocessing.get_context("fork").Process(target=_watch, args=(words,))
+        watcher.start()
+        try:
+            with Events(ring) as events:
+                assert sum(1 for _ in events.read()) == EVENTS
+        finally:
+            words[ENDED] = 1
+            watcher.join()
+        assert watcher.exitcode == 0
         assert words[0] == EVENTS * RECORD_BYTES
     os.close(ring)
+
+
+def _watch(words: memoryview) -> None:
+    last = 0
+    while not words[ENDED]:
+        at = words[0]
+        assert at >= last, "the position went back"
+        last = at
