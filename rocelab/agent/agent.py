@@ -1,9 +1,12 @@
 """The process in a server that runs all its NICs, queue pairs and probe flows in one loop.
 
-`python -m rocelab.agent.agent PARENT_PID`, with the control channel as its standard input. It
-enters the server's namespace, opens its sockets, and then repeats: read and answer arrived frames,
-send due ones, sleep until the next deadline. `rocelab.traffic.session` sends it its part of a run;
-it returns what it sent and received, and how punctual this machine let it be.
+It enters the server's namespace, opens its sockets, and then repeats: read and answer arrived
+frames, send due ones, sleep until the next deadline. `rocelab.traffic.session` sends it its part of
+a run; it returns what it sent and received, and how punctual this machine let it be.
+
+`python -m rocelab.agent.agent CHANNEL:ERRORS ...` forks an agent for each of these descriptors, its
+control channel and the file for its standard error, so that only one process pays for the start of
+an interpreter. It ends them all, and waits for them, at the end of its standard input.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ import signal
 import socket
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 from time import CLOCK_REALTIME, clock_gettime_ns, monotonic_ns
 from typing import Any
 
@@ -95,7 +99,7 @@ class Agent:
     def run(self) -> None:
         """Serve until the results are sent. Raises ChannelClosedError, OSError."""
         startup_cpu_s = _cpu_s()
-        self._channel.send({"startup_cpu_s": startup_cpu_s})
+        self._channel.send({"ready": True})
         turns = 0
         while True:
             _, next_ns = self._turn()
@@ -294,14 +298,37 @@ def _die_with(parent: int) -> None:
         sys.exit(1)
 
 
-def main() -> None:
-    _die_with(int(sys.argv[1]))
+def _serve(channel: int) -> None:
     wake_on_time()
-    gc.disable()  # nothing here makes reference cycles, and a collection would delay packets
     try:
-        Agent(Channel(socket.socket(fileno=0))).run()
+        Agent(Channel(socket.socket(fileno=channel))).run()
     except ChannelClosedError:
         sys.exit(1)
+
+
+def main() -> None:
+    gc.disable()  # nothing here makes reference cycles, and a collection would delay packets
+    parent, agents = os.getpid(), []
+    waiting = [tuple(map(int, argument.split(":"))) for argument in sys.argv[1:]]
+    while waiting:
+        channel, errors = waiting.pop()
+        os.dup2(errors, sys.stderr.fileno())
+        agent = os.fork()
+        if not agent:
+            _die_with(parent)
+            # The end of an agent is seen once nobody else has its channel.
+            for descriptor in chain.from_iterable(waiting):
+                os.close(descriptor)
+            _serve(channel)
+            return
+        agents.append(agent)
+        os.close(channel)
+        os.close(errors)
+    sys.stdin.buffer.read()
+    for agent in agents:
+        os.kill(agent, signal.SIGKILL)
+    for agent in agents:
+        os.waitpid(agent, 0)
 
 
 if __name__ == "__main__":

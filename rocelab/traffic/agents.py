@@ -1,8 +1,7 @@
 """Starts the agents in a lab's servers and exchanges messages with them.
 
-Each agent gets its server's part of a run. Agents end with the group, with this process, with the
-thread that opened them (the kernel's parent-death signal follows that thread) and, because they are
-in the lab's namespaces, with the lab.
+Each agent gets its server's part of a run. One process forks them all; they end with the group,
+with this process and, because they are in the lab's namespaces, with the lab.
 """
 
 from __future__ import annotations
@@ -10,9 +9,11 @@ from __future__ import annotations
 import os
 import selectors
 import socket
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from itertools import chain
 from typing import IO, Any, Self
 
 from rocelab.agent.channel import Channel, ChannelClosedError, Message, join
@@ -32,33 +33,15 @@ class Part:
 
 
 class Agent:
-    """One agent: the process, its channel and its standard error."""
+    """One agent, seen from here: its channel and its standard error."""
 
-    def __init__(self, server: str) -> None:
+    def __init__(self, server: str, stream: socket.socket, errors: IO[bytes]) -> None:
         self.server = server
-        self.startup_cpu_s = 0.0
-        self._stderr = _scratch_file()
-        own, far = socket.socketpair()
-        own.settimeout(REPLY_TIMEOUT_S)
-        self._channel = Channel(own)
-        with far:
-            # Without `site`: an agent needs this package and the standard library only.
-            self._process = background.launch(
-                "rocelab.agent.agent",
-                str(os.getpid()),
-                stdin=far.fileno(),
-                errors=self._stderr,
-                site=False,
-            )
+        self._channel = Channel(stream)
+        self._errors = errors
 
     def fileno(self) -> int:
         return self._channel.fileno()
-
-    def close(self) -> None:
-        self._channel.close()
-        self._process.kill()
-        self._process.wait()
-        self._stderr.close()
 
     def send(self, fields: Mapping[str, object], payload: bytes = b"") -> None:
         """Raises MachineError if the agent has ended."""
@@ -87,11 +70,10 @@ class Agent:
                 return message
 
     def _ended(self) -> MachineError:
-        status = self._process.wait()
-        self._stderr.seek(0)
+        self._errors.seek(0)
         reason = (
-            background.last_line(self._stderr.read().decode(errors="replace"))
-            or f"exit status {status}"
+            background.last_line(self._errors.read().decode(errors="replace"))
+            or "something killed it"
         )
         return MachineError(
             f"the traffic agent of {self.server} ended: {reason}",
@@ -110,16 +92,13 @@ class AgentGroup:
     def __enter__(self) -> Self:
         """Start every agent and wait until it is ready. Raises MachineError if one fails."""
         with ExitStack() as undo:
-            for server in self._parts:
-                agent = Agent(server)
-                undo.callback(agent.close)
-                self.agents.append(agent)
+            self.agents = undo.enter_context(_forked(list(self._parts)))
             for agent in self.agents:
                 part = self._parts[agent.server]
                 sizes, payload = join(part.frames)
                 agent.send({**part.fields, "sizes": sizes}, payload)
             for agent in self.agents:
-                agent.startup_cpu_s = agent.receive().fields["startup_cpu_s"]
+                agent.receive()
             self._cleanup = undo.pop_all()
         return self
 
@@ -145,6 +124,28 @@ class AgentGroup:
                     yield key.data, key.data.receive()
 
 
-def _scratch_file() -> IO[bytes]:
-    """An unnamed file: unlike a pipe, it cannot fill up and block the agent."""
-    return os.fdopen(os.memfd_create("agent-stderr"), "w+b")
+@contextmanager
+def _forked(servers: Sequence[str]) -> Iterator[list[Agent]]:
+    """An agent for each server; all of them have ended when the block has."""
+    with ExitStack() as files:
+        agents, descriptors = [], []
+        with ExitStack() as far_ends:
+            for server in servers:
+                own, far = map(files.enter_context, socket.socketpair())
+                own.settimeout(REPLY_TIMEOUT_S)
+                # Unlike a pipe, such a file cannot fill up and block the agent.
+                errors = files.enter_context(os.fdopen(os.memfd_create("agent-stderr"), "w+b"))
+                agents.append(Agent(server, own, errors))
+                far_ends.enter_context(far)
+                descriptors.append((far.fileno(), errors.fileno()))
+            # Without `site`: an agent needs this package and the standard library only.
+            process = background.launch(
+                "rocelab.agent.agent",
+                *(f"{channel}:{errors}" for channel, errors in descriptors),
+                stdin=subprocess.PIPE,
+                errors=descriptors[0][1],
+                pass_fds=list(chain.from_iterable(descriptors)),
+                site=False,
+            )
+        with process:
+            yield agents

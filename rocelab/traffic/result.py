@@ -73,7 +73,6 @@ class AgentRecord:
     """
 
     server: str
-    startup_cpu_s: float
     cpu_s: float
     socket_drops: int
     send_errors: Mapping[str, int]

@@ -302,7 +302,6 @@ def _agent_record(agent: Agent, report: Message) -> AgentRecord:
     fields = report.fields
     return AgentRecord(
         server=agent.server,
-        startup_cpu_s=agent.startup_cpu_s,
         cpu_s=fields["cpu_s"],
         socket_drops=fields["socket_drops"],
         send_errors=fields["send_errors"],

@@ -61,7 +61,6 @@ def record(
 def agent(**changed: object) -> AgentRecord:
     values: dict[str, object] = {
         "server": "srv1-1",
-        "startup_cpu_s": 0.1,
         "cpu_s": 1.0,
         "socket_drops": 0,
         "send_errors": {},
