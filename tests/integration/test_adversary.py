@@ -11,6 +11,8 @@ import pytest
 from tests.adversary.run import Outcome, run_against
 from tests.measured import measured
 
+pytestmark = pytest.mark.few_at_once
+
 DRILL = """name: t-adversary
 lab: {lab}
 traffic: {{flows: 4, rate_pps: 500, warmup: 200ms, duration: 1800ms, seed: 3}}

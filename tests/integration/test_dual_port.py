@@ -20,6 +20,8 @@ from tests.integration.labs import running
 from tests.integration.midway import Midway
 from tests.measured import measured
 
+pytestmark = pytest.mark.few_at_once
+
 HPN = "kind: hpn, segments: 2, servers_per_segment: 1, rails: 1"
 DUAL = f"""
 fabric: {{{HPN}, ports_per_nic: 2, planes: 2, aggs: 2, cores: 2}}
@@ -95,7 +97,6 @@ def test_both_ports_carry_and_one_takes_all_while_the_other_is_down(dual: Lab) -
     assert packets(again, PORTS[0], "srv1-1") > 0
 
 
-@pytest.mark.few_at_once
 def test_a_nic_with_one_port_tries_on_until_its_queue_pair_fails(make_lab: MakeLab) -> None:
     lab = make_lab("t-dual-one", SINGLE)
     lab.up()
@@ -112,7 +113,6 @@ def test_a_nic_with_one_port_tries_on_until_its_queue_pair_fails(make_lab: MakeL
     assert "srv1-1:1" in report.errors[0]
 
 
-@pytest.mark.few_at_once
 def test_a_probe_flow_moves_with_its_nic(dual: Lab) -> None:
     flows = [
         Flow(
