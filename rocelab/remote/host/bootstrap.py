@@ -115,7 +115,9 @@ def make_venv(requirements_key: str, *requirements: str) -> dict[str, object]:
     def fill(fresh: Path) -> None:
         _call([sys.executable, "-I", "-m", "venv", str(fresh)])
         pip = [str(fresh / "bin/python"), "-I", "-m", "pip", "install", "--no-input", "--quiet"]
-        _call([*pip, "--disable-pip-version-check", *offline, *requirements])
+        # Compiled now, as in `unpack`; root's commands can do it later, for what they import.
+        later = [] if os.getuid() else ["--no-compile"]
+        _call([*pip, "--disable-pip-version-check", *later, *offline, *requirements])
 
     _install(venv_of(requirements_key), fill)
     return {}
