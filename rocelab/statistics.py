@@ -10,6 +10,7 @@ import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,17 +49,18 @@ def rank_sum_p(one: Sequence[float], other: Sequence[float]) -> float:
         raise ValueError("no values: nothing was measured")
     import numpy as np
 
-    # Twice the ranks, so that shared ranks are whole numbers too.
+    # Twice the ranks, so that shared ranks are whole numbers too; once if none is shared.
     values = np.asarray([*one, *other])
     below = (values[:, None] > values[None, :]).sum(axis=1)
     equal = (values[:, None] == values[None, :]).sum(axis=1)
-    ranks = [int(rank) for rank in 2 * below + equal + 1]
+    doubled = 2 * below + equal + 1
+    ranks = (doubled // np.gcd.reduce(doubled)).tolist()
     total = sum(ranks)
     # ways[k, s]: in how many ways k of the values have s as the sum of their ranks.
     ways = np.zeros((len(one) + 1, total + 1))
     ways[0, 0] = 1
-    for rank in ranks:
-        ways[1:, rank:] += ways[:-1, : total + 1 - rank]
+    for rank, reached in zip(ranks, accumulate(ranks), strict=True):
+        ways[1:, rank : reached + 1] += ways[:-1, : reached + 1 - rank]
     found = ways[len(one)]
     # Times the number of values, the mean sum is a whole number.
     off = np.abs(np.arange(total + 1) * len(ranks) - total * len(one))
