@@ -191,22 +191,18 @@ def _compiled(
 
 def _chains(sends: Sequence[Sends], of_send_task: Longs) -> Chains:
     """The chains of steps; each send is one transfer, and the sends of a chain are of one task."""
-    of_send, task, rounds, tokens = [], [], [], []
-    first = begin = 0
-    for each in sends:
-        count = len(each.source)
-        own = np.arange(count) if each.chain is None else each.chain.astype(np.int64)
-        chains = 1 + int(own.max(initial=NONE))
-        most = np.zeros(chains, np.int64)
-        np.maximum.at(most, own[own != NONE], np.broadcast_to(each.rounds, count)[own != NONE])
-        of_send.append(np.where(own == NONE, NONE, own + first))
-        task.append(np.zeros(chains, np.int64))
-        task[-1][own[own != NONE]] = of_send_task[begin : begin + count][own != NONE]
-        rounds.append(most)
-        tokens.append(np.full(chains, each.tokens))
-        first += chains
-        begin += count
-    return Chains(_joint(of_send), _joint(task), _joint(rounds), _joint(tokens))
+    owns = [np.arange(len(each.source)) if each.chain is None else each.chain for each in sends]
+    rounds = _joint([np.full(len(own), each.rounds) for own, each in zip(owns, sends, strict=True)])
+    counts = np.array([len(own) for own in owns], np.int64)
+    chains = np.array([1 + own.max(initial=NONE) for own in owns], np.int64)
+    own = _joint(owns)
+    of_send = np.where(own == NONE, NONE, own + np.repeat(np.cumsum(chains) - chains, counts))
+    (members,) = np.nonzero(own != NONE)
+    task, most = np.zeros((2, chains.sum()), np.int64)
+    task[of_send[members]] = of_send_task[members]
+    np.maximum.at(most, of_send[members], rounds[members])
+    tokens = np.array([each.tokens for each in sends], np.int64)
+    return Chains(of_send, task, most, np.repeat(tokens, chains))
 
 
 def _parts(sends: Sends) -> Longs:
