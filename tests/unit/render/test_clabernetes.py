@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -46,7 +47,11 @@ DNS_LABEL = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
 def objects(planned: Fabric) -> list[dict[str, Any]]:
-    return [each for text in manifests(planned).values() for each in yaml.safe_load_all(text)]
+    return [
+        each
+        for text in manifests(planned).values()
+        for each in yaml.load_all(text, Loader=yaml.CSafeLoader)
+    ]
 
 
 def topology_of(planned: Fabric) -> dict[str, Any]:
@@ -54,8 +59,10 @@ def topology_of(planned: Fabric) -> dict[str, Any]:
     return found
 
 
-def definition_of(planned: Fabric) -> dict[str, Any]:
-    definition = yaml.safe_load(topology_of(planned)["spec"]["definition"]["containerlab"])
+@cache
+def definition_of(lab: str) -> dict[str, Any]:
+    text = topology_of(small(lab))["spec"]["definition"]["containerlab"]
+    definition = yaml.load(text, Loader=yaml.CSafeLoader)
     assert isinstance(definition, dict)
     return definition
 
@@ -91,7 +98,7 @@ def test_the_definition_refuses_a_key_that_it_does_not_have() -> None:
 def test_the_definition_inside_is_valid_against_containerlab_s_schema(
     lab: str, validator: Any
 ) -> None:
-    found = validator(clab_schema()).iter_errors(definition_of(small(lab)))
+    found = validator(clab_schema()).iter_errors(definition_of(lab))
     assert [error.message for error in found] == []
 
 
@@ -107,7 +114,7 @@ def test_every_file_that_a_node_binds_is_mounted_from_a_config_map_that_is_appli
         for key, text in each["data"].items()
     }
     mounts = made[-1]["spec"]["deployment"]["filesFromConfigMap"]
-    definition = definition_of(small(lab))
+    definition = definition_of(lab)
     for name, node in definition["topology"]["nodes"].items():
         bound = [bind.partition(":")[0] for bind in node.get("binds", ())]
         mounted = {
@@ -123,7 +130,7 @@ def test_every_file_that_a_node_binds_is_mounted_from_a_config_map_that_is_appli
 
 @pytest.mark.parametrize("lab", SMALL_LABS)
 def test_the_far_end_of_a_link_has_a_name_that_linux_takes(lab: str) -> None:
-    for link in definition_of(small(lab))["topology"]["links"]:
+    for link in definition_of(lab)["topology"]["links"]:
         for end in link["endpoints"]:
             assert len(end.replace(":", "-")) <= 15
 
@@ -143,7 +150,7 @@ def test_interfaces_are_configured_by_the_names_that_links_have() -> None:
 
 
 def test_a_node_has_its_links_mtu_and_no_way_out_but_the_fabric() -> None:
-    nodes = definition_of(small("tiny"))["topology"]["nodes"]
+    nodes = definition_of("tiny")["topology"]["nodes"]
     (of_switch,), (of_server,) = nodes["rtsw1"]["exec"], nodes["srv1-1"]["exec"]
     assert of_switch.startswith(
         "sh -c 'ip route del default; echo e1 e2 e3 | xargs -n 1 ip link set mtu 9000 dev; "
