@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import NamedTuple
 
 from rocelab.agent.headers import IP_OFFSET, PAYLOAD_OFFSET, UDP_OFFSET, Opcode
@@ -37,6 +38,7 @@ def envelope(dest_qp: int = ENVELOPE_4.dest_qp, tos: int = DATA_TOS) -> Envelope
     return replace(ENVELOPE_4, dest_qp=dest_qp, dscp=tos >> 2, ecn=tos & 0b11)
 
 
+@cache
 def header(dest_qp: int = ENVELOPE_4.dest_qp) -> bytes:
     """The header of a queue pair's frames, as sessions make it."""
     return roce_frame(envelope(dest_qp), Opcode.RC_SEND_MIDDLE, psn=0)[:PAYLOAD_OFFSET]

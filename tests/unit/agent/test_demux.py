@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -90,6 +92,7 @@ def data(
     )
 
 
+@cache
 def only(psn: int = 0, size: int = 1024, asks: bool = False, qp: int = OWN) -> bytes:
     opcode = Opcode.RC_WRITE_ONLY_WITH_IMM
     return data(opcode, LONGEST, Immediate(IMM), psn=psn, size=size, asks=asks, qp=qp)
