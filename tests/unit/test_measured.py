@@ -51,7 +51,8 @@ def importable(monkeypatch: pytest.MonkeyPatch) -> None:
 def suite(pytester: pytest.Pytester, *tests: tuple[str, str, str], how: tuple[str, ...] = ()):
     """The result of a suite of tests (name, fixture, body)."""
     pytester.makepyfile(SUITE + "".join(map(_test, tests)))
-    return pytester.runpytest_subprocess("-p", "tests.measured", "-ra", *how)
+    plugins = ("-p", "tests.measured", "-p", "no:hypothesispytest")
+    return pytester.runpytest_subprocess(*plugins, "-ra", *how)
 
 
 def outcomes(found: pytest.RunResult) -> dict[str, int]:
