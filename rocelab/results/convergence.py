@@ -87,7 +87,8 @@ class Outage:
     outside all windows. start_gap_ns, end_gap_ns: how far before its start the packet before was
     sent, and how far before its end the last lost packet: connectivity went, and came back, at some
     instant in between. 0 without such a packet. held_ns: how much later than its stamp a packet at
-    its ends may have left, because the sender did not get the CPU.
+    its ends may have left, because the sender did not get the CPU. stray: it is of one packet, and
+    not of the first after its event: by itself it shows no loss of connectivity.
     """
 
     start_ns: int
@@ -97,6 +98,7 @@ class Outage:
     start_gap_ns: int = 0
     end_gap_ns: int = 0
     held_ns: int = 0
+    stray: bool = False
 
     @property
     def resolution_ns(self) -> int:
@@ -112,7 +114,10 @@ class FlowConvergence:
 
     convergence_ns: Route-Specific Convergence Time (RFC 6412 section 3.6.3): from the Convergence
         Event Instant (3.2.2) to the flow's recovery, which must last `Method.sustained_ns`. If the
-        network found no other path, that is the repair.
+        network found no other path, that is the repair. RFC 6412 counts packets lost due to the
+        convergence event (3.7.2). Every packet counts that is lost from the event on, but only an
+        outage that is not `stray` has a recovery: forwarding was whole right before a stray packet
+        and right after it, so its place tells nothing of the event.
     loss_derived_ns: Route-Specific Loss-Derived Method (3.5.3): Convergence Packet Loss (3.7.2)
         divided by the flow's offered rate.
     loss_of_connectivity_ns: Route Loss of Connectivity Period (3.6.5): the summed duration of the
@@ -121,8 +126,7 @@ class FlowConvergence:
     lost: Convergence Packet Loss, until recovery; `lost_after_recovery` are losses after it, still
     inside the event's window. resolution_ns: the error bound of its times from the packets sent
     around the outages: a packet interval for each outage, or more if the sender was late there.
-    stray: one packet was lost, and not when the event came: it cannot be told from an accidental
-    loss, and has no times.
+    stray: every outage was `stray`: they cannot be told from accidental losses, and have no times.
     """
 
     affected: bool
@@ -374,8 +378,14 @@ def _attributed(outage: Outage, windows: Sequence[Window], resolution_ns: float)
         if window.start_ns - resolution_ns < outage.start_ns < window.end_ns and (
             outage.end_ns is None or outage.end_ns > window.start_ns
         ):
-            return replace(outage, event=index)
+            return replace(outage, event=index, stray=_is_stray(outage, window))
     return outage
+
+
+def _is_stray(outage: Outage, window: Window) -> bool:
+    # When the event came: the next packet, or the one on its way, is lost.
+    late_ns = outage.start_ns - window.start_ns - window.uncertain_ns
+    return outage.lost == 1 and outage.end_ns is not None and late_ns > 2 * outage.resolution_ns
 
 
 def _flow_convergence(
@@ -389,9 +399,11 @@ def _flow_convergence(
 ) -> FlowConvergence:
     if not outages:
         return FlowConvergence(False, True, 0, 0, None, None, None, None)
+    # A recovery follows a loss of connectivity, which stray packets before it do not show.
+    first = next((at for at, outage in enumerate(outages) if not outage.stray), len(outages) - 1)
     recovered_at: int | None = None
-    until_recovery: list[Outage] = []
-    for index, outage in enumerate(outages):
+    until_recovery = list(outages[:first])
+    for index, outage in enumerate(outages[first:], first):
         until_recovery.append(outage)
         following = outages[index + 1].start_ns if index + 1 < len(outages) else watched_until_ns
         if outage.end_ns is not None and following - outage.end_ns >= method.sustained_ns:
@@ -399,19 +411,12 @@ def _flow_convergence(
             break
     lost = sum(outage.lost for outage in until_recovery)
     connectivity_ns = [o.end_ns - o.start_ns for o in until_recovery if o.end_ns is not None]
-    # When the event came: the next packet, or the one on its way, is lost.
-    first = until_recovery[0]
-    stray = (
-        lost == 1
-        and len(outages) == 1
-        and first.end_ns is not None
-        and first.start_ns - window.start_ns > window.uncertain_ns + 2 * first.resolution_ns
-    )
+    resolution_ns = sum(outage.resolution_ns for outage in until_recovery)
     sustained = recovered_at is not None
     restored = sustained or (cut_short and outages[-1].end_ns is not None)
-    if stray:
+    if outages[first].stray:
         return FlowConvergence(
-            True, restored, lost, 0, None, None, None, None, first.resolution_ns, stray=True
+            True, restored, lost, 0, None, None, None, None, resolution_ns, stray=True
         )
     return FlowConvergence(
         affected=True,
@@ -422,7 +427,7 @@ def _flow_convergence(
         loss_derived_ns=lost * NS_PER_S / offered_pps if sustained else None,
         loss_of_connectivity_ns=sum(connectivity_ns) if restored else None,
         rate_derived_ns=rate_derived_ns,
-        resolution_ns=sum(outage.resolution_ns for outage in until_recovery),
+        resolution_ns=resolution_ns,
     )
 
 

@@ -244,12 +244,15 @@ def _recovery(
     """The first of these outages after which packets arrived for the required time."""
     outages, claimed = truth.outages, record.measurement.outages
     without_ns = 0
-    sure = True
+    sure, cut_off = True, False
     for place in places:
         one = outages[place]
         if one.end_ns is None:
             break
         without_ns += one.end_ns - one.start_ns
+        cut_off |= not claimed[place].stray
+        if not cut_off:
+            continue
         if place + 1 < len(outages):
             good_ns = outages[place + 1].start_ns - one.end_ns
             # On the verge the wire and the sender's clock may see it differently, and both rightly.

@@ -187,6 +187,38 @@ def test_one_packet_lost_long_after_an_event_has_no_time() -> None:
     assert together.full_convergence_ns is None
 
 
+@pytest.mark.parametrize("lost", [{450, 700}, {450, 500}, {320, 450, 700, 702}])
+def test_however_many_packets_are_lost_singly_long_after_an_event_they_have_no_time(
+    lost: set[int],
+) -> None:
+    result = measured(flow(lost=lost), Window(200 * MS, 1000 * MS))
+    event = result.events[0]
+    assert all(outage.stray for outage in result.outages)
+    assert (event.affected, event.restored, event.stray) == (True, True, True)
+    assert (event.lost, event.lost_after_recovery) == (len(lost), 0)
+    assert (event.convergence_ns, event.loss_of_connectivity_ns) == (None, None)
+    together = aggregate_event([result], 0)
+    assert (together.full_convergence_ns, together.stray_flows) == (None, 1)
+    assert aggregate([result], [together]).full_convergence_ns is None
+
+
+def test_a_packet_lost_singly_does_not_stand_for_the_outage_after_it() -> None:
+    """It had been taken for it: 'converged' after 201 ms, 299 ms before connectivity was lost."""
+    lost = {400} | set(range(700, 730))
+    event = measured(flow(lost=lost), Window(200 * MS, 1000 * MS)).events[0]
+    assert (event.stray, event.lost, event.lost_after_recovery) == (False, 31, 0)
+    assert event.convergence_ns == 530 * MS
+    assert event.loss_of_connectivity_ns is not None
+    assert abs(event.loss_of_connectivity_ns - 30 * MS) <= event.resolution_ns
+
+
+def test_packets_lost_singly_before_an_outage_s_recovery_has_lasted_put_it_off() -> None:
+    """RFC 6412 section 3.7.5: without additional packet loss."""
+    lost = set(range(200, 210)) | {250}
+    event = measured(flow(lost=lost), Window(200 * MS, 1000 * MS)).events[0]
+    assert event.convergence_ns == 51 * MS
+
+
 def test_a_stray_packet_of_one_flow_does_not_hide_or_lengthen_another_s_time() -> None:
     window = Window(200 * MS, 1000 * MS)
     flows = [measured(flow(lost={700}), window), measured(flow(lost=set(range(200, 230))), window)]

@@ -106,6 +106,7 @@ def test_the_document_is_plain_json_with_a_schema_version_and_the_spec() -> None
             "end_ns": 6 * MS,
             "event": 0,
             "held_ns": 0,
+            "stray": False,
             "lost": 6,
             "start_gap_ns": MS,
             "start_ns": 0,
