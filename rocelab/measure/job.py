@@ -400,22 +400,26 @@ def lost_share(job: JobResult) -> float:
 def impact_of(job: JobResult, events: tuple[Event, ...]) -> Impact | None:
     """The impact of the first event that begins a fault; `events` are in ns since the job's start.
 
-    None without such an event or with fewer than FEWEST iterations before it, and if the job failed
-    or was over by then.
+    Where the event's instant is too uncertain to tell which of several iterations was hit, the
+    slowest of them stands for all, and the bounds include each. None without such an event or with
+    fewer than FEWEST iterations before it, and if the job failed or may have been over by then.
     """
-    begun = [event.t_ns for event in events if event.change == "begin"]
+    begun = [event for event in events if event.change == "begin"]
     if not begun or not job.ranks or job.errors:
         return None
     began_ns = np.min([rank.began_ns for rank in job.ranks], axis=0)
     ended_ns = np.max([rank.ended_ns for rank in job.ranks], axis=0)
-    hit = int(np.searchsorted(ended_ns, begun[0], side="right"))
+    instants_ns = begun[0].t_ns, begun[0].t_ns + begun[0].took_ns
+    first, last = np.searchsorted(ended_ns, instants_ns, side="right").tolist()
     took_ns: npt.NDArray[np.int64] = ended_ns - began_ns
-    steady_ns: npt.NDArray[np.int64] = took_ns[job.plan.job.warmup_iterations : hit]
-    if hit == len(ended_ns) or len(steady_ns) < FEWEST:
+    steady_ns: npt.NDArray[np.int64] = took_ns[job.plan.job.warmup_iterations : first]
+    if last == len(ended_ns) or len(steady_ns) < FEWEST:
         return None
+    hit = first + int(np.argmax(took_ns[first : last + 1]))
     failed_ns, median_ns = int(took_ns[hit]), float(np.median(steady_ns))
     p99_ns = float(np.percentile(steady_ns, 99))
-    low, high = overhead_bounds(failed_ns, steady_ns)
+    low, _ = overhead_bounds(int(np.min(took_ns[first : last + 1])), steady_ns)
+    _, high = overhead_bounds(failed_ns, steady_ns)
     return Impact(
         iteration=hit,
         failed_ns=failed_ns,

@@ -24,8 +24,8 @@ def job(took_ms: list[int]) -> JobResult:
     return replace(sample, ranks=ranks)
 
 
-def fault(at_ms: int, change: str = "begin") -> Event:
-    return Event(at_ms * MS, "carrier-down", change, "rtsw1:ctsw1")  # type: ignore[arg-type]
+def fault(at_ms: int, change: str = "begin", took_ms: int = 0) -> Event:
+    return Event(at_ms * MS, "carrier-down", change, "rtsw1:ctsw1", took_ns=took_ms * MS)  # type: ignore[arg-type]
 
 
 def test_the_overhead_is_that_of_the_iteration_under_way() -> None:
@@ -61,6 +61,37 @@ def test_a_few_iterations_that_hardly_differ_show_an_impact_above_the_limit() ->
     assert impact.overhead_low == pytest.approx(0.095, abs=0.003)
     assert impact.overhead_high == pytest.approx(0.104, abs=0.003)
     assert impact.zero_impact is False
+
+
+STEADY = [1000, 1001, 999, 1000, 1002]
+
+
+@pytest.mark.parametrize("hit", [[1000, 1900], [1900, 1000]])
+def test_a_fault_that_may_have_hit_either_of_two_iterations_has_bounds_of_both(
+    hit: list[int],
+) -> None:
+    at_ms = sum(STEADY) + hit[0] - 12
+    known = impact_of(job(STEADY + hit), (fault(at_ms, took_ms=10),))
+    assert known is not None
+    assert (known.iteration, known.zero_impact) == (5, hit[0] == 1000)
+    impact = impact_of(job(STEADY + hit), (fault(at_ms, took_ms=95),))
+    assert impact is not None
+    assert impact.iteration == 5 + hit.index(1900)
+    assert impact.overhead == pytest.approx(0.9)
+    assert impact.overhead_low is not None and impact.overhead_high is not None
+    assert impact.overhead_low < 0 < 0.9 < impact.overhead_high
+    assert impact.zero_impact is None
+
+
+def test_a_fault_that_may_have_hit_either_of_two_undisturbed_iterations_had_no_impact() -> None:
+    impact = impact_of(job([*STEADY, 1000, 1001]), (fault(5990, took_ms=95),))
+    assert impact is not None
+    assert impact.zero_impact is True
+
+
+def test_a_fault_that_may_have_come_after_the_job_has_no_impact() -> None:
+    assert impact_of(job([*STEADY, 1000]), (fault(5990, took_ms=5),)) is not None
+    assert impact_of(job([*STEADY, 1000]), (fault(5990, took_ms=95),)) is None
 
 
 def chance_of_none(n: int, spread: float, overhead: float, trials: int = 2000) -> float:
