@@ -29,6 +29,7 @@ from rocelab.measure import job as measure
 from rocelab.measure.accounting import check_all, disagreements
 from rocelab.measure.capture import NicCapture
 from rocelab.measure.devices import DeviceCounts, DeviceWatch
+from rocelab.measure.effects import late_carriers, link_events
 from rocelab.measure.environment import environment_of
 from rocelab.measure.fidelity import stolen_cpu_s
 from rocelab.measure.job import impact_of
@@ -128,6 +129,7 @@ def _measured(
     environment = environment_of(lab)
     with (
         lab.locked(),
+        link_events(lab) if faults else nullcontext(()) as ports,
         Injector(lab) as injector,
         DeviceWatch(lab, plans) as devices,
         capture,
@@ -140,6 +142,8 @@ def _measured(
         )
         injector.restore_all()
         late += tuple(injector.unseen)
+    # A job has no packet interval that would excuse more than the port events' own delay.
+    late += late_carriers(lab.fabric, injector.changes, ports, resolution_ns=0)
     reports = assemble(environment, traffic, counts, elapsed_s, stolen_s, events, late)
     return MeasuredJobs(reports, traffic.started_ns)
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 
 import pytest
@@ -13,98 +11,16 @@ import pytest
 from rocelab.errors import MachineError
 from rocelab.faults import injector as injecting
 from rocelab.faults import timetable
-from rocelab.faults.injector import Held, Injector
-from rocelab.faults.record import RecordedFault
-from rocelab.faults.schedule import Timed
-from rocelab.faults.spec import SINGLE_FAULT, SingleFaultSpec
+from rocelab.faults.injector import Injector
 from rocelab.faults.timetable import LATE_LIMIT_NS, carried_out, carry_out, events_of, prepare_first
 from rocelab.kernel import bracket
-from rocelab.kernel.bracket import Bracket
 from rocelab.runtime.lab import Lab
+from tests.helpers.noted_faults import DoesNothing, Noted, OnPaper, Scheduled, down
 
 MS = 10**6
 ZERO_NS = 1_000 * 10**9
 LONG_MS = 3_600_000
 WAIT_S = 20.0
-
-
-@dataclass(eq=False)
-class Noted:
-    """A fault without effect that records its calls."""
-
-    subject: str
-    log: list[str]
-    begins: Callable[[], None] = lambda: None
-    reaches_kernel: Callable[[], None] = lambda: None
-    kind: str = "carrier-down"
-    broken: bool = False
-
-    @property
-    def nodes(self) -> tuple[str, ...]:
-        return tuple(self.subject.split(":"))
-
-    def prepare(self, lab: Lab) -> None:
-        self.log.append(f"prepare {self.subject}")
-
-    def intact(self, lab: Lab) -> frozenset[str]:
-        return frozenset() if self.broken else frozenset({f"{self.subject} has carrier"})
-
-    def inject(self, lab: Lab) -> Bracket:
-        self.log.append(f"inject {self.subject}")
-        self.reaches_kernel()
-        self.broken = True
-        return Bracket.of(self.begins)
-
-    def restore(self, lab: Lab) -> Bracket:
-        self.log.append(f"restore {self.subject}")
-        self.broken = False
-        return Bracket.now()
-
-    def remains(self, lab: Lab) -> tuple[str, ...]:
-        return ()
-
-
-@dataclass(eq=False)
-class DoesNothing(Noted):
-    """A fault that takes no effect."""
-
-    def inject(self, lab: Lab) -> Bracket:
-        return Bracket.of(self.begins)
-
-
-@dataclass
-class Scheduled(Noted):
-    """A fault that the kernel begins and ends."""
-
-    def schedule(self, lab: Lab, start_ns: int, end_ns: int | None) -> Bracket:
-        self.log.append(f"schedule {self.subject}")
-        self.reaches_kernel()
-        self.broken = True
-        return Bracket.of(self.begins)
-
-
-class OnPaper(Injector):
-    """An injector whose faults are `Noted`: it needs neither a running lab nor a record."""
-
-    def __init__(self, **begins: Callable[[], None]) -> None:
-        super().__init__(Lab.planned("zone-small"))
-        self.log: list[str] = []
-        self._begins = begins
-        self.reaches_kernel: Callable[[], None] = lambda: None
-        self.kind: type[Noted] = Noted
-        self._count = 0
-
-    def _recorded(self, spec: SingleFaultSpec) -> Held:
-        subject = spec.resolve(self._lab.fabric).subject
-        begins = self._begins.get(subject.partition(":")[2], lambda: None)
-        fault = self.kind(subject, self.log, begins, self.reaches_kernel)
-        self._count += 1
-        return Held(fault, RecordedFault(self._count, spec, None))
-
-
-def down(spine: str, at_ms: int, ends_ms: int | None = None) -> Timed:
-    spec = SINGLE_FAULT.validate_python({"kind": "carrier-down", "link": f"rtsw1:{spine}"})
-    return Timed(spec, at_ms * MS, None if ends_ms is None else ends_ms * MS)
 
 
 class Clock:
@@ -306,13 +222,6 @@ def test_what_ends_before_the_kernel_would_have_ended_it_ends_then(clock: Clock)
 # --- seen ----------------------------------------------------------------------------------------
 
 
-class Idle(Noted):
-    """A fault whose injection does nothing."""
-
-    def inject(self, lab: Lab) -> Bracket:
-        return Bracket.now()
-
-
 class Looked(Noted):
     """A fault that records its checks."""
 
@@ -324,7 +233,7 @@ class Looked(Noted):
 
 def test_an_injection_that_does_nothing_is_no_measurement(clock: Clock) -> None:
     injector = OnPaper()
-    injector.kind = Idle
+    injector.kind = DoesNothing
     carry_out(injector, [down("ctsw1", 100, 900)], ZERO_NS, clock.wait)
     assert injector.unseen == [
         "not valid because carrier-down of rtsw1:ctsw1 was not seen to take effect: rtsw1:ctsw1 "
@@ -337,7 +246,7 @@ def test_one_that_never_ends_is_looked_at_when_all_is_over(
 ) -> None:
     monkeypatch.setattr(injecting, "remove_fault", lambda *_: None)
     injector = OnPaper()
-    injector.kind = Idle
+    injector.kind = DoesNothing
     carry_out(injector, [down("ctsw1", 100)], ZERO_NS, clock.wait)
     assert injector.unseen == []
     injector.restore_all()

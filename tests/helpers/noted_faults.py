@@ -1,0 +1,104 @@
+"""Faults that break nothing and record their calls, and an injector of such faults."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from rocelab.faults.injector import Held, Injector
+from rocelab.faults.record import RecordedFault
+from rocelab.faults.schedule import Timed
+from rocelab.faults.spec import SINGLE_FAULT, SingleFaultSpec
+from rocelab.kernel.bracket import Bracket
+from rocelab.plan.fabric import Fabric
+from rocelab.runtime.lab import Lab
+
+MS = 10**6
+
+
+@dataclass(eq=False)
+class Noted:
+    """A fault without effect that records its calls."""
+
+    subject: str
+    log: list[str]
+    begins: Callable[[], None] = lambda: None
+    reaches_kernel: Callable[[], None] = lambda: None
+    kind: str = "carrier-down"
+    broken: bool = False
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        return tuple(self.subject.split(":"))
+
+    def prepare(self, lab: Lab) -> None:
+        self.log.append(f"prepare {self.subject}")
+
+    def intact(self, lab: Lab) -> frozenset[str]:
+        return frozenset() if self.broken else frozenset({f"{self.subject} has carrier"})
+
+    def inject(self, lab: Lab) -> Bracket:
+        self.log.append(f"inject {self.subject}")
+        self.reaches_kernel()
+        self.broken = True
+        return Bracket.of(self.begins)
+
+    def restore(self, lab: Lab) -> Bracket:
+        self.log.append(f"restore {self.subject}")
+        self.broken = False
+        return Bracket.now()
+
+    def remains(self, lab: Lab) -> tuple[str, ...]:
+        return ()
+
+
+@dataclass(eq=False)
+class DoesNothing(Noted):
+    """A fault whose injection does nothing."""
+
+    def inject(self, lab: Lab) -> Bracket:
+        return Bracket.of(self.begins)
+
+
+@dataclass(eq=False)
+class Darkens(Noted):
+    """A fault that removes the carrier of its link."""
+
+    def dark_ports(self, fabric: Fabric) -> tuple[tuple[str, str], ...]:
+        link = fabric.link_by_name[self.subject]
+        return ((link.a.node, link.a.interface), (link.b.node, link.b.interface))
+
+
+@dataclass
+class Scheduled(Noted):
+    """A fault that the kernel begins and ends."""
+
+    def schedule(self, lab: Lab, start_ns: int, end_ns: int | None) -> Bracket:
+        self.log.append(f"schedule {self.subject}")
+        self.reaches_kernel()
+        self.broken = True
+        return Bracket.of(self.begins)
+
+
+class OnPaper(Injector):
+    """An injector whose faults are `Noted`: it needs neither a running lab nor a record."""
+
+    def __init__(self, **begins: Callable[[], None]) -> None:
+        super().__init__(Lab.planned("zone-small"))
+        self.log: list[str] = []
+        self._begins = begins
+        self.reaches_kernel: Callable[[], None] = lambda: None
+        self.kind: type[Noted] = Noted
+        self._count = 0
+
+    def _recorded(self, spec: SingleFaultSpec) -> Held:
+        subject = spec.resolve(self._lab.fabric).subject
+        begins = self._begins.get(subject.partition(":")[2], lambda: None)
+        fault = self.kind(subject, self.log, begins, self.reaches_kernel)
+        self._count += 1
+        return Held(fault, RecordedFault(self._count, spec, None))
+
+
+def down(spine: str, at_ms: int, ends_ms: int | None = None) -> Timed:
+    spec = SINGLE_FAULT.validate_python({"kind": "carrier-down", "link": f"rtsw1:{spine}"})
+    return Timed(spec, at_ms * MS, None if ends_ms is None else ends_ms * MS)

@@ -1,0 +1,187 @@
+"""What a run of jobs says of its faults, with a fake session and faults that break nothing."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import ClassVar
+
+import pytest
+
+from rocelab.drills import jobs as phases
+from rocelab.drills.spec import PhaseSpec
+from rocelab.faults import injector as injecting
+from rocelab.faults.schedule import Timed
+from rocelab.jobs.job import JobSpec
+from rocelab.jobs.jobplan import JobPlan
+from rocelab.kernel.bracket import realtime_ns
+from rocelab.kernel.linkwatch import LinkEvent
+from rocelab.measure import run
+from rocelab.measure.devices import DeviceCounts
+from rocelab.measure.run import run_jobs
+from rocelab.measure.timeline import FibTimeline
+from rocelab.progress import no_progress
+from rocelab.results.drill import JobsRun
+from rocelab.runtime.lab import Lab
+from rocelab.traffic.result import TrafficResult
+from tests.helpers import job_sample as sample
+from tests.helpers.noted_faults import MS, Darkens, DoesNothing, Noted, OnPaper, down
+
+LONG_MS = 3_600_000
+WAIT_S = 20.0
+LAB = Lab.planned("zone-small")
+JOB = {"pattern": "allreduce", "ranks": 4, "size": "4MB", "iterations": 3}
+
+
+class Bench:
+    """A lab on paper whose jobs end when the fault of ctsw1 has begun. `ports`: what happened to
+    ports by then."""
+
+    def __init__(self) -> None:
+        self.begun = threading.Event()
+        self.injector = OnPaper(ctsw1=self.begins)
+        self.ports: list[LinkEvent] = []
+        self.begins_too: Callable[[], None] = lambda: None
+
+    def begins(self) -> None:
+        self.begins_too()
+        self.begun.set()
+
+    def dark(self, late_ms: int) -> None:
+        at_ns = realtime_ns() + late_ms * MS
+        self.ports.append(LinkEvent(at_ns, "rtsw1", "ctsw1", up=True, carrier=False, operstate=2))
+
+
+@pytest.fixture
+def bench(monkeypatch: pytest.MonkeyPatch) -> Bench:
+    made = Bench()
+
+    class Session:
+        def __init__(self, fabric: object, netns_of: object, flows: object, plans: object) -> None:
+            self._plans: Sequence[JobPlan] = plans  # type: ignore[assignment]
+
+        def __enter__(self) -> Session:
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            """Nothing was started."""
+
+        def start(self) -> int:
+            return realtime_ns()
+
+        def wait_for_jobs(self, progress: object) -> None:
+            assert made.begun.wait(WAIT_S)
+
+        def stop(self, paused: object) -> TrafficResult:
+            return sample.traffic(*map(sample.result, self._plans))
+
+    class Watch:
+        def __init__(self, lab: Lab, plans: Sequence[JobPlan]) -> None:
+            self._plans = plans
+
+        def __enter__(self) -> Watch:
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            """Nothing was opened."""
+
+        def read(self, started_ns: int) -> DeviceCounts:
+            return sample.counts(*map(sample.result, self._plans))
+
+    @contextmanager
+    def link_events(lab: Lab) -> Iterator[Sequence[LinkEvent]]:
+        yield made.ports
+
+    @contextmanager
+    def nothing(*_: object) -> Iterator[None]:
+        yield
+
+    monkeypatch.setattr(run, "TrafficSession", Session)
+    monkeypatch.setattr(run, "DeviceWatch", Watch)
+    monkeypatch.setattr(run, "Injector", lambda lab: made.injector)
+    monkeypatch.setattr(run, "link_events", link_events)
+    monkeypatch.setattr(run, "environment_of", lambda lab: sample.ENVIRONMENT)
+    monkeypatch.setattr(run, "need_root", nothing)
+    monkeypatch.setattr(Lab, "is_running", True)
+    monkeypatch.setattr(Lab, "locked", nothing)
+    monkeypatch.setattr(injecting, "remove_fault", nothing)
+    return made
+
+
+def problems(bench: Bench, kind: type[Noted], *more: Timed) -> tuple[str, ...]:
+    bench.injector.kind = kind
+    (report,) = run_jobs(
+        LAB, [JobSpec.model_validate(JOB)], faults=[down("ctsw1", 0), *more]
+    ).reports
+    assert report.valid is not bool(report.problems)
+    return report.problems
+
+
+def job_phase(**keys: object) -> JobsRun:
+    phase = PhaseSpec.model_validate({"name": "p", "jobs": [JOB], **keys})
+    return phases.run_job_phase(
+        LAB, phase, [down("ctsw1", 0)], FibTimeline(LAB, {}), (), None, no_progress
+    )
+
+
+def test_a_job_whose_fault_began_as_stamped_is_valid(bench: Bench) -> None:
+    bench.begins_too = lambda: bench.dark(late_ms=1)
+    assert problems(bench, Darkens) == ()
+
+
+def test_a_job_during_which_a_carrier_goes_long_after_the_stamp_is_not_valid(bench: Bench) -> None:
+    bench.begins_too = lambda: bench.dark(late_ms=939)
+    (problem,) = problems(bench, Darkens)
+    assert problem.startswith("not valid because its first port lost its carrier 939 ms after")
+    assert problem.endswith("carrier-down of rtsw1:ctsw1 (the limit is 10 ms)")
+
+
+def test_a_job_that_is_over_before_its_fault_is_not_valid(bench: Bench) -> None:
+    assert problems(bench, Noted, down("ctsw2", LONG_MS)) == (
+        "not valid because all was over before 1 of 2 faults had begun",
+    )
+
+
+def test_a_job_whose_fault_does_nothing_is_not_valid(bench: Bench) -> None:
+    assert problems(bench, DoesNothing) == (
+        "not valid because carrier-down of rtsw1:ctsw1 was not seen to take effect: rtsw1:ctsw1 "
+        "has carrier",
+    )
+
+
+def test_what_makes_a_job_invalid_makes_its_phase_so(bench: Bench) -> None:
+    bench.injector.kind = DoesNothing
+    found = job_phase()
+    assert [text for text in found.problems if "was not seen to take effect" in text]
+
+
+def test_a_job_phase_s_evidence_waits_for_the_end_of_its_jobs(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Monitor:
+        report: ClassVar[None] = None
+
+        def __init__(self, lab: Lab, spec: object, *, evidence: object, **keys: bool) -> None:
+            log.append(f"evidence later: {keys['evidence_later']}")
+
+        def __enter__(self) -> Monitor:
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            log.append("over")
+
+        def collect_evidence(self) -> None:
+            log.append("evidence")
+
+    log = bench.injector.log
+    monkeypatch.setattr(phases, "HealthMonitor", Monitor)
+    job_phase(health={})
+    assert log == [
+        "evidence later: True",
+        "prepare rtsw1:ctsw1",
+        "inject rtsw1:ctsw1",
+        "restore rtsw1:ctsw1",
+        "evidence",
+        "over",
+    ]
