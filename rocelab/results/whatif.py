@@ -5,15 +5,24 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-LUCK = 1e-6
+SAME = 1e-6
+"""Iteration times that differ by a smaller share are the same."""
+
 LEAVES_OUT = (
     "while routing moves, jobs that lost nothing are taken to run on as before",
     "of a job that lost packets every queue pair waits for its timer, and the job for it",
     "the queues and retransmissions that the moved flows cause elsewhere",
     "other jobs that a scheduler would move, start or stop meanwhile",
-    "other hash seeds: where flows meet, before and meanwhile, is the draw of the lab's seeds; an "
-    "iteration that is shorter meanwhile is that draw's luck and no gain",
+    "other hash seeds: where flows meet, before and meanwhile, is the draw of the lab's seeds",
+    "gains: an iteration that is shorter meanwhile is the luck of that draw, or of a job beside it "
+    "that waits, and counts as long as before (`lucky`)",
 )
+
+
+def is_lucky(before_s: float, during_s: float) -> bool:
+    """Whether iterations are shorter during an outage: flows happen to be balanced better on the
+    remaining links. No outage counts as a gain."""
+    return bool(during_s < before_s * (1 - SAME))
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,9 +30,10 @@ class JobCost:
     """The cost for one job, in seconds of its time. before_s, during_s: an iteration without the
     outage and once routing has moved, None if it makes no progress then. stall_s: nothing gets
     through at the onset. restarted: its queue pairs gave up. lost_work_s: work lost since the last
-    checkpoint, half an interval on average. slowed_s: by longer iterations during the outage.
-    extra_s: the sum of these. gpu_hours: of all its GPUs. ack_timeout_s, retries: of its queue
-    pairs."""
+    checkpoint, half an interval on average. slowed_s: by longer iterations during the outage,
+    never below 0. lucky: its iterations are shorter meanwhile, which counts as no gain
+    (`is_lucky`). extra_s: the sum of these times. gpu_hours: of all its GPUs. ack_timeout_s,
+    retries: of its queue pairs."""
 
     job: str
     gpus: int
@@ -36,6 +46,7 @@ class JobCost:
     restart_s: float
     lost_work_s: float
     slowed_s: float
+    lucky: bool
     extra_s: float
     gpu_hours: float
 
@@ -57,16 +68,6 @@ class WhatIf:
     leaves_out: tuple[str, ...] = LEAVES_OUT
 
     @property
-    def lucky(self) -> tuple[str, ...]:
-        """The jobs whose iterations get shorter: flows happen to be balanced better on the
-        remaining links."""
-        return tuple(
-            job.job
-            for job in self.jobs
-            if job.during_s is not None and job.during_s < job.before_s * (1 - LUCK)
-        )
-
-    @property
     def gpu_hours(self) -> float:
         """The GPU hours of all jobs."""
         return sum(job.gpu_hours for job in self.jobs)
@@ -75,8 +76,9 @@ class WhatIf:
 @dataclass(frozen=True, slots=True)
 class JobOutlook:
     """A job, in seconds. jct_s: None if it never makes progress again. healthy_s: without failures,
-    with checkpoints. slowed_s: by longer iterations during outages, below 0 if flows happened to be
-    balanced better on the remaining links. effective: its iterations alone, without failures and
+    with checkpoints. slowed_s: by longer iterations during outages, never below 0. lucky: in some
+    state of the network its iterations are shorter than without failures, which counts as no gain
+    (`is_lucky`). effective: its iterations alone, without failures and
     checkpoints, over jct_s, 0 if that is None. breaks: by itself, by cause; the network caused the
     other restarts. expected: for the same breaks in closed form, without the cost of the network
     (`rocelab.sim.events.expectation`)."""
@@ -88,6 +90,7 @@ class JobOutlook:
     healthy_s: float
     stalled_s: float
     slowed_s: float
+    lucky: bool
     restarts: int
     restarting_s: float
     lost_work_s: float

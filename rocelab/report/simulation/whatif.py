@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rich.console import Console
 
 from rocelab.report.console import table
@@ -34,14 +36,7 @@ def print_what_if(found: WhatIf, console: Console) -> None:
         shown.add_row("all", *[""] * 7, f"{found.gpu_hours:,.1f}")
     console.print()
     console.print(shown)
-    if found.lucky:
-        console.print(
-            f"{', '.join(found.lucky)}: a shorter iteration is the luck of one hash seed, no gain; "
-            "try --hashing with other seeds",
-            markup=False,
-            highlight=False,
-            soft_wrap=True,
-        )
+    _print_luck(found.jobs, console)
 
 
 def print_outlook(found: Outlook, console: Console) -> None:
@@ -91,6 +86,19 @@ def print_outlook(found: Outlook, console: Console) -> None:
         )
     console.print()
     console.print(shown)
+    _print_luck(found.jobs, console)
+
+
+def _print_luck(jobs: Sequence[JobCost | JobOutlook], console: Console) -> None:
+    if lucky := [job.job for job in jobs if job.lucky]:
+        console.print(
+            f"{', '.join(lucky)}: shorter iterations during a failure are the luck of one hash "
+            "seed, or of a job beside it that waits, and count as no gain; try --hashing with "
+            "other seeds",
+            markup=False,
+            highlight=False,
+            soft_wrap=True,
+        )
 
 
 def _restarts(job: JobOutlook) -> str:
@@ -138,8 +146,6 @@ def _time(seconds: float) -> str:
         return f"{hours / 24:,.1f} d"
     if hours >= 1:
         return f"{hours:.3g} h"
-    if seconds < 0:
-        return f"-{_time(-seconds)}"
     return f"{seconds / minutes:.3g} min" if seconds >= 2 * minutes else _short(seconds)
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from rocelab.arrays import Floats
 from rocelab.errors import InputError
+from rocelab.results.whatif import is_lucky
 from rocelab.sim.events.retransmission import Retransmission
 from rocelab.sim.events.spec import RestartSpec
 from rocelab.sim.events.timeline import Bools, Outage, link_state
@@ -74,7 +75,8 @@ _NEVER = Break(math.inf, "")
 class JobHistory:
     """What happened to a job, in seconds. jct_s: inf if it never makes progress again; healthy_s:
     its JCT without outages, checkpoints included; work_s: without checkpoints. stalled_s: time it
-    waited. restarting_s: time that restarts took. lost_work_s: work lost since the last checkpoint.
+    waited. lucky: its iterations were shorter in some state of the network, which counted as no
+    gain. restarting_s: time that restarts took. lost_work_s: work lost since the last checkpoint.
     breaks: how often it broke by itself, by cause; the other restarts followed from queue pairs
     that gave up."""
 
@@ -83,6 +85,7 @@ class JobHistory:
     healthy_s: float
     work_s: float
     stalled_s: float
+    lucky: bool
     restarts: int
     restarting_s: float
     lost_work_s: float
@@ -163,7 +166,9 @@ class _Run:
         self._undone = 0.0
         self._stalled_s = self._restarting_s = self._lost_work_s = 0.0
         self._restarts = 0
-        self._work_s = iterations * conditions.times(frozenset())[job]
+        self._lucky = False
+        self._iteration_s = conditions.times(frozenset())[job]
+        self._work_s = iterations * self._iteration_s
         self._healthy_s = self._undisturbed(self._work_s)
 
     def history(self) -> JobHistory:
@@ -183,6 +188,7 @@ class _Run:
             healthy_s=self._healthy_s,
             work_s=self._work_s,
             stalled_s=self._stalled_s,
+            lucky=self._lucky,
             restarts=self._restarts,
             restarting_s=self._restarting_s,
             lost_work_s=self._lost_work_s,
@@ -204,7 +210,9 @@ class _Run:
         states = frozenset(
             (number, self._outages[number].routed_s <= self._now) for number in self._on(self._now)
         )
-        return self._conditions.times(states)[self._job]
+        pace_s = self._conditions.times(states)[self._job]
+        self._lucky |= is_lucky(self._iteration_s, pace_s)
+        return max(self._iteration_s, pace_s)
 
     def _next_moment(self) -> float:
         return next((moment for moment in self._moments if moment > self._now), math.inf)

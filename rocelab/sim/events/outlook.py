@@ -18,6 +18,9 @@ from rocelab.spec.base import SECOND
 
 SCHEMA_VERSION = 1
 
+ROUNDING = 1e-9
+"""The share of a job's time below which a difference of sums of its parts is none."""
+
 
 def outlook(
     lab: str,
@@ -53,6 +56,7 @@ def outlook(
 def _job(history: JobHistory, gpus: int, iterations: int, expected: float) -> JobOutlook:
     ends = math.isfinite(history.jct_s)
     named_s = history.stalled_s + history.restarting_s + history.lost_work_s
+    slowed_s = history.jct_s - history.healthy_s - named_s
     return JobOutlook(
         job=history.job,
         gpus=gpus,
@@ -60,7 +64,8 @@ def _job(history: JobHistory, gpus: int, iterations: int, expected: float) -> Jo
         jct_s=history.jct_s if ends else None,
         healthy_s=history.healthy_s,
         stalled_s=history.stalled_s,
-        slowed_s=history.jct_s - history.healthy_s - named_s if ends else 0.0,
+        slowed_s=slowed_s if ends and slowed_s > ROUNDING * history.jct_s else 0.0,
+        lucky=history.lucky,
         restarts=history.restarts,
         restarting_s=history.restarting_s,
         lost_work_s=history.lost_work_s,

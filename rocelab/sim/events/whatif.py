@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from rocelab.results.whatif import JobCost, WhatIf
+from rocelab.results.whatif import JobCost, WhatIf, is_lucky
 from rocelab.sim.events.longrun import Conditions, IterationTimes
 from rocelab.sim.events.retransmission import Retransmission
 from rocelab.sim.events.spec import Kind, RestartSpec
@@ -94,7 +94,7 @@ def _cost(
         restart_s = restart.restart_takes / SECOND
         lost_work_s = restart.checkpoint_every / SECOND / 2
     elif math.isfinite(during_s):
-        slowed_s = max(0.0, over_s - felt_s - stall_s) * (1 - before_s / during_s)
+        slowed_s = max(0.0, over_s - felt_s - stall_s) * max(0.0, 1 - before_s / during_s)
     extra_s = stall_s + restart_s + lost_work_s + slowed_s
     return JobCost(
         job=job,
@@ -108,6 +108,7 @@ def _cost(
         restart_s=restart_s,
         lost_work_s=lost_work_s,
         slowed_s=slowed_s,
+        lucky=is_lucky(before_s, during_s),
         extra_s=extra_s,
         gpu_hours=extra_s * gpus / 3600,
     )

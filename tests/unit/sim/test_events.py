@@ -20,7 +20,7 @@ from rocelab.arrays import NONE, Floats
 from rocelab.documents import to_json
 from rocelab.errors import InputError, SpecError
 from rocelab.jobs.transport import TransportSpec
-from rocelab.report.simulation.whatif import print_what_if
+from rocelab.report.simulation.whatif import print_outlook, print_what_if
 from rocelab.results.whatif import WhatIf
 from rocelab.sim.engine.backend import Backend
 from rocelab.sim.engine.program import Change, Program
@@ -28,6 +28,7 @@ from rocelab.sim.engine.run import run
 from rocelab.sim.events.changes import changes_of
 from rocelab.sim.events.expectation import Slowdown, expected_cost
 from rocelab.sim.events.longrun import IterationTimes, run_through
+from rocelab.sim.events.outlook import outlook
 from rocelab.sim.events.rates import HPN, LLAMA3, MONTH_S, draw_breaks, draw_timeline, timeline_of
 from rocelab.sim.events.reaction import Breakage, Place, reaction_of, shipped_table
 from rocelab.sim.events.retransmission import Retransmission
@@ -658,11 +659,39 @@ def test_a_drain_that_makes_a_job_faster_is_said_to_be_luck(clos: Network) -> No
     event = outage_of(clos, parse_event("drain ctsw1 for 2h"))
     jobs = {"lucky": 16, "other": 8}
     found = what_if(clos, event, times, jobs, dict.fromkeys(jobs, NCCL), RestartSpec())
-    assert found.lucky == ("lucky",)
+    first, second = found.jobs
+    assert (first.lucky, second.lucky) == (True, False)
+    assert (first.slowed_s, first.extra_s, found.gpu_hours) == (0, 0, 0)
+    document = json.loads(to_json(found))["jobs"][0]
+    assert (document["lucky"], document["during_s"]) == (True, 1.5)
     console = Console(file=io.StringIO(), width=160)
     print_what_if(found, console)
     text = console.file.getvalue()  # type: ignore[attr-defined]
-    assert "lucky: a shorter iteration is the luck of one hash seed, no gain" in text
+    assert "lucky: shorter iterations during a failure are the luck of one hash seed" in text
+    assert "other:" not in text
+
+
+def test_a_long_run_counts_no_iteration_as_shorter_than_without_failures(clos: Network) -> None:
+    def times(up: Bools, capacity_bps: Floats) -> Mapping[str, float]:
+        return {"lucky": 2.0 if up.all() else 1.5, "other": 1.0 if up.all() else 1.0 - 1e-12}
+
+    outages = [outage_of(clos, parse_event("drain ctsw1 at 1h for 2h"))]
+    iterations = {"lucky": 10_000, "other": 33_333}
+    policy = RestartSpec()
+    patience = dict.fromkeys(iterations, NCCL)
+    histories = run_through(clos, outages, times, iterations, patience, policy)
+    no_breaks = dict.fromkeys(iterations, 0.0)
+    gpus = dict.fromkeys(iterations, 8)
+    found = outlook("t", "", "", policy, outages, histories, gpus, iterations, no_breaks)
+    first, second = found.jobs
+    assert (first.lucky, first.slowed_s) == (True, 0)
+    assert first.jct_s == pytest.approx(first.healthy_s)
+    assert (second.lucky, second.slowed_s) == (False, 0)
+    console = Console(file=io.StringIO(), width=200)
+    print_outlook(found, console)
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "lucky: shorter iterations during a failure are the luck of one hash seed" in text
+    assert "other:" not in text
 
 
 def test_an_outage_for_good_is_costed_by_the_hour(hpn: Network) -> None:
