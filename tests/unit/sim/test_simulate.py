@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
+import re
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner
 
 from rocelab.agent.nic import WIRE_OVERHEAD_BYTES
@@ -28,7 +32,11 @@ from rocelab.report.simulation.html import render_html
 from rocelab.report.simulation.terminal import print_report
 from rocelab.results.simulation import SimulationReport, from_json
 from rocelab.sim import size
+from rocelab.sim.events.expectation import expected_cost
+from rocelab.sim.events.rates import HPN
+from rocelab.sim.events.spec import RestartSpec
 from rocelab.sim.simulate import Options, simulate
+from rocelab.spec.base import SECOND
 from rocelab.spec.catalog import find_lab
 from rocelab.spec.fabrics import ClosSpec
 from rocelab.spec.load import load_spec
@@ -552,3 +560,68 @@ def test_a_long_run_wants_a_timeline_or_rates() -> None:
         code, _, message = run("longrun", "zone-1-1", *job, *more)
         assert code == 2
         assert said in message
+
+
+LONG_RUN = [
+    *["longrun", "zone-1-1", "--rates", "hpn", "--repair", "1m", "--work", "2000d"],
+    *["--pattern", "allreduce", "--ranks", "16", "--size", "1GB"],
+]
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {},
+        {"checkpoint_every": "2d"},
+        {"checkpoint_takes": "10m"},
+        {"restart_takes": "1d"},
+        {"checkpoint_every": "1d", "checkpoint_takes": "1h", "restart_takes": "12h"},
+    ],
+)
+def test_how_a_job_restarts_is_asked_for_and_changes_its_time_as_the_closed_form_says(
+    asked: dict[str, str],
+) -> None:
+    policy = RestartSpec.model_validate(asked)
+    options = [part for key, value in asked.items() for part in (f"--{key}", value)]
+    code, text, _ = run(*LONG_RUN, *(part.replace("_", "-") for part in options), "--json")
+    assert code == 0
+    found = json.loads(text)
+    (job,) = found["jobs"]
+    assert found["restart"] == {
+        key: getattr(policy, key) / SECOND for key in RestartSpec.model_fields
+    }
+    whole = expected_cost(HPN.own_breaks_per_s(16), RestartSpec()).effective
+    expected = expected_cost(HPN.own_breaks_per_s(16), policy).effective
+    assert not asked or expected < whole - 0.03
+    assert job["expected"] == pytest.approx(expected)
+    assert job["effective"] == pytest.approx(expected, abs=0.02)
+
+
+def test_a_long_run_says_what_was_drawn_and_how_jobs_restart() -> None:
+    code, text, _ = run(*LONG_RUN, "--restart-takes", "12h")
+    assert code == 0
+    said = re.search(
+        r"^drawn: failures of the network \((.+)\) and breaks of each job \((.+)\)$",
+        text,
+        re.MULTILINE,
+    )
+    assert said is not None
+    assert re.fullmatch(r"[\d,]+ of a port, [\d,]+ of a switch", said[1])
+    assert said[2] == "any cause"
+    assert "a checkpoint every 3 h takes 100 s, a restart 12 h" in text
+
+
+def test_a_timeline_is_no_draw(tmp_path: Path) -> None:
+    events = tmp_path / "events.yaml"
+    events.write_text("events:\n  - {at: 2h, drain: switch ctsw2, lasts: 2h}\n")
+    code, text, _ = run(*LONG_RUN[:2], *LONG_RUN[-6:], "--timeline", str(events))
+    assert code == 0
+    assert "drawn:" not in text
+
+
+def test_the_memory_that_a_simulation_took_is_in_gib() -> None:
+    report = simulate(spec_of("zone-1-1"), [collective(pattern="allreduce", ranks=4, size="1MB")])
+    report = replace(report, cost=replace(report.cost, peak_memory_bytes=5 * 2**28))
+    console = Console(file=io.StringIO(), width=200)
+    print_report(report, console)
+    assert re.search(r" s and 1\.25 GiB\.", console.file.getvalue())  # type: ignore[attr-defined]
