@@ -1,17 +1,31 @@
-"""A drill's traffic on a machine that hardly sends it."""
+"""A drill's traffic on a machine that hardly sends it, and faults that take effect late."""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import ClassVar
 
 import numpy as np
 import pytest
 
-from rocelab.drills.faulted import check_sent, counted_samples
+from rocelab.drills import faulted
+from rocelab.drills.faulted import FaultedRun, Settings, check_sent, counted_samples
 from rocelab.errors import MachineError
-from rocelab.jobs.flow import Flow
+from rocelab.faults.base import Fault
+from rocelab.faults.impairments import blackhole
+from rocelab.faults.injector import Change
+from rocelab.faults.links import CarrierDown
+from rocelab.forwarding.fib import Fib, planned_fibs
+from rocelab.jobs.flow import Flow, permutation
+from rocelab.kernel.bracket import realtime_ns
+from rocelab.kernel.linkwatch import LinkEvent
 from rocelab.plan.build import build_fabric
+from rocelab.plan.fabric import Link
 from rocelab.results.convergence import FlowSamples, Method, Window, measure_flow, offered_rate_pps
-from rocelab.results.probes import Timeline
-from rocelab.traffic.result import Arrivals, flow_record
+from rocelab.results.probes import FibChange, Timeline
+from rocelab.runtime.lab import Lab
+from rocelab.traffic.result import Arrivals, TrafficResult, flow_record
 from tests.helpers.report_sample import flows, lab
 
 ONE, OTHER = flows(build_fabric(lab()), 2)
@@ -63,3 +77,121 @@ def test_what_a_dead_port_did_not_take_was_offered_and_is_lost() -> None:
     (event,) = measured.events
     assert event.affected
     assert event.convergence_ns == event.loss_of_connectivity_ns == 100 * MS
+
+
+# --- a run whose faults take effect late ----------------------------------------------------------
+
+LAB = Lab.planned("zone-small")
+PACKETS = 3000
+BEGAN_MS = 1000
+
+
+class Tables:
+    """What a lab's tables say that never change."""
+
+    def read(self) -> dict[str, Fib]:
+        fib_of = planned_fibs(LAB.fabric, LAB.fabric.prefixes)
+        return {node.name: fib_of(node.name) for node in LAB.fabric.switches}
+
+    def wait_until_whole(self, timeout_s: float) -> None:
+        """They are."""
+
+    def overflowed(self) -> tuple[str, ...]:
+        return ()
+
+    def changes(self, start_ns: int, end_ns: int) -> tuple[FibChange, ...]:
+        return ()
+
+
+class Session:
+    """A session that began three seconds ago and sent a packet a millisecond since; `lost` of them
+    on every flow."""
+
+    lost: ClassVar[range] = range(0)
+
+    def __init__(self, fabric: object, netns_of: object, flows: Sequence[Flow]) -> None:
+        self._flows = flows
+        self._start_ns = realtime_ns() - PACKETS * MS
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing was started."""
+
+    def start(self) -> int:
+        return self._start_ns
+
+    def stop(self) -> TrafficResult:
+        seq = np.arange(PACKETS, dtype=np.int64)
+        sent_ns = self._start_ns + seq * MS
+        got = np.delete(seq, self.lost)
+        records = []
+        for flow in self._flows:
+            ids = np.full(len(got), flow.id, np.uint32)
+            came_ns = sent_ns[got]
+            arrivals = Arrivals(ids, got, came_ns, came_ns + 50_000, np.full(len(got), 60))
+            records.append(
+                flow_record(
+                    flow,
+                    offered_ns=sent_ns,
+                    refused_seq=np.array([], np.int64),
+                    first_ns=self._start_ns,
+                    stopped_ns=self._start_ns + PACKETS * MS,
+                    arrivals=arrivals,
+                )
+            )
+        return TrafficResult(tuple(records), (), self._start_ns, realtime_ns(), 0, 0, ())
+
+
+def problems(
+    monkeypatch: pytest.MonkeyPatch,
+    fault: Callable[[Link], Fault],
+    *,
+    dark_ms: int | None = None,
+    lost: range = range(0),
+) -> list[str]:
+    """What a run says of a fault of its flow's first uplink that is stamped at BEGAN_MS."""
+    ports: list[LinkEvent] = []
+
+    @contextmanager
+    def link_events(lab: Lab) -> Iterator[Sequence[LinkEvent]]:
+        yield ports
+
+    monkeypatch.setattr(faulted, "TrafficSession", Session)
+    monkeypatch.setattr(faulted, "link_events", link_events)
+    monkeypatch.setattr(Session, "lost", lost)
+    settings = Settings(Method(10 * MS, 100 * MS), 0, 5000 * MS)
+    fib = Tables()
+    with FaultedRun(LAB, permutation(LAB.fabric, 1, 1000, 64, 1), settings, fib) as run:  # type: ignore[arg-type]
+        (path,) = run._paths.values()
+        hop = next(hop.link for hop in path.hops if hop.link.is_between_switches)
+        began_ns = run.zero_ns + BEGAN_MS * MS
+        run.injector.changes.append(Change(fault(hop.link), True, began_ns, 0))
+        if dark_ms is not None:
+            at_ns, port = began_ns + dark_ms * MS, hop.link.a
+            ports.append(LinkEvent(at_ns, port.node, port.interface, True, False, 2))
+        return [text for text in run.finish().problems if "after the stamp" in text]
+
+
+def test_a_run_during_which_a_carrier_goes_long_after_the_stamp_is_not_valid(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def pulled(link: Link) -> Fault:
+        return CarrierDown((link,))
+
+    lost = range(BEGAN_MS, BEGAN_MS + 5)
+    assert problems(monkeypatch, pulled, dark_ms=1, lost=lost) == []
+    (problem,) = problems(monkeypatch, pulled, dark_ms=939, lost=lost)
+    assert "its first port lost its carrier 939 ms after the stamp of carrier-down" in problem
+
+
+def test_a_run_whose_blackhole_takes_packets_long_after_the_stamp_is_not_valid(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def hole(link: Link) -> Fault:
+        return blackhole((link,))
+
+    assert problems(monkeypatch, hole, lost=range(BEGAN_MS, BEGAN_MS + 60)) == []
+    (problem,) = problems(monkeypatch, hole, lost=range(BEGAN_MS + 98, BEGAN_MS + 104))
+    assert "the first packet was lost 98 ms after the stamp of blackhole" in problem
