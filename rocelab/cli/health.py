@@ -209,11 +209,15 @@ def view(snapshot: Snapshot) -> RenderableType:
     at = datetime.fromtimestamp(reading.time_ns / NS_PER_S).astimezone()
     packets = sum(port.tx_packets for port in reading.ports.values())
     state = f"{len(rows)} places are not fine" if rows else "all fine"
+    style = "red" if rows else "green"
+    if sample.gaps:
+        state = f"{state} of what could be read"
+        style = "red" if rows else "yellow"
     summary = Text(
         f"{at:%H:%M:%S}  lab {snapshot.lab.name}: {state}, sample {snapshot.samples}, "
         f"{len(reading.endpoints)} endpoints, {packets:,} packets sent so far, "
         f"read in {snapshot.read_s * 1e3:.0f} ms",
-        style="red" if rows else "green",
+        style=style,
     )
     lines = table("", ("where", "what"), left=2)
     for where, what in list(rows.items())[:MOST_ROWS]:

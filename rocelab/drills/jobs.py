@@ -63,6 +63,7 @@ def run_job_phase(
     return JobsRun(
         problems=(*dict.fromkeys(problems), *(() if recorder is None else recorder.problems())),
         reports=measured.reports,
+        has_model=phase.model is not None,
         fair_shares=_fair_shares(lab, phase, measured, plan, before, sampler),
         stages=() if recorder is None else _stages(measured, recorder, fib),
         health=None if monitor is None else monitor.report,
@@ -87,7 +88,8 @@ def _fair_shares(
     before: Sequence[PhaseRun],
     sampler: QueueSampler | None,
 ) -> FairShares | None:
-    """The model compared with the phase's job; None if the phase has no model or the job failed."""
+    """The model compared with the phase's job; None if the phase has no model, or the job failed or
+    sent nothing."""
     if phase.model is None:
         return None
     (report,) = measured.reports

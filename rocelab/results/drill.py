@@ -66,12 +66,14 @@ class JobsRun:
     """Jobs that ran at the same time.
 
     problems: why the run is invalid; empty when it is valid. reports: of each job, in order; counts
-    of devices cover all jobs and are the same in each report. fair_shares: if the phase was
-    modelled. stages: of each event, empty without `measure.stages`. health: None without `health`.
+    of devices cover all jobs and are the same in each report. has_model: whether the
+    phase has a model. fair_shares: what it says; None without one, or if the job failed or sent
+    nothing. stages: of each event, empty without `measure.stages`. health: None without `health`.
     """
 
     problems: tuple[str, ...]
     reports: tuple[JobReport, ...]
+    has_model: bool = False
     fair_shares: FairShares | None = None
     stages: tuple[Stages, ...] = ()
     health: HealthReport | None = None
@@ -114,7 +116,11 @@ class PhaseRun:
         """The applicable KPIs, valid or not: of each job, or of the probes."""
         if self.probes is not None:
             return (probe_figures(self.probes),)
-        return () if self.jobs is None else job_figures(self.jobs.reports, self.jobs.fair_shares)
+        if self.jobs is None:
+            return ()
+        return job_figures(
+            self.jobs.reports, has_model=self.jobs.has_model, fair=self.jobs.fair_shares
+        )
 
 
 @dataclass(frozen=True, slots=True)

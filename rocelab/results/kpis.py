@@ -68,11 +68,12 @@ class Better(StrEnum):
 
 @dataclass(frozen=True)
 class PhaseJob:
-    """A job of a phase, the input of its figures. `fair`: if the phase was modelled; data_classes:
-    the traffic classes of the data of all jobs of the phase; receivers: the NICs that receive data
-    in any of them."""
+    """A job of a phase, the input of its figures. `has_model`: whether the phase has a model;
+    `fair`: what it says, None if it could not be compared; data_classes: the traffic classes of the
+    data of all jobs of the phase; receivers: the NICs that receive data in any of them."""
 
     report: JobReport
+    has_model: bool
     fair: FairShares | None
     data_classes: frozenset[int]
     receivers: frozenset[str]
@@ -148,8 +149,8 @@ def _is_queued(job: PhaseJob) -> bool:
 
 
 def _is_modelled(job: PhaseJob) -> bool:
-    # A phase whose job failed is not modelled.
-    return job.fair is not None or bool(job.report.errors)
+    # Results of earlier versions do not say that a phase has a model.
+    return job.has_model or job.fair is not None
 
 
 def _is_broken(job: PhaseJob) -> bool:
@@ -657,13 +658,15 @@ def probe_figures(run: ProbeRun) -> Figures:
     return {kpi.name: kpi.of_probes(run) for kpi in KPIS.values() if kpi.of_probes is not None}
 
 
-def job_figures(reports: Sequence[JobReport], fair: FairShares | None) -> tuple[Figures, ...]:
+def job_figures(
+    reports: Sequence[JobReport], *, has_model: bool = False, fair: FairShares | None = None
+) -> tuple[Figures, ...]:
     """The KPIs of each job of a phase. Counts of devices cover all jobs and are the same for
     each."""
     classes = frozenset(map(data_class, reports))
     ranks = [rank for report in reports for rank in report.ranks]
     receivers = frozenset(rank.nic for rank in ranks if rank.delivered_bytes)
-    jobs = [PhaseJob(report, fair, classes, receivers) for report in reports]
+    jobs = [PhaseJob(report, has_model, fair, classes, receivers) for report in reports]
     return tuple(
         {
             kpi.name: kpi.of_job(job)

@@ -199,7 +199,7 @@ def shares(fair_after_ns: int = 4 * MS) -> FairShares:
 
 def of_jobs(phase: str, *reports: JobReport, fair: FairShares | None = None) -> PhaseRun:
     problems = tuple(problem for report in reports for problem in report.problems)
-    return PhaseRun(phase, jobs=JobsRun(problems, reports, fair))
+    return PhaseRun(phase, jobs=JobsRun(problems, reports, phase == "shared", fair))
 
 
 def repeat(

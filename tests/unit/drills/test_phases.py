@@ -146,7 +146,7 @@ def test_sizes_and_bandwidths_are_compared_in_bytes_and_gigabytes_per_second() -
 
 
 def test_the_figures_of_a_phase_are_those_of_its_report() -> None:
-    (figures,) = job_figures([shared()], shares())
+    (figures,) = job_figures([shared()], has_model=True, fair=shares())
     assert figures["goodput"] == pytest.approx(95 / 8)
     assert figures["cnps"] == figures["class_5_packets"] == figures["switch_marks"] == 90
     assert figures["marks_outside_data"] == 0
@@ -163,6 +163,16 @@ def test_the_figures_of_a_phase_are_those_of_its_report() -> None:
     assert {name for name, kpi in KPIS.items() if kpi.of_job} - set(figures) == inapplicable
 
 
+def test_what_a_model_could_not_be_compared_with_is_not_measured_and_applies() -> None:
+    """A job that sent nothing, and failed or not, has no fair shares."""
+    of_model = {"time_to_fairness", "model_time_to_fairness", "time_to_fairness_ratio"}
+    (figures,) = job_figures([shared()], has_model=True)
+    assert {figures[name] for name in of_model} == {None}
+    for report in (shared(), replace(shared(), errors=("a queue pair failed",))):
+        (figures,) = job_figures([report])
+        assert not of_model & set(figures)
+
+
 def pair_beside(**counts: int) -> JobReport:
     """The incast's neighbour: a pair in another class, on the same queues."""
     job = {**idle().job, "transport": {"dscp": 0}}
@@ -171,7 +181,7 @@ def pair_beside(**counts: int) -> JobReport:
 
 
 def test_each_of_several_jobs_has_figures_of_its_own_and_devices_those_of_all() -> None:
-    incast, pair = job_figures([shared(), pair_beside(retransmitted=3)], None)
+    incast, pair = job_figures([shared(), pair_beside(retransmitted=3)])
     assert (incast["retransmitted_packets"], pair["retransmitted_packets"]) == (0, 3)
     assert (incast["cnps"], pair["cnps"]) == (90, 0)
     assert "busbw" not in incast
@@ -246,7 +256,7 @@ def test_without_the_other_phase_nothing_is_held_against_it() -> None:
 
 
 def test_what_queues_count_does_not_apply_to_a_lab_without() -> None:
-    (figures,) = job_figures([replace(idle(), queue_engine="off", queues=())], None)
+    (figures,) = job_figures([replace(idle(), queue_engine="off", queues=())])
     assert "dropped_packets" not in figures
     assert "class_6_packets" not in figures
     assert figures["retransmitted_packets"] == 0
@@ -256,7 +266,7 @@ def test_marks_outside_the_datas_class_are_told_apart() -> None:
     dscp_0 = replace(shared(), job={**shared().job, "transport": {"dscp": 0}})
     assert data_class(shared()) == 3
     assert data_class(dscp_0) == 0
-    assert job_figures([dscp_0], None)[0]["marks_outside_data"] == 90
+    assert job_figures([dscp_0])[0]["marks_outside_data"] == 90
 
 
 @pytest.mark.parametrize(
@@ -274,14 +284,14 @@ def test_pauses_of_an_incast_begin_at_the_switch_of_a_receiver_of_any_job(
     reports = [
         replace(idle(), lossless=lossless, ranks=ranks) for ranks in ((receives, sends), (sends,))
     ]
-    assert [figures["incast_share"] for figures in job_figures(reports, None)] == [share, share]
+    assert [figures["incast_share"] for figures in job_figures(reports)] == [share, share]
 
 
 def test_bytes_that_were_not_delivered_or_counters_that_differ_show() -> None:
     short = replace(idle(), transport=replace(idle().transport, delivered_bytes=1))
-    assert job_figures([short], None)[0]["completed"] is False
+    assert job_figures([short])[0]["completed"] is False
     check = Check("CNPs", "sent", 1, "counted", 0, 1, ("rank 0",))
-    assert job_figures([replace(idle(), accounting=(check,))], None)[0]["accounted"] is False
+    assert job_figures([replace(idle(), accounting=(check,))])[0]["accounted"] is False
 
 
 def test_the_time_to_fair_shares_is_counted_from_the_last_start_in_lab_and_model() -> None:

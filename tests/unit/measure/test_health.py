@@ -372,6 +372,30 @@ def exported(pauses: PauseReading | None) -> dict[str, float]:
     }
 
 
+@pytest.mark.parametrize(
+    ("gaps", "down", "said", "style"),
+    [
+        ((), False, "all fine,", "green"),
+        (("rtsw1: it does not answer",), False, "all fine of what could be read,", "yellow"),
+        (("rtsw1: it does not answer",), True, "1 places are not fine of what could be", "red"),
+    ],
+)
+def test_a_view_is_green_only_where_everything_could_be_read(
+    gaps: tuple[str, ...], down: bool, said: str, style: str
+) -> None:
+    lab: Any = SimpleNamespace(name="zone-small", fabric=FABRIC)
+    now = replace(reading(1), gaps=gaps)
+    sample = compare(PLACES, PLAN, reading(), now)
+    if down:
+        sample = replace(sample, values={Sli.SESSIONS_DOWN: {LINK.name: 1.0}})
+    shown: Any = command.view(
+        monitoring.Snapshot(lab, HealthSpec(), PLACES, now, sample, dict.fromkeys(Sli, 0), 1, 0.1)
+    )
+    summary = shown.renderables[0]
+    assert said in summary.plain
+    assert summary.style == style
+
+
 def test_the_exporter_names_counters_as_nics_do() -> None:
     counted = {
         **{"pauses_received": 4, "transitions": 3, "pauses_sent": 2, "paused_ns": 5 * 10**8},
