@@ -63,6 +63,7 @@ def fields_below(
                 yield from fields_below(inner.model, (*block, name), word)
 
 
+SCHEMA = lab_schema()
 FIELDS = dict(fields_below(LabSpec))
 OF_OTHER_KINDS = {key for key in FIELDS if key.kind not in (None, "clos", "ecmp")}
 
@@ -137,8 +138,7 @@ def test_a_lab_of_the_catalog_is_valid_and_has_the_name_of_its_file(name: str) -
 
 @pytest.mark.parametrize("name", catalog_names())
 def test_the_schema_accepts_every_lab_of_the_catalog(name: str) -> None:
-    schema = lab_schema()
-    assert accepts(schema, schema, yaml.safe_load(find_lab(name).read_text()))
+    assert accepts(SCHEMA, SCHEMA, yaml.safe_load(find_lab(name).read_text()))
 
 
 def test_the_lab_of_32k_gpus_has_the_published_numbers() -> None:
@@ -217,7 +217,7 @@ def test_a_lab_of_any_characters_is_refused_safely(text: str) -> None:
 
 @pytest.mark.parametrize("key", FIELDS, ids=str)
 def test_the_schema_has_every_key_with_a_title_and_a_description(key: Key) -> None:
-    part = key.part_of(lab_schema())
+    part = key.part_of(SCHEMA)
 
     assert part["title"] == key.name
     assert part["description"]
@@ -225,17 +225,15 @@ def test_the_schema_has_every_key_with_a_title_and_a_description(key: Key) -> No
 
 @pytest.mark.parametrize("key", FIELDS, ids=str)
 def test_a_default_in_the_schema_is_itself_valid(key: Key) -> None:
-    schema = lab_schema()
-    part = key.part_of(schema)
+    part = key.part_of(SCHEMA)
 
-    assert "default" not in part or accepts(schema, part, part["default"])
+    assert "default" not in part or accepts(SCHEMA, part, part["default"])
 
 
 def test_the_schema_is_json_of_its_dialect() -> None:
-    schema = lab_schema()
-    assert json.loads(json.dumps(schema)) == schema
-    assert schema["$schema"] == DIALECT
-    assert schema["required"] == ["name", "fabric"]
+    assert json.loads(json.dumps(SCHEMA)) == SCHEMA
+    assert SCHEMA["$schema"] == DIALECT
+    assert SCHEMA["required"] == ["name", "fabric"]
 
 
 @pytest.mark.parametrize(
@@ -258,11 +256,10 @@ def test_the_schema_is_json_of_its_dialect() -> None:
     ],
 )
 def test_the_schema_accepts_what_the_models_accept(key: str, good: Any, bad: Any) -> None:
-    schema = lab_schema()
     spec = {"name": "lab", "fabric": {"racks": 4}}
 
-    assert accepts(schema, schema, {**spec, key: good})
-    assert not accepts(schema, schema, {**spec, key: bad})
+    assert accepts(SCHEMA, SCHEMA, {**spec, key: good})
+    assert not accepts(SCHEMA, SCHEMA, {**spec, key: bad})
     LabSpec.model_validate({**spec, key: good})
     with pytest.raises(ValueError, match=key):
         LabSpec.model_validate({**spec, key: bad})
@@ -276,7 +273,7 @@ def test_the_reference_has_every_key_with_its_default_and_limits(key: Key) -> No
 
     written = default_text(FIELDS[key])
     assert written is None or default == f"`{written}`"
-    part = key.part_of(lab_schema())
+    part = key.part_of(SCHEMA)
     for limit in ("minimum", "maximum"):
         assert limit not in part or str(part[limit]) in limits.replace(",", "").split()
     said = re.search(r", (?:from )?(\S+) to (\S+)$", part["description"])
