@@ -38,7 +38,7 @@ def test_a_module_of_ours_runs_in_a_hostile_folder_and_with_a_hostile_pythonpath
     # An empty entry is the current folder.
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:.:")
     ended = subprocess.run(
-        module_command(module, site=site),
+        module_command(module, "nonsense", site=site),
         cwd=tmp_path,
         env=module_environment(),
         stdin=subprocess.DEVNULL,
@@ -46,7 +46,7 @@ def test_a_module_of_ours_runs_in_a_hostile_folder_and_with_a_hostile_pythonpath
         text=True,
         check=False,
     )
-    # It is ours that misses its arguments.
+    # It is ours that cannot use its arguments.
     assert str(ROOT) in ended.stderr
     assert sprung(tmp_path) == []
 
