@@ -1,5 +1,5 @@
 """A command line that is run in this process, and seldom searches for reference cycles: with the
-interpreter's thresholds a quarter of the tests' CPU time was garbage collection."""
+interpreter's thresholds that took a quarter of the CPU time of tests with large fabrics."""
 
 from __future__ import annotations
 
