@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from ipaddress import IPv4Address
 from types import SimpleNamespace
 from typing import Any
@@ -45,8 +46,12 @@ def probe(number: int, time_ns: int, stamp_ns: int, outgoing: bool) -> Packets:
     return packet
 
 
-def captured(held_up_ns: dict[int, int] | None = None, unsent: range = range(0)) -> Packets:
-    """A flow of 1,000 packets/s of which LOST are lost. `held_up_ns`: the delay of a packet after
+def captured(
+    held_up_ns: dict[int, int] | None = None,
+    unsent: range = range(0),
+    lost: Sequence[int] = LOST,
+) -> Packets:
+    """A flow of 1,000 packets/s of which `lost` are lost. `held_up_ns`: the delay of a packet after
     its stamp; `unsent` packets never left."""
     rows = []
     for number in range(COUNT):
@@ -54,14 +59,16 @@ def captured(held_up_ns: dict[int, int] | None = None, unsent: range = range(0))
         left_ns = stamp_ns + 20_000 + (held_up_ns or {}).get(number, 0)
         if number not in unsent:
             rows.append(probe(number, left_ns, stamp_ns, True))
-        if number not in LOST:
+        if number not in lost:
             rows.append(probe(number, left_ns + 90_000, stamp_ns, False))
     return np.array(rows, PACKET)
 
 
-def measured(event_ns: int = EVENT_NS, kind: str = "carrier-down") -> tuple[ProbeRun, Timeline]:
+def measured(
+    event_ns: int = EVENT_NS, kind: str = "carrier-down", lost: Sequence[int] = LOST
+) -> tuple[ProbeRun, Timeline]:
     numbers = np.arange(COUNT, dtype=np.int64)
-    got = np.delete(numbers, LOST)
+    got = np.delete(numbers, lost)
     samples = FlowSamples(numbers, START + numbers * MS, got, START + got * MS + 110_000)
     event = Event(event_ns, kind, "begin", "rtsw1:ctsw1", took_ns=TOOK_NS)
     timeline = Timeline((event,), START, START + COUNT * MS, 900 * MS)
@@ -78,6 +85,15 @@ def compared(packets: Packets, event_ns: int = EVENT_NS, dark_ns: int = EVENT_NS
     found = compare_repeat(repeat, timeline, METHOD, packets, [dark(dark_ns)])
     assert len(found) >= 8
     return [each.what for each in found if not each.right]
+
+
+def test_a_packet_lost_singly_long_before_an_outage_is_no_recovery() -> None:
+    lost, event_ns = [700, *LOST], START + 400 * MS + MS // 2
+    repeat, timeline = measured(event_ns, lost=lost)
+    assert repeat.overall.full_convergence_ns == 1100 * MS - (event_ns - START)
+    found = compare_repeat(repeat, timeline, METHOD, captured(lost=lost), [dark(event_ns)])
+    wrong = [each.what for each in found if not each.right]
+    assert [what for what in wrong if "event 1" in what] == []
 
 
 def test_a_right_repeat_is_right() -> None:
