@@ -13,15 +13,17 @@ import hashlib
 import importlib.util
 import os
 import stat
+import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from functools import partial
+from contextlib import AbstractContextManager, contextmanager
+from functools import cache, partial
 from pathlib import Path
 from types import ModuleType
-from typing import ParamSpec, TypeVar, cast
+from typing import ParamSpec, Protocol, TypeVar, cast
 
 from rocelab.files import make_folders
 from rocelab.interpreter import imported
+from rocelab.interruption import shielded
 
 LOCK = "lock"
 """A file in each cache folder that only its user may open: another user who can open it could hold
@@ -39,7 +41,36 @@ def numba() -> ModuleType:
     whenever it compiles (numba/core/config.py)."""
     found = imported("numba")
     found.core.config._config_fname = os.devnull
+    _shield_compiler(found.core.event)
     return found
+
+
+@cache
+def _shield_compiler(events: ModuleType) -> None:
+    events.Listener.register(_Uninterrupted)
+    events.register("numba:compiler_lock", _Uninterrupted())
+
+
+class _Event(Protocol):
+    """numba's, in what is used of it."""
+
+    is_start: bool
+
+
+class _Uninterrupted(threading.local):
+    """Keeps signals off while numba compiles: LLVM calls Python, and what a signal raises there is
+    lost, so that the program would go on without a function."""
+
+    def __init__(self) -> None:
+        self._shields: list[AbstractContextManager[object]] = []
+
+    def notify(self, event: _Event) -> None:
+        if event.is_start:
+            shield = shielded("a function is compiled")
+            shield.__enter__()
+            self._shields.append(shield)
+        else:
+            self._shields.pop().__exit__(None, None, None)
 
 
 def is_installed() -> bool:

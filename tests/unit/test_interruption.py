@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from rocelab.compiling import numba
 from rocelab.interruption import WORDS, Interrupted, ending, shielded, undone
 from rocelab.kernel import namespaces
 
@@ -180,3 +181,22 @@ def test_a_signal_gives_its_code_where_nobody_reads_what_is_said() -> None:
     finally:
         os.close(writer)
     assert ended.returncode == 130
+
+
+def test_a_function_is_compiled_to_its_end(capfd: pytest.CaptureFixture[str]) -> None:
+    """An exception in a call from LLVM would be lost."""
+    lock = pytest.importorskip("numba.core.compiler_lock").global_compiler_lock
+    numba()
+    passed = []
+    with pytest.raises(SystemExit) as end, ending():
+        with lock:
+            with lock:
+                signal.raise_signal(signal.SIGTERM)
+            passed.append("the signal")
+        passed.append("the end")
+    assert end.value.code == 143
+    assert passed == ["the signal"]
+    assert told(capfd) == [
+        "a function is compiled first",
+        "terminated: nothing had to be undone",
+    ]
