@@ -43,9 +43,14 @@ class MachineError(RocelabError):
     exit_code = 3
 
 
+COMMAND_LINE = "command line"
+"""The place of what was typed and stands in no file; a command shows its own name instead."""
+
+
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing wrong in a file: where it stands, what was expected, and what to do."""
+    """One thing wrong in a file, or in what was typed (COMMAND_LINE): where it stands, what was
+    expected, and what to do."""
 
     file: str
     line: int | None

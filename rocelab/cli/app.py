@@ -5,11 +5,12 @@ from __future__ import annotations
 import sys
 import traceback
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Annotated
 
 import typer
+from typer.core import TyperGroup
 
 from rocelab.cli import (
     adopt,
@@ -26,7 +27,7 @@ from rocelab.cli import (
     scheme,
     te,
 )
-from rocelab.errors import RocelabError
+from rocelab.errors import COMMAND_LINE, RocelabError, SpecError
 from rocelab.interruption import leave_pipe
 from rocelab.refusal import refusal
 from rocelab.report.console import is_reader_gone
@@ -134,7 +135,7 @@ def build_app() -> typer.Typer:
     return app
 
 
-def run(app: typer.Typer, arguments: Sequence[str] | None = None) -> None:
+def run(app: TyperGroup, arguments: Sequence[str] | None = None) -> None:
     """Run a command line, sys.argv by default. Always ends with SystemExit."""
     try:
         try:
@@ -146,7 +147,7 @@ def run(app: typer.Typer, arguments: Sequence[str] | None = None) -> None:
         sys.exit(PIPE_EXIT_CODE)
 
 
-def _run(app: typer.Typer, arguments: Sequence[str] | None) -> None:
+def _run(app: TyperGroup, arguments: Sequence[str] | None) -> None:
     settings = Settings()
     try:
         app(args=arguments, obj=settings, prog_name="rocelab")
@@ -154,14 +155,14 @@ def _run(app: typer.Typer, arguments: Sequence[str] | None) -> None:
         if settings.debug:
             _print_traceback()
         else:
-            show_error(error)
+            show_error(error, _typed_command(app, arguments))
         sys.exit(error.exit_code)
     except Exception as error:
         if isinstance(error, BrokenPipeError) and is_reader_gone():
             raise
         refused = refusal(error) if isinstance(error, OSError) and not settings.debug else None
         if refused is not None:
-            show_error(refused)
+            show_error(refused, _typed_command(app, arguments))
             sys.exit(refused.exit_code)
         _print_traceback()
         sys.stderr.write("this is a defect of rocelab: please report it with the lines above\n")
@@ -174,12 +175,33 @@ def _print_traceback() -> None:
     sys.stderr.write(visible(traceback.format_exc()))
 
 
-def show_error(error: RocelabError) -> None:
-    """Print the message on stderr, in red on a colour terminal, then hints and notes."""
+def _typed_command(app: TyperGroup, arguments: Sequence[str] | None) -> str:
+    """The command as typed, without options: `rocelab drill run`."""
+    words, known = ["rocelab"], app.commands
+    for word in sys.argv[1:] if arguments is None else arguments:
+        if word in known:
+            words.append(word)
+            known = getattr(known[word], "commands", {})
+        elif len(words) > 1:
+            break
+    return " ".join(words)
+
+
+def show_error(error: RocelabError, command: str) -> None:
+    """Print the message on stderr, in red on a colour terminal, then hints and notes.
+
+    Every problem begins with where it is: in a file, or else in `command`.
+    """
     from rocelab.report.console import err
 
     console = err()
-    for line in str(error).splitlines():
+    text = f"{command}: {error}"
+    if isinstance(error, SpecError):
+        text = "\n".join(
+            str(replace(problem, file=command) if problem.file == COMMAND_LINE else problem)
+            for problem in error.problems
+        )
+    for line in text.splitlines():
         style = "" if line.startswith("  hint:") else "red"
         console.print(printable(line), style=style, markup=False, soft_wrap=True)
     for note in getattr(error, "__notes__", ()):

@@ -69,7 +69,7 @@ def whatif(
     from rocelab.sim.simulate import Options, event_cost
 
     spec = asked_spec(lab, scheme, hashing)
-    jobs = asked_jobs(job_file, given(job), "rocelab whatif")
+    jobs = asked_jobs(job_file, given(job))
     with progress_bars() as progress:
         found = event_cost(spec, jobs, parse_event(event), Options(eps=eps), progress)
     if json:
@@ -144,7 +144,7 @@ def longrun(
     from rocelab.sim.simulate import Options, long_run
 
     spec = asked_spec(lab, scheme, hashing)
-    jobs = asked_jobs(job_file, given(job), "rocelab longrun")
+    jobs = asked_jobs(job_file, given(job))
     failures = _failures(timeline, rates, repair, draw)
     policy = {
         "checkpoint_every": checkpoint_every,
@@ -186,8 +186,8 @@ def _failures(
 
 
 def _restart(failures: TimelineSpec | RatesSpec, policy: dict[str, str]) -> RestartSpec:
+    from rocelab.errors import COMMAND_LINE
     from rocelab.sim.events.rates import PRESETS
-    from rocelab.sim.events.sentence import COMMAND_LINE
     from rocelab.sim.events.spec import RatesSpec, RestartSpec
     from rocelab.spec.load import validate
     from rocelab.spec.source import Source

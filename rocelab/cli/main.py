@@ -48,8 +48,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command line, sys.argv by default. Always ends with SystemExit."""
     # Loading the commands takes most of a second; signals are already handled during that time.
     with ending():
+        from typer.core import TyperGroup
+        from typer.main import get_command
+
         from rocelab.cli.app import run
         from rocelab.interpreter import leave_current_folder_out
 
         leave_current_folder_out()
-        run(build(), arguments)
+        app = get_command(build())
+        assert isinstance(app, TyperGroup)
+        run(app, arguments)

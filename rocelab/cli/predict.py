@@ -139,7 +139,7 @@ def _rows(fabric: Fabric, flows: str | None, job: dict[str, str]) -> list[FlowRo
     from rocelab.spec.catalog import FLOWS
 
     if flows is None:
-        return rows_of_jobs(plan_jobs(fabric, [job_from_options(job, "rocelab predict")]))
+        return rows_of_jobs(plan_jobs(fabric, [job_from_options(job)]))
     if job:
         raise InputError(
             f"--flows with {', '.join(f'--{name}' for name in job)}",

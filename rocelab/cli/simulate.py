@@ -184,7 +184,7 @@ def simulate(
     if file is not None:
         check_flow_file(file)
     spec = asked_spec(lab, scheme, hashing)
-    jobs = asked_jobs(job_file, given(job), "rocelab simulate")
+    jobs = asked_jobs(job_file, given(job))
     options = Options.read(
         eps=eps, model=model, hop_latency=hop_latency, events=events or (), prove=prove
     )
@@ -222,9 +222,7 @@ def asked_spec(lab: str, scheme: str | None, hashing: str | None) -> LabSpec:
     return load_spec(lab_file(lab)).model_copy(update=update)
 
 
-def asked_jobs(
-    job_file: str | None, options: dict[str, str], command: str
-) -> tuple[SimulatedJob, ...]:
+def asked_jobs(job_file: str | None, options: dict[str, str]) -> tuple[SimulatedJob, ...]:
     """The jobs of a file, or the collective that a command's options describe. Raises SpecError."""
     from rocelab.errors import InputError
     from rocelab.jobs.options import job_from_options
@@ -232,7 +230,7 @@ def asked_jobs(
     from rocelab.spec.catalog import JOBS
 
     if job_file is None:
-        spec = job_from_options(options, command)
+        spec = job_from_options(options)
         # A lab repeats iterations to measure them; here all are alike, so the default is one.
         iterations = spec.iterations if "iterations" in options else 1
         return (collective_job(spec).model_copy(update={"iterations": iterations}),)

@@ -55,7 +55,7 @@ def reference(
     with progress_bars() as progress:
 
         def time_ns(size_bytes: int) -> float:
-            jobs = asked_jobs(None, {**given(job), "size": f"{size_bytes}B"}, "rocelab reference")
+            jobs = asked_jobs(None, {**given(job), "size": f"{size_bytes}B"})
             report = simulate(spec, jobs, progress=progress)
             return report.jobs[0].headline("iteration_time").modelled.median
 

@@ -12,7 +12,7 @@ from typing import cast, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
-from rocelab.errors import InputError, Problem, SpecError
+from rocelab.errors import COMMAND_LINE, InputError, Problem, SpecError
 from rocelab.faults.base import TimedSpec
 from rocelab.faults.selectors import LinkSelector
 from rocelab.faults.spec import FaultSpec
@@ -23,7 +23,6 @@ from rocelab.spec.source import Data, Source, parse_source, raise_problems
 from rocelab.units import DURATION, SHARE
 from rocelab.wording import RefusedError, did_you_mean, shown
 
-COMMAND_LINE = "command line"
 _TIMES = ("at", "lasts")
 
 

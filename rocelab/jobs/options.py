@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from rocelab.errors import InputError, Problem, SpecError
+from rocelab.errors import COMMAND_LINE, InputError, Problem, SpecError
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.keys import KEYS
 from rocelab.spec.load import validate
@@ -39,8 +39,8 @@ def job_from_file(path: Path) -> JobSpec:
     return validate(source, JobSpec)
 
 
-def job_from_options(options: Mapping[str, str], command: str = "rocelab traffic") -> JobSpec:
-    """The job that options of `command` describe, by their names.
+def job_from_options(options: Mapping[str, str]) -> JobSpec:
+    """The job that options of a command describe, by their names.
 
     Raises SpecError with every problem, InputError without any option.
     """
@@ -64,7 +64,7 @@ def job_from_options(options: Mapping[str, str], command: str = "rocelab traffic
         tuple(KEYS[name].key.split(".")): number for number, name in enumerate(options)
     }
     try:
-        return validate(Source(command, data, places), JobSpec)
+        return validate(Source(COMMAND_LINE, data, places), JobSpec)
     except SpecError as error:
         raise SpecError(
             [replace(problem, line=None, key=_option(problem.key)) for problem in error.problems]

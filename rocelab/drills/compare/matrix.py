@@ -70,9 +70,7 @@ def cells(
                 mine = shared | dict(options) | {"qps": str(number), "placement": placement}
                 if scheme.kind in REORDERING:
                     mine["out-of-order"] = "true"
-                found.append(
-                    Cell(scheme, number, placement, job_from_options(mine, "rocelab compare"))
-                )
+                found.append(Cell(scheme, number, placement, job_from_options(mine)))
     return tuple(found)
 
 

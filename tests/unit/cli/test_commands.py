@@ -113,7 +113,7 @@ def test_debug_shows_the_traceback_of_an_error(rocelab) -> None:
 def test_an_error_ends_with_its_own_exit_code(rocelab, monkeypatch, error, code) -> None:
     raise_in_plan(monkeypatch, error)
     outcome = rocelab("plan", "tiny")
-    assert (outcome.code, outcome.err) == (code, "e\n  hint: h\n")
+    assert (outcome.code, outcome.err) == (code, "rocelab plan: e\n  hint: h\n")
 
 
 def test_an_unexpected_error_says_that_it_is_a_defect(rocelab, monkeypatch) -> None:
@@ -370,5 +370,5 @@ def names_in(application: typer.Typer) -> list[str]:
 
 
 def test_an_error_is_shown_without_markup(capsys: pytest.CaptureFixture[str]) -> None:
-    cli_app.show_error(RocelabError("[red]not markup[/red]"))
-    assert capsys.readouterr().err == "[red]not markup[/red]\n"
+    cli_app.show_error(RocelabError("[red]not markup[/red]"), "rocelab up")
+    assert capsys.readouterr().err == "rocelab up: [red]not markup[/red]\n"

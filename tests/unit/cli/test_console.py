@@ -9,6 +9,8 @@ import pytest
 import typer
 from rich.console import Console
 from rich.text import Text
+from typer.core import TyperGroup
+from typer.main import get_command
 
 from rocelab.cli.app import run
 from rocelab.report.console import err, note, out, say, table
@@ -87,12 +89,15 @@ def test_the_traceback_of_a_defect_does_not_reach_the_terminal_raw(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     app = typer.Typer()
+    app.callback()(lambda: None)
 
     @app.command()
     def fail() -> None:
         raise KeyError(HOSTILE) from RuntimeError(HOSTILE)
 
+    group = get_command(app)
+    assert isinstance(group, TyperGroup)
     with pytest.raises(SystemExit):
-        run(app, [])
+        run(group, ["fail"])
 
     assert "\x1b" not in capsys.readouterr().err

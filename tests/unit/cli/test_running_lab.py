@@ -66,7 +66,10 @@ def test_every_command_finds_a_running_lab_by_its_file(
     line = command.line(lab=str(file), **outputs(command, tmp_path))
     outcome = rocelab(*line)
     assert outcome.code == 2
-    assert outcome.err == f"lab t-file is not up\n  hint: bring it up with `rocelab up {file}`\n"
+    assert outcome.err == (
+        f"rocelab {' '.join(command.words)}: lab t-file is not up\n"
+        f"  hint: bring it up with `rocelab up {file}`\n"
+    )
 
 
 @pytest.mark.parametrize("command", ON_A_RUNNING_LAB, ids=lambda each: " ".join(each.words))
@@ -75,7 +78,9 @@ def test_every_command_on_a_lab_that_is_nowhere_names_the_one_that_was_meant(
 ) -> None:
     outcome = rocelab(*command.line(lab="t-fiel", **outputs(command, tmp_path)))
     assert outcome.code == 2
-    assert outcome.err == "lab t-fiel is not up\n  hint: did you mean t-file?\n"
+    assert outcome.err == (
+        f"rocelab {' '.join(command.words)}: lab t-fiel is not up\n  hint: did you mean t-file?\n"
+    )
 
 
 def outputs(command: Command, folder: Path) -> dict[str, str]:

@@ -162,5 +162,42 @@ def test_a_drills_result_is_told_from_a_jobs(rocelab) -> None:
     Path("result.json").write_text(to_json(result(repeat(1))))
     outcome = rocelab("diagnose", "result.json")
     assert outcome.code == 2
-    assert outcome.err.splitlines()[0] == "this is the result of a drill, not a job's document"
+    assert outcome.err.splitlines()[0] == (
+        "rocelab diagnose: this is the result of a drill, not a job's document"
+    )
     assert len(outcome.err.splitlines()) == 2
+
+
+ALLREDUCE = ["--pattern", "allreduce", "--ranks", "4", "--size", "1MB"]
+NOTHING = ["--pattern", "nothing", "--ranks", "4", "--size", "1MB"]
+
+
+@pytest.mark.parametrize(
+    ("command", "words", "said"),
+    [
+        ("simulate", ["zone-1-1", *NOTHING], "--pattern: expected"),
+        ("predict", ["zone-1-1", *NOTHING], "--pattern: expected"),
+        ("whatif", ["zone-1-1", "drain ctsw1", *NOTHING], "--pattern: expected"),
+        ("longrun", ["zone-1-1", "--rates", "llama3", *NOTHING], "--pattern: expected"),
+        ("simulate", ["no-lab", *ALLREDUCE], "there is no lab 'no-lab'"),
+        ("simulate", ["zone-1-1", "--scheme", "none", *ALLREDUCE], "scheme: expected ecmp"),
+        ("whatif", ["zone-1-1", "drain nobody", *ALLREDUCE], "zone-1-1 has no node nobody"),
+        ("whatif", ["zone-1-1", "drain ctsw1 for 2x", *ALLREDUCE], "lasts: expected a time"),
+        ("longrun", ["zone-1-1", "--rates", "none", *ALLREDUCE], "there are no rates none"),
+        ("drill run", ["no-drill"], "there is no drill 'no-drill'"),
+        ("fault inject", ["tiny", "blackhole", "link=x"], "link: expected NODE:INTERFACE"),
+    ],
+)
+def test_an_error_begins_with_its_own_commands_name(
+    rocelab, command: str, words: list[str], said: str
+) -> None:
+    outcome = rocelab(*command.split(), *words)
+    assert outcome.code == 2
+    assert outcome.err.startswith(f"rocelab {command}: {said}")
+
+
+def test_an_error_of_a_file_begins_with_the_file_and_its_line(rocelab) -> None:
+    Path("lab.yaml").write_text("name: t\nfabric: {kind: clos, racks: none}\n")
+    outcome = rocelab("plan", "lab.yaml")
+    assert outcome.code == 2
+    assert outcome.err.startswith("lab.yaml:2: fabric.racks: expected")

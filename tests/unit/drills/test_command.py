@@ -270,7 +270,9 @@ def test_a_wrong_fault_gives_its_recorded_message(line: str) -> None:
 def test_an_unknown_kind_of_fault_is_answered_with_the_one_that_was_meant(rocelab) -> None:
     code, _, errors = rocelab("fault", "inject", "tiny", "black-hole", "link=rtsw1:ctsw1")
     assert code == 2
-    assert errors.startswith("there is no kind of fault 'black-hole'\n  hint: did you mean ")
+    assert errors.startswith(
+        "rocelab fault inject: there is no kind of fault 'black-hole'\n  hint: did you mean "
+    )
     assert "blackhole" in errors
 
 

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from rocelab.cli.app import Settings
 from rocelab.cli.main import build
-from rocelab.errors import InputError, SpecError
+from rocelab.errors import COMMAND_LINE, InputError, SpecError
 from rocelab.jobs.collectives import Algorithm, Pattern
 from rocelab.jobs.dcqcn_profiles import PROFILES
 from rocelab.jobs.job import JobSpec
@@ -65,7 +65,7 @@ def test_a_bad_value_is_refused_at_its_option(
     with pytest.raises(SpecError) as refused:
         job_from_options({name: text for name, text in (BASE | options).items() if text})
     text = str(refused.value)
-    assert f"rocelab traffic: {option}: " in text
+    assert f"{COMMAND_LINE}: {option}: " in text
     assert said in text
 
 

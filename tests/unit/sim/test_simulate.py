@@ -456,15 +456,6 @@ def test_flows_are_written_with_when_each_began_and_was_over(
     assert "csv or .parquet" in said
 
 
-@pytest.mark.parametrize("command", ["simulate", "predict", "whatif", "longrun"])
-def test_an_error_begins_with_its_own_commands_name(command: str) -> None:
-    more = {"whatif": ["drain ctsw1"], "longrun": ["--rates", "llama3"]}
-    job = ["--pattern", "nothing", "--ranks", "4", "--size", "1MB"]
-    code, _, message = run(command, "zone-1-1", *more.get(command, []), *job)
-    assert code == 2
-    assert message.startswith(f"rocelab {command}: --pattern: expected")
-
-
 def test_whatif_says_what_a_drained_spine_costs() -> None:
     code, text, _ = run(
         "whatif",

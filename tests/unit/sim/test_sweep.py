@@ -19,6 +19,8 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from typer.core import TyperGroup
+from typer.main import get_command
 
 from rocelab.cli.app import build_app, run
 from rocelab.cli.sweep import sweep as sweep_command
@@ -376,8 +378,10 @@ def command(*arguments: object) -> int:
     """The exit code of `rocelab sweep`."""
     app = build_app()
     app.command("sweep")(sweep_command)
+    group = get_command(app)
+    assert isinstance(group, TyperGroup)
     with pytest.raises(SystemExit) as ended:
-        run(app, ["sweep", *map(str, arguments)])
+        run(group, ["sweep", *map(str, arguments)])
     assert isinstance(ended.value.code, int)
     return ended.value.code
 
