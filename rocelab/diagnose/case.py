@@ -14,7 +14,9 @@ from rocelab.diagnose.critical import CriticalSend, Timing
 from rocelab.diagnose.paths import FlowPaths
 from rocelab.jobs.job import JobSpec
 from rocelab.plan.fabric import DirectedLink, Fabric
+from rocelab.plan.queues import class_of_dscp
 from rocelab.results.job import FlowFigures, HostStall, JobReport, QueueFigures, Times
+from rocelab.results.lossless import PauseSpan, TracedPause, traced
 
 Span = tuple[int, int]
 
@@ -69,6 +71,35 @@ class Case:
         return found
 
     @cached_property
+    def pauses(self) -> tuple[TracedPause, ...]:
+        """The pauses (PFC) of the class of the job's data, with where each began."""
+        if self.report.lossless is None:
+            return ()
+        classes = class_of_dscp(self.fabric.spec.queues.dscp)
+        own = classes[self.job.transport.dscp]
+        return traced([each for each in self.report.lossless.spans if each.traffic_class == own])
+
+    @cached_property
+    def ports_of(self) -> Mapping[tuple[int, int], frozenset[tuple[str, str]]]:
+        """The ports that send the data of each pair of ranks, as node and interface."""
+        paths = self.paths or ()
+        return {
+            pair: frozenset(
+                (link.sender, link.port.interface) for place in places for link in paths[place].data
+            )
+            for pair, places in self.flows_of.items()
+            if paths
+        }
+
+    def crosses(self, pair: tuple[int, int], pause: PauseSpan) -> bool:
+        """Whether data of a pair of ranks crosses the port that a pause stopped; if paths are
+        unknown, whether this is at either end of its way."""
+        if self.paths is None:
+            ends = self.server_of[pair[0]], self.server_of[pair[1]]
+            return pause.node == ends[0] or pause.peer == ends[1]
+        return (pause.node, pause.interface) in self.ports_of.get(pair, ())
+
+    @cached_property
     def crossing(self) -> Mapping[DirectedLink, tuple[FlowFigures, ...]]:
         """The flows whose data crosses each link; empty if paths are unknown."""
         found: dict[DirectedLink, list[FlowFigures]] = {}
@@ -76,6 +107,35 @@ class Case:
             for link in path.data:
                 found.setdefault(link, []).append(flow)
         return {link: tuple(flows) for link, flows in found.items()}
+
+    def longest_pause_ns(self, pair: tuple[int, int]) -> int:
+        """The longest pause of a port that data of a pair of ranks crosses."""
+        return max(
+            (
+                pause.span.length_ns(self.report.fidelity.elapsed_ns)
+                for pause in self.pauses
+                if self.crosses(pair, pause.span)
+            ),
+            default=0,
+        )
+
+    def dropped_at(self, link: DirectedLink) -> int:
+        """Packets that were lost before a link or at its far end, and counted there: by its queues,
+        a watchdog, and a lossless class without room."""
+        lossless = () if self.report.lossless is None else self.report.lossless.ports
+        near, far = (
+            [
+                each
+                for each in lossless
+                if (each.node, each.interface) == (port.node, port.interface)
+            ]
+            for port in (link.port, link.far)
+        )
+        return (
+            sum(queue.dropped_packets for queue in self.queues_at(link))
+            + sum(each.discarded_packets for each in near)
+            + sum(each.dropped_packets for each in far)
+        )
 
     def queues_at(self, link: DirectedLink) -> tuple[QueueFigures, ...]:
         """The active queues before a link; none if a server sends."""

@@ -8,7 +8,7 @@ cause is its placement and hashing, and no fault: a note says so.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -58,10 +58,13 @@ class _Full:
     stretch: float
 
 
-def full_links(case: Case) -> tuple[list[Verdict], list[str]]:
-    """Verdicts on links that were full or slow, and notes on those that the job itself filled."""
+def full_links(case: Case, explained: Collection[DirectedLink]) -> tuple[list[Verdict], list[str]]:
+    """Verdicts on links that were full or slow, and notes on those that the job itself filled, but
+    for those whose queues are `explained` otherwise."""
     verdicts, notes = [], []
     for full in sorted(_standing(case), key=_standing_bytes, reverse=True):
+        if full.link in explained:
+            continue
         if full.foreign >= FOREIGN:
             verdicts.append(_verdict(case, full, Cause.CONGESTED_LINK))
         elif full.reached < CARRIED and full.stretch >= STRETCHED:

@@ -16,6 +16,7 @@ from rocelab.diagnose.critical import CriticalSend, timing
 from rocelab.diagnose.hosts import paused_hosts
 from rocelab.diagnose.losses import lossy_links
 from rocelab.diagnose.paths import FlowPaths, predicted_paths
+from rocelab.diagnose.pauses import paused_transfers
 from rocelab.errors import InputError
 from rocelab.forwarding.path import NoPathError
 from rocelab.jobs.job import JobSpec
@@ -69,8 +70,9 @@ def make_case(report: JobReport, fabric: Fabric, paths: Sequence[FlowPaths] | No
 def diagnose(case: Case, notes: Sequence[str] = ()) -> Diagnosis:
     """The diagnosis of a case."""
     timed = case.timing
-    full, filled = full_links(case)
-    found = [*paused_hosts(case), *lossy_links(case), *full]
+    paused, paused_notes, waiting_ports = paused_transfers(case)
+    full, filled = full_links(case, waiting_ports)
+    found = [*paused, *paused_hosts(case), *lossy_links(case), *full]
     found.sort(key=lambda verdict: verdict.excess.lab_ns, reverse=True)
     typical = float(np.median(timed.took))
     least_ns = LEAST_SHARE * float(timed.took.sum())
@@ -88,7 +90,7 @@ def diagnose(case: Case, notes: Sequence[str] = ()) -> Diagnosis:
         verdict=verdict,
         others=tuple(each for each in found if each is not verdict),
         problems=tuple(case.report.problems),
-        notes=(*notes, *filled, *_machine(case)),
+        notes=(*notes, *paused_notes, *filled, *_machine(case)),
         typical=case.times(typical),
         shown=timed.first + shown,
         took=case.times(float(timed.took[shown])),

@@ -50,24 +50,25 @@ def lossy_links(case: Case) -> list[Verdict]:
     scores = np.array([_likelihood(losses, column, flows) for column in exposure.T])
     best = scores >= scores.max() - INDISTINCT
     likely = tuple(link for link, is_best in zip(links, best, strict=True) if is_best)
-    if any(queue.dropped_packets for link in likely for queue in case.queues_at(link)):
+    if any(case.dropped_at(link) for link in likely):
         return []  # the queue in front of the link says what became of them
     return [_verdict(case, losses, likely, links[int(np.argmax(scores))])]
 
 
 def _losses(case: Case, flow: FlowFigures) -> float:
     """How often the sender learned of a missing packet, by a NAK or a timeout; without timeouts if
-    a server at either end paused long enough to cause one."""
+    a server at either end, or a port on the way, paused long enough to cause one."""
     ends = {case.server_of[flow.rank], case.server_of[flow.peer]}
     limit_ns = case.job.transport.ack_timeout * case.report.clock.dilation / 2
     stalled = any(end - begin >= limit_ns for name in ends for begin, end in case.spans[name])
+    stalled |= case.longest_pause_ns((flow.rank, flow.peer)) >= limit_ns
     return float(flow.naks + (0 if stalled else flow.timeouts))
 
 
 def _dropped_on_the_way(case: Case, paths: Sequence[FlowPaths]) -> Floats:
     """For each flow, the packets dropped by the queues that its data and answers cross."""
     links = {link for path in paths for link in (*path.data, *path.answers)}
-    dropped = {link: sum(queue.dropped_packets for queue in case.queues_at(link)) for link in links}
+    dropped = {link: case.dropped_at(link) for link in links}
     return np.array(
         [sum(dropped[link] for link in {*path.data, *path.answers}) for path in paths], np.float64
     )

@@ -45,7 +45,7 @@ class PauseWatch:
         after = reader.counters(now_ns)
         entries = [entry for entry in reader.entries() if entry.t_ns >= self._begun_ns]
         spans = [_span(each, zero_ns) for each in pauses(reader.plan, entries)]
-        kept = sorted(spans, key=lambda span: _length(span, now_ns - zero_ns), reverse=True)
+        kept = sorted(spans, key=lambda span: span.length_ns(now_ns - zero_ns), reverse=True)
         late_ns = _lateness(entries)
         return Lossless(
             classes=reader.plan.pfc.classes,
@@ -121,7 +121,3 @@ def _span(pause: Pause, zero_ns: int) -> PauseSpan:
         begin_ns=pause.begin_ns - zero_ns,
         end_ns=None if pause.end_ns is None else pause.end_ns - zero_ns,
     )
-
-
-def _length(span: PauseSpan, now_ns: int) -> int:
-    return (now_ns if span.end_ns is None else span.end_ns) - span.begin_ns

@@ -22,6 +22,10 @@ class Cause(StrEnum):
     GREY_LINK = "grey-link"
     SLOW_LINK = "slow-link"
     CONGESTED_LINK = "congested-link"
+    SLOW_RECEIVER = "slow-receiver"
+    PAUSE_STORM = "pause-storm"
+    INCAST = "incast"
+    VICTIM = "victim"
     NONE = "none"
     INVALID = "invalid"
 

@@ -227,6 +227,10 @@ class Fidelity:
     clock_jump_ns: int
     softnet_drops: int
 
+    @property
+    def elapsed_ns(self) -> int:
+        return round(self.elapsed_s * 10**9)
+
 
 @dataclass(frozen=True, slots=True)
 class Steps:

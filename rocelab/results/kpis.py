@@ -198,10 +198,9 @@ def _pause_share(job: PhaseJob) -> float | None:
 def _incast_share(job: PhaseJob) -> float | None:
     lossless = job.report.lossless
     assert lossless is not None
-    end_ns = round(job.report.fidelity.elapsed_s * 1e9)
     nics = [nic_of(job.fabric, reference(name)) for name in job.receivers]
     switches = {link.b.node for nic in nics for link in nic.links}
-    return root_share(lossless.spans, end_ns, switches)
+    return root_share(lossless.spans, job.report.fidelity.elapsed_ns, switches)
 
 
 def _undisturbed(run: ProbeRun) -> list[TierBalance]:

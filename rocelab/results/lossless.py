@@ -64,6 +64,10 @@ class PauseSpan:
     begin_ns: int
     end_ns: int | None
 
+    def length_ns(self, end_ns: int) -> int:
+        """How long it lasted, if the run ended at `end_ns`."""
+        return max(0, (end_ns if self.end_ns is None else self.end_ns) - self.begin_ns)
+
 
 @dataclass(frozen=True, slots=True)
 class Lossless:
@@ -160,8 +164,18 @@ class Propagation:
         return sum(self.waited_ns.values())
 
 
-def propagation(spans: Sequence[PauseSpan], end_ns: int) -> tuple[Propagation, ...]:
-    """From whom pauses spread, the one that cost most first. `end_ns`: when lasting pauses are cut.
+@dataclass(frozen=True, slots=True)
+class TracedPause:
+    """A pause and the node that it goes back to, by `depth` pauses: 1 where that node asked for
+    it."""
+
+    span: PauseSpan
+    root: str
+    depth: int
+
+
+def traced(spans: Sequence[PauseSpan]) -> tuple[TracedPause, ...]:
+    """From whom each pause spread, in the order of `spans`.
 
     A node asks for a pause because packets wait in it. If a port of it is itself stopped at that
     moment, they wait for that port's peer, and so on: the last in this chain is the root. Of
@@ -170,14 +184,18 @@ def propagation(spans: Sequence[PauseSpan], end_ns: int) -> tuple[Propagation, .
     by_node: dict[tuple[str, int], list[PauseSpan]] = defaultdict(list)
     for span in spans:
         by_node[span.node, span.traffic_class].append(span)
+    return tuple(TracedPause(span, *_root(span, by_node)) for span in spans)
+
+
+def propagation(spans: Sequence[PauseSpan], end_ns: int) -> tuple[Propagation, ...]:
+    """From whom pauses spread (`traced`), the one that cost most first. `end_ns`: when lasting
+    pauses are cut."""
     waited: dict[tuple[str, int], dict[str, int]] = defaultdict(lambda: defaultdict(int))
     depths: dict[tuple[str, int], dict[str, int]] = defaultdict(dict)
-    for span in spans:
-        root, depth = _root(span, by_node)
-        length_ns = (end_ns if span.end_ns is None else span.end_ns) - span.begin_ns
-        place = root, span.traffic_class
-        waited[place][span.node] += max(0, length_ns)
-        depths[place][span.node] = min(depth, depths[place].get(span.node, depth))
+    for pause in traced(spans):
+        span, place = pause.span, (pause.root, pause.span.traffic_class)
+        waited[place][span.node] += span.length_ns(end_ns)
+        depths[place][span.node] = min(pause.depth, depths[place].get(span.node, pause.depth))
     found = [
         Propagation(root, traffic_class, dict(nodes), depths[root, traffic_class])
         for (root, traffic_class), nodes in waited.items()

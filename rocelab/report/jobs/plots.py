@@ -167,7 +167,7 @@ def pauses_plot(report: JobReport) -> Figure | None:
     if report.lossless is None or not report.lossless.spans:
         return None
     waited: dict[str, float] = {}
-    end_ns = report.fidelity.elapsed_s * 10**9
+    end_ns = report.fidelity.elapsed_ns
     for span in report.lossless.spans:
         length_ns = (end_ns if span.end_ns is None else span.end_ns) - span.begin_ns
         name = f"{span.node}:{span.interface}"

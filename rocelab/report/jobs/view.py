@@ -154,21 +154,20 @@ def propagation_rows(report: JobReport) -> list[tuple[str, ...]]:
     and each of these with its distance."""
     if report.lossless is None:
         return []
-    end_ns = round(report.fidelity.elapsed_s * 10**9)
     rows: list[tuple[str, ...]] = []
-    for each in propagation(report.lossless.spans, end_ns):
+    for each in propagation(report.lossless.spans, report.fidelity.elapsed_ns):
         rows.append(
             (
                 each.root,
                 str(each.traffic_class),
                 format_duration(each.total_ns / report.clock.dilation),
-                _by_distance(each),
+                by_distance(each),
             )
         )
     return rows
 
 
-def _by_distance(found: Propagation) -> str:
+def by_distance(found: Propagation) -> str:
     """`1: rtsw2; 2: ctsw1, srv2-3 and 4 more`."""
     texts = []
     for depth in sorted(set(found.depth.values())):
