@@ -12,14 +12,15 @@ import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
+from bench import pause_trials
+from bench.trial import Run, Trial, names, outcome
 from rocelab.diagnose.diagnose import diagnose_report
 from rocelab.faults.hosts import HostPause
 from rocelab.faults.links import RateDegrade
@@ -33,8 +34,7 @@ from rocelab.plan.fabric import DirectedLink
 from rocelab.predict.matrix import rows_of_jobs
 from rocelab.predict.predictor import Setting, paths_on
 from rocelab.progress import Progress
-from rocelab.results.diagnosis import Cause, Diagnosis, Verdict
-from rocelab.results.job import JobReport
+from rocelab.results.diagnosis import Cause
 from rocelab.runtime.impairments.control import Impairments
 from rocelab.runtime.impairments.impairment import Impairment, Kind
 from rocelab.runtime.lab import Lab
@@ -58,17 +58,6 @@ PATTERNS: tuple[dict[str, Any], ...] = (
     {"pattern": "broadcast"},
 )
 PLACEMENTS = ("contiguous", "topology-aware", "fragmented", "random")
-
-
-@dataclass(frozen=True, slots=True)
-class Trial:
-    """A job with one thing wrong. expected: a server or the links of which one must be named.
-    problems: why it was not what was to be tried."""
-
-    injected: Cause
-    expected: tuple[str, ...]
-    report: JobReport
-    problems: tuple[str, ...] = ()
 
 
 def lab_of(scheme: str, name: str = "bench-forensics") -> Lab:
@@ -184,7 +173,6 @@ def congested_link(lab: Lab, rng: random.Random) -> Trial:
     raise ValueError(f"no two jobs of {DRAWS} share a link")
 
 
-Run = Callable[[Lab, random.Random], Trial]
 FAULTS: dict[Cause, Run] = {
     Cause.HOST_PAUSE: host_pause,
     Cause.GREY_LINK: grey_link,
@@ -228,30 +216,13 @@ def _between_switches(lab: Lab, *jobs: JobSpec) -> list[set[DirectedLink]]:
     ]
 
 
-def names(verdict: Verdict, trial: Trial) -> bool:
-    """Whether a verdict is the fault that was injected, and names where."""
-    links = (f"{link.link} towards {link.receiver}" for link in verdict.links)
-    named = {verdict.server or "", *links}
-    located = not trial.expected or bool(named & set(trial.expected))
-    return verdict.cause is trial.injected and located
-
-
-def outcome(trial: Trial, found: Diagnosis) -> str:
-    """The diagnosis in a word or two."""
-    if trial.problems:
-        return "not tried"
-    if names(found.verdict, trial):
-        return found.verdict.cause.value
-    if found.verdict.cause is Cause.NONE and any(names(other, trial) for other in found.others):
-        return "seen, cost nothing"
-    wrong_place = found.verdict.cause is trial.injected
-    return f"{found.verdict.cause} elsewhere" if wrong_place else found.verdict.cause.value
-
-
 def main(
     healthy_runs: Annotated[int, typer.Option("--healthy", min=0, help="runs without fault")] = 51,
     each: Annotated[int, typer.Option(min=0, help="runs per fault")] = 9,
     seed: Annotated[int, typer.Option(help="draws jobs, servers and links")] = 1,
+    lossless: Annotated[
+        bool, typer.Option("--lossless", help="on labs with PFC: who makes others wait with pauses")
+    ] = False,
 ) -> None:
     """Inject, ask, compare; a table on standard output."""
     console = Console(stderr=True)
@@ -259,11 +230,20 @@ def main(
     counts: Counter[tuple[str, str]] = Counter()
     links: Counter[int] = Counter()
     began_s = time.monotonic()
-    for place, scheme in enumerate(SCHEMES):
-        wanted: list[Run] = [healthy] * len(range(place, healthy_runs, len(SCHEMES)))
-        for fault in FAULTS.values():
-            wanted += [fault] * len(range(place, each, len(SCHEMES)))
-        with _up(lab_of(scheme)) as lab:
+    made, undisturbed, faults = (
+        (
+            {kind: pause_trials.lab_of(kind) for kind in pause_trials.LABS},
+            pause_trials.healthy,
+            pause_trials.FAULTS,
+        )
+        if lossless
+        else ({scheme: lab_of(scheme) for scheme in SCHEMES}, healthy, FAULTS)
+    )
+    for place, (kind, lab) in enumerate(made.items()):
+        wanted: list[Run] = [undisturbed] * len(range(place, healthy_runs, len(made)))
+        for fault in faults.values():
+            wanted += [fault] * len(range(place, each, len(made)))
+        with _up(lab):
             for number, run in enumerate(wanted, 1):
                 trial = run(lab, rng)
                 found, _ = diagnose_report(trial.report)
@@ -272,14 +252,16 @@ def main(
                 if trial.injected is Cause.GREY_LINK and names(found.verdict, trial):
                     links[len(found.verdict.links)] += 1
                 console.print(
-                    f"{scheme} {number} of {len(wanted)}: {trial.injected} "
+                    f"{kind} {number} of {len(wanted)}: {trial.injected} "
                     f"{' or '.join(trial.expected)}: {said} ({found.verdict.subject}, "
                     f"{found.verdict.excess.lab_ns / 1e6:,.0f} ms)",
                     markup=False,
                     highlight=False,
                     soft_wrap=True,
                 )
-    print(_markdown(counts, links, seed, time.monotonic() - began_s))
+    flag = " --lossless" if lossless else ""
+    command = f"{flag} --healthy {healthy_runs} --each {each} --seed {seed}"
+    print(_markdown(counts, links, command, list(made), time.monotonic() - began_s))
 
 
 @contextmanager
@@ -292,14 +274,18 @@ def _up(lab: Lab) -> Iterator[Lab]:
 
 
 def _markdown(
-    counts: Counter[tuple[str, str]], links: Counter[int], seed: int, elapsed_s: float
+    counts: Counter[tuple[str, str]],
+    links: Counter[int],
+    options: str,
+    labs: Sequence[str],
+    elapsed_s: float,
 ) -> str:
     environment = read_environment()
     said = sorted({column for _, column in counts})
     rows = sorted({row for row, _ in counts})
     lines = [
-        f"`python -m bench.forensics --seed {seed}`, {elapsed_s:.0f} s on {environment.cpu_count} "
-        f"CPUs ({environment.cpu_model}), {environment.kernel}, schemes {', '.join(SCHEMES)}.",
+        f"`python -m bench.forensics{options}`, {elapsed_s:.0f} s on {environment.cpu_count} "
+        f"CPUs ({environment.cpu_model}), {environment.kernel}, labs {', '.join(labs)}.",
         "",
         f"| injected | n | {' | '.join(said)} |",
         f"|---|---|{'---|' * len(said)}",

@@ -73,11 +73,12 @@ class Case:
     @cached_property
     def pauses(self) -> tuple[TracedPause, ...]:
         """The pauses (PFC) of the class of the job's data, with where each began."""
-        if self.report.lossless is None:
+        lossless, queues = self.report.lossless, self.fabric.spec.queues
+        if lossless is None or queues.pfc is None:
             return ()
-        classes = class_of_dscp(self.fabric.spec.queues.dscp)
-        own = classes[self.job.transport.dscp]
-        return traced([each for each in self.report.lossless.spans if each.traffic_class == own])
+        own = class_of_dscp(queues.dscp)[self.job.transport.dscp]
+        spans = [each for each in lossless.spans if each.traffic_class == own]
+        return traced(spans, lossless.servers)
 
     @cached_property
     def ports_of(self) -> Mapping[tuple[int, int], frozenset[tuple[str, str]]]:

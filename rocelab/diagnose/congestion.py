@@ -67,11 +67,25 @@ def full_links(case: Case, explained: Collection[DirectedLink]) -> tuple[list[Ve
             continue
         if full.foreign >= FOREIGN:
             verdicts.append(_verdict(case, full, Cause.CONGESTED_LINK))
-        elif full.reached < CARRIED and full.stretch >= STRETCHED:
+        elif (
+            full.reached < CARRIED
+            and full.stretch >= STRETCHED
+            and not _wait_elsewhere(case, full, explained)
+        ):
             verdicts.append(_verdict(case, full, Cause.SLOW_LINK))
         elif _marked(full.queue) or _standing_bytes(full) >= case.fabric.spec.queues.ecn.kmin:
             notes.append(_note(full))
     return verdicts, notes
+
+
+def _wait_elsewhere(case: Case, full: _Full, explained: Collection[DirectedLink]) -> bool:
+    """Whether flows over a link also wait for ports whose queues are explained."""
+    return any(
+        link in explained
+        for flow, path in zip(case.report.flows, case.paths or (), strict=True)
+        if flow in full.flows
+        for link in path.data
+    )
 
 
 def _standing_bytes(full: _Full) -> float:

@@ -28,10 +28,6 @@ from rocelab.results.lossless import PauseSpan, TracedPause, propagation
 from rocelab.units import format_size
 from rocelab.wording import listed
 
-LEAST_DRAIN = 0.01
-"""The least share of its rate at which a slow host takes packets. A pause that outlasts the
-draining of a full receive buffer at this rate is a storm."""
-
 LINE_RATE = 0.9
 """The least share of its rate that an incast's port carries while its switch pauses others."""
 
@@ -138,12 +134,9 @@ def origins(fabric: Fabric, report: JobReport, pauses: Sequence[TracedPause]) ->
 
 
 def port_of(fabric: Fabric, span: PauseSpan) -> DirectedLink:
-    """The port that a pause stopped, with what it sends to."""
-    return next(
-        each
-        for each in fabric.directed_links
-        if (each.sender, each.port.interface) == (span.node, span.interface)
-    )
+    """The port that a pause stopped, with the link that it sends on."""
+    ports = {(each.sender, each.port.interface): each for each in fabric.directed_links}
+    return ports[span.node, span.interface]
 
 
 def _receiver(fabric: Fabric, report: JobReport, server: str, own: Sequence[TracedPause]) -> Origin:
@@ -156,24 +149,18 @@ def _receiver(fabric: Fabric, report: JobReport, server: str, own: Sequence[Trac
     spans = [pause.span for pause in own if pause.depth == 1]
     lengths_ns = [span.length_ns(report.fidelity.elapsed_ns) for span in spans]
     longest_ns = max(lengths_ns)
-    held = max((port.held_max_bytes for port in lossless.ports if port.node == server), default=0)
-    drained_ns = (nic.buffer.size - nic.buffer.empty) * 8e9 / (LEAST_DRAIN * nic.rate_bps)
-    buffer = (
-        f"its receive buffer held {format_size(held)} at most since the lab came up; it is to "
-        f"pause above {format_size(nic.buffer.full)}"
+    asked = [port.least_held_bytes for port in lossless.ports if port.node == server]
+    least = min((held for held in asked if held is not None), default=nic.buffer.full)
+    is_storm = least < nic.buffer.empty
+    asks = f"it is to ask above {format_size(nic.buffer.full)}"
+    why = (
+        f"its receive buffer held only {format_size(least)} when it asked for one: {asks}"
+        if is_storm
+        else f"its receive buffer held {format_size(least)} or more whenever it asked: {asks}"
     )
-    cause, why = Cause.SLOW_RECEIVER, buffer
-    if held < nic.buffer.full:
-        cause = Cause.PAUSE_STORM
-    elif longest_ns > drained_ns:
-        cause = Cause.PAUSE_STORM
-        why = (
-            f"a full receive buffer drains within {drained_ns / 1e6:,.0f} ms even at "
-            f"{LEAST_DRAIN:.0%} of its link's rate"
-        )
     return Origin(
         server,
-        cause,
+        Cause.PAUSE_STORM if is_storm else Cause.SLOW_RECEIVER,
         tuple(dict.fromkeys(port_of(fabric, span) for span in spans)),
         tuple(own),
         (
@@ -358,8 +345,10 @@ def _victims(stopped: _Stopped) -> Verdict:
 
 def _tree(case: Case, origin: Origin) -> Iterator[str]:
     """Who was stopped, as a job's report shows it."""
+    lossless = case.report.lossless
+    assert lossless is not None
     spans = [pause.span for pause in case.pauses]
-    for each in propagation(spans, case.report.fidelity.elapsed_ns):
+    for each in propagation(spans, lossless.servers, case.report.fidelity.elapsed_ns):
         if each.root == origin.node:
             yield (
                 f"pauses that began at {each.root} stopped others for "

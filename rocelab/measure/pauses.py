@@ -10,6 +10,7 @@ import numpy as np
 
 from rocelab.agent.agent import clock_offset_ns
 from rocelab.plan.fabric import Fabric
+from rocelab.plan.pauses import PausePlan, PausePort
 from rocelab.results.lossless import Lossless, PauseFigures, PauseSpan
 from rocelab.runtime.pfc.journal import Entry, What
 from rocelab.runtime.pfc.reading import ClassCounters, Pause, PauseReader, pauses
@@ -47,10 +48,11 @@ class PauseWatch:
         spans = [_span(each, zero_ns) for each in pauses(reader.plan, entries)]
         kept = sorted(spans, key=lambda span: span.length_ns(now_ns - zero_ns), reverse=True)
         late_ns = _lateness(entries)
+        least = _least_held(reader.plan, entries)
         return Lossless(
             classes=reader.plan.pfc.classes,
             ports=tuple(
-                _figures(place[0].node, place[0].port.interface, place[1], peer, then, now)
+                _figures(place[0], place[1], peer, then, now, least.get(place))
                 for place, now in after.items()
                 for then in (self._before[place],)
                 for peer in (reader.plan.by_slot[place[0].peer].node,)
@@ -68,11 +70,23 @@ class PauseWatch:
 
 
 def _lateness(entries: list[Entry]) -> tuple[int, int, int] | None:
-    late = [entry.late_ns for entry in entries if entry.what in (What.STOPPED, What.STARTED)]
+    late = [entry.value for entry in entries if entry.what in (What.STOPPED, What.STARTED)]
     if not late:
         return None
     p50, p99 = np.percentile(late, (50, 99))
     return round(float(p50)), round(float(p99)), max(late)
+
+
+def _least_held(plan: PausePlan, entries: list[Entry]) -> dict[tuple[PausePort, int], int]:
+    """The least that each NIC's receive buffer held when the NIC asked for a pause."""
+    found: dict[tuple[PausePort, int], int] = {}
+    for entry in entries:
+        if entry.what in (What.PAUSE_SENT, What.REFRESHED):
+            port = plan.by_slot[entry.slot]
+            place = port, entry.traffic_class
+            if port.is_nic:
+                found[place] = min(entry.value, found.get(place, entry.value))
+    return found
 
 
 def _is_used(then: ClassCounters, now: ClassCounters) -> bool:
@@ -82,16 +96,16 @@ def _is_used(then: ClassCounters, now: ClassCounters) -> bool:
 
 
 def _figures(
-    node: str,
-    interface: str,
+    port: PausePort,
     traffic_class: int,
     peer: str,
     then: ClassCounters,
     now: ClassCounters,
+    least_held: int | None,
 ) -> PauseFigures:
     return PauseFigures(
-        node=node,
-        interface=interface,
+        node=port.node,
+        interface=port.port.interface,
         traffic_class=traffic_class,
         peer=peer,
         packets=now.admitted_packets - then.admitted_packets,
@@ -108,6 +122,7 @@ def _figures(
         purged_packets=now.purged_packets - then.purged_packets,
         discarded_packets=now.discarded_packets - then.discarded_packets,
         watchdog=now.watchdog_fired - then.watchdog_fired,
+        least_held_bytes=least_held,
     )
 
 

@@ -200,7 +200,7 @@ def _incast_share(job: PhaseJob) -> float | None:
     assert lossless is not None
     nics = [nic_of(job.fabric, reference(name)) for name in job.receivers]
     switches = {link.b.node for nic in nics for link in nic.links}
-    return root_share(lossless.spans, job.report.fidelity.elapsed_ns, switches)
+    return root_share(lossless.spans, lossless.servers, job.report.fidelity.elapsed_ns, switches)
 
 
 def _undisturbed(run: ProbeRun) -> list[TierBalance]:

@@ -29,7 +29,9 @@ class PauseFigures:
     the lab came up, of what its switch held for it, in all and in its headroom; of a NIC what its
     receive buffer held. dropped_packets: no room for them. late_packets: room was made for them,
     since the peer stopped later than modelled. purged_packets: lost with a queue or cable.
-    discarded_packets: by the watchdog, which fired `watchdog` times.
+    discarded_packets: by the watchdog, which fired `watchdog` times. least_held_bytes: the least
+    that a NIC's receive buffer held when the NIC asked for a pause, or asked again; None if it
+    never did.
     """
 
     node: str
@@ -50,6 +52,7 @@ class PauseFigures:
     purged_packets: int
     discarded_packets: int
     watchdog: int
+    least_held_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +92,12 @@ class Lossless:
     late_max_ns: int | None
     unbalanced: tuple[str, ...]
     is_alive: bool
+
+    @property
+    def servers(self) -> frozenset[str]:
+        """Nodes that forward nothing: only switches admit packets."""
+        nodes = {port.node for port in self.ports}
+        return frozenset(nodes - {port.node for port in self.ports if port.packets})
 
     @property
     def packets(self) -> int:
@@ -174,25 +183,29 @@ class TracedPause:
     depth: int
 
 
-def traced(spans: Sequence[PauseSpan]) -> tuple[TracedPause, ...]:
+def traced(spans: Sequence[PauseSpan], servers: Collection[str]) -> tuple[TracedPause, ...]:
     """From whom each pause spread, in the order of `spans`.
 
-    A node asks for a pause because packets wait in it. If a port of it is itself stopped at that
+    A switch asks for a pause because packets wait in it. If a port of it is itself stopped at that
     moment, they wait for that port's peer, and so on: the last in this chain is the root. Of
-    several stopped ports the one that has been so longest is followed.
+    several stopped ports the one that has been so longest is followed. What `servers` receive
+    waits for no port of theirs.
     """
     by_node: dict[tuple[str, int], list[PauseSpan]] = defaultdict(list)
     for span in spans:
-        by_node[span.node, span.traffic_class].append(span)
+        if span.node not in servers:
+            by_node[span.node, span.traffic_class].append(span)
     return tuple(TracedPause(span, *_root(span, by_node)) for span in spans)
 
 
-def propagation(spans: Sequence[PauseSpan], end_ns: int) -> tuple[Propagation, ...]:
+def propagation(
+    spans: Sequence[PauseSpan], servers: Collection[str], end_ns: int
+) -> tuple[Propagation, ...]:
     """From whom pauses spread (`traced`), the one that cost most first. `end_ns`: when lasting
     pauses are cut."""
     waited: dict[tuple[str, int], dict[str, int]] = defaultdict(lambda: defaultdict(int))
     depths: dict[tuple[str, int], dict[str, int]] = defaultdict(dict)
-    for pause in traced(spans):
+    for pause in traced(spans, servers):
         span, place = pause.span, (pause.root, pause.span.traffic_class)
         waited[place][span.node] += span.length_ns(end_ns)
         depths[place][span.node] = min(pause.depth, depths[place].get(span.node, pause.depth))
@@ -203,10 +216,12 @@ def propagation(spans: Sequence[PauseSpan], end_ns: int) -> tuple[Propagation, .
     return tuple(sorted(found, key=lambda each: -each.total_ns))
 
 
-def root_share(spans: Sequence[PauseSpan], end_ns: int, nodes: Collection[str]) -> float | None:
-    """The share of all time paused whose pauses began at `nodes`; None without pauses. `end_ns` as
+def root_share(
+    spans: Sequence[PauseSpan], servers: Collection[str], end_ns: int, nodes: Collection[str]
+) -> float | None:
+    """The share of all time paused whose pauses began at `nodes`; None without pauses. The rest as
     in `propagation`."""
-    found = propagation(spans, end_ns)
+    found = propagation(spans, servers, end_ns)
     total_ns = sum(each.total_ns for each in found)
     if not total_ns:
         return None

@@ -11,16 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from bench.forensics import (
-    Trial,
-    congested_link,
-    grey_link,
-    healthy,
-    host_pause,
-    lab_of,
-    names,
-    slow_link,
-)
+from bench.forensics import congested_link, grey_link, healthy, host_pause, lab_of, slow_link
+from bench.trial import Trial, names
 from rocelab.diagnose.diagnose import EXPLAINED, diagnose_report
 from rocelab.documents import to_json
 from rocelab.plan.build import plan

@@ -165,7 +165,8 @@ def test_pauses_of_a_slow_receiver_go_back_to_it(rig: Rig) -> None:
     finally:
         slow.restore(rig.lab)
     assert report.lossless is not None
-    worst, *_ = propagation(report.lossless.spans, round(report.fidelity.elapsed_s * 10**9))
+    found = report.lossless
+    worst, *_ = propagation(found.spans, found.servers, report.fidelity.elapsed_ns)
     assert worst.root == STORMED
     assert worst.depth["rtsw1"] == 1
     assert max(worst.depth.values()) > 1

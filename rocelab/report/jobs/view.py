@@ -155,7 +155,8 @@ def propagation_rows(report: JobReport) -> list[tuple[str, ...]]:
     if report.lossless is None:
         return []
     rows: list[tuple[str, ...]] = []
-    for each in propagation(report.lossless.spans, report.fidelity.elapsed_ns):
+    lossless = report.lossless
+    for each in propagation(lossless.spans, lossless.servers, report.fidelity.elapsed_ns):
         rows.append(
             (
                 each.root,

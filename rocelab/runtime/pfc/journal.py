@@ -39,10 +39,11 @@ class What(IntEnum):
 
 
 class Entry(NamedTuple):
-    """`late_ns`: after it was due, as modelled; of what STOPPED and STARTED only."""
+    """`value`: ns after it was due, as modelled, of what STOPPED and STARTED; bytes in a NIC's
+    receive buffer, of its PAUSE_SENT and REFRESHED; else 0."""
 
     t_ns: int
-    late_ns: int
+    value: int
     slot: int
     traffic_class: int
     what: What
@@ -56,14 +57,14 @@ class Journal:
         self._waiting: list[bytes] = []
         self._left = MOST_BYTES - os.fstat(self._descriptor).st_size
 
-    def note(self, t_ns: int, what: What, slot: int, traffic_class: int, late_ns: int = 0) -> None:
+    def note(self, t_ns: int, what: What, slot: int, traffic_class: int, value: int = 0) -> None:
         """Note what happened."""
         self._left -= _RECORD.size
         if self._left < 0:
             if self._left >= -_RECORD.size:
                 self._waiting.append(_RECORD.pack(t_ns, 0, slot, traffic_class, What.LOST))
             return
-        self._waiting.append(_RECORD.pack(t_ns, late_ns, slot, traffic_class, what))
+        self._waiting.append(_RECORD.pack(t_ns, value, slot, traffic_class, what))
 
     def flush(self) -> None:
         """Write what was noted since the last call. Raises OSError."""
@@ -81,5 +82,5 @@ def read(file: Path, since: int = 0) -> Iterator[Entry]:
     except FileNotFoundError:
         return
     whole = memoryview(content)[: len(content) // _RECORD.size * _RECORD.size]
-    for t_ns, late_ns, slot, traffic_class, what in _RECORD.iter_unpack(whole):
-        yield Entry(t_ns, late_ns, slot, traffic_class, What(what))
+    for t_ns, value, slot, traffic_class, what in _RECORD.iter_unpack(whole):
+        yield Entry(t_ns, value, slot, traffic_class, What(what))

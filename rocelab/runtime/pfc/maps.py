@@ -55,6 +55,12 @@ class Event(NamedTuple):
     crossed_ns: int
 
 
+def held_now(held: int, held_ns: int, drain: int, now_ns: int) -> int:
+    """Bytes in a NIC's receive buffer, which drains without an event (`held_now` of
+    rocelab/runtime/bpf/pfc.bpf.c)."""
+    return max(0, held - max(0, now_ns - held_ns) * drain // 10**9)
+
+
 class Table(Closing):
     """An array of the program in memory: a word by its index and name."""
 

@@ -16,7 +16,7 @@ from typing import Protocol
 
 from rocelab.agent.pauseframe import MAX_QUANTA
 from rocelab.runtime.pfc.journal import What
-from rocelab.runtime.pfc.maps import CLASSES, PAUSED, Event
+from rocelab.runtime.pfc.maps import CLASSES, PAUSED, Event, held_now
 
 NEVER_NS = 1 << 62
 REFRESH_SHARE = 0.5
@@ -74,7 +74,7 @@ class Note(Protocol):
     """Keeps what happened."""
 
     def note(
-        self, t_ns: int, what: What, slot: int, traffic_class: int, late_ns: int = 0
+        self, t_ns: int, what: What, slot: int, traffic_class: int, value: int = 0
     ) -> None: ...
 
 
@@ -197,7 +197,9 @@ class Pauser:
         if pauses:
             self._count += 1
             number = self._announced[place] = self._count
-            self._journal.note(now_ns, What.PAUSE_SENT, slot, traffic_class)
+            self._journal.note(
+                now_ns, What.PAUSE_SENT, slot, traffic_class, self._buffered(slot, now_ns)
+            )
             self._refresh_later(slot, traffic_class, number, now_ns)
             self._await_drain(slot, now_ns)
         else:
@@ -219,10 +221,20 @@ class Pauser:
         self._wire.evaluate()
         if self._pauses(slot, traffic_class):
             if self._wire.pause(slot, traffic_class, MAX_QUANTA):
-                self._journal.note(now_ns, What.REFRESHED, slot, traffic_class)
+                self._journal.note(
+                    now_ns, What.REFRESHED, slot, traffic_class, self._buffered(slot, now_ns)
+                )
             self._refresh_later(slot, traffic_class, number, now_ns)
         else:
             self._announce(slot, traffic_class, now_ns)
+
+    def _buffered(self, slot: int, now_ns: int) -> int:
+        """What the receive buffer of a NIC holds; 0 of a switch."""
+        if not self._ports[slot].is_nic:
+            return 0
+        words = self._port_words
+        held, held_ns = words.get(slot, "held"), words.get(slot, "held_ns")
+        return held_now(held, held_ns, words.get(slot, "drain"), now_ns)
 
     def _await_drain(self, slot: int, now_ns: int) -> None:
         """A NIC's buffer drains without an event: look again when it will have reached XON."""

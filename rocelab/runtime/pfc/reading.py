@@ -7,7 +7,7 @@ journal of the pausing process what it did and when.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from rocelab.errors import InputError
@@ -17,7 +17,7 @@ from rocelab.plan.fabric import Fabric
 from rocelab.plan.pauses import PausePlan, PausePort, plan_pauses
 from rocelab.runtime.pfc import control, journal
 from rocelab.runtime.pfc.journal import Entry, What
-from rocelab.runtime.pfc.maps import CLASSES, PauseMaps
+from rocelab.runtime.pfc.maps import CLASSES, PauseMaps, held_now
 from rocelab.runtime.pfc.program import pins_folder
 from rocelab.runtime.record import LabFiles
 
@@ -135,7 +135,8 @@ class PauseReader(Closing):
         held, held_max, dropped = into["held"], into["held_max"], into["dropped_packets"]
         if port.is_nic:
             buffer = self._maps.ports.row(port.slot)
-            held, held_max = _held_now(buffer, now_ns), buffer["held_max"]
+            held = held_now(buffer["held"], buffer["held_ns"], buffer["drain"], now_ns)
+            held_max = buffer["held_max"]
             is_first = traffic_class == self.plan.pfc.classes[0]
             dropped = buffer["overflow_packets"] if is_first else 0
         did = self._history.of(port.slot, traffic_class)
@@ -257,10 +258,3 @@ class History:
 
     def _deeds(self, place: _PlaceKey) -> Deeds:
         return self._places.setdefault(place, Deeds())
-
-
-def _held_now(buffer: Mapping[str, int], now_ns: int) -> int:
-    """Bytes in a NIC's receive buffer, which drains without an event (`held_now` of
-    rocelab/runtime/bpf/pfc.bpf.c)."""
-    drained = max(0, now_ns - buffer["held_ns"]) * buffer["drain"] // 10**9
-    return max(0, buffer["held"] - drained)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
 
@@ -24,232 +22,32 @@ from rocelab.diagnose.paths import predicted_paths, suspects
 from rocelab.diagnose.terminal import heat_map, path_table, print_diagnosis
 from rocelab.documents import to_json
 from rocelab.errors import InputError
-from rocelab.jobs.collectives import Send
-from rocelab.jobs.job import JobSpec
-from rocelab.jobs.jobplan import JobPlan, plan_job
-from rocelab.plan.build import plan
-from rocelab.plan.fabric import DirectedLink, Direction, Fabric
-from rocelab.predict.matrix import FlowRow, rows_of_jobs
+from rocelab.jobs.jobplan import JobPlan
+from rocelab.predict.matrix import rows_of_jobs
 from rocelab.predict.predictor import Setting, paths_on
-from rocelab.results.diagnosis import Cause, Diagnosis, Verdict, from_json
+from rocelab.results.diagnosis import Cause, Verdict, from_json
 from rocelab.results.job import (
-    Clock,
-    Fidelity,
-    FlowFigures,
-    Goodput,
     HostStall,
     JobReport,
-    LinkFigures,
-    QueueFigures,
-    RankFigures,
-    Steps,
-    Times,
-    Transport,
 )
-from rocelab.spec.model import LabSpec
 from tests.helpers.directed import sent_by
-from tests.helpers.job_sample import ENVIRONMENT
+from tests.helpers.job_cases import (
+    DILATION,
+    ITERATIONS,
+    MS,
+    STEP_MS,
+    Late,
+    diagnosed,
+    flows,
+    late_over,
+    over,
+    planned,
+    queue,
+    report,
+    steps,
+    uplinks,
+)
 from tests.helpers.narrow import broken
-
-MS = 10**6
-DILATION = 1000.0
-STEP_MS = 100
-ITERATIONS = 4
-Late = Callable[[int, Send], int]
-"""How many ms longer a send of an iteration takes."""
-
-
-def on_time(iteration: int, send: Send) -> int:
-    return 0
-
-
-def fabric(scheme: str = "ecmp") -> Fabric:
-    shape = {"kind": "clos", "racks": 4, "spines": 2, "servers_per_rack": 2}
-    return plan(
-        LabSpec.model_validate(
-            {"name": "t", "dilation": DILATION, "fabric": shape, "scheme": scheme}
-        )
-    )
-
-
-@lru_cache
-def planned(scheme: str = "ecmp", placement: str = "fragmented", qps: int = 4) -> JobPlan:
-    return plan_job(
-        fabric(scheme),
-        JobSpec.model_validate(
-            {
-                "pattern": "allreduce",
-                "ranks": 8,
-                "size": "4MB",
-                "iterations": ITERATIONS,
-                "warmup_iterations": 0,
-                "placement": placement,
-                "transport": {"qps": qps},
-            }
-        ),
-    )
-
-
-def steps(job: JobPlan, late: Late = on_time) -> Steps:
-    """Each send begins when the last that it waits for has come, and takes 100 ms and `late`."""
-    assert job.schedule is not None
-    posted, arrived, began, ended = [], [], [], []
-    start = 0
-    for iteration in range(ITERATIONS):
-        at, came = [0] * len(job.schedule.sends), [0] * len(job.schedule.sends)
-        for send in job.schedule.sends:
-            at[send.id] = max((came[before] for before in send.after), default=start)
-            came[send.id] = at[send.id] + (STEP_MS + late(iteration, send)) * MS
-        over = [start] * job.job.ranks
-        for send in job.schedule.sends:
-            for rank in (send.source, send.destination):
-                over[rank] = max(over[rank], came[send.id])
-        posted.append(tuple(at))
-        arrived.append(tuple(came))
-        began.append((start,) * job.job.ranks)
-        ended.append(tuple(over))
-        start = max(over)
-    return Steps(0, tuple(began), tuple(ended), tuple(posted), tuple(arrived), tuple(arrived))
-
-
-def flows(
-    job: JobPlan, lost: Callable[[tuple[DirectedLink, ...]], int] = lambda ways: 0
-) -> Sequence[FlowFigures]:
-    """1,000 packets of each queue pair with data; `lost` says how many NAKs by their way."""
-    ends = {end.number: end for end in job.ends}
-    rows = rows_of_jobs([job])
-    ways = paths_on(job.fabric, rows, Setting())
-    own = {(end.remote, end.sport): end for end in job.ends}
-    found = []
-    for row, way in zip(rows, ways, strict=True):
-        end = own[row.dest_qp, row.sport]
-        far = ends[end.remote]
-        naks = lost(way)
-        found.append(
-            FlowFigures(
-                rank=end.rank,
-                peer=end.peer,
-                sport=end.sport,
-                dest_qp=end.remote,
-                port=end.port,
-                acks_sport=far.sport,
-                acks_qp=end.number,
-                acks_port=far.port,
-                bytes=4_000_000,
-                packets=1000,
-                messages=10,
-                retransmitted=30 * naks,
-                naks=naks,
-                timeouts=0,
-                cnps=0,
-                out_of_order=30 * naks,
-                duplicates=0,
-                ce=0,
-                rtt_p50_ns=None,
-                rtt_p99_ns=None,
-            )
-        )
-    return found
-
-
-def report(
-    job: JobPlan,
-    *,
-    late: Late = on_time,
-    sent: Sequence[FlowFigures] | None = None,
-    stalls: tuple[HostStall, ...] = (),
-    queues: tuple[QueueFigures, ...] = (),
-    foreign_packets: dict[DirectedLink, int] | None = None,
-) -> JobReport:
-    """The report that `rocelab traffic` would have written; links carry the flows and foreign
-    traffic."""
-    sent = flows(job) if sent is None else sent
-    packets: dict[DirectedLink, int] = {}
-    places = job.places
-    rows = [
-        FlowRow(places[f.rank], places[f.peer], f.sport, f.dest_qp, leaves_by=f.port) for f in sent
-    ]
-    for flow, way in zip(sent, paths_on(job.fabric, rows, Setting()), strict=True):
-        for each in way:
-            packets[each] = packets.get(each, 0) + flow.packets
-    for each, more in (foreign_packets or {}).items():
-        packets[each] += more
-    times = Times(0.0, 0.0)
-    return JobReport(
-        schema_version=2,
-        job=job.job.model_dump(mode="json", exclude_none=True),
-        lab=job.fabric.spec.model_dump(mode="json", exclude_none=True),
-        environment=ENVIRONMENT,
-        clock=Clock(DILATION),
-        warnings=(),
-        problems=(),
-        errors=(),
-        fidelity=Fidelity(0.0, 0, 0, 0.0, 0.0, 0.0, 0, 0),
-        headlines=(),
-        iterations=(),
-        roofline=None,
-        completion=None,
-        ranks=tuple(
-            RankFigures(rank, str(place), None, 0, 0, 0) for rank, place in enumerate(places)
-        ),
-        transport=Transport(*[0] * 17),
-        round_trips=None,
-        queue_engine="bpf",
-        queues=queues,
-        links=tuple(
-            LinkFigures(link.name, "", Direction.UP, link.sender, count, 4154 * count, None)
-            for link, count in packets.items()
-        ),
-        tiers=(),
-        goodput=Goodput(times, ()),
-        fairness=None,
-        accounting=(),
-        flows=tuple(sent),
-        steps=steps(job, late),
-        stalls=stalls,
-    )
-
-
-def diagnosed(written: JobReport) -> Diagnosis:
-    """The diagnosis of the document in a file."""
-    from rocelab.results.job import from_json as read_report
-
-    return diagnose_report(read_report(to_json(written)))[0]
-
-
-def queue(
-    way: DirectedLink, *, marked: float, mean: float = 500_000, dropped: int = 0
-) -> QueueFigures:
-    """The queue before a link."""
-    port = way.port
-    return QueueFigures(
-        port.node, port.interface, 3, 1000, 4_154_000, int(1000 * marked), dropped, 0, 10**6, mean
-    )
-
-
-def uplinks(job: JobPlan) -> list[DirectedLink]:
-    """The ways between switches that the job's data crosses, most used first."""
-    count: dict[DirectedLink, int] = {}
-    for ways in paths_on(job.fabric, rows_of_jobs([job]), Setting()):
-        for way in ways[1:-1]:
-            count[way] = count.get(way, 0) + 1
-    return sorted(count, key=lambda way: (-count[way], way.name, way.sender))
-
-
-def over(way: DirectedLink, job: JobPlan) -> set[tuple[int, int]]:
-    """Ranks whose data crosses a way."""
-    rows = rows_of_jobs([job])
-    ranks = {place: rank for rank, place in enumerate(job.places)}
-    return {
-        (ranks[row.source], ranks[row.destination])
-        for row, ways in zip(rows, paths_on(job.fabric, rows, Setting()), strict=True)
-        if way in ways
-    }
-
-
-def late_over(way: DirectedLink, job: JobPlan, ms: int) -> Late:
-    pairs = over(way, job)
-    return lambda iteration, send: ms if (send.source, send.destination) in pairs else 0
 
 
 def test_a_job_on_time_has_no_cause() -> None:

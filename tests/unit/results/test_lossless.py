@@ -47,6 +47,7 @@ RUN = Lossless(
     unbalanced=(),
     is_alive=True,
 )
+SERVERS = {"srv1-1", "srv1-2", "srv2-1"}
 
 
 def test_pauses_that_spread_go_back_to_the_receiver_where_they_began() -> None:
@@ -56,11 +57,26 @@ def test_pauses_that_spread_go_back_to_the_receiver_where_they_began() -> None:
         span("rtsw1", "ctsw1", 20, 80),
         span("srv1-1", "rtsw1", 30, 70),
     )
-    (found,) = propagation(spans, 1000)
+    (found,) = propagation(spans, SERVERS, 1000)
     assert found.root == "srv2-1"
     assert found.depth == {"rtsw2": 1, "ctsw1": 2, "rtsw1": 3, "srv1-1": 4}
     assert found.waited_ns == {"rtsw2": 100, "ctsw1": 80, "rtsw1": 60, "srv1-1": 40}
     assert found.total_ns == 280
+
+
+def test_a_server_that_is_stopped_itself_is_where_its_pauses_began() -> None:
+    spans = (
+        span("srv2-1", "rtsw2", 0, 100),
+        span("rtsw2", "srv2-1", 10, 90),
+        span("ctsw1", "rtsw2", 20, 80),
+    )
+    found = propagation(spans, SERVERS, 1000)
+    assert {each.root: each.waited_ns for each in found} == {
+        "srv2-1": {"rtsw2": 80, "ctsw1": 60},
+        "rtsw2": {"srv2-1": 100},
+    }
+    nodes = (PORT, replace(PORT, node="srv2-1", packets=0), replace(PORT, packets=0))
+    assert replace(RUN, ports=nodes).servers == {"srv2-1"}
 
 
 def test_a_switch_that_nobody_paused_is_a_root_of_its_own() -> None:
@@ -69,7 +85,7 @@ def test_a_switch_that_nobody_paused_is_a_root_of_its_own() -> None:
         span("srv1-1", "rtsw1", 20, 60),
         span("srv1-2", "rtsw1", 20, 60),
     )
-    found = propagation(spans, 1000)
+    found = propagation(spans, SERVERS, 1000)
     assert [each.root for each in found] == ["rtsw1", "srv2-1"]
     assert found[0].total_ns == 80
 
@@ -81,21 +97,21 @@ def test_what_share_of_the_time_paused_began_at_some_nodes() -> None:
         span("rtsw1", "ctsw1", 110, 160),
         span("srv1-1", "rtsw1", 170, 180, 4),
     )
-    assert root_share(spans, 190, {"rtsw2"}) == (90 + 50) / (60 + 90 + 50 + 10)
-    assert root_share(spans, 190, {"rtsw2", "rtsw1", "srv2-1"}) == 1
-    assert root_share(spans, 190, {"ctsw1"}) == 0
-    assert root_share((), 190, {"rtsw2"}) is None
+    assert root_share(spans, SERVERS, 190, {"rtsw2"}) == (90 + 50) / (60 + 90 + 50 + 10)
+    assert root_share(spans, SERVERS, 190, {"rtsw2", "rtsw1", "srv2-1"}) == 1
+    assert root_share(spans, SERVERS, 190, {"ctsw1"}) == 0
+    assert root_share((), SERVERS, 190, {"rtsw2"}) is None
 
 
 def test_a_ring_of_pauses_ends() -> None:
     spans = (span("a", "b", 0, None), span("b", "c", 0, None), span("c", "a", 0, None))
-    found = propagation(spans, 50)
+    found = propagation(spans, SERVERS, 50)
     assert sum(each.total_ns for each in found) == 150
 
 
 def test_classes_do_not_mix() -> None:
     spans = (span("rtsw2", "srv2-1", 0, 100, 3), span("ctsw1", "rtsw2", 10, 90, 4))
-    assert {(each.root, each.traffic_class) for each in propagation(spans, 100)} == {
+    assert {(each.root, each.traffic_class) for each in propagation(spans, SERVERS, 100)} == {
         ("srv2-1", 3),
         ("rtsw2", 4),
     }

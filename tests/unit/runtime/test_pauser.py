@@ -58,8 +58,8 @@ class Lab:
     def evaluate(self) -> None:
         self.evaluations += 1
 
-    def note(self, t_ns: int, what: What, slot: int, traffic_class: int, late_ns: int = 0) -> None:
-        self.notes.append((what, slot, late_ns))
+    def note(self, t_ns: int, what: What, slot: int, traffic_class: int, value: int = 0) -> None:
+        self.notes.append((what, slot, value))
 
     def cross(self, slot: int, what: int, now_ns: int, traffic_class: int = LOSSLESS) -> None:
         """A port crosses its threshold, either way."""
@@ -183,7 +183,7 @@ def test_a_storm_after_a_resume_and_its_end_are_not_late() -> None:
     lab.hear(SWITCH, 0, later_ns + 500, crossed_ns=290)
     lab.run(later_ns + PAUSE_NS)
     assert not lab.is_stopped
-    assert [late_ns for _, _, late_ns in lab.notes] == [0, 0, 0, 0]
+    assert [value for _, _, value in lab.notes] == [0, 0, 0, 0]
 
 
 def test_frames_take_effect_in_the_order_of_their_arrival() -> None:

@@ -114,8 +114,8 @@ def test_a_journal_is_read_from_where_one_was(tmp_path: Path) -> None:
     file = tmp_path / "journal"
     assert list(journal.read(file)) == []
     noted = Journal(file)
-    noted.note(10, What.STOPPED, 7, 3, late_ns=-2)
-    noted.note(20, What.STARTED, 7, 3, late_ns=5)
+    noted.note(10, What.STOPPED, 7, 3, value=-2)
+    noted.note(20, What.STARTED, 7, 3, value=5)
     noted.flush()
     assert list(journal.read(file)) == [
         Entry(10, -2, 7, 3, What.STOPPED),

@@ -1,0 +1,47 @@
+"""A job with one thing wrong, and whether a diagnosis of its document names that."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from rocelab.results.diagnosis import Cause, Diagnosis, Verdict
+from rocelab.results.job import JobReport
+from rocelab.runtime.lab import Lab
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """A job with one thing wrong. expected: a server, the links of which one must be named, or
+    whose victim it is. problems: why it was not what was to be tried."""
+
+    injected: Cause
+    expected: tuple[str, ...]
+    report: JobReport
+    problems: tuple[str, ...] = ()
+
+
+Run = Callable[[Lab, random.Random], Trial]
+
+
+def names(verdict: Verdict, trial: Trial) -> bool:
+    """Whether a verdict is the fault that was injected, and names where."""
+    links = (f"{link.link} towards {link.receiver}" for link in verdict.links)
+    named = {verdict.server or "", *links}
+    if verdict.cause is Cause.VICTIM:
+        named = {verdict.subject.partition(", at ")[0]}
+    located = not trial.expected or bool(named & set(trial.expected))
+    return verdict.cause is trial.injected and located
+
+
+def outcome(trial: Trial, found: Diagnosis) -> str:
+    """The diagnosis in a word or two."""
+    if trial.problems:
+        return "not tried"
+    if names(found.verdict, trial):
+        return found.verdict.cause.value
+    if found.verdict.cause is Cause.NONE and any(names(other, trial) for other in found.others):
+        return "seen, cost nothing"
+    wrong_place = found.verdict.cause is trial.injected
+    return f"{found.verdict.cause} elsewhere" if wrong_place else found.verdict.cause.value
