@@ -57,7 +57,10 @@ class Event(NamedTuple):
 
 def held_now(held: int, held_ns: int, drain: int, now_ns: int) -> int:
     """Bytes in a NIC's receive buffer, which drains without an event (`held_now` of
-    rocelab/runtime/bpf/pfc.bpf.c)."""
+    rocelab/runtime/bpf/pfc.bpf.c); none where the host takes packets as they come (drain 0),
+    whatever was held before."""
+    if not drain:
+        return 0
     return max(0, held - max(0, now_ns - held_ns) * drain // 10**9)
 
 

@@ -284,6 +284,8 @@ def test_a_nic_s_buffer_drains_without_an_event_and_its_drops_count_once(
     assert found[NIC, 3].held_max == 9000
     assert [found[NIC, each].dropped_packets for each in (3, 4)] == [7, 0]
     assert reader.counters(900_000_000)[NIC, 3].held == 0
+    lab.maps.ports.rows[NIC.slot] |= {"drain": 0}
+    assert reader.counters(3_000_000)[NIC, 3].held == 0
 
 
 def test_a_lab_without_lossless_classes_has_no_reader() -> None:
