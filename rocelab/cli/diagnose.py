@@ -35,7 +35,8 @@ def diagnose(
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Say what slowed a job down: a host that paused, a grey, slow or congested link, or nothing.
+    """Say what slowed a job down: a host that paused, a grey, slow or congested link, or nothing;
+    with PFC also a slow receiver, a NIC that storms, an incast, or whose victim the job is.
 
     Works on the job's document alone: times of every send, counters of queue pairs, ports and
     queues, and the paths that the lab's plan predicts.

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from bench import pause_trials
 from bench.forensics import congested_link, grey_link, healthy, host_pause, lab_of, slow_link
 from bench.trial import Trial, names
 from rocelab.diagnose.diagnose import EXPLAINED, diagnose_report
@@ -32,6 +33,12 @@ DILATION = 5000
 def lab() -> Iterator[Lab]:
     spec = lab_of("e-ecmp", NAME).fabric.spec.model_copy(update={"dilation": DILATION})
     with running(Lab(plan(spec))) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def lossless() -> Iterator[Lab]:
+    with running(pause_trials.lab_of("static", "t-forensics-pfc")) as made:
         yield made
 
 
@@ -105,6 +112,20 @@ def test_a_link_at_a_fraction_of_its_rate_is_slow(lab: Lab) -> None:
     found = asked(trial)
     assert names(found.verdict, trial), found
     assert trial.report.transport.retransmitted == 0
+
+
+@pytest.mark.parametrize("cause", pause_trials.FAULTS)
+def test_who_made_a_job_wait_with_pauses_is_named(lossless: Lab, cause: Cause) -> None:
+    trial = tried(lambda: pause_trials.FAULTS[cause](lossless, drawn(1)))
+    found = asked(trial)
+    assert names(found.verdict, trial), found
+    assert trial.report.lossless is not None
+    assert trial.report.lossless.dropped == trial.report.transport.retransmitted == 0
+
+
+def test_a_job_on_a_lossless_lab_that_nothing_disturbs_is_diagnosed_as_such(lossless: Lab) -> None:
+    found = asked(tried(lambda: pause_trials.healthy(lossless, drawn(1))))
+    assert (found.verdict.cause, found.others) == (Cause.NONE, ()), found
 
 
 def test_the_recorded_steps_are_those_of_the_schedule_and_within_their_iterations(

@@ -15,6 +15,7 @@ import pytest
 from scapy.layers.l2 import Ether
 
 from rocelab.agent import pauseframe
+from rocelab.diagnose.diagnose import diagnose_report
 from rocelab.faults.base import Fault
 from rocelab.faults.links import CarrierDown
 from rocelab.faults.pauses import PauseDeaf, PauseStorm, SlowDrain
@@ -22,6 +23,7 @@ from rocelab.faults.power import SwitchPowerLoss
 from rocelab.jobs.job import JobSpec
 from rocelab.kernel import namespaces, pidfile
 from rocelab.measure.run import run_job
+from rocelab.results.diagnosis import Cause
 from rocelab.results.job import JobReport
 from rocelab.results.lossless import propagation
 from rocelab.runtime.lab import Lab
@@ -164,6 +166,8 @@ def test_pauses_of_a_slow_receiver_go_back_to_it(rig: Rig) -> None:
         report = alltoall(rig)
     finally:
         slow.restore(rig.lab)
+    verdict = diagnose_report(report)[0].verdict
+    assert (verdict.cause, verdict.server) == (Cause.SLOW_RECEIVER, STORMED)
     assert report.lossless is not None
     found = report.lossless
     worst, *_ = propagation(found.spans, found.servers, report.fidelity.elapsed_ns)
