@@ -197,9 +197,9 @@ class Pauser:
         if pauses:
             self._count += 1
             number = self._announced[place] = self._count
-            self._journal.note(
-                now_ns, What.PAUSE_SENT, slot, traffic_class, self._buffered(slot, now_ns)
-            )
+            # As of the last packet: a crossing may be read late, when some of it has drained.
+            held = self._buffered(slot, 0)
+            self._journal.note(now_ns, What.PAUSE_SENT, slot, traffic_class, held)
             self._refresh_later(slot, traffic_class, number, now_ns)
             self._await_drain(slot, now_ns)
         else:
@@ -221,9 +221,8 @@ class Pauser:
         self._wire.evaluate()
         if self._pauses(slot, traffic_class):
             if self._wire.pause(slot, traffic_class, MAX_QUANTA):
-                self._journal.note(
-                    now_ns, What.REFRESHED, slot, traffic_class, self._buffered(slot, now_ns)
-                )
+                held = self._buffered(slot, now_ns)
+                self._journal.note(now_ns, What.REFRESHED, slot, traffic_class, held)
             self._refresh_later(slot, traffic_class, number, now_ns)
         else:
             self._announce(slot, traffic_class, now_ns)

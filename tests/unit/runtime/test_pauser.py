@@ -256,6 +256,26 @@ def test_a_storming_port_pauses_the_classes_it_is_told_to_until_it_is_told_other
     assert lab.frames[-1] == (NIC, 4, 0)
 
 
+def test_a_nic_s_pauses_are_noted_with_what_its_buffer_held_and_held_when_refreshed() -> None:
+    lab = Lab()
+    for name, value in (("drain", 10**9), ("held", 5000), ("held_ns", 0)):
+        lab.port_words.set(NIC, name, value)
+    lab.cross(NIC, XOFF, 1000)
+    lab.port_words.set(NIC, "held", 1000 + REFRESH_NS + 7)
+    lab.run(1000 + REFRESH_NS)
+    assert lab.notes == [(What.PAUSE_SENT, NIC, 5000), (What.REFRESHED, NIC, 7)]
+
+
+def test_a_storm_of_a_nic_whose_host_takes_packets_as_they_come_is_noted_with_an_empty_buffer() -> (
+    None
+):
+    lab = Lab()
+    lab.port_words.set(NIC, "held", 5000)
+    lab.port_words.set(NIC, "storms", 1 << LOSSLESS)
+    lab.pauser.look(10)
+    assert lab.notes == [(What.PAUSE_SENT, NIC, 0)]
+
+
 def test_a_nic_looks_again_when_its_buffer_should_have_drained() -> None:
     lab = Lab()
     for name, value in (("drain", 10**6), ("held", 5000), ("empty", 2000), ("held_ns", 100)):
