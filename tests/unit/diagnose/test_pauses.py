@@ -277,6 +277,19 @@ def test_a_queue_in_front_of_a_paused_port_is_neither_a_slow_nor_a_congested_lin
     assert set(found) == {Cause.SLOW_RECEIVER}
 
 
+def test_round_trips_that_pauses_lengthen_make_no_link_slow() -> None:
+    job = planned()
+    way = sent_by(fabric(), "srv1-1:rtsw1", "rtsw1")
+    sent = [
+        replace(flow, rtt_p50_ns=16 * MS) if job.places[flow.peer].server == "srv1-1" else flow
+        for flow in flows(job)
+    ]
+    stood = report(job, sent=sent, queues=(queue(way, marked=0.0, mean=200_000),))
+    assert Cause.SLOW_LINK in every(diagnosed(paused(job, [], written=stood)))
+    spans = [span("srv1-2", "rtsw1", 0, 900)]
+    assert Cause.SLOW_LINK not in every(diagnosed(paused(job, spans, written=stood)))
+
+
 def test_timeouts_and_a_watchdogs_drops_are_no_grey_link() -> None:
     job = planned()
     sent = [
