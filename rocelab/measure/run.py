@@ -37,6 +37,7 @@ from rocelab.outputs import RESULT, check_new_file, results_folder
 from rocelab.progress import ProgressSink, no_progress
 from rocelab.results.environment import Environment
 from rocelab.results.job import SCHEMA_VERSION, Clock, Fidelity, JobReport
+from rocelab.results.lossless import Lossless, find_deadlock
 from rocelab.results.probes import Event, rebased
 from rocelab.runtime.inuse import in_use
 from rocelab.runtime.lab import Lab
@@ -199,6 +200,19 @@ def _warnings(
     return tuple(found)
 
 
+def _with_deadlock(traffic: TrafficResult, lossless: Lossless | None) -> tuple[JobResult, ...]:
+    """The jobs, failed where packets that are left wait for each other and nothing arrives."""
+    jobs = traffic.jobs
+    is_still = all(agent.drained for agent in traffic.agents)
+    if lossless is None or not is_still or not any(job.unfinished for job in jobs):
+        return jobs
+    ring = find_deadlock(lossless.spans)
+    if not ring:
+        return jobs
+    nodes = " waits for ".join((*ring, ring[0]))
+    return tuple(replace(job, errors=(*job.errors, f"deadlock: {nodes}")) for job in jobs)
+
+
 def assemble(
     environment: Environment,
     traffic: TrafficResult,
@@ -212,9 +226,10 @@ def assemble(
 
     `events`: the injected faults, since the jobs' start; `late`: why they were not as planned.
     """
-    jobs = traffic.jobs
-    if not jobs:
+    if not traffic.jobs:
         raise ValueError("the session had no job")
+    jobs = _with_deadlock(traffic, counts.lossless)
+    unfinished = tuple(f"not valid because {each}" for job in jobs for each in job.unfinished)
     fabric, dilation = jobs[0].plan.fabric, jobs[0].plan.dilation
     checks = check_all(jobs, traffic.agents, counts)
     # Packets that a broken link took are missing, and no queue dropped them: a fault did, or it
@@ -245,7 +260,7 @@ def assemble(
             environment=environment,
             clock=Clock(dilation),
             warnings=warnings,
-            problems=traffic.problems + differ + late + unpaused,
+            problems=traffic.problems + unfinished + differ + late + unpaused,
             errors=job.errors,
             fidelity=fidelity,
             headlines=measure.headlines(job),

@@ -20,7 +20,7 @@ from rocelab.plan.build import build_fabric
 from rocelab.plan.fabric import Direction, Fabric
 from rocelab.plan.queues import class_of_dscp
 from rocelab.results.job import JobReport
-from rocelab.results.lossless import root_share
+from rocelab.results.lossless import find_deadlock, root_share
 from rocelab.results.probes import ProbeRun
 from rocelab.results.shares import FairShares
 from rocelab.spec.adopted import recorded_spec
@@ -201,6 +201,12 @@ def _incast_share(job: PhaseJob) -> float | None:
     nics = [nic_of(job.fabric, reference(name)) for name in job.receivers]
     switches = {link.b.node for nic in nics for link in nic.links}
     return root_share(lossless.spans, lossless.servers, job.report.fidelity.elapsed_ns, switches)
+
+
+def _is_deadlocked(job: PhaseJob) -> bool:
+    lossless = job.report.lossless
+    assert lossless is not None
+    return bool(find_deadlock(lossless.spans))
 
 
 def _undisturbed(run: ProbeRun) -> list[TierBalance]:
@@ -512,6 +518,16 @@ KPIS: dict[str, Kpi] = {
             "of the time that all ports were paused, the share that began at the switch in front "
             "of a NIC that receives, whose own ports nobody had paused",
             of_job=_incast_share,
+            applies=_is_lossless,
+        ),
+        Kpi(
+            "deadlock",
+            Quantity.TRUTH,
+            "Deadlock",
+            "when all senders had stopped, ports were still paused that wait for each other in a "
+            "ring",
+            better=Better.LOWER,
+            of_job=_is_deadlocked,
             applies=_is_lossless,
         ),
         Kpi(

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
 
 LATE_SHARE_LIMIT = 0.005
 """The most of all packets of lossless classes that may have been admitted only because a peer
@@ -226,6 +227,25 @@ def root_share(
     if not total_ns:
         return None
     return sum(each.total_ns for each in found if each.root in nodes) / total_ns
+
+
+def find_deadlock(spans: Sequence[PauseSpan]) -> tuple[str, ...]:
+    """The nodes of a ring in which ports were still paused at the end of the run, each by the next
+    and the last by the first; empty without one.
+
+    A run ends when nothing has arrived for a while: pauses that are left wait for each other, or
+    for a NIC that pauses, which is in no ring.
+    """
+    pausing: dict[tuple[str, int], set[tuple[str, int]]] = defaultdict(set)
+    for span in spans:
+        if span.end_ns is None:
+            pausing[span.node, span.traffic_class].add((span.peer, span.traffic_class))
+    try:
+        TopologicalSorter(pausing).prepare()
+    except CycleError as error:
+        # From each node to the one that waits for it, the first again at the end.
+        return tuple(node for node, _ in reversed(error.args[1][1:]))
+    return ()
 
 
 def _root(span: PauseSpan, by_node: dict[tuple[str, int], list[PauseSpan]]) -> tuple[str, int]:

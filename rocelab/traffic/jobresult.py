@@ -119,6 +119,15 @@ class JobResult:
         return np.asarray((ended - starts)[self.plan.job.warmup_iterations :], np.int64)
 
     @property
+    def unfinished(self) -> tuple[str, ...]:
+        """That not every byte posted was acknowledged and delivered once, although no queue pair
+        failed."""
+        posted, acked, taken = self.posted_bytes, self.acked_bytes, self.delivered_bytes
+        if self.errors or posted == acked == taken:
+            return ()
+        return (f"of {posted:,} bytes posted {acked:,} were acked and {taken:,} delivered",)
+
+    @property
     def posted_bytes(self) -> int:
         """Payload that ranks posted."""
         return sum(pair.requester.posted_bytes for pair in self.queue_pairs)
@@ -279,10 +288,7 @@ def _problems(result: JobResult, paused: Collection[str]) -> tuple[str, ...]:
             f"`--dilation {2 * result.plan.dilation:g}` of `rocelab up`, or of `rocelab drill run`"
         )
     if not result.errors:
-        posted, acked, taken = result.posted_bytes, result.acked_bytes, result.delivered_bytes
-        if not posted == acked == taken:
-            found.append(f"of {posted:,} bytes posted {acked:,} were acked and {taken:,} delivered")
-        schedule = result.plan.schedule
+        schedule, posted = result.plan.schedule, result.posted_bytes
         planned = sum(send.size_bytes for send in schedule.sends) if schedule else 0
         if schedule and posted != planned * result.plan.iterations:
             found.append(f"{posted:,} bytes were posted, {planned:,} per iteration were planned")

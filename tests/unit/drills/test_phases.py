@@ -158,7 +158,14 @@ def test_the_figures_of_a_phase_are_those_of_its_report() -> None:
     of_iterations = {"iteration_time", "busbw", "jct_ratio"}
     of_faults = {"jct_overhead", "zero_impact"}
     of_links = {"uplink_mmr", "uplink_jfi", "unused_links"}  # the sample has none
-    of_pfc = {"pauses", "pause_share", "incast_share", "lossless_drops", "watchdog_events"}
+    of_pfc = {
+        "deadlock",
+        "pauses",
+        "pause_share",
+        "incast_share",
+        "lossless_drops",
+        "watchdog_events",
+    }
     inapplicable = of_iterations | of_faults | of_links | of_pfc | {"nic_port_share"}
     assert {name for name, kpi in KPIS.items() if kpi.of_job} - set(figures) == inapplicable
 

@@ -22,6 +22,7 @@ from rocelab.measure.devices import DeviceCounts
 from rocelab.measure.run import assemble
 from rocelab.report.job_terminal import print_report
 from rocelab.results.job import JobReport, from_json
+from rocelab.results.lossless import Lossless, PauseSpan
 from rocelab.spec.queues import QueueEngine
 from rocelab.traffic.jobresult import JobResult
 from rocelab.traffic.result import TrafficResult
@@ -314,3 +315,47 @@ def test_an_invalid_run_is_printed_with_its_reason_first_and_last() -> None:
     text = printed(the_report(traffic, sample.counts(job)))
     assert text.startswith("not valid because [this] machine is slow")
     assert "not to be believed" in text.splitlines()[-1]
+
+
+def stuck(*, drained: bool = True, spans: tuple[PauseSpan, ...]) -> JobReport:
+    """A job of which a queue pair was not acknowledged, in a lab with these pauses at its end."""
+    job = sample.result(sample.allreduce())
+    first, *others = job.queue_pairs
+    requester = replace(first.requester, acked_bytes=first.requester.acked_bytes - 1)
+    job = replace(job, queue_pairs=(replace(first, requester=requester), *others))
+    traffic = sample.traffic(job)
+    agents = tuple(replace(agent, drained=drained) for agent in traffic.agents)
+    paused = Lossless((3,), (), spans, 0, 1000, None, None, None, (), is_alive=True)
+    return the_report(replace(traffic, agents=agents), replace(sample.counts(job), lossless=paused))
+
+
+LASTING = (
+    PauseSpan("rtsw1", "ctsw1", 3, "ctsw1", 0, None),
+    PauseSpan("ctsw1", "rtsw1", 3, "rtsw1", 0, None),
+)
+
+
+def test_a_job_whose_packets_wait_for_each_other_has_failed() -> None:
+    report = stuck(spans=LASTING)
+    (error,) = report.errors
+    assert set(error.removeprefix("deadlock: ").split(" waits for ")) == {"rtsw1", "ctsw1"}
+    assert report.problems == ()
+    assert report.iterations == ()
+
+
+@pytest.mark.parametrize(
+    ("drained", "spans"), [(True, LASTING[:1]), (False, LASTING)], ids=["no ring", "still moving"]
+)
+def test_a_job_that_is_late_for_another_reason_is_not_valid(
+    drained: bool, spans: tuple[PauseSpan, ...]
+) -> None:
+    report = stuck(drained=drained, spans=spans)
+    assert report.errors == ()
+    assert [text for text in report.problems if "were acked and" in text]
+
+
+def test_pauses_in_a_ring_in_which_nothing_waits_fail_no_job() -> None:
+    job = sample.result(sample.allreduce())
+    paused = Lossless((3,), (), LASTING, 0, 1000, None, None, None, (), is_alive=True)
+    counts = replace(sample.counts(job), lossless=paused)
+    assert the_report(sample.traffic(job), counts).errors == ()

@@ -6,7 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from rocelab.results.lossless import Lossless, PauseFigures, PauseSpan, propagation, root_share
+from rocelab.results.lossless import (
+    Lossless,
+    PauseFigures,
+    PauseSpan,
+    find_deadlock,
+    propagation,
+    root_share,
+)
 
 
 def span(
@@ -145,3 +152,33 @@ def test_what_a_lasting_pause_holds_is_no_problem() -> None:
 def test_a_receive_buffer_that_still_drains_is_no_problem() -> None:
     nic = replace(PORT, node="srv1-1", interface="rtsw1", packets=0, held_bytes=1_000_000)
     assert replace(RUN, ports=(nic,)).problems() == ()
+
+
+RING = (
+    span("rtsw3", "ctsw1", 10, None),
+    span("ctsw1", "rtsw4", 20, None),
+    span("rtsw4", "ctsw2", 30, None),
+    span("ctsw2", "rtsw3", 40, None),
+)
+
+
+def test_pauses_that_last_in_a_ring_are_a_deadlock_with_its_nodes_in_the_order_they_wait() -> None:
+    outside = span("srv1-1", "rtsw3", 50, None), span("rtsw3", "srv3-1", 0, None)
+    found = find_deadlock((*outside, *RING))
+    at = found.index("rtsw3")
+    assert (*found[at:], *found[:at]) == ("rtsw3", "ctsw1", "rtsw4", "ctsw2")
+
+
+@pytest.mark.parametrize("place", range(len(RING)))
+def test_a_ring_one_of_whose_pauses_ended_is_no_deadlock(place: int) -> None:
+    ended = replace(RING[place], end_ns=100)
+    assert find_deadlock((*RING[:place], ended, *RING[place + 1 :])) == ()
+
+
+def test_pauses_that_all_wait_for_one_receiver_are_no_deadlock() -> None:
+    tree = [span("rtsw2", "srv2-1", 0, None), span("ctsw1", "rtsw2", 0, None)]
+    assert find_deadlock([*tree, span("rtsw1", "ctsw1", 0, None)]) == ()
+
+
+def test_pauses_of_different_classes_are_no_ring() -> None:
+    assert find_deadlock((*RING[:3], replace(RING[3], traffic_class=4))) == ()
