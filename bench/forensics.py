@@ -108,6 +108,9 @@ def host_pause(lab: Lab, rng: random.Random, placement: str | None = None) -> Tr
     def look(step: Progress) -> None:
         if step.stage == "iterations" and step.done:
             under_way.set()
+            # It would otherwise be paused while it has nothing to do.
+            if step.done == step.total:
+                is_over.set()
 
     pausing = threading.Thread(target=pause)
     pausing.start()

@@ -12,8 +12,6 @@ from tests.integration.command import Outcome, rocelab
 from tests.integration.test_ownership import belongings
 from tests.measured import measured, problems_of_drill
 
-pytestmark = pytest.mark.few_at_once
-
 LAB = """name: it-jobs
 fabric: {kind: clos, racks: 1, spines: 1, servers_per_rack: 3}
 links: {rate: 25G, server_rate: 25G}
