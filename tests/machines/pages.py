@@ -35,6 +35,7 @@ README_RUNS: dict[str, Run | NotRun] = {
     ),
     "rocelab drill run silent-blackhole": Run(shows=(r"silent-blackhole: passed",)),
     "rocelab drill run storm": Run(shows=(r"storm: passed",)),
+    "rocelab diagnose slow/result.json": Run(shows=(r"slow-receiver: srv2-1",)),
     "rocelab health zone-small": Run(seconds=5, code=130, after=DOWN),
     "sudo .venv/bin/python -m pytest examples": Run(shows=(r"\d+ passed",)),
     "rocelab up zone-small --runtime docker": Run(after=DOWN),
