@@ -1,5 +1,5 @@
 """`make bench`: the start time and cost of two fabrics, compared with Mininet; then each runtime
-(bench/runtimes.py).
+(bench/runtimes.py) and lossless classes (bench/lossless.py).
 
 (a) 16 RTSWs x 4 CTSWs, in alternating pairs so that both see the same machine; (b) the full
 AI zone of 252 x 18 once, with Mininet's wiring and stopping only. Writes bench/results.json and
@@ -21,7 +21,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from bench import runtimes
+from bench import lossless, runtimes
 from bench.fabrics import Up, measure_mininet, measure_rocelab, spread
 from rocelab.interruption import ending
 from rocelab.measure.environment import read_environment
@@ -63,6 +63,7 @@ def main(
     for lab, by_tool in measured.items():
         Console().print(table(lab, by_tool))
     runtimes.main(pairs)
+    lossless.main()
 
 
 def write_results(measured: dict[str, dict[str, list[Up]]]) -> None:

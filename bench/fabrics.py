@@ -64,11 +64,15 @@ class _Before:
 
     @classmethod
     def now(cls) -> _Before:
-        fields = [int(word) for word in Path("/proc/stat").read_text().split("\n")[0].split()[1:9]]
-        busy = sum(fields) - fields[3] - fields[4]
         lines = Path("/proc/meminfo").read_text().splitlines()
         available = next(line for line in lines if line.startswith("MemAvailable"))
-        return cls(int(available.split()[1]) * 1024, busy / TICKS_PER_SECOND)
+        return cls(int(available.split()[1]) * 1024, busy_s())
+
+
+def busy_s() -> float:
+    """CPU time that the machine has spent on anything, since it was started."""
+    fields = [int(word) for word in Path("/proc/stat").read_text().split("\n")[0].split()[1:9]]
+    return (sum(fields) - fields[3] - fields[4]) / TICKS_PER_SECOND
 
 
 def spread(values: Sequence[float], form: str) -> str:

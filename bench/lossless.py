@@ -1,0 +1,246 @@
+"""Measures what lossless classes (PFC) cost and what they give: the same jobs with and without.
+
+Part of `make bench`, and `python -m bench.lossless` alone. Twelve NICs, five switches with 24
+ports. Without PFC the same memory drops what does not fit. Runs of both take turns. Writes
+bench/lossless.json and bench/lossless.md.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from bench.fabrics import busy_s, spread
+from rocelab.agent.nic import WIRE_OVERHEAD_BYTES
+from rocelab.interruption import ending
+from rocelab.jobs.job import JobSpec
+from rocelab.jobs.performance import FRAME_OVERHEAD_BYTES
+from rocelab.measure.environment import read_environment
+from rocelab.measure.run import run_job
+from rocelab.plan.build import plan
+from rocelab.results.job import JobReport
+from rocelab.runtime.lab import Lab
+from rocelab.spec.model import LabSpec
+
+FOLDER = Path(__file__).parent
+SERVER_RATE_BPS = 100e9
+MEMORY = "400KB"
+"""Of each port, shared by its lossless classes or the only buffer of its queues."""
+
+DILATION = 2500
+FASTER = (1500, 1000, 750, 500)
+"""Further dilations: the machine carries rates that much higher."""
+
+QUIET = {"dcqcn": "off", "ecn": "not-ect"}
+QUEUES: dict[str, dict[str, Any]] = {
+    "with PFC": {"pfc": {"xoff": "100KB", "xon_offset": "5KB", "memory": MEMORY}},
+    "without": {"buffer": MEMORY},
+}
+ON, OFF = QUEUES
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Case:
+    """A job, and the rate of links between switches (servers have 100G)."""
+
+    name: str
+    rate: str
+    job: dict[str, Any]
+
+    @property
+    def most_bps(self) -> float:
+        """The payload that the NICs of all ranks can send."""
+        spec = JobSpec.model_validate(self.job)
+        mtu = spec.transport.mtu
+        share = mtu / (mtu + FRAME_OVERHEAD_BYTES + WIRE_OVERHEAD_BYTES)
+        return spec.ranks * SERVER_RATE_BPS * share
+
+
+STREAMS = Case(
+    "12 senders at line rate, none paused",
+    "400G",
+    {
+        "pattern": "permutation",
+        "ranks": 12,
+        "duration": "2ms",
+        "transport": {**QUIET, "qps": 4},
+    },
+)
+ALLTOALL = Case(
+    "AlltoAll of 12 ranks, 20 MB, three times",
+    "100G",
+    {
+        "pattern": "alltoall",
+        "ranks": 12,
+        "size": "20MB",
+        "iterations": 2,
+        "warmup_iterations": 1,
+        "transport": {**QUIET, "qps": 4},
+    },
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """One run: `problems` say why it is not valid. goodput: of the rate of the NICs that sent, None
+    of a collective. packets_per_s: data packets in the lab's clock. cpu_us: of the whole machine
+    for one of them. late_p50_us, late_p99_us: of pauses, None without any."""
+
+    problems: tuple[str, ...]
+    goodput: float | None
+    jct_ratio: float | None
+    packets_per_s: float
+    cpu_us: float
+    retransmitted: int
+    pauses: int | None
+    late_p50_us: float | None
+    late_p99_us: float | None
+
+
+def main(
+    runs: Annotated[
+        int, typer.Option(min=1, help="of the streams, with and without, in turn")
+    ] = 10,
+    few: Annotated[
+        int, typer.Option(min=1, help="of the AlltoAll, which takes longer, and at lower dilations")
+    ] = 3,
+) -> None:
+    """Measure both jobs, then the streams at lower dilations and beside other load."""
+    console = Console(stderr=True)
+    found: dict[str, list[Measured]] = {}
+    cases = {STREAMS: runs, ALLTOALL: few}
+    for case, count in cases.items():
+        with ExitStack() as labs:
+            both = {kind: labs.enter_context(_up(case, kind, DILATION)) for kind in QUEUES}
+            for run in range(1, count + 1):
+                for kind, lab in both.items():
+                    console.print(f"{case.name}, {kind}: run {run} of {count}")
+                    found.setdefault(f"{case.name}, {kind}", []).append(measure(lab, case))
+    for dilation in FASTER:
+        name = f"{STREAMS.name}, {ON}, dilation {dilation}"
+        with _up(STREAMS, ON, dilation) as lab:
+            console.print(name)
+            found[name] = [measure(lab, STREAMS) for _ in range(few)]
+    for case, count in cases.items():
+        name = f"{case.name}, {ON}, beside a busy process for each CPU"
+        with _up(case, ON, DILATION) as lab, _busy():
+            console.print(name)
+            found[name] = [measure(lab, case) for _ in range(count)]
+    _write(found)
+
+
+@contextmanager
+def _up(case: Case, kind: str, dilation: int) -> Iterator[Lab]:
+    spec = {
+        "name": f"bench-{'pfc' if kind == ON else 'drop'}",
+        "fabric": {"kind": "clos", "racks": 2, "spines": 3, "servers_per_rack": 6},
+        "links": {"rate": case.rate, "server_rate": "100G"},
+        "dilation": dilation,
+        # Marks would slow senders down: none here.
+        "queues": {"ecn": {"kmin": "40MB", "kmax": "60MB"}, **QUEUES[kind]},
+    }
+    lab = Lab(plan(LabSpec.model_validate(spec)))
+    lab.up()
+    try:
+        yield lab
+    finally:
+        lab.down()
+
+
+@contextmanager
+def _busy() -> Iterator[None]:
+    loop = [sys.executable, "-c", "while True: pass"]
+    with ExitStack() as ended:
+        for _ in range(os.cpu_count() or 1):
+            process = ended.enter_context(subprocess.Popen(loop))
+            ended.callback(process.kill)
+        yield
+
+
+def measure(lab: Lab, case: Case) -> Measured:
+    """Run a case's job once."""
+    before_s = busy_s()
+    report = run_job(lab, JobSpec.model_validate(case.job))
+    packets, payload_bps = report.transport.data_packets, _median(report, "goodput")
+    lossless = report.lossless
+    pauses = None if lossless is None else lossless.transitions
+    return Measured(
+        problems=report.problems,
+        goodput=None if payload_bps is None else payload_bps / case.most_bps,
+        jct_ratio=_median(report, "jct_ratio"),
+        packets_per_s=packets / report.fidelity.elapsed_s,
+        cpu_us=(busy_s() - before_s) * 1e6 / packets,
+        retransmitted=report.transport.retransmitted,
+        pauses=pauses,
+        late_p50_us=_us(None if lossless is None else lossless.late_p50_ns),
+        late_p99_us=_us(None if lossless is None else lossless.late_p99_ns),
+    )
+
+
+def _median(report: JobReport, name: str) -> float | None:
+    try:
+        return report.headline(name).modelled.median
+    except KeyError:
+        return None
+
+
+def _us(time_ns: float | None) -> float | None:
+    return None if time_ns is None else time_ns / 1000
+
+
+COLUMNS: Sequence[tuple[str, Callable[[Sequence[Measured]], str]]] = (
+    ("valid", lambda runs: f"{_valid(runs)} of {len(runs)}"),
+    ("goodput of line rate", lambda runs: _cell(runs, "goodput", ".1%")),
+    ("JCT ratio", lambda runs: _cell(runs, "jct_ratio", ".2f")),
+    ("data packets/s", lambda runs: _cell(runs, "packets_per_s", ",.0f")),
+    ("CPU of the machine a packet, us", lambda runs: _cell(runs, "cpu_us", ".0f")),
+    ("sent again", lambda runs: _cell(runs, "retransmitted", ",.0f")),
+    ("pauses", lambda runs: _cell(runs, "pauses", ",.0f")),
+    ("late p50, us", lambda runs: _cell(runs, "late_p50_us", ",.0f")),
+    ("late p99, us", lambda runs: _cell(runs, "late_p99_us", ",.0f")),
+)
+
+
+def _valid(runs: Sequence[Measured]) -> int:
+    return sum(not run.problems for run in runs)
+
+
+def _cell(runs: Sequence[Measured], name: str, form: str) -> str:
+    values = [getattr(run, name) for run in runs]
+    known = [value for value in values if value is not None]
+    return spread(known, form) if known else ""
+
+
+def _write(found: dict[str, list[Measured]]) -> None:
+    environment = asdict(read_environment())
+    document = {
+        "environment": environment,
+        "load_average": os.getloadavg(),
+        "runs": {name: [asdict(run) for run in runs] for name, runs in found.items()},
+    }
+    FOLDER.joinpath("lossless.json").write_text(json.dumps(document, indent=1) + "\n")
+    lines = ["# Lossless classes, measured by `make bench`", ""]
+    lines += [f"Measured {time.strftime('%Y-%m-%d')} on:", ""]
+    lines += [f"- {key.replace('_', ' ')}: {value}" for key, value in environment.items()]
+    lines += ["", f"Dilation {DILATION} where no other is said. Median (min to max) of all runs:"]
+    lines += ["", "| | " + " | ".join(name for name, _ in COLUMNS) + " |"]
+    lines += ["|---" * (len(COLUMNS) + 1) + "|"]
+    for name, runs in found.items():
+        lines.append("| " + " | ".join([name, *(cell(runs) for _, cell in COLUMNS)]) + " |")
+    FOLDER.joinpath("lossless.md").write_text("\n".join(lines) + "\n")
+
+
+if __name__ == "__main__":
+    with ending():
+        typer.run(main)
