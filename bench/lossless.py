@@ -109,9 +109,7 @@ class Measured:
 
 
 def main(
-    runs: Annotated[
-        int, typer.Option(min=1, help="of the streams, with and without, in turn")
-    ] = 10,
+    runs: Annotated[int, typer.Option(min=1, help="of the streams, with and without in turn")] = 10,
     few: Annotated[
         int, typer.Option(min=1, help="of the AlltoAll, which takes longer, and at lower dilations")
     ] = 3,
