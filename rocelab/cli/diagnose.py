@@ -21,10 +21,18 @@ def diagnose(
         Path,
         typer.Argument(
             metavar="RESULT.json",
-            help="The document that `rocelab traffic --out DIR` wrote.",
+            help="The document that `rocelab traffic --out DIR` or `rocelab drill run` wrote.",
             show_default=False,
         ),
     ],
+    phase: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Of a drill: the phase, whose job in the first valid repeat is diagnosed.",
+            show_default=False,
+        ),
+    ] = None,
     picture: Annotated[
         Path | None,
         typer.Option(
@@ -44,6 +52,8 @@ def diagnose(
     rocelab traffic zone-small --pattern allreduce --ranks 8 --size 16MB --out results/job
 
     rocelab diagnose results/job/result.json --picture map.svg
+
+    rocelab diagnose results/slow-receiver-TIME/result.json --phase slow
     """
     from rocelab.diagnose.diagnose import diagnose_report
     from rocelab.diagnose.page import write_picture
@@ -52,7 +62,7 @@ def diagnose(
 
     if picture is not None:
         _check_picture(picture)
-    report = _read(result)
+    report = _read(result, phase)
     with fitting(str(result)):
         found, case = diagnose_report(report)
         if json:
@@ -65,13 +75,14 @@ def diagnose(
         err().print(f"written: {picture}", markup=False, soft_wrap=True)
 
 
-def _read(path: Path) -> JobReport:
+def _read(path: Path, phase: str | None) -> JobReport:
     from rocelab.documents import read_text
-    from rocelab.results.job import from_json
+    from rocelab.results import drill, job
 
-    return from_json(
-        read_text(path, hint="give the result.json that `rocelab traffic --out DIR` wrote")
+    text = read_text(
+        path, hint="give the result.json that `rocelab traffic` or `rocelab drill run` wrote"
     )
+    return job.from_json(text) if phase is None else drill.from_json(text).job_of(phase)
 
 
 def _check_picture(path: Path) -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from rocelab.documents import Format
+from rocelab.errors import InputError
 from rocelab.results.convergence import Method
 from rocelab.results.environment import Environment
 from rocelab.results.expectations import Expectation, Verdict, judge, unmet
@@ -22,6 +23,7 @@ from rocelab.results.probes import ProbeRun
 from rocelab.results.shares import FairShares
 from rocelab.results.stages import Stages
 from rocelab.statistics import Spread, spread
+from rocelab.wording import listed
 
 SCHEMA_VERSION = 3
 
@@ -185,6 +187,19 @@ class DrillResult:
     def runs_of(self, phase: str) -> tuple[PhaseRun, ...]:
         """The runs of a phase, one per repeat."""
         return tuple(run for repeat in self.repeats for run in repeat if run.phase == phase)
+
+    def job_of(self, phase: str) -> JobReport:
+        """The first job with times of its sends in the first valid run of a phase; if there is
+        none, the first job at all. Raises InputError for a phase without jobs."""
+        runs = [run for run in self.runs_of(phase) if run.reports]
+        if not runs:
+            names = dict.fromkeys(run.phase for each in self.repeats for run in each if run.reports)
+            raise InputError(
+                f"the drill {self.name} has no phase {phase} with jobs",
+                hint=f"it has {listed(names, 'and')}" if names else "its phases send probes",
+            )
+        run = next((run for run in runs if run.valid), runs[0])
+        return next((job for job in run.reports if job.steps is not None), run.reports[0])
 
     def where(self, phase: str) -> str:
         """The phase's name, empty for a drill without phases."""

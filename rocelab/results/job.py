@@ -359,7 +359,8 @@ _FORMAT = Format(
     JobReport,
     SCHEMA_VERSION,
     "a job's document",
-    "give the result.json that `rocelab traffic` wrote",
+    "give the result.json that `rocelab traffic` wrote; `rocelab diagnose --phase NAME` takes a "
+    "job of a drill's",
 )
 
 

@@ -166,6 +166,10 @@ def test_a_drills_result_is_told_from_a_jobs(rocelab) -> None:
         "rocelab diagnose: this is the result of a drill, not a job's document"
     )
     assert len(outcome.err.splitlines()) == 2
+    assert "`rocelab diagnose --phase NAME`" in outcome.err
+    named = rocelab("diagnose", "result.json", "--phase", "link-flap")
+    assert named.code == 2
+    assert named.err.splitlines()[1:] == ["  hint: its phases send probes"]
 
 
 ALLREDUCE = ["--pattern", "allreduce", "--ranks", "4", "--size", "1MB"]

@@ -18,7 +18,7 @@ from rocelab.jobs.jobplan import plan_jobs
 from rocelab.report.view import figure_rows
 from rocelab.results.drill import PhaseRun, from_json, summarise
 from rocelab.results.expectations import parse_expectation
-from rocelab.results.job import Check, JobReport, RankFigures
+from rocelab.results.job import Check, JobReport, RankFigures, Steps
 from rocelab.results.kpis import KPIS, data_class, format_kpi, job_figures
 from rocelab.results.lossless import Lossless, PauseSpan
 from tests.helpers.phases_sample import DRILL, MS, US, idle, of_jobs, repeat, result, shared, shares
@@ -377,3 +377,26 @@ def test_a_drill_names_the_phase_that_does_not_fit_its_lab(tmp_path: Path) -> No
     file.write_text(json.dumps({**DRILL, "lab": "tiny", "phases": many}))
     with pytest.raises(InputError, match=r"^(?!phase)"):
         run_drill(file)
+
+
+def test_the_job_of_a_phase_is_that_of_its_first_valid_run() -> None:
+    invalid, valid = repeat(problems=("not valid because of it",)), repeat()
+    found = result(invalid, valid)
+    assert found.job_of("idle") == valid[0].reports[0]
+    assert found.job_of("shared") == invalid[1].reports[0]
+    assert result(invalid).job_of("idle") == invalid[0].reports[0]
+
+
+def test_of_several_jobs_the_first_with_times_of_its_sends_is_taken() -> None:
+    timed = replace(idle(), steps=Steps(0, (), (), (), (), ()))
+    both = of_jobs("idle", idle(), timed), repeat()[1]
+    assert result(both).job_of("idle") == timed
+
+
+def test_a_phase_without_jobs_is_refused_with_those_that_have_some() -> None:
+    with pytest.raises(InputError) as refused:
+        result(repeat()).job_of("nothing")
+    assert (refused.value.message, refused.value.hint) == (
+        "the drill two-to-one has no phase nothing with jobs",
+        "it has idle and shared",
+    )
