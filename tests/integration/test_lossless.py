@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Self
 
 import pytest
 from scapy.layers.l2 import Ether
@@ -22,6 +23,7 @@ from rocelab.faults.pauses import PauseDeaf, PauseStorm, SlowDrain
 from rocelab.faults.power import SwitchPowerLoss
 from rocelab.jobs.job import JobSpec
 from rocelab.kernel import namespaces, pidfile
+from rocelab.kernel.netlink import SO_RCVBUFFORCE
 from rocelab.measure.run import run_job
 from rocelab.results.diagnosis import Cause
 from rocelab.results.job import JobReport
@@ -51,7 +53,9 @@ queues:
 """
 LOSSLESS, TOS = 3, "96"
 REPEATS = 3
-SENDER, STORMED = "srv2-1", "srv1-1"
+SENDER, NEIGHBOUR, STORMED = "srv2-1", "srv1-2", "srv1-1"
+XOFF_BYTES = 100_000
+UDP_HEADERS = 14 + 20 + 8
 
 
 class Rig:
@@ -226,6 +230,118 @@ def test_a_slow_receiver_drains_at_its_share_and_at_its_own_rate_again(rig: Rig)
     assert not slow.intact(rig.lab)
     slow.restore(rig.lab)
     assert not slow.remains(rig.lab)
+
+
+class Stream:
+    """Datagrams of one size, of the lossless class, from NEIGHBOUR to STORMED, and what their
+    switch counts for the port they come in by, since the stream began."""
+
+    def __init__(self, rig: Rig, payload: int) -> None:
+        self.link = rig.lab.fabric.nics(NEIGHBOUR)[0].links[0]
+        self.port = rig.plan.by_slot[rig.plan.slots["rtsw1", self.link.port("rtsw1").interface]]
+        self.payload, self.frame = payload, payload + UDP_HEADERS
+        self.sent = self.arrived = 0
+        self._rig, self._index = rig, self.port.slot * CLASSES + LOSSLESS
+        self._nic = self.port.peer * CLASSES + LOSSLESS
+        self._before = rig.maps.ingresses.row(self._index)
+        self._pauses_before = rig.maps.egresses.get(self._nic, "pauses")
+        address = rig.lab.fabric.nics(STORMED)[0].ip
+        self._receiver, self._sender = (
+            namespaces.inside(
+                rig.lab.node(node).netns, lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+            )
+            for node in (STORMED, NEIGHBOUR)
+        )
+        self._receiver.bind((address, 0))
+        self._receiver.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 2**24)
+        self._sender.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, int(TOS))
+        self._sender.connect(self._receiver.getsockname())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._sender.close()
+        self._receiver.close()
+
+    def count(self, name: str) -> int:
+        return self._rig.maps.ingresses.get(self._index, name) - self._before[name]
+
+    @property
+    def pauses(self) -> int:
+        """Pause frames that the NIC of NEIGHBOUR received."""
+        return self._rig.maps.egresses.get(self._nic, "pauses") - self._pauses_before
+
+    @property
+    def is_stopped(self) -> bool:
+        return self._rig.is_gated(self.port.peer)
+
+    def send(self, packets: int = 1) -> None:
+        for _ in range(packets):
+            self._sender.send(bytes(self.payload))
+        self.sent += packets
+
+    def reach_the_switch(self) -> None:
+        """Wait until the switch has taken or dropped all that was sent."""
+        wait_until(
+            lambda: self.count("packets") + self.count("dropped_packets") == self.sent,
+            "the switch counts each packet",
+        )
+
+    def receive(self, packets: int) -> None:
+        """Wait for the datagrams that are due at the receiver, and see that no other comes."""
+        self._receiver.settimeout(60)
+        for _ in range(packets):
+            assert len(self._receiver.recv(2**16)) == self.payload
+        self._receiver.settimeout(1)
+        with pytest.raises(TimeoutError):
+            self._receiver.recv(2**16)
+
+
+@pytest.mark.parametrize("payload", [1000, 4096, 8900])
+def test_a_headroom_loses_exactly_what_does_not_fit_from_a_sender_that_is_deaf_to_pauses(
+    rig: Rig, payload: int
+) -> None:
+    """No late rule: packets of a deaf sender are never late."""
+    deaf = PauseDeaf((rig.lab.fabric.nics(NEIGHBOUR)[0].links[0],), "rtsw1")
+    with Stream(rig, payload) as stream:
+        to_xoff = -(-XOFF_BYTES // stream.frame)
+        in_headroom = stream.port.headroom // stream.frame
+        with rig.storm():
+            deaf.inject(rig.lab)
+            try:
+                stream.send(to_xoff - 1)
+                stream.reach_the_switch()
+                assert stream.count("xoffs") == stream.pauses == 0
+                stream.send()
+                wait_until(lambda: stream.pauses, "the sender's NIC hears a pause")
+                assert stream.count("xoffs") == 1
+                for _ in range(in_headroom):
+                    stream.send()
+                    stream.reach_the_switch()
+                    assert stream.count("dropped_packets") == 0
+                assert stream.count("held") == (to_xoff + in_headroom) * stream.frame
+                stream.send()
+                stream.reach_the_switch()
+                assert stream.count("dropped_packets") == 1
+                assert stream.count("late_packets") == 0
+                assert not stream.is_stopped
+            finally:
+                deaf.restore(rig.lab)
+        stream.receive(to_xoff + in_headroom)
+
+
+def test_the_same_packets_wait_at_a_sender_that_obeys(rig: Rig) -> None:
+    with Stream(rig, 4096) as stream:
+        to_xoff = -(-XOFF_BYTES // stream.frame)
+        with rig.storm():
+            stream.send(to_xoff)
+            wait_until(lambda: stream.is_stopped, "the sender has stopped")
+            stream.send(stream.port.headroom // stream.frame + 1)
+            time.sleep(1)
+            assert stream.count("packets") == to_xoff
+            assert stream.count("dropped_packets") == 0
+        stream.receive(stream.sent)
 
 
 def kill_the_child(rig: Rig) -> None:
