@@ -20,7 +20,7 @@ from rocelab.plan.build import build_fabric
 from rocelab.plan.fabric import Direction, Fabric
 from rocelab.plan.queues import class_of_dscp
 from rocelab.results.job import JobReport
-from rocelab.results.lossless import find_deadlock, root_share
+from rocelab.results.lossless import find_deadlock, root_share, traced
 from rocelab.results.probes import ProbeRun
 from rocelab.results.shares import FairShares
 from rocelab.spec.adopted import recorded_spec
@@ -201,6 +201,12 @@ def _incast_share(job: PhaseJob) -> float | None:
     nics = [nic_of(job.fabric, reference(name)) for name in job.receivers]
     switches = {link.b.node for nic in nics for link in nic.links}
     return root_share(lossless.spans, lossless.servers, job.report.fidelity.elapsed_ns, switches)
+
+
+def _pause_depth(job: PhaseJob) -> int:
+    lossless = job.report.lossless
+    assert lossless is not None
+    return max((pause.depth for pause in traced(lossless.spans, lossless.servers)), default=0)
 
 
 def _is_deadlocked(job: PhaseJob) -> bool:
@@ -518,6 +524,15 @@ KPIS: dict[str, Kpi] = {
             "of the time that all ports were paused, the share that began at the switch in front "
             "of a NIC that receives, whose own ports nobody had paused",
             of_job=_incast_share,
+            applies=_is_lossless,
+        ),
+        Kpi(
+            "pause_depth",
+            Quantity.COUNT,
+            "Farthest pause",
+            "cables between the node at which pauses began and the farthest port that they stopped",
+            better=Better.LOWER,
+            of_job=_pause_depth,
             applies=_is_lossless,
         ),
         Kpi(

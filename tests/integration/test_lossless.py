@@ -52,6 +52,7 @@ queues:
   pfc: {xoff: 100KB, xon_offset: 5KB, memory: 400KB%s}
 """
 LOSSLESS, TOS = 3, "96"
+OTHER_LOSSLESS, OTHER_TOS = 4, "128"
 REPEATS = 3
 SENDER, NEIGHBOUR, STORMED = "srv2-1", "srv1-2", "srv1-1"
 XOFF_BYTES = 100_000
@@ -73,10 +74,10 @@ class Rig:
     def is_gated(self, slot: int) -> bool:
         return bool(self.maps.egresses.get(slot * CLASSES + LOSSLESS, "gated"))
 
-    def passes(self) -> bool:
-        """Whether a packet of the lossless class comes through, there and back."""
+    def passes(self, tos: str = TOS) -> bool:
+        """Whether a packet of a lossless class comes through, there and back."""
         address = self.lab.fabric.nics(STORMED)[0].ip
-        command = ["ping", "-Q", TOS, "-c", "1", "-W", "1", address]
+        command = ["ping", "-Q", tos, "-c", "1", "-W", "1", address]
         return (
             namespaces.inside(
                 self.lab.node(SENDER).netns, lambda: subprocess.run(command, capture_output=True)
@@ -390,8 +391,10 @@ def test_an_open_pause_ends_with_its_switch(rig: Rig) -> None:
         lose_the_switch(rig)
 
 
-def test_the_watchdog_frees_a_stormed_queue_and_obeys_again_after_it(make_lab: MakeLab) -> None:
-    watchdog = ", watchdog: {detection: 100us, restoration: 1ms}"
+def test_the_watchdog_frees_a_stormed_queue_alone_and_obeys_again_after_it(
+    make_lab: MakeLab,
+) -> None:
+    watchdog = ", classes: [3, 4], watchdog: {detection: 100us, restoration: 1ms}"
     lab = make_lab("t-watchdog", BODY % watchdog)
     lab.up()
     rig = Rig(lab)
@@ -407,5 +410,9 @@ def test_the_watchdog_frees_a_stormed_queue_and_obeys_again_after_it(make_lab: M
             lambda: rig.maps.egresses.get(index, "discarded_packets"), "the queue's packets go"
         )
         assert not rig.is_gated(rig.gate)
+        assert rig.passes(OTHER_TOS)
+        other = rig.gate * CLASSES + OTHER_LOSSLESS
+        assert rig.maps.egresses.get(other, "packets")
+        assert not rig.maps.egresses.get(other, "discarded_packets")
     wait_until(lambda: noted(What.RESTORED), "pauses are obeyed again")
     rig.wait_for_rest()
