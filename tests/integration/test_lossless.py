@@ -5,10 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import socket
-import subprocess
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Self
 
@@ -22,7 +20,7 @@ from rocelab.faults.links import CarrierDown
 from rocelab.faults.pauses import PauseDeaf, PauseStorm, SlowDrain
 from rocelab.faults.power import SwitchPowerLoss
 from rocelab.jobs.job import JobSpec
-from rocelab.kernel import namespaces, pidfile
+from rocelab.kernel import namespaces
 from rocelab.kernel.netlink import SO_RCVBUFFORCE
 from rocelab.measure.run import run_job
 from rocelab.results.diagnosis import Cause
@@ -31,13 +29,11 @@ from rocelab.results.lossless import propagation
 from rocelab.runtime.lab import Lab
 from rocelab.runtime.pfc import control
 from rocelab.runtime.pfc.journal import What
-from rocelab.runtime.pfc.maps import CLASSES, PauseMaps
-from rocelab.runtime.pfc.program import pins_folder
-from rocelab.runtime.pfc.reading import PauseReader
-from rocelab.runtime.record import LabFiles
+from rocelab.runtime.pfc.maps import CLASSES
 from rocelab.runtime.status import read_status
 from tests.integration.conftest import MakeLab
 from tests.integration.labs import running
+from tests.integration.lossless import LOSSLESS, STORMED, TOS, Rig
 from tests.integration.waiting import wait_until
 from tests.measured import measured
 
@@ -51,78 +47,11 @@ queues:
   ecn: {kmin: 40MB, kmax: 60MB}
   pfc: {xoff: 100KB, xon_offset: 5KB, memory: 400KB%s}
 """
-LOSSLESS, TOS = 3, "96"
 OTHER_LOSSLESS, OTHER_TOS = 4, "128"
 REPEATS = 3
-SENDER, NEIGHBOUR, STORMED = "srv2-1", "srv1-2", "srv1-1"
+NEIGHBOUR = "srv1-2"
 XOFF_BYTES = 100_000
 UDP_HEADERS = 14 + 20 + 8
-
-
-class Rig:
-    """A lab that is up, and its maps."""
-
-    def __init__(self, lab: Lab) -> None:
-        self.lab = lab
-        self.files = LabFiles(lab.name)
-        self.reader = PauseReader(lab.fabric)
-        self.plan = self.reader.plan
-        self.maps = PauseMaps(pins_folder(self.files))
-        self.nic_link = lab.fabric.nics(STORMED)[0].links[0]
-        self.gate = self.plan.slots["rtsw1", self.nic_link.port("rtsw1").interface]
-
-    def is_gated(self, slot: int) -> bool:
-        return bool(self.maps.egresses.get(slot * CLASSES + LOSSLESS, "gated"))
-
-    def passes(self, tos: str = TOS) -> bool:
-        """Whether a packet of a lossless class comes through, there and back."""
-        address = self.lab.fabric.nics(STORMED)[0].ip
-        command = ["ping", "-Q", tos, "-c", "1", "-W", "1", address]
-        return (
-            namespaces.inside(
-                self.lab.node(SENDER).netns, lambda: subprocess.run(command, capture_output=True)
-            ).returncode
-            == 0
-        )
-
-    def is_at_rest(self) -> bool:
-        """Whether no gate is closed and nothing is held or queued."""
-        counters = self.reader.counters(time.monotonic_ns()).items()
-        return all(
-            not each.is_paused and not each.in_queue and (port.is_nic or not each.held)
-            for port, each in ((port, each) for (port, _), each in counters)
-        )
-
-    def wait_for_rest(self) -> None:
-        wait_until(self.passes, "a packet of the lossless class passes")
-        wait_until(self.is_at_rest, "nothing is paused or held")
-        assert self.reader.imbalance() == ()
-
-    @contextmanager
-    def storm(self) -> Iterator[None]:
-        """A pause that is open, with packets behind it."""
-        fault = PauseStorm((self.nic_link,), (LOSSLESS,))
-        fault.prepare(self.lab)
-        fault.inject(self.lab)
-        try:
-            wait_until(
-                lambda: self.is_gated(self.gate) and not self.passes(), "the switch is paused"
-            )
-            yield
-        finally:
-            fault.restore(self.lab)
-        wait_until(lambda: not fault.remains(self.lab), "the storm is over")
-
-    def supervisor(self) -> int:
-        pid = pidfile.holder(control.pid_file(self.files))
-        assert pid is not None
-        return pid
-
-    def child(self) -> int:
-        pid = self.supervisor()
-        children = Path(f"/proc/{pid}/task/{pid}/children")
-        wait_until(children.read_text, "the supervisor has a child")
-        return int(children.read_text().split()[0])
 
 
 @pytest.fixture(scope="module")
@@ -346,17 +275,41 @@ def test_the_same_packets_wait_at_a_sender_that_obeys(rig: Rig) -> None:
 
 
 def kill_the_child(rig: Rig) -> None:
-    child = rig.child()
+    child = rig.processes().pauser
     os.kill(child, signal.SIGKILL)
-    wait_until(lambda: rig.child() != child, "another child")
+    wait_until(lambda: rig.processes().pauser != child, "another child")
 
 
 def kill_the_supervisor(rig: Rig) -> None:
-    child = Path(f"/proc/{rig.child()}")
-    os.kill(rig.supervisor(), signal.SIGKILL)
-    wait_until(lambda: not child.exists(), "the child ends")
+    supervisor, *others = rig.processes()
+    os.kill(supervisor, signal.SIGKILL)
+    for each in others:
+        wait_until(lambda each=each: not Path(f"/proc/{each}").exists(), "its children end")
     assert not rig.is_gated(rig.gate)
     control.start(rig.plan, rig.files)
+
+
+def kill_both_at_once(rig: Rig) -> None:
+    supervisor, child, _ = rig.processes()
+    os.kill(supervisor, signal.SIGSTOP)
+    wait_until(lambda: state_of(supervisor) == "T", "the supervisor cannot see the other's end")
+    os.kill(child, signal.SIGKILL)
+    wait_until(lambda: state_of(child) == "Z", "the child's end")
+    os.kill(supervisor, signal.SIGKILL)
+    wait_until(lambda: not rig.is_gated(rig.gate), "the guard opens the gate")
+    control.start(rig.plan, rig.files)
+
+
+def state_of(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+def kill_the_guard_and_then_both(rig: Rig) -> None:
+    guard = rig.processes().guard
+    os.kill(guard, signal.SIGKILL)
+    wait_until(lambda: rig.processes().guard != guard, "another guard")
+    assert rig.is_gated(rig.gate)
+    kill_both_at_once(rig)
 
 
 def lose(rig: Rig, fault: Fault) -> None:
@@ -378,7 +331,16 @@ def lose_the_switch(rig: Rig) -> None:
     wait_until(lambda: read_status(rig.lab).converged, "the switch has booted")
 
 
-@pytest.mark.parametrize("kill", [kill_the_child, kill_the_supervisor, lose_the_link])
+@pytest.mark.parametrize(
+    "kill",
+    [
+        kill_the_child,
+        kill_the_supervisor,
+        kill_both_at_once,
+        kill_the_guard_and_then_both,
+        lose_the_link,
+    ],
+)
 def test_an_open_pause_ends_with_what_held_it(rig: Rig, kill: Callable[[Rig], None]) -> None:
     for _ in range(REPEATS):
         with rig.storm():

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,6 +22,7 @@ from rocelab.runtime.pfc.reading import PauseReader
 from rocelab.runtime.record import LabFiles
 from tests.integration.command import read, rocelab
 from tests.integration.labs import running
+from tests.integration.lossless import processes_of
 from tests.integration.waiting import wait_until
 
 pytestmark = pytest.mark.few_at_once
@@ -92,9 +92,7 @@ def test_a_storm_is_seen_while_it_lasts_and_by_the_process_that_takes_over(lab: 
             "a sample in which the switch's port was paused",
         )
         assert shown()["rtsw1", "srv1-1"]["is_paused"]
-        supervisor = pidfile.holder(control.pid_file(FILES))
-        (child,) = children(supervisor)
-        os.kill(child, signal.SIGKILL)
+        os.kill(processes_of(FILES).pauser, signal.SIGKILL)
         with PauseReader(lab.fabric) as reader:
             wait_until(
                 lambda: [each.what for each in reader.entries()].count(What.TAKEN_OVER) == 2,
@@ -126,7 +124,3 @@ def slot_of_a_nic(lab: Lab) -> int:
     """The slot of a server's NIC."""
     with PauseReader(lab.fabric) as reader:
         return reader.plan.slots["srv1-1", "rtsw1"]
-
-
-def children(pid: int | None) -> list[int]:
-    return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]

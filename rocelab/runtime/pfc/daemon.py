@@ -2,9 +2,10 @@
 
 `python -m rocelab.runtime.pfc.daemon PINS CONFIGURATION JOURNAL PID_FILE READY_FD`. It runs in the
 namespace of one of the lab's nodes, and has sockets in all. It has a supervisor, which opens all
-gates when it ends, however it does, and starts it again: no class stays paused by a process that is
-gone. If the supervisor is killed, it opens them itself and ends. If both are killed at once, gates
-stay as they are: nothing is left that could open them.
+gates when it ends, however it does, and starts it again: no class stays paused by a process that
+is gone. If the supervisor is killed, it opens them itself and ends. If both are killed at once, a
+third process, the guard, opens them: it waits for the end of a pipe that only these two hold open.
+The kernel has no gate that opens by itself, so killing all three at once leaves gates closed.
 """
 
 from __future__ import annotations
@@ -34,10 +35,14 @@ from rocelab.runtime.pfc.maps import CLASSES, PauseMaps
 from rocelab.runtime.pfc.pauser import NEVER_NS, Pauser, PauserPort, Watchdog
 
 _PR_SET_PDEATHSIG = 1
+_PR_SET_NAME = 15
 _SO_PRIORITY = 12
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 RESTART_S = 0.1
 """How long a process that failed waits until it is started again."""
+
+GUARD = "pfc-guard"
+"""The guard's name in /proc/PID/comm; it has the supervisor's command line."""
 
 
 class PortFields(TypedDict):
@@ -225,9 +230,11 @@ def _wakeup(*signals: signal.Signals) -> int:
 
 
 def supervise(configuration: Configuration, wire: LabWire, maps: PauseMaps, journal: Path) -> None:
-    """Run `work` in a child, anew whenever it ends, until SIGTERM."""
+    """Run `work` in a child and a guard beside it, anew whenever one ends, until SIGTERM."""
     own = os.getpid()
-    child = 0
+    classes = configuration["classes"]
+    held = os.pipe()
+    child = guard = 0
     stopped = False
 
     def stop(*_: object) -> None:
@@ -242,15 +249,32 @@ def supervise(configuration: Configuration, wire: LabWire, maps: PauseMaps, jour
     while True:
         # Blocked until each of the two processes can handle them: none is lost in between.
         signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
-        if stopped:
+        if stopped and not child:
             return
-        child = os.fork()
-        if not child:
+        if not guard and not (guard := os.fork()):
+            _guard(held, wire, maps, classes)
+        if not child and not (child := os.fork()):
             _work_as_child(own, configuration, wire, maps, journal)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
-        os.waitpid(child, 0)
-        child = 0
-        _open_all(wire, maps, configuration["classes"])
+        ended, _ = os.wait()
+        if ended == guard:
+            guard = 0
+        else:
+            child = 0
+            _open_all(wire, maps, classes)
+
+
+def _guard(held: tuple[int, int], wire: LabWire, maps: PauseMaps, classes: list[int]) -> NoReturn:
+    """Open all gates when no process holds the other end of the pipe `held` any more."""
+    ended, holding = held
+    try:
+        ctypes.CDLL(None).prctl(_PR_SET_NAME, GUARD.encode())
+        os.setsid()  # not in the process group of the others, which may be killed as one
+        os.close(holding)
+        os.read(ended, 1)
+        _open_all(wire, maps, classes)
+    finally:
+        os._exit(0)
 
 
 def _work_as_child(
