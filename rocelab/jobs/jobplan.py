@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from rocelab.agent.headers import EXTENSION_BYTES, ICRC_BYTES, IP_OFFSET, PAYLOAD_OFFSET, Extension
+from rocelab.agent.headers import IP_OFFSET, MOST_HEADER_BYTES
 from rocelab.agent.lag import affinity
 from rocelab.agent.program import MAX_ID
 from rocelab.errors import InputError
@@ -24,7 +24,6 @@ from rocelab.jobs.sport import source_port
 from rocelab.jobs.transport import TransportSpec
 from rocelab.plan.fabric import Fabric, Link, Nic
 
-MOST_EXTENSION_BYTES = EXTENSION_BYTES[Extension.RETH] + EXTENSION_BYTES[Extension.IMM]
 SAMPLES = 400
 """Points of a job's goodput over time, at most."""
 
@@ -171,7 +170,7 @@ def message_bytes(transport: TransportSpec) -> int:
 
 def check_mtu(transport: TransportSpec, link_mtu: int) -> None:
     """Raise InputError if packets of a transport are too long for links of `link_mtu` bytes."""
-    needed = transport.mtu + PAYLOAD_OFFSET - IP_OFFSET + MOST_EXTENSION_BYTES + ICRC_BYTES
+    needed = transport.mtu + MOST_HEADER_BYTES - IP_OFFSET
     if link_mtu < needed:
         raise InputError(
             f"a path MTU of {transport.mtu} needs packets of {needed} bytes, and links carry "

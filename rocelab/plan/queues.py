@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+from rocelab.agent.headers import IP_OFFSET, MOST_HEADER_BYTES
 from rocelab.plan.fabric import Fabric, Link
 from rocelab.spec.queues import DSCPS, EcnSpec
 
@@ -29,7 +30,10 @@ ETHERNET_HEADER_BYTES = 14
 """Of a frame without its check sequence, which the kernel does not count."""
 
 BURST_NS = 200_000
-"""A port's timer may fire this late without a loss of rate."""
+"""A port's timer may fire this late without a loss of rate, however short a frame is."""
+
+PATH_MTUS = (256, 512, 1024, 2048, 4096)
+"""Payloads of a RoCE packet, in bytes."""
 
 BINS_BELOW, BINS_BETWEEN, BINS_ABOVE = 8, 16, 8
 BINS = BINS_BELOW + BINS_BETWEEN + BINS_ABOVE
@@ -106,9 +110,19 @@ def lab_rate_bps(link: Link, dilation: float) -> int:
     return max(8, round(link.rate_bps / dilation))
 
 
+def roce_wire_bytes(mtu: int) -> int:
+    """The longest RoCE frame on links of this MTU, with what Ethernet adds on the wire."""
+    payload = max(
+        (each for each in PATH_MTUS if each + MOST_HEADER_BYTES <= mtu + IP_OFFSET),
+        default=min(PATH_MTUS),
+    )
+    return payload + MOST_HEADER_BYTES + ETHERNET_OVERHEAD_BYTES
+
+
 def burst_bytes(rate_bps: int, mtu: int) -> int:
-    """The burst of a port after idling: two frames, or more if its timer is too coarse for that."""
-    return max(2 * (mtu + ETHERNET_HEADER_BYTES), rate_bps * BURST_NS // (8 * 10**9))
+    """What a port saves up while it is idle or its timer is late: one RoCE frame, or more if its
+    timer is too coarse for that. HTB sends until nothing is left, so longer frames pass too."""
+    return max(roce_wire_bytes(mtu), rate_bps * BURST_NS // (8 * 10**9))
 
 
 def class_of_dscp(overrides: Mapping[int, int]) -> tuple[int, ...]:

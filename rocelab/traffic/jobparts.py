@@ -14,11 +14,18 @@ from functools import cached_property
 from struct import pack_into
 from typing import Any
 
-from rocelab.agent.headers import BTH_OFFSET, ICRC_BYTES, PAYLOAD_OFFSET, UDP_OFFSET, Opcode
+from rocelab.agent.headers import (
+    BTH_OFFSET,
+    ICRC_BYTES,
+    MOST_EXTENSION_BYTES,
+    PAYLOAD_OFFSET,
+    UDP_OFFSET,
+    Opcode,
+)
 from rocelab.jobs.collectives import Send
 from rocelab.jobs.dcqcn_profiles import parameters
 from rocelab.jobs.flow import FIRST_QP, FIRST_SPORT, Endpoints
-from rocelab.jobs.jobplan import MOST_EXTENSION_BYTES, JobPlan, QueuePairEnd
+from rocelab.jobs.jobplan import JobPlan, QueuePairEnd
 from rocelab.jobs.placement import NicRef, nic_of
 from rocelab.jobs.transport import DCQCN_OFF, Ecn, Strategy
 from rocelab.plan.fabric import Fabric, Link, Nic

@@ -227,6 +227,31 @@ def test_cnps_and_acks_overtake_a_full_data_queue(make_lab: MakeLab, engine: str
     assert [each.number for each in got if each.dscp == DATA] == list(range(100))
 
 
+def test_an_idle_port_is_at_most_a_frame_ahead_of_a_real_one(
+    make_lab: MakeLab, engine: str
+) -> None:
+    """Ahead: frames that arrived, less those that the line could have carried since the first. A
+    busy machine adds to it, where it delays the first frame of a burst, so the least of 20 counts.
+    """
+    rate_bps, length = 80_000_000, 4154
+    lab = lab_with(make_lab, "t-queues-idle", "80M", f"engine: {engine}", 9000)
+    interval_ns = (length + PREAMBLE_AND_MORE) * 8e9 / rate_bps
+    ahead = []
+    with wire(lab) as line:
+        for _ in range(20):
+            time.sleep(0.02)
+            line.send([line.frame(DATA, 0, length, number) for number in range(12)])
+            arrived_ns = [each.time_ns for each in line.receive(12)]
+            assert len(arrived_ns) == 12
+            ahead.append(
+                max(
+                    number - (each - arrived_ns[0]) / interval_ns
+                    for number, each in enumerate(arrived_ns)
+                )
+            )
+    assert 0.5 < min(ahead) < 1.1
+
+
 @pytest.mark.few_at_once
 def test_data_classes_share_a_port_byte_by_byte(make_lab: MakeLab, engine: str) -> None:
     lab = lab_with(make_lab, "t-queues-drr", "8M", f"engine: {engine}")

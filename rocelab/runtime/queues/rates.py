@@ -11,7 +11,7 @@ import struct
 from dataclasses import dataclass
 
 from rocelab.kernel import netlink, tc
-from rocelab.plan.queues import burst_bytes
+from rocelab.plan.queues import ETHERNET_HEADER_BYTES, burst_bytes
 from rocelab.runtime.queues import htb
 
 TCA_TBF_PARMS, TCA_TBF_RATE64, TCA_TBF_BURST = 1, 4, 6
@@ -39,7 +39,8 @@ def change(rate_bps: int, mtu: int, *, queued: bool, buffer_bytes: int) -> bytes
     rate = max(1, rate_bps // 8)
     spec = htb.ratespec(rate)
     parameters = spec + bytes(len(spec)) + _TBF_NUMBERS.pack(buffer_bytes, 0, 0)
-    burst = burst_bytes(rate_bps, mtu)
+    # Unlike HTB, a bucket drops frames that are longer than its burst.
+    burst = max(burst_bytes(rate_bps, mtu), mtu + ETHERNET_HEADER_BYTES)
     options = (
         netlink.attribute(TCA_TBF_PARMS, parameters)
         + netlink.attribute(TCA_TBF_RATE64, _RATE64.pack(rate))

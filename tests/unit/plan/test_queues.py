@@ -10,6 +10,7 @@ from rocelab.plan.build import plan
 from rocelab.plan.queues import (
     BINS,
     QueuePlan,
+    burst_bytes,
     class_of_dscp,
     dscp_blocks,
     mark_probability,
@@ -35,6 +36,18 @@ def planned(queues: dict[str, object] | None = None, **fabric: int) -> QueuePlan
     return plan_queues(
         plan(LabSpec.model_validate({"name": "lab", "fabric": sizes, "queues": queues or {}}))
     )
+
+
+@pytest.mark.parametrize(
+    ("mtu", "payload"), [(9000, 4096), (4160, 4096), (4159, 2048), (1500, 1024)]
+)
+def test_a_port_saves_up_one_roce_frame_whatever_the_mtu(mtu: int, payload: int) -> None:
+    """Ethernet, IPv4, UDP, BTH, RETH, immediate data and ICRC: 78 bytes; 24 more on the wire."""
+    assert burst_bytes(40 * 10**6, mtu) == payload + 78 + 24
+
+
+def test_a_fast_port_saves_up_what_a_late_timer_costs() -> None:
+    assert burst_bytes(10**9, 9000) == 25_000
 
 
 def test_data_cnps_and_acks_are_in_the_classes_that_switch_teams_test() -> None:
