@@ -143,3 +143,13 @@ class QueuesSpec(SpecModel):
     @classmethod
     def _in_order_and_once(cls, value: tuple[int, ...]) -> tuple[int, ...]:
         return tuple(sorted(set(value)))
+
+    @model_validator(mode="after")
+    def _lossless_classes_have_their_engine(self) -> Self:
+        if self.pfc is not None and self.engine in (QueueEngine.RED, QueueEngine.OFF):
+            raise RefusedError(
+                f"expected engine bpf or auto where classes are lossless, got {self.engine}",
+                "the queues of no other engine can be paused: leave engine or pfc out",
+                keys=("engine", "pfc"),
+            )
+        return self

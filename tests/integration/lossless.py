@@ -11,12 +11,13 @@ from typing import NamedTuple
 
 from rocelab.faults.pauses import PauseStorm
 from rocelab.kernel import namespaces, pidfile
+from rocelab.plan.pauses import PausePort
 from rocelab.runtime.lab import Lab
 from rocelab.runtime.pfc import control
 from rocelab.runtime.pfc.daemon import GUARD
 from rocelab.runtime.pfc.maps import CLASSES, PauseMaps
 from rocelab.runtime.pfc.program import pins_folder
-from rocelab.runtime.pfc.reading import PauseReader
+from rocelab.runtime.pfc.reading import ClassCounters, PauseReader
 from rocelab.runtime.record import LabFiles
 from tests.integration.waiting import wait_until
 
@@ -82,11 +83,14 @@ class Rig:
 
     def is_at_rest(self) -> bool:
         """Whether no gate is closed and nothing is held or queued."""
-        counters = self.reader.counters(time.monotonic_ns()).items()
         return all(
             not each.is_paused and not each.in_queue and (port.is_nic or not each.held)
-            for port, each in ((port, each) for (port, _), each in counters)
+            for (port, _), each in self.counters().items()
         )
+
+    def counters(self) -> dict[tuple[PausePort, int], ClassCounters]:
+        """Every port's now, by class."""
+        return self.reader.counters(time.monotonic_ns())
 
     def wait_for_rest(self) -> None:
         wait_until(self.passes, "a packet of the lossless class passes")

@@ -25,8 +25,10 @@ from rocelab.drills.run import run_drill
 from rocelab.errors import InputError, MachineError
 from rocelab.forwarding.path import find_nic, walk
 from rocelab.jobs.flow import permutation
+from rocelab.jobs.job import JobSpec
 from rocelab.kernel.fib import read_fib
 from rocelab.kernel.namespaces import processes_in
+from rocelab.measure.run import run_job
 from rocelab.plan.routes import expected_routes, expected_width
 from rocelab.runtime.engine import find_engine
 from rocelab.runtime.lab import Lab
@@ -37,10 +39,11 @@ from rocelab.runtime.teardown import take_down
 from rocelab.traffic.session import TrafficSession
 from rocelab.traffic.traceroute import probe_path
 from tests.integration.engine import docker_engine
+from tests.integration.labs import running
 from tests.integration.test_interrupts import signalled
 from tests.integration.test_ownership import belongings
 from tests.integration.waiting import wait_until, wait_until_whole
-from tests.measured import probe_runs
+from tests.measured import measured, probe_runs
 
 pytestmark = pytest.mark.side_by_side
 
@@ -48,8 +51,14 @@ CONTAINERS = (RuntimeKind.DOCKER, RuntimeKind.CONTAINERLAB)
 SPEC = """name: {name}
 fabric: {{kind: clos, racks: 2, spines: 2, servers_per_rack: 1}}
 """
-
-
+LOSSLESS = """name: it-run-pfc
+fabric: {kind: clos, racks: 2, spines: 1, servers_per_rack: 2}
+links: {rate: 100G, server_rate: 100G}
+dilation: 2500
+queues:
+  ecn: {kmin: 40MB, kmax: 60MB}
+  pfc: {xoff: 100KB, xon_offset: 5KB, memory: 400KB}
+"""
 DRILL = """name: flap
 lab: lab.yaml
 traffic: {flows: 12, rate_pps: 200, warmup: 300ms, duration: 2s, seed: 9}
@@ -200,6 +209,21 @@ def test_a_drill_runs_on_it(lab: Lab, kind: RuntimeKind, tmp_path: Path) -> None
     assert {"rtsw1", "ctsw2", "rtsw2"} <= told
     assert repeat.health is not None
     assert Lab.running(lab.name).fabric == lab.fabric
+
+
+def test_lossless_classes_pause_on_it_and_leave_nothing(kind: RuntimeKind, tmp_path: Path) -> None:
+    file = tmp_path / "lab.yaml"
+    file.write_text(LOSSLESS)
+    transport = {"dcqcn": "off", "ecn": "not-ect"}
+    job = {"pattern": "alltoall", "ranks": 4, "size": "4MB", "transport": transport}
+    with running(Lab.planned(file, provider_of(kind))) as lab:
+        report = measured(lambda: run_job(lab, JobSpec.model_validate(job)))
+    assert belongings(lab.name) == []
+    found = report.lossless
+    assert found is not None
+    assert found.transitions > 0
+    assert found.dropped == report.transport.retransmitted == 0
+    assert found.unbalanced == ()
 
 
 def test_killed_half_way_the_next_down_leaves_nothing(kind: RuntimeKind, tmp_path: Path) -> None:

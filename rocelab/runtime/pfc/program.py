@@ -56,7 +56,7 @@ class PausePorts(Closing):
             return
         if engine is not QueueEngine.BPF:
             raise MachineError(
-                "lossless classes need queues.engine bpf, which does not run here or is not chosen",
+                "lossless classes need the queue engine bpf, which does not run here",
                 "run `rocelab doctor` for what it needs, or leave queues.pfc out",
             )
         lacking = probes.missing(NEEDS)

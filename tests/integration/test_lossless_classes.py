@@ -1,0 +1,217 @@
+"""Lossless classes with all else of the kit: several of them at once, DCQCN, every scheme, faults.
+
+Each run must pause, lose nothing for lack of room, account for every packet, and leave no gate
+closed.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from operator import itemgetter
+from typing import Any
+
+import pytest
+from pydantic import TypeAdapter
+
+from rocelab.faults.schedule import Timed
+from rocelab.faults.spec import SINGLE_FAULT
+from rocelab.jobs.collectives import Pattern
+from rocelab.jobs.job import JobSpec
+from rocelab.jobs.jobplan import plan_jobs
+from rocelab.measure.run import run_jobs
+from rocelab.results.job import JobReport
+from rocelab.results.lossless import Lossless
+from rocelab.runtime.lab import Lab
+from rocelab.spec.schemes import EcmpScheme, SchemeSpec
+from rocelab.traffic.session import TrafficSession
+from tests.integration.labs import running
+from tests.integration.lossless import LOSSLESS, SENDER, Rig
+from tests.integration.waiting import wait_until, wait_until_whole
+from tests.measured import measured
+
+pytestmark = pytest.mark.few_at_once
+
+NAME = "t-classes"
+LAB = f"""
+name: {NAME}
+fabric: {{kind: clos, racks: 2, spines: 2, servers_per_rack: 2}}
+links: {{rate: 100G, server_rate: 100G}}
+dilation: 2500
+queues:
+  ecn: {{kmin: 40KB, kmax: 400KB}}
+  pfc: {{classes: [1, 3, 4], xoff: 100KB, xon_offset: 5KB, memory: 1MB}}
+"""
+DSCP_OF = {1: 8, LOSSLESS: 26, 4: 34}
+S = 10**9
+SCHEMES = ("ecmp", "e-ecmp", "path-pinning", "flowlet", "spray", "resilient", "te")
+REORDERING = ("spray", "flowlet")
+FAULT_FROM_NS, FAULT_TO_NS = 1 * S, 3 * S
+KEEPING = {
+    "rate-degrade": {"link": "rtsw1:ctsw1", "rate": "25%"},
+    "host-pause": {"server": "srv1-1"},
+    "daemon-hang": {"switch": "ctsw1"},
+}
+"""Faults that lose and reorder nothing."""
+
+LOSING = {
+    "carrier-down": {"link": "rtsw1:ctsw1"},
+    "nic-port-down": {"server": "srv1-1"},
+    "power-loss": {"switch": "ctsw1"},
+    "daemon-crash": {"switch": "ctsw1"},
+    "drain": {"switch": "ctsw1"},
+}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
+    file = tmp_path_factory.mktemp("classes") / "lab.yaml"
+    file.write_text(LAB)
+    with running(Lab.planned(file)) as lab:
+        yield Rig(lab)
+
+
+@pytest.fixture
+def rig(made: Rig) -> Iterator[Rig]:
+    made.wait_for_rest()
+    yield made
+    made.wait_for_rest()
+
+
+def job(
+    traffic_class: int = LOSSLESS,
+    size: str = "4MB",
+    pattern: Pattern = Pattern.ALLTOALL,
+    **transport: object,
+) -> JobSpec:
+    """Of all servers, in a class."""
+    chosen = {"dcqcn": "off", "ecn": "not-ect", "dscp": DSCP_OF[traffic_class], **transport}
+    whole = {"pattern": pattern, "ranks": 4, "size": size, "iterations": 1, "transport": chosen}
+    return JobSpec.model_validate(whole)
+
+
+def ran(rig: Rig, *jobs: JobSpec, faults: Sequence[Timed] = ()) -> tuple[JobReport, ...]:
+    return measured(
+        lambda: run_jobs(rig.lab, jobs, faults=faults).reports,
+        lambda reports: [problem for each in reports for problem in each.problems],
+    )
+
+
+def paused_without_loss(report: JobReport) -> Lossless:
+    """What lossless classes did in a run, if they paused and kept all packets."""
+    found = report.lossless
+    assert found is not None
+    assert found.transitions > 0
+    assert found.dropped == 0
+    assert found.unbalanced == ()
+    return found
+
+
+def resent(reports: Sequence[JobReport]) -> int:
+    return sum(each.transport.retransmitted for each in reports)
+
+
+@pytest.mark.parametrize("classes", [(3, 4), (1, 3, 4)])
+def test_classes_pause_each_by_itself_and_lose_nothing(rig: Rig, classes: tuple[int, ...]) -> None:
+    reports = ran(rig, *map(job, classes))
+    found = paused_without_loss(reports[0])
+    assert {port.traffic_class for port in found.ports if port.transitions} == set(classes)
+    assert resent(reports) == 0
+
+
+def test_a_class_that_is_paused_for_ever_does_not_stop_another(rig: Rig) -> None:
+    with rig.storm():
+        (report,) = ran(rig, job(4))
+        assert rig.is_gated(rig.gate)
+    found = paused_without_loss(report)
+    by_class = {port.traffic_class: port for port in found.ports if port.transitions}
+    assert by_class[4].pauses_sent + by_class[4].pauses_received > 0
+    assert resent([report]) == 0
+
+
+def test_dcqcn_marks_and_pauses_in_one_run(rig: Rig) -> None:
+    (report,) = ran(rig, job(size="8MB", ecn="ect0", dcqcn="sigcomm15"))
+    paused_without_loss(report)
+    assert report.transport.ce > 0
+    assert report.transport.cnps_received > 0
+    assert resent([report]) == 0
+
+
+@contextmanager
+def scheme_of(lab: Lab, kind: str) -> Iterator[None]:
+    scheme: SchemeSpec = TypeAdapter(SchemeSpec).validate_python(kind)
+    lab.steering.set_scheme(scheme)
+    try:
+        yield
+    finally:
+        lab.steering.set_scheme(EcmpScheme())
+
+
+@pytest.mark.parametrize("kind", SCHEMES)
+def test_pauses_work_with_every_scheme(rig: Rig, kind: str) -> None:
+    """An incast: its last port is the same, whatever paths packets take."""
+    spec = job(pattern=Pattern.INCAST, out_of_order=kind in REORDERING)
+    with scheme_of(rig.lab, kind):
+        (report,) = ran(rig, spec)
+    paused_without_loss(report)
+    assert resent([report]) == 0
+
+
+@pytest.mark.parametrize("kind", [*KEEPING, *LOSING])
+def test_a_fault_during_pauses_costs_no_accounting_and_leaves_no_gate(rig: Rig, kind: str) -> None:
+    keys: dict[str, Any] = (KEEPING | LOSING)[kind]
+    fault = SINGLE_FAULT.validate_python({"kind": kind, **keys})
+    timed = Timed(fault, FAULT_FROM_NS, FAULT_TO_NS)
+    (report,) = ran(rig, job(size="8MB", qps=2), faults=[timed])
+    found = paused_without_loss(report)
+    assert any(FAULT_FROM_NS < span.begin_ns < FAULT_TO_NS for span in found.spans)
+    if kind in KEEPING:
+        assert resent([report]) == 0
+    wait_until_whole(rig.lab)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        {"kind": "rate-degrade", "link": "rtsw1:srv1-1", "rate": "25%", "towards": "srv1-1"},
+        {"kind": "daemon-crash", "switch": "rtsw1"},
+        {"kind": "drain", "switch": "ctsw1"},
+    ],
+    ids=itemgetter("kind"),
+)
+def test_an_open_pause_outlasts_a_fault_that_leaves_its_link(
+    rig: Rig, fault: dict[str, object]
+) -> None:
+    held = SINGLE_FAULT.validate_python(fault).resolve(rig.lab.fabric)
+    with rig.storm():
+        held.prepare(rig.lab)
+        held.inject(rig.lab)
+        try:
+            assert rig.is_gated(rig.gate)
+        finally:
+            held.restore(rig.lab)
+        wait_until(lambda: not held.remains(rig.lab), "the fault is undone")
+        assert rig.is_gated(rig.gate)
+    wait_until_whole(rig.lab)
+
+
+def test_an_open_pause_ends_as_ever_where_an_agent_that_sent_into_it_is_killed(rig: Rig) -> None:
+    lab = rig.lab
+    plans = plan_jobs(lab.fabric, [job(size="64MB")])
+    with (
+        rig.storm(),
+        TrafficSession(lab.fabric, lambda name: lab.node(name).netns, (), plans) as session,
+    ):
+        session.start()
+        stopped = rig.plan.by_slot[rig.gate], LOSSLESS
+        wait_until(
+            lambda: any(
+                each.is_paused and place != stopped for place, each in rig.counters().items()
+            ),
+            "the pause spreads",
+        )
+        for pid in lab.node(SENDER).processes():
+            os.kill(pid, signal.SIGKILL)
+        wait_until(lambda: not lab.node(SENDER).processes(), "the agent's end")
