@@ -6,6 +6,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,7 +22,7 @@ from rocelab.runtime.pfc.reading import ClassCounters, PauseReader
 from rocelab.runtime.record import LabFiles
 from tests.integration.waiting import wait_until
 
-LOSSLESS, TOS = 3, "96"
+LOSSLESS = 3
 SENDER, STORMED = "srv2-1", "srv1-1"
 
 
@@ -70,10 +71,11 @@ class Rig:
     def is_gated(self, slot: int) -> bool:
         return bool(self.maps.egresses.get(slot * CLASSES + LOSSLESS, "gated"))
 
-    def passes(self, tos: str = TOS) -> bool:
-        """Whether a packet of a lossless class comes through, there and back."""
+    def passes(self, traffic_class: int = LOSSLESS) -> bool:
+        """Whether a packet of the class comes through, there and back."""
         address = self.lab.fabric.nics(STORMED)[0].ip
-        command = ["ping", "-Q", tos, "-c", "1", "-W", "1", address]
+        tos = traffic_class << 5  # DSCP / 8 is the class
+        command = ["ping", "-Q", str(tos), "-c", "1", "-W", "1", address]
         return (
             namespaces.inside(
                 self.lab.node(SENDER).netns, lambda: subprocess.run(command, capture_output=True)
@@ -93,7 +95,8 @@ class Rig:
         return self.reader.counters(time.monotonic_ns())
 
     def wait_for_rest(self) -> None:
-        wait_until(self.passes, "a packet of the lossless class passes")
+        for each in self.plan.pfc.classes:
+            wait_until(partial(self.passes, each), f"a packet of class {each} passes")
         wait_until(self.is_at_rest, "nothing is paused or held")
         assert self.reader.imbalance() == ()
 

@@ -33,7 +33,7 @@ from rocelab.runtime.pfc.maps import CLASSES
 from rocelab.runtime.status import read_status
 from tests.integration.conftest import MakeLab
 from tests.integration.labs import running
-from tests.integration.lossless import LOSSLESS, STORMED, TOS, Rig
+from tests.integration.lossless import LOSSLESS, STORMED, Rig
 from tests.integration.waiting import wait_until
 from tests.measured import measured
 
@@ -47,7 +47,7 @@ queues:
   ecn: {kmin: 40MB, kmax: 60MB}
   pfc: {xoff: 100KB, xon_offset: 5KB, memory: 400KB%s}
 """
-OTHER_LOSSLESS, OTHER_TOS = 4, "128"
+OTHER_LOSSLESS = 4
 REPEATS = 3
 NEIGHBOUR = "srv1-2"
 XOFF_BYTES = 100_000
@@ -184,7 +184,7 @@ class Stream:
         )
         self._receiver.bind((address, 0))
         self._receiver.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 2**24)
-        self._sender.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, int(TOS))
+        self._sender.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, LOSSLESS << 5)
         self._sender.connect(self._receiver.getsockname())
 
     def __enter__(self) -> Self:
@@ -372,7 +372,7 @@ def test_the_watchdog_frees_a_stormed_queue_alone_and_obeys_again_after_it(
             lambda: rig.maps.egresses.get(index, "discarded_packets"), "the queue's packets go"
         )
         assert not rig.is_gated(rig.gate)
-        assert rig.passes(OTHER_TOS)
+        assert rig.passes(OTHER_LOSSLESS)
         other = rig.gate * CLASSES + OTHER_LOSSLESS
         assert rig.maps.egresses.get(other, "packets")
         assert not rig.maps.egresses.get(other, "discarded_packets")
