@@ -270,7 +270,7 @@ def render(
             chosen = image or image_here() or DEFAULT_IMAGE
             warnings = write_containerlab(fabric, folder, chosen, progress, overwrite=force)
         else:
-            write_clabernetes(fabric, folder, image or DEFAULT_IMAGE, overwrite=force)
+            warnings = write_clabernetes(fabric, folder, image or DEFAULT_IMAGE, overwrite=force)
     for warning in warnings:
         err().print(f"warning: {warning}", markup=False, soft_wrap=True)
     say(f"configurations of {len(fabric.switches):,} switches of lab {fabric.name} are in {folder}")

@@ -98,7 +98,14 @@ def warnings(fabric: Fabric) -> tuple[str, ...]:
         found.append(
             f"routes of {widest:,} next hops get {IMAGE_PATHS}: FRR's image is built for no more"
         )
-    return tuple(found)
+    return (*found, *left_out(fabric))
+
+
+def left_out(fabric: Fabric) -> tuple[str, ...]:
+    """Warnings about what a fabric has and containers elsewhere do not."""
+    if fabric.spec.queues.pfc is None:
+        return ()
+    return ("queues.pfc is left out: no class is lossless in these containers, nothing pauses",)
 
 
 def _container(fabric: Fabric, node: Node) -> Container:

@@ -18,7 +18,7 @@ from rocelab.plan.fabric import Fabric
 from rocelab.progress import Progress, ProgressSink, no_progress
 from rocelab.render import clabernetes
 from rocelab.render.containerlab import mounted_files, topology_file, topology_text
-from rocelab.render.deployment import deployment, warnings
+from rocelab.render.deployment import deployment, left_out, warnings
 from rocelab.render.frr import frr_configuration
 from rocelab.render.frr_image import DEFAULT_IMAGE
 
@@ -76,11 +76,12 @@ def write_containerlab(
 
 def write_clabernetes(
     fabric: Fabric, folder: Path, image: str = DEFAULT_IMAGE, *, overwrite: bool = False
-) -> None:
-    """Write manifests for `kubectl apply`. Raises InputError as `write_rendered`, and if an object
-    would be too large for a cluster."""
+) -> tuple[str, ...]:
+    """Write manifests for `kubectl apply`. Returns warnings. Raises InputError as
+    `write_rendered`, and if an object would be too large for a cluster."""
     files = clabernetes.manifests(fabric, image)
     _write(fabric.name, folder, files.items(), overwrite=overwrite)
+    return left_out(fabric)
 
 
 def _write(name: str, folder: Path, files: Iterable[tuple[str, str]], *, overwrite: bool) -> None:

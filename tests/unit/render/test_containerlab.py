@@ -386,6 +386,14 @@ def test_a_warning_goes_to_stderr_and_the_files_are_written(tmp_path: Path, caps
     assert (tmp_path / "out" / "wide.clab.yml").exists()
 
 
+@pytest.mark.parametrize("target", ["containerlab", "clabernetes"])
+def test_a_lossless_lab_is_written_with_a_warning_that_nothing_pauses(
+    target: str, tmp_path: Path, capsys: Any
+) -> None:
+    assert run("render", "lossless", "--target", target, "-o", tmp_path / "out") == 0
+    assert capsys.readouterr().err.startswith("warning: queues.pfc is left out")
+
+
 def run(*arguments: object) -> int:
     with pytest.raises(SystemExit) as ended:
         main([str(argument) for argument in arguments])
