@@ -7,6 +7,7 @@ KPI that does not apply (a stream has no busbw) is missing. Nothing is measured 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -189,10 +190,16 @@ def _is_lossless(job: PhaseJob) -> bool:
 
 def _pause_share(job: PhaseJob) -> float | None:
     lossless = job.report.lossless
-    elapsed_s = job.report.fidelity.elapsed_s
-    if lossless is None or not elapsed_s:
+    elapsed_ns = job.report.fidelity.elapsed_ns
+    if lossless is None or not elapsed_ns:
         return None
-    return max((port.paused_ns for port in lossless.ports), default=0) / (elapsed_s * 1e9)
+    paused_ns: Counter[tuple[str, str, int]] = Counter()
+    for span in lossless.spans:
+        # Queues drain after the run, and may be paused while they do.
+        ended_ns = min(elapsed_ns, span.begin_ns + span.length_ns(elapsed_ns))
+        place = (span.node, span.interface, span.traffic_class)
+        paused_ns[place] += max(0, ended_ns - max(0, span.begin_ns))
+    return max(paused_ns.values(), default=0) / elapsed_ns
 
 
 def _incast_share(job: PhaseJob) -> float | None:

@@ -295,6 +295,21 @@ def test_pauses_of_an_incast_begin_at_the_switch_of_a_receiver_of_any_job(
     assert [figures["incast_share"] for figures in job_figures(reports)] == [share, share]
 
 
+def test_the_share_of_a_run_that_a_port_was_paused_leaves_out_what_came_after_it() -> None:
+    elapsed_ns = idle().fidelity.elapsed_ns
+    spans = tuple(
+        PauseSpan("srv1-2", "rtsw1", 3, "rtsw1", begin_ns, end_ns)
+        for begin_ns, end_ns in (
+            (0, elapsed_ns // 4),
+            (elapsed_ns * 3 // 4, elapsed_ns * 5),
+            (elapsed_ns * 6, elapsed_ns * 7),
+        )
+    )
+    lossless = Lossless((3,), (), spans, 0, 10**6, None, None, None, (), is_alive=True)
+    (figures,) = job_figures([replace(idle(), lossless=lossless)])
+    assert figures["pause_share"] == pytest.approx(0.5)
+
+
 def test_the_farthest_pause_is_as_many_cables_from_where_pauses_began() -> None:
     switch = PauseSpan("rtsw1", "srv1-1", 3, "srv1-1", 0, 10**6)
     server = PauseSpan("srv1-2", "rtsw1", 3, "rtsw1", 10**5, 10**6)
