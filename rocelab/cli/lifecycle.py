@@ -262,6 +262,8 @@ def _print_status(state: LabStatus) -> None:
         verdict = "converged"
     elif faulty:
         verdict = f"{len(faulty)} switches are not as planned"
+    elif state.broken_cables:
+        verdict = f"cables of {', '.join(state.broken_cables)} lose all packets"
     else:
         verdict = "lossless classes are not paused"
     say(

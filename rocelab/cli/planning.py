@@ -128,7 +128,7 @@ def _print_lossless(fabric: Fabric, pfc: PfcSpec) -> None:
             *map(format_size, terms),
             f"x {link.cell_factor:g}",
             format_size(link.total),
-            format_size(slack_of(link, dilation)),
+            format_size(slack_of(link, fabric.spec)),
         )
     needed.caption = "lab's slack: beside what is needed, for bursts of the lab's ports"
     console.print(needed)

@@ -116,14 +116,16 @@ def simulate(
         ),
     ] = None,
     hop_latency: Annotated[
-        str,
+        str | None,
         typer.Option(
             "--hop-latency",
             metavar="TIME",
-            help="What each link and switch on the way adds to a send.",
+            help="What each link and switch on the way adds to a send. By default links.delay of "
+            "the lab, or 1us.",
+            show_default=False,
             rich_help_panel=_ENGINE,
         ),
-    ] = "1us",
+    ] = None,
     eps: EpsOption = None,
     prove: Annotated[
         bool,

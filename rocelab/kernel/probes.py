@@ -149,11 +149,6 @@ def red_options() -> bytes:
     return attribute(1, parameters) + attribute(2, bytes(256)) + attribute(3, bytes(4))
 
 
-def netem_options() -> bytes:
-    """No delay, a queue of 1,000 packets, no loss (struct tc_netem_qopt)."""
-    return struct.pack("=IIIIII", 0, 1000, 0, 0, 0, 0)
-
-
 def _send(message: bytes) -> None:
     """Send a request, made for interface index 0, for the port."""
     with netlink.open_socket() as channel:
@@ -169,7 +164,7 @@ PROBES: dict[str, Callable[[], None]] = {
     "htb": _add_htb,
     "tbf": lambda: _add_qdisc("tbf", tbf_options()),
     "red": lambda: _add_qdisc("red", red_options()),
-    "netem": lambda: _add_qdisc("netem", netem_options()),
+    "netem": lambda: _add_qdisc("netem", tc.netem_options(0, 1000)),
     "u32": _add_u32_filter,
 }
 """In this order: later probes use the port and the hook made before."""

@@ -42,6 +42,7 @@ _TCA_STATS_BASIC, _TCA_STATS_QUEUE = 1, 3
 _BASIC = struct.Struct("=QI")
 _QUEUE = struct.Struct("=5I")
 _TCA_BPF_CLASSID, _TCA_BPF_FD, TCA_BPF_NAME, _TCA_BPF_FLAGS = 3, 6, 7, 8
+_TCA_NETEM_LATENCY64 = 10
 _ACT_DIRECT = 1
 
 
@@ -110,6 +111,13 @@ def clsact(kind: int = RTM_NEWQDISC, *, flags: int = netlink.REQUEST_ACK_CREATE)
     """A request about the clsact hooks (ingress and egress) of the interface of index 0. By default
     it creates them unless they exist."""
     return message(kind, "clsact", handle=CLSACT_HANDLE, parent=TC_H_CLSACT, flags=flags)
+
+
+def netem_options(delay_ns: int, packets: int) -> bytes:
+    """A delay without jitter, loss or reordering, and room for so many packets (struct
+    tc_netem_qopt; the delay in ns is an attribute behind it)."""
+    options = struct.pack("=IIIIII", 0, packets, 0, 0, 0, 0)
+    return options + netlink.attribute(_TCA_NETEM_LATENCY64, struct.pack("=q", delay_ns))
 
 
 def bpf_filter(program: int, parent: int, priority: int, name: str, classid: int = 0) -> bytes:

@@ -189,7 +189,7 @@ def _pfc(fabric: Fabric, pfc: PfcSpec) -> dict[str, object]:
                     {
                         **asdict(needed),
                         "needed": needed.total,
-                        "lab_slack": slack_of(needed, dilation),
+                        "lab_slack": slack_of(needed, fabric.spec),
                         "ports": ports,
                     }
                     for needed, ports in each.headroom

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from rocelab.errors import InputError
+from rocelab.plan.delays import cable_ns, lab_delay_ns
 from rocelab.plan.fabric import Fabric, Link, Port
 from rocelab.plan.pfc import (
-    CABLE_NS_PER_M,
     Headroom,
     carving_of,
     headroom_of,
@@ -23,6 +23,7 @@ from rocelab.plan.pfc import (
 )
 from rocelab.plan.queues import lab_rate_bps, plan_queues
 from rocelab.spec.base import SECOND
+from rocelab.spec.model import LabSpec
 from rocelab.spec.pfc import PfcSpec
 
 QUANTUM_BITS = 512
@@ -49,9 +50,10 @@ class PausePort:
     """A port of a switch or NIC. `slot` counts from 1, ports of switches first; `peer` is that of
     the cable's other end. `pool` is the memory of its switch, 0 for a NIC.
 
-    delay_ns: from a threshold crossed here until the peer has stopped or gone on: the cable, there
-    and back, and the peer's response. quantum_ns: the time of a pause frame's quantum at this port.
-    headroom: for each class, with what the lab's emulation may add.
+    delay_ns: from a threshold crossed here until the peer has stopped or gone on: what the lab does
+    not hold itself of the cable, there and back, and the peer's response. quantum_ns: the time of a
+    pause frame's quantum at this port. headroom: for each class, with what the lab's emulation may
+    add.
     """
 
     slot: int
@@ -135,10 +137,10 @@ def plan_pauses(fabric: Fabric) -> PausePlan | None:
 
     def port(link: Link, end: Port) -> PausePort:
         far = link.far(end.node)
-        terms = headroom_of(pfc, link.rate_bps, link.mtu)
+        terms = headroom_of(pfc, link.rate_bps, link.mtu, cable_ns(fabric.spec.links))
         rate_bps = lab_rate_bps(link, fabric.spec.dilation)
-        delay_ns, quantum_ns = obedience_ns(pfc, link, fabric.spec.dilation)
-        slack = slack_of(terms, fabric.spec.dilation)
+        delay_ns, quantum_ns = obedience_ns(pfc, fabric.spec, link, end)
+        slack = slack_of(terms, fabric.spec)
         return PausePort(
             slot=slots[end.node, end.interface],
             peer=slots[far.node, far.interface],
@@ -163,20 +165,23 @@ def plan_pauses(fabric: Fabric) -> PausePlan | None:
     )
 
 
-def obedience_ns(pfc: PfcSpec, link: Link, dilation: float) -> tuple[int, float]:
+def obedience_ns(pfc: PfcSpec, spec: LabSpec, link: Link, pauser: Port) -> tuple[int, float]:
     """The time from a threshold crossed at one end of a link until the other end has stopped, and
-    that of a quantum, in the lab's clock. The first counts the cable twice: a pause crosses it, and
-    then what was on it arrives."""
-    quantum_ns = QUANTUM_BITS * SECOND * dilation / link.rate_bps
-    cable_ns = 2 * pfc.cable * CABLE_NS_PER_M * dilation
-    return round(cable_ns + response_quanta(pfc, link.rate_bps) * quantum_ns), quantum_ns
+    that of a quantum, in the lab's clock.
+
+    A pause crosses the cable, and then what was on it arrives. Where the lab itself holds that
+    (`links.delay`, towards a switch), the first counts the cable once, else twice: towards a server
+    packets cross the cable before the queue that is stopped.
+    """
+    quantum_ns = QUANTUM_BITS * SECOND * spec.dilation / link.rate_bps
+    crossings = 1 if lab_delay_ns(spec) and pauser.role.is_switch else 2
+    on_the_way_ns = crossings * cable_ns(spec.links) * spec.dilation
+    return round(on_the_way_ns + response_quanta(pfc, link.rate_bps) * quantum_ns), quantum_ns
 
 
 def _pool(fabric: Fabric, pfc: PfcSpec, node: str) -> Pool:
     carving = carving_of(fabric, pfc, node)
-    slack = sum(
-        count * slack_of(needed, fabric.spec.dilation) for needed, count in carving.headroom
-    )
+    slack = sum(count * slack_of(needed, fabric.spec) for needed, count in carving.headroom)
     return Pool(node, carving.shared, carving.headroom_pool + slack * len(pfc.classes))
 
 

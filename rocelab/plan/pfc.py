@@ -12,8 +12,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from rocelab.errors import InputError
+from rocelab.plan.delays import cable_ns, lab_delay_ns
 from rocelab.plan.fabric import Fabric, Role
 from rocelab.plan.queues import ETHERNET_HEADER_BYTES, burst_bytes
+from rocelab.spec.model import LabSpec
 from rocelab.spec.pfc import PfcSpec
 from rocelab.units import format_size
 
@@ -24,9 +26,6 @@ RESPONSE_QUANTA = {40 * 10**9: 118, 100 * 10**9: 394, 200 * 10**9: 453, 400 * 10
 """The time that a sender may take to stop, by its rate in bit/s: of a slower link that of the next
 in this list, of a faster one in proportion to the last. Source: the peer response times of SONiC's
 dynamic buffer calculation."""
-
-CABLE_NS_PER_M = 5
-"""Light in a fibre, or a signal in copper: about two thirds of its speed in vacuum."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,10 +78,10 @@ class Carving:
         return self.memory - self.reserved - self.headroom_pool
 
 
-def headroom_of(pfc: PfcSpec, rate_bps: int, mtu: int) -> Headroom:
-    """What a link of this rate needs."""
+def headroom_of(pfc: PfcSpec, rate_bps: int, mtu: int, one_way_ns: int) -> Headroom:
+    """What a link of this rate needs, whose cable takes this long."""
     frame = mtu + ETHERNET_HEADER_BYTES
-    on_the_cable = 2 * pfc.cable * CABLE_NS_PER_M * rate_bps / 8e9
+    on_the_cable = 2 * one_way_ns * rate_bps / 8e9
     return Headroom(
         rate_bps=rate_bps,
         mtu=mtu,
@@ -105,9 +104,11 @@ def response_quanta(pfc: PfcSpec, rate_bps: int) -> int:
     return round(RESPONSE_QUANTA[fastest] * rate_bps / fastest)
 
 
-def slack_of(headroom: Headroom, dilation: float) -> int:
-    """What a lab adds to a link's headroom, beside the formula: its ports send in bursts."""
-    return burst_bytes(max(8, round(headroom.rate_bps / dilation)), headroom.mtu)
+def slack_of(headroom: Headroom, spec: LabSpec) -> int:
+    """What a lab adds to a link's headroom, beside the formula: its ports send in bursts, and what
+    crosses a cable to a server does so before it is counted for the port that it came in by."""
+    burst = burst_bytes(max(8, round(headroom.rate_bps / spec.dilation)), headroom.mtu)
+    return burst + (headroom.cable // 2 if lab_delay_ns(spec) else 0)
 
 
 def nic_thresholds(pfc: PfcSpec, headroom: int) -> tuple[int, int]:
@@ -131,23 +132,33 @@ def carve(fabric: Fabric, pfc: PfcSpec) -> tuple[Carving, ...]:
         for node in fabric.switches
         if links[node.name]
     )
-    found = (_carving(pfc, role, count, ports) for (role, ports), count in kinds.items())
+    one_way_ns = cable_ns(fabric.spec.links)
+    found = (
+        _carving(pfc, role, count, ports, one_way_ns) for (role, ports), count in kinds.items()
+    )
     return tuple(sorted(found, key=lambda carving: carving.role.tier))
 
 
 def carving_of(fabric: Fabric, pfc: PfcSpec, switch: str) -> Carving:
     """The memory of one switch. Raises as `carve` does."""
     links = Counter((link.rate_bps, link.mtu) for link in fabric.links_of[switch])
-    return _carving(pfc, fabric.node(switch).role, 1, sorted(links.items()))
+    role, one_way_ns = fabric.node(switch).role, cable_ns(fabric.spec.links)
+    return _carving(pfc, role, 1, sorted(links.items()), one_way_ns)
 
 
 def _carving(
-    pfc: PfcSpec, role: Role, switches: int, links: Sequence[tuple[tuple[int, int], int]]
+    pfc: PfcSpec,
+    role: Role,
+    switches: int,
+    links: Sequence[tuple[tuple[int, int], int]],
+    one_way_ns: int,
 ) -> Carving:
     ports = sum(count for _, count in links)
     classes = len(pfc.classes)
     memory, reserved = pfc.memory * ports, pfc.reserved * ports * classes
-    needs = tuple((headroom_of(pfc, rate_bps, mtu), count) for (rate_bps, mtu), count in links)
+    needs = tuple(
+        (headroom_of(pfc, rate_bps, mtu, one_way_ns), count) for (rate_bps, mtu), count in links
+    )
     held = sum(count * (pfc.headroom or needed.total) for needed, count in needs)
     pool = round(held * classes / pfc.oversubscription)
     shared = memory - reserved - pool
@@ -155,7 +166,7 @@ def _carving(
         raise InputError(
             f"nothing of the memory of a {role} is left to share: of {format_size(memory)}, "
             f"{format_size(pool)} are headroom and {format_size(reserved)} are reserved",
-            "more queues.pfc.memory, fewer classes, a shorter cable or an oversubscription",
+            "more queues.pfc.memory, fewer classes, a shorter links.delay or an oversubscription",
         )
     if pfc.xoff is None:
         # A class with q bytes is paused at q = a x (shared - q).
@@ -227,7 +238,8 @@ def nic_headrooms(fabric: Fabric, pfc: PfcSpec) -> tuple[Headroom, ...]:
         for link in fabric.links
         if not (link.a.role.is_switch and link.b.role.is_switch)
     )
-    return tuple(headroom_of(pfc, rate_bps, mtu) for rate_bps, mtu in kinds)
+    one_way_ns = cable_ns(fabric.spec.links)
+    return tuple(headroom_of(pfc, rate_bps, mtu, one_way_ns) for rate_bps, mtu in kinds)
 
 
 def _of_nics(fabric: Fabric, pfc: PfcSpec) -> Iterator[str]:

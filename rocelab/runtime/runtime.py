@@ -1,8 +1,8 @@
 """Brings a lab up: a `Fabric` becomes nodes, links, queues and routers that have converged.
 
-The stages are nodes (made by a runtime), links, daemons, convergence and scheme. The record is
-written first (`rocelab.runtime.record`), so that `rocelab.runtime.teardown` finds everything that a
-killed command left.
+The stages are nodes (made by a runtime), links, daemons, convergence, scheme and delays. The record
+is written first (`rocelab.runtime.record`), so that `rocelab.runtime.teardown` finds everything
+that a killed command left.
 """
 
 from __future__ import annotations
@@ -22,12 +22,14 @@ from rocelab.kernel import namespaces, netlink
 from rocelab.kernel import settings as kernel
 from rocelab.kernel.fibwatch import FibWatch
 from rocelab.kernel.rights import check_rights, may_prioritise
+from rocelab.plan.delays import lab_delay_ns
 from rocelab.plan.fabric import Fabric
 from rocelab.plan.settings import node_settings
 from rocelab.progress import Progress, ProgressSink, no_progress
 from rocelab.render import frr
 from rocelab.runtime import daemons, wiring
 from rocelab.runtime.convergence import ConvergenceWait, convergence_timeout_s, wait_for_bfd
+from rocelab.runtime.impairments import cables
 from rocelab.runtime.installation import (
     Installation,
     read_installation,
@@ -90,6 +92,7 @@ class LabRuntime:
             from rocelab.runtime import management
 
             management.check(self.fabric)
+        cables.check(self.fabric)
         lab = self.fabric.name
         with locked(lab) as files, shielded(f"lab {lab} is taken down") as shield:
             if files.root.exists():
@@ -153,6 +156,9 @@ class LabRuntime:
             if self.fabric.spec.scheme.kind != "ecmp":
                 with self._stage("scheme"):
                     Steering(self.fabric, self.files).set_scheme(self.fabric.spec.scheme, progress)
+            if lab_delay_ns(self.fabric.spec):
+                with self._stage("delays"):
+                    cables.lay(self.fabric, self.files, progress)
             if self.fabric.spec.management:
                 from rocelab.runtime import management
 

@@ -20,6 +20,7 @@ from rocelab.kernel import fib, namespaces, netlink
 from rocelab.plan.fabric import Node, Role
 from rocelab.plan.routes import expected_routes, expected_width
 from rocelab.runtime.daemons import UnreadableAnswerError
+from rocelab.runtime.impairments import cables
 from rocelab.runtime.lab import Lab
 from rocelab.runtime.node import NamespaceNode
 from rocelab.runtime.peers import bgp_peers
@@ -69,18 +70,22 @@ class KnownFault:
 
 @dataclass(frozen=True, slots=True)
 class LabStatus:
-    """Every node of a lab, in build order, its active faults and its lossless classes, if any."""
+    """Every node of a lab, in build order, its active faults and its lossless classes, if any.
+
+    broken_cables: switches that lose what crosses their cables, as their delay line has ended.
+    """
 
     lab: str
     nodes: tuple[NodeStatus, ...]
     faults: tuple[KnownFault, ...] = ()
     lossless: LosslessOverview | None = None
+    broken_cables: tuple[str, ...] = ()
 
     @property
     def converged(self) -> bool:
-        """Whether every node is as planned, and lossless classes are paused."""
+        """Whether every node is as planned, cables carry and lossless classes are paused."""
         pauses = self.lossless is None or self.lossless.is_alive
-        return pauses and all(node.converged for node in self.nodes)
+        return pauses and not self.broken_cables and all(node.converged for node in self.nodes)
 
     @property
     def pss_bytes(self) -> int:
@@ -94,6 +99,7 @@ class LabStatus:
             "lab": self.lab,
             "converged": self.converged,
             "faults": [asdict(fault) for fault in self.faults],
+            "broken_cables": self.broken_cables,
             "nodes": [
                 {
                     "name": node.name,
@@ -147,8 +153,9 @@ def read_status(lab: Lab) -> LabStatus:
 
     with workers(4 * (os.cpu_count() or 1)) as pool:
         nodes = tuple(pool.map(read, fabric.nodes))
-    faults = recorded_faults(lab.runtime.files)
-    return LabStatus(lab.name, nodes, faults, read_overview(fabric))
+    files = lab.runtime.files
+    faults, broken = recorded_faults(files), cables.broken(fabric, files)
+    return LabStatus(lab.name, nodes, faults, read_overview(fabric), broken)
 
 
 def recorded_faults(files: LabFiles) -> tuple[KnownFault, ...]:

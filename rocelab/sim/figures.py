@@ -98,7 +98,7 @@ def figures(
             transfers=compiled.program.transfers,
             tasks=compiled.program.tasks,
             solves=outcome.solves,
-            latency_ns=simulation.options.hop_latency_ns,
+            latency_ns=simulation.hop_latency_ns,
         ),
         cost=Cost(dict(simulation.seconds), peak_memory_bytes),
         warnings=tuple(warnings),

@@ -73,7 +73,8 @@ USABLE_PIECE = 4096
 EVERY_WAY = SprayScheme(kind="spray")
 
 HOP_LATENCY_NS = 1000
-"""What ASTRA-sim's published inputs give a network dimension; a deep-buffer chassis takes more."""
+"""Of a lab without `links.delay`: what ASTRA-sim's published inputs give a network dimension; a
+deep-buffer chassis takes more."""
 
 PACKET_OVERHEAD_BYTES = FRAME_OVERHEAD_BYTES + WIRE_OVERHEAD_BYTES
 
@@ -81,11 +82,11 @@ PACKET_OVERHEAD_BYTES = FRAME_OVERHEAD_BYTES + WIRE_OVERHEAD_BYTES
 @dataclass(frozen=True, slots=True)
 class Options:
     """How to simulate. eps: None is 0 up to EXACT_TRANSFERS and LARGE_EPS beyond. hop_latency_ns:
-    of each send on a path. timeline: failures meanwhile."""
+    of each send on a path; None is `links.delay` of the lab. timeline: failures meanwhile."""
 
     eps: float | None = None
     model: Model = Model.KERNEL
-    hop_latency_ns: float = HOP_LATENCY_NS
+    hop_latency_ns: float | None = None
     timeline: TimelineSpec = field(default_factory=TimelineSpec)
     prove: bool = False
 
@@ -95,7 +96,7 @@ class Options:
         *,
         eps: float | None,
         model: str,
-        hop_latency: str,
+        hop_latency: str | None,
         events: Sequence[str],
         prove: bool,
     ) -> Options:
@@ -103,7 +104,7 @@ class Options:
         if model not in tuple(Model):
             raise InputError(f"there is no model {model}", hint=f"take {', '.join(Model)}")
         try:
-            latency_ns = DURATION.parse(hop_latency)
+            latency_ns = None if hop_latency is None else DURATION.parse(hop_latency)
         except RefusedError as error:
             raise InputError(f"--hop-latency: {error.message}", hint=error.hint) from None
         timeline = TimelineSpec(events=tuple(parse_event(line) for line in events))
@@ -249,10 +250,18 @@ class Simulation:
         ]
         return compile_jobs(self.network, placed, overhead_bytes=PACKET_OVERHEAD_BYTES)
 
+    @property
+    def hop_latency_ns(self) -> float:
+        """The modelled time that each link adds to a send."""
+        given = self.options.hop_latency_ns
+        if given is None:
+            given = self.spec.links.delay
+        return HOP_LATENCY_NS if given is None else given
+
     def _timed_program(self) -> Program:
         """The program with the latency of each task's longest chain, and jobs at their starts."""
         program = self.compiled.program
-        flow_s = links_on_path(self.whole_paths) * (self.options.hop_latency_ns / 1e9)
+        flow_s = links_on_path(self.whole_paths) * (self.hop_latency_ns / 1e9)
         program = self.compiled.chains.timed(program, flow_s)
         job_bps = np.array([self.nic_bps(number) for number in range(len(self.jobs))])
         latency_s = program.latency_s + self._fill_bits() / job_bps[self.compiled.job]

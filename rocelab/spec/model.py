@@ -26,7 +26,7 @@ MAX_RATE = 10 * 10**12
 
 
 class LinksSpec(SpecModel):
-    """Rates and MTU of the modelled network's links."""
+    """Rates, MTU and delay of the modelled network's links."""
 
     rate: Annotated[
         RateBps, Field(ge=MIN_RATE, le=MAX_RATE, description="rate of switch-to-switch links")
@@ -40,6 +40,14 @@ class LinksSpec(SpecModel):
             ge=1280, le=65535, description="IP MTU in bytes; RoCE's 4096-byte payload needs 4156"
         ),
     ] = 9000
+    delay: Annotated[
+        Annotated[DurationNs, Field(ge=0, le=SECOND)] | None,
+        Field(
+            description="what each link adds to a packet's time, one way: its cable (5 ns a metre) "
+            "and the switch at its end; if left out, labs add none, headrooms have room for 40 m "
+            "and simulations take 1us"
+        ),
+    ] = None
 
 
 class Numbering(StrEnum):
@@ -272,7 +280,7 @@ class LabSpec(SpecModel):
 
     name: Annotated[Name, Field(description="names the lab's namespaces and files")]
     fabric: Annotated[FabricSpec, Field(description="nodes and how they are wired")]
-    links: Annotated[LinksSpec, Field(description="rates and MTU")] = LinksSpec()
+    links: Annotated[LinksSpec, Field(description="rates, MTU and delay")] = LinksSpec()
     routing: Annotated[RoutingSpec, Field(description="BGP, BFD and addressing")] = RoutingSpec()
     hashing: Annotated[
         HashingSpec, Field(description="how switches choose among equal paths; short form: a seed")

@@ -22,7 +22,6 @@ MAX_WATCHDOG = 60 * SECOND
 ALL_PPM = 100 * SHARE.units["%"]
 
 MAX_MEMORY = 64 * 10**9
-MAX_CABLE_M = 100_000
 MAX_QUANTA = 65_535
 """A pause frame's field has 16 bits (IEEE 802.3 annex 31B)."""
 
@@ -147,9 +146,6 @@ class PfcSpec(SpecModel):
         float,
         Field(ge=1, le=100, description="all ports' headroom : the pool that they share for it"),
     ] = 1.0
-    cable: Annotated[
-        float, Field(ge=0, le=MAX_CABLE_M, description="length of a cable in metres")
-    ] = 40.0
     response: Annotated[
         Annotated[int, Field(ge=0, le=MAX_QUANTA)] | None,
         Field(

@@ -68,7 +68,7 @@ def ports_of(fabric: Fabric, nic: Nic) -> list[dict[str, Any]]:
             "interface": link.a.interface,
             "rate_bps": link.rate_bps / dilation,
             "macs": (link.b.mac + link.a.mac).replace(":", ""),
-            "obeys": None if pfc is None else obedience_ns(pfc, link, dilation),
+            "obeys": None if pfc is None else obedience_ns(pfc, fabric.spec, link, link.b),
         }
         for link in nic.links
     ]

@@ -25,6 +25,7 @@ from rocelab.runtime import daemons
 from rocelab.runtime.impairments import lineprocess
 from rocelab.runtime.impairments.impairment import Impairment, Kind
 from rocelab.runtime.impairments.maps import ImpairmentCounters
+from rocelab.runtime.impairments.program import IMPAIRMENTS
 from rocelab.runtime.lab import Lab
 from rocelab.runtime.queues.engine import bpf_folder
 from rocelab.runtime.queues.reading import read_queue_counters
@@ -349,10 +350,10 @@ def test_whatever_a_killed_process_left_is_cleared_by_another(steered: Lab) -> N
 def test_a_dead_delay_line_is_started_again(steered: Lab) -> None:
     impairments, files = steered.impairments, steered.runtime.files
     impairments.impair(to(CABLE, "rtsw1"), Impairment(Kind.DELAY, delay_ns=MS))
-    pid = pidfile.holder(lineprocess.pid_file(files, "rtsw1"))
+    pid = pidfile.holder(lineprocess.pid_file(IMPAIRMENTS, files, "rtsw1"))
     assert pid is not None
     os.kill(pid, signal.SIGKILL)
-    wait_until(lambda: not lineprocess.is_alive(files, "rtsw1"), "the process ended")
+    wait_until(lambda: not lineprocess.is_alive(IMPAIRMENTS, files, "rtsw1"), "the process ended")
     impairments.impair(to(CABLE, "rtsw1"), Impairment(Kind.DELAY, delay_ns=2 * MS))
     there, _ = run(steered, 0.2).flows
     impairments.clear_all()

@@ -1,5 +1,6 @@
-// What a cable does to packets that a healthy one does not: loses them, flips bits, takes longer.
-// `cross` runs in front of all else on clsact of a switch port: at ingress for packets towards that
+// What a cable does to packets. `cable` is the time that a healthy one takes, where the lab's file has
+// `links.delay`; `cross` is what only a faulty one does: it loses packets, flips bits, takes longer.
+// Each runs in front of all else on clsact of a switch port: at ingress for packets towards that
 // switch, at egress for those towards a server, whose own ingress comes after its packet sockets.
 //
 // One program and one set of maps serve all ports of a lab. A port and its direction are told by
@@ -8,7 +9,9 @@
 //
 // No program can hold a packet, so one that is to come later goes, with its slot for a VLAN id,
 // through a veth pair to a process in the same namespace (rocelab/runtime/impairments/delayline.py). What
-// that sends comes out of the pair with its slot for a mark; `resume` hands it to the port.
+// that sends comes out of the pair with its slot for a mark; `resume` hands it to the port. For
+// `cable` netem may delay packets instead, on the way into a pair of its own; they then come out at
+// the far end, with their slot for a VLAN id still. `arrive` hands both to the port.
 
 #include <linux/bpf.h>
 #include <bpf/bpf_endian.h>
@@ -22,13 +25,16 @@
 #define IPV4_NO_OPTIONS 0x45
 #define FRAGMENT 0x3fff
 #define IPPROTO_UDP 17
+#define CONTROL_DSCP 48
 #define ROCE_PORT 4791
 #define BTH_BYTES 12
 #define ICRC_BYTES 4
 
 // As in rocelab/runtime/impairments/maps.py.
 #define DELAY_LINE 60001
+#define CABLE_LINE 60003
 #define PASSED 0x77697265
+#define CROSSED 0x77697266 // as in pfc.bpf.c
 
 enum { BLACKHOLE, LOSS, CORRUPTION, DELAY, KINDS };
 
@@ -164,6 +170,67 @@ int resume(struct __sk_buff *skb)
 		return TC_ACT_SHOT;
 	count->resumed++;
 	skb->mark = PASSED;
+	return bpf_redirect(rule->interface, rule->at_egress ? 0 : BPF_F_INGRESS);
+}
+
+// Routing and neighbour discovery run on the machine's clock, not on the dilated one.
+static __always_inline int is_dilated(struct __sk_buff *skb)
+{
+	struct headers wire;
+
+	if (skb->protocol != bpf_htons(ETH_P_IP) ||
+	    bpf_skb_load_bytes(skb, ETH_HLEN, &wire, sizeof(wire)))
+		return 0;
+	return wire.tos >> 2 < CONTROL_DSCP ||
+	       (wire.protocol == IPPROTO_UDP && wire.destination_port == bpf_htons(ROCE_PORT));
+}
+
+// The label of lossless classes (pfc.bpf.c) would be lost in the process: it goes as an inner tag.
+SEC("tc")
+int cable(struct __sk_buff *skb)
+{
+	__u32 slot = skb->tc_classid, label = skb->tc_index;
+	struct counters *count;
+
+	if (skb->mark == CROSSED) {
+		skb->mark = 0;
+		return TC_ACT_UNSPEC;
+	}
+	if (skb->mark == PASSED)
+		return TC_ACT_UNSPEC;
+	count = bpf_map_lookup_elem(&counters, &slot);
+	if (!count || !is_dilated(skb))
+		return TC_ACT_UNSPEC;
+	count->seen++;
+	skb->mark = 0;
+	if (bpf_skb_vlan_push(skb, bpf_htons(ETH_P_8021Q), label) ||
+	    bpf_skb_vlan_push(skb, bpf_htons(ETH_P_8021Q), slot))
+		return TC_ACT_SHOT;
+	count->delayed++;
+	return bpf_redirect(CABLE_LINE, 0);
+}
+
+SEC("tc")
+int arrive(struct __sk_buff *skb)
+{
+	__u32 slot = skb->mark;
+	struct counters *count;
+	struct rule *rule;
+
+	if (!slot) {
+		slot = skb->vlan_tci;
+		if (bpf_skb_vlan_pop(skb))
+			return TC_ACT_SHOT;
+	}
+	rule = bpf_map_lookup_elem(&rules, &slot);
+	count = bpf_map_lookup_elem(&counters, &slot);
+	if (!rule || !count)
+		return TC_ACT_SHOT;
+	skb->tc_index = skb->vlan_tci;
+	if (bpf_skb_vlan_pop(skb))
+		return TC_ACT_SHOT;
+	count->resumed++;
+	skb->mark = CROSSED;
 	return bpf_redirect(rule->interface, rule->at_egress ? 0 : BPF_F_INGRESS);
 }
 

@@ -4,7 +4,7 @@
 // A packet's tc_index says what it is counted for. It survives a router from ingress to egress, and
 // a veth. Ingress of a switch's port gives a packet the port's slot; egress counts the packet, when
 // it joins a queue, for that port and its class; ingress of the next node discounts it there, when
-// it has left the queue and the cable. What the kernel drops in between (a queue that is emptied, a
+// it has left the queue. A cable that takes time (impairments.bpf.c) comes after that. What the kernel drops in between (a queue that is emptied, a
 // cable that is cut) is discounted when it is freed.
 //
 // This program sends nothing and stops nothing: it reports XOFF, XON and arrived pause frames to
@@ -34,8 +34,11 @@
 #define CLASSES 8
 #define EVENT_BYTES (1 << 18)
 
-// tc_index: a slot and a class, and whether the packet is counted.
+// tc_index: a slot and a class, and whether the packet is counted. Of one that is not counted yet, in
+// place of the class: whether it left the peer only because that stopped later than modelled.
 #define COUNTED 0x8000
+#define LATE 1
+#define CROSSED 0x77697266 // as in impairments.bpf.c
 #define SLOT_OF(label) (((label) & ~COUNTED) >> 3)
 
 enum what { XOFF = 1, XON = 2, PAUSED = 3 };
@@ -323,21 +326,21 @@ static __always_inline int is_late(const struct port *port, const struct ingress
 }
 
 // Count a packet for the port it came in by; whether there is room.
-static __always_inline int admit_from(const struct settings *set, __u32 slot, __u32 class, __u32 length)
+static __always_inline int admit_from(const struct settings *set, __u32 slot, __u32 class, __u32 length,
+				      int stops_late)
 {
 	struct port *port = port_of(slot);
 	struct ingress *in = ingress_of(slot, class);
 	struct pool *pool;
 	__u64 now_ns = bpf_ktime_get_ns();
 	__s64 beyond, late = 0;
-	int admitted = 1, crosses = 0, stops_late;
+	int admitted = 1, crosses = 0;
 
 	if (!port || !in)
 		return 1;
 	pool = pool_of(port);
 	if (!pool)
 		return 1;
-	stops_late = is_late(port, in, class, now_ns);
 	bpf_spin_lock(&pool->lock);
 	if (in->over) {
 		if (in->headroom + length > (__s64)port->headroom + in->late ||
@@ -392,18 +395,17 @@ static __always_inline int is_lossless(const struct settings *set, __u32 class)
 static __always_inline int join(struct __sk_buff *skb, const struct settings *set, __u32 slot,
 				__u32 class)
 {
-	__u32 from = skb->tc_index, length = skb->len;
+	__u32 label = skb->tc_index, length = skb->len, from = label & COUNTED ? 0 : SLOT_OF(label);
 	struct egress *out = egress_of(slot, class);
 
 	if (!out)
 		return TC_ACT_UNSPEC;
-	from = from & COUNTED ? 0 : SLOT_OF(from);
 	if (out->discards) {
 		__sync_fetch_and_add(&out->discarded_packets, 1);
 		__sync_fetch_and_add(&out->discarded_bytes, length);
 		return TC_ACT_STOLEN;
 	}
-	if (from && !admit_from(set, from, class, length))
+	if (from && !admit_from(set, from, class, length, label & LATE))
 		return TC_ACT_STOLEN;
 	__sync_fetch_and_add(&out->packets, 1);
 	__sync_fetch_and_add(&out->bytes, length);
@@ -497,7 +499,7 @@ static __always_inline int pause(struct __sk_buff *skb, __u32 slot, struct port 
 	return obeyed ? TC_ACT_UNSPEC : TC_ACT_STOLEN;
 }
 
-// A packet has crossed the cable. Returns whether its switch's watchdog had dropped it.
+// A packet has left its switch. Returns whether that one's watchdog had dropped it.
 static __always_inline int arrive(struct __sk_buff *skb, const struct settings *set,
 				  const struct port *port)
 {
@@ -525,12 +527,20 @@ static __always_inline int arrive(struct __sk_buff *skb, const struct settings *
 	return 0;
 }
 
+static __always_inline __u32 left_late(__u32 label, const struct port *port, __u32 slot)
+{
+	__u32 class = label & (CLASSES - 1);
+	struct ingress *in = ingress_of(slot, class);
+
+	return label & COUNTED && in && is_late(port, in, class, bpf_ktime_get_ns()) ? LATE : 0;
+}
+
 // At ingress of a switch's port, before anything else.
 SEC("tc")
 int enter_switch(struct __sk_buff *skb)
 {
 	struct net_device *device = BPF_CORE_READ((struct sk_buff *)skb, dev);
-	__u32 slot = slot_of(device);
+	__u32 slot = slot_of(device), late;
 	struct settings *set = set_of();
 	struct port *port = port_of(slot);
 	int lost;
@@ -542,8 +552,11 @@ int enter_switch(struct __sk_buff *skb)
 		pause(skb, slot, port);
 		return TC_ACT_STOLEN;
 	}
+	if (skb->mark == CROSSED)
+		return TC_ACT_UNSPEC;
+	late = left_late(skb->tc_index, port, slot);
 	lost = arrive(skb, set, port);
-	skb->tc_index = slot << 3;
+	skb->tc_index = slot << 3 | late;
 	return lost ? TC_ACT_STOLEN : TC_ACT_UNSPEC;
 }
 

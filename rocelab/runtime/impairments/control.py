@@ -34,6 +34,7 @@ from rocelab.runtime.impairments.maps import (
     Rule,
     RulePart,
 )
+from rocelab.runtime.impairments.program import IMPAIRMENTS
 from rocelab.runtime.record import LabFiles
 
 HELD_TIMEOUT_S = 0.5
@@ -97,7 +98,7 @@ class Impairments:
             for slot, rule in self._rules().items():
                 hook = self._hooks.at(slot)
                 if hook.node in gone:
-                    lineprocess.end(self._files, hook.node)
+                    lineprocess.end(IMPAIRMENTS, self._files, hook.node)
                     with self._maps() as maps:
                         maps.remove_rule(slot)
                     continue
@@ -105,7 +106,7 @@ class Impairments:
                     if rule.holds(kind) or not rule.held:
                         self._clear(hook, kind)
             if not self._rules():
-                program.remove_pins(self._files)
+                program.remove_pins(IMPAIRMENTS, self._files)
 
     def active(self) -> dict[DirectedLink, tuple[Impairment, ...]]:
         """What is set, by directed link; none where one is prepared only."""
@@ -149,15 +150,16 @@ class Impairments:
         if rule is None:
             netns = self._files.netns_of(hook.node)
             attached = namespaces.inside(
-                netns, lambda: program.is_attached(hook.index, at_egress=hook.at_egress)
+                netns,
+                lambda: program.is_attached(IMPAIRMENTS, hook.index, at_egress=hook.at_egress),
             )
             found += [f"the wire program on {hook.node}:{hook.interface}"] if attached else []
         if kind is Kind.DELAY and not self._delays(hook.node, rules):
-            if lineprocess.is_alive(self._files, hook.node):
+            if lineprocess.is_alive(IMPAIRMENTS, self._files, hook.node):
                 found.append(f"the process of {hook.node}'s delay line")
-            if lineprocess.is_made(self._files, hook.node):
+            if lineprocess.is_made(IMPAIRMENTS, self._files, hook.node):
                 found.append(f"the interfaces of {hook.node}'s delay line")
-        if not rules and program.pins_folder(self._files).exists():
+        if not rules and IMPAIRMENTS.pins(self._files).exists():
             found.append("the wire program's pins")
         return tuple(found)
 
@@ -166,7 +168,7 @@ class Impairments:
         if lacking:
             raise MachineError(f"cables cannot be impaired here: {lacking}", _HINT)
         try:
-            program.make_pins(self._files, self._hooks.most)
+            program.make_pins(IMPAIRMENTS, self._files, self._hooks.most)
             with self._maps() as maps:
                 rule = maps.rule(hook.slot)
                 # The rule is written before what it lets others clear, and holds a kind once that
@@ -177,10 +179,12 @@ class Impairments:
                     maps.set_rule(hook.slot, rule)
                 if kind is Kind.DELAY:
                     self._start_line(hook)
-                cross = maps.program("cross")
+                cross = maps[IMPAIRMENTS.crossing]
                 namespaces.inside(
                     self._files.netns_of(hook.node),
-                    lambda: program.attach(cross, hook.slot, hook.index, at_egress=hook.at_egress),
+                    lambda: program.attach(
+                        IMPAIRMENTS, cross, hook.slot, hook.index, at_egress=hook.at_egress
+                    ),
                 )
                 if not rule.holds(kind):
                     rule = rule.with_part(kind, IDLE)
@@ -193,7 +197,7 @@ class Impairments:
         place = self._fabric.switches.index(self._fabric.node(hook.node))
         mtu = max(link.mtu for link in self._fabric.links_of[hook.node])
         with self._maps() as maps:
-            lineprocess.start(self._files, hook.node, place, maps, mtu)
+            lineprocess.start(IMPAIRMENTS, self._files, hook.node, place, maps, mtu)
 
     def _clear(self, hook: Hook, kind: Kind) -> ImpairmentCounters | None:
         rules = dict(self._rules())
@@ -204,17 +208,17 @@ class Impairments:
                 if kind is Kind.DELAY:
                     rule = replace(rule, delay_ns=0)
                     maps.set_rule(hook.slot, rule)
-                    if lineprocess.let_out(self._files, hook.node):
+                    if lineprocess.let_out(IMPAIRMENTS, self._files, hook.node):
                         _wait_until_out(maps, hook)
                 # The rule is removed last, so that the next command finishes the work of a killed
                 # one.
                 maps.set_rule(hook.slot, rule.with_part(kind, IDLE))
-                if kind is Kind.DELAY and lineprocess.is_alive(self._files, hook.node):
+                if kind is Kind.DELAY and lineprocess.is_alive(IMPAIRMENTS, self._files, hook.node):
                     # Packets from before the rule's removal are still in the line.
                     _wait_until_out(maps, hook)
                 counted = maps.counters(hook.slot)
         if kind is Kind.DELAY and not self._delays(hook.node, rules):
-            lineprocess.stop(self._files, hook.node)
+            lineprocess.stop(IMPAIRMENTS, self._files, hook.node)
         if rule is not None:
             with self._maps() as maps:
                 rest = rule.without(kind)
@@ -222,11 +226,11 @@ class Impairments:
                 if not rest.held:
                     namespaces.inside(
                         self._files.netns_of(hook.node),
-                        lambda: program.detach(hook.index, at_egress=hook.at_egress),
+                        lambda: program.detach(IMPAIRMENTS, hook.index, at_egress=hook.at_egress),
                     )
                     maps.remove_rule(hook.slot)
         if not self._rules():
-            program.remove_pins(self._files)
+            program.remove_pins(IMPAIRMENTS, self._files)
         return counted
 
     def _delays(self, node: str, rules: Mapping[int, Rule]) -> bool:
@@ -236,19 +240,19 @@ class Impairments:
         )
 
     def _rules(self) -> Mapping[int, Rule]:
-        if not program.pins_folder(self._files).exists():
+        if not IMPAIRMENTS.pins(self._files).exists():
             return {}
         with self._maps() as maps:
             return maps.rules()
 
     def _rule(self, hook: Hook) -> Rule | None:
-        if not program.pins_folder(self._files).exists():
+        if not IMPAIRMENTS.pins(self._files).exists():
             return None
         with self._maps() as maps:
             return maps.rule(hook.slot)
 
     def _maps(self) -> ImpairmentMaps:
-        return ImpairmentMaps(program.pins_folder(self._files))
+        return IMPAIRMENTS.maps(self._files)
 
     @contextmanager
     def _alone(self) -> Iterator[None]:

@@ -26,9 +26,6 @@ from rocelab.agent.ring import SECOND_NS, Ring
 from rocelab.kernel.background import serving
 from rocelab.runtime.impairments.maps import ImpairmentMaps
 
-RECEIVES = "delay-out"
-"""This process's end of the pair; the other, `delay-in`, is the wire program's."""
-
 HELD_LIMIT_BYTES = 128 << 20
 """The most that one switch may hold: further packets are lost, and count as delayed but not
 resumed."""
@@ -219,8 +216,10 @@ class DelayLine:
 
 
 def main() -> None:
-    """`python -m rocelab.runtime.impairments.delayline PINS MTU CPU PID_FILE READY_FD`."""
-    pins, mtu, cpu, *found_by = sys.argv[1:]
+    """`python -m rocelab.runtime.impairments.delayline PINS INTERFACE MTU CPU PID_FILE READY_FD`.
+
+    INTERFACE: this process's end of the pair; the other is the wire program's."""
+    pins, interface, mtu, cpu, *found_by = sys.argv[1:]
     wakeup, tells = os.pipe()
     os.set_blocking(tells, False)
     signal.set_wakeup_fd(tells)
@@ -233,7 +232,7 @@ def main() -> None:
             rule = maps.rule(slot)
             return 0 if rule is None else rule.delay_ns
 
-        line = DelayLine(open_delay_ring(RECEIVES, int(mtu)), Outlet(RECEIVES), delay_of)
+        line = DelayLine(open_delay_ring(interface, int(mtu)), Outlet(interface), delay_of)
         ready()
         line.run(wakeup)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from rocelab.kernel import bpf
 
-PINS = ("rules", "counters", "cross", "resume")
+MAPS = ("rules", "counters")
 KINDS = 4
 NEVER_ENDS = 2**64 - 1
 ALL = 1 << 32
@@ -105,15 +105,11 @@ def possible_cpus() -> int:
 
 
 class ImpairmentMaps(bpf.Pinned):
-    """The pinned program and maps of a lab; a context manager that closes them."""
+    """The pinned maps of a lab and some of its programs; a context manager that closes them."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, programs: tuple[str, ...] = ()) -> None:
         """Raises BpfError if they are not pinned in `folder`."""
-        super().__init__(folder, PINS)
-
-    def program(self, name: str) -> int:
-        """The descriptor of `cross` or `resume`."""
-        return self._pinned[name]
+        super().__init__(folder, (*MAPS, *programs))
 
     def rule(self, slot: int) -> Rule | None:
         """The rule of a slot; None if the port is not prepared."""

@@ -78,9 +78,12 @@ class SimulateSpec(SpecModel):
         Field(description="how switches hash: as Linux, or by a CRC with modulo as ASICs"),
     ] = "kernel"
     hop_latency: Annotated[
-        DurationNs,
-        Field(ge=0, le=SECOND, description="what each link and switch adds to a send"),
-    ] = 1000
+        Annotated[DurationNs, Field(ge=0, le=SECOND)] | None,
+        Field(
+            description="what each link and switch adds to a send; if left out, the lab's "
+            "`links.delay`, or 1us"
+        ),
+    ] = None
 
 
 class SweepSpec(SpecModel):

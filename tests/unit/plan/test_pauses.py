@@ -27,19 +27,20 @@ SLACK = 4096 + 78 + 24
 """A RoCE frame on the wire: in 200 us the lab's 40 Mbit/s are 1,000 bytes only."""
 
 
-def spec(pfc: PfcSpec | None, servers: int = 2) -> LabSpec:
+def spec(pfc: PfcSpec | None, servers: int = 2, delay: str | None = None) -> LabSpec:
     """Two RTSWs with four ports, two CTSWs with two; 100G links of a 4 KiB RoCE MTU."""
+    links = {"rate": "100G", "server_rate": "100G", "mtu": 4178, "delay": delay}
     return LabSpec(
         name="pauses",
         fabric=ClosSpec(racks=2, spines=2, servers_per_rack=servers),
-        links=LinksSpec.model_validate({"rate": "100G", "server_rate": "100G", "mtu": 4178}),
+        links=LinksSpec.model_validate(links),
         queues=QueuesSpec(pfc=pfc),
         dilation=DILATION,
     )
 
 
-def planned(**keys: Any) -> PausePlan:
-    found = plan_pauses(plan(spec(PfcSpec.model_validate(keys))))
+def planned(delay: str | None = None, **keys: Any) -> PausePlan:
+    found = plan_pauses(plan(spec(PfcSpec.model_validate(keys), delay=delay)))
     assert found is not None
     return found
 
@@ -103,16 +104,32 @@ def test_times_are_the_lab_s() -> None:
     assert each.rate_bps == 40 * 10**6
     assert each.quantum_ns == pytest.approx(5.12 * DILATION)
     assert each.delay_ns == round((400 + 394 * 5.12) * DILATION) == 6_043_200
-    without = port(planned(response=0, cable=0), "rtsw1:ctsw1")
-    assert without.delay_ns == 0
-    longer = port(planned(response=100, cable=1000), "rtsw1:ctsw1")
-    assert longer.delay_ns == (10_000 + 512) * DILATION
+    assert port(planned("0ns", response=0), "rtsw1:ctsw1").delay_ns == 0
+
+
+def test_a_pause_counts_once_what_the_lab_holds_on_a_cable() -> None:
+    """What was on the cable arrives after the sender has stopped, as the lab holds it there.
+    Towards a server it is held before the queue that stops, so that nothing arrives any more."""
+    found = planned("5us", response=100)
+    assert port(found, "rtsw1:ctsw1").delay_ns == (5_000 + 512) * DILATION
+    assert port(found, "rtsw1:srv1-1").delay_ns == (5_000 + 512) * DILATION
+    assert port(found, "srv1-1:rtsw1").delay_ns == (10_000 + 512) * DILATION
+
+
+def test_a_headroom_has_what_is_on_the_cable_and_the_slack_what_the_lab_holds_before_a_queue() -> (
+    None
+):
+    """5 us at 100G are 62,500 bytes."""
+    each = port(planned("5us"), "rtsw1:ctsw1")
+    assert each.headroom == 2 * FRAME + 2 * 62_500 + RESPONSE + SLACK + 62_500
 
 
 def test_a_faster_link_has_shorter_quanta_and_its_own_response() -> None:
     link = plan(spec(PfcSpec()).model_copy(update={"links": LinksSpec()})).links[0]
     assert link.rate_bps == 400 * GIGA
-    delay_ns, quantum_ns = obedience_ns(PfcSpec(cable=0), link, dilation=1)
+    still = LinksSpec.model_validate({"delay": "0ns"})
+    lab = spec(None).model_copy(update={"links": still, "dilation": 1.0})
+    delay_ns, quantum_ns = obedience_ns(PfcSpec(), lab, link, link.b)
     assert (delay_ns, quantum_ns) == (round(905 * 1.28), 1.28)
 
 

@@ -36,18 +36,18 @@ def clos(ecn: EcnSpec | None = None) -> Fabric:
 def test_the_headroom_of_a_link_term_by_term() -> None:
     """40 m at 100G: 2 x 40 m x 5 ns/m x 12.5 bytes/ns = 5,000 bytes on the cable, and 394 quanta of
     64 bytes."""
-    needed = headroom_of(PfcSpec(), 100 * GIGA, 4178)
+    needed = headroom_of(PfcSpec(), 100 * GIGA, 4178, 200)
     assert (needed.frame, needed.begun, needed.cable, needed.response) == (4192, 4192, 5000, 25216)
     assert needed.total == 4192 + 4192 + 5000 + 25216
-    assert headroom_of(PfcSpec(cell_factor=2), 100 * GIGA, 4178).total == 4192 + 2 * 34408
+    assert headroom_of(PfcSpec(cell_factor=2), 100 * GIGA, 4178, 200).total == 4192 + 2 * 34408
 
 
 def test_longer_cables_need_what_a_switch_vendor_gives_them() -> None:
     """SONiC's table of one chip at 100G has 8,192 bytes more for 40 m than for 5 m, and 65,536 more
     for 300 m than for 40 m, in cells that are about half full."""
 
-    def needed(metres: float) -> int:
-        return headroom_of(PfcSpec(cable=metres, cell_factor=2), 100 * GIGA, 9000).total
+    def needed(metres: int) -> int:
+        return headroom_of(PfcSpec(cell_factor=2), 100 * GIGA, 9000, 5 * metres).total
 
     assert needed(40) - needed(5) == pytest.approx(8192, rel=0.1)
     assert needed(300) - needed(40) == pytest.approx(65536, rel=0.02)
@@ -72,7 +72,7 @@ def test_a_paused_sender_stops_within_the_usual_time(rate_bps: int, quanta: int)
 
 def test_the_memory_of_a_switch_is_divided_whole() -> None:
     rtsw, ctsw = carve(clos(), PfcSpec(classes=(3, 4), reserved="1KB", oversubscription=2))
-    needed = headroom_of(PfcSpec(), 400 * GIGA, 9000).total
+    needed = headroom_of(PfcSpec(), 400 * GIGA, 9000, 200).total
     assert (rtsw.role, rtsw.switches, rtsw.ports) == ("rtsw", 2, 4)
     assert (ctsw.role, ctsw.switches, ctsw.ports) == ("ctsw", 2, 2)
     assert rtsw.memory == 4 * 2_000_000
@@ -118,7 +118,7 @@ def test_every_reason_for_loss_is_said() -> None:
         return "; ".join(warnings(fabric, pfc, carve(fabric, pfc)))
 
     assert said(PfcSpec()) == ""
-    needed = headroom_of(PfcSpec(), 400 * GIGA, 9000).total
+    needed = headroom_of(PfcSpec(), 400 * GIGA, 9000, 200).total
     assert said(PfcSpec(headroom=f"{needed}B")) == ""
     assert "cannot hold the 95.9 KB" in said(PfcSpec(headroom=f"{needed - 1}B"))
     assert "ctsw: pauses may come before marks" in said(PfcSpec(xoff="1MB"))

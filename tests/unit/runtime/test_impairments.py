@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -14,10 +15,10 @@ from hypothesis import strategies as st
 from pyroute2.netlink.rtnl.tcmsg import tcmsg
 
 from rocelab.errors import InputError
-from rocelab.kernel import pidfile, tc
+from rocelab.kernel import netlink, pidfile, tc
 from rocelab.plan.build import plan
 from rocelab.plan.fabric import Fabric
-from rocelab.runtime.impairments import program
+from rocelab.runtime.impairments import cables, program
 from rocelab.runtime.impairments.control import _impairment, _part
 from rocelab.runtime.impairments.delayline import PACKET_COST_BYTES, DelayQueues
 from rocelab.runtime.impairments.impairment import MAX_DELAY_NS, Hooks, Impairment, Kind
@@ -185,7 +186,30 @@ def test_the_wire_is_asked_before_steering() -> None:
         return int(message["info"] >> 16)
 
     attached = tc.bpf_filter(3, tc.CLSACT_INGRESS, steering.PRIORITY, "rocelab", 1)
-    assert 0 < program.PRIORITY < priority(attached)
+    assert 0 < program.IMPAIRMENTS.priority < priority(attached)
+
+
+def test_netem_holds_for_the_delay_and_drops_nothing_by_chance() -> None:
+    options = tc.netem_options(2_500_000, 1000)
+    latency, limit, *rest = struct.unpack_from("=6I", options)
+    assert (latency, limit, rest) == (0, 1000, [0, 0, 0, 0])
+    ((kind, value),) = netlink.attributes(options[24:]).items()
+    assert (kind, struct.unpack("=q", value)) == (10, (2_500_000,))
+
+
+@pytest.mark.parametrize(
+    ("links", "dilation", "message"),
+    [
+        ({"delay": "1s"}, 5000.0, "links.delay is 5000 s in the lab's clock"),
+        ({"delay": "1ms"}, 1.0, "the cables of rtsw1 hold 200 MB when they are full"),
+    ],
+)
+def test_cables_that_cannot_be_held_are_refused(
+    links: dict[str, str], dilation: float, message: str
+) -> None:
+    spec = {"name": "t", "fabric": {"racks": 1, "spines": 2}, "links": links, "dilation": dilation}
+    with pytest.raises(InputError, match=message):
+        cables.check(plan(LabSpec.model_validate(spec)))
 
 
 HOLD = """

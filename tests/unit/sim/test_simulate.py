@@ -40,7 +40,7 @@ from rocelab.spec.base import SECOND
 from rocelab.spec.catalog import find_lab
 from rocelab.spec.fabrics import ClosSpec
 from rocelab.spec.load import load_spec
-from rocelab.spec.model import LabSpec
+from rocelab.spec.model import LabSpec, LinksSpec
 from rocelab.spec.schemes import EcmpScheme, SprayScheme
 from tests.helpers.narrow import broken
 
@@ -246,6 +246,25 @@ def test_a_job_that_starts_later_ends_later_and_takes_as_long() -> None:
     assert now.end_ns is not None
     assert later.end_ns == pytest.approx(now.end_ns + 5e6)
     assert later.iterations_ns == pytest.approx(now.iterations_ns)
+
+
+@pytest.mark.parametrize(
+    ("delay", "option", "expected_ns"),
+    [(None, None, 1000), ("500ns", None, 500), ("0ns", None, 0), ("500ns", "2us", 2000)],
+)
+def test_the_latency_of_a_link_is_that_of_the_lab_s_file(
+    delay: str | None, option: str | None, expected_ns: float
+) -> None:
+    links = LinksSpec.model_validate({"delay": delay})
+    spec = spec_of("zone-1-1").model_copy(update={"links": links})
+    options = Options.read(eps=0.0, model="kernel", hop_latency=option, events=(), prove=False)
+    job = collective(pattern="allreduce", ranks=2, size="1KB")
+    report = simulate(spec, [job], options)
+    assert report.method.latency_ns == expected_ns
+    without = simulate(spec, [job], EXACT).jobs[0].end_ns
+    assert report.jobs[0].end_ns is not None and without is not None
+    # Two NICs of a rack: two links there, and as many back in the ring's second step.
+    assert report.jobs[0].end_ns - without == pytest.approx(4 * expected_ns, abs=1)
 
 
 def test_a_blackhole_on_the_way_holds_a_job_up_for_its_length_and_a_timeout() -> None:

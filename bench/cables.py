@@ -1,0 +1,79 @@
+"""What links that take time cost where a process holds their packets: CPU time, lateness, loss.
+
+    sudo .venv/bin/python -m bench.cables
+
+A flow crosses four links of a lab with `links.delay`, at several rates. For each it prints the CPU
+time of the delay lines for each packet and link, and how much later than the four delays packets
+arrived.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+from rocelab.jobs.flow import Flow
+from rocelab.kernel import pidfile
+from rocelab.plan.delays import lab_delay_ns
+from rocelab.runtime.impairments import lineprocess
+from rocelab.runtime.impairments.program import CABLES
+from rocelab.runtime.lab import Lab
+from rocelab.traffic.session import TrafficSession
+
+BODY = """
+name: bench-cables
+fabric: {racks: 2, spines: 1, servers_per_rack: 2}
+links: {delay: 1us}
+dilation: 5000
+"""
+CROSSINGS = 4
+RATES_PPS = (500, 1000, 2000)
+PAYLOAD_BYTES = 4096
+SECONDS = 3.0
+
+
+def main() -> None:
+    """Bring the lab up, measure, take it down."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "lab.yaml")
+        file.write_text(BODY)
+        lab = Lab.planned(file)
+    with lab.brought_up():
+        for rate_pps in RATES_PPS:
+            print(_measured(lab, rate_pps), flush=True)
+
+
+def _measured(lab: Lab, rate_pps: int) -> str:
+    flow = Flow(0, "srv1-1", 1, "srv2-1", 1, 50000, 17, rate_pps, PAYLOAD_BYTES)
+    with TrafficSession(lab.fabric, lambda name: lab.node(name).netns, [flow]) as session:
+        session.start()
+        began_s, began_cpu_s = time.monotonic(), _cpu_s(lab)
+        time.sleep(SECONDS)
+        cpu_s, took_s = _cpu_s(lab) - began_cpu_s, time.monotonic() - began_s
+        (seen,) = session.stop().flows
+    late_ns = seen.receive_ns - seen.send_ns - CROSSINGS * lab_delay_ns(lab.fabric.spec)
+    median_ms, p99_ms = np.percentile(late_ns, (50, 99)) / 1e6
+    each_us = cpu_s / (CROSSINGS * rate_pps * took_s) * 1e6
+    return (
+        f"{rate_pps} packets/s: {each_us:.0f} us of CPU for each packet and link, "
+        f"{cpu_s / took_s:.2f} CPUs in all; late by {median_ms:.2f} ms, p99 {p99_ms:.2f} ms; "
+        f"{len(seen.sent_seq) - len(seen.received_seq)} of {len(seen.sent_seq)} lost"
+    )
+
+
+def _cpu_s(lab: Lab) -> float:
+    """CPU time of all delay lines so far (proc_pid_stat(5), utime and stime)."""
+    ticks = 0
+    for node in lab.fabric.switches:
+        pid = pidfile.holder(lineprocess.pid_file(CABLES, lab.runtime.files, node.name))
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        ticks += int(fields[11]) + int(fields[12])
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+if __name__ == "__main__":
+    main()

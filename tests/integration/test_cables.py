@@ -1,0 +1,126 @@
+"""Links that take time (`links.delay`) on a real lab."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from rocelab.jobs.flow import Flow
+from rocelab.jobs.job import JobSpec
+from rocelab.kernel import pidfile, probes
+from rocelab.measure.run import run_job
+from rocelab.runtime.impairments import cables, lineprocess
+from rocelab.runtime.impairments.impairment import Impairment, Kind
+from rocelab.runtime.impairments.program import CABLES
+from rocelab.runtime.lab import Lab
+from rocelab.runtime.status import read_status
+from rocelab.traffic.result import TrafficResult
+from rocelab.traffic.session import TrafficSession
+from tests.helpers.directed import towards
+from tests.integration.conftest import MakeLab
+from tests.integration.waiting import wait_until
+from tests.measured import measured
+
+pytestmark = pytest.mark.few_at_once
+
+MS = 10**6
+HOLD_NS = 4 * MS
+"""1 us at a dilation of 4,000."""
+BODY = """
+fabric: {racks: 2, spines: 1, servers_per_rack: 2}
+links: {rate: 100G, server_rate: 100G, delay: 1us}
+dilation: 4000
+"""
+
+
+@pytest.fixture
+def lab(make_lab: MakeLab) -> Iterator[Lab]:
+    made = make_lab("t-cables", BODY)
+    made.up()
+    yield made
+
+
+def run(lab: Lab) -> TrafficResult:
+    """A flow over four links, and one over two."""
+    ends = ("srv1-1", "srv2-1"), ("srv1-2", "srv1-1")
+    flows = [
+        Flow(number, source, 1, destination, 1, 50000 + number, 17 + number, 500, 256)
+        for number, (source, destination) in enumerate(ends)
+    ]
+    with TrafficSession(lab.fabric, lambda name: lab.node(name).netns, flows) as session:
+        session.start()
+        time.sleep(0.5)
+        return session.stop()
+
+
+def one_way_ns(result: TrafficResult) -> list[float]:
+    for flow in result.flows:
+        assert flow.received_seq.tolist() == sorted(flow.sent_seq.tolist())
+    return [float(np.median(flow.receive_ns - flow.send_ns)) for flow in result.flows]
+
+
+def test_a_packet_takes_the_delay_of_each_of_its_links(lab: Lab) -> None:
+    far, near = one_way_ns(measured(lambda: run(lab)))
+    assert 4 * HOLD_NS <= far + 4 * 20_000 < 4.6 * HOLD_NS
+    assert 2 * HOLD_NS <= near + 2 * 20_000 < 2.4 * HOLD_NS
+
+
+def test_a_delay_fault_adds_to_that_of_the_cable_and_is_cleared(lab: Lab) -> None:
+    before, _ = one_way_ns(measured(lambda: run(lab)))
+    link = towards(lab.fabric, "srv1-1:rtsw1", "rtsw1")
+    lab.impairments.impair(link, Impairment(Kind.DELAY, delay_ns=20 * MS))
+    during, _ = one_way_ns(measured(lambda: run(lab)))
+    lab.impairments.clear(link, Kind.DELAY)
+    after, _ = one_way_ns(measured(lambda: run(lab)))
+    assert during - before == pytest.approx(20 * MS, abs=2 * MS)
+    assert after == pytest.approx(before, abs=2 * MS)
+
+
+def test_status_names_a_switch_whose_cables_have_ended(lab: Lab) -> None:
+    files = lab.runtime.files
+    assert read_status(lab).converged
+    if probes.missing(("netem",)) is None:
+        pytest.skip("netem holds the packets here")
+    pid = pidfile.holder(lineprocess.pid_file(CABLES, files, "rtsw2"))
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: cables.broken(lab.fabric, files), "the process ended")
+    status = read_status(lab)
+    assert status.broken_cables == ("rtsw2",)
+    assert not status.converged
+
+
+def test_lossless_classes_lose_nothing_over_cables_that_hold_as_much_as_their_headroom(
+    make_lab: MakeLab,
+) -> None:
+    """Four senders to one receiver; 5 us of a cable at 10G are 6,250 bytes, there and back twice
+    that, and the headroom of a port has just room for it."""
+    body = """
+fabric: {racks: 2, spines: 1, servers_per_rack: 2}
+links: {rate: 10G, server_rate: 10G, delay: 5us}
+dilation: 2500
+queues:
+  ecn: {kmin: 40MB, kmax: 60MB}
+  pfc: {xoff: 50KB, xon_offset: 5KB, memory: 400KB}
+"""
+    lab = make_lab("t-cables-pfc", body)
+    lab.up()
+    spec = JobSpec.model_validate(
+        {
+            "pattern": "incast",
+            "ranks": 4,
+            "size": "1MB",
+            "iterations": 1,
+            "transport": {"dcqcn": "off", "ecn": "not-ect"},
+        }
+    )
+    report = measured(lambda: run_job(lab, spec))
+    assert report.lossless is not None
+    assert report.lossless.transitions > 0
+    assert report.lossless.dropped == report.transport.retransmitted == 0
+    assert report.lossless.unbalanced == ()
