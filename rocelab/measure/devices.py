@@ -16,6 +16,7 @@ from rocelab.agent.filters import data_filter, roce_filter
 from rocelab.jobs.jobplan import JobPlan
 from rocelab.kernel import namespaces
 from rocelab.kernel.links import LinkCounters, read_counters
+from rocelab.measure.cables import CableFigures, CableWatch
 from rocelab.measure.pauses import PauseWatch
 from rocelab.measure.queues import QueueWatch
 from rocelab.measure.timeline import opened_namespaces
@@ -31,7 +32,8 @@ from rocelab.traffic.taps import LinkPackets, Taps
 class DeviceCounts:
     """Packets by (link name, sending node): RoCEv2 (`roce`) and, on NICs' links, data (`data`), as
     they came in; all frames as they left (`sent_packets`, `sent_bytes`). Also the queues that were
-    active; `engine` says what counted them. `lossless`: None in a lab without such classes."""
+    active; `engine` says what counted them. `lossless`: None in a lab without such classes.
+    `cables`: how punctual they were; None where they take no time."""
 
     roce: LinkPackets
     data: LinkPackets
@@ -40,6 +42,7 @@ class DeviceCounts:
     queues: tuple[QueueFigures, ...]
     engine: QueueEngine
     lossless: Lossless | None = None
+    cables: CableFigures | None = None
 
 
 class DeviceWatch:
@@ -55,6 +58,7 @@ class DeviceWatch:
         lab = self._lab
         with ExitStack() as undo:
             self._queues = QueueWatch(lab.fabric)
+            self._cables = CableWatch(lab.fabric)
             self._pauses = undo.enter_context(PauseWatch(lab.fabric))
             self._netns_of = undo.enter_context(opened_namespaces(lab, lab.fabric.nodes))
             taps = partial(Taps, lab.fabric, self._netns_of)
@@ -84,6 +88,7 @@ class DeviceWatch:
             queues=self._queues.figures(),
             engine=self._queues.engine,
             lossless=self._pauses.figures(started_ns),
+            cables=self._cables.figures(),
         )
 
 

@@ -237,7 +237,9 @@ def assemble(
     moves = sum(pair.port_moves for job in jobs for pair in job.queue_pairs)
     differ = () if jobs[0].errors or moves or events else disagreements(checks)
     unpaused = () if counts.lossless is None else counts.lossless.problems()
+    ended = () if counts.cables is None else counts.cables.problems()
     warnings = _warnings(jobs, environment.cpu_count, moves, counts.engine)
+    warnings += () if counts.cables is None else counts.cables.warnings()
     ports = [port for job in jobs for port in job.ports]
     fidelity = Fidelity(
         lost_share=max(map(measure.lost_share, jobs)),
@@ -260,7 +262,7 @@ def assemble(
             environment=environment,
             clock=Clock(dilation),
             warnings=warnings,
-            problems=traffic.problems + unfinished + differ + late + unpaused,
+            problems=traffic.problems + unfinished + differ + late + unpaused + ended,
             errors=job.errors,
             fidelity=fidelity,
             headlines=measure.headlines(job),

@@ -124,3 +124,13 @@ queues:
     assert report.lossless.transitions > 0
     assert report.lossless.dropped == report.transport.retransmitted == 0
     assert report.lossless.unbalanced == ()
+
+
+def test_a_job_says_what_of_its_latency_is_the_machine_s(make_lab: MakeLab) -> None:
+    lab = make_lab("t-cables-job", BODY.replace("1us", "10ns"))  # 40 us of the lab
+    if probes.missing(("netem",)) is None:
+        pytest.skip("netem holds the packets here, and counts none")
+    lab.up()
+    spec = JobSpec.model_validate({"pattern": "allreduce", "ranks": 2, "size": "64KB"})
+    report = run_job(lab, spec)
+    assert any("packets left a link later than links.delay" in each for each in report.warnings)

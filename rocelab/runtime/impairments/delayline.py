@@ -2,17 +2,20 @@
 
 The wire program redirects packets into a veth pair, each with its slot as VLAN id and the kernel's
 arrival time. This process sends them back through the pair, in order, when their rule's delay is
-over, each from a socket whose mark is its slot. Standard library only, so that it starts fast.
+over, each from a socket whose mark is its slot. Standard library only, so that it starts fast. How
+late they leave is counted beside the pid file.
 
 A packet costs it far more CPU time than forwarding does.
 """
 
 from __future__ import annotations
 
+import mmap
 import os
 import select
 import signal
 import socket
+import struct
 import sys
 import time
 from collections import deque
@@ -42,6 +45,11 @@ MIN_REST_NS = 20_000
 NEVER_NS = 1 << 63
 EARLY_NS = 20_000
 """A packet leaves this early: the way back through the pair takes longer."""
+
+LATE_PART = 10
+"""A packet is late where it leaves more than a tenth of its delay after it was due."""
+
+_LATENESS = struct.Struct("=QQQ")
 
 _ETH_P_ALL = 0x0003
 _SOL_PACKET = 263
@@ -79,10 +87,39 @@ def arrivals(ring: Ring) -> Iterator[Arrival]:
 
 
 class Held(NamedTuple):
-    """A packet and when it is due, in CLOCK_MONOTONIC ns."""
+    """A packet, when it is due, in CLOCK_MONOTONIC ns, and after which delay; 0: it may leave
+    early, as its delay was cleared."""
 
     due_ns: int
     frame: bytes
+    delay_ns: int = 0
+
+
+class Lateness(NamedTuple):
+    """Packets that a delay line let out, how many of them late, and the sum of all lateness."""
+
+    packets: int = 0
+    late: int = 0
+    total_ns: int = 0
+
+    def after(self, held: Held, now_ns: int) -> Lateness:
+        """With a packet that leaves now."""
+        late_ns = max(0, now_ns - held.due_ns)
+        is_late = late_ns > held.delay_ns // LATE_PART
+        return Lateness(self.packets + 1, self.late + is_late, self.total_ns + late_ns)
+
+
+def lateness_file(pid_file: Path) -> Path:
+    """Where a process counts, which has this pid file."""
+    return pid_file.with_name(f"{pid_file.name}.lateness")
+
+
+def read_lateness(pid_file: Path) -> Lateness:
+    """What the process with this pid file has counted; nothing if it never ran."""
+    try:
+        return Lateness(*_LATENESS.unpack(lateness_file(pid_file).read_bytes()))
+    except FileNotFoundError:
+        return Lateness()
 
 
 class DelayQueues:
@@ -93,22 +130,22 @@ class DelayQueues:
         self._queue_of: dict[int, deque[Held]] = {}
         self.bytes = 0
 
-    def put(self, slot: int, due_ns: int, frame: bytes) -> None:
+    def put(self, slot: int, due_ns: int, frame: bytes, delay_ns: int = 0) -> None:
         """Hold a packet, due no earlier than the one before it; drop it if there is no room."""
         cost = len(frame) + PACKET_COST_BYTES
         if self.bytes + cost > self._limit_bytes:
             return
         self.bytes += cost
         queue = self._queue_of.setdefault(slot, deque())
-        queue.append(Held(max(due_ns, queue[-1].due_ns) if queue else due_ns, frame))
+        queue.append(Held(max(due_ns, queue[-1].due_ns) if queue else due_ns, frame, delay_ns))
 
-    def pop_due(self, now_ns: int) -> Iterator[tuple[int, bytes]]:
-        """Slot and frame of every packet that is due by `now_ns`."""
+    def pop_due(self, now_ns: int) -> Iterator[tuple[int, Held]]:
+        """Every packet that is due by `now_ns`, with its slot."""
         for slot, queue in self._queue_of.items():
             while queue and queue[0].due_ns <= now_ns:
-                frame = queue.popleft().frame
-                self.bytes -= len(frame) + PACKET_COST_BYTES
-                yield slot, frame
+                held = queue.popleft()
+                self.bytes -= len(held.frame) + PACKET_COST_BYTES
+                yield slot, held
 
     def slots(self) -> tuple[int, ...]:
         """Every slot that ever had a packet."""
@@ -147,13 +184,17 @@ class Outlet:
 class DelayLine:
     """Receives packets and sends them when they are due."""
 
-    def __init__(self, ring: Ring, outlet: Outlet, delay_of: Callable[[int], int]) -> None:
+    def __init__(
+        self, ring: Ring, outlet: Outlet, delay_of: Callable[[int], int], counted: mmap.mmap
+    ) -> None:
         """`delay_of` gives the delay in ns that a slot's packets have now."""
         self._ring = ring
         self._outlet = outlet
         self._delay_of = delay_of
         self._queues = DelayQueues()
         self._rest_ns = REST_NS
+        self._lateness = Lateness()
+        self._counted = counted
 
     def run(self, wakeup: int) -> None:
         """Work until SIGTERM; then send all held packets, in order.
@@ -207,12 +248,20 @@ class DelayLine:
                 delays[slot] = self._delay_of(slot)
                 self._rest_ns = min(self._rest_ns, max(MIN_REST_NS, delays[slot] // 4))
             # No later than now plus the delay: CLOCK_REALTIME may have been set meanwhile.
-            self._queues.put(slot, min(t_ns + offset_ns, now_ns) + delays[slot], frame)
+            self._queues.put(
+                slot, min(t_ns + offset_ns, now_ns) + delays[slot], frame, delays[slot]
+            )
         return count
 
     def _let_out(self, by_ns: int) -> None:
-        for slot, frame in self._queues.pop_due(by_ns):
-            self._outlet.send(slot, frame)
+        lateness = self._lateness
+        for slot, held in self._queues.pop_due(by_ns):
+            self._outlet.send(slot, held.frame)
+            if held.delay_ns:
+                lateness = lateness.after(held, time.monotonic_ns())
+        if lateness is not self._lateness:
+            self._lateness = lateness
+            _LATENESS.pack_into(self._counted, 0, *lateness)
 
 
 def main() -> None:
@@ -232,9 +281,18 @@ def main() -> None:
             rule = maps.rule(slot)
             return 0 if rule is None else rule.delay_ns
 
-        line = DelayLine(open_delay_ring(interface, int(mtu)), Outlet(interface), delay_of)
+        counted = _zeroed(lateness_file(Path(found_by[0])))
+        ring, outlet = open_delay_ring(interface, int(mtu)), Outlet(interface)
+        line = DelayLine(ring, outlet, delay_of, counted)
         ready()
         line.run(wakeup)
+
+
+def _zeroed(file: Path) -> mmap.mmap:
+    with file.open("w+b") as opened:
+        opened.write(bytes(_LATENESS.size))
+        opened.flush()
+        return mmap.mmap(opened.fileno(), _LATENESS.size)
 
 
 def _be_on_time(cpu: int) -> None:

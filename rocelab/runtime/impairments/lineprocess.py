@@ -17,6 +17,7 @@ from pathlib import Path
 from rocelab.errors import MachineError
 from rocelab.kernel import background, links, namespaces, netlink, pidfile, tc
 from rocelab.runtime.impairments import program
+from rocelab.runtime.impairments.delayline import lateness_file
 from rocelab.runtime.impairments.maps import ImpairmentMaps
 from rocelab.runtime.impairments.program import Stage
 from rocelab.runtime.record import LabFiles
@@ -115,7 +116,8 @@ def stop(stage: Stage, files: LabFiles, node: str) -> None:
 def end(stage: Stage, files: LabFiles, node: str) -> None:
     """End the process alone, as `stop` does: it keeps the namespace of a node that is gone."""
     pidfile.end(pid_file(stage, files, node), STOP_TIMEOUT_S)
-    for file in (pid_file(stage, files, node), _log_file(stage, files, node)):
+    held = pid_file(stage, files, node)
+    for file in (held, _log_file(stage, files, node), lateness_file(held)):
         file.unlink(missing_ok=True)
 
 

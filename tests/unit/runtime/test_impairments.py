@@ -16,11 +16,12 @@ from pyroute2.netlink.rtnl.tcmsg import tcmsg
 
 from rocelab.errors import InputError
 from rocelab.kernel import netlink, pidfile, tc
+from rocelab.measure.cables import CableFigures
 from rocelab.plan.build import plan
 from rocelab.plan.fabric import Fabric
 from rocelab.runtime.impairments import cables, program
 from rocelab.runtime.impairments.control import _impairment, _part
-from rocelab.runtime.impairments.delayline import PACKET_COST_BYTES, DelayQueues
+from rocelab.runtime.impairments.delayline import PACKET_COST_BYTES, DelayQueues, Held, Lateness
 from rocelab.runtime.impairments.impairment import MAX_DELAY_NS, Hooks, Impairment, Kind
 from rocelab.runtime.impairments.maps import (
     IDLE,
@@ -141,20 +142,23 @@ def test_a_delay_line_lets_every_packet_out_once_on_time_and_in_order(
     packets: list[tuple[int, int]], data: st.DataObject
 ) -> None:
     queues, out = DelayQueues(), list[tuple[int, bytes]]()
+
+    def popped(now_ns: int) -> list[tuple[int, bytes]]:
+        return [(slot, held.frame) for slot, held in queues.pop_due(now_ns)]
+
     latest: dict[int, int] = {}
     due = {}
     for number, (slot, due_ns) in enumerate(packets):
         queues.put(slot, due_ns, number.to_bytes(2, "big"))
         latest[slot] = due[number] = max(due_ns, latest.get(slot, 0))
     for now_ns in sorted(data.draw(st.lists(st.integers(0, 1000), max_size=5))):
-        fresh = list(queues.pop_due(now_ns))
-        out += fresh
+        out += popped(now_ns)
         gone = {int.from_bytes(frame, "big") for _, frame in out}
         assert gone == {number for number, due_ns in due.items() if due_ns <= now_ns}
         assert queues.next_ns() == min(
             (due_ns for number, due_ns in due.items() if number not in gone), default=None
         )
-    out += queues.pop_due(1000)
+    out += popped(1000)
     for slot in (1, 2, 3):
         expected = [number for number, packet in enumerate(packets) if packet[0] == slot]
         assert [int.from_bytes(frame, "big") for by, frame in out if by == slot] == expected
@@ -166,8 +170,30 @@ def test_a_hastened_slot_leaves_at_once_and_others_stay() -> None:
     for number in range(4):
         queues.put(1 + number % 2, 10**9, bytes([number]))
     queues.hasten(1)
-    assert list(queues.pop_due(0)) == [(1, b"\0"), (1, b"\2")]
-    assert [frame for _, frame in queues.pop_due(10**9)] == [b"\1", b"\3"]
+    assert [(slot, held.frame) for slot, held in queues.pop_due(0)] == [(1, b"\0"), (1, b"\2")]
+    assert [held.frame for _, held in queues.pop_due(10**9)] == [b"\1", b"\3"]
+
+
+def test_a_packet_is_late_more_than_a_tenth_of_its_delay_after_it_was_due() -> None:
+    held = Held(1_000_000, b"", delay_ns=5_000)
+    counted = Lateness()
+    for late_ns in (-200, 500, 501):
+        counted = counted.after(held, held.due_ns + late_ns)
+    assert counted == Lateness(packets=3, late=1, total_ns=1_001)
+
+
+@pytest.mark.parametrize(("late", "said"), [(10, False), (11, True)])
+def test_a_run_says_where_latency_is_the_machine_s(late: int, said: bool) -> None:
+    figures = CableFigures(5_000_000, Lateness(1000, late, 400_000_000), broken=())
+    assert bool(figures.warnings()) is said
+    assert figures.problems() == ()
+    if said:
+        assert "on average a link took 400 us more than 5 ms" in figures.warnings()[0]
+
+
+def test_a_run_over_cables_that_lost_all_packets_is_no_measurement() -> None:
+    (problem,) = CableFigures(5_000_000, Lateness(), broken=("rtsw1",)).problems()
+    assert problem.startswith("not valid because the process that held packets on the cables of")
 
 
 def test_a_delay_line_holds_no_more_than_its_limit() -> None:

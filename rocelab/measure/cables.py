@@ -1,0 +1,61 @@
+"""Judges how punctual a lab's cables were during a run, where they take time (`links.delay`)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rocelab.plan.delays import lab_delay_ns
+from rocelab.plan.fabric import Fabric
+from rocelab.runtime.impairments import cables
+from rocelab.runtime.impairments.delayline import LATE_PART, Lateness
+from rocelab.runtime.record import LabFiles
+from rocelab.units import format_duration
+
+LATE_SHARE_LIMIT = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class CableFigures:
+    """What cables did during a run. `broken`: the switches whose cables lose all packets."""
+
+    delay_ns: int
+    lateness: Lateness
+    broken: tuple[str, ...]
+
+    def problems(self) -> tuple[str, ...]:
+        """Why the run is no measurement."""
+        return tuple(
+            f"not valid because the process that held packets on the cables of {each} had ended"
+            for each in self.broken
+        )
+
+    def warnings(self) -> tuple[str, ...]:
+        """What of latency was the machine's."""
+        packets, late, total_ns = self.lateness
+        if late <= LATE_SHARE_LIMIT * packets:
+            return ()
+        return (
+            f"{late:,} of {packets:,} packets left a link later than links.delay by more than 1/"
+            f"{LATE_PART} of it; on average a link took {format_duration(total_ns / packets)} more "
+            f"than {format_duration(self.delay_ns)} of the lab's clock: a larger dilation helps",
+        )
+
+
+class CableWatch:
+    """Watches a lab's cables from when it is made."""
+
+    def __init__(self, fabric: Fabric) -> None:
+        self._fabric, self._files = fabric, LabFiles(fabric.name)
+        self._before = cables.lateness(fabric, self._files)
+
+    def figures(self) -> CableFigures | None:
+        """What happened since; None in a lab whose links take no time."""
+        delay_ns = lab_delay_ns(self._fabric.spec)
+        if not delay_ns:
+            return None
+        now = cables.lateness(self._fabric, self._files)
+        return CableFigures(
+            delay_ns,
+            Lateness(*(after - before for after, before in zip(now, self._before, strict=True))),
+            cables.broken(self._fabric, self._files),
+        )
