@@ -8,7 +8,7 @@ A command that is in no table below, or in `reference.py`, runs unchanged and mu
 from __future__ import annotations
 
 from tests.machines.how import DOWN, OWN_LAB, SPEC, UP, NotRun, Run, write
-from tests.machines.reference import COMMAND_RUNS
+from tests.machines.reference import COMMAND_RUNS, NEEDS_CONTAINERLAB
 
 README = "README.md"
 
@@ -40,6 +40,7 @@ README_RUNS: dict[str, Run | NotRun] = {
     "sudo .venv/bin/python -m pytest examples": Run(shows=(r"\d+ passed",)),
     "rocelab up zone-small --runtime docker": Run(after=DOWN),
     "rocelab drill run link-flap --runtime docker": Run(shows=(r"link-flap: passed",)),
+    "rocelab adopt mine.clab.yml": NEEDS_CONTAINERLAB,
     "rocelab --host me@vm drill run link-flap --out results/flap": Run(
         shows=(r"link-flap: passed",), after=("test -s results/flap/result.json",)
     ),

@@ -25,12 +25,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
+from rocelab.errors import MachineError
 from tests.integration.engine import docker_engine
 from tests.machines.how import NotRun, Run
 from tests.machines.loopback import virtual_machine
 from tests.machines.pages import PAGES, RUNS, UNFENCED
 from tests.machines.run import NOTHING_MEASURED
 from tests.machines.typed import Typed, commands, differences, shown_blocks
+from tests.measured import INVALID
 
 CHECKOUT = Path(__file__).parents[2]
 LOG = CHECKOUT / "results/pages.log"
@@ -102,17 +104,18 @@ def try_command(typed: Typed, run: Run, page: str, log: TextIO) -> Verdict:
 
     for line in run.before:
         succeed(line)
-    output = ""
+    output, too_busy = "", False
     for line in run.lines or (typed.text,):
         code, said = execute_measured(line, run, log)
         output += said
+        too_busy |= is_too_busy(code, said)
         if code != run.code:
             problems.append(f"{line}: exit code {code} instead of {run.code}")
-    if NOTHING_MEASURED in output:
+    if too_busy:
         problems = ["not measured: this machine was too busy"]
     if "Traceback (most recent call last)" in output:
         problems.append("a traceback")
-    if NOTHING_MEASURED not in output:
+    if not too_busy:
         problems += [f"does not show {each!r}" for each in run.shows if not re.search(each, output)]
     if run.block and not problems:
         (block,) = (each for each in shown_blocks(page) if each.startswith(run.block))
@@ -126,11 +129,16 @@ def execute_measured(line: str, run: Run, log: TextIO) -> tuple[int, str]:
     """Type a line, and up to `AGAIN` times more if the machine was too busy to measure."""
     code, output = execute(line, run, log)
     for _ in range(AGAIN):
-        if NOTHING_MEASURED not in output:
+        if not is_too_busy(code, output):
             break
         # The folder has the result that is not valid.
         code, output = execute(f"{line} --force" if " --out " in line else line, run, log)
     return code, output
+
+
+def is_too_busy(code: int, output: str) -> bool:
+    """Whether a drill or a job says that it measured nothing."""
+    return NOTHING_MEASURED in output or (code == MachineError.exit_code and INVALID in output)
 
 
 def execute(line: str, run: Run, log: TextIO) -> tuple[int, str]:

@@ -92,6 +92,9 @@ COMMAND_RUNS: dict[str, Run | NotRun] = {
     "rocelab diagnose results/job/result.json --picture map.svg": Run(
         after=("test -s map.svg", "rm map.svg")
     ),
+    "rocelab diagnose results/slow-receiver-TIME/result.json --phase slow": NotRun(
+        "TIME is that of a run"
+    ),
     "rocelab compare LAB [OPTIONS]": NotRun("its example is"),
     "rocelab compare zone-1-1 --schemes ecmp,e-ecmp,spray --qps 1,4,16": Run(
         (

@@ -68,15 +68,17 @@ def test_a_step_or_system_that_is_not_there_is_an_error_of_input(
 
 
 @pytest.mark.parametrize(("invalid_runs", "typed"), [(0, 1), (1, 2), (3, 3)])
+@pytest.mark.parametrize(
+    "invalid_run", [(1, NOTHING_MEASURED), (3, "not valid because a NIC stood idle")]
+)
 def test_a_command_that_the_machine_could_not_carry_is_typed_again_and_not_for_ever(
-    monkeypatch: pytest.MonkeyPatch, invalid_runs: int, typed: int
+    monkeypatch: pytest.MonkeyPatch, invalid_run: tuple[int, str], invalid_runs: int, typed: int
 ) -> None:
     lines: list[str] = []
 
     def execute(line: str, *_: object) -> tuple[int, str]:
         lines.append(line)
-        invalid = len(lines) <= invalid_runs
-        return int(invalid), NOTHING_MEASURED if invalid else "link-flap: passed"
+        return invalid_run if len(lines) <= invalid_runs else (0, "link-flap: passed")
 
     monkeypatch.setattr(readme, "execute", execute)
     line = "rocelab drill run link-flap --out here"
@@ -84,7 +86,7 @@ def test_a_command_that_the_machine_could_not_carry_is_typed_again_and_not_for_e
     code, _ = readme.execute_measured(line, Run(), io.StringIO())
 
     assert lines == [line, *[f"{line} --force"] * (typed - 1)]
-    assert code == int(invalid_runs >= typed)
+    assert code == (invalid_run[0] if invalid_runs >= typed else 0)
 
 
 def test_sudo_finds_the_engine_of_the_tests_where_dockers_own_would_be(
