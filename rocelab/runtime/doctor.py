@@ -118,7 +118,9 @@ KERNEL_FEATURES = (
         "red", "red", False, "ECN marks by the kernel; cls_bpf does without it", KERNEL_MODULES
     ),
     KernelFeature("u32", "u32", False, "traffic classes where red marks", KERNEL_MODULES),
-    KernelFeature("netem", "netem", False, "added delay and random loss", KERNEL_MODULES),
+    KernelFeature(
+        "netem", "netem", False, "links.delay without a process per switch", KERNEL_MODULES
+    ),
 )
 
 

@@ -11,12 +11,13 @@ killed command leaves behind can be found from it alone:
                             .../etc/ root's: /etc/frr of the daemons
                             .../frr/ FRR's user's: logs, sockets, pid files: read without trust
                             .../bin/ root's: `vtysh` for the node's own daemons
-    /run/rocelab/<lab>/bpf/          pinned programs: port queues' marker, steering/, impairments/
+    /run/rocelab/<lab>/bpf/          pinned programs: port queues' marker, steering/, cables/,
+                                     impairments/
     /run/rocelab/<lab>/queues        which engine realises them
     /run/rocelab/<lab>/scheme        how flows are spread now
     /run/rocelab/<lab>/faults/       the active faults and the processes that restore them
     /run/rocelab/<lab>/endpoints/    the counters of running traffic's agents
-    /run/rocelab/<lab>/delay-line-*  the processes that delay packets
+    /run/rocelab/<lab>/delay-line-*  the processes that delay packets; cable-line-*: of links.delay
     /run/rocelab/<lab>/controller    the process that pins paths; demand/ has the demands of traffic
     /run/rocelab/<lab>.lock          serialises commands on the lab
 """
