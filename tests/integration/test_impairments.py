@@ -265,7 +265,7 @@ def test_queues_and_steering_go_on_beside_it(steered: Lab) -> None:
     for side in ("ingress", "egress"):
         found = state_of(steered)[f"rtsw1:srv1-1 {side}"]
         assert isinstance(found, list)
-        assert [each["pref"] for each in found if "options" in each] == [2, 10]
+        assert [each["pref"] for each in found if "options" in each] == [IMPAIRMENTS.priority, 10]
 
     def queued() -> int:
         return sum(each.packets for each in read_queue_counters(steered.fabric)[place].values())
