@@ -50,15 +50,15 @@ SCHEMES = ("ecmp", "e-ecmp", "path-pinning", "flowlet", "spray", "resilient", "t
 REORDERING = ("spray", "flowlet")
 FAULT_FROM_NS, FAULT_TO_NS = 1 * S, 3 * S
 KEEPING = {
-    "rate-degrade": {"link": "rtsw1:ctsw1", "rate": "25%"},
-    "host-pause": {"server": "srv1-1"},
+    "rate-degrade": {"link": "rtsw2:ctsw1", "rate": "25%"},
+    "host-pause": {"server": "srv2-1"},
     "daemon-hang": {"switch": "ctsw1"},
 }
 """Faults that lose and reorder nothing."""
 
 LOSING = {
-    "carrier-down": {"link": "rtsw1:ctsw1"},
-    "nic-port-down": {"server": "srv1-1"},
+    "carrier-down": {"link": "rtsw2:ctsw1"},
+    "nic-port-down": {"server": "srv2-1"},
     "power-loss": {"switch": "ctsw1"},
     "daemon-crash": {"switch": "ctsw1"},
     "drain": {"switch": "ctsw1"},
@@ -162,10 +162,11 @@ def test_pauses_work_with_every_scheme(rig: Rig, kind: str) -> None:
 
 @pytest.mark.parametrize("kind", [*KEEPING, *LOSING])
 def test_a_fault_during_pauses_costs_no_accounting_and_leaves_no_gate(rig: Rig, kind: str) -> None:
+    """An incast: whatever path or sender fails, two senders are left, and their port pauses."""
     keys: dict[str, Any] = (KEEPING | LOSING)[kind]
     fault = SINGLE_FAULT.validate_python({"kind": kind, **keys})
     timed = Timed(fault, FAULT_FROM_NS, FAULT_TO_NS)
-    (report,) = ran(rig, job(size="8MB", qps=2), faults=[timed])
+    (report,) = ran(rig, job(pattern=Pattern.INCAST, qps=2), faults=[timed])
     found = paused_without_loss(report)
     assert any(FAULT_FROM_NS < span.begin_ns < FAULT_TO_NS for span in found.spans)
     if kind in KEEPING:
