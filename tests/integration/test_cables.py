@@ -116,6 +116,7 @@ queues:
             "ranks": 4,
             "size": "1MB",
             "iterations": 1,
+            "warmup_iterations": 0,
             "transport": {"dcqcn": "off", "ecn": "not-ect"},
         }
     )
