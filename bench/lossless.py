@@ -230,7 +230,7 @@ def _write(found: dict[str, list[Measured]]) -> None:
     FOLDER.joinpath("lossless.json").write_text(json.dumps(document, indent=1) + "\n")
     lines = ["# Lossless classes, measured by `make bench`", ""]
     lines += [f"Measured {time.strftime('%Y-%m-%d')} on:", ""]
-    lines += [f"- {key.replace('_', ' ')}: {value}" for key, value in environment.items()]
+    lines += [f"- {key.replace('_', ' ')}: {value}" for key, value in environment.items() if value]
     lines += ["", f"Dilation {DILATION} where no other is said. Median (min to max) of all runs:"]
     lines += ["", "| | " + " | ".join(name for name, _ in COLUMNS) + " |"]
     lines += ["|---" * (len(COLUMNS) + 1) + "|"]

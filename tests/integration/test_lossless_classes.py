@@ -82,14 +82,14 @@ def rig(made: Rig) -> Iterator[Rig]:
 
 def job(
     traffic_class: int = LOSSLESS,
-    size: str = "4MB",
+    size: str = "3MB",
     pattern: Pattern = Pattern.ALLTOALL,
     **transport: object,
 ) -> JobSpec:
     """Of all servers, in a class."""
     chosen = {"dcqcn": "off", "ecn": "not-ect", "dscp": DSCP_OF[traffic_class], **transport}
-    whole = {"pattern": pattern, "ranks": 4, "size": size, "iterations": 1, "transport": chosen}
-    return JobSpec.model_validate(whole)
+    whole = {"pattern": pattern, "ranks": 4, "size": size, "transport": chosen}
+    return JobSpec.model_validate({**whole, "iterations": 1, "warmup_iterations": 0})
 
 
 def ran(rig: Rig, *jobs: JobSpec, faults: Sequence[Timed] = ()) -> tuple[JobReport, ...]:
@@ -153,7 +153,7 @@ def scheme_of(lab: Lab, kind: str) -> Iterator[None]:
 @pytest.mark.parametrize("kind", SCHEMES)
 def test_pauses_work_with_every_scheme(rig: Rig, kind: str) -> None:
     """An incast: its last port is the same, whatever paths packets take."""
-    spec = job(pattern=Pattern.INCAST, out_of_order=kind in REORDERING)
+    spec = job(size="1MB", pattern=Pattern.INCAST, out_of_order=kind in REORDERING)
     with scheme_of(rig.lab, kind):
         (report,) = ran(rig, spec)
     paused_without_loss(report)
@@ -166,7 +166,7 @@ def test_a_fault_during_pauses_costs_no_accounting_and_leaves_no_gate(rig: Rig, 
     keys: dict[str, Any] = (KEEPING | LOSING)[kind]
     fault = SINGLE_FAULT.validate_python({"kind": kind, **keys})
     timed = Timed(fault, FAULT_FROM_NS, FAULT_TO_NS)
-    (report,) = ran(rig, job(pattern=Pattern.INCAST, qps=2), faults=[timed])
+    (report,) = ran(rig, job(size="6MB", pattern=Pattern.INCAST, qps=2), faults=[timed])
     found = paused_without_loss(report)
     assert any(FAULT_FROM_NS < span.begin_ns < FAULT_TO_NS for span in found.spans)
     if kind in KEEPING:
