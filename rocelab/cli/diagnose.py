@@ -25,19 +25,19 @@ def diagnose(
             show_default=False,
         ),
     ],
-    phase: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="Of a drill: the phase, whose job in the first valid repeat is diagnosed.",
-            show_default=False,
-        ),
-    ] = None,
     picture: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
             help="A map of ranks and steps, how late each was, as .svg or .png.",
+            show_default=False,
+        ),
+    ] = None,
+    phase: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Of a drill: the phase, whose job in the first valid repeat is diagnosed.",
             show_default=False,
         ),
     ] = None,
