@@ -12,8 +12,7 @@ import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
@@ -247,7 +246,7 @@ def main(
         wanted: list[Run] = [undisturbed] * len(range(place, healthy_runs, len(made)))
         for fault in faults.values():
             wanted += [fault] * len(range(place, each, len(made)))
-        with _up(lab):
+        with lab.brought_up():
             for number, run in enumerate(wanted, 1):
                 trial, found = _tried(run, lab, rng)
                 said = outcome(trial, found)
@@ -278,15 +277,6 @@ def _tried(run: Run, lab: Lab, rng: random.Random) -> tuple[Trial, Diagnosis]:
     return measure_valid(
         1, RETRIES, diagnosed, lambda tried: tried[1].verdict.cause is not Cause.INVALID
     )[-1]
-
-
-@contextmanager
-def _up(lab: Lab) -> Iterator[Lab]:
-    lab.up()
-    try:
-        yield lab
-    finally:
-        lab.down()
 
 
 def _markdown(

@@ -1,8 +1,8 @@
 """Measures what lossless classes (PFC) cost and what they give: the same jobs with and without.
 
 Part of `make bench`, and `python -m bench.lossless` alone. Twelve NICs, five switches with 24
-ports. Without PFC the same memory drops what does not fit. Runs of both take turns. Writes
-bench/lossless.json and bench/lossless.md.
+ports. Without PFC as much memory, divided among the ports, drops what does not fit. Runs of both
+take turns. Writes bench/lossless.json and bench/lossless.md.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ from rocelab.spec.model import LabSpec
 FOLDER = Path(__file__).parent
 SERVER_RATE_BPS = 100e9
 MEMORY = "400KB"
-"""Of each port, shared by its lossless classes or the only buffer of its queues."""
+"""For each port: pooled by its switch, headroom included, or without PFC a buffer of its own."""
 
 DILATION = 2500
 FASTER = (1500, 1000, 750, 500)
 """Further dilations: the machine carries rates that much higher."""
 
 QUIET = {"dcqcn": "off", "ecn": "not-ect"}
+ON = "with PFC"
 QUEUES: dict[str, dict[str, Any]] = {
-    "with PFC": {"pfc": {"xoff": "100KB", "xon_offset": "5KB", "memory": MEMORY}},
+    ON: {"pfc": {"xoff": "100KB", "xon_offset": "5KB", "memory": MEMORY}},
     "without": {"buffer": MEMORY},
 }
-ON, OFF = QUEUES
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -149,11 +149,8 @@ def _up(case: Case, kind: str, dilation: int) -> Iterator[Lab]:
         "queues": {"ecn": {"kmin": "40MB", "kmax": "60MB"}, **QUEUES[kind]},
     }
     lab = Lab(plan(LabSpec.model_validate(spec)))
-    lab.up()
-    try:
+    with lab.brought_up():
         yield lab
-    finally:
-        lab.down()
 
 
 @contextmanager

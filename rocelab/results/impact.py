@@ -38,9 +38,8 @@ class Impact:
     steady_ns and steady_p99_ns: the median and 99th percentile of the `steady` measured iterations
     before it, all in the lab's clock. overhead: failed over steady, minus 1. overhead_low,
     overhead_high: its bounds at CONFIDENCE, from the spread of the steady ones, over all iterations
-    that may have been hit. zero_impact: true
-    if the upper bound is at most ZERO_IMPACT, false if the lower one is above it, and None if they
-    do not tell.
+    that may have been hit. zero_impact: true if the upper bound is at most ZERO_IMPACT, false if
+    the lower one is above it, and None if they do not tell.
     """
 
     iteration: int

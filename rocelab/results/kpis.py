@@ -191,7 +191,7 @@ def _is_lossless(job: PhaseJob) -> bool:
 def _pause_share(job: PhaseJob) -> float | None:
     lossless = job.report.lossless
     elapsed_ns = job.report.fidelity.elapsed_ns
-    if lossless is None or not elapsed_ns:
+    if lossless is None or not elapsed_ns or lossless.spans_left_out:
         return None
     paused_ns: Counter[tuple[str, str, int]] = Counter()
     for span in lossless.spans:

@@ -185,7 +185,7 @@ class DelayLine:
     """Receives packets and sends them when they are due."""
 
     def __init__(
-        self, ring: Ring, outlet: Outlet, delay_of: Callable[[int], int], counted: mmap.mmap
+        self, ring: Ring, outlet: Outlet, delay_of: Callable[[int], int], counted: memoryview
     ) -> None:
         """`delay_of` gives the delay in ns that a slot's packets have now."""
         self._ring = ring
@@ -261,7 +261,9 @@ class DelayLine:
                 lateness = lateness.after(held, time.monotonic_ns())
         if lateness is not self._lateness:
             self._lateness = lateness
-            _LATENESS.pack_into(self._counted, 0, *lateness)
+            # Word by word: `struct.pack_into` would write zeros first, which a reader could see.
+            for place, count in enumerate(lateness):
+                self._counted[place] = count
 
 
 def main() -> None:
@@ -288,11 +290,11 @@ def main() -> None:
         line.run(wakeup)
 
 
-def _zeroed(file: Path) -> mmap.mmap:
+def _zeroed(file: Path) -> memoryview:
     with file.open("w+b") as opened:
         opened.write(bytes(_LATENESS.size))
         opened.flush()
-        return mmap.mmap(opened.fileno(), _LATENESS.size)
+        return memoryview(mmap.mmap(opened.fileno(), _LATENESS.size)).cast("Q")
 
 
 def _be_on_time(cpu: int) -> None:
