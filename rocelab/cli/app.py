@@ -1,4 +1,4 @@
-"""The command `rocelab`: its commands, and the single place that handles errors."""
+"""The command `rocelab`: its own options, and the single place that handles errors."""
 
 from __future__ import annotations
 
@@ -6,27 +6,12 @@ import sys
 import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Annotated
 
 import typer
 from typer.core import TyperGroup
 
-from rocelab.cli import (
-    adopt,
-    capture,
-    catalog,
-    doctor,
-    imports,
-    inside,
-    lifecycle,
-    path,
-    planning,
-    reach,
-    remote,
-    scheme,
-    te,
-)
+from rocelab.cli.remote import CommandLine
 from rocelab.errors import COMMAND_LINE, RocelabError, SpecError
 from rocelab.interruption import leave_pipe
 from rocelab.refusal import refusal
@@ -52,8 +37,6 @@ EXIT_CODES = {
 }
 """The meaning of each exit code, for docs/commands.md. 75 is EX_TEMPFAIL of sysexits.h; a signal
 gives 128 plus its number."""
-
-_PLAN, _RUN, _LOOK, _ELSEWHERE = "Plan", "Run", "Look in", "Elsewhere"
 
 
 @dataclass(slots=True)
@@ -95,43 +78,14 @@ def _root(
 
 
 def build_app() -> typer.Typer:
-    """The application with every command that concerns a lab."""
+    """The application without commands: the options before them."""
     app = typer.Typer(
-        cls=remote.CommandLine,
+        cls=CommandLine,
         no_args_is_help=True,
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(_root)
-    for name, function, panel in (
-        ("labs", catalog.list_catalog, _PLAN),
-        ("plan", planning.plan, _PLAN),
-        ("render", planning.render, _PLAN),
-        ("graph", planning.graph, _PLAN),
-        ("import", imports.import_topology, _PLAN),
-        ("schema", planning.schema, _PLAN),
-        ("doctor", doctor.doctor, _RUN),
-        ("adopt", adopt.adopt, _RUN),
-        ("release", adopt.release, _RUN),
-        ("up", lifecycle.up, _RUN),
-        ("down", lifecycle.down, _RUN),
-        ("list", lifecycle.list_labs, _RUN),
-        ("status", lifecycle.status, _LOOK),
-        ("shell", inside.shell, _LOOK),
-        ("vtysh", inside.vtysh, _LOOK),
-        ("cli", inside.cli, _LOOK),
-        ("path", path.path, _LOOK),
-        ("reach", reach.reach, _LOOK),
-        ("scheme", scheme.scheme, _LOOK),
-        ("te", te.te, _LOOK),
-        ("capture", capture.capture, _LOOK),
-        ("runs", remote.runs, _ELSEWHERE),
-        ("attach", remote.attach, _ELSEWHERE),
-    ):
-        app.command(name, rich_help_panel=panel)(function)
-    as_typed = partial(app.command, rich_help_panel=_LOOK, context_settings=inside.EXEC_SETTINGS)
-    as_typed("exec")(inside.exec_command)
-    as_typed("ping")(inside.ping)
     return app
 
 

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from rocelab.runtime.lab import Lab
     from rocelab.runtime.node import NamespaceNode
 
-EXEC_SETTINGS = {"allow_interspersed_args": False, "ignore_unknown_options": True}
-
 
 def exec_command(
     lab: RunningLab,

@@ -1,60 +1,131 @@
-"""The console script `rocelab`: all commands of `rocelab.cli`."""
+"""The console script `rocelab`: all commands of `rocelab.cli`, each loaded when it is asked for."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from rocelab.interruption import ending
 
 if TYPE_CHECKING:
     import typer
+    from typer.core import TyperGroup
+
+_PLAN, _RUN, _MEASURE, _BREAK = "Plan", "Run", "Measure", "Break"
+_SIMULATE, _LOOK, _ELSEWHERE = "Simulate", "Look in", "Elsewhere"
+_COMMANDS = {
+    "labs": (_PLAN, "catalog:list_catalog"),
+    "plan": (_PLAN, "planning:plan"),
+    "render": (_PLAN, "planning:render"),
+    "graph": (_PLAN, "planning:graph"),
+    "import": (_PLAN, "imports:import_topology"),
+    "schema": (_PLAN, "planning:schema"),
+    "doctor": (_RUN, "doctor:doctor"),
+    "adopt": (_RUN, "adopt:adopt"),
+    "release": (_RUN, "adopt:release"),
+    "up": (_RUN, "lifecycle:up"),
+    "down": (_RUN, "lifecycle:down"),
+    "list": (_RUN, "lifecycle:list_labs"),
+    "status": (_LOOK, "lifecycle:status"),
+    "shell": (_LOOK, "inside:shell"),
+    "vtysh": (_LOOK, "inside:vtysh"),
+    "cli": (_LOOK, "inside:cli"),
+    "path": (_LOOK, "path:path"),
+    "reach": (_LOOK, "reach:reach"),
+    "scheme": (_LOOK, "scheme:scheme"),
+    "te": (_LOOK, "te:te"),
+    "capture": (_LOOK, "capture:capture"),
+    "runs": (_ELSEWHERE, "remote:runs"),
+    "attach": (_ELSEWHERE, "remote:attach"),
+    "exec": (_LOOK, "inside:exec_command"),
+    "ping": (_LOOK, "inside:ping"),
+    "traffic": (_MEASURE, "traffic:traffic"),
+    "diagnose": (_MEASURE, "diagnose:diagnose"),
+    "compare": (_MEASURE, "compare:compare"),
+    "predict": (_PLAN, "predict:predict"),
+    "simulate": (_SIMULATE, "simulate:simulate"),
+    "whatif": (_SIMULATE, "longrun:whatif"),
+    "longrun": (_SIMULATE, "longrun:longrun"),
+    "sweep": (_SIMULATE, "sweep:sweep"),
+    "reference": (_SIMULATE, "trace:reference"),
+    "health": (_LOOK, "health:health"),
+    "evidence": (_LOOK, "evidence:evidence"),
+    "drill": (_MEASURE, "drill:app"),
+    "fault": (_BREAK, "fault:app"),
+    "image": (_PLAN, "image:app"),
+}
+"""The panel of help in which a command is, and its module and function or group in `rocelab.cli`,
+in the order of help."""
+Read = Any
+"""A command of typer's parser, whose classes differ between versions."""
+_PASSED_ON = {"allow_interspersed_args": False, "ignore_unknown_options": True}
+_SETTINGS = {"exec": _PASSED_ON, "ping": _PASSED_ON}
+"""Commands whose words after their own go to another program as they are."""
 
 
-def build() -> typer.Typer:
-    """The whole command line."""
-    from rocelab.cli import drill, fault, image
+def build(names: Collection[str] = tuple(_COMMANDS)) -> typer.Typer:
+    """The command line with these commands, whose modules are loaded; with all by default."""
+    from importlib import import_module
+
+    import typer
+
     from rocelab.cli.app import build_app
-    from rocelab.cli.compare import compare
-    from rocelab.cli.diagnose import diagnose
-    from rocelab.cli.evidence import evidence
-    from rocelab.cli.health import health
-    from rocelab.cli.longrun import longrun, whatif
-    from rocelab.cli.predict import predict
-    from rocelab.cli.simulate import simulate
-    from rocelab.cli.sweep import sweep
-    from rocelab.cli.trace import reference
-    from rocelab.cli.traffic import traffic
 
     app = build_app()
-    app.add_typer(drill.app, name="drill", rich_help_panel="Measure")
-    app.add_typer(fault.app, name="fault", rich_help_panel="Break")
-    app.add_typer(image.app, name="image", rich_help_panel="Plan")
-    app.command("traffic", rich_help_panel="Measure")(traffic)
-    app.command("diagnose", rich_help_panel="Measure")(diagnose)
-    app.command("compare", rich_help_panel="Measure")(compare)
-    app.command("predict", rich_help_panel="Plan")(predict)
-    app.command("simulate", rich_help_panel="Simulate")(simulate)
-    app.command("whatif", rich_help_panel="Simulate")(whatif)
-    app.command("longrun", rich_help_panel="Simulate")(longrun)
-    app.command("sweep", rich_help_panel="Simulate")(sweep)
-    app.command("reference", rich_help_panel="Simulate")(reference)
-    app.command("health", rich_help_panel="Look in")(health)
-    app.command("evidence", rich_help_panel="Look in")(evidence)
+    for name in names:
+        panel, where = _COMMANDS[name]
+        module, attribute = where.split(":")
+        target = getattr(import_module(f"rocelab.cli.{module}"), attribute)
+        if isinstance(target, typer.Typer):
+            app.add_typer(target, name=name, rich_help_panel=panel)
+        else:
+            settings = _SETTINGS.get(name)
+            app.command(name, rich_help_panel=panel, context_settings=settings)(target)
     return app
+
+
+class _Commands(Mapping[str, Read]):
+    """All commands by name, as typer's parser wants them. To load them all takes longer than most
+    commands run, so one that is looked up is loaded alone; all are, for help and completion."""
+
+    def __init__(self) -> None:
+        self._loaded: dict[str, Read] = {}
+
+    def __getitem__(self, name: str) -> Read:
+        if name not in self._loaded:
+            if name not in _COMMANDS:
+                raise KeyError(name)
+            self._loaded[name] = _group([name]).commands[name]
+        return self._loaded[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in _COMMANDS
+
+    def __iter__(self) -> Iterator[str]:
+        self._loaded = dict(_group().commands)
+        return iter(self._loaded)
+
+    def __len__(self) -> int:
+        return len(_COMMANDS)
+
+
+def _group(names: Collection[str] = tuple(_COMMANDS)) -> TyperGroup:
+    from typer.core import TyperGroup
+    from typer.main import get_command
+
+    group = get_command(build(names))
+    assert isinstance(group, TyperGroup)
+    return group
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command line, sys.argv by default. Always ends with SystemExit."""
-    # Loading the commands takes most of a second; signals are already handled during that time.
+    # Loading takes much of a second; signals are already handled during that time.
     with ending():
-        from typer.core import TyperGroup
-        from typer.main import get_command
-
         from rocelab.cli.app import run
         from rocelab.interpreter import leave_current_folder_out
 
         leave_current_folder_out()
-        app = get_command(build())
-        assert isinstance(app, TyperGroup)
+        app = _group([])
+        app.commands = _Commands()  # type: ignore[assignment]
         run(app, arguments)

@@ -372,3 +372,17 @@ def names_in(application: typer.Typer) -> list[str]:
 def test_an_error_is_shown_without_markup(capsys: pytest.CaptureFixture[str]) -> None:
     cli_app.show_error(RocelabError("[red]not markup[/red]"), "rocelab up")
     assert capsys.readouterr().err == "rocelab up: [red]not markup[/red]\n"
+
+
+def test_a_command_does_not_wait_for_those_that_were_not_asked_for() -> None:
+    program = (
+        "import sys\n"
+        "from rocelab.cli.main import main\n"
+        "try:\n    main(['schema'])\n"
+        "finally:\n    sys.stderr.write(' '.join(sys.modules))\n"
+    )
+    outcome = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    loaded = {name.rsplit(".", 1)[1] for name in outcome.stderr.split() if "rocelab.cli." in name}
+    assert loaded == {"main", "app", "remote", "arguments", "planning"}

@@ -22,8 +22,8 @@ from hypothesis import strategies as st
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from rocelab.cli.app import build_app, run
-from rocelab.cli.sweep import sweep as sweep_command
+from rocelab.cli.app import run
+from rocelab.cli.main import build
 from rocelab.errors import InputError, MachineError, SpecError
 from rocelab.plan.build import build_fabric
 from rocelab.plan.fabric import Role
@@ -376,9 +376,7 @@ def until(true: object) -> None:
 
 def command(*arguments: object) -> int:
     """The exit code of `rocelab sweep`."""
-    app = build_app()
-    app.command("sweep")(sweep_command)
-    group = get_command(app)
+    group = get_command(build(["sweep"]))
     assert isinstance(group, TyperGroup)
     with pytest.raises(SystemExit) as ended:
         run(group, ["sweep", *map(str, arguments)])
