@@ -6,6 +6,7 @@ They exist where a lab has `queues.pfc`. What a port is to do is in the maps of 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -17,7 +18,7 @@ from rocelab.errors import InputError, MachineError
 from rocelab.faults.base import ALL_PPM, LinkFaultSpec, LinksFault, NicFaultSpec, Towards
 from rocelab.faults.links import RateDegrade, check_rates
 from rocelab.faults.selectors import directed, find_nic_link
-from rocelab.kernel.bracket import Bracket, spanning
+from rocelab.kernel.bracket import Bracket, realtime_ns, spanning
 from rocelab.plan.fabric import Fabric, Link
 from rocelab.plan.pauses import PausePlan, PausePort, plan_pauses
 from rocelab.runtime.lab import Lab
@@ -28,6 +29,9 @@ from rocelab.runtime.record import LabFiles
 from rocelab.spec.pfc import MAX_CLASS
 from rocelab.units import SHARE, SharePpm
 from rocelab.wording import listed
+
+EFFECT_S = 0.5
+_LOOK_EVERY_S = 0.0005
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +54,32 @@ class PauseStorm(LinksFault):
         )
 
     def inject(self, lab: Lab) -> Bracket:
-        return self._set(lab, lambda stormed: stormed | self._bits) or Bracket.now()
+        """Wait until the peers have the first frames, which a process of the lab sends; a storm of
+        which none arrives in EFFECT_S may begin at any time."""
+        with PauseMaps(pins_folder(LabFiles(lab.name))) as maps:
+            heard = {
+                index: maps.egresses.get(index, "pauses") for index in self._unpaused(lab, maps)
+            }
+            begun = self._set(lab, lambda stormed: stormed | self._bits) or Bracket.now()
+            end = time.monotonic() + EFFECT_S
+            while time.monotonic() < end and any(
+                maps.egresses.get(index, "pauses") == count for index, count in heard.items()
+            ):
+                time.sleep(_LOOK_EVERY_S)
+        return Bracket(begun.before_ns, realtime_ns())
 
     def restore(self, lab: Lab) -> Bracket | None:
         return self._set(lab, lambda stormed: stormed & ~self._bits)
+
+    def _unpaused(self, lab: Lab, maps: PauseMaps) -> list[int]:
+        """The peers' egresses that the NIC does not pause yet."""
+        return [
+            port.peer * CLASSES + each
+            for port, stormed in self._stormed(lab)
+            for each in self.classes
+            if not stormed >> each & 1
+            and not maps.ingresses.get(port.slot * CLASSES + each, "over")
+        ]
 
     def remains(self, lab: Lab) -> tuple[str, ...]:
         """Also where the switch does not send again yet: a resume ends a storm."""

@@ -17,7 +17,7 @@ from rocelab.agent import pauseframe
 from rocelab.diagnose.diagnose import diagnose_report
 from rocelab.faults.base import Fault
 from rocelab.faults.links import CarrierDown
-from rocelab.faults.pauses import PauseDeaf, PauseStorm, SlowDrain
+from rocelab.faults.pauses import EFFECT_S, PauseDeaf, PauseStorm, SlowDrain
 from rocelab.faults.power import SwitchPowerLoss
 from rocelab.jobs.job import JobSpec
 from rocelab.kernel import namespaces
@@ -33,7 +33,7 @@ from rocelab.runtime.pfc.maps import CLASSES
 from rocelab.runtime.status import read_status
 from tests.integration.conftest import MakeLab
 from tests.integration.labs import running
-from tests.integration.lossless import LOSSLESS, STORMED, Rig
+from tests.integration.lossless import LOSSLESS, STORMED, Rig, processes_of
 from tests.integration.waiting import wait_until
 from tests.measured import measured
 
@@ -134,6 +134,27 @@ def test_a_pause_is_a_frame_of_802_1qbb_on_the_wire(rig: Rig) -> None:
 def test_a_storming_nic_stops_its_victims_until_the_fault_is_restored(rig: Rig) -> None:
     with rig.storm():
         assert rig.is_gated(rig.gate)
+
+
+def test_a_storm_has_begun_when_its_first_frame_is_there_and_else_nobody_knows_when(
+    rig: Rig,
+) -> None:
+    storm = PauseStorm((rig.nic_link,), (LOSSLESS,))
+    index = rig.gate * CLASSES + LOSSLESS
+    before = rig.maps.egresses.get(index, "pauses")
+    storm.inject(rig.lab)
+    try:
+        assert rig.maps.egresses.get(index, "pauses") > before
+    finally:
+        storm.restore(rig.lab)
+    rig.wait_for_rest()
+    pauser = processes_of(rig.files).pauser
+    os.kill(pauser, signal.SIGSTOP)
+    try:
+        assert storm.inject(rig.lab).width_ns > EFFECT_S * 1e9
+    finally:
+        os.kill(pauser, signal.SIGCONT)
+        storm.restore(rig.lab)
 
 
 def test_a_deaf_port_obeys_no_pause(rig: Rig) -> None:
