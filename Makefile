@@ -114,7 +114,8 @@ docs: $(READY_FOR_DOCS) ## the site of docs/, in site/: needs no network, fails 
 		{ echo "docs: these pages load something from elsewhere" >&2; exit 1; }
 
 .PHONY: soak
-soak: $(READY_TO_TEST) ## a hundred killed drills, then a thousand flaps: nothing left, nothing grows
+soak: $(READY_TO_TEST) ## property tests with 300 examples, a hundred killed drills, a thousand flaps: nothing left, nothing grows
+	.venv/bin/python -m pytest -n auto -m hypothesis --hypothesis-profile=thorough tests/unit
 	$(AS_ROOT) .venv/bin/python -m pytest -p no:cacheprovider -o junit_family=xunit1 --junitxml=results/soak.xml tests/soak
 
 .PHONY: adversary

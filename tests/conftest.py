@@ -1,7 +1,7 @@
 """Settings of all tests: the outcome `not measured`, and property tests without time limits.
 
-A property test runs 50 examples by default, half of Hypothesis' hundred, because the whole suite
-runs for every change; `--hypothesis-profile=default` runs a hundred. The duration of an example is
+A property test runs 20 examples by default, because the whole suite runs for every change;
+`--hypothesis-profile=thorough`, which `make soak` uses, runs 300. The duration of an example is
 not checked: it depends on the machine's load.
 
 A shell starts background jobs with SIGINT ignored, which commands that tests start and interrupt
@@ -18,9 +18,13 @@ from hypothesis import HealthCheck, settings
 
 pytest_plugins = ["tests.measured"]
 
-settings.register_profile(
-    "suite", max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow]
-)
+for profile, examples in (("suite", 20), ("thorough", 300)):
+    settings.register_profile(
+        profile,
+        max_examples=examples,
+        deadline=None,
+        suppress_health_check=[HealthCheck.too_slow],
+    )
 settings.load_profile("suite")
 
 

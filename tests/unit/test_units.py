@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rocelab.units import (
@@ -20,9 +20,6 @@ from rocelab.units import (
     parse_rate_bps,
     parse_size_bytes,
 )
-
-STEADY = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
-"""For machines that are busy with something else."""
 
 QUANTITIES = st.sampled_from([RATE, SIZE, DURATION])
 
@@ -75,13 +72,11 @@ def test_part_of_a_base_unit_is_refused() -> None:
         parse_duration_ns("0.5ns")
 
 
-@STEADY
 @given(QUANTITIES, st.integers(0, 10**15 - 1))
 def test_what_is_written_is_read_back_exactly(quantity: Quantity, value: int) -> None:
     assert quantity.parse(quantity.written(value)) == value
 
 
-@STEADY
 @given(QUANTITIES, st.integers(0, 10**6), st.integers(0, 10**9 - 1), st.data())
 def test_reading_a_fraction_is_exact(
     quantity: Quantity, whole: int, billionths: int, data: st.DataObject
@@ -96,7 +91,6 @@ def test_reading_a_fraction_is_exact(
         assert quantity.parse(text) == value
 
 
-@STEADY
 @given(QUANTITIES, st.text(alphabet="0123456789. kKMGTBibpsmun/t-", max_size=12))
 def test_the_schema_pattern_accepts_what_is_read(quantity: Quantity, text: str) -> None:
     try:

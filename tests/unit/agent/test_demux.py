@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rocelab.agent.demux import MAX_KINDS, SECOND_NS, Demux
@@ -304,7 +304,6 @@ def test_a_probe_whose_random_qp_is_a_queue_pairs_is_still_a_probe() -> None:
     assert server.pair.responder.counters.out_of_order == 0
 
 
-@settings(max_examples=30)
 @given(
     st.lists(st.sampled_from(["data", "marked", "probe", "cnp", "unknown", "damaged"]), max_size=40)
 )

@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rocelab.agent.nic import (
@@ -86,7 +86,6 @@ def pair(rate_bps: float, number: int = 5, messages: int = 1000) -> tuple[QueueP
     return queue_pair, outlet
 
 
-@settings(deadline=None, max_examples=25)
 @given(
     sources=st.integers(1, 5),
     seed=st.integers(0, 1000),
@@ -103,7 +102,6 @@ def test_the_links_rate_is_kept_within_one_percent_by_a_machine_that_wakes_late(
     assert port.lost_ns == 0
 
 
-@settings(deadline=None, max_examples=25)
 @given(sources=st.integers(1, 5), step_us=st.sampled_from([1, 7, 100, 1000, 4000]))
 def test_the_link_is_never_faster_than_its_rate_however_often_it_is_asked(
     sources: int, step_us: int
@@ -264,7 +262,6 @@ def test_refused_frames_are_counted() -> None:
     assert port.refused == 3
 
 
-@settings(deadline=None, max_examples=25)
 @given(
     rate_bps=st.sampled_from([10**6, 10**7, 10**8, 9 * 10**8]),
     seed=st.integers(0, 100),

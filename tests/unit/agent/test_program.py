@@ -158,7 +158,7 @@ SHAPES = [
 
 
 @pytest.mark.parametrize(("pattern", "algorithm"), SHAPES)
-@settings(deadline=None, max_examples=15)
+@settings(max_examples=15)
 @given(
     ranks=st.sampled_from([2, 4, 6, 8]),
     size=st.integers(1, 20_000),

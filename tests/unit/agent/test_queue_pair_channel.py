@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rocelab.agent.dcqcn import DcqcnParameters
@@ -186,7 +186,6 @@ fates = st.lists(st.lists(copies, max_size=2).map(tuple), max_size=30)
 sizes = st.lists(st.integers(0, 20_000), max_size=6)
 
 
-@settings(deadline=None, max_examples=300)
 @given(
     patterns=st.tuples(fates, fates),
     repeats=st.booleans(),
@@ -240,7 +239,6 @@ def test_every_message_arrives_once_in_order_and_whole_or_the_queue_pair_fails(
     check(world)
 
 
-@settings(deadline=None, max_examples=50)
 @given(patterns=st.tuples(fates, fates), posts=st.tuples(sizes, sizes), out_of_order=st.booleans())
 def test_with_retries_enough_no_pattern_that_ends_stops_a_queue_pair(
     patterns: tuple[list[Fate], list[Fate]],
@@ -260,7 +258,6 @@ delays = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=100)
 @given(pattern=delays, repeats=st.booleans(), window=st.integers(2, 64), posts=sizes)
 def test_reordering_alone_costs_a_receiver_of_any_order_nothing(
     pattern: list[Fate], repeats: bool, window: int, posts: list[int]

@@ -79,7 +79,6 @@ def test_the_critical_path_of_a_ring_is_the_chain_that_was_late() -> None:
     assert table[slow.destination, step] == 70 * MS
 
 
-@settings(max_examples=25, deadline=None)
 @given(st.lists(st.integers(0, 400), min_size=112 * ITERATIONS, max_size=112 * ITERATIONS))
 def test_a_critical_path_has_no_gaps_and_is_as_long_as_its_iteration(delays: list[int]) -> None:
     job = planned()
@@ -391,7 +390,7 @@ def test_the_map_shows_the_slow_row_and_the_text_says_who(tmp_path: Path) -> Non
         assert (tmp_path / name).stat().st_size > 5000
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 @given(st.integers(0, 15), st.floats(0.01, 0.05), st.integers(0, 2**32 - 1))
 def test_the_link_that_loses_is_among_the_named(place: int, share: float, seed: int) -> None:
     job = planned()

@@ -113,7 +113,7 @@ def check_paths(
 
 
 @pytest.mark.parametrize("lab", LABS)
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(count=st.integers(1, 40), seed=st.integers(0, 10**6))
 def test_both_engines_use_only_what_the_tables_offer_and_none_beats_the_bound(
     lab: str, count: int, seed: int
@@ -129,7 +129,6 @@ def test_both_engines_use_only_what_the_tables_offer_and_none_beats_the_bound(
     assert bound == pytest.approx(lower_bound(network, demands))
 
 
-@settings(max_examples=25, deadline=None)
 @given(
     shape=st.sampled_from([(2, 4, 2, 2), (4, 4, 4, 1), (4, 4, 2, 2), (6, 3, 3, 1), (3, 8, 1, 8)]),
     seed=st.integers(0, 10**6),
@@ -146,7 +145,6 @@ def test_a_permutation_on_a_non_blocking_fabric_is_placed_without_conflict(
     assert not placed.overloaded
 
 
-@settings(max_examples=25, deadline=None)
 @given(seed=st.integers(0, 10**6))
 def test_cspf_places_the_same_whatever_the_order_of_the_demands(seed: int) -> None:
     fabric, fibs = fabric_of("zones-small"), tables("zones-small")
@@ -256,7 +254,7 @@ def every_path(network: Network, at: str, destination: str) -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("lab", LABS)
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(count=st.integers(1, 25), seed=st.integers(0, 10**6))
 def test_cspf_gives_each_flow_in_turn_the_path_with_most_room(
     lab: str, count: int, seed: int

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Literal
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rocelab.errors import InputError
@@ -40,7 +40,6 @@ def test_siphash_gives_the_published_answer_for_forty_eight_bytes() -> None:
     assert digest.hex() == "51a9cb9ecba312e6"
 
 
-@settings(deadline=None)
 @given(flows, seeds, hashings)
 def test_a_hash_has_31_bits_and_is_the_same_in_both_directions_where_both_ends_are_hashed(
     flow: Flow5, seed: int, hashing: tuple[HashPolicy, tuple[HashField, ...]]
@@ -61,7 +60,6 @@ def test_a_hash_has_31_bits_and_is_the_same_in_both_directions_where_both_ends_a
     assert not both or forth == multipath_hash(back, seed, policy, fields)
 
 
-@settings(deadline=None)
 @given(flows_of(4), seeds, ports, st.integers(0, 255))
 def test_policy_l3_does_not_see_ports_or_protocol(
     flow: Flow5, seed: int, port: int, protocol: int
@@ -130,7 +128,6 @@ def test_the_hash_space_is_cut_where_the_kernel_cuts_it() -> None:
     assert upper_bounds([3, 1]) == (1610612735, 2147483647)
 
 
-@settings(deadline=None)
 @given(weight_lists)
 def test_every_hash_has_a_next_hop_and_shares_follow_weights(weights: list[int]) -> None:
     bounds = upper_bounds(weights)
@@ -141,7 +138,6 @@ def test_every_hash_has_a_next_hop_and_shares_follow_weights(weights: list[int])
         previous = bound
 
 
-@settings(deadline=None)
 @given(weight_lists, st.data())
 def test_a_bound_belongs_to_its_next_hop_and_what_follows_to_the_next(
     weights: list[int], data: st.DataObject

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rocelab.errors import InputError
@@ -17,7 +17,6 @@ from tests.unit.forwarding.test_multipath import flows_of, hashings, seeds, weig
 several = st.sampled_from([4, 6]).flatmap(lambda v: st.lists(flows_of(v), min_size=1, max_size=40))
 
 
-@settings(deadline=None)
 @given(several, seeds, hashings)
 def test_hashes_of_many_flows_are_those_of_each(
     flows: list[Flow5], seed: int, hashing: tuple[HashPolicy, tuple[HashField, ...]]
@@ -26,7 +25,6 @@ def test_hashes_of_many_flows_are_those_of_each(
     assert hashes.tolist() == [multipath_hash(flow, seed, *hashing) for flow in flows]
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(flows_of(4), seeds), min_size=1, max_size=40), hashings)
 def test_every_flow_may_have_a_seed_of_its_own(
     flows_and_seeds: list[tuple[Flow5, int]],
@@ -49,7 +47,6 @@ def test_more_flows_than_are_hashed_at_a_time_are_hashed_alike() -> None:
     assert (multipath_hashes(part, 7, HashPolicy.L4) == hashes[hashes % 3 == 0]).all()
 
 
-@settings(deadline=None)
 @given(st.lists(st.integers(0, 2**31 - 1), min_size=1), weight_lists)
 def test_choices_of_many_hashes_are_those_of_each(hashes: list[int], weights: list[int]) -> None:
     chosen = select_all(np.array(hashes, np.uint32), weights)

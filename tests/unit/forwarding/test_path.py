@@ -6,7 +6,7 @@ from collections import Counter
 from functools import cache
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scapy.contrib.roce import BTH
 from scapy.layers.inet import IP, UDP
@@ -57,7 +57,6 @@ def planned_walk(fabric: Fabric, source: str, destination: str, port: int) -> Pa
     return walk(fabric, fib_of, find_nic(fabric, source), find_nic(fabric, destination), port)
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.sampled_from([ZONE, THREE_TIERS]), st.data(), st.integers(1024, 65535))
 def test_a_path_goes_up_then_down_over_links_that_exist(
     clos: ClosSpec, data: st.DataObject, port: int
@@ -210,7 +209,6 @@ def test_a_path_needs_two_servers() -> None:
         planned_walk(fabric_of(ZONE), "srv1-1", "srv1-1", 1)
 
 
-@settings(deadline=None)
 @given(st.integers(0, 65535), st.integers(1, 255), st.integers(0, 255))
 def test_a_patched_probe_frame_is_the_one_that_scapy_builds(port: int, ttl: int, tag: int) -> None:
     frame = ProbeFrames(resolve_endpoints(fabric_of(ZONE), "srv1-1", "srv4-2"), tag).build(

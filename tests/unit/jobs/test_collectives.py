@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rocelab.errors import InputError
@@ -140,7 +140,6 @@ def allreduces(draw: st.DrawFn) -> Schedule:
     )
 
 
-@settings(deadline=None)
 @given(allreduces())
 def test_every_allreduce_leaves_every_rank_with_every_contribution_once(plan: Schedule) -> None:
     check_order(plan)
@@ -150,7 +149,6 @@ def test_every_allreduce_leaves_every_rank_with_every_contribution_once(plan: Sc
     assert sum(chunk[0].size_bytes for chunk in chunks) == plan.size_bytes
 
 
-@settings(deadline=None)
 @given(RANKS, SIZES, CHANNELS)
 def test_a_reduce_scatter_leaves_each_rank_with_its_part_of_the_sum(
     ranks: int, size: int, channels: int
@@ -165,7 +163,6 @@ def test_a_reduce_scatter_leaves_each_rank_with_its_part_of_the_sum(
     assert max(parts) - min(parts) <= 1
 
 
-@settings(deadline=None)
 @given(RANKS, SIZES, CHANNELS)
 def test_an_all_gather_brings_each_ranks_part_to_every_other(
     ranks: int, size: int, channels: int
@@ -179,7 +176,6 @@ def test_an_all_gather_brings_each_ranks_part_to_every_other(
     assert max(parts) - min(parts) <= 1
 
 
-@settings(deadline=None)
 @given(RANKS, SIZES, CHANNELS, st.data())
 def test_a_broadcast_brings_the_roots_buffer_to_every_rank_over_each_nic_once(
     ranks: int, size: int, channels: int, data: st.DataObject
@@ -203,7 +199,6 @@ def pairwise_bytes(plan: Schedule) -> list[list[int]]:
     return moved
 
 
-@settings(deadline=None)
 @given(RANKS, SIZES, CHANNELS)
 def test_an_alltoall_sends_each_destination_its_part_of_every_buffer(
     ranks: int, size: int, channels: int
@@ -219,7 +214,6 @@ def test_an_alltoall_sends_each_destination_its_part_of_every_buffer(
         assert moved[source] == expected
 
 
-@settings(deadline=None)
 @given(RANKS, SIZES, CHANNELS, SEEDS)
 def test_an_alltoallv_moves_its_matrix_whatever_the_sizes(
     ranks: int, size: int, channels: int, seed: int
@@ -258,7 +252,6 @@ def test_the_channels_of_an_alltoall_begin_at_different_destinations() -> None:
     assert first == [1, 3, 5, 7]
 
 
-@settings(deadline=None)
 @given(RANKS, SIZES, CHANNELS, st.data())
 def test_a_gather_brings_every_part_to_the_root(
     ranks: int, size: int, channels: int, data: st.DataObject
@@ -273,7 +266,6 @@ def test_a_gather_brings_every_part_to_the_root(
     assert max(parts) - min(parts) <= 1
 
 
-@settings(deadline=None)
 @given(st.sampled_from([Pattern.INCAST, Pattern.PAIRS, Pattern.PERMUTATION]), RANKS, SEEDS)
 def test_single_sends_carry_the_whole_size_at_once(pattern: Pattern, ranks: int, seed: int) -> None:
     ranks += ranks % 2
@@ -314,7 +306,6 @@ def test_rings_use_every_nic_the_same_and_no_more_than_they_must(
 
 
 @given(st.integers(2, 200))
-@settings(deadline=None)
 def test_two_trees_take_twice_the_buffer_over_no_nic_and_logarithmically_many_hops(
     ranks: int,
 ) -> None:
@@ -363,7 +354,6 @@ def test_a_tree_and_a_chain_pass_on_pieces_before_they_have_it_all() -> None:
         assert max(send.size_bytes for send in plan.sends) == MIB // 2
 
 
-@settings(deadline=None)
 @given(st.sampled_from(Pattern), st.sampled_from(Algorithm), RANKS, st.integers(1, 10**7), CHANNELS)
 def test_the_count_of_sends_is_never_below_the_sends(
     pattern: Pattern, algorithm: Algorithm, ranks: int, size: int, channels: int

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rocelab.errors import InputError
@@ -94,7 +94,6 @@ def test_a_payload_just_fits_the_mtu_or_is_an_input_error() -> None:
     assert "1456" in (caught.value.hint or "")
 
 
-@settings(deadline=None)
 @given(
     racks=st.integers(2, 6),
     servers=st.integers(1, 4),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise, permutations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rocelab.errors import InputError
@@ -112,7 +112,6 @@ shapes = st.one_of(
 )
 
 
-@settings(max_examples=40, deadline=None)
 @given(shapes, st.data())
 def test_no_placement_has_a_smaller_cut_than_the_topology_aware_one(
     shape: ClosSpec | RailSpec | HpnSpec, data: st.DataObject

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
@@ -161,7 +161,6 @@ def test_a_ring_over_groups_stays_within_each():
     assert sends.chain.tolist() == [0] * 4 + [1] * 4
 
 
-@settings(max_examples=40, deadline=None)
 @given(
     tensor=st.sampled_from([1, 2]),
     context=st.sampled_from([1, 2]),

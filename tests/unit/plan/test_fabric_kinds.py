@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rocelab.forwarding.fib import planned_fibs
@@ -71,7 +71,6 @@ def switches_of(fabric: Fabric, role: Role) -> list[str]:
     return [node.name for node in fabric.nodes if node.role is role]
 
 
-@settings(max_examples=60, deadline=None)
 @given(kinds)
 def test_names_addresses_and_macs_are_all_different(kind: FabricSpec) -> None:
     fabric = fabric_of(kind)
@@ -89,7 +88,6 @@ def test_names_addresses_and_macs_are_all_different(kind: FabricSpec) -> None:
     assert len(set(addresses)) == len(addresses)
 
 
-@settings(max_examples=60, deadline=None)
 @given(kinds)
 def test_every_leaf_learns_the_way_to_every_nic_that_is_not_its_own(kind: FabricSpec) -> None:
     fabric = fabric_of(kind)
@@ -102,7 +100,6 @@ def test_every_leaf_learns_the_way_to_every_nic_that_is_not_its_own(kind: Fabric
                 assert own or any(prefix.prefix in routes[leaf] for prefix in holding)
 
 
-@settings(max_examples=40, deadline=None)
 @given(kinds, st.integers(0, 2**16 - 1), st.data())
 def test_a_flow_arrives_from_any_port_of_any_nic(
     kind: FabricSpec, sport: int, data: st.DataObject
@@ -120,7 +117,6 @@ def test_a_flow_arrives_from_any_port_of_any_nic(
         assert path.nodes[-1] == other
 
 
-@settings(max_examples=40, deadline=None)
 @given(hpns())
 def test_two_planes_share_no_switch_below_the_cores(hpn: HpnSpec) -> None:
     fabric = fabric_of(hpn)
@@ -135,7 +131,6 @@ def test_two_planes_share_no_switch_below_the_cores(hpn: HpnSpec) -> None:
                 assert above[0] == above[1]
 
 
-@settings(max_examples=40, deadline=None)
 @given(hpns())
 def test_both_switches_of_a_nic_with_two_ports_announce_it(hpn: HpnSpec) -> None:
     fabric = fabric_of(hpn)
@@ -147,7 +142,6 @@ def test_both_switches_of_a_nic_with_two_ports_announce_it(hpn: HpnSpec) -> None
             assert own is None or own.origins == tors
 
 
-@settings(max_examples=40, deadline=None)
 @given(rails)
 def test_a_leaf_holds_the_same_nic_of_every_server_of_its_unit(rail: RailSpec) -> None:
     fabric = fabric_of(rail)

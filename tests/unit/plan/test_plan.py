@@ -6,7 +6,7 @@ from collections import Counter
 from ipaddress import ip_address, ip_interface, ip_network
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rocelab.errors import InputError
@@ -55,7 +55,6 @@ def test_racks_of_a_zone_have_their_own_asn_and_its_spines_share_one() -> None:
     assert len({node.asn for node in fabric.nodes if node.role is Role.ATSW}) == 1
 
 
-@settings(max_examples=40, deadline=None)
 @given(fabrics())
 def test_addresses_are_unique_and_inside_the_benchmarking_space(fabric: Fabric) -> None:
     ports = [port.address for link in fabric.links for port in (link.a, link.b)]
@@ -67,7 +66,6 @@ def test_addresses_are_unique_and_inside_the_benchmarking_space(fabric: Fabric) 
     assert all(address in SPACE for address in addresses)
 
 
-@settings(max_examples=40, deadline=None)
 @given(fabrics())
 def test_the_two_ends_of_a_link_share_a_31(fabric: Fabric) -> None:
     for link in fabric.links:
@@ -78,7 +76,6 @@ def test_the_two_ends_of_a_link_share_a_31(fabric: Fabric) -> None:
         assert a.network.prefixlen == 31
 
 
-@settings(max_examples=40, deadline=None)
 @given(fabrics())
 def test_a_rack_s_prefix_holds_its_nics_and_its_loopback_and_no_other_s(fabric: Fabric) -> None:
     prefixes = {p.origins[0]: ip_network(p.prefix) for p in fabric.prefixes}
@@ -93,7 +90,6 @@ def test_a_rack_s_prefix_holds_its_nics_and_its_loopback_and_no_other_s(fabric: 
         assert ip_address(node.loopback) in prefixes[node.name]
 
 
-@settings(max_examples=40, deadline=None)
 @given(fabrics())
 def test_interface_names_fit_linux_and_are_unique_on_their_node(fabric: Fabric) -> None:
     for node in fabric.nodes:
@@ -106,7 +102,6 @@ def test_the_same_spec_gives_the_same_fabric() -> None:
     assert clos(zones=2, racks=3, spines=2, atsws=2) == clos(zones=2, racks=3, spines=2, atsws=2)
 
 
-@settings(max_examples=30, deadline=None)
 @given(fabrics())
 def test_every_switch_learns_every_rack_at_the_width_of_its_tier(fabric: Fabric) -> None:
     clos = fabric.spec.fabric

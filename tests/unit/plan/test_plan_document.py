@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rocelab.plan.build import build_fabric
@@ -46,7 +46,6 @@ def fabrics(draw: st.DrawFn) -> Fabric:
     )
 
 
-@settings(max_examples=60, deadline=None)
 @given(fabrics())
 def test_the_width_of_a_group_is_that_of_each_of_its_switches_and_prefixes(fabric: Fabric) -> None:
     by_group = {
@@ -60,7 +59,6 @@ def test_the_width_of_a_group_is_that_of_each_of_its_switches_and_prefixes(fabri
             assert by_group[origins_by_prefix[prefix]][at] == expected_width(fabric, links)
 
 
-@settings(max_examples=30, deadline=None)
 @given(fabrics())
 def test_the_switches_counted_are_those_that_learn_the_prefix(fabric: Fabric) -> None:
     learnt: dict[str, int] = {}

@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rocelab.cli.main import main
@@ -81,7 +81,6 @@ def flow_rows(draw: st.DrawFn) -> tuple[str, list[FlowRow]]:
     return name, rows
 
 
-@settings(max_examples=60, deadline=None)
 @given(flow_rows(), st.sampled_from(["ecmp", "e-ecmp", "path-pinning"]))
 def test_all_flows_at_once_land_where_each_alone_does(
     drawn: tuple[str, list[FlowRow]], kind: str
@@ -100,7 +99,6 @@ def test_all_flows_at_once_land_where_each_alone_does(
     assert paths_on(fabric, rows, Setting()) == alone
 
 
-@settings(max_examples=40, deadline=None)
 @given(flow_rows())
 def test_choices_of_all_flows_at_once_are_those_of_each_alone(
     drawn: tuple[str, list[FlowRow]],
@@ -121,7 +119,6 @@ def counted(one: Polarization) -> tuple[object, ...]:
     return one.first, one.second, one.flows, *offered
 
 
-@settings(max_examples=40, deadline=None)
 @given(flow_rows())
 def test_tables_that_were_read_lead_flows_as_planned_ones_do(
     drawn: tuple[str, list[FlowRow]],
@@ -133,7 +130,6 @@ def test_tables_that_were_read_lead_flows_as_planned_ones_do(
     assert replace(read, tables="planned") == planned
 
 
-@settings(max_examples=40, deadline=None)
 @given(flow_rows(), st.integers(0, 2**32), st.sampled_from([Model.KERNEL, Model.CRC32]))
 def test_weights_of_tables_count(drawn: tuple[str, list[FlowRow]], seed: int, model: Model) -> None:
     name, rows = drawn

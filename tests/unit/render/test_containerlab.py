@@ -98,7 +98,7 @@ def test_a_topology_is_sound_and_has_the_fabric_s_nodes_and_links(lab: str) -> N
     assert_sound_and_complete(small(lab))
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(
     racks=st.integers(1, 4),
     spines=st.integers(1, 3),

@@ -11,7 +11,7 @@ from threading import Event, Thread, Timer
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rocelab.runtime.convergence import down_sessions
@@ -147,7 +147,6 @@ values = st.recursive(
 )
 
 
-@settings(deadline=None, max_examples=60)
 @given(values, st.sampled_from(ASKED))
 def test_no_answer_is_more_than_unreadable(
     value: object, asked: tuple[str, Callable[[FrrFiles], Any]]

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from rocelab.errors import MachineError
 from rocelab.progress import Progress, no_progress
@@ -182,7 +182,6 @@ def _same(one: Outcome, other: Outcome) -> None:
         )
 
 
-@settings(max_examples=40, deadline=None)
 @given(case=cases)
 def test_every_solve_of_any_program_is_proven_and_both_backends_agree(case: Case) -> None:
     work, first, capacity, changes = case
@@ -193,7 +192,6 @@ def test_every_solve_of_any_program_is_proven_and_both_backends_agree(case: Case
     _same(outcomes[0], outcomes[-1])
 
 
-@settings(max_examples=60, deadline=None)
 @given(case=cases)
 def test_solving_what_an_event_touches_equals_solving_everything(case: Case) -> None:
     pytest.importorskip("numba")
@@ -214,7 +212,6 @@ def test_solving_what_an_event_touches_equals_solving_everything(case: Case) -> 
     )
 
 
-@settings(max_examples=60, deadline=None)
 @given(case=cases)
 def test_every_bit_of_a_finished_transfer_is_on_its_path(case: Case) -> None:
     work, first, capacity, _ = case

@@ -7,7 +7,7 @@ import sys
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rocelab.sim.engine.backend import Backend
@@ -76,7 +76,6 @@ def test_capacities_sends_and_shares_that_can_not_be_are_refused(backend: Backen
         max_min_rates(paths([0], share=[0.0]), np.ones(1), backend=backend)
 
 
-@settings(max_examples=150, deadline=None)
 @given(seed=st.integers(0, 2**32 - 1), shared=st.booleans(), several=st.booleans())
 def test_rates_on_any_network_are_proven_and_equal_on_both_backends(
     seed: int, shared: bool, several: bool

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
@@ -285,7 +285,6 @@ def test_p95_and_given_times_take_the_place_of_the_median(clos: Network) -> None
     assert (second.reaction_s, second.reaction) == (0.15, "as given")
 
 
-@settings(max_examples=30)
 @given(st.integers(10, 2000), st.integers(2, 10))
 def test_slower_bfd_timers_never_react_sooner(interval_ms: int, multiplier: int) -> None:
     def median_s(interval_ms: int) -> float:
@@ -458,7 +457,6 @@ def test_overlapping_events_are_both_there_and_a_link_returns_with_the_last(clos
     assert lengths(found[-1]) == [4, 4, 4, 4]
 
 
-@settings(max_examples=50, deadline=None)
 @given(
     st.lists(
         st.tuples(
@@ -759,7 +757,6 @@ def test_a_job_through_a_timeline_stalls_slows_and_restarts(
     assert jct_s == pytest.approx(20_000 + lost_s + stalled_s + 600)
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.floats(0.001, 100), st.integers(1, 5000), st.sampled_from(["fail", "blackhole", "drain"]))
 def test_a_single_outage_costs_the_same_in_a_timeline_and_in_a_what_if(
     hpn: Network, reaction_s: float, lasts_s: int, verb: str

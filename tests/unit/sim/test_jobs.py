@@ -8,7 +8,7 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rocelab.agent.rc.connection import Connection
@@ -87,7 +87,6 @@ specs = st.one_of(
 )
 
 
-@settings(max_examples=60, deadline=None)
 @given(specs, st.sampled_from(Placement), st.integers(0, 2**32 - 1), st.data())
 def test_ranks_get_the_nics_that_they_get_in_the_lab(
     spec: LabSpec, how: Placement, seed: int, data: st.DataObject
@@ -136,7 +135,6 @@ def test_a_list_that_the_lab_refuses_is_refused_in_the_same_words(
     assert (caught.value.message, caught.value.hint) == (of_lab.value.message, of_lab.value.hint)
 
 
-@settings(max_examples=60, deadline=None)
 @given(specs, st.sampled_from(Placement), st.data())
 def test_a_job_beside_others_never_gets_a_nic_of_theirs(
     spec: LabSpec, how: Placement, data: st.DataObject
@@ -228,7 +226,6 @@ def collective(draw: st.DrawFn) -> dict[str, object]:
     return keys
 
 
-@settings(max_examples=200, deadline=None)
 @given(collective())
 def test_merged_sends_are_the_sums_of_a_schedules(keys: dict[str, object]) -> None:
     whole = schedule(**keys)
@@ -378,7 +375,6 @@ class Posted:
         self.wire_bytes += self._requester.emit([], 2**30, 0)
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     transports,
     st.lists(st.tuples(st.integers(0, 2), st.integers(1, 40_000), st.integers(1, 5)), min_size=1),
@@ -476,7 +472,6 @@ def rows_of_lab(fabric: Fabric, specs: Sequence[JobSpec]) -> Counter[tuple[objec
     )
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.sampled_from(LABS), st.lists(jobs_of_the_lab, min_size=1, max_size=3))
 def test_flows_and_their_bytes_are_those_of_the_labs_queue_pairs(
     lab: str, keys: list[dict[str, object]]

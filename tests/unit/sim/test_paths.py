@@ -146,7 +146,7 @@ def joined_up(network: Network, flows: Flows, paths: Paths) -> None:
         assert len(set(network.receiver[sends].tolist())) == len(sends)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.data())
 def test_flows_keep_to_links_that_are_up_and_all_arrive_that_can(data: st.DataObject) -> None:
     name = data.draw(st.sampled_from(["zone-1-1", "zones-1-28", "hpn-small", "hpn-single-plane"]))

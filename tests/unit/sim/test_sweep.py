@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from typer.core import TyperGroup
 from typer.main import get_command
@@ -186,7 +186,6 @@ RECORDS = [Record(f"{n:032x}", {"job.seed": n}, {"busbw": n / 3}, None, 0.5, n) 
 
 
 @given(cut=st.integers(min_value=0, max_value=10_000))
-@settings(max_examples=25, deadline=None)
 def test_a_journal_torn_anywhere_keeps_what_was_wholly_written(
     cut: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

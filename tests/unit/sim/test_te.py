@@ -132,7 +132,7 @@ def sends_of(fabric: Fabric, net: Network, flows: Flows, flow: int, path: Path) 
 
 
 @pytest.mark.parametrize("lab", LABS)
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(count=st.integers(1, 60), seed=st.integers(0, 10**6))
 def test_cspf_places_every_flow_where_the_labs_controller_does(
     lab: str, count: int, seed: int
@@ -148,7 +148,7 @@ def test_cspf_places_every_flow_where_the_labs_controller_does(
 
 
 @pytest.mark.parametrize("lab", LABS)
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=5)
 @given(count=st.integers(1, 40), seed=st.integers(0, 10**6))
 def test_the_optimum_is_the_labs_and_no_placement_beats_it(lab: str, count: int, seed: int) -> None:
     fabric, net = fabric_of(lab), network(lab)
@@ -168,7 +168,7 @@ def test_the_optimum_is_the_labs_and_no_placement_beats_it(lab: str, count: int,
     assert bound - 1e-7 <= used[TeEngine.LP] <= used[TeEngine.CSPF] + 1e-9
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(seed=st.integers(0, 10**6))
 def test_a_permutation_on_a_non_blocking_fabric_is_placed_without_conflict(seed: int) -> None:
     net = clos(24, 9, 8)

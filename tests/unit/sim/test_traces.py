@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rocelab.errors import InputError, MachineError
@@ -160,7 +160,6 @@ def test_attributes_have_the_types_that_chakras_feeder_reads(tmp_path: Path) -> 
 
 
 @given(st.data())
-@settings(max_examples=60, deadline=None)
 def test_a_file_that_is_cut_off_is_an_error_or_ends_with_a_whole_node(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
@@ -181,7 +180,6 @@ def test_a_file_that_is_cut_off_is_an_error_or_ends_with_a_whole_node(
 
 
 @given(st.binary(max_size=80))
-@settings(max_examples=100, deadline=None)
 def test_garbage_is_never_a_traceback(
     tmp_path_factory: pytest.TempPathFactory, garbage: bytes
 ) -> None:
@@ -312,7 +310,6 @@ def test_runtime_counts_instead_of_the_duration_where_a_node_has_it() -> None:
 
 
 @given(st.data())
-@settings(max_examples=150, deadline=None)
 def test_steps_start_every_communication_when_the_graph_does(data: st.DataObject) -> None:
     size = data.draw(st.integers(1, 14))
     before = [
@@ -556,7 +553,6 @@ def workloads(draw: st.DrawFn) -> Workload:
 
 
 @given(workloads())
-@settings(max_examples=60, deadline=None)
 def test_a_workload_reads_back_as_it_was_exported(
     tmp_path_factory: pytest.TempPathFactory, workload: Workload
 ) -> None:

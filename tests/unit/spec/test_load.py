@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 import pytest
 import yaml
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field, ValidationError, model_validator
 
@@ -20,9 +20,6 @@ from rocelab.spec.model import LabSpec, SeedPlan
 from rocelab.spec.source import MAX_PROBLEMS, parse_source
 from rocelab.units import DurationNs
 from rocelab.wording import RefusedError
-
-STEADY = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
-"""For machines that are busy with something else."""
 
 TINY = "name: tiny\nfabric: {kind: clos, racks: 4, spines: 2}\n"
 
@@ -221,7 +218,6 @@ def changed(changes: dict[tuple[str, ...], object]) -> dict[str, Any]:
     return data
 
 
-@STEADY
 @given(CHANGES)
 def test_random_specs_are_valid_or_refused_and_nothing_else(
     changes: dict[tuple[str, ...], object],
@@ -237,7 +233,6 @@ def test_random_specs_are_valid_or_refused_and_nothing_else(
         assert isinstance(spec, LabSpec)
 
 
-@STEADY
 @given(st.binary(max_size=300))
 def test_random_files_are_valid_or_refused_and_nothing_else(
     tmp_path_factory: pytest.TempPathFactory, content: bytes
@@ -248,7 +243,6 @@ def test_random_files_are_valid_or_refused_and_nothing_else(
         load_spec(path)
 
 
-@STEADY
 @given(st.integers(0, len(TINY) - 1), st.characters(exclude_categories=["Cs"]))
 def test_a_spec_with_one_character_changed_is_valid_or_refused(at: int, char: str) -> None:
     text = TINY[:at] + char + TINY[at + 1 :]

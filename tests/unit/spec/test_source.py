@@ -7,16 +7,13 @@ from pathlib import Path
 
 import pytest
 import yaml
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rocelab.errors import SpecError
 from rocelab.spec.scalars import read_scalar
 from rocelab.spec.source import MAX_DEPTH, MAX_FILE_BYTES, MAX_VALUES, parse_source, read_source
 from rocelab.wording import CONTROL
-
-STEADY = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
-"""For machines that are busy with something else."""
 
 TEXTS = st.text(max_size=8).filter(lambda text: not CONTROL.search(text))
 KEYS = st.text(max_size=8)
@@ -234,7 +231,6 @@ def test_a_byte_order_mark_is_not_part_of_the_first_key(tmp_path: Path) -> None:
     assert source.lines["x",] == 2
 
 
-@STEADY
 @given(st.dictionaries(KEYS, TREES, max_size=4))
 def test_what_a_yaml_writer_writes_is_read_back(tree: dict[str, object]) -> None:
     text = yaml.safe_dump(tree, default_style='"')
@@ -242,7 +238,6 @@ def test_what_a_yaml_writer_writes_is_read_back(tree: dict[str, object]) -> None
     assert parse_source(text, "lab.yaml").data == tree
 
 
-@STEADY
 @given(st.binary(max_size=200))
 def test_random_bytes_give_data_or_problems_and_nothing_else(content: bytes) -> None:
     try:
@@ -253,7 +248,6 @@ def test_random_bytes_give_data_or_problems_and_nothing_else(content: bytes) -> 
         assert isinstance(source.data, dict)
 
 
-@STEADY
 @given(st.text(alphabet="ab:*&!-?[]{}'\"|>%@#,. \n\t1", max_size=60))
 def test_random_punctuation_gives_data_or_problems_and_nothing_else(text: str) -> None:
     try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scapy.contrib.roce import BTH
 from scapy.layers.inet import IP, UDP
@@ -15,9 +15,6 @@ from rocelab.jobs.flow import Endpoints
 from rocelab.traffic.roce import probe_frame
 from tests.helpers.probe_reader import Probe, parse_probe
 from tests.helpers.roce_packets import CONNECTX_4_LX_CNP
-
-# Building with Scapy takes milliseconds, more on a busy machine: time is not what is tested.
-unhurried = settings(deadline=None)
 
 OCTETS = st.integers(0, 255)
 MACS = st.lists(OCTETS, min_size=6, max_size=6).map(lambda o: ":".join(f"{x:02x}" for x in o))
@@ -75,7 +72,6 @@ def test_the_psn_is_the_sequence_number_modulo_its_24_bits() -> None:
     assert (probe.sequence, probe.psn) == (2**24 + 7, 7)
 
 
-@unhurried
 @given(ENDPOINTS, SPORTS, QPS, IDS, LONG, LONG, SIZES, TTLS)
 def test_parsing_a_built_probe_gives_back_what_went_in(
     endpoints: Endpoints,
@@ -102,7 +98,6 @@ def test_parsing_a_built_probe_gives_back_what_went_in(
     )
 
 
-@unhurried
 @given(ENDPOINTS, SPORTS, QPS, IDS, st.lists(st.tuples(LONG, LONG), max_size=4), SIZES)
 def test_a_stamped_frame_equals_the_one_scapy_builds(
     endpoints: Endpoints,
@@ -128,7 +123,6 @@ def test_a_stamped_frame_equals_the_one_scapy_builds(
         assert bytes(stamper.stamp(sequence, send_ns)) == build(sequence, send_ns)
 
 
-@unhurried
 @given(st.data(), SIZES)
 def test_a_flipped_bit_anywhere_in_the_payload_fails_the_icrc(
     data: st.DataObject, payload_bytes: int
@@ -140,7 +134,6 @@ def test_a_flipped_bit_anywhere_in_the_payload_fails_the_icrc(
     assert parse_probe(bytes(frame)) is None
 
 
-@unhurried
 @given(tos=OCTETS, ttl=OCTETS, checksum=st.binary(min_size=2, max_size=2))
 def test_what_switches_change_on_the_way_leaves_the_icrc_valid(
     tos: int, ttl: int, checksum: bytes
@@ -152,13 +145,11 @@ def test_what_switches_change_on_the_way_leaves_the_icrc_valid(
     assert probe.ttl == ttl
 
 
-@unhurried
 @given(st.binary(max_size=200))
 def test_other_bytes_are_no_probe(frame: bytes) -> None:
     assert parse_probe(frame) is None
 
 
-@unhurried
 @given(st.integers(0, 81))
 def test_a_cut_probe_is_no_probe(length: int) -> None:
     assert parse_probe(probe_frame(NICS, sport=1, dest_qp=1)[:length]) is None

@@ -6,7 +6,7 @@ from dataclasses import replace
 from ipaddress import ip_address
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scapy.contrib.roce import AETH, BTH, CNPPadding
 from scapy.layers.inet import IP, UDP
@@ -56,9 +56,6 @@ from tests.helpers.roce_packets import (
     example_frame,
     example_headers,
 )
-
-# Building with Scapy takes milliseconds, more on a busy machine: time is not what is tested.
-unhurried = settings(deadline=None)
 
 every_envelope = pytest.mark.parametrize("envelope", [ENVELOPE_4, ENVELOPE_6], ids=["IPv4", "IPv6"])
 every_opcode = pytest.mark.parametrize("opcode", list(Opcode), ids=lambda opcode: opcode.name)
@@ -112,7 +109,6 @@ def built_anew(packet: Packet) -> bytes:
     return bytes(packet)
 
 
-@unhurried
 @given(st.data(), ENVELOPES, RC_OPCODES, st.integers(0, 2**24 - 1), st.booleans(), st.booleans())
 def test_dissecting_a_built_frame_gives_back_what_went_in(
     data: st.DataObject,
@@ -159,7 +155,6 @@ def test_building_what_was_dissected_gives_the_same_frame(
     assert built_anew(Ether(frame)) == frame
 
 
-@unhurried
 @given(ENVELOPES, st.sampled_from(Opcode))
 def test_building_what_was_dissected_gives_the_same_frame_for_any_addresses(
     envelope: Envelope, opcode: Opcode
