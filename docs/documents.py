@@ -12,6 +12,7 @@ import types
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
+from functools import cache
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from rocelab.cli.catalog import CatalogRow
@@ -121,10 +122,14 @@ def _section(each: type[Any], *, root: bool) -> Section:
 
 def heading(each: type[Any]) -> str:
     """The heading of a class: its name, with its module where documents have two of that name."""
-    every = {one for document in DOCUMENTS for one in _classes(document.root)}
-    if sum(one.__name__ == each.__name__ for one in every) == 1:
+    if sum(one.__name__ == each.__name__ for one in _every_class()) == 1:
         return each.__name__
     return f"{each.__name__} of {each.__module__.rsplit('.', 1)[-1]}"
+
+
+@cache
+def _every_class() -> frozenset[type[Any]]:
+    return frozenset(one for document in DOCUMENTS for one in _classes(document.root))
 
 
 def described(docstring: str, keys: list[str]) -> tuple[str, Mapping[str, str]]:

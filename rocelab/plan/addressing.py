@@ -7,6 +7,8 @@ switch-to-switch link. Blocks are assigned in build order, so a plan never chang
 
 from __future__ import annotations
 
+from socket import inet_ntoa
+
 SPACE_START = (198 << 24) | (18 << 16)
 SPACE_SIZE = 2**17
 SPACE_TEXT = "198.18.0.0/15"
@@ -21,7 +23,7 @@ class AddressSpaceFullError(ValueError):
 
 def dotted(address: int) -> str:
     """An IPv4 address as text, from its 32-bit value."""
-    return f"{address >> 24}.{address >> 16 & 255}.{address >> 8 & 255}.{address & 255}"
+    return inet_ntoa(address.to_bytes(4, "big"))
 
 
 class AddressSpace:

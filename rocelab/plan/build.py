@@ -131,21 +131,23 @@ def _build(spec: LabSpec, layout: Layout, *, numbered: bool) -> Fabric:
             asn = ASN_BASE + len(nodes)  # a path with a valley crosses a tier twice
         nodes.append(Node(site.name, site.role, site.zone, asn, loopback, seed))
 
+    # Before any link is made: a fabric that does not fit is known early.
+    pairs = [_point_to_point(space.take(2)) if numbered else (None, None) for _ in layout.cables]
     role_of = {site.name: site.role for site in layout.sites}
     links: list[Link] = []
     cabled: Counter[tuple[str, str]] = Counter()
-    ports: Counter[str] = Counter()
+    ports = dict.fromkeys(role_of, 0)
+    mtu = spec.links.mtu
     for number, attachment in enumerate(layout.attachments):
         addresses = _nic_addresses(attachment, start_of[number], loopback_of)
         for switch, ends in zip(attachment.switches, addresses, strict=True):
             cabled[attachment.server, switch] += 1
             cable = Cable(attachment.server, switch, cabled[attachment.server, switch])
-            rate_bps = spec.links.server_rate
-            links.append(_link(cable, role_of, ends, len(links), ports, rate_bps, spec.links.mtu))
-    for cable in layout.cables:
-        pair = _point_to_point(space.take(2)) if numbered else (None, None)
-        rate_bps = spec.links.rate
-        links.append(_link(cable, role_of, pair, len(links), ports, rate_bps, spec.links.mtu))
+            links.append(
+                _link(cable, role_of, ends, len(links), ports, spec.links.server_rate, mtu)
+            )
+    for cable, pair in zip(layout.cables, pairs, strict=True):
+        links.append(_link(cable, role_of, pair, len(links), ports, spec.links.rate, mtu))
     return Fabric(spec, tuple(nodes), tuple(links), tuple(prefixes), numbered)
 
 
@@ -185,7 +187,7 @@ def _link(
     role_of: Mapping[str, Role],
     ends: tuple[str | None, str | None],
     number: int,
-    ports: Counter[str],
+    ports: dict[str, int],
     rate_bps: int,
     mtu: int,
 ) -> Link:
@@ -197,16 +199,17 @@ def _link(
     equal ones the kernel takes a veth's loss of carrier for not urgent and may report it up to 1 s
     late (net/core/link_watch.c, linkwatch_urgent_event, which ignores namespaces).
     """
+    lower, upper, parallel = cable.lower, cable.upper, cable.parallel
     mac_tail = ":00:" + number.to_bytes(4, "big").hex(":")
-
-    def port(node: str, neighbour: str, address: str | None, *, is_upper: bool) -> Port:
-        ports[node] += 1
-        interface = interface_name(neighbour, cable.parallel)
-        mac = ("06" if is_upper else "02") + mac_tail
-        return Port(node, role_of[node], interface, 2 * ports[node] + is_upper, address, mac)
-
-    lower = port(cable.lower, cable.upper, ends[0], is_upper=False)
-    return Link(lower, port(cable.upper, cable.lower, ends[1], is_upper=True), rate_bps, mtu)
+    ports[lower] += 1
+    ports[upper] += 1
+    to_upper, to_lower = interface_name(upper, parallel), interface_name(lower, parallel)
+    return Link(
+        Port(lower, role_of[lower], to_upper, 2 * ports[lower], ends[0], "02" + mac_tail),
+        Port(upper, role_of[upper], to_lower, 2 * ports[upper] + 1, ends[1], "06" + mac_tail),
+        rate_bps,
+        mtu,
+    )
 
 
 def hash_seed(plan: SeedPlan | int, site: Site) -> int:

@@ -48,7 +48,7 @@ def paper_run(starts_ns: list[int], duration_ns: int, seed: int | None) -> Model
 
 @pytest.fixture(scope="module")
 def late_starter() -> ModelRun:
-    return paper_run([0, 30 * MS], 200 * MS, seed=1)
+    return paper_run([0, 30 * MS], 140 * MS, seed=1)
 
 
 def test_the_marking_line_rises_from_kmin_to_pmax_at_kmax_and_is_one_above() -> None:
@@ -64,7 +64,7 @@ def test_one_flow_alone_is_never_marked_and_keeps_line_rate() -> None:
 
 
 def test_two_flows_share_the_bottleneck_equally() -> None:
-    run = paper_run([0, 0], 200 * MS, seed=1)
+    run = paper_run([0, 0], 120 * MS, seed=1)
     settled = run.rates_bps[:, run.times_ns > 50 * MS].mean(axis=1)
     assert settled == pytest.approx([20e9, 20e9], rel=0.10)
 
@@ -123,7 +123,7 @@ def test_no_cnp_is_back_before_the_round_trip() -> None:
 def test_reaction_points_given_the_models_cnps_have_the_models_rates(profile: str) -> None:
     line_bps = 40 * G
     set_ = parameters(profile, line_bps)
-    run = simulate(set_, PAPER_PORT, [0, 0, 0], 20 * MS, line_bps, sample_ns=1, seed=3)
+    run = simulate(set_, PAPER_PORT, [0, 0, 0], 10 * MS, line_bps, sample_ns=1, seed=3)
     for flow, arrivals in enumerate(run.cnps_ns):
         assert arrivals.size > 5
         cnps = set(arrivals.tolist())
@@ -175,7 +175,7 @@ def packet_by_packet(
 
 @pytest.mark.parametrize("profile", ["sigcomm15", "hpcc-dcqcn"])
 def test_the_model_predicts_what_endpoints_do_packet_by_packet(profile: str) -> None:
-    flows, duration_ns = 4, 40 * MS
+    flows, duration_ns = 4, 20 * MS
     port = PAPER_PORT
     run = simulate(parameters(profile, 40 * G), port, [0] * flows, duration_ns, 40 * G, seed=5)
     rates, mean_queue, cnps = packet_by_packet(profile, port, flows, duration_ns, seed=5)

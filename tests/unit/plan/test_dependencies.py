@@ -21,8 +21,8 @@ from rocelab.plan.dependencies import (
 from rocelab.plan.fabric import Fabric, Link, Node, Observed, Port, Prefix, Role
 from rocelab.plan.routes import expected_routes
 from rocelab.spec.fabrics import ClosSpec
-from rocelab.spec.load import load_spec
 from rocelab.spec.model import LabSpec, RoutingSpec
+from tests.helpers.labs import planned
 
 ALL_LABS = sorted((Path(__file__).parents[3] / "labs").glob("*.yaml"))
 LABS = [file for file in ALL_LABS if not file.stem.startswith("deadlock")]
@@ -63,15 +63,14 @@ def searched(fabric: Fabric, monkeypatch: pytest.MonkeyPatch) -> str | None:
 
 @pytest.mark.parametrize("file", LABS, ids=lambda file: file.stem)
 def test_every_lab_that_ships_but_the_deadlocks_goes_up_and_then_down(file: Path) -> None:
-    fabric = plan(load_spec(file))
+    fabric = planned(file.stem)
     assert is_up_down(fabric)
     assert find_cycle(fabric) is None
 
 
 @pytest.mark.parametrize("name", SMALL)
 def test_the_search_agrees_with_the_proof(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    (file,) = (each for each in LABS if each.stem == name)
-    assert searched(plan(load_spec(file)), monkeypatch) is None
+    assert searched(planned(name), monkeypatch) is None
 
 
 def test_a_ring_of_four_depends_on_itself() -> None:
@@ -110,8 +109,7 @@ def test_a_cycle_after_one_failure_is_named_with_the_link() -> None:
 
 def test_switches_above_one_with_asns_of_their_own_are_searched() -> None:
     """Without the shared ASN a route may come down to a switch and go up again."""
-    (file,) = (each for each in LABS if each.stem == "zones-small")
-    fabric = plan(load_spec(file))
+    fabric = planned("zones-small")
     tops = [node for node in fabric.nodes if node.role is Role.ATSW]
     nodes = tuple(replace(node, asn=1) if node is tops[0] else node for node in fabric.nodes)
     assert not is_up_down(replace(fabric, nodes=nodes))
@@ -140,8 +138,7 @@ def test_an_adopted_lab_has_the_routes_that_it_had() -> None:
 
 @pytest.mark.parametrize("name", ["deadlock", "deadlock-watchdog"])
 def test_racks_that_share_no_spine_go_through_a_third_and_close_a_ring(name: str) -> None:
-    (file,) = (each for each in ALL_LABS if each.stem == name)
-    fabric = plan(load_spec(file))
+    fabric = planned(name)
     assert not is_up_down(fabric)
     found = find_cycle(fabric)
     assert found is not None
@@ -157,17 +154,16 @@ def test_racks_that_share_no_spine_go_through_a_third_and_close_a_ring(name: str
 def test_the_same_fabric_with_a_valley_free_policy_has_no_cycle(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    (file,) = (each for each in ALL_LABS if each.stem == "deadlock")
-    spec = load_spec(file)
-    free = spec.model_copy(update={"routing": RoutingSpec()})
+    free = planned("deadlock").spec.model_copy(update={"routing": RoutingSpec()})
     assert is_up_down(plan(free))
     assert searched(plan(free), monkeypatch) is None
 
 
 def test_the_cycle_of_a_fabric_is_the_same_in_every_process() -> None:
     code = (
-        "from rocelab.plan.dependencies import find_cycle; from rocelab.runtime.lab import Lab; "
-        "print(find_cycle(Lab.planned('deadlock').fabric))"
+        "from rocelab.plan.build import plan; from rocelab.plan.dependencies import find_cycle; "
+        "from rocelab.spec.catalog import find_lab; from rocelab.spec.load import load_spec; "
+        "print(find_cycle(plan(load_spec(find_lab('deadlock')))))"
     )
     found = {
         subprocess.run(

@@ -15,10 +15,9 @@ from rocelab.plan.fabric import Fabric, Role
 from rocelab.plan.naming import IFNAMSIZ
 from rocelab.plan.routes import expected_routes
 from rocelab.plan.zones import divisions
-from rocelab.spec.catalog import find_lab
 from rocelab.spec.fabrics import ClosSpec, FabricSpec, FatTreeSpec, HpnSpec, RailSpec
-from rocelab.spec.load import load_spec
 from rocelab.spec.model import LabSpec
+from tests.helpers.labs import planned
 
 few = st.integers(1, 3)
 rails = st.builds(
@@ -61,10 +60,6 @@ kinds = rails | fat_trees | hpns()
 
 def fabric_of(kind: FabricSpec) -> Fabric:
     return build_fabric(LabSpec(name="t", fabric=kind))
-
-
-def catalog(name: str) -> Fabric:
-    return build_fabric(load_spec(find_lab(name)))
 
 
 def switches_of(fabric: Fabric, role: Role) -> list[str]:
@@ -175,7 +170,7 @@ def test_servers_of_two_pods_have_as_many_paths_as_there_are_cores(k: int) -> No
 def test_the_hpn_pod_has_the_published_ports() -> None:
     """Qian et al., SIGCOMM 2024, section 6: 15,360 GPUs; ToRs of 128 down and 60 up, aggregation
     switches of 120 down and 8 up."""
-    fabric = catalog("hpn-pod")
+    fabric = planned("hpn-pod")
     gpus = sum(len(fabric.nics(server.name)) for server in fabric.servers)
     ports = {
         role: Counter(
@@ -190,7 +185,7 @@ def test_the_hpn_pod_has_the_published_ports() -> None:
 
 
 def test_the_superpod_and_the_large_fat_tree_have_their_published_sizes() -> None:
-    superpod, tree = catalog("rail-superpod"), catalog("fat-tree-48")
+    superpod, tree = planned("rail-superpod"), planned("fat-tree-48")
 
     assert sum(len(superpod.nics(server.name)) for server in superpod.servers) == 1024
     assert len(switches_of(superpod, Role.LEAF)) == 32
@@ -211,7 +206,7 @@ def test_the_superpod_and_the_large_fat_tree_have_their_published_sizes() -> Non
 def test_the_zones_have_the_uplink_ratio_they_are_named_for(
     lab: str, down_gbps: int, up_gbps: int
 ) -> None:
-    fabric = catalog(lab)
+    fabric = planned(lab)
     rack = switches_of(fabric, Role.RTSW)[0]
     down = sum(link.rate_bps for link in fabric.downlinks(rack)) // 10**9
     up = sum(link.rate_bps for link in fabric.uplinks(rack)) // 10**9
@@ -232,7 +227,7 @@ def test_the_zones_have_the_uplink_ratio_they_are_named_for(
 def test_the_spines_of_several_zones_have_the_ratio_they_are_named_for(
     lab: str, down: int, up: int
 ) -> None:
-    fabric = catalog(lab)
+    fabric = planned(lab)
     spine = switches_of(fabric, Role.CTSW)[0]
 
     assert (len(fabric.downlinks(spine)), len(fabric.uplinks(spine))) == (down, up)
@@ -282,5 +277,5 @@ def test_what_can_not_be_built_is_refused(fabric: dict[str, object], message: st
 def test_a_zone_is_called_what_it_is_and_holds_its_tiers(
     lab: str, found: dict[str | None, tuple[set[str], int]]
 ) -> None:
-    divided = divisions(catalog(lab))
+    divided = divisions(planned(lab))
     assert {each.word: (set(each.roles), len(each.zones)) for each in divided} == found

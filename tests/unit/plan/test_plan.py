@@ -14,7 +14,8 @@ from rocelab.plan.build import plan
 from rocelab.plan.fabric import Fabric, Role
 from rocelab.plan.naming import IFNAMSIZ
 from rocelab.plan.routes import expected_routes, expected_width, spread
-from rocelab.spec.model import LabSpec
+from rocelab.spec.model import LabSpec, Numbering
+from tests.helpers.labs import planned
 
 SPACE = ip_network("198.18.0.0/15")
 
@@ -147,7 +148,8 @@ def test_hash_seeds_differ_as_the_plan_says(plan_name: str | int, distinct: int)
 
 
 def test_a_fabric_too_large_for_numbered_links_is_unnumbered_by_default() -> None:
-    fabric = clos(zones=8, racks=252, spines=18, servers_per_rack=2, nics_per_server=8, atsws=18)
+    fabric = planned("meta-32k")
+    assert fabric.spec.routing.numbering is Numbering.AUTO
     assert not fabric.numbered
     assert len(fabric.servers) * 8 == 32_256
 

@@ -14,10 +14,9 @@ from rocelab.plan.document import expected_widths, group_of, origins_of, plan_do
 from rocelab.plan.fabric import Fabric
 from rocelab.plan.routes import expected_routes, expected_width
 from rocelab.plan.uplinks import uplinks_by_tier
-from rocelab.spec.catalog import find_lab
 from rocelab.spec.fabrics import ClosSpec
-from rocelab.spec.load import load_spec
 from rocelab.spec.model import LabSpec, RoutingSpec
+from tests.helpers.labs import planned
 
 
 def fabric_of(max_paths: int = 128, **clos: int) -> Fabric:
@@ -121,7 +120,7 @@ def test_the_keys_that_programs_rely_on_are_there() -> None:
 def test_the_uplink_ratios_of_a_lab_are_those_it_is_known_by(
     lab: str, ratios: dict[str, str]
 ) -> None:
-    tiers = uplinks_by_tier(build_fabric(load_spec(find_lab(lab))))
+    tiers = uplinks_by_tier(planned(lab))
     assert {tier.role.value: tier.ratio for tier in tiers} == ratios
 
 

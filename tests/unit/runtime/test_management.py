@@ -22,6 +22,7 @@ from rocelab.runtime.management import (
     sshd_configuration,
 )
 from rocelab.runtime.record import LabFiles
+from tests.helpers.labs import planned
 
 
 @pytest.fixture
@@ -40,7 +41,7 @@ def test_every_node_has_an_address_of_its_own_outside_the_fabrics_space() -> Non
 
 def test_a_fabric_beyond_a_bridges_ports_is_refused() -> None:
     with pytest.raises(InputError, match=str(MOST_NODES)):
-        addresses(Lab.planned("llama3-24k").fabric)
+        addresses(planned("llama3-24k"))
 
 
 def test_an_sshd_listens_on_its_management_address_alone_and_takes_keys_alone(

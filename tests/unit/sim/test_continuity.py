@@ -44,8 +44,7 @@ def test_an_alltoall_takes_a_little_longer_with_a_rank_more() -> None:
     assert more == pytest.approx(fewer, rel=0.03)
 
 
-@pytest.mark.parametrize("latency_ns", [0, 1000])
-@pytest.mark.parametrize("ranks", [16, 181, 182])
+@pytest.mark.parametrize(("ranks", "latency_ns"), [(16, 0), (16, 1000), (181, 1000), (182, 1000)])
 def test_an_alltoall_takes_as_long_in_a_step_of_a_training_job_as_alone(
     monkeypatch: pytest.MonkeyPatch, ranks: int, latency_ns: float
 ) -> None:
@@ -77,7 +76,7 @@ def test_an_alltoall_of_more_sends_than_are_simulated_in_order_is_refused() -> N
     assert "fewer ranks" in (caught.value.hint or "")
 
 
-RANKS = 64
+RANKS = 32
 
 
 @pytest.mark.parametrize(("size", "latency_ns"), [("1MB", 1000), ("64MB", 0)])

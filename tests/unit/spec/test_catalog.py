@@ -14,12 +14,12 @@ import yaml
 from pydantic import BaseModel
 
 from rocelab.errors import InputError
-from rocelab.plan.build import build_fabric
 from rocelab.spec.catalog import catalog_names, find_lab
 from rocelab.spec.fields import default_text, of_field
 from rocelab.spec.load import load_spec
 from rocelab.spec.model import LabSpec
 from rocelab.spec.schema import DIALECT, lab_schema
+from tests.helpers.labs import planned
 
 DOCS = Path(__file__).parents[3] / "docs" / "spec.md"
 
@@ -142,8 +142,7 @@ def test_the_schema_accepts_every_lab_of_the_catalog(name: str) -> None:
 
 
 def test_the_lab_of_32k_gpus_has_the_published_numbers() -> None:
-    spec = load_spec(find_lab("meta-32k"))
-    fabric = build_fabric(spec)
+    fabric = planned("meta-32k")
 
     nics = [link for link in fabric.links if not fabric.node(link.a.node).is_switch]
     assert len(nics) == 32_256

@@ -1,0 +1,17 @@
+"""Plans of the labs that ship, each made once in a process: a fabric is frozen, and a large one
+takes a second."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from rocelab.plan.build import plan
+from rocelab.plan.fabric import Fabric
+from rocelab.spec.catalog import find_lab
+from rocelab.spec.load import load_spec
+
+
+@cache
+def planned(name: str) -> Fabric:
+    """The fabric of a lab of the catalog."""
+    return plan(load_spec(find_lab(name)))
