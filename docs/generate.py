@@ -16,12 +16,11 @@ from collections.abc import Iterator
 from enum import Enum
 from pathlib import Path
 
-import typer
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
 from docs.documents import DOCUMENTS, document_sections
 from rocelab.cli.app import EXIT_CODES
-from rocelab.cli.main import build
+from rocelab.cli.main import command_line
 
 Parameter = TyperArgument | TyperOption
 
@@ -45,8 +44,7 @@ def pages() -> dict[str, str]:
 
 
 def _command_lines() -> Iterator[str]:
-    group = typer.main.get_command(build())
-    assert isinstance(group, TyperGroup)
+    group = command_line()
     yield from ("# Commands", "", NOTICE, "")
     yield from _wrapped(
         "[The command line](cli.md) says how to call `rocelab`, and what holds for all commands. "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from rocelab.interruption import ending
@@ -118,6 +119,14 @@ def _group(names: Collection[str] = tuple(_COMMANDS)) -> TyperGroup:
     return group
 
 
+@cache
+def command_line() -> TyperGroup:
+    """All commands, ready to run, each loaded when it is looked up."""
+    group = _group([])
+    group.commands = _Commands()  # type: ignore[assignment]
+    return group
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command line, sys.argv by default. Always ends with SystemExit."""
     # Loading takes much of a second; signals are already handled during that time.
@@ -126,6 +135,4 @@ def main(arguments: Sequence[str] | None = None) -> None:
         from rocelab.interpreter import leave_current_folder_out
 
         leave_current_folder_out()
-        app = _group([])
-        app.commands = _Commands()  # type: ignore[assignment]
-        run(app, arguments)
+        run(command_line(), arguments)

@@ -4,25 +4,17 @@ interpreter's thresholds that took a quarter of the CPU time of tests with large
 from __future__ import annotations
 
 import gc
-from functools import cache
 from pathlib import Path
 
 import pytest
-from typer.main import get_command
 
 from rocelab.cli.app import run
-from rocelab.cli.main import build
+from rocelab.cli.main import command_line
 
 
 def pytest_collection_finish() -> None:
     gc.freeze()  # what was imported is never freed
     gc.set_threshold(50_000, 20, 100)
-
-
-@cache
-def application():
-    """The whole command line, which takes longer to declare than most command lines to run."""
-    return get_command(build())
 
 
 class Outcome:
@@ -36,7 +28,7 @@ class Outcome:
 def rocelab(capsys: pytest.CaptureFixture[str]):
     def call(*arguments: str | Path) -> Outcome:
         with pytest.raises(SystemExit) as ended:
-            run(application(), [str(argument) for argument in arguments])
+            run(command_line(), [str(argument) for argument in arguments])
         captured = capsys.readouterr()
         code = ended.value.code
         assert isinstance(code, int)

@@ -5,14 +5,12 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 
 import pytest
-import typer
 from typer.core import TyperGroup
 
-from rocelab.cli.main import build
+from rocelab.cli.main import command_line
 from tests.machines.typed import commands
 
 ROOT = Path(__file__).parents[2]
@@ -25,13 +23,6 @@ PAGES = sorted(
 PLACEHOLDER = re.compile(r"\b[A-Z]{3,}\b|\[|\.\.\.")
 AS_THEY_ARE = {"exec", "ping"}
 """Commands that pass on the following words."""
-
-
-@cache
-def application() -> TyperGroup:
-    group = typer.main.get_command(build())
-    assert isinstance(group, TyperGroup)
-    return group
 
 
 def named(page: str) -> Iterator[tuple[str, bool]]:
@@ -49,7 +40,7 @@ def named(page: str) -> Iterator[tuple[str, bool]]:
 
 def problem(line: str, *, complete: bool) -> str | None:
     """The part of a command line that the application would reject."""
-    group = application()
+    group = command_line()
     words = shlex.split(line.replace("\\|", "|"))
     options = {name for each in group.params for name in each.opts}
     while words and words[0].startswith("-"):

@@ -9,9 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from typer.main import get_command
 
-from rocelab.cli.main import build
+from rocelab.cli.main import command_line
 from rocelab.runtime import record as records
 from rocelab.runtime.record import LabFiles, Record, State, write_record
 from rocelab.spec.catalog import catalog_names, find_lab
@@ -32,7 +31,7 @@ def parameters(*metavars: str) -> list[object]:
             if shown in metavars:
                 yield pytest.param(command, each, id=" ".join((*words, each.name)))
 
-    return list(found(get_command(build()), ()))
+    return list(found(command_line(), ()))
 
 
 def completed(command, parameter, text: str, *line: str) -> list[str]:

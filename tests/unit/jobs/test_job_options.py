@@ -5,11 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import typer
 from typer.testing import CliRunner
 
 from rocelab.cli.app import Settings
-from rocelab.cli.main import build
+from rocelab.cli.main import build, command_line
 from rocelab.errors import COMMAND_LINE, InputError, SpecError
 from rocelab.jobs.collectives import Algorithm, Pattern
 from rocelab.jobs.dcqcn_profiles import PROFILES
@@ -115,7 +114,7 @@ def test_the_shell_completes_the_words_that_a_job_takes() -> None:
 
 
 def test_every_key_has_an_option_of_that_name() -> None:
-    command = typer.main.get_command(build())
+    command = command_line()
     traffic = command.commands["traffic"]  # type: ignore[attr-defined]
     names = {name for parameter in traffic.params for name in parameter.opts}
     assert {f"--{name}" for name in KEYS} <= names

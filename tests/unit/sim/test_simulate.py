@@ -6,16 +6,18 @@ import csv
 import io
 import json
 import re
+from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import replace
+from io import StringIO
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
-from typer.testing import CliRunner
 
 from rocelab.agent.nic import WIRE_OVERHEAD_BYTES
-from rocelab.cli.main import build
+from rocelab.cli.app import Settings
+from rocelab.cli.main import command_line
 from rocelab.documents import to_json
 from rocelab.errors import MachineError, RocelabError
 from rocelab.jobs import merged_sends as collectives
@@ -56,13 +58,16 @@ def collective(**keys: object) -> SimulatedJob:
 
 
 def run(*arguments: str) -> tuple[int, str, str]:
-    try:
-        result = CliRunner().invoke(build(), list(arguments), obj=type("S", (), {})())
-    except RocelabError as error:
-        return error.exit_code, "", str(error)
-    if isinstance(result.exception, RocelabError):
-        return result.exception.exit_code, result.stdout, str(result.exception)
-    return result.exit_code, result.stdout, result.stderr
+    printed, said = StringIO(), StringIO()
+    with redirect_stdout(printed), redirect_stderr(said):
+        try:
+            command_line()(args=arguments, obj=Settings(), prog_name="rocelab")
+        except RocelabError as error:
+            return error.exit_code, printed.getvalue(), str(error)
+        except SystemExit as ended:
+            assert isinstance(ended.code, int)
+            return ended.code, printed.getvalue(), said.getvalue()
+    raise AssertionError("a command line ends with SystemExit")
 
 
 def test_a_ring_alone_on_its_leaf_takes_what_its_nics_need() -> None:
