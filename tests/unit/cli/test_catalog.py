@@ -26,9 +26,9 @@ EDGES = (
     "{kind: fat-tree, k: 2, servers_per_edge: 0}",
     "{kind: fat-tree, k: 4, servers_per_edge: 5}",
     "{kind: clos, zones: 3, atsws: 2, links_per_atsw: 3, links_per_pair: 2, servers_per_rack: 0}",
-    # The first fits 198.18.0.0/15 with addresses to spare, the second does not.
-    "{kind: clos, racks: 503, spines: 128, servers_per_rack: 1}",
-    "{kind: clos, racks: 504, spines: 128, servers_per_rack: 1}",
+    # The first takes all of 198.18.0.0/15, the second would take more.
+    "{kind: clos, racks: 255, spines: 1, servers_per_rack: 16, nics_per_server: 8}",
+    "{kind: clos, racks: 255, spines: 2, servers_per_rack: 16, nics_per_server: 8}",
 )
 
 

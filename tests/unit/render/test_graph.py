@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from functools import cache
 from ipaddress import IPv4Address, IPv4Network
 from itertools import pairwise
 from xml.etree import ElementTree
@@ -36,6 +37,7 @@ SHAPES: dict[str, FabricSpec] = {
 }
 
 
+@cache
 def fabric_of(shape: str) -> Fabric:
     return build_fabric(
         LabSpec(name=shape, fabric=SHAPES[shape], links=LinksSpec.model_validate({"rate": "100G"}))
