@@ -79,14 +79,21 @@ def loss_timeline(repeat: ProbeRun) -> Figure:
     axes = _panels(figure, 1 + len(windows))
     begin, end = _extent(repeat)
     for axis, (low, high) in zip(axes, [(begin, end), *windows], strict=True):
-        for row, record in enumerate(flows):
-            axis.hlines(row, begin / MS, end / MS, colors=DELIVERED, linewidth=5)
-            # A lost packet is thinner than a pixel of the whole run: draw one pixel.
-            least = (high - low) // 500
-            for outage in record.measurement.outages:
-                stop = end if outage.end_ns is None else outage.end_ns
-                stop = max(stop, outage.start_ns + least)
-                axis.hlines(row, outage.start_ns / MS, stop / MS, colors=LOST, linewidth=5)
+        axis.hlines(range(len(flows)), begin / MS, end / MS, colors=DELIVERED, linewidth=5)
+        # A lost packet is thinner than a pixel of the whole run: draw one pixel.
+        least = (high - low) // 500
+        lost = [
+            (row, start, max(stop, start + least))
+            for row, record in enumerate(flows)
+            for start, stop in _outages(record, end)
+        ]
+        axis.hlines(
+            [row for row, _, _ in lost],
+            [start / MS for _, start, _ in lost],
+            [stop / MS for _, _, stop in lost],
+            colors=LOST,
+            linewidth=5,
+        )
         axis.set_xlim(low / MS, high / MS)
         axis.set_ylim(len(flows) - 0.4, -0.6)
         axis.set_xlabel("ms after the first event")
@@ -286,6 +293,14 @@ def _label(record: FlowRecord) -> str:
     return f"{record.flow.name}  {record.flow.source} → {record.flow.destination}"
 
 
+def _outages(record: FlowRecord, end: int) -> list[tuple[int, int]]:
+    """When each outage of the flow began and ended, at the latest at `end`, the end of the run."""
+    return [
+        (outage.start_ns, end if outage.end_ns is None else outage.end_ns)
+        for outage in record.measurement.outages
+    ]
+
+
 def _extent(repeat: ProbeRun) -> tuple[int, int]:
     rate = repeat.flows[0].rate
     return rate.start_ns, rate.start_ns + rate.interval_ns * len(rate.sent)
@@ -362,8 +377,16 @@ def _panels(figure: Figure, count: int) -> list[Axes]:
 @styled
 def svg(figure: Figure, name: str) -> str:
     """The figure as SVG. `name` prefixes its ids, so that a page can hold several."""
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+
+    FigureCanvasSVG(figure)
+    figure.dpi = 72
     out = io.StringIO()
     with imported("matplotlib").rc_context({"svg.hashsalt": "rocelab"}):
+        # savefig lays a figure out by drawing all of it once more.
+        if (layout := figure.get_layout_engine()) is not None:
+            layout.execute(figure)
+            figure.set_layout_engine(None)
         figure.savefig(
             out, format="svg", metadata=dict.fromkeys(("Creator", "Date", "Format", "Type"))
         )
