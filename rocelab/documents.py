@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields, is_dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -34,8 +34,15 @@ _NUMBERS = re.compile(r"\[\n\s+-?\d[-\d.e+,\s]*\]")
 def to_json(result: DataclassInstance) -> str:
     """The document as JSON text: the same result gives the same bytes. Vectors of numbers are on
     one line. Raises ValueError for a number that JSON does not have, such as NaN."""
-    text = json.dumps(asdict(result), indent=1, sort_keys=True, allow_nan=False)
+    text = json.dumps(result, indent=1, sort_keys=True, allow_nan=False, default=_keys)
     return _NUMBERS.sub(lambda match: re.sub(r"\s+", "", match[0]), text) + "\n"
+
+
+def _keys(part: object) -> dict[str, Any]:
+    """A dataclass within a document, without copying what is in it."""
+    if not is_dataclass(part):
+        raise TypeError(f"JSON has no {type(part).__name__}")
+    return {field.name: getattr(part, field.name) for field in fields(part)}
 
 
 def read_text(file: Path, hint: str) -> str:
