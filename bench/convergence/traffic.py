@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache, partial
 
 from bench.convergence.plan import Cell, Place
 from rocelab.errors import InputError
@@ -44,12 +45,20 @@ def choose_probes(cell: Cell, fabric: Fabric, fibs: Mapping[str, Fib], link: Lin
     """
     over: list[tuple[Flow, Path]] = []
     others: list[tuple[Flow, Path]] = []
-    room = {"": OTHERS, "up": EACH_WAY, "down": EACH_WAY, "through": 2 * EACH_WAY}
+    ways = (
+        {"through": 2 * EACH_WAY}
+        if cell.site.place is Place.SPINE
+        else {"up": EACH_WAY, "down": EACH_WAY}
+    )
+    room = {"": OTHERS, **ways}
     pairs: set[tuple[str, tuple[str, ...]]] = set()
     drawn = permutation(fabric, DRAWN, RATE_PPS, PAYLOAD_BYTES, SEED)
+    path_of = cache(partial(_path, fabric, fibs))
     for spread in (True, False):
         for flow in drawn:
-            path = _path(fabric, fibs, flow)
+            if not any(room.values()):
+                break
+            path = path_of(flow)
             way = crossing(cell, path, link)
             pair = way, (path.nodes[1], path.nodes[-2])
             # First one flow of each pair of racks, so that no rack's routes go unwatched.
