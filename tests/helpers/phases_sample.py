@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
+from pytest import MonkeyPatch
+
 from rocelab.drills.spec import DrillSpec
-from rocelab.measure.fairness import fair_shares
+from rocelab.jobs.dcqcn_model import simulate
+from rocelab.measure import fairness
 from rocelab.plan.build import plan
 from rocelab.plan.fabric import Fabric
 from rocelab.results.drill import DrillResult, JobsRun, PhaseRun, conclude
@@ -191,10 +194,16 @@ def shared(fair_after_ns: int = 4 * MS) -> JobReport:
     )
 
 
+# The model's rates are the same whatever the lab's are.
+model = cache(simulate)
+
+
 @lru_cache
 def shares(fair_after_ns: int = 4 * MS) -> FairShares:
     depths = [(at * MS, 900_000.0) for at in range(65)]
-    return fair_shares(fabric(), shared(fair_after_ns), 40 * US, depths, (1, 2))
+    with MonkeyPatch.context() as patch:
+        patch.setattr(fairness, "simulate", model)
+        return fairness.fair_shares(fabric(), shared(fair_after_ns), 40 * US, depths, (1, 2))
 
 
 def of_jobs(phase: str, *reports: JobReport, fair: FairShares | None = None) -> PhaseRun:

@@ -10,6 +10,7 @@ import pytest
 
 from rocelab.cli.app import run
 from rocelab.cli.main import command_line
+from rocelab.report import plots
 
 
 def pytest_collection_finish() -> None:
@@ -22,6 +23,13 @@ class Outcome:
 
     def __init__(self, code: int, out: str, err: str) -> None:
         self.code, self.out, self.err = code, out, err
+
+
+@pytest.fixture
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pages have an empty drawing for each plot: figures are made, but not rendered, which takes
+    most of a page's time. For tests of a page's text whose plots another test draws."""
+    monkeypatch.setattr(plots, "svg", lambda figure, name: f'<svg id="{name}"></svg>')
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""The outcome `not measured`, in suites that run in a separate pytest."""
+"""The outcome `not measured`, in suites that run in a pytest of their own."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def suite(pytester: pytest.Pytester, *tests: tuple[str, str, str], how: tuple[st
     """The result of a suite of tests (name, fixture, body)."""
     pytester.makepyfile(SUITE + "".join(map(_test, tests)))
     plugins = ("-p", "tests.measured", "-p", "no:hypothesispytest")
-    return pytester.runpytest_subprocess(*plugins, "-ra", *how)
+    return pytester.runpytest_inprocess(*plugins, "-ra", *how)
 
 
 def outcomes(found: pytest.RunResult) -> dict[str, int]:
@@ -70,10 +70,13 @@ def alone(count: int) -> list[tuple[str, str, str]]:
     return [(f"alone_{number}", "", ALONE) for number in range(count)]
 
 
-WORKERS = pytest.mark.parametrize("how", [(), ("-n", "2")], ids=["one-process", "xdist"])
+def on_workers(count: int) -> pytest.MarkDecorator:
+    """Within one process, and on as many workers as the test needs: each starts an interpreter."""
+    how = [(), ("-n", str(count))]
+    return pytest.mark.parametrize("how", how, ids=["one-process", "xdist"])
 
 
-@WORKERS
+@on_workers(1)
 def test_a_test_without_a_valid_run_is_counted_apart_and_junit_has_the_products_reason(
     pytester: pytest.Pytester, how: tuple[str, ...]
 ) -> None:
@@ -98,7 +101,7 @@ def test_a_test_without_a_valid_run_is_counted_apart_and_junit_has_the_products_
     assert list(said["test_skips"].iter("property")) == []
 
 
-@WORKERS
+@on_workers(2)
 def test_more_than_a_few_fail_the_run(pytester: pytest.Pytester, how: tuple[str, ...]) -> None:
     found = suite(pytester, *alone(MOST_NOT_MEASURED + 1), how=how)
     assert found.ret == pytest.ExitCode.TESTS_FAILED
@@ -106,13 +109,13 @@ def test_more_than_a_few_fail_the_run(pytester: pytest.Pytester, how: tuple[str,
     found.stdout.fnmatch_lines([f"more than {MOST_NOT_MEASURED} measurements*this run fails*"])
 
 
-@WORKERS
+@on_workers(1)
 def test_a_few_do_not_and_tests_of_one_fixture_are_one(
     pytester: pytest.Pytester, how: tuple[str, ...]
 ) -> None:
     tests = [(f"shared_{number}", "shared", "pass") for number in range(MOST_NOT_MEASURED + 1)]
     tests += alone(MOST_NOT_MEASURED - 1)
-    found = suite(pytester, *tests, how=(*how, "--dist", "loadfile") if how else ())
+    found = suite(pytester, *tests, how=how)
     assert found.ret == pytest.ExitCode.OK
     assert outcomes(found) == {"not measured": 2 * MOST_NOT_MEASURED}
 

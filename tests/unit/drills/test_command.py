@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import get_args
 from xml.etree import ElementTree as Xml
@@ -14,7 +15,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from rocelab.cli.main import main
 from rocelab.drills.catalog import drill_names, find_drill
 from rocelab.drills.listing import row_of
 from rocelab.drills.show import FaultRow, Span, view_of
@@ -31,6 +31,7 @@ from rocelab.spec.differences import differing_keys
 from rocelab.spec.fabrics import ClosSpec
 from rocelab.spec.model import LabSpec
 from rocelab.units import format_duration
+from tests.unit.conftest import Outcome
 
 ROOT = Path(__file__).parents[3]
 MS, SECOND = 10**6, 10**9
@@ -48,15 +49,12 @@ expect: {full_convergence: "<= 1s"}
 
 
 @pytest.fixture
-def rocelab(capsys: pytest.CaptureFixture[str]):
+def rocelab(rocelab: Callable[..., Outcome]):
     """`rocelab("drill", "list")` gives exit code, output and errors."""
 
     def call(*arguments: str | Path) -> tuple[int, str, str]:
-        with pytest.raises(SystemExit) as ended:
-            main([str(argument) for argument in arguments])
-        captured = capsys.readouterr()
-        assert isinstance(ended.value.code, int)
-        return ended.value.code, captured.out, captured.err
+        found = rocelab(*arguments)
+        return found.code, found.out, found.err
 
     return call
 

@@ -176,6 +176,7 @@ def test_a_cell_whose_runs_ended_early_says_how_many_are_missing_and_why() -> No
     assert (status, reason) == (Status.MEASURED, "2 of 3 runs not made: no way to rtsw4")
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_every_run_of_a_repeated_cell_is_listed_with_why_it_does_not_count() -> None:
     bad = run(40, 0, problems=("the <clock> jumped",))
     twice = replace(comparison(lambda _: (run(), bad)), repeats=2)
@@ -250,6 +251,7 @@ def test_a_scheme_that_does_not_run_here_is_a_row_that_says_why() -> None:
     assert len(anomalies(found)) == 4
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_an_invalid_cell_is_marked_in_every_table_and_not_dropped() -> None:
     bad = (run(problems=("not valid because of the test",)),)
     found = comparison(lambda each: bad if each.scheme.kind == "spray" else (run(),))

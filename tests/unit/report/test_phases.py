@@ -61,6 +61,7 @@ def test_the_page_shows_each_phase_with_its_job_its_figures_and_lab_beside_model
     assert "rocelab drill run two-to-one --repeat 1" in page
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_the_page_says_how_it_was_made_as_it_was_typed() -> None:
     typed = "rocelab drill run mine/two.yaml --repeat 1 --dilation 2000 --out 'a folder'"
     made = replace(result(), environment=replace(result().environment, command=typed))
@@ -100,6 +101,7 @@ def at_once() -> DrillResult:
     return result((first, of_jobs("shared", *second.reports, idle(), fair=shares())))
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_jobs_at_once_have_a_column_each_on_the_terminal_and_a_section_each_on_the_page() -> None:
     text = terminal(at_once())
     assert re.search(r"idle +shared, job 1 +shared, job 2", text)
@@ -115,6 +117,7 @@ def test_the_terminal_names_what_made_a_run_invalid() -> None:
     assert "repeat 2, phase idle, is invalid: a NIC stood idle" in text
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_no_median_hides_a_repeat_that_failed_or_is_invalid() -> None:
     three = result(repeat(), repeat(30 * MS), repeat(problems=("a <NIC> stood idle",)))
     text = terminal(three)
@@ -136,6 +139,7 @@ def test_no_median_hides_a_repeat_that_failed_or_is_invalid() -> None:
     assert '<td class="bad">invalid</td>' in page
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_one_repeat_alone_needs_no_table_of_repeats() -> None:
     assert "Repeats of phase" not in terminal(result(repeat(30 * MS)))
     assert ">outcome<" not in render_html(result(repeat(30 * MS)))
@@ -189,6 +193,7 @@ def test_the_load_of_links_between_switches_is_listed_and_drawn() -> None:
     assert rates_plot(report) is None
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_every_page_and_document_of_a_drill_names_the_frr_that_ran() -> None:
     environment = replace(result().environment, frr_version="10.3")
     pages = (

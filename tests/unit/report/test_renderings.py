@@ -103,6 +103,7 @@ def test_a_page_without_a_valid_repeat_gives_the_reason_and_no_figures() -> None
     assert "28.4 ms" not in page
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_what_does_not_apply_or_was_not_seen_is_said_and_not_drawn() -> None:
     one = repeat(1)
     runs = tuple(replace(run, polarizations=()) for run in one.hashing)
@@ -181,6 +182,7 @@ def test_no_median_hides_a_repeat_that_failed() -> None:
     assert re.search(r"Restored +true +yes +met", text)
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_the_page_has_every_repeat_with_why_it_failed_or_is_invalid() -> None:
     page = render_html(three())
     assert "2 valid of 3 repeats, 1 of them failed" in page
@@ -191,6 +193,7 @@ def test_the_page_has_every_repeat_with_why_it_failed_or_is_invalid() -> None:
     assert page.count("expectation not met in 1 of 2") == 1
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_figure_that_a_valid_repeat_did_not_measure_says_how_many_did() -> None:
     stuck = replace(repeat(2), overall=replace(repeat(2).overall, full_convergence_ns=None))
     found = result(repeat(1), stuck)
@@ -198,12 +201,14 @@ def test_a_figure_that_a_valid_repeat_did_not_measure_says_how_many_did() -> Non
     assert "n = 1 of 2" in render_html(found)
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_truth_says_in_how_many_repeats_it_held() -> None:
     stuck = replace(repeat(2), overall=replace(repeat(2).overall, restored=False))
     assert re.search(r"Restored +in 1 of 2", terminal(result(repeat(1), stuck)))
     assert '<td>Restored</td><td class="n">in 1 of 2</td>' in render_html(result(repeat(1), stuck))
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_one_repeat_alone_needs_no_table_of_repeats() -> None:
     alone = result(repeat(1))
     assert not alone.passed

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from itertools import combinations
 from pathlib import Path
 
@@ -12,7 +14,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocelab.cli.main import main
 from rocelab.documents import to_json
 from rocelab.report.difference import print_difference
 from rocelab.results.difference import Change, DrillDiff, Finding, changes, compared, difference
@@ -20,13 +21,15 @@ from rocelab.results.drill import DrillResult
 from rocelab.statistics import least_rank_sum_p, rank_sum_p
 from tests.helpers import phases_sample, report_sample
 from tests.helpers.narrow import broken, printed, too_long
+from tests.unit.conftest import Outcome
 
 MS = 10**6
 
 
-def saved(folder: Path, result: DrillResult) -> Path:
+def saved(folder: Path, result: DrillResult | str) -> Path:
     folder.mkdir()
-    (folder / "result.json").write_text(to_json(result))
+    text = result if isinstance(result, str) else to_json(result)
+    (folder / "result.json").write_text(text)
     return folder
 
 
@@ -35,8 +38,14 @@ def drill(*seeds: int) -> DrillResult:
     return report_sample.result(*map(report_sample.repeat, seeds))
 
 
-@pytest.fixture
-def told(tmp_path: Path) -> DrillDiff:
+@cache
+def of_one(seed: int) -> str:
+    """The document of a drill of one repeat."""
+    return to_json(drill(seed))
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> DrillDiff:
     """Five repeats on another FRR, kernel and lab, each slower than any of the five before."""
     new = drill(*range(30, 35))
     spec = report_sample.expecting({"lost_packets": "<= 500", "restored": True})
@@ -48,7 +57,8 @@ def told(tmp_path: Path) -> DrillDiff:
             new.environment, frr_version="10.3", memory_bytes=24 * 2**30 + 4096, command="rocelab"
         ),
     )
-    return difference(saved(tmp_path / "old", drill(*range(5))), saved(tmp_path / "new", new))
+    folder = tmp_path_factory.mktemp("told")
+    return difference(saved(folder / "old", drill(*range(5))), saved(folder / "new", new))
 
 
 def by_counting(one: list[float], other: list[float]) -> float:
@@ -179,32 +189,28 @@ def test_where_values_differ_is_named_by_key_and_place() -> None:
     ]
 
 
-def rocelab(*arguments: object) -> int | str | None:
-    with pytest.raises(SystemExit) as ended:
-        main(["drill", "diff", *map(str, arguments)])
-    return ended.value.code
-
-
 def test_the_command_takes_folders_and_files_and_always_ends_well(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, rocelab: Callable[..., Outcome]
 ) -> None:
-    old, new = saved(tmp_path / "a", drill(1)), saved(tmp_path / "b", drill(30))
-    assert rocelab(old, new / "result.json") == 0
-    assert "Packets lost" in capsys.readouterr().out
-    assert rocelab(old, new, "--json") == 0
-    document = json.loads(capsys.readouterr().out)
+    old, new = saved(tmp_path / "a", of_one(1)), saved(tmp_path / "b", drill(30))
+    found = rocelab("drill", "diff", old, new / "result.json")
+    assert found.code == 0
+    assert "Packets lost" in found.out
+    found = rocelab("drill", "diff", old, new, "--json")
+    assert found.code == 0
+    document = json.loads(found.out)
     assert (document["schema_version"], document["name"]) == (1, "link-flap")
     assert document["old"]["path"] == str(old)
     assert {each["finding"] for each in document["figures"]} <= set(Finding)
 
 
 def test_what_can_not_be_compared_is_input_that_is_wrong(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, rocelab: Callable[..., Outcome]
 ) -> None:
-    old = saved(tmp_path / "a", drill(1))
+    old = saved(tmp_path / "a", of_one(1))
     jobs = saved(tmp_path / "jobs", phases_sample.result())
     renamed = saved(tmp_path / "b", replace(drill(1), name="drain"))
-    first = json.loads(to_json(drill(1))) | {"schema_version": 1}
+    first = json.loads(of_one(1)) | {"schema_version": 1}
     (tmp_path / "first.json").write_text(json.dumps(first))
     (tmp_path / "empty").mkdir()
     for new, said in (
@@ -214,8 +220,9 @@ def test_what_can_not_be_compared_is_input_that_is_wrong(
         (tmp_path / "empty", "cannot be read: No such file or directory"),
         (tmp_path / "none.json", "none.json cannot be read"),
     ):
-        assert rocelab(old, new) == 2
-        assert said in " ".join(capsys.readouterr().err.split())
+        found = rocelab("drill", "diff", old, new)
+        assert found.code == 2
+        assert said in " ".join(found.err.split())
 
 
 @pytest.mark.parametrize(
@@ -233,10 +240,13 @@ def test_what_can_not_be_compared_is_input_that_is_wrong(
     ids=str,
 )
 def test_a_document_that_contradicts_itself_is_wrong_input_and_no_text_is_obeyed(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], place: tuple[str | int, ...], junk: object
+    tmp_path: Path,
+    rocelab: Callable[..., Outcome],
+    place: tuple[str | int, ...],
+    junk: object,
 ) -> None:
-    old = saved(tmp_path / "old", drill(1))
-    document = json.loads(to_json(drill(2)))
+    old = saved(tmp_path / "old", of_one(1))
+    document = json.loads(of_one(2))
     *within, last = place
     inner = document
     for part in within:
@@ -244,9 +254,8 @@ def test_a_document_that_contradicts_itself_is_wrong_input_and_no_text_is_obeyed
     inner[last] = junk
     (tmp_path / "new.json").write_text(json.dumps(document))
 
-    code = rocelab(old, tmp_path / "new.json")
+    found = rocelab("drill", "diff", old, tmp_path / "new.json")
 
-    written = capsys.readouterr()
-    assert code in (0, 2), written.err
-    assert "Traceback" not in written.err
-    assert "\x1b" not in "".join(written)
+    assert found.code in (0, 2), found.err
+    assert "Traceback" not in found.err
+    assert "\x1b" not in found.out + found.err

@@ -320,36 +320,27 @@ def test_an_interrupt_lets_running_cells_end_and_hands_out_no_more(tmp_path: Pat
     assert sweep(function=sweep_cells.closed_form).ran == 6
 
 
-def test_a_killed_sweep_is_resumed_with_every_cell_run_exactly_once(tmp_path: Path) -> None:
+def test_workers_end_with_their_killed_parent_and_its_sweep_is_resumed_with_every_cell_run_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(sweep_cells.FOLDER, str(tmp_path))
     file = written(tmp_path, "  job.transport.qps: [1, 2, 3, 4, 5, 6, 7, 8]\n")
     command = [sys.executable, sweep_cells.__file__, str(file), str(tmp_path / "out")]
-    environment = {**os.environ, sweep_cells.FOLDER: str(tmp_path)}
-    killed = subprocess.Popen(command, env=environment, start_new_session=True)
+    killed = subprocess.Popen(command, start_new_session=True)
     journal = tmp_path / "out" / "cells.jsonl"
     until(lambda: journal.exists() and journal.read_bytes().count(b"\n") == 4)
     until(lambda: len((tmp_path / "begun").read_text().split()) == 6)
-    os.killpg(killed.pid, signal.SIGKILL)
+    killed.kill()
     killed.wait()
+    until(lambda: not in_session(killed.pid))
     with journal.open("a") as torn:
         torn.write('{"digest": "12')
     (tmp_path / "go").touch()
-    subprocess.run(command, env=environment, check=True, timeout=LIMIT_S)
+    run_sweep(read_sweep(file), tmp_path / "out", one_thread, function=sweep_cells.counted)
     ended = Counter((tmp_path / "ended").read_text().split())
     assert ended == Counter("12345678")
     table = pq.read_table(tmp_path / "out" / "sweep.parquet")
     assert table["busbw"].to_pylist() == [1, 2, 3, 4, 5, 6, 7, 8]
-
-
-def test_a_worker_ends_with_its_killed_parent(tmp_path: Path) -> None:
-    file = written(tmp_path, "  job.transport.qps: [5]\n")
-    command = [sys.executable, sweep_cells.__file__, str(file), str(tmp_path / "out")]
-    environment = {**os.environ, sweep_cells.FOLDER: str(tmp_path)}
-    parent = subprocess.Popen(command, env=environment, start_new_session=True)
-    until((tmp_path / "begun").exists)
-    session = parent.pid
-    parent.kill()
-    parent.wait()
-    until(lambda: not in_session(session))
 
 
 def in_session(session: int) -> list[int]:
