@@ -3,6 +3,7 @@ durations."""
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -68,25 +69,26 @@ def test_a_machine_that_has_to_run_labs_fails(pytester: pytest.Pytester, way: st
     result.stdout.no_fnmatch_line("*plugin.py*")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        ("", "the marker lab names no lab"),
-        ("3", "the marker lab expects names of labs, got 3"),
-        ("'tinny'", "did you mean tiny?"),
-        ("'mine.yaml'", "there is no file */mine.yaml"),
-        ("'tiny', 'tiny'", "the marker lab names a lab twice"),
-        ("'tiny', size=3", "the marker lab has no argument size"),
-        ("'tiny', scope='function'", "a lab cannot have the scope 'function'"),
-    ],
-)
-def test_a_wrong_marker_is_a_message_at_collection(
-    pytester: pytest.Pytester, arguments: str, said: str
-) -> None:
-    pytester.makepyfile(MARKED.format(arguments=arguments))
+WRONG = {
+    "": "the marker lab names no lab",
+    "3": "the marker lab expects names of labs, got 3",
+    "'tinny'": "did you mean tiny?",
+    "'mine.yaml'": "there is no file */mine.yaml",
+    "'tiny', 'tiny'": "the marker lab names a lab twice",
+    "'tiny', size=3": "the marker lab has no argument size",
+    "'tiny', scope='function'": "a lab cannot have the scope 'function'",
+}
+
+
+def test_a_wrong_marker_is_a_message_at_collection(pytester: pytest.Pytester) -> None:
+    modules = {f"test_{n}": MARKED.format(arguments=each) for n, each in enumerate(WRONG)}
+    pytester.makepyfile(**modules)
     result = pytester.runpytest_inprocess()
-    result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines([f"*{said}*"])
+    result.assert_outcomes(errors=len(WRONG))
+    _, *sections = re.split(r"(?m)^_+ ERROR collecting ", result.stdout.str())
+    for name, said, section in zip(modules, WRONG.values(), sections, strict=True):
+        lines = pytest.LineMatcher(section.splitlines())
+        lines.fnmatch_lines([f"{name}.py*", f"*{said}*"])
     result.stdout.no_fnmatch_line("*Traceback*")
     result.stdout.no_fnmatch_line("*choice.py*")
 
