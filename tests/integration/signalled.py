@@ -46,10 +46,12 @@ def main(stages: list[str], number: int, arguments: list[str]) -> None:
 
     console.progress_bars = progress_bars
     # Here and not above: the commands take what shows progress from where it was replaced.
-    from rocelab.cli import compare
     from rocelab.cli.main import main as rocelab
 
-    compare._steps = steps
+    if arguments[0] == "compare":
+        from rocelab.cli import compare
+
+        compare._steps = steps
     rocelab(arguments)
 
 

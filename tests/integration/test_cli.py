@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from rocelab.runtime.lab import Lab
 from tests.integration.command import PROGRAM, read, rocelab, rocelab_process
 from tests.integration.waiting import wait_until
 
@@ -67,8 +68,6 @@ def test_a_lab_that_is_up_is_converged_and_says_with_what(lab: str) -> None:
 
 def test_a_lab_that_is_up_is_reached_by_its_file_as_by_its_name(lab: str, spec: Path) -> None:
     assert read("status", spec)["lab"] == lab
-    assert "198.18." in rocelab_process("exec", spec, "rtsw1", "ip", "-4", "addr").stdout
-    assert "neighbor" in rocelab_process("vtysh", spec, "rtsw1", "-c", "show run").stdout
     assert rocelab("health", spec, "--once").returncode in (0, 1)
 
 
@@ -105,13 +104,17 @@ def test_a_lab_that_is_broken_on_purpose_is_not_reused(lab: str, spec: Path) -> 
     assert rocelab("up", spec, "--reuse").returncode == 0
 
 
-def test_a_command_runs_in_the_node_with_our_input_and_its_exit_code(lab: str) -> None:
-    addresses = rocelab_process("exec", lab, "rtsw1", "--", "ip", "-4", "addr", "show", "ctsw1")
-    assert "198.18." in addresses.stdout
-    assert rocelab_process("exec", lab, "rtsw1", "cat", stdin="through").stdout == "through"
-    assert rocelab_process("exec", lab, "rtsw1", "--", "sh", "-c", "exit 7").returncode == 7
-    for wrong in (["nosuch", "ls"], ["rtsw1", "no-such-command"], ["rtsw1", "--"]):
-        outcome = rocelab_process("exec", lab, *wrong)
+def test_a_command_runs_in_the_node_with_our_input_and_its_exit_code(lab: str, spec: Path) -> None:
+    script = "ip -4 addr show ctsw1; cat; exit 7"
+    done = rocelab_process("exec", spec, "rtsw1", "--", "sh", "-c", script, stdin="through")
+    assert done.returncode == 7
+    assert "198.18." in done.stdout
+    assert done.stdout.endswith("\nthrough")
+    for outcome in (
+        rocelab_process("exec", lab, "rtsw1", "no-such-command"),
+        rocelab("exec", lab, "nosuch", "ls"),
+        rocelab("exec", lab, "rtsw1", "--"),
+    ):
         assert outcome.returncode == 2
         assert "Traceback" not in outcome.stderr
 
@@ -130,7 +133,7 @@ def test_a_shell_is_the_users_own_and_runs_in_the_node(lab: str) -> None:
     assert "ctsw2" in outcome.stdout.splitlines()[1]
 
 
-def test_vtysh_talks_to_the_daemons_of_a_switch(lab: str) -> None:
+def test_vtysh_talks_to_the_daemons_of_a_switch(lab: str, spec: Path) -> None:
     asked = ("vtysh", "-c", "show bgp summary json")
     inside = subprocess.run(
         [*PROGRAM, "shell", lab, "ctsw1"],
@@ -141,32 +144,33 @@ def test_vtysh_talks_to_the_daemons_of_a_switch(lab: str) -> None:
         env={**os.environ, "SHELL": "/bin/bash"},
     )
     for outcome in (
-        rocelab_process("vtysh", lab, "ctsw1", *asked[1:]),
+        rocelab_process("vtysh", spec, "ctsw1", *asked[1:]),
         rocelab_process("exec", lab, "ctsw1", "--", *asked),
         inside,
     ):
         assert '"peerCount":4' in outcome.stdout.replace(" ", ""), outcome
-    assert rocelab_process("vtysh", lab, "srv1-1").returncode == 2
+    assert rocelab("vtysh", lab, "srv1-1").returncode == 2
 
 
 def test_nodes_ping_each_other_by_their_names(lab: str) -> None:
-    for ends in (("srv1-1", "srv3-1"), ("srv1-1", "ctsw2"), ("rtsw1", "srv4-1:1")):
+    for ends in (("srv1-1", "ctsw2"), ("rtsw1", "srv4-1:1")):
         outcome = rocelab_process("ping", lab, *ends, "-c", "1", "-W", "5")
         assert outcome.returncode == 0, outcome
         assert "1 received" in outcome.stdout
-    assert rocelab_process("ping", lab, "srv1-1", "srv3-1:2", "-c", "1").returncode == 2
+    assert rocelab("ping", lab, "srv1-1", "srv3-1:2", "-c", "1").returncode == 2
 
 
 def test_pairs_that_do_not_reach_are_named_and_exit_with_1(lab: str) -> None:
     whole = rocelab("reach", lab)
     assert (whole.returncode, whole.stderr) == (0, "")
     assert "12 of 12 pairs of 4 NICs reach" in whole.stdout
-    port = ("exec", lab, "rtsw3", "ip", "link", "set", "srv3-1")
-    rocelab_process(*port, "down")
+    port = ("ip", "link", "set", "srv3-1")
+    switch = Lab.running(lab).node("rtsw3")
+    switch.exec([*port, "down"])
     try:
         cut = rocelab("reach", lab, "--json")
     finally:
-        rocelab_process(*port, "up")
+        switch.exec([*port, "up"])
     assert cut.returncode == 1
     failed = {tuple(pair) for pair in json.loads(cut.stdout)["failed"]}
     assert failed == {
@@ -213,12 +217,12 @@ def test_a_capture_is_pcapng_with_the_packets_and_the_time_they_came(
     # More than one where the answer was late.
     assert probes and all(before_ns < time_ns < after_ns for time_ns in probes)
 
-    again = rocelab_process("capture", lab, "srv3-1", "rtsw3", "-o", file)
+    again = rocelab("capture", lab, "srv3-1", "rtsw3", "-o", file)
     assert again.returncode == 2
     assert "--force" in again.stderr
     forced = ("-o", file, "--force", "--seconds", "0.2")
-    assert rocelab_process("capture", lab, "srv3-1", "rtsw3", *forced).returncode == 0
-    assert rocelab_process("capture", lab, "srv3-1", "nosuch", "-o", tmp_path / "y").returncode == 2
+    assert rocelab("capture", lab, "srv3-1", "rtsw3", *forced).returncode == 0
+    assert rocelab("capture", lab, "srv3-1", "nosuch", "-o", tmp_path / "y").returncode == 2
 
 
 def read_pcapng(data: bytes) -> list[tuple[int, bytes]]:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from rocelab.runtime.lab import Lab
 from rocelab.runtime.teardown import take_down
 from tests.integration.waiting import wait_until
 
@@ -75,8 +76,7 @@ def wait_until_started(driver: subprocess.Popen[bytes], lab: str) -> None:
 def test_down_killed_half_way_is_finished_by_the_next_down(tmp_path: Path) -> None:
     spec = tmp_path / "lab.yaml"
     spec.write_text(SPEC)
-    up = f"from rocelab.runtime.lab import Lab; Lab.planned({str(spec)!r}).up()"
-    subprocess.run([sys.executable, "-c", up], check=True)
+    Lab.planned(spec).up()
     down = "from rocelab.runtime.teardown import take_down; print(flush=True); take_down('it-kill')"
     with subprocess.Popen([sys.executable, "-c", down], stdout=subprocess.PIPE) as driver:
         assert driver.stdout is not None
@@ -90,10 +90,9 @@ def test_down_killed_half_way_is_finished_by_the_next_down(tmp_path: Path) -> No
 def test_a_process_that_is_not_of_the_lab_is_left_alone(tmp_path: Path) -> None:
     spec = tmp_path / "lab.yaml"
     spec.write_text(SPEC)
-    up = f"from rocelab.runtime.lab import Lab; Lab.planned({str(spec)!r}).up()"
     with subprocess.Popen(["sleep", "60"]) as stranger:
         try:
-            subprocess.run([sys.executable, "-c", up], check=True)
+            Lab.planned(spec).up()
             take_down("it-kill")
             assert stranger.poll() is None
         finally:

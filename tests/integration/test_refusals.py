@@ -3,17 +3,20 @@ left."""
 
 from __future__ import annotations
 
+import ctypes
+import struct
 import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from rocelab.kernel.namespaces import processes_in
+from rocelab.kernel.namespaces import check, processes_in
 from rocelab.kernel.rights import CAPABILITIES, Capability
 from rocelab.runtime.lab import Lab
 from rocelab.runtime.teardown import take_down
-from tests.integration.command import PROGRAM, Outcome
+from tests.integration.command import PROGRAM, Outcome, rocelab
 from tests.integration.test_ownership import belongings
 
 pytestmark = pytest.mark.side_by_side
@@ -28,6 +31,8 @@ measure: {sustained: 100ms}
 expect: {restored: true}
 """
 ROOT = Path(__file__).resolve().parents[2]
+CAPABILITY_VERSION_3 = 0x20080522
+"""_LINUX_CAPABILITY_VERSION_3 of include/uapi/linux/capability.h."""
 
 
 def restricted(before: tuple[str, ...], *arguments: str | Path) -> Outcome:
@@ -42,10 +47,27 @@ def restricted(before: tuple[str, ...], *arguments: str | Path) -> Outcome:
     )
 
 
-def without(capability: Capability) -> tuple[str, ...]:
+def started_without(capability: Capability) -> tuple[str, ...]:
     """A program that runs another without the capability."""
     name = capability.name.removeprefix("CAP_").lower()
     return ("setpriv", f"--bounding-set=-{name}", f"--inh-caps=-{name}")
+
+
+@contextmanager
+def without(capability: Capability) -> Iterator[None]:
+    """This thread does not have the capability in effect (capset(2))."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    header = struct.pack("=Ii", CAPABILITY_VERSION_3, 0)
+    data = ctypes.create_string_buffer(24)
+    check(libc.capget(header, data), "capget")
+    # Effective, permitted and inheritable: bits 0 to 31, then bits 32 to 63.
+    effective, *others = struct.unpack("=6I", data.raw)
+    less = struct.pack("=6I", effective & ~(1 << capability.bit), *others)
+    check(libc.capset(header, less), "capset")
+    try:
+        yield
+    finally:
+        check(libc.capset(header, data), "capset")
 
 
 def in_own_mounts(prepared: str) -> tuple[str, ...]:
@@ -75,7 +97,9 @@ def spec(tmp_path: Path) -> Iterator[Path]:
 def test_without_a_capability_that_labs_need_none_is_begun(
     spec: Path, capability: Capability
 ) -> None:
-    assert_refused(restricted(without(capability), "up", spec), f"{capability.name} is missing")
+    with without(capability):
+        refused = rocelab("up", spec)
+    assert_refused(refused, f"{capability.name} is missing")
     assert belongings("it-no") == []
 
 
@@ -83,16 +107,18 @@ def test_a_lab_comes_up_without_priorities_and_is_taken_down_with_all_rights_onl
     spec: Path,
 ) -> None:
     named = {each.name: each for each in CAPABILITIES}
-    up = restricted(without(named["CAP_SYS_NICE"]), "up", spec)
+    up = restricted(started_without(named["CAP_SYS_NICE"]), "up", spec)
     assert up.returncode == 0, up.stderr
     assert "note: CAP_SYS_NICE is missing" in up.stdout
     lab = Lab.running("it-no")
     inodes = [lab.node(node.name).netns.stat().st_ino for node in lab.fabric.nodes]
     daemons = processes_in(inodes)
     for capability in (each for each in CAPABILITIES if each.takes_down):
-        assert_refused(restricted(without(capability), "down", "it-no"), capability.name)
+        with without(capability):
+            refused = rocelab("down", "it-no")
+        assert_refused(refused, capability.name)
     assert processes_in(inodes) == daemons
-    assert restricted((), "down", "it-no").returncode == 0
+    assert rocelab("down", "it-no").returncode == 0
     assert belongings("it-no") == []
 
 

@@ -198,7 +198,7 @@ def test_a_drill_runs_on_it(lab: Lab, kind: RuntimeKind, tmp_path: Path) -> None
     drill = tmp_path / "drill.yaml"
     drill.write_text(DRILL)
     use = kept(lambda _: None)
-    result = run_drill(drill, retries=0, out=tmp_path, provider=provider_of(kind), use=use)
+    result = run_drill(drill, retries=0, provider=provider_of(kind), use=use)
     (repeat,) = probe_runs(result)
     assert [record.event.change for record in repeat.events] == ["begin", "end"]
     assert repeat.overall.restored
@@ -235,8 +235,8 @@ def test_killed_half_way_the_next_down_leaves_nothing(kind: RuntimeKind, tmp_pat
     )
     files = LabFiles("it-run-kill")
     with subprocess.Popen([sys.executable, "-c", program]) as driver:
-        while driver.poll() is None and not list(files.nodes.glob("*/frr/zebra.pid")):
-            time.sleep(0.005)
+        while driver.poll() is None and not any(files.nodes.glob("*/frr/zebra.pid")):
+            time.sleep(0.01)
         driver.send_signal(signal.SIGKILL)
     left = opened_processes(namespaces_of(files))
     take_down("it-run-kill")

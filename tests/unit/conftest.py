@@ -1,9 +1,7 @@
-"""A command line that is run in this process, and seldom searches for reference cycles: with the
-interpreter's thresholds that took a quarter of the CPU time of tests with large fabrics."""
+"""A command line that is run in this process, and pages without drawings."""
 
 from __future__ import annotations
 
-import gc
 from pathlib import Path
 
 import pytest
@@ -11,11 +9,6 @@ import pytest
 from rocelab.cli.app import run
 from rocelab.cli.main import command_line
 from rocelab.report import plots
-
-
-def pytest_collection_finish() -> None:
-    gc.freeze()  # what was imported is never freed
-    gc.set_threshold(50_000, 20, 100)
 
 
 class Outcome:
