@@ -1,4 +1,4 @@
-"""`rocelab simulate`: jobs on a fabric of any size, in a fluid model without packets."""
+"""`rocelab simulate`: jobs on a fabric of any size, in a fluid model or packet by packet."""
 
 from __future__ import annotations
 
@@ -127,6 +127,15 @@ def simulate(
         ),
     ] = None,
     eps: EpsOption = None,
+    engine: Annotated[
+        str,
+        typer.Option(
+            "--engine",
+            metavar="ENGINE",
+            help="fluid; or packets: packet by packet, with windows and unlimited queues.",
+            rich_help_panel=_ENGINE,
+        ),
+    ] = "fluid",
     prove: Annotated[
         bool,
         typer.Option(
@@ -172,7 +181,8 @@ def simulate(
 ) -> None:
     """Say what jobs would take on a fabric, up to a hundred thousand GPUs, in seconds.
 
-    A fluid model: rates are max-min fair, packets and queues are not simulated. Needs no root.
+    By default a fluid model: rates are max-min fair, packets and queues are not simulated. Needs
+    no root.
 
     rocelab simulate meta-32k --pattern allreduce --ranks 32256 --size 1GB --qps 16 --scheme e-ecmp
 
@@ -188,7 +198,12 @@ def simulate(
     spec = asked_spec(lab, scheme, hashing)
     jobs = asked_jobs(job_file, given(job))
     options = Options.read(
-        eps=eps, model=model, hop_latency=hop_latency, events=events or (), prove=prove
+        eps=eps,
+        model=model,
+        hop_latency=hop_latency,
+        events=events or (),
+        prove=prove,
+        engine=engine,
     )
     with nullcontext() if folder is None else results_folder(folder, overwrite=force):
         with progress_bars() as progress:

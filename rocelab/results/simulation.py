@@ -9,6 +9,7 @@ those of the modelled network.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
 
 from rocelab.documents import Format
@@ -19,20 +20,40 @@ from rocelab.results.job import Headline
 
 SCHEMA_VERSION = 1
 
-LEAVES_OUT = (
-    "queues: rates are max-min fair at every instant, as if congestion control were perfect; what "
-    "ECN marks, DCQCN's ramps, PFC pauses, drops and retransmissions cost is not in them",
-    "packets: a flow is a fluid; its headers are counted, the order of packets is not",
+
+class Engine(StrEnum):
+    """FLUID: rates are max-min fair. PACKETS: packet by packet."""
+
+    FLUID = "fluid"
+    PACKETS = "packets"
+
+
+_HOSTS = (
     "hosts: no PCIe, GPU or launch delays, and no time between a receive and the send that needs "
-    "it other than the latency given",
+    "it other than the latency given"
 )
+LEAVES_OUT = {
+    Engine.FLUID: (
+        "queues: rates are max-min fair at every instant, as if congestion control were perfect; what "
+        "ECN marks, DCQCN's ramps, PFC pauses, drops and retransmissions cost is not in them",
+        "packets: a flow is a fluid; its headers are counted, the order of packets is not",
+        _HOSTS,
+    ),
+    Engine.PACKETS: (
+        "buffers: queues are unlimited; no packet is marked, dropped or sent again, and nothing pauses",
+        "ports: each stores a packet before it sends it on; acknowledgements take the links of their "
+        "data in reverse, and do not pass data in a switch",
+        _HOSTS,
+    ),
+}
+"""In words, by engine."""
 
 
 @dataclass(frozen=True, slots=True)
 class Method:
     """How it was computed. eps: completions within this share of the longest remaining time were
     taken together, 0 for none. proven: every solve proved itself max-min fair. leaves_out: in
-    words, what a fluid model leaves out."""
+    words, what the engine leaves out."""
 
     eps: float
     backend: str
@@ -43,7 +64,8 @@ class Method:
     tasks: int
     solves: int
     latency_ns: float
-    leaves_out: tuple[str, ...] = LEAVES_OUT
+    leaves_out: tuple[str, ...]
+    engine: Engine = Engine.FLUID
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from rocelab.plan.fabric import Direction, Role, tier_name
 from rocelab.results.environment import Environment, environment_with
 from rocelab.results.job import Headline
 from rocelab.results.simulation import (
+    LEAVES_OUT,
     SCHEMA_VERSION,
     BusyLink,
     Cost,
@@ -99,6 +100,8 @@ def figures(
             tasks=compiled.program.tasks,
             solves=outcome.solves,
             latency_ns=simulation.hop_latency_ns,
+            leaves_out=LEAVES_OUT[simulation.options.engine],
+            engine=simulation.options.engine,
         ),
         cost=Cost(dict(simulation.seconds), peak_memory_bytes),
         warnings=tuple(warnings),

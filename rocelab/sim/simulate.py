@@ -30,9 +30,10 @@ from rocelab.jobs.performance import FRAME_OVERHEAD_BYTES
 from rocelab.jobs.ranking import ranking_workload
 from rocelab.jobs.spec import SimulatedJob, TraceSpec
 from rocelab.jobs.training import training_workload
+from rocelab.jobs.transport import DCQCN_OFF
 from rocelab.jobs.workload import Workload
 from rocelab.progress import Progress, ProgressSink, no_progress
-from rocelab.results.simulation import SimulationReport
+from rocelab.results.simulation import Engine, SimulationReport
 from rocelab.results.whatif import Outlook, WhatIf
 from rocelab.sim.compile import Compiled, PlacedJob, compile_jobs
 from rocelab.sim.engine.backend import best_backend
@@ -54,10 +55,11 @@ from rocelab.sim.fabric.network import Network
 from rocelab.sim.fabric.paths import links_on_path, paths_of
 from rocelab.sim.fabric.routes import Routes
 from rocelab.sim.figures import figures
+from rocelab.sim.packets.run import Sending, run_packets
 from rocelab.sim.placement import place_ranks, ring_group
 from rocelab.sim.size import check_fits
 from rocelab.spec.model import LabSpec
-from rocelab.spec.schemes import SprayScheme, TeScheme
+from rocelab.spec.schemes import EcmpScheme, EEcmpScheme, PathPinningScheme, SprayScheme, TeScheme
 from rocelab.units import DURATION
 from rocelab.wording import RefusedError
 
@@ -89,6 +91,7 @@ class Options:
     hop_latency_ns: float | None = None
     timeline: TimelineSpec = field(default_factory=TimelineSpec)
     prove: bool = False
+    engine: Engine = Engine.FLUID
 
     @classmethod
     def read(
@@ -99,16 +102,19 @@ class Options:
         hop_latency: str | None,
         events: Sequence[str],
         prove: bool,
+        engine: str = Engine.FLUID,
     ) -> Options:
         """Parse options as typed. Raises InputError for invalid ones."""
         if model not in tuple(Model):
             raise InputError(f"there is no model {model}", hint=f"take {', '.join(Model)}")
+        if engine not in tuple(Engine):
+            raise InputError(f"there is no engine {engine}", hint=f"take {', '.join(Engine)}")
         try:
             latency_ns = None if hop_latency is None else DURATION.parse(hop_latency)
         except RefusedError as error:
             raise InputError(f"--hop-latency: {error.message}", hint=error.hint) from None
         timeline = TimelineSpec(events=tuple(parse_event(line) for line in events))
-        return cls(eps, Model(model), latency_ns, timeline, prove)
+        return cls(eps, Model(model), latency_ns, timeline, prove, Engine(engine))
 
 
 class Simulation:
@@ -157,6 +163,8 @@ class Simulation:
 
     def run(self) -> Outcome:
         """Run all jobs to their ends, through the timeline."""
+        if self.options.engine is Engine.PACKETS:
+            return self._run_packets()
         outages = self.outages()
         changes = changes_of(
             self.network,
@@ -178,6 +186,48 @@ class Simulation:
                 progress=self._progress,
             )
 
+    def _run_packets(self) -> Outcome:
+        self._check_packets()
+        counts = np.diff(self.compiled.first_flow)
+        mtu, window, ack_every = (
+            np.repeat([getattr(job.transport, key) for job in self.jobs], counts).astype(np.int64)
+            for key in ("mtu", "window", "ack_every")
+        )
+        program = replace(self.program, latency_s=np.zeros(self.program.tasks), rings=None)
+        sending = Sending(
+            self.compiled.payload_bytes, mtu, window, ack_every, PACKET_OVERHEAD_BYTES
+        )
+        capacity_bps, latency_s = self.network.capacity_bps, self.hop_latency_ns / 1e9
+        with self._timed("run"):
+            return run_packets(program, self.whole_paths, capacity_bps, latency_s, sending).outcome
+
+    def _check_packets(self) -> None:
+        """Raises InputError for what the packet engine does not simulate."""
+        chains, transports = self.compiled.chains, [job.transport for job in self.jobs]
+        reasons = {
+            "failures": bool(self.outages()),
+            "--prove and --eps": self.options.prove or self.options.eps is not None,
+            f"the scheme {self.spec.scheme.kind}": not isinstance(
+                self.spec.scheme, EcmpScheme | EEcmpScheme | PathPinningScheme
+            ),
+            "lossless classes (PFC)": self.spec.queues.pfc is not None,
+            "DCQCN": any(each.dcqcn != DCQCN_OFF for each in transports),
+            "out_of_order": any(each.out_of_order for each in transports),
+            "admission": any(each.admission is not None for each in transports),
+            "messages that are no multiple of the MTU": any(
+                each.message % each.mtu for each in transports
+            ),
+            "merged or pipelined sends": bool(
+                (chains.rounds > 1).any() or chains.tokens.any() or self._fill_bits().any()
+            ),
+            "flows without a path": bool((np.diff(self.whole_paths.start) == 0).any()),
+        }
+        for name, is_asked in reasons.items():
+            if is_asked:
+                raise InputError(
+                    f"the packet engine does not simulate {name}", hint="take --engine fluid"
+                )
+
     def report(self, outcome: Outcome | None = None) -> SimulationReport:
         """The report of `outcome`, or of a run if it is None."""
         outcome = outcome or self.run()
@@ -187,6 +237,10 @@ class Simulation:
     def iteration_times(self, link_up: Bools, capacity_bps: Floats) -> Mapping[str, float]:
         """Seconds of the last iteration of each job while routing uses these links, L, and sends
         have these capacities, 2L; inf for a job without progress."""
+        if self.options.engine is Engine.PACKETS:
+            raise InputError(
+                "the packet engine does not simulate failures", hint="take --engine fluid"
+            )
         paths = self._paths(self.flows, link_up)
         outcome = run(
             self.program,

@@ -7,7 +7,7 @@ from rich.table import Table
 
 from rocelab.report.console import table
 from rocelab.report.job_terminal import value_text
-from rocelab.results.simulation import JobOutcome, SimulationReport, TierUse
+from rocelab.results.simulation import Engine, JobOutcome, SimulationReport, TierUse
 from rocelab.units import format_duration, format_size
 
 SHOWN_JOBS = 40
@@ -119,11 +119,14 @@ def _events(report: SimulationReport) -> Table:
 def _method(report: SimulationReport) -> str:
     method, cost = report.method, report.cost
     exact = "exact" if method.eps == 0 else f"completions batched within {method.eps:.2%}"
+    missing = "queues, marks, pauses and drops are not in it"
+    if method.engine is Engine.PACKETS:
+        exact, missing = "packet by packet", "marks, pauses and drops are not in it"
     took = sum(cost.seconds.values())
     return (
         f"{report.lab['name']}, scheme {report.lab['scheme']['kind']}, choice by {method.model}: "
         f"{method.flows:,} flows, {method.transfers:,} transfers, {method.solves:,} solves "
         f"({method.backend}, {exact}{', each proven max-min fair' if method.proven else ''}) in "
         f"{took:.1f} s and {cost.peak_memory_bytes / 2**30:,.2f} GiB. "
-        "A fluid: queues, marks, pauses and drops are not in it (docs/simulate.md)."
+        f"Engine {method.engine}: {missing} (docs/simulate.md)."
     )

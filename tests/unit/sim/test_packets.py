@@ -1,0 +1,103 @@
+"""The packet engine: closed forms to the picosecond, and what arrives."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from rocelab.errors import InputError
+from rocelab.jobs.dcqcn_profiles import PROFILES
+from rocelab.jobs.job import JobSpec
+from rocelab.jobs.spec import collective_job
+from rocelab.results.simulation import Engine
+from rocelab.sim.engine.program import Program
+from rocelab.sim.fabric.flows import Paths
+from rocelab.sim.packets.run import PacketRun, Sending, run_packets
+from rocelab.sim.simulate import Options, simulate
+from rocelab.spec.catalog import find_lab
+from rocelab.spec.load import load_spec
+
+RATE_BPS = 100e9
+LATENCY_PS = 1_000_000
+FULL_PS, ACK_PS = 4178 * 80, 86 * 80
+
+
+def sent(
+    paths: list[list[int]], payload: list[int], window: int = 512, ack_every: int = 1
+) -> PacketRun:
+    """One task per flow, all at once."""
+    flows = len(paths)
+    numbers = np.arange(flows + 1, dtype=np.int64)
+    program = Program(
+        np.zeros(flows + 1, np.int64),
+        np.empty(0, np.int32),
+        np.zeros(flows),
+        np.zeros(flows),
+        numbers,
+        np.arange(flows, dtype=np.int32),
+        np.array(payload) * 8.0,
+    )
+    starts = np.concatenate(([0], np.cumsum([len(path) for path in paths]))).astype(np.int64)
+    sends = np.array([send for path in paths for send in path], np.int32)
+    ones = np.ones(flows, np.int64)
+    sending = Sending(np.array(payload, np.int64), 4096 * ones, window * ones, ack_every * ones, 82)
+    capacity_bps = np.full(2 * (1 + sends.max() // 2), RATE_BPS)
+    return run_packets(program, Paths(starts, sends), capacity_bps, LATENCY_PS / 1e12, sending)
+
+
+def test_a_single_flow_takes_its_bytes_one_frame_per_further_hop_and_its_last_ack() -> None:
+    run = sent([[0, 2, 4]], [100 * 4096])
+    expected = (100 + 2) * FULL_PS + 3 * LATENCY_PS + 3 * (ACK_PS + LATENCY_PS)
+    assert run.outcome.finish_s[0] * 1e12 == pytest.approx(expected, abs=0.5)
+    assert (run.packets, run.acks, run.packet_hops) == (100, 100, 600)
+
+
+def test_a_window_of_one_packet_waits_for_each_ack() -> None:
+    run = sent([[0, 2]], [10 * 4096], window=1, ack_every=16)
+    expected = 10 * (2 * FULL_PS + 2 * ACK_PS + 4 * LATENCY_PS)
+    assert run.outcome.finish_s[0] * 1e12 == pytest.approx(expected, abs=0.5)
+
+
+def test_an_incast_drains_at_the_rate_of_its_last_port() -> None:
+    run = sent([[2 * number, 20] for number in range(8)], [50 * 4096] * 8)
+    expected = FULL_PS + 8 * 50 * FULL_PS + 2 * LATENCY_PS + 2 * (ACK_PS + LATENCY_PS)
+    assert run.outcome.finish_s.max() * 1e12 == pytest.approx(expected, abs=0.5)
+    assert run.highest_bytes.argmax() == 20
+    assert run.highest_bytes[20] == (8 * 50 - 49) * 4178, "the last eight arrive as frame 49 leaves"
+
+
+def test_each_port_carries_every_byte_once() -> None:
+    run = sent([[0, 2, 4], [6, 2, 4]], [10_000, 4096], ack_every=2)
+    data = 10_000 + 4096 + 4 * 82
+    assert run.outcome.sent_bits[[0, 2, 4, 6]].tolist() == [
+        8.0 * (10_000 + 3 * 82),
+        8.0 * data,
+        8.0 * data,
+        8.0 * 4178,
+    ]
+    assert run.outcome.sent_bits[5] == 8.0 * 86 * run.acks
+
+
+def test_a_run_that_takes_too_long_is_refused_with_an_estimate() -> None:
+    with pytest.raises(InputError, match="packet-hops"):
+        sent([[0, 2, 4]], [4096 * 10**9])
+
+
+def test_a_job_runs_through_the_same_report_and_is_no_faster_than_the_fluid() -> None:
+    spec = load_spec(find_lab("zone-1-1"))
+    job = collective_job(JobSpec.model_validate({"pattern": "alltoall", "ranks": 4, "size": "1MB"}))
+    fluid, packets = (
+        simulate(spec, [job], Options(engine=engine)).jobs[0].headline("jct_ratio").modelled.median
+        for engine in Engine
+    )
+    assert fluid <= packets < 1.5 * fluid
+
+
+def test_what_the_engine_does_not_simulate_is_refused() -> None:
+    spec = load_spec(find_lab("zone-1-1"))
+    keys = {"pattern": "alltoall", "ranks": 4, "size": "1MB", "transport": {}}
+    keys["transport"] = {"dcqcn": next(iter(PROFILES))}
+    with pytest.raises(InputError, match="DCQCN"):
+        simulate(
+            spec, [collective_job(JobSpec.model_validate(keys))], Options(engine=Engine.PACKETS)
+        )
