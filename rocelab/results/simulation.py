@@ -34,15 +34,15 @@ _HOSTS = (
 )
 LEAVES_OUT = {
     Engine.FLUID: (
-        "queues: rates are max-min fair at every instant, as if congestion control were perfect; what "
-        "ECN marks, DCQCN's ramps, PFC pauses, drops and retransmissions cost is not in them",
+        "queues: rates are max-min fair at every instant, as if congestion control were perfect; "
+        "what ECN marks, DCQCN's ramps, PFC pauses, drops and retransmissions cost is not in them",
         "packets: a flow is a fluid; its headers are counted, the order of packets is not",
         _HOSTS,
     ),
     Engine.PACKETS: (
-        "buffers: queues are unlimited; no packet is marked, dropped or sent again, and nothing pauses",
-        "ports: each stores a packet before it sends it on; acknowledgements take the links of their "
-        "data in reverse, and do not pass data in a switch",
+        "buffers: queues are unlimited; no packet is marked, dropped or sent again, nothing pauses",
+        "ports: each stores a packet before it sends it on; acknowledgements take the links of "
+        "their data in reverse, and do not pass data in a switch",
         _HOSTS,
     ),
 }
