@@ -48,7 +48,7 @@ computing=$!
 # A file goes to one process: its tests share labs.
 side_by_side=(--dist loadfile --no-loadscope-reorder)
 labs -n 4 "${side_by_side[@]}" -m side_by_side
-labs -n 3 "${side_by_side[@]}" -m "few_at_once and not side_by_side"
+labs -n 2 "${side_by_side[@]}" -m "few_at_once and not side_by_side"
 labs -m "not side_by_side and not few_at_once"
 for process in $(family $computing); do
     "${as_root[@]}" chrt --other --pid 0 "$process" 2>/dev/null
