@@ -103,8 +103,9 @@ class _Commands(Mapping[str, Read]):
         return name in _COMMANDS
 
     def __iter__(self) -> Iterator[str]:
-        self._loaded = dict(_group().commands)
-        return iter(self._loaded)
+        if len(self._loaded) < len(_COMMANDS):
+            self._loaded = dict(_group().commands)
+        return iter(_COMMANDS)
 
     def __len__(self) -> int:
         return len(_COMMANDS)

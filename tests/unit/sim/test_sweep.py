@@ -19,11 +19,9 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from typer.core import TyperGroup
-from typer.main import get_command
 
 from rocelab.cli.app import run
-from rocelab.cli.main import build
+from rocelab.cli.main import command_line
 from rocelab.errors import InputError, MachineError, SpecError
 from rocelab.plan.build import build_fabric
 from rocelab.plan.fabric import Role
@@ -366,10 +364,8 @@ def until(true: object) -> None:
 
 def command(*arguments: object) -> int:
     """The exit code of `rocelab sweep`."""
-    group = get_command(build(["sweep"]))
-    assert isinstance(group, TyperGroup)
     with pytest.raises(SystemExit) as ended:
-        run(group, ["sweep", *map(str, arguments)])
+        run(command_line(), ["sweep", *map(str, arguments)])
     assert isinstance(ended.value.code, int)
     return ended.value.code
 
