@@ -31,6 +31,8 @@ from rocelab.units import SHARE, SharePpm
 from rocelab.wording import listed
 
 EFFECT_S = 0.5
+"""How long an injection waits for the first frame of a storm."""
+
 _LOOK_EVERY_S = 0.0005
 
 

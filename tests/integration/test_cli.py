@@ -153,7 +153,7 @@ def test_vtysh_talks_to_the_daemons_of_a_switch(lab: str, spec: Path) -> None:
 
 
 def test_nodes_ping_each_other_by_their_names(lab: str) -> None:
-    for ends in (("srv1-1", "ctsw2"), ("rtsw1", "srv4-1:1")):
+    for ends in (("srv1-1", "srv3-1"), ("srv1-1", "ctsw2"), ("rtsw1", "srv4-1:1")):
         outcome = rocelab_process("ping", lab, *ends, "-c", "1", "-W", "5")
         assert outcome.returncode == 0, outcome
         assert "1 received" in outcome.stdout
