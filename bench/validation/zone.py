@@ -12,9 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from rocelab.arrays import NONE, Floats, Ints
+from rocelab.arrays import NONE, Bools, Floats, Ints
 from rocelab.jobs.collectives import Pattern
 from rocelab.jobs.merged_sends import sends_of
 from rocelab.jobs.parallelism import over_groups
@@ -44,7 +43,6 @@ NIC_BYTES = 2**28
 MOST_IN_ALLTOALL = 4
 """The most servers of a job with an AlltoAll, whose flows grow with the square of its GPUs."""
 
-Bools = npt.NDArray[np.bool_]
 
 ECMP, E_ECMP = EcmpScheme(), EEcmpScheme(kind="e-ecmp")
 PINNED = PathPinningScheme(kind="path-pinning")

@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from rocelab.agent.nic import WIRE_OVERHEAD_BYTES
-from rocelab.arrays import NONE, Floats, Ints
+from rocelab.arrays import NONE, Bools, Floats, Ints
 from rocelab.errors import InputError
 from rocelab.forwarding.asic import Model
 from rocelab.jobs.collectives import Algorithm
@@ -47,7 +47,7 @@ from rocelab.sim.events.rates import PRESETS, draw_breaks, drawn_in_words, timel
 from rocelab.sim.events.retransmission import Retransmission
 from rocelab.sim.events.sentence import parse_event
 from rocelab.sim.events.spec import EventSpec, RatesSpec, RestartSpec, TimelineSpec
-from rocelab.sim.events.timeline import Bools, Outage, outage_of, resolve
+from rocelab.sim.events.timeline import Outage, outage_of, resolve
 from rocelab.sim.events.whatif import what_if
 from rocelab.sim.fabric.build import network_of
 from rocelab.sim.fabric.flows import Flows, Paths
@@ -194,12 +194,15 @@ class Simulation:
             for key in ("mtu", "window", "ack_every")
         )
         program = replace(self.program, latency_s=np.zeros(self.program.tasks), rings=None)
+        message = np.repeat([each.transport.message for each in self.jobs], counts) // mtu
         sending = Sending(
-            self.compiled.payload_bytes, mtu, window, ack_every, PACKET_OVERHEAD_BYTES
+            self.compiled.payload_bytes, mtu, window, ack_every, message, PACKET_OVERHEAD_BYTES
         )
         capacity_bps, latency_s = self.network.capacity_bps, self.hop_latency_ns / 1e9
         with self._timed("run"):
-            return run_packets(program, self.whole_paths, capacity_bps, latency_s, sending).outcome
+            return run_packets(
+                program, self.whole_paths, capacity_bps, latency_s, sending, self._progress
+            ).outcome
 
     def _check_packets(self) -> None:
         """Raises InputError for what the packet engine does not simulate."""

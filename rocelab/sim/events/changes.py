@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from rocelab.arrays import Floats, Ints
+from rocelab.arrays import Bools, Floats, Ints
 from rocelab.sim.engine.program import Change
 from rocelab.sim.events.retransmission import Retransmission
 from rocelab.sim.events.spec import Kind
-from rocelab.sim.events.timeline import Bools, Outage, link_state
+from rocelab.sim.events.timeline import Outage, link_state
 from rocelab.sim.fabric.flows import Flows, Paths
 from rocelab.sim.fabric.network import Network
 

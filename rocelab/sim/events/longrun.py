@@ -12,12 +12,12 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from rocelab.arrays import Floats
+from rocelab.arrays import Bools, Floats
 from rocelab.errors import InputError
 from rocelab.results.whatif import is_lucky
 from rocelab.sim.events.retransmission import Retransmission
 from rocelab.sim.events.spec import RestartSpec
-from rocelab.sim.events.timeline import Bools, Outage, link_state
+from rocelab.sim.events.timeline import Outage, link_state
 from rocelab.sim.fabric.network import Network
 from rocelab.spec.base import SECOND
 

@@ -11,9 +11,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from rocelab.arrays import Floats, Ints
+from rocelab.arrays import Bools, Floats, Ints
 from rocelab.errors import InputError, Problem, SpecError
 from rocelab.sim.events.reaction import FLAP_NS, Breakage, Place, reaction_of
 from rocelab.sim.events.spec import EventSpec, Kind, Measured, TimelineSpec
@@ -21,8 +20,6 @@ from rocelab.sim.events.targets import Thing, links_of, parse_target
 from rocelab.sim.fabric.network import Network
 from rocelab.spec.base import SECOND
 from rocelab.units import SHARE
-
-Bools = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,13 +10,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rocelab.arrays import Floats
+from rocelab.arrays import Bools, Floats, Ints, Longs
 from rocelab.errors import InputError
+from rocelab.progress import Progress, ProgressSink, no_progress
 from rocelab.sim.engine.program import Outcome, Program
 from rocelab.sim.fabric.flows import Paths
 from rocelab.sim.packets import loop
 from rocelab.sim.packets import state as at
-from rocelab.sim.packets.state import Longs, State
+from rocelab.sim.packets.state import State
 
 ACK_BYTES = 4
 """AETH (InfiniBand Architecture Specification 9.3.5), beyond the headers of every packet."""
@@ -26,18 +27,20 @@ HOPS_PER_SECOND = 650_000
 """Packet-hops per second, of data and ACKs, on a core of 2 GHz, for the estimate."""
 
 MOST_IN_FLIGHT = 2**24
+_EVENTS_AT_ONCE = 200_000
 PS = 1e12
 
 
 @dataclass(frozen=True, eq=False)
 class Sending:
-    """How flows send: payload_bytes of each transfer, X; mtu, window and ack_every of each flow, F;
-    overhead_bytes: headers of each packet on the wire."""
+    """How flows send: payload_bytes of each transfer, X; of each flow, F, the mtu, and packets in
+    flight, for one ACK and in a message; overhead_bytes: headers of each packet on the wire."""
 
     payload_bytes: Longs
     mtu: Longs
     window: Longs
     ack_every: Longs
+    message: Longs
     overhead_bytes: int
 
 
@@ -54,12 +57,18 @@ class PacketRun:
 
 
 def run_packets(
-    program: Program, paths: Paths, capacity_bps: Floats, latency_s: float, sending: Sending
+    program: Program,
+    paths: Paths,
+    capacity_bps: Floats,
+    latency_s: float,
+    sending: Sending,
+    progress: ProgressSink = no_progress,
 ) -> PacketRun:
     """Run a program to its end. latency_s: of each send, after serialisation.
 
-    A message is done at its last ACK. ACKs take the links of their data in reverse and wait in the
-    same queues; a NIC sends them before data. Raises InputError for a run that would take too long.
+    A sender goes on at the last ACK of its data, a receiver when all of it has arrived. ACKs take
+    the links of their data in reverse and wait in the same queues; a NIC sends them before data.
+    Raises InputError for a run that would take too long.
     """
     packets = -(-sending.payload_bytes // sending.mtu[program.flow])
     hops = int((packets * np.diff(paths.start)[program.flow]).sum())
@@ -74,8 +83,11 @@ def run_packets(
             hint="take --engine fluid, a smaller size or fewer ranks",
         )
     run = _state(program, paths, capacity_bps, latency_s, sending, packets, in_flight)
-    if not loop.advance(run):
-        raise AssertionError("a packet arrived out of order")
+    loop.begin(run)
+    # In parts: a compiled function is not interrupted.
+    while loop.advance(run, _EVENTS_AT_ONCE):
+        progress(Progress("simulating", int(run.counts[at.FINISHED]), program.transfers))
+    assert run.counts[at.DISORDERED] == 0
     return PacketRun(
         _outcome(run, float(program.size_bits.sum())),
         int(packets.sum()),
@@ -109,12 +121,13 @@ def _state(
     rings[at.RING_DELAY_PS] = [*delays, round(latency_s * PS)]
     task = np.full((at.TASK_ROWS, program.tasks), -1, np.int64)
     task[at.WAITING] = np.diff(program.after_start)
-    task[at.OPEN] = np.diff(program.first_transfer)
+    task[at.OPEN] = task[at.COMING] = np.diff(program.first_transfer)
     task[at.DELAY_PS] = np.rint(program.delay_s * PS)
     task[at.READY_PS] = 0
     flow = np.zeros((at.FLOW_ROWS, flows), np.int64)
-    flow[[at.SENDING, at.ACKING, at.LAST, at.NEXT_FLOW]] = -1
+    flow[[at.SENDING, at.ARRIVING, at.ACKING, at.LAST, at.NEXT_FLOW]] = -1
     flow[at.WINDOW], flow[at.ACK_EVERY] = sending.window, sending.ack_every
+    flow[at.MESSAGE] = sending.message
     flow[at.FULL] = 1 + np.searchsorted(sizes[1:], full)
     transfer = np.full((at.TRANSFER_ROWS, program.transfers), -1, np.int64)
     transfer[at.PACKETS] = packets
@@ -125,16 +138,18 @@ def _state(
     packet = np.zeros((at.PACKET_ROWS, pool), np.int64)
     packet[at.NEXT] = np.arange(1, pool + 1)
     waiter = np.repeat(np.arange(program.tasks), np.diff(program.after_start))
+    for_ack = ~_receives(program, paths, waiter)
+    next_start = np.searchsorted(np.sort(program.after), np.arange(program.tasks + 1))
+    arrivals = np.bincount(program.after[~for_ack], minlength=program.tasks)
     return State(
         task=task,
         flow=flow,
         transfer=transfer,
         port=port,
         packet=packet,
-        next_start=np.concatenate(
-            ([0], np.cumsum(np.bincount(program.after, minlength=program.tasks)))
-        ).astype(np.int64),
-        next_task=waiter[np.argsort(program.after, kind="stable")].astype(np.int64),
+        next_start=next_start.astype(np.int64),
+        next_acked=next_start[:-1] + arrivals,
+        next_task=waiter[np.lexsort((for_ack, program.after))].astype(np.int64),
         first_transfer=program.first_transfer.astype(np.int64),
         task_of=np.repeat(np.arange(program.tasks), np.diff(program.first_transfer)),
         flow_of=program.flow.astype(np.int64),
@@ -147,6 +162,26 @@ def _state(
         timers=np.zeros((at.EVENT_ROWS, program.tasks + 1), np.int64),
         counts=np.zeros(at.COUNTS, np.int64),
     )
+
+
+def _receives(program: Program, paths: Paths, waiter: Longs) -> Bools:
+    """Of each of `program.after`, whether the waiting task is the receiver's: whether it sends on
+    the link by which all data of the other comes. It is taken for the sender's where a task has
+    several destinations or no data."""
+    task = np.repeat(np.arange(program.tasks), np.diff(program.first_transfer))
+    first = _only(task, paths.sends[paths.start[program.flow]], program.tasks)
+    last = _only(task, paths.sends[paths.start[program.flow + 1] - 1], program.tasks)
+    sent, come = first[waiter], last[program.after]
+    found: Bools = (sent >= 0) & (come >= 0) & (sent == come ^ 1)
+    return found
+
+
+def _only(task: Longs, port: Ints, tasks: int) -> Longs:
+    """The port of all transfers of each task; -1 where they have several or there are none."""
+    least, most = np.full(tasks, np.iinfo(np.int64).max), np.full(tasks, -1)
+    np.minimum.at(least, task, port)
+    np.maximum.at(most, task, port)
+    return np.where(least == most, most, -1)
 
 
 def _outcome(run: State, bits: float) -> Outcome:

@@ -10,31 +10,36 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-Longs = npt.NDArray[np.int64]
+from rocelab.arrays import Longs
+
 Cells = npt.NDArray[np.int64]
 """Two-dimensional."""
 
-READY_PS, END_PS, START_PS, WAITING, OPEN, DELAY_PS = range(6)
-TASK_ROWS = 6
+READY_PS, END_PS, START_PS, WAITING, OPEN, COMING, DELAY_PS = range(7)
+TASK_ROWS = 7
 SENDING, ACKING, LAST, SENT, IN_FLIGHT, ACKED, TOTAL, ARRIVED, LISTED, NEXT_FLOW = range(10)
-WINDOW, ACK_EVERY, FULL, ACK_SENT = 10, 11, 12, 13
-FLOW_ROWS = 14
+WINDOW, ACK_EVERY, FULL, MESSAGE, ARRIVING = range(10, 15)
+FLOW_ROWS = 15
 PACKETS, END_PSN, NEXT_TRANSFER, SHORT, FINISH_PS = range(5)
 TRANSFER_ROWS = 5
 HEAD, TAIL, FIRST_FLOW, LAST_FLOW, BUSY, DEPTH, HIGHEST, CARRIED, RATE_CLASS = range(9)
 PORT_ROWS = 9
 FLOW, HOP, SIZE_CLASS, PSN, NEXT, ASKS = range(6)
 PACKET_ROWS = 6
-SEQUENCE, NOW_PS, FREE, HOPS, TIMERS, ACKS = range(6)
-COUNTS = 6
+SEQUENCE, NOW_PS, FREE, HOPS, TIMERS, ACKS, FINISHED, DISORDERED = range(8)
+COUNTS = 8
 
 
 class State(NamedTuple):
-    """task: TASK_ROWS x T. flow: FLOW_ROWS x F. transfer: TRANSFER_ROWS x X. port: PORT_ROWS x 2L.
-    packet: PACKET_ROWS x P, free ones linked by NEXT. A negative PSN is an ACK's: -1 - packets
-    acknowledged. rate_classes: how many rates ports have, 1; the ring of each
-    serialisation is size class x rate classes + rate class, that of propagation the last.
-    events: those of all rings. timers: a binary heap of the tasks that wait for a delay."""
+    """task: TASK_ROWS x T; OPEN, COMING: its transfers that are not acknowledged, not arrived.
+    flow: FLOW_ROWS x F. transfer: TRANSFER_ROWS x X. port: PORT_ROWS x 2L. packet: PACKET_ROWS x
+    P, free ones linked by NEXT; a negative PSN is an ACK's: -1 - packets acknowledged. next_task:
+    the tasks that wait for task t are next_task[next_start[t]:next_start[t + 1]], those before
+    next_acked[t] for the arrival of its data, the others for the last ACK. rate_classes: how many
+    rates ports have, 1; the ring of each serialisation is size class x rate classes + rate class,
+    that of propagation the last. events: those of all rings. timers: a binary heap of the tasks
+    that wait for a delay.
+    """
 
     task: Cells
     flow: Cells
@@ -42,6 +47,7 @@ class State(NamedTuple):
     port: Cells
     packet: Cells
     next_start: Longs
+    next_acked: Longs
     next_task: Longs
     first_transfer: Longs
     task_of: Longs

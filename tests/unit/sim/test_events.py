@@ -16,7 +16,7 @@ from rich.console import Console
 
 from bench.convergence.document import TABLE
 from bench.reaction import MEASURED, reaction_table
-from rocelab.arrays import NONE, Floats
+from rocelab.arrays import NONE, Bools, Floats
 from rocelab.documents import to_json
 from rocelab.errors import InputError, SpecError
 from rocelab.jobs.transport import TransportSpec
@@ -42,7 +42,7 @@ from rocelab.sim.events.spec import (
     TimelineSpec,
 )
 from rocelab.sim.events.targets import parse_target
-from rocelab.sim.events.timeline import Bools, Outage, outage_of, resolve
+from rocelab.sim.events.timeline import Outage, outage_of, resolve
 from rocelab.sim.events.whatif import what_if
 from rocelab.sim.fabric.build import network_of
 from rocelab.sim.fabric.flows import Flows, Paths
