@@ -9,7 +9,6 @@ diagnosis sees only each job's document. Prints a table of injected faults again
 from __future__ import annotations
 
 import random
-import threading
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -21,8 +20,9 @@ from rich.console import Console
 from bench import pause_trials
 from bench.trial import Run, Trial, names, outcome
 from rocelab.diagnose.diagnose import diagnose_report
-from rocelab.faults.hosts import HostPause
+from rocelab.faults.hosts import HostPauseSpec
 from rocelab.faults.links import RateDegrade
+from rocelab.faults.schedule import Timed
 from rocelab.interruption import ending
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.jobplan import plan_jobs
@@ -33,8 +33,8 @@ from rocelab.plan.build import plan
 from rocelab.plan.fabric import DirectedLink
 from rocelab.predict.matrix import rows_of_jobs
 from rocelab.predict.predictor import Setting, paths_on
-from rocelab.progress import Progress
 from rocelab.results.diagnosis import Cause, Diagnosis
+from rocelab.results.job import JobReport
 from rocelab.runtime.impairments.control import Impairments
 from rocelab.runtime.impairments.impairment import Impairment, Kind
 from rocelab.runtime.lab import Lab
@@ -44,6 +44,7 @@ from rocelab.spec.model import LabSpec
 SCHEMES = ("ecmp", "e-ecmp", "path-pinning")
 DILATION = 10_000
 PAUSE_S = (0.1, 0.3)
+PAUSE_AFTER_S = (0.005, 0.05)
 LOSS = (0.01, 0.05)
 DRAWS = 200
 """Tries to find two jobs that share a link."""
@@ -82,44 +83,28 @@ def healthy(lab: Lab, rng: random.Random) -> Trial:
 
 
 def host_pause(lab: Lab, rng: random.Random, placement: str | None = None) -> Trial:
-    """The agent of a server stopped for 100 to 300 ms of the lab, during the job.
+    """The processes of a server stopped for 100 to 300 ms of the lab, soon after the job began.
 
     `placement` is random if it is None.
     """
     server = rng.choice(lab.fabric.servers).name
-    length_s = rng.uniform(*PAUSE_S)
+    spec = HostPauseSpec(kind="host-pause", server=server)
+    begins_ns, lasts_ns = (round(rng.uniform(*drawn) * 1e9) for drawn in (PAUSE_AFTER_S, PAUSE_S))
     job = _job(rng, iterations=4, placement=placement or rng.choice(PLACEMENTS))
-    fault = HostPause(server)
-    under_way, is_over = threading.Event(), threading.Event()
-    problems = []
+    run = run_jobs(lab, [job], faults=[Timed(spec, begins_ns, begins_ns + lasts_ns)])
+    report = run.reports[0]
+    return Trial(Cause.HOST_PAUSE, (server,), report, _too_late(report))
 
-    def pause() -> None:
-        under_way.wait()
-        try:
-            fault.inject(lab)
-            time.sleep(length_s)
-            # A job does not end while one of its agents stands still.
-            if is_over.is_set():
-                problems.append(f"the job was over before {server} was paused")
-        finally:
-            fault.restore(lab)
 
-    def look(step: Progress) -> None:
-        if step.stage == "iterations" and step.done:
-            under_way.set()
-            # It would otherwise be paused while it has nothing to do.
-            if step.done == step.total:
-                is_over.set()
-
-    pausing = threading.Thread(target=pause)
-    pausing.start()
-    try:
-        report = run_job(lab, job, progress=look)
-    finally:
-        is_over.set()
-        under_way.set()
-        pausing.join()
-    return Trial(Cause.HOST_PAUSE, (server,), report, tuple(problems))
+def _too_late(report: JobReport) -> tuple[str, ...]:
+    """A problem if the fault may have found its server with all of its packets sent."""
+    if report.completion is None:
+        return ()
+    last_began_ns = report.completion.lab_ns - report.iterations[-1].lab_ns
+    begun = report.events[0]
+    if begun.t_ns + begun.took_ns < last_began_ns:
+        return ()
+    return (f"the last iteration had begun before the {begun.title}",)
 
 
 def grey_link(lab: Lab, rng: random.Random) -> Trial:
