@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from rocelab.cli.main import main
+from tests.integration.waiting import RUN_LIMIT_S
 
 PROGRAM = (sys.executable, "-c", "from rocelab.cli.main import main; main()")
 Outcome = subprocess.CompletedProcess[str]
@@ -45,5 +46,5 @@ def rocelab_process(*arguments: str | Path, stdin: str = "") -> Outcome:
         capture_output=True,
         text=True,
         check=False,
-        timeout=600,
+        timeout=RUN_LIMIT_S,
     )

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from rocelab.forwarding.multipath import UDP, Flow5
 from rocelab.kernel.namespaces import inside
+from tests.integration.waiting import LIMIT_S
 
 NETNS = Path("/run/netns/t-path-hash")
 PREFIX = "198.19.0.0/16"
@@ -192,7 +193,7 @@ def _output(reply: bytes) -> int:
 def forwarded(flows: Sequence[Flow5]) -> list[str]:
     """The output interfaces by which an IPv6 packet of each flow left, as the far ends saw them.
 
-    Raises TimeoutError if a packet does not come out within a second.
+    Raises TimeoutError if a packet does not come out.
     """
     return inside(NETNS, lambda: _send_and_see(flows))
 
@@ -205,7 +206,7 @@ def _send_and_see(flows: Sequence[Flow5]) -> list[str]:
     ):
         sender.bind(("far0", 0))
         watcher.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, 1 << 24)
-        watcher.settimeout(1)
+        watcher.settimeout(LIMIT_S)
         nonce = os.urandom(4)
         for start in range(0, len(flows), _BATCH):
             part = range(start, min(start + _BATCH, len(flows)))

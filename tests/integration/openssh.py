@@ -22,6 +22,7 @@ from rocelab.kernel import namespaces
 from rocelab.kernel.processes import kill_and_wait
 from rocelab.remote.install import this_kit
 from rocelab.runtime.management import SEPARATION_FOLDER, root_is_locked, sshd_path
+from tests.integration.waiting import RUN_LIMIT_S
 
 SOURCE = Path(__file__).resolve().parents[2]
 ROCELAB = (sys.executable, "-P", "-c", "from rocelab.cli.main import main; main()")
@@ -145,7 +146,7 @@ class Server:
     ) -> tuple[int, bytes, str]:
         """Exit code, output and errors of a command run on the server."""
         with self.begin(*words, cwd=cwd, host=host, environment=environment) as process:
-            out, errors = process.communicate(timeout=300)
+            out, errors = process.communicate(timeout=RUN_LIMIT_S)
         return process.returncode, out, errors.decode()
 
 

@@ -26,6 +26,7 @@ from rocelab.plan.queues import burst_bytes
 from rocelab.runtime.lab import Lab
 from rocelab.runtime.queues.reading import read_queue_counters
 from tests.integration.conftest import MakeLab
+from tests.integration.waiting import LIMIT_S
 
 UNDER_TEST = ("rtsw1", "srv1-2")
 SO_TIMESTAMPNS = 35
@@ -85,7 +86,7 @@ class Wire:
                 self.sender.send(frame)
         return times
 
-    def receive(self, count: int, timeout_s: float = 20.0) -> list[Seen]:
+    def receive(self, count: int, timeout_s: float = LIMIT_S) -> list[Seen]:
         """The next `count` UDP packets, or those that arrived in time."""
         found: list[Seen] = []
         deadline = time.monotonic() + timeout_s

@@ -20,6 +20,7 @@ from rocelab.kernel import namespaces
 from rocelab.kernel.netlink import SO_RCVBUFFORCE
 from rocelab.runtime.lab import Lab
 from rocelab.traffic.roce import Envelope, roce_frame
+from tests.integration.waiting import LIMIT_S
 
 ETH_P_IP = 0x0800
 DATA, ACK = Opcode.RC_SEND_MIDDLE, Opcode.RC_ACKNOWLEDGE
@@ -60,7 +61,7 @@ class SchemeWire:
         for frame in frames:
             self.sender.send(frame)
 
-    def seen(self, count: int, timeout_s: float = 5.0) -> dict[str, list[int]]:
+    def seen(self, count: int, timeout_s: float = LIMIT_S) -> dict[str, list[int]]:
         """The PSNs that each node has received, once the last node has `count` of them or time is
         up."""
         found: dict[str, list[int]] = {name: [] for name in self.listeners}

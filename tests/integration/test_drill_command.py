@@ -18,7 +18,7 @@ from rocelab.runtime.lab import Lab
 from rocelab.runtime.record import LabFiles
 from rocelab.runtime.teardown import take_down
 from tests.integration.command import PROGRAM, read, rocelab
-from tests.integration.waiting import wait_until
+from tests.integration.waiting import RUN_LIMIT_S, wait_until
 from tests.measured import probe_runs
 
 pytestmark = pytest.mark.side_by_side
@@ -144,7 +144,7 @@ def test_two_drills_at_once_break_each_its_own_lab(tmp_path: Path) -> None:
         running[name] = start("drill", "run", folder / "drill.yaml", "--out", folder, "--retries=0")
     for name, process in running.items():
         with process:
-            _, errors = process.communicate(timeout=300)
+            _, errors = process.communicate(timeout=RUN_LIMIT_S)
         assert (tmp_path / name / "result.json").exists(), errors
         result = from_json((tmp_path / name / "result.json").read_text())
         for repeat in probe_runs(result):

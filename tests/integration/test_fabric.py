@@ -27,7 +27,7 @@ from rocelab.runtime.record import recorded_labs
 from rocelab.traffic.traceroute import probe_path
 from tests.integration.conftest import MakeLab
 from tests.integration.labs import running
-from tests.integration.waiting import wait_for_tables
+from tests.integration.waiting import LIMIT_S, wait_for_tables
 
 pytestmark = pytest.mark.side_by_side
 
@@ -157,7 +157,7 @@ def test_servers_of_different_zones_reach_each_other_with_full_size_packets(lab:
     def listen() -> socket.socket:
         receiver = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         receiver.bind((address, 5000))
-        receiver.settimeout(5)
+        receiver.settimeout(LIMIT_S)
         return receiver
 
     def send() -> None:

@@ -100,7 +100,7 @@ def test_every_server_reaches_every_nic_of_every_other(lab: Lab) -> None:
 def _listen(nic: Nic) -> socket.socket:
     listener = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     listener.bind((nic.ip, PORT))
-    listener.settimeout(5)
+    listener.settimeout(LIMIT_S)
     return listener
 
 

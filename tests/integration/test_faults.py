@@ -33,7 +33,7 @@ from rocelab.plan.fabric import Link
 from rocelab.runtime import daemons, peers, wiring
 from rocelab.runtime.lab import Lab
 from tests.integration.labs import running
-from tests.integration.waiting import wait_until
+from tests.integration.waiting import LIMIT_S, wait_until
 
 pytestmark = pytest.mark.side_by_side
 
@@ -52,8 +52,6 @@ routing: {bfd: {interval: 100ms, multiplier: 3}}
 queues: {engine: "off"}
 """
 IP_MTU_DISCOVER, IP_PMTUDISC_PROBE = 10, 3
-WHOLE_S = 120.0
-SEEN_S = 60.0
 
 Lines = tuple[str, ...]
 State = dict[tuple[str, str], Lines]
@@ -88,7 +86,7 @@ class Rig:
         self.lab = lab
         self._timeline = timeline
         self._broken: list[Fault] = []
-        timeline.wait_until_whole(WHOLE_S)
+        timeline.wait_until_whole(LIMIT_S)
         self._up = state_of(lab)
 
     def link(self, name: str) -> Link:
@@ -123,8 +121,8 @@ class Rig:
 
     def is_whole(self) -> None:
         """Check that nothing differs from `up` once routing has converged."""
-        self._timeline.wait_until_whole(WHOLE_S)
-        deadline = time.monotonic() + SEEN_S
+        self._timeline.wait_until_whole(LIMIT_S)
+        deadline = time.monotonic() + LIMIT_S
         while (changed := self._changed()) and time.monotonic() < deadline:
             time.sleep(0.05)
         assert changed == {}
@@ -242,7 +240,7 @@ def arrived(lab: Lab, source: str, target: str, sizes_bytes: Sequence[int]) -> l
         namespaces.inside(lab.node(source).netns, udp) as sender,
     ):
         receiver.bind(address)
-        receiver.settimeout(SEEN_S)
+        receiver.settimeout(LIMIT_S)
         sender.setsockopt(socket.IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_PROBE)
         for size in sizes_bytes:
             sender.sendto(bytes(size), address)

@@ -20,6 +20,7 @@ from rocelab.plan.build import plan
 from rocelab.results.diagnosis import Cause, Diagnosis, from_json
 from rocelab.runtime.lab import Lab
 from tests.integration.labs import running
+from tests.integration.waiting import RUN_LIMIT_S
 from tests.measured import measured
 
 pytestmark = pytest.mark.few_at_once
@@ -159,7 +160,7 @@ def test_the_command_reads_a_result_and_writes_verdict_and_picture(
         [sys.executable, "-c", program, str(document), "--json", "--picture", str(picture)],
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=RUN_LIMIT_S,
         check=True,
     )
     found = from_json(done.stdout)

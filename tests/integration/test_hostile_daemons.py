@@ -31,7 +31,7 @@ from rocelab.runtime.lab import Lab
 from rocelab.runtime.teardown import take_down
 from tests.helpers.vty import answer_all, drip
 from tests.integration.command import PROGRAM, rocelab
-from tests.integration.waiting import LIMIT_S, wait_until
+from tests.integration.waiting import LIMIT_S, RUN_LIMIT_S, wait_until
 
 pytestmark = pytest.mark.side_by_side
 
@@ -74,7 +74,7 @@ def as_frr(*argv: str | Path) -> subprocess.CompletedProcess[str]:
         capture_output=True,
         text=True,
         check=False,
-        timeout=300,
+        timeout=RUN_LIMIT_S,
     )
 
 

@@ -15,6 +15,7 @@ from rocelab.runtime.impairments.program import IMPAIRMENTS
 from rocelab.runtime.lab import Lab
 from rocelab.runtime.teardown import take_down
 from tests.helpers.hostile import fill_with_traps, sprung
+from tests.integration.waiting import RUN_LIMIT_S
 
 pytestmark = pytest.mark.side_by_side
 
@@ -38,7 +39,12 @@ def command(folder: Path, *arguments: str, codes: Container[int] = (0,)) -> str:
     """The output of the installed program, run as a user runs it."""
     program = Path(sys.executable).with_name("rocelab")
     done = subprocess.run(
-        [program, *arguments], cwd=folder, capture_output=True, text=True, check=False, timeout=300
+        [program, *arguments],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=RUN_LIMIT_S,
     )
     assert done.returncode in codes, f"{arguments}: {done.stdout}{done.stderr}"
     return done.stdout

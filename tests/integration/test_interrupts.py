@@ -21,12 +21,11 @@ from rocelab.runtime.record import LabFiles
 from rocelab.runtime.teardown import take_down
 from tests.integration.command import PROGRAM
 from tests.integration.test_ownership import belongings
-from tests.integration.waiting import wait_until
+from tests.integration.waiting import RUN_LIMIT_S, wait_until
 
 pytestmark = pytest.mark.side_by_side
 
 ROOT = Path(__file__).resolve().parents[2]
-LIMIT_S = 300.0
 FABRIC = "fabric: {kind: clos, racks: 2, spines: 2, servers_per_rack: 1}\ndilation: 4000\n"
 DRILL = """name: short
 lab: it-sig.yaml
@@ -62,7 +61,7 @@ def begin(*command: str | Path, group: int = 0, deaf: bool = False) -> subproces
 def ended(process: subprocess.Popen[str]) -> tuple[int, list[str]]:
     """The exit code and the lines of stderr, once the process and its whole group are gone."""
     with process:
-        _, errors = process.communicate(timeout=LIMIT_S)
+        _, errors = process.communicate(timeout=RUN_LIMIT_S)
     wait_until(lambda: not group_of(process.pid), "its process group is gone")
     assert "Traceback" not in errors
     return process.returncode, errors.splitlines()
@@ -206,7 +205,7 @@ def test_health_says_what_it_saw_until_then(whole: Lab) -> None:
     assert "sample" in json.loads(command.stdout.readline())
     os.killpg(command.pid, signal.SIGINT)
     with command:
-        out, errors = command.communicate(timeout=LIMIT_S)
+        out, errors = command.communicate(timeout=RUN_LIMIT_S)
     assert "report" in json.loads(out.splitlines()[-1])
     assert (command.returncode, errors) == (
         130,

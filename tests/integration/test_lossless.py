@@ -34,7 +34,7 @@ from rocelab.runtime.status import read_status
 from tests.integration.conftest import MakeLab
 from tests.integration.labs import running
 from tests.integration.lossless import LOSSLESS, STORMED, Rig, processes_of
-from tests.integration.waiting import wait_until
+from tests.integration.waiting import LIMIT_S, wait_until
 from tests.measured import measured
 
 pytestmark = pytest.mark.few_at_once
@@ -115,7 +115,7 @@ def test_a_pause_is_a_frame_of_802_1qbb_on_the_wire(rig: Rig) -> None:
     def capture() -> socket.socket:
         opened = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(0x0003))
         opened.bind((rig.nic_link.port(STORMED).interface, 0x0003))
-        opened.settimeout(60)
+        opened.settimeout(LIMIT_S)
         return opened
 
     with namespaces.inside(rig.lab.node(STORMED).netns, capture) as sniffer, rig.storm():
@@ -250,7 +250,7 @@ class Stream:
 
     def receive(self, packets: int) -> None:
         """Wait for the datagrams that are due at the receiver, and see that no other comes."""
-        self._receiver.settimeout(60)
+        self._receiver.settimeout(LIMIT_S)
         for _ in range(packets):
             assert len(self._receiver.recv(2**16)) == self.payload
         self._receiver.settimeout(1)

@@ -15,6 +15,7 @@ from rocelab.runtime.record import LabFiles
 from rocelab.runtime.status import known_labs
 from rocelab.runtime.teardown import take_down
 from tests.integration.command import PROGRAM
+from tests.integration.waiting import RUN_LIMIT_S
 
 pytestmark = pytest.mark.side_by_side
 
@@ -38,7 +39,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
 
 def said(node: str, command: str) -> str:
     with open_ssh(LAB, node) as client:
-        _, out, errors = client.exec_command(command, timeout=300)
+        _, out, errors = client.exec_command(command, timeout=RUN_LIMIT_S)
         answer = out.read().decode()
         assert out.channel.recv_exit_status() == 0, errors.read().decode()
     return answer
@@ -60,7 +61,7 @@ def test_openssh_itself_reaches_a_node_by_its_name(lab: Lab) -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=300,
+        timeout=RUN_LIMIT_S,
     )
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)[0]["ifname"] == "rtsw1"

@@ -12,6 +12,7 @@ from bench.fabrics import measure_mininet
 from rocelab.runtime.teardown import take_down
 from tests.integration.command import rocelab, rocelab_process
 from tests.integration.test_ownership import belongings
+from tests.integration.waiting import RUN_LIMIT_S
 
 pytestmark = pytest.mark.side_by_side
 
@@ -56,7 +57,7 @@ def test_the_five_lines_of_the_docs_are_a_lab_in_mininet(spec: Path) -> None:
             capture_output=True,
             text=True,
             check=False,
-            timeout=300,
+            timeout=RUN_LIMIT_S,
         )
         assert done.returncode == 0, done.stderr
         assert belongings(NAME) == []

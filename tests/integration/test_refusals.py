@@ -18,6 +18,7 @@ from rocelab.runtime.lab import Lab
 from rocelab.runtime.teardown import take_down
 from tests.integration.command import PROGRAM, Outcome, rocelab
 from tests.integration.test_ownership import belongings
+from tests.integration.waiting import RUN_LIMIT_S
 
 pytestmark = pytest.mark.side_by_side
 
@@ -42,7 +43,7 @@ def restricted(before: tuple[str, ...], *arguments: str | Path) -> Outcome:
         capture_output=True,
         text=True,
         check=False,
-        timeout=300,
+        timeout=RUN_LIMIT_S,
         cwd=ROOT,
     )
 

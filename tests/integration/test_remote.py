@@ -25,6 +25,7 @@ from rocelab.runtime.record import recorded_labs
 from rocelab.runtime.teardown import take_down
 from tests.integration.command import rocelab
 from tests.integration.openssh import Server, make_key, ssh_server
+from tests.integration.waiting import RUN_LIMIT_S
 from tests.measured import measured, problems_of_drill
 
 pytestmark = pytest.mark.side_by_side
@@ -228,7 +229,7 @@ def test_a_run_outlives_its_connection_and_is_attached_to_again(
     with server.begin(*command, cwd=tmp_path) as process:
         read_until(process, b"before\n")
         server.cut()
-        out, errors = process.communicate(timeout=300)
+        out, errors = process.communicate(timeout=RUN_LIMIT_S)
     assert process.returncode == LOST_EXIT_CODE, errors.decode()
     told = errors.decode()
     assert "is lost; it goes on there" in told
@@ -239,7 +240,7 @@ def test_a_run_outlives_its_connection_and_is_attached_to_again(
     with server.begin("attach", cwd=tmp_path) as process:
         assert read_until(process, b"before\n") == b"before\n"
         gate.write_text("all\n")
-        out, errors = process.communicate(timeout=300)
+        out, errors = process.communicate(timeout=RUN_LIMIT_S)
     assert (process.returncode, out, errors) == (3, b"after all\n", b"bad\n")
     assert json.loads(server.rocelab("runs", "--json", cwd=tmp_path)[1]) == []
     assert server.rocelab("attach", cwd=tmp_path)[0] == 2
@@ -252,7 +253,7 @@ def test_ctrl_c_is_passed_on_and_what_the_command_then_says_still_comes(
     with server.begin("exec", lab, "srv1-1", "--", "sh", "-c", script, cwd=tmp_path) as process:
         read_until(process, b"ready\n")
         process.send_signal(signal.SIGINT)
-        out, errors = process.communicate(timeout=300)
+        out, errors = process.communicate(timeout=RUN_LIMIT_S)
     assert (process.returncode, out) == (9, b"stopped\n")
     assert b"Ctrl-C is passed on" in errors
 
@@ -267,7 +268,7 @@ def test_a_second_ctrl_c_leaves_the_run_to_itself(server: Server, lab: str, tmp_
         process.send_signal(signal.SIGINT)
         assert b"Ctrl-C is passed on" in process.stderr.readline()
         process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=300)
+        _, errors = process.communicate(timeout=RUN_LIMIT_S)
     assert process.returncode == LOST_EXIT_CODE, errors.decode()
     assert b"attach" in errors
     gate.write_text("go\n")
@@ -340,7 +341,7 @@ def test_a_program_in_a_node_has_this_terminal(server: Server, lab: str, tmp_pat
         os.write(terminal, b"it\n")
         while b"got it" not in said:
             said += os.read(terminal, 1 << 12)
-        assert process.wait(timeout=300) == 6
+        assert process.wait(timeout=RUN_LIMIT_S) == 6
     os.close(terminal)
 
 

@@ -48,7 +48,7 @@ from tests.integration.command import read, rocelab
 from tests.integration.conftest import MakeLab
 from tests.integration.labs import running
 from tests.integration.scheme_wire import ACK, SchemeWire, scheme_wire
-from tests.integration.waiting import wait_until
+from tests.integration.waiting import LIMIT_S, wait_until
 from tests.measured import measured
 
 pytestmark = pytest.mark.few_at_once
@@ -443,7 +443,7 @@ def test_spray_spreads_the_data_of_one_flow_evenly_and_leaves_its_acks_together(
 def spine_to(line: SchemeWire, address: str, psn: int) -> str:
     """The spine on the path of a packet to an address."""
     line.send([line.frame(psn, destination=address)])
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + LIMIT_S
     while time.monotonic() < deadline:
         for name, psns in line.seen(0).items():
             if name in SPINES and psn in psns:

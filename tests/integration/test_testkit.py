@@ -17,6 +17,7 @@ import pytest
 from rocelab.runtime.record import recorded_labs
 from rocelab.runtime.teardown import take_down
 from tests.integration.test_ownership import belongings
+from tests.integration.waiting import RUN_LIMIT_S
 
 pytestmark = pytest.mark.few_at_once
 
@@ -93,7 +94,7 @@ def run_suite(folder: Path, *options: str) -> Ran:
         text=True,
         cwd=folder,
         env=ENVIRONMENT,
-        timeout=300,
+        timeout=RUN_LIMIT_S,
     )
     return Ran(done.returncode, done.stdout + done.stderr, folder)
 
@@ -248,5 +249,5 @@ def stopped_by(number: signal.Signals, suite: Path) -> str:
         assert process.stdout is not None
         up = next(line for line in process.stdout if "UP " in line)
         process.send_signal(number)
-        process.communicate(timeout=300)
+        process.communicate(timeout=RUN_LIMIT_S)
     return up.split()[-1]

@@ -11,6 +11,8 @@ from rocelab.runtime.lab import Lab
 
 LIMIT_S = 300.0
 """Longer than any event takes on a busy machine: only a failing test waits so long."""
+RUN_LIMIT_S = 1800.0
+"""The same of a command with labs of its own, or of a suite of tests."""
 
 
 def wait_until(
