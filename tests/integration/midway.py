@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
+from rocelab.measure.run import MeasuredJobs
 from rocelab.progress import Progress
 
 
 class Midway:
-    """Acts once, when a share of the iterations is finished; used as a job's `progress`."""
+    """Acts once, when a share of the iterations is finished; used as the `progress` of one job."""
 
     def __init__(self, action: Callable[[], object], share: float = 0.5) -> None:
         self._action = action
         self._share = share
-        self.done = False
+        self._done_ns: int | None = None
 
     def __call__(self, progress: Progress) -> None:
-        if not self.done and progress.done >= self._share * progress.total:
-            self.done = True
+        if self._done_ns is None and progress.done >= self._share * progress.total:
             self._action()
+            self._done_ns = time.clock_gettime_ns(time.CLOCK_REALTIME)
+
+    def problems(self, run: MeasuredJobs) -> tuple[str, ...]:
+        """Why the job may have been over for the action: a busy machine reads progress late."""
+        assert self._done_ns is not None
+        (report,) = run.reports
+        if report.completion is None:
+            return ()
+        last_began_ns = report.completion.lab_ns - report.iterations[-1].lab_ns
+        if self._done_ns - run.started_ns < last_began_ns:
+            return ()
+        return ("not valid because the last iteration had begun before the action",)

@@ -11,9 +11,10 @@ import pytest
 
 from rocelab.jobs.flow import Flow
 from rocelab.jobs.job import JobSpec
-from rocelab.measure.run import run_job
+from rocelab.measure.run import run_job, run_jobs
 from rocelab.results.job import JobReport
 from rocelab.runtime.lab import Lab
+from rocelab.traffic.result import TrafficResult
 from rocelab.traffic.session import TrafficSession
 from tests.integration.conftest import MakeLab
 from tests.integration.labs import running
@@ -72,15 +73,17 @@ def test_both_ports_carry_and_one_takes_all_while_the_other_is_down(dual: Lab) -
     assert 1.0 < whole.headline("jct_ratio").modelled.median < 1.15
 
     def changed_in_the_middle(before: Callable[[], None], change: Callable[[], None]) -> JobReport:
-        before()
-        middle = Midway(change)
-        spec = job(iterations=6, transport={"qps": 4, "ack_timeout": "100us"})
-        report = run_job(dual, spec, progress=middle)
-        assert middle.done
-        return report
+        def changed() -> tuple[JobReport, tuple[str, ...]]:
+            before()
+            middle = Midway(change)
+            spec = job(iterations=6, transport={"qps": 4, "ack_timeout": "100us"})
+            run = run_jobs(dual, [spec], progress=middle)
+            return run.reports[0], middle.problems(run)
+
+        return measured(changed, lambda found: (*found[0].problems, *found[1]))[0]
 
     port = dual.link(PORTS[0])
-    half = measured(lambda: changed_in_the_middle(port.up, port.down))
+    half = changed_in_the_middle(port.up, port.down)
     assert half.errors == ()
     assert half.transport.port_moves == 2
     assert any("lost carrier" in text for text in half.warnings)
@@ -90,7 +93,7 @@ def test_both_ports_carry_and_one_takes_all_while_the_other_is_down(dual: Lab) -
     slowed = [each.modelled_ns for each in half.iterations]
     assert max(slowed) > 1.5 * min(slowed)
 
-    again = measured(lambda: changed_in_the_middle(port.down, port.up))
+    again = changed_in_the_middle(port.down, port.up)
     assert again.errors == ()
     # Down when the queue pairs were made, back in the middle: away and home again.
     assert again.transport.port_moves == 4
@@ -100,13 +103,12 @@ def test_both_ports_carry_and_one_takes_all_while_the_other_is_down(dual: Lab) -
 def test_a_nic_with_one_port_tries_on_until_its_queue_pair_fails(make_lab: MakeLab) -> None:
     lab = make_lab("t-dual-one", SINGLE)
     lab.up()
-    cut = Midway(lab.link("srv1-1:s1-tor1").down)
     report = run_job(
         lab,
-        job(iterations=12, transport={"ack_timeout": "20us", "retries": 3}),
-        progress=cut,
+        # More than there will be: it ends with its queue pairs.
+        job(iterations=1000, transport={"ack_timeout": "20us", "retries": 3}),
+        progress=Midway(lab.link("srv1-1:s1-tor1").down, 0.005),
     )
-    assert cut.done
     assert report.transport.port_moves == 0
     assert report.errors
     assert "was not acknowledged after 3 retries" in report.errors[0]
@@ -129,14 +131,17 @@ def test_a_probe_flow_moves_with_its_nic(dual: Lab) -> None:
         )
         for port in (0, 1)
     ]
-    with TrafficSession(dual.fabric, lambda name: dual.node(name).netns, flows) as session:
-        session.start()
-        time.sleep(0.5)
-        with link_down(dual, PORTS[0]):
-            time.sleep(1.0)
-        time.sleep(0.5)
-        result = session.stop()
-    moved, stayed = result.flows
+
+    def run() -> TrafficResult:
+        with TrafficSession(dual.fabric, lambda name: dual.node(name).netns, flows) as session:
+            session.start()
+            time.sleep(0.5)
+            with link_down(dual, PORTS[0]):
+                time.sleep(1.0)
+            time.sleep(0.5)
+            return session.stop()
+
+    moved, stayed = measured(run).flows
     assert (moved.port_moves, stayed.port_moves) == (2, 0)
     assert stayed.offered == len(stayed.received_seq)
     # Only what was under way or sent before the event was read is lost.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -20,8 +21,9 @@ from rocelab.measure.evidence.bundle import collect_evidence
 from rocelab.measure.health.monitor import HealthMonitor, Snapshot
 from rocelab.measure.health.objectives import HealthSpec
 from rocelab.measure.health.prometheus import Exporter
-from rocelab.measure.run import run_job
+from rocelab.measure.run import run_job, run_jobs
 from rocelab.results.health import HealthReport, Sli
+from rocelab.results.job import JobReport
 from rocelab.runtime.impairments.control import Impairments
 from rocelab.runtime.impairments.impairment import Impairment, Kind
 from rocelab.runtime.lab import Lab
@@ -31,12 +33,15 @@ from tests.integration.conftest import MakeLab
 from tests.integration.labs import running
 from tests.integration.midway import Midway
 from tests.integration.waiting import LIMIT_S, wait_until
+from tests.measured import measured
 
 pytestmark = pytest.mark.side_by_side
 
 NAME = "t-health"
+# No session ends while bundles are collected from a lab with a stopped bgpd.
 BODY = """
 fabric: {racks: 2, spines: 2, servers_per_rack: 2}
+routing: {keepalive: 60s, hold: 180s}
 dilation: 4000
 queues: {buffer: 400KB, ecn: {kmin: 100KB, kmax: 200KB}}
 """
@@ -137,33 +142,38 @@ def test_a_flap_counts_on_its_link_alone(lab: Lab) -> None:
 
 def test_a_lossy_link_is_named_with_its_direction_and_its_victims(lab: Lab, tmp_path: Path) -> None:
     impairments = Impairments(lab.fabric, lab.runtime.files)
-    impairments.impair(
-        towards(lab.fabric, "srv1-1:rtsw1", "srv1-1"), Impairment(Kind.LOSS, share=0.02)
-    )
-    try:
-        with HealthMonitor(lab, SPEC, evidence=tmp_path) as monitor:
-            names = ("rtsw2:ctsw1", "rtsw2:ctsw2")
-            holes = [towards(lab.fabric, name, "rtsw2") for name in names]
-            for link in holes:
-                impairments.prepare(link, Kind.BLACKHOLE)
+    holes = [towards(lab.fabric, name, "rtsw2") for name in ("rtsw2:ctsw1", "rtsw2:ctsw2")]
 
-            def half_a_second_without_spines() -> None:
-                start_ns = time.monotonic_ns()
-                end_ns = start_ns + 500_000_000
-                hole = Impairment(Kind.BLACKHOLE, start_ns=start_ns, end_ns=end_ns)
+    def half_a_second_without_spines() -> None:
+        start_ns = time.monotonic_ns()
+        end_ns = start_ns + 500_000_000
+        hole = Impairment(Kind.BLACKHOLE, start_ns=start_ns, end_ns=end_ns)
+        for link in holes:
+            impairments.impair(link, hole)
+
+    def run() -> tuple[HealthReport, JobReport, dict[str, int], tuple[str, ...]]:
+        """What the monitor and the job say, what the links lost, and why the job is not valid."""
+        middle = Midway(half_a_second_without_spines, 0.2)
+        impairments.impair(
+            towards(lab.fabric, "srv1-1:rtsw1", "srv1-1"), Impairment(Kind.LOSS, share=0.02)
+        )
+        try:
+            evidence = Path(tempfile.mkdtemp(dir=tmp_path))
+            with HealthMonitor(lab, SPEC, evidence=evidence) as monitor:
                 for link in holes:
-                    impairments.impair(link, hole)
+                    impairments.prepare(link, Kind.BLACKHOLE)
+                spec = job(pattern="allreduce", size="4MB", iterations=8)
+                ran = run_jobs(lab, [spec], progress=middle)
+                lost = {
+                    f"{link.name} to {link.receiver}": counted.lost
+                    for link, counted in impairments.counters().items()
+                    if counted.lost
+                }
+        finally:
+            impairments.clear_all()
+        return monitor.report, ran.reports[0], lost, middle.problems(ran)
 
-            spec = job(pattern="allreduce", size="4MB", iterations=8)
-            outcome = run_job(lab, spec, progress=Midway(half_a_second_without_spines, 0.2))
-            lost = {
-                f"{link.name} to {link.receiver}": counted.lost
-                for link, counted in impairments.counters().items()
-                if counted.lost
-            }
-    finally:
-        impairments.clear_all()
-    report = monitor.report
+    report, outcome, lost, _ = measured(run, lambda found: found[3])
     link_loss = report.sli(Sli.LINK_LOSS)
     assert "srv1-1:rtsw1 to srv1-1" in lost
     assert len(lost) >= 2, "the blackhole missed the traffic"
@@ -204,13 +214,20 @@ def test_captures_begin_at_the_breach_while_another_bundle_is_still_read(
 
 
 def test_a_full_queue_drops_packets_and_no_link_loses_any(lab: Lab) -> None:
-    with HealthMonitor(lab, SPEC) as monitor:
-        incast = {"pattern": "incast", "ranks": 4, "duration": "500us"}
-        run_job(lab, JobSpec.model_validate(incast | {"transport": {"ecn": "not-ect"}}))
-    wrong = missed(monitor.report)
+    incast = {"pattern": "incast", "ranks": 4, "duration": "500us"}
+    spec = JobSpec.model_validate(incast | {"transport": {"ecn": "not-ect"}})
+
+    def run() -> tuple[HealthReport, JobReport]:
+        with HealthMonitor(lab, SPEC) as monitor:
+            outcome = run_job(lab, spec)
+        return monitor.report, outcome
+
+    # Senders that a busy machine holds up do not fill a queue.
+    report, _ = measured(run, lambda found: found[1].problems)
+    wrong = missed(report)
     assert any(where.endswith("to srv1-1") for where in wrong["queue_drops"])
     assert any(where.endswith("to srv1-1") for where in wrong["queue_depth"])
-    assert monitor.report.sli(Sli.QUEUE_DEPTH).worst <= 1
+    assert report.sli(Sli.QUEUE_DEPTH).worst <= 1
     assert "link_loss" not in wrong
     assert wrong["out_of_sequence"]
 
