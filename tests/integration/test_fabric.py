@@ -200,7 +200,7 @@ def test_a_link_taken_down_and_up_is_used_again(lab: Lab) -> None:
         with FibWatch(opened) as watch:
             link.down()
             wait_for_tables(watch, lambda: kernel_widths(lab, "rtsw4").get(rack) == 3)
-            assert set(kernel_widths(lab, "rtsw1").values()) == {1, 3}
+            wait_for_tables(watch, lambda: set(kernel_widths(lab, "rtsw1").values()) == {1, 3})
             link.up()
             wait_for_tables(watch, lambda: kernel_widths(lab, "rtsw4").get(rack) == 4)
             wait_for_tables(watch, lambda: set(kernel_widths(lab, "rtsw1").values()) == {1, 4})
