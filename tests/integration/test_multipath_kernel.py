@@ -332,7 +332,7 @@ class HandMadeLab:
         wait_until(self.is_whole, "every carrier")
 
     def is_whole(self) -> bool:
-        tables = (self.fib_of(node.name) for node in self.fabric.switches)
+        tables = (self.fib_of(node.name) for node in self.fabric.nodes)
         return all(
             route.next_hops and all(hop.carrier for hop in route.next_hops)
             for table in tables
