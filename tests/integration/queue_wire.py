@@ -26,7 +26,7 @@ from rocelab.plan.queues import burst_bytes
 from rocelab.runtime.lab import Lab
 from rocelab.runtime.queues.reading import read_queue_counters
 from tests.integration.conftest import MakeLab
-from tests.integration.waiting import LIMIT_S
+from tests.integration.waiting import LIMIT_S, wait_until
 
 UNDER_TEST = ("rtsw1", "srv1-2")
 SO_TIMESTAMPNS = 35
@@ -106,6 +106,19 @@ class Wire:
 
     def queue(self, traffic_class: int) -> QueueCounters:
         return read_queue_counters(self.lab.fabric)[UNDER_TEST][traffic_class]
+
+    def taken(self, traffic_class: int, packets: int) -> QueueCounters:
+        """The counters once the port has taken or dropped so many packets: a kernel that is behind
+        still has some on the way to it."""
+        found: list[QueueCounters] = []
+
+        def all_are_there() -> bool:
+            found[:] = [self.queue(traffic_class)]
+            return found[0].packets + found[0].dropped_packets >= packets
+
+        wait_until(all_are_there, f"{packets} packets at the port")
+        assert found[0].packets + found[0].dropped_packets == packets
+        return found[0]
 
 
 @contextmanager

@@ -245,7 +245,9 @@ def test_packets_that_are_held_leave_in_order_when_a_delay_is_cleared(steered: L
     impairments.impair(to(SESSION, "rtsw1"), Impairment(Kind.DELAY, delay_ns=1 * MS))
 
     def clear_one_then_the_other() -> None:
-        time.sleep(0.15)
+        wait_until(
+            lambda: impairments.counters()[to(CABLE, "rtsw1")].delayed > 100, "packets are held"
+        )
         counted = impairments.clear(to(CABLE, "rtsw1"), Kind.DELAY)
         assert counted is not None and counted.delayed == counted.resumed > 50
         time.sleep(0.1)
