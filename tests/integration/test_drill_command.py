@@ -83,7 +83,7 @@ def test_a_kept_lab_serves_the_next_drill_and_only_one_of_the_same_spec(kept: Pa
     record = LabFiles("it-keep").record.read_text()
     check_failed(first.returncode, junit, folder / "1" / "result.json")
     # A command that was killed has left a fault.
-    with start("fault", "inject", "it-keep", "carrier-down", "link=rtsw2:ctsw1", "lasts=60s") as it:
+    with start("fault", "inject", "it-keep", "carrier-down", "link=rtsw2:ctsw1", "lasts=10m") as it:
         lab = Lab.running("it-keep")
         wait_until(lambda: not carriers(lab, "rtsw2")["ctsw1"], "the fault")
         busy = rocelab("drill", "run", kept, "--keep", "--out", folder / "2")
@@ -194,7 +194,7 @@ def test_flapping_runs_in_the_foreground_as_often_as_asked(broken: Lab) -> None:
 
 
 def test_the_guardian_mends_what_a_killed_command_broke(broken: Lab) -> None:
-    line = ("fault", "inject", "it-fault", "carrier-down", "link=rtsw2:ctsw2", "lasts=60s")
+    line = ("fault", "inject", "it-fault", "carrier-down", "link=rtsw2:ctsw2", "lasts=10m")
     with start(*line) as driver:
         wait_until(lambda: not carriers(broken, "rtsw2")["ctsw2"], "the fault")
         (number,) = (each.number for each in read_faults(LabFiles("it-fault")))

@@ -90,7 +90,7 @@ def test_down_killed_half_way_is_finished_by_the_next_down(tmp_path: Path) -> No
 def test_a_process_that_is_not_of_the_lab_is_left_alone(tmp_path: Path) -> None:
     spec = tmp_path / "lab.yaml"
     spec.write_text(SPEC)
-    with subprocess.Popen(["sleep", "60"]) as stranger:
+    with subprocess.Popen(["sleep", "infinity"]) as stranger:
         try:
             Lab.planned(spec).up()
             take_down("it-kill")
