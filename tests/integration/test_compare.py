@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from rocelab.results.comparison import Comparison, from_json
 from rocelab.runtime.record import recorded_labs
 from tests.integration.command import rocelab
 from tests.integration.conftest import MakeLab
+from tests.measured import measured
 
 pytestmark = pytest.mark.few_at_once
 
@@ -27,13 +29,24 @@ def compare(lab: Path, folder: Path, schemes: str, qps: str, *more: str) -> Comp
     return from_json((folder / "result.json").read_text())
 
 
+def sent_again(found: Comparison) -> list[str]:
+    """Why a comparison's packets cannot be counted: on a machine that delays acknowledgements
+    beyond their timeout, packets are sent twice."""
+    counts = [cell.runs[0].transport.retransmitted for cell in found.cells if cell.runs]
+    return [f"{sum(counts)} packets were sent again"] if any(counts) else []
+
+
 def test_two_schemes_by_two_numbers_of_queue_pairs_in_one_command(
     make_lab: MakeLab, tmp_path: Path
 ) -> None:
     make_lab(NAME, BODY)
-    found = compare(
-        tmp_path / f"{NAME}.yaml", tmp_path / "out", "ecmp,e-ecmp", "1,4", "--iterations", "2"
-    )
+
+    def compared() -> tuple[Comparison, Path]:
+        out = Path(tempfile.mkdtemp(dir=tmp_path))
+        lab = tmp_path / f"{NAME}.yaml"
+        return compare(lab, out, "ecmp,e-ecmp", "1,4", "--iterations", "2"), out
+
+    found, out = measured(compared, lambda made: sent_again(made[0]))
     assert NAME not in recorded_labs()
     assert (found.kinds, found.qps, found.placements) == (
         ("ecmp", "e-ecmp"),
@@ -45,10 +58,9 @@ def test_two_schemes_by_two_numbers_of_queue_pairs_in_one_command(
         assert cell.runs[0].errors == ()
         # 4 ranks in a ring, 3 iterations of 2 (n - 1) / n of 1 MB from each; 2 of a rack go up.
         assert sum(each.packets for each in cell.runs[0].links) > 0
-        if not cell.runs[0].transport.retransmitted:
-            assert cell.figures.misplaced_packets == 0
+        assert cell.figures.misplaced_packets == 0
         assert cell.figures.jct_ratio.median > 0.9
-    page = (tmp_path / "out" / "report.html").read_text()
+    page = (out / "report.html").read_text()
     assert "E-ECMP (destination QP in the hash)" in page
     assert page.count("<svg") == 3
 
