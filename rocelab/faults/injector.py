@@ -32,7 +32,7 @@ from rocelab.kernel.bracket import Bracket, realtime_ns
 from rocelab.runtime.lab import Lab
 from rocelab.runtime.record import LabFiles
 
-PROOF_TIMEOUT_S = 30.0
+PROOF_TIMEOUT_S = 60.0
 """The time limit for a restarted daemon and its sessions until nothing of a fault remains."""
 
 PROOF_STEP_S = 0.1

@@ -47,7 +47,7 @@ NAMESPACE = "management"
 MOST_NODES = 1023
 """A bridge has at most 1024 ports (BR_MAX_PORTS, net/bridge/br_private.h)."""
 SSH_PORT = 22
-START_TIMEOUT_S = 20.0
+START_TIMEOUT_S = 60.0
 SEPARATION_FOLDER = Path("/run/sshd")
 """Debian's sshd uses it as chroot of its unprivileged process."""
 

@@ -35,7 +35,7 @@ from rocelab.testkit.naming import suite_name
 if TYPE_CHECKING:
     from rocelab.testkit.measurement import Measurement
 
-SETTLE_S = 3.0
+SETTLE_S = 10.0
 """Carrier and processes get this long to return to their state before a test counts as unclean."""
 
 SETTLE_STEP_S = 0.1

@@ -25,7 +25,7 @@ from rocelab.runtime.record import LabFiles
 NETEM_PACKETS = 1_000_000
 """The most that netem may hold in a switch."""
 
-START_TIMEOUT_S = 20.0
+START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 5.0
 
 

@@ -18,7 +18,7 @@ from rocelab.runtime.pfc.maps import CLASSES, PauseMaps
 from rocelab.runtime.pfc.program import pins_folder
 from rocelab.runtime.record import LabFiles
 
-START_TIMEOUT_S = 20.0
+START_TIMEOUT_S = 60.0
 
 
 def pid_file(files: LabFiles) -> Path:
