@@ -13,9 +13,11 @@ from rocelab import Lab
 from rocelab.faults.injector import Injector
 from rocelab.faults.spec import DrainSpec
 from rocelab.jobs.flow import permutation
+from rocelab.kernel.fibwatch import FibWatch
+from rocelab.measure.timeline import opened_namespaces
 from rocelab.traffic.session import TrafficSession
 
-SETTLE_S, PERIOD_S = 1.0, 2.0
+SETTLE_S, PERIOD_S = 2.0, 2.0
 
 
 def received(lab: Lab, switch: str) -> int:
@@ -24,9 +26,10 @@ def received(lab: Lab, switch: str) -> int:
     return sum(lab.link(link.name).counters()[switch].rx_packets for link in links)
 
 
-def watch(lab: Lab, switch: str, title: str) -> None:
-    """Print how many packets the switch gets in a period, once routing has had time to settle."""
-    time.sleep(SETTLE_S)
+def watch(lab: Lab, switch: str, title: str, tables: FibWatch) -> None:
+    """Print how many packets the switch gets in a period, once routing has settled."""
+    while list(tables.events(SETTLE_S)):
+        pass
     before = received(lab, switch)
     time.sleep(PERIOD_S)
     rate = (received(lab, switch) - before) / PERIOD_S
@@ -37,16 +40,18 @@ def main(name: str, switch: str) -> None:
     lab = Lab.running(name)
     flows = permutation(lab.fabric, flows=24, rate_pps=500, payload_bytes=256, seed=1)
     with (
+        opened_namespaces(lab, lab.fabric.switches) as netns,
+        FibWatch(netns) as tables,
         TrafficSession(lab.fabric, lambda node: lab.node(node).netns, flows) as traffic,
         Injector(lab) as injector,
     ):
         drain = injector.prepare(DrainSpec(kind="drain", switch=switch))
         traffic.start()
-        watch(lab, switch, "before:")
+        watch(lab, switch, "before:", tables)
         injector.inject(drain)
-        watch(lab, switch, "drained:")
+        watch(lab, switch, "drained:", tables)
         injector.restore(drain)
-        watch(lab, switch, "restored:")
+        watch(lab, switch, "restored:", tables)
         result = traffic.stop()
     lost = [len(flow.sent_seq) - len(flow.received_seq) for flow in result.flows]
     sent = sum(len(flow.sent_seq) for flow in result.flows)
