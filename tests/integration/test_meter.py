@@ -91,7 +91,7 @@ def test_a_blackhole_is_reported_as_long_as_it_was(drilled: Drilled) -> None:
 
 def test_the_methods_of_rfc_6412_agree_within_what_each_resolves(drilled: Drilled) -> None:
     """The rate-derived one uses arrivals, so a receiver that waits for a CPU lengthens it: it is
-    never shorter than the fault, and exact if nothing was late."""
+    never shorter than the fault, and exact but for what was late."""
     begun = [
         record for record in probe_runs(drilled.result)[0].events if record.event.change == "begin"
     ]
@@ -108,7 +108,8 @@ def test_the_methods_of_rfc_6412_agree_within_what_each_resolves(drilled: Drille
         rate - length_ms * 10**6 for rate, length_ms in zip(rates, drilled.lengths_ms, strict=True)
     ]
     assert min(errors) >= -SAMPLING_NS
-    assert sum(error <= 2 * SAMPLING_NS for error in errors) >= len(errors) - 1
+    most_ns = 2 * SAMPLING_NS + late_ns_of(drilled.result)
+    assert sum(error <= most_ns for error in errors) >= len(errors) - 1
 
 
 def test_the_other_direction_loses_nothing(drilled: Drilled) -> None:
