@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import re
 import signal
 import subprocess
@@ -14,14 +13,25 @@ import pytest
 
 from rocelab.runtime.lab import Lab
 from rocelab.runtime.teardown import take_down
-from tests.integration.waiting import wait_until
 
 pytestmark = pytest.mark.side_by_side
 
 SPEC = "name: it-kill\nfabric: {kind: clos, racks: 4, spines: 2}\n"
-UP_TAKES_S = 2.0
-MOMENTS = 4
-"""One in each quarter of an `up`; the soak tests kill a hundred times."""
+KILLED = """
+import os, signal, sys
+from rocelab.runtime.lab import Lab
+
+file, stage = sys.argv[1:]
+
+
+def look(step):
+    if step.stage == stage and step.done >= step.total / 2:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+Lab.planned(file).up(look)
+"""
+"""Ends itself when half of a stage is done; the soak tests kill at a hundred random moments."""
 
 
 def belongings(lab: str) -> list[str]:
@@ -50,27 +60,18 @@ def host_interfaces() -> set[str]:
     return {interface.name for interface in Path("/sys/class/net").iterdir()}
 
 
-@pytest.mark.parametrize("moment", range(MOMENTS))
-def test_killed_at_a_random_moment_of_up_the_next_down_leaves_nothing(
-    tmp_path: Path, moment: int
+@pytest.mark.parametrize("stage", ["nodes", "links", "daemons", "convergence"])
+def test_killed_amid_any_stage_of_up_the_next_down_leaves_nothing(
+    tmp_path: Path, stage: str
 ) -> None:
     spec = tmp_path / "lab.yaml"
     spec.write_text(SPEC)
     before = host_interfaces()
-    program = f"from rocelab.runtime.lab import Lab; Lab.planned({str(spec)!r}).up()"
-    with subprocess.Popen([sys.executable, "-c", program]) as driver:
-        wait_until_started(driver, "it-kill")
-        time.sleep(random.Random(moment).uniform(moment, moment + 1) * UP_TAKES_S / MOMENTS)
-        driver.send_signal(signal.SIGKILL)
+    driver = subprocess.run([sys.executable, "-c", KILLED, str(spec), stage], check=False)
+    assert driver.returncode == -signal.SIGKILL
     take_down("it-kill")
     assert belongings("it-kill") == []
     assert host_interfaces() == before
-
-
-def wait_until_started(driver: subprocess.Popen[bytes], lab: str) -> None:
-    """Wait until the driver has made the lab's folder."""
-    made = Path("/run/rocelab", lab)
-    wait_until(lambda: driver.poll() is not None or made.exists(), f"{made} is made")
 
 
 def test_down_killed_half_way_is_finished_by_the_next_down(tmp_path: Path) -> None:
