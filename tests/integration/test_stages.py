@@ -24,12 +24,13 @@ from rocelab.runtime import daemons
 from rocelab.runtime.impairments.control import Impairments
 from rocelab.runtime.impairments.impairment import Impairment, Kind
 from rocelab.runtime.lab import Lab
+from rocelab.runtime.peers import bgp_peers
 from rocelab.runtime.record import LabFiles
 from rocelab.traffic.result import TrafficResult
 from rocelab.traffic.session import TrafficSession
 from tests.helpers.directed import sent_by
 from tests.integration.labs import running
-from tests.integration.waiting import LIMIT_S
+from tests.integration.waiting import LIMIT_S, wait_until
 from tests.measured import measured
 
 pytestmark = pytest.mark.few_at_once
@@ -319,6 +320,7 @@ def test_a_hung_bgpd_is_noticed_by_the_hold_timer_of_its_neighbours(
 
 def test_stamps_of_log_and_kernel_are_of_one_clock(lab: Lab, timeline: FibTimeline) -> None:
     """zebra reads the kernel's message of a lost carrier like rocelab, and informs bgpd at once."""
+    frr = lab.node("rtsw1").frr
 
     def run() -> EventRun:
         timeline.wait_until_whole(LIMIT_S)
@@ -327,6 +329,10 @@ def test_stamps_of_log_and_kernel_are_of_one_clock(lab: Lab, timeline: FibTimeli
             event_ns = now_ns()
             lab.link(LINK).down()
             wait_for_changes(timeline, event_ns, {"rtsw1", "rtsw2"})
+            wait_until(
+                lambda: not all(peer.established for peer in bgp_peers(frr).values()),
+                "bgpd's own end of the session",
+            )
             end_ns = now_ns()
             lab.link(LINK).up()
         read_ns = min(
@@ -360,7 +366,9 @@ def event_run(
     return EventRun({one.node: one for one in found}, (*problems, *recorder.problems()))
 
 
-def test_the_log_is_read_from_where_the_recording_began(lab: Lab, timeline: FibTimeline) -> None:
+def test_the_log_is_read_from_where_the_recording_began(
+    lab: Lab, carrier_loss: CarrierLoss, timeline: FibTimeline
+) -> None:
     log = lab.node("rtsw1").frr.log("bgpd")
     assert "Tx route" in log.read_text()
     with StageRecorder(lab) as recorder:
