@@ -118,10 +118,11 @@ def test_a_link_at_a_fraction_of_its_rate_is_slow(lab: Lab) -> None:
 @pytest.mark.parametrize("cause", pause_trials.FAULTS)
 def test_who_made_a_job_wait_with_pauses_is_named(lossless: Lab, cause: Cause) -> None:
     trial = tried(lambda: pause_trials.FAULTS[cause](lossless, drawn(1)))
-    found = asked(trial)
-    assert names(found.verdict, trial), found
-    assert trial.report.lossless is not None
-    assert trial.report.lossless.dropped == trial.report.transport.retransmitted == 0
+    found, report = asked(trial), trial.report
+    assert report.lossless is not None
+    seen = found.verdict, found.others, report.events, report.lossless.spans[:4], report.completion
+    assert names(found.verdict, trial), "\n".join(map(str, seen))
+    assert report.lossless.dropped == report.transport.retransmitted == 0
 
 
 def test_a_job_on_a_lossless_lab_that_nothing_disturbs_is_diagnosed_as_such(lossless: Lab) -> None:
