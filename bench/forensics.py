@@ -34,7 +34,6 @@ from rocelab.plan.fabric import DirectedLink
 from rocelab.predict.matrix import rows_of_jobs
 from rocelab.predict.predictor import Setting, paths_on
 from rocelab.results.diagnosis import Cause, Diagnosis
-from rocelab.results.job import JobReport
 from rocelab.runtime.impairments.control import Impairments
 from rocelab.runtime.impairments.impairment import Impairment, Kind
 from rocelab.runtime.lab import Lab
@@ -92,19 +91,7 @@ def host_pause(lab: Lab, rng: random.Random, placement: str | None = None) -> Tr
     begins_ns, lasts_ns = (round(rng.uniform(*drawn) * 1e9) for drawn in (PAUSE_AFTER_S, PAUSE_S))
     job = _job(rng, iterations=4, placement=placement or rng.choice(PLACEMENTS))
     run = run_jobs(lab, [job], faults=[Timed(spec, begins_ns, begins_ns + lasts_ns)])
-    report = run.reports[0]
-    return Trial(Cause.HOST_PAUSE, (server,), report, _too_late(report))
-
-
-def _too_late(report: JobReport) -> tuple[str, ...]:
-    """A problem if the fault may have found its server with all of its packets sent."""
-    if report.completion is None:
-        return ()
-    last_began_ns = report.completion.lab_ns - report.iterations[-1].lab_ns
-    begun = report.events[0]
-    if begun.t_ns + begun.took_ns < last_began_ns:
-        return ()
-    return (f"the last iteration had begun before the {begun.title}",)
+    return Trial.of_fault(Cause.HOST_PAUSE, (server,), run.reports[0])
 
 
 def grey_link(lab: Lab, rng: random.Random) -> Trial:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,8 +22,25 @@ class Trial:
     report: JobReport
     problems: tuple[str, ...] = ()
 
+    @classmethod
+    def of_fault(cls, injected: Cause, expected: tuple[str, ...], report: JobReport) -> Trial:
+        """A trial whose job had a fault, which may have found all packets sent if it came after the
+        last iteration had begun."""
+        problems = tuple(
+            f"the last iteration had begun before the {begun.title}"
+            for begun in report.events[:1]
+            if begun.t_ns + begun.took_ns >= last_began_ns(report)
+        )
+        return cls(injected, expected, report, problems)
+
 
 Run = Callable[[Lab, random.Random], Trial]
+
+
+def last_began_ns(report: JobReport) -> float:
+    """When the first rank began its last iteration, in ns of the lab since the job's start; inf for
+    a job without recorded steps, which did not end."""
+    return math.inf if report.steps is None else min(report.steps.began_ns[-1])
 
 
 def names(verdict: Verdict, trial: Trial) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+from bench.trial import last_began_ns
 from rocelab.measure.run import MeasuredJobs
 from rocelab.progress import Progress
 
@@ -26,9 +27,6 @@ class Midway:
         """Why the job may have been over for the action: a busy machine reads progress late."""
         assert self._done_ns is not None
         (report,) = run.reports
-        if report.completion is None:
-            return ()
-        last_began_ns = report.completion.lab_ns - report.iterations[-1].lab_ns
-        if self._done_ns - run.started_ns < last_began_ns:
+        if self._done_ns - run.started_ns < last_began_ns(report):
             return ()
         return ("not valid because the last iteration had begun before the action",)
