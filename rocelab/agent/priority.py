@@ -2,14 +2,15 @@
 
 A lab's data plane is the CPU time of its senders: the kernel carries a packet from switch to switch
 in the sender's system call. In a real switch an ASIC does that and never waits for bgpd, so here
-the senders, and the thread that records FIB changes, run before the routing daemons.
+the senders run before the routing daemons, and so does who records FIB changes or breaks the lab.
 """
 
 from __future__ import annotations
 
 import ctypes
 import os
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 
 _PR_SET_TIMERSLACK = 29
 
@@ -30,3 +31,14 @@ def run_first(*, before_senders: bool = False) -> None:
         policy = os.SCHED_RR | os.SCHED_RESET_ON_FORK
         least = os.sched_get_priority_min(os.SCHED_RR)
         os.sched_setscheduler(0, policy, os.sched_param(least + before_senders))
+
+
+@contextmanager
+def running_first() -> Iterator[None]:
+    """`run_first` within the context, in a thread that has other work too."""
+    policy, parameters = os.sched_getscheduler(0), os.sched_getparam(0)
+    run_first()
+    try:
+        yield
+    finally:
+        os.sched_setscheduler(0, policy, parameters)

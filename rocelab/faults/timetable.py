@@ -9,10 +9,11 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from enum import IntEnum
 from itertools import chain
 
+from rocelab.agent.priority import running_first
 from rocelab.faults.injector import Change, Held, Injector
 from rocelab.faults.schedule import Timed
 from rocelab.interruption import shielded
@@ -82,14 +83,15 @@ def carry_out(
         # Faults close to each other wait until the one before is prepared, injected, checked or
         # restored. That does not count as late: only a further delay does, as on a busy machine.
         due_ns = max(zero_ns + at_ns, free_ns + realtime_ns() - begun_ns)
-        wait(zero_ns + at_ns)
-        begun_ns = realtime_ns()
-        if step is _Step.LOOK:
-            injector.look(one)
-        elif not begins:
-            injector.restore(one)
-        elif not exact:
-            injector.inject(one)
+        with nullcontext() if step is _Step.LOOK else running_first():
+            wait(zero_ns + at_ns)
+            begun_ns = realtime_ns()
+            if step is _Step.LOOK:
+                injector.look(one)
+            elif not begins:
+                injector.restore(one)
+            elif not exact:
+                injector.inject(one)
         free_ns = due_ns + realtime_ns() - begun_ns
         if step is _Step.LOOK:
             continue

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
+from dataclasses import dataclass
 from functools import partial
 
 import pytest
@@ -14,8 +16,10 @@ from rocelab.faults import timetable
 from rocelab.faults.injector import Injector
 from rocelab.faults.timetable import LATE_LIMIT_NS, carried_out, carry_out, events_of, prepare_first
 from rocelab.kernel import bracket
+from rocelab.kernel.bracket import Bracket
 from rocelab.runtime.lab import Lab
 from tests.helpers.noted_faults import DoesNothing, Noted, OnPaper, Scheduled, down
+from tests.helpers.scheduling import FIRST, may_run_first
 
 MS = 10**6
 ZERO_NS = 1_000 * 10**9
@@ -71,6 +75,40 @@ def test_faults_begin_and_end_at_their_times_each_prepared_before(clock: Clock) 
         ("rtsw1:ctsw1", True, 100),
         ("rtsw1:ctsw2", True, 500),
         ("rtsw1:ctsw1", False, 900),
+    ]
+
+
+@dataclass(eq=False)
+class Scheduling(Noted):
+    """A fault that records how the thread is scheduled that works on it."""
+
+    def prepare(self, lab: Lab) -> None:
+        self.log.append(f"prepare {os.sched_getscheduler(0)}")
+
+    def intact(self, lab: Lab) -> frozenset[str]:
+        self.log.append(f"look {os.sched_getscheduler(0)}")
+        return super().intact(lab)
+
+    def inject(self, lab: Lab) -> Bracket:
+        self.log.append(f"inject {os.sched_getscheduler(0)}")
+        return super().inject(lab)
+
+
+def test_a_fault_begins_before_other_work_of_the_machine_and_is_looked_at_after(
+    clock: Clock,
+) -> None:
+    injector = OnPaper()
+    injector.kind = Scheduling
+    own = os.sched_getscheduler(0)
+    carry_out(injector, [down("ctsw1", 100, 900)], ZERO_NS, clock.wait)
+    first = FIRST if may_run_first() else own
+    assert injector.log == [
+        f"prepare {own}",
+        f"look {own}",
+        f"inject {first}",
+        "inject rtsw1:ctsw1",
+        f"look {own}",
+        "restore rtsw1:ctsw1",
     ]
 
 
