@@ -29,6 +29,7 @@ _COMMANDS = {
     "list": (_RUN, "lifecycle:list_labs"),
     "status": (_LOOK, "lifecycle:status"),
     "shell": (_LOOK, "inside:shell"),
+    "live": (_LOOK, "live:live"),
     "vtysh": (_LOOK, "inside:vtysh"),
     "cli": (_LOOK, "inside:cli"),
     "path": (_LOOK, "path:path"),

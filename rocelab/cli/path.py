@@ -99,33 +99,7 @@ def path(
 def _document(
     lab: str, computed: Path, qp: int | None, scheme: str, tables: str, seen: Nodes | None
 ) -> dict[str, object]:
-    flow = computed.flow
-    document: dict[str, object] = {
-        "lab": lab,
-        "scheme": scheme,
-        "tables": tables,
-        "flow": {
-            "source": flow.source,
-            "destination": flow.destination,
-            "source_port": flow.source_port,
-            "destination_port": flow.destination_port,
-            "protocol": flow.protocol,
-            "destination_qp": qp,
-        },
-        "hops": list(computed.nodes),
-        "links": [hop.link.name for hop in computed.hops],
-        "detail": [
-            {
-                "node": hop.link.sender,
-                "interface": hop.link.port.interface,
-                "link": hop.link.name,
-                "width": hop.width,
-                "index": hop.index,
-                "hash": hop.flow_hash,
-            }
-            for hop in computed.hops
-        ],
-    }
+    document = {"lab": lab, "scheme": scheme, "tables": tables, **computed.document(qp)}
     if seen is not None:
         document["probe"] = {"hops": list(seen), "agrees": seen == computed.nodes}
     return document

@@ -7,15 +7,22 @@ its end; lists a lab's faults and restores them.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Literal
 
 from rocelab.errors import ExpectationError, InputError
 from rocelab.faults.base import Fault, LinksFault
-from rocelab.faults.injector import Change, Injector, restore_faults, undo, wait_for_effect
+from rocelab.faults.injector import (
+    Change,
+    Held,
+    Injector,
+    restore_faults,
+    undo,
+    wait_for_effect,
+)
 from rocelab.faults.record import (
     RecordedFault,
     faults_folder,
@@ -92,6 +99,21 @@ def inject_and_leave(lab: Lab, spec: SingleFaultSpec) -> tuple[RecordedFault, Fa
             restore_faults(lab, [recorded])
             raise
     return recorded, fault
+
+
+@contextmanager
+def injected(lab: Lab, spec: SingleFaultSpec) -> Iterator[Held]:
+    """Break the lab for the duration of the context, from when the fault is seen to take effect
+    until it is proven undone. Undone too where this is interrupted or killed.
+
+    Raises as `inject_and_leave`, and ExpectationError if something of it remains.
+    """
+    spec = with_names(spec, lab.fabric)
+    with _by_hand(lab), Injector(lab) as injector:
+        held = injector.prepare(spec)
+        injector.inject(held)
+        injector.wait_for_effect(held)
+        yield held
 
 
 def inject_and_wait(

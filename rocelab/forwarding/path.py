@@ -48,6 +48,32 @@ class Path:
         """Names from the source to the destination server."""
         return (*(hop.link.sender for hop in self.hops), self.destination)
 
+    def document(self, destination_qp: int | None) -> dict[str, object]:
+        """The path for programs, of a flow to that QP if it matters."""
+        return {
+            "flow": {
+                "source": self.flow.source,
+                "destination": self.flow.destination,
+                "source_port": self.flow.source_port,
+                "destination_port": self.flow.destination_port,
+                "protocol": self.flow.protocol,
+                "destination_qp": destination_qp,
+            },
+            "hops": list(self.nodes),
+            "links": [hop.link.name for hop in self.hops],
+            "detail": [
+                {
+                    "node": hop.link.sender,
+                    "interface": hop.link.port.interface,
+                    "link": hop.link.name,
+                    "width": hop.width,
+                    "index": hop.index,
+                    "hash": hop.flow_hash,
+                }
+                for hop in self.hops
+            ],
+        }
+
 
 def find_nic(fabric: Fabric, server: str, number: int = 1) -> Nic:
     """The `number`-th NIC (from 1) of `server`. Raises InputError if there is none."""

@@ -15,6 +15,7 @@ killed command leaves behind can be found from it alone:
                                      impairments/
     /run/rocelab/<lab>/queues        which engine realises them
     /run/rocelab/<lab>/scheme        how flows are spread now
+    /run/rocelab/<lab>/live.json     root's: the port and the secret of its page (`rocelab.live`)
     /run/rocelab/<lab>/faults/       the active faults and the processes that restore them
     /run/rocelab/<lab>/endpoints/    the counters of running traffic's agents
     /run/rocelab/<lab>/delay-line-*  the processes that delay packets; cable-line-*: of links.delay

@@ -39,7 +39,7 @@ class SessionReader:
         self._logs = {
             node.name: _Log(FrrFiles(files.node(node.name)).log("bgpd")) for node in fabric.switches
         }
-        self._link_of = _links_by_neighbour(fabric)
+        self._link_of = links_by_neighbour(fabric)
 
     def established(self) -> dict[str, bool]:
         """Whether each session is up, by its link's name."""
@@ -67,7 +67,7 @@ class AskedSessions:
     def __init__(self, fabric: Fabric, frr_of: Mapping[str, FrrFiles]) -> None:
         """`frr_of` are the switches that run bgpd."""
         self._frr_of = frr_of
-        self._link_of = _links_by_neighbour(fabric)
+        self._link_of = links_by_neighbour(fabric)
         self.gaps: tuple[str, ...] = ()
 
     def established(self) -> dict[str, bool]:
@@ -98,7 +98,7 @@ def _answered(frr: FrrFiles) -> dict[str, BgpPeer] | OSError:
         return error
 
 
-def _links_by_neighbour(fabric: Fabric) -> dict[tuple[str, str], str]:
+def links_by_neighbour(fabric: Fabric) -> dict[tuple[str, str], str]:
     """The name of a session's link, by a switch and its name for its neighbour: an interface, or an
     address."""
     return {

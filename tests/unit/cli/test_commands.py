@@ -29,6 +29,7 @@ COMMANDS = (
         "ping",
         "reach",
         "shell",
+        "live",
         "vtysh",
         "path",
         "scheme",

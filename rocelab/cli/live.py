@@ -1,0 +1,59 @@
+"""`rocelab live`: a page in the browser that shows a running lab, and breaks it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from rocelab.cli.arguments import OneRunningLab, running_lab
+from rocelab.interruption import undone
+from rocelab.kernel.rights import need_root
+from rocelab.report.console import say
+
+
+def live(
+    lab: OneRunningLab = None,
+    port: Annotated[
+        int | None,
+        typer.Option(
+            "--port",
+            metavar="PORT",
+            help="Where to listen on loopback; by default a free port that only root may take, the "
+            "same one each time.",
+            show_default=False,
+            min=1,
+            max=65535,
+        ),
+    ] = None,
+    read_only: Annotated[
+        bool, typer.Option("--read-only", help="Show only: the page breaks nothing.")
+    ] = False,
+) -> None:
+    """Serve a page of a running lab on loopback until Ctrl-C: its fabric with the load of each
+    link, events as they happen, and faults to inject.
+
+    Prints the page's URL, whose token lets whoever has it break the lab. Faults of the page are
+    undone at the end.
+    """
+    from rocelab.errors import MachineError
+
+    try:
+        from rocelab.live.server import serve
+    except ModuleNotFoundError as error:
+        raise MachineError(
+            f"the page needs {error.name}, which is not installed",
+            hint="install the extra: pip install 'rocelab[live]'",
+        ) from None
+
+    need_root("reading counters in nodes")
+    chosen = running_lab(lab)
+
+    def ready(url: str) -> None:
+        say(f"lab {chosen.name} is at {url}")
+        say("Ctrl-C ends the page, and what it has broken is undone")
+
+    try:
+        serve(chosen, port, read_only=read_only, ready=ready)
+    finally:
+        undone(f"lab {chosen.name} is no longer served")

@@ -1,0 +1,241 @@
+"""Decides who may use a lab's live page, on a machine whose other users are hostile.
+
+The page is served on loopback, where everybody on the machine reaches it, so each request has to
+prove itself:
+
+- `Host` is a loopback name, on any port since a tunnel changes it. A page elsewhere that rebinds
+  its DNS name to 127.0.0.1 sends its own name.
+- A cookie, which the URL with the token is exchanged for. Browsers send a cookie to every port of a
+  host, so a hostile server on another port of this machine may learn it; it can read with it.
+- To change something also `Origin`, equal to `Host`, and a key that the browser keeps for this very
+  port (localStorage) and the page sends as a header.
+
+Cookie and key are derived from the token. It is kept with the port in the lab's folder, for root
+alone, so that a server that is started again is the same page.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import hmac
+import json
+import os
+import random
+import secrets
+import socket
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from errno import EADDRINUSE
+
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from rocelab.errors import InputError, MachineError
+from rocelab.runtime.record import LabFiles
+
+ADDRESS = "127.0.0.1"
+NAMES = frozenset({"127.0.0.1", "localhost", "[::1]"})
+"""What a browser may call this machine: a tunnel from another one may begin on IPv6."""
+PORTS = range(700, 989)
+"""Where only root may listen (ip(7), ip_unprivileged_port_start), and browsers connect to: another
+user cannot take the place of a server that has ended and collect what browsers send it."""
+KEY_HEADER = "x-rocelab-key"
+MOST_BYTES = 4096
+
+HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; worker-src 'self'; "
+    "style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'none'",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "Cache-Control": "no-store",
+}
+"""On every answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """The port of a lab's page and the secret of those who may use it."""
+
+    port: int
+    token: str
+
+    @property
+    def url(self) -> str:
+        """Where to open the page for the first time. It has the token."""
+        return f"http://{ADDRESS}:{self.port}/?token={self.token}"
+
+    def derived(self, purpose: str) -> str:
+        """A secret for one purpose, from which the token cannot be computed."""
+        return hmac.new(self.token.encode(), purpose.encode(), hashlib.sha256).hexdigest()
+
+
+@contextmanager
+def opened(lab: str, port: int | None) -> Iterator[tuple[Access, socket.socket]]:
+    """Listen for the page of a lab that is up: on `port`, by default on the same as last time.
+
+    Another port than last time is found by itself if something else listens there; the token is a
+    new one then, since browsers may have sent what it gives to whoever that is. Raises InputError
+    while another process serves this lab; MachineError if there is no port to listen on.
+    """
+    descriptor = _open(lab)
+    try:
+        last = _read(descriptor)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            where = f" on port {last.port}" if last else ""
+            raise InputError(
+                f"lab {lab} is served already{where}",
+                hint="open the URL that the other `rocelab live` printed, or end that one",
+            ) from None
+        listener = _listener(port, last)
+        with listener:
+            taken: int = listener.getsockname()[1]
+            keeps = last is not None and (port is not None or taken == last.port)
+            token = last.token if last and keeps else secrets.token_urlsafe(32)
+            access = Access(taken, token)
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, json.dumps(asdict(access)).encode(), 0)
+            yield access, listener
+    finally:
+        os.close(descriptor)
+
+
+def _open(lab: str) -> int:
+    flags = os.O_CREAT | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
+    try:
+        return os.open(LabFiles(lab).root / "live.json", flags, 0o600)
+    except FileNotFoundError:
+        raise InputError(f"lab {lab} is not up", f"bring it up with `rocelab up {lab}`") from None
+
+
+def _read(descriptor: int) -> Access | None:
+    """What the last server wrote; None if there was none, or it was killed while it wrote."""
+    try:
+        document = json.loads(os.pread(descriptor, MOST_BYTES, 0))
+        return Access(int(document["port"]), str(document["token"]))
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def _listener(port: int | None, last: Access | None) -> socket.socket:
+    if port is not None:
+        try:
+            return _bound(port)
+        except OSError as error:
+            raise MachineError(
+                f"port {port} cannot be listened on: {error.strerror}", hint="take another --port"
+            ) from None
+    for each in (*([last.port] if last else ()), *_shuffled(PORTS)):
+        try:
+            return _bound(each)
+        except PermissionError:
+            break
+        except OSError as error:
+            if error.errno != EADDRINUSE:
+                raise
+    raise MachineError(
+        f"none of the ports {PORTS.start} to {PORTS.stop - 1} can be listened on",
+        hint="name a port that is free: --port 8700",
+    )
+
+
+def _shuffled(ports: Sequence[int]) -> list[int]:
+    return random.SystemRandom().sample(ports, len(ports))
+
+
+def _bound(port: int) -> socket.socket:
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        # A port that the last server has just left is free.
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((ADDRESS, port))
+        listener.listen()
+    except BaseException:
+        listener.close()
+        raise
+    return listener
+
+
+class Guard:
+    """Passes on the requests of those who may use the page, and refuses all others with 403."""
+
+    def __init__(self, app: ASGIApp, access: Access, lab: str, *, read_only: bool) -> None:
+        self._app = app
+        self._token = access.token
+        self._cookie = access.derived("cookie")
+        self._key = access.derived("key")
+        # One browser may look at several labs, and has one set of cookies for all ports.
+        self._cookie_name = f"rocelab-{lab}"
+        self._read_only = read_only
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                own = [(name.lower().encode(), value.encode()) for name, value in HEADERS.items()]
+                message["headers"] = [*message["headers"], *own]
+            await send(message)
+
+        if scope["type"] != "http":
+            return
+        answer = self._answer(Request(scope)) or self._app
+        await answer(scope, receive, send_with_headers)
+
+    def _answer(self, request: Request) -> Response | None:
+        """The answer to a request that is not passed on."""
+        wrong = _wrong_place(request)
+        if wrong is not None:
+            return _refused(wrong)
+        token = request.query_params.get("token")
+        if token is not None and request.url.path == "/" and request.method == "GET":
+            return self._exchanged(token)
+        if not _same(request.cookies.get(self._cookie_name, ""), self._cookie):
+            return _refused("open the URL that `rocelab live` printed in this browser first")
+        if request.method in ("GET", "HEAD"):
+            return None
+        if self._read_only:
+            return _refused("this page is served with --read-only")
+        if not _same(request.headers.get(KEY_HEADER, ""), self._key):
+            return _refused("open the URL that `rocelab live` printed once more: the key is wrong")
+        return None
+
+    def _exchanged(self, token: str) -> Response:
+        if not _same(token, self._token):
+            return _refused("the token is wrong: take the URL that `rocelab live` printed last")
+        # The part after # stays in the browser: no server and no Referer ever gets it.
+        answer = RedirectResponse(f"/#{self._key}", status_code=303)
+        answer.set_cookie(
+            self._cookie_name, self._cookie, path="/", httponly=True, samesite="strict"
+        )
+        return answer
+
+
+def _wrong_place(request: Request) -> str | None:
+    """Why a request cannot be of the page itself, by its Host and Origin."""
+    hosts = request.headers.getlist("host")
+    if len(hosts) != 1:
+        return "a request has one Host"
+    name, colon, port = hosts[0].rpartition(":")
+    if not (colon and port.isascii() and port.isdigit()):
+        name = hosts[0]
+    if name not in NAMES:
+        return "this page has the names localhost and 127.0.0.1 only"
+    origins = request.headers.getlist("origin")
+    if not origins and request.method in ("GET", "HEAD"):
+        return None
+    return None if origins == [f"http://{hosts[0]}"] else "another page may not ask for this"
+
+
+def _same(given: str, own: str) -> bool:
+    """Whether a secret is right, in the same time whatever is wrong with it."""
+    return hmac.compare_digest(given.encode("utf-8", "replace"), own.encode())
+
+
+def _refused(why: str) -> Response:
+    return PlainTextResponse(f"{why}\n", status_code=403)

@@ -1,0 +1,214 @@
+"""The requests that a lab's live page makes, as an ASGI application behind `rocelab.live.access`.
+
+`GET /`, `/page/NAME`: the page's files. `/fabric.json`, `/events?metric=M`, `/node/NAME`,
+`/link?name=NAME`, `/kinds`: what it shows. `POST /faults`, `/faults/N/undo`, `/path`: what it does.
+Every answer but the page's files and the stream is JSON; an error has `error` and `hint`, and
+`problems` if several things of a request are wrong.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, TypeVar
+
+from pydantic import Field
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from rocelab.errors import ExpectationError, InputError, RocelabError, SpecError
+from rocelab.faults.asked import kinds
+from rocelab.forwarding.path import find_nic, walk
+from rocelab.forwarding.steering import ROCE_PORT
+from rocelab.live.access import Access, Guard
+from rocelab.live.details import link_document, node_document
+from rocelab.live.faults import FaultRequest, Faults
+from rocelab.live.feed import Feed
+from rocelab.live.state import METRICS
+from rocelab.live.stream import TooManyClientsError
+from rocelab.runtime.lab import Lab
+from rocelab.spec.base import SpecModel
+from rocelab.spec.load import validate
+from rocelab.spec.source import Source
+
+MOST_BODY_BYTES = 16 << 10
+PAGE = Path(__file__).parent / "page"
+_TYPES = {
+    ".html": "text/html",
+    ".css": "text/css",
+    ".js": "text/javascript",
+    ".svg": "image/svg+xml",
+}
+
+Asked = TypeVar("Asked", bound=SpecModel)
+Document = Mapping[str, object]
+Handler = Callable[[Request], Awaitable[Response]]
+
+
+class PathRequest(SpecModel):
+    """What `POST /path` asks for: a flow, as `rocelab path` takes it."""
+
+    src: Annotated[str, Field(max_length=64)]
+    dst: Annotated[str, Field(max_length=64)]
+    sport: Annotated[int, Field(ge=0, le=65535)]
+    dport: Annotated[int, Field(ge=0, le=65535)] = ROCE_PORT
+    qp: Annotated[int | None, Field(ge=0, lt=1 << 24)] = None
+    src_nic: Annotated[int, Field(ge=1, le=64)] = 1
+    dst_nic: Annotated[int, Field(ge=1, le=64)] = 1
+
+
+def live_app(feed: Feed, faults: Faults, access: Access, *, read_only: bool) -> Guard:
+    """The application of a lab that is watched."""
+    files = _page_files()
+
+    async def page(request: Request) -> Response:
+        name = request.path_params.get("name", "index.html")
+        if name not in files:
+            raise HTTPException(404, "the page has no such file")
+        content, media_type = files[name]
+        return Response(content, media_type=media_type)
+
+    async def fabric(_: Request) -> Response:
+        return JSONResponse(feed.hub.snapshot())
+
+    async def node(request: Request) -> Response:
+        return await _answered(node_document, feed, request.path_params["name"])
+
+    async def link(request: Request) -> Response:
+        return await _answered(link_document, feed, request.query_params.get("name", ""))
+
+    async def all_kinds(_: Request) -> Response:
+        return JSONResponse([asdict(kind) for kind in kinds()])
+
+    async def inject(request: Request) -> Response:
+        asked = await _asked(request, FaultRequest)
+        number = await run_in_threadpool(faults.inject, asked)
+        return JSONResponse({"number": number}, status_code=201)
+
+    async def undo(request: Request) -> Response:
+        await run_in_threadpool(faults.undo, request.path_params["number"])
+        return JSONResponse({})
+
+    async def path(request: Request) -> Response:
+        return await _answered(_path, feed.lab.name, await _asked(request, PathRequest))
+
+    async def events(request: Request) -> Response:
+        metric = request.query_params.get("metric", METRICS[0])
+        if metric not in METRICS:
+            raise InputError("there is no such metric", hint=f"take {', '.join(METRICS)}")
+        stream = _events(feed, metric, request.headers.get("last-event-id"))
+        return StreamingResponse(stream, media_type="text/event-stream")
+
+    routes = [
+        Route("/", page),
+        Route("/page/{name:path}", page),
+        Route("/fabric.json", fabric),
+        Route("/events", events),
+        Route("/node/{name}", node),
+        Route("/link", link),
+        Route("/kinds", all_kinds),
+        Route("/faults", inject, methods=["POST"]),
+        Route("/faults/{number:int}/undo", undo, methods=["POST"]),
+        Route("/path", path, methods=["POST"]),
+    ]
+    handlers = {RocelabError: _refused, HTTPException: _wrong_request}
+    app = Starlette(routes=routes, exception_handlers=handlers)
+    return Guard(app, access, feed.lab.name, read_only=read_only)
+
+
+def _page_files() -> Mapping[str, tuple[bytes, str]]:
+    """The page's files by their path, read once: a request can name nothing else."""
+    return {
+        str(path.relative_to(PAGE)): (path.read_bytes(), _TYPES[path.suffix])
+        for path in PAGE.rglob("*")
+        if path.suffix in _TYPES
+    }
+
+
+async def _events(feed: Feed, metric: str, last_id: str | None) -> AsyncIterator[bytes]:
+    loop, news = asyncio.get_running_loop(), asyncio.Event()
+    try:
+        client = feed.hub.join(metric, lambda: loop.call_soon_threadsafe(news.set), last_id)
+    except TooManyClientsError:
+        return
+    try:
+        while not feed.hub.is_closed:
+            news.clear()
+            for message in client.take():
+                yield message.encoded()
+            await news.wait()
+    finally:
+        feed.hub.leave(client)
+
+
+async def _asked(request: Request, model: type[Asked]) -> Asked:
+    """What a request's body asks for. Raises SpecError with every problem, HTTPException."""
+    if request.headers.get("content-type", "").partition(";")[0] != "application/json":
+        raise HTTPException(415, "the body has to be application/json")
+    body = bytearray()
+    try:
+        async for chunk in request.stream():
+            body += chunk
+            if len(body) > MOST_BODY_BYTES:
+                raise HTTPException(413, f"the body is larger than {MOST_BODY_BYTES} bytes")
+    except ClientDisconnect:
+        raise HTTPException(400, "the body has no end") from None
+    try:
+        data = json.loads(body)
+    except (ValueError, RecursionError):
+        raise HTTPException(400, "the body is not JSON") from None
+    if not isinstance(data, dict):
+        raise HTTPException(400, "the body is not a JSON object")
+    return validate(Source("request", data, {}), model)
+
+
+async def _answered(document: Callable[..., Document], *arguments: object) -> Response:
+    return JSONResponse(await run_in_threadpool(document, *arguments))
+
+
+def _path(name: str, asked: PathRequest) -> Document:
+    """The path of a flow by the kernels' tables now. Raises as `rocelab.forwarding.path.walk`."""
+    lab = Lab.running(name)
+    steering = lab.steering.model()
+    found = walk(
+        lab.fabric,
+        lab.fib_of,
+        find_nic(lab.fabric, asked.src, asked.src_nic),
+        find_nic(lab.fabric, asked.dst, asked.dst_nic),
+        asked.sport,
+        asked.dport,
+        destination_qp=asked.qp,
+        steering=steering,
+    )
+    return {
+        "lab": name,
+        "scheme": steering.scheme.kind,
+        "tables": "kernel",
+        **found.document(asked.qp),
+    }
+
+
+def _refused(_: Request, error: Exception) -> Response:
+    """The answer to a request that the product refuses."""
+    assert isinstance(error, RocelabError)
+    status = 400 if isinstance(error, InputError) else 409
+    if not isinstance(error, InputError | ExpectationError):
+        status = 503
+    document: dict[str, object] = {"error": error.message, "hint": error.hint}
+    if isinstance(error, SpecError):
+        document["problems"] = [
+            {"key": each.key, "error": each.message, "hint": each.hint} for each in error.problems
+        ]
+    return JSONResponse(document, status_code=status)
+
+
+def _wrong_request(_: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    return JSONResponse({"error": error.detail, "hint": None}, status_code=error.status_code)

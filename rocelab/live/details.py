@@ -1,0 +1,129 @@
+"""What the page's side panel shows of a node or a link: one JSON document each.
+
+Counters are those of the sampler's newest reading, with its time; sessions are asked of bgpd, and
+configuration and logs are read, when the panel is opened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import asdict
+
+from rocelab.errors import InputError
+from rocelab.live.feed import Feed
+from rocelab.live.state import condition
+from rocelab.measure.evidence.shelf import tail
+from rocelab.measure.health.reading import Reading
+from rocelab.measure.health.sessions import ANSWER_LIMIT_S
+from rocelab.plan.fabric import Link, Port
+from rocelab.runtime.node import NamespaceNode
+from rocelab.runtime.peers import bgp_peers
+from rocelab.wording import name_hint, printable
+
+LOG_BYTES = 8192
+LOG_LINES = 20
+
+
+def node_document(feed: Feed, name: str) -> Mapping[str, object]:
+    """A node: its interfaces, sessions, daemons, configuration and log. Raises InputError if the
+    lab has none of that name."""
+    handle = feed.lab.node(name)
+    node = feed.lab.fabric.node(name)
+    reading = _reading(feed)
+    state = condition(feed.lab.fabric, name, reading)
+    peers, problem = _peers(handle) if node.is_switch else ([], None)
+    links = feed.lab.fabric.links_of[name]
+    daemons = feed.lab.daemons_of(name)
+    return {
+        "name": name,
+        "role": node.role.value,
+        "zone": node.zone,
+        "asn": node.asn,
+        "loopback": node.loopback,
+        "t_ns": reading.time_ns,
+        "condition": None if state is None else asdict(state),
+        "interfaces": [_interface(link, link.port(name), reading) for link in links],
+        "sessions": peers,
+        "problem": problem,
+        "daemons": {daemon: handle.daemons().get(daemon) for daemon in daemons},
+        "configuration": _configuration(handle, daemons),
+        "log": _log(handle, daemons),
+    }
+
+
+def link_document(feed: Feed, name: str) -> Mapping[str, object]:
+    """A link and both its ports. Raises InputError if the lab has none of that name."""
+    link = feed.lab.fabric.link_by_name.get(name)
+    if link is None:
+        hint = name_hint(name, feed.lab.fabric.link_by_name)
+        raise InputError(f"lab {feed.lab.name} has no link {printable(name)}", hint)
+    reading = _reading(feed)
+    return {
+        "name": name,
+        "tier": link.tier,
+        "rate_bps": link.rate_bps,
+        "mtu": link.mtu,
+        "t_ns": reading.time_ns,
+        "session": reading.sessions.get(name),
+        "ends": [_interface(link, port, reading) for port in (link.a, link.b)],
+    }
+
+
+def _reading(feed: Feed) -> Reading:
+    assert feed.snapshot is not None  # the page is served after the first sample
+    return feed.snapshot.reading
+
+
+def _interface(link: Link, port: Port, reading: Reading) -> Mapping[str, object]:
+    place = port.node, port.interface
+    counters = reading.ports.get(place)
+    return {
+        "node": port.node,
+        "interface": port.interface,
+        "link": link.name,
+        "peer": str(link.far(port.node)),
+        "address": port.address,
+        "mac": port.mac,
+        "counters": None if counters is None else asdict(counters),
+        "queues": [
+            {
+                "class": number,
+                "packets": queue.packets,
+                "bytes": queue.bytes,
+                "marked": queue.marked,
+                "dropped": queue.dropped_packets,
+                "depth_bytes": queue.depth_bytes,
+            }
+            for number, queue in reading.queues.get(place, {}).items()
+            if queue.packets or queue.dropped_packets
+        ],
+    }
+
+
+def _peers(handle: NamespaceNode) -> tuple[list[Mapping[str, object]], str | None]:
+    """The BGP sessions, or why they are not known."""
+    try:
+        peers = bgp_peers(handle.frr, ANSWER_LIMIT_S)
+    except OSError as error:
+        return [], f"bgpd does not answer: {error.strerror or error}"
+    return [{"neighbour": name, **asdict(peer)} for name, peer in peers.items()], None
+
+
+def _configuration(handle: NamespaceNode, daemons: tuple[str, ...]) -> Mapping[str, str]:
+    """The files that `up` wrote, by daemon; of a lab that was adopted there are none."""
+    found = {}
+    for daemon in daemons:
+        with suppress(OSError):
+            found[daemon] = handle.frr.configuration(daemon).read_text()
+    return found
+
+
+def _log(handle: NamespaceNode, daemons: tuple[str, ...]) -> Mapping[str, list[str]]:
+    """The last lines of each daemon's log."""
+    found = {}
+    for daemon in daemons:
+        with suppress(OSError):
+            text = tail(handle.frr.log(daemon), LOG_BYTES).decode(errors="replace")
+            found[daemon] = [printable(line) for line in text.splitlines()[-LOG_LINES:]]
+    return found

@@ -1,0 +1,230 @@
+"""Watches a lab and publishes what it sees: one sampler and one listener for all clients.
+
+Counters, tables and sessions are read by the health monitor, twice a second; carriers and routes
+come from rtnetlink as they change; the times and causes of sessions from bgpd's logs. A port whose
+event was lost is corrected by the next sample.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Self
+
+from rocelab.kernel.bracket import realtime_ns
+from rocelab.kernel.fibwatch import FibAction, FibWatch
+from rocelab.kernel.linkwatch import LinkWatch
+from rocelab.kernel.listener import Listener
+from rocelab.live.events import (
+    CarrierEvent,
+    Event,
+    NodeEvent,
+    NoteEvent,
+    RoutesEvent,
+    SessionEvent,
+    document,
+)
+from rocelab.live.state import METRICS, Condition, LabState, condition
+from rocelab.live.stream import Hub
+from rocelab.live.values import values_of
+from rocelab.measure.health.monitor import HealthMonitor, Snapshot
+from rocelab.measure.health.objectives import HealthSpec
+from rocelab.measure.health.reading import Reading
+from rocelab.measure.health.sessions import links_by_neighbour
+from rocelab.measure.stages import tracing
+from rocelab.measure.stages.frrlog import SessionDown, SessionUp
+from rocelab.measure.timeline import opened_namespaces
+from rocelab.results.stages import Cause
+from rocelab.runtime.lab import Lab
+
+INTERVAL = "500ms"
+POLL_S = 0.25
+ROUTES_WITHIN_NS = 100_000_000
+"""Changes of one switch's table so soon after its first one are one event."""
+
+
+class Feed:
+    """Publishes to `hub` within its context."""
+
+    def __init__(self, lab: Lab, *, read_only: bool) -> None:
+        self.lab = lab
+        self.state = LabState(lab.fabric, read_only)
+        self.hub = Hub(METRICS, self.state.document)
+        self.snapshot: Snapshot | None = None
+        """The newest one."""
+        self._first = threading.Event()
+        self._stopping = threading.Event()
+        self._before: Reading | None = None
+        self._gaps: tuple[str, ...] = ()
+        self._ports = threading.Lock()
+        """Held while a port's state is compared and published, which two threads do."""
+        self._link_of_port = {
+            (port.node, port.interface): link.name
+            for link in lab.fabric.links
+            for port in (link.a, link.b)
+        }
+        self._logs = _SessionLogs(lab)
+        self._cleanup = ExitStack()
+
+    def __enter__(self) -> Self:
+        """Return after the first sample. Raises InputError if the lab is not up, OSError if it
+        cannot be read."""
+        with ExitStack() as undo:
+            fabric = self.lab.fabric
+            nodes = undo.enter_context(opened_namespaces(self.lab, fabric.nodes))
+            switches = {node.name: nodes[node.name] for node in fabric.switches}
+            links = undo.enter_context(LinkWatch(nodes))
+            tables = undo.enter_context(FibWatch(switches))
+            self._listen("carriers", links, undo, lambda: self._take_carriers(links))
+            self._listen("tables", tables, undo, lambda: self._take_tables(tables))
+            spec = HealthSpec.model_validate({"interval": INTERVAL})
+            self._monitor = undo.enter_context(
+                HealthMonitor(self.lab, spec, on_sample=self._take_sample)
+            )
+            while not self._first.wait(POLL_S):
+                self.check()
+            self._cleanup = undo.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.hub.close()
+        self._stopping.set()
+        self._cleanup.close()
+
+    def wait(self, timeout_s: float) -> bool:
+        """Wait for the lab to end; whether it has."""
+        return self._monitor.wait(timeout_s)
+
+    def check(self) -> None:
+        """Raises what ended the monitoring: ExpectationError if the lab went down."""
+        if self._monitor.failure is not None:
+            raise self._monitor.failure
+
+    def publish(self, event: Event) -> None:
+        """Publish an event and change the state by it."""
+        self.hub.publish(document(event), lambda: self.state.apply(event))
+
+    def note(self, text: str) -> None:
+        """Publish what the reader should know of the view."""
+        self.publish(NoteEvent(realtime_ns(), text))
+
+    def _listen(
+        self, name: str, watch: Listener, undo: ExitStack, take: Callable[[], None]
+    ) -> None:
+        def run() -> None:
+            lost: set[str] = set()
+            while not self._stopping.is_set():
+                take()
+                for node in sorted(watch.overflowed - lost):
+                    self.note(f"{name} of {node}: the kernel's buffer was full, events were lost")
+                lost |= watch.overflowed
+
+        thread = threading.Thread(target=run, name=name, daemon=True)
+        thread.start()
+        undo.callback(thread.join)
+        undo.callback(self._stopping.set)
+
+    def _take_carriers(self, watch: LinkWatch) -> None:
+        for event in watch.events(POLL_S):
+            port = event.node, event.interface
+            link = self._link_of_port.get(port)
+            with self._ports:
+                if link is not None and event.carrier == (port in self.state.dark):
+                    self.publish(CarrierEvent(event.time_ns, link, *port, event.carrier))
+
+    def _take_tables(self, watch: FibWatch) -> None:
+        """Changes that are read together are one event for each switch."""
+        first: dict[str, RoutesEvent] = {}
+        for event in watch.events(POLL_S):
+            removed = event.action is FibAction.DELETE
+            begun = first.get(event.node)
+            if begun is not None and event.time_ns - begun.t_ns > ROUTES_WITHIN_NS:
+                self.publish(begun)
+                begun = None
+            first[event.node] = RoutesEvent(
+                event.time_ns if begun is None else begun.t_ns,
+                event.time_ns,
+                event.node,
+                (0 if begun is None else begun.changes) + 1,
+                (0 if begun is None else begun.removed) + removed,
+            )
+        for begun in first.values():
+            self.publish(begun)
+
+    def _take_sample(self, snapshot: Snapshot) -> None:
+        reading = snapshot.reading
+        with self._ports:
+            for correction in self._corrected(reading):
+                self.publish(correction)
+        changes: list[Event] = [*self._logs.changes(), *self._changed_nodes(reading)]
+        for event in changes:
+            self.publish(event)
+        if reading.gaps != self._gaps:
+            self._gaps = reading.gaps
+            self.note("; ".join(reading.gaps) or "everything can be read again")
+        self.hub.sample(reading.time_ns, values_of(self.lab.fabric, self._before, snapshot))
+        self._before, self.snapshot = reading, snapshot
+        self._first.set()
+
+    def _corrected(self, reading: Reading) -> Iterator[CarrierEvent]:
+        """Ports whose carrier is another one than the events have said, before the reading."""
+        for port, read in reading.ports.items():
+            is_dark = port in self.state.dark
+            newest_ns = self.state.dark.get(port) or self.state.lit.get(port) or 0
+            if read.carrier == is_dark and newest_ns < reading.time_ns:
+                link = self._link_of_port[port]
+                yield CarrierEvent(reading.time_ns, link, *port, read.carrier)
+
+    def _changed_nodes(self, reading: Reading) -> Iterator[NodeEvent]:
+        for node in self.lab.fabric.nodes:
+            now = condition(self.lab.fabric, node.name, reading)
+            if now is None or now == self.state.conditions.get(node.name, Condition()):
+                continue
+            yield NodeEvent(
+                reading.time_ns,
+                node.name,
+                now.state.value,
+                now.ports_down,
+                now.sessions_down,
+                now.routes_incomplete,
+            )
+
+
+class _SessionLogs:
+    """Follows the logs of the bgpd of a lab that rocelab planned: those of others may be
+    anywhere."""
+
+    def __init__(self, lab: Lab) -> None:
+        self._lab = lab
+        self._link_of = links_by_neighbour(lab.fabric)
+        self._daemons: tuple[tracing.Daemon, ...] = ()
+        self._sizes: Mapping[Path, int] = {}
+        self._last: frozenset[SessionUp | SessionDown] = frozenset()
+        if lab.fabric.observed is None:
+            running = tracing.running_daemons(lab)
+            self._daemons = tuple(each for each in running if each.name == "bgpd")
+            self._sizes = tracing.log_sizes(self._daemons)
+
+    def changes(self) -> Iterator[SessionEvent]:
+        """What the logs have had since the last call, in order of time."""
+        before = self._sizes
+        self._sizes = tracing.log_sizes(self._daemons)
+        grown = [each for each in self._daemons if self._sizes[each.log] != before[each.log]]
+        # A log that grew after its size was read has lines that the next call reads again.
+        last, found = self._last, []
+        for event in tracing.logged_since(grown, before):
+            if isinstance(event, SessionUp | SessionDown):
+                found.append(event)
+        self._last = frozenset(found)
+        for event in found:
+            if event not in last:
+                yield self._event(event)
+
+    def _event(self, event: SessionUp | SessionDown) -> SessionEvent:
+        link = self._link_of.get((event.node, event.neighbour))
+        place = event.time_ns, link, event.node, event.neighbour
+        if isinstance(event, SessionDown):
+            return SessionEvent(*place, False, event.cause.value, event.detail)
+        return SessionEvent(*place, True, Cause.SESSION_UP.value, "")

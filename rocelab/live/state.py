@@ -1,0 +1,126 @@
+"""The state of a lab as the page shows it: carriers, nodes, faults.
+
+Events change it; the message `fabric` has all of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from rocelab.kernel.counters import Place
+from rocelab.live.events import CarrierEvent, Event, FaultEvent, NodeEvent, document
+from rocelab.measure.health.reading import Reading
+from rocelab.plan.fabric import Fabric, Link, Node
+from rocelab.plan.queues import lab_rate_bps
+
+METRICS = ("load", "marks", "drops", "pauses", "errors")
+
+
+class NodeState(StrEnum):
+    """`DEGRADED`: a port without carrier, a session that is down, a route with fewer next hops than
+    planned. `DOWN`: no port has carrier, or none of its sessions is up."""
+
+    OK = "ok"
+    DEGRADED = "degraded"
+    DOWN = "down"
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A node's state, and what it was derived from."""
+
+    state: NodeState = NodeState.OK
+    ports_down: int = 0
+    sessions_down: int = 0
+    routes_incomplete: int = 0
+
+
+def condition(fabric: Fabric, node: str, reading: Reading) -> Condition | None:
+    """A node's condition by a reading; None if the node could not be read."""
+    ports = [(node, link.port(node).interface) for link in fabric.links_of[node]]
+    seen = [reading.ports[port].carrier for port in ports if port in reading.ports]
+    if not seen:
+        return None
+    sessions = [
+        reading.sessions[link.name]
+        for link in fabric.links_of[node]
+        if link.name in reading.sessions
+    ]
+    incomplete = reading.routes_incomplete.get(node, 0)
+    state = NodeState.OK
+    if incomplete or not all(seen) or not all(sessions):
+        state = NodeState.DEGRADED
+    if not any(seen) or (sessions and not any(sessions)):
+        state = NodeState.DOWN
+    return Condition(state, seen.count(False), sessions.count(False), incomplete)
+
+
+@dataclass
+class LabState:
+    """What holds now. Under the lock of the hub that publishes its events."""
+
+    fabric: Fabric
+    read_only: bool
+    dark: dict[Place, int] = field(default_factory=dict)
+    """Ports without carrier, and when the change was read."""
+    lit: dict[Place, int] = field(default_factory=dict)
+    """When a port's carrier was read to have come back."""
+    conditions: dict[str, Condition] = field(default_factory=dict)
+    faults: dict[int, FaultEvent] = field(default_factory=dict)
+
+    def apply(self, event: Event) -> None:
+        """Change what an event changes."""
+        match event:
+            case CarrierEvent():
+                port = event.node, event.interface
+                self.dark.pop(port, None)
+                self.lit.pop(port, None)
+                (self.lit if event.carrier else self.dark)[port] = event.t_ns
+            case NodeEvent():
+                self.conditions[event.node] = Condition(
+                    NodeState(event.state),
+                    event.ports_down,
+                    event.sessions_down,
+                    event.routes_incomplete,
+                )
+            case FaultEvent() if event.begins:
+                self.faults[event.number] = event
+            case FaultEvent():
+                self.faults.pop(event.number, None)
+            case _:
+                pass
+
+    def document(self) -> dict[str, object]:
+        """The message `fabric`."""
+        return {
+            "lab": self.fabric.name,
+            "read_only": self.read_only,
+            "metrics": METRICS,
+            "nodes": [self._node(node) for node in self.fabric.nodes],
+            "links": [self._link(link) for link in self.fabric.links],
+            "faults": [document(fault) for fault in self.faults.values()],
+        }
+
+    def _node(self, node: Node) -> Mapping[str, object]:
+        return {
+            "name": node.name,
+            "role": node.role.value,
+            "tier": node.role.tier,
+            "zone": node.zone,
+            "state": self.conditions.get(node.name, Condition()).state.value,
+        }
+
+    def _link(self, link: Link) -> Mapping[str, object]:
+        ports = (link.a, link.b)
+        return {
+            "name": link.name,
+            "a": link.a.node,
+            "b": link.b.node,
+            "a_interface": link.a.interface,
+            "b_interface": link.b.interface,
+            "rate_bps": link.rate_bps,
+            "lab_rate_bps": lab_rate_bps(link, self.fabric.spec.dilation),
+            "carrier": [(port.node, port.interface) not in self.dark for port in ports],
+        }

@@ -1,0 +1,189 @@
+"""The stream of what happens in a lab: events in order, and samples, for any number of clients.
+
+Threads that watch the lab publish; each client takes what is new to it. An event is kept, numbered,
+for all clients, so a client is only a position in them and cannot hold memory by being slow. Of
+samples a client has the values that changed since it last took some: they are merged until then.
+
+A client that comes back says the number of its last event (`Last-Event-ID`) and gets the events
+since. The number is of this server's process: of another one's it gets the whole state, as a new
+client does. docs/live.md describes the messages.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+
+MOST_EVENTS = 20_000
+"""How many events are kept, some 200 bytes each."""
+SHOWN_EVENTS = 500
+"""How many of them a new client gets."""
+MOST_CLIENTS = 32
+
+Values = Mapping[int, float]
+"""The values of a metric that are not 0, by direction (`Fabric.directed_links`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A message to a client: its kind, JSON, and the id of the last event up to here."""
+
+    kind: str
+    data: str
+    id: str
+
+    def encoded(self) -> bytes:
+        """As server-sent events are written (HTML Living Standard, section 9.2)."""
+        return f"id: {self.id}\nevent: {self.kind}\ndata: {self.data}\n\n".encode()
+
+
+class TooManyClientsError(Exception):
+    """MOST_CLIENTS are there already."""
+
+
+class Hub:
+    """The events and the newest sample of a lab. Any thread may use it."""
+
+    def __init__(
+        self, metrics: tuple[str, ...], describe: Callable[[], Mapping[str, object]]
+    ) -> None:
+        """`describe` gives the state of the lab as of the last event published; it is called under
+        the hub's lock."""
+        self._describe = describe
+        self._epoch = secrets.token_hex(4)
+        self._lock = threading.Lock()
+        self._events: deque[str] = deque(maxlen=MOST_EVENTS)
+        self._published = 0
+        self._values: dict[str, dict[int, float]] = {metric: {} for metric in metrics}
+        self._sampled_ns = 0
+        self._clients: set[Client] = set()
+        self._closed = False
+
+    def publish(self, event: Mapping[str, object], apply: Callable[[], None] | None = None) -> None:
+        """Add an event. `apply` changes the state that `describe` gives, at the same moment."""
+        with self._lock:
+            if apply is not None:
+                apply()
+            self._events.append(_json(event))
+            self._published += 1
+            self._wake()
+
+    def sample(self, t_ns: int, values: Mapping[str, Values]) -> None:
+        """Take the values of a sample, of every metric; t_ns is CLOCK_REALTIME of its reading."""
+        with self._lock:
+            self._sampled_ns = t_ns
+            changed = {metric: self._changed(metric, new) for metric, new in values.items()}
+            for client in self._clients:
+                client.merge(changed[client.metric])
+            self._wake()
+
+    def _changed(self, metric: str, new: Values) -> dict[int, float]:
+        old = self._values[metric]
+        changed = {place: value for place, value in new.items() if old.get(place) != value}
+        changed |= {place: 0 for place in old if place not in new}
+        self._values[metric] = dict(new)
+        return changed
+
+    def join(self, metric: str, wake: Callable[[], object], last_id: str | None = None) -> Client:
+        """A client from now on, or from after the event `last_id`. `wake` is called, on any thread,
+        when there is something to take. Raises KeyError for an unknown metric, TooManyClientsError.
+        """
+        with self._lock:
+            if len(self._clients) >= MOST_CLIENTS:
+                raise TooManyClientsError
+            client = Client(self, metric, wake, self._position(last_id))
+            client.merge(self._values[metric])
+            self._clients.add(client)
+        return client
+
+    def _position(self, last_id: str | None) -> int | None:
+        """How many events a client has had; None if it has to be told everything."""
+        epoch, _, number = (last_id or "").partition("-")
+        if epoch != self._epoch or not (number.isascii() and number.isdigit()):
+            return None
+        position = int(number)
+        return position if position <= self._published else None
+
+    def leave(self, client: Client) -> None:
+        """Forget a client."""
+        with self._lock:
+            self._clients.discard(client)
+
+    def close(self) -> None:
+        """End the stream of every client."""
+        with self._lock:
+            self._closed = True
+            self._wake()
+
+    @property
+    def is_closed(self) -> bool:
+        return self._closed
+
+    def snapshot(self) -> Mapping[str, object]:
+        """The state now, with the id of the last event in it."""
+        with self._lock:
+            return {"id": self._id(self._published), **self._describe()}
+
+    def taken(self, client: Client) -> list[Message]:
+        """What is new to a client, whose position moves on."""
+        with self._lock:
+            return list(self._new_to(client))
+
+    def _new_to(self, client: Client) -> Iterator[Message]:
+        kept_from = self._published - len(self._events)
+        if client.position is None:
+            client.position = max(kept_from, self._published - SHOWN_EVENTS)
+            yield Message("fabric", _json(self._describe()), self._id(client.position))
+        if client.position < kept_from:
+            gap = {"kind": "gap", "missed": kept_from - client.position}
+            client.position = kept_from
+            yield Message("event", _json(gap), self._id(kept_from))
+        for data in islice(self._events, client.position - kept_from, None):
+            client.position += 1
+            yield Message("event", data, self._id(client.position))
+        values = client.take_values()
+        if values is not None and self._sampled_ns:
+            sample = {"t_ns": self._sampled_ns, "metric": client.metric, "values": values}
+            yield Message("sample", _json(sample), self._id(client.position))
+
+    def _id(self, position: int) -> str:
+        return f"{self._epoch}-{position}"
+
+    def _wake(self) -> None:
+        for client in self._clients:
+            client.wake()
+
+
+class Client:
+    """A client's place in the stream. Only its hub changes it."""
+
+    def __init__(
+        self, hub: Hub, metric: str, wake: Callable[[], object], position: int | None
+    ) -> None:
+        self._hub = hub
+        self.metric = metric
+        self.wake = wake
+        self.position = position
+        self._values: dict[int, float] | None = None
+
+    def merge(self, values: Values) -> None:
+        """Add values to those that the client has not taken yet."""
+        self._values = {**(self._values or {}), **values}
+
+    def take_values(self) -> dict[int, float] | None:
+        """The values since the last time; None without a sample."""
+        values, self._values = self._values, None
+        return values
+
+    def take(self) -> list[Message]:
+        """What is new since the last time, in order."""
+        return self._hub.taken(self)
+
+
+def _json(document: Mapping[str, object]) -> str:
+    return json.dumps(document, separators=(",", ":"))

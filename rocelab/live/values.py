@@ -1,0 +1,63 @@
+"""The values of the metrics that the page colours links by, per direction of a link.
+
+Each comes from two readings of the kernel's counters; `rocelab.measure.health.sample` has computed
+most of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rocelab.live.state import METRICS
+from rocelab.measure.health.monitor import Snapshot
+from rocelab.measure.health.reading import Reading
+from rocelab.plan.fabric import DirectedLink, Fabric
+from rocelab.plan.queues import ETHERNET_OVERHEAD_BYTES, lab_rate_bps
+from rocelab.results.health import Sli
+
+NS_PER_S = 10**9
+DIGITS = 4
+"""Of a value behind the point: a change below is none."""
+
+_SLIS = {
+    "marks": Sli.CE_RATIO,
+    "drops": Sli.QUEUE_DROPS,
+    "pauses": Sli.PAUSE_SHARE,
+    "errors": Sli.LINK_LOSS,
+}
+_PER_SECOND = ("drops", "errors")
+
+
+def values_of(
+    fabric: Fabric, before: Reading | None, snapshot: Snapshot
+) -> Mapping[str, dict[int, float]]:
+    """Values that are not 0, by metric and direction (`Fabric.directed_links`).
+
+    load: share of the link's rate in the lab, with what Ethernet adds to a frame. marks: share of
+    packets that left with CE, of 100 or more. drops, errors: packets per second, dropped by the
+    sender's queue and lost on the way. pauses: share of time.
+    """
+    places = snapshot.places.directed_links
+    sample = snapshot.sample
+    found: dict[str, dict[int, float]] = {metric: {} for metric in METRICS}
+    for direction, (name, link) in enumerate(places.items()):
+        values = {metric: sample.values[sli].get(name, 0.0) for metric, sli in _SLIS.items()}
+        for metric in _PER_SECOND:
+            values[metric] *= NS_PER_S / sample.span_ns
+        values["load"] = _load(fabric, link, before, snapshot.reading)
+        for metric, value in values.items():
+            rounded = round(value, DIGITS)
+            if rounded:
+                found[metric][direction] = rounded
+    return found
+
+
+def _load(fabric: Fabric, link: DirectedLink, before: Reading | None, now: Reading) -> float:
+    port = link.sender, link.port.interface
+    if before is None or port not in before.ports or port not in now.ports:
+        return 0.0
+    then, read = before.ports[port], now.ports[port]
+    frames = read.tx_packets - then.tx_packets
+    size = read.tx_bytes - then.tx_bytes + frames * ETHERNET_OVERHEAD_BYTES
+    seconds = (now.time_ns - before.time_ns) / NS_PER_S
+    return 8 * size / seconds / lab_rate_bps(link.link, fabric.spec.dilation)

@@ -1,0 +1,212 @@
+"""Who may use the live page: Host, Origin, cookie, key, token; and where its secret is kept."""
+
+from __future__ import annotations
+
+import json
+import socket
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route
+from starlette.testclient import TestClient
+
+from rocelab.errors import InputError, MachineError
+from rocelab.live import access
+from rocelab.live.access import Access, Guard, opened
+from rocelab.runtime import record
+
+ACCESS = Access(801, "the-token")
+ORIGIN = "http://127.0.0.1:801"
+KEY = {"x-rocelab-key": ACCESS.derived("key")}
+COOKIE = {"rocelab-tiny": ACCESS.derived("cookie")}
+
+
+def guarded(base_url: str = ORIGIN, *, read_only: bool = False) -> TestClient:
+    async def answer(request: Request) -> PlainTextResponse:
+        return PlainTextResponse(request.method)
+
+    app = Starlette(routes=[Route("/{path:path}", answer, methods=["GET", "POST"])])
+    guard = Guard(app, ACCESS, "tiny", read_only=read_only)
+    return TestClient(guard, base_url=base_url, follow_redirects=False)
+
+
+@pytest.fixture
+def client() -> TestClient:
+    """A browser that has exchanged the token."""
+    client = guarded()
+    client.cookies.update(COOKIE)
+    return client
+
+
+def test_the_token_is_exchanged_for_a_cookie_that_no_script_and_no_other_site_gets() -> None:
+    client = guarded()
+    answer = client.get("/?token=the-token")
+    assert answer.status_code == 303
+    assert answer.headers["location"] == f"/#{ACCESS.derived('key')}"
+    cookie = answer.headers["set-cookie"]
+    assert "HttpOnly" in cookie
+    assert "SameSite=strict" in cookie
+    assert "the-token" not in cookie
+    assert client.get("/fabric.json").text == "GET"
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "/",
+        "/?token=another",
+        "/?token=",
+        "/?token=%F0%9F%98%80",
+        "/fabric.json",
+        "/events?token=the-token",
+        "/the-token",
+        "/page/../live.json",
+    ],
+)
+def test_without_the_cookie_nothing_is_answered(url: str) -> None:
+    answer = guarded().get(url)
+    assert answer.status_code == 403
+    assert "set-cookie" not in answer.headers
+
+
+def test_a_wrong_cookie_is_refused(client: TestClient) -> None:
+    assert client.get("/", headers={"cookie": "rocelab-tiny=" + "0" * 64}).status_code == 403
+    assert client.get("/", headers={"cookie": b"rocelab-tiny=\xe9"}).status_code == 403
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.1:801", "localhost:9000", "[::1]:9000"])
+def test_a_loopback_name_is_a_host_on_any_port(client: TestClient, host: str) -> None:
+    assert client.get("/", headers={"host": host}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "evil.example",
+        "evil.example:801",
+        "127.0.0.1.evil.example",
+        "localhost.",
+        "127.0.0.1:801@evil.example",
+        "127.0.0.2:801",
+        "",
+    ],
+)
+def test_any_other_host_is_refused(client: TestClient, host: str) -> None:
+    assert client.get("/", headers={"host": host}).status_code == 403
+    assert guarded().get("/?token=the-token", headers={"host": host}).status_code == 403
+
+
+def test_a_post_needs_the_origin_of_the_page_and_its_key(client: TestClient) -> None:
+    assert client.post("/faults", headers={"origin": ORIGIN, **KEY}).text == "POST"
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"origin": "http://evil.example", **KEY},
+        {"origin": "http://127.0.0.1:802", **KEY},
+        {"origin": "https://127.0.0.1:801", **KEY},
+        {"origin": "null", **KEY},
+        KEY,
+        {"origin": ORIGIN},
+        {"origin": ORIGIN, "x-rocelab-key": "another"},
+        {"origin": ORIGIN, "x-rocelab-key": COOKIE["rocelab-tiny"]},
+    ],
+)
+def test_a_post_of_another_page_or_with_the_cookie_alone_is_refused(
+    client: TestClient, headers: dict[str, str]
+) -> None:
+    assert client.post("/faults", headers=headers).status_code == 403
+
+
+def test_another_page_may_not_even_read(client: TestClient) -> None:
+    assert client.get("/events", headers={"origin": "http://127.0.0.1:802"}).status_code == 403
+
+
+def test_read_only_refuses_every_post() -> None:
+    client = guarded(read_only=True)
+    client.cookies.update(COOKIE)
+    answer = client.post("/path", headers={"origin": ORIGIN, **KEY})
+    assert answer.status_code == 403
+    assert "--read-only" in answer.text
+    assert client.get("/").status_code == 200
+
+
+def test_every_answer_forbids_inline_scripts_and_frames(client: TestClient) -> None:
+    for answer in (client.get("/"), guarded().get("/"), guarded().get("/?token=the-token")):
+        policy = answer.headers["content-security-policy"]
+        assert "script-src 'self'" in policy
+        assert "unsafe" not in policy
+        assert "frame-ancestors 'none'" in policy
+        assert answer.headers["cache-control"] == "no-store"
+
+
+@pytest.fixture
+def up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The folder of a lab; ports that need no root."""
+    monkeypatch.setattr(record, "RUN_ROOT", tmp_path)
+    monkeypatch.setattr(access, "PORTS", range(47_300, 47_340))
+    (tmp_path / "tiny").mkdir()
+    yield tmp_path / "tiny"
+
+
+def test_a_server_that_is_started_again_has_the_same_port_and_token(up: Path) -> None:
+    with opened("tiny", None) as (first, listener):
+        assert listener.getsockname() == ("127.0.0.1", first.port)
+    with opened("tiny", None) as (second, _):
+        assert second == first
+    file = up / "live.json"
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert json.loads(file.read_text()) == {"port": first.port, "token": first.token}
+
+
+def test_two_labs_have_different_tokens(up: Path) -> None:
+    (up.parent / "other").mkdir()
+    with opened("tiny", None) as (one, _), opened("other", None) as (other, _):
+        assert one.token != other.token
+        assert one.port != other.port
+        assert len(one.token) >= 43
+
+
+def test_a_port_that_somebody_else_has_taken_gives_a_new_token(up: Path) -> None:
+    with opened("tiny", None) as (first, _):
+        pass
+    with socket.socket() as squatter:
+        squatter.bind(("127.0.0.1", first.port))
+        squatter.listen()
+        with opened("tiny", None) as (second, _):
+            assert second.port != first.port
+            assert second.token != first.token
+
+
+def test_a_lab_is_served_once(up: Path) -> None:
+    with (
+        opened("tiny", None) as (first, _),
+        pytest.raises(InputError, match=f"served already on port {first.port}"),
+        opened("tiny", None),
+    ):
+        pass
+
+
+def test_a_port_that_is_taken_is_an_error(up: Path) -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        with pytest.raises(MachineError, match="cannot be listened on"):
+            opened("tiny", other.getsockname()[1]).__enter__()
+
+
+def test_what_a_killed_server_left_half_written_is_no_secret(up: Path) -> None:
+    (up / "live.json").write_text('{"port": 47')
+    with opened("tiny", None) as (found, _):
+        assert len(found.token) >= 43
+
+
+def test_a_lab_that_is_not_up_is_not_served(up: Path) -> None:
+    with pytest.raises(InputError, match="lab gone is not up"):
+        opened("gone", None).__enter__()
