@@ -102,9 +102,10 @@ def inject_and_leave(lab: Lab, spec: SingleFaultSpec) -> tuple[RecordedFault, Fa
 
 
 @contextmanager
-def injected(lab: Lab, spec: SingleFaultSpec) -> Iterator[Held]:
+def injected(lab: Lab, spec: SingleFaultSpec) -> Iterator[tuple[Injector, Held]]:
     """Break the lab for the duration of the context, from when the fault is seen to take effect
-    until it is proven undone. Undone too where this is interrupted or killed.
+    until it is proven undone, whose injector has its changes. Undone too where this is interrupted
+    or killed.
 
     Raises as `inject_and_leave`, and ExpectationError if something of it remains.
     """
@@ -113,7 +114,7 @@ def injected(lab: Lab, spec: SingleFaultSpec) -> Iterator[Held]:
         held = injector.prepare(spec)
         injector.inject(held)
         injector.wait_for_effect(held)
-        yield held
+        yield injector, held
 
 
 def inject_and_wait(

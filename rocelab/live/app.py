@@ -103,7 +103,8 @@ def live_app(feed: Feed, faults: Faults, access: Access, *, read_only: bool) -> 
         metric = request.query_params.get("metric", METRICS[0])
         if metric not in METRICS:
             raise InputError("there is no such metric", hint=f"take {', '.join(METRICS)}")
-        stream = _events(feed, metric, request.headers.get("last-event-id"))
+        since = request.headers.get("last-event-id", request.query_params.get("since"))
+        stream = _events(feed, metric, since)
         return StreamingResponse(stream, media_type="text/event-stream")
 
     routes = [
@@ -139,11 +140,15 @@ async def _events(feed: Feed, metric: str, last_id: str | None) -> AsyncIterator
     except TooManyClientsError:
         return
     try:
-        while not feed.hub.is_closed:
+        yield b"retry: 1000\n\n"
+        is_over = False
+        while not is_over:
             news.clear()
+            is_over = feed.hub.is_closed
             for message in client.take():
                 yield message.encoded()
-            await news.wait()
+            if not is_over:
+                await news.wait()
     finally:
         feed.hub.leave(client)
 

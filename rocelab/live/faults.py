@@ -9,15 +9,14 @@ from __future__ import annotations
 import os
 import threading
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 from pydantic import Field
 
 from rocelab.errors import InputError, RocelabError
 from rocelab.faults.asked import asked_fault
-from rocelab.faults.record import RecordedFault, read_faults
-from rocelab.faults.running import injected, restore_numbered
+from rocelab.faults.running import faults_of, injected, restore_numbered
 from rocelab.faults.spec import CampaignSpec, FlappingSpec, SingleFaultSpec
 from rocelab.kernel.bracket import realtime_ns
 from rocelab.live.events import FaultEvent
@@ -53,9 +52,8 @@ class FaultRequest(SpecModel):
 
 @dataclass(frozen=True, slots=True)
 class _Own:
-    """A fault of this server: when it ends, and what ends it before."""
+    """A fault of this server: what ends it before its time, and the thread that undoes it."""
 
-    ends_ns: int
     stop: threading.Event
     thread: threading.Thread
 
@@ -83,27 +81,18 @@ class Faults:
             thread.join()
 
     def look(self) -> None:
-        """Publish which faults have entered the lab's record, or left it."""
+        """Publish which faults of others have entered the lab's record, and which have left it."""
         with self._looking:
-            recorded = {each.number: each for each in read_faults(self._lab.runtime.files)}
-            known = dict(self._feed.state.faults)
-            for number, event in known.items():
-                if number not in recorded:
-                    self._publish(number, event.fault, event.subject, begins=False)
-            for number, each in recorded.items():
-                own = self._own.get(number)
-                if number not in known and (own is not None or not self._is_ours(each)):
-                    subject = each.spec.resolve(self._lab.fabric).subject
-                    self._publish(number, each.spec.kind, subject, begins=True)
-
-    def _publish(self, number: int, fault: str, subject: str, *, begins: bool) -> None:
-        own = self._own.get(number)
-        ends_ns = own.ends_ns if own is not None and begins else None
-        self._feed.publish(FaultEvent(realtime_ns(), number, fault, subject, begins, ends_ns))
-
-    def _is_ours(self, recorded: RecordedFault) -> bool:
-        """Whether this process injects it, which then says when it ends."""
-        return recorded.driver is not None and recorded.driver.pid == os.getpid()
+            found = {each.number: each for each in faults_of(self._lab)}
+            for number, event in list(self._feed.state.faults.items()):
+                if number not in found and number not in self._own:
+                    self._feed.publish(replace(event, t_ns=realtime_ns(), begins=False))
+            for number, each in found.items():
+                if number not in self._feed.state.faults and each.pid != os.getpid():
+                    began_ns = round(each.since_unix_s * NS_PER_S)
+                    self._feed.publish(
+                        FaultEvent(began_ns, number, each.kind, each.subject, True, None)
+                    )
 
     def inject(self, request: FaultRequest) -> int:
         """Break the lab; returns the fault's number once it is seen to take effect.
@@ -129,26 +118,30 @@ class Faults:
     def _carry_out(
         self, spec: SingleFaultSpec, lasts_ns: int, stop: threading.Event, begun: Future[int]
     ) -> None:
-        number = None
+        event = None
         try:
-            with injected(self._lab, spec) as held:
-                number = held.recorded.number
+            with injected(self._lab, spec) as (injector, held):
+                number, fault = held.recorded.number, held.fault
                 ends_ns = realtime_ns() + lasts_ns
-                self._own[number] = _Own(ends_ns, stop, threading.current_thread())
-                self.look()
+                event = FaultEvent(
+                    injector.changes[0].t_ns, number, fault.kind, fault.subject, True, ends_ns
+                )
+                self._own[number] = _Own(stop, threading.current_thread())
+                self._feed.publish(event)
                 begun.set_result(number)
                 if not self._closing.is_set():
                     stop.wait(lasts_ns / NS_PER_S)
+            undone_ns = injector.changes[-1].t_ns
+            self._feed.publish(replace(event, t_ns=undone_ns, begins=False, ends_ns=None))
         except BaseException as error:
-            if begun.done():
-                self._feed.note(f"fault {number}, {spec.kind}, is not undone: {error}")
-            else:
+            if event is None:
                 begun.set_exception(error)
+            else:
+                self._feed.note(f"fault {event.number} is not undone: {error}")
         finally:
-            if number is not None:
-                self._own.pop(number, None)
+            if event is not None:
+                self._own.pop(event.number, None)
             self._begun.discard(threading.current_thread())
-            self.look()
 
     def undo(self, number: int) -> None:
         """Undo a fault, of the page or not, and return when nothing of it remains. Raises as

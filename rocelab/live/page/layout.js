@@ -1,0 +1,149 @@
+// Where each node is: tiers in rows, the top tier above, zones side by side.
+//
+// In: the fabric, which zones are folded, the size of the stage. Out: boxes in the units of the
+// stage, edges between boxes with the links that they stand for, captions of tiers, frames of zones.
+
+const NARROW = 84;
+const ROW = [112, 260]; // from the top of one tier to that of the next
+const BOX_HEIGHT = 34;
+const SERVER_HEIGHT = 22;
+const GAP = 10;
+const ZONE_GAP = 36;
+const MOST_STACKED = 8;
+export const TRUNK = 14; // how far servers of a column are to the right of their switch's edge
+export const MATRIX_FROM = 40; // as many leaves of a zone are a matrix, not a graph
+
+const ROLES = {
+  atsw: "ATSW · aggregation", core: "core", ctsw: "CTSW · spines", spine: "spines", agg: "aggregation",
+  rtsw: "RTSW · racks", leaf: "leaves", tor: "ToR", edge: "edge", server: "servers",
+};
+
+export function leavesOf(fabric, zone) {
+  return fabric.nodes.filter((node) => node.tier === 1 && node.zone === zone);
+}
+
+export function layout(fabric, folded, width, height) {
+  // A wide fabric is drawn smaller: its tiers are then farther apart, to use the stage.
+  const wide = arranged(fabric, folded, width, height);
+  const shrunk = Math.min(1, width / (wide.width + 200));
+  return shrunk < 0.95 ? arranged(fabric, folded, width, height / shrunk) : wide;
+}
+
+function arranged(fabric, folded, width, height) {
+  const { nodes } = fabric;
+  const shownZones = [...new Set(nodes.filter((node) => node.zone != null).map((node) => node.zone))];
+  const boxes = [];
+  const boxOf = new Map();
+  const frames = [];
+  const tiers = [...new Set(nodes.filter((node) => node.tier > 0).map((node) => node.tier))].sort((a, b) => b - a);
+  const pitch = Math.max(ROW[0], Math.min(ROW[1], (height - 200) / Math.max(1, tiers.length)));
+  const rowOf = new Map(tiers.map((tier, index) => [tier, index * pitch]));
+  const bottom = tiers.length ? (tiers.length - 1) * pitch : 0;
+  let x = 0;
+  const room = Math.max(300, (width - 150) / Math.max(1, shownZones.length));
+
+  const add = (box, members) => {
+    boxes.push(box);
+    for (const node of members) boxOf.set(node.name, box);
+  };
+  const row = (members, left, zoneWidth, y) => {
+    const box = boxWidth(members.length, room);
+    const total = members.length * (box + GAP) - GAP;
+    members.forEach((node, index) => add(
+      { key: node.name, node, x: left + (zoneWidth - total) / 2 + index * (box + GAP), y, width: box, height: BOX_HEIGHT, narrow: box < NARROW },
+      [node],
+    ));
+  };
+
+  for (const zone of shownZones) {
+    const inside = nodes.filter((node) => node.zone === zone);
+    if (folded.has(zone)) {
+      const box = Math.min(200, Math.max(96, room - ZONE_GAP));
+      add({ key: `zone ${zone}`, zone, members: inside, x, y: bottom, width: box, height: 52 }, inside);
+      x += box + ZONE_GAP;
+      continue;
+    }
+    const switches = tiers.map((tier) => inside.filter((node) => node.tier === tier));
+    const servers = inside.filter((node) => node.tier === 0);
+    const stacks = stacksOf(fabric, servers);
+    const rows = stacks ? switches : [...switches, servers];
+    const zoneWidth = Math.max(200, ...rows.map((each) => each.length * (boxWidth(each.length, room) + GAP) - GAP));
+    const before = boxes.length;
+    switches.forEach((members, index) => row(members, x, zoneWidth, rowOf.get(tiers[index])));
+    if (stacks) placeStacks(stacks, boxOf, add, pitch);
+    else if (servers.length) row(servers, x, zoneWidth, bottom + pitch);
+    if (shownZones.length > 1) {
+      const top = Math.min(...boxes.slice(before).map((box) => box.y));
+      frames.push({ zone, x: x - 14, y: top - 30, width: zoneWidth + 28 });
+    }
+    x += zoneWidth + ZONE_GAP;
+  }
+  const whole = Math.max(x - ZONE_GAP, 200);
+  for (const tier of tiers) {
+    const joining = nodes.filter((node) => node.zone == null && node.tier === tier);
+    if (joining.length) row(joining, 0, whole, rowOf.get(tier));
+  }
+  const loose = nodes.filter((node) => node.zone == null && node.tier === 0);
+  if (loose.length) row(loose, 0, whole, bottom + pitch);
+  const deepest = Math.max(...boxes.map((box) => box.y + box.height), BOX_HEIGHT);
+  for (const frame of frames) frame.height = deepest - frame.y + 14;
+  return { boxes, boxOf, frames, edges: edgesOf(fabric, boxOf), captions: captionsOf(boxes), width: whole, height: deepest };
+}
+
+function boxWidth(number, room) {
+  return Math.max(62, Math.min(112, room / Math.max(1, number) - GAP));
+}
+
+// Servers by their switch, if each has one only; else null: they are a row of their own.
+function stacksOf(fabric, servers) {
+  const stacks = new Map();
+  for (const server of servers) {
+    const above = new Set((fabric.linksOf.get(server.name) ?? []).map((link) => link.b));
+    if (above.size !== 1) return null;
+    const [leaf] = above;
+    if (!stacks.has(leaf)) stacks.set(leaf, []);
+    stacks.get(leaf).push(server);
+  }
+  return stacks;
+}
+
+// A single server is below its switch; several are a column beside a trunk.
+function placeStacks(stacks, boxOf, add, pitch) {
+  for (const [leaf, servers] of stacks) {
+    const above = boxOf.get(leaf);
+    if (!above) continue;
+    const indent = servers.length > 1 && servers.length <= MOST_STACKED ? TRUNK : 0;
+    const at = (index) => ({
+      x: above.x + indent, y: above.y + pitch * 0.7 + index * (SERVER_HEIGHT + 5), width: above.width - indent, height: SERVER_HEIGHT, narrow: above.width < NARROW,
+    });
+    if (servers.length > MOST_STACKED) {
+      add({ key: `servers of ${leaf}`, members: servers, leaf, ...at(0), height: 34 }, servers);
+    } else {
+      servers.forEach((server, index) => add({ key: server.name, node: server, stacked: indent > 0, ...at(index) }, [server]));
+    }
+  }
+}
+
+// Links between the same two boxes are one edge; those inside a folded zone are none.
+function edgesOf(fabric, boxOf) {
+  const edges = new Map();
+  for (const link of fabric.links) {
+    const a = boxOf.get(link.a);
+    const b = boxOf.get(link.b);
+    if (!a || !b || a === b) continue;
+    const key = `${a.key}|${b.key}`;
+    if (!edges.has(key)) edges.set(key, { a, b, links: [] });
+    edges.get(key).links.push(link);
+  }
+  return [...edges.values()];
+}
+
+function captionsOf(boxes) {
+  const rows = new Map();
+  for (const box of boxes) {
+    if (!box.node) continue;
+    const known = rows.get(box.node.role);
+    if (!known || box.y < known.y) rows.set(box.node.role, box);
+  }
+  return [...rows].map(([role, box]) => ({ text: ROLES[role] ?? role, y: box.y + box.height / 2 }));
+}

@@ -1,0 +1,155 @@
+// A zone with many leaves as a matrix of links: a row for each switch above, a column for each leaf.
+// A cell's upper left triangle is what the leaf sends up, its lower right what comes down.
+
+import { sized } from "./canvas.js";
+import { SIGNS, h, place, scale, style } from "./format.js";
+
+const LEFT = 84;
+const TOP = 46;
+
+export class Matrix {
+  constructor(stage, { pick, tip }) {
+    this.stage = stage;
+    this.canvas = h("canvas", { tabindex: "0", "aria-label": "Links of the zone as a matrix; arrow keys move, Enter chooses" });
+    this.heads = h("div", { class: "heads" });
+    stage.append(this.canvas, this.heads);
+    this.at = null;
+    this.canvas.addEventListener("mousemove", (event) => {
+      const cell = this.#cell(event.offsetX, event.offsetY);
+      tip(cell?.edge, event.offsetX, event.offsetY);
+    });
+    this.canvas.addEventListener("mouseleave", () => tip(null));
+    this.canvas.addEventListener("click", (event) => {
+      const found = this.#cell(event.offsetX, event.offsetY);
+      if (found?.edge) pick({ edge: found.edge });
+      else if (found?.node) pick({ box: { key: found.node.name, node: found.node } });
+    });
+    this.canvas.addEventListener("keydown", (event) => {
+      const move = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] }[event.key];
+      if (move && this.columns) {
+        event.preventDefault();
+        const [x, y] = this.at ?? [0, 0];
+        this.at = [clamp(x + move[0], this.columns.length), clamp(y + move[1], this.rows.length)];
+        this.redraw();
+      } else if (event.key === "Enter" && this.at) {
+        const edge = this.edges.get(`${this.at[0]},${this.at[1]}`);
+        if (edge) pick({ edge });
+      }
+    });
+    this.pick = pick;
+  }
+
+  show(fabric, columns, rows, view) {
+    this.columns = columns;
+    this.rows = rows;
+    this.view = view;
+    this.edges = new Map();
+    const column = new Map(columns.map((node, index) => [node.name, index]));
+    const row = new Map(rows.map((node, index) => [node.name, index]));
+    for (const link of fabric.links) {
+      if (!column.has(link.a) || !row.has(link.b)) continue;
+      const key = `${column.get(link.a)},${row.get(link.b)}`;
+      if (!this.edges.has(key)) {
+        const [a, b] = [columns[column.get(link.a)], rows[row.get(link.b)]];
+        this.edges.set(key, { a: { key: a.name, node: a }, b: { key: b.name, node: b }, links: [] });
+      }
+      this.edges.get(key).links.push(link);
+    }
+    this.heads.replaceChildren(...rows.map((node) => h("button", { class: "node", onclick: () => this.pick({ box: { key: node.name, node } }) })));
+    this.redraw();
+  }
+
+  redraw() {
+    if (!this.columns || this.drawn) return;
+    this.drawn = requestAnimationFrame(() => {
+      this.drawn = null;
+      this.#draw();
+    });
+  }
+
+  #size() {
+    const { clientWidth: width, clientHeight: height } = this.stage;
+    return [(width - LEFT - 16) / this.columns.length, Math.min(30, (height - TOP - 40) / this.rows.length)];
+  }
+
+  #draw() {
+    const { view } = this;
+    const context = sized(this.canvas, this.stage);
+    const [width, height] = this.#size();
+    const colours = scale();
+    const ink = { idle: style("--cell"), down: style("--down"), text: style("--muted"), path: style("--path"), chosen: style("--chosen") };
+    const states = { ok: style("--ok"), degraded: style("--degraded"), down: style("--down") };
+    context.font = "11px system-ui, sans-serif";
+    context.fillStyle = ink.text;
+    const every = Math.max(1, Math.ceil(64 / width));
+    this.columns.forEach((node, index) => {
+      const x = LEFT + index * width;
+      context.fillStyle = states[view.stateOf({ node })];
+      context.fillRect(x, TOP - 12, Math.max(1, width - 1), 8);
+      if (index % every === 0 && index + every <= this.columns.length) {
+        context.fillStyle = ink.text;
+        context.fillText(node.name, x, TOP - 18);
+      }
+    });
+    this.heads.style.top = `${TOP}px`;
+    this.rows.forEach((node, index) => {
+      const button = this.heads.children[index];
+      const state = view.stateOf({ node });
+      button.textContent = `${SIGNS[state]} ${node.name}`;
+      button.className = `node ${state}`;
+      button.style.height = `${height - 2}px`;
+      button.style.transform = `translate(8px, ${index * height}px)`;
+    });
+    const [gapX, gapY] = [width > 5 ? 1 : 0.5, 2];
+    for (const [key, edge] of this.edges) {
+      const [column, row] = key.split(",").map(Number);
+      const [x, y] = [LEFT + column * width, TOP + row * height];
+      const [w, t] = [width - gapX, height - gapY];
+      if (edge.links.every((link) => view.isDark(link))) {
+        context.fillStyle = ink.down;
+        context.fillRect(x, y, w, t);
+        continue;
+      }
+      const fill = (way) => {
+        const value = Math.max(...edge.links.map((link) => view.value(2 * link.index + way)));
+        return value ? colours(0.15 + 0.85 * place(view.metric, value)) : ink.idle;
+      };
+      triangle(context, fill(0), [x, y], [x + w, y], [x, y + t]);
+      triangle(context, fill(1), [x + w, y], [x + w, y + t], [x, y + t]);
+      const mark = edge.links.some((link) => view.path.has(link.name)) ? ink.path
+        : edge.links.some((link) => link.name === view.chosen || link.a === view.chosen || link.b === view.chosen) ? ink.chosen
+          : null;
+      if (mark) frame(context, mark, x, y, w, t);
+    }
+    if (this.at && document.activeElement === this.canvas) {
+      frame(context, style("--text"), LEFT + this.at[0] * width, TOP + this.at[1] * height, width, height);
+    }
+  }
+
+  #cell(x, y) {
+    if (!this.columns) return null;
+    const [width, height] = this.#size();
+    const column = Math.floor((x - LEFT) / width);
+    const row = Math.floor((y - TOP) / height);
+    if (column < 0 || column >= this.columns.length) return null;
+    if (row < 0) return { node: this.columns[column] };
+    return row < this.rows.length ? { edge: this.edges.get(`${column},${row}`) } : null;
+  }
+}
+
+function clamp(value, count) {
+  return Math.max(0, Math.min(count - 1, value));
+}
+
+function triangle(context, colour, ...points) {
+  context.fillStyle = colour;
+  context.beginPath();
+  points.forEach(([x, y], index) => (index ? context.lineTo(x, y) : context.moveTo(x, y)));
+  context.fill();
+}
+
+function frame(context, colour, x, y, width, height) {
+  context.strokeStyle = colour;
+  context.lineWidth = 2;
+  context.strokeRect(x, y, width, height);
+}

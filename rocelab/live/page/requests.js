@@ -1,0 +1,36 @@
+// What the page asks its server for. An answer that refuses is an error with the server's words.
+
+const STORE = "rocelab-key";
+
+// The key comes once, behind the # of the address, and stays in this browser for this port.
+export function keepKey() {
+  if (location.hash.length > 1) {
+    localStorage.setItem(STORE, location.hash.slice(1));
+    history.replaceState(null, "", "/");
+  }
+}
+
+export async function get(path) {
+  return answer(await fetch(path));
+}
+
+export async function post(path, body = {}) {
+  return answer(await fetch(path, {
+    method: "POST",
+    headers: { "content-type": "application/json", "x-rocelab-key": localStorage.getItem(STORE) ?? "" },
+    body: JSON.stringify(body),
+  }));
+}
+
+async function answer(response) {
+  if (response.ok) return response.json();
+  const text = await response.text();
+  let said;
+  try {
+    said = JSON.parse(text);
+  } catch {
+    throw new Error(text.trim());
+  }
+  const problems = (said.problems ?? []).map((each) => [each.key, each.error, each.hint].filter(Boolean).join(": "));
+  throw new Error(problems.join("\n") || [said.error, said.hint].filter(Boolean).join(": "));
+}

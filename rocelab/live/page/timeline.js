@@ -1,0 +1,109 @@
+// The list of events, newest first, in the order of their own times: a session's line of the log
+// comes later than the carrier's event that caused it. Times count from the fault before them.
+
+import { clock, count, h, span } from "./format.js";
+
+const MOST_ROWS = 400;
+const NEAR_NS = 60e9;
+
+export const KINDS = { fault: "faults", carrier: "carriers", session: "sessions", routes: "routes", node: "states", note: "notes" };
+
+export class Timeline {
+  constructor(section, pick) {
+    this.list = section.querySelector("ol");
+    this.pick = pick;
+    this.events = [];
+    this.hidden = new Set();
+    const boxes = Object.entries(KINDS).map(([kind, title]) => {
+      const box = h("input", { type: "checkbox", checked: true });
+      box.addEventListener("change", () => {
+        this.hidden[box.checked ? "delete" : "add"](kind);
+        this.redraw();
+      });
+      return h("label", {}, box, title);
+    });
+    section.querySelector("#kinds").append(...boxes);
+  }
+
+  clear() {
+    this.events = [];
+    this.redraw();
+  }
+
+  add(event) {
+    if (event.t_ns == null) event.t_ns = Date.now() * 1e6;
+    let index = this.events.length;
+    while (index > 0 && this.events[index - 1].t_ns > event.t_ns) index -= 1;
+    this.events.splice(index, 0, event);
+    if (this.events.length > 5 * MOST_ROWS) this.events.splice(0, MOST_ROWS);
+    this.redraw();
+  }
+
+  redraw() {
+    if (this.drawn) return;
+    this.drawn = requestAnimationFrame(() => {
+      this.drawn = null;
+      this.#draw();
+    });
+  }
+
+  #draw() {
+    const rows = [];
+    let from = null;
+    for (const event of this.events) {
+      if (event.kind === "fault") from = event;
+      if (this.hidden.has(event.kind === "gap" ? "note" : event.kind)) continue;
+      const since = from && event !== from && event.t_ns - from.t_ns < NEAR_NS ? `+${span(event.t_ns - from.t_ns)}` : "";
+      rows.push([event, since]);
+    }
+    this.list.replaceChildren(...rows.slice(-MOST_ROWS).reverse().map(([event, since]) => this.#row(event, since)));
+  }
+
+  #row(event, since) {
+    const { tone = "", subject, text } = said(event);
+    const about = subject
+      ? h("button", { class: "link", onclick: () => this.pick(subject) }, subject)
+      : null;
+    return h("li", { class: tone, "data-kind": event.kind },
+      h("time", {}, clock(event.t_ns)),
+      h("span", { class: "since" }, since),
+      h("span", { class: "kind" }, event.kind),
+      h("span", { class: "what" }, about, about ? " " : "", text));
+  }
+}
+
+function said(event) {
+  switch (event.kind) {
+    case "carrier":
+      return { tone: event.carrier ? "good" : "bad", subject: event.link, text: `${event.node} ${event.carrier ? "has carrier again" : "lost carrier"}` };
+    case "session":
+      return {
+        tone: event.up ? "good" : "bad", subject: event.node,
+        text: `BGP with ${event.neighbour} ${event.up ? "established" : `down: ${event.detail || event.cause}`}`,
+      };
+    case "routes":
+      return { tone: "", subject: event.node, text: `kernel changed ${routes(event)}${event.until_ns > event.t_ns ? ` in ${span(event.until_ns - event.t_ns)}` : ""}` };
+    case "node":
+      return { tone: { ok: "good", degraded: "warn", down: "bad" }[event.state], subject: event.node, text: condition(event) };
+    case "fault":
+      return { tone: event.begins ? "bad" : "good", subject: event.subject, text: `${event.fault} ${event.begins ? "begins" : "is undone"} (fault ${event.number})` };
+    case "gap":
+      return { tone: "warn", text: `${count(event.missed)} events were too many for this connection` };
+    default:
+      return { tone: "warn", text: event.text ?? JSON.stringify(event) };
+  }
+}
+
+function routes({ changes, removed }) {
+  const total = `${count(changes)} route${changes === 1 ? "" : "s"}`;
+  return removed ? `${total}, ${count(removed)} of them removed` : total;
+}
+
+export function condition({ state, ports_down: ports, sessions_down: sessions, routes_incomplete: narrow }) {
+  if (state === "ok") return "as planned";
+  const parts = [];
+  if (ports) parts.push(`${count(ports)} port${ports === 1 ? "" : "s"} without carrier`);
+  if (sessions) parts.push(`${count(sessions)} session${sessions === 1 ? "" : "s"} down`);
+  if (narrow) parts.push(`${count(narrow)} route${narrow === 1 ? "" : "s"} missing or narrower than planned`);
+  return `${state}: ${parts.join(", ")}`;
+}

@@ -1,0 +1,211 @@
+"""What the page's server answers to those who may use it, and what of a request it refuses."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from types import SimpleNamespace
+
+import pytest
+from starlette.testclient import TestClient
+
+from rocelab.live.access import Access
+from rocelab.live.app import MOST_BODY_BYTES, PAGE, live_app
+from rocelab.live.events import CarrierEvent, document
+from rocelab.live.faults import FaultRequest
+from rocelab.live.state import METRICS, LabState
+from rocelab.live.stream import Hub
+from rocelab.runtime.lab import Lab
+
+ACCESS = Access(801, "the-token")
+ORIGIN = "http://127.0.0.1:801"
+
+
+class NoFaults:
+    """Takes what is asked for, and breaks nothing."""
+
+    def __init__(self) -> None:
+        self.asked: list[FaultRequest] = []
+
+    def inject(self, asked: FaultRequest) -> int:
+        asked.spec()
+        self.asked.append(asked)
+        return len(self.asked)
+
+
+@pytest.fixture
+def feed() -> SimpleNamespace:
+    lab = Lab.planned("tiny")
+    state = LabState(lab.fabric, read_only=False)
+    return SimpleNamespace(lab=lab, state=state, hub=Hub(METRICS, state.document))
+
+
+@pytest.fixture
+def faults() -> NoFaults:
+    return NoFaults()
+
+
+@pytest.fixture
+def client(feed: SimpleNamespace, faults: NoFaults) -> TestClient:
+    app = live_app(feed, faults, ACCESS, read_only=False)  # type: ignore[arg-type]
+    client = TestClient(app, base_url=ORIGIN, raise_server_exceptions=False)
+    client.cookies.set("rocelab-tiny", ACCESS.derived("cookie"))
+    client.headers.update({"origin": ORIGIN, "x-rocelab-key": ACCESS.derived("key")})
+    return client
+
+
+def test_the_page_has_no_inline_script_and_every_file_that_it_names(client: TestClient) -> None:
+    html = client.get("/").text
+    assert not re.search(r"<script(?![^>]*\bsrc=)|\son\w+=|\sstyle=|javascript:", html)
+    named = set(re.findall(r'(?:src|href)="([^"]+)"', html))
+    for script in PAGE.glob("*.js"):
+        text = script.read_text()
+        named |= {f"/page/{name}" for name in re.findall(r'from "\./([\w.]+)"', text)}
+        named |= set(re.findall(r'SharedWorker\("([^"]+)"\)', text))
+    assert len(named) > 10
+    assert {name: client.get(name).status_code for name in named} == dict.fromkeys(named, 200)
+    assert client.get("/page/app.js").headers["content-type"].startswith("text/javascript")
+
+
+def test_nothing_is_loaded_from_elsewhere() -> None:
+    for file in (*PAGE.glob("*.html"), *PAGE.glob("*.js"), *PAGE.glob("*.css")):
+        links = re.findall(r"https?://[^\s\"']+", file.read_text())
+        assert links == [], file
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/page/../access.py",
+        "/page/%2e%2e/access.py",
+        "/page/..%2f..%2fdata.py",
+        "/page//etc/passwd",
+        "/page/vendor/d3-LICENSE",
+        "/page/",
+        "/live.json",
+    ],
+)
+def test_other_files_cannot_be_read(client: TestClient, path: str) -> None:
+    assert client.get(path).status_code == 404
+
+
+def test_the_fabric_has_nodes_links_and_what_events_have_changed(
+    client: TestClient, feed: SimpleNamespace
+) -> None:
+    event = CarrierEvent(7, "rtsw1:ctsw1", "rtsw1", "ctsw1", carrier=False)
+    feed.hub.publish(document(event), lambda: feed.state.apply(event))
+    found = client.get("/fabric.json").json()
+    assert found["lab"] == "tiny"
+    assert len(found["nodes"]) == 10
+    link = next(each for each in found["links"] if each["name"] == "rtsw1:ctsw1")
+    assert (link["a"], link["b"], link["carrier"]) == ("rtsw1", "ctsw1", [False, True])
+    assert found["id"].endswith("-1")
+
+
+def stream(client: TestClient, url: str, **headers: str) -> list[tuple[str, object]]:
+    """The messages of a stream that has an end, by kind."""
+    answer = client.get(url, headers=headers)
+    assert answer.headers["content-type"].startswith("text/event-stream")
+    found = re.findall(r"event: (\w+)\ndata: (.*)\n\n", answer.text)
+    return [(kind, json.loads(data)) for kind, data in found]
+
+
+def test_the_stream_begins_with_the_state_and_goes_on_where_it_was_left(
+    client: TestClient, feed: SimpleNamespace
+) -> None:
+    feed.hub.publish({"kind": "note", "text": "one"})
+    feed.hub.sample(5, {metric: {} for metric in METRICS})
+    since = feed.hub.snapshot()["id"]
+    feed.hub.publish({"kind": "note", "text": "two"})
+    feed.hub.close()
+    assert [kind for kind, _ in stream(client, "/events")] == ["fabric", "event", "event", "sample"]
+    for again in (
+        stream(client, "/events?metric=drops", **{"last-event-id": since}),
+        stream(client, f"/events?metric=drops&since={since}"),
+    ):
+        assert again == [
+            ("event", {"kind": "note", "text": "two"}),
+            ("sample", {"t_ns": 5, "metric": "drops", "values": {}}),
+        ]
+
+
+def test_an_unknown_metric_is_refused_with_those_that_there_are(client: TestClient) -> None:
+    answer = client.get("/events?metric=beauty")
+    assert answer.status_code == 400
+    assert "load" in answer.json()["hint"]
+
+
+def fault(**keys: str) -> Mapping[str, object]:
+    return {"kind": "carrier-down", "keys": {"link": "rtsw1:ctsw1", "lasts": "3s", **keys}}
+
+
+def test_a_fault_is_asked_for_with_the_keys_of_the_command_line(
+    client: TestClient, faults: NoFaults
+) -> None:
+    answer = client.post("/faults", json=fault())
+    assert (answer.status_code, answer.json()) == (201, {"number": 1})
+    spec, lasts_ns = faults.asked[0].spec()
+    assert (spec.kind, lasts_ns) == ("carrier-down", 3_000_000_000)
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"kind": "carrier-up", "keys": {}}, "no kind of fault"),
+        ({"kind": "carrier-down", "keys": {"link": "rtsw1:ctsw1"}}, "lasts for a time"),
+        ({"kind": "carrier-down", "keys": {"link": "rtsw1:ctsw1", "at": "1s"}}, "begins at once"),
+        ({"kind": "carrier-down", "keys": {"lnk": "x", "lasts": "3s"}}, "unknown key"),
+        ({"kind": "carrier-down", "keys": {"link": "x", "lasts": "3s"}}, "NODE:INTERFACE"),
+        ({"kind": "carrier-down", "keys": {"link": "rtsw1:ctsw1", "lasts": "1h"}}, "lasts"),
+        ({"kind": "flapping", "keys": {"link": "rtsw1:ctsw1"}}, "no fault of the page"),
+        ({"kind": "carrier-down"}, "keys"),
+        ({"kind": 7, "keys": {}}, "kind"),
+        ({"kind": "carrier-down", "keys": {"lasts": 3}}, "lasts"),
+        ({"kind": "carrier-down", "keys": {}, "more": 1}, "more"),
+        ({"kind": "x" * 100, "keys": {}}, "kind"),
+    ],
+)
+def test_what_is_wrong_with_a_fault_is_said(
+    client: TestClient, faults: NoFaults, asked: object, said: str
+) -> None:
+    answer = client.post("/faults", json=asked)
+    assert answer.status_code == 400
+    assert said in json.dumps(answer.json())
+    assert faults.asked == []
+
+
+@pytest.mark.parametrize(
+    ("body", "kind", "status"),
+    [
+        (b"{", "application/json", 400),
+        (b"[]", "application/json", 400),
+        (b"[" * 10_000, "application/json", 400),
+        (b"\xff", "application/json", 400),
+        (b"", "application/json", 400),
+        (b" " * (MOST_BODY_BYTES + 1), "application/json", 413),
+        (b"{}", "text/plain", 415),
+        (b"kind=carrier-down", "application/x-www-form-urlencoded", 415),
+    ],
+)
+def test_a_body_that_is_no_small_json_object_is_refused(
+    client: TestClient, faults: NoFaults, body: bytes, kind: str, status: int
+) -> None:
+    answer = client.post("/faults", content=body, headers={"content-type": kind})
+    assert answer.status_code == status
+    assert answer.json()["error"]
+    assert faults.asked == []
+
+
+def test_what_there_is_not_is_said(client: TestClient) -> None:
+    answer = client.get("/node/rtsw9")
+    assert answer.status_code == 400
+    assert answer.json()["error"] == "lab tiny has no node rtsw9"
+    assert client.get("/link?name=nothing").json()["error"] == "lab tiny has no link nothing"
+    assert client.get("/nothing").status_code == 404
+    assert client.get("/faults").status_code == 405
+
+
+def test_the_kinds_of_faults_are_those_of_the_command_line(client: TestClient) -> None:
+    names = [kind["name"] for kind in client.get("/kinds").json()]
+    assert {"carrier-down", "drain", "slow-receiver"} <= set(names)
