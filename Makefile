@@ -53,6 +53,11 @@ doctor: $(READY) ## say of each thing a lab needs whether it is there
 lab-up: $(READY) ## bring up LAB=zone-small
 	@$(ROCELAB) up "$(LAB)"
 
+.PHONY: live
+live: $(READY) ## see LAB=zone-small in the browser, brought up if it is not: the page's URL, until Ctrl-C
+	@$(ROCELAB) status "$(LAB)" >/dev/null 2>&1; [ $$? != 2 ] || $(ROCELAB) up "$(LAB)"
+	@$(ROCELAB) live "$(LAB)"
+
 .PHONY: lab-status
 lab-status: $(READY) ## say how the lab is: sessions, routes, daemons
 	@$(ROCELAB) status "$(LAB)"

@@ -2,7 +2,7 @@
 # Makes this checkout ready to use: the Debian packages that are missing, and .venv.
 # Called by `make setup`. `make docs` calls it with `docs`, which adds what builds the site; `make
 # test` with `test`, which adds a container engine and an SSH server, neither of which is started,
-# Dask and checkers. Safe to run again. Exit 3: this machine lacks something that cannot be
+# a browser, Dask and checkers. Safe to run again. Exit 3: this machine lacks something that cannot be
 # installed from here, which is then named.
 set -euo pipefail
 cd "$(dirname "$0")"
@@ -66,6 +66,7 @@ missing_packages() {
     [ "${1-}" = test ] || return 0
     has_sshd || echo openssh-server
     has_engine || echo docker.io
+    command -v chromium >/dev/null || echo chromium
 }
 
 apt() {

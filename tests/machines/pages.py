@@ -179,6 +179,7 @@ UNFENCED: dict[str, str] = {
     "make setup": "what every step begins with",
     "make test": "a step of its own: `make test-machines RUN=test`",
     "make docs": "for contributors; needs nothing of the machine",
+    "make live": "until Ctrl-C; `rocelab live` is run",
     "make soak": "a hundred kills and a thousand flaps",
     "make test-containerlab": "these machines have no containerlab",
     "make test-kubernetes": "these machines have no Go to build Kubernetes with",
