@@ -32,7 +32,6 @@ from rocelab.live.details import link_document, node_document
 from rocelab.live.faults import FaultRequest, Faults
 from rocelab.live.feed import Feed
 from rocelab.live.state import METRICS
-from rocelab.live.stream import TooManyClientsError
 from rocelab.runtime.lab import Lab
 from rocelab.spec.base import SpecModel
 from rocelab.spec.load import validate
@@ -135,10 +134,7 @@ def _page_files() -> Mapping[str, tuple[bytes, str]]:
 
 async def _events(feed: Feed, metric: str, last_id: str | None) -> AsyncIterator[bytes]:
     loop, news = asyncio.get_running_loop(), asyncio.Event()
-    try:
-        client = feed.hub.join(metric, lambda: loop.call_soon_threadsafe(news.set), last_id)
-    except TooManyClientsError:
-        return
+    client = feed.hub.join(metric, lambda: loop.call_soon_threadsafe(news.set), last_id)
     try:
         yield b"retry: 1000\n\n"
         is_over = False

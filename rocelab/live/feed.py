@@ -65,7 +65,7 @@ class Feed:
             for link in lab.fabric.links
             for port in (link.a, link.b)
         }
-        self._logs = _SessionLogs(lab)
+        self._logs = SessionLogs(lab)
         self._cleanup = ExitStack()
 
     def __enter__(self) -> Self:
@@ -192,7 +192,7 @@ class Feed:
             )
 
 
-class _SessionLogs:
+class SessionLogs:
     """Follows the logs of the bgpd of a lab that rocelab planned: those of others may be
     anywhere."""
 

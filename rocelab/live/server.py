@@ -16,6 +16,7 @@ from rocelab.live.feed import Feed
 from rocelab.runtime.lab import Lab
 
 MOST_CONNECTIONS = 64
+"""Clients of the stream included."""
 POLL_S = 0.5
 
 
@@ -30,7 +31,7 @@ def serve(lab: Lab, port: int | None, *, read_only: bool, ready: Callable[[str],
         opened(lab.name, port) as (access, listener),
         Feed(lab, read_only=read_only) as feed,
         Faults(feed) as faults,
-        _Server(live_app(feed, faults, access, read_only=read_only), listener),
+        HttpServer(live_app(feed, faults, access, read_only=read_only), listener),
         closing(feed.hub),
     ):
         ready(access.url)
@@ -39,13 +40,16 @@ def serve(lab: Lab, port: int | None, *, read_only: bool, ready: Callable[[str],
         feed.check()
 
 
-class _Server:
+class HttpServer:
     """uvicorn on a thread of its own: signals stay with the main thread, as everywhere."""
 
     def __init__(self, app: Callable[..., object], listener: socket.socket) -> None:
         config = uvicorn.Config(
             app,
+            http="h11",
+            loop="asyncio",
             log_config=None,
+            log_level="error",
             access_log=False,
             server_header=False,
             proxy_headers=False,

@@ -23,7 +23,6 @@ MOST_EVENTS = 20_000
 """How many events are kept, some 200 bytes each."""
 SHOWN_EVENTS = 500
 """How many of them a new client gets."""
-MOST_CLIENTS = 32
 
 Values = Mapping[int, float]
 """The values of a metric that are not 0, by direction (`Fabric.directed_links`)."""
@@ -40,10 +39,6 @@ class Message:
     def encoded(self) -> bytes:
         """As server-sent events are written (HTML Living Standard, section 9.2)."""
         return f"id: {self.id}\nevent: {self.kind}\ndata: {self.data}\n\n".encode()
-
-
-class TooManyClientsError(Exception):
-    """MOST_CLIENTS are there already."""
 
 
 class Hub:
@@ -91,11 +86,9 @@ class Hub:
 
     def join(self, metric: str, wake: Callable[[], object], last_id: str | None = None) -> Client:
         """A client from now on, or from after the event `last_id`. `wake` is called, on any thread,
-        when there is something to take. Raises KeyError for an unknown metric, TooManyClientsError.
+        when there is something to take. Raises KeyError for an unknown metric.
         """
         with self._lock:
-            if len(self._clients) >= MOST_CLIENTS:
-                raise TooManyClientsError
             client = Client(self, metric, wake, self._position(last_id))
             client.merge(self._values[metric])
             self._clients.add(client)

@@ -18,7 +18,17 @@ MakeLab = Callable[..., Lab]
 
 LONGEST_FIRST = (
     *("remote", "runtimes", "controller", "job_runs", "fabric_kinds", "drill_command", "faults"),
-    *("schemes", "drill_runs", "fabric", "health", "predict", "frr_parser", "testkit", "forensics"),
+    *(
+        "schemes",
+        "drill_runs",
+        "fabric",
+        "health",
+        "predict",
+        "frr_parser",
+        "testkit",
+        "forensics",
+        "live",
+    ),
 )
 """The files that take longest: if several processes run file after file, the last one to start
 would delay the end."""

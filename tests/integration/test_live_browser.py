@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import signal
+import socket
 import threading
 from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import SimpleNamespace
 
 import pytest
 from playwright.sync_api import (
@@ -15,11 +18,17 @@ from playwright.sync_api import (
     BrowserContext,
     ConsoleMessage,
     Page,
+    Position,
     ViewportSize,
     expect,
     sync_playwright,
 )
 
+from rocelab.live.access import Access
+from rocelab.live.app import live_app
+from rocelab.live.server import HttpServer
+from rocelab.live.state import METRICS, LabState
+from rocelab.live.stream import Hub
 from rocelab.runtime.lab import Lab
 from tests.integration.labs import running
 from tests.integration.live_server import Server, served
@@ -82,8 +91,8 @@ class Looking:
         self.contexts: list[BrowserContext] = []
         self.complaints: list[str] = []
 
-    def at(self, url: str, width: int = 1400, height: int = 900) -> Page:
-        """The page, once it is live."""
+    def at(self, url: str, width: int = 1400, height: int = 900, nodes: int = NODES) -> Page:
+        """The page, once it is live and shows so many nodes."""
         context = self._browser.new_context(viewport=ViewportSize(width=width, height=height))
         self.contexts.append(context)
         context.set_default_timeout(LIMIT_S * 1e3)
@@ -91,7 +100,7 @@ class Looking:
         page.on("pageerror", lambda error: self.complaints.append(str(error)))
         page.on("console", self._note)
         page.goto(url)
-        is_live(page)
+        is_live(page, nodes)
         return page
 
     def _note(self, said: ConsoleMessage) -> None:
@@ -108,9 +117,9 @@ def look(browser: Browser) -> Iterator[Looking]:
         context.close()
 
 
-def is_live(page: Page) -> None:
+def is_live(page: Page, nodes: int = NODES) -> None:
     expect(page.locator("#connection")).to_have_class("up")
-    expect(page.locator("#labels button.node")).to_have_count(NODES)
+    expect(page.locator("#labels button.node")).to_have_count(nodes)
 
 
 def has_red(page: Page) -> bool:
@@ -239,6 +248,44 @@ def test_nothing_is_cut_or_covered(look: Looking, server: Server, width: int, he
         and other["top"] < one["bottom"]
     ]
     assert overlapping == []
+    assert look.complaints == []
+
+
+@contextmanager
+def planned(name: str) -> Iterator[tuple[Hub, str]]:
+    """The page of a fabric that does not run, since it is too large for a test: its hub and URL."""
+    lab = Lab.planned(name)
+    state = LabState(lab.fabric, read_only=False)
+    feed = SimpleNamespace(lab=lab, state=state, hub=Hub(METRICS, state.document))
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        access = Access(listener.getsockname()[1], "token")
+        app = live_app(feed, SimpleNamespace(), access, read_only=False)  # type: ignore[arg-type]
+        with HttpServer(app, listener), closing(feed.hub):
+            yield feed.hub, access.url
+
+
+def test_a_zone_of_252_by_18_is_a_matrix_of_links(look: Looking) -> None:
+    with planned("zone-252x18") as (hub, url):
+        hub.sample(1, {metric: {2 * 252: 1.0} if metric == "load" else {} for metric in METRICS})
+        page = look.at(url, nodes=0)
+        expect(page.locator(".heads button")).to_have_count(18)
+        matrix = page.locator("#stage canvas").last
+        box = matrix.bounding_box()
+        assert box is not None
+        matrix.click(position=Position(x=box["width"] - 18, y=60))
+        expect(page.locator("#panel h2")).to_have_text("rtsw252:ctsw1")
+        page.locator(".heads button").last.click()
+        expect(page.locator("#panel h2")).to_have_text("ctsw18")
+
+
+def test_zones_are_folded_and_unfold_by_a_click(look: Looking) -> None:
+    with planned("zones-1-28") as (_, url):
+        page = look.at(url, nodes=7)  # 5 ATSWs and 2 zones
+        zone = page.get_by_role("button", name="zone 2: 16 switches, 14 servers")
+        zone.click()
+        expect(page.get_by_role("button", name="z2-rtsw14: as planned")).to_be_visible()
+        page.get_by_role("button", name="Fold zones").click()
+        expect(zone).to_be_visible()
     assert look.complaints == []
 
 

@@ -81,7 +81,10 @@ export class Drawing {
     context.scale(transform.k, transform.k);
     const colours = scale();
     const ink = { idle: style("--wire"), down: style("--down"), path: style("--path"), chosen: style("--chosen") };
-    for (const edge of placed.edges) this.#edge(context, edge, colours, ink);
+    // Those without carrier last: nothing hides them.
+    const [lit, dark] = [[], []];
+    for (const edge of placed.edges) (edge.links.some(view.isDark) ? dark : lit).push(edge);
+    for (const edge of [...lit, ...dark]) this.#edge(context, edge, colours, ink);
     for (const box of placed.boxes) this.#label(box, view);
   }
 

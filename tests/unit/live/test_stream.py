@@ -7,7 +7,7 @@ import json
 import pytest
 
 from rocelab.live import stream
-from rocelab.live.stream import Hub, Message, TooManyClientsError
+from rocelab.live.stream import Hub, Message
 
 METRICS = ("load", "drops")
 
@@ -142,14 +142,6 @@ def test_news_and_the_end_wake_every_client(hub: Hub) -> None:
     hub.close()
     assert sorted(woken) == ["a", "a", "b", "b"]
     assert hub.is_closed
-
-
-def test_clients_are_limited(hub: Hub) -> None:
-    clients = [hub.join("load", nothing) for _ in range(stream.MOST_CLIENTS)]
-    with pytest.raises(TooManyClientsError):
-        hub.join("load", nothing)
-    hub.leave(clients[0])
-    hub.join("load", nothing)
 
 
 def test_a_message_is_written_as_a_server_sent_event() -> None:

@@ -1,0 +1,144 @@
+"""What the feed makes of logs, tables and readings, before it is published."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from rocelab.kernel.fibwatch import FibAction, FibEvent
+from rocelab.live import feed as module
+from rocelab.live.events import CarrierEvent, Event, NodeEvent, RoutesEvent, SessionEvent
+from rocelab.live.feed import Feed, SessionLogs
+from rocelab.measure.stages.tracing import Daemon
+from rocelab.runtime.daemons import FrrFiles
+from rocelab.runtime.lab import Lab
+from tests.unit.live.test_state import reading
+
+_LINE = "BGP: [M59KS-A3ZXZ] %ADJCHANGE: neighbor 198.18.0.19 in vrf default"
+UP = f"2026/11/26 08:24:22.857492 {_LINE} Up\n"
+DOWN = f"2026/11/26 08:24:19.833941 {_LINE} Down Interface down\n"
+
+
+class Told(Feed):
+    """A feed of a lab that does not run; it keeps what it would publish."""
+
+    def __init__(self, lab: Lab) -> None:
+        self.told: list[Event] = []
+        super().__init__(lab, read_only=False)
+
+    def publish(self, event: Event) -> None:
+        self.told.append(event)
+        self.state.apply(event)
+
+
+@pytest.fixture
+def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The log of rtsw1's bgpd, which is the only one that runs."""
+    files = FrrFiles(tmp_path)
+    files.daemon_folder.mkdir()
+    daemon = Daemon("rtsw1", "bgpd", files, os.getpid())
+    monkeypatch.setattr(module.tracing, "running_daemons", lambda lab: (daemon,))
+    files.log("bgpd").write_text(UP)
+    return files.log("bgpd")
+
+
+@pytest.fixture
+def lab() -> Lab:
+    return Lab.planned("tiny")
+
+
+def test_a_session_s_end_has_the_time_and_the_cause_of_the_log(log: Path, lab: Lab) -> None:
+    logs = SessionLogs(lab)
+    assert list(logs.changes()) == []  # what was before is the state, and no event
+    with log.open("a") as opened:
+        opened.write(DOWN)
+        opened.flush()
+        assert list(logs.changes()) == [
+            SessionEvent(
+                1795681459833941000,
+                "rtsw1:ctsw1",
+                "rtsw1",
+                "198.18.0.19",
+                False,
+                "carrier",
+                "Interface down",
+            )
+        ]
+        opened.write(UP)
+    (back,) = logs.changes()
+    assert (back.up, back.cause, back.t_ns) == (True, "session-up", 1795681462857492000)
+    assert list(logs.changes()) == []
+
+
+def test_lines_that_come_while_a_log_is_read_are_told_once(
+    log: Path, lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logs = SessionLogs(lab)
+    sizes = module.tracing.log_sizes
+
+    def growing(daemons: tuple[Daemon, ...]) -> dict[Path, int]:
+        found = sizes(daemons)
+        with log.open("a") as opened:
+            opened.write(UP)
+        return found
+
+    with log.open("a") as opened:
+        opened.write(DOWN)
+    monkeypatch.setattr(module.tracing, "log_sizes", growing)
+    assert [event.up for event in logs.changes()] == [False, True]
+    monkeypatch.setattr(module.tracing, "log_sizes", sizes)
+    assert list(logs.changes()) == []
+
+
+class Tables:
+    """Stands for the watch of tables: events that are read together."""
+
+    def __init__(self, *events: FibEvent) -> None:
+        self._events = events
+
+    def events(self, timeout_s: float) -> tuple[FibEvent, ...]:
+        return self._events
+
+
+def changed(t_ms: int, node: str, action: FibAction = FibAction.SET) -> FibEvent:
+    return FibEvent(t_ms * 10**6, node, action, "198.18.0.0/30", 1)
+
+
+def test_changes_of_a_table_that_come_together_are_one_event_for_each_switch(lab: Lab) -> None:
+    feed = Told(lab)
+    tables = Tables(
+        changed(1, "rtsw1"),
+        changed(2, "rtsw2"),
+        changed(3, "rtsw1", FibAction.DELETE),
+        changed(500, "rtsw1"),
+    )
+    feed._take_tables(tables)  # type: ignore[arg-type]
+    assert sorted(feed.told, key=lambda event: event.t_ns) == [
+        RoutesEvent(10**6, 3 * 10**6, "rtsw1", 2, 1),
+        RoutesEvent(2 * 10**6, 2 * 10**6, "rtsw2", 1, 0),
+        RoutesEvent(500 * 10**6, 500 * 10**6, "rtsw1", 1, 0),
+    ]
+
+
+def test_a_reading_corrects_a_carrier_only_if_it_is_newer_than_the_event(lab: Lab) -> None:
+    feed = Told(lab)
+    port = ("rtsw1:ctsw1", "rtsw1", "ctsw1")
+    dark = reading(lab.fabric, 1000, dark=("rtsw1:ctsw1",))
+    assert list(feed._corrected(dark)) == [CarrierEvent(1000, *port, False)]
+    feed.publish(CarrierEvent(900, *port, carrier=False))
+    assert list(feed._corrected(dark)) == []
+    # The port came back while the reading that still has it dark was under way.
+    feed.publish(CarrierEvent(1100, *port, carrier=True))
+    assert list(feed._corrected(dark)) == []
+    assert list(feed._corrected(reading(lab.fabric, 1200))) == []
+
+
+def test_only_nodes_in_another_state_are_told(lab: Lab) -> None:
+    feed = Told(lab)
+    assert list(feed._changed_nodes(reading(lab.fabric))) == []
+    narrow = reading(lab.fabric, 7, narrow={"rtsw2": 3})
+    assert list(feed._changed_nodes(narrow)) == [NodeEvent(7, "rtsw2", "degraded", 0, 0, 3)]
+    feed.publish(NodeEvent(7, "rtsw2", "degraded", 0, 0, 3))
+    assert list(feed._changed_nodes(narrow)) == []
