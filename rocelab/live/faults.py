@@ -88,7 +88,8 @@ class Faults:
                 if number not in found and number not in self._own:
                     self._feed.publish(replace(event, t_ns=realtime_ns(), begins=False))
             for number, each in found.items():
-                if number not in self._feed.state.faults and each.pid != os.getpid():
+                is_own = each.driver == "alive" and each.pid == os.getpid()
+                if number not in self._feed.state.faults and not is_own:
                     began_ns = round(each.since_unix_s * NS_PER_S)
                     self._feed.publish(
                         FaultEvent(began_ns, number, each.kind, each.subject, True, None)

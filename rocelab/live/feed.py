@@ -115,11 +115,14 @@ class Feed:
     ) -> None:
         def run() -> None:
             lost: set[str] = set()
-            while not self._stopping.is_set():
-                take()
-                for node in sorted(watch.overflowed - lost):
-                    self.note(f"{name} of {node}: the kernel's buffer was full, events were lost")
-                lost |= watch.overflowed
+            try:
+                while not self._stopping.is_set():
+                    take()
+                    for node in sorted(watch.overflowed - lost):
+                        self.note(f"{name} of {node}: the kernel's buffer was full, events lost")
+                    lost |= watch.overflowed
+            except Exception as error:
+                self.note(f"{name} have no events any more: {type(error).__name__}: {error}")
 
         thread = threading.Thread(target=run, name=name, daemon=True)
         thread.start()
@@ -136,22 +139,18 @@ class Feed:
 
     def _take_tables(self, watch: FibWatch) -> None:
         """Changes that are read together are one event for each switch."""
-        first: dict[str, RoutesEvent] = {}
-        for event in watch.events(POLL_S):
-            removed = event.action is FibAction.DELETE
-            begun = first.get(event.node)
-            if begun is not None and event.time_ns - begun.t_ns > ROUTES_WITHIN_NS:
-                self.publish(begun)
-                begun = None
-            first[event.node] = RoutesEvent(
-                event.time_ns if begun is None else begun.t_ns,
-                event.time_ns,
-                event.node,
-                (0 if begun is None else begun.changes) + 1,
-                (0 if begun is None else begun.removed) + removed,
-            )
-        for begun in first.values():
-            self.publish(begun)
+        gathered: dict[str, RoutesEvent] = {}
+        for change in watch.events(POLL_S):
+            t_ns, node = change.time_ns, change.node
+            event = gathered.get(node)
+            if event is None or t_ns - event.t_ns > ROUTES_WITHIN_NS:
+                if event is not None:
+                    self.publish(event)
+                event = RoutesEvent(t_ns, t_ns, node, 0, 0)
+            removed = event.removed + (change.action is FibAction.DELETE)
+            gathered[node] = RoutesEvent(event.t_ns, t_ns, node, event.changes + 1, removed)
+        for event in gathered.values():
+            self.publish(event)
 
     def _take_sample(self, snapshot: Snapshot) -> None:
         reading = snapshot.reading
