@@ -10,30 +10,30 @@ import sys
 import time
 
 from rocelab import Lab
-from rocelab.faults.injector import Injector
+from rocelab.faults.running import injected
 from rocelab.faults.spec import DrainSpec
 from rocelab.jobs.flow import permutation
 from rocelab.kernel.fibwatch import FibWatch
 from rocelab.measure.timeline import opened_namespaces
 from rocelab.traffic.session import TrafficSession
 
-SETTLE_S, PERIOD_S = 2.0, 2.0
+PERIOD_S = 2.0
 
 
 def received(lab: Lab, switch: str) -> int:
     """The packets that all ports of a switch have received."""
-    links = (link for link in lab.fabric.links if switch in (link.a.node, link.b.node))
+    links = lab.fabric.links_of[switch]
     return sum(lab.link(link.name).counters()[switch].rx_packets for link in links)
 
 
 def watch(lab: Lab, switch: str, title: str, tables: FibWatch) -> None:
     """Print how many packets the switch gets in a period, once routing has settled."""
-    while list(tables.events(SETTLE_S)):
+    while list(tables.events(PERIOD_S)):
         pass
     before = received(lab, switch)
     time.sleep(PERIOD_S)
-    rate = (received(lab, switch) - before) / PERIOD_S
-    print(f"{title:9} {rate:8,.0f} packets/s through {switch}")
+    gone = received(lab, switch) - before
+    print(f"{title:9} {gone / PERIOD_S:8,.0f} packets/s through {switch}")
 
 
 def main(name: str, switch: str) -> None:
@@ -43,21 +43,17 @@ def main(name: str, switch: str) -> None:
         opened_namespaces(lab, lab.fabric.switches) as netns,
         FibWatch(netns) as tables,
         TrafficSession(lab.fabric, lambda node: lab.node(node).netns, flows) as traffic,
-        Injector(lab) as injector,
     ):
-        drain = injector.prepare(DrainSpec(kind="drain", switch=switch))
         traffic.start()
         watch(lab, switch, "before:", tables)
-        injector.inject(drain)
-        watch(lab, switch, "drained:", tables)
-        injector.restore(drain)
+        with injected(lab, DrainSpec(kind="drain", switch=switch)):
+            watch(lab, switch, "drained:", tables)
         watch(lab, switch, "restored:", tables)
         result = traffic.stop()
     lost = [len(flow.sent_seq) - len(flow.received_seq) for flow in result.flows]
     sent = sum(len(flow.sent_seq) for flow in result.flows)
     print(f"lost: {sum(lost)} of {sent:,} packets, in {sum(map(bool, lost))} of {len(lost)} flows")
-    for problem in result.problems:
-        print(f"not valid: {problem}")
+    print(*result.problems, sep="\n")
 
 
 if __name__ == "__main__":
