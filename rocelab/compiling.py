@@ -107,15 +107,25 @@ def _is_ours_alone(folder: Path) -> bool:
 
 
 def compiled_in(
-    folder: Path | None, function: Callable[Arguments, Result], signature: object = None
+    folder: Path | None,
+    function: Callable[Arguments, Result],
+    signature: object = None,
+    *,
+    makes_arrays: bool = True,
 ) -> Callable[Arguments, Result]:
     """`function` as machine code, cached in `folder`. With numba's `signature` it is compiled or
-    loaded at once, else on the first call. Other processes wait while one compiles it."""
+    loaded at once, else on the first call. Other processes wait while one compiles it.
+
+    makes_arrays: if it does not, references to arrays are not counted. Each count is an atomic
+    operation, of which a function that is called millions of times does little else.
+    """
     compiler = numba()
     before = compiler.config.CACHE_DIR
     compiler.config.CACHE_DIR = str(folder or "")
     try:
-        make = compiler.njit(signature, cache=folder is not None, error_model="numpy")
+        make = compiler.njit(
+            signature, cache=folder is not None, error_model="numpy", _nrt=makes_arrays
+        )
         with _in_turn(folder):
             return cast(Callable[Arguments, Result], make(function))
     finally:
@@ -123,13 +133,14 @@ def compiled_in(
 
 
 def compiler(
-    sources: Path,
+    sources: Path, *, makes_arrays: bool = True
 ) -> Callable[[Callable[Arguments, Result]], Callable[Arguments, Result]]:
     """A decorator for functions of the modules in the folder `sources`: compiled on their first
-    call where numba is installed. Without it, and with `OFF`, they run as they stand."""
+    call where numba is installed. Without it, and with `OFF`, they run as they stand. makes_arrays:
+    as of `compiled_in`."""
     if not is_installed() or os.environ.get(OFF) == "1":
         return lambda function: function
-    return partial(compiled_in, cache_folder(sources))
+    return partial(compiled_in, cache_folder(sources), makes_arrays=makes_arrays)
 
 
 @contextmanager

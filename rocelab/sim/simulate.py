@@ -55,7 +55,7 @@ from rocelab.sim.fabric.network import Network
 from rocelab.sim.fabric.paths import links_on_path, paths_of
 from rocelab.sim.fabric.routes import Routes
 from rocelab.sim.figures import figures
-from rocelab.sim.packets.run import Sending, run_packets
+from rocelab.sim.packets.run import PacketRun, Sending, run_packets
 from rocelab.sim.placement import place_ranks, ring_group
 from rocelab.sim.size import check_fits
 from rocelab.spec.model import LabSpec
@@ -164,7 +164,7 @@ class Simulation:
     def run(self) -> Outcome:
         """Run all jobs to their ends, through the timeline."""
         if self.options.engine is Engine.PACKETS:
-            return self._run_packets()
+            return self.run_packets().outcome
         outages = self.outages()
         changes = changes_of(
             self.network,
@@ -186,7 +186,8 @@ class Simulation:
                 progress=self._progress,
             )
 
-    def _run_packets(self) -> Outcome:
+    def run_packets(self) -> PacketRun:
+        """Run all jobs packet by packet. Raises InputError for what cannot be simulated so."""
         self._check_packets()
         counts = np.diff(self.compiled.first_flow)
         mtu, window, ack_every = (
@@ -202,7 +203,7 @@ class Simulation:
         with self._timed("run"):
             return run_packets(
                 program, self.whole_paths, capacity_bps, latency_s, sending, self._progress
-            ).outcome
+            )
 
     def _check_packets(self) -> None:
         """Raises InputError for what the packet engine does not simulate."""

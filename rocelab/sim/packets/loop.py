@@ -1,8 +1,4 @@
-"""The packet engine's event loop: store-and-forward ports, windows and cumulative ACKs.
-
-Events are in one order: by time, then by birth. Events of one constant delay are born in their
-order, so each delay has a ring; the loop merges the few rings and a heap of task timers.
-"""
+"""The packet engine's event loop: store-and-forward ports, windows and cumulative ACKs."""
 
 from __future__ import annotations
 
@@ -10,312 +6,247 @@ from pathlib import Path
 
 from rocelab.compiling import compiler
 from rocelab.sim.packets import state as at
+from rocelab.sim.packets.clock import next_due, next_in_ring, next_timer, schedule, set_timer
 from rocelab.sim.packets.state import State
 
-compiled = compiler(Path(__file__).parent)
+compiled = compiler(Path(__file__).parent, makes_arrays=False)
 
 
 @compiled
-def _schedule(run: State, ring: int, subject: int) -> None:
-    rings = run.rings
-    place = rings[at.RING_HEAD, ring] + rings[at.RING_COUNT, ring]
-    place = rings[at.RING_FIRST, ring] + place % rings[at.RING_CAPACITY, ring]
-    rings[at.RING_COUNT, ring] += 1
-    run.events[at.TIME_PS, place] = run.counts[at.NOW_PS] + rings[at.RING_DELAY_PS, ring]
-    run.events[at.BORN, place] = run.counts[at.SEQUENCE]
-    run.events[at.SUBJECT, place] = subject
-    run.counts[at.SEQUENCE] += 1
-
-
-@compiled
-def _earlier(run: State, one: int, other: int) -> bool:
-    first, second = run.timers[at.TIME_PS, one], run.timers[at.TIME_PS, other]
-    if first != second:
-        return bool(first < second)
-    return bool(run.timers[at.BORN, one] < run.timers[at.BORN, other])
-
-
-@compiled
-def _swap(run: State, one: int, other: int) -> None:
-    for row in range(at.EVENT_ROWS):
-        kept = run.timers[row, one]
-        run.timers[row, one] = run.timers[row, other]
-        run.timers[row, other] = kept
-
-
-@compiled
-def _time_task(run: State, task: int) -> None:
-    place = run.counts[at.TIMERS]
-    run.counts[at.TIMERS] += 1
-    run.timers[at.TIME_PS, place] = run.task[at.READY_PS, task] + run.task[at.DELAY_PS, task]
-    run.timers[at.BORN, place] = run.counts[at.SEQUENCE]
-    run.timers[at.SUBJECT, place] = task
-    run.counts[at.SEQUENCE] += 1
-    while place > 0 and _earlier(run, place, (place - 1) // 2):
-        _swap(run, place, (place - 1) // 2)
-        place = (place - 1) // 2
-
-
-@compiled
-def _next_timer(run: State) -> int:
-    task = run.timers[at.SUBJECT, 0]
-    run.counts[at.TIMERS] -= 1
-    count, place = run.counts[at.TIMERS], 0
-    _swap(run, 0, count)
-    while True:
-        child = 2 * place + 1
-        if child >= count:
-            return int(task)
-        if child + 1 < count and _earlier(run, child + 1, child):
-            child += 1
-        if not _earlier(run, child, place):
-            return int(task)
-        _swap(run, place, child)
-        place = child
-
-
-@compiled
-def _take(run: State, flow: int, hop: int, size: int, psn: int) -> int:
+def _take(run: State, flow: int, place: int, size: int, psn: int, asks: bool) -> int:
     packet = run.counts[at.FREE]
-    run.counts[at.FREE] = run.packet[at.NEXT, packet]
-    run.packet[at.FLOW, packet] = flow
-    run.packet[at.HOP, packet] = hop
-    run.packet[at.SIZE_CLASS, packet] = size
-    run.packet[at.PSN, packet] = psn
-    run.packet[at.ASKS, packet] = 0
+    row = run.packet[packet]
+    run.counts[at.FREE] = row[at.NEXT]
+    row[at.FLOW], row[at.PLACE], row[at.SIZE] = flow, place, size
+    row[at.PSN], row[at.ASKS] = psn, asks
     return int(packet)
 
 
 @compiled
 def _release(run: State, packet: int) -> None:
-    run.packet[at.NEXT, packet] = run.counts[at.FREE]
+    run.packet[packet, at.NEXT] = run.counts[at.FREE]
     run.counts[at.FREE] = packet
 
 
 @compiled
-def _port(run: State, packet: int) -> int:
-    """The send that a packet takes next. ACKs take the links of their flow in reverse."""
-    flow, hop = run.packet[at.FLOW, packet], run.packet[at.HOP, packet]
-    if run.packet[at.PSN, packet] >= 0:
-        return int(run.path[run.path_start[flow] + hop])
-    return int(run.path[run.path_start[flow + 1] - 1 - hop] ^ 1)
-
-
-@compiled
-def _list(run: State, flow: int) -> int:
-    """Give a flow that may send a turn at its NIC's port. Returns the port."""
-    port = run.path[run.path_start[flow]]
-    state = run.flow
-    if (
-        state[at.LISTED, flow] == 0
-        and state[at.SENDING, flow] >= 0
-        and state[at.IN_FLIGHT, flow] < state[at.WINDOW, flow]
-    ):
-        state[at.LISTED, flow] = 1
-        state[at.NEXT_FLOW, flow] = -1
-        if run.port[at.FIRST_FLOW, port] < 0:
-            run.port[at.FIRST_FLOW, port] = flow
-        else:
-            state[at.NEXT_FLOW, run.port[at.LAST_FLOW, port]] = flow
-        run.port[at.LAST_FLOW, port] = flow
-    return int(port)
+def _list(run: State, flow: int) -> None:
+    """Give a flow that may send a turn at its NIC's port."""
+    row = run.flow[flow]
+    if row[at.LISTED] or row[at.SENDING] < 0 or row[at.IN_FLIGHT] >= row[at.WINDOW]:
+        return
+    row[at.LISTED], row[at.NEXT_FLOW] = 1, -1
+    port = run.port[row[at.NIC]]
+    if port[at.FIRST_FLOW] < 0:
+        port[at.FIRST_FLOW] = flow
+    else:
+        run.flow[port[at.LAST_FLOW], at.NEXT_FLOW] = flow
+    port[at.LAST_FLOW] = flow
 
 
 @compiled
 def _emit(run: State, flow: int) -> int:
     """The next packet of a flow. It asks for an ACK as a queue pair of the lab does
     (`rocelab.agent.rc.requester`)."""
-    state = run.flow
-    transfer = state[at.SENDING, flow]
-    size = state[at.FULL, flow]
-    psn = state[at.ACKED, flow] + state[at.IN_FLIGHT, flow]
-    state[at.SENT, flow] += 1
-    state[at.IN_FLIGHT, flow] += 1
-    is_last = state[at.SENT, flow] == run.transfer[at.PACKETS, transfer]
+    row = run.flow[flow]
+    transfer = row[at.SENDING]
+    size = row[at.FULL]
+    psn = row[at.ACKED] + row[at.IN_FLIGHT]
+    row[at.SENT] += 1
+    row[at.IN_FLIGHT] += 1
+    is_last = row[at.SENT] == run.transfer[transfer, at.PACKETS]
     asks = (
         is_last
-        or state[at.SENT, flow] % state[at.MESSAGE, flow] == 0
-        or psn % state[at.ACK_EVERY, flow] == state[at.ACK_EVERY, flow] - 1
-        or state[at.IN_FLIGHT, flow] == state[at.WINDOW, flow]
+        or row[at.IN_FLIGHT] == row[at.WINDOW]
+        or row[at.SENT] % row[at.MESSAGE] == 0
+        or psn % row[at.ACK_EVERY] == row[at.ACK_EVERY] - 1
     )
     if is_last:
-        size = run.transfer[at.SHORT, transfer]
-        state[at.SENDING, flow] = run.transfer[at.NEXT_TRANSFER, transfer]
-        state[at.SENT, flow] = 0
-    packet = _take(run, flow, 0, size, psn)
-    run.packet[at.ASKS, packet] = asks
-    return packet
+        size = run.transfer[transfer, at.SHORT]
+        row[at.SENDING] = run.transfer[transfer, at.NEXT_TRANSFER]
+        row[at.SENT] = 0
+    return int(_take(run, flow, row[at.DATA_PATH], size, psn, asks))
 
 
 @compiled
-def _serve(run: State, port: int) -> None:
-    """Start to send the next packet if the port is idle: a queued one, else the next flow's."""
-    if run.port[at.BUSY, port] >= 0:
-        return
-    packet = run.port[at.HEAD, port]
+def _serve(run: State, number: int) -> None:
+    """Start to send the next packet of an idle port: a queued one, else the next flow's."""
+    port = run.port[number]
+    packet = port[at.HEAD]
     if packet >= 0:
-        run.port[at.HEAD, port] = run.packet[at.NEXT, packet]
-        run.port[at.DEPTH, port] -= run.size_bytes[run.packet[at.SIZE_CLASS, packet]]
+        port[at.HEAD] = run.packet[packet, at.NEXT]
+        port[at.DEPTH] -= run.sizes[run.packet[packet, at.SIZE]]
     else:
-        flow = run.port[at.FIRST_FLOW, port]
+        flow = port[at.FIRST_FLOW]
         if flow < 0:
             return
-        run.port[at.FIRST_FLOW, port] = run.flow[at.NEXT_FLOW, flow]
-        run.flow[at.LISTED, flow] = 0
+        port[at.FIRST_FLOW] = run.flow[flow, at.NEXT_FLOW]
+        run.flow[flow, at.LISTED] = 0
         packet = _emit(run, flow)
         _list(run, flow)
-    size = run.packet[at.SIZE_CLASS, packet]
-    run.port[at.BUSY, port] = packet
-    run.port[at.CARRIED, port] += run.size_bytes[size]
+    size = run.packet[packet, at.SIZE]
+    port[at.BUSY] = packet
+    port[at.CARRIED] += run.sizes[size]
     run.counts[at.HOPS] += 1
-    _schedule(run, size * run.rate_classes[0] + run.port[at.RATE_CLASS, port], port)
-
-
-@compiled
-def _enqueue(run: State, packet: int) -> None:
-    port = _port(run, packet)
-    run.packet[at.NEXT, packet] = -1
-    if run.port[at.HEAD, port] < 0:
-        run.port[at.HEAD, port] = packet
+    ring = run.ring_of[port[at.RATE] + size]
+    if ring >= 0:
+        schedule(run, ring, number)
     else:
-        run.packet[at.NEXT, run.port[at.TAIL, port]] = packet
-    run.port[at.TAIL, port] = packet
-    run.port[at.DEPTH, port] += run.size_bytes[run.packet[at.SIZE_CLASS, packet]]
-    _serve(run, port)
-    run.port[at.HIGHEST, port] = max(run.port[at.HIGHEST, port], run.port[at.DEPTH, port])
+        set_timer(run, run.counts[at.NOW_PS] + run.delay_ps[port[at.RATE] + size], -1 - number)
 
 
 @compiled
-def _let(run: State, begin: int, end: int) -> None:
+def _sent(run: State, number: int) -> None:
+    """The last bit of a packet leaves its port."""
+    schedule(run, len(run.ring) - 1, run.port[number, at.BUSY])
+    run.port[number, at.BUSY] = -1
+    _serve(run, number)
+
+
+@compiled
+def _enqueue(run: State, packet: int, number: int) -> None:
+    port = run.port[number]
+    run.packet[packet, at.NEXT] = -1
+    if port[at.HEAD] < 0:
+        port[at.HEAD] = packet
+    else:
+        run.packet[port[at.TAIL], at.NEXT] = packet
+    port[at.TAIL] = packet
+    port[at.DEPTH] += run.sizes[run.packet[packet, at.SIZE]]
+    if port[at.BUSY] < 0:
+        _serve(run, number)
+    port[at.HIGHEST] = max(port[at.HIGHEST], port[at.DEPTH])
+
+
+@compiled
+def _go_on(run: State, first: int, last: int) -> None:
     """Tasks that wait no longer for one that has come so far."""
-    for place in range(begin, end):
+    for place in range(first, last):
         later = run.next_task[place]
-        run.task[at.WAITING, later] -= 1
-        if run.task[at.WAITING, later] == 0:
-            run.task[at.READY_PS, later] = run.counts[at.NOW_PS]
-            _time_task(run, later)
+        row = run.task[later]
+        row[at.WAITING] -= 1
+        if row[at.WAITING] == 0:
+            row[at.READY_PS] = run.counts[at.NOW_PS]
+            set_timer(run, row[at.READY_PS] + row[at.DELAY_PS], later)
 
 
 @compiled
-def _arrive(run: State, task: int) -> None:
+def _arrived(run: State, task: int) -> None:
     """All data of a task has arrived: receivers go on."""
-    _let(run, run.next_start[task], run.next_acked[task])
+    _go_on(run, run.task[task, at.FIRST_NEXT], run.task[task, at.FIRST_ACKED])
 
 
 @compiled
 def _end(run: State, task: int) -> None:
     """All data of a task is acknowledged: senders go on."""
-    run.task[at.END_PS, task] = run.counts[at.NOW_PS]
-    _let(run, run.next_acked[task], run.next_start[task + 1])
+    run.task[task, at.END_PS] = run.counts[at.NOW_PS]
+    _go_on(run, run.task[task, at.FIRST_ACKED], run.task[task, at.LAST_NEXT])
 
 
 @compiled
 def _start(run: State, task: int) -> None:
-    run.task[at.START_PS, task] = run.counts[at.NOW_PS]
-    if run.task[at.OPEN, task] == 0:
-        _arrive(run, task)
+    run.task[task, at.START_PS] = run.counts[at.NOW_PS]
+    if run.task[task, at.OPEN] == 0:
+        _arrived(run, task)
         _end(run, task)
-    for transfer in range(run.first_transfer[task], run.first_transfer[task + 1]):
-        flow = run.flow_of[transfer]
-        run.flow[at.TOTAL, flow] += run.transfer[at.PACKETS, transfer]
-        run.transfer[at.END_PSN, transfer] = run.flow[at.TOTAL, flow]
-        if run.flow[at.ARRIVING, flow] < 0:
-            run.flow[at.ARRIVING, flow] = transfer
-        if run.flow[at.ACKING, flow] < 0:
-            run.flow[at.ACKING, flow] = transfer
+    for number in range(run.task[task, at.FIRST_TRANSFER], run.task[task, at.LAST_TRANSFER]):
+        transfer = run.transfer[number]
+        flow = transfer[at.QUEUE_PAIR]
+        row = run.flow[flow]
+        row[at.TOTAL] += transfer[at.PACKETS]
+        transfer[at.END_PSN] = row[at.TOTAL]
+        if row[at.ARRIVING] < 0:
+            row[at.ARRIVING] = number
+        if row[at.ACKING] < 0:
+            row[at.ACKING] = number
         else:
-            run.transfer[at.NEXT_TRANSFER, run.flow[at.LAST, flow]] = transfer
-        if run.flow[at.SENDING, flow] < 0:
-            run.flow[at.SENDING, flow] = transfer
-        run.flow[at.LAST, flow] = transfer
-        _serve(run, _list(run, flow))
+            run.transfer[row[at.LAST], at.NEXT_TRANSFER] = number
+        if row[at.SENDING] < 0:
+            row[at.SENDING] = number
+        row[at.LAST] = number
+        _list(run, flow)
+        if run.port[row[at.NIC], at.BUSY] < 0:
+            _serve(run, row[at.NIC])
 
 
 @compiled
 def _deliver(run: State, packet: int) -> None:
     """A data packet reaches its NIC."""
-    flow = run.packet[at.FLOW, packet]
-    if run.packet[at.PSN, packet] != run.flow[at.ARRIVED, flow]:
+    flow = run.packet[packet, at.FLOW]
+    row = run.flow[flow]
+    if run.packet[packet, at.PSN] != row[at.ARRIVED]:
         run.counts[at.DISORDERED] += 1
-    run.flow[at.ARRIVED, flow] += 1
-    if run.packet[at.ASKS, packet]:
-        run.counts[at.ACKS] += 1
-        _enqueue(run, _take(run, flow, 0, 0, -1 - run.flow[at.ARRIVED, flow]))
+    row[at.ARRIVED] += 1
+    asks = run.packet[packet, at.ASKS]
     _release(run, packet)
-    transfer = run.flow[at.ARRIVING, flow]
-    if run.transfer[at.END_PSN, transfer] == run.flow[at.ARRIVED, flow]:
-        run.flow[at.ARRIVING, flow] = run.transfer[at.NEXT_TRANSFER, transfer]
-        task = run.task_of[transfer]
-        run.task[at.COMING, task] -= 1
-        if run.task[at.COMING, task] == 0:
-            _arrive(run, task)
+    if asks:
+        run.counts[at.ACKS] += 1
+        ack = _take(run, flow, row[at.ACK_PATH], 0, -1 - row[at.ARRIVED], False)
+        _enqueue(run, ack, run.path[row[at.ACK_PATH]])
+    transfer = run.transfer[row[at.ARRIVING]]
+    if transfer[at.END_PSN] == row[at.ARRIVED]:
+        row[at.ARRIVING] = transfer[at.NEXT_TRANSFER]
+        task = transfer[at.TASK]
+        run.task[task, at.COMING] -= 1
+        if run.task[task, at.COMING] == 0:
+            _arrived(run, task)
 
 
 @compiled
 def _acknowledge(run: State, packet: int) -> None:
-    flow = run.packet[at.FLOW, packet]
-    acked = -1 - run.packet[at.PSN, packet]
+    flow = run.packet[packet, at.FLOW]
+    row = run.flow[flow]
+    acked = -1 - run.packet[packet, at.PSN]
     _release(run, packet)
-    run.flow[at.IN_FLIGHT, flow] -= acked - run.flow[at.ACKED, flow]
-    run.flow[at.ACKED, flow] = acked
-    transfer = run.flow[at.ACKING, flow]
-    while transfer >= 0 and run.transfer[at.END_PSN, transfer] <= acked:
-        run.transfer[at.FINISH_PS, transfer] = run.counts[at.NOW_PS]
+    row[at.IN_FLIGHT] -= acked - row[at.ACKED]
+    row[at.ACKED] = acked
+    while row[at.ACKING] >= 0 and run.transfer[row[at.ACKING], at.END_PSN] <= acked:
+        transfer = run.transfer[row[at.ACKING]]
+        transfer[at.FINISH_PS] = run.counts[at.NOW_PS]
         run.counts[at.FINISHED] += 1
-        following = run.transfer[at.NEXT_TRANSFER, transfer]
-        run.flow[at.ACKING, flow] = following
-        task = run.task_of[transfer]
-        run.task[at.OPEN, task] -= 1
-        if run.task[at.OPEN, task] == 0:
+        row[at.ACKING] = transfer[at.NEXT_TRANSFER]
+        task = transfer[at.TASK]
+        run.task[task, at.OPEN] -= 1
+        if run.task[task, at.OPEN] == 0:
             _end(run, task)
-        transfer = following
-    _serve(run, _list(run, flow))
+    _list(run, flow)
+    if run.port[row[at.NIC], at.BUSY] < 0:
+        _serve(run, row[at.NIC])
 
 
 @compiled
 def begin(run: State) -> None:
     """Time the tasks that wait for no other."""
-    for task in range(run.task.shape[1]):
-        if run.task[at.WAITING, task] == 0:
-            _time_task(run, task)
+    for task in range(len(run.task)):
+        if run.task[task, at.WAITING] == 0:
+            set_timer(run, run.task[task, at.DELAY_PS], task)
 
 
 @compiled
 def advance(run: State, events: int) -> bool:
     """Run through as many events at most. Returns whether there are more."""
-    last = run.rings.shape[1] - 1
+    timers = len(run.ring)
     for _ in range(events):
-        found, time, born = -1, 0, 0
-        for ring in range(last + 1):
-            if run.rings[at.RING_COUNT, ring] > 0:
-                place = run.rings[at.RING_FIRST, ring] + run.rings[at.RING_HEAD, ring]
-                due, number = run.events[at.TIME_PS, place], run.events[at.BORN, place]
-                if found < 0 or due < time or (due == time and number < born):
-                    found, time, born = ring, due, number
-        if run.counts[at.TIMERS] > 0:
-            due, number = run.timers[at.TIME_PS, 0], run.timers[at.BORN, 0]
-            if found < 0 or due < time or (due == time and number < born):
-                run.counts[at.NOW_PS] = due
-                _start(run, _next_timer(run))
-                continue
-        if found < 0:
+        ring = next_due(run.due)
+        time = run.due[ring]
+        if time == at.NEVER:
             return False
         run.counts[at.NOW_PS] = time
-        head = run.rings[at.RING_HEAD, found]
-        subject = run.events[at.SUBJECT, run.rings[at.RING_FIRST, found] + head]
-        run.rings[at.RING_HEAD, found] = (head + 1) % run.rings[at.RING_CAPACITY, found]
-        run.rings[at.RING_COUNT, found] -= 1
-        if found < last:
-            packet = run.port[at.BUSY, subject]
-            run.port[at.BUSY, subject] = -1
-            _schedule(run, last, packet)
-            _serve(run, subject)
+        if ring == timers:
+            subject = next_timer(run)
+            if subject >= 0:
+                _start(run, subject)
+            else:
+                _sent(run, -1 - subject)
             continue
-        flow = run.packet[at.FLOW, subject]
-        run.packet[at.HOP, subject] += 1
-        if run.packet[at.HOP, subject] < run.path_start[flow + 1] - run.path_start[flow]:
-            _enqueue(run, subject)
-        elif run.packet[at.PSN, subject] >= 0:
+        subject = next_in_ring(run, ring)
+        if ring < timers - 1:
+            _sent(run, subject)
+            continue
+        run.packet[subject, at.PLACE] += 1
+        port = run.path[run.packet[subject, at.PLACE]]
+        if port >= 0:
+            _enqueue(run, subject, port)
+        elif run.packet[subject, at.PSN] >= 0:
             _deliver(run, subject)
         else:
             _acknowledge(run, subject)

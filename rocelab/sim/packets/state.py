@@ -1,6 +1,7 @@
-"""What the packet engine's loop reads and changes, as flat arrays of 64-bit integers.
+"""What the packet engine's loop reads and changes: tables of integers, a row per thing.
 
-Times are in picoseconds, sizes in bytes on the wire. A port is a send of the network.
+A row of a packet or a port is one or two lines of the processor's cache. Times are in picoseconds,
+sizes in bytes on the wire. A port is a send of the network.
 """
 
 from __future__ import annotations
@@ -10,59 +11,74 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from rocelab.arrays import Longs
+from rocelab.arrays import Ints, Longs
 
-Cells = npt.NDArray[np.int64]
+Table = npt.NDArray[np.int64]
 """Two-dimensional."""
 
-READY_PS, END_PS, START_PS, WAITING, OPEN, COMING, DELAY_PS = range(7)
-TASK_ROWS = 7
-SENDING, ACKING, LAST, SENT, IN_FLIGHT, ACKED, TOTAL, ARRIVED, LISTED, NEXT_FLOW = range(10)
-WINDOW, ACK_EVERY, FULL, MESSAGE, ARRIVING = range(10, 15)
-FLOW_ROWS = 15
-PACKETS, END_PSN, NEXT_TRANSFER, SHORT, FINISH_PS = range(5)
-TRANSFER_ROWS = 5
-HEAD, TAIL, FIRST_FLOW, LAST_FLOW, BUSY, DEPTH, HIGHEST, CARRIED, RATE_CLASS = range(9)
-PORT_ROWS = 9
-FLOW, HOP, SIZE_CLASS, PSN, NEXT, ASKS = range(6)
-PACKET_ROWS = 6
-SEQUENCE, NOW_PS, FREE, HOPS, TIMERS, ACKS, FINISHED, DISORDERED = range(8)
+Packets = npt.NDArray[np.int32]
+"""Two-dimensional."""
+
+NEVER = 2**62
+
+READY_PS, START_PS, END_PS, DELAY_PS, WAITING, OPEN, COMING = range(7)
+FIRST_TRANSFER, LAST_TRANSFER, FIRST_NEXT, FIRST_ACKED, LAST_NEXT = range(7, 12)
+TASK_CELLS = 12
+
+PACKETS, END_PSN, NEXT_TRANSFER, SHORT, FINISH_PS, TASK, QUEUE_PAIR = range(7)
+TRANSFER_CELLS = 7
+
+NIC, NEXT_FLOW, LISTED, SENDING, SENT, IN_FLIGHT, WINDOW, ACKED = range(8)
+FULL, MESSAGE, ACK_EVERY, DATA_PATH, ACK_PATH, ARRIVED, ARRIVING, ACKING = range(8, 16)
+LAST, TOTAL = range(16, 18)
+FLOW_CELLS = 24
+
+BUSY, HEAD, TAIL, DEPTH, HIGHEST, CARRIED, RATE, FIRST_FLOW = range(8)
+LAST_FLOW = 8
+PORT_CELLS = 16
+
+NEXT, FLOW, PLACE, SIZE, PSN, ASKS = range(6)
+PACKET_CELLS = 8
+
+FIRST, MASK, FRONT, BACK, RING_DELAY_PS = range(5)
+RING_CELLS = 8
+
+TIME_PS, SUBJECT = range(2)
+EVENT_CELLS = 2
+
+NOW_PS, FREE, HOPS, TIMERS, ACKS, FINISHED, DISORDERED = range(7)
 COUNTS = 8
 
 
 class State(NamedTuple):
-    """task: TASK_ROWS x T; OPEN, COMING: its transfers that are not acknowledged, not arrived.
-    flow: FLOW_ROWS x F. transfer: TRANSFER_ROWS x X. port: PORT_ROWS x 2L. packet: PACKET_ROWS x
-    P, free ones linked by NEXT; a negative PSN is an ACK's: -1 - packets acknowledged. next_task:
-    the tasks that wait for task t are next_task[next_start[t]:next_start[t + 1]], those before
-    next_acked[t] for the arrival of its data, the others for the last ACK. rate_classes: how many
-    rates ports have, 1; the ring of each serialisation is size class x rate classes + rate class,
-    that of propagation the last. events: those of all rings. timers: a binary heap of the tasks
-    that wait for a delay.
+    """task: T rows. WAITING: tasks that it waits for; OPEN, COMING: its transfers that are not
+    acknowledged, not arrived. The tasks that wait for it are next_task[FIRST_NEXT:LAST_NEXT], those
+    before FIRST_ACKED for the arrival of its data, the others for its last ACK.
+
+    transfer: X rows. flow: F rows, with the first place of its data and of its ACKs in `path`,
+    where each way ends with -1. port: 2L rows. packet: P rows, free ones linked by NEXT; a
+    negative PSN is an ACK's: -1 - packets acknowledged.
+
+    sizes: bytes of each size class, of which 0 is an ACK's. ring_of, delay_ps: of the serialisation
+    at each rate, of each size class; ring -1 for a timer. ring: a row per constant delay, the last
+    that of propagation, whose subjects are packets; those of the others are ports. FRONT and BACK
+    count what left and entered; an event is in `event` at FIRST + (count & MASK). timer: a binary
+    heap; the subject of a task's delay is the task, of a serialisation -1 - port. due: the time of
+    each ring's front and of the heap's root, or NEVER.
     """
 
-    task: Cells
-    flow: Cells
-    transfer: Cells
-    port: Cells
-    packet: Cells
-    next_start: Longs
-    next_acked: Longs
+    task: Table
+    transfer: Table
+    flow: Table
+    port: Table
+    packet: Packets
     next_task: Longs
-    first_transfer: Longs
-    task_of: Longs
-    flow_of: Longs
-    path_start: Longs
-    path: Longs
-    rate_classes: Longs
-    size_bytes: Longs
-    rings: Cells
-    events: Cells
-    timers: Cells
+    path: Ints
+    sizes: Longs
+    ring_of: Longs
+    delay_ps: Longs
+    ring: Table
+    event: Table
+    timer: Table
+    due: Longs
     counts: Longs
-
-
-RING_FIRST, RING_CAPACITY, RING_HEAD, RING_COUNT, RING_DELAY_PS = range(5)
-RING_ROWS = 5
-TIME_PS, BORN, SUBJECT = range(3)
-EVENT_ROWS = 3

@@ -117,7 +117,7 @@ def test_an_incast_drains_at_the_rate_of_its_last_port() -> None:
     expected = FULL_PS + 8 * 50 * FULL_PS + 2 * LATENCY_PS + 2 * (ACK_PS + LATENCY_PS)
     assert ran.outcome.finish_s.max() * 1e12 == pytest.approx(expected, abs=0.5)
     assert ran.highest_bytes.argmax() == 20
-    assert ran.highest_bytes[20] == (8 * 50 - 49) * 4178, "the last eight arrive as frame 49 leaves"
+    assert ran.highest_bytes[20] == (8 * 50 - 50) * 4178, "the last eight arrive as frame 50 starts"
 
 
 def test_each_port_carries_every_byte_once() -> None:
@@ -130,6 +130,18 @@ def test_each_port_carries_every_byte_once() -> None:
         8.0 * 4178,
     ]
     assert ran.outcome.sent_bits[5] == 8.0 * 86 * ran.acks
+
+
+def test_sizes_without_a_ring_take_their_time_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    payload = [1000, 2000, 3000, 4000, 5000, 10_000]
+    ways = [[2 * number, 20, 22] for number in range(len(payload))]
+    ringed = sent(ways, payload, ack_every=2)
+    monkeypatch.setattr(run, "RINGED_SIZES", 1)
+    timed = sent(ways, payload, ack_every=2)
+    assert timed.outcome.sent_bits.tolist() == ringed.outcome.sent_bits.tolist()
+    assert timed.outcome.finish_s.tolist() == pytest.approx(ringed.outcome.finish_s.tolist())
+    last = sent([[0, 2]], [1000]).outcome.finish_s[0] * 1e12
+    assert last == pytest.approx(2 * 1082 * 80 + 2 * ACK_PS + 4 * LATENCY_PS, abs=0.5)
 
 
 def test_a_run_that_takes_too_long_is_refused_with_an_estimate() -> None:

@@ -1,0 +1,89 @@
+"""The order of the packet engine's events: a ring per constant delay and a heap of timers.
+
+Events of one delay are due in the order in which they were scheduled. At one instant the first ring
+goes first and timers last.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rocelab.arrays import Longs
+from rocelab.compiling import compiler
+from rocelab.sim.packets import state as at
+from rocelab.sim.packets.state import State
+
+compiled = compiler(Path(__file__).parent, makes_arrays=False)
+
+
+@compiled
+def schedule(run: State, ring: int, subject: int) -> None:
+    """Let an event happen after the ring's delay."""
+    row = run.ring[ring]
+    time = run.counts[at.NOW_PS] + row[at.RING_DELAY_PS]
+    place = row[at.FIRST] + (row[at.BACK] & row[at.MASK])
+    if row[at.FRONT] == row[at.BACK]:
+        run.due[ring] = time
+    row[at.BACK] += 1
+    run.event[place, at.TIME_PS] = time
+    run.event[place, at.SUBJECT] = subject
+
+
+@compiled
+def next_in_ring(run: State, ring: int) -> int:
+    """Take the subject of a ring's front."""
+    row = run.ring[ring]
+    subject = run.event[row[at.FIRST] + (row[at.FRONT] & row[at.MASK]), at.SUBJECT]
+    row[at.FRONT] += 1
+    if row[at.FRONT] == row[at.BACK]:
+        run.due[ring] = at.NEVER
+    else:
+        following = row[at.FIRST] + (row[at.FRONT] & row[at.MASK])
+        run.due[ring] = run.event[following, at.TIME_PS]
+    return int(subject)
+
+
+@compiled
+def next_due(due: Longs) -> int:
+    """The ring, or the heap as the last, whose event is next."""
+    found, time = 0, due[0]
+    for ring in range(1, len(due)):
+        if due[ring] < time:
+            found, time = ring, due[ring]
+    return found
+
+
+@compiled
+def set_timer(run: State, time: int, subject: int) -> None:
+    """Let a timer run out at a time."""
+    heap, place = run.timer, run.counts[at.TIMERS]
+    run.counts[at.TIMERS] += 1
+    while place > 0 and time < heap[(place - 1) >> 1, at.TIME_PS]:
+        parent = (place - 1) >> 1
+        heap[place, at.TIME_PS] = heap[parent, at.TIME_PS]
+        heap[place, at.SUBJECT] = heap[parent, at.SUBJECT]
+        place = parent
+    heap[place, at.TIME_PS], heap[place, at.SUBJECT] = time, subject
+    run.due[-1] = heap[0, at.TIME_PS]
+
+
+@compiled
+def next_timer(run: State) -> int:
+    """Take the subject of the timer that runs out first."""
+    heap, place = run.timer, 0
+    subject = heap[0, at.SUBJECT]
+    run.counts[at.TIMERS] -= 1
+    count = run.counts[at.TIMERS]
+    time, last = heap[count, at.TIME_PS], heap[count, at.SUBJECT]
+    while True:
+        child = 2 * place + 1
+        if child + 1 < count and heap[child + 1, at.TIME_PS] < heap[child, at.TIME_PS]:
+            child += 1
+        if child >= count or time <= heap[child, at.TIME_PS]:
+            break
+        heap[place, at.TIME_PS] = heap[child, at.TIME_PS]
+        heap[place, at.SUBJECT] = heap[child, at.SUBJECT]
+        place = child
+    heap[place, at.TIME_PS], heap[place, at.SUBJECT] = time, last
+    run.due[-1] = heap[0, at.TIME_PS] if count else at.NEVER
+    return int(subject)
