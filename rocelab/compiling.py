@@ -112,19 +112,28 @@ def compiled_in(
     signature: object = None,
     *,
     makes_arrays: bool = True,
+    is_inlined: bool = False,
 ) -> Callable[Arguments, Result]:
     """`function` as machine code, cached in `folder`. With numba's `signature` it is compiled or
     loaded at once, else on the first call. Other processes wait while one compiles it.
 
     makes_arrays: if it does not, references to arrays are not counted. Each count is an atomic
-    operation, of which a function that is called millions of times does little else.
+    operation, of which a function that is called millions of times does little else. is_inlined: it
+    is for compiled functions only, and part of each that calls it: to pass many arrays takes longer
+    than most functions do.
     """
     compiler = numba()
     before = compiler.config.CACHE_DIR
     compiler.config.CACHE_DIR = str(folder or "")
     try:
         make = compiler.njit(
-            signature, cache=folder is not None, error_model="numpy", _nrt=makes_arrays
+            signature,
+            cache=folder is not None,
+            error_model="numpy",
+            _nrt=makes_arrays,
+            forceinline=is_inlined,
+            no_cpython_wrapper=is_inlined,
+            no_cfunc_wrapper=is_inlined,
         )
         with _in_turn(folder):
             return cast(Callable[Arguments, Result], make(function))
@@ -133,14 +142,16 @@ def compiled_in(
 
 
 def compiler(
-    sources: Path, *, makes_arrays: bool = True
+    sources: Path, *, makes_arrays: bool = True, is_inlined: bool = False
 ) -> Callable[[Callable[Arguments, Result]], Callable[Arguments, Result]]:
     """A decorator for functions of the modules in the folder `sources`: compiled on their first
-    call where numba is installed. Without it, and with `OFF`, they run as they stand. makes_arrays:
-    as of `compiled_in`."""
+    call where numba is installed. Without it, and with `OFF`, they run as they stand. makes_arrays,
+    is_inlined: as of `compiled_in`."""
     if not is_installed() or os.environ.get(OFF) == "1":
         return lambda function: function
-    return partial(compiled_in, cache_folder(sources), makes_arrays=makes_arrays)
+    return partial(
+        compiled_in, cache_folder(sources), makes_arrays=makes_arrays, is_inlined=is_inlined
+    )
 
 
 @contextmanager

@@ -40,9 +40,9 @@ LEAVES_OUT = {
         _HOSTS,
     ),
     Engine.PACKETS: (
-        "buffers: queues are unlimited; no packet is marked, dropped or sent again, nothing pauses",
-        "ports: each stores a packet before it sends it on; acknowledgements take the links of "
-        "their data in reverse, and do not pass data in a switch",
+        "pauses: a full buffer drops, whatever the class; ports share no memory",
+        "ports: each stores a packet before it sends it on, a lab's does not; acknowledgements and "
+        "CNPs take the links of their data in reverse",
         _HOSTS,
     ),
 }

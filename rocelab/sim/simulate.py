@@ -30,7 +30,6 @@ from rocelab.jobs.performance import FRAME_OVERHEAD_BYTES
 from rocelab.jobs.ranking import ranking_workload
 from rocelab.jobs.spec import SimulatedJob, TraceSpec
 from rocelab.jobs.training import training_workload
-from rocelab.jobs.transport import DCQCN_OFF
 from rocelab.jobs.workload import Workload
 from rocelab.progress import Progress, ProgressSink, no_progress
 from rocelab.results.simulation import Engine, SimulationReport
@@ -55,7 +54,8 @@ from rocelab.sim.fabric.network import Network
 from rocelab.sim.fabric.paths import links_on_path, paths_of
 from rocelab.sim.fabric.routes import Routes
 from rocelab.sim.figures import figures
-from rocelab.sim.packets.run import PacketRun, Sending, run_packets
+from rocelab.sim.packets.run import PacketRun, run_packets
+from rocelab.sim.packets.sending import queues_of, sending_of
 from rocelab.sim.placement import place_ranks, ring_group
 from rocelab.sim.size import check_fits
 from rocelab.spec.model import LabSpec
@@ -189,20 +189,24 @@ class Simulation:
     def run_packets(self) -> PacketRun:
         """Run all jobs packet by packet. Raises InputError for what cannot be simulated so."""
         self._check_packets()
-        counts = np.diff(self.compiled.first_flow)
-        mtu, window, ack_every = (
-            np.repeat([getattr(job.transport, key) for job in self.jobs], counts).astype(np.int64)
-            for key in ("mtu", "window", "ack_every")
-        )
         program = replace(self.program, latency_s=np.zeros(self.program.tasks), rings=None)
-        message = np.repeat([each.transport.message for each in self.jobs], counts) // mtu
-        sending = Sending(
-            self.compiled.payload_bytes, mtu, window, ack_every, message, PACKET_OVERHEAD_BYTES
-        )
         capacity_bps, latency_s = self.network.capacity_bps, self.hop_latency_ns / 1e9
+        sending = sending_of(
+            [job.transport for job in self.jobs],
+            np.diff(self.compiled.first_flow),
+            self.compiled.payload_bytes,
+            capacity_bps[self.whole_paths.sends[self.whole_paths.start[:-1]]],
+            self.spec,
+        )
         with self._timed("run"):
             return run_packets(
-                program, self.whole_paths, capacity_bps, latency_s, sending, self._progress
+                program,
+                self.whole_paths,
+                capacity_bps,
+                latency_s,
+                sending,
+                queues_of(self.spec),
+                self._progress,
             )
 
     def _check_packets(self) -> None:
@@ -215,7 +219,6 @@ class Simulation:
                 self.spec.scheme, EcmpScheme | EEcmpScheme | PathPinningScheme
             ),
             "lossless classes (PFC)": self.spec.queues.pfc is not None,
-            "DCQCN": any(each.dcqcn != DCQCN_OFF for each in transports),
             "out_of_order": any(each.out_of_order for each in transports),
             "admission": any(each.admission is not None for each in transports),
             "messages that are no multiple of the MTU": any(

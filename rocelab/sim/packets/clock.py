@@ -1,22 +1,18 @@
 """The order of the packet engine's events: a ring per constant delay and a heap of timers.
 
 Events of one delay are due in the order in which they were scheduled. At one instant the first ring
-goes first and timers last.
+goes first and timers last, by the number of what they are of.
 """
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from rocelab.arrays import Longs
-from rocelab.compiling import compiler
 from rocelab.sim.packets import state as at
-from rocelab.sim.packets.state import State
+from rocelab.sim.packets.compiling import inlined
+from rocelab.sim.packets.state import State, Table
 
-compiled = compiler(Path(__file__).parent, makes_arrays=False)
 
-
-@compiled
+@inlined
 def schedule(run: State, ring: int, subject: int) -> None:
     """Let an event happen after the ring's delay."""
     row = run.ring[ring]
@@ -29,7 +25,7 @@ def schedule(run: State, ring: int, subject: int) -> None:
     run.event[place, at.SUBJECT] = subject
 
 
-@compiled
+@inlined
 def next_in_ring(run: State, ring: int) -> int:
     """Take the subject of a ring's front."""
     row = run.ring[ring]
@@ -43,7 +39,7 @@ def next_in_ring(run: State, ring: int) -> int:
     return int(subject)
 
 
-@compiled
+@inlined
 def next_due(due: Longs) -> int:
     """The ring, or the heap as the last, whose event is next."""
     found, time = 0, due[0]
@@ -53,12 +49,19 @@ def next_due(due: Longs) -> int:
     return found
 
 
-@compiled
-def set_timer(run: State, time: int, subject: int) -> None:
-    """Let a timer run out at a time."""
-    heap, place = run.timer, run.counts[at.TIMERS]
+@inlined
+def _is_before(heap: Table, place: int, time: int, subject: int) -> bool:
+    """Whether the timer at a place of the heap runs out before another one."""
+    due = heap[place, at.TIME_PS]
+    return bool(due < time or (due == time and heap[place, at.SUBJECT] < subject))
+
+
+@inlined
+def set_timer(run: State, time: int, kind: int, of: int) -> None:
+    """Let a timer of a task, port or flow run out at a time."""
+    heap, place, subject = run.timer, run.counts[at.TIMERS], 4 * of + kind
     run.counts[at.TIMERS] += 1
-    while place > 0 and time < heap[(place - 1) >> 1, at.TIME_PS]:
+    while place > 0 and not _is_before(heap, (place - 1) >> 1, time, subject):
         parent = (place - 1) >> 1
         heap[place, at.TIME_PS] = heap[parent, at.TIME_PS]
         heap[place, at.SUBJECT] = heap[parent, at.SUBJECT]
@@ -67,7 +70,7 @@ def set_timer(run: State, time: int, subject: int) -> None:
     run.due[-1] = heap[0, at.TIME_PS]
 
 
-@compiled
+@inlined
 def next_timer(run: State) -> int:
     """Take the subject of the timer that runs out first."""
     heap, place = run.timer, 0
@@ -77,9 +80,11 @@ def next_timer(run: State) -> int:
     time, last = heap[count, at.TIME_PS], heap[count, at.SUBJECT]
     while True:
         child = 2 * place + 1
-        if child + 1 < count and heap[child + 1, at.TIME_PS] < heap[child, at.TIME_PS]:
+        if child + 1 < count and _is_before(
+            heap, child + 1, heap[child, at.TIME_PS], heap[child, at.SUBJECT]
+        ):
             child += 1
-        if child >= count or time <= heap[child, at.TIME_PS]:
+        if child >= count or not _is_before(heap, child, time, last):
             break
         heap[place, at.TIME_PS] = heap[child, at.TIME_PS]
         heap[place, at.SUBJECT] = heap[child, at.SUBJECT]

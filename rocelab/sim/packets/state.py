@@ -1,7 +1,8 @@
-"""What the packet engine's loop reads and changes: tables of integers, a row per thing.
+"""What the packet engine's loop reads and changes: tables of numbers, a row per thing.
 
-A row of a packet or a port is one or two lines of the processor's cache. Times are in picoseconds,
-sizes in bytes on the wire. A port is a send of the network.
+A row of a packet or a port is one or two lines of the processor's cache. Times are in picoseconds.
+A port is a send of the network. Bytes of queues are frames as a lab counts them, without what
+Ethernet adds on the wire.
 """
 
 from __future__ import annotations
@@ -19,7 +20,12 @@ Table = npt.NDArray[np.int64]
 Packets = npt.NDArray[np.int32]
 """Two-dimensional."""
 
+Rates = npt.NDArray[np.float64]
+"""Two-dimensional."""
+
 NEVER = 2**62
+ETHERNET = 24
+"""Bytes of a packet on the wire that queues do not count (`rocelab.agent.nic`)."""
 
 READY_PS, START_PS, END_PS, DELAY_PS, WAITING, OPEN, COMING = range(7)
 FIRST_TRANSFER, LAST_TRANSFER, FIRST_NEXT, FIRST_ACKED, LAST_NEXT = range(7, 12)
@@ -28,17 +34,27 @@ TASK_CELLS = 12
 PACKETS, END_PSN, NEXT_TRANSFER, SHORT, FINISH_PS, TASK, QUEUE_PAIR = range(7)
 TRANSFER_CELLS = 7
 
-NIC, NEXT_FLOW, LISTED, SENDING, SENT, IN_FLIGHT, WINDOW, ACKED = range(8)
-FULL, MESSAGE, ACK_EVERY, DATA_PATH, ACK_PATH, ARRIVED, ARRIVING, ACKING = range(8, 16)
-LAST, TOTAL = range(16, 18)
-FLOW_CELLS = 24
+NIC, NEXT_FLOW, LISTED, SENDING, UNACKED, NEXT_PSN, HIGHEST_PSN, WINDOW = range(8)
+FULL, MESSAGE, ACK_EVERY, DATA_PATH, ECN, DATA_CLASS, CONTROL, SENT_PS = range(8, 16)
+ACKING, LAST, TOTAL, ASKED, DEADLINE_PS, TIMED, TIMEOUT_PS, RETRIES = range(16, 24)
+ACK_PATH, ACK_CLASS, CNP_CLASS, EXPECTED, ARRIVING, NAK_SENT, CNP_DUE_PS = range(24, 31)
+SENT, RETRANSMITTED, NAKS, TIMEOUTS, CNPS, MARKED, LEFT_RETRIES, SENT_BYTES = range(31, 39)
+FLOW_CELLS = 40
 
-BUSY, HEAD, TAIL, DEPTH, HIGHEST, CARRIED, RATE, FIRST_FLOW = range(8)
-LAST_FLOW = 8
+BUSY, QUEUED, DEPTH, HIGHEST, CARRIED, RATE, BUFFER, TURN = range(8)
+FIRST_FLOW, LAST_FLOW, MARKS, DROPS, DRAWS = range(8, 13)
 PORT_CELLS = 16
 
-NEXT, FLOW, PLACE, SIZE, PSN, ASKS = range(6)
+HEAD, TAIL, BYTES, DEFICIT = range(4)
+QUEUE_CELLS = 4
+
+NEXT, FLOW, PLACE, SIZE, PSN, KIND, CE, CLASS = range(8)
 PACKET_CELLS = 8
+
+DATA, ASKING, ACK, NAK, CNP = range(5)
+"""Kinds of packets. ASKING: data that asks for an ACK."""
+
+NOT_ECT, ECT, ALL_CE = range(3)
 
 FIRST, MASK, FRONT, BACK, RING_DELAY_PS = range(5)
 RING_CELLS = 8
@@ -46,8 +62,14 @@ RING_CELLS = 8
 TIME_PS, SUBJECT = range(2)
 EVENT_CELLS = 2
 
-NOW_PS, FREE, HOPS, TIMERS, ACKS, FINISHED, DISORDERED = range(7)
-COUNTS = 8
+START, SERIALISED, TURN_DUE, ACK_LATE = range(4)
+"""Kinds of timers: of a task, a port, and two of a flow."""
+
+CLASSES, STRICT, KMIN, KMAX, PMAX, MARKED_CLASSES, QUANTUM, SEED = range(8)
+RULES = 8
+
+NOW_PS, FREE, FREE_PACKETS, MOST_TAKEN, TIMERS, HOPS, ACKS, FINISHED, FAILED = range(9)
+COUNTS = 9
 
 
 class State(NamedTuple):
@@ -55,22 +77,29 @@ class State(NamedTuple):
     acknowledged, not arrived. The tasks that wait for it are next_task[FIRST_NEXT:LAST_NEXT], those
     before FIRST_ACKED for the arrival of its data, the others for its last ACK.
 
-    transfer: X rows. flow: F rows, with the first place of its data and of its ACKs in `path`,
-    where each way ends with -1. port: 2L rows. packet: P rows, free ones linked by NEXT; a
-    negative PSN is an ACK's: -1 - packets acknowledged.
+    transfer: X rows. flow: F rows, the sender and the receiver of a queue pair, with the first
+    place of its data and of its ACKs in `path`, where each way ends with -1; CONTROL: its row in
+    `rule`, -1 for none. pace: F rows, rule: a row per set of parameters
+    (`rocelab.sim.packets.dcqcn`).
 
-    sizes: bytes of each size class, of which 0 is an ACK's. ring_of, delay_ps: of the serialisation
-    at each rate, of each size class; ring -1 for a timer. ring: a row per constant delay, the last
-    that of propagation, whose subjects are packets; those of the others are ports. FRONT and BACK
-    count what left and entered; an event is in `event` at FIRST + (count & MASK). timer: a binary
-    heap; the subject of a task's delay is the task, of a serialisation -1 - port. due: the time of
-    each ring's front and of the heap's root, or NEVER.
+    port: 2L rows. queue: a row per class of each port, the strict ones first. packet: P rows, free
+    ones linked by NEXT. The PSN of an ACK is one more than the last that it acknowledges.
+
+    sizes: bytes of each size class on the wire; 0 is that of ACKs, 1 of CNPs. ring_of, delay_ps: of
+    the serialisation at each rate, of each size class; ring -1 for a timer. ring: a row per
+    constant delay, the last that of propagation, whose subjects are packets; those of the others
+    are ports. FRONT and BACK count what left and entered; an event is in `event` at FIRST +
+    (count & MASK). timer: a binary heap; a subject is 4 x task, port or flow + the kind. due: the
+    time of each ring's front and of the heap's root, or NEVER.
     """
 
     task: Table
     transfer: Table
     flow: Table
+    pace: Rates
+    rule: Rates
     port: Table
+    queue: Table
     packet: Packets
     next_task: Longs
     path: Ints
@@ -81,4 +110,5 @@ class State(NamedTuple):
     event: Table
     timer: Table
     due: Longs
+    rules: Longs
     counts: Longs

@@ -1,0 +1,238 @@
+"""Makes the packet engine's tables of a program, its paths and how its flows send."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rocelab.arrays import Bools, Floats, Ints, Longs
+from rocelab.sim.engine.program import Program
+from rocelab.sim.fabric.flows import Paths
+from rocelab.sim.packets import dcqcn
+from rocelab.sim.packets import state as at
+from rocelab.sim.packets.sending import (
+    ACK_BYTES,
+    CNP_BYTES,
+    OVERHEAD_BYTES,
+    Queues,
+    Sending,
+    class_order,
+)
+from rocelab.sim.packets.state import State, Table
+
+RINGED_SIZES = 4
+"""Sizes of packets, ACKs and CNPs too, whose events have a ring for each rate. The loop looks
+at all rings for each event, so those of other sizes are timers."""
+
+FIRST_PACKETS = 2**16
+"""Room for so many packets at first."""
+
+PS = 1e12
+PMAX_UNITS = 2**31
+
+
+def state_of(
+    program: Program,
+    paths: Paths,
+    capacity_bps: Floats,
+    latency_s: float,
+    sending: Sending,
+    queues: Queues,
+) -> State:
+    """The tables at time 0."""
+    ports, flows = len(capacity_bps), len(paths)
+    packets = packets_of(program, sending)
+    full = sending.mtu + OVERHEAD_BYTES
+    last = sending.payload_bytes - (packets - 1) * sending.mtu[program.flow] + OVERHEAD_BYTES
+    sizes = _size_classes(full[program.flow], packets - 1, last)
+    rates, rate_class = np.unique(capacity_bps, return_inverse=True)
+    delay_ps = np.rint(sizes * 8 * PS / rates[:, None]).astype(np.int64)
+    is_ring = np.broadcast_to(np.arange(len(sizes)) < RINGED_SIZES, delay_ps.shape)
+    most_taken = 4 + int(np.diff(program.first_transfer).max(initial=0))
+    pool = FIRST_PACKETS + most_taken
+    ring = _rings(delay_ps[is_ring], ports, round(latency_s * PS), pool)
+    path, data_path, ack_path = _two_ways(paths)
+    transfer = np.full((program.transfers, at.TRANSFER_CELLS), -1, np.int64)
+    transfer[:, at.PACKETS], transfer[:, at.SHORT] = packets, _class_of(last, sizes)
+    transfer[:, at.QUEUE_PAIR] = program.flow
+    transfer[:, at.TASK] = np.repeat(np.arange(program.tasks), np.diff(program.first_transfer))
+    port = np.zeros((ports, at.PORT_CELLS), np.int64)
+    port[:, [at.BUSY, at.FIRST_FLOW, at.LAST_FLOW]] = -1
+    port[:, at.RATE], port[:, at.BUFFER] = rate_class * len(sizes), queues.buffer_bytes
+    port[path[np.concatenate((data_path, ack_path))], at.BUFFER] = at.NEVER
+    order, strict = class_order(sending)
+    port[:, at.TURN] = strict
+    queue = np.zeros((ports * len(order), at.QUEUE_CELLS), np.int64)
+    queue[:, [at.HEAD, at.TAIL]], queue[:, at.DEFICIT] = -1, queues.quantum
+    task, next_task = _tasks(program, paths)
+    counts = np.zeros(at.COUNTS, np.int64)
+    counts[[at.FREE_PACKETS, at.MOST_TAKEN]] = pool, most_taken
+    return State(
+        task=task,
+        transfer=transfer,
+        flow=_flows(sending, order, sizes, path, data_path, ack_path),
+        pace=np.zeros((flows, dcqcn.STATE_CELLS)),
+        rule=sending.rules,
+        port=port,
+        queue=queue,
+        packet=_free(0, pool),
+        next_task=next_task,
+        path=path,
+        sizes=sizes,
+        ring_of=np.where(is_ring, np.cumsum(is_ring).reshape(is_ring.shape) - 1, -1).ravel(),
+        delay_ps=delay_ps.ravel(),
+        ring=ring,
+        event=np.zeros((int((ring[:, at.MASK] + 1).sum()), at.EVENT_CELLS), np.int64),
+        timer=np.zeros((program.tasks + ports + 2 * flows + 1, at.EVENT_CELLS), np.int64),
+        due=np.full(len(ring) + 1, at.NEVER),
+        rules=_rules(queues, order, strict),
+        counts=counts,
+    )
+
+
+def packets_of(program: Program, sending: Sending) -> Longs:
+    """The packets of each transfer, X."""
+    return -(-sending.payload_bytes // sending.mtu[program.flow])
+
+
+def grown(run: State) -> State:
+    """The same with room for twice as many packets."""
+    pool = len(run.packet)
+    more = _free(pool, 2 * pool)
+    more[-1, at.NEXT] = run.counts[at.FREE]
+    run.counts[at.FREE], run.counts[at.FREE_PACKETS] = pool, run.counts[at.FREE_PACKETS] + pool
+    row, ring = run.ring[-1], run.ring.copy()
+    count = row[at.BACK] - row[at.FRONT]
+    places = row[at.FIRST] + (np.arange(row[at.FRONT], row[at.BACK]) & row[at.MASK])
+    ring[-1, [at.FRONT, at.BACK]] = 0, count
+    ring[-1, at.MASK] = 2 * row[at.MASK] + 1
+    event = np.zeros((row[at.FIRST] + ring[-1, at.MASK] + 1, at.EVENT_CELLS), np.int64)
+    event[: row[at.FIRST]] = run.event[: row[at.FIRST]]
+    event[row[at.FIRST] : row[at.FIRST] + count] = run.event[places]
+    return run._replace(packet=np.concatenate((run.packet, more)), ring=ring, event=event)
+
+
+def _free(first: int, end: int) -> np.ndarray[tuple[int, int], np.dtype[np.int32]]:
+    packet = np.zeros((end - first, at.PACKET_CELLS), np.int32)
+    packet[:, at.NEXT] = np.arange(first + 1, end + 1)
+    return packet
+
+
+def _two_ways(paths: Paths) -> tuple[Ints, Longs, Longs]:
+    """The ports of each flow's data and, in reverse, of its ACKs, each followed by -1, and where
+    they begin."""
+    hops, flows = np.diff(paths.start), len(paths)
+    path = np.full(2 * (len(paths.sends) + flows), -1, np.int32)
+    data_path = 2 * (paths.start[:-1] + np.arange(flows))
+    ack_path = data_path + hops + 1
+    number = np.arange(len(paths.sends)) - np.repeat(paths.start[:-1], hops)
+    path[np.repeat(data_path, hops) + number] = paths.sends
+    path[np.repeat(ack_path + hops - 1, hops) - number] = paths.sends ^ 1
+    return path, data_path, ack_path
+
+
+def _flows(
+    sending: Sending,
+    order: list[int],
+    sizes: Longs,
+    path: Ints,
+    data_path: Longs,
+    ack_path: Longs,
+) -> Table:
+    flow = np.zeros((len(data_path), at.FLOW_CELLS), np.int64)
+    flow[:, [at.NEXT_FLOW, at.SENDING, at.ARRIVING, at.ACKING, at.LAST, at.ASKED]] = -1
+    flow[:, at.DEADLINE_PS] = at.NEVER
+    place = np.zeros(1 + max(order), np.int64)
+    place[order] = np.arange(len(order))
+    columns: dict[int, Longs] = {
+        at.NIC: path[data_path].astype(np.int64),
+        at.DATA_PATH: data_path,
+        at.ACK_PATH: ack_path,
+        at.WINDOW: sending.window,
+        at.ACK_EVERY: sending.ack_every,
+        at.MESSAGE: sending.message,
+        at.FULL: _class_of(sending.mtu + OVERHEAD_BYTES, sizes),
+        at.TIMEOUT_PS: 1000 * sending.ack_timeout_ns,
+        at.RETRIES: sending.retries,
+        at.LEFT_RETRIES: sending.retries,
+        at.ECN: sending.ecn,
+        at.DATA_CLASS: place[sending.data_class],
+        at.ACK_CLASS: place[sending.ack_class],
+        at.CNP_CLASS: place[sending.cnp_class],
+        at.CONTROL: sending.control,
+    }
+    for cell, values in columns.items():
+        flow[:, cell] = values
+    return flow
+
+
+def _rules(queues: Queues, order: list[int], strict: int) -> Longs:
+    rules = np.zeros(at.RULES, np.int64)
+    rules[at.CLASSES], rules[at.STRICT] = len(order), strict
+    rules[at.KMIN], rules[at.KMAX] = queues.kmin, queues.kmax
+    rules[at.PMAX] = round(queues.pmax * PMAX_UNITS)
+    rules[at.MARKED_CLASSES] = sum(
+        1 << place for place, class_ in enumerate(order) if class_ in queues.marked
+    )
+    rules[at.QUANTUM], rules[at.SEED] = queues.quantum, queues.seed
+    return rules
+
+
+def _size_classes(full: Longs, fulls: Longs, last: Longs) -> Longs:
+    """The size of each class on the wire: of ACKs, of CNPs, and of data from the most frequent one
+    down."""
+    size, place = np.unique(np.concatenate((full, last)), return_inverse=True)
+    packets = np.bincount(place, np.concatenate((fulls, np.ones_like(last))), len(size))
+    data = size[np.argsort(-packets, kind="stable")]
+    return np.concatenate(([ACK_BYTES, CNP_BYTES], data)).astype(np.int64)
+
+
+def _class_of(size: Longs, sizes: Longs) -> Longs:
+    order = np.argsort(sizes[2:])
+    return 2 + order[np.searchsorted(sizes[2:], size, sorter=order)]
+
+
+def _rings(serialisation_ps: Longs, ports: int, latency_ps: int, pool: int) -> Table:
+    """A ring for each serialisation, with room for all ports, and one for all packets."""
+    ring = np.zeros((len(serialisation_ps) + 1, at.RING_CELLS), np.int64)
+    ring[:, at.RING_DELAY_PS] = [*serialisation_ps, latency_ps]
+    ring[:-1, at.MASK], ring[-1, at.MASK] = 2 ** ports.bit_length() - 1, 2 ** pool.bit_length() - 1
+    ring[1:, at.FIRST] = np.cumsum(ring[:-1, at.MASK] + 1)
+    return ring
+
+
+def _tasks(program: Program, paths: Paths) -> tuple[Table, Longs]:
+    """The rows of tasks, and the tasks that wait for each."""
+    task = np.zeros((program.tasks, at.TASK_CELLS), np.int64)
+    task[:, [at.READY_PS, at.START_PS, at.END_PS]] = [0, -1, -1]
+    task[:, at.WAITING] = np.diff(program.after_start)
+    task[:, at.OPEN] = task[:, at.COMING] = np.diff(program.first_transfer)
+    task[:, at.DELAY_PS] = np.rint(program.delay_s * PS)
+    task[:, at.FIRST_TRANSFER] = program.first_transfer[:-1]
+    task[:, at.LAST_TRANSFER] = program.first_transfer[1:]
+    waiter = np.repeat(np.arange(program.tasks), np.diff(program.after_start))
+    for_ack = ~_receives(program, paths, waiter)
+    first = np.searchsorted(np.sort(program.after), np.arange(program.tasks + 1))
+    arrivals = np.bincount(program.after[~for_ack], minlength=program.tasks)
+    task[:, at.FIRST_NEXT], task[:, at.LAST_NEXT] = first[:-1], first[1:]
+    task[:, at.FIRST_ACKED] = first[:-1] + arrivals
+    return task, waiter[np.lexsort((for_ack, program.after))].astype(np.int64)
+
+
+def _receives(program: Program, paths: Paths, waiter: Longs) -> Bools:
+    """Of each of `program.after`, whether the waiting task is the receiver's: whether it sends on
+    the link by which all data of the other comes. It is taken for the sender's where a task has
+    several destinations or no data."""
+    task = np.repeat(np.arange(program.tasks), np.diff(program.first_transfer))
+    first = _only(task, paths.sends[paths.start[program.flow]], program.tasks)
+    last = _only(task, paths.sends[paths.start[program.flow + 1] - 1], program.tasks)
+    sent, come = first[waiter], last[program.after]
+    found: Bools = (sent >= 0) & (come >= 0) & (sent == come ^ 1)
+    return found
+
+
+def _only(task: Longs, port: Ints, tasks: int) -> Longs:
+    """The port of all transfers of each task; -1 where they have several or there are none."""
+    least, most = np.full(tasks, np.iinfo(np.int64).max), np.full(tasks, -1)
+    np.minimum.at(least, task, port)
+    np.maximum.at(most, task, port)
+    return np.where(least == most, most, -1)

@@ -1,0 +1,141 @@
+"""The packet engine's ports: queues by class, tail drop, WRED marks, one packet after the other.
+
+The rules are those of a lab's port (`rocelab/runtime/bpf/queues.bpf.c`): a packet that does not fit
+the port's buffer is dropped; the depth of its queue on arrival, without itself and without the
+packet under way, decides on its mark. Strict classes go first, the others share byte by byte.
+"""
+
+from __future__ import annotations
+
+from rocelab.sim.packets import state as at
+from rocelab.sim.packets.clock import schedule, set_timer
+from rocelab.sim.packets.compiling import compiled, inlined
+from rocelab.sim.packets.sender import next_packet, release
+from rocelab.sim.packets.state import State
+
+M31 = 2**31 - 1
+
+
+@compiled
+def draw(seed: int, port: int, count: int) -> int:
+    """A random number below 2^31: a hash of the three, so that each port has its own sequence.
+
+    Multiplications and shifts as in MurmurHash3's finalizer, with 31 bits, which a product of 64
+    bits holds.
+    """
+    word = (seed * 0x2545F491 + port * 0x1B873593 + count) & M31
+    for _ in range(2):
+        word = ((word ^ word >> 16) * 0x45D9F3B) & M31
+        word = ((word ^ word >> 15) * 0x119DE1F3) & M31
+    return word ^ word >> 16
+
+
+@inlined
+def _is_marked(run: State, number: int, depth: int) -> bool:
+    rules = run.rules
+    if depth <= rules[at.KMIN]:
+        return False
+    if depth > rules[at.KMAX]:
+        return True
+    port = run.port[number]
+    port[at.DRAWS] += 1
+    limit = (depth - rules[at.KMIN]) * rules[at.PMAX] // (rules[at.KMAX] - rules[at.KMIN])
+    return bool(draw(rules[at.SEED], number, port[at.DRAWS]) < limit)
+
+
+@inlined
+def enqueue(run: State, packet: int, number: int) -> None:
+    """A packet reaches a port."""
+    port, row, rules = run.port[number], run.packet[packet], run.rules
+    size = run.sizes[row[at.SIZE]] - at.ETHERNET
+    if port[at.DEPTH] + size > port[at.BUFFER]:
+        port[at.DROPS] += 1
+        release(run, packet)
+        return
+    if port[at.BUSY] < 0:
+        _transmit(run, packet, number)
+        return
+    # A NIC sends its ACKs and CNPs in their order, a switch by class.
+    class_ = row[at.CLASS] if port[at.BUFFER] < at.NEVER else 0
+    queue = run.queue[number * rules[at.CLASSES] + class_]
+    if (
+        rules[at.MARKED_CLASSES] >> class_ & 1
+        and row[at.CE] == 0
+        and run.flow[row[at.FLOW], at.ECN] != at.NOT_ECT
+        and port[at.BUFFER] < at.NEVER
+        and _is_marked(run, number, queue[at.BYTES])
+    ):
+        row[at.CE] = 1
+        port[at.MARKS] += 1
+    row[at.NEXT] = -1
+    if queue[at.HEAD] < 0:
+        queue[at.HEAD] = packet
+    else:
+        run.packet[queue[at.TAIL], at.NEXT] = packet
+    queue[at.TAIL] = packet
+    queue[at.BYTES] += size
+    port[at.QUEUED] += 1
+    port[at.DEPTH] += size
+    port[at.HIGHEST] = max(port[at.HIGHEST], port[at.DEPTH])
+
+
+@inlined
+def _dequeue(run: State, number: int) -> int:
+    """Take the packet that a port with packets sends next."""
+    port, rules = run.port[number], run.rules
+    first, classes, strict = number * rules[at.CLASSES], rules[at.CLASSES], rules[at.STRICT]
+    found = 0
+    while found < strict and run.queue[first + found, at.HEAD] < 0:
+        found += 1
+    if found == strict:
+        found = port[at.TURN]
+        while run.queue[first + found, at.HEAD] < 0:
+            found = found + 1 if found + 1 < classes else strict
+    queue = run.queue[first + found]
+    packet = queue[at.HEAD]
+    size = run.sizes[run.packet[packet, at.SIZE]] - at.ETHERNET
+    queue[at.HEAD] = run.packet[packet, at.NEXT]
+    queue[at.BYTES] -= size
+    port[at.QUEUED] -= 1
+    port[at.DEPTH] -= size
+    if found >= strict:
+        # As HTB: a class has its turn until it has sent more than its share.
+        port[at.TURN] = found
+        queue[at.DEFICIT] -= size
+        if queue[at.DEFICIT] < 0:
+            queue[at.DEFICIT] += rules[at.QUANTUM]
+            port[at.TURN] = found + 1 if found + 1 < classes else strict
+    return int(packet)
+
+
+@inlined
+def serve(run: State, number: int) -> None:
+    """Let an idle port send: a queued packet, else one of the flows that take turns at it."""
+    if run.port[number, at.BUSY] >= 0:
+        return
+    has_queue = run.port[number, at.QUEUED] > 0
+    packet = _dequeue(run, number) if has_queue else next_packet(run, number)
+    if packet >= 0:
+        _transmit(run, packet, number)
+
+
+@inlined
+def _transmit(run: State, packet: int, number: int) -> None:
+    port, size = run.port[number], run.packet[packet, at.SIZE]
+    port[at.BUSY] = packet
+    port[at.CARRIED] += run.sizes[size]
+    run.counts[at.HOPS] += 1
+    ring = run.ring_of[port[at.RATE] + size]
+    if ring >= 0:
+        schedule(run, ring, number)
+    else:
+        end = run.counts[at.NOW_PS] + run.delay_ps[port[at.RATE] + size]
+        set_timer(run, end, at.SERIALISED, number)
+
+
+@inlined
+def serialised(run: State, number: int) -> None:
+    """The last bit of a packet has left its port."""
+    schedule(run, len(run.ring) - 1, run.port[number, at.BUSY])
+    run.port[number, at.BUSY] = -1
+    serve(run, number)

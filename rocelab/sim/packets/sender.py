@@ -1,0 +1,152 @@
+"""The packet engine's senders: turns of queue pairs at a NIC, windows, pacing, go-back-N.
+
+The rules are those of a lab's queue pair (`rocelab.agent.rc.requester`).
+"""
+
+from __future__ import annotations
+
+from rocelab.sim.packets import dcqcn
+from rocelab.sim.packets import state as at
+from rocelab.sim.packets.clock import set_timer
+from rocelab.sim.packets.compiling import compiled, inlined
+from rocelab.sim.packets.state import State
+
+
+@inlined
+def take(run: State, flow: int, place: int, size: int, psn: int, kind: int, class_: int) -> int:
+    """A new packet."""
+    counts = run.counts
+    packet = counts[at.FREE]
+    row = run.packet[packet]
+    counts[at.FREE] = row[at.NEXT]
+    counts[at.FREE_PACKETS] -= 1
+    row[at.FLOW], row[at.PLACE], row[at.SIZE], row[at.PSN] = flow, place, size, psn
+    row[at.KIND], row[at.CLASS] = kind, class_
+    row[at.CE] = run.flow[flow, at.ECN] == at.ALL_CE
+    return int(packet)
+
+
+@inlined
+def release(run: State, packet: int) -> None:
+    """A packet is no more."""
+    run.packet[packet, at.NEXT] = run.counts[at.FREE]
+    run.counts[at.FREE] = packet
+    run.counts[at.FREE_PACKETS] += 1
+
+
+@inlined
+def list_flow(run: State, flow: int) -> None:
+    """Give a flow that may send a turn at its NIC's port."""
+    row = run.flow[flow]
+    is_open = row[at.NEXT_PSN] - row[at.UNACKED] < row[at.WINDOW]
+    if row[at.LISTED] or row[at.SENDING] < 0 or not is_open:
+        return
+    row[at.LISTED], row[at.NEXT_FLOW] = 1, -1
+    port = run.port[row[at.NIC]]
+    if port[at.FIRST_FLOW] < 0:
+        port[at.FIRST_FLOW] = flow
+    else:
+        run.flow[port[at.LAST_FLOW], at.NEXT_FLOW] = flow
+    port[at.LAST_FLOW] = flow
+
+
+@inlined
+def next_packet(run: State, number: int) -> int:
+    """The packet of the flow whose turn it is at a port; -1 if none may send."""
+    port = run.port[number]
+    while port[at.FIRST_FLOW] >= 0:
+        flow = port[at.FIRST_FLOW]
+        row = run.flow[flow]
+        port[at.FIRST_FLOW] = row[at.NEXT_FLOW]
+        row[at.LISTED] = 0
+        if row[at.WINDOW] == 0:
+            continue
+        if row[at.CONTROL] >= 0:
+            due = _due(run, flow)
+            if due > run.counts[at.NOW_PS]:
+                row[at.LISTED] = 1
+                rise = dcqcn.next_rise(run.pace[flow])
+                set_timer(run, int(rise) if rise < due else due, at.TURN_DUE, flow)
+                continue
+        packet = _emit(run, flow)
+        list_flow(run, flow)
+        return packet
+    return -1
+
+
+@inlined
+def _due(run: State, flow: int) -> int:
+    """When a paced flow may send: at its present rate after its last packet."""
+    row = run.flow[flow]
+    now = float(run.counts[at.NOW_PS])
+    rate = dcqcn.rate_bps(run.pace[flow], run.rule[row[at.CONTROL]], now)
+    return int(row[at.SENT_PS] + 8e12 * row[at.SENT_BYTES] / rate)
+
+
+@compiled
+def _emit(run: State, flow: int) -> int:
+    """The next packet of a flow."""
+    row, now = run.flow[flow], run.counts[at.NOW_PS]
+    transfer = run.transfer[row[at.SENDING]]
+    psn = row[at.NEXT_PSN]
+    number = psn - transfer[at.END_PSN] + transfer[at.PACKETS] + 1
+    row[at.NEXT_PSN] = psn + 1
+    row[at.SENT] += 1
+    if psn < row[at.HIGHEST_PSN]:
+        row[at.RETRANSMITTED] += 1
+    else:
+        row[at.HIGHEST_PSN] = psn + 1
+    size, kind = row[at.FULL], at.DATA
+    is_last = number == transfer[at.PACKETS]
+    if is_last:
+        size = transfer[at.SHORT]
+        row[at.SENDING] = transfer[at.NEXT_TRANSFER]
+    if (
+        is_last
+        or psn - row[at.UNACKED] == row[at.WINDOW] - 1
+        or psn % row[at.ACK_EVERY] == row[at.ACK_EVERY] - 1
+        or number % row[at.MESSAGE] == 0
+    ):
+        kind = at.ASKING
+        row[at.ASKED] = psn
+        if row[at.DEADLINE_PS] == at.NEVER:
+            row[at.DEADLINE_PS] = now + row[at.TIMEOUT_PS]
+            if not row[at.TIMED]:
+                row[at.TIMED] = 1
+                set_timer(run, row[at.DEADLINE_PS], at.ACK_LATE, flow)
+    if row[at.CONTROL] >= 0:
+        row[at.SENT_PS], row[at.SENT_BYTES] = now, run.sizes[size]
+        bytes_ = run.sizes[size] - at.ETHERNET
+        dcqcn.on_sent(run.pace[flow], run.rule[row[at.CONTROL]], bytes_, float(now))
+    return int(take(run, flow, row[at.DATA_PATH], size, psn, kind, row[at.DATA_CLASS]))
+
+
+@inlined
+def go_back(run: State, flow: int) -> None:
+    """Send again from the oldest packet that is not acknowledged on; after too many attempts in a
+    row the queue pair fails and sends no more."""
+    row = run.flow[flow]
+    row[at.DEADLINE_PS] = at.NEVER
+    if row[at.LEFT_RETRIES] == 0:
+        row[at.WINDOW] = 0
+        run.counts[at.FAILED] += 1
+        return
+    row[at.LEFT_RETRIES] -= 1
+    row[at.NEXT_PSN], row[at.SENDING] = row[at.UNACKED], row[at.ACKING]
+    row[at.ASKED] = row[at.UNACKED] - 1
+    list_flow(run, flow)
+
+
+@inlined
+def ack_timer(run: State, flow: int) -> None:
+    """A flow's timer runs out: at its deadline, or before one that has moved on."""
+    row = run.flow[flow]
+    row[at.TIMED] = 0
+    if row[at.DEADLINE_PS] == at.NEVER:
+        return
+    if row[at.DEADLINE_PS] > run.counts[at.NOW_PS]:
+        row[at.TIMED] = 1
+        set_timer(run, row[at.DEADLINE_PS], at.ACK_LATE, flow)
+        return
+    row[at.TIMEOUTS] += 1
+    go_back(run, flow)

@@ -1,0 +1,125 @@
+"""What the packet engine needs to know of senders and queues, as arrays.
+
+`sending_of` takes it from the jobs' transports, `queues_of` from the lab's file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from rocelab.agent.headers import CNP_PAYLOAD_BYTES
+from rocelab.agent.nic import WIRE_OVERHEAD_BYTES
+from rocelab.arrays import Floats, Ints, Longs
+from rocelab.jobs.dcqcn_profiles import parameters
+from rocelab.jobs.performance import FRAME_OVERHEAD_BYTES
+from rocelab.jobs.transport import DCQCN_OFF, Ecn, TransportSpec
+from rocelab.plan.queues import ETHERNET_HEADER_BYTES, STRICT_CLASSES, class_of_dscp, strictness
+from rocelab.sim.packets import state as at
+from rocelab.sim.packets.dcqcn import RULE_CELLS, rule_of
+from rocelab.sim.packets.state import Rates
+from rocelab.spec.model import LabSpec
+
+OVERHEAD_BYTES = FRAME_OVERHEAD_BYTES + WIRE_OVERHEAD_BYTES
+ACK_BYTES = OVERHEAD_BYTES + 4
+"""With an AETH (InfiniBand Architecture Specification 9.3.5)."""
+
+CNP_BYTES = OVERHEAD_BYTES + CNP_PAYLOAD_BYTES
+_ECN = {Ecn.NOT_ECT: at.NOT_ECT, Ecn.ECT0: at.ECT, Ecn.CE: at.ALL_CE}
+
+
+@dataclass(frozen=True, eq=False)
+class Sending:
+    """How flows send. payload_bytes: of each transfer, X. Of each flow, F: the mtu; the most
+    packets in flight, per ACK and per message; the time until packets are sent again and how often
+    in a row; the ECN field; the traffic classes of data, ACKs and CNPs; control: its row of
+    `rules`, -1 for no congestion control."""
+
+    payload_bytes: Longs
+    mtu: Longs
+    window: Longs
+    ack_every: Longs
+    message: Longs
+    ack_timeout_ns: Longs
+    retries: Longs
+    ecn: Longs
+    data_class: Longs
+    ack_class: Longs
+    cnp_class: Longs
+    control: Longs
+    rules: Rates
+
+
+@dataclass(frozen=True)
+class Queues:
+    """The queues of switch ports: buffer, marking line and marked classes (`rocelab.spec.queues`).
+    quantum: bytes that a class sends before the next one where they share a port."""
+
+    buffer_bytes: int
+    kmin: int
+    kmax: int
+    pmax: float
+    marked: tuple[int, ...]
+    quantum: int
+    seed: int = 1
+
+
+def queues_of(spec: LabSpec) -> Queues:
+    """Those of a lab."""
+    queues = spec.queues
+    return Queues(
+        queues.buffer,
+        queues.ecn.kmin,
+        queues.ecn.kmax,
+        queues.ecn.pmax,
+        queues.marked,
+        spec.links.mtu + ETHERNET_HEADER_BYTES,
+    )
+
+
+def sending_of(
+    transports: Sequence[TransportSpec],
+    flows: Ints,
+    payload_bytes: Longs,
+    line_bps: Floats,
+    spec: LabSpec,
+) -> Sending:
+    """How flows of jobs send: flows: of each job; line_bps: of each flow's NIC, F."""
+    classes = class_of_dscp(spec.queues.dscp)
+
+    def column(values: Sequence[int]) -> Longs:
+        return np.repeat(np.array(values, np.int64), flows)
+
+    job = np.repeat(np.arange(len(transports)), flows)
+    kinds, kind = np.unique(np.column_stack((job, line_bps)), axis=0, return_inverse=True)
+    controlled = [transports[int(number)].dcqcn != DCQCN_OFF for number, _ in kinds]
+    rules = [
+        rule_of(parameters(transports[int(number)].dcqcn, round(bps)), bps)
+        for (number, bps), is_controlled in zip(kinds, controlled, strict=True)
+        if is_controlled
+    ]
+    row = np.where(controlled, np.cumsum(controlled) - 1, -1)
+    return Sending(
+        payload_bytes,
+        mtu=column([each.mtu for each in transports]),
+        window=column([each.window for each in transports]),
+        ack_every=column([each.ack_every for each in transports]),
+        message=column([each.message // each.mtu for each in transports]),
+        ack_timeout_ns=column([each.ack_timeout for each in transports]),
+        retries=column([each.retries for each in transports]),
+        ecn=column([_ECN[each.ecn] for each in transports]),
+        data_class=column([classes[each.dscp] for each in transports]),
+        ack_class=column([classes[each.ack_dscp] for each in transports]),
+        cnp_class=column([classes[each.cnp_dscp] for each in transports]),
+        control=row[kind.reshape(-1)],
+        rules=np.array(rules).reshape(-1, RULE_CELLS),
+    )
+
+
+def class_order(sending: Sending) -> tuple[list[int], int]:
+    """The traffic classes in use, the strict ones first, and how many are strict."""
+    columns = (sending.data_class, sending.ack_class, sending.cnp_class)
+    used = sorted(set(np.concatenate(columns).tolist()), key=lambda each: (strictness(each), each))
+    return used, sum(each in STRICT_CLASSES for each in used)

@@ -1,0 +1,112 @@
+"""Runs of the packet engine on ports that a test numbers, of 100G and 1 us unless it says so."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from rocelab.arrays import Floats
+from rocelab.progress import ProgressSink, no_progress
+from rocelab.sim.engine.program import Program
+from rocelab.sim.fabric.flows import Paths
+from rocelab.sim.packets import state as at
+from rocelab.sim.packets.dcqcn import RULE_CELLS
+from rocelab.sim.packets.run import PacketRun, run_packets
+from rocelab.sim.packets.sending import Queues, Sending
+
+RATE_BPS = 100e9
+LATENCY_PS = 1_000_000
+FRAME = 4096 + 58
+"""Of a full packet, as queues count it."""
+
+FULL_PS, ACK_PS = 4178 * 80, 86 * 80
+ENDLESS = Queues(10**15, 10**14, 10**15, 1.0, (3, 4), 9014)
+
+
+@dataclass(frozen=True)
+class Flow:
+    """A queue pair with one transfer."""
+
+    path: Sequence[int]
+    payload: int
+    after: Sequence[int] = ()
+    window: int = 512
+    ack_every: int = 1
+    message: int = 256
+    timeout_ns: int = 10**6
+    retries: int = 7
+    mtu: int = 4096
+    ecn: int = at.ECT
+    classes: tuple[int, int, int] = (3, 6, 5)
+    rule: Sequence[float] = field(default=())
+
+
+def ran(
+    flows: Sequence[Flow],
+    queues: Queues = ENDLESS,
+    rates_bps: dict[int, float] | None = None,
+    latency_ps: int = LATENCY_PS,
+    progress: ProgressSink = no_progress,
+    **changes: object,
+) -> PacketRun:
+    """A run of these flows, a task each, with `changes` for all of them."""
+    changed = [replace(flow, **changes) for flow in flows]  # type: ignore[arg-type]
+    return run_packets(*arranged(changed, queues, rates_bps, latency_ps), progress)
+
+
+def arranged(
+    flows: Sequence[Flow],
+    queues: Queues = ENDLESS,
+    rates_bps: dict[int, float] | None = None,
+    latency_ps: int = LATENCY_PS,
+) -> tuple[Program, Paths, Floats, float, Sending, Queues]:
+    """The arguments of `run_packets` and `state_of`."""
+    numbers = np.arange(len(flows) + 1, dtype=np.int64)
+    payload = np.array([flow.payload for flow in flows], np.int64)
+    program = Program(
+        np.concatenate(([0], np.cumsum([len(flow.after) for flow in flows]))).astype(np.int64),
+        np.array([task for flow in flows for task in flow.after], np.int32),
+        np.zeros(len(flows)),
+        np.zeros(len(flows)),
+        numbers,
+        np.arange(len(flows), dtype=np.int32),
+        payload * 8.0,
+    )
+    starts = np.concatenate(([0], np.cumsum([len(flow.path) for flow in flows]))).astype(np.int64)
+    sends = np.array([send for flow in flows for send in flow.path], np.int32)
+    capacity_bps = np.full(2 * (1 + sends.max() // 2), RATE_BPS)
+    for port, rate_bps in (rates_bps or {}).items():
+        capacity_bps[port] = rate_bps
+    rules = [list(flow.rule) for flow in flows if flow.rule]
+
+    def column(values: Sequence[int]) -> np.ndarray:
+        return np.array(values, np.int64)
+
+    sending = Sending(
+        payload,
+        mtu=column([flow.mtu for flow in flows]),
+        window=column([flow.window for flow in flows]),
+        ack_every=column([flow.ack_every for flow in flows]),
+        message=column([flow.message for flow in flows]),
+        ack_timeout_ns=column([flow.timeout_ns for flow in flows]),
+        retries=column([flow.retries for flow in flows]),
+        ecn=column([flow.ecn for flow in flows]),
+        data_class=column([flow.classes[0] for flow in flows]),
+        ack_class=column([flow.classes[1] for flow in flows]),
+        cnp_class=column([flow.classes[2] for flow in flows]),
+        control=column(
+            [
+                sum(bool(each.rule) for each in flows[:i]) if flow.rule else -1
+                for i, flow in enumerate(flows)
+            ]
+        ),
+        rules=np.array(rules, np.float64).reshape(-1, RULE_CELLS),
+    )
+    return program, Paths(starts, sends), capacity_bps, latency_ps / 1e12, sending, queues
+
+
+def finish_ps(run: PacketRun) -> list[float]:
+    """When each flow's last packet was acknowledged."""
+    return (run.outcome.finish_s * 1e12).tolist()

@@ -1,0 +1,143 @@
+"""The packet engine's DCQCN: beside the endpoints' own code and the fluid model of one port."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from rocelab.agent.dcqcn import reaction_point
+from rocelab.jobs.dcqcn_model import Bottleneck, simulate
+from rocelab.jobs.dcqcn_profiles import PROFILES, parameters
+from rocelab.sim.packets import dcqcn, loop
+from rocelab.sim.packets import state as at
+from rocelab.sim.packets.build import grown, state_of
+from tests.unit.sim.packet_runs import (
+    ACK_PS,
+    ENDLESS,
+    FRAME,
+    FULL_PS,
+    Flow,
+    arranged,
+    finish_ps,
+    ran,
+)
+
+LINE_BPS = 100 * 10**9
+LASTS_NS = 6_000_000
+
+
+def rule(profile: str) -> list[float]:
+    return dcqcn.rule_of(parameters(profile, LINE_BPS), LINE_BPS)
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("seed", range(3))
+def test_a_rate_is_the_endpoint_s_after_any_events(profile: str, seed: int) -> None:
+    """CNPs and frames at random times, dense and sparse, and long pauses."""
+    random = np.random.default_rng(seed)
+    theirs = reaction_point(parameters(profile, LINE_BPS), LINE_BPS)
+    row, state = np.array(rule(profile)), np.zeros(dcqcn.STATE_CELLS)
+    dcqcn.begin(state, row)
+    now_ns, cuts = 0, 0
+    for _ in range(4000):
+        now_ns += int(
+            random.choice([7, 900, 4000, 60_000, 3_000_000], p=[0.5, 0.3, 0.1, 0.08, 0.02])
+        )
+        event = random.random()
+        if event < 0.3:
+            theirs.on_cnp(now_ns)
+            dcqcn.on_cnp(state, row, 1e3 * now_ns)
+        elif event < 0.9:
+            theirs.on_sent(1_000_000, now_ns)
+            dcqcn.on_sent(state, row, 1_000_000, 1e3 * now_ns)
+        theirs.advance(now_ns)
+        rate_bps = dcqcn.rate_bps(state, row, 1e3 * now_ns)
+        assert rate_bps == pytest.approx(theirs.rate_bps, rel=1e-12)
+        assert state[dcqcn.TARGET_BPS] == pytest.approx(theirs.target_bps, rel=1e-12)
+        assert state[dcqcn.ALPHA] == pytest.approx(theirs.alpha, rel=1e-9)
+        cuts += rate_bps < LINE_BPS
+    assert cuts > 1000
+
+
+def test_a_flow_that_no_mark_slows_sends_at_its_nic_s_rate() -> None:
+    free, paced = (ran([Flow([0, 2], 500 * 4096, rule=each)]) for each in ((), rule("sigcomm15")))
+    assert paced.outcome.finish_s[0] == pytest.approx(free.outcome.finish_s[0], rel=1e-9)
+
+
+def test_a_first_cnp_halves_the_rate() -> None:
+    # Every packet is marked; the second CNP is due 50 us after the first, when all is over.
+    packets, latency_ps = 70, 1000
+    done = ran(
+        [Flow([0, 20], packets * 4096, rule=rule("sigcomm15"), ecn=at.ALL_CE)],
+        latency_ps=latency_ps,
+    )
+    assert done.cnps[0] == 1
+    cnp_ps = 2 * (FULL_PS + latency_ps) + 2 * (98 * 80 + latency_ps)
+    before = cnp_ps // FULL_PS + 1
+    last_ps = (before - 1) * FULL_PS + (packets - before) * 2 * FULL_PS
+    end_ps = last_ps + 2 * (FULL_PS + latency_ps) + 2 * (ACK_PS + latency_ps)
+    assert finish_ps(done)[0] == pytest.approx(end_ps, abs=packets)
+
+
+def test_a_receiver_sends_a_cnp_for_a_mark_at_most_once_in_its_interval() -> None:
+    every = list(rule("sigcomm15"))
+    every[dcqcn.CNP_PS] = 0
+    every[dcqcn.FLOOR_BPS] = LINE_BPS
+    some = list(every)
+    some[dcqcn.CNP_PS] = 50e6
+    counts = [
+        ran([Flow([0, 2], 1000 * 4096, rule=each, ecn=at.ALL_CE)]).cnps[0] for each in (every, some)
+    ]
+    assert counts[0] == 1000
+    assert counts[1] == pytest.approx(1000 * FULL_PS / 50e6, abs=1)
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_one_port_agrees_with_the_model_of_its_equations(profile: str) -> None:
+    """Queue, packets and CNPs of four flows, as means of draws, beside those of the model."""
+    kmin, kmax, pmax, latency_ps = 100 * FRAME, 400 * FRAME, 0.2, 1_000_000
+    queues = replace(ENDLESS, kmin=kmin, kmax=kmax, pmax=pmax)
+    flow = Flow([0, 20], 10**9, window=10**6, timeout_ns=10**9, rule=rule(profile))
+    flows = [replace(flow, path=[2 * i, 20]) for i in range(4)]
+    cnps, queue, carried = [], [], []
+    for seed in range(3):
+        run = state_of(*arranged(flows, replace(queues, seed=seed), latency_ps=latency_ps))
+        loop.begin(run)
+        area, last_ps = 0, 0
+        while last_ps < 1000 * LASTS_NS:
+            depth = run.port[20, at.DEPTH]
+            if loop.advance(run, 20) == loop.FULL:
+                run = grown(run)
+            area += depth * (run.counts[at.NOW_PS] - last_ps)
+            last_ps = run.counts[at.NOW_PS]
+        cnps.append(run.flow[:, at.CNPS].sum())
+        queue.append(area / last_ps)
+        carried.append(run.flow[:, at.EXPECTED].sum())
+    bottleneck = Bottleneck(
+        capacity_bps=LINE_BPS,
+        buffer_bytes=10**12,
+        kmin_bytes=kmin,
+        kmax_bytes=kmax,
+        pmax=pmax,
+        feedback_ns=4 * latency_ps // 1000 + 2 * 98 * 80 // 1000 + 2 * FULL_PS // 1000,
+        packet_bytes=FRAME,
+    )
+    models = [
+        simulate(parameters(profile, LINE_BPS), bottleneck, [0] * 4, LASTS_NS, LINE_BPS, seed=seed)
+        for seed in range(2)
+    ]
+    model_queue = np.mean([each.queue_bytes.mean() for each in models])
+    model_bps = np.mean([each.rates_bps.sum(axis=0).mean() for each in models])
+    assert np.mean(queue) == pytest.approx(model_queue, rel=0.2)
+    assert np.mean(carried) == pytest.approx(model_bps * LASTS_NS / 8e9 / 4178, rel=0.05)
+    if parameters(profile, LINE_BPS).cnp_interval_ns:
+        # The model counts at most one of a flow in each of its steps.
+        model_cnps = np.mean([sum(map(len, each.cnps_ns)) for each in models])
+        assert np.mean(cnps) == pytest.approx(model_cnps, rel=0.2)
+
+
+def test_a_marked_flow_without_congestion_control_gets_no_cnp() -> None:
+    done = ran([Flow([0, 2], 100 * 4096, ecn=at.ALL_CE)])
+    assert (done.marked[0], done.cnps[0]) == (100, 0)
