@@ -163,6 +163,64 @@ class RateOverTime:
 
 
 @dataclass(frozen=True, slots=True)
+class Distribution:
+    """Of a figure over transfers."""
+
+    mean: float
+    p50: float
+    p99: float
+    maximum: float
+
+
+@dataclass(frozen=True, slots=True)
+class FlowTimes:
+    """Flow completion times: of the transfers of queue pairs that were over.
+
+    time_ns: from the beginning of a transfer's step until the transfer is over: with packets, until
+    its sender has the last ACK; else until its last byte has left, plus the latency of its step.
+    slowdown: that time over the least one: the transfer's bytes on the wire at the lowest rate of
+    its path, and the latency of its links.
+    """
+
+    transfers: int
+    time_ns: Distribution
+    slowdown: Distribution
+
+
+@dataclass(frozen=True, slots=True)
+class PortQueue:
+    """The queues of a switch port. port: `ctsw2:rtsw1`, the switch and its interface.
+    highest_bytes: in frames without FCS, without the packet under way."""
+
+    port: str
+    highest_bytes: int
+    marks: int
+    drops: int
+
+
+@dataclass(frozen=True, slots=True)
+class PacketCounts:
+    """What packets did. data_packets: sent, with those sent again. acks: with NAKs, as sent.
+    packet_hops: transmissions of packets of all kinds. marks, drops: by switch ports. marked: data
+    packets that a receiver got with a mark. naks: those that reached their senders. timeouts: of
+    ACKs. failed_queue_pairs: gave up after `retries` in a row. queues: the highest ones, up to
+    1,024."""
+
+    data_packets: int
+    acks: int
+    packet_hops: int
+    marks: int
+    drops: int
+    marked: int
+    cnps: int
+    naks: int
+    retransmitted: int
+    timeouts: int
+    failed_queue_pairs: int
+    queues: tuple[PortQueue, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class SimulatedEvent:
     """A failure, drain or return, and when routing had reacted."""
 
@@ -179,7 +237,8 @@ class SimulationReport:
     lab: the spec in full, as JSON values. tiers: the balance of flows per link beside random
     hashing, over the links that a switch can choose for some flow. uses: the load of links. worst:
     the links with the highest load for their tier. finish_ns: when a hundredth, two hundredths, ...
-    all of the transfers were over, latency included.
+    all of the transfers were over, latency included. flow_times: None if no transfer was over.
+    packets: of the engine that has packets.
     """
 
     schema_version: int
@@ -195,6 +254,8 @@ class SimulationReport:
     finish_ns: tuple[float, ...]
     rate: RateOverTime
     events: tuple[SimulatedEvent, ...] = ()
+    flow_times: FlowTimes | None = None
+    packets: PacketCounts | None = None
 
 
 _FORMAT = Format(

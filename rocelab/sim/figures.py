@@ -34,12 +34,15 @@ from rocelab.results.simulation import (
     TierUse,
 )
 from rocelab.sim.engine.backend import Backend
+from rocelab.sim.engine.completion import flow_times
 from rocelab.sim.engine.program import Outcome, Program
 from rocelab.sim.events.timeline import Outage
 from rocelab.sim.fabric.flows import Paths
 from rocelab.sim.fabric.network import Network
 from rocelab.sim.fabric.paths import flows_per_send
 from rocelab.sim.fabric.routes import Mask
+from rocelab.sim.packets.figures import packet_counts
+from rocelab.sim.packets.run import PacketRun
 from rocelab.sim.placement import ring_cut
 from rocelab.statistics import spread
 
@@ -116,6 +119,15 @@ def figures(
             tuple((outcome.rate_times_s * NS).tolist()), tuple(outcome.rate_bps.tolist())
         ),
         events=tuple(_event(outage) for outage in simulation.outages()),
+        flow_times=flow_times(
+            compiled.program,
+            simulation.whole_paths,
+            network.capacity_bps,
+            simulation.hop_latency_ns / NS,
+            outcome.start_s,
+            over_s,
+        ),
+        packets=packet_counts(outcome, network) if isinstance(outcome, PacketRun) else None,
     )
 
 

@@ -164,7 +164,7 @@ class Simulation:
     def run(self) -> Outcome:
         """Run all jobs to their ends, through the timeline."""
         if self.options.engine is Engine.PACKETS:
-            return self.run_packets().outcome
+            return self.run_packets()
         outages = self.outages()
         changes = changes_of(
             self.network,

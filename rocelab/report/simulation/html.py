@@ -10,7 +10,7 @@ from rocelab.report.html import inline
 from rocelab.report.job_terminal import value_text
 from rocelab.results.simulation import SimulationReport
 from rocelab.templates import template
-from rocelab.units import format_duration, format_rate
+from rocelab.units import format_duration, format_rate, format_size
 
 
 def render_html(report: SimulationReport) -> str:
@@ -31,6 +31,7 @@ def render_html(report: SimulationReport) -> str:
         plots={name: inline(figure, name) for name, figure in drawn},
         duration=format_duration,
         rate=format_rate,
+        size=format_size,
         value=value_text,
         lab_json=json.dumps(report.lab, indent=1),
         job_json=[json.dumps(job.job, indent=1) for job in report.jobs],

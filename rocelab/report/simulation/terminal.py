@@ -11,12 +11,14 @@ from rocelab.results.simulation import Engine, JobOutcome, SimulationReport, Tie
 from rocelab.units import format_duration, format_size
 
 SHOWN_JOBS = 40
+SHOWN_QUEUES = 10
 
 
 def print_report(report: SimulationReport, console: Console) -> None:
-    """Print jobs, the balance of links and the worst ones, events, and how the result was
-    computed."""
-    for shown in (_jobs(report), _links(report), _worst(report), _events(report)):
+    """Print jobs, flows, packets and queues, the balance of links and the worst ones, events, and
+    how the result was computed."""
+    parts = (_jobs, _flow_times, _packets, _queues, _links, _worst, _events)
+    for shown in (part(report) for part in parts):
         if shown.row_count:
             console.print(shown)
             console.print()
@@ -48,6 +50,47 @@ def _headline(job: JobOutcome, name: str) -> str:
         if headline.name == name:
             return value_text(headline.modelled.median, headline.unit)
     return "never ends" if None in job.iterations_ns else "-"
+
+
+def _flow_times(report: SimulationReport) -> Table:
+    shown = table("Flow completion, transfer by transfer", ("", "mean", "p50", "p99", "highest"))
+    found = report.flow_times
+    if found is not None:
+        for name, each, written in (
+            ("time", found.time_ns, format_duration),
+            ("slowdown", found.slowdown, "{:.2f}".format),
+        ):
+            values = (each.mean, each.p50, each.p99, each.maximum)
+            shown.add_row(name, *(written(value) for value in values))
+    return shown
+
+
+def _packets(report: SimulationReport) -> Table:
+    names = ("data", "sent again", "ACKs", "NAKs", "timeouts", "marks", "drops", "CNPs")
+    shown = table("Packets", names, left=0, names=0)
+    found = report.packets
+    if found is not None:
+        counts = (
+            found.data_packets,
+            found.retransmitted,
+            found.acks,
+            found.naks,
+            found.timeouts,
+            found.marks,
+            found.drops,
+            found.cnps,
+        )
+        shown.add_row(*(f"{count:,}" for count in counts))
+    return shown
+
+
+def _queues(report: SimulationReport) -> Table:
+    shown = table("Highest queues of switch ports", ("port", "bytes", "marks", "drops"))
+    for queue in () if report.packets is None else report.packets.queues[:SHOWN_QUEUES]:
+        shown.add_row(
+            queue.port, format_size(queue.highest_bytes), f"{queue.marks:,}", f"{queue.drops:,}"
+        )
+    return shown
 
 
 def _links(report: SimulationReport) -> Table:
@@ -121,7 +164,7 @@ def _method(report: SimulationReport) -> str:
     exact = "exact" if method.eps == 0 else f"completions batched within {method.eps:.2%}"
     missing = "queues, marks, pauses and drops are not in it"
     if method.engine is Engine.PACKETS:
-        exact, missing = "packet by packet", "marks, pauses and drops are not in it"
+        exact, missing = "packet by packet", "pauses are not in it"
     took = sum(cost.seconds.values())
     return (
         f"{report.lab['name']}, scheme {report.lab['scheme']['kind']}, choice by {method.model}: "

@@ -20,7 +20,6 @@ from rocelab.sim.packets import loop
 from rocelab.sim.packets import state as at
 from rocelab.sim.packets.build import PS, grown, packets_of, state_of
 from rocelab.sim.packets.sending import Queues, Sending
-from rocelab.sim.packets.state import State
 
 MOST_HOPS = 600_000_000
 HOPS_PER_SECOND = 2_000_000
@@ -31,15 +30,14 @@ _EVENTS_AT_ONCE = 200_000
 
 
 @dataclass(frozen=True, eq=False)
-class PacketRun:
-    """An outcome; data packets sent, ACKs and NAKs; packet_hops: transmissions of all packets.
+class PacketRun(Outcome):
+    """An outcome, and data packets sent, ACKs and NAKs; packet_hops: transmissions of all packets.
 
     Of each send, 2L: highest_bytes of its queues, without the packet under way; marks, drops. Of
     each flow, F: packets that its receiver got with a mark; CNPs and NAKs; packets sent again;
     timeouts. failed: queue pairs that gave up after too many attempts.
     """
 
-    outcome: Outcome
     packets: int
     acks: int
     packet_hops: int
@@ -77,8 +75,18 @@ def run_packets(
         if state == loop.FULL:
             run = grown(run)
         progress(Progress("simulating", int(run.counts[at.FINISHED]), program.transfers))
+    start, end = run.task[:, at.START_PS], run.task[:, at.END_PS]
+    finish = run.transfer[:, at.FINISH_PS]
+    seconds = run.counts[at.NOW_PS] / PS
+    bits = float(program.size_bits.sum())
     return PacketRun(
-        _outcome(run, float(program.size_bits.sum())),
+        start_s=np.where(start < 0, np.inf, start / PS),
+        end_s=np.where(end < 0, np.inf, end / PS),
+        finish_s=np.where(finish < 0, np.inf, finish / PS),
+        sent_bits=8 * run.port[:, at.CARRIED].astype(np.float64),
+        rate_times_s=np.array([0.0, seconds]),
+        rate_bps=np.array([bits / seconds if seconds else 0.0, 0.0]),
+        solves=0,
         packets=int(run.flow[:, at.SENT].sum()),
         acks=int(run.counts[at.ACKS]),
         packet_hops=int(run.counts[at.HOPS]),
@@ -106,19 +114,3 @@ def _check_size(program: Program, paths: Paths, sending: Sending) -> None:
             f"most {MOST_HOPS:,} and {MOST_IN_FLIGHT:,} are simulated",
             hint="take --engine fluid, a smaller size or fewer ranks",
         )
-
-
-def _outcome(run: State, bits: float) -> Outcome:
-    start, end = run.task[:, at.START_PS], run.task[:, at.END_PS]
-    finish = run.transfer[:, at.FINISH_PS]
-    seconds = run.counts[at.NOW_PS] / PS
-    sent_bits = 8 * run.port[:, at.CARRIED].astype(np.float64)
-    return Outcome(
-        start_s=np.where(start < 0, np.inf, start / PS),
-        end_s=np.where(end < 0, np.inf, end / PS),
-        finish_s=np.where(finish < 0, np.inf, finish / PS),
-        sent_bits=sent_bits,
-        rate_times_s=np.array([0.0, seconds]),
-        rate_bps=np.array([bits / seconds if seconds else 0.0, 0.0]),
-        solves=0,
-    )

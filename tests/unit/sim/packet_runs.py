@@ -109,4 +109,4 @@ def arranged(
 
 def finish_ps(run: PacketRun) -> list[float]:
     """When each flow's last packet was acknowledged."""
-    return (run.outcome.finish_s * 1e12).tolist()
+    return (run.finish_s * 1e12).tolist()

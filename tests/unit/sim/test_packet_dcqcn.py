@@ -63,7 +63,7 @@ def test_a_rate_is_the_endpoint_s_after_any_events(profile: str, seed: int) -> N
 
 def test_a_flow_that_no_mark_slows_sends_at_its_nic_s_rate() -> None:
     free, paced = (ran([Flow([0, 2], 500 * 4096, rule=each)]) for each in ((), rule("sigcomm15")))
-    assert paced.outcome.finish_s[0] == pytest.approx(free.outcome.finish_s[0], rel=1e-9)
+    assert paced.finish_s[0] == pytest.approx(free.finish_s[0], rel=1e-9)
 
 
 def test_a_first_cnp_halves_the_rate() -> None:

@@ -24,7 +24,7 @@ def test_a_buffer_drops_what_it_cannot_hold() -> None:
     done = ran(flows, queues, latency_ps=10**9, timeout_ns=10**8, retries=0)
     assert done.drops[20] == done.drops.sum() == 100 - 20
     assert done.highest_bytes[20] == 20 * FRAME
-    assert (done.failed, np.isinf(done.outcome.finish_s).tolist()) == (1, [False, True])
+    assert (done.failed, np.isinf(done.finish_s).tolist()) == (1, [False, True])
 
 
 def test_what_is_dropped_is_sent_again_until_all_has_arrived() -> None:
@@ -32,9 +32,9 @@ def test_what_is_dropped_is_sent_again_until_all_has_arrived() -> None:
     done = ran(flows, replace(ENDLESS, buffer_bytes=20 * FRAME), window=64, retries=100)
     assert done.drops[20] == done.drops.sum() > 0
     assert done.packets == 400 + done.retransmitted.sum()
-    assert np.isfinite(done.outcome.finish_s).all() and not done.failed
+    assert np.isfinite(done.finish_s).all() and not done.failed
     # What did not get lost was carried once more.
-    assert done.outcome.sent_bits[22] == 8 * 4178 * (done.packets - done.drops.sum())
+    assert done.sent_bits[22] == 8 * 4178 * (done.packets - done.drops.sum())
 
 
 def test_marks_are_binomial_at_a_constant_depth() -> None:

@@ -45,7 +45,7 @@ def test_a_queue_pair_gives_up_after_its_retries() -> None:
     # A buffer too small for any packet.
     done = ran([Flow([0, 20], 4096, retries=3)], replace(ENDLESS, buffer_bytes=FRAME - 1))
     assert (done.failed, done.timeouts[0], done.packets) == (1, 4, 4)
-    assert np.isinf(done.outcome.finish_s[0])
+    assert np.isinf(done.finish_s[0])
 
 
 def test_an_ack_in_time_moves_the_deadline_on() -> None:
@@ -64,5 +64,5 @@ def test_a_timeout_shorter_than_the_round_trip_sends_again_what_was_not_lost() -
 def test_transfers_of_a_queue_pair_survive_losses_in_their_order() -> None:
     flows = [Flow([2 * number, 20, 22], 37 * 4096 + 100) for number in range(6)]
     done = ran(flows, replace(ENDLESS, buffer_bytes=7 * FRAME), window=32, retries=100, message=5)
-    assert done.drops.sum() > 0 and np.isfinite(done.outcome.finish_s).all()
+    assert done.drops.sum() > 0 and np.isfinite(done.finish_s).all()
     assert done.packets == 6 * 38 + done.retransmitted.sum()

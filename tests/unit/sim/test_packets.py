@@ -33,14 +33,14 @@ def sent(
 def test_a_single_flow_takes_its_bytes_one_frame_per_further_hop_and_its_last_ack() -> None:
     done = sent([[0, 2, 4]], [100 * 4096])
     expected = (100 + 2) * FULL_PS + 3 * LATENCY_PS + 3 * (ACK_PS + LATENCY_PS)
-    assert done.outcome.finish_s[0] * 1e12 == pytest.approx(expected, abs=0.5)
+    assert done.finish_s[0] * 1e12 == pytest.approx(expected, abs=0.5)
     assert (done.packets, done.acks, done.packet_hops) == (100, 100, 600)
 
 
 def test_a_window_of_one_packet_waits_for_each_ack() -> None:
     done = sent([[0, 2]], [10 * 4096], window=1, ack_every=16)
     expected = 10 * (2 * FULL_PS + 2 * ACK_PS + 4 * LATENCY_PS)
-    assert done.outcome.finish_s[0] * 1e12 == pytest.approx(expected, abs=0.5)
+    assert done.finish_s[0] * 1e12 == pytest.approx(expected, abs=0.5)
 
 
 def test_acks_are_asked_for_as_in_the_lab() -> None:
@@ -58,9 +58,9 @@ def test_a_receiver_goes_on_when_data_has_arrived_and_a_sender_when_it_is_acknow
     arrival = 2 * (FULL_PS + LATENCY_PS)
     ack = arrival + 2 * (ACK_PS + LATENCY_PS)
     # The receiver's ACK goes first at its NIC.
-    starts = done.outcome.start_s * 1e12
+    starts = done.start_s * 1e12
     assert starts.tolist() == pytest.approx([0, arrival, ack], abs=0.5)
-    assert done.outcome.end_s[1] * 1e12 == pytest.approx(arrival + ACK_PS + ack, abs=0.5)
+    assert done.end_s[1] * 1e12 == pytest.approx(arrival + ACK_PS + ack, abs=0.5)
 
 
 def test_a_run_is_told_of_and_can_be_interrupted_on_its_way(
@@ -82,7 +82,7 @@ def test_a_run_is_told_of_and_can_be_interrupted_on_its_way(
 def test_an_incast_drains_at_the_rate_of_its_last_port() -> None:
     done = sent([[2 * number, 20] for number in range(8)], [50 * 4096] * 8)
     expected = FULL_PS + 8 * 50 * FULL_PS + 2 * LATENCY_PS + 2 * (ACK_PS + LATENCY_PS)
-    assert done.outcome.finish_s.max() * 1e12 == pytest.approx(expected, abs=0.5)
+    assert done.finish_s.max() * 1e12 == pytest.approx(expected, abs=0.5)
     assert done.highest_bytes.argmax() == 20
     assert done.highest_bytes[20] == (8 * 50 - 50) * FRAME, (
         "the last eight arrive as frame 50 starts"
@@ -92,13 +92,13 @@ def test_an_incast_drains_at_the_rate_of_its_last_port() -> None:
 def test_each_port_carries_every_byte_once() -> None:
     done = sent([[0, 2, 4], [6, 2, 4]], [10_000, 4096], ack_every=2)
     data = 10_000 + 4096 + 4 * 82
-    assert done.outcome.sent_bits[[0, 2, 4, 6]].tolist() == [
+    assert done.sent_bits[[0, 2, 4, 6]].tolist() == [
         8.0 * (10_000 + 3 * 82),
         8.0 * data,
         8.0 * data,
         8.0 * 4178,
     ]
-    assert done.outcome.sent_bits[5] == 8.0 * 86 * done.acks
+    assert done.sent_bits[5] == 8.0 * 86 * done.acks
 
 
 def test_sizes_without_a_ring_take_their_time_too(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,9 +107,9 @@ def test_sizes_without_a_ring_take_their_time_too(monkeypatch: pytest.MonkeyPatc
     ringed = sent(ways, payload, ack_every=2)
     monkeypatch.setattr(build, "RINGED_SIZES", 2)
     timed = sent(ways, payload, ack_every=2)
-    assert timed.outcome.sent_bits.tolist() == ringed.outcome.sent_bits.tolist()
-    assert timed.outcome.finish_s.tolist() == pytest.approx(ringed.outcome.finish_s.tolist())
-    last = sent([[0, 2]], [1000]).outcome.finish_s[0] * 1e12
+    assert timed.sent_bits.tolist() == ringed.sent_bits.tolist()
+    assert timed.finish_s.tolist() == pytest.approx(ringed.finish_s.tolist())
+    last = sent([[0, 2]], [1000]).finish_s[0] * 1e12
     assert last == pytest.approx(2 * 1082 * 80 + 2 * ACK_PS + 4 * LATENCY_PS, abs=0.5)
 
 

@@ -1,0 +1,81 @@
+"""What a document, a page and a terminal say of packets and of flow completion times."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from rich.console import Console
+
+from rocelab.documents import to_json
+from rocelab.jobs.job import JobSpec
+from rocelab.jobs.spec import collective_job
+from rocelab.report.simulation.html import render_html
+from rocelab.report.simulation.terminal import print_report
+from rocelab.results.simulation import Engine, SimulationReport, from_json
+from rocelab.sim.simulate import Options, simulate
+from rocelab.spec.model import LabSpec
+
+SPEC = LabSpec.model_validate(
+    {
+        "name": "lossy",
+        "fabric": {"kind": "clos", "racks": 2, "spines": 2, "servers_per_rack": 4},
+        "queues": {"buffer": "400KB", "ecn": {"kmin": "50KB", "kmax": "200KB"}},
+    }
+)
+
+
+def report(pattern: str, ranks: int, engine: Engine, **transport: object) -> SimulationReport:
+    keys = {"pattern": pattern, "ranks": ranks, "size": "1MB", "transport": transport}
+    return simulate(SPEC, [collective_job(JobSpec.model_validate(keys))], Options(engine=engine))
+
+
+@pytest.fixture(scope="module")
+def incast() -> SimulationReport:
+    return report("incast", 8, Engine.PACKETS, dcqcn="hpcc-dcqcn")
+
+
+def test_a_document_counts_what_packets_did(incast: SimulationReport) -> None:
+    found = incast.packets
+    assert found is not None
+    assert found.data_packets == 7 * 245 + found.retransmitted
+    assert min(found.marks, found.drops, found.cnps, found.naks, found.acks) > 0
+    assert found.cnps == found.marked <= found.marks, "a CNP for each mark that arrived"
+    highest = [queue.highest_bytes for queue in found.queues]
+    assert highest == sorted(highest, reverse=True) and 300_000 < highest[0] <= 400_000
+    assert sum(queue.drops for queue in found.queues) == found.drops
+    assert sum(queue.marks for queue in found.queues) == found.marks
+    assert all(queue.port.startswith(("rtsw", "ctsw")) for queue in found.queues)
+    assert from_json(to_json(incast)) == incast
+
+
+def test_a_terminal_and_a_page_show_it(incast: SimulationReport) -> None:
+    assert incast.packets is not None
+    console = Console(file=io.StringIO(), width=200)
+    print_report(incast, console)
+    for text in (console.file.getvalue(), render_html(incast)):  # type: ignore[attr-defined]
+        assert "Flow completion" in text and "Highest queues of switch ports" in text
+        assert f"{incast.packets.drops:,}" in text and incast.packets.queues[0].port in text
+
+
+def test_both_engines_have_flow_completion_times_and_one_has_packets(
+    incast: SimulationReport,
+) -> None:
+    fluid = report("incast", 8, Engine.FLUID)
+    assert fluid.packets is None
+    for each in (fluid.flow_times, incast.flow_times):
+        assert each is not None and each.transfers == 7
+        for found in (each.time_ns, each.slowdown):
+            assert found.p50 <= found.p99 <= found.maximum >= found.mean
+    assert fluid.flow_times is not None
+    alone_us, two_links_us = (1_000_000 + 245 * 82) * 8 / 400e3, 2
+    highest = (7 * alone_us + two_links_us) / (alone_us + two_links_us)
+    assert fluid.flow_times.slowdown.maximum == pytest.approx(highest, rel=1e-4)
+
+
+@pytest.mark.parametrize("engine", Engine)
+def test_a_flow_alone_is_hardly_slowed_down(engine: Engine) -> None:
+    found = report("pairs", 2, engine).flow_times
+    assert found is not None
+    # Packets are stored at each hop, and their ACK comes back.
+    assert 1 - 1e-9 <= found.slowdown.mean < (1 + 1e-9 if engine is Engine.FLUID else 1.3)
