@@ -132,10 +132,21 @@ def simulate(
         typer.Option(
             "--engine",
             metavar="ENGINE",
-            help="fluid; or packets: packet by packet, with windows and unlimited queues.",
+            help="fluid; or packets: packet by packet, with queues, marks, drops and DCQCN.",
             rich_help_panel=_ENGINE,
         ),
     ] = "fluid",
+    ports: Annotated[
+        str | None,
+        typer.Option(
+            "--ports",
+            metavar="MODEL",
+            help="When packets leave a port: store-and-forward, cut-through, or lab: as a lab's "
+            "do, when they begin. By default store-and-forward.",
+            show_default=False,
+            rich_help_panel=_ENGINE,
+        ),
+    ] = None,
     prove: Annotated[
         bool,
         typer.Option(
@@ -204,6 +215,7 @@ def simulate(
         events=events or (),
         prove=prove,
         engine=engine,
+        ports=ports,
     )
     with nullcontext() if folder is None else results_folder(folder, overwrite=force):
         with progress_bars() as progress:

@@ -28,6 +28,16 @@ class Engine(StrEnum):
     PACKETS = "packets"
 
 
+class PortModel(StrEnum):
+    """When a packet leaves a port of the packet engine: as a lab's ports do, when its first bit
+    does, and a port that was idle sends a frame ahead of its rate; STORE_AND_FORWARD: when its last
+    bit does; CUT_THROUGH: behind its header, unless the next port is faster."""
+
+    STORE_AND_FORWARD = "store-and-forward"
+    CUT_THROUGH = "cut-through"
+    LAB = "lab"
+
+
 _HOSTS = (
     "hosts: no PCIe, GPU or launch delays, and no time between a receive and the send that needs "
     "it other than the latency given"
@@ -41,8 +51,7 @@ LEAVES_OUT = {
     ),
     Engine.PACKETS: (
         "pauses: a full buffer drops, whatever the class; ports share no memory",
-        "ports: each stores a packet before it sends it on, a lab's does not; acknowledgements and "
-        "CNPs take the links of their data in reverse",
+        "ways back: acknowledgements and CNPs take the links of their data in reverse",
         _HOSTS,
     ),
 }
@@ -53,7 +62,7 @@ LEAVES_OUT = {
 class Method:
     """How it was computed. eps: completions within this share of the longest remaining time were
     taken together, 0 for none. proven: every solve proved itself max-min fair. leaves_out: in
-    words, what the engine leaves out."""
+    words, what the engine leaves out. ports: of an engine with packets."""
 
     eps: float
     backend: str
@@ -66,6 +75,7 @@ class Method:
     latency_ns: float
     leaves_out: tuple[str, ...]
     engine: Engine = Engine.FLUID
+    ports: PortModel | None = None
 
 
 @dataclass(frozen=True, slots=True)

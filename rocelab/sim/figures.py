@@ -105,6 +105,7 @@ def figures(
             latency_ns=simulation.hop_latency_ns,
             leaves_out=LEAVES_OUT[simulation.options.engine],
             engine=simulation.options.engine,
+            ports=simulation.options.ports if isinstance(outcome, PacketRun) else None,
         ),
         cost=Cost(dict(simulation.seconds), peak_memory_bytes),
         warnings=tuple(warnings),

@@ -32,7 +32,7 @@ from rocelab.jobs.spec import SimulatedJob, TraceSpec
 from rocelab.jobs.training import training_workload
 from rocelab.jobs.workload import Workload
 from rocelab.progress import Progress, ProgressSink, no_progress
-from rocelab.results.simulation import Engine, SimulationReport
+from rocelab.results.simulation import Engine, PortModel, SimulationReport
 from rocelab.results.whatif import Outlook, WhatIf
 from rocelab.sim.compile import Compiled, PlacedJob, compile_jobs
 from rocelab.sim.engine.backend import best_backend
@@ -84,7 +84,8 @@ PACKET_OVERHEAD_BYTES = FRAME_OVERHEAD_BYTES + WIRE_OVERHEAD_BYTES
 @dataclass(frozen=True, slots=True)
 class Options:
     """How to simulate. eps: None is 0 up to EXACT_TRANSFERS and LARGE_EPS beyond. hop_latency_ns:
-    of each send on a path; None is `links.delay` of the lab. timeline: failures meanwhile."""
+    of each send on a path; None is `links.delay` of the lab. timeline: failures meanwhile. ports:
+    of the packet engine."""
 
     eps: float | None = None
     model: Model = Model.KERNEL
@@ -92,6 +93,7 @@ class Options:
     timeline: TimelineSpec = field(default_factory=TimelineSpec)
     prove: bool = False
     engine: Engine = Engine.FLUID
+    ports: PortModel = PortModel.STORE_AND_FORWARD
 
     @classmethod
     def read(
@@ -103,18 +105,24 @@ class Options:
         events: Sequence[str],
         prove: bool,
         engine: str = Engine.FLUID,
+        ports: str | None = None,
     ) -> Options:
         """Parse options as typed. Raises InputError for invalid ones."""
         if model not in tuple(Model):
             raise InputError(f"there is no model {model}", hint=f"take {', '.join(Model)}")
         if engine not in tuple(Engine):
             raise InputError(f"there is no engine {engine}", hint=f"take {', '.join(Engine)}")
+        if ports is not None and engine != Engine.PACKETS:
+            raise InputError("--ports: a fluid has no packets", hint="add --engine packets")
+        if ports not in (None, *PortModel):
+            raise InputError(f"there are no ports {ports}", hint=f"take {', '.join(PortModel)}")
         try:
             latency_ns = None if hop_latency is None else DURATION.parse(hop_latency)
         except RefusedError as error:
             raise InputError(f"--hop-latency: {error.message}", hint=error.hint) from None
         timeline = TimelineSpec(events=tuple(parse_event(line) for line in events))
-        return cls(eps, Model(model), latency_ns, timeline, prove, Engine(engine))
+        model_of_ports = PortModel(ports or PortModel.STORE_AND_FORWARD)
+        return cls(eps, Model(model), latency_ns, timeline, prove, Engine(engine), model_of_ports)
 
 
 class Simulation:
@@ -205,7 +213,7 @@ class Simulation:
                 capacity_bps,
                 latency_s,
                 sending,
-                queues_of(self.spec),
+                queues_of(self.spec, self.options.ports),
                 self._progress,
             )
 

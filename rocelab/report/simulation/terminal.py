@@ -164,7 +164,7 @@ def _method(report: SimulationReport) -> str:
     exact = "exact" if method.eps == 0 else f"completions batched within {method.eps:.2%}"
     missing = "queues, marks, pauses and drops are not in it"
     if method.engine is Engine.PACKETS:
-        exact, missing = "packet by packet", "pauses are not in it"
+        exact, missing = f"packet by packet, ports {method.ports}", "pauses are not in it"
     took = sum(cost.seconds.values())
     return (
         f"{report.lab['name']}, scheme {report.lab['scheme']['kind']}, choice by {method.model}: "

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from rocelab.arrays import Bools, Floats, Ints, Longs
+from rocelab.results.simulation import PortModel
 from rocelab.sim.engine.program import Program
 from rocelab.sim.fabric.flows import Paths
 from rocelab.sim.packets import dcqcn
@@ -25,6 +26,9 @@ at all rings for each event, so those of other sizes are timers."""
 
 FIRST_PACKETS = 2**16
 """Room for so many packets at first."""
+
+CUT_BYTES = 64
+"""What a port that cuts through waits for: enough to choose the next port."""
 
 PS = 1e12
 PMAX_UNITS = 2**31
@@ -49,7 +53,9 @@ def state_of(
     is_ring = np.broadcast_to(np.arange(len(sizes)) < RINGED_SIZES, delay_ps.shape)
     most_taken = 4 + int(np.diff(program.first_transfer).max(initial=0))
     pool = FIRST_PACKETS + most_taken
-    ring = _rings(delay_ps[is_ring], ports, round(latency_s * PS), pool)
+    early_ps = _early_ps(queues.ports, rates, latency_s)
+    ring = _rings(delay_ps[is_ring], ports, [*early_ps, round(latency_s * PS)], pool)
+    port_rings = int(is_ring.sum())
     path, data_path, ack_path = _two_ways(paths)
     transfer = np.full((program.transfers, at.TRANSFER_CELLS), -1, np.int64)
     transfer[:, at.PACKETS], transfer[:, at.SHORT] = packets, _class_of(last, sizes)
@@ -58,7 +64,13 @@ def state_of(
     port = np.zeros((ports, at.PORT_CELLS), np.int64)
     port[:, [at.BUSY, at.FIRST_FLOW, at.LAST_FLOW]] = -1
     port[:, at.RATE], port[:, at.BUFFER] = rate_class * len(sizes), queues.buffer_bytes
-    port[path[np.concatenate((data_path, ack_path))], at.BUFFER] = at.NEVER
+    nics = path[np.concatenate((data_path, ack_path))]
+    port[nics, at.BUFFER] = at.NEVER
+    port[:, at.EARLY] = port_rings + rate_class if early_ps else -1
+    if queues.ports is PortModel.LAB:
+        port[:, at.BURST_PS] = np.rint(queues.burst_bytes * 8 * PS / capacity_bps)
+        port[nics, at.BURST_PS] = 0
+        port[:, at.FREE_PS] = -port[:, at.BURST_PS]
     order, strict = class_order(sending)
     port[:, at.TURN] = strict
     queue = np.zeros((ports * len(order), at.QUEUE_CELLS), np.int64)
@@ -84,7 +96,7 @@ def state_of(
         event=np.zeros((int((ring[:, at.MASK] + 1).sum()), at.EVENT_CELLS), np.int64),
         timer=np.zeros((program.tasks + ports + 2 * flows + 1, at.EVENT_CELLS), np.int64),
         due=np.full(len(ring) + 1, at.NEVER),
-        rules=_rules(queues, order, strict),
+        rules=_rules(queues, order, strict, port_rings),
         counts=counts,
     )
 
@@ -100,14 +112,14 @@ def grown(run: State) -> State:
     more = _free(pool, 2 * pool)
     more[-1, at.NEXT] = run.counts[at.FREE]
     run.counts[at.FREE], run.counts[at.FREE_PACKETS] = pool, run.counts[at.FREE_PACKETS] + pool
-    row, ring = run.ring[-1], run.ring.copy()
-    count = row[at.BACK] - row[at.FRONT]
-    places = row[at.FIRST] + (np.arange(row[at.FRONT], row[at.BACK]) & row[at.MASK])
-    ring[-1, [at.FRONT, at.BACK]] = 0, count
-    ring[-1, at.MASK] = 2 * row[at.MASK] + 1
-    event = np.zeros((row[at.FIRST] + ring[-1, at.MASK] + 1, at.EVENT_CELLS), np.int64)
-    event[: row[at.FIRST]] = run.event[: row[at.FIRST]]
-    event[row[at.FIRST] : row[at.FIRST] + count] = run.event[places]
+    ring, on_the_way = run.ring.copy(), slice(run.rules[at.PORT_RINGS], None)
+    ring[on_the_way, at.MASK] = 2 * ring[on_the_way, at.MASK] + 1
+    ring[1:, at.FIRST] = np.cumsum(ring[:-1, at.MASK] + 1)
+    event = np.zeros((int((ring[:, at.MASK] + 1).sum()), at.EVENT_CELLS), np.int64)
+    for old, new in zip(run.ring, ring, strict=True):
+        numbers = np.arange(old[at.FRONT], old[at.BACK])
+        places = old[at.FIRST] + (numbers & old[at.MASK])
+        event[new[at.FIRST] + (numbers & new[at.MASK])] = run.event[places]
     return run._replace(packet=np.concatenate((run.packet, more)), ring=ring, event=event)
 
 
@@ -165,7 +177,7 @@ def _flows(
     return flow
 
 
-def _rules(queues: Queues, order: list[int], strict: int) -> Longs:
+def _rules(queues: Queues, order: list[int], strict: int, port_rings: int) -> Longs:
     rules = np.zeros(at.RULES, np.int64)
     rules[at.CLASSES], rules[at.STRICT] = len(order), strict
     rules[at.KMIN], rules[at.KMAX] = queues.kmin, queues.kmax
@@ -174,6 +186,8 @@ def _rules(queues: Queues, order: list[int], strict: int) -> Longs:
         1 << place for place, class_ in enumerate(order) if class_ in queues.marked
     )
     rules[at.QUANTUM], rules[at.SEED] = queues.quantum, queues.seed
+    rules[at.CUTS_THROUGH] = queues.ports is PortModel.CUT_THROUGH
+    rules[at.PORT_RINGS] = port_rings
     return rules
 
 
@@ -191,11 +205,23 @@ def _class_of(size: Longs, sizes: Longs) -> Longs:
     return 2 + order[np.searchsorted(sizes[2:], size, sorter=order)]
 
 
-def _rings(serialisation_ps: Longs, ports: int, latency_ps: int, pool: int) -> Table:
-    """A ring for each serialisation, with room for all ports, and one for all packets."""
-    ring = np.zeros((len(serialisation_ps) + 1, at.RING_CELLS), np.int64)
-    ring[:, at.RING_DELAY_PS] = [*serialisation_ps, latency_ps]
-    ring[:-1, at.MASK], ring[-1, at.MASK] = 2 ** ports.bit_length() - 1, 2 ** pool.bit_length() - 1
+def _early_ps(ports: PortModel, rates: Floats, latency_s: float) -> list[int]:
+    """For each rate, how long after its beginning a packet reaches the next port; none where it
+    does after its end."""
+    if ports is PortModel.STORE_AND_FORWARD:
+        return []
+    header_bytes = CUT_BYTES if ports is PortModel.CUT_THROUGH else 0
+    found: list[int] = np.rint((latency_s + header_bytes * 8 / rates) * PS).astype(int).tolist()
+    return found
+
+
+def _rings(serialisation_ps: Longs, ports: int, on_the_way_ps: list[int], pool: int) -> Table:
+    """A ring for each serialisation, with room for all ports, and one for each time on the way,
+    with room for all packets."""
+    ring = np.zeros((len(serialisation_ps) + len(on_the_way_ps), at.RING_CELLS), np.int64)
+    ring[:, at.RING_DELAY_PS] = [*serialisation_ps, *on_the_way_ps]
+    ring[:, at.MASK] = 2 ** pool.bit_length() - 1
+    ring[: len(serialisation_ps), at.MASK] = 2 ** ports.bit_length() - 1
     ring[1:, at.FIRST] = np.cumsum(ring[:-1, at.MASK] + 1)
     return ring
 

@@ -146,7 +146,7 @@ def advance(run: State, events: int) -> int:
         run.counts[at.NOW_PS] = time
         if ring == timers:
             _run_out(run, next_timer(run))
-        elif ring == timers - 1:
+        elif ring >= run.rules[at.PORT_RINGS]:
             _reach(run, next_in_ring(run, ring))
         else:
             serialised(run, next_in_ring(run, ring))

@@ -121,21 +121,39 @@ def serve(run: State, number: int) -> None:
 
 @inlined
 def _transmit(run: State, packet: int, number: int) -> None:
-    port, size = run.port[number], run.packet[packet, at.SIZE]
-    port[at.BUSY] = packet
-    port[at.CARRIED] += run.sizes[size]
+    port, row, now = run.port[number], run.packet[packet], run.counts[at.NOW_PS]
+    kind = port[at.RATE] + row[at.SIZE]
+    port[at.CARRIED] += run.sizes[row[at.SIZE]]
     run.counts[at.HOPS] += 1
-    ring = run.ring_of[port[at.RATE] + size]
-    if ring >= 0:
-        schedule(run, ring, number)
+    saved = min(now - port[at.FREE_PS], port[at.BURST_PS])
+    port[at.FREE_PS] = now - saved + run.delay_ps[kind]
+    port[at.BUSY] = packet
+    if port[at.EARLY] >= 0 and (not run.rules[at.CUTS_THROUGH] or _cuts_through(run, packet)):
+        schedule(run, port[at.EARLY], packet)
+        port[at.BUSY] = at.GONE
+        if port[at.FREE_PS] <= now:
+            port[at.BUSY] = -1
+            return
+    if saved == 0 and run.ring_of[kind] >= 0:
+        schedule(run, run.ring_of[kind], number)
     else:
-        end = run.counts[at.NOW_PS] + run.delay_ps[port[at.RATE] + size]
-        set_timer(run, end, at.SERIALISED, number)
+        set_timer(run, port[at.FREE_PS], at.SERIALISED, number)
+
+
+@inlined
+def _cuts_through(run: State, packet: int) -> bool:
+    """Whether the next port can send a packet as it comes: it is no faster than this one, and no
+    NIC, which takes whole packets."""
+    place = run.packet[packet, at.PLACE]
+    here, following = run.path[place], run.path[place + 1]
+    return bool(following >= 0 and run.port[following, at.RATE] <= run.port[here, at.RATE])
 
 
 @inlined
 def serialised(run: State, number: int) -> None:
     """The last bit of a packet has left its port."""
-    schedule(run, len(run.ring) - 1, run.port[number, at.BUSY])
-    run.port[number, at.BUSY] = -1
+    port = run.port[number]
+    if port[at.BUSY] != at.GONE:
+        schedule(run, len(run.ring) - 1, port[at.BUSY])
+    port[at.BUSY] = -1
     serve(run, number)

@@ -16,7 +16,14 @@ from rocelab.arrays import Floats, Ints, Longs
 from rocelab.jobs.dcqcn_profiles import parameters
 from rocelab.jobs.performance import FRAME_OVERHEAD_BYTES
 from rocelab.jobs.transport import DCQCN_OFF, Ecn, TransportSpec
-from rocelab.plan.queues import ETHERNET_HEADER_BYTES, STRICT_CLASSES, class_of_dscp, strictness
+from rocelab.plan.queues import (
+    ETHERNET_HEADER_BYTES,
+    STRICT_CLASSES,
+    burst_bytes,
+    class_of_dscp,
+    strictness,
+)
+from rocelab.results.simulation import PortModel
 from rocelab.sim.packets import state as at
 from rocelab.sim.packets.dcqcn import RULE_CELLS, rule_of
 from rocelab.sim.packets.state import Rates
@@ -55,7 +62,8 @@ class Sending:
 @dataclass(frozen=True)
 class Queues:
     """The queues of switch ports: buffer, marking line and marked classes (`rocelab.spec.queues`).
-    quantum: bytes that a class sends before the next one where they share a port."""
+    quantum: bytes that a class sends before the next one where they share a port. burst_bytes: on
+    the wire, what a lab's port saves up while it is idle."""
 
     buffer_bytes: int
     kmin: int
@@ -63,12 +71,15 @@ class Queues:
     pmax: float
     marked: tuple[int, ...]
     quantum: int
+    ports: PortModel = PortModel.STORE_AND_FORWARD
+    burst_bytes: int = 0
     seed: int = 1
 
 
-def queues_of(spec: LabSpec) -> Queues:
-    """Those of a lab."""
+def queues_of(spec: LabSpec, ports: PortModel) -> Queues:
+    """Those of a lab, with ports of a model."""
     queues = spec.queues
+    lab_bps = max(8, round(spec.links.rate / spec.dilation))
     return Queues(
         queues.buffer,
         queues.ecn.kmin,
@@ -76,6 +87,8 @@ def queues_of(spec: LabSpec) -> Queues:
         queues.ecn.pmax,
         queues.marked,
         spec.links.mtu + ETHERNET_HEADER_BYTES,
+        ports,
+        burst_bytes(lab_bps, spec.links.mtu),
     )
 
 

@@ -42,7 +42,7 @@ SENT, RETRANSMITTED, NAKS, TIMEOUTS, CNPS, MARKED, LEFT_RETRIES, SENT_BYTES = ra
 FLOW_CELLS = 40
 
 BUSY, QUEUED, DEPTH, HIGHEST, CARRIED, RATE, BUFFER, TURN = range(8)
-FIRST_FLOW, LAST_FLOW, MARKS, DROPS, DRAWS = range(8, 13)
+FIRST_FLOW, LAST_FLOW, MARKS, DROPS, DRAWS, FREE_PS, BURST_PS, EARLY = range(8, 16)
 PORT_CELLS = 16
 
 HEAD, TAIL, BYTES, DEFICIT = range(4)
@@ -56,6 +56,9 @@ DATA, ASKING, ACK, NAK, CNP = range(5)
 
 NOT_ECT, ECT, ALL_CE = range(3)
 
+GONE = 2**40
+"""BUSY of a port whose packet is on its way before it is serialised; -1: of an idle port."""
+
 FIRST, MASK, FRONT, BACK, RING_DELAY_PS = range(5)
 RING_CELLS = 8
 
@@ -66,7 +69,8 @@ START, SERIALISED, TURN_DUE, ACK_LATE = range(4)
 """Kinds of timers: of a task, a port, and two of a flow."""
 
 CLASSES, STRICT, KMIN, KMAX, PMAX, MARKED_CLASSES, QUANTUM, SEED = range(8)
-RULES = 8
+CUTS_THROUGH, PORT_RINGS = range(8, 10)
+RULES = 10
 
 NOW_PS, FREE, FREE_PACKETS, MOST_TAKEN, TIMERS, HOPS, ACKS, FINISHED, FAILED = range(9)
 COUNTS = 9
@@ -82,15 +86,17 @@ class State(NamedTuple):
     `rule`, -1 for none. pace: F rows, rule: a row per set of parameters
     (`rocelab.sim.packets.dcqcn`).
 
-    port: 2L rows. queue: a row per class of each port, the strict ones first. packet: P rows, free
-    ones linked by NEXT. The PSN of an ACK is one more than the last that it acknowledges.
+    port: 2L rows. FREE_PS: when it can begin a packet; while idle it saves up BURST_PS at most.
+    EARLY: the ring by which packets leave as they begin, -1 for none. queue: a row per class of
+    each port, the strict ones first. packet: P rows, free ones linked by NEXT. The PSN of an ACK is
+    one more than the last that it acknowledges.
 
     sizes: bytes of each size class on the wire; 0 is that of ACKs, 1 of CNPs. ring_of, delay_ps: of
     the serialisation at each rate, of each size class; ring -1 for a timer. ring: a row per
-    constant delay, the last that of propagation, whose subjects are packets; those of the others
-    are ports. FRONT and BACK count what left and entered; an event is in `event` at FIRST +
-    (count & MASK). timer: a binary heap; a subject is 4 x task, port or flow + the kind. due: the
-    time of each ring's front and of the heap's root, or NEVER.
+    constant delay: PORT_RINGS of serialisation, whose subjects are ports, then those of packets on
+    their way, the last one that of propagation. FRONT and BACK count what left and entered; an
+    event is in `event` at FIRST + (count & MASK). timer: a binary heap; a subject is 4 x task, port
+    or flow + the kind. due: the time of each ring's front and of the heap's root, or NEVER.
     """
 
     task: Table
