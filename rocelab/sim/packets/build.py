@@ -52,7 +52,7 @@ def state_of(
     delay_ps = np.rint(sizes * 8 * PS / rates[:, None]).astype(np.int64)
     is_ring = np.broadcast_to(np.arange(len(sizes)) < RINGED_SIZES, delay_ps.shape)
     most_taken = 4 + int(np.diff(program.first_transfer).max(initial=0))
-    pool = FIRST_PACKETS + most_taken
+    pool = max(FIRST_PACKETS, 2 * most_taken)
     early_ps = _early_ps(queues.ports, rates, latency_s)
     ring = _rings(delay_ps[is_ring], ports, [*early_ps, round(latency_s * PS)], pool)
     port_rings = int(is_ring.sum())
@@ -220,8 +220,8 @@ def _rings(serialisation_ps: Longs, ports: int, on_the_way_ps: list[int], pool: 
     with room for all packets."""
     ring = np.zeros((len(serialisation_ps) + len(on_the_way_ps), at.RING_CELLS), np.int64)
     ring[:, at.RING_DELAY_PS] = [*serialisation_ps, *on_the_way_ps]
-    ring[:, at.MASK] = 2 ** pool.bit_length() - 1
-    ring[: len(serialisation_ps), at.MASK] = 2 ** ports.bit_length() - 1
+    ring[:, at.MASK] = 2 ** (pool - 1).bit_length() - 1
+    ring[: len(serialisation_ps), at.MASK] = 2 ** (ports - 1).bit_length() - 1
     ring[1:, at.FIRST] = np.cumsum(ring[:-1, at.MASK] + 1)
     return ring
 
