@@ -28,6 +28,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from errno import EADDRINUSE
+from pathlib import Path
 
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
@@ -79,9 +80,10 @@ class Access:
 def opened(lab: str, port: int | None) -> Iterator[tuple[Access, socket.socket]]:
     """Listen for the page of a lab that is up: on `port`, by default on the same as last time.
 
-    Another port than last time is found by itself if something else listens there; the token is a
-    new one then, since browsers may have sent what it gives to whoever that is. Raises InputError
-    while another process serves this lab; MachineError if there is no port to listen on.
+    Another port than last time is found by itself if something else listens there. The token is a
+    new one then, and after ports on which other users may have listened meanwhile: browsers may
+    have given what it opens to whoever that is. Raises InputError while another process serves this
+    lab; MachineError if there is no port to listen on.
     """
     descriptor = _open(lab)
     try:
@@ -94,11 +96,12 @@ def opened(lab: str, port: int | None) -> Iterator[tuple[Access, socket.socket]]
                 f"lab {lab} is served already{where}",
                 hint="open the URL that the other `rocelab live` printed, or end that one",
             ) from None
-        listener = _listener(port, last)
+        kept = last if last and last.port < _first_unprivileged() else None
+        listener = _listener(port, kept)
         with listener:
             taken: int = listener.getsockname()[1]
-            keeps = last is not None and (port is not None or taken == last.port)
-            token = last.token if last and keeps else secrets.token_urlsafe(32)
+            is_same = kept is not None and taken == kept.port
+            token = kept.token if kept and is_same else secrets.token_urlsafe(32)
             access = Access(taken, token)
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, json.dumps(asdict(access)).encode(), 0)
@@ -122,6 +125,11 @@ def _read(descriptor: int) -> Access | None:
         return Access(int(document["port"]), str(document["token"]))
     except (ValueError, KeyError, TypeError):
         return None
+
+
+def _first_unprivileged() -> int:
+    """The first port on which users other than root may listen; containers often have 0."""
+    return int(Path("/proc/sys/net/ipv4/ip_unprivileged_port_start").read_text())
 
 
 def _listener(port: int | None, last: Access | None) -> socket.socket:
@@ -238,4 +246,5 @@ def _same(given: str, own: str) -> bool:
 
 
 def _refused(why: str) -> Response:
-    return PlainTextResponse(f"{why}\n", status_code=403)
+    # Whoever may not use the page holds no connection either.
+    return PlainTextResponse(f"{why}\n", status_code=403, headers={"Connection": "close"})

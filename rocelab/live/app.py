@@ -38,6 +38,7 @@ from rocelab.spec.load import validate
 from rocelab.spec.source import Source
 
 MOST_BODY_BYTES = 16 << 10
+MOST_DIGITS = 10
 PAGE = Path(__file__).parent / "page"
 _TYPES = {
     ".html": "text/html",
@@ -92,7 +93,10 @@ def live_app(feed: Feed, faults: Faults, access: Access, *, read_only: bool) -> 
         return JSONResponse({"number": number}, status_code=201)
 
     async def undo(request: Request) -> Response:
-        await run_in_threadpool(faults.undo, request.path_params["number"])
+        number = request.path_params["number"]
+        if not (number.isascii() and number.isdigit() and len(number) < MOST_DIGITS):
+            raise HTTPException(404, "there is no such fault")
+        await run_in_threadpool(faults.undo, int(number))
         return JSONResponse({})
 
     async def path(request: Request) -> Response:
@@ -115,7 +119,7 @@ def live_app(feed: Feed, faults: Faults, access: Access, *, read_only: bool) -> 
         Route("/link", link),
         Route("/kinds", all_kinds),
         Route("/faults", inject, methods=["POST"]),
-        Route("/faults/{number:int}/undo", undo, methods=["POST"]),
+        Route("/faults/{number}/undo", undo, methods=["POST"]),
         Route("/path", path, methods=["POST"]),
     ]
     handlers = {RocelabError: _refused, HTTPException: _wrong_request}

@@ -41,6 +41,8 @@ from rocelab.runtime.lab import Lab
 
 INTERVAL = "500ms"
 POLL_S = 0.25
+MOST_DETAIL = 200
+"""Characters of a log's words, which FRR's user writes."""
 ROUTES_WITHIN_NS = 100_000_000
 """Changes of one switch's table so soon after its first one are one event."""
 
@@ -223,7 +225,7 @@ class SessionLogs:
 
     def _event(self, event: SessionUp | SessionDown) -> SessionEvent:
         link = self._link_of.get((event.node, event.neighbour))
-        place = event.time_ns, link, event.node, event.neighbour
+        place = event.time_ns, link, event.node, event.neighbour[:MOST_DETAIL]
         if isinstance(event, SessionDown):
-            return SessionEvent(*place, False, event.cause.value, event.detail)
+            return SessionEvent(*place, False, event.cause.value, event.detail[:MOST_DETAIL])
         return SessionEvent(*place, True, Cause.SESSION_UP.value, "")

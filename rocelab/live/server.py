@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import socket
 import threading
+from asyncio import Transport
 from collections.abc import Callable
 from contextlib import closing
 
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from rocelab.live.access import opened
 from rocelab.live.app import live_app
@@ -17,6 +19,10 @@ from rocelab.runtime.lab import Lab
 
 MOST_CONNECTIONS = 64
 """Clients of the stream included."""
+MOST_WAITING = 32
+"""Connections without a complete request, which anybody on this machine can open."""
+BACKLOG = 16
+"""Connections that are accepted at once."""
 POLL_S = 0.5
 
 
@@ -40,13 +46,39 @@ def serve(lab: Lab, port: int | None, *, read_only: bool, ready: Callable[[str],
         feed.check()
 
 
+def _protocol() -> type[H11Protocol]:
+    """A protocol that closes the oldest connection that has sent no request, if there are many."""
+    waiting: dict[H11Protocol, None] = {}
+
+    class Protocol(H11Protocol):
+        def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
+            super().connection_made(transport)
+            waiting[self] = None
+            if len(waiting) > MOST_WAITING:
+                oldest = next(iter(waiting))
+                del waiting[oldest]
+                oldest.transport.abort()
+
+        def data_received(self, data: bytes) -> None:
+            super().data_received(data)
+            if self.cycle is not None:
+                waiting.pop(self, None)
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            waiting.pop(self, None)
+            super().connection_lost(exc)
+
+    return Protocol
+
+
 class HttpServer:
     """uvicorn on a thread of its own: signals stay with the main thread, as everywhere."""
 
     def __init__(self, app: Callable[..., object], listener: socket.socket) -> None:
         config = uvicorn.Config(
             app,
-            http="h11",
+            http=_protocol(),
+            backlog=BACKLOG,
             loop="asyncio",
             log_config=None,
             log_level="error",

@@ -97,7 +97,7 @@ class Hub:
     def _position(self, last_id: str | None) -> int | None:
         """How many events a client has had; None if it has to be told everything."""
         epoch, _, number = (last_id or "").partition("-")
-        if epoch != self._epoch or not (number.isascii() and number.isdigit()):
+        if epoch != self._epoch or not (number.isascii() and number.isdigit() and len(number) < 19):
             return None
         position = int(number)
         return position if position <= self._published else None

@@ -55,7 +55,7 @@ from rocelab.sim.fabric.paths import links_on_path, paths_of
 from rocelab.sim.fabric.routes import Routes
 from rocelab.sim.figures import figures
 from rocelab.sim.packets.run import PacketRun, run_packets
-from rocelab.sim.packets.sending import queues_of, sending_of
+from rocelab.sim.packets.sending import part_bytes, queues_of, sending_of
 from rocelab.sim.placement import place_ranks, ring_group
 from rocelab.sim.size import check_fits
 from rocelab.spec.model import LabSpec
@@ -202,6 +202,7 @@ class Simulation:
         sending = sending_of(
             [job.transport for job in self.jobs],
             np.diff(self.compiled.first_flow),
+            (self.flows.source, self.flows.destination),
             self.compiled.payload_bytes,
             capacity_bps[self.whole_paths.sends[self.whole_paths.start[:-1]]],
             self.spec,
@@ -213,7 +214,7 @@ class Simulation:
                 capacity_bps,
                 latency_s,
                 sending,
-                queues_of(self.spec, self.options.ports),
+                queues_of(self.spec, self.options.ports, capacity_bps),
                 self._progress,
             )
 
@@ -229,9 +230,12 @@ class Simulation:
             "lossless classes (PFC)": self.spec.queues.pfc is not None,
             "out_of_order": any(each.out_of_order for each in transports),
             "admission": any(each.admission is not None for each in transports),
-            "messages that are no multiple of the MTU": any(
-                each.message % each.mtu for each in transports
+            "messages whose part for a queue pair is no multiple of the MTU": any(
+                part_bytes(each) % each.mtu for each in transports
             ),
+            "queue pairs that get no bytes of a message": not self.compiled.payload_bytes.all(),
+            "ports of a lab and a hop latency of 0": self.options.ports is PortModel.LAB
+            and self.hop_latency_ns == 0,
             "merged or pipelined sends": bool(
                 (chains.rounds > 1).any() or chains.tokens.any() or self._fill_bits().any()
             ),

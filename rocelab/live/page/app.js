@@ -134,7 +134,7 @@ function place() {
   const large = zones.find((zone) => leavesOf(fabric, zone).length >= MATRIX_FROM);
   $("#stage").classList.toggle("as-matrix", large !== undefined);
   $("#ways").textContent = large === undefined
-    ? "Each direction of a link is on the right of its way."
+    ? "Of the two lines of a link, each is on the right-hand side of its direction. Red and dashed: no carrier."
     : "A cell is a link: up in its upper left, down in its lower right; red has no carrier.";
   if (large === undefined) {
     matrix?.canvas.remove();

@@ -75,7 +75,7 @@ def state_of(
     port[:, at.TURN] = strict
     queue = np.zeros((ports * len(order), at.QUEUE_CELLS), np.int64)
     queue[:, [at.HEAD, at.TAIL]], queue[:, at.DEFICIT] = -1, queues.quantum
-    task, next_task = _tasks(program, paths)
+    task, next_task = _tasks(program, sending)
     counts = np.zeros(at.COUNTS, np.int64)
     counts[[at.FREE_PACKETS, at.MOST_TAKEN]] = pool, most_taken
     return State(
@@ -226,7 +226,7 @@ def _rings(serialisation_ps: Longs, ports: int, on_the_way_ps: list[int], pool: 
     return ring
 
 
-def _tasks(program: Program, paths: Paths) -> tuple[Table, Longs]:
+def _tasks(program: Program, sending: Sending) -> tuple[Table, Longs]:
     """The rows of tasks, and the tasks that wait for each."""
     task = np.zeros((program.tasks, at.TASK_CELLS), np.int64)
     task[:, [at.READY_PS, at.START_PS, at.END_PS]] = [0, -1, -1]
@@ -236,7 +236,7 @@ def _tasks(program: Program, paths: Paths) -> tuple[Table, Longs]:
     task[:, at.FIRST_TRANSFER] = program.first_transfer[:-1]
     task[:, at.LAST_TRANSFER] = program.first_transfer[1:]
     waiter = np.repeat(np.arange(program.tasks), np.diff(program.after_start))
-    for_ack = ~_receives(program, paths, waiter)
+    for_ack = ~_receives(program, sending, waiter)
     first = np.searchsorted(np.sort(program.after), np.arange(program.tasks + 1))
     arrivals = np.bincount(program.after[~for_ack], minlength=program.tasks)
     task[:, at.FIRST_NEXT], task[:, at.LAST_NEXT] = first[:-1], first[1:]
@@ -244,21 +244,20 @@ def _tasks(program: Program, paths: Paths) -> tuple[Table, Longs]:
     return task, waiter[np.lexsort((for_ack, program.after))].astype(np.int64)
 
 
-def _receives(program: Program, paths: Paths, waiter: Longs) -> Bools:
-    """Of each of `program.after`, whether the waiting task is the receiver's: whether it sends on
-    the link by which all data of the other comes. It is taken for the sender's where a task has
+def _receives(program: Program, sending: Sending, waiter: Longs) -> Bools:
+    """Of each of `program.after`, whether the waiting task is the receiver's: whether it sends from
+    the NIC to which all data of the other comes. It is taken for the sender's where a task has
     several destinations or no data."""
     task = np.repeat(np.arange(program.tasks), np.diff(program.first_transfer))
-    first = _only(task, paths.sends[paths.start[program.flow]], program.tasks)
-    last = _only(task, paths.sends[paths.start[program.flow + 1] - 1], program.tasks)
-    sent, come = first[waiter], last[program.after]
-    found: Bools = (sent >= 0) & (come >= 0) & (sent == come ^ 1)
+    sender = _only(task, sending.source[program.flow], program.tasks)[waiter]
+    receiver = _only(task, sending.destination[program.flow], program.tasks)[program.after]
+    found: Bools = (sender >= 0) & (sender == receiver)
     return found
 
 
-def _only(task: Longs, port: Ints, tasks: int) -> Longs:
-    """The port of all transfers of each task; -1 where they have several or there are none."""
+def _only(task: Longs, nic: Longs, tasks: int) -> Longs:
+    """The NIC of all transfers of each task; -1 where they have several or there are none."""
     least, most = np.full(tasks, np.iinfo(np.int64).max), np.full(tasks, -1)
-    np.minimum.at(least, task, port)
-    np.maximum.at(most, task, port)
+    np.minimum.at(least, task, nic)
+    np.maximum.at(most, task, nic)
     return np.where(least == most, most, -1)

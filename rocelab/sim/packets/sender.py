@@ -59,7 +59,8 @@ def next_packet(run: State, number: int) -> int:
         row = run.flow[flow]
         port[at.FIRST_FLOW] = row[at.NEXT_FLOW]
         row[at.LISTED] = 0
-        if row[at.WINDOW] == 0:
+        # It gave up, or an ACK came before the turn in which it was to send again.
+        if row[at.WINDOW] == 0 or row[at.SENDING] < 0:
             continue
         if row[at.CONTROL] >= 0:
             due = _due(run, flow)

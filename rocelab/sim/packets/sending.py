@@ -15,7 +15,7 @@ from rocelab.agent.nic import WIRE_OVERHEAD_BYTES
 from rocelab.arrays import Floats, Ints, Longs
 from rocelab.jobs.dcqcn_profiles import parameters
 from rocelab.jobs.performance import FRAME_OVERHEAD_BYTES
-from rocelab.jobs.transport import DCQCN_OFF, Ecn, TransportSpec
+from rocelab.jobs.transport import DCQCN_OFF, Ecn, Strategy, TransportSpec
 from rocelab.plan.queues import (
     ETHERNET_HEADER_BYTES,
     STRICT_CLASSES,
@@ -39,12 +39,14 @@ _ECN = {Ecn.NOT_ECT: at.NOT_ECT, Ecn.ECT0: at.ECT, Ecn.CE: at.ALL_CE}
 
 @dataclass(frozen=True, eq=False)
 class Sending:
-    """How flows send. payload_bytes: of each transfer, X. Of each flow, F: the mtu; the most
-    packets in flight, per ACK and per message; the time until packets are sent again and how often
-    in a row; the ECN field; the traffic classes of data, ACKs and CNPs; control: its row of
-    `rules`, -1 for no congestion control."""
+    """How flows send. payload_bytes: of each transfer, X. Of each flow, F: the NICs that send and
+    receive; the mtu; the most packets in flight, per ACK and per message; the time until packets
+    are sent again and how often in a row; the ECN field; the traffic classes of data, ACKs and
+    CNPs; control: its row of `rules`, -1 for no congestion control."""
 
     payload_bytes: Longs
+    source: Longs
+    destination: Longs
     mtu: Longs
     window: Longs
     ack_every: Longs
@@ -59,11 +61,11 @@ class Sending:
     rules: Rates
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Queues:
     """The queues of switch ports: buffer, marking line and marked classes (`rocelab.spec.queues`).
     quantum: bytes that a class sends before the next one where they share a port. burst_bytes: on
-    the wire, what a lab's port saves up while it is idle."""
+    the wire, what a lab's port saves up while it is idle: of each send, or of all."""
 
     buffer_bytes: int
     kmin: int
@@ -72,14 +74,15 @@ class Queues:
     marked: tuple[int, ...]
     quantum: int
     ports: PortModel = PortModel.STORE_AND_FORWARD
-    burst_bytes: int = 0
+    burst_bytes: Longs | int = 0
     seed: int = 1
 
 
-def queues_of(spec: LabSpec, ports: PortModel) -> Queues:
-    """Those of a lab, with ports of a model."""
+def queues_of(spec: LabSpec, ports: PortModel, capacity_bps: Floats) -> Queues:
+    """Those of a lab, with ports of a model. capacity_bps: of each send."""
     queues = spec.queues
-    lab_bps = max(8, round(spec.links.rate / spec.dilation))
+    rates, rate = np.unique(capacity_bps, return_inverse=True)
+    bursts = [burst_bytes(max(8, round(bps / spec.dilation)), spec.links.mtu) for bps in rates]
     return Queues(
         queues.buffer,
         queues.ecn.kmin,
@@ -88,18 +91,26 @@ def queues_of(spec: LabSpec, ports: PortModel) -> Queues:
         queues.marked,
         spec.links.mtu + ETHERNET_HEADER_BYTES,
         ports,
-        burst_bytes(lab_bps, spec.links.mtu),
+        np.array(bursts, np.int64)[rate],
     )
+
+
+def part_bytes(transport: TransportSpec) -> int:
+    """What a queue pair gets of a whole message."""
+    is_split = transport.strategy is Strategy.SPLIT
+    return transport.message // (transport.qps if is_split else 1)
 
 
 def sending_of(
     transports: Sequence[TransportSpec],
     flows: Ints,
+    ends: tuple[Ints, Ints],
     payload_bytes: Longs,
     line_bps: Floats,
     spec: LabSpec,
 ) -> Sending:
-    """How flows of jobs send: flows: of each job; line_bps: of each flow's NIC, F."""
+    """How flows of jobs send: flows: of each job; ends: NICs that send and receive, F; line_bps: of
+    each flow's NIC, F."""
     classes = class_of_dscp(spec.queues.dscp)
 
     def column(values: Sequence[int]) -> Longs:
@@ -116,10 +127,12 @@ def sending_of(
     row = np.where(controlled, np.cumsum(controlled) - 1, -1)
     return Sending(
         payload_bytes,
+        source=ends[0].astype(np.int64),
+        destination=ends[1].astype(np.int64),
         mtu=column([each.mtu for each in transports]),
         window=column([each.window for each in transports]),
         ack_every=column([each.ack_every for each in transports]),
-        message=column([each.message // each.mtu for each in transports]),
+        message=column([part_bytes(each) // each.mtu for each in transports]),
         ack_timeout_ns=column([each.ack_timeout for each in transports]),
         retries=column([each.retries for each in transports]),
         ecn=column([_ECN[each.ecn] for each in transports]),

@@ -151,6 +151,7 @@ def up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The folder of a lab; ports that need no root."""
     monkeypatch.setattr(record, "RUN_ROOT", tmp_path)
     monkeypatch.setattr(access, "PORTS", range(47_300, 47_340))
+    monkeypatch.setattr(access, "_first_unprivileged", lambda: 47_340)
     (tmp_path / "tiny").mkdir()
     yield tmp_path / "tiny"
 
@@ -182,6 +183,24 @@ def test_a_port_that_somebody_else_has_taken_gives_a_new_token(up: Path) -> None
         with opened("tiny", None) as (second, _):
             assert second.port != first.port
             assert second.token != first.token
+
+
+@pytest.mark.parametrize("port", [None, 47_300])
+def test_a_port_that_others_could_have_had_meanwhile_gives_a_new_token(
+    up: Path, monkeypatch: pytest.MonkeyPatch, port: int | None
+) -> None:
+    monkeypatch.setattr(access, "_first_unprivileged", lambda: 47_300)
+    with opened("tiny", port) as (first, _):
+        pass
+    with opened("tiny", port) as (second, _):
+        assert second.token != first.token
+
+
+def test_another_port_has_another_token(up: Path) -> None:
+    with opened("tiny", 47_301) as (first, _):
+        pass
+    with opened("tiny", 47_302) as (second, _):
+        assert second.token != first.token
 
 
 def test_a_lab_is_served_once(up: Path) -> None:

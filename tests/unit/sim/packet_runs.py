@@ -86,6 +86,8 @@ def arranged(
 
     sending = Sending(
         payload,
+        source=column([flow.path[0] for flow in flows]),
+        destination=column([flow.path[-1] ^ 1 for flow in flows]),
         mtu=column([flow.mtu for flow in flows]),
         window=column([flow.window for flow in flows]),
         ack_every=column([flow.ack_every for flow in flows]),

@@ -66,3 +66,15 @@ def test_transfers_of_a_queue_pair_survive_losses_in_their_order() -> None:
     done = ran(flows, replace(ENDLESS, buffer_bytes=7 * FRAME), window=32, retries=100, message=5)
     assert done.drops.sum() > 0 and np.isfinite(done.finish_s).all()
     assert done.packets == 6 * 38 + done.retransmitted.sum()
+
+
+def test_an_ack_that_comes_before_the_turn_to_send_again_leaves_nothing_to_send() -> None:
+    trip = 2 * (FULL_PS + LATENCY_PS) + 2 * (ACK_PS + LATENCY_PS)
+    flows = [
+        Flow([0, 2], 4096, timeout_ns=trip // 1000 - 1),
+        Flow([0, 2], 200 * 4096, timeout_ns=10**9),
+    ]
+    done = ran(flows)
+    assert done.timeouts.tolist() == [1, 0]
+    assert done.retransmitted.tolist() == [0, 0]
+    assert done.packets == 201

@@ -8,7 +8,7 @@ from rocelab.errors import InputError
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.spec import collective_job
 from rocelab.progress import Progress, ProgressSink, no_progress
-from rocelab.results.simulation import Engine
+from rocelab.results.simulation import Engine, PortModel
 from rocelab.sim.packets import build, run
 from rocelab.sim.packets.run import PacketRun
 from rocelab.sim.simulate import Options, simulate
@@ -128,10 +128,46 @@ def test_a_job_runs_through_the_same_report_and_is_no_faster_than_the_fluid() ->
     assert fluid <= packets < 1.5 * fluid
 
 
-def test_what_the_engine_does_not_simulate_is_refused() -> None:
-    spec = load_spec(find_lab("zone-1-1"))
-    keys = {"pattern": "alltoall", "ranks": 4, "size": "1MB", "transport": {"out_of_order": True}}
-    with pytest.raises(InputError, match="out_of_order"):
-        simulate(
-            spec, [collective_job(JobSpec.model_validate(keys))], Options(engine=Engine.PACKETS)
-        )
+def simulated(lab: str, options: Options, **keys: object) -> float:
+    """The modelled time of an iteration in ns."""
+    job = collective_job(JobSpec.model_validate({"size": "256KB", "iterations": 1} | keys))
+    (report,) = simulate(load_spec(find_lab(lab)), [job], options).jobs
+    return report.headline("iteration_time").modelled.median
+
+
+def test_data_that_arrives_at_one_port_of_a_nic_lets_it_send_by_the_other() -> None:
+    """Each step of a ring takes a way of the data; the last one also that of an ACK."""
+    ring = {"pattern": "allreduce", "ranks": 8, "transport": {"qps": 2}}
+    fluid, packets = (
+        simulated("hpn-small", Options(engine=engine, hop_latency_ns=20_000), **ring)
+        for engine in Engine
+    )
+    assert fluid < packets < 1.1 * fluid
+
+
+@pytest.mark.parametrize(
+    ("keys", "options", "word"),
+    [
+        ({"transport": {"out_of_order": True}}, Options(engine=Engine.PACKETS), "out_of_order"),
+        (
+            {"transport": {"qps": 3, "strategy": "split", "message": "16KiB"}},
+            Options(engine=Engine.PACKETS),
+            "no multiple of the MTU",
+        ),
+        (
+            {"size": "4B", "transport": {"qps": 16, "strategy": "split"}},
+            Options(engine=Engine.PACKETS),
+            "no bytes",
+        ),
+        (
+            {},
+            Options(engine=Engine.PACKETS, ports=PortModel.LAB, hop_latency_ns=0),
+            "hop latency of 0",
+        ),
+    ],
+)
+def test_what_the_engine_does_not_simulate_is_refused(
+    keys: dict[str, object], options: Options, word: str
+) -> None:
+    with pytest.raises(InputError, match=word):
+        simulated("zone-1-1", options, **{"pattern": "incast", "ranks": 2} | keys)
