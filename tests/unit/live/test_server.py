@@ -1,0 +1,25 @@
+"""The server of the page beside users of the machine who hold connections."""
+
+from __future__ import annotations
+
+import http.client
+import socket
+from contextlib import ExitStack
+
+from starlette.responses import PlainTextResponse
+
+from rocelab.live.server import MOST_CONNECTIONS, HttpServer
+
+
+def test_connections_without_a_request_keep_nobody_out() -> None:
+    listener = socket.create_server(("127.0.0.1", 0))
+    port = listener.getsockname()[1]
+    with listener, HttpServer(PlainTextResponse("here"), listener), ExitStack() as held:
+        for _ in range(2 * MOST_CONNECTIONS):
+            idle = held.enter_context(socket.create_connection(("127.0.0.1", port)))
+            idle.sendall(b"G")
+        page = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+        held.callback(page.close)
+        page.request("GET", "/")
+        answer = page.getresponse()
+        assert (answer.status, answer.read()) == (200, b"here")
