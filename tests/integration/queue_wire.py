@@ -6,7 +6,6 @@ both sides, independently of the counters under test.
 
 from __future__ import annotations
 
-import os
 import select
 import socket
 import struct
@@ -17,7 +16,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from math import exp, lgamma, log, log1p
 
-from rocelab.agent.priority import run_first
+from rocelab.agent.priority import running_first
 from rocelab.kernel import namespaces
 from rocelab.kernel.counters import QueueCounters
 from rocelab.kernel.netlink import SO_RCVBUFFORCE, SO_SNDBUFFORCE
@@ -80,7 +79,7 @@ class Wire:
         """Send all frames at once, with priority; return the time (CLOCK_REALTIME, ns) before
         each."""
         times = []
-        with ahead_of_others():
+        with running_first():
             for frame in frames:
                 times.append(time.time_ns())
                 self.sender.send(frame)
@@ -119,17 +118,6 @@ class Wire:
         wait_until(all_are_there, f"{packets} packets at the port")
         assert found[0].packets + found[0].dropped_packets == packets
         return found[0]
-
-
-@contextmanager
-def ahead_of_others() -> Iterator[None]:
-    """Give the calling thread priority: a queue does not fill while its sender waits for a CPU."""
-    policy, parameters = os.sched_getscheduler(0), os.sched_getparam(0)
-    run_first()
-    try:
-        yield
-    finally:
-        os.sched_setscheduler(0, policy, parameters)
 
 
 @dataclass(frozen=True)
