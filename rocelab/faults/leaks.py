@@ -66,6 +66,7 @@ class RouteLeak(NodeFault):
         if policy.has_bgpd(lab, self.node):
             missing = _missing(lab, self.node, policy.filters(lab.fabric, self.node, "out"))
             found += [f"{self.node} lacks `{line}`" for line in missing]
+            found += _still_announced(lab, self.node)
         return tuple(found) + _left_at_neighbours(lab, self.node)
 
 
@@ -127,6 +128,7 @@ class BadPrefix(NodeFault):
                 each for each in (self._network,) if each in running
             ]
             found += [f"{self.node} has `{line}`" for line in lines]
+            found += _still_announced(lab, self.node)
         return tuple(found) + _left_at_neighbours(lab, self.node)
 
     @property
@@ -150,6 +152,18 @@ def _announced(lab: Lab, leaf: str) -> frozenset[str]:
     what it has sent, filtered or not."""
     sent = sum(session.sent for session in policy.sessions(lab, leaf).values())
     return frozenset({f"{leaf} announces {sent} prefixes in all"})
+
+
+def _still_announced(lab: Lab, leaf: str) -> list[str]:
+    """What a switch announces beyond its own prefixes: bgpd withdraws a while after it is told."""
+    own = len(lab.fabric.prefixes_of[leaf])
+    states = policy.sessions(lab, leaf)
+    peers = [policy.peer_name(link, leaf) for link in lab.fabric.uplinks(leaf)]
+    return [
+        f"{leaf} announces {states[peer].sent} prefixes to {peer}, its own are {own}"
+        for peer in peers
+        if states[peer].sent > own
+    ]
 
 
 @dataclass(frozen=True, slots=True)

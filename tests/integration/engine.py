@@ -10,6 +10,7 @@ import fcntl
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -22,7 +23,7 @@ from rocelab.kernel.rights import missing_capabilities
 from rocelab.runtime.engine import Engine, find_engine
 
 STARTS_WITHIN_S = 300.0
-RUNC = Path(__file__).with_name("runc-without-sys-resource")
+RUNC = Path(__file__).with_name("runc_without_sys_resource.py")
 IMAGES = Path("/var/cache/rocelab/docker-for-tests")
 """Kept between runs, so that not each builds the image."""
 
@@ -49,7 +50,7 @@ def _own_engine() -> Iterator[Engine]:
             *("--host", f"unix://{socket}", "--data-root", str(IMAGES), "--exec-root", folder),
             *("--pidfile", str(Path(folder, "pid")), "--bridge=none", "--iptables=false"),
             *("--ip6tables=false", "--ip-forward=false", "--ip-masq=false"),
-            *_mild_runc(),
+            *_mild_runc(Path(folder, "mild-runc")),
         )
         log = Path(folder, "log")
         with (
@@ -72,12 +73,15 @@ def _own_engine() -> Iterator[Engine]:
                 daemon.terminate()
 
 
-def _mild_runc() -> tuple[str, ...]:
+def _mild_runc(program: Path) -> tuple[str, ...]:
     """Options for a machine that refuses this right even to root: privileged containers would not
-    start."""
+    start. The engine runs the program a thousand times, so it names its interpreter: a `python3` of
+    the PATH may be a shell script that looks for one."""
     if all(each.name != "CAP_SYS_RESOURCE" for each in missing_capabilities()):
         return ()
-    return ("--add-runtime", f"mild={RUNC}", "--default-runtime", "mild")
+    program.write_text(f"#!{Path(sys.executable).resolve()} -IS\n{RUNC.read_text()}")
+    program.chmod(0o755)
+    return ("--add-runtime", f"mild={program}", "--default-runtime", "mild")
 
 
 @contextmanager

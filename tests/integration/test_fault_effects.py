@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from rocelab.faults import policy
 from rocelab.faults.asked import kinds
 from rocelab.faults.base import Fault
 from rocelab.faults.injector import Change, Held, Injector
@@ -121,3 +122,16 @@ def test_what_a_fault_does_is_seen(lab: Lab, name: str) -> None:
         wait_until(lambda: is_seen(held.fault, lab, before), f"{name} is seen")
         injector.look(held)
         assert injector.unseen == []
+
+
+@pytest.mark.parametrize("name", ["route-leak", "route-leak without filters", "bad-prefix"])
+def test_a_leak_is_undone_once_its_switch_announces_no_more_than_its_own_prefixes(
+    lab: Lab, name: str
+) -> None:
+    own = len(lab.fabric.prefixes_of["rtsw2"])
+    with Injector(lab) as injector:
+        held = prepared(injector, name)
+        before = held.fault.intact(lab)
+        injector.inject(held)
+        wait_until(lambda: is_seen(held.fault, lab, before), f"{name} is seen")
+    assert max(each.sent for each in policy.sessions(lab, "rtsw2").values()) <= own
