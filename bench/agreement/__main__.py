@@ -19,10 +19,10 @@ from rich.console import Console
 from rich.status import Status
 
 from bench.agreement.anew import simulated_anew
-from bench.agreement.document import AGREEMENT, SCHEMA_VERSION, Agreement, LabResult
+from bench.agreement.document import AGREEMENT, SCHEMA_VERSION, Agreement, LabResult, Verdict
 from bench.agreement.plan import NOT_RUN, cells_of, chosen_labs
 from bench.agreement.render import DOCUMENT, PAGE, page
-from bench.agreement.run import measure_lab
+from bench.agreement.run import RUNS, measure_lab
 from bench.agreement.store import Store
 from rocelab.documents import to_json
 from rocelab.errors import InputError, RocelabError
@@ -95,19 +95,19 @@ def _list(todo: list[str]) -> None:
                 f"{name:18} {cell.shape.name:18} {cell.spec.scheme.kind:13} "
                 f"{cell.job.ranks:3} ranks {size / 1e6:6.1f} MB {cell.lab_s:5.1f} s"
             )
-        total_s += simulated_s + sum(cell.lab_s + OVERHEAD_S for cell in cells)
-    print(f"{len(todo)} labs, about {total_s / 60:.0f} minutes")
+        total_s += simulated_s + RUNS * sum(cell.lab_s + OVERHEAD_S for cell in cells)
+    print(f"{len(todo)} labs, at most about {total_s / 60:.0f} minutes")
 
 
 def _told(result: LabResult) -> str:
     """A lab as a line of text."""
     carried = [cell for cell in result.cells if cell.loads is not None]
-    within = sum(cell.agrees for cell in carried)
+    within = sum(cell.packets_ratio.verdict is Verdict.AGREES for cell in carried)
     equal = sum(cell.loads is not None and cell.loads.agree for cell in carried)
     failed = "" if result.failed is None else f", FAILED: {result.failed.splitlines()[0]}"
     return (
-        f"{len(carried)} of {len(result.cells)} jobs carried, loads equal in {equal}, busbw within "
-        f"5 % in {within}, {result.took_s:.0f} s{failed}"
+        f"{len(carried)} of {len(result.cells)} jobs carried, loads equal in {equal}, busbw of the "
+        f"packet engine agrees in {within}, {result.took_s:.0f} s{failed}"
     )
 
 

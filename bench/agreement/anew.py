@@ -7,9 +7,11 @@ link loads, which do not depend on the engine.
 from __future__ import annotations
 
 from dataclasses import replace
+from statistics import fmean
 
 from bench.agreement.document import Agreement, CellResult, LabResult
-from bench.agreement.simulated import simulate_job
+from bench.agreement.run import DRAWS
+from bench.agreement.simulated import simulate_job, simulate_packets
 from rocelab.jobs.job import JobSpec
 from rocelab.spec.model import LabSpec
 
@@ -26,5 +28,11 @@ def _lab(lab: LabResult) -> LabResult:
 
 def _cell(lab: LabResult, cell: CellResult) -> CellResult:
     spec = LabSpec.model_validate(lab.lab | {"scheme": cell.scheme})
-    made = simulate_job(spec, JobSpec.model_validate(cell.job))
-    return replace(cell, simulated_ns=made.iteration_ns, least_ns=made.least_ns)
+    job = JobSpec.model_validate(cell.job)
+    made = simulate_job(spec, job)
+    return replace(
+        cell,
+        fluid_ns=fmean(made.iteration_ns),
+        least_ns=made.least_ns,
+        packets=tuple(simulate_packets(spec, job, seed) for seed in range(DRAWS)),
+    )

@@ -6,8 +6,12 @@ Times are those of the modelled network.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
+
+import numpy as np
 
 from rocelab.documents import Format
 from rocelab.jobs.collectives import Pattern
@@ -15,13 +19,11 @@ from rocelab.jobs.performance import Row
 from rocelab.results.environment import Environment
 from rocelab.units import parse_size_bytes
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 LIMIT = 0.05
 """The largest relative difference of busbw for agreement."""
 
-SOME_LOST = 0.002
-"""The share of a NIC's time that it may be idle for lack of CPU: a run is valid up to 1 %, but
-ranks that wait for each other add up their delays."""
+RESAMPLED = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,28 +47,50 @@ class Loads:
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
-    """Figures from the lab's report of a run: packets retransmitted, dropped and marked in queues,
-    notifications (CNPs), timeouts, round trips, and the machine's idle time."""
+class Run:
+    """A run of a job, in the lab or packet by packet. iteration_ns: the mean of its measured
+    iterations: ranks run ahead of each other into the next one, so single iterations are not
+    separate. Packets marked and dropped in switches' queues, sent again, CNPs, timeouts: warm-up
+    included."""
 
-    data_packets: int
-    retransmitted: int
-    dropped: int
+    iteration_ns: float
     marked: int
+    dropped: int
+    retransmitted: int
     cnps: int
     timeouts: int
-    rtt_p50_ns: float | None
-    rtt_p99_ns: float | None
-    lost_share: float
-    late_p99_ns: float
+
+
+class Verdict(StrEnum):
+    """Whether the ratio of medians is within LIMIT of 1, by its interval."""
+
+    AGREES = "agrees"
+    DIFFERS = "differs"
+    UNDECIDED = "undecided"
+
+
+@dataclass(frozen=True, slots=True)
+class Ratio:
+    """The median busbw of a simulator over the lab's, and its 95 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+    @property
+    def verdict(self) -> Verdict:
+        if self.low >= 1 - LIMIT and self.high <= 1 + LIMIT:
+            return Verdict.AGREES
+        if self.high < 1 - LIMIT or self.low > 1 + LIMIT:
+            return Verdict.DIFFERS
+        return Verdict.UNDECIDED
 
 
 @dataclass(frozen=True, slots=True)
 class CellResult:
-    """A job on a lab. lab_ns, simulated_ns: its measured iterations, each from the end of the one
-    before; lab_ns is empty if no run was valid, and `problems` then says why. attempts: the number
-    of runs. bottleneck, least_ns: see `Simulated`. packet_ns: from the simulation by packets, the
-    mean iteration of each of several draws."""
+    """A job on a lab. lab: its valid runs; with none of them `problems` says why. attempts: the
+    number of runs. fluid_ns: the mean of its measured iterations as a fluid. bottleneck, least_ns:
+    see `Simulated`. packets: runs of the packet engine with different seeds."""
 
     name: str
     title: str
@@ -75,88 +99,61 @@ class CellResult:
     attempts: int
     problems: tuple[str, ...]
     loads: Loads | None
-    evidence: Evidence | None
-    lab_ns: tuple[float, ...]
-    simulated_ns: tuple[float, ...]
+    lab: tuple[Run, ...]
+    fluid_ns: float
     bottleneck: float
     least_ns: float
-    packet_ns: tuple[float, ...]
+    packets: tuple[Run, ...]
 
     @property
     def is_carried(self) -> bool:
-        return bool(self.lab_ns)
+        return bool(self.lab)
 
-    def busbw_gbs(self, times_ns: tuple[float, ...]) -> float:
-        """Bus bandwidth over all of these iterations, GB/s: nccl-tests' factor over their mean.
-
-        Ranks run ahead of each other into the next iteration, so single iterations are not
-        separate.
-        """
-        return self._row(sum(times_ns) / len(times_ns))
+    def busbw_gbs(self, time_ns: float) -> float:
+        """Bus bandwidth of an iteration of this time, GB/s: nccl-tests' factor."""
+        size = parse_size_bytes(self.job["size"])
+        return Row(Pattern(self.job["pattern"]), self.job["ranks"], size, time_ns).busbw_gbs
 
     @property
-    def lab_gbs(self) -> tuple[float, float, float]:
-        """Bus bandwidth in the lab: of all iterations, the slowest and the fastest."""
-        times = self.lab_ns
-        return self.busbw_gbs(times), self._row(max(times)), self._row(min(times))
+    def lab_ns(self) -> tuple[float, ...]:
+        return tuple(run.iteration_ns for run in self.lab)
 
     @property
-    def simulated_gbs(self) -> float:
-        return self.busbw_gbs(self.simulated_ns)
+    def packets_ns(self) -> tuple[float, ...]:
+        return tuple(run.iteration_ns for run in self.packets)
 
     @property
-    def ratio(self) -> float:
-        """The simulator's busbw over the lab's."""
-        return self.simulated_gbs / self.lab_gbs[0]
+    def fluid_ratio(self) -> Ratio:
+        return ratio_of_medians(self.lab_ns, (self.fluid_ns,))
 
     @property
-    def packets_gbs(self) -> tuple[float, float, float]:
-        """Bus bandwidth packet by packet: of all draws, the slowest and the fastest."""
-        times = self.packet_ns
-        return self.busbw_gbs(times), self._row(max(times)), self._row(min(times))
+    def packets_ratio(self) -> Ratio:
+        return ratio_of_medians(self.lab_ns, self.packets_ns)
 
     @property
-    def cause(self) -> str:
-        """The probable cause of a difference above LIMIT: the first of a few rules that fits the
-        run's other figures. None of them is a proof."""
-        evidence = self.evidence
-        if evidence is None or self.agrees:
-            return ""
-        if evidence.retransmitted:
-            return f"{evidence.retransmitted:,} packets sent again"
-        mean, slowest, fastest = self.packets_gbs
-        lab = self.lab_gbs[0]
-        near = slowest * (1 - LIMIT) <= lab <= fastest * (1 + LIMIT)
-        if self.is_contended and near and abs(mean - lab) < abs(self.simulated_gbs - lab):
-            return "order of service in queues"
-        if evidence.cnps:
-            return f"DCQCN slowed queue pairs down, {evidence.cnps:,} CNPs"
-        if self.ratio > 1 and evidence.lost_share >= SOME_LOST:
-            return "NICs idle for lack of CPU, and every step waits for the slowest"
-        return "not known"
+    def is_set(self) -> bool:
+        """Whether the setting alone decides the time: in both simulators it is the least that the
+        busiest link allows, within LIMIT, so that any model of its rate agrees."""
+        times = (self.fluid_ns, *self.packets_ns)
+        return max(times) <= (1 + LIMIT) * self.least_ns
 
-    @property
-    def is_contended(self) -> bool:
-        """Whether flows meet on links between switches, according to the simulator: in total, or in
-        some of the rounds."""
-        mean_ns = sum(self.simulated_ns) / len(self.simulated_ns)
-        return self.bottleneck > 1 or mean_ns > (1 + LIMIT) * self.least_ns
 
-    @property
-    def agrees(self) -> bool:
-        """Whether bandwidths are within LIMIT."""
-        return abs(self.ratio - 1) <= LIMIT
-
-    def _row(self, time_ns: float) -> float:
-        job = self.job
-        size = parse_size_bytes(job["size"])
-        return Row(Pattern(job["pattern"]), job["ranks"], size, time_ns).busbw_gbs
+def ratio_of_medians(lab_ns: Sequence[float], simulated_ns: Sequence[float]) -> Ratio:
+    """The ratio of median bandwidths, simulator over lab, with its 95 % bootstrap interval (Efron
+    and Tibshirani 1993, An Introduction to the Bootstrap, chapter 13): percentiles of the ratio
+    when both sets of runs are drawn again with replacement. The same for the same times."""
+    draws = np.random.default_rng(1)
+    lab, simulated = (
+        np.median(draws.choice(np.asarray(times), (RESAMPLED, len(times))), axis=1)
+        for times in (lab_ns, simulated_ns)
+    )
+    low, high = np.percentile(lab / simulated, (2.5, 97.5))
+    return Ratio(float(np.median(lab_ns) / np.median(simulated_ns)), float(low), float(high))
 
 
 @dataclass(frozen=True, slots=True)
 class LabResult:
-    """The jobs of a lab. own_dilation: that of its file; failed: why the measurement ended early,
-    None if it did not."""
+    """The jobs of a lab. failed: why the measurement ended early, None if it did not."""
 
     schema_version: int
     name: str
@@ -164,7 +161,6 @@ class LabResult:
     environment: Environment
     load_average: tuple[float, float, float]
     nics: int
-    own_dilation: float
     dilation: float
     cells: tuple[CellResult, ...]
     took_s: float

@@ -7,8 +7,8 @@ messages are so long that a run lasts seconds. Pure.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
 from bench.agreement.simulated import Simulated, simulate_job
@@ -21,6 +21,7 @@ from rocelab.plan.fabric import Fabric
 from rocelab.spec.catalog import catalog_names, find_lab
 from rocelab.spec.load import load_spec
 from rocelab.spec.model import LabSpec
+from rocelab.spec.queues import QueuesSpec
 from rocelab.spec.schemes import EEcmpScheme, PathPinningScheme, SchemeSpec
 
 CPUS = 2
@@ -42,12 +43,21 @@ CONTENDED = 1.05
 MOST_RANKS = 16
 """With more NICs two CPUs would carry so little traffic of each that a run takes minutes."""
 
+_LOSSLESS = "lossless classes, which the simulator does not have"
 NOT_RUN = {
+    "deadlock": _LOSSLESS,
+    "deadlock-watchdog": _LOSSLESS,
     "fat-tree-48": "too large to run here: 2,880 switches",
+    "four-ports-lossless": _LOSSLESS,
     "hpn-pod": "too large to run here: 368 switches with 17,280 routes each",
     "llama3-24k": "too large to run here: 1,692 switches",
+    "lossless": _LOSSLESS,
+    "lossless-incast": _LOSSLESS,
+    "lossless-marked": _LOSSLESS,
+    "lossless-watchdog": _LOSSLESS,
     "meta-32k": "too large to run here: 2,178 switches",
     "rail-superpod": "1,024 NICs: two CPUs would carry some ten packets/s of each",
+    "two-leaves-lossless": _LOSSLESS,
     "zone-252x18": "252 NICs under 270 switches: 13 GB, and minutes to converge",
     "zone-256x32": "too large to run here: 288 switches with 8,192 BGP sessions",
     "zones-28-24k": "too large to run here: 1,733 switches",
@@ -61,6 +71,15 @@ SCHEMES: Sequence[SchemeSpec] = (
 """Schemes whose paths depend only on tables and flows, run on one lab; ecmp runs on all."""
 
 SCHEMED = "zone-1-1"
+
+QUEUED: Mapping[str, tuple[str, Mapping[str, object]]] = {
+    "two-leaves-early-marks": ("two-leaves", {"ecn": {"kmin": "100KB", "kmax": "400KB"}}),
+    "two-leaves-small-buffers": (
+        "two-leaves",
+        {"ecn": {"kmin": "50KB", "kmax": "200KB"}, "buffer": "250KB"},
+    ),
+}
+"""Labs whose other `queues` mark and drop thousands of packets, and the lab of the catalog."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +125,13 @@ WITH_DCQCN = Shape("alltoall-4-dcqcn", "AlltoAll", "alltoall", "contiguous", 4, 
 """A repetition of the AlltoAll if links between switches limit it."""
 
 ACROSS, ON_SCHEMES = SHAPES[1], SHAPES[3]
+ON_QUEUES = (
+    ACROSS,
+    ON_SCHEMES,
+    replace(ACROSS, name="ring-across-dcqcn", qps=16, dcqcn="sigcomm15"),
+    replace(WITH_DCQCN, name="alltoall-16-dcqcn", qps=16),
+)
+"""Jobs on labs of QUEUED, whose links between switches are contended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +162,7 @@ def chosen_labs(pattern: str = "*") -> tuple[str, ...]:
     Raises InputError if there is none.
     """
     labs = [name for name in catalog_names() if name not in NOT_RUN]
+    labs += QUEUED
     found = tuple(name for name in labs if fnmatchcase(name, pattern))
     if not found:
         raise InputError(f"no lab fits {pattern}", hint=f"labs are {', '.join(labs)}")
@@ -143,12 +170,15 @@ def chosen_labs(pattern: str = "*") -> tuple[str, ...]:
 
 
 def lab_spec(name: str) -> LabSpec:
-    """A lab of the catalog, slowed down until jobs take CPU_SHARE of two CPUs."""
-    spec = load_spec(find_lab(name))
+    """A lab, slowed down until jobs take CPU_SHARE of two CPUs."""
+    catalog_name, queues = QUEUED.get(name, (name, {}))
+    spec = load_spec(find_lab(catalog_name))
+    if queues:
+        spec = spec.model_copy(update={"queues": QueuesSpec.model_validate(queues)})
     fabric = plan(spec)
     most = max(
         estimate(plan_jobs(fabric, [shape.job(_ranks(fabric), MOST_PART)]), CPUS).cpu_share
-        for shape in _shapes(fabric)
+        for shape in _shapes(name, fabric)
     )
     if most <= CPU_SHARE:
         return spec
@@ -158,8 +188,9 @@ def lab_spec(name: str) -> LabSpec:
 def cells_of(name: str) -> tuple[Cell, ...]:
     """The cells of a lab, in order, grouped by scheme."""
     spec = lab_spec(name)
-    cells = [_cell(name, spec, shape) for shape in _shapes(plan(spec))]
-    if next(cell for cell in cells if cell.shape is ON_SCHEMES).is_contended:
+    cells = [_cell(name, spec, shape) for shape in _shapes(name, plan(spec))]
+    plain = next(cell for cell in cells if cell.shape is ON_SCHEMES)
+    if name not in QUEUED and plain.is_contended:
         cells.append(_cell(name, spec, WITH_DCQCN))
     if name == SCHEMED:
         for scheme in SCHEMES:
@@ -186,7 +217,9 @@ def _cell(name: str, spec: LabSpec, shape: Shape) -> Cell:
         part //= 2
 
 
-def _shapes(fabric: Fabric) -> tuple[Shape, ...]:
+def _shapes(name: str, fabric: Fabric) -> tuple[Shape, ...]:
+    if name in QUEUED:
+        return ON_QUEUES
     leaves = {
         link.far(server.name).node
         for server in fabric.servers

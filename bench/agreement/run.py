@@ -1,4 +1,4 @@
-"""Runs the jobs of one lab: brings it up, runs every job on it and in the simulator, takes it down.
+"""Runs the jobs of one lab: brings it up, runs every job on it and in both engines, takes it down.
 
 The result is a `LabResult`, also after a failure. Only valid runs count; others are repeated.
 """
@@ -14,9 +14,9 @@ from statistics import fmean
 from bench.agreement.document import (
     SCHEMA_VERSION,
     CellResult,
-    Evidence,
     LabResult,
     Loads,
+    Run,
 )
 from bench.agreement.plan import Cell
 from bench.agreement.simulated import simulate_packets
@@ -33,13 +33,13 @@ from rocelab.predict.matrix import rows_of_jobs
 from rocelab.predict.predictor import Setting, predict_loads
 from rocelab.results.job import JobReport
 from rocelab.runtime.lab import Lab
-from rocelab.spec.catalog import find_lab
-from rocelab.spec.load import load_spec
-from rocelab.traffic.jobparts import MODERATION_LIMITS_NS, MODERATION_US
 from rocelab.traffic.taps import LinkPackets, Taps
 
-DRAWS = 5
-"""Draws of a simulation by packets: the time of an AlltoAll depends on which flows got ahead."""
+DRAWS = 20
+"""Runs of the packet engine: the time of an AlltoAll depends on which flows got ahead."""
+
+RUNS, FREE_RUNS = 10, 3
+"""Runs of a job in the lab, and of one that the setting decides."""
 
 SHOWN = 4
 """The most differing links that are named."""
@@ -65,7 +65,6 @@ def measure_lab(name: str, cells: Sequence[Cell], watch: Sink) -> LabResult:
         environment=read_environment(),
         load_average=os.getloadavg(),
         nics=sum(len(fabric.nics(server.name)) for server in fabric.servers),
-        own_dilation=load_spec(find_lab(name)).dilation,
         dilation=spec.dilation,
         cells=(),
         took_s=0.0,
@@ -88,47 +87,37 @@ def measure_lab(name: str, cells: Sequence[Cell], watch: Sink) -> LabResult:
     except RocelabError as error:
         # What is measured by now is kept, and the other labs are still to come.
         result = replace(result, failed=error.message)
-    result = replace(result, took_s=time.monotonic() - started)
-    watch("packet by packet")
-    return with_packets(result, cells)
+    return replace(result, took_s=time.monotonic() - started)
 
 
-def with_packets(result: LabResult, cells: Sequence[Cell]) -> LabResult:
-    """The result with the times of valid jobs in the simulation by packets."""
-    late_ns = min(MODERATION_LIMITS_NS[1], MODERATION_US * 1000 * result.dilation) / result.dilation
-    done = tuple(
-        found
-        if not found.is_carried
-        else replace(
-            found,
-            packet_ns=tuple(
-                fmean(simulate_packets(cell.spec, cell.job, late_ns, seed)) for seed in range(DRAWS)
-            ),
-        )
-        for found, cell in zip(result.cells, cells, strict=False)
-    )
-    return replace(result, cells=done)
-
-
-def measure_cell(lab: Lab, cell: Cell) -> CellResult:
-    """Run a job on a running lab, and compare it with its simulation. Raises as `run_job` does."""
-    runs = measure_valid(1, RETRIES, lambda _: _run(lab, cell), lambda run: _is_valid(run[0]))
-    report, packets = runs[-1]
-    valid, simulated = _is_valid(report), cell.simulated
-    return CellResult(
+def measure_cell(lab: Lab, cell: Cell, most: int = RUNS) -> CellResult:
+    """Run a job on a running lab, up to `most` times, and compare it with its simulations. Raises
+    as `run_job` does."""
+    simulated = cell.simulated
+    found = CellResult(
         name=cell.shape.name,
         title=cell.shape.title,
         scheme=cell.spec.scheme.kind,
         job=cell.job.model_dump(mode="json", exclude_none=True),
-        attempts=len(runs),
-        problems=(*report.problems, *report.errors),
-        loads=loads_of(cell, packets, _predicted_flows(lab, cell)) if valid else None,
-        evidence=_evidence(report) if valid else None,
-        lab_ns=tuple(iteration.modelled_ns for iteration in report.iterations) if valid else (),
-        simulated_ns=simulated.iteration_ns,
+        attempts=0,
+        problems=(),
+        loads=None,
+        lab=(),
+        fluid_ns=fmean(simulated.iteration_ns),
         bottleneck=simulated.bottleneck,
         least_ns=simulated.least_ns,
-        packet_ns=(),
+        packets=tuple(simulate_packets(cell.spec, cell.job, seed) for seed in range(DRAWS)),
+    )
+    wanted = min(most, FREE_RUNS if found.is_set else RUNS)
+    runs = measure_valid(wanted, RETRIES, lambda _: _run(lab, cell), lambda run: _is_valid(run[0]))
+    valid = [(report, packets) for report, packets in runs if _is_valid(report)]
+    last = runs[-1][0]
+    return replace(
+        found,
+        attempts=len(runs),
+        problems=() if valid else (*last.problems, *last.errors),
+        loads=loads_of(cell, valid[0][1], _predicted_flows(lab, cell)) if valid else None,
+        lab=tuple(_measured(report) for report, _ in valid),
     )
 
 
@@ -174,17 +163,12 @@ def loads_of(cell: Cell, packets: LinkPackets, flows: LinkPackets) -> Loads:
     )
 
 
-def _evidence(report: JobReport) -> Evidence:
-    transport, trips = report.transport, report.round_trips
-    return Evidence(
-        data_packets=transport.data_packets,
-        retransmitted=transport.retransmitted,
-        dropped=sum(queue.dropped_packets for queue in report.queues),
+def _measured(report: JobReport) -> Run:
+    return Run(
+        iteration_ns=fmean(iteration.modelled_ns for iteration in report.iterations),
         marked=sum(queue.marked for queue in report.queues),
-        cnps=transport.cnps_received,
-        timeouts=transport.timeouts,
-        rtt_p50_ns=None if trips is None else trips.p50.modelled_ns,
-        rtt_p99_ns=None if trips is None else trips.p99.modelled_ns,
-        lost_share=report.fidelity.lost_share,
-        late_p99_ns=report.fidelity.late_p99_ns / report.clock.dilation,
+        dropped=sum(queue.dropped_packets for queue in report.queues),
+        retransmitted=report.transport.retransmitted,
+        cnps=report.transport.cnps_received,
+        timeouts=report.transport.timeouts,
     )

@@ -1,27 +1,34 @@
-"""The simulator's side of a comparison: the link loads and the duration of a lab's job.
+"""The simulator's side of a comparison: link loads and durations of a lab's job, from both engines.
 
-From a lab's spec and its `JobSpec` it computes data packets and flows per link and sender, and the
-time of each measured iteration. Pure.
+From a lab's spec and its `JobSpec` it computes data packets and flows per link and sender, the
+time of each measured iteration of the fluid, and runs of the packet engine. Pure.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from statistics import fmean
 
 import numpy as np
 
-from bench.agreement.packets import PacketRun
+from bench.agreement.document import Run
 from rocelab.agent.nic import SECOND_NS
 from rocelab.arrays import Floats
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.spec import collective_job
 from rocelab.plan.build import plan
 from rocelab.predict.loads import by_link
+from rocelab.results.simulation import Engine, PortModel
 from rocelab.sim.compile import PlacedJob, compile_jobs
 from rocelab.sim.fabric.paths import flows_per_send
 from rocelab.sim.simulate import PACKET_OVERHEAD_BYTES, Options, Simulation
 from rocelab.spec.model import LabSpec
+from rocelab.traffic.jobparts import moderation_ns
 from rocelab.traffic.taps import LinkPackets
+
+VETH_NS = 10.0
+"""Latency of a hop of the packet engine. A lab's veth pairs have no length; the engine needs one,
+and this is an eighth of a packet's time at 400G."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,14 +46,15 @@ class Simulated:
 
 
 def simulate_job(spec: LabSpec, job: JobSpec) -> Simulated:
-    """A lab's job in the simulator, exactly (eps 0) and without latency.
+    """A lab's job as a fluid, exactly (eps 0) and without latency: a lab's idle port lets a packet
+    through at once, out of its token bucket.
 
     Its warm-up is an iteration like the others, so that round-robin puts the same messages on the
     same queue pairs.
 
     Raises InputError for jobs that the simulator does not accept.
     """
-    simulation = _simulation(spec, job)
+    simulation = _simulation(spec, job, Options(eps=0.0, hop_latency_ns=0.0))
     outcome = simulation.run()
     (seconds,) = simulation.iteration_seconds(outcome)
     network, paths, fabric = simulation.network, simulation.whole_paths, plan(spec)
@@ -66,25 +74,33 @@ def simulate_job(spec: LabSpec, job: JobSpec) -> Simulated:
     )
 
 
-def simulate_packets(spec: LabSpec, job: JobSpec, late_ns: float, seed: int) -> tuple[float, ...]:
-    """The time of each measured iteration, ns, packet by packet over first-in-first-out queues.
+def simulate_packets(spec: LabSpec, job: JobSpec, seed: int) -> Run:
+    """A run of the packet engine, with ports as a lab's. Hosts are late as a lab's agents are,
+    which gather arrivals; `seed` draws how late. Raises as `simulate_job` does."""
+    options = Options(
+        hop_latency_ns=VETH_NS,
+        engine=Engine.PACKETS,
+        ports=PortModel.LAB,
+        late_ns=moderation_ns(spec.dilation) / spec.dilation,
+        seed=seed,
+    )
+    simulation = _simulation(spec, job, options)
+    outcome = simulation.run_packets()
+    (seconds,) = simulation.iteration_seconds(outcome)
+    return Run(
+        iteration_ns=fmean(seconds[job.warmup_iterations :]) * SECOND_NS,
+        marked=int(outcome.marks.sum()),
+        dropped=int(outcome.drops.sum()),
+        retransmitted=int(outcome.retransmitted.sum()),
+        cnps=int(outcome.cnps.sum()),
+        timeouts=int(outcome.timeouts.sum()),
+    )
 
-    Endpoints act up to `late_ns` late, drawn from `seed`. Raises as `simulate_job` does.
-    """
-    simulation = _simulation(spec, job)
-    program = simulation.program
-    sizes = _longer(simulation) - program.size_bits
-    end_s = PacketRun(simulation, np.rint(sizes / 8), late_ns / SECOND_NS, seed).run()
-    (seconds,) = simulation.iteration_seconds(replace(simulation.run(), end_s=end_s))
-    return tuple(each * SECOND_NS for each in seconds[job.warmup_iterations :])
 
-
-def _simulation(spec: LabSpec, job: JobSpec) -> Simulation:
+def _simulation(spec: LabSpec, job: JobSpec, options: Options) -> Simulation:
     whole = job.model_copy(
         update={"iterations": job.iterations + job.warmup_iterations, "warmup_iterations": 0}
     )
-    # A lab's idle port lets a packet through at once, out of its token bucket.
-    options = Options(eps=0.0, hop_latency_ns=0.0)
     return Simulation(spec, [collective_job(whole)], options)
 
 

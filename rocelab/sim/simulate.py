@@ -84,8 +84,9 @@ PACKET_OVERHEAD_BYTES = FRAME_OVERHEAD_BYTES + WIRE_OVERHEAD_BYTES
 @dataclass(frozen=True, slots=True)
 class Options:
     """How to simulate. eps: None is 0 up to EXACT_TRANSFERS and LARGE_EPS beyond. hop_latency_ns:
-    of each send on a path; None is `links.delay` of the lab. timeline: failures meanwhile. ports:
-    of the packet engine."""
+    of each send on a path; None is `links.delay` of the lab. timeline: failures meanwhile. ports,
+    late_ns, seed: of the packet engine; each send begins up to `late_ns` late, as hosts do that
+    gather arrivals, and `seed` draws that and the marks of queues."""
 
     eps: float | None = None
     model: Model = Model.KERNEL
@@ -94,6 +95,8 @@ class Options:
     prove: bool = False
     engine: Engine = Engine.FLUID
     ports: PortModel = PortModel.STORE_AND_FORWARD
+    late_ns: float = 0.0
+    seed: int = 1
 
     @classmethod
     def read(
@@ -197,7 +200,15 @@ class Simulation:
     def run_packets(self) -> PacketRun:
         """Run all jobs packet by packet. Raises InputError for what cannot be simulated so."""
         self._check_packets()
-        program = replace(self.program, latency_s=np.zeros(self.program.tasks), rings=None)
+        late_s = np.random.default_rng(self.options.seed).uniform(
+            0, self.options.late_ns / 1e9, self.program.tasks
+        )
+        program = replace(
+            self.program,
+            delay_s=self.program.delay_s + late_s,
+            latency_s=np.zeros(self.program.tasks),
+            rings=None,
+        )
         capacity_bps, latency_s = self.network.capacity_bps, self.hop_latency_ns / 1e9
         sending = sending_of(
             [job.transport for job in self.jobs],
@@ -214,7 +225,7 @@ class Simulation:
                 capacity_bps,
                 latency_s,
                 sending,
-                queues_of(self.spec, self.options.ports, capacity_bps),
+                queues_of(self.spec, self.options.ports, capacity_bps, self.options.seed),
                 self._progress,
             )
 

@@ -43,6 +43,12 @@ DATA, CONTROL = 0, 1
 _ECN_BITS = {Ecn.NOT_ECT: 0b00, Ecn.ECT0: 0b10, Ecn.CE: 0b11}
 
 
+def moderation_ns(dilation: float) -> int:
+    """How long an agent gathers arrivals, in the lab's clock."""
+    low_ns, high_ns = MODERATION_LIMITS_NS
+    return int(min(high_ns, max(low_ns, MODERATION_US * 1000 * dilation)))
+
+
 def nics_of(plans: Sequence[JobPlan]) -> dict[str, tuple[NicRef, ...]]:
     """The NICs that jobs use, by server, without duplicates, in order of the ranks."""
     found: dict[str, dict[NicRef, None]] = defaultdict(dict)
@@ -83,14 +89,12 @@ def parts_of(plans: Sequence[JobPlan]) -> dict[str, Part]:
 def _part(server: str, nics: Sequence[NicRef], writers: Sequence[_Writer]) -> Part:
     plans = [writer.plan for writer in writers]
     fabric = plans[0].fabric
-    low_ns, high_ns = MODERATION_LIMITS_NS
-    moderation_ns = MODERATION_US * 1000 * plans[0].dilation
     fields: dict[str, Any] = {
         "frame_bytes": max(
             PAYLOAD_OFFSET + MOST_EXTENSION_BYTES + plan.job.transport.mtu + ICRC_BYTES
             for plan in plans
         ),
-        "moderation_ns": int(min(high_ns, max(low_ns, moderation_ns))),
+        "moderation_ns": moderation_ns(plans[0].dilation),
         "sample_ns": min(plan.sample_ns for plan in plans),
         "nics": [ports_of(fabric, nic_of(fabric, ref)) for ref in nics],
         "kinds": [],

@@ -78,8 +78,8 @@ class Queues:
     seed: int = 1
 
 
-def queues_of(spec: LabSpec, ports: PortModel, capacity_bps: Floats) -> Queues:
-    """Those of a lab, with ports of a model. capacity_bps: of each send."""
+def queues_of(spec: LabSpec, ports: PortModel, capacity_bps: Floats, seed: int) -> Queues:
+    """Those of a lab, with ports of a model. capacity_bps: of each send. seed: of marks."""
     queues = spec.queues
     rates, rate = np.unique(capacity_bps, return_inverse=True)
     bursts = [burst_bytes(max(8, round(bps / spec.dilation)), spec.links.mtu) for bps in rates]
@@ -92,6 +92,7 @@ def queues_of(spec: LabSpec, ports: PortModel, capacity_bps: Floats) -> Queues:
         spec.links.mtu + ETHERNET_HEADER_BYTES,
         ports,
         np.array(bursts, np.int64)[rate],
+        seed,
     )
 
 
