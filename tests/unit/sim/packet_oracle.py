@@ -1,0 +1,426 @@
+"""A plain simulator of packets, which the packet engine is compared with.
+
+It is written for reading: one heap of events, an object for each port, queue pair and task, frames
+as bytes. Its queue pairs are the lab's own (`rocelab.agent.rc`), in a lab whose nanoseconds are the
+picoseconds of the modelled network. At one instant ports are free first, then packets reach a port
+or a NIC, then timers run out, as in the engine; the order among these is no rule of the network,
+and drawn.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import count
+from random import Random
+
+import numpy as np
+
+from rocelab.agent.headers import (
+    BTH_OFFSET,
+    IP_OFFSET,
+    PAYLOAD_OFFSET,
+    PSN_MASK,
+    PSN_OFFSET,
+    Opcode,
+    extension_bytes,
+    is_last,
+)
+from rocelab.agent.nic import WIRE_OVERHEAD_BYTES
+from rocelab.agent.rc.frames import ACK_REQUEST
+from rocelab.agent.rc.queue_pair import QueuePair, QueuePairSettings
+from rocelab.agent.rc.requester import NEVER_NS, RequesterSettings
+from rocelab.arrays import Floats
+from rocelab.plan.queues import STRICT_CLASSES, mark_probability
+from rocelab.results.simulation import PortModel
+from rocelab.sim.engine.program import Program
+from rocelab.sim.fabric.flows import Paths
+from rocelab.sim.packets import state as at
+from rocelab.sim.packets.build import CUT_BYTES, PMAX_UNITS
+from rocelab.sim.packets.ports import draw
+from rocelab.sim.packets.sending import Queues, Sending
+from rocelab.spec.queues import EcnSpec
+from tests.helpers.rc_fakes import header
+
+PS = 1e12
+FREE, REACHED, TIMER = range(3)
+"""Kinds of events."""
+
+CLASSES = range(8)
+SHARED = [class_ for class_ in CLASSES if class_ not in STRICT_CLASSES]
+ECN_BITS = {at.NOT_ECT: 0b00, at.ECT: 0b10, at.ALL_CE: 0b11}
+
+
+@dataclass(eq=False)
+class Packet:
+    """A frame on its way through `ports`, the present one first."""
+
+    flow: Flow
+    frame: bytes
+    ports: list[Port]
+    is_marked: bool = False
+
+    @property
+    def size(self) -> int:
+        """As queues count it. The engine's packets have no headers of messages."""
+        opcode = self.frame[BTH_OFFSET]
+        message = 0 if opcode == Opcode.RC_ACKNOWLEDGE else extension_bytes(opcode)
+        pad = self.frame[BTH_OFFSET + 1] >> 4 & 0b11
+        return len(self.frame) - message - pad
+
+    @property
+    def tos(self) -> int:
+        return self.frame[IP_OFFSET + 1]
+
+    @property
+    def is_ce(self) -> bool:
+        return self.is_marked or self.tos & 0b11 == 0b11
+
+
+class Port:
+    """A port of a switch or a NIC. `turns` are the queue pairs that take turns at a NIC's."""
+
+    def __init__(self, oracle: Oracle, number: int, rate_bps: float, is_nic: bool) -> None:
+        self.oracle, self.number, self.rate_bps, self.is_nic = oracle, number, rate_bps, is_nic
+        self.queues: list[deque[Packet]] = [deque() for _ in CLASSES]
+        self.deficits = [oracle.queues.quantum] * len(CLASSES)
+        self.turn = SHARED[0]
+        self.turns: deque[Flow] = deque()
+        self.is_busy = False
+        saves_up = oracle.queues.ports is PortModel.LAB and not is_nic
+        self.burst_ps = round(int(oracle.queues.burst_bytes) * 8 * PS / rate_bps) * saves_up
+        self.free_ps = -self.burst_ps
+        self.carried = self.highest = self.marks = self.drops = self.draws = 0
+
+    def bytes_of(self, class_: int) -> int:
+        return sum(packet.size for packet in self.queues[class_])
+
+    def enqueue(self, packet: Packet) -> None:
+        depth = sum(self.bytes_of(class_) for class_ in CLASSES)
+        if not self.is_nic and depth + packet.size > self.oracle.queues.buffer_bytes:
+            self.drops += 1
+            return
+        if not self.is_busy:
+            self.transmit(packet)
+            return
+        class_ = STRICT_CLASSES[0] if self.is_nic else packet.tos >> 5
+        if not self.is_nic and packet.tos & 0b11 and not packet.is_ce and self.marked(class_):
+            packet.is_marked = True
+            self.marks += 1
+        self.queues[class_].append(packet)
+        self.highest = max(self.highest, depth + packet.size)
+
+    def marked(self, class_: int) -> bool:
+        queues, depth = self.oracle.queues, self.bytes_of(class_)
+        if class_ not in queues.marked:
+            return False
+        if not queues.kmin < depth <= queues.kmax:
+            return depth > queues.kmax
+        self.draws += 1
+        ecn = EcnSpec.model_construct(kmin=queues.kmin, kmax=queues.kmax, pmax=queues.pmax)
+        limit = int(mark_probability(ecn, depth) * PMAX_UNITS)
+        return draw(queues.seed, self.number, self.draws) < limit
+
+    def dequeue(self) -> Packet | None:
+        for class_ in STRICT_CLASSES:
+            if self.queues[class_]:
+                return self.queues[class_].popleft()
+        if not any(self.queues):
+            return None
+        while not self.queues[self.turn]:
+            self.pass_turn()
+        class_ = self.turn
+        packet = self.queues[class_].popleft()
+        self.deficits[class_] -= packet.size
+        if self.deficits[class_] < 0:
+            self.deficits[class_] += self.oracle.queues.quantum
+            self.pass_turn()
+        return packet
+
+    def pass_turn(self) -> None:
+        self.turn = SHARED[(SHARED.index(self.turn) + 1) % len(SHARED)]
+
+    def serve(self) -> None:
+        if not self.is_busy and (packet := self.dequeue() or self.data()):
+            self.transmit(packet)
+
+    def data(self) -> Packet | None:
+        while self.turns:
+            flow = self.turns.popleft()
+            flow.is_listed = False
+            packet = flow.emit()
+            if packet:
+                return packet
+        return None
+
+    def transmit(self, packet: Packet) -> None:
+        oracle, now = self.oracle, self.oracle.now
+        bytes_ = packet.size + WIRE_OVERHEAD_BYTES
+        self.carried += bytes_
+        oracle.hops += 1
+        saved_ps = min(now - self.free_ps, self.burst_ps)
+        self.free_ps = now - saved_ps + round(bytes_ * 8 * PS / self.rate_bps)
+        early_bytes = self.early_bytes(packet)
+        if early_bytes is not None:
+            early_ps = round(oracle.latency_ps + early_bytes * 8 * PS / self.rate_bps)
+            oracle.at(now + early_ps, REACHED, oracle.reach, packet)
+            if self.free_ps > now:
+                self.is_busy = True
+                oracle.at(self.free_ps, FREE, self.sent)
+        else:
+            self.is_busy = True
+            oracle.at(self.free_ps, FREE, self.sent_whole, packet)
+
+    def early_bytes(self, packet: Packet) -> int | None:
+        """The bytes after which a packet is on its way; None for all."""
+        model = self.oracle.queues.ports
+        if model is PortModel.LAB:
+            return 0
+        is_slower = len(packet.ports) > 1 and packet.ports[1].rate_bps <= self.rate_bps
+        return CUT_BYTES if model is PortModel.CUT_THROUGH and is_slower else None
+
+    def sent_whole(self, packet: Packet) -> None:
+        oracle = self.oracle
+        oracle.at(oracle.now + oracle.latency_ps, REACHED, oracle.reach, packet)
+        self.sent()
+
+    def sent(self) -> None:
+        self.is_busy = False
+        self.serve()
+
+
+class Flow:
+    """A queue pair of the lab at each end; this is the NIC that they know."""
+
+    def __init__(self, oracle: Oracle, number: int, ports: list[Port], back: list[Port]) -> None:
+        self.oracle, self.ports, self.back = oracle, ports, back
+        self.is_listed = False
+        self.deadline_ps = 0
+        self.acks = 0
+        of = oracle.sending
+
+        def tos(class_: int) -> int:
+            return class_ << 5 | ECN_BITS[int(of.ecn[number])]
+
+        settings = QueuePairSettings(
+            RequesterSettings(
+                mtu=int(of.mtu[number]),
+                window=int(of.window[number]),
+                ack_every=int(of.ack_every[number]),
+                ack_timeout_ns=1000 * int(of.ack_timeout_ns[number]),
+                retries=int(of.retries[number]),
+                tos=tos(int(of.data_class[number])),
+            ),
+            ack_tos=tos(int(of.ack_class[number])),
+            cnp_tos=tos(int(of.cnp_class[number])),
+            dcqcn=None,
+        )
+        self.sender, self.receiver = (
+            QueuePair(0, self, header(), settings, ports[0].rate_bps / 1000)  # type: ignore[arg-type]
+            for _ in range(2)
+        )
+
+    def activate(self, _: QueuePair) -> None:
+        """Join the end of the turns at the NIC, if there is something to send."""
+        if not self.is_listed and self.sender.requester.sendable:
+            self.is_listed = True
+            self.ports[0].turns.append(self)
+
+    def emit(self) -> Packet | None:
+        now, frames = self.oracle.now, Frames()
+        if not self.sender.requester.sendable:
+            return None
+        self.sender.emit(frames, 1, now, now)  # type: ignore[arg-type]
+        self.activate(self.sender)
+        self.watch()
+        return Packet(self, frames[0], self.ports)
+
+    def watch(self) -> None:
+        """Come back when the local ACK timer runs out."""
+        deadline_ps = self.sender.requester.deadline_ns
+        if deadline_ps not in (NEVER_NS, self.deadline_ps):
+            self.deadline_ps = deadline_ps
+            self.oracle.at(deadline_ps, TIMER, self.expire)
+
+    def expire(self) -> None:
+        if self.sender.requester.deadline_ns == self.oracle.now:
+            self.sender.on_timer()
+            self.ports[0].serve()
+
+    def control(self, frame: bytes) -> None:
+        """The receiver sends an ACK, a NAK or a CNP."""
+        self.acks += frame[BTH_OFFSET] == Opcode.RC_ACKNOWLEDGE
+        self.back[0].enqueue(Packet(self, frame, self.back))
+
+    def deliver(self, packet: Packet) -> None:
+        frame, oracle = packet.frame, self.oracle
+        opcode = frame[BTH_OFFSET]
+        word = int.from_bytes(frame[PSN_OFFSET : PSN_OFFSET + 4], "big")
+        if opcode == Opcode.CNP:
+            self.sender.on_cnp(oracle.now)
+        elif opcode == Opcode.RC_ACKNOWLEDGE:
+            for transfer in self.sender.on_ack(word & PSN_MASK, frame[PAYLOAD_OFFSET], oracle.now):
+                oracle.acknowledged(transfer)
+            self.watch()
+            self.ports[0].serve()
+        else:
+            end = PAYLOAD_OFFSET + extension_bytes(opcode)
+            imm = int.from_bytes(frame[end - 4 : end], "big")
+            complete = self.receiver.receive(
+                word & PSN_MASK,
+                bool(word & ACK_REQUEST),
+                0,
+                is_last(opcode),
+                imm,
+                packet.is_ce,
+                oracle.now,
+            )
+            if self.receiver.responder.ack_due:
+                self.receiver.answer()
+            for transfer, _ in complete:
+                oracle.arrived(transfer)
+
+
+class Frames(list[bytes]):
+    """What a queue pair emits, which uses its frame again."""
+
+    def append(self, frame: bytes | bytearray) -> None:
+        super().append(bytes(frame))
+
+
+@dataclass(eq=False)
+class Task:
+    """The tasks that wait for it are `receivers`, for its data, and `senders`, for its ACKs."""
+
+    waiting: int
+    delay_ps: int
+    transfers: range
+    coming: int
+    open: int
+    receivers: list[Task] = field(default_factory=list)
+    senders: list[Task] = field(default_factory=list)
+    start_ps: int = -1
+    end_ps: int = -1
+
+
+class Oracle:
+    """The arguments are those of `rocelab.sim.packets.run.run_packets`, and the seed of the order
+    of events at one instant; 0: as they were scheduled."""
+
+    def __init__(
+        self,
+        program: Program,
+        paths: Paths,
+        capacity_bps: Floats,
+        latency_s: float,
+        sending: Sending,
+        queues: Queues,
+        order: int = 0,
+    ) -> None:
+        self.program, self.sending, self.queues = program, sending, queues
+        self.latency_ps = round(latency_s * PS)
+        self.now = 0
+        self.hops = 0
+        self.events: list[tuple[int, float, int, Callable[..., None], tuple[object, ...]]] = []
+        self.number = count()
+        self.order = Random(order) if order else None
+        ways = [
+            paths.sends[first:last].tolist()
+            for first, last in zip(paths.start[:-1], paths.start[1:], strict=True)
+        ]
+        backs = [[send ^ 1 for send in reversed(way)] for way in ways]
+        nics = {way[0] for way in ways + backs}
+        self.ports = [
+            Port(self, number, bps, number in nics)
+            for number, bps in enumerate(capacity_bps.tolist())
+        ]
+        self.flows = [
+            Flow(self, number, [self.ports[each] for each in way], [self.ports[i] for i in back])
+            for number, (way, back) in enumerate(zip(ways, backs, strict=True))
+        ]
+        self.finish_ps = [-1] * program.transfers
+        self.tasks = self.made_tasks()
+        self.task_of = [task for task in self.tasks for _ in task.transfers]
+        self.open = [len(self.messages(transfer)) for transfer in range(program.transfers)]
+        self.coming = list(self.open)
+
+    def made_tasks(self) -> list[Task]:
+        program = self.program
+        tasks = []
+        for number, delay_s in enumerate(program.delay_s):
+            transfers = range(*program.first_transfer[number : number + 2].tolist())
+            waiting = int(np.diff(program.after_start)[number])
+            tasks.append(
+                Task(waiting, round(delay_s * PS), transfers, len(transfers), len(transfers))
+            )
+        for number, task in enumerate(tasks):
+            first, last = program.after_start[number : number + 2]
+            sources = {int(self.sending.source[program.flow[i]]) for i in task.transfers}
+            for other in (tasks[each] for each in program.after[first:last]):
+                ends = {int(self.sending.destination[program.flow[i]]) for i in other.transfers}
+                is_receiver = len(ends) == 1 and sources == ends
+                (other.receivers if is_receiver else other.senders).append(task)
+        return tasks
+
+    def messages(self, transfer: int) -> list[int]:
+        """The bytes of a transfer's messages."""
+        flow, left = self.program.flow[transfer], int(self.sending.payload_bytes[transfer])
+        most = int(self.sending.message[flow] * self.sending.mtu[flow])
+        return [min(most, left - begin) for begin in range(0, left, most)]
+
+    def at(self, time: int, kind: int, call: Callable[..., None], *arguments: object) -> None:
+        drawn = self.order.random() if self.order else 0.0
+        heapq.heappush(self.events, (time, kind + drawn, next(self.number), call, arguments))
+
+    def run(self) -> Oracle:
+        for task in self.tasks:
+            if not task.waiting:
+                self.at(task.delay_ps, TIMER, self.start, task)
+        while self.events:
+            self.now, _, _, call, arguments = heapq.heappop(self.events)
+            call(*arguments)
+        return self
+
+    def start(self, task: Task) -> None:
+        task.start_ps = self.now
+        for transfer in task.transfers:
+            flow = self.flows[self.program.flow[transfer]]
+            for size in self.messages(transfer):
+                flow.sender.post(size, transfer)
+            flow.ports[0].serve()
+        if not task.transfers:
+            task.end_ps = self.now
+            self.go_on(task.senders)
+
+    def reach(self, packet: Packet) -> None:
+        packet.ports = packet.ports[1:]
+        if packet.ports:
+            packet.ports[0].enqueue(packet)
+        else:
+            packet.flow.deliver(packet)
+
+    def arrived(self, transfer: int) -> None:
+        self.coming[transfer] -= 1
+        task = self.task_of[transfer]
+        if not self.coming[transfer]:
+            task.coming -= 1
+            if not task.coming:
+                self.go_on(task.receivers)
+
+    def acknowledged(self, transfer: int) -> None:
+        self.open[transfer] -= 1
+        task = self.task_of[transfer]
+        if not self.open[transfer]:
+            self.finish_ps[transfer] = self.now
+            task.open -= 1
+            if not task.open:
+                task.end_ps = self.now
+                self.go_on(task.senders)
+
+    def go_on(self, tasks: list[Task]) -> None:
+        for task in tasks:
+            task.waiting -= 1
+            if not task.waiting:
+                self.at(self.now + task.delay_ps, TIMER, self.start, task)
