@@ -6,6 +6,7 @@ Cuts sends, in sending order, into messages, distributes these over the queue pa
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,6 +27,19 @@ class Loads:
     wire: Longs
 
 
+@dataclass(frozen=True, eq=False)
+class Messages:
+    """The messages of X transfers, in sending order, as R runs of equal ones.
+
+    The runs of transfer x are first[x] up to first[x + 1]. count: messages of each run; size_bytes:
+    payload of each of these.
+    """
+
+    first: Longs
+    count: Longs
+    size_bytes: Longs
+
+
 def loads_of(
     connection: Longs,
     size_bytes: Longs,
@@ -40,6 +54,43 @@ def loads_of(
     after the other, and continues from send to send of a connection. If parts differ the longer
     ones come first; none is empty. `overhead_bytes` is the length of a packet without its payload.
     """
+    payload, wire = np.zeros((2, len(size_bytes), transport.qps), np.int64)
+    for count, message in _runs(connection, size_bytes, parts, transport):
+        payload += count * message
+        wire += count * _on_wire(message, transport.mtu, overhead_bytes)
+    return Loads(payload, wire)
+
+
+def messages_of(
+    connection: Longs,
+    size_bytes: Longs,
+    parts: Longs,
+    transport: TransportSpec,
+    transfer: Longs,
+    transfers: int,
+) -> Messages:
+    """Cut the sends of `loads_of` into messages. transfer: of each send on each queue pair, sends x
+    queue pairs, below `transfers`."""
+    parts = np.minimum(parts, size_bytes)
+    send = np.repeat(np.arange(len(parts)), parts)
+    number = np.arange(len(send)) - np.repeat(np.cumsum(parts) - parts, parts)
+    size, longer = np.divmod(size_bytes, parts)
+    each = size[send] + (number < longer[send])
+    runs = list(_runs(connection[send], each, np.ones_like(each), transport))
+    count = np.stack([count for count, _ in runs], axis=-1)
+    message = np.stack([np.broadcast_to(each, count.shape[:2]) for _, each in runs], axis=-1)
+    of_run = np.broadcast_to(transfer[send][..., None], count.shape)
+    sent = count > 0
+    order = np.argsort(of_run[sent], kind="stable")
+    first = np.searchsorted(of_run[sent][order], np.arange(transfers + 1))
+    return Messages(first, count[sent][order], message[sent][order])
+
+
+def _runs(
+    connection: Longs, size_bytes: Longs, parts: Longs, transport: TransportSpec
+) -> Iterator[tuple[Longs, Longs]]:
+    """Runs of equal messages, of all parts of a send together, whole messages before last ones:
+    how many each queue pair gets of each send, sends x queue pairs, and their bytes."""
     pairs = transport.qps
     longest = message_bytes(transport)
     parts = np.minimum(parts, size_bytes)
@@ -49,12 +100,10 @@ def loads_of(
     turn = before_each(
         connection, sum(each * n for each, (_, n) in zip(messages, kinds, strict=True))
     )
-    payload = np.zeros((len(size), pairs), np.int64)
-    wire = np.zeros_like(payload)
     for (each, number), per_send in zip(kinds, messages, strict=True):
         last_bytes = each - (per_send - 1) * longest
         if transport.strategy is Strategy.SPLIT:
-            last = np.broadcast_to(number[:, None], payload.shape)
+            last = np.broadcast_to(number[:, None], (len(size), pairs))
             whole = last * (per_send[:, None] - 1)
             index = np.arange(pairs)
             whole_bytes = longest // pairs + (index < longest % pairs)
@@ -65,10 +114,8 @@ def loads_of(
             turn = turn + per_send * number
             whole_bytes = np.full(pairs, longest)
             rest = last_bytes[:, None]
-        payload += whole * whole_bytes + last * rest
-        wire += whole * _on_wire(whole_bytes, transport.mtu, overhead_bytes)
-        wire += last * _on_wire(rest, transport.mtu, overhead_bytes)
-    return Loads(payload, wire)
+        yield whole, whole_bytes
+        yield last, rest
 
 
 def _on_wire(message: Longs, mtu: int, overhead_bytes: int) -> Longs:

@@ -17,7 +17,7 @@ from rocelab.arrays import NONE, Floats, Ints, Longs
 from rocelab.jobs.flow import FIRST_QP
 from rocelab.jobs.jobplan import check_mtu
 from rocelab.jobs.merged_sends import check_exchanged
-from rocelab.jobs.messages import loads_of
+from rocelab.jobs.messages import Messages, loads_of, messages_of
 from rocelab.jobs.parallelism import turns
 from rocelab.jobs.performance import FRAME_OVERHEAD_BYTES
 from rocelab.jobs.transport import TransportSpec
@@ -80,7 +80,7 @@ class Compiled:
     the tasks of step s, counted over all jobs, are first_task[s] up to first_task[s + 1]; the last
     ends when the step does. chains: sends that wait for one another; `program` leaves their latency
     out. The flows of job j are first_flow[j] up to first_flow[j + 1]. payload_bytes: of each
-    transfer, X, without headers.
+    transfer, X, without headers. messages: of each transfer; None if they were not asked for.
     """
 
     flows: Flows
@@ -91,6 +91,7 @@ class Compiled:
     chains: Chains
     first_flow: Offsets
     payload_bytes: Longs
+    messages: Messages | None
 
 
 def compile_jobs(
@@ -98,6 +99,7 @@ def compile_jobs(
     jobs: Sequence[PlacedJob],
     *,
     overhead_bytes: int = FRAME_OVERHEAD_BYTES,
+    with_messages: bool = False,
 ) -> Compiled:
     """One program of all jobs; all begin at once.
 
@@ -115,7 +117,7 @@ def compile_jobs(
     number, created = FIRST_QP, np.zeros(network.nics, np.int32)
     for job in jobs:
         check_mtu(job.transport, network.spec.links.mtu)
-        each = _compiled(network, job, number, created, overhead_bytes)
+        each = _compiled(network, job, number, created, overhead_bytes, with_messages)
         number, created = each.next_qp, each.created
         compiled.append(each)
     return _joined(jobs, compiled)
@@ -135,10 +137,16 @@ class _Job:
     payload_bytes: Longs
     wire_bytes: Longs
     chains: Chains
+    messages: Messages | None
 
 
 def _compiled(
-    network: Network, job: PlacedJob, first_qp: int, created: Ints, overhead_bytes: int
+    network: Network,
+    job: PlacedJob,
+    first_qp: int,
+    created: Ints,
+    overhead_bytes: int,
+    with_messages: bool,
 ) -> _Job:
     workload, ranks, qps = job.workload, job.workload.ranks, job.transport.qps
     if len(job.places) != ranks:
@@ -163,6 +171,7 @@ def _compiled(
     task = np.repeat(task, qps)
     payload, wire = loads.payload.reshape(-1), loads.wire.reshape(-1)
     key = task * max(1, len(used) * qps) + flow
+    place = np.arange(len(key))
     # A step may have several sends of a pair, and queue pairs may get nothing of a send.
     if np.any(np.diff(key) <= 0):
         merged, place = np.unique(key, return_inverse=True)
@@ -173,6 +182,10 @@ def _compiled(
         np.maximum.at(of_merged, place, chain)
         chain = of_merged
     kept = np.flatnonzero(wire)
+    messages = None
+    if with_messages:
+        transfer = (np.cumsum(wire > 0) - 1)[place].reshape(-1, qps)
+        messages = messages_of(connection, size, parts, job.transport, transfer, len(kept))
     sending = np.zeros(len(pairs.flows), bool)
     sending[flow[kept]] = True
     number = np.cumsum(sending) - 1
@@ -186,6 +199,7 @@ def _compiled(
         payload[kept],
         wire[kept],
         replace(chains, of_transfer=chain[kept]),
+        messages,
     )
 
 
@@ -237,6 +251,17 @@ def _joined(jobs: Sequence[PlacedJob], compiled: Sequence[_Job]) -> Compiled:
         chains=_all_chains([each.chains for each in compiled], first_task),
         first_flow=first_flow,
         payload_bytes=_joint([each.payload_bytes for each in compiled]),
+        messages=_all_messages([each.messages for each in compiled if each.messages]),
+    )
+
+
+def _all_messages(jobs: Sequence[Messages]) -> Messages | None:
+    if not jobs:
+        return None
+    return Messages(
+        _offsets(_joint([np.diff(each.first) for each in jobs])),
+        _joint([each.count for each in jobs]),
+        _joint([each.size_bytes for each in jobs]),
     )
 
 

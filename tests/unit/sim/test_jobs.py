@@ -20,7 +20,7 @@ from rocelab.jobs.collectives import IN_RING_ORDER, ROOTED, Algorithm, Pattern, 
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.jobplan import plan_jobs
 from rocelab.jobs.merged_sends import MOST_EXCHANGED, sends_of, workload_of
-from rocelab.jobs.messages import loads_of
+from rocelab.jobs.messages import loads_of, messages_of
 from rocelab.jobs.placement import Placement, cut, group_size, place
 from rocelab.jobs.sport import QPN_LIMIT, SourcePort
 from rocelab.jobs.transport import Strategy, TransportSpec
@@ -365,12 +365,12 @@ class Posted:
     """A queue pair's end that emits posted messages at once."""
 
     def __init__(self, mtu: int) -> None:
-        self.payload_bytes = 0
+        self.messages: list[int] = []
         self._requester = Requester(header(), requester_settings(mtu=mtu, window=2**22))
         self.wire_bytes = 0
 
     def post(self, size: int, imm: int) -> None:
-        self.payload_bytes += size
+        self.messages.append(size)
         self._requester.post(size, imm)
         self.wire_bytes += self._requester.emit([], 2**30, 0)
 
@@ -380,28 +380,31 @@ class Posted:
     st.lists(st.tuples(st.integers(0, 2), st.integers(1, 40_000), st.integers(1, 5)), min_size=1),
     st.data(),
 )
-def test_queue_pairs_carry_what_the_labs_put_on_the_wire(
+def test_queue_pairs_carry_the_messages_and_bytes_that_the_labs_put_on_the_wire(
     transport: TransportSpec, sends: list[tuple[int, int, int]], data: st.DataObject
 ) -> None:
     longer = [data.draw(st.integers(0, number - 1)) for _, _, number in sends]
     columns = np.array(sends, np.int64)
     size = columns[:, 1] * columns[:, 2] + longer
     loads = loads_of(columns[:, 0], size, columns[:, 2], transport)
+    transfer = np.arange(len(sends) * transport.qps).reshape(-1, transport.qps)
+    messages = messages_of(columns[:, 0], size, columns[:, 2], transport, transfer, transfer.size)
     split = transport.strategy is Strategy.SPLIT
     longest = min(transport.message, 2**19) if transport.admission else transport.message
     pairs = [[Posted(transport.mtu) for _ in range(transport.qps)] for _ in range(3)]
     connections = [Connection(each, split=split, message_bytes=longest) for each in pairs]
     for at, (connection, each, number) in enumerate(sends):
-        before = [(pair.payload_bytes, pair.wire_bytes) for pair in pairs[connection]]
+        before = [(len(pair.messages), pair.wire_bytes) for pair in pairs[connection]]
         for part in range(number):
             connections[connection].send(each + (part < longer[at]), part)
-        after = [(pair.payload_bytes, pair.wire_bytes) for pair in pairs[connection]]
-        assert loads.payload[at].tolist() == [
-            now[0] - then[0] for now, then in zip(after, before, strict=True)
-        ]
-        assert loads.wire[at].tolist() == [
-            now[1] - then[1] for now, then in zip(after, before, strict=True)
-        ]
+        for qp, (pair, (first, wire_bytes)) in enumerate(
+            zip(pairs[connection], before, strict=True)
+        ):
+            posted = pair.messages[first:]
+            runs = slice(*messages.first[transfer[at, qp] :][:2])
+            assert np.repeat(messages.size_bytes[runs], messages.count[runs]).tolist() == posted
+            assert loads.payload[at, qp] == sum(posted)
+            assert loads.wire[at, qp] == pair.wire_bytes - wire_bytes
 
 
 def test_a_send_has_no_more_parts_than_bytes() -> None:
