@@ -51,7 +51,6 @@ LEAVES_OUT = {
     ),
     Engine.PACKETS: (
         "pauses: a full buffer drops, whatever the class; ports share no memory",
-        "headers of messages: RETH, immediate data and padding, 20 bytes of each message and less",
         "ways back: acknowledgements and CNPs take the links of their data in reverse",
         _HOSTS,
     ),

@@ -55,7 +55,7 @@ from rocelab.sim.fabric.paths import links_on_path, paths_of
 from rocelab.sim.fabric.routes import Routes
 from rocelab.sim.figures import figures
 from rocelab.sim.packets.run import PacketRun, run_packets
-from rocelab.sim.packets.sending import part_bytes, queues_of, sending_of
+from rocelab.sim.packets.sending import queues_of, sending_of
 from rocelab.sim.placement import place_ranks, ring_group
 from rocelab.sim.size import check_fits
 from rocelab.spec.model import LabSpec
@@ -200,6 +200,8 @@ class Simulation:
     def run_packets(self) -> PacketRun:
         """Run all jobs packet by packet. Raises InputError for what cannot be simulated so."""
         self._check_packets()
+        messages = self.compiled.messages
+        assert messages is not None
         late_s = np.random.default_rng(self.options.seed).uniform(
             0, self.options.late_ns / 1e9, self.program.tasks
         )
@@ -214,7 +216,7 @@ class Simulation:
             [job.transport for job in self.jobs],
             np.diff(self.compiled.first_flow),
             (self.flows.source, self.flows.destination),
-            self.compiled.payload_bytes,
+            messages,
             capacity_bps[self.whole_paths.sends[self.whole_paths.start[:-1]]],
             self.spec,
         )
@@ -241,10 +243,6 @@ class Simulation:
             "lossless classes (PFC)": self.spec.queues.pfc is not None,
             "out_of_order": any(each.out_of_order for each in transports),
             "admission": any(each.admission is not None for each in transports),
-            "messages whose part for a queue pair is no multiple of the MTU": any(
-                part_bytes(each) % each.mtu for each in transports
-            ),
-            "queue pairs that get no bytes of a message": not self.compiled.payload_bytes.all(),
             "ports of a lab and a hop latency of 0": self.options.ports is PortModel.LAB
             and self.hop_latency_ns == 0,
             "merged or pipelined sends": bool(
@@ -332,7 +330,12 @@ class Simulation:
             PlacedJob(workload, places, job.transport, job.seed)
             for workload, places, job in zip(self.workloads, self.places, self.jobs, strict=True)
         ]
-        return compile_jobs(self.network, placed, overhead_bytes=PACKET_OVERHEAD_BYTES)
+        return compile_jobs(
+            self.network,
+            placed,
+            overhead_bytes=PACKET_OVERHEAD_BYTES,
+            with_messages=self.options.engine is Engine.PACKETS,
+        )
 
     @property
     def hop_latency_ns(self) -> float:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
+from rocelab.agent.headers import Opcode
 from rocelab.arrays import Bools, Floats, Ints, Longs
+from rocelab.jobs.messages import Messages
 from rocelab.results.simulation import PortModel
 from rocelab.sim.engine.program import Program
 from rocelab.sim.fabric.flows import Paths
@@ -13,10 +17,10 @@ from rocelab.sim.packets import state as at
 from rocelab.sim.packets.sending import (
     ACK_BYTES,
     CNP_BYTES,
-    OVERHEAD_BYTES,
     Queues,
     Sending,
     class_order,
+    wire_bytes,
 )
 from rocelab.sim.packets.state import State, Table
 
@@ -44,10 +48,16 @@ def state_of(
 ) -> State:
     """The tables at time 0."""
     ports, flows = len(capacity_bps), len(paths)
-    packets = packets_of(program, sending)
-    full = sending.mtu + OVERHEAD_BYTES
-    last = sending.payload_bytes - (packets - 1) * sending.mtu[program.flow] + OVERHEAD_BYTES
-    sizes = _size_classes(full[program.flow], packets - 1, last)
+    program = _by_runs(program, sending.messages)
+    mtu, count = sending.mtu[program.flow], sending.messages.count
+    message = packets_of(sending.messages, mtu)
+    last = _last_bytes(sending.messages, message, mtu)
+    first = wire_bytes(Opcode.RC_WRITE_FIRST, sending.mtu)
+    middle = wire_bytes(Opcode.RC_WRITE_MIDDLE, sending.mtu)
+    sizes = _size_classes(
+        np.concatenate((last, first[program.flow], middle[program.flow])),
+        np.concatenate((count, count * (message > 1), count * np.maximum(0, message - 2))),
+    )
     rates, rate_class = np.unique(capacity_bps, return_inverse=True)
     delay_ps = np.rint(sizes * 8 * PS / rates[:, None]).astype(np.int64)
     is_ring = np.broadcast_to(np.arange(len(sizes)) < RINGED_SIZES, delay_ps.shape)
@@ -58,8 +68,8 @@ def state_of(
     port_rings = int(is_ring.sum())
     path, data_path, ack_path = _two_ways(paths)
     transfer = np.full((program.transfers, at.TRANSFER_CELLS), -1, np.int64)
-    transfer[:, at.PACKETS], transfer[:, at.SHORT] = packets, _class_of(last, sizes)
-    transfer[:, at.QUEUE_PAIR] = program.flow
+    transfer[:, at.PACKETS], transfer[:, at.MESSAGE] = count * message, message
+    transfer[:, at.LAST_SIZE], transfer[:, at.QUEUE_PAIR] = _class_of(last, sizes), program.flow
     transfer[:, at.TASK] = np.repeat(np.arange(program.tasks), np.diff(program.first_transfer))
     port = np.zeros((ports, at.PORT_CELLS), np.int64)
     port[:, [at.BUSY, at.FIRST_FLOW, at.LAST_FLOW]] = -1
@@ -75,13 +85,17 @@ def state_of(
     port[:, at.TURN] = strict
     queue = np.zeros((ports * len(order), at.QUEUE_CELLS), np.int64)
     queue[:, [at.HEAD, at.TAIL]], queue[:, at.DEFICIT] = -1, queues.quantum
+    flow = _flows(sending, order, path, data_path, ack_path)
+    flow[:, at.FIRST_SIZE], flow[:, at.MIDDLE_SIZE] = (
+        _class_of(each, sizes) for each in (first, middle)
+    )
     task, next_task = _tasks(program, sending)
     counts = np.zeros(at.COUNTS, np.int64)
     counts[[at.FREE_PACKETS, at.MOST_TAKEN]] = pool, most_taken
     return State(
         task=task,
         transfer=transfer,
-        flow=_flows(sending, order, sizes, path, data_path, ack_path),
+        flow=flow,
         pace=np.zeros((flows, dcqcn.STATE_CELLS)),
         rule=sending.rules,
         port=port,
@@ -101,9 +115,26 @@ def state_of(
     )
 
 
-def packets_of(program: Program, sending: Sending) -> Longs:
-    """The packets of each transfer, X."""
-    return -(-sending.payload_bytes // sending.mtu[program.flow])
+def packets_of(messages: Messages, mtu: Longs) -> Longs:
+    """The packets of a message of each run, R: one even of an empty message."""
+    found: Longs = np.maximum(1, -(-messages.size_bytes // mtu))
+    return found
+
+
+def _by_runs(program: Program, messages: Messages) -> Program:
+    """The program with a transfer for each run of equal messages."""
+    return replace(
+        program,
+        first_transfer=messages.first[program.first_transfer],
+        flow=np.repeat(program.flow, np.diff(messages.first)),
+    )
+
+
+def _last_bytes(messages: Messages, packets: Longs, mtu: Longs) -> Longs:
+    """On the wire, the last packet, or the only one, of each message of a run."""
+    payload = messages.size_bytes - (packets - 1) * mtu
+    only, last = Opcode.RC_WRITE_ONLY_WITH_IMM, Opcode.RC_WRITE_LAST_WITH_IMM
+    return np.where(packets == 1, wire_bytes(only, payload), wire_bytes(last, payload))
 
 
 def grown(run: State) -> State:
@@ -145,7 +176,6 @@ def _two_ways(paths: Paths) -> tuple[Ints, Longs, Longs]:
 def _flows(
     sending: Sending,
     order: list[int],
-    sizes: Longs,
     path: Ints,
     data_path: Longs,
     ack_path: Longs,
@@ -161,8 +191,6 @@ def _flows(
         at.ACK_PATH: ack_path,
         at.WINDOW: sending.window,
         at.ACK_EVERY: sending.ack_every,
-        at.MESSAGE: sending.message,
-        at.FULL: _class_of(sending.mtu + OVERHEAD_BYTES, sizes),
         at.TIMEOUT_PS: 1000 * sending.ack_timeout_ns,
         at.RETRIES: sending.retries,
         at.LEFT_RETRIES: sending.retries,
@@ -191,13 +219,13 @@ def _rules(queues: Queues, order: list[int], strict: int, port_rings: int) -> Lo
     return rules
 
 
-def _size_classes(full: Longs, fulls: Longs, last: Longs) -> Longs:
+def _size_classes(data: Longs, count: Longs) -> Longs:
     """The size of each class on the wire: of ACKs, of CNPs, and of data from the most frequent one
-    down."""
-    size, place = np.unique(np.concatenate((full, last)), return_inverse=True)
-    packets = np.bincount(place, np.concatenate((fulls, np.ones_like(last))), len(size))
-    data = size[np.argsort(-packets, kind="stable")]
-    return np.concatenate(([ACK_BYTES, CNP_BYTES], data)).astype(np.int64)
+    down. count: packets of each size of `data`."""
+    size, place = np.unique(data, return_inverse=True)
+    packets = np.bincount(place, count, len(size))
+    by_count = size[np.argsort(-packets, kind="stable")]
+    return np.concatenate(([ACK_BYTES, CNP_BYTES], by_count)).astype(np.int64)
 
 
 def _class_of(size: Longs, sizes: Longs) -> Longs:

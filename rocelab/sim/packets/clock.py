@@ -1,7 +1,8 @@
 """The order of the packet engine's events: a ring per constant delay and a heap of timers.
 
-Events of one delay are due in the order in which they were scheduled. At one instant the first ring
-goes first and timers last, by the number of what they are of.
+Events of one delay are due in the order in which they were scheduled. At one instant timers go
+first, by the number of what they are of, then the rings in their order: whatever its size, the
+packet that a port has sent has left before the next one comes.
 """
 
 from __future__ import annotations
@@ -42,8 +43,8 @@ def next_in_ring(run: State, ring: int) -> int:
 @inlined
 def next_due(due: Longs) -> int:
     """The ring, or the heap as the last, whose event is next."""
-    found, time = 0, due[0]
-    for ring in range(1, len(due)):
+    found, time = len(due) - 1, due[-1]
+    for ring in range(len(due) - 1):
         if due[ring] < time:
             found, time = ring, due[ring]
     return found

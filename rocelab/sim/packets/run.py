@@ -74,9 +74,9 @@ def run_packets(
     while (state := loop.advance(run, _EVENTS_AT_ONCE)) != loop.DONE:
         if state == loop.FULL:
             run = grown(run)
-        progress(Progress("simulating", int(run.counts[at.FINISHED]), program.transfers))
+        progress(Progress("simulating", int(run.counts[at.FINISHED]), len(run.transfer)))
     start, end = run.task[:, at.START_PS], run.task[:, at.END_PS]
-    finish = run.transfer[:, at.FINISH_PS]
+    finish = run.transfer[sending.messages.first[1:] - 1, at.FINISH_PS]
     seconds = run.counts[at.NOW_PS] / PS
     bits = float(program.size_bits.sum())
     return PacketRun(
@@ -103,9 +103,10 @@ def run_packets(
 
 
 def _check_size(program: Program, paths: Paths, sending: Sending) -> None:
-    packets = packets_of(program, sending)
-    hops = int((packets * np.diff(paths.start)[program.flow]).sum())
-    own = np.bincount(program.flow, packets, len(paths)).astype(np.int64)
+    flow = np.repeat(program.flow, np.diff(sending.messages.first))
+    packets = sending.messages.count * packets_of(sending.messages, sending.mtu[flow])
+    hops = int((packets * np.diff(paths.start)[flow]).sum())
+    own = np.bincount(flow, packets, len(paths)).astype(np.int64)
     in_flight = int(np.minimum(own, sending.window).sum())
     if hops > MOST_HOPS or in_flight > MOST_IN_FLIGHT:
         raise InputError(

@@ -90,23 +90,25 @@ def _emit(run: State, flow: int) -> int:
     row, now = run.flow[flow], run.counts[at.NOW_PS]
     transfer = run.transfer[row[at.SENDING]]
     psn = row[at.NEXT_PSN]
-    number = psn - transfer[at.END_PSN] + transfer[at.PACKETS] + 1
+    place = (psn - transfer[at.END_PSN] + transfer[at.PACKETS]) % transfer[at.MESSAGE]
+    is_last = place == transfer[at.MESSAGE] - 1
     row[at.NEXT_PSN] = psn + 1
     row[at.SENT] += 1
     if psn < row[at.HIGHEST_PSN]:
         row[at.RETRANSMITTED] += 1
     else:
         row[at.HIGHEST_PSN] = psn + 1
-    size, kind = row[at.FULL], at.DATA
-    is_last = number == transfer[at.PACKETS]
+    size, kind = row[at.MIDDLE_SIZE], at.DATA
     if is_last:
-        size = transfer[at.SHORT]
-        row[at.SENDING] = transfer[at.NEXT_TRANSFER]
+        size = transfer[at.LAST_SIZE]
+        if psn + 1 == transfer[at.END_PSN]:
+            row[at.SENDING] = transfer[at.NEXT_TRANSFER]
+    elif place == 0:
+        size = row[at.FIRST_SIZE]
     if (
         is_last
         or psn - row[at.UNACKED] == row[at.WINDOW] - 1
         or psn % row[at.ACK_EVERY] == row[at.ACK_EVERY] - 1
-        or number % row[at.MESSAGE] == 0
     ):
         kind = at.ASKING
         row[at.ASKED] = psn

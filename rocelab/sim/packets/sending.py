@@ -10,12 +10,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rocelab.agent.headers import CNP_PAYLOAD_BYTES
+from rocelab.agent.headers import CNP_PAYLOAD_BYTES, Opcode, extension_bytes
 from rocelab.agent.nic import WIRE_OVERHEAD_BYTES
 from rocelab.arrays import Floats, Ints, Longs
 from rocelab.jobs.dcqcn_profiles import parameters
+from rocelab.jobs.messages import Messages
 from rocelab.jobs.performance import FRAME_OVERHEAD_BYTES
-from rocelab.jobs.transport import DCQCN_OFF, Ecn, Strategy, TransportSpec
+from rocelab.jobs.transport import DCQCN_OFF, Ecn, TransportSpec
 from rocelab.plan.queues import (
     ETHERNET_HEADER_BYTES,
     STRICT_CLASSES,
@@ -30,27 +31,24 @@ from rocelab.sim.packets.state import Rates
 from rocelab.spec.model import LabSpec
 
 OVERHEAD_BYTES = FRAME_OVERHEAD_BYTES + WIRE_OVERHEAD_BYTES
-ACK_BYTES = OVERHEAD_BYTES + 4
-"""With an AETH (InfiniBand Architecture Specification 9.3.5)."""
-
+ACK_BYTES = OVERHEAD_BYTES + extension_bytes(Opcode.RC_ACKNOWLEDGE)
 CNP_BYTES = OVERHEAD_BYTES + CNP_PAYLOAD_BYTES
 _ECN = {Ecn.NOT_ECT: at.NOT_ECT, Ecn.ECT0: at.ECT, Ecn.CE: at.ALL_CE}
 
 
 @dataclass(frozen=True, eq=False)
 class Sending:
-    """How flows send. payload_bytes: of each transfer, X. Of each flow, F: the NICs that send and
-    receive; the mtu; the most packets in flight, per ACK and per message; the time until packets
-    are sent again and how often in a row; the ECN field; the traffic classes of data, ACKs and
-    CNPs; control: its row of `rules`, -1 for no congestion control."""
+    """How flows send. messages: of each transfer, X. Of each flow, F: the NICs that send and
+    receive; the mtu; the most packets in flight and per ACK; the time until packets are sent again
+    and how often in a row; the ECN field; the traffic classes of data, ACKs and CNPs; control: its
+    row of `rules`, -1 for no congestion control."""
 
-    payload_bytes: Longs
+    messages: Messages
     source: Longs
     destination: Longs
     mtu: Longs
     window: Longs
     ack_every: Longs
-    message: Longs
     ack_timeout_ns: Longs
     retries: Longs
     ecn: Longs
@@ -96,17 +94,17 @@ def queues_of(spec: LabSpec, ports: PortModel, capacity_bps: Floats, seed: int) 
     )
 
 
-def part_bytes(transport: TransportSpec) -> int:
-    """What a queue pair gets of a whole message."""
-    is_split = transport.strategy is Strategy.SPLIT
-    return transport.message // (transport.qps if is_split else 1)
+def wire_bytes(opcode: Opcode, payload_bytes: Longs) -> Longs:
+    """Packets of a kind on the wire, padded as the lab's (`rocelab.agent.rc.frames.Template`)."""
+    found: Longs = OVERHEAD_BYTES + extension_bytes(opcode) + payload_bytes + -payload_bytes % 4
+    return found
 
 
 def sending_of(
     transports: Sequence[TransportSpec],
     flows: Ints,
     ends: tuple[Ints, Ints],
-    payload_bytes: Longs,
+    messages: Messages,
     line_bps: Floats,
     spec: LabSpec,
 ) -> Sending:
@@ -127,13 +125,12 @@ def sending_of(
     ]
     row = np.where(controlled, np.cumsum(controlled) - 1, -1)
     return Sending(
-        payload_bytes,
+        messages,
         source=ends[0].astype(np.int64),
         destination=ends[1].astype(np.int64),
         mtu=column([each.mtu for each in transports]),
         window=column([each.window for each in transports]),
         ack_every=column([each.ack_every for each in transports]),
-        message=column([part_bytes(each) // each.mtu for each in transports]),
         ack_timeout_ns=column([each.ack_timeout for each in transports]),
         retries=column([each.retries for each in transports]),
         ecn=column([_ECN[each.ecn] for each in transports]),

@@ -31,11 +31,11 @@ READY_PS, START_PS, END_PS, DELAY_PS, WAITING, OPEN, COMING = range(7)
 FIRST_TRANSFER, LAST_TRANSFER, FIRST_NEXT, FIRST_ACKED, LAST_NEXT = range(7, 12)
 TASK_CELLS = 12
 
-PACKETS, END_PSN, NEXT_TRANSFER, SHORT, FINISH_PS, TASK, QUEUE_PAIR = range(7)
-TRANSFER_CELLS = 7
+PACKETS, END_PSN, NEXT_TRANSFER, MESSAGE, LAST_SIZE, FINISH_PS, TASK, QUEUE_PAIR = range(8)
+TRANSFER_CELLS = 8
 
 NIC, NEXT_FLOW, LISTED, SENDING, UNACKED, NEXT_PSN, HIGHEST_PSN, WINDOW = range(8)
-FULL, MESSAGE, ACK_EVERY, DATA_PATH, ECN, DATA_CLASS, CONTROL, SENT_PS = range(8, 16)
+FIRST_SIZE, MIDDLE_SIZE, ACK_EVERY, DATA_PATH, ECN, DATA_CLASS, CONTROL, SENT_PS = range(8, 16)
 ACKING, LAST, TOTAL, ASKED, DEADLINE_PS, TIMED, TIMEOUT_PS, RETRIES = range(16, 24)
 ACK_PATH, ACK_CLASS, CNP_CLASS, EXPECTED, ARRIVING, NAK_SENT, CNP_DUE_PS = range(24, 31)
 SENT, RETRANSMITTED, NAKS, TIMEOUTS, CNPS, MARKED, LEFT_RETRIES, SENT_BYTES = range(31, 39)
@@ -81,10 +81,12 @@ class State(NamedTuple):
     acknowledged, not arrived. The tasks that wait for it are next_task[FIRST_NEXT:LAST_NEXT], those
     before FIRST_ACKED for the arrival of its data, the others for its last ACK.
 
-    transfer: X rows. flow: F rows, the sender and the receiver of a queue pair, with the first
-    place of its data and of its ACKs in `path`, where each way ends with -1; CONTROL: its row in
-    `rule`, -1 for none. pace: F rows, rule: a row per set of parameters
-    (`rocelab.sim.packets.dcqcn`).
+    transfer: R rows, one for each run of equal messages (`rocelab.jobs.messages`). MESSAGE: packets
+    of each message; LAST_SIZE: the size class of its last packet, or its only one. flow: F rows,
+    the sender and the receiver of a queue pair, with the size classes of first packets and of
+    those between, and the first place of its data and of its ACKs in `path`, where each way ends
+    with -1; CONTROL: its row in `rule`, -1 for none. pace: F rows, rule: a row per set of
+    parameters (`rocelab.sim.packets.dcqcn`).
 
     port: 2L rows. FREE_PS: when it can begin a packet; while idle it saves up BURST_PS at most.
     EARLY: the ring by which packets leave as they begin, -1 for none. queue: a row per class of

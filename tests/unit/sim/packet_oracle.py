@@ -2,22 +2,20 @@
 
 It is written for reading: one heap of events, an object for each port, queue pair and task, frames
 as bytes. Its queue pairs are the lab's own (`rocelab.agent.rc`), in a lab whose nanoseconds are the
-picoseconds of the modelled network. At one instant ports are free first, then packets reach a port
-or a NIC, then timers run out, as in the engine; the order among these is no rule of the network,
-and drawn.
+picoseconds of the modelled network. At one instant packets reach a port or a NIC after all else.
 """
 
 from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import count
-from random import Random
 
 import numpy as np
 
+from rocelab.agent.dcqcn import DcqcnParameters
 from rocelab.agent.headers import (
     BTH_OFFSET,
     IP_OFFSET,
@@ -45,9 +43,6 @@ from rocelab.spec.queues import EcnSpec
 from tests.helpers.rc_fakes import header
 
 PS = 1e12
-FREE, REACHED, TIMER = range(3)
-"""Kinds of events."""
-
 CLASSES = range(8)
 SHARED = [class_ for class_ in CLASSES if class_ not in STRICT_CLASSES]
 ECN_BITS = {at.NOT_ECT: 0b00, at.ECT: 0b10, at.ALL_CE: 0b11}
@@ -64,11 +59,8 @@ class Packet:
 
     @property
     def size(self) -> int:
-        """As queues count it. The engine's packets have no headers of messages."""
-        opcode = self.frame[BTH_OFFSET]
-        message = 0 if opcode == Opcode.RC_ACKNOWLEDGE else extension_bytes(opcode)
-        pad = self.frame[BTH_OFFSET + 1] >> 4 & 0b11
-        return len(self.frame) - message - pad
+        """As queues count it."""
+        return len(self.frame)
 
     @property
     def tos(self) -> int:
@@ -165,13 +157,13 @@ class Port:
         early_bytes = self.early_bytes(packet)
         if early_bytes is not None:
             early_ps = round(oracle.latency_ps + early_bytes * 8 * PS / self.rate_bps)
-            oracle.at(now + early_ps, REACHED, oracle.reach, packet)
+            oracle.at(now + early_ps, oracle.reach, packet)
             if self.free_ps > now:
                 self.is_busy = True
-                oracle.at(self.free_ps, FREE, self.sent)
+                oracle.at(self.free_ps, self.sent)
         else:
             self.is_busy = True
-            oracle.at(self.free_ps, FREE, self.sent_whole, packet)
+            oracle.at(self.free_ps, self.sent_whole, packet)
 
     def early_bytes(self, packet: Packet) -> int | None:
         """The bytes after which a packet is on its way; None for all."""
@@ -183,7 +175,7 @@ class Port:
 
     def sent_whole(self, packet: Packet) -> None:
         oracle = self.oracle
-        oracle.at(oracle.now + oracle.latency_ps, REACHED, oracle.reach, packet)
+        oracle.at(oracle.now + oracle.latency_ps, oracle.reach, packet)
         self.sent()
 
     def sent(self) -> None:
@@ -199,7 +191,7 @@ class Flow:
         self.is_listed = False
         self.deadline_ps = 0
         self.acks = 0
-        of = oracle.sending
+        of, dcqcn = oracle.sending, oracle.dcqcn[number]
 
         def tos(class_: int) -> int:
             return class_ << 5 | ECN_BITS[int(of.ecn[number])]
@@ -215,7 +207,7 @@ class Flow:
             ),
             ack_tos=tos(int(of.ack_class[number])),
             cnp_tos=tos(int(of.cnp_class[number])),
-            dcqcn=None,
+            dcqcn=None if dcqcn is None else dcqcn.dilated(1000),
         )
         self.sender, self.receiver = (
             QueuePair(0, self, header(), settings, ports[0].rate_bps / 1000)  # type: ignore[arg-type]
@@ -232,17 +224,28 @@ class Flow:
         now, frames = self.oracle.now, Frames()
         if not self.sender.requester.sendable:
             return None
+        if (due_ps := self.sender.due_ns(now)) > now:
+            self.is_listed = True
+            rise_ps = self.sender.rate_limit._increase_due_ns  # type: ignore[union-attr]
+            self.oracle.at(min(due_ps, rise_ps), self.be_due)
+            return None
         self.sender.emit(frames, 1, now, now)  # type: ignore[arg-type]
         self.activate(self.sender)
         self.watch()
         return Packet(self, frames[0], self.ports)
+
+    def be_due(self) -> None:
+        """Take part in the turns again: its rate permits the next packet, or has risen."""
+        self.is_listed = False
+        self.activate(self.sender)
+        self.ports[0].serve()
 
     def watch(self) -> None:
         """Come back when the local ACK timer runs out."""
         deadline_ps = self.sender.requester.deadline_ns
         if deadline_ps not in (NEVER_NS, self.deadline_ps):
             self.deadline_ps = deadline_ps
-            self.oracle.at(deadline_ps, TIMER, self.expire)
+            self.oracle.at(deadline_ps, self.expire)
 
     def expire(self) -> None:
         if self.sender.requester.deadline_ns == self.oracle.now:
@@ -306,8 +309,8 @@ class Task:
 
 
 class Oracle:
-    """The arguments are those of `rocelab.sim.packets.run.run_packets`, and the seed of the order
-    of events at one instant; 0: as they were scheduled."""
+    """The arguments are those of `rocelab.sim.packets.run.run_packets`, and the congestion control
+    of each flow."""
 
     def __init__(
         self,
@@ -317,15 +320,14 @@ class Oracle:
         latency_s: float,
         sending: Sending,
         queues: Queues,
-        order: int = 0,
+        dcqcn: Sequence[DcqcnParameters | None],
     ) -> None:
-        self.program, self.sending, self.queues = program, sending, queues
+        self.program, self.sending, self.queues, self.dcqcn = program, sending, queues, dcqcn
         self.latency_ps = round(latency_s * PS)
         self.now = 0
         self.hops = 0
-        self.events: list[tuple[int, float, int, Callable[..., None], tuple[object, ...]]] = []
-        self.number = count()
-        self.order = Random(order) if order else None
+        self.events: list[tuple[int, bool, int, Callable[..., None], tuple[object, ...]]] = []
+        self.born = count()
         ways = [
             paths.sends[first:last].tolist()
             for first, last in zip(paths.start[:-1], paths.start[1:], strict=True)
@@ -366,18 +368,18 @@ class Oracle:
 
     def messages(self, transfer: int) -> list[int]:
         """The bytes of a transfer's messages."""
-        flow, left = self.program.flow[transfer], int(self.sending.payload_bytes[transfer])
-        most = int(self.sending.message[flow] * self.sending.mtu[flow])
-        return [min(most, left - begin) for begin in range(0, left, most)]
+        of = self.sending.messages
+        runs = slice(*of.first[transfer : transfer + 2])
+        found: list[int] = np.repeat(of.size_bytes[runs], of.count[runs]).tolist()
+        return found
 
-    def at(self, time: int, kind: int, call: Callable[..., None], *arguments: object) -> None:
-        drawn = self.order.random() if self.order else 0.0
-        heapq.heappush(self.events, (time, kind + drawn, next(self.number), call, arguments))
+    def at(self, time: int, call: Callable[..., None], *arguments: object) -> None:
+        heapq.heappush(self.events, (time, call == self.reach, next(self.born), call, arguments))
 
     def run(self) -> Oracle:
         for task in self.tasks:
             if not task.waiting:
-                self.at(task.delay_ps, TIMER, self.start, task)
+                self.at(task.delay_ps, self.start, task)
         while self.events:
             self.now, _, _, call, arguments = heapq.heappop(self.events)
             call(*arguments)
@@ -423,4 +425,4 @@ class Oracle:
         for task in tasks:
             task.waiting -= 1
             if not task.waiting:
-                self.at(self.now + task.delay_ps, TIMER, self.start, task)
+                self.at(self.now + task.delay_ps, self.start, task)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from rocelab.arrays import Floats
+from rocelab.jobs.messages import Messages
 from rocelab.progress import ProgressSink, no_progress
 from rocelab.sim.engine.program import Program
 from rocelab.sim.fabric.flows import Paths
@@ -18,23 +19,24 @@ from rocelab.sim.packets.sending import Queues, Sending
 
 RATE_BPS = 100e9
 LATENCY_PS = 1_000_000
-FRAME = 4096 + 58
-"""Of a full packet, as queues count it."""
+FRAME = 4096 + 58 + 20
+"""Of a full packet that is a message of its own, with RETH and immediate, as queues count it."""
 
-FULL_PS, ACK_PS = 4178 * 80, 86 * 80
+FULL_PS, ACK_PS = (FRAME + 24) * 80, 86 * 80
 ENDLESS = Queues(10**15, 10**14, 10**15, 1.0, (3, 4), 9014)
 
 
 @dataclass(frozen=True)
 class Flow:
-    """A queue pair with one transfer."""
+    """A queue pair with one transfer. message: packets of each message; each is one of its own
+    unless a test says otherwise, so that all have one size."""
 
     path: Sequence[int]
     payload: int
     after: Sequence[int] = ()
     window: int = 512
     ack_every: int = 1
-    message: int = 256
+    message: int = 1
     timeout_ns: int = 10**6
     retries: int = 7
     mtu: int = 4096
@@ -85,13 +87,12 @@ def arranged(
         return np.array(values, np.int64)
 
     sending = Sending(
-        payload,
+        messages([[flow.payload] for flow in flows], [flow.message * flow.mtu for flow in flows]),
         source=column([flow.path[0] for flow in flows]),
         destination=column([flow.path[-1] ^ 1 for flow in flows]),
         mtu=column([flow.mtu for flow in flows]),
         window=column([flow.window for flow in flows]),
         ack_every=column([flow.ack_every for flow in flows]),
-        message=column([flow.message for flow in flows]),
         ack_timeout_ns=column([flow.timeout_ns for flow in flows]),
         retries=column([flow.retries for flow in flows]),
         ecn=column([flow.ecn for flow in flows]),
@@ -107,6 +108,16 @@ def arranged(
         rules=np.array(rules, np.float64).reshape(-1, RULE_CELLS),
     )
     return program, Paths(starts, sends), capacity_bps, latency_ps / 1e12, sending, queues
+
+
+def messages(transfers: Sequence[Sequence[int]], most_bytes: Sequence[int]) -> Messages:
+    """Each transfer is some sends, each of which is cut into messages of at most so many bytes."""
+    runs = [
+        [run for send in sends for run in ((send // most, most), (1, send % most)) if all(run)]
+        for sends, most in zip(transfers, most_bytes, strict=True)
+    ]
+    count, size_bytes = np.array([run for each in runs for run in each], np.int64).T
+    return Messages(np.cumsum([0, *map(len, runs)]), count, size_bytes)
 
 
 def finish_ps(run: PacketRun) -> list[float]:

@@ -131,7 +131,7 @@ def test_one_port_agrees_with_the_model_of_its_equations(profile: str) -> None:
     model_queue = np.mean([each.queue_bytes.mean() for each in models])
     model_bps = np.mean([each.rates_bps.sum(axis=0).mean() for each in models])
     assert np.mean(queue) == pytest.approx(model_queue, rel=0.2)
-    assert np.mean(carried) == pytest.approx(model_bps * LASTS_NS / 8e9 / 4178, rel=0.05)
+    assert np.mean(carried) == pytest.approx(model_bps * LASTS_NS / 8e9 / (FRAME + 24), rel=0.05)
     if parameters(profile, LINE_BPS).cnp_interval_ns:
         # The model counts at most one of a flow in each of its steps.
         model_cnps = np.mean([sum(map(len, each.cnps_ns)) for each in models])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -25,8 +26,10 @@ SPEC = LabSpec.model_validate(
 )
 
 
-def report(pattern: str, ranks: int, engine: Engine, **transport: object) -> SimulationReport:
-    keys = {"pattern": pattern, "ranks": ranks, "size": "1MB", "transport": transport}
+def report(
+    pattern: str, ranks: int, engine: Engine, size: str = "1MB", **transport: object
+) -> SimulationReport:
+    keys = {"pattern": pattern, "ranks": ranks, "size": size, "transport": transport}
     return simulate(SPEC, [collective_job(JobSpec.model_validate(keys))], Options(engine=engine))
 
 
@@ -79,3 +82,9 @@ def test_a_flow_alone_is_hardly_slowed_down(engine: Engine) -> None:
     assert found is not None
     # Packets are stored at each hop, and their ACK comes back.
     assert 1 - 1e-9 <= found.slowdown.mean < (1 + 1e-9 if engine is Engine.FLUID else 1.3)
+
+
+@pytest.mark.parametrize("keys", [{"size": "1B"}, {"size": "2MB", "message": "256B", "mtu": 256}])
+def test_no_transfer_is_faster_than_the_least_time_of_its_bytes(keys: dict[str, Any]) -> None:
+    found = report("pairs", 2, Engine.PACKETS, **keys).flow_times
+    assert found is not None and found.slowdown.mean >= 1

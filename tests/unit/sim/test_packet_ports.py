@@ -12,6 +12,7 @@ from rocelab.sim.simulate import Options
 from tests.unit.sim.packet_runs import (
     ACK_PS,
     ENDLESS,
+    FRAME,
     FULL_PS,
     LATENCY_PS,
     Flow,
@@ -20,7 +21,7 @@ from tests.unit.sim.packet_runs import (
 )
 
 CUT = replace(ENDLESS, ports=PortModel.CUT_THROUGH)
-LAB = replace(ENDLESS, ports=PortModel.LAB, burst_bytes=4178)
+LAB = replace(ENDLESS, ports=PortModel.LAB, burst_bytes=FRAME + 24)
 HEADER_PS = 64 * 80
 PACKETS = 100
 ALONE = [Flow([0, 2, 4], PACKETS * 4096)]
@@ -48,15 +49,15 @@ def test_a_lab_s_port_that_was_idle_sends_two_frames_at_once() -> None:
     done = ran([Flow([2 * number, 20], 4096) for number in range(3)], LAB)
     expected = [0, ACK_PS, FULL_PS]
     assert finish_ps(done) == pytest.approx([4 * LATENCY_PS + each for each in expected], abs=0.5)
-    assert done.highest_bytes[20] == 4178 - 24
+    assert done.highest_bytes[20] == FRAME
 
 
 @pytest.mark.parametrize("model", PortModel)
 def test_a_full_port_keeps_its_rate(model: PortModel) -> None:
     flows = [Flow([2 * number, 20, 22], PACKETS * 4096) for number in range(4)]
-    done = ran(flows, replace(ENDLESS, ports=model, burst_bytes=4178))
+    done = ran(flows, replace(ENDLESS, ports=model, burst_bytes=FRAME + 24))
     assert max(finish_ps(done)) == pytest.approx(4 * PACKETS * FULL_PS, rel=0.08)
-    assert done.sent_bits[[20, 22]].tolist() == [8.0 * 4 * PACKETS * 4178] * 2
+    assert done.sent_bits[[20, 22]].tolist() == [8.0 * 4 * PACKETS * (FRAME + 24)] * 2
 
 
 def test_a_lab_s_port_saves_up_no_more_than_a_burst() -> None:

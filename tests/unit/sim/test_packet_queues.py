@@ -34,7 +34,7 @@ def test_what_is_dropped_is_sent_again_until_all_has_arrived() -> None:
     assert done.packets == 400 + done.retransmitted.sum()
     assert np.isfinite(done.finish_s).all() and not done.failed
     # What did not get lost was carried once more.
-    assert done.sent_bits[22] == 8 * 4178 * (done.packets - done.drops.sum())
+    assert done.sent_bits[22] == 8 * (FRAME + 24) * (done.packets - done.drops.sum())
 
 
 def test_marks_are_binomial_at_a_constant_depth() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from rocelab.errors import InputError
@@ -11,7 +12,7 @@ from rocelab.progress import Progress, ProgressSink, no_progress
 from rocelab.results.simulation import Engine, PortModel
 from rocelab.sim.packets import build, run
 from rocelab.sim.packets.run import PacketRun
-from rocelab.sim.simulate import Options, simulate
+from rocelab.sim.simulate import Options, Simulation, simulate
 from rocelab.spec.catalog import find_lab
 from rocelab.spec.load import load_spec
 from tests.unit.sim.packet_runs import ACK_PS, FRAME, FULL_PS, LATENCY_PS, Flow, ran
@@ -38,14 +39,15 @@ def test_a_single_flow_takes_its_bytes_one_frame_per_further_hop_and_its_last_ac
 
 
 def test_a_window_of_one_packet_waits_for_each_ack() -> None:
-    done = sent([[0, 2]], [10 * 4096], window=1, ack_every=16)
-    expected = 10 * (2 * FULL_PS + 2 * ACK_PS + 4 * LATENCY_PS)
+    done = sent([[0, 2]], [10 * 4096], window=1, ack_every=16, message=10)
+    middle_ps, headers_ps = FULL_PS - 20 * 80, 20 * 80
+    expected = 10 * (2 * middle_ps + 2 * ACK_PS + 4 * LATENCY_PS) + 2 * headers_ps
     assert done.finish_s[0] * 1e12 == pytest.approx(expected, abs=0.5)
 
 
 def test_acks_are_asked_for_as_in_the_lab() -> None:
     def acks(packets: int, **keys: int) -> int:
-        return sent([[0, 2]], [packets * 4096], **keys).acks
+        return sent([[0, 2]], [packets * 4096], **{"message": 256} | keys).acks
 
     assert acks(40, ack_every=16) == 3, "packets 16, 32 and the last"
     assert acks(40, ack_every=16, message=10) == 6, "and the last of each message"
@@ -91,12 +93,12 @@ def test_an_incast_drains_at_the_rate_of_its_last_port() -> None:
 
 def test_each_port_carries_every_byte_once() -> None:
     done = sent([[0, 2, 4], [6, 2, 4]], [10_000, 4096], ack_every=2)
-    data = 10_000 + 4096 + 4 * 82
+    data = 10_000 + 4096 + 4 * 102
     assert done.sent_bits[[0, 2, 4, 6]].tolist() == [
-        8.0 * (10_000 + 3 * 82),
+        8.0 * (10_000 + 3 * 102),
         8.0 * data,
         8.0 * data,
-        8.0 * 4178,
+        8.0 * (FRAME + 24),
     ]
     assert done.sent_bits[5] == 8.0 * 86 * done.acks
 
@@ -110,7 +112,7 @@ def test_sizes_without_a_ring_take_their_time_too(monkeypatch: pytest.MonkeyPatc
     assert timed.sent_bits.tolist() == ringed.sent_bits.tolist()
     assert timed.finish_s.tolist() == pytest.approx(ringed.finish_s.tolist())
     last = sent([[0, 2]], [1000]).finish_s[0] * 1e12
-    assert last == pytest.approx(2 * 1082 * 80 + 2 * ACK_PS + 4 * LATENCY_PS, abs=0.5)
+    assert last == pytest.approx(2 * 1102 * 80 + 2 * ACK_PS + 4 * LATENCY_PS, abs=0.5)
 
 
 def test_a_run_that_takes_too_long_is_refused_with_an_estimate() -> None:
@@ -146,19 +148,34 @@ def test_data_that_arrives_at_one_port_of_a_nic_lets_it_send_by_the_other() -> N
 
 
 @pytest.mark.parametrize(
+    ("size", "transport"),
+    [
+        ("1MB", {}),
+        ("1MB", {"qps": 3, "strategy": "split", "message": "16KiB"}),
+        ("100001B", {"qps": 4, "message": "7001B", "mtu": 1024}),
+        ("4B", {"qps": 16, "strategy": "split"}),
+    ],
+)
+def test_a_queue_pair_puts_on_the_wire_what_the_lab_s_does(
+    size: str, transport: dict[str, object]
+) -> None:
+    """Its part of each message, to the byte: with headers, padding and empty packets."""
+    keys = {"pattern": "incast", "ranks": 3, "size": size, "transport": transport}
+    job = collective_job(JobSpec.model_validate(keys))
+    simulation = Simulation(load_spec(find_lab("zone-1-1")), [job], Options(engine=Engine.PACKETS))
+    program, paths = simulation.program, simulation.whole_paths
+    found = simulation.run_packets()
+    bits = np.bincount(program.flow, program.size_bits)
+    expected = np.bincount(paths.sends, np.repeat(bits, np.diff(paths.start)))
+    (used,) = expected.nonzero()
+    assert not found.retransmitted.any()
+    assert found.sent_bits[used].tolist() == expected[used].tolist()
+
+
+@pytest.mark.parametrize(
     ("keys", "options", "word"),
     [
         ({"transport": {"out_of_order": True}}, Options(engine=Engine.PACKETS), "out_of_order"),
-        (
-            {"transport": {"qps": 3, "strategy": "split", "message": "16KiB"}},
-            Options(engine=Engine.PACKETS),
-            "no multiple of the MTU",
-        ),
-        (
-            {"size": "4B", "transport": {"qps": 16, "strategy": "split"}},
-            Options(engine=Engine.PACKETS),
-            "no bytes",
-        ),
         (
             {},
             Options(engine=Engine.PACKETS, ports=PortModel.LAB, hop_latency_ns=0),
