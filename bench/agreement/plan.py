@@ -92,6 +92,7 @@ class Shape:
     placement: str
     qps: int
     dcqcn: str = "off"
+    ack_timeout: str = "1ms"
 
     def job(self, ranks: int, part_bytes: int) -> JobSpec:
         """The job with `ranks` ranks and chunks of `part_bytes`."""
@@ -107,6 +108,7 @@ class Shape:
                     "qps": self.qps,
                     "strategy": "split" if self.qps > 1 else "round-robin",
                     "dcqcn": self.dcqcn,
+                    "ack_timeout": self.ack_timeout,
                 },
             }
         )
@@ -125,11 +127,14 @@ WITH_DCQCN = Shape("alltoall-4-dcqcn", "AlltoAll", "alltoall", "contiguous", 4, 
 """A repetition of the AlltoAll if links between switches limit it."""
 
 ACROSS, ON_SCHEMES = SHAPES[1], SHAPES[3]
-ON_QUEUES = (
-    ACROSS,
-    ON_SCHEMES,
-    replace(ACROSS, name="ring-across-dcqcn", qps=16, dcqcn="sigcomm15"),
-    replace(WITH_DCQCN, name="alltoall-16-dcqcn", qps=16),
+ON_QUEUES = tuple(
+    replace(shape, ack_timeout="50us")
+    for shape in (
+        ACROSS,
+        ON_SCHEMES,
+        replace(ACROSS, name="ring-across-dcqcn", qps=16, dcqcn="sigcomm15"),
+        replace(WITH_DCQCN, name="alltoall-16-dcqcn", qps=16),
+    )
 )
 """Jobs on labs of QUEUED, whose links between switches are contended."""
 
@@ -189,8 +194,7 @@ def cells_of(name: str) -> tuple[Cell, ...]:
     """The cells of a lab, in order, grouped by scheme."""
     spec = lab_spec(name)
     cells = [_cell(name, spec, shape) for shape in _shapes(name, plan(spec))]
-    plain = next(cell for cell in cells if cell.shape is ON_SCHEMES)
-    if name not in QUEUED and plain.is_contended:
+    if any(cell.shape is ON_SCHEMES and cell.is_contended for cell in cells):
         cells.append(_cell(name, spec, WITH_DCQCN))
     if name == SCHEMED:
         for scheme in SCHEMES:
