@@ -187,6 +187,12 @@ def read_untrusted(file: Path, offset: int = 0, most_bytes: int = MOST_BYTES) ->
         return opened.read(most_bytes)
 
 
+def untrusted_tail(file: Path, most_bytes: int, after: int = 0) -> bytes:
+    """The last `most_bytes` of such a file, of what is after the offset `after`. Raises as
+    `open_untrusted`."""
+    return read_untrusted(file, max(after, untrusted_size(file) - most_bytes), most_bytes)
+
+
 def untrusted_size(file: Path) -> int:
     """The size of such a file. Raises as `open_untrusted`."""
     with open_untrusted(file) as opened:

@@ -11,9 +11,9 @@ from contextlib import suppress
 from dataclasses import asdict
 
 from rocelab.errors import InputError
+from rocelab.files import untrusted_tail
 from rocelab.live.feed import Feed
 from rocelab.live.state import condition
-from rocelab.measure.evidence.shelf import tail
 from rocelab.measure.health.reading import Reading
 from rocelab.measure.health.sessions import ANSWER_LIMIT_S
 from rocelab.plan.fabric import Link, Port
@@ -124,6 +124,6 @@ def _log(handle: NamespaceNode, daemons: tuple[str, ...]) -> Mapping[str, list[s
     found = {}
     for daemon in daemons:
         with suppress(OSError):
-            text = tail(handle.frr.log(daemon), LOG_BYTES).decode(errors="replace")
+            text = untrusted_tail(handle.frr.log(daemon), LOG_BYTES).decode(errors="replace")
             found[daemon] = [printable(line) for line in text.splitlines()[-LOG_LINES:]]
     return found

@@ -41,6 +41,8 @@ from rocelab.runtime.lab import Lab
 
 INTERVAL = "500ms"
 POLL_S = 0.25
+MOST_LOG_BYTES = 1 << 20
+"""Of what a bgpd logs between two samples: bgpd's user may write anything."""
 MOST_DETAIL = 200
 """Characters of a log's words, which FRR's user writes."""
 ROUTES_WITHIN_NS = 100_000_000
@@ -208,14 +210,19 @@ class SessionLogs:
             self._daemons = tuple(each for each in running if each.name == "bgpd")
             self._sizes = tracing.log_sizes(self._daemons)
 
-    def changes(self) -> Iterator[SessionEvent]:
+    def changes(self) -> Iterator[SessionEvent | NoteEvent]:
         """What the logs have had since the last call, in order of time."""
         before = self._sizes
         self._sizes = tracing.log_sizes(self._daemons)
         grown = [each for each in self._daemons if self._sizes[each.log] != before[each.log]]
+        for each in grown:
+            skipped = self._sizes[each.log] - before[each.log] - MOST_LOG_BYTES
+            if skipped > 0:
+                text = f"{each.node}: {skipped:,} bytes of bgpd's log were too many to read"
+                yield NoteEvent(realtime_ns(), text)
         # A log that grew after its size was read has lines that the next call reads again.
         last, found = self._last, []
-        for event in tracing.logged_since(grown, before):
+        for event in tracing.logged_since(grown, before, MOST_LOG_BYTES):
             if isinstance(event, SessionUp | SessionDown):
                 found.append(event)
         self._last = frozenset(found)

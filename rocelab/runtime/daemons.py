@@ -33,7 +33,7 @@ from rocelab.files import (
     UntrustedFileError,
     make_folder,
     read_untrusted,
-    untrusted_size,
+    untrusted_tail,
     write_file,
 )
 from rocelab.kernel import mounts, namespaces, processes
@@ -338,8 +338,7 @@ def last_log_line(daemon: str, files: FrrFiles) -> str:
 def last_log_lines(daemon: str, files: FrrFiles) -> list[str]:
     """The last few lines that a daemon logged."""
     try:
-        start = max(0, untrusted_size(files.log(daemon)) - _LAST_BYTES)
-        last = read_untrusted(files.log(daemon), start, _LAST_BYTES).decode(errors="replace")
+        last = untrusted_tail(files.log(daemon), _LAST_BYTES).decode(errors="replace")
     except OSError:
         return []
     lines = last.splitlines()[-_LAST_LINES:]

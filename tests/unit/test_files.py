@@ -21,6 +21,7 @@ from rocelab.files import (
     replace_file,
     replacing,
     untrusted_size,
+    untrusted_tail,
     write_file,
 )
 from rocelab.remote.host import bootstrap
@@ -79,6 +80,8 @@ def test_only_a_regular_file_is_read_where_others_write(tmp_path: Path) -> None:
     secret.write_text("secret")
     assert read_untrusted(secret, 2, 3) == b"cre"
     assert untrusted_size(secret) == 6
+    assert untrusted_tail(secret, 2) == b"et"
+    assert untrusted_tail(secret, 9, after=4) == b"et"
     for make in (log.mkdir, lambda: os.mkfifo(log), lambda: log.symlink_to(secret)):
         make()
         with pytest.raises(UntrustedFileError, match="not a regular file"):

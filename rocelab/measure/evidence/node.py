@@ -14,8 +14,9 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from rocelab.files import untrusted_tail
 from rocelab.kernel import namespaces, processes
-from rocelab.measure.evidence.shelf import Shelf, tail
+from rocelab.measure.evidence.shelf import MOST_BYTES, Shelf
 from rocelab.runtime.daemons import vty_command
 from rocelab.runtime.lab import Lab
 from rocelab.runtime.node import NamespaceNode
@@ -117,7 +118,7 @@ def _daemons(
 
 def _started_with(node: NamespaceNode, name: str, shelf: Shelf) -> None:
     log, configuration = node.frr.log(name), node.frr.configuration(name)
-    shelf.keep(f"{name}.log", f"log of {name}", lambda: tail(log))
+    shelf.keep(f"{name}.log", f"log of {name}", lambda: untrusted_tail(log, MOST_BYTES))
     what = f"configuration that {name} was started with"
     shelf.keep(f"{name}.conf", what, lambda: configuration.read_bytes())
 

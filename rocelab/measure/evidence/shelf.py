@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rocelab.errors import RocelabError
-from rocelab.files import make_folders, read_untrusted, untrusted_size, write_file
+from rocelab.files import make_folders, write_file
 
 MOST_BYTES = 4 << 20
 """Of a growing file, such as a log, the end is kept."""
@@ -67,11 +67,6 @@ class Shelf:
     def miss(self, name: str, what: str, why: str) -> None:
         """Record something that could not be read."""
         self.gaps.append(Gap(str((self.folder / name).relative_to(self._root)), what, why))
-
-
-def tail(path: Path, most_bytes: int = MOST_BYTES) -> bytes:
-    """The end of a log, which daemons write. Raises as `rocelab.files.open_untrusted`."""
-    return read_untrusted(path, max(0, untrusted_size(path) - most_bytes), most_bytes)
 
 
 def _reason(error: Exception) -> str:

@@ -11,7 +11,7 @@ nothing, but its neighbours do once they notice.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -26,6 +26,10 @@ _CHANGE = re.compile(rb"%ADJCHANGE: neighbor ([^\s(]+)\S* .*?\b(Up|Down)\b")
 
 ANSWER_LIMIT_S = 1.0
 """How long bgpd may take to answer: a stopped one never does."""
+READ_BYTES = 1 << 20
+"""Of a log, how much is read at once; a longer line is skipped."""
+MOST_READS = 256
+"""Of a log that grows faster than it is read, in one call."""
 
 
 class SessionReader:
@@ -37,7 +41,8 @@ class SessionReader:
         files = LabFiles(fabric.name)
         self._ends: dict[str, dict[str, bool]] = {link.name: {} for link in fabric.sessions}
         self._logs = {
-            node.name: _Log(FrrFiles(files.node(node.name)).log("bgpd")) for node in fabric.switches
+            node.name: SessionLog(FrrFiles(files.node(node.name)).log("bgpd"))
+            for node in fabric.switches
         }
         self._link_of = links_by_neighbour(fabric)
 
@@ -112,18 +117,23 @@ def links_by_neighbour(fabric: Fabric) -> dict[tuple[str, str], str]:
     }
 
 
-class _Log:
+class SessionLog:
     """A growing log; an incomplete last line is read again when it is complete."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._read_bytes = 0
 
-    def changes(self) -> list[tuple[str, bool]]:
-        try:
-            text = read_untrusted(self._path, self._read_bytes)
-        except (FileNotFoundError, UntrustedFileError):
-            return []
-        whole = text.rfind(b"\n") + 1
-        self._read_bytes += whole
-        return parse_changes(text[:whole])
+    def changes(self) -> Iterator[tuple[str, bool]]:
+        """Neighbour and whether it came up, of each line that is new."""
+        for _ in range(MOST_READS):
+            try:
+                text = read_untrusted(self._path, self._read_bytes, READ_BYTES)
+            except (FileNotFoundError, UntrustedFileError):
+                return
+            is_full = len(text) == READ_BYTES
+            whole = text.rfind(b"\n") + 1 or (READ_BYTES if is_full else 0)
+            self._read_bytes += whole
+            yield from parse_changes(text[:whole])
+            if not is_full:
+                return

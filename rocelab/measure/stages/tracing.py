@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rocelab.files import UntrustedFileError, read_untrusted, untrusted_size
+from rocelab.files import MOST_BYTES, UntrustedFileError, untrusted_size, untrusted_tail
 from rocelab.measure.stages.frrlog import LogEvent, parse_log
 from rocelab.runtime import daemons
 from rocelab.runtime.daemons import FrrFiles
@@ -84,11 +84,14 @@ def log_sizes(daemon_list: Sequence[Daemon]) -> dict[Path, int]:
     return {daemon.log: _size(daemon.log) for daemon in daemon_list}
 
 
-def logged_since(daemon_list: Sequence[Daemon], sizes: Mapping[Path, int]) -> tuple[LogEvent, ...]:
-    """The events of all daemons' logs after `sizes`, in order of time."""
+def logged_since(
+    daemon_list: Sequence[Daemon], sizes: Mapping[Path, int], most_bytes: int = MOST_BYTES
+) -> tuple[LogEvent, ...]:
+    """The events of all daemons' logs after `sizes`, in order of time; of each log those in its
+    last `most_bytes`."""
     events: list[LogEvent] = []
     for daemon in daemon_list:
-        events += parse_log(daemon.node, _text_after(daemon.log, sizes[daemon.log]))
+        events += parse_log(daemon.node, _text_after(daemon.log, sizes[daemon.log], most_bytes))
     return tuple(sorted(events, key=lambda event: event.time_ns))
 
 
@@ -99,8 +102,8 @@ def _size(log: Path) -> int:
         return 0
 
 
-def _text_after(log: Path, size: int) -> str:
+def _text_after(log: Path, size: int, most_bytes: int) -> str:
     try:
-        return read_untrusted(log, size).decode(errors="replace")
+        return untrusted_tail(log, most_bytes, size).decode(errors="replace")
     except (FileNotFoundError, UntrustedFileError):
         return ""

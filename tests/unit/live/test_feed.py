@@ -9,7 +9,14 @@ import pytest
 
 from rocelab.kernel.fibwatch import FibAction, FibEvent
 from rocelab.live import feed as module
-from rocelab.live.events import CarrierEvent, Event, NodeEvent, RoutesEvent, SessionEvent
+from rocelab.live.events import (
+    CarrierEvent,
+    Event,
+    NodeEvent,
+    NoteEvent,
+    RoutesEvent,
+    SessionEvent,
+)
 from rocelab.live.feed import Feed, SessionLogs
 from rocelab.measure.stages.tracing import Daemon
 from rocelab.runtime.daemons import FrrFiles
@@ -90,6 +97,20 @@ def test_lines_that_come_while_a_log_is_read_are_told_once(
     assert [event.up for event in logs.changes()] == [False, True]
     monkeypatch.setattr(module.tracing, "log_sizes", sizes)
     assert list(logs.changes()) == []
+
+
+def test_of_a_log_that_grew_much_only_the_end_is_read(
+    log: Path, lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "MOST_LOG_BYTES", 200)
+    logs = SessionLogs(lab)
+    with log.open("a") as opened:
+        opened.write(DOWN + "x" * 200 + "\n" + UP)
+    note, back = logs.changes()
+    assert isinstance(note, NoteEvent)
+    assert note.text.startswith("rtsw1: ")
+    assert isinstance(back, SessionEvent)
+    assert back.up
 
 
 class Tables:

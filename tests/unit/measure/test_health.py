@@ -20,11 +20,12 @@ from rocelab.agent.live import LiveCounters, LiveFile, packed, unpacked
 from rocelab.cli import health as command
 from rocelab.drills.faulted import FaultedRun, Settings
 from rocelab.errors import InputError
+from rocelab.files import read_untrusted
 from rocelab.jobs.flow import permutation
 from rocelab.kernel.counters import DepthCounters, PortCounters, QueueCounters
 from rocelab.kernel.fib import live_widths, parse_route
 from rocelab.measure.evidence import bundle
-from rocelab.measure.evidence.shelf import MOST_BYTES, Shelf, tail
+from rocelab.measure.evidence.shelf import Shelf
 from rocelab.measure.health import monitor as monitoring
 from rocelab.measure.health import sessions
 from rocelab.measure.health.endpoints import EndpointTracker
@@ -36,7 +37,7 @@ from rocelab.measure.health.prometheus import HealthCollector, loopback_address
 from rocelab.measure.health.reading import PauseReading, Reading
 from rocelab.measure.health.report import Account
 from rocelab.measure.health.sample import Places, Sample, compare, deepest
-from rocelab.measure.health.sessions import both_up, parse_changes
+from rocelab.measure.health.sessions import SessionLog, both_up, parse_changes
 from rocelab.measure.timeline import FibTimeline
 from rocelab.plan.build import build_fabric
 from rocelab.plan.pauses import PausePort, plan_pauses
@@ -542,6 +543,28 @@ def test_sessions_are_read_from_what_bgpd_logs() -> None:
     assert parse_changes(log) == [("198.18.0.21", True), ("ctsw1", False)]
 
 
+def test_a_log_is_read_in_parts_however_large_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads = []
+
+    def read(path: Path, offset: int, most_bytes: int) -> bytes:
+        reads.append(most_bytes)
+        return read_untrusted(path, offset, most_bytes)
+
+    monkeypatch.setattr(sessions, "read_untrusted", read)
+    monkeypatch.setattr(sessions, "READ_BYTES", 200)
+    path = tmp_path / "bgpd.log"
+    line = "BGP: %ADJCHANGE: neighbor ctsw1(ctsw1) in vrf default "
+    path.write_text(f"{line}Up\n{'x' * 500}\n{line}Down Interface down\n{line}Up")
+    log = SessionLog(path)
+    assert list(log.changes()) == [("ctsw1", True), ("ctsw1", False)]
+    with path.open("a") as opened:
+        opened.write("\n")
+    assert list(log.changes()) == [("ctsw1", True)]
+    assert set(reads) == {200}
+
+
 def test_a_session_is_up_when_both_ends_say_so() -> None:
     assert both_up({"rtsw1": True, "ctsw1": True})
     assert not both_up({"rtsw1": True, "ctsw1": False})
@@ -614,14 +637,6 @@ def test_what_can_not_be_read_is_a_gap_and_no_error(tmp_path: Path) -> None:
     assert (shelf.gaps[0].file, shelf.gaps[0].why) == ("rtsw1/b.txt", "no answer in time")
     assert "No such file" in shelf.gaps[1].why
     assert [path.name for path in shelf.folder.iterdir()] == ["a.txt"]
-
-
-def test_of_a_long_log_the_end_is_kept(tmp_path: Path) -> None:
-    log = tmp_path / "bgpd.log"
-    log.write_bytes(b"old\n" * MOST_BYTES + b"new\n")
-    assert len(tail(log)) == MOST_BYTES
-    assert tail(log).endswith(b"new\n")
-    assert tail(log, 2) == b"w\n"
 
 
 class Bundle:
