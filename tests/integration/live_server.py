@@ -6,15 +6,19 @@ import http.client
 import json
 import re
 import subprocess
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from queue import Empty, Queue
 from typing import Any
 from urllib.parse import urlsplit
 
 from rocelab.runtime.lab import Lab
 from tests.integration.command import PROGRAM
 from tests.integration.waiting import LIMIT_S
+
+Event = Mapping[str, Any]
 
 
 @dataclass
@@ -81,3 +85,37 @@ def served(lab: Lab, *options: str) -> Iterator[Server]:
     finally:
         process.kill()
         process.communicate()
+
+
+class Stream:
+    """Follows the stream on a thread; `until` gives the first message that fits."""
+
+    def __init__(self, server: Server, since: str = "") -> None:
+        self._answer = server.request("GET", f"/events?since={since}")
+        assert self._answer.status == 200
+        self._messages: Queue[tuple[str, str, Any]] = Queue()
+        self.last_id = ""
+        threading.Thread(target=self._follow, daemon=True).start()
+
+    def _follow(self) -> None:
+        lines: dict[str, str] = {}
+        for raw in self._answer:
+            name, _, value = raw.decode().rstrip("\n").partition(": ")
+            if name:
+                lines[name] = value
+            elif "data" in lines:
+                self._messages.put((lines["event"], lines["id"], json.loads(lines["data"])))
+                lines = {}
+
+    def next(self) -> tuple[str, Any]:
+        try:
+            kind, self.last_id, data = self._messages.get(timeout=LIMIT_S)
+        except Empty:
+            raise AssertionError("the stream told nothing more") from None
+        return kind, data
+
+    def until(self, fits: Callable[[Event], bool]) -> Event:
+        while True:
+            kind, data = self.next()
+            if kind == "event" and fits(data):
+                return data

@@ -1,4 +1,4 @@
-"""The live page of a real lab over real HTTP: its stream, its faults, a server that is killed."""
+"""The live page of a real lab: its stream and its faults over HTTP, then the page in Chromium."""
 
 from __future__ import annotations
 
@@ -7,27 +7,42 @@ import os
 import signal
 import stat
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+from http.server import ThreadingHTTPServer
 from pathlib import Path
-from queue import Empty, Queue
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+from playwright.sync_api import Browser, Position, expect, sync_playwright
 
 from rocelab.kernel.links import read_counters
 from rocelab.kernel.namespaces import inside
+from rocelab.live.state import METRICS
 from rocelab.runtime.lab import Lab
 from rocelab.runtime.record import LabFiles
 from tests.integration.command import rocelab
 from tests.integration.labs import running
-from tests.integration.live_server import Server, served
+from tests.integration.live_page import (
+    LINK,
+    NODES,
+    Elsewhere,
+    Looking,
+    break_the_link,
+    has_no_red,
+    has_red,
+    is_live,
+    planned,
+)
+from tests.integration.live_server import Event, Server, Stream, served
 from tests.integration.waiting import LIMIT_S, wait_until
 
 pytestmark = pytest.mark.side_by_side
 
-LINK = "rtsw1:ctsw1"
-Event = Mapping[str, Any]
+TABS = 8
+"""More than the connections that a browser opens to one host."""
 
 
 @pytest.fixture(scope="module")
@@ -36,40 +51,6 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     file.write_text("name: live-tiny\nfabric: {kind: clos, racks: 4, spines: 2}\n")
     with running(Lab.planned(file)) as lab:
         yield lab
-
-
-class Stream:
-    """Follows the stream on a thread; `until` gives the first message that fits."""
-
-    def __init__(self, server: Server, since: str = "") -> None:
-        self._answer = server.request("GET", f"/events?since={since}")
-        assert self._answer.status == 200
-        self._messages: Queue[tuple[str, str, Any]] = Queue()
-        self.last_id = ""
-        threading.Thread(target=self._follow, daemon=True).start()
-
-    def _follow(self) -> None:
-        lines: dict[str, str] = {}
-        for raw in self._answer:
-            name, _, value = raw.decode().rstrip("\n").partition(": ")
-            if name:
-                lines[name] = value
-            elif "data" in lines:
-                self._messages.put((lines["event"], lines["id"], json.loads(lines["data"])))
-                lines = {}
-
-    def next(self) -> tuple[str, Any]:
-        try:
-            kind, self.last_id, data = self._messages.get(timeout=LIMIT_S)
-        except Empty:
-            raise AssertionError("the stream told nothing more") from None
-        return kind, data
-
-    def until(self, fits: Callable[[Event], bool]) -> Event:
-        while True:
-            kind, data = self.next()
-            if kind == "event" and fits(data):
-                return data
 
 
 def carrier_of(port: str, *, there: bool) -> Callable[[Event], bool]:
@@ -242,6 +223,173 @@ def test_read_only_breaks_nothing(lab: Lab) -> None:
         assert server.read("/fabric.json")["read_only"] is True
         assert server.request("POST", "/faults", fault(lasts="1s")).status == 403
     assert has_carrier(lab)
+
+
+# In a browser
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """Debian's own: Playwright downloads none. Root's Chromium has no sandbox."""
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(
+            executable_path="/usr/bin/chromium", args=["--no-sandbox"]
+        )
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture(scope="module")
+def server(lab: Lab) -> Iterator[Server]:
+    with served(lab) as server:
+        yield server
+
+
+@pytest.fixture
+def look(browser: Browser) -> Iterator[Looking]:
+    expect.set_options(timeout=LIMIT_S * 1e3)
+    looking = Looking(browser)
+    yield looking
+    for context in looking.contexts:
+        context.close()
+
+
+def test_a_link_turns_red_by_a_click_for_all_who_look_and_heals_by_another(
+    look: Looking, server: Server
+) -> None:
+    page, other = look.at(server.url), look.at(server.url)
+    assert has_no_red(page)
+    break_the_link(page, "2m")
+    for each in (page, other):
+        expect(each.locator("#faults")).to_contain_text(f"carrier-down of {LINK}")
+        expect(each.locator(".countdown")).to_contain_text("s left")
+        wait_until(partial(has_red, each), "the link is red")
+        expect(each.get_by_role("button", name="rtsw1: degraded")).to_be_visible()
+    other.get_by_role("button", name="Undo").click()
+    for each in (page, other):
+        expect(each.locator("#faults")).to_be_hidden()
+        wait_until(partial(has_no_red, each), "no link is red")
+        expect(each.get_by_role("button", name="rtsw1: as planned")).to_be_visible()
+        log = each.locator("#timeline ol")
+        expect(log).to_contain_text("rtsw1 lost carrier")
+        expect(log).to_contain_text("down: Interface down")
+        expect(log).to_contain_text("carrier-down is undone")
+    expect(page.locator("#panel table").first).to_contain_text("● yes")
+    assert look.complaints == []
+
+
+def test_the_path_of_a_flow_is_shown(look: Looking, server: Server) -> None:
+    page = look.at(server.url)
+    page.locator("#path [name=dst]").select_option("srv3-1")
+    page.get_by_role("button", name="Show", exact=True).click()
+    expect(page.locator("#hops li")).to_have_count(5)
+    expect(page.locator("#hops li").nth(1)).to_contain_text("of 2, hash 0x")
+    expect(page.locator("#labels [data-path]")).to_have_count(5)
+
+
+def test_many_tabs_share_one_connection(look: Looking, server: Server) -> None:
+    page = look.at(server.url)
+    tabs = [page.context.new_page() for _ in range(TABS)]
+    for tab in tabs:
+        tab.goto(server.origin)
+        is_live(tab)
+        expect(tab.locator("#connection")).to_contain_text("read at")
+    tabs[0].locator("#metrics").get_by_label("drops").check()
+    for tab in tabs:
+        expect(tab.locator("#metrics").get_by_label("drops")).to_be_checked()
+
+
+def test_a_server_on_another_port_gets_the_cookie_and_can_break_nothing_with_it(
+    look: Looking, server: Server
+) -> None:
+    page = look.at(server.url)
+    with ThreadingHTTPServer(("127.0.0.1", 0), Elsewhere) as elsewhere:
+        threading.Thread(target=elsewhere.serve_forever, daemon=True).start()
+        hostile = page.context.new_page()
+        hostile.goto(f"http://127.0.0.1:{elsewhere.server_port}/")
+        assert server.cookie in elsewhere.cookies  # type: ignore[attr-defined]
+        assert hostile.evaluate("localStorage.length") == 0
+        # Neither in the user's browser nor by itself.
+        hostile.evaluate(
+            """(url) => fetch(url, {method: "POST", credentials: "include", mode: "no-cors",
+                body: '{"kind": "carrier-down", "keys": {"link": "rtsw1:ctsw1", "lasts": "9m"}}',
+            }).catch(() => {})""",
+            f"{server.origin}/faults",
+        )
+        fault = {"kind": "carrier-down", "keys": {"link": LINK, "lasts": "9m"}}
+        thief = replace(server, key=server.cookie.partition("=")[2])
+        assert thief.request("POST", "/faults", fault).status == 403
+        elsewhere.shutdown()
+    assert server.read("/fabric.json")["faults"] == []
+
+
+@pytest.mark.parametrize(("width", "height"), [(1400, 900), (800, 1000)])
+def test_nothing_is_cut_or_covered(look: Looking, server: Server, width: int, height: int) -> None:
+    page = look.at(server.url, width, height)
+    page.get_by_role("button", name="rtsw1: as planned").click()
+    expect(page.locator("#panel")).to_contain_text("Established")
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    boxes = page.evaluate(
+        """() => [...document.querySelectorAll('#labels button.node')].map((each) => {
+            const {left, top, right, bottom} = each.getBoundingClientRect();
+            return {left, top, right, bottom, cut: each.scrollWidth > each.clientWidth};
+        })"""
+    )
+    assert len(boxes) == NODES
+    stage = page.locator("#stage").bounding_box()
+    assert stage is not None
+    for box in boxes:
+        assert not box["cut"]
+        assert stage["x"] <= box["left"] < box["right"] <= stage["x"] + stage["width"]
+        assert stage["y"] <= box["top"] < box["bottom"] <= stage["y"] + stage["height"]
+    overlapping = [
+        (one, other)
+        for number, one in enumerate(boxes)
+        for other in boxes[:number]
+        if one["left"] < other["right"]
+        and other["left"] < one["right"]
+        and one["top"] < other["bottom"]
+        and other["top"] < one["bottom"]
+    ]
+    assert overlapping == []
+    assert look.complaints == []
+
+
+def test_a_zone_of_252_by_18_is_a_matrix_of_links(look: Looking) -> None:
+    with planned("zone-252x18") as (hub, url):
+        hub.sample(1, {metric: {2 * 252: 1.0} if metric == "load" else {} for metric in METRICS})
+        page = look.at(url, nodes=0)
+        expect(page.locator(".heads button")).to_have_count(18)
+        matrix = page.locator("#stage canvas").last
+        box = matrix.bounding_box()
+        assert box is not None
+        matrix.click(position=Position(x=box["width"] - 18, y=60))
+        expect(page.locator("#panel h2")).to_have_text("rtsw252:ctsw1")
+        page.locator(".heads button").last.click()
+        expect(page.locator("#panel h2")).to_have_text("ctsw18")
+
+
+def test_zones_are_folded_and_unfold_by_a_click(look: Looking) -> None:
+    with planned("zones-1-28") as (_, url):
+        page = look.at(url, nodes=7)  # 5 ATSWs and 2 zones
+        zone = page.get_by_role("button", name="zone 2: 16 switches, 14 servers")
+        zone.click()
+        expect(page.get_by_role("button", name="z2-rtsw14: as planned")).to_be_visible()
+        page.get_by_role("button", name="Fold zones").click()
+        expect(zone).to_be_visible()
+    assert look.complaints == []
+
+
+def test_the_page_goes_on_when_its_server_comes_back(
+    look: Looking, lab: Lab, server: Server
+) -> None:
+    page = look.at(server.url)
+    server.end(signal.SIGKILL)
+    expect(page.locator("#connection")).to_have_class("lost")
+    with served(lab):
+        is_live(page)
+        break_the_link(page, "1s")
+        expect(page.locator("#timeline ol")).to_contain_text("rtsw1 lost carrier")
 
 
 def test_the_server_ends_with_the_lab(lab: Lab) -> None:
