@@ -4,7 +4,8 @@ A read gives carrier, packets, bytes and drops of each port, in two exchanges pe
 number of ports. An open socket keeps its namespace alive, so a reader must be closed before its lab
 can be removed.
 
-Source: net/sched/sch_api.c (tc_get_qdisc, tc_qdisc_dump_ignore).
+Sources: net/sched/sch_api.c (tc_get_qdisc, tc_qdisc_dump_ignore), drivers/net/veth.c
+(veth_newlink).
 """
 
 from __future__ import annotations
@@ -16,13 +17,15 @@ from dataclasses import dataclass
 from rocelab.kernel import links, netlink, tc
 
 ANSWER_TIMEOUT_S = 5.0
+CREATION_LOSSES = 1
+"""Losses of carrier that a veth pair counts when it is created."""
 
 
 @dataclass(frozen=True, slots=True)
 class PortReading:
-    """The counters of a port since its creation. `lost`: packets that left it but its peer's kernel
-    refused (backlog full, larger than the MTU); `tc_drops`: packets that a program of its traffic
-    control dropped, on the way in or out."""
+    """The counters of a port since its creation, which itself is no loss of carrier. `lost`:
+    packets that left it but its peer's kernel refused (backlog full, larger than the MTU);
+    `tc_drops`: packets that a program of its traffic control dropped, on the way in or out."""
 
     carrier: bool
     carrier_losses: int
@@ -66,7 +69,7 @@ def _reading(link: links.Link, tc_drops: int) -> PortReading:
     rx_packets, tx_packets, rx_bytes, tx_bytes, _, lost = link.counters
     return PortReading(
         link.carrier,
-        link.carrier_losses,
+        max(0, link.carrier_losses - CREATION_LOSSES),
         rx_packets,
         tx_packets,
         rx_bytes,
