@@ -15,8 +15,8 @@ from rocelab.files import untrusted_tail
 from rocelab.live.feed import Feed
 from rocelab.live.state import condition
 from rocelab.measure.health.reading import Reading
-from rocelab.measure.health.sessions import ANSWER_LIMIT_S
-from rocelab.plan.fabric import Link, Port
+from rocelab.measure.health.sessions import ANSWER_LIMIT_S, links_by_neighbour
+from rocelab.plan.fabric import Fabric, Link, Port
 from rocelab.runtime.node import NamespaceNode
 from rocelab.runtime.peers import bgp_peers
 from rocelab.wording import name_hint, printable
@@ -32,7 +32,7 @@ def node_document(feed: Feed, name: str) -> Mapping[str, object]:
     node = feed.lab.fabric.node(name)
     reading = _reading(feed)
     state = condition(feed.lab.fabric, name, reading)
-    peers, problem = _peers(handle) if node.is_switch else ([], None)
+    peers, problem = _peers(feed.lab.fabric, handle) if node.is_switch else ([], None)
     links = feed.lab.fabric.links_of[name]
     daemons = feed.lab.daemons_of(name)
     return {
@@ -101,13 +101,19 @@ def _interface(link: Link, port: Port, reading: Reading) -> Mapping[str, object]
     }
 
 
-def _peers(handle: NamespaceNode) -> tuple[list[Mapping[str, object]], str | None]:
+def _peers(fabric: Fabric, handle: NamespaceNode) -> tuple[list[Mapping[str, object]], str | None]:
     """The BGP sessions, or why they are not known."""
     try:
         peers = bgp_peers(handle.frr, ANSWER_LIMIT_S)
     except OSError as error:
         return [], f"bgpd does not answer: {error.strerror or error}"
-    return [{"neighbour": name, **asdict(peer)} for name, peer in peers.items()], None
+    link_of = links_by_neighbour(fabric)
+    found: list[Mapping[str, object]] = []
+    for name, peer in peers.items():
+        link = link_of.get((handle.name, name))
+        ends = {} if link is None else {"link": link.name, "peer": link.far(handle.name).node}
+        found.append({"neighbour": name, **ends, **asdict(peer)})
+    return found, None
 
 
 def _configuration(handle: NamespaceNode, daemons: tuple[str, ...]) -> Mapping[str, str]:

@@ -25,14 +25,16 @@ class CarrierEvent:
 class SessionEvent:
     """An end of a BGP session came up or went down, by its bgpd's log, which has `t_ns` too.
 
-    `link` is None for a neighbour that is not of the lab. `cause` is that of
-    `rocelab.results.stages.Cause`, `detail` FRR's words for it.
+    `neighbour` is FRR's name for the other end, `peer` the node there. `link` and `peer` are None
+    for a neighbour that is not of the lab. `cause` is that of `rocelab.results.stages.Cause`,
+    `detail` FRR's words for it.
     """
 
     t_ns: int
     link: str | None
     node: str
     neighbour: str
+    peer: str | None
     up: bool
     cause: str
     detail: str

@@ -232,7 +232,9 @@ class SessionLogs:
 
     def _event(self, event: SessionUp | SessionDown) -> SessionEvent:
         link = self._link_of.get((event.node, event.neighbour))
-        place = event.time_ns, link, event.node, event.neighbour[:MOST_DETAIL]
+        peer = None if link is None else link.far(event.node).node
+        name = None if link is None else link.name
+        place = event.time_ns, name, event.node, event.neighbour[:MOST_DETAIL], peer
         if isinstance(event, SessionDown):
             return SessionEvent(*place, False, event.cause.value, event.detail[:MOST_DETAIL])
         return SessionEvent(*place, True, Cause.SESSION_UP.value, "")

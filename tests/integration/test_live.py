@@ -180,10 +180,17 @@ def test_counters_are_those_of_the_kernel_between_two_of_its_own_readings(lab: L
         assert before <= found["ends"][0]["counters"]["tx_packets"] <= sent()
 
 
+def test_losses_of_carrier_count_from_when_the_lab_was_up(lab: Lab) -> None:
+    with served(lab) as server:
+        ends = server.read("/link?name=rtsw4:ctsw2")["ends"]
+        assert [end["counters"]["carrier_losses"] for end in ends] == [0, 0]
+
+
 def test_a_node_s_panel_has_its_sessions_configuration_and_log(lab: Lab) -> None:
     with served(lab) as server:
         found = server.read("/node/rtsw1")
         assert [each["state"] for each in found["sessions"]] == ["Established"] * 2
+        assert [each["peer"] for each in found["sessions"]] == ["ctsw1", "ctsw2"]
         assert "router bgp" in found["configuration"]["bgpd"]
         assert found["log"]["bgpd"]
         assert server.read("/node/srv1-1")["sessions"] == []
@@ -272,7 +279,7 @@ def test_a_link_turns_red_by_a_click_for_all_who_look_and_heals_by_another(
         expect(each.get_by_role("button", name="rtsw1: as planned")).to_be_visible()
         log = each.locator("#timeline ol")
         expect(log).to_contain_text("rtsw1 lost carrier")
-        expect(log).to_contain_text("down: Interface down")
+        expect(log).to_contain_text("BGP with ctsw1 down: Interface down")
         expect(log).to_contain_text("carrier-down is undone")
     expect(page.locator("#panel table").first).to_contain_text("● yes")
     assert look.complaints == []

@@ -66,13 +66,13 @@ export class Panel {
       daemons.length ? h("p", { class: "muted" }, daemons.join(" · ")) : "",
       table(`Ports, counted by the kernel, read at ${clock(node.t_ns)}`, ["to", "carrier", "sent", "received", "lost"],
         node.interfaces.map((each) => [
-          h("button", { class: "link", onclick: () => this.pick(each.link) }, each.peer.split(":")[0]),
+          this.#choice(each.link, each.peer.split(":")[0]),
           carrier(each.counters), ...["tx_packets", "rx_packets", "lost"].map((key) => each.counters && count(each.counters[key])),
         ])),
       ...queues(node.interfaces),
       node.problem ? h("p", { class: "bad" }, node.problem) : "",
       node.sessions.length ? table("BGP sessions", ["neighbour", "state", "in", "out"],
-        node.sessions.map((each) => [each.neighbour, each.state, count(each.accepted), count(each.sent)])) : "",
+        node.sessions.map((each) => [each.link ? this.#choice(each.link, each.peer) : each.neighbour, each.state, count(each.accepted), count(each.sent)])) : "",
       ...Object.entries(node.configuration).map(([name, text]) => this.#fold(`${name}.conf`, text)),
       ...Object.entries(node.log).map(([name, lines]) => this.#fold(`last lines of ${name}'s log`, lines.join("\n"))),
       h("button", { class: "quiet", onclick: () => this.refresh() }, "Read again"),
@@ -97,13 +97,18 @@ export class Panel {
           ["address", ...link.ends.map((end) => end.address ?? "unnumbered")],
         ]),
       ...queues(link.ends),
-      h("p", { class: "ends" }, ...link.ends.map((end) => h("button", { class: "link", onclick: () => this.pick(end.node) }, end.node))),
+      h("p", { class: "ends" }, ...link.ends.map((end) => this.#choice(end.node))),
     ];
   }
 
   #several({ links, members }) {
     const names = (links ?? members).map((each) => each.name);
-    return [h("ul", { class: "names" }, ...names.map((name) => h("li", {}, h("button", { class: "link", onclick: () => this.pick(name) }, name))))];
+    return [h("ul", { class: "names" }, ...names.map((name) => h("li", {}, this.#choice(name))))];
+  }
+
+  // A button that chooses another node or link.
+  #choice(name, text = name) {
+    return h("button", { class: "link", onclick: () => this.pick(name) }, text);
   }
 
   #fold(title, text) {

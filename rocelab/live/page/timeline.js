@@ -79,7 +79,7 @@ function said(event) {
     case "session":
       return {
         tone: event.up ? "good" : "bad", subject: event.node,
-        text: `BGP with ${event.neighbour} ${event.up ? "established" : `down: ${event.detail || event.cause}`}`,
+        text: `BGP with ${event.peer ?? event.neighbour} ${event.up ? "established" : `down: ${event.detail || event.cause}`}`,
       };
     case "routes":
       return { tone: "", subject: event.node, text: `kernel changed ${routes(event)}${event.until_ns > event.t_ns ? ` in ${span(event.until_ns - event.t_ns)}` : ""}` };

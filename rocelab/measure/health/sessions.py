@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from rocelab.files import UntrustedFileError, read_untrusted
-from rocelab.plan.fabric import Fabric
+from rocelab.plan.fabric import Fabric, Link
 from rocelab.runtime.daemons import FrrFiles
 from rocelab.runtime.peers import BgpPeer, bgp_peers
 from rocelab.runtime.record import LabFiles
@@ -52,7 +52,7 @@ class SessionReader:
             for neighbour, is_up in log.changes():
                 link = self._link_of.get((node, neighbour))
                 if link is not None:
-                    self._ends[link][node] = is_up
+                    self._ends[link.name][node] = is_up
         return {link: both_up(ends) for link, ends in self._ends.items()}
 
 
@@ -91,7 +91,7 @@ class AskedSessions:
             for neighbour, peer in peers.items():
                 link = self._link_of.get((node, neighbour))
                 if link is not None:
-                    ends.setdefault(link, []).append(peer.established)
+                    ends.setdefault(link.name, []).append(peer.established)
         self.gaps = tuple(gaps)
         return {link: all(found) for link, found in ends.items()}
 
@@ -103,11 +103,10 @@ def _answered(frr: FrrFiles) -> dict[str, BgpPeer] | OSError:
         return error
 
 
-def links_by_neighbour(fabric: Fabric) -> dict[tuple[str, str], str]:
-    """The name of a session's link, by a switch and its name for its neighbour: an interface, or an
-    address."""
+def links_by_neighbour(fabric: Fabric) -> dict[tuple[str, str], Link]:
+    """A session's link, by a switch and its name for its neighbour: an interface, or an address."""
     return {
-        (link.port(node).node, neighbour): link.name
+        (link.port(node).node, neighbour): link
         for link in fabric.sessions
         for node in (link.a.node, link.b.node)
         for neighbour in (

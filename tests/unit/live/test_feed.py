@@ -68,6 +68,7 @@ def test_a_session_s_end_has_the_time_and_the_cause_of_the_log(log: Path, lab: L
                 "rtsw1:ctsw1",
                 "rtsw1",
                 "198.18.0.19",
+                "ctsw1",
                 False,
                 "carrier",
                 "Interface down",
