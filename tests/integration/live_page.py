@@ -75,6 +75,12 @@ def is_live(page: Page, nodes: int = NODES) -> None:
     expect(page.locator("#labels button.node")).to_have_count(nodes)
 
 
+def is_lost(page: Page) -> None:
+    expect(page.get_by_role("status")).to_have_text("connection lost, reconnecting")
+    expect(page.locator("#read")).to_contain_text("last read at")
+    expect(page.locator("body")).to_have_class("stale")
+
+
 def has_red(page: Page) -> bool:
     return int(page.evaluate(RED_PIXELS)) > 50
 
@@ -83,10 +89,14 @@ def has_no_red(page: Page) -> bool:
     return int(page.evaluate(RED_PIXELS)) == 0
 
 
-def break_the_link(page: Page, lasts: str) -> None:
+def open_link(page: Page) -> None:
     page.get_by_role("button", name="rtsw1: as planned").click()
-    page.locator("#panel table").get_by_role("button", name="ctsw1").click()
+    page.locator("#panel table").get_by_role("button", name="ctsw1").first.click()
     expect(page.locator("#panel h2")).to_have_text(LINK)
+
+
+def break_the_link(page: Page, lasts: str) -> None:
+    open_link(page)
     page.get_by_label("how long").select_option(lasts)
     page.get_by_role("button", name="Break it").click()
 

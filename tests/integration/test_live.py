@@ -34,6 +34,8 @@ from tests.integration.live_page import (
     has_no_red,
     has_red,
     is_live,
+    is_lost,
+    open_link,
     planned,
 )
 from tests.integration.live_server import Event, Server, Stream, served
@@ -285,6 +287,26 @@ def test_a_link_turns_red_by_a_click_for_all_who_look_and_heals_by_another(
     assert look.complaints == []
 
 
+def test_what_is_focused_stays_so_when_the_panel_and_the_events_are_drawn_again(
+    look: Looking, server: Server
+) -> None:
+    page = look.at(server.url)
+    open_link(page)
+    read = page.locator("#panel caption").first.text_content()
+    assert read is not None
+    page.locator("#panel .ends button").first.focus()
+    expect(page.locator("#panel caption").first).not_to_have_text(read)
+    expect(page.locator("#panel .ends button").first).to_be_focused()
+    event = page.locator("#timeline button").first
+    event.evaluate("each => { each.dataset.marked = 'yes'; each.focus(); }")
+    rows = page.locator("#timeline li").count()
+    assert server.post("/faults", fault(lasts="100ms"))[0] == 201
+    wait_until(lambda: page.locator("#timeline li").count() > rows, "more events")
+    expect(page.locator("#timeline [data-marked]")).to_be_focused()
+    page.locator("#panel .ends button").first.press("Enter")
+    expect(page.locator("#panel h2")).to_be_focused()
+
+
 def test_the_path_of_a_flow_is_shown(look: Looking, server: Server) -> None:
     page = look.at(server.url)
     page.locator("#path [name=dst]").select_option("srv3-1")
@@ -391,10 +413,15 @@ def test_the_page_goes_on_when_its_server_comes_back(
     look: Looking, lab: Lab, server: Server
 ) -> None:
     page = look.at(server.url)
+    server.process.send_signal(signal.SIGSTOP)
+    is_lost(page)
+    server.process.send_signal(signal.SIGCONT)
+    is_live(page)
     server.end(signal.SIGKILL)
-    expect(page.locator("#connection")).to_have_class("lost")
+    is_lost(page)
     with served(lab):
         is_live(page)
+        expect(page.locator("body")).not_to_have_class("stale")
         break_the_link(page, "1s")
         expect(page.locator("#timeline ol")).to_contain_text("rtsw1 lost carrier")
 

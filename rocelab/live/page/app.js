@@ -1,7 +1,8 @@
 // The page: its state, which messages of the stream change, and what shows it.
 
 import { Drawing, tipOf } from "./canvas.js";
-import { METRICS, clock, count, h, onTheme, range, scale } from "./format.js";
+import { h } from "./elements.js";
+import { METRICS, clock, count, onTheme, range, scale } from "./format.js";
 import { MATRIX_FROM, layout, leavesOf } from "./layout.js";
 import { Matrix } from "./matrix.js";
 import { Panel } from "./panel.js";
@@ -51,9 +52,10 @@ addEventListener("pageshow", ({ persisted }) => persisted && worker.port.postMes
 
 const take = {
   connection({ up, refused }) {
-    const said = refused ? "refused: open the URL that rocelab live printed last" : up ? "live" : "connection lost, trying again";
-    $("#connection").textContent = said;
+    const said = refused ? "refused: open the URL that rocelab live printed last" : up ? "live" : "connection lost, reconnecting";
+    $("#connection [role=status]").textContent = said;
     $("#connection").className = up ? "up" : "lost";
+    document.body.classList.toggle("stale", !up);
   },
   metric(metric) {
     view.metric = metric;
@@ -75,7 +77,7 @@ const take = {
   },
   sample({ t_ns: t, values }) {
     Object.assign(view.values, values);
-    $("#connection").textContent = `live · read at ${clock(t, 1)}`;
+    $("#read").textContent = `last read at ${clock(t, 1)}`;
     redraw();
   },
 };
@@ -208,23 +210,27 @@ function showScale() {
 
 function showFaults() {
   $("#faults").hidden = !faults.size;
-  $("#faults ul").replaceChildren(...[...faults.values()].map((fault) => {
-    const refused = h("span", { class: "bad", role: "alert" });
-    const undo = async (event) => {
-      event.target.disabled = true;
-      try {
-        await post(`/faults/${fault.number}/undo`);
-      } catch (error) {
-        event.target.disabled = false;
-        refused.textContent = ` ${error.message}`;
-      }
-    };
-    return h("li", {},
-      h("span", {}, `${fault.fault} of `, h("button", { class: "link", onclick: () => pick(fault.subject) }, fault.subject)),
-      h("span", { class: "countdown", "data-ends": fault.ends_ns ?? "" }),
-      view.readOnly ? "" : h("button", { onclick: undo }, "Undo"), refused);
-  }));
+  d3.select("#faults ul").selectChildren()
+    .data([...faults.values()], ({ number }) => number)
+    .join((enter) => enter.append(faultRow));
   countDown();
+}
+
+function faultRow(fault) {
+  const refused = h("span", { class: "bad", role: "alert" });
+  const undo = async (event) => {
+    event.target.disabled = true;
+    try {
+      await post(`/faults/${fault.number}/undo`);
+    } catch (error) {
+      event.target.disabled = false;
+      refused.textContent = ` ${error.message}`;
+    }
+  };
+  return h("li", {},
+    h("span", {}, `${fault.fault} of `, h("button", { class: "link", onclick: () => pick(fault.subject) }, fault.subject)),
+    h("span", { class: "countdown", "data-ends": fault.ends_ns ?? "" }),
+    view.readOnly ? "" : h("button", { onclick: undo }, "Undo"), refused);
 }
 
 function countDown() {

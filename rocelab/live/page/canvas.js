@@ -1,7 +1,8 @@
 // Draws a layout: links on a canvas, nodes as buttons above it, so that they can be read, focused
 // and found. Zooming moves both. Gives what was pointed at or chosen to its callbacks.
 
-import { SIGNS, h, place, scale, shown, style } from "./format.js";
+import { h } from "./elements.js";
+import { SIGNS, place, scale, shown, style } from "./format.js";
 import { TRUNK } from "./layout.js";
 
 const NEAR = 7;

@@ -75,22 +75,3 @@ export function span(ns) {
 }
 
 export const SIGNS = { ok: "●", degraded: "▲", down: "✕" };
-
-// An element: h("li", { class: "a", onclick: f }, "text", other). Text is never read as HTML.
-export function h(tag, attributes = {}, ...children) {
-  const made = document.createElement(tag);
-  for (const [name, value] of Object.entries(attributes)) {
-    if (name.startsWith("on")) made.addEventListener(name.slice(2), value);
-    else if (value === true) made.setAttribute(name, "");
-    else if (value !== false && value != null) made.setAttribute(name, value);
-  }
-  made.append(...children.filter((child) => child != null));
-  return made;
-}
-
-export function table(caption, heads, rows) {
-  return h("div", { class: "scroll" }, h("table", {},
-    h("caption", {}, caption),
-    h("thead", {}, h("tr", {}, ...heads.map((head) => h("th", { scope: "col" }, head)))),
-    h("tbody", {}, ...rows.map((row) => h("tr", {}, ...row.map((cell) => h("td", {}, cell ?? "")))))));
-}

@@ -2,7 +2,8 @@
 // A cell's upper left triangle is what the leaf sends up, its lower right what comes down.
 
 import { sized } from "./canvas.js";
-import { SIGNS, h, place, scale, style } from "./format.js";
+import { h } from "./elements.js";
+import { SIGNS, place, scale, style } from "./format.js";
 
 const LEFT = 84;
 const TOP = 46;

@@ -1,6 +1,7 @@
 // The side panel: a switch, a server or a link that was chosen, its counters, and how to break it.
 
-import { SIGNS, bits, bytes, clock, count, h, shown, table } from "./format.js";
+import { h, table, update } from "./elements.js";
+import { SIGNS, bits, bytes, clock, count, shown } from "./format.js";
 import { get, post } from "./requests.js";
 import { condition } from "./timeline.js";
 
@@ -10,7 +11,7 @@ const LASTS = ["1s", "3s", "10s", "30s", "2m"];
 
 export class Panel {
   constructor(section, { pick, view }) {
-    this.section = section;
+    [this.heading, this.content] = section.children;
     this.pick = pick;
     this.view = view;
     this.choice = null;
@@ -23,9 +24,11 @@ export class Panel {
 
   // `choice`: {node} or {link}, or {links} and {members} that are drawn as one.
   show(choice) {
+    if (this.content.contains(document.activeElement)) this.heading.focus();
     this.choice = choice;
-    this.body = h("div", {}, h("p", { class: "muted" }, "reading"));
-    this.section.replaceChildren(h("h2", {}, nameOf(choice)), this.body, ...this.#breaking());
+    this.heading.textContent = nameOf(choice);
+    this.facts = h("div", {}, h("p", { class: "muted" }, "reading"));
+    this.content.replaceChildren(this.facts, ...this.#breaking());
     this.refresh();
   }
 
@@ -48,7 +51,7 @@ export class Panel {
     } catch (error) {
       made = [h("p", { class: "bad" }, error.message)];
     }
-    if (this.choice === choice) this.body.replaceChildren(...made);
+    if (this.choice === choice) update(this.facts, h("div", {}, ...made));
   }
 
   // A link's counters come from the sampler; a node's sessions are asked of its bgpd: not for ever.
@@ -69,7 +72,7 @@ export class Panel {
           this.#choice(each.link, each.peer.split(":")[0]),
           carrier(each.counters), ...["tx_packets", "rx_packets", "lost"].map((key) => each.counters && count(each.counters[key])),
         ])),
-      ...queues(node.interfaces),
+      queues(node.interfaces),
       node.problem ? h("p", { class: "bad" }, node.problem) : "",
       node.sessions.length ? table("BGP sessions", ["neighbour", "state", "in", "out"],
         node.sessions.map((each) => [each.link ? this.#choice(each.link, each.peer) : each.neighbour, each.state, count(each.accepted), count(each.sent)])) : "",
@@ -96,7 +99,7 @@ export class Panel {
           ["dropped here", ...link.ends.map((end) => end.counters && count(end.counters.tc_drops))],
           ["address", ...link.ends.map((end) => end.address ?? "unnumbered")],
         ]),
-      ...queues(link.ends),
+      queues(link.ends),
       h("p", { class: "ends" }, ...link.ends.map((end) => this.#choice(end.node))),
     ];
   }
@@ -112,9 +115,8 @@ export class Panel {
   }
 
   #fold(title, text) {
-    const fold = h("details", { open: this.opened.has(title) }, h("summary", {}, title), h("pre", {}, text));
-    fold.addEventListener("toggle", () => this.opened[fold.open ? "add" : "delete"](title));
-    return fold;
+    const ontoggle = ({ target }) => this.opened[target.open ? "add" : "delete"](title);
+    return h("details", { open: this.opened.has(title), ontoggle }, h("summary", {}, title), h("pre", {}, text));
   }
 
   // The faults that need nothing but what was chosen.
@@ -170,6 +172,5 @@ function queues(ports) {
   const rows = ports.flatMap((port) => port.queues.map((queue) => [
     `${port.node}:${port.interface}`, queue.class, count(queue.packets), count(queue.marked), count(queue.dropped), bytes(queue.depth_bytes),
   ]));
-  if (!rows.length) return [];
-  return [table("Queues that had packets", ["port", "class", "packets", "marked", "dropped", "depth"], rows)];
+  return rows.length ? table("Queues that had packets", ["port", "class", "packets", "marked", "dropped", "depth"], rows) : "";
 }

@@ -1,7 +1,8 @@
 // The list of events, newest first, in the order of their own times: a session's line of the log
 // comes later than the carrier's event that caused it. Times count from the fault before them.
 
-import { clock, count, h, span } from "./format.js";
+import { h } from "./elements.js";
+import { clock, count, span } from "./format.js";
 
 const MOST_ROWS = 400;
 const NEAR_NS = 60e9;
@@ -13,6 +14,7 @@ export class Timeline {
     this.list = section.querySelector("ol");
     this.pick = pick;
     this.events = [];
+    this.added = 0;
     this.hidden = new Set();
     const boxes = Object.entries(KINDS).map(([kind, title]) => {
       const box = h("input", { type: "checkbox", checked: true });
@@ -31,6 +33,7 @@ export class Timeline {
   }
 
   add(event) {
+    event.row = this.added += 1;
     if (event.t_ns == null) event.t_ns = Date.now() * 1e6;
     let index = this.events.length;
     while (index > 0 && this.events[index - 1].t_ns > event.t_ns) index -= 1;
@@ -54,19 +57,22 @@ export class Timeline {
       if (event.kind === "fault") from = event;
       if (this.hidden.has(event.kind === "gap" ? "note" : event.kind)) continue;
       const since = from && event !== from && event.t_ns - from.t_ns < NEAR_NS ? `+${span(event.t_ns - from.t_ns)}` : "";
-      rows.push([event, since]);
+      rows.push({ event, since });
     }
-    this.list.replaceChildren(...rows.slice(-MOST_ROWS).reverse().map(([event, since]) => this.#row(event, since)));
+    d3.select(this.list).selectChildren()
+      .data(rows.slice(-MOST_ROWS).reverse(), ({ event }) => event.row)
+      .join((enter) => enter.append(({ event }) => this.#row(event)))
+      .select(".since").text(({ since }) => since);
   }
 
-  #row(event, since) {
+  #row(event) {
     const { tone = "", subject, text } = said(event);
     const about = subject
       ? h("button", { class: "link", onclick: () => this.pick(subject) }, subject)
       : null;
     return h("li", { class: tone, "data-kind": event.kind },
       h("time", {}, clock(event.t_ns)),
-      h("span", { class: "since" }, since),
+      h("span", { class: "since" }),
       h("span", { class: "kind" }, event.kind),
       h("span", { class: "what" }, about, about ? " " : "", text));
   }

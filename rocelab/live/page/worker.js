@@ -3,6 +3,8 @@
 "use strict";
 
 const MOST_EVENTS = 2000;
+const SILENT_MS = 10000; // samples come twice a second: after so long the connection is dead
+const LOOK_MS = 1000;
 const tabs = new Set();
 const waiting = new Set();
 let source = null;
@@ -11,6 +13,7 @@ let events = [];
 let values = {};
 let sampled = null;
 let lastId = "";
+let heard = 0;
 let connection = { up: false, refused: false };
 
 self.onconnect = ({ ports: [port] }) => {
@@ -36,6 +39,7 @@ self.onconnect = ({ ports: [port] }) => {
 // Another metric is another stream, whose first sample has all values.
 function open() {
   if (source) source.close();
+  heard = Date.now();
   values = {};
   source = new EventSource(`/events?metric=${metric}&since=${lastId}`);
   source.onopen = () => {
@@ -53,7 +57,15 @@ function connect(now) {
   tell({ kind: "connection", data: now });
 }
 
+// A connection that has gone without a word, as of a tunnel, or that was refused for a while.
+setInterval(() => {
+  if (!source || Date.now() - heard < SILENT_MS) return;
+  if (connection.up) connect({ up: false, refused: false });
+  open();
+}, LOOK_MS);
+
 function take(kind, data, id) {
+  heard = Date.now();
   lastId = id;
   if (kind === "fabric") {
     events = [];
