@@ -1,9 +1,9 @@
 """The requests that a lab's live page makes, as an ASGI application behind `rocelab.live.access`.
 
 `GET /`, `/page/NAME`: the page's files. `/fabric.json`, `/events?metric=M`, `/node/NAME`,
-`/link?name=NAME`, `/kinds`: what it shows. `POST /faults`, `/faults/N/undo`, `/path`: what it does.
-Every answer but the page's files and the stream is JSON; an error has `error` and `hint`, and
-`problems` if several things of a request are wrong.
+`/link?name=NAME`, `/history?link=NAME`, `/kinds`: what it shows. `POST /faults`,
+`/faults/N/undo`, `/path`: what it does. Every answer but the page's files and the stream is JSON;
+an error has `error` and `hint`, and `problems` if several things of a request are wrong.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ from rocelab.spec.source import Source
 
 MOST_BODY_BYTES = 16 << 10
 MOST_DIGITS = 10
+MOST_TIME_DIGITS = 20
 PAGE = Path(__file__).parent / "page"
 _TYPES = {
     ".html": "text/html",
@@ -84,6 +85,13 @@ def live_app(feed: Feed, faults: Faults, access: Access, *, read_only: bool) -> 
     async def link(request: Request) -> Response:
         return await _answered(link_document, feed, request.query_params.get("name", ""))
 
+    async def history(request: Request) -> Response:
+        since = request.query_params.get("since", "0")
+        if not (since.isascii() and since.isdigit() and len(since) < MOST_TIME_DIGITS):
+            raise InputError("since is a time in ns")
+        names = request.query_params.getlist("link")
+        return await _answered(feed.history.document, names, int(since))
+
     async def all_kinds(_: Request) -> Response:
         return JSONResponse([asdict(kind) for kind in kinds()])
 
@@ -117,6 +125,7 @@ def live_app(feed: Feed, faults: Faults, access: Access, *, read_only: bool) -> 
         Route("/events", events),
         Route("/node/{name}", node),
         Route("/link", link),
+        Route("/history", history),
         Route("/kinds", all_kinds),
         Route("/faults", inject, methods=["POST"]),
         Route("/faults/{number}/undo", undo, methods=["POST"]),

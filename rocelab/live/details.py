@@ -10,16 +10,15 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict
 
-from rocelab.errors import InputError
 from rocelab.files import untrusted_tail
 from rocelab.live.feed import Feed
-from rocelab.live.state import condition
+from rocelab.live.state import condition, find_link
 from rocelab.measure.health.reading import Reading
 from rocelab.measure.health.sessions import ANSWER_LIMIT_S, links_by_neighbour
 from rocelab.plan.fabric import Fabric, Link, Port
 from rocelab.runtime.node import NamespaceNode
 from rocelab.runtime.peers import bgp_peers
-from rocelab.wording import name_hint, printable
+from rocelab.wording import printable
 
 LOG_BYTES = 8192
 LOG_LINES = 20
@@ -54,10 +53,7 @@ def node_document(feed: Feed, name: str) -> Mapping[str, object]:
 
 def link_document(feed: Feed, name: str) -> Mapping[str, object]:
     """A link and both its ports. Raises InputError if the lab has none of that name."""
-    link = feed.lab.fabric.link_by_name.get(name)
-    if link is None:
-        hint = name_hint(name, feed.lab.fabric.link_by_name)
-        raise InputError(f"lab {feed.lab.name} has no link {printable(name)}", hint)
+    link = find_link(feed.lab.fabric, name)
     reading = _reading(feed)
     return {
         "name": name,

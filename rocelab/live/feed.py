@@ -26,6 +26,7 @@ from rocelab.live.events import (
     SessionEvent,
     document,
 )
+from rocelab.live.history import History
 from rocelab.live.state import METRICS, Condition, LabState, condition
 from rocelab.live.stream import Hub
 from rocelab.live.values import values_of
@@ -56,6 +57,7 @@ class Feed:
         self.lab = lab
         self.state = LabState(lab.fabric, read_only)
         self.hub = Hub(METRICS, self.state.document)
+        self.history = History(lab.fabric)
         self.snapshot: Snapshot | None = None
         """The newest one."""
         self._first = threading.Event()
@@ -167,7 +169,9 @@ class Feed:
         if reading.gaps != self._gaps:
             self._gaps = reading.gaps
             self.note("; ".join(reading.gaps) or "everything can be read again")
-        self.hub.sample(reading.time_ns, values_of(self.lab.fabric, self._before, snapshot))
+        values = values_of(self.lab.fabric, self._before, snapshot)
+        self.history.add(values["load"], self._before, reading)
+        self.hub.sample(reading.time_ns, values)
         self._before, self.snapshot = reading, snapshot
         self._first.set()
 

@@ -9,11 +9,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from rocelab.errors import InputError
 from rocelab.kernel.counters import Place
 from rocelab.live.events import CarrierEvent, Event, FaultEvent, NodeEvent, document
 from rocelab.measure.health.reading import Reading
 from rocelab.plan.fabric import Fabric, Link, Node
 from rocelab.plan.queues import lab_rate_bps
+from rocelab.wording import name_hint, printable
 
 METRICS = ("load", "marks", "drops", "pauses", "errors")
 
@@ -35,6 +37,15 @@ class Condition:
     ports_down: int = 0
     sessions_down: int = 0
     routes_incomplete: int = 0
+
+
+def find_link(fabric: Fabric, name: str) -> Link:
+    """A link by the name in a request. Raises InputError if there is none."""
+    link = fabric.link_by_name.get(name)
+    if link is None:
+        hint = name_hint(name, fabric.link_by_name)
+        raise InputError(f"lab {fabric.name} has no link {printable(name)}", hint)
+    return link
 
 
 def condition(fabric: Fabric, node: str, reading: Reading) -> Condition | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import stat
 import threading
@@ -287,10 +288,31 @@ def test_a_link_turns_red_by_a_click_for_all_who_look_and_heals_by_another(
     assert look.complaints == []
 
 
+def test_a_new_tab_shows_the_load_of_the_last_minutes_with_its_unit(
+    look: Looking, lab: Lab, server: Server
+) -> None:
+    since_ns = server.read("/history?link=rtsw1:ctsw1")["t_ns"][-1]
+    send = ["ping", "-c", "200", "-i", "0.001", "-s", "8000", "198.18.0.19"]
+    lab.node("rtsw1").exec(send, timeout_s=LIMIT_S)
+
+    def loads() -> list[float]:
+        found = server.read(f"/history?link={LINK}&since={since_ns}")
+        series = next(each for each in found["series"] if each["to"] == "ctsw1")
+        return list(series["values"])
+
+    wait_until(lambda: any(loads()), "a sample with load")
+    page = look.at(server.url)
+    open_link(page)
+    plot = page.locator(".plot").filter(has_text="load to ctsw1")
+    expect(plot.locator(".value")).to_have_text(re.compile(r"^[\d.< ]+ %\s+most .*[1-9].* %$"))
+    assert look.complaints == []
+
+
 def test_what_is_focused_stays_so_when_the_panel_and_the_events_are_drawn_again(
     look: Looking, server: Server
 ) -> None:
     page = look.at(server.url)
+    assert server.post("/faults", fault(lasts="100ms"))[0] == 201
     open_link(page)
     read = page.locator("#panel caption").first.text_content()
     assert read is not None

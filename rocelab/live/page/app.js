@@ -28,6 +28,7 @@ const view = {
   value: (direction) => view.values[direction] ?? 0,
   isDark: (link) => !(link.carrier[0] && link.carrier[1]),
   linkOf: (name) => fabric.linkBy.get(name),
+  linksOf: (name) => fabric.linksOf.get(name),
   stateOf: (box) => {
     const members = box.node ? [box.node] : box.members;
     return members.reduce((worst, { state }) => (SEVERITY[state] > SEVERITY[worst] ? state : worst), "ok");

@@ -3,6 +3,7 @@
 import { h, table, update } from "./elements.js";
 import { SIGNS, bits, bytes, clock, count, shown } from "./format.js";
 import { get, post } from "./requests.js";
+import { Plots } from "./plots.js";
 import { condition } from "./timeline.js";
 
 const EVERY_MS = 1000;
@@ -19,7 +20,7 @@ export class Panel {
     this.kinds = [];
     this.kind = null;
     this.lasts = "3s";
-    setInterval(() => this.#counters(), EVERY_MS);
+    setInterval(() => this.#follow(), EVERY_MS);
   }
 
   // `choice`: {node} or {link}, or {links} and {members} that are drawn as one.
@@ -28,8 +29,11 @@ export class Panel {
     this.choice = choice;
     this.heading.textContent = nameOf(choice);
     this.facts = h("div", {}, h("p", { class: "muted" }, "reading"));
-    this.content.replaceChildren(this.facts, ...this.#breaking());
+    this.plots?.close();
+    this.plots = this.#plots(choice);
+    this.content.replaceChildren(this.plots?.element ?? "", this.facts, ...this.#breaking());
     this.refresh();
+    this.#plot();
   }
 
   // Ask again soon, since something has happened to what is shown.
@@ -55,8 +59,20 @@ export class Panel {
   }
 
   // A link's counters come from the sampler; a node's sessions are asked of its bgpd: not for ever.
-  #counters() {
-    if (this.choice?.link && !document.hidden) this.refresh();
+  #follow() {
+    if (document.hidden) return;
+    if (this.choice?.link) this.refresh();
+    this.#plot();
+  }
+
+  #plot() {
+    this.plots?.more().catch(() => {}); // the page says that the connection is lost
+  }
+
+  #plots({ node, link }) {
+    const links = link ? [link] : node ? this.view.linksOf(node.name) : [];
+    const busy = ({ index }) => Math.max(this.view.value(2 * index), this.view.value(2 * index + 1));
+    return links.length ? new Plots(links, node?.name, busy) : null;
   }
 
   #node(node) {

@@ -14,6 +14,7 @@ from rocelab.live.access import Access
 from rocelab.live.app import MOST_BODY_BYTES, PAGE, live_app
 from rocelab.live.events import CarrierEvent, document
 from rocelab.live.faults import FaultRequest
+from rocelab.live.history import History
 from rocelab.live.state import METRICS, LabState
 from rocelab.live.stream import Hub
 from rocelab.runtime.lab import Lab
@@ -38,7 +39,8 @@ class NoFaults:
 def feed() -> SimpleNamespace:
     lab = Lab.planned("tiny")
     state = LabState(lab.fabric, read_only=False)
-    return SimpleNamespace(lab=lab, state=state, hub=Hub(METRICS, state.document))
+    hub, history = Hub(METRICS, state.document), History(lab.fabric)
+    return SimpleNamespace(lab=lab, state=state, hub=hub, history=history)
 
 
 @pytest.fixture
@@ -204,6 +206,14 @@ def test_what_there_is_not_is_said(client: TestClient) -> None:
     assert client.get("/link?name=nothing").json()["error"] == "lab tiny has no link nothing"
     assert client.get("/nothing").status_code == 404
     assert client.get("/faults").status_code == 405
+
+
+def test_the_history_of_links_is_asked_for_since_a_time(client: TestClient) -> None:
+    asked = "/history?link=rtsw1:ctsw1&link=rtsw2:ctsw1"
+    assert client.get(asked).json()["t_ns"] == []
+    assert len(client.get(f"{asked}&since=1795681459833941000").json()["series"]) == 4
+    assert client.get(f"{asked}&since=soon").json()["error"] == "since is a time in ns"
+    assert client.get("/history?link=nothing").json()["error"] == "lab tiny has no link nothing"
 
 
 def test_the_kinds_of_faults_are_those_of_the_command_line(client: TestClient) -> None:

@@ -1,0 +1,93 @@
+"""The history that plots are drawn from: what a sample adds, what is asked for, and its bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from rocelab.errors import InputError
+from rocelab.kernel.counters import QueueCounters
+from rocelab.live import history as module
+from rocelab.live.history import MOST_LINKS, MOST_SAMPLES, History
+from rocelab.measure.health.reading import Reading
+from rocelab.plan.fabric import Fabric
+from rocelab.runtime.lab import Lab
+from tests.unit.live.test_state import reading
+
+LINK = "rtsw1:ctsw1"
+PORT = ("rtsw1", "ctsw1")
+S = 10**9
+
+
+@pytest.fixture(scope="module")
+def fabric() -> Fabric:
+    return Lab.planned("tiny").fabric
+
+
+def queued(fabric: Fabric, t_ns: int, **counts: int) -> Reading:
+    """A reading in which class 3 of the link's lower port has counted so much."""
+    idle = QueueCounters(0, 0, 0, 0, 0, None, None, None)
+    return replace(
+        reading(fabric, t_ns),
+        queues={PORT: {3: replace(idle, **counts), 5: idle}},
+    )
+
+
+def up(fabric: Fabric) -> int:
+    return 2 * [link.name for link in fabric.links].index(LINK)
+
+
+def values(document: Mapping[str, Any]) -> dict[tuple[str, int | None, str], list[float]]:
+    return {(e["from"], e["class"], e["what"]): e["values"] for e in document["series"]}
+
+
+def test_a_queue_has_its_depth_and_what_it_marked_and_dropped_a_second(fabric: Fabric) -> None:
+    history = History(fabric)
+    history.add({up(fabric): 0.5}, None, queued(fabric, S))
+    history.add(
+        {},
+        queued(fabric, S),
+        queued(fabric, S + S // 2, marked=7, dropped_packets=0, depth_bytes=900),
+    )
+    found = history.document([LINK], 0)
+    assert found["t_ns"] == [S, S + S // 2]
+    assert values(found) == {
+        ("rtsw1", None, "load"): [0.5, 0],
+        ("ctsw1", None, "load"): [0, 0],
+        ("rtsw1", 3, "depth_bytes"): [0, 900],
+        ("rtsw1", 3, "marks_per_s"): [0, 14],
+    }
+    assert values(history.document(["rtsw2:ctsw1"], S)) == {
+        ("rtsw2", None, "load"): [0],
+        ("ctsw1", None, "load"): [0],
+    }
+
+
+def test_only_what_is_newer_is_given(fabric: Fabric) -> None:
+    history = History(fabric)
+    for t_ns in (1, 2, 3):
+        history.add({}, None, reading(fabric, t_ns))
+    assert history.document([LINK], 2)["t_ns"] == [3]
+    assert history.document([LINK], 3)["t_ns"] == []
+
+
+def test_it_has_an_end(fabric: Fabric, monkeypatch: pytest.MonkeyPatch) -> None:
+    history = History(fabric)
+    for t_ns in range(1, MOST_SAMPLES + 11):
+        history.add({}, None, reading(fabric, t_ns))
+    assert history.document([LINK], 0)["t_ns"] == list(range(11, MOST_SAMPLES + 11))
+    monkeypatch.setattr(module, "MOST_QUEUES", 2)
+    for t_s in range(1, 6):
+        deep = queued(fabric, (t_s + 1) * S, depth_bytes=9)
+        history.add({}, queued(fabric, t_s * S), deep)
+    assert history.document([LINK], 0)["t_ns"] == [5 * S, 6 * S]
+
+
+def test_links_that_there_are_not_and_too_many_are_refused(fabric: Fabric) -> None:
+    with pytest.raises(InputError, match="no link nothing"):
+        History(fabric).document(["nothing"], 0)
+    with pytest.raises(InputError, match="too many"):
+        History(fabric).document([LINK] * (MOST_LINKS + 1), 0)
