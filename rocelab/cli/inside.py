@@ -6,10 +6,8 @@ exit code are the program's own.
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
@@ -44,23 +42,7 @@ def shell(lab: RunningLab, node: NodeArgument) -> None:
     """Open your shell in a node."""
     need_root("entering a node")
     chosen = running_lab(lab)
-    program = os.environ.get("SHELL") or "/bin/sh"
-    prompt = f"{chosen.name}/{chosen.node(node).name}:\\w\\$ "
-    environment = {"PS1": prompt, "ROCELAB_LAB": chosen.name, "ROCELAB_NODE": node}
-    arguments = [program]
-    if Path(program).name == "bash":
-        arguments += ["--rcfile", _bash_start_file(prompt, chosen.node(node).frr.programs)]
-    _become(chosen, node, arguments, environment)
-
-
-def _bash_start_file(prompt: str, programs: Path) -> str:
-    """A file in memory that runs the user's own start-up file, then sets the prompt and the path of
-    the node's own `vtysh`."""
-    lines = ("[ -r ~/.bashrc ] && . ~/.bashrc", f"PATH={programs}:$PATH", f"PS1='{prompt}'", "")
-    descriptor = os.memfd_create("rocelab", 0)
-    os.write(descriptor, "\n".join(lines).encode())
-    os.lseek(descriptor, 0, os.SEEK_SET)
-    return f"/dev/fd/{descriptor}"
+    _become(chosen, node, *chosen.node(node).shell())
 
 
 def vtysh(

@@ -29,6 +29,14 @@ def live(
     read_only: Annotated[
         bool, typer.Option("--read-only", help="Show only: the page breaks nothing.")
     ] = False,
+    terminal: Annotated[
+        bool,
+        typer.Option(
+            "--terminal",
+            help="Open vtysh or root's shell of a node in the page: whoever has its URL is then "
+            "root on this machine.",
+        ),
+    ] = False,
 ) -> None:
     """Serve a page of a running lab on loopback until Ctrl-C: its fabric with the load of each
     link, events as they happen, and faults to inject.
@@ -36,7 +44,7 @@ def live(
     Prints the page's URL, whose token lets whoever has it break the lab. Faults of the page are
     undone at the end.
     """
-    from rocelab.errors import MachineError
+    from rocelab.errors import InputError, MachineError
 
     try:
         from rocelab.live.server import serve
@@ -46,6 +54,8 @@ def live(
             hint="install the extra: pip install 'rocelab[live]'",
         ) from None
 
+    if read_only and terminal:
+        raise InputError("root's shell is not read-only", "leave --read-only or --terminal out")
     need_root("reading counters in nodes")
     chosen = running_lab(lab)
 
@@ -54,6 +64,6 @@ def live(
         say("Ctrl-C ends the page, and what it has broken is undone")
 
     try:
-        serve(chosen, port, read_only=read_only, ready=ready)
+        serve(chosen, port, read_only=read_only, terminal=terminal, ready=ready)
     finally:
         undone(f"lab {chosen.name} is no longer served")

@@ -138,6 +138,12 @@ def status_of(pid: int) -> Mapping[str, str]:
     return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
 
 
+def children_of(pid: int) -> list[int]:
+    """The processes whose parent it is."""
+    found = (int(each.name) for each in Path("/proc").iterdir() if each.name.isdigit())
+    return [each for each in found if status_of(each).get("PPid") == str(pid)]
+
+
 def is_alive(pid: int) -> bool:
     """Whether the process exists and is not dead; it may be stopped."""
     return _state(pid) not in ("", "Z", "X")

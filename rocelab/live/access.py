@@ -30,9 +30,10 @@ from dataclasses import asdict, dataclass
 from errno import EADDRINUSE
 from pathlib import Path
 
-from starlette.requests import Request
+from starlette.requests import HTTPConnection, Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.websockets import WebSocketClose
 
 from rocelab.errors import InputError, MachineError
 from rocelab.runtime.record import LabFiles
@@ -46,10 +47,13 @@ user cannot take the place of a server that has ended and collect what browsers 
 KEY_HEADER = "x-rocelab-key"
 MOST_BYTES = 4096
 
+POLICY = (
+    "default-src 'none'; script-src 'self'; worker-src 'self'; style-src 'self'; img-src 'self'; "
+    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+TERMINAL_POLICY = POLICY.replace("style-src 'self'", "style-src 'self' 'unsafe-inline'")
+"""xterm.js makes style elements."""
 HEADERS = {
-    "Content-Security-Policy": "default-src 'none'; script-src 'self'; worker-src 'self'; "
-    "style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; "
-    "frame-ancestors 'none'",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Referrer-Policy": "no-referrer",
@@ -172,9 +176,15 @@ def _bound(port: int) -> socket.socket:
 
 
 class Guard:
-    """Passes on the requests of those who may use the page, and refuses all others with 403."""
+    """Passes on the requests of those who may use the page, and refuses all others with 403.
 
-    def __init__(self, app: ASGIApp, access: Access, lab: str, *, read_only: bool) -> None:
+    A WebSocket is a terminal: it needs what a POST needs, with the key as its last subprotocol,
+    since browsers let pages choose no other header of it.
+    """
+
+    def __init__(
+        self, app: ASGIApp, access: Access, lab: str, *, read_only: bool, terminal: bool = False
+    ) -> None:
         self._app = app
         self._token = access.token
         self._cookie = access.derived("cookie")
@@ -182,36 +192,54 @@ class Guard:
         # One browser may look at several labs, and has one set of cookies for all ports.
         self._cookie_name = f"rocelab-{lab}"
         self._read_only = read_only
+        policy = TERMINAL_POLICY if terminal else POLICY
+        self._headers = [
+            (name.lower().encode(), value.encode())
+            for name, value in {**HEADERS, "Content-Security-Policy": policy}.items()
+        ]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                own = [(name.lower().encode(), value.encode()) for name, value in HEADERS.items()]
-                message["headers"] = [*message["headers"], *own]
+                message["headers"] = [*message["headers"], *self._headers]
             await send(message)
 
-        if scope["type"] != "http":
-            return
-        answer = self._answer(Request(scope)) or self._app
-        await answer(scope, receive, send_with_headers)
+        if scope["type"] == "websocket":
+            wrong = self._wrong_change(HTTPConnection(scope), scope["subprotocols"][-1:])
+            await (WebSocketClose() if wrong else self._app)(scope, receive, send)
+        elif scope["type"] == "http":
+            answer = self._answer(Request(scope)) or self._app
+            await answer(scope, receive, send_with_headers)
 
     def _answer(self, request: Request) -> Response | None:
         """The answer to a request that is not passed on."""
-        wrong = _wrong_place(request)
+        if request.method not in ("GET", "HEAD"):
+            wrong = self._wrong_change(request, request.headers.getlist(KEY_HEADER))
+            return _refused(wrong) if wrong else None
+        wrong = _wrong_place(request, has_origin=False)
         if wrong is not None:
             return _refused(wrong)
         token = request.query_params.get("token")
         if token is not None and request.url.path == "/" and request.method == "GET":
             return self._exchanged(token)
-        if not _same(request.cookies.get(self._cookie_name, ""), self._cookie):
-            return _refused("open the URL that `rocelab live` printed in this browser first")
-        if request.method in ("GET", "HEAD"):
-            return None
+        wrong = self._wrong_cookie(request)
+        return _refused(wrong) if wrong else None
+
+    def _wrong_change(self, connection: HTTPConnection, keys: Sequence[str]) -> str | None:
+        """Why a request, which came with these keys, may not change anything."""
+        wrong = _wrong_place(connection, has_origin=True) or self._wrong_cookie(connection)
+        if wrong is not None:
+            return wrong
         if self._read_only:
-            return _refused("this page is served with --read-only")
-        if not _same(request.headers.get(KEY_HEADER, ""), self._key):
-            return _refused("open the URL that `rocelab live` printed once more: the key is wrong")
+            return "this page is served with --read-only"
+        if not (len(keys) == 1 and _same(keys[0], self._key)):
+            return "open the URL that `rocelab live` printed once more: the key is wrong"
         return None
+
+    def _wrong_cookie(self, connection: HTTPConnection) -> str | None:
+        if _same(connection.cookies.get(self._cookie_name, ""), self._cookie):
+            return None
+        return "open the URL that `rocelab live` printed in this browser first"
 
     def _exchanged(self, token: str) -> Response:
         if not _same(token, self._token):
@@ -224,8 +252,9 @@ class Guard:
         return answer
 
 
-def _wrong_place(request: Request) -> str | None:
-    """Why a request cannot be of the page itself, by its Host and Origin."""
+def _wrong_place(request: HTTPConnection, *, has_origin: bool) -> str | None:
+    """Why a request cannot be of the page itself, by its Host and Origin; `has_origin`: whether
+    browsers always send that."""
     hosts = request.headers.getlist("host")
     if len(hosts) != 1:
         return "a request has one Host"
@@ -235,7 +264,7 @@ def _wrong_place(request: Request) -> str | None:
     if name not in NAMES:
         return "this page has the names localhost and 127.0.0.1 only"
     origins = request.headers.getlist("origin")
-    if not origins and request.method in ("GET", "HEAD"):
+    if not origins and not has_origin:
         return None
     return None if origins == [f"http://{hosts[0]}"] else "another page may not ask for this"
 

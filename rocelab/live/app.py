@@ -4,6 +4,7 @@
 `/link?name=NAME`, `/history?link=NAME`, `/kinds`: what it shows. `POST /faults`,
 `/faults/N/undo`, `/path`: what it does. Every answer but the page's files and the stream is JSON;
 an error has `error` and `hint`, and `problems` if several things of a request are wrong.
+`/terminal/NODE`, a WebSocket: a root shell, if that is allowed.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
-from starlette.routing import Route
+from starlette.routing import BaseRoute, Route, WebSocketRoute
 
 from rocelab.errors import ExpectationError, InputError, RocelabError, SpecError
 from rocelab.faults.asked import kinds
@@ -32,6 +33,7 @@ from rocelab.live.details import link_document, node_document
 from rocelab.live.faults import FaultRequest, Faults
 from rocelab.live.feed import Feed
 from rocelab.live.state import METRICS
+from rocelab.live.terminal import Terminals
 from rocelab.runtime.lab import Lab
 from rocelab.spec.base import SpecModel
 from rocelab.spec.load import validate
@@ -45,6 +47,7 @@ _TYPES = {
     ".html": "text/html",
     ".css": "text/css",
     ".js": "text/javascript",
+    ".mjs": "text/javascript",
     ".svg": "image/svg+xml",
 }
 
@@ -65,7 +68,9 @@ class PathRequest(SpecModel):
     dst_nic: Annotated[int, Field(ge=1, le=64)] = 1
 
 
-def live_app(feed: Feed, faults: Faults, access: Access, *, read_only: bool) -> Guard:
+def live_app(
+    feed: Feed, faults: Faults, access: Access, *, read_only: bool, terminal: bool = False
+) -> Guard:
     """The application of a lab that is watched."""
     files = _page_files()
 
@@ -118,7 +123,7 @@ def live_app(feed: Feed, faults: Faults, access: Access, *, read_only: bool) -> 
         stream = _events(feed, metric, since)
         return StreamingResponse(stream, media_type="text/event-stream")
 
-    routes = [
+    routes: list[BaseRoute] = [
         Route("/", page),
         Route("/page/{name:path}", page),
         Route("/fabric.json", fabric),
@@ -131,9 +136,11 @@ def live_app(feed: Feed, faults: Faults, access: Access, *, read_only: bool) -> 
         Route("/faults/{number}/undo", undo, methods=["POST"]),
         Route("/path", path, methods=["POST"]),
     ]
+    if terminal:
+        routes.append(WebSocketRoute("/terminal/{node}", Terminals(feed.lab).serve))
     handlers = {RocelabError: _refused, HTTPException: _wrong_request}
     app = Starlette(routes=routes, exception_handlers=handlers)
-    return Guard(app, access, feed.lab.name, read_only=read_only)
+    return Guard(app, access, feed.lab.name, read_only=read_only, terminal=terminal)
 
 
 def _page_files() -> Mapping[str, tuple[bytes, str]]:

@@ -53,9 +53,9 @@ ROUTES_WITHIN_NS = 100_000_000
 class Feed:
     """Publishes to `hub` within its context."""
 
-    def __init__(self, lab: Lab, *, read_only: bool) -> None:
+    def __init__(self, lab: Lab, *, read_only: bool, terminal: bool = False) -> None:
         self.lab = lab
-        self.state = LabState(lab.fabric, read_only)
+        self.state = LabState(lab.fabric, read_only, terminal)
         self.hub = Hub(METRICS, self.state.document)
         self.history = History(lab.fabric)
         self.snapshot: Snapshot | None = None

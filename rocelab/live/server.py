@@ -10,6 +10,7 @@ from contextlib import closing
 
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 from rocelab.live.access import opened
 from rocelab.live.app import live_app
@@ -21,23 +22,34 @@ MOST_CONNECTIONS = 64
 """Clients of the stream included."""
 MOST_WAITING = 32
 """Connections without a complete request, which anybody on this machine can open."""
+MOST_TYPED_BYTES = 1 << 20
+"""Of a message to a terminal."""
 BACKLOG = 16
 """Connections that are accepted at once."""
 POLL_S = 0.5
 
 
-def serve(lab: Lab, port: int | None, *, read_only: bool, ready: Callable[[str], None]) -> None:
+def serve(
+    lab: Lab,
+    port: int | None,
+    *,
+    read_only: bool,
+    terminal: bool = False,
+    ready: Callable[[str], None],
+) -> None:
     """Serve a lab that is up on loopback, on `port` or a free one. `ready` gets the URL, which has
-    the token, once the page can be opened.
+    the token, once the page can be opened. `terminal`: whether it has root's terminals.
 
     Faults of the page are undone at the end. Raises InputError if the lab is not up or served
     already, MachineError if there is no port, ExpectationError once the lab goes down.
     """
     with (
         opened(lab.name, port) as (access, listener),
-        Feed(lab, read_only=read_only) as feed,
+        Feed(lab, read_only=read_only, terminal=terminal) as feed,
         Faults(feed) as faults,
-        HttpServer(live_app(feed, faults, access, read_only=read_only), listener),
+        HttpServer(
+            live_app(feed, faults, access, read_only=read_only, terminal=terminal), listener
+        ),
         closing(feed.hub),
     ):
         ready(access.url)
@@ -61,7 +73,7 @@ def _protocol() -> type[H11Protocol]:
 
         def data_received(self, data: bytes) -> None:
             super().data_received(data)
-            if self.cycle is not None:
+            if self.cycle is not None or self.transport.get_protocol() is not self:
                 waiting.pop(self, None)
 
         def connection_lost(self, exc: Exception | None) -> None:
@@ -86,7 +98,8 @@ class HttpServer:
             server_header=False,
             proxy_headers=False,
             lifespan="off",
-            ws="none",
+            ws=WebSocketsSansIOProtocol,
+            ws_max_size=MOST_TYPED_BYTES,
             limit_concurrency=MOST_CONNECTIONS,
             timeout_graceful_shutdown=1,
         )

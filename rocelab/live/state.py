@@ -74,6 +74,7 @@ class LabState:
 
     fabric: Fabric
     read_only: bool
+    terminal: bool = False
     dark: dict[Place, int] = field(default_factory=dict)
     """Ports without carrier, and when the change was read."""
     lit: dict[Place, int] = field(default_factory=dict)
@@ -108,6 +109,7 @@ class LabState:
         return {
             "lab": self.fabric.name,
             "read_only": self.read_only,
+            "terminal": self.terminal,
             "metrics": METRICS,
             "nodes": [self._node(node) for node in self.fabric.nodes],
             "links": [self._link(link) for link in self.fabric.links],

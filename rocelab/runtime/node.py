@@ -65,6 +65,16 @@ class NamespaceNode:
         namespaces.enter(self.netns)
         os.execvpe(argv[0], list(argv), variables)  # noqa: S606 - the user's own program
 
+    def shell(self) -> tuple[list[str], dict[str, str]]:
+        """The user's shell, as `become` takes it. Its prompt names the node."""
+        program = os.environ.get("SHELL") or "/bin/sh"
+        prompt = f"{self.files.lab}/{self.name}:\\w\\$ "
+        environment = {"PS1": prompt, "ROCELAB_LAB": self.files.lab, "ROCELAB_NODE": self.name}
+        arguments = [program]
+        if Path(program).name == "bash":
+            arguments += ["--rcfile", _bash_start_file(prompt, self.frr.programs)]
+        return arguments, environment
+
     def _search_path(self) -> dict[str, str]:
         """PATH for a user's commands in the node: its `vtysh` talks to the node's own daemons."""
         if not self.frr.programs.is_dir():
@@ -213,6 +223,16 @@ class NamespaceNode:
             elif (port.index, cable.far(self.name).mac) not in known:
                 found.append(f"{near} has no entry for its neighbour")
         return found
+
+
+def _bash_start_file(prompt: str, programs: Path) -> str:
+    """A file in memory that runs the user's own start-up file, then sets the prompt and the path of
+    the node's own `vtysh`."""
+    lines = ("[ -r ~/.bashrc ] && . ~/.bashrc", f"PATH={programs}:$PATH", f"PS1='{prompt}'", "")
+    descriptor = os.memfd_create("rocelab", 0)
+    os.write(descriptor, "\n".join(lines).encode())
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    return f"/dev/fd/{descriptor}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -96,6 +96,12 @@ def open_link(page: Page) -> None:
     expect(page.locator("#panel h2")).to_have_text(LINK)
 
 
+def open_shell(page: Page) -> None:
+    """A shell in the switch that is chosen, once it has its prompt."""
+    page.get_by_role("button", name="Open shell").click()
+    expect(page.locator(".xterm-rows")).to_contain_text("rtsw1:")
+
+
 def break_the_link(page: Page, lasts: str) -> None:
     open_link(page)
     page.get_by_label("how long").select_option(lasts)

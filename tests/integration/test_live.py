@@ -21,6 +21,7 @@ from playwright.sync_api import Browser, Position, expect, sync_playwright
 
 from rocelab.kernel.links import read_counters
 from rocelab.kernel.namespaces import inside
+from rocelab.kernel.processes import name_of
 from rocelab.live.state import METRICS
 from rocelab.runtime.lab import Lab
 from rocelab.runtime.record import LabFiles
@@ -37,6 +38,7 @@ from tests.integration.live_page import (
     is_live,
     is_lost,
     open_link,
+    open_shell,
     planned,
 )
 from tests.integration.live_server import Event, Server, Stream, served
@@ -233,6 +235,9 @@ def test_read_only_breaks_nothing(lab: Lab) -> None:
         assert server.read("/fabric.json")["read_only"] is True
         assert server.request("POST", "/faults", fault(lasts="1s")).status == 403
     assert has_carrier(lab)
+    refused = rocelab("live", lab.name, "--read-only", "--terminal")
+    assert refused.returncode == 2
+    assert "root's shell is not read-only" in refused.stderr
 
 
 # In a browser
@@ -446,6 +451,42 @@ def test_the_page_goes_on_when_its_server_comes_back(
         expect(page.locator("body")).not_to_have_class("stale")
         break_the_link(page, "1s")
         expect(page.locator("#timeline ol")).to_contain_text("rtsw1 lost carrier")
+
+
+def test_vtysh_answers_in_the_page_and_what_a_shell_has_started_ends_with_its_tab_or_the_server(
+    look: Looking, lab: Lab
+) -> None:
+    node = lab.node("rtsw1")
+    before = set(node.processes())
+
+    def are_two_asleep() -> bool:
+        return [name_of(pid) for pid in set(node.processes()) - before].count("sleep") == 2
+
+    def is_as_before() -> bool:
+        return set(node.processes()) == before
+
+    with served(lab, "--terminal") as server:
+        page = look.at(server.url)
+        screen = page.locator(".xterm-rows")
+        page.get_by_role("button", name="rtsw1: as planned").click()
+        page.get_by_role("button", name="Open vtysh").click()
+        expect(screen).to_contain_text("#")
+        page.keyboard.type("show bgp summary\n")
+        expect(screen).to_contain_text("Total number of neighbors 2")
+        open_shell(page)
+        page.keyboard.type("seq 60000; echo $((6 * 7)) lines; setsid -f sleep 5000\n")
+        expect(screen).to_contain_text("42 lines")
+        page.keyboard.type("nohup sleep 5000 &\n")
+        wait_until(are_two_asleep, "both run")
+        page.reload()
+        wait_until(is_as_before, "nothing of the shell runs after its tab")
+        page.get_by_role("button", name="rtsw1: as planned").click()
+        open_shell(page)
+        page.keyboard.type("setsid -f sleep 5000; nohup sleep 5000 &\n")
+        wait_until(are_two_asleep, "both run")
+        server.end(signal.SIGKILL)
+        wait_until(is_as_before, "nothing of the shell runs after the server")
+        expect(screen).to_contain_text("The terminal has ended.")
 
 
 def test_the_server_ends_with_the_lab(lab: Lab) -> None:

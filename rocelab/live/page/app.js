@@ -7,6 +7,7 @@ import { MATRIX_FROM, layout, leavesOf } from "./layout.js";
 import { Matrix } from "./matrix.js";
 import { Panel } from "./panel.js";
 import { get, keepKey, post } from "./requests.js";
+import { NodeTerminal } from "./terminal.js";
 import { Timeline } from "./timeline.js";
 
 const UNFOLDED = 50; // as many nodes are shown without folding zones
@@ -25,6 +26,7 @@ const view = {
   passed: new Set(),
   chosen: null,
   readOnly: false,
+  terminal: false,
   value: (direction) => view.values[direction] ?? 0,
   isDark: (link) => !(link.carrier[0] && link.carrier[1]),
   linkOf: (name) => fabric.linkBy.get(name),
@@ -43,7 +45,8 @@ const view = {
 
 keepKey();
 const drawing = new Drawing($("#stage"), { pick: pickDrawn, tip });
-const panel = new Panel($("#panel"), { pick, view });
+const terminal = new NodeTerminal($("#terminal"));
+const panel = new Panel($("#panel"), { pick, openTerminal: (node, program) => terminal.open(node, program), view });
 const timeline = new Timeline($("#timeline"), pick);
 const worker = new SharedWorker("/page/worker.js");
 worker.port.onmessage = ({ data: { kind, data, id } }) => take[kind](data, id);
@@ -68,6 +71,7 @@ const take = {
     fabric = prepared(document, id ?? document.id);
     faults = new Map(fabric.faults.map((fault) => [fault.number, fault]));
     view.readOnly = fabric.read_only;
+    view.terminal = fabric.terminal;
     timeline.clear();
     start();
   },

@@ -11,9 +11,10 @@ const SOON_MS = 250;
 const LASTS = ["1s", "3s", "10s", "30s", "2m"];
 
 export class Panel {
-  constructor(section, { pick, view }) {
+  constructor(section, { pick, openTerminal, view }) {
     [this.heading, this.content] = section.children;
     this.pick = pick;
+    this.openTerminal = openTerminal;
     this.view = view;
     this.choice = null;
     this.opened = new Set();
@@ -83,6 +84,7 @@ export class Panel {
       h("p", {}, h("b", { class: state }, `${SIGNS[state]} `), node.condition ? condition(node.condition) : "cannot be read"),
       h("p", { class: "muted" }, facts.join(" · ")),
       daemons.length ? h("p", { class: "muted" }, daemons.join(" · ")) : "",
+      this.#terminals(node.name, daemons.length),
       table(`Ports, counted by the kernel, read at ${clock(node.t_ns)}`, ["to", "carrier", "sent", "received", "lost"],
         node.interfaces.map((each) => [
           this.#choice(each.link, each.peer.split(":")[0]),
@@ -96,6 +98,12 @@ export class Panel {
       ...Object.entries(node.log).map(([name, lines]) => this.#fold(`last lines of ${name}'s log`, lines.join("\n"))),
       h("button", { class: "quiet", onclick: () => this.refresh() }, "Read again"),
     ];
+  }
+
+  #terminals(node, hasDaemons) {
+    if (!this.view.terminal) return "";
+    const programs = hasDaemons ? ["vtysh", "shell"] : ["shell"];
+    return h("p", { class: "ends" }, ...programs.map((program) => h("button", { onclick: () => this.openTerminal(node, program) }, `Open ${program}`)));
   }
 
   #link(link) {

@@ -10,6 +10,15 @@ export function keepKey() {
   }
 }
 
+function key() {
+  return localStorage.getItem(STORE) ?? "";
+}
+
+// A WebSocket has no header that a page could choose: the key is one of its subprotocols.
+export function connect(path) {
+  return new WebSocket(`ws://${location.host}${path}`, ["rocelab", key()]);
+}
+
 export async function get(path) {
   return answer(await fetch(path));
 }
@@ -17,7 +26,7 @@ export async function get(path) {
 export async function post(path, body = {}) {
   return answer(await fetch(path, {
     method: "POST",
-    headers: { "content-type": "application/json", "x-rocelab-key": localStorage.getItem(STORE) ?? "" },
+    headers: { "content-type": "application/json", "x-rocelab-key": key() },
     body: JSON.stringify(body),
   }));
 }

@@ -12,8 +12,9 @@ import pytest
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse
-from starlette.routing import Route
+from starlette.routing import Route, WebSocketRoute
 from starlette.testclient import TestClient
+from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from rocelab.errors import InputError, MachineError
 from rocelab.live import access
@@ -26,12 +27,22 @@ KEY = {"x-rocelab-key": ACCESS.derived("key")}
 COOKIE = {"rocelab-tiny": ACCESS.derived("cookie")}
 
 
-def guarded(base_url: str = ORIGIN, *, read_only: bool = False) -> TestClient:
+def guarded(
+    base_url: str = ORIGIN, *, read_only: bool = False, terminal: bool = False
+) -> TestClient:
     async def answer(request: Request) -> PlainTextResponse:
         return PlainTextResponse(request.method)
 
-    app = Starlette(routes=[Route("/{path:path}", answer, methods=["GET", "POST"])])
-    guard = Guard(app, ACCESS, "tiny", read_only=read_only)
+    async def talk(socket: WebSocket) -> None:
+        await socket.accept(subprotocol="rocelab")
+        await socket.close()
+
+    routes = [
+        Route("/{path:path}", answer, methods=["GET", "POST"]),
+        WebSocketRoute("/terminal", talk),
+    ]
+    app = Starlette(routes=routes)
+    guard = Guard(app, ACCESS, "tiny", read_only=read_only, terminal=terminal)
     return TestClient(guard, base_url=base_url, follow_redirects=False)
 
 
@@ -144,6 +155,38 @@ def test_every_answer_forbids_inline_scripts_and_frames(client: TestClient) -> N
         assert "unsafe" not in policy
         assert "frame-ancestors 'none'" in policy
         assert answer.headers["cache-control"] == "no-store"
+
+
+def test_a_page_with_terminals_allows_inline_styles_alone() -> None:
+    policy = guarded(terminal=True).get("/").headers["content-security-policy"]
+    assert policy.replace("style-src 'self' 'unsafe-inline'", "style-src 'self'") == access.POLICY
+
+
+def terminal_opens(client: TestClient, key: str, **headers: str) -> bool:
+    """Whether the client may have a terminal; TestClient sends no Host of its own there."""
+    try:
+        with client.websocket_connect(
+            "/terminal",
+            subprotocols=["rocelab", key] if key else None,
+            headers={"host": "127.0.0.1:801"} | headers,
+        ) as socket:
+            return bool(socket.accepted_subprotocol == "rocelab")
+    except WebSocketDisconnect:
+        return False
+
+
+def test_a_terminal_needs_what_a_post_needs(client: TestClient) -> None:
+    key = ACCESS.derived("key")
+    assert terminal_opens(client, key, origin=ORIGIN)
+    assert not terminal_opens(client, key)
+    assert not terminal_opens(client, key, origin="http://127.0.0.1:802")
+    assert not terminal_opens(client, key, origin=ORIGIN, host="evil.example")
+    assert not terminal_opens(client, "", origin=ORIGIN)
+    assert not terminal_opens(client, COOKIE["rocelab-tiny"], origin=ORIGIN)
+    assert not terminal_opens(guarded(), key, origin=ORIGIN)
+    read_only = guarded(read_only=True)
+    read_only.cookies.update(COOKIE)
+    assert not terminal_opens(read_only, key, origin=ORIGIN)
 
 
 @pytest.fixture

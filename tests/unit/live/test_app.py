@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 from starlette.testclient import TestClient
+from starlette.websockets import WebSocketDisconnect
 
 from rocelab.live.access import Access
 from rocelab.live.app import MOST_BODY_BYTES, PAGE, live_app
@@ -63,7 +64,9 @@ def test_the_page_has_no_inline_script_and_every_file_that_it_names(client: Test
     named = set(re.findall(r'(?:src|href)="([^"]+)"', html))
     for script in PAGE.glob("*.js"):
         text = script.read_text()
-        named |= {f"/page/{name}" for name in re.findall(r'from "\./([\w.]+)"', text)}
+        named |= {
+            f"/page/{name}" for name in re.findall(r'(?:from |import\()"\./([\w./-]+)"', text)
+        }
         named |= set(re.findall(r'SharedWorker\("([^"]+)"\)', text))
     assert len(named) > 10
     assert {name: client.get(name).status_code for name in named} == dict.fromkeys(named, 200)
@@ -84,6 +87,7 @@ def test_nothing_is_loaded_from_elsewhere() -> None:
         "/page/..%2f..%2fdata.py",
         "/page//etc/passwd",
         "/page/vendor/d3-LICENSE",
+        "/terminal/rtsw1",
         "/page/",
         "/live.json",
     ],
@@ -214,6 +218,16 @@ def test_the_history_of_links_is_asked_for_since_a_time(client: TestClient) -> N
     assert len(client.get(f"{asked}&since=1795681459833941000").json()["series"]) == 4
     assert client.get(f"{asked}&since=soon").json()["error"] == "since is a time in ns"
     assert client.get("/history?link=nothing").json()["error"] == "lab tiny has no link nothing"
+
+
+def test_without_being_allowed_there_is_no_terminal(client: TestClient) -> None:
+    headers = {"host": "127.0.0.1:801"}
+    subprotocols = ["rocelab", ACCESS.derived("key")]
+    with (
+        pytest.raises(WebSocketDisconnect),
+        client.websocket_connect("/terminal/rtsw1", subprotocols, headers=headers),
+    ):
+        pass
 
 
 def test_the_kinds_of_faults_are_those_of_the_command_line(client: TestClient) -> None:
