@@ -18,13 +18,9 @@ _COUNTED = ("steered", "hits", "misses", "flowlets", "changes")
 
 
 def _complete_scheme(incomplete: str) -> list[str]:
-    from typing import get_args
+    from rocelab.spec.schemes import scheme_kinds
 
-    from rocelab.spec.schemes import SchemeSpec
-
-    members = get_args(get_args(SchemeSpec)[0])
-    kinds = [get_args(member.model_fields["kind"].annotation)[0] for member in members]
-    return [kind for kind in kinds if kind.startswith(incomplete)]
+    return [kind for kind in scheme_kinds() if kind.startswith(incomplete)]
 
 
 def scheme(

@@ -2,9 +2,9 @@
 
 `GET /`, `/page/NAME`: the page's files. `/fabric.json`, `/events?metric=M`, `/node/NAME`,
 `/link?name=NAME`, `/history?link=NAME`, `/kinds`: what it shows. `POST /faults`,
-`/faults/N/undo`, `/path`: what it does. Every answer but the page's files and the stream is JSON;
-an error has `error` and `hint`, and `problems` if several things of a request are wrong.
-`/terminal/NODE`, a WebSocket: a root shell, if that is allowed.
+`/faults/N/undo`, `/scheme`, `/path`: what it does. `/terminal/NODE`, a WebSocket: a root shell, if
+that is allowed. Every answer but the page's files and the stream is JSON; an error has `error` and
+`hint`, and `problems` if several things of a request are wrong.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from rocelab.live.feed import Feed
 from rocelab.live.state import METRICS
 from rocelab.live.terminal import Terminals
 from rocelab.runtime.lab import Lab
+from rocelab.runtime.steering.scheme import AskedScheme
 from rocelab.spec.base import SpecModel
 from rocelab.spec.load import validate
 from rocelab.spec.source import Source
@@ -112,6 +113,10 @@ def live_app(
         await run_in_threadpool(faults.undo, int(number))
         return JSONResponse({})
 
+    async def scheme(request: Request) -> Response:
+        await run_in_threadpool(_switch, feed.lab, await _asked(request, AskedScheme))
+        return JSONResponse({})
+
     async def path(request: Request) -> Response:
         return await _answered(_path, feed.lab.name, await _asked(request, PathRequest))
 
@@ -134,6 +139,7 @@ def live_app(
         Route("/kinds", all_kinds),
         Route("/faults", inject, methods=["POST"]),
         Route("/faults/{number}/undo", undo, methods=["POST"]),
+        Route("/scheme", scheme, methods=["POST"]),
         Route("/path", path, methods=["POST"]),
     ]
     if terminal:
@@ -192,6 +198,12 @@ async def _asked(request: Request, model: type[Asked]) -> Asked:
 
 async def _answered(document: Callable[..., Document], *arguments: object) -> Response:
     return JSONResponse(await run_in_threadpool(document, *arguments))
+
+
+def _switch(lab: Lab, asked: AskedScheme) -> None:
+    """Spread flows in another way, as `rocelab scheme`. Raises as `Steering.set_scheme`."""
+    with lab.locked():
+        lab.steering.set_scheme(asked.scheme)
 
 
 def _path(name: str, asked: PathRequest) -> Document:

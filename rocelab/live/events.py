@@ -5,6 +5,7 @@ All times are CLOCK_REALTIME, ns.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Literal
 
@@ -84,6 +85,15 @@ class FaultEvent:
 
 
 @dataclass(frozen=True, slots=True)
+class SchemeEvent:
+    """The lab spreads flows in another way; `scheme` has its keys. `t_ns`: of the sample."""
+
+    t_ns: int
+    scheme: Mapping[str, object]
+    kind: Literal["scheme"] = "scheme"
+
+
+@dataclass(frozen=True, slots=True)
 class NoteEvent:
     """What the reader should know of the view itself, such as what could not be read."""
 
@@ -92,7 +102,7 @@ class NoteEvent:
     kind: Literal["note"] = "note"
 
 
-Event = CarrierEvent | SessionEvent | RoutesEvent | NodeEvent | FaultEvent | NoteEvent
+Event = CarrierEvent | SessionEvent | RoutesEvent | NodeEvent | FaultEvent | SchemeEvent | NoteEvent
 
 
 def document(event: Event) -> dict[str, object]:

@@ -23,6 +23,7 @@ from rocelab.live.events import (
     NodeEvent,
     NoteEvent,
     RoutesEvent,
+    SchemeEvent,
     SessionEvent,
     document,
 )
@@ -55,7 +56,7 @@ class Feed:
 
     def __init__(self, lab: Lab, *, read_only: bool, terminal: bool = False) -> None:
         self.lab = lab
-        self.state = LabState(lab.fabric, read_only, terminal)
+        self.state = LabState(lab.fabric, read_only, terminal, scheme=_scheme_of(lab))
         self.hub = Hub(METRICS, self.state.document)
         self.history = History(lab.fabric)
         self.snapshot: Snapshot | None = None
@@ -163,7 +164,11 @@ class Feed:
         with self._ports:
             for correction in self._corrected(reading):
                 self.publish(correction)
-        changes: list[Event] = [*self._logs.changes(), *self._changed_nodes(reading)]
+        changes: list[Event] = [
+            *self._logs.changes(),
+            *self._changed_nodes(reading),
+            *self._changed_scheme(reading),
+        ]
         for event in changes:
             self.publish(event)
         if reading.gaps != self._gaps:
@@ -197,6 +202,15 @@ class Feed:
                 now.sessions_down,
                 now.routes_incomplete,
             )
+
+    def _changed_scheme(self, reading: Reading) -> Iterator[SchemeEvent]:
+        scheme = _scheme_of(self.lab)
+        if scheme != self.state.scheme:
+            yield SchemeEvent(reading.time_ns, scheme)
+
+
+def _scheme_of(lab: Lab) -> Mapping[str, object]:
+    return lab.steering.read_scheme().model_dump(mode="json")
 
 
 class SessionLogs:

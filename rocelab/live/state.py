@@ -11,10 +11,18 @@ from enum import StrEnum
 
 from rocelab.errors import InputError
 from rocelab.kernel.counters import Place
-from rocelab.live.events import CarrierEvent, Event, FaultEvent, NodeEvent, document
+from rocelab.live.events import (
+    CarrierEvent,
+    Event,
+    FaultEvent,
+    NodeEvent,
+    SchemeEvent,
+    document,
+)
 from rocelab.measure.health.reading import Reading
 from rocelab.plan.fabric import Fabric, Link, Node
 from rocelab.plan.queues import lab_rate_bps
+from rocelab.spec.schemes import EcmpScheme, scheme_kinds
 from rocelab.wording import name_hint, printable
 
 METRICS = ("load", "marks", "drops", "pauses", "errors")
@@ -81,6 +89,7 @@ class LabState:
     """When a port's carrier was read to have come back."""
     conditions: dict[str, Condition] = field(default_factory=dict)
     faults: dict[int, FaultEvent] = field(default_factory=dict)
+    scheme: Mapping[str, object] = field(default_factory=lambda: EcmpScheme().model_dump())
 
     def apply(self, event: Event) -> None:
         """Change what an event changes."""
@@ -101,6 +110,8 @@ class LabState:
                 self.faults[event.number] = event
             case FaultEvent():
                 self.faults.pop(event.number, None)
+            case SchemeEvent():
+                self.scheme = event.scheme
             case _:
                 pass
 
@@ -111,6 +122,8 @@ class LabState:
             "read_only": self.read_only,
             "terminal": self.terminal,
             "metrics": METRICS,
+            "scheme": self.scheme,
+            "schemes": scheme_kinds(),
             "nodes": [self._node(node) for node in self.fabric.nodes],
             "links": [self._link(link) for link in self.fabric.links],
             "faults": [document(fault) for fault in self.faults.values()],

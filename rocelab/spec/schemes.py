@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from pydantic import BeforeValidator, Field
 
@@ -106,3 +106,12 @@ SchemeSpec = Annotated[
     Field(discriminator="kind"),
     BeforeValidator(_short_form),
 ]
+
+
+def scheme_kinds() -> dict[str, str]:
+    """What each kind of scheme does, by its name."""
+    models = get_args(get_args(SchemeSpec)[0])
+    return {
+        get_args(model.model_fields["kind"].annotation)[0]: " ".join((model.__doc__ or "").split())
+        for model in models
+    }

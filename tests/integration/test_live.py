@@ -334,6 +334,22 @@ def test_what_is_focused_stays_so_when_the_panel_and_the_events_are_drawn_again(
     expect(page.locator("#panel h2")).to_be_focused()
 
 
+def test_a_scheme_is_switched_by_the_page_and_by_others_for_all_who_look(
+    look: Looking, lab: Lab, server: Server
+) -> None:
+    page = look.at(server.url)
+    scheme = page.locator("#scheme")
+    expect(scheme).to_contain_text("Flows are spread by ecmp.")
+    scheme.get_by_label("scheme").select_option("spray")
+    scheme.get_by_role("button", name="Switch").click()
+    expect(scheme).to_contain_text("Flows are spread by spray.")
+    assert lab.steering.read_scheme().kind == "spray"
+    assert rocelab("scheme", lab.name, "ecmp").returncode == 0
+    expect(scheme).to_contain_text("Flows are spread by ecmp.")
+    expect(page.locator("#timeline ol")).to_contain_text("flows are spread by spray")
+    assert look.complaints == []
+
+
 def test_the_path_of_a_flow_is_shown(look: Looking, server: Server) -> None:
     page = look.at(server.url)
     page.locator("#path [name=dst]").select_option("srv3-1")

@@ -7,6 +7,7 @@ import { MATRIX_FROM, layout, leavesOf } from "./layout.js";
 import { Matrix } from "./matrix.js";
 import { Panel } from "./panel.js";
 import { get, keepKey, post } from "./requests.js";
+import { Scheme } from "./scheme.js";
 import { NodeTerminal } from "./terminal.js";
 import { Timeline } from "./timeline.js";
 
@@ -47,6 +48,7 @@ keepKey();
 const drawing = new Drawing($("#stage"), { pick: pickDrawn, tip });
 const terminal = new NodeTerminal($("#terminal"));
 const panel = new Panel($("#panel"), { pick, openTerminal: (node, program) => terminal.open(node, program), view });
+const scheme = new Scheme($("#scheme"));
 const timeline = new Timeline($("#timeline"), pick);
 const worker = new SharedWorker("/page/worker.js");
 worker.port.onmessage = ({ data: { kind, data, id } }) => take[kind](data, id);
@@ -118,6 +120,8 @@ function changed(event) {
     if (event.begins) faults.set(event.number, event);
     else faults.delete(event.number);
     showFaults();
+  } else if (event.kind === "scheme") {
+    scheme.show(event.scheme);
   }
   redraw();
 }
@@ -131,6 +135,7 @@ function start() {
   folded = zones.size > 1 && fabric.nodes.length > UNFOLDED ? zones : new Set();
   $("#fold").hidden = zones.size < 2;
   chooseServers();
+  scheme.start(fabric);
   showFaults();
   place();
 }

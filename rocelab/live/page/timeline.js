@@ -7,7 +7,7 @@ import { clock, count, span } from "./format.js";
 const MOST_ROWS = 400;
 const NEAR_NS = 60e9;
 
-export const KINDS = { fault: "faults", carrier: "carriers", session: "sessions", routes: "routes", node: "states", note: "notes" };
+export const KINDS = { fault: "faults", carrier: "carriers", session: "sessions", routes: "routes", node: "states", scheme: "schemes", note: "notes" };
 
 export class Timeline {
   constructor(section, pick) {
@@ -93,6 +93,8 @@ function said(event) {
       return { tone: { ok: "good", degraded: "warn", down: "bad" }[event.state], subject: event.node, text: condition(event) };
     case "fault":
       return { tone: event.begins ? "bad" : "good", subject: event.subject, text: `${event.fault} ${event.begins ? "begins" : "is undone"} (fault ${event.number})` };
+    case "scheme":
+      return { tone: "", text: `flows are spread by ${event.scheme.kind}` };
     case "gap":
       return { tone: "warn", text: `${count(event.missed)} events were too many for this connection` };
     default:

@@ -203,6 +203,12 @@ def test_a_body_that_is_no_small_json_object_is_refused(
     assert faults.asked == []
 
 
+def test_a_scheme_that_there_is_not_is_refused(client: TestClient) -> None:
+    assert "e-ecmp" in client.get("/fabric.json").json()["schemes"]
+    for asked in ({"scheme": "sprey"}, {"scheme": {"kind": "flowlet", "gap": "1h"}}, {}):
+        assert client.post("/scheme", json=asked).status_code == 400
+
+
 def test_what_there_is_not_is_said(client: TestClient) -> None:
     answer = client.get("/node/rtsw9")
     assert answer.status_code == 400

@@ -15,6 +15,7 @@ from rocelab.live.events import (
     NodeEvent,
     NoteEvent,
     RoutesEvent,
+    SchemeEvent,
     SessionEvent,
 )
 from rocelab.live.feed import Feed, SessionLogs
@@ -155,6 +156,16 @@ def test_a_reading_corrects_a_carrier_only_if_it_is_newer_than_the_event(lab: La
     feed.publish(CarrierEvent(1100, *port, carrier=True))
     assert list(feed._corrected(dark)) == []
     assert list(feed._corrected(reading(lab.fabric, 1200))) == []
+
+
+def test_a_scheme_that_is_switched_is_told_once(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    feed = Told(lab)
+    assert list(feed._changed_scheme(reading(lab.fabric))) == []
+    monkeypatch.setattr(module, "_scheme_of", lambda _: {"kind": "spray"})
+    (event,) = feed._changed_scheme(reading(lab.fabric, 7))
+    assert event == SchemeEvent(7, {"kind": "spray"})
+    feed.publish(event)
+    assert list(feed._changed_scheme(reading(lab.fabric))) == []
 
 
 def test_only_nodes_in_another_state_are_told(lab: Lab) -> None:
