@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Self
 
@@ -165,7 +166,7 @@ class Feed:
             for correction in self._corrected(reading):
                 self.publish(correction)
         changes: list[Event] = [
-            *self._logs.changes(),
+            *map(self._with_cause, self._logs.changes()),
             *self._changed_nodes(reading),
             *self._changed_scheme(reading),
         ]
@@ -179,6 +180,13 @@ class Feed:
         self.hub.sample(reading.time_ns, values)
         self._before, self.snapshot = reading, snapshot
         self._first.set()
+
+    def _with_cause(self, event: SessionEvent | NoteEvent) -> SessionEvent | NoteEvent:
+        """The event; where FRR names no reason for a session's end, that its link is dark."""
+        if not isinstance(event, SessionEvent) or event.up or event.detail:
+            return event
+        dark = {self._link_of_port[port] for port in self.state.dark}
+        return replace(event, cause=Cause.CARRIER.value) if event.link in dark else event
 
     def _corrected(self, reading: Reading) -> Iterator[CarrierEvent]:
         """Ports whose carrier is another one than the events have said, before the reading."""

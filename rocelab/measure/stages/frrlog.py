@@ -139,6 +139,10 @@ _CAUSE_OF_REASON = {
     "Admin. shutdown": Cause.ADMIN,
     "User reset": Cause.ADMIN,
 }
+_LOST_REASON = "Waiting for peer OPEN"
+"""What FRR 10.3 names for most ends: the reason of the attempt before has replaced the session's
+own (FRRouting/frr pull request 19667)."""
+
 _NOTIFICATION_SENT, _NOTIFICATION_RECEIVED = "BGP Notification send", "BGP Notification received"
 # RFC 4271 section 4.5, RFC 4486 section 3, RFC 9384 section 3 (Cease/BFD Down).
 _CAUSE_OF_CODE = {
@@ -186,6 +190,8 @@ def _why(
     """bgpd names a NOTIFICATION as the only reason of a session's end; the line before says which
     one."""
     way = {_NOTIFICATION_SENT: "sent to", _NOTIFICATION_RECEIVED: "received from"}.get(reason)
+    if reason == _LOST_REASON:
+        return Cause.OTHER, ""
     if way is None:
         return _CAUSE_OF_REASON.get(reason, Cause.OTHER), reason
     told_ns, code, text = notified.get((neighbour, way), (0, "", reason))

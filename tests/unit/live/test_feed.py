@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -156,6 +157,22 @@ def test_a_reading_corrects_a_carrier_only_if_it_is_newer_than_the_event(lab: La
     feed.publish(CarrierEvent(1100, *port, carrier=True))
     assert list(feed._corrected(dark)) == []
     assert list(feed._corrected(reading(lab.fabric, 1200))) == []
+
+
+def test_of_a_session_that_ends_without_a_reason_on_a_dark_link_the_cause_is_the_carrier(
+    log: Path, lab: Lab
+) -> None:
+    feed = Told(lab)
+    with log.open("a") as opened:
+        opened.write(DOWN.replace("Interface down", "Waiting for peer OPEN"))
+    (ended,) = feed._logs.changes()
+    assert isinstance(ended, SessionEvent)
+    assert feed._with_cause(ended) == ended
+    assert (ended.cause, ended.detail) == ("other", "")
+    feed.publish(CarrierEvent(900, "rtsw1:ctsw1", "ctsw1", "rtsw1", carrier=False))
+    assert feed._with_cause(ended) == replace(ended, cause="carrier")
+    with_reason = replace(ended, cause="admin", detail="Admin. shutdown")
+    assert feed._with_cause(with_reason) == with_reason
 
 
 def test_a_scheme_that_is_switched_is_told_once(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:

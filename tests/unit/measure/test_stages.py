@@ -110,6 +110,12 @@ def test_a_notification_of_an_earlier_end_does_not_explain_a_later_one() -> None
     assert event.cause is Cause.OTHER
 
 
+def test_a_reason_that_frr_10_has_lost_is_none() -> None:
+    text = text_of("carrier-rtsw1-bgpd").replace("Interface down", "Waiting for peer OPEN")
+    (event,) = (each for each in parse_log("rtsw1", text) if isinstance(each, SessionDown))
+    assert (event.cause, event.detail) == (Cause.OTHER, "")
+
+
 def test_bfd_tells_the_interface_and_that_its_own_timer_ran_out() -> None:
     (event,) = recorded("bfd", "rtsw1")[:1]
     assert event == BfdDown(event.time_ns, "rtsw1", "ctsw2", "control-expired")
