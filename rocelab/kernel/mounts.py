@@ -1,4 +1,4 @@
-"""Creates mount namespaces: the file system that a switch's daemons see.
+"""Creates mount namespaces: the file systems that a switch's daemons and its vtysh see.
 
 FRR's daemons have paths compiled in that no option changes: mgmtd's two sockets and the saved state
 of zebra and mgmtd, mgmtd's configuration, and the folder of crash logs. In a mount namespace of its
@@ -79,6 +79,19 @@ def create(root: Path, node: Path, places: Mapping[Path, Path]) -> int:
             if place.is_dir():
                 _mount(shown, place, MS_BIND)
                 _restrict(place)
+        return os.open("/proc/thread-self/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
+
+    return namespaces.on_own_thread(make)
+
+
+def copy(namespace: Path) -> int:
+    """Make a mount namespace that begins as a kept one is. Returns a descriptor of it. What is
+    mounted in one of both is not seen in the other. Raises OSError."""
+
+    def make() -> int:
+        enter(namespace)
+        _unshare()
+        _mount(None, SYSTEM_ROOT, MS_REC | MS_SLAVE)
         return os.open("/proc/thread-self/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
 
     return namespaces.on_own_thread(make)

@@ -22,7 +22,7 @@ import stat
 import subprocess
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -147,10 +147,11 @@ def write_configuration(
 
 
 def keep_view(installation: Installation, files: FrrFiles, view: Path) -> None:
-    """Make the mount namespace of a switch's daemons (`rocelab.kernel.mounts`), with the switch's
-    own folders at the paths compiled into the daemons, and keep it by mounting it on `view`.
+    """Make a switch's mount namespace (`rocelab.kernel.mounts`), with the switch's own folders at
+    the paths compiled into the daemons, and keep it by mounting it on `view`.
 
-    Raises MachineError.
+    Root's vtysh runs in it, and no daemon does: one that was taken over could mount programs over
+    those that root executes. Raises MachineError.
     """
     places = {
         Path(installation.run_folder): files.daemon_folder,
@@ -158,17 +159,36 @@ def keep_view(installation: Installation, files: FrrFiles, view: Path) -> None:
         STATE_FOLDER: files.state,
         CRASH_FOLDER: files.crashes,
     }
+    _keep(view, lambda: mounts.create(Path(installation.root), files.folder, places))
+
+
+def _keep(place: Path, make: Callable[[], int]) -> None:
+    """Mount the namespace that `make` makes on `place`. Raises MachineError."""
     try:
-        made = mounts.create(Path(installation.root), files.folder, places)
+        made = make()
         try:
-            namespaces.keep(Path(f"/proc/self/fd/{made}"), view)
+            namespaces.keep(Path(f"/proc/self/fd/{made}"), place)
         finally:
             os.close(made)
     except OSError as error:
         raise MachineError(
-            f"the daemons of {files.folder.name} get no file system of their own: {error}",
+            f"{place.name} gets no file system of its own: {error}",
             "`rocelab doctor` says what this machine lacks",
         ) from None
+
+
+def _end_view(own: Path) -> None:
+    """End what a daemon that is no more has left in its mount namespace, and the namespace."""
+    if own.exists():
+        inodes = {own.stat().st_ino}
+        while left := namespaces.processes_in(inodes, (namespaces.MOUNTS,)):
+            processes.kill_and_wait(
+                left, lambda pid: namespaces.is_process_in(pid, inodes, (namespaces.MOUNTS,))
+            )
+        # A command that was killed may have kept nothing there yet.
+        with suppress(OSError):
+            namespaces.detach_mount(own)
+        own.unlink()
 
 
 def start_arguments(program: str, daemon: str, files: FrrFiles) -> list[str]:
@@ -183,21 +203,28 @@ def start_arguments(program: str, daemon: str, files: FrrFiles) -> list[str]:
 
 
 def start_daemon(
-    installation: Installation, daemon: str, files: FrrFiles, netns: Path, view: Path
+    installation: Installation,
+    daemon: str,
+    files: FrrFiles,
+    netns: Path,
+    views: tuple[Path, Path],
 ) -> None:
-    """Start one daemon in a network and a mount namespace; return when it has loaded its
-    configuration.
+    """Start one daemon in a network namespace and, of `views`, in a copy of the first mount
+    namespace that is kept as the second; return when it has loaded its configuration.
 
     Raises MachineError with the daemon's output when it does not start, or not in time.
     """
     arguments = start_arguments(installation.program(daemon), daemon, files)
     environment = {"PATH": os.defpath, **ENVIRONMENT, **installation.environment}
+    view, own = views
+    _end_view(own)
+    _keep(own, lambda: mounts.copy(view))
 
     # No pipe: mgmtd keeps its standard error open, so that a read from a pipe would not end.
     with tempfile.TemporaryFile() as complaint:
 
         def start() -> subprocess.Popen[bytes]:
-            mounts.enter(view)
+            mounts.enter(own)
             # For this thread and its children: no set-user-ID program gives a daemon more rights.
             _libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
             return subprocess.Popen(

@@ -128,8 +128,8 @@ class NamespaceNode:
         return processes.kill_and_wait(doomed, lambda pid: pid in self.daemons().values())
 
     def configure_daemons(self, configuration: Mapping[str, str]) -> None:
-        """Write each daemon's configuration, by daemon name, and make the file system that the
-        daemons see (`rocelab.kernel.mounts`). Raises MachineError."""
+        """Write each daemon's configuration, by daemon name, and make the file system that vtysh
+        and, each in a copy, the daemons see (`rocelab.kernel.mounts`). Raises MachineError."""
         installation, view = self.installation, self.files.mounts_of(self.name)
         variables = (f"{name}={value}" for name, value in installation.environment.items())
         vtysh = ("nsenter", f"--mount={view}", "env", *variables, installation.vtysh or "vtysh")
@@ -160,8 +160,8 @@ class NamespaceNode:
 
         Raises MachineError with what the daemon printed when it does not start.
         """
-        view = self.files.mounts_of(self.name)
-        daemons.start_daemon(self.installation, name, self.frr, self.netns, view)
+        view, own = self.files.mounts_of(self.name), self.files.mounts_of(self.name, name)
+        daemons.start_daemon(self.installation, name, self.frr, self.netns, (view, own))
         pid = self.daemons().get(name)
         if pid is not None:
             daemons.schedule(name, pid, niceness)

@@ -134,8 +134,9 @@ class LabFiles:
     def netns_of(self, node: str) -> Path:
         return self.netns / node
 
-    def mounts_of(self, node: str) -> Path:
-        return self.mounts / node
+    def mounts_of(self, node: str, daemon: str | None = None) -> Path:
+        """The mount namespace of a node's programs, or of one of its daemons: `.` is in no name."""
+        return self.mounts / (node if daemon is None else f"{node}.{daemon}")
 
     def node(self, node: str) -> Path:
         return self.nodes / node

@@ -195,6 +195,60 @@ def test_a_daemon_that_starts_again_gives_no_folder_away_that_a_link_leads_to(
         node.start_daemon("bgpd")
 
 
+MOUNTING = """
+import ctypes, sys
+libc = ctypes.CDLL(None, use_errno=True)
+for place in sys.argv[2:]:
+    assert libc.mount(sys.argv[1].encode(), place.encode(), None, 0x1000, None) == 0, place
+"""
+"""Binds a file over others, as a daemon that was taken over can: it has CAP_SYS_ADMIN."""
+
+
+def test_what_a_daemon_mounts_over_programs_root_never_executes(
+    lab: Lab, files: daemons.FrrFiles, tmp_path: Path
+) -> None:
+    node = lab.node("rtsw1")
+    evil, marker = files.daemon_folder / "evil", tmp_path / "marker"
+    assert as_frr("sh", "-c", f"printf '#!/bin/sh\nid >{marker}\n' >{evil}").returncode == 0
+    assert as_frr("chmod", "755", evil).returncode == 0
+    user, group = frr_owner()
+    rights = "-all,+net_bind_service,+net_admin,+net_raw,+sys_admin"
+    pid = node.daemons()["bgpd"]
+    places = ("/usr/bin/env", lab.runtime.installation.program("bgpd"))
+    as_bgpd = (
+        *("nsenter", f"--target={pid}", "--mount", "--net"),
+        *("setpriv", f"--reuid={user}", f"--regid={group}", "--clear-groups", "--no-new-privs"),
+        *(f"--{kind}={rights}" for kind in ("inh-caps", "ambient-caps", "bounding-set")),
+    )
+    mounting = ("/usr/bin/python3", "-c", MOUNTING, str(evil), *places)
+    subprocess.run([*as_bgpd, *mounting], check=True)
+    for place in places:
+        seen = subprocess.run(
+            ["nsenter", f"--target={pid}", "--mount", "cat", place], capture_output=True, check=True
+        )
+        assert seen.stdout.startswith(b"#!/bin/sh")
+    vtysh = [*PROGRAM, "vtysh", LAB, "rtsw1", "-c", "show version"]
+    assert b"FRRouting" in subprocess.run(vtysh, capture_output=True, check=True).stdout
+    node.kill_daemons(["bgpd"])
+    node.start_daemon("bgpd")
+    assert "bgpd" in node.daemons()
+    assert not marker.exists()
+    evil.unlink()
+
+
+def test_what_a_dead_daemon_has_left_is_ended_when_it_starts_again(lab: Lab) -> None:
+    node = lab.node("rtsw1")
+    pid = node.daemons()["bgpd"]
+    own = ["nsenter", f"--target={pid}", "--mount", "unshare", "--net", "sleep", "600"]
+    with subprocess.Popen(own) as left:
+        namespace = lab.runtime.files.mounts_of("rtsw1", "bgpd").stat().st_ino
+        inside = [namespace], (namespaces.MOUNTS,)
+        wait_until(lambda: left.pid in namespaces.processes_in(*inside), "it is inside")
+        node.kill_daemons(["bgpd"])
+        node.start_daemon("bgpd")
+        assert left.wait(LIMIT_S) == -signal.SIGKILL
+
+
 def test_a_daemon_gains_no_rights_by_what_it_executes(lab: Lab) -> None:
     for pid in lab.node("rtsw1").daemons().values():
         status = Path(f"/proc/{pid}/status").read_text()

@@ -129,7 +129,7 @@ def test_down_ends_who_left_a_nodes_network_namespace_or_let_its_first_thread_en
     lab.up()
     started: dict[str, subprocess.Popen[bytes]] = {}
     try:
-        netns, view = lab.node("rtsw1").netns, lab.runtime.files.mounts_of("rtsw1")
+        netns, view = lab.node("rtsw1").netns, lab.runtime.files.mounts_of("rtsw1", "bgpd")
         user, group = frr_owner()
         as_frr = ("setpriv", f"--reuid={user}", f"--regid={group}", "--clear-groups")
 
