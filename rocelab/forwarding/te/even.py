@@ -52,14 +52,21 @@ def cross_least(
 
 
 @compiled
-def spread_evenly(offer: Offer, wanted: Wanted, order: Longs, room: Scratch) -> Floats:
-    """The load of each send when every switch on the way divides a flow evenly over its choices.
+def spread_evenly(
+    offer: Offer,
+    wanted: Wanted,
+    order: Longs,
+    room: Scratch,
+    share_bps: Floats,
+    load_bps: Floats,
+) -> None:
+    """Add to `load_bps` the load of each send when every switch on the way divides a flow evenly
+    over its choices.
 
-    `room` must be fresh. Flows without a path load nothing.
+    `room` must be fresh; share_bps: working array, N. Flows without a path load nothing.
     """
-    load_bps = np.zeros(len(offer.capacity_bps))
-    share_bps = np.zeros(len(offer.group))
-    for flow in order:
+    for which in range(len(order)):
+        flow = order[which]
         end = cross_least(offer, wanted, flow, flow, load_bps, room)
         if room.hop[wanted.ingress[flow]] == NONE:
             continue
@@ -82,14 +89,14 @@ def spread_evenly(offer: Offer, wanted: Wanted, order: Longs, room: Scratch) -> 
                 if room.hop[to] != NONE and offer.capacity_bps[send] > 0:
                     load_bps[send] += share_bps[node] / ways
                     share_bps[to] += share_bps[node] / ways
-    return load_bps
 
 
 @compiled
 def crossings(offer: Offer, wanted: Wanted, order: Longs, weight: Floats, room: Scratch) -> float:
     """The least weight that the flows can load, in bit/s. `room` must be fresh."""
     total_bps = 0.0
-    for flow in order:
+    for which in range(len(order)):
+        flow = order[which]
         cross_least(offer, wanted, flow, flow, weight, room)
         first = wanted.ingress[flow]
         if room.hop[first] != NONE:
@@ -104,7 +111,8 @@ def even_split(offer: Offer, wanted: Wanted, most_hops: int) -> tuple[float, flo
     the maximum concurrent flow (Shahrokhi and Matula, Journal of the ACM 37(2), 1990).
     """
     every, nodes = np.arange(len(wanted.home)), len(offer.group)
-    load_bps = spread_evenly(offer, wanted, every, scratch(nodes, most_hops))
+    load_bps = np.zeros(len(offer.capacity_bps))
+    spread_evenly(offer, wanted, every, scratch(nodes, most_hops), np.zeros(nodes), load_bps)
     used = np.divide(load_bps, offer.capacity_bps, out=np.zeros(len(load_bps)), where=load_bps > 0)
     greatest = float(used.max(initial=0.0))
     if greatest == 0:

@@ -45,6 +45,40 @@ class Lists(NamedTuple):
     before: Longs
 
 
+class Work(NamedTuple):
+    """Working arrays for one run of `move_off` with F flows. load_bps: of each send; path,
+    new_path, before_bps: most hops; moved_at: F; moved: MOST_IN_VAIN; left_path: MOST_IN_VAIN x
+    most hops."""
+
+    lists: Lists
+    load_bps: Floats
+    path: Ints
+    new_path: Ints
+    before_bps: Floats
+    moved_at: Longs
+    moved: Longs
+    left_path: Ints
+
+
+def fresh_work(sends: int, flows: int, most: int) -> Work:
+    """Working arrays for `flows` flows with at most `most` hops over `sends` sends."""
+    lists = Lists(
+        np.full(sends, NONE, np.int64),
+        np.full(flows * most, NONE, np.int64),
+        np.full(flows * most, NONE, np.int64),
+    )
+    return Work(
+        lists,
+        np.zeros(sends),
+        np.full(most, NONE, np.int32),
+        np.full(most, NONE, np.int32),
+        np.zeros(most),
+        np.full(flows, -LONGEST_STAY, np.int64),
+        np.zeros(MOST_IN_VAIN, np.int64),
+        np.zeros((MOST_IN_VAIN, most), np.int32),
+    )
+
+
 @compiled
 def draw(state: int) -> int:
     """The next of a repeatable sequence of numbers below 2^31 (the generator of ANSI C's rand)."""
@@ -112,6 +146,15 @@ def one_of_the_most_used(offer: Offer, load_bps: Floats, greatest: float, number
 
 
 @compiled
+def is_on(placed: Placed, flow: int, send: int) -> bool:
+    """Whether a send is on the flow's path."""
+    found = False
+    for k in range(placed.hops[flow]):
+        found |= placed.sends[flow, k] == send
+    return found
+
+
+@compiled
 def way_around(
     offer: Offer,
     wanted: Wanted,
@@ -120,53 +163,49 @@ def way_around(
     token: int,
     avoid: int,
     turned: int,
-    load_bps: Floats,
     room: Scratch,
-    path: Ints,
+    work: Work,
 ) -> float:
-    """Write the flow's best path without `avoid`. Returns the greatest resulting utilisation of
-    sends that are new to the flow, inf without such a path. token: see `discover`; turned: see
-    `best_path`."""
+    """Write the flow's best path without `avoid` into the work's `path`. Returns the greatest
+    resulting utilisation of sends that are new to the flow, inf without such a path. token: see
+    `discover`; turned: see `best_path`."""
+    load_bps, before_bps, path = work.load_bps, work.before_bps, work.path
     rate_bps = wanted.rate_bps[flow]
-    own = placed.sends[flow, : placed.hops[flow]]
-    before_bps = load_bps[own]
-    load_bps[own] -= rate_bps
-    path[:] = NONE
+    for k in range(placed.hops[flow]):
+        send = placed.sends[flow, k]
+        before_bps[k] = load_bps[send]
+        load_bps[send] -= rate_bps
+    for k in range(len(path)):
+        path[k] = NONE
     hops = best_path(offer, wanted, flow, token, avoid, turned, load_bps, room, path)
-    load_bps[own] = before_bps
+    for k in range(placed.hops[flow]):
+        load_bps[placed.sends[flow, k]] = before_bps[k]
     if hops == NONE:
         return np.inf
     crowded = 0.0
     for k in range(hops):
-        if not (own == path[k]).any():
+        if not is_on(placed, flow, path[k]):
             used = (load_bps[path[k]] + rate_bps) / offer.capacity_bps[path[k]]
             crowded = max(crowded, used)
     return crowded
 
 
 @compiled
-def move_off(offer: Offer, wanted: Wanted, placed: Placed, bound: float, room: Scratch) -> None:
+def move_off(
+    offer: Offer, wanted: Wanted, placed: Placed, bound: float, room: Scratch, work: Work
+) -> None:
     """Move flows off the most used send, one at a time, until none is used above `bound`.
 
     `placed` receives the placement of the lowest cost (see `cost`).
     """
     flows, most = placed.sends.shape
-    lists = Lists(
-        np.full(len(offer.capacity_bps), NONE, np.int64),
-        np.full(flows * most, NONE, np.int64),
-        np.full(flows * most, NONE, np.int64),
-    )
-    load_bps = np.zeros(len(offer.capacity_bps))
+    lists, load_bps = work.lists, work.load_bps
+    path, new_path = work.path, work.new_path
     for flow in range(flows):
         enlist(flow, wanted.rate_bps[flow], placed, lists, load_bps)
-    moved_at = np.full(flows, -LONGEST_STAY, np.int64)
-    moved = np.zeros(MOST_IN_VAIN, np.int64)
-    left_path = np.zeros((MOST_IN_VAIN, most), np.int32)
     moves = 0
     best, best_squares = cost(offer, load_bps)
     greatest = best
-    path = np.full(most, NONE, np.int32)
-    new_path = np.full(most, NONE, np.int32)
     token = flows
     lot = 0
     turn = 0
@@ -185,32 +224,34 @@ def move_off(offer: Offer, wanted: Wanted, placed: Placed, bound: float, room: S
         while entry != NONE:
             flow = entry // most
             entry = lists.after[entry]
-            if turn - moved_at[flow] < tenure:
+            if turn - work.moved_at[flow] < tenure:
                 continue
             token += 1
             lot = draw(lot)
-            crowded = way_around(
-                offer, wanted, placed, flow, token, worst, lot // 8, load_bps, room, path
-            )
+            crowded = way_around(offer, wanted, placed, flow, token, worst, lot // 8, room, work)
             if crowded < least or (crowded == least and crowded < np.inf and lot < least_lot):
                 chosen, least, least_lot = flow, crowded, lot
-                new_path[:] = path
+                for k in range(most):
+                    new_path[k] = path[k]
         if chosen == NONE:
             continue
-        moved[moves] = chosen
-        left_path[moves] = placed.sends[chosen]
+        work.moved[moves] = chosen
+        for k in range(most):
+            work.left_path[moves, k] = placed.sends[chosen, k]
         moves += 1
         strike(chosen, wanted.rate_bps[chosen], placed, lists, load_bps)
-        placed.sends[chosen] = new_path
+        for k in range(most):
+            placed.sends[chosen, k] = new_path[k]
         enlist(chosen, wanted.rate_bps[chosen], placed, lists, load_bps)
-        moved_at[chosen] = turn
+        work.moved_at[chosen] = turn
         greatest, squares = cost(offer, load_bps)
         if greatest < best - _ENOUGH or (
             greatest < best + _ENOUGH and squares < best_squares - _ENOUGH
         ):
             best, best_squares, moves, in_vain = greatest, squares, 0, 0
     for move in range(moves - 1, -1, -1):
-        placed.sends[moved[move]] = left_path[move]
+        for k in range(most):
+            placed.sends[work.moved[move], k] = work.left_path[move, k]
 
 
 def place_optimum(
@@ -224,7 +265,8 @@ def place_optimum(
     bound = least_maximum(offer, wanted, order, most_hops)
     placed = place_in_order(offer, wanted, order, scratch(len(offer.group), most_hops))
     room = scratch(len(offer.group), most_hops)
-    move_off(offer, wanted, placed, _whole(offer, wanted, bound), room)
+    work = fresh_work(len(offer.capacity_bps), *placed.sends.shape)
+    move_off(offer, wanted, placed, _whole(offer, wanted, bound), room, work)
     return placed, bound
 
 
