@@ -34,7 +34,7 @@ def make_links(files: LabFiles, netns: Path, address_of: Mapping[str, str]) -> N
         nodes = {node: os.open(files.netns_of(node), os.O_RDONLY) for node in address_of}
         try:
             with netlink.open_socket(receive_buffer_bytes=8 << 20) as channel:
-                netlink.send_batch(channel, [_link(BRIDGE, [("IFLA_LINKINFO", _kind("bridge"))])])
+                netlink.send_batch(channel, [_link(BRIDGE, [rtnetlink.bridge()])])
                 bridge = socket.if_nametoindex(BRIDGE)
                 pairs = [_pair(node, bridge, to) for node, to in nodes.items()]
                 netlink.send_batch(channel, [*pairs, *_address(BRIDGE, str(FIRST_ADDRESS))])
@@ -54,14 +54,8 @@ def make_links(files: LabFiles, netns: Path, address_of: Mapping[str, str]) -> N
 
 def _pair(node: str, bridge: int, netns: int) -> bytes:
     """A veth pair: the bridge's port, up and named after the node, and the node's port."""
-    peer = {"attrs": [("IFLA_IFNAME", PORT), ("IFLA_NET_NS_FD", netns)]}
-    data = {"attrs": [("VETH_INFO_PEER", peer)]}
-    kind = {"attrs": [("IFLA_INFO_KIND", "veth"), ("IFLA_INFO_DATA", data)]}
-    return _link(node, [("IFLA_MASTER", bridge), ("IFLA_LINKINFO", kind)])
-
-
-def _kind(name: str) -> dict[str, Sequence[tuple[str, str]]]:
-    return {"attrs": [("IFLA_INFO_KIND", name)]}
+    peer = rtnetlink.veth_to([("IFLA_IFNAME", PORT), ("IFLA_NET_NS_FD", netns)])
+    return _link(node, [("IFLA_MASTER", bridge), peer])
 
 
 def _link(name: str, attributes: Sequence[tuple[str, object]]) -> bytes:

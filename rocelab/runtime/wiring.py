@@ -12,13 +12,14 @@ from socket import AF_INET, AF_INET6
 
 from rocelab.kernel import rtnetlink
 from rocelab.kernel.fib import RT_TABLE_MAIN, RTN_UNICAST
-from rocelab.kernel.links import IF_LINK_MODE_DORMANT, IFF_UP, NUD_PERMANENT
+from rocelab.kernel.links import IF_LINK_MODE_DORMANT, IF_OPER_DORMANT, IFF_UP, NUD_PERMANENT
 from rocelab.kernel.portstate import RTPROT_STATIC
 from rocelab.plan.fabric import Fabric, Link, Node, Port
 from rocelab.runtime.queues.engine import LONGEST_PACKETS
 
 LOOPBACK_INDEX = 1
 IF_LINK_MODE_DEFAULT = 0
+IF_OPER_UP = 6
 """include/uapi/linux/if.h."""
 
 
@@ -52,14 +53,8 @@ def default_route(fabric: Fabric, server: str, *, by: Sequence[Link] | None = No
 
     Replaces an existing one. `by`: only over these ports of the NIC, if others are down.
     """
-    hops = [
-        {
-            "oif": link.a.index,
-            "hops": 0,
-            "attrs": [("RTA_GATEWAY", link.b.ip)],
-        }
-        for link in (fabric.nics(server)[0].links if by is None else by)
-    ]
+    links = fabric.nics(server)[0].links if by is None else by
+    hops = [rtnetlink.Hop(link.a.index, link.b.ip) for link in links]
     return rtnetlink.put_route(
         [("RTA_MULTIPATH", hops)],
         family=AF_INET,
@@ -85,7 +80,7 @@ def set_dormant(index: int, *, dormant: bool) -> bytes:
     The peer does not see it. Programs that read flags, such as zebra, see the carrier gone; the
     kernel itself continues to send and receive (Documentation/networking/operstates.rst).
     """
-    state = "DORMANT" if dormant else "UP"
+    state = IF_OPER_DORMANT if dormant else IF_OPER_UP
     mode = IF_LINK_MODE_DORMANT if dormant else IF_LINK_MODE_DEFAULT
     return rtnetlink.change_link([("IFLA_OPERSTATE", state), ("IFLA_LINKMODE", mode)], index=index)
 
@@ -136,14 +131,8 @@ def _veth(
             ("IFLA_NET_NS_FD", namespaces[port.node]),
         ]
 
-    peer = {"index": link.b.index, "attrs": attributes(link.b)}
-    kind = {
-        "attrs": [
-            ("IFLA_INFO_KIND", "veth"),
-            ("IFLA_INFO_DATA", {"attrs": [("VETH_INFO_PEER", peer)]}),
-        ]
-    }
-    return rtnetlink.new_link([*attributes(link.a), ("IFLA_LINKINFO", kind)], index=link.a.index)
+    peer = rtnetlink.veth_to(attributes(link.b), index=link.b.index)
+    return rtnetlink.new_link([*attributes(link.a), peer], index=link.a.index)
 
 
 def _address(index: int, address: str, peer: str) -> bytes:
