@@ -27,14 +27,16 @@ import os
 from collections.abc import Callable, Generator, Sequence
 from operator import attrgetter
 from subprocess import CompletedProcess
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 
 from rocelab.errors import MachineError
 from rocelab.measure.attempts import RETRIES, measure_valid
-from rocelab.results.drill import DrillResult
-from rocelab.results.probes import ProbeRun
+
+if TYPE_CHECKING:  # every process that collects tests imports this module
+    from rocelab.results.drill import DrillResult
+    from rocelab.results.probes import ProbeRun
 
 ATTEMPTS = 1 + RETRIES
 MOST_NOT_MEASURED = 5

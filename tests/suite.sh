@@ -19,10 +19,13 @@ family() { # ids of these processes and of all that they have started
     done
 }
 
+files() { # of tests with labs, chosen by grep's options: to import all costs each process seconds
+    grep "$@" tests/integration/test_*.py
+}
+
 labs() {
     # Not in the foreground, where a signal to this shell would wait for it.
-    "${as_root[@]}" tests/alone.sh .venv/bin/python -m pytest -p no:cacheprovider "$@" \
-        tests/integration &
+    "${as_root[@]}" tests/alone.sh .venv/bin/python -m pytest -p no:cacheprovider "$@" &
     wait $! || failed=1
 }
 
@@ -47,9 +50,10 @@ compute >"$said" 2>&1 &
 computing=$!
 # A file goes to one process: its tests share labs.
 side_by_side=(--dist loadfile --no-loadscope-reorder)
-labs -n 4 "${side_by_side[@]}" -m side_by_side
-labs -n 2 "${side_by_side[@]}" -m "few_at_once and not side_by_side"
-labs -m "not side_by_side and not few_at_once"
+labs -n 4 "${side_by_side[@]}" -m side_by_side $(files -l side_by_side)
+labs -n 2 "${side_by_side[@]}" -m "few_at_once and not side_by_side" $(files -l few_at_once)
+labs -m "not side_by_side and not few_at_once" \
+    $(files -LE "^pytestmark = pytest\.mark\.(side_by_side|few_at_once)$")
 for process in $(family $computing); do
     "${as_root[@]}" chrt --other --pid 0 "$process" 2>/dev/null
 done
