@@ -15,6 +15,7 @@ import platform
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tempfile
 import time
 import zipfile
@@ -113,14 +114,32 @@ def make_venv(requirements_key: str, *requirements: str) -> dict[str, object]:
     offline = ["--no-index", "--find-links", str(wheels)] if wheels.is_dir() else []
 
     def fill(fresh: Path) -> None:
-        _call([sys.executable, "-I", "-m", "venv", str(fresh)])
-        pip = [str(fresh / "bin/python"), "-I", "-m", "pip", "install", "--no-input", "--quiet"]
+        wheel = pip_wheel()
+        # A pip of its own takes the venv longer than all else, and nothing needs it later.
+        without = [] if wheel is None else ["--without-pip"]
+        _call([sys.executable, "-I", "-m", "venv", *without, str(fresh)])
+        pip = ["-m", "pip"] if wheel is None else [str(wheel / "pip")]
+        options = ["--no-input", "--quiet", "--disable-pip-version-check"]
         # Compiled now, as in `unpack`; root's commands can do it later, for what they import.
         later = [] if os.getuid() else ["--no-compile"]
-        _call([*pip, "--disable-pip-version-check", *later, *offline, *requirements])
+        python = [str(fresh / "bin/python"), "-I"]
+        _call([*python, *pip, "install", *options, *later, *offline, *requirements])
 
     _install(venv_of(requirements_key), fill)
     return {}
+
+
+def pip_wheel() -> Path | None:
+    """The wheel of pip that `python -m ensurepip` would install, if it is where Python's own build
+    or a distribution's (--with-wheel-pkg-dir) has it. pip runs from there as from a folder."""
+    import ensurepip  # only the machine that makes a venv must have it
+
+    folders = [Path(ensurepip.__file__).parent / "_bundled"]
+    chosen = sysconfig.get_config_var("WHEEL_PKG_DIR")
+    if chosen:
+        folders.insert(0, Path(chosen))
+    found = [wheel for folder in folders for wheel in sorted(folder.glob("pip-*.whl"))]
+    return found[0] if found else None
 
 
 def _install(place: Path, fill: Callable[[Path], None]) -> None:
