@@ -77,10 +77,14 @@ drill: $(READY) ## run DRILL=link-flap: lab up, traffic, faults, lab down, what 
 
 .PHONY: drills
 drills: $(READY) ## run every drill that ships, one after the other; reports go to results/drills-TIME
-	@failed=; for file in scripts/*.yaml; do name=$$(basename "$$file" .yaml); \
+	@failed=; missed=; for file in scripts/*.yaml; do name=$$(basename "$$file" .yaml); \
 		$(ROCELAB) drill run "$$name" --out "results/drills-$(NOW)/$$name" \
-			--junit "results/drills-$(NOW)/$$name/junit.xml" || failed="$$failed $$name"; \
-	done; if [ -n "$$failed" ]; then echo "drills that failed:$$failed" >&2; exit 1; fi
+			--junit "results/drills-$(NOW)/$$name/junit.xml"; \
+		case $$? in 0) ;; 3) missed="$$missed $$name" ;; *) failed="$$failed $$name" ;; esac; \
+	done; \
+	[ -z "$$missed" ] || echo "drills that this machine could not run or carry:$$missed" >&2; \
+	[ -z "$$failed" ] || echo "drills that failed:$$failed" >&2; \
+	[ -z "$$missed$$failed" ]
 
 .PHONY: convergence-table
 convergence-table: $(READY) ## how long FRR takes to converge, by fault, fabric and fan-out; over an hour, resumable; FRR=PREFIX beside this FRR

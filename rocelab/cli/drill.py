@@ -26,6 +26,7 @@ from rocelab.cli.arguments import (
 )
 from rocelab.cli.catalog import listed, marked, say_own
 from rocelab.cli.handover import handed_over
+from rocelab.errors import ExpectationError, MachineError
 from rocelab.measure.attempts import RETRIES
 from rocelab.report.console import err, out, progress_bars, say, table, write, write_json
 from rocelab.runtime.kind import RuntimeKind
@@ -150,8 +151,11 @@ def run(
         ),
     ] = None,
 ) -> None:
-    """Run a drill: lab up, traffic and faults or jobs, lab down, and the report. Exits 1 when
-    an expectation of the drill failed."""
+    """Run a drill: lab up, traffic and faults or jobs, lab down, and the report.
+
+    Exits 0 when every expectation was met, 1 when one was not, 2 when the input is wrong, 3 when
+    this machine cannot run the drill, or could not carry it: then nothing was measured.
+    """
     from rocelab.documents import to_json
     from rocelab.drills.labuse import fresh, kept
     from rocelab.drills.run import run_drill
@@ -204,8 +208,20 @@ def run(
         err().print(f"{folder}/result.json and {folder}/report.html have the rest")
     if keep:
         note(f"lab {result.lab['name']} is still up")
+    if result.outcome == "not measured":
+        err().print(f"  hint: {_lighter(result)}", markup=False, soft_wrap=True)
+        raise typer.Exit(MachineError.exit_code)
     if not result.passed:
-        raise typer.Exit(1)
+        raise typer.Exit(ExpectationError.exit_code)
+
+
+def _lighter(result: DrillResult) -> str:
+    """How to make a machine carry a drill that it did not."""
+    if any(phase.probes is None for phase in result.phases):
+        lower = f"raise --dilation (now {result.dilation:g})"
+    else:
+        lower = "lower traffic.flows or traffic.rate_pps in a copy of the drill's file"
+    return f"{lower}, let nothing else run, or allow more runs with --retries"
 
 
 ResultArgument = Annotated[

@@ -57,7 +57,7 @@ def print_difference(found: DrillDiff, console: Console) -> None:
 
 def _side(side: Side) -> str:
     counted = f"{side.valid_repeats} valid of {side.repeats}"
-    verdict = "passed" if side.passed else "failed"
+    verdict = "passed" if side.passed else "failed" if side.valid_repeats else "not measured"
     return f"{side.path}: {side.started}, repeats: {counted}, {verdict}"
 
 

@@ -43,8 +43,8 @@ def print_result(result: DrillResult, console: Console) -> None:
     for phase, of_phase in zip(result.phases, repeats, strict=True):
         _print_phase(result, phase, of_phase, console)
     _print(console, _verdict_table(result, repeats))
-    verdict = "passed" if result.passed else "failed"
-    console.print(f"{result.name}: {verdict}", style="bold green" if result.passed else "bold red")
+    style = "bold green" if result.passed else "bold red"
+    console.print(f"{result.name}: {result.outcome}", style=style)
 
 
 def _print_phase(

@@ -162,8 +162,8 @@ class DrillResult:
     drill, lab: the specs in full, every default written out, as JSON values in ns, bit/s and bytes;
     a drill without phases has one phase of its own name. dilation: how many times slower than the
     modelled network the lab ran. notes: features that the lab lacked on this machine. repeats: of
-    each, a run per phase, in order. passed: every phase has a valid run and every verdict passed,
-    as the exit code says.
+    each, a run per phase, in order. passed: every phase has a valid run and every verdict passed;
+    the exit code is then 0.
     """
 
     schema_version: int
@@ -178,6 +178,17 @@ class DrillResult:
     repeats: tuple[tuple[PhaseRun, ...], ...]
     phases: tuple[PhaseSummary, ...]
     passed: bool
+
+    @property
+    def outcome(self) -> Literal["passed", "failed", "not measured"]:
+        """`not measured`: a phase has no valid run, and no measured figure missed an
+        expectation."""
+        if self.passed:
+            return "passed"
+        verdicts = [verdict for phase in self.phases for verdict in phase.verdicts]
+        missed = any(each.observed is not None and not each.passed for each in verdicts)
+        measured = all(phase.valid_runs for phase in self.phases)
+        return "failed" if missed or measured else "not measured"
 
     @property
     def valid_repeats(self) -> tuple[tuple[PhaseRun, ...], ...]:

@@ -69,7 +69,7 @@ def test_a_step_or_system_that_is_not_there_is_an_error_of_input(
 
 @pytest.mark.parametrize(("invalid_runs", "typed"), [(0, 1), (1, 2), (3, 3)])
 @pytest.mark.parametrize(
-    "invalid_run", [(1, NOTHING_MEASURED), (3, "not valid because a NIC stood idle")]
+    "invalid_run", [(3, NOTHING_MEASURED), (3, "not valid because a NIC stood idle")]
 )
 def test_a_command_that_the_machine_could_not_carry_is_typed_again_and_not_for_ever(
     monkeypatch: pytest.MonkeyPatch, invalid_run: tuple[int, str], invalid_runs: int, typed: int

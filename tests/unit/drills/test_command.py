@@ -25,12 +25,14 @@ from rocelab.faults.asked import asked_fault, ends_by_itself, kinds
 from rocelab.faults.impairments import BlackholeSpec
 from rocelab.faults.links import CarrierDownSpec
 from rocelab.faults.spec import SINGLE_FAULT, FaultSpec
+from rocelab.results.drill import DrillResult
 from rocelab.results.environment import environment_with
 from rocelab.runtime.lab import Lab
 from rocelab.spec.differences import differing_keys
 from rocelab.spec.fabrics import ClosSpec
 from rocelab.spec.model import LabSpec
 from rocelab.units import format_duration
+from tests.helpers import phases_sample, report_sample
 from tests.unit.conftest import Outcome
 
 ROOT = Path(__file__).parents[3]
@@ -46,6 +48,14 @@ faults:
 compare_hashing: [per-node, shared]
 expect: {full_convergence: "<= 1s"}
 """
+
+
+def probes_result() -> DrillResult:
+    return report_sample.result(report_sample.repeat(1, problems=("a sender lagged 40 ms",)))
+
+
+def jobs_result() -> DrillResult:
+    return phases_sample.result(phases_sample.repeat(problems=("a NIC stood idle",)))
 
 
 @pytest.fixture
@@ -331,6 +341,26 @@ def test_wrong_input_ends_with_2_and_no_traceback(rocelab, arguments: tuple[str,
     assert code == 2
     assert errors
     assert "Traceback" not in errors
+
+
+@pytest.mark.parametrize(
+    ("measured", "advice"),
+    [(probes_result, "lower traffic.flows or traffic.rate_pps"), (jobs_result, "raise --dilation")],
+    ids=["probes", "jobs"],
+)
+def test_a_drill_without_a_valid_repeat_exits_with_3_and_says_what_to_lower(
+    rocelab, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, measured, advice: str
+) -> None:
+    monkeypatch.setattr("rocelab.drills.run.run_drill", lambda *_, **__: measured())
+    junit = tmp_path / "junit.xml"
+
+    code, out, errors = rocelab("drill", "run", "storm", "--out", tmp_path, "--junit", junit)
+
+    assert code == 3
+    assert out.rstrip().endswith(": not measured")
+    assert f"  hint: {advice}" in errors
+    assert "--retries" in errors
+    assert Xml.parse(junit).find("testsuite/testcase/error") is not None
 
 
 def test_a_result_has_the_command_line_as_it_was_typed(monkeypatch: pytest.MonkeyPatch) -> None:

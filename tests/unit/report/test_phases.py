@@ -25,7 +25,7 @@ from rocelab.report.view import figure_rows, representative
 from rocelab.results.drill import DrillResult
 from rocelab.results.job import LinkFigures
 from tests.helpers import report_sample
-from tests.helpers.phases_sample import MS, idle, of_jobs, repeat, result, shares
+from tests.helpers.phases_sample import MS, idle, of_jobs, queue, repeat, result, shared, shares
 from tests.unit.report.test_renderings import Outline
 
 
@@ -115,6 +115,20 @@ def test_jobs_at_once_have_a_column_each_on_the_terminal_and_a_section_each_on_t
 def test_the_terminal_names_what_made_a_run_invalid() -> None:
     text = terminal(result(repeat(), repeat(problems=("a NIC stood idle",))))
     assert "repeat 2, phase idle, is invalid: a NIC stood idle" in text
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_a_drill_with_a_phase_never_valid_is_not_measured_unless_another_phase_failed() -> None:
+    unmeasured = result(repeat(problems=("a NIC stood idle",)))
+    assert unmeasured.outcome == "not measured"
+    assert terminal(unmeasured).rstrip().endswith("two-to-one: not measured")
+    assert '<span class="badge bad">not measured</span>' in render_html(unmeasured)
+
+    idle, _ = repeat(problems=("a NIC stood idle",))
+    slow = of_jobs("shared", replace(shared(), queues=(queue(3, 1000, 90, 3_000_000),)))
+    failed = result((idle, slow))
+    assert failed.outcome == "failed"
+    assert terminal(failed).rstrip().endswith("two-to-one: failed")
 
 
 @pytest.mark.usefixtures("undrawn")
