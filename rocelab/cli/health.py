@@ -89,7 +89,7 @@ def health(
     report = _watch(running_lab(lab), spec, limit_s, prometheus, listen, evidence, json)
     if json:
         write([json_dumps({"report": asdict(report)}), "\n"])
-    elif limit_s is not None:
+    else:
         print_report(report)
     if limit_s is not None and not report.is_healthy:
         raise typer.Exit(1)

@@ -495,6 +495,23 @@ def test_a_lab_that_was_not_read_whole_is_not_known_to_be_healthy(
     assert "1 of 2 samples lack what could not be read" in said
 
 
+def test_a_report_is_printed_after_ctrl_c_too(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(command, "need_root", lambda _: None)
+    monkeypatch.setattr(command, "running_lab", lambda name: name)
+    account = Account(HealthSpec())
+    account.add(sample(1))
+    report = HealthReport(
+        *("a-lab", 0, 1, 1, account.samples, account.slis(), account.problems, 0.0)
+    )
+    monkeypatch.setattr(command, "_watch", lambda *_: report)
+
+    command.health("a-lab")
+
+    assert "lab a-lab: 0.0 s in" in capsys.readouterr().out
+
+
 def test_the_report_says_how_far_apart_its_samples_were() -> None:
     account = Account(HealthSpec())
     for number, span_ns in enumerate((10**9, 2_340_000_000, 10**9), start=1):
