@@ -199,7 +199,8 @@ def restore(
 
     if every == (number is not None):
         raise InputError(
-            "name a fault by its number, or say --all", hint="`rocelab fault list` has them"
+            "name a fault by its number, or say --all",
+            hint=f"`rocelab fault list {lab}` has them",
         )
     need_root("mending a lab")
     chosen = running_lab(lab)

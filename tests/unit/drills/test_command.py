@@ -363,6 +363,10 @@ def test_a_drill_without_a_valid_repeat_exits_with_3_and_says_what_to_lower(
     assert Xml.parse(junit).find("testsuite/testcase/error") is not None
 
 
+def test_the_hint_where_faults_are_listed_names_the_lab(rocelab) -> None:
+    assert "`rocelab fault list tiny` has them" in rocelab("fault", "restore", "tiny")[2]
+
+
 def test_a_result_has_the_command_line_as_it_was_typed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", ["/opt/bin/rocelab", "drill", "run", "my drill.yaml"])
     assert environment_with("8.4").command == "rocelab drill run 'my drill.yaml'"
