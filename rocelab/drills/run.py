@@ -24,6 +24,7 @@ from rocelab.errors import InputError
 from rocelab.faults.schedule import Timed, expand
 from rocelab.files import replace_file
 from rocelab.jobs.jobplan import plan_jobs
+from rocelab.kernel.rights import need_root
 from rocelab.measure.attempts import RETRIES, measure_valid
 from rocelab.measure.environment import environment_of
 from rocelab.measure.timeline import FibTimeline, opened_namespaces
@@ -75,13 +76,15 @@ def run_drill(
     drill = load_drill(path)
     if dilation is not None:
         drill = _dilated(drill, dilation)
+    chosen = planned_lab(drill, path, provider) if lab is None else lab
+    drill, notes = _as_allowed(drill, chosen)
+    phases = [_planned(chosen, drill, phase) for phase in drill.phases]
+    need_root("a lab")
     with nullcontext() if out is None else results_folder(out, overwrite=overwrite):
         evidence = None if out is None else out / "evidence"
         if evidence is not None and overwrite and evidence.exists():
             shutil.rmtree(evidence)
-        chosen = planned_lab(drill, path, provider) if lab is None else lab
-        drill, notes = _as_allowed(drill, chosen)
-        concluded = _run(chosen, drill, notes, repeats, retries, evidence, progress, use)
+        concluded = _run(chosen, drill, phases, notes, repeats, retries, evidence, progress, use)
         on_result(concluded)
         if out is not None:
             _write(concluded, out, progress)
@@ -161,6 +164,7 @@ def _dilated(drill: DrillSpec, dilation: float) -> DrillSpec:
 def _run(
     lab: Lab,
     drill: DrillSpec,
+    phases: Sequence[_Phase],
     notes: tuple[str, ...],
     repeats: int,
     retries: int,
@@ -168,7 +172,6 @@ def _run(
     progress: ProgressSink,
     use: LabUse,
 ) -> DrillResult:
-    phases = [_planned(lab, drill, phase) for phase in drill.phases]
     with use(lab, progress) as lab:
         environment = environment_of(lab)
         measured = measure_valid(

@@ -367,6 +367,18 @@ def test_the_hint_where_faults_are_listed_names_the_lab(rocelab) -> None:
     assert "`rocelab fault list tiny` has them" in rocelab("fault", "restore", "tiny")[2]
 
 
+def test_without_root_a_drill_says_so_before_it_makes_a_folder(
+    rocelab, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+
+    code, _, errors = rocelab("drill", "run", "link-flap", "--out", tmp_path / "results")
+
+    assert code == 3
+    assert "rocelab drill run: a lab needs root\n  hint: run it with sudo: " in errors
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_result_has_the_command_line_as_it_was_typed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", ["/opt/bin/rocelab", "drill", "run", "my drill.yaml"])
     assert environment_with("8.4").command == "rocelab drill run 'my drill.yaml'"
