@@ -184,6 +184,35 @@ def read_record(lab: str) -> Record | None:
     return Record(**{**document, "state": State(document["state"])})
 
 
+def made_nodes(files: LabFiles) -> int:
+    """The number of a lab's nodes that exist."""
+    with suppress(FileNotFoundError):  # where another command takes it down
+        # A management network has a namespace but is no node; that of an adopted node may be gone.
+        return sum(
+            namespace.exists() and files.node(namespace.name).exists()
+            for namespace in files.netns.iterdir()
+        )
+    return 0
+
+
+def check_absent(files: LabFiles) -> None:
+    """Raises InputError if there is a lab of this name, or what a killed command left of one. The
+    caller holds the lab's lock."""
+    if not files.root.exists():
+        return
+    record = read_record(files.lab)
+    if record is not None and record.state is State.RUNNING and made_nodes(files):
+        raise InputError(
+            f"lab {files.lab} is up already",
+            hint="`rocelab up --reuse` and `rocelab drill run --keep` use it as it runs, if it has "
+            f"the same spec; `rocelab down {files.lab}` takes it down",
+        )
+    raise InputError(
+        f"lab {files.lab} was left behind by a command that was killed",
+        hint=f"remove what there is of it with `rocelab down {files.lab}`",
+    )
+
+
 def recorded_labs() -> list[str]:
     """Names of the labs that have a folder, running or left behind, in order."""
     try:

@@ -15,7 +15,7 @@ from concurrent.futures import as_completed
 from contextlib import contextmanager
 from importlib.metadata import version
 
-from rocelab.errors import InputError, MachineError
+from rocelab.errors import MachineError
 from rocelab.files import make_folder
 from rocelab.interruption import shielded
 from rocelab.kernel import namespaces, netlink
@@ -41,7 +41,7 @@ from rocelab.runtime.pfc import control as pfc
 from rocelab.runtime.pfc.program import PausePorts
 from rocelab.runtime.providers import NodeProvider
 from rocelab.runtime.queues.engine import SwitchQueues, keep_order
-from rocelab.runtime.record import LabFiles, Record, State, locked, write_record
+from rocelab.runtime.record import LabFiles, Record, State, check_absent, locked, write_record
 from rocelab.runtime.steering import Steering
 from rocelab.runtime.teardown import take_down, tear_down
 from rocelab.workers import workers
@@ -95,11 +95,7 @@ class LabRuntime:
         cables.check(self.fabric)
         lab = self.fabric.name
         with locked(lab) as files, shielded(f"lab {lab} is taken down") as shield:
-            if files.root.exists():
-                raise InputError(
-                    f"lab {self.fabric.name} is up or was left behind",
-                    hint=f"take it down with `rocelab down {self.fabric.name}`",
-                )
+            check_absent(files)
             try:
                 with shield.lifted():
                     self._write_record(State.STARTING)

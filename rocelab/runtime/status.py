@@ -11,7 +11,6 @@ import json
 import os
 from collections import Counter
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -25,7 +24,14 @@ from rocelab.runtime.lab import Lab
 from rocelab.runtime.node import NamespaceNode
 from rocelab.runtime.peers import bgp_peers
 from rocelab.runtime.pfc.overview import LosslessOverview, read_overview
-from rocelab.runtime.record import DamagedRecordError, LabFiles, State, read_record, recorded_labs
+from rocelab.runtime.record import (
+    DamagedRecordError,
+    LabFiles,
+    State,
+    made_nodes,
+    read_record,
+    recorded_labs,
+)
 from rocelab.workers import workers
 
 _KIB = 1024
@@ -262,13 +268,7 @@ def _known(name: str) -> KnownLab:
     if record is None:
         return KnownLab(name, Presence.LEFT_BEHIND, None, None, None, None)
     found = Presence.LEFT_BEHIND
-    nodes = 0
-    with suppress(FileNotFoundError):  # where another command takes it down
-        # A management network has a namespace but is no node; that of an adopted node may be gone.
-        nodes = sum(
-            namespace.exists() and files.node(namespace.name).exists()
-            for namespace in files.netns.iterdir()
-        )
+    nodes = made_nodes(files)
     if record.state is State.STARTING and _is_locked(files.lock):
         found = Presence.STARTING
     elif record.state is State.RUNNING and nodes:

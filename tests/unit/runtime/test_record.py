@@ -23,6 +23,7 @@ from rocelab.runtime.record import (
     LabFiles,
     Record,
     State,
+    check_absent,
     locked,
     open_turn,
     read_record,
@@ -99,6 +100,24 @@ def test_a_damaged_record_is_listed_as_such_and_taken_down(
     assert "rocelab down t-bad" in str(refused.value.hint)
     take_down("t-bad")
     assert recorded_labs() == ["t-whole"]
+
+
+def test_a_lab_that_is_there_is_up_or_was_left_behind_and_the_message_says_which(
+    run_root: Path,
+) -> None:
+    files = LabFiles("t-whole")
+    with pytest.raises(InputError, match="t-whole was left behind by a command that was") as left:
+        check_absent(files)
+    assert "rocelab down t-whole" in str(left.value.hint)
+
+    for folder in (files.netns, files.nodes):
+        (folder / "rtsw1").mkdir(parents=True)
+    with pytest.raises(InputError, match="t-whole is up already") as up:
+        check_absent(files)
+    assert "up --reuse" in str(up.value.hint)
+    assert "drill run --keep" in str(up.value.hint)
+
+    check_absent(LabFiles("t-none"))
 
 
 def test_a_record_whose_spec_or_runtime_this_version_does_not_know_is_damaged(
