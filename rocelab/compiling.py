@@ -78,6 +78,15 @@ def is_installed() -> bool:
     return importlib.util.find_spec("numba") is not None
 
 
+def is_compiled(sources: Path) -> bool:
+    """Whether functions of the modules in the folder `sources` are in the cache, or are not
+    compiled here at all."""
+    if not is_installed() or os.environ.get(OFF) == "1":
+        return True
+    folder = cache_folder(sources)
+    return folder is not None and any(folder.rglob("*.nbi"))
+
+
 def cache_folder(sources: Path) -> Path | None:
     """A cache folder for this state of the modules in the folder `sources`. numba alone misses
     changes in a function called from another file. None if no folder is private to this user.

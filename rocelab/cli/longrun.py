@@ -17,6 +17,7 @@ from rocelab.cli.simulate import (
     SchemeOption,
     asked_jobs,
     asked_spec,
+    note_compiling,
 )
 from rocelab.report.console import out, progress_bars, write
 
@@ -70,6 +71,7 @@ def whatif(
 
     spec = asked_spec(lab, scheme, hashing)
     jobs = asked_jobs(job_file, given(job))
+    note_compiling()
     with progress_bars() as progress:
         found = event_cost(spec, jobs, parse_event(event), Options(eps=eps), progress)
     if json:
@@ -152,6 +154,7 @@ def longrun(
         "restart_takes": restart_takes,
     }
     restart = _restart(failures, {key: text for key, text in policy.items() if text is not None})
+    note_compiling()
     with progress_bars() as progress:
         found = long_run(
             spec, jobs, failures, _span_s("--work", work), Options(eps=eps), progress, restart

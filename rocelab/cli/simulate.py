@@ -217,6 +217,7 @@ def simulate(
         engine=engine,
         ports=ports,
     )
+    note_compiling(engine)
     with nullcontext() if folder is None else results_folder(folder, overwrite=force):
         with progress_bars() as progress:
             simulation = Simulation(spec, jobs, options, progress)
@@ -238,6 +239,16 @@ def simulate(
         err().print(f"warning: {text}", style="yellow", markup=False, soft_wrap=True)
     if any(None in each.iterations_ns for each in report.jobs):
         raise typer.Exit(1)
+
+
+def note_compiling(engine: str = "fluid") -> None:
+    """Say on a terminal that an engine is compiled first, if it is."""
+    import rocelab.sim
+    from rocelab.compiling import is_compiled
+
+    sources = Path(rocelab.sim.__file__).parent / ("packets" if engine == "packets" else "engine")
+    if err().is_terminal and not is_compiled(sources):
+        err().print("compiling the simulator, once: about half a minute")
 
 
 def asked_spec(lab: str, scheme: str | None, hashing: str | None) -> LabSpec:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rocelab.cli.arguments import JsonOption, note_own
+from rocelab.cli.simulate import note_compiling
 from rocelab.report.console import err, out, progress_bars, table, write_json
 
 if TYPE_CHECKING:
@@ -85,6 +86,7 @@ def sweep(
         if address is None
         else partial(cluster, address)
     )
+    note_compiling()
     with progress_bars() as progress:
         found = run_sweep(
             asked,

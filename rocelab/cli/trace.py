@@ -10,7 +10,7 @@ import typer
 
 from rocelab.cli.arguments import JsonOption, LabArgument
 from rocelab.cli.joboptions import given, takes_job_options
-from rocelab.cli.simulate import HashingOption, SchemeOption, asked_jobs, asked_spec
+from rocelab.cli.simulate import HashingOption, SchemeOption, asked_jobs, asked_spec, note_compiling
 from rocelab.report.console import out, progress_bars, table, write_json
 
 
@@ -52,6 +52,7 @@ def reference(
     fit = fit_alpha_beta(
         [row.size_bytes for row in rows], [row.timing.time_us * 1000 for row in rows]
     )
+    note_compiling()
     with progress_bars() as progress:
 
         def time_ns(size_bytes: int) -> float:
