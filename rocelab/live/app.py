@@ -236,6 +236,10 @@ def _refused(_: Request, error: Exception) -> Response:
         status = 503
     document: dict[str, object] = {"error": error.message, "hint": error.hint}
     if isinstance(error, SpecError):
+        # A problem's file is the command line, of which a request has none.
+        said = [": ".join(filter(None, (each.key, each.message))) for each in error.problems]
+        hints = {each.hint for each in error.problems}
+        document = {"error": "; ".join(said), "hint": hints.pop() if len(hints) == 1 else None}
         document["problems"] = [
             {"key": each.key, "error": each.message, "hint": each.hint} for each in error.problems
         ]

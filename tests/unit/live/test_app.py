@@ -209,6 +209,22 @@ def test_a_scheme_that_there_is_not_is_refused(client: TestClient) -> None:
         assert client.post("/scheme", json=asked).status_code == 400
 
 
+def test_an_error_of_keys_has_its_hint_beside_it_and_speaks_of_no_command_line(
+    client: TestClient, faults: NoFaults, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(faults, "inject", lambda asked: asked.spec())
+    keys = {"link": "rtsw1:ctsw1", "lasts": "soon"}
+    said = client.post("/faults", json={"kind": "carrier-down", "keys": keys}).json()
+    assert said["error"].startswith("lasts: expected a duration")
+    assert "hint:" not in said["error"]
+    (problem,) = said["problems"]
+    assert said["hint"] == problem["hint"]
+
+    keys["unheard"] = "of"
+    said = client.post("/faults", json={"kind": "carrier-down", "keys": keys}).json()
+    assert "command line" not in said["error"]
+
+
 def test_what_there_is_not_is_said(client: TestClient) -> None:
     answer = client.get("/node/rtsw9")
     assert answer.status_code == 400
