@@ -89,7 +89,8 @@ def ping(
 ) -> None:
     """Ping from one node to another: from a switch's loopback or a server's first NIC.
 
-    A server routes by its first NIC; `rocelab reach` sends by every one. The exit code is ping's.
+    Without -c it runs until Ctrl-C. A server routes by its first NIC; `rocelab reach` sends by
+    every one. The exit code is ping's.
 
     rocelab ping zone-small srv1-1 srv4-1 -c 3
     """
