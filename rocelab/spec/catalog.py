@@ -12,6 +12,7 @@ import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from stat import S_ISDIR, S_ISREG
 
 from rocelab.data import FOLDERS, shipped
 from rocelab.errors import InputError
@@ -90,27 +91,29 @@ def find(text: str, catalog: Catalog, tree: Path = Path(), folder: Path = Path()
     if text in ship:
         return shipped(catalog.folder) / f"{text}.yaml"
     path = folder / text
-    if "/" in text or path.suffix in (".yaml", ".yml") or _is_file(path):
+    if "/" in text or path.suffix in (".yaml", ".yml") or S_ISREG(_mode(path)):
         return path
     names = sorted({*own, *ship})
     listed = f"the names are {', '.join(names)}"
     if catalog.listing:
         listed = f"`{catalog.listing}` lists the names"
     meant = did_you_mean(text, names)
+    no_file = "the path is a folder" if text and S_ISDIR(_mode(path)) else "no such file"
     raise InputError(
-        f"there is no {catalog.kind} {shown(text)}, and no such file",
+        f"there is no {catalog.kind} {shown(text)}, and {no_file}",
         f"{meant + ' ' if meant else ''}{listed}; a file of your own is given by its "
         f"path, or by its name where it is {catalog.folder}/NAME.yaml",
     )
 
 
 def _files_in(folder: Path) -> dict[str, Path]:
-    files = {path.stem: path for path in sorted(folder.glob("*.yaml"))}
-    return {name: path for name, path in files.items() if _NAME.fullmatch(name) and _is_file(path)}
+    files = {path.stem: path for path in sorted(folder.glob("*.yaml")) if S_ISREG(_mode(path))}
+    return {name: path for name, path in files.items() if _NAME.fullmatch(name)}
 
 
-def _is_file(path: Path) -> bool:
+def _mode(path: Path) -> int:
+    """Of stat(2), 0 where nothing is or can be."""
     try:
-        return path.is_file()
+        return path.stat().st_mode
     except (OSError, ValueError):
-        return False
+        return 0

@@ -208,6 +208,14 @@ def test_an_unknown_lab_names_the_nearest_and_what_lists_them() -> None:
     assert "`rocelab labs` lists the names" in caught.value.hint
 
 
+def test_a_folder_is_named_as_such(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "mine").mkdir()
+    monkeypatch.chdir(tmp_path)
+    for text in (".", "mine"):
+        with pytest.raises(InputError, match=f"no lab '{text}', and the path is a folder"):
+            find_lab(text)
+
+
 @pytest.mark.parametrize("text", ["", ".", "x" * 5000, "a\0b", "a\x1b[31m", "$(id)"])
 def test_a_lab_of_any_characters_is_refused_safely(text: str) -> None:
     with pytest.raises(InputError) as caught:
