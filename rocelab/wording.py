@@ -91,6 +91,11 @@ def visible(text: str) -> str:
     return CONTROL.sub(lambda found: repr(found[0])[1:-1], text)
 
 
+def counted(count: int, noun: str) -> str:
+    """`1 node`, `2,000 nodes`."""
+    return f"{count:,} {noun}{'s' * (count != 1)}"
+
+
 def listed(words: Iterable[str], last: str = "or") -> str:
     """`a, b or c`."""
     *head, tail = words

@@ -13,6 +13,7 @@ from rocelab.cli.arguments import JsonOption, RunningLab, complete_node, running
 from rocelab.cli.handover import handed_over
 from rocelab.kernel.rights import need_root
 from rocelab.report.console import progress_bars, say, write
+from rocelab.wording import counted
 
 
 def evidence(
@@ -52,7 +53,8 @@ def evidence(
     if json:
         write([dumps(asdict(found), indent=1), "\n"])
         return
-    say(f"{len(found.items)} files of {len(names)} nodes in {folder} ({found.took_s:.1f} s)")
+    what = f"{counted(len(found.items), 'file')} of {counted(len(names), 'node')}"
+    say(f"{what} in {folder} ({found.took_s:.1f} s)")
     for gap in found.gaps:
         say(f"not there: {gap.file}: {gap.what}: {gap.why}")
     say(f"{folder / INDEX} lists them")

@@ -16,6 +16,7 @@ from rocelab.cli.arguments import JsonOption, RunningLab, running_lab
 from rocelab.interruption import undone
 from rocelab.kernel.rights import need_root
 from rocelab.report.console import err, out, say, table, write
+from rocelab.wording import counted
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -208,7 +209,8 @@ def view(snapshot: Snapshot) -> RenderableType:
             rows.setdefault(where, []).append(f"{sli.value} {value:g}")
     at = datetime.fromtimestamp(reading.time_ns / NS_PER_S).astimezone()
     packets = sum(port.tx_packets for port in reading.ports.values())
-    state = f"{len(rows)} places are not fine" if rows else "all fine"
+    verb = "is" if len(rows) == 1 else "are"
+    state = f"{counted(len(rows), 'place')} {verb} not fine" if rows else "all fine"
     style = "red" if rows else "green"
     if sample.gaps:
         state = f"{state} of what could be read"
@@ -238,7 +240,7 @@ def print_report(report: HealthReport) -> None:
             sli.sli,
             f"{sli.worst:g}",
             "-" if sli.objective is None else f"{sli.objective:g}",
-            f"{sli.breached_samples} samples" if sli.breached_samples else "-",
+            counted(sli.breached_samples, "sample") if sli.breached_samples else "-",
             sli.worst_where or "",
         )
     out().print(lines)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from rocelab.wording import counted
+
 
 @dataclass(frozen=True, slots=True)
 class PlaceBreach:
@@ -62,7 +64,8 @@ class HealthReport:
     @property
     def sampling(self) -> str:
         """The number and interval of samples in words: `12 samples, up to 1.02 s apart`."""
-        return f"{self.samples} samples, up to {self.longest_interval_ns / 1e9:.2f} s apart"
+        samples = counted(self.samples, "sample")
+        return f"{samples}, up to {self.longest_interval_ns / 1e9:.2f} s apart"
 
     @property
     def met(self) -> bool:

@@ -18,7 +18,7 @@ from pydantic.fields import FieldInfo
 from pydantic.types import Tag
 
 from rocelab.units import Quantity
-from rocelab.wording import KeyPath, listed
+from rocelab.wording import KeyPath, counted, listed
 
 MAX_LISTED = 12
 
@@ -225,10 +225,10 @@ def _phrase(declared: Declared) -> str:
         bool: "true or false",
         int: f"a whole number{_limits(declared)}",
         float: f"a number{_limits(declared)}",
-        str: f"text{_sizes(declared, 'characters')}",
+        str: f"text{_sizes(declared, 'character')}",
         dict: "a block of keys",
-        list: f"a list{_sizes(declared, 'items')}",
-        tuple: f"a list{_sizes(declared, 'items')}",
+        list: f"a list{_sizes(declared, 'item')}",
+        tuple: f"a list{_sizes(declared, 'item')}",
     }
     return names.get(kind, "something else")
 
@@ -264,7 +264,7 @@ def _sizes(declared: Declared, what: str) -> str:
     least = next((item.min_length for item in declared.metadata if isinstance(item, MinLen)), 0)
     most = next((item.max_length for item in declared.metadata if isinstance(item, MaxLen)), None)
     if least and most is not None:
-        return f" of {least} to {most} {what}"
+        return f" of {least} to {counted(most, what)}"
     if most is not None:
-        return f" of at most {most} {what}"
-    return f" of at least {least} {what}" if least else ""
+        return f" of at most {counted(most, what)}"
+    return f" of at least {counted(least, what)}" if least else ""

@@ -15,6 +15,7 @@ from rocelab.jobs.options import job_from_options
 from rocelab.plan.fabric import Fabric
 from rocelab.predict.whatif import read_asked
 from rocelab.spec.schemes import SchemeSpec
+from rocelab.wording import counted
 
 DEFAULTS: Mapping[str, str] = {
     "pattern": "allreduce",
@@ -40,7 +41,7 @@ class Cell:
     @property
     def title(self) -> str:
         """`e-ecmp, 4 QPs, fragmented`."""
-        return f"{self.scheme.kind}, {self.qps} QP{'s' * (self.qps != 1)}, {self.placement}"
+        return f"{self.scheme.kind}, {counted(self.qps, 'QP')}, {self.placement}"
 
 
 def cells(

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from rocelab.plan.fabric import Direction
 from rocelab.results.comparison import CellFigures, CellResult, Comparison, Status, TierFigures
 from rocelab.units import format_duration
+from rocelab.wording import counted
 
 NAMES = {
     "ecmp": "ECMP (baseline)",
@@ -88,7 +89,7 @@ def name_of(kind: str) -> str:
 
 def count(qps: int) -> str:
     """`1 QP`, `4 QPs`."""
-    return f"{qps} QP{'s' * (qps != 1)}"
+    return counted(qps, "QP")
 
 
 def cells_of(found: Comparison, placement: str, qps: int) -> list[CellResult]:

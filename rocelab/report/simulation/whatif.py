@@ -10,6 +10,7 @@ from rocelab.report.console import table
 from rocelab.results.whatif import JobCost, JobOutlook, Outlook, WhatIf
 from rocelab.spec.base import SECOND
 from rocelab.units import format_duration
+from rocelab.wording import counted
 
 
 def print_what_if(found: WhatIf, console: Console) -> None:
@@ -19,7 +20,7 @@ def print_what_if(found: WhatIf, console: Console) -> None:
     if found.reaction_s != 0:
         reacts = "never" if found.reaction_s is None else f"after {_time(found.reaction_s)}"
     lines = (
-        f"lab {found.lab}: {found.event} ({found.links:,} link{'s' * (found.links != 1)}) {lasts}",
+        f"lab {found.lab}: {found.event} ({counted(found.links, 'link')}) {lasts}",
         f"routing moves {reacts} ({found.reaction})",
         *_patience(found),
     )
@@ -46,7 +47,7 @@ def print_outlook(found: Outlook, console: Console) -> None:
         found.restart[key] for key in ("checkpoint_every", "checkpoint_takes", "restart_takes")
     )
     lines = [
-        f"lab {found.lab}: {count:,} failure{'s' * (count != 1)}, from {found.source}",
+        f"lab {found.lab}: {counted(count, 'failure')}, from {found.source}",
         *([f"drawn: {found.drawn}"] if found.drawn else []),
         f"a checkpoint every {_time(every_s)} takes {_time(takes_s)}, a restart {_time(restart_s)}",
     ]

@@ -378,7 +378,7 @@ def exported(pauses: PauseReading | None) -> dict[str, float]:
     [
         ((), False, "all fine,", "green"),
         (("rtsw1: it does not answer",), False, "all fine of what could be read,", "yellow"),
-        (("rtsw1: it does not answer",), True, "1 places are not fine of what could be", "red"),
+        (("rtsw1: it does not answer",), True, "1 place is not fine of what could be", "red"),
     ],
 )
 def test_a_view_is_green_only_where_everything_could_be_read(
@@ -521,6 +521,7 @@ def test_the_report_says_how_far_apart_its_samples_were() -> None:
         longest_interval_ns=account.longest_interval_ns,
     )
     assert report.sampling == "3 samples, up to 2.34 s apart"
+    assert replace(report, samples=1).sampling == "1 sample, up to 2.34 s apart"
 
 
 def test_an_objective_can_be_raised_and_turned_off() -> None:

@@ -11,10 +11,11 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field, ValidationError, model_validator
+from pydantic.fields import FieldInfo
 
 from rocelab.errors import SpecError
 from rocelab.spec.base import Name, SpecModel
-from rocelab.spec.fields import of_field
+from rocelab.spec.fields import of_field, phrase
 from rocelab.spec.load import load_spec, read_model, validate
 from rocelab.spec.model import LabSpec, SeedPlan
 from rocelab.spec.source import MAX_PROBLEMS, parse_source
@@ -256,3 +257,9 @@ def test_a_spec_does_not_change() -> None:
     spec = validate(parse_source(TINY, "lab.yaml"), LabSpec)
     with pytest.raises(ValidationError):
         spec.name = "other"  # type: ignore[misc]
+
+
+def test_one_character_is_not_counted_as_several() -> None:
+    for least, words in ((1, "1 character"), (2, "2 characters")):
+        declared = of_field(FieldInfo.from_annotation(Annotated[str, Field(min_length=least)]))
+        assert phrase(declared) == f"text of at least {words}"
