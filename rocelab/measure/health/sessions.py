@@ -15,13 +15,14 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from rocelab.files import UntrustedFileError, read_untrusted
+from rocelab.files import UntrustedFileError, read_untrusted, untrusted_lines
 from rocelab.plan.fabric import Fabric, Link
 from rocelab.runtime.daemons import FrrFiles
 from rocelab.runtime.peers import BgpPeer, bgp_peers
 from rocelab.runtime.record import LabFiles
 
-_CHANGE = re.compile(rb"%ADJCHANGE: neighbor ([^\s(]+)\S* .*?\b(Up|Down)\b")
+# Possessive and bounded: no part of a line is tried again and again.
+_CHANGE = re.compile(rb"%ADJCHANGE: neighbor ([^\s(]++)\S*+ .{0,64}?\b(Up|Down)\b")
 
 
 ANSWER_LIMIT_S = 1.0
@@ -63,7 +64,8 @@ def both_up(ends: Mapping[str, bool]) -> bool:
 
 def parse_changes(log: bytes) -> list[tuple[str, bool]]:
     """Neighbour and whether it came up, of each line about a session."""
-    return [(match[1].decode(), match[2] == b"Up") for match in _CHANGE.finditer(log)]
+    matches = (_CHANGE.search(line) for line in untrusted_lines(log))
+    return [(match[1].decode(), match[2] == b"Up") for match in matches if match]
 
 
 class AskedSessions:

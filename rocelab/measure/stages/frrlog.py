@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
 
+from rocelab.files import untrusted_lines
 from rocelab.results.stages import Cause
 
 NOTIFIED_WITHIN_NS = 500_000_000
@@ -102,17 +103,17 @@ _PREFIX = r"(?P<prefix>\d+\.\d+\.\d+\.\d+/\d+)"
 _TABLE = r"default\(0:254\):"
 
 _ADJCHANGE = re.compile(
-    rf"%ADJCHANGE: neighbor {_NEIGHBOUR} in vrf default (?P<state>Up|Down)(?: (?P<why>\S.*?))?\s*"
+    rf"%ADJCHANGE: neighbor {_NEIGHBOUR} in vrf default (?P<state>Up|Down)(?: (?P<why>\S.*))?"
 )
 _NOTIFICATION = re.compile(
     rf"%NOTIFICATION(?:\(Hard Reset\))?: (?P<way>sent to|received from) neighbor {_NEIGHBOUR} "
     r"(?P<code>\d+/\d+) \((?P<text>[^)]*)\).*"
 )
 _BFD = re.compile(
-    r"state-change: \[mhop:no .*ifname:(?P<interface>\S+)\] up -> down reason:(?P<why>\S+)\s*"
+    r"state-change: \[mhop:no .*ifname:(?P<interface>\S{1,15})\] up -> down reason:(?P<why>\S+)"
 )
-_WITHDRAWN = re.compile(rf"{_NEIGHBOUR} rcvd UPDATE about {_PREFIX} IPv4 unicast -- withdrawn\s*")
-_ANNOUNCED = re.compile(rf"{_NEIGHBOUR} rcvd {_PREFIX} IPv4 unicast\s*")
+_WITHDRAWN = re.compile(rf"{_NEIGHBOUR} rcvd UPDATE about {_PREFIX} IPv4 unicast -- withdrawn")
+_ANNOUNCED = re.compile(rf"{_NEIGHBOUR} rcvd {_PREFIX} IPv4 unicast")
 _STEPS = {
     # By number in FRR 8.4, by name and table in 10.3.
     Step.SENT: re.compile(
@@ -156,7 +157,7 @@ _CAUSE_OF_CODE = {
 def parse_log(node: str, text: str) -> tuple[LogEvent, ...]:
     """The events in the log of one daemon of `node`, sorted: each of its threads buffers lines for
     a while, so a file is not in order."""
-    return tuple(sorted(_events(node, text.splitlines()), key=lambda event: event.time_ns))
+    return tuple(sorted(_events(node, untrusted_lines(text)), key=lambda event: event.time_ns))
 
 
 def _events(node: str, lines: Iterable[str]) -> Iterator[LogEvent]:
@@ -166,7 +167,7 @@ def _events(node: str, lines: Iterable[str]) -> Iterator[LogEvent]:
         seconds = None if stamp is None else _seconds(stamp[1])
         if stamp is None or seconds is None:
             continue
-        message = line[stamp.end() :]
+        message = line[stamp.end() :].rstrip()
         time_ns = seconds * 10**9 + int(stamp[2]) * NS_PER_US
         if found := _NOTIFICATION.fullmatch(message):
             notified[found["neighbour"], found["way"]] = time_ns, found["code"], found["text"]

@@ -561,6 +561,14 @@ def test_sessions_are_read_from_what_bgpd_logs() -> None:
     assert parse_changes(log) == [("198.18.0.21", True), ("ctsw1", False)]
 
 
+@pytest.mark.parametrize("filler", [b"x", b"%ADJCHANGE: neighbor x "])
+def test_a_long_line_of_a_log_gives_no_session_and_hides_none(filler: bytes) -> None:
+    change = b"BGP: %ADJCHANGE: neighbor "
+    filled = change + filler * (2**20 // len(filler))
+    lines = [filled, change + b"ctsw1(ctsw1) in vrf default Up", filled, b""]
+    assert parse_changes(b"\n".join(lines)) == [("ctsw1", True)]
+
+
 def test_a_log_is_read_in_parts_however_large_it_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -134,6 +134,22 @@ def test_a_line_whose_stamp_is_no_date_is_like_any_other(stamp: str) -> None:
     assert parse_log("rtsw1", f"{stamp} {change}\n{good}\n") == parse_log("rtsw1", good)
 
 
+@pytest.mark.parametrize(
+    ("start", "filler"),
+    [
+        ("%ADJCHANGE: neighbor 198.18.0.1 in vrf default Down x", " "),
+        ("state-change: [mhop:no ", "ifname:"),
+    ],
+)
+def test_a_long_line_of_a_log_gives_no_event_and_hides_none(start: str, filler: str) -> None:
+    stamp = "2026/11/21 10:30:35.000001 BGP:"
+    filled = f"{stamp} {start}{filler * (2**20 // len(filler))}."
+    good = f"{stamp} %ADJCHANGE: neighbor 198.18.0.1 in vrf default Down x \t"
+    (event,) = parse_log("rtsw1", f"{filled}\n{good}\n{filled}\n")
+    assert isinstance(event, SessionDown)
+    assert (event.neighbour, event.detail) == ("198.18.0.1", "x")
+
+
 def test_withdrawals_and_announcements_are_told_apart_and_denied_routes_are_none() -> None:
     told = [
         (event.neighbour, event.prefix, event.withdrawn)
