@@ -28,7 +28,7 @@ MOST_LINE = 1000
 
 
 class UntrustedFileError(OSError):
-    """A file of the wrong kind: a link, a device, or another user's file."""
+    """A file of the wrong kind: a link, a device, another user's file, or one under a lease."""
 
 
 class TooLargeError(OSError):
@@ -161,7 +161,8 @@ def read_input(file: Path, most_bytes: int = MOST_BYTES) -> bytes:
 def open_untrusted(file: Path) -> BinaryIO:
     """Open for reading a file in a folder whose owner, another user, may put anything there.
 
-    Raises UntrustedFileError if it is not a regular file of that owner, OSError as open(2).
+    Raises UntrustedFileError if it is not a regular file of that owner or the owner has a lease on
+    it (fcntl(2), F_SETLEASE), OSError as open(2).
     """
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
@@ -169,6 +170,8 @@ def open_untrusted(file: Path) -> BinaryIO:
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.ENXIO):
             raise UntrustedFileError(error.errno, "is not a regular file", str(file)) from None
+        if error.errno == errno.EWOULDBLOCK:
+            raise UntrustedFileError(error.errno, "is under a lease", str(file)) from None
         raise
     try:
         found = os.fstat(descriptor)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import stat
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -89,6 +91,28 @@ def test_only_a_regular_file_is_read_where_others_write(tmp_path: Path) -> None:
         log.rmdir() if log.is_dir() else log.unlink()
     with pytest.raises(FileNotFoundError):
         read_untrusted(log)
+
+
+HOLD_A_LEASE = """
+import fcntl, os, signal, sys
+signal.signal(signal.SIGIO, signal.SIG_IGN)
+fcntl.fcntl(os.open(sys.argv[1], os.O_RDWR), fcntl.F_SETLEASE, fcntl.F_WRLCK)
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_file_under_a_lease_is_not_waited_for(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_text("text")
+    command = [sys.executable, "-c", HOLD_A_LEASE, str(log)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"held\n"
+        with pytest.raises(UntrustedFileError, match="under a lease"):
+            read_untrusted(log)
+        holder.kill()
+    assert read_untrusted(log) == b"text"
 
 
 def test_a_file_is_replaced_through_no_file_that_somebody_put_there(

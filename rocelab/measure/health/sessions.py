@@ -65,7 +65,7 @@ def both_up(ends: Mapping[str, bool]) -> bool:
 def parse_changes(log: bytes) -> list[tuple[str, bool]]:
     """Neighbour and whether it came up, of each line about a session."""
     matches = (_CHANGE.search(line) for line in untrusted_lines(log))
-    return [(match[1].decode(), match[2] == b"Up") for match in matches if match]
+    return [(match[1].decode(errors="replace"), match[2] == b"Up") for match in matches if match]
 
 
 class AskedSessions:

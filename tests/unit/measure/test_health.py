@@ -569,6 +569,11 @@ def test_a_long_line_of_a_log_gives_no_session_and_hides_none(filler: bytes) -> 
     assert parse_changes(b"\n".join(lines)) == [("ctsw1", True)]
 
 
+def test_a_neighbour_that_is_not_utf_8_is_one_that_nobody_knows() -> None:
+    log = b"BGP: %ADJCHANGE: neighbor \xff\xfe(x) in vrf default Up\n"
+    assert parse_changes(log) == [("\ufffd\ufffd", True)]
+
+
 def test_a_log_is_read_in_parts_however_large_it_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
