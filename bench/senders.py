@@ -76,11 +76,20 @@ def _frame_loop_in_c(interface: str, frame: bytes) -> None:
 
 def _become_c_loop(outlet: socket.socket, address: bytes, data: bytes) -> None:
     """Replace this process by the compiled send_loop.c; does not return."""
-    program = Path(tempfile.gettempdir(), C_SOURCE.stem)
-    subprocess.run(["cc", "-O2", "-o", str(program), str(C_SOURCE)], check=True)
+    program = compiled(C_SOURCE)
     outlet.set_inheritable(True)
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    os.execv(program, [program.name, str(outlet.fileno()), address.hex(), data.hex()])
+    arguments = [C_SOURCE.stem, str(outlet.fileno()), address.hex(), data.hex()]
+    os.execve(program, arguments, os.environ)
+
+
+def compiled(source: Path) -> int:
+    """A descriptor of the program of a C source. It is compiled in a private folder: root runs it,
+    and in TMPDIR anybody can put another one in its place."""
+    with tempfile.TemporaryDirectory() as folder:
+        program = Path(folder, source.stem)
+        subprocess.run(["cc", "-O2", "-o", str(program), str(source)], check=True)
+        return os.open(program, os.O_RDONLY | os.O_CLOEXEC)
 
 
 def _udp(frame: bytes) -> tuple[socket.socket, bytes, tuple[str, int]]:

@@ -139,9 +139,10 @@ def clone(machine: Machine) -> None:
     git = ["git", "-c", f"safe.directory={CHECKOUT}", "-C", str(CHECKOUT)]
     if subprocess.run([*git, "diff", "--quiet", "HEAD"], check=False).returncode != 0:
         say("note: changes that are not committed are not in the clone")
-    bundle = machine.outside(Path("/var/tmp", BUNDLE))
+    # Not in /var/tmp, where any user of this machine could put something else.
+    bundle = machine.outside(Path("/", BUNDLE))
     subprocess.run([*git, "bundle", "create", "--quiet", str(bundle), "HEAD"], check=True)
-    machine.run(f"git clone --quiet /var/tmp/{BUNDLE} rocelab")
+    machine.run(f"git clone --quiet /{BUNDLE} rocelab")
 
 
 def try_vm(system: System, cache: Path) -> Outcome:

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import socket
+import subprocess
+import tempfile
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bench import senders
 from bench.arrivals import SampleCheck, check_sample
 from bench.endpoints import lab_of, paced_flows
 from bench.endpoints_results import (
@@ -196,3 +203,30 @@ def test_the_pacing_table_gives_spreads_and_problems() -> None:
     assert "| rate error of the worst flow | 1.0050% (0.0100% to 2.0000%) | 0.0100% |" in table
     assert any("is not within 1%" in line for line in table)
     assert table[-1].strip() == "A run was not valid because it was late."
+
+
+def test_what_root_compiles_and_runs_is_not_at_a_name_that_others_know(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    victim, planted = tmp_path / "victim", tmp_path / "send_loop"
+    victim.write_text("kept")
+    planted.symlink_to(victim)
+    run: list[str] = []
+
+    def compile_it(command: list[str], *, check: bool) -> None:
+        Path(command[command.index("-o") + 1]).write_text("program")
+
+    def execute(program: int, arguments: list[str], environment: object) -> None:
+        run.append(os.read(program, 99).decode())
+        os.close(program)
+
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(subprocess, "run", compile_it)
+    monkeypatch.setattr(os, "execve", execute)
+    monkeypatch.setattr(os, "execv", lambda *_: None)
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    with socket.socket() as outlet:
+        senders._become_c_loop(outlet, b"", b"")
+    assert victim.read_text() == "kept"
+    assert run == ["program"]
+    assert sorted(tmp_path.iterdir()) == [planted, victim]
