@@ -16,7 +16,8 @@ from typing import Self
 
 from rocelab.agent.agent import clock_offset_ns
 from rocelab.errors import ExpectationError, RocelabError
-from rocelab.faults.base import Fault, ScheduledFault
+from rocelab.faults.base import CarrierFault, Fault, LinksFault, ScheduledFault
+from rocelab.faults.ports import check_ports
 from rocelab.faults.record import (
     Driver,
     RecordedFault,
@@ -129,6 +130,7 @@ class Injector:
 
     def _recorded(self, spec: SingleFaultSpec) -> Held:
         fault = spec.resolve(self._lab.fabric)
+        check_there(self._lab, fault)
         if self._guardian is None:
             self._guardian = _start_guardian(self._lab)
         return Held(fault, write_fault(self._files, spec, Driver.this_process()))
@@ -314,22 +316,38 @@ def undo(lab: Lab, faults: Sequence[tuple[Fault, RecordedFault]]) -> tuple[Fault
     return tuple(fault for fault, _ in faults)
 
 
+def check_there(lab: Lab, fault: Fault) -> None:
+    """Raises PortGoneError if a port that the fault changes was removed or renamed: nothing could
+    undo the fault."""
+    if isinstance(fault, LinksFault):
+        ends = (end for link in fault.links for end in (link.a, link.b))
+        check_ports(lab, ((end.node, end.interface) for end in ends))
+    elif isinstance(fault, CarrierFault):
+        check_ports(lab, fault.dark_ports(lab.fabric))
+
+
 def _prove(lab: Lab, restored: Sequence[tuple[Fault, RecordedFault]]) -> None:
+    """Remove from the record those of which nothing remains in time. Raises ExpectationError if
+    something of another remains."""
     deadline = time.monotonic() + PROOF_TIMEOUT_S
+    left = []
     for fault, recorded in restored:
         # It includes restarting daemons, which send no event when they are done.
         while remains := fault.remains(lab):
             if time.monotonic() > deadline:
-                hint = f"take the lab down with `rocelab down {lab.name}`"
-                if lab.fabric.observed is not None:
-                    hint = f"mend it in the node, then `rocelab release {lab.name}`"
-                raise ExpectationError(
+                left.append(
                     f"{fault.kind} of {fault.subject} was restored and is not undone: "
-                    f"{'; '.join(remains)}",
-                    hint=hint,
+                    f"{'; '.join(remains)}"
                 )
+                break
             time.sleep(PROOF_STEP_S)
-        remove_fault(LabFiles(lab.name), recorded)
+        else:
+            remove_fault(LabFiles(lab.name), recorded)
+    if left:
+        hint = f"bring the lab up anew, after `rocelab down {lab.name}`"
+        if lab.fabric.observed is not None:
+            hint = f"mend it in the node, then `rocelab release {lab.name}`"
+        raise ExpectationError("; ".join(left), hint=hint)
 
 
 def _start_guardian(lab: Lab) -> subprocess.Popen[bytes]:

@@ -19,6 +19,7 @@ from rocelab.faults.ports import read_default_ports, read_ports, running_ports
 from rocelab.faults.selectors import NodeName, check_end, directed, find_nic_link
 from rocelab.kernel import namespaces, tc
 from rocelab.kernel.bracket import Bracket, spanning
+from rocelab.kernel.links import Link as NodePort
 from rocelab.plan.fabric import DirectedLink, Fabric, Link
 from rocelab.plan.queues import lab_rate_bps
 from rocelab.runtime import wiring
@@ -220,9 +221,7 @@ def _lacking_ports(lab: Lab, server: str) -> tuple[Link, ...]:
     node = lab.node(server)
     ports, used = read_ports(node), read_default_ports(node)
     return tuple(
-        link
-        for link in lab.fabric.nics(server)[0].links
-        if ports[link.a.interface].up and ports[link.a.interface].index not in used
+        link for link in _usable(lab, server, ports) if ports[link.a.interface].index not in used
     )
 
 
@@ -231,9 +230,17 @@ def _restore_default_route(lab: Lab, server: str) -> None:
     if not _lacking_ports(lab, server):
         return
     node = lab.node(server)
-    ports = read_ports(node)
-    usable = [link for link in lab.fabric.nics(server)[0].links if ports[link.a.interface].up]
+    usable = _usable(lab, server, read_ports(node))
     node.send([wiring.default_route(lab.fabric, server, by=usable)])
+
+
+def _usable(lab: Lab, server: str, ports: Mapping[str, NodePort]) -> list[Link]:
+    """The links of a server's first NIC whose port is there and up."""
+    return [
+        link
+        for link in lab.fabric.nics(server)[0].links
+        if (port := ports.get(link.a.interface)) is not None and port.up
+    ]
 
 
 def check_rates(fabric: Fabric) -> None:

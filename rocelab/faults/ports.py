@@ -9,13 +9,13 @@ import errno
 import fcntl
 import socket
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 
 from rocelab.kernel import fib, links, namespaces, netlink
 from rocelab.plan.fabric import Port
 from rocelab.runtime.lab import Lab
-from rocelab.runtime.node import NamespaceNode
+from rocelab.runtime.node import NamespaceNode, PortGoneError
 
 IFF_RUNNING = 0x40
 SIOCGIFFLAGS = 0x8913
@@ -26,12 +26,19 @@ _IFREQ = struct.Struct("=16sH22x")
 
 def read_ports(node: NamespaceNode) -> Mapping[str, links.Link]:
     """The node's ports, by interface name. Raises OSError if the node is gone."""
+    return node.read_ports()
 
-    def read() -> dict[str, links.Link]:
-        with netlink.open_socket() as channel:
-            return {link.name: link for link in links.read_links(channel)}
 
-    return namespaces.inside(node.netns, read)
+def check_ports(lab: Lab, ports: Iterable[tuple[str, str]]) -> None:
+    """Raises PortGoneError if one of these ports, each a node and an interface, is not there."""
+    wanted: dict[str, list[str]] = {}
+    for node, interface in ports:
+        wanted.setdefault(node, []).append(interface)
+    for node, interfaces in wanted.items():
+        present = read_ports(lab.node(node))
+        for interface in interfaces:
+            if interface not in present:
+                raise PortGoneError(f"{node}:{interface}")
 
 
 def read_default_ports(node: NamespaceNode) -> frozenset[int]:

@@ -19,6 +19,7 @@ from rocelab.faults.injector import (
     Change,
     Held,
     Injector,
+    check_there,
     restore_faults,
     undo,
     wait_for_effect,
@@ -88,6 +89,7 @@ def inject_and_leave(lab: Lab, spec: SingleFaultSpec) -> tuple[RecordedFault, Fa
         _by_hand(lab),
         shielded(f"{fault.kind} of {fault.subject} is undone") as shield,
     ):
+        check_there(lab, fault)
         recorded = write_fault(LabFiles(lab.name), spec, driver=None)
         try:
             with shield.lifted():

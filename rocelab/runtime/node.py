@@ -17,10 +17,19 @@ from rocelab.errors import InputError, MachineError
 from rocelab.kernel import links, namespaces, netlink, processes
 from rocelab.kernel.bracket import Bracket
 from rocelab.kernel.links import LinkCounters, read_counters
-from rocelab.plan.fabric import Link
+from rocelab.plan.fabric import Link, Port
 from rocelab.runtime import daemons, wiring
 from rocelab.runtime.installation import Installation, read_installation
 from rocelab.runtime.record import LabFiles
+
+
+class PortGoneError(MachineError):
+    """A port of a running lab was removed or renamed in its node."""
+
+    def __init__(self, port: Port | str) -> None:
+        super().__init__(
+            f"{port} is gone: it was removed or renamed in its node", "bring the lab up anew"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,21 +200,39 @@ class NamespaceNode:
         for a planned node: `raise_ports` sets what its plan says."""
 
     def lower_ports(self, cables: Sequence[Link]) -> Bracket:
-        """Set the ports of these links down, in one batch; return when the kernel did."""
-        return self.send([wiring.set_up(link.port(self.name).index, up=False) for link in cables])
+        """Set the ports of these links down that are still there, in one batch; return when the
+        kernel did."""
+        indexes = [link.port(self.name).index for link in self._present(cables)]
+        return self.send([wiring.set_up(index, up=False) for index in indexes])
 
     def raise_ports(self, cables: Sequence[Link]) -> Bracket:
-        """Set the ports of these links up, with all that they had; return when the kernel did."""
+        """Set the ports of these links up that are still there, with all that they had; return when
+        the kernel did."""
+        present = self._present(cables)
         return self.send(
-            [message for link in cables for message in wiring.bring_up(link, self.name)]
+            [message for link in present for message in wiring.bring_up(link, self.name)]
         )
+
+    def _present(self, cables: Sequence[Link]) -> list[Link]:
+        """Those of these links whose port here is there, whatever it is called by now."""
+        indexes = {port.index for port in self.read_ports().values()}
+        return [link for link in cables if link.port(self.name).index in indexes]
+
+    def read_ports(self) -> dict[str, links.Link]:
+        """The node's interfaces, by name. Raises OSError if the node is gone."""
+
+        def read() -> dict[str, links.Link]:
+            with netlink.open_socket() as channel:
+                return {link.name: link for link in links.read_links(channel)}
+
+        return namespaces.inside(self.netns, read)
 
     def mend_ports(self, cables: Sequence[Link]) -> None:
         """Set again what a fault has changed of the ports of these links, which are up. Nothing for
         a planned node."""
 
     def port_faults(self, cables: Iterable[Link]) -> list[str]:
-        """The problems of the ports of these links: down, or without their neighbour."""
+        """The problems of the ports of these links: gone, down, or without their neighbour."""
 
         def read() -> tuple[dict[str, links.Link], set[tuple[int, str]]]:
             with netlink.open_socket() as channel:
@@ -217,8 +244,10 @@ class NamespaceNode:
         found = []
         for cable in cables:
             near = cable.port(self.name)
-            port = ports[near.interface]
-            if not port.up:
+            port = ports.get(near.interface)
+            if port is None or port.index != near.index:
+                found.append(f"{near} is gone")
+            elif not port.up:
                 found.append(f"{near} is down")
             elif (port.index, cable.far(self.name).mac) not in known:
                 found.append(f"{near} has no entry for its neighbour")
@@ -257,7 +286,11 @@ class VethLink:
         self.lower.raise_ports([self.link])
 
     def counters(self) -> dict[str, LinkCounters]:
+        """The counters of both ends, by node. Raises PortGoneError."""
         found = {}
         for port, node in ((self.link.a, self.lower), (self.link.b, self.upper)):
-            found[port.node] = namespaces.inside(node.netns, read_counters)[port.interface]
+            counters = namespaces.inside(node.netns, read_counters)
+            if port.interface not in counters:
+                raise PortGoneError(port)
+            found[port.node] = counters[port.interface]
         return found

@@ -8,6 +8,7 @@ which would hide that the link is unused.
 
 from __future__ import annotations
 
+import errno
 import resource
 import socket
 import struct
@@ -19,6 +20,7 @@ from rocelab.errors import MachineError
 from rocelab.kernel import namespaces
 from rocelab.kernel.closing import Closing
 from rocelab.plan.fabric import DirectedLink, Fabric, Link
+from rocelab.runtime.node import PortGoneError
 
 _ETH_P_IP = 0x0800
 _SOL_PACKET = 263
@@ -44,7 +46,8 @@ class Taps(Closing):
         program: bytes,
     ) -> None:
         """Ends at nodes without a namespace in `netns_of` are ignored; `program` comes from
-        `rocelab.agent.filters`. Raises MachineError if this process may not open enough sockets."""
+        `rocelab.agent.filters`. Raises MachineError if this process may not open enough sockets,
+        PortGoneError if a port is not there any more."""
         self._fabric = fabric
         self._links = {link.name for link in links}
         self._program = program
@@ -74,7 +77,12 @@ class Taps(Closing):
                 tap.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 0)
                 attach_filter(tap, self._program)
                 # ETH_P_IP, not ETH_P_ALL: only incoming packets.
-                tap.bind((link.port(node).interface, _ETH_P_IP))
+                try:
+                    tap.bind((link.port(node).interface, _ETH_P_IP))
+                except OSError as error:
+                    if error.errno != errno.ENODEV:
+                        raise
+                    raise PortGoneError(link.port(node)) from None
 
 
 def _packets(tap: socket.socket) -> int:
