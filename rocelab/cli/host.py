@@ -6,7 +6,6 @@ messages about the connection go to stderr.
 
 from __future__ import annotations
 
-import json as jsonlib
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,8 +18,9 @@ from rocelab.errors import RocelabError
 from rocelab.interruption import shielded, undone
 from rocelab.remote import record
 from rocelab.remote.address import parse_address, read_config, resolve
+from rocelab.remote.answers import DOCTOR, parsed
 from rocelab.remote.connection import Connection, connected
-from rocelab.remote.errors import ConnectionLostError, DiskFullError
+from rocelab.remote.errors import ConnectionLostError, DiskFullError, UnfitError
 from rocelab.remote.host.frames import Frame, Kind
 from rocelab.remote.install import Installed, ensure_installed, this_kit
 from rocelab.remote.runs import (
@@ -155,15 +155,16 @@ def _tell_what_is_missing(connection: Connection, installed: Installed) -> None:
     command = installed.command(*installed.rocelab(["doctor", "--json"])[2:])
     output = connection.run(command)
     try:
-        checks = jsonlib.loads(output.out)["checks"]
-    except (ValueError, KeyError):
-        _note(f"doctor did not run on {connection.destination}: {output.complaint}")
+        answer = parsed(DOCTOR, output.out, connection.destination, "the checks of doctor")
+    except UnfitError as error:
+        reason = output.complaint or error.message
+        _note(f"doctor did not run on {connection.destination}: {reason}")
         return
-    for check in checks:
-        if check["needed"] and not check["ok"]:
+    for check in answer.checks:
+        if check.needed and not check.ok:
             _note(
-                f"{connection.destination} lacks {check['name']} ({check['purpose']}): "
-                f"{check['found']}; {check['remedy']}"
+                f"{connection.destination} lacks {check.name} ({check.purpose}): "
+                f"{check.found}; {check.remedy}"
             )
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import json
 import secrets
 import shlex
 import zipfile
@@ -21,9 +20,11 @@ from rocelab.data import FOLDERS, PACKED, shipped
 from rocelab.errors import InputError
 from rocelab.interpreter import HOME
 from rocelab.progress import Progress, ProgressSink
+from rocelab.remote.answers import MACHINE, marked
 from rocelab.remote.connection import Connection, Output
 from rocelab.remote.errors import DiskFullError, UnfitError
 from rocelab.remote.host import bootstrap
+from rocelab.wording import shown
 
 KINDS = (".py", ".yaml", ".json", ".c", ".j2")
 NO_PYTHON_EXIT = 97
@@ -117,33 +118,32 @@ def zipped(content: Iterable[tuple[str, bytes]]) -> bytes:
 
 def ensure_installed(connection: Connection, kit: Kit, progress: ProgressSink) -> Installed:
     """Install the missing parts. Raises UnfitError if the machine lacks a requirement."""
-    answer = _bootstrap(connection, "look", kit.name, kit.requirements_key)
+    output = _bootstrap(connection, "look", kit.name, kit.requirements_key)
     where = connection.destination
-    if answer["system"] != "Linux":
-        raise UnfitError(f"{where} runs {answer['system']}: labs need Linux")
-    home = str(answer["home"])
-    is_new = not answer["kit"] or not answer["has_venv"]
-    if not answer["kit"]:
+    answer = marked(MACHINE, output.out, where, "a description of the machine")
+    if answer.system != "Linux":
+        raise UnfitError(f"{where} runs {shown(answer.system)}: labs need Linux")
+    home = answer.home
+    if not answer.kit:
         packed = kit.packed()
         archive = f"{home}/incoming/{secrets.token_hex(8)}.zip"
         send(connection, packed, archive, progress, "kit")
         _bootstrap(connection, "unpack", archive, kit.name)
-    if not answer["has_venv"]:
+    if not answer.has_venv:
         progress(Progress("packages", 0, 1))
         _bootstrap(connection, "venv", kit.requirements_key, *kit.requirements)
         progress(Progress("packages", 1, 1))
-    by_sudo = bool(answer["sudo"])
     return Installed(
         home=home,
         kit=f"{home}/kits/{kit.name}",
-        python=f"{answer['venv']}/bin/python",
-        as_root=answer["uid"] == 0 or by_sudo,
-        by_sudo=by_sudo,
-        is_new=is_new,
+        python=f"{answer.venv}/bin/python",
+        as_root=answer.uid == 0 or answer.sudo,
+        by_sudo=answer.sudo,
+        is_new=not (answer.kit and answer.has_venv),
     )
 
 
-def _bootstrap(connection: Connection, verb: str, *arguments: str) -> dict[str, object]:
+def _bootstrap(connection: Connection, verb: str, *arguments: str) -> Output:
     script = Path(bootstrap.__file__).read_bytes()
     command = shlex.join(["sh", "-c", _FIND_PYTHON, "rocelab", verb, *arguments])
     output = connection.run(command, stdin=script)
@@ -161,16 +161,7 @@ def _bootstrap(connection: Connection, verb: str, *arguments: str) -> dict[str, 
             "or put wheels of them into rocelab/wheels beside the kit there",
         )
     check(connection, output, "~/.local/share/rocelab")
-    return dict(answer_of(output))
-
-
-def answer_of(output: Output) -> dict[str, object]:
-    """The JSON answer of a verb, without other output of the login shell."""
-    for line in output.out.decode(errors="replace").splitlines():
-        if line.startswith(bootstrap.MARK):
-            found = json.loads(line.removeprefix(bootstrap.MARK))
-            return found if isinstance(found, dict) else {"items": found}
-    return {}
+    return output
 
 
 def check(connection: Connection, output: Output, folder: str) -> None:

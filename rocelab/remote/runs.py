@@ -6,7 +6,6 @@ loses nothing, and reading of the log resumes where it stopped.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import secrets
@@ -26,12 +25,22 @@ from rocelab.errors import InputError
 from rocelab.interruption import WORDS
 from rocelab.progress import Progress, ProgressSink
 from rocelab.remote import record
+from rocelab.remote.answers import (
+    COUNT,
+    EXIT_CODE,
+    MAX_ANSWER_BYTES,
+    RUNS,
+    WRITTEN,
+    frames,
+    marked,
+    parsed,
+)
 from rocelab.remote.connection import Connection
 from rocelab.remote.errors import ConnectionLostError, UnfitError
 from rocelab.remote.host.frames import Frame, FrameReader, Kind
 from rocelab.remote.host.runfolder import Request
 from rocelab.remote.host.supervisor import BUSY_EXIT, GONE_EXIT
-from rocelab.remote.install import Installed, answer_of, check, send, zipped
+from rocelab.remote.install import Installed, check, send, zipped
 from rocelab.remote.upload import RESULTS, Upload, is_within, mirrored
 
 PASSED_ON = ("TERM", "COLORTERM", "NO_COLOR", "FORCE_COLOR")
@@ -141,23 +150,25 @@ class Run:
         reader = FrameReader()
         lost_bytes = 0
         connection = self.connection
+        host = connection.destination
         with connection.watched(), connection.channel() as channel:
             channel.exec_command(self.installed.supervisor("follow", self.folder, "0"))
             channel.shutdown_write()
             while data := channel.recv(_CHUNK):
-                for frame in reader.feed(data):
+                for frame in frames(reader, data, host):
                     if frame.kind is Kind.EXIT:
-                        return Ending(int(frame.payload), lost_bytes)
+                        code = parsed(EXIT_CODE, frame.payload, host, "an exit code of 0 to 255")
+                        return Ending(code, lost_bytes)
                     if frame.kind is Kind.LOST:
-                        lost_bytes = int(frame.payload)
+                        lost_bytes = parsed(COUNT, frame.payload, host, "the number of lost bytes")
                     else:
                         show(frame)
             code = channel.recv_exit_status()
         if code == GONE_EXIT:
             raise UnfitError(
-                f"run {self.name} was killed on {connection.destination}, or the machine went down",
-                hint=f"its output ends here; `rocelab --host {connection.destination} runs "
-                f"--remove {self.name}` removes it",
+                f"run {self.name} was killed on {host}, or the machine went down",
+                hint=f"its output ends here; `rocelab --host {host} runs --remove {self.name}` "
+                "removes it",
             )
         raise connection.lost()
 
@@ -189,10 +200,11 @@ class Run:
                 self.connection.watched(),
                 self.connection.sftp.open(f"{self.folder}/written.json") as file,
             ):
-                found = json.loads(file.read())
+                written = file.read(MAX_ANSWER_BYTES + 1)
         except FileNotFoundError:
             return {}
-        return {str(place): int(size) for place, size in found.items()}
+        expected = "the sizes of the written files"
+        return parsed(WRITTEN, written, self.connection.destination, expected)
 
     def _fetch(self, place: str, target: Path, show: Callable[[int, int], object]) -> None:
         """Fetch one file atomically."""
@@ -234,19 +246,18 @@ def list_runs(connection: Connection, installed: Installed) -> list[Listed]:
     """The runs there that are running, or whose results have not been fetched."""
     output = connection.run(installed.supervisor("list", installed.runs))
     check(connection, output, installed.runs)
-    items = answer_of(output).get("items", [])
-    assert isinstance(items, list)
+    found = marked(RUNS, output.out, connection.destination, "a list of runs")
     return [
         Listed(
-            run=str(item["run"]),
-            command=shlex.join(["rocelab", *item["words"]]),
-            client=str(item["client"]),
-            started_unix_s=float(item["started_unix_s"]),
-            exit_code=item["exit_code"],
-            alive=bool(item["alive"]),
+            run=each.run,
+            command=shlex.join(["rocelab", *each.words]),
+            client=each.client,
+            started_unix_s=each.started_unix_s,
+            exit_code=each.exit_code,
+            alive=each.alive,
         )
-        for item in items
-        if _NAME.fullmatch(str(item["run"]))
+        for each in found
+        if _NAME.fullmatch(each.run)
     ]
 
 
