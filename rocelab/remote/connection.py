@@ -11,8 +11,9 @@ import logging
 import os
 import socket
 import subprocess
+import threading
 from base64 import b64decode, b64encode
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -23,13 +24,21 @@ from paramiko.auth_strategy import AuthFailure, AuthSource, AuthStrategy, InMemo
 from paramiko.hostkeys import HostKeyEntry
 
 from rocelab.remote.address import SSH_PORT, Destination, read_config, resolve
+from rocelab.remote.answers import AN_EXIT_CODE, not_understood
 from rocelab.remote.errors import ConnectionLostError, HostKeyError, UnreachableError
 
 CONNECT_TIMEOUT_S = 15.0
 KEEPALIVE_S = 10
 SILENCE_MS = 30_000
 """How long sent data may stay unacknowledged before the connection counts as broken."""
+MAX_ANSWER_BYTES = 1 << 24
+"""The longest output of a command, and the longest file in one piece, that is read."""
+_AT_MOST = f"at most {MAX_ANSWER_BYTES:,} bytes"
 _CHUNK = 1 << 15
+_PIECE = 1 << 20
+"""Requested at once of a file: paramiko lists all requests for what it prefetches."""
+_CLOSED = "Socket is closed"
+"""All that paramiko says, without an errno, when the other machine has closed a channel."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,13 +82,76 @@ class Connection:
             if stdin:
                 channel.sendall(stdin)
             channel.shutdown_write()
-            errors = channel.makefile_stderr("rb")
-            out = b"".join(iter(lambda: channel.recv(_CHUNK), b""))
-            err = errors.read()
-            code = channel.recv_exit_status()
+            out = self._output(channel.recv)
+            err = self._output(channel.recv_stderr)
+            return Output(self.exit_code_of(channel), out, err)
+
+    def _output(self, receive: Callable[[int], bytes]) -> bytes:
+        """A whole output of a command. Raises UnfitError above MAX_ANSWER_BYTES."""
+        data = bytearray()
+        while piece := receive(_CHUNK):
+            data += piece
+            if len(data) > MAX_ANSWER_BYTES:
+                raise not_understood(self.destination, _AT_MOST)
+        return bytes(data)
+
+    def exit_code_of(self, channel: paramiko.Channel) -> int:
+        """The exit code of a command at its end. Raises UnfitError for a number that is none."""
+        code = channel.recv_exit_status()
         if code < 0:
             raise self.lost()
-        return Output(code, out, err)
+        if code > 255:
+            raise not_understood(self.destination, AN_EXIT_CODE)
+        return code
+
+    @contextmanager
+    def deadline(self, limit_s: float) -> Iterator[None]:
+        """Close the connection if the block takes longer. Raises UnfitError then."""
+        is_late = threading.Event()
+
+        def stop() -> None:
+            is_late.set()
+            self.close()
+
+        timer = threading.Timer(limit_s, stop)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        except ConnectionLostError:
+            if is_late.is_set():
+                raise not_understood(self.destination, f"it within {limit_s:g} s") from None
+            raise
+        finally:
+            timer.cancel()
+
+    def read(self, path: str) -> bytes:
+        """A whole file there. Raises OSError, and UnfitError above MAX_ANSWER_BYTES.
+
+        A failure leaves it open, here and in `pieces`: closing waits for the other machine.
+        """
+        with self.watched():
+            file = self.sftp.open(path)
+            data = file.read(MAX_ANSWER_BYTES + 1)
+            if len(data) > MAX_ANSWER_BYTES:
+                raise not_understood(self.destination, _AT_MOST)
+            file.close()
+        return data
+
+    def pieces(self, path: str, size: int) -> Iterator[bytes]:
+        """A file there, in pieces. Raises OSError, and UnfitError unless it has `size` bytes."""
+        with self.watched():
+            file = self.sftp.open(path)
+            for start in range(0, size, _PIECE):
+                end = min(start + _PIECE, size)
+                file.prefetch(end)
+                piece = file.read(end - start)
+                if len(piece) != end - start:
+                    raise not_understood(self.destination, f"{size:,} bytes of {path}")
+                yield piece
+            if file.read(1):
+                raise not_understood(self.destination, f"no more than {size:,} bytes of {path}")
+            file.close()
 
     @contextmanager
     def watched(self) -> Iterator[None]:
@@ -88,9 +160,11 @@ class Connection:
             yield
         except (paramiko.SSHException, EOFError, ConnectionError, TimeoutError):
             raise self.lost() from None
-        except OSError:
+        except paramiko.SFTPError as error:
+            raise not_understood(self.destination, "SFTP version 3") from error
+        except OSError as error:
             # paramiko reports a closed socket in many ways, some of them a bare OSError.
-            if not self._transport().is_active():
+            if str(error) == _CLOSED or not self._transport().is_active():
                 raise self.lost() from None
             raise
 

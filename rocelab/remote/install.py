@@ -29,6 +29,8 @@ from rocelab.wording import shown
 KINDS = (".py", ".yaml", ".json", ".c", ".j2")
 NO_PYTHON_EXIT = 97
 SMALLEST_ROOM_BYTES = 1 << 20
+LOOK_LIMIT_S = 3.0 * bootstrap.PROBE_TIMEOUT_S
+"""For a login shell, Python and `look`, whose longest part is the probe of sudo."""
 _FIND_PYTHON = """\
 for p in python3.15 python3.14 python3.13 python3.12 python3.11 python3; do
   if "$p" -I -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null
@@ -118,7 +120,8 @@ def zipped(content: Iterable[tuple[str, bytes]]) -> bytes:
 
 def ensure_installed(connection: Connection, kit: Kit, progress: ProgressSink) -> Installed:
     """Install the missing parts. Raises UnfitError if the machine lacks a requirement."""
-    output = _bootstrap(connection, "look", kit.name, kit.requirements_key)
+    with connection.deadline(LOOK_LIMIT_S):
+        output = _bootstrap(connection, "look", kit.name, kit.requirements_key)
     where = connection.destination
     answer = marked(MACHINE, output.out, where, "a description of the machine")
     if answer.system != "Linux":

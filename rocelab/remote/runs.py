@@ -26,9 +26,9 @@ from rocelab.interruption import WORDS
 from rocelab.progress import Progress, ProgressSink
 from rocelab.remote import record
 from rocelab.remote.answers import (
+    AN_EXIT_CODE,
     COUNT,
     EXIT_CODE,
-    MAX_ANSWER_BYTES,
     RUNS,
     WRITTEN,
     frames,
@@ -157,7 +157,7 @@ class Run:
             while data := channel.recv(_CHUNK):
                 for frame in frames(reader, data, host):
                     if frame.kind is Kind.EXIT:
-                        code = parsed(EXIT_CODE, frame.payload, host, "an exit code of 0 to 255")
+                        code = parsed(EXIT_CODE, frame.payload, host, AN_EXIT_CODE)
                         return Ending(code, lost_bytes)
                     if frame.kind is Kind.LOST:
                         lost_bytes = parsed(COUNT, frame.payload, host, "the number of lost bytes")
@@ -176,7 +176,8 @@ class Run:
         """Fetch the files that it wrote below these places of the mirror.
 
         Returns the local paths of the fetched files, and the places of files that were not
-        requested. Raises InputError if a file cannot be written here.
+        requested. Raises InputError if a file cannot be written here, UnfitError if one has
+        another size than announced.
         """
         written = self._written()
         wanted = {place: size for place, size in written.items() if is_within(place, outputs)}
@@ -186,34 +187,32 @@ class Run:
             target = Path("/", place)
             before = done
 
-            def show(so_far: int, _: int, before: int = before) -> None:
+            def show(so_far: int, before: int = before) -> None:
                 progress(Progress("results", before + so_far, max(total, 1)))
 
-            self._fetch(place, target, show)
+            self._fetch(place, size, target, show)
             done += size
             fetched.append(target)
         return fetched, [place for place in written if place not in wanted]
 
     def _written(self) -> Mapping[str, int]:
         try:
-            with (
-                self.connection.watched(),
-                self.connection.sftp.open(f"{self.folder}/written.json") as file,
-            ):
-                written = file.read(MAX_ANSWER_BYTES + 1)
+            written = self.connection.read(f"{self.folder}/written.json")
         except FileNotFoundError:
             return {}
         expected = "the sizes of the written files"
         return parsed(WRITTEN, written, self.connection.destination, expected)
 
-    def _fetch(self, place: str, target: Path, show: Callable[[int, int], object]) -> None:
-        """Fetch one file atomically."""
+    def _fetch(self, place: str, size: int, target: Path, show: Callable[[int], object]) -> None:
+        """Fetch one file atomically. Raises InputError, and UnfitError for another size."""
         part = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
             try:
-                with self.connection.watched(), part.open("wb") as file:
-                    self.connection.sftp.getfo(f"{self.folder}/files/{place}", file, show)
+                with part.open("wb") as file:
+                    for piece in self.connection.pieces(f"{self.folder}/files/{place}", size):
+                        file.write(piece)
+                        show(file.tell())
                 part.replace(target)
             finally:
                 part.unlink(missing_ok=True)

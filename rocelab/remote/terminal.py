@@ -23,7 +23,7 @@ _CHUNK = 1 << 15
 
 def talk(run: Run, words: tuple[str, ...], folder: str) -> int:
     """Run the command with this terminal until it ends; returns its exit code. Raises
-    ConnectionLostError."""
+    ConnectionLostError, UnfitError."""
     connection, installed = run.connection, run.installed
     inside = shlex.quote(f"{run.folder}/files/{folder}")
     command = installed.command(*installed.rocelab(words)[2:])
@@ -47,10 +47,7 @@ def talk(run: Run, words: tuple[str, ...], folder: str) -> int:
                     sys.stdout.flush()
                 if sys.stdin in ready:
                     channel.sendall(os.read(sys.stdin.fileno(), _CHUNK))
-        code = channel.recv_exit_status()
-    if code < 0:
-        raise connection.lost()
-    return code
+        return connection.exit_code_of(channel)
 
 
 @contextmanager

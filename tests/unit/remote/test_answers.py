@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import io
 import json
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
+import paramiko
 import pytest
 
 from rocelab.cli import host as command
 from rocelab.remote.address import Address, Destination
 from rocelab.remote.connection import Connection
-from rocelab.remote.errors import UnfitError
+from rocelab.remote.errors import ConnectionLostError, UnfitError
 from rocelab.remote.host.bootstrap import MARK
 from rocelab.remote.host.frames import HEADER, Frame, Kind
 from rocelab.remote.install import Installed, Kit, ensure_installed
 from rocelab.remote.runs import Ending, Run, list_runs
+from rocelab.remote.upload import mirrored
+from tests.helpers.limits import LIMIT_S
 
 VM = Destination(Address("vm"), "vm", 22, "me", (), ())
 INSTALLED = Installed("/home", "/home/kits/k", "python", as_root=True, by_sudo=False, is_new=False)
@@ -53,6 +57,8 @@ class FakeChannel:
     code: int = 0
     is_endless: bool = False
     is_closed: bool = False
+    end: threading.Event | None = None
+    """When the output ends: without it, at once."""
 
     def __enter__(self) -> FakeChannel:
         return self
@@ -74,15 +80,13 @@ class FakeChannel:
     def recv(self, size: int) -> bytes:
         if self.is_endless:
             return bytes(size)
+        assert self.end is None or self.end.wait(LIMIT_S)
         data, self.out = self.out[:size], self.out[size:]
         return data
 
     def recv_stderr(self, size: int) -> bytes:
         data, self.err = self.err[:size], self.err[size:]
         return data
-
-    def makefile_stderr(self, _: str) -> io.BytesIO:
-        return io.BytesIO(self.err)
 
     def recv_exit_status(self) -> int:
         return self.code
@@ -208,15 +212,55 @@ def test_another_answer_of_doctor_is_a_note(out: bytes, capsys: pytest.CaptureFi
 
 
 class FakeFiles:
-    """Files of the other machine by their path; those of `endless` have no end."""
+    """The files of the other machine by their names."""
 
-    def __init__(self, files: dict[str, bytes], endless: bytes = b"") -> None:
+    def __init__(self, **files: io.RawIOBase | io.BytesIO) -> None:
         self.files = files
-        self.endless = endless
 
-    def open(self, path: str, mode: str = "r") -> io.BytesIO:
-        assert mode.startswith("r")
-        return io.BytesIO(self.files[Path(path).name])
+    def open(self, path: str) -> FakeFile:
+        return FakeFile(self.files[Path(path).name.removesuffix(".json")])
+
+
+@dataclass
+class FakeFile:
+    """A file that is open there. Closing one with a hostile `content` waits for ever."""
+
+    content: Any
+
+    def prefetch(self, size: int) -> None:
+        assert size < 1 << 30
+
+    def read(self, size: int) -> bytes:
+        return bytes(self.content.read(size))
+
+    def close(self) -> None:
+        assert not isinstance(self.content, Endless)
+
+
+class Endless(io.RawIOBase):
+    """Content without an end."""
+
+    def read(self, size: int = -1) -> bytes:
+        return bytes(size)
+
+
+class Interrupting(io.RawIOBase):
+    """Content during which Ctrl-C comes."""
+
+    def read(self, _: int = -1) -> bytes:
+        raise KeyboardInterrupt
+
+
+def run_with(**files: Any) -> Run:
+    return Run(NAME, connection_to(FakeChannel(), FakeFiles(**files)), INSTALLED)
+
+
+def fetch(folder: Path, sizes: dict[str, int], **files: Any) -> list[Path]:
+    """Fetch files of these announced sizes into a folder."""
+    place = mirrored(folder)
+    written = json.dumps({f"{place}/{name}": size for name, size in sizes.items()})
+    run = run_with(written=io.BytesIO(written.encode()), **files)
+    return run.fetch([place], lambda _: None)[0]
 
 
 @pytest.mark.parametrize(
@@ -224,6 +268,81 @@ class FakeFiles:
     [b"[]", b"{{", b'{"x": "abc"}', b'{"x": -1}', b"[" * 200_000, b'{"x": ' + b"9" * 5000 + b"}"],
 )
 def test_another_list_of_written_files_is_refused(written: bytes) -> None:
-    connection = connection_to(FakeChannel(), FakeFiles({"written.json": written}))
-    run = Run(NAME, connection, INSTALLED)
+    run = run_with(written=io.BytesIO(written))
     refused(lambda: run.fetch([], lambda _: None), "the sizes of the written files")
+
+
+def test_a_list_of_written_files_without_end_is_refused() -> None:
+    run = run_with(written=Endless())
+    refused(lambda: run.fetch([], lambda _: None), "at most 16,777,216 bytes")
+
+
+def test_files_of_the_announced_sizes_are_fetched(tmp_path: Path) -> None:
+    content = bytes(range(256)) * 5000
+    sizes = {"big": len(content), "empty": 0}
+    fetched = fetch(tmp_path, sizes, big=io.BytesIO(content), empty=io.BytesIO())
+    assert fetched == [tmp_path / "big", tmp_path / "empty"]
+    assert [path.read_bytes() for path in fetched] == [content, b""]
+    assert set(tmp_path.iterdir()) == set(fetched)
+
+
+@pytest.mark.parametrize(
+    ("size", "content", "expected"),
+    [
+        (5, Endless(), "no more than 5 bytes"),
+        (5, io.BytesIO(b"abc"), "5 bytes"),
+        (1 << 60, io.BytesIO(b"abc"), "1,152,921,504,606,846,976 bytes"),
+    ],
+)
+def test_a_file_of_another_size_than_announced_leaves_nothing(
+    size: int, content: Any, expected: str, tmp_path: Path
+) -> None:
+    refused(lambda: fetch(tmp_path, {"big": size}, big=content), expected)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_interrupted_fetch_leaves_nothing(tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        fetch(tmp_path, {"big": 5}, big=Interrupting())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_output_without_end_is_refused() -> None:
+    endless = FakeChannel(is_endless=True)
+    refused(lambda: connection_to(endless).run("look"), "at most 16,777,216 bytes")
+    assert endless.is_closed
+    endless_errors = FakeChannel(err=bytes((1 << 24) + 1))
+    refused(lambda: connection_to(endless_errors).run("look"), "at most 16,777,216 bytes")
+
+
+def test_an_exit_code_above_255_is_refused() -> None:
+    refused(lambda: connection_to(FakeChannel(code=999)).run("true"), "an exit code of 0 to 255")
+
+
+@pytest.mark.parametrize("stdin", [b"", b"script"])
+def test_a_channel_closed_before_our_stdin_is_a_lost_connection(stdin: bytes) -> None:
+    connection = connection_to(FakeChannel(is_closed=True))
+    with pytest.raises(ConnectionLostError):
+        connection.run("true", stdin=stdin)
+
+
+def test_a_failure_of_sftp_is_no_lost_connection() -> None:
+    connection = connection_to(FakeChannel())
+    with pytest.raises(OSError, match="Failure"), connection.watched():
+        raise OSError("Failure")
+
+
+def test_another_protocol_than_sftp_is_refused() -> None:
+    def ask() -> None:
+        with connection_to(FakeChannel()).watched():
+            raise paramiko.SFTPError("Garbage packet received")
+
+    refused(ask, "SFTP version 3")
+
+
+def test_a_look_without_an_answer_ends_at_its_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rocelab.remote.install.LOOK_LIMIT_S", 0.01)
+    is_closed = threading.Event()
+    silent = FakeChannel(code=-1, end=is_closed)
+    connection = Connection(VM, cast(Any, FakeClient(silent, on_close=is_closed.set)))
+    refused(lambda: ensure_installed(connection, Kit({}, ()), lambda _: None), "it within 0.01 s")
