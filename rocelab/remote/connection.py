@@ -120,7 +120,7 @@ class Connection:
             yield
         except ConnectionLostError:
             if is_late.is_set():
-                raise not_understood(self.destination, f"it within {limit_s:g} s") from None
+                raise not_understood(self.destination, f"an answer within {limit_s:g} s") from None
             raise
         finally:
             timer.cancel()

@@ -31,6 +31,8 @@ NO_PYTHON_EXIT = 97
 SMALLEST_ROOM_BYTES = 1 << 20
 LOOK_LIMIT_S = 3.0 * bootstrap.PROBE_TIMEOUT_S
 """For a login shell, Python and `look`, whose longest part is the probe of sudo."""
+_MAX_DIGITS = 18
+"""Digits that are read of a size: `int` refuses thousands of them."""
 _FIND_PYTHON = """\
 for p in python3.15 python3.14 python3.13 python3.12 python3.11 python3; do
   if "$p" -I -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null
@@ -204,7 +206,9 @@ def send(
         # SFTP version 3 has no code for a full disk, only "Failure" (draft-ietf-secsh-filexfer-02).
         folder = str(PurePosixPath(place).parent)
         left = connection.run(f"df -Pk {shlex.quote(folder)}").out.split()
-        free_bytes = int(left[-3]) * 1024 if len(left) > 3 and left[-3].isdigit() else None
+        free_bytes = (
+            int(left[-3][:_MAX_DIGITS]) * 1024 if len(left) > 3 and left[-3].isdigit() else None
+        )
         if free_bytes is not None and free_bytes < len(data) + SMALLEST_ROOM_BYTES:
             raise disk_full(connection, folder) from None
         raise InputError(f"{connection.destination} takes no file at {place}: {error}") from None

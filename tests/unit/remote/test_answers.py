@@ -14,12 +14,13 @@ import paramiko
 import pytest
 
 from rocelab.cli import host as command
+from rocelab.errors import InputError
 from rocelab.remote.address import Address, Destination
 from rocelab.remote.connection import Connection
 from rocelab.remote.errors import ConnectionLostError, UnfitError
 from rocelab.remote.host.bootstrap import MARK
 from rocelab.remote.host.frames import HEADER, Frame, Kind
-from rocelab.remote.install import Installed, Kit, ensure_installed
+from rocelab.remote.install import Installed, Kit, ensure_installed, send
 from rocelab.remote.runs import Ending, Run, list_runs
 from rocelab.remote.upload import mirrored
 from tests.helpers.limits import LIMIT_S
@@ -332,6 +333,17 @@ def test_a_failure_of_sftp_is_no_lost_connection() -> None:
         raise OSError("Failure")
 
 
+def test_a_size_of_thousands_of_digits_is_no_crash() -> None:
+    class NoFiles:
+        def putfo(self, *_: object) -> None:
+            raise OSError("Failure")
+
+    answer = FakeChannel(b"/dev/vda 1 1 " + b"9" * 5000 + b" 1% /\n")
+    connection = connection_to(answer, NoFiles())
+    with pytest.raises(InputError, match="vm takes no file at /x: Failure"):
+        send(connection, b"data", "/x", lambda _: None, "files")
+
+
 def test_another_protocol_than_sftp_is_refused() -> None:
     def ask() -> None:
         with connection_to(FakeChannel()).watched():
@@ -345,4 +357,6 @@ def test_a_look_without_an_answer_ends_at_its_deadline(monkeypatch: pytest.Monke
     is_closed = threading.Event()
     silent = FakeChannel(code=-1, end=is_closed)
     connection = Connection(VM, cast(Any, FakeClient(silent, on_close=is_closed.set)))
-    refused(lambda: ensure_installed(connection, Kit({}, ()), lambda _: None), "it within 0.01 s")
+    refused(
+        lambda: ensure_installed(connection, Kit({}, ()), lambda _: None), "an answer within 0.01 s"
+    )
