@@ -77,19 +77,6 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
-@pytest.fixture(scope="module")
-def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The Python of a separate environment with the wheel, and its dependencies from this one."""
-    folder = tmp_path_factory.mktemp("environment") / "venv"
-    venv.create(folder)
-    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
-    packages = folder / "lib" / version / "site-packages"
-    with zipfile.ZipFile(wheel) as packed:
-        packed.extractall(packages)
-    (packages / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
-    return folder / "bin" / "python"
-
-
 @pytest.mark.side_by_side
 def test_a_wheel_has_one_package_and_what_users_read(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
@@ -101,8 +88,9 @@ def test_a_wheel_has_one_package_and_what_users_read(wheel: Path) -> None:
 
 @pytest.mark.side_by_side
 def test_a_project_with_folders_of_our_names_runs_its_tests_with_the_plugin(
-    python: Path, tmp_path: Path
+    wheel: Path, tmp_path: Path
 ) -> None:
+    python = environment_with(wheel, tmp_path / "venv")
     project = tmp_path / "project"
     for folder in (*FOLDERS, "tests"):
         (project / folder).mkdir(parents=True)
@@ -118,12 +106,24 @@ def test_a_project_with_folders_of_our_names_runs_its_tests_with_the_plugin(
 
 @pytest.mark.side_by_side
 def test_a_wheel_sends_its_kit_whose_supervisor_runs_the_command(
-    python: Path, tmp_path: Path
+    wheel: Path, tmp_path: Path
 ) -> None:
+    python = str(environment_with(wheel, tmp_path / "venv"))
     with ssh_server(tmp_path / "server", "t-wheel", 2223) as server:
-        server.client = (str(python), *ROCELAB[1:])
+        server.client = (python, *ROCELAB[1:])
         environment = server.environment(PYTHONPATH="")
         words = ("plan", "tiny", "--json")
         code, out, errors = server.rocelab(*words, cwd=tmp_path, environment=environment)
     assert code == 0, errors
     assert json.loads(out)["lab"] == "tiny"
+
+
+def environment_with(wheel: Path, folder: Path) -> Path:
+    """A separate environment with the wheel, and its dependencies from this one."""
+    venv.create(folder)
+    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    packages = folder / "lib" / version / "site-packages"
+    with zipfile.ZipFile(wheel) as packed:
+        packed.extractall(packages)
+    (packages / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    return folder / "bin" / "python"
