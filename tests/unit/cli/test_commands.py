@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -163,7 +164,7 @@ def test_a_command_whose_reader_has_gone_ends_quietly_as_by_sigpipe(line: str) -
 
 
 def test_the_beginning_of_an_output_is_what_head_shows() -> None:
-    program = f"{sys.executable} -c 'from rocelab.cli.main import main; main()'"
+    program = shlex.join([sys.executable, "-c", "from rocelab.cli.main import main; main()"])
     pipe = f"{program} plan zone-252x18 --json | head -c 1"
     outcome = subprocess.run(["sh", "-c", pipe], capture_output=True, text=True, check=False)
     assert (outcome.stdout, outcome.stderr) == ("{", "")
@@ -344,7 +345,7 @@ def test_a_user_without_rights_is_told_to_use_sudo(rocelab, monkeypatch) -> None
         monkeypatch.setattr(sys, "argv", [program, *arguments])
         outcome = rocelab(*arguments)
         assert outcome.code == 3
-        assert f"run it with sudo: sudo {program} {' '.join(arguments)}\n" in outcome.err
+        assert f"run it with sudo: {shlex.join(['sudo', program, *arguments])}\n" in outcome.err
 
 
 def test_a_script_of_a_user_without_rights_is_to_be_run_as_it_was(monkeypatch) -> None:
@@ -352,7 +353,8 @@ def test_a_script_of_a_user_without_rights_is_to_be_run_as_it_was(monkeypatch) -
     monkeypatch.setattr(sys, "argv", ["my script.py", "x"])
     with pytest.raises(MachineError) as refused:
         Lab.planned("tiny").up()
-    assert refused.value.hint == f"run it with sudo: sudo {sys.executable} 'my script.py' x"
+    line = f"sudo {shlex.quote(sys.executable)} 'my script.py' x"
+    assert refused.value.hint == f"run it with sudo: {line}"
 
 
 def test_the_application_has_every_command_once() -> None:
