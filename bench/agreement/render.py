@@ -42,8 +42,8 @@ Each job ran on a real lab and, from the same spec and job, in the simulator. It
   {VETH_NS:.0f} ns. Nothing of it is fitted to these results.
 - **ratios** are of medians, simulator over lab, with the 95 % interval of a bootstrap over the
   runs of both. A job **agrees** where the interval is within {LIMIT:.0%} of 1, *differs* where it
-  is outside, else it is undecided. Of three runs, or where fewer of ten were valid, the interval is too
-  narrow: bootstrap knows only what was seen.
+  is outside, else it is undecided. Of three runs, or where few of ten were valid, the interval is
+  too narrow: a bootstrap knows only what was seen.
 - **by construction**: in both engines the job takes the least time that its busiest link allows,
   within {LIMIT:.0%}: any model with the right paths and rates agrees. The others are
   predictions."""
