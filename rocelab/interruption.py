@@ -1,8 +1,10 @@
 """Ends a program on a signal: it first undoes what it began, and one line says what that was.
 
-SIGINT (Ctrl-C), SIGTERM and SIGHUP raise `Interrupted` in the main thread, once; further signals
-during the undoing change nothing. A signal that was ignored when the program began, as SIGINT is in
-a background job of a shell script, stays ignored. Standard library only.
+SIGINT (Ctrl-C), SIGTERM and SIGHUP raise `Interrupted` in the main thread; further signals during
+the undoing change nothing. One that is lost, as in a finalizer or under a library's bare `except`,
+is raised again: there by itself, here at the next signal. A signal that was ignored when the
+program began, as SIGINT is in a background job of a shell script, stays ignored. Standard library
+only.
 
     with ending():                       # around a whole program
         with shielded("lab x is taken down") as shield:
@@ -28,6 +30,9 @@ WORDS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated", signal.SIGH
 """The signals that end a program, and the word for it in the message."""
 
 _Handler = Callable[[int, FrameType | None], object] | int | None
+
+
+_AGAIN_S = 0.01
 
 
 class Interrupted(KeyboardInterrupt):
@@ -63,19 +68,28 @@ def ending() -> Iterator[None]:
         yield
         return
     _seen.number, _seen.undone, _seen.said = None, [], None
-    has_raised = False
 
     def handle(number: int, _: FrameType | None) -> None:
-        nonlocal has_raised
-        if has_raised:
+        if _is_on_its_way():
             # Unless a shield has said what.
             if _seen.said is None:
                 _say("what was begun is undone first")
             return
-        has_raised, _seen.number = True, number
+        _seen.number = _seen.number or number
         raise Interrupted
 
     before = _taken(handle)
+    reported = sys.unraisablehook
+
+    def raise_again(lost: sys.UnraisableHookArgs) -> None:
+        if isinstance(lost.exc_value, Interrupted) and _seen.number is not None:
+            again = threading.Timer(_AGAIN_S, os.kill, (os.getpid(), _seen.number))
+            again.daemon = True
+            again.start()
+        else:
+            reported(lost)
+
+    sys.unraisablehook = raise_again
     try:
         try:
             yield
@@ -96,7 +110,16 @@ def ending() -> Iterator[None]:
                 leave_pipe()
             raise SystemExit(128 + _seen.number)
     finally:
+        sys.unraisablehook = reported
         _give_back(before)
+
+
+def _is_on_its_way() -> bool:
+    """Whether blocks are being left because of an `Interrupted`, or an error that came of it."""
+    error = sys.exception()
+    while error is not None and not isinstance(error, Interrupted):
+        error = error.__context__
+    return error is not None
 
 
 def leave_pipe() -> None:

@@ -89,6 +89,36 @@ def test_signals_that_come_while_it_is_undone_change_nothing(
     ]
 
 
+class _Finalized:
+    """An object whose finalizer, in which no exception goes anywhere, runs while a signal comes."""
+
+    def __del__(self) -> None:
+        signal.raise_signal(signal.SIGTERM)
+
+
+def test_a_signal_in_a_finalizer_comes_again(capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end, ending():
+        _Finalized()
+        threading.Event().wait(60)
+    assert end.value.code == 143
+    assert told(capfd) == ["terminated: nothing had to be undone"]
+
+
+def test_after_one_that_a_library_has_swallowed_the_next_signal_ends_the_program(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    steps = []
+    with pytest.raises(SystemExit) as end, ending():
+        try:
+            signal.raise_signal(signal.SIGINT)
+        except BaseException:
+            steps.append("swallowed")
+        signal.raise_signal(signal.SIGINT)
+        steps.append("not reached")
+    assert (end.value.code, steps) == (130, ["swallowed"])
+    assert told(capfd) == ["interrupted: nothing had to be undone"]
+
+
 def test_a_signal_that_is_ignored_stays_so() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with ending(), shielded("nothing") as shield, shield.lifted():
