@@ -31,6 +31,7 @@ from rocelab.interruption import shielded, undone
 from rocelab.kernel import background, namespaces
 from rocelab.kernel.bracket import Bracket, realtime_ns
 from rocelab.runtime.lab import Lab
+from rocelab.runtime.node import PortGoneError
 from rocelab.runtime.record import LabFiles
 
 PROOF_TIMEOUT_S = 60.0
@@ -306,11 +307,22 @@ def restore_faults(lab: Lab, recorded: Sequence[RecordedFault]) -> tuple[Fault, 
 
 def undo(lab: Lab, faults: Sequence[tuple[Fault, RecordedFault]]) -> tuple[Fault, ...]:
     """Undo faults in this order, each with its place in the lab's record. Raises as
-    `restore_faults`."""
+    `restore_faults`: the first error after all have been tried."""
     with shielded("faults are undone"):
-        for fault, _ in faults:
-            fault.restore(lab)
-        _prove(lab, faults)
+        failures: list[Exception] = []
+        restored = []
+        for each in faults:
+            try:
+                each[0].restore(lab)
+                restored.append(each)
+            except Exception as failure:
+                failures.append(failure)
+        try:
+            _prove(lab, restored)
+        except Exception as failure:
+            failures.append(failure)
+        if failures:
+            raise failures[0]
         if faults:
             undone(f"{_named([fault for fault, _ in faults])} undone")
     return tuple(fault for fault, _ in faults)
@@ -334,7 +346,7 @@ def _prove(lab: Lab, restored: Sequence[tuple[Fault, RecordedFault]]) -> None:
     for fault, recorded in restored:
         # It includes restarting daemons, which send no event when they are done.
         while remains := fault.remains(lab):
-            if time.monotonic() > deadline:
+            if time.monotonic() > deadline or _has_gone(lab, fault):
                 left.append(
                     f"{fault.kind} of {fault.subject} was restored and is not undone: "
                     f"{'; '.join(remains)}"
@@ -348,6 +360,15 @@ def _prove(lab: Lab, restored: Sequence[tuple[Fault, RecordedFault]]) -> None:
         if lab.fabric.observed is not None:
             hint = f"mend it in the node, then `rocelab release {lab.name}`"
         raise ExpectationError("; ".join(left), hint=hint)
+
+
+def _has_gone(lab: Lab, fault: Fault) -> bool:
+    """Whether nothing will undo a fault any more, because a port that it changed is gone."""
+    try:
+        check_there(lab, fault)
+    except PortGoneError:
+        return True
+    return False
 
 
 def _start_guardian(lab: Lab) -> subprocess.Popen[bytes]:

@@ -23,6 +23,7 @@ from rocelab.measure.timeline import opened_namespaces
 from rocelab.results.job import QueueFigures
 from rocelab.results.lossless import Lossless
 from rocelab.runtime.lab import Lab
+from rocelab.runtime.node import PortGoneError
 from rocelab.spec.queues import QueueEngine
 from rocelab.traffic.jobparts import nic_links
 from rocelab.traffic.taps import LinkPackets, Taps
@@ -73,11 +74,16 @@ class DeviceWatch:
 
     def read(self, started_ns: int) -> DeviceCounts:
         """The counts since `__enter__`; call it once. Pauses have their times since `started_ns` of
-        CLOCK_REALTIME."""
+        CLOCK_REALTIME. Raises PortGoneError if a port was removed or renamed meanwhile."""
         after = _all_counters(self._netns_of)
         packets, size = {}, {}
         for link in self._lab.fabric.directed_links:
-            now, then = (each[link.sender][link.port.interface] for each in (after, self._before))
+            try:
+                now, then = (
+                    each[link.sender][link.port.interface] for each in (after, self._before)
+                )
+            except KeyError:
+                raise PortGoneError(link.port) from None
             packets[link] = now.tx_packets - then.tx_packets
             size[link] = now.tx_bytes - then.tx_bytes
         return DeviceCounts(

@@ -20,9 +20,10 @@ from rocelab.faults.running import inject_and_leave
 from rocelab.faults.spec import CarrierDownSpec, PowerLossSpec
 from rocelab.kernel import namespaces
 from rocelab.kernel.bracket import Bracket
+from rocelab.measure import devices
 from rocelab.runtime import record, wiring
 from rocelab.runtime.lab import Lab
-from rocelab.runtime.node import NamespaceNode
+from rocelab.runtime.node import NamespaceNode, PortGoneError
 from rocelab.runtime.record import LabFiles
 from rocelab.traffic import taps
 
@@ -90,13 +91,28 @@ def test_a_fault_of_a_port_that_is_gone_is_refused_and_not_recorded(
     assert read_faults(LabFiles("tiny")) == ()
 
 
-def test_a_fault_that_cannot_be_undone_keeps_no_other_in_the_record(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def cannot_be_undone(*_: object) -> Bracket:
+    raise MachineError("no such device")
+
+
+@pytest.mark.parametrize(
+    ("restore", "said"),
+    [
+        (lambda *_: Bracket.now(), f"not undone: {GONE.a} is gone\n"),
+        (
+            lambda fault, _: cannot_be_undone() if GONE in fault.links else Bracket.now(),
+            "no such device",
+        ),
+    ],
+)
+def test_a_fault_that_cannot_be_undone_keeps_no_other_broken_or_recorded(
+    restore: Callable[..., Bracket], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Nor is it waited for, since nothing will change."""
     monkeypatch.setattr(record, "RUN_ROOT", tmp_path)
-    monkeypatch.setattr(injector, "PROOF_TIMEOUT_S", 0.0)
-    monkeypatch.setattr(injector, "PROOF_STEP_S", 0.0)
-    monkeypatch.setattr(CarrierDown, "restore", lambda *_: Bracket.now())
+    monkeypatch.setattr(injector.time, "sleep", lambda _: pytest.fail("it waits"))
+    monkeypatch.setattr(namespaces, "inside", lambda *_: {})
+    monkeypatch.setattr(CarrierDown, "restore", restore)
     monkeypatch.setattr(
         CarrierDown,
         "remains",
@@ -110,9 +126,18 @@ def test_a_fault_that_cannot_be_undone_keeps_no_other_in_the_record(
         spec = asked_fault("carrier-down", [f"link={link.a}"])
         assert isinstance(spec, CarrierDownSpec)
         recorded.append(write_fault(files, spec, driver=None))
-    with pytest.raises(ExpectationError, match=f"not undone: {GONE.a} is gone\n"):
+    with pytest.raises((ExpectationError, MachineError), match=said):
         injector.undo(PLANNED, list(zip(faults, recorded, strict=True)))
     assert [each.number for each in read_faults(files)] == [recorded[0].number]
+
+
+def test_counters_say_which_port_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    watch = devices.DeviceWatch(PLANNED, ())
+    monkeypatch.setattr(watch, "_netns_of", {}, raising=False)
+    monkeypatch.setattr(watch, "_before", {}, raising=False)
+    monkeypatch.setattr(devices, "_all_counters", lambda _: {n: {} for n in PLANNED.fabric.nodes})
+    with pytest.raises(PortGoneError, match=r"^\S+:\S+ is gone"):
+        watch.read(0)
 
 
 def test_a_tap_says_which_port_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
