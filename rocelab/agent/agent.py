@@ -35,7 +35,7 @@ from rocelab.agent.pausewatch import PausedPort, PauseWatch
 from rocelab.agent.priority import run_first, wake_on_time
 from rocelab.agent.prober import ProbeFlow, Prober
 from rocelab.agent.ring import open_ring, open_sink
-from rocelab.agent.steps import STALL_NS
+from rocelab.agent.steps import STALL_NS, Backlog
 
 PATIENCE = 16
 """Turns of the loop without a pause before it reads the control channel."""
@@ -90,6 +90,7 @@ class Agent:
             self._prober.flows,
             self._demux,
         )
+        self._backlog = Backlog()
         self._woke_ns = 0
         self._clock_offset_ns = 0
         self._settling = False
@@ -141,14 +142,16 @@ class Agent:
     def _turn(self) -> tuple[int, int]:
         """Read arrived frames, send due ones; return how many arrived and the next deadline."""
         now_ns = monotonic_ns()
+        arrived_ns = self._arrived_ns()
         # Anything that waited longer would have been seen in the previous turn.
         if now_ns - self._turned_ns >= STALL_NS:
-            self._endpoint.stalls.look(now_ns, self._waiting_since_ns())
+            self._endpoint.stalls.look(now_ns, min(self._due_ns, arrived_ns))
         self._turned_ns = now_ns
         arrived = self._demux.drain(now_ns)
         pauses_ns = NEVER_NS if self._pauses is None else self._pauses.turn(now_ns)
         probe_ns = self._prober.send()
         now_ns = monotonic_ns()
+        self._backlog.look(arrived_ns + self._moderation_ns, now_ns)
         if now_ns >= self._live.due_ns:
             self._live.write(now_ns)
         next_ns = self._endpoint.turn(now_ns)
@@ -158,12 +161,10 @@ class Agent:
         self._due_ns = min(probe_ns, next_ns)
         return arrived, min(self._due_ns, self._live.due_ns, pauses_ns)
 
-    def _waiting_since_ns(self) -> int:
-        """The time since which a deadline or a frame has waited for this process."""
-        arrived_ns = self._ring.waiting_since_ns()
-        if arrived_ns is None:
-            return self._due_ns
-        return min(self._due_ns, arrived_ns - self._clock_offset_ns)
+    def _arrived_ns(self) -> int:
+        """When the first frame that waits for this process arrived, NEVER_NS if none waits."""
+        realtime_ns = self._ring.waiting_since_ns()
+        return NEVER_NS if realtime_ns is None else realtime_ns - self._clock_offset_ns
 
     def _pause(self, next_ns: int) -> bool:
         """Sleep until the next deadline, arrival, link event or command; return whether it is a
@@ -220,6 +221,7 @@ class Agent:
             "send_errors": errors,
             "drained": drained,
             "cpu_s": cpu_s,
+            "backlog_ns": self._backlog.total_ns,
             "socket_drops": self._ring.drops(),
             "icrc_errors": self._demux.icrc_errors,
             "unexpected": self._demux.unexpected,

@@ -1,7 +1,8 @@
-"""Records the times of a rank's sends and receives, and of its host's stalls.
+"""Records the times of a rank's sends and receives, and how late its host was.
 
 The result is columns of CLOCK_MONOTONIC nanoseconds, of a fixed size: when sends were posted,
-acknowledged and received, and when the agent had work to do but did none. Standard library only:
+acknowledged and received, and when the agent had work to do but did none; and how long it was
+behind. Standard library only:
 agents import it.
 """
 
@@ -69,3 +70,18 @@ class Stalls:
         begin_ns = max(waiting_since_ns, self.ended_ns[-1] if self.ended_ns else 0)
         self.ended_ns.append(now_ns)
         self.length_ns.append(now_ns - begin_ns)
+
+
+class Backlog:
+    """How long frames waited for the process after a NIC would have passed them on."""
+
+    def __init__(self) -> None:
+        self.total_ns = 0
+        self._until_ns = 0
+
+    def look(self, due_ns: int, now_ns: int) -> None:
+        """Called when frames were handled, with the time when the first of them was due."""
+        begin_ns = max(due_ns, self._until_ns)
+        if now_ns > begin_ns:
+            self.total_ns += now_ns - begin_ns
+            self._until_ns = now_ns

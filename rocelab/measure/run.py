@@ -250,6 +250,7 @@ def assemble(
         stolen_s=stolen_s,
         clock_jump_ns=traffic.clock_jump_ns,
         softnet_drops=traffic.softnet_drops,
+        backlog_share=max(agent.backlog_ns for agent in traffic.agents) / 1e9 / elapsed_s,
     )
     lab = fabric.spec.model_dump(mode="json", exclude_none=True)
     links = measure.links(fabric, counts)

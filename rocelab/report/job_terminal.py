@@ -271,6 +271,8 @@ def _verdict(report: JobReport) -> str:
         f"{cpu:.1f} of {report.environment.cpu_count} CPUs, NICs idle for the machine's sake "
         f"{fidelity.lost_share:.2%}"
     )
+    if fidelity.backlog_share is not None:
+        carried += f", packets waiting for a server {fidelity.backlog_share:.2%} of the time"
     if report.problems:
         return f"invalid, its figures are not to be believed; {carried}"
     return f"a queue pair failed; {carried}" if report.errors else carried

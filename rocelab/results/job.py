@@ -214,8 +214,11 @@ class Fidelity:
     """How well this machine carried the run, in the lab's clock.
 
     lost_share: the share of its sending time in which the worst port idled only because of the
-    machine. late_p99_ns, late_max_ns: how late packets left the worst port. agents_cpu_s: CPU time
-    of the endpoints, with the kernel's forwarding. stolen_s: CPU time that the hypervisor kept.
+    machine. late_p99_ns, late_max_ns: how late packets left the worst port. backlog_share: the
+    share of the run in which packets that had arrived waited for the worst server, after a NIC's
+    interrupt moderation; the answers that others waited for came later by as much. agents_cpu_s:
+    CPU time of the endpoints, with the kernel's forwarding. stolen_s: CPU time that the hypervisor
+    kept.
     """
 
     lost_share: float
@@ -226,6 +229,7 @@ class Fidelity:
     stolen_s: float
     clock_jump_ns: int
     softnet_drops: int
+    backlog_share: float | None = None
 
     @property
     def elapsed_ns(self) -> int:

@@ -68,12 +68,14 @@ class FlowRecord:
 class AgentRecord:
     """The costs and errors of one server's agent.
 
+    `backlog_ns`: how long arrived frames waited for it after a NIC would have passed them on.
     `send_errors` counts refusals by errno name, `icrc_errors` frames with a wrong ICRC,
     `unexpected` RoCE frames for no queue pair of the server.
     """
 
     server: str
     cpu_s: float
+    backlog_ns: int
     socket_drops: int
     send_errors: Mapping[str, int]
     icrc_errors: int

@@ -303,6 +303,7 @@ def _agent_record(agent: Agent, report: Message) -> AgentRecord:
     return AgentRecord(
         server=agent.server,
         cpu_s=fields["cpu_s"],
+        backlog_ns=fields["backlog_ns"],
         socket_drops=fields["socket_drops"],
         send_errors=fields["send_errors"],
         icrc_errors=fields["icrc_errors"],

@@ -105,7 +105,7 @@ def result(
 
 
 def agents(*plans: JobPlan) -> tuple[AgentRecord, ...]:
-    return tuple(AgentRecord(server, 0.5, 0, {}, 0, 0, True) for server in nics_of(plans))
+    return tuple(AgentRecord(server, 0.5, 0, 0, {}, 0, 0, True) for server in nics_of(plans))
 
 
 def traffic(*jobs: JobResult, problems: tuple[str, ...] = ()) -> TrafficResult:

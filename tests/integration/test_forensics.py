@@ -90,6 +90,9 @@ def test_a_server_whose_agent_was_stopped_is_named_with_the_time_it_cost(paused:
     longest = max(paused.report.stalls, key=lambda stall: stall.length_ns)
     assert longest.server == paused.expected[0]
     assert longest.length_ns > 95_000_000
+    fidelity = paused.report.fidelity
+    assert fidelity.backlog_share is not None
+    assert fidelity.backlog_share * fidelity.elapsed_ns > 50_000_000
 
 
 def test_a_link_that_loses_a_few_packets_is_among_the_named_and_no_host_is(lab: Lab) -> None:

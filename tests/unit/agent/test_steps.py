@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocelab.agent.steps import MOST_STALLS, STALL_NS, Stalls, StepTimes
+from rocelab.agent.steps import MOST_STALLS, STALL_NS, Backlog, Stalls, StepTimes
 from rocelab.jobs.jobplan import RECORDED_SENDS, JobPlan
 from tests.unit.agent.test_endpoint import servers
 
@@ -90,6 +90,17 @@ def test_stalls_never_overlap(turns: list[tuple[int, int]]) -> None:
     ]
     assert all(before[1] <= after[0] for before, after in pairwise(spans))
     assert all(begin <= end for begin, end in spans)
+
+
+def test_a_backlog_is_the_time_in_which_any_frame_waited() -> None:
+    backlog = Backlog()
+    backlog.look(1 << 62, 100)
+    backlog.look(150, 140)
+    assert backlog.total_ns == 0
+    backlog.look(100, 130)
+    backlog.look(110, 150)  # it waited for part of the same time
+    backlog.look(190, 200)
+    assert backlog.total_ns == 50 + 10
 
 
 def test_stalls_are_bounded() -> None:

@@ -119,7 +119,7 @@ def test_pacing_takes_the_worst_flow_and_the_largest_burst() -> None:
     even = [n * 1_000_000 for n in range(10)]
     stalled = [0, 1_000_000, *(5_000_000 + n for n in range(4)), *even[6:]]
     agents = tuple(
-        AgentRecord(name, cpu_s, 0, {}, 0, 0, True)
+        AgentRecord(name, cpu_s, 0, 0, {}, 0, 0, True)
         for name, cpu_s in ((SOURCE, 20e-6), (DESTINATION, 1.0))
     )
     figures = pacing(

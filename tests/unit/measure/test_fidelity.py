@@ -178,7 +178,7 @@ def traffic(*lags_ns: tuple[int, int], cpu_s: tuple[float, ...] = ()) -> Traffic
         )
         for number, (p99_ns, max_ns) in enumerate(lags_ns)
     ]
-    agents = [AgentRecord(f"srv{n}-1", each, 0, {}, 0, 0, True) for n, each in enumerate(cpu_s)]
+    agents = [AgentRecord(f"srv{n}-1", each, 0, 0, {}, 0, 0, True) for n, each in enumerate(cpu_s)]
     return TrafficResult(tuple(records), tuple(agents), 0, 0, 0, 0, ())
 
 

@@ -62,6 +62,7 @@ def agent(**changed: object) -> AgentRecord:
     values: dict[str, object] = {
         "server": "srv1-1",
         "cpu_s": 1.0,
+        "backlog_ns": 0,
         "socket_drops": 0,
         "send_errors": {},
         "icrc_errors": 0,
