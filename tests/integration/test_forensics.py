@@ -19,28 +19,36 @@ from rocelab.documents import to_json
 from rocelab.plan.build import plan
 from rocelab.results.diagnosis import Cause, Diagnosis, from_json
 from rocelab.runtime.lab import Lab
-from tests.integration.labs import running
+from tests.integration.labs import running, slowed
 from tests.integration.waiting import RUN_LIMIT_S
 from tests.measured import measured
 
 pytestmark = pytest.mark.few_at_once
 
 NAME = "t-forensics"
+NAME_LOSSLESS = "t-forensics-pfc"
 DILATION = 5000
-"""Half of the benchmark's: its jobs take half the time."""
+"""Half of the benchmark's: its jobs take half the time, where the machine carries them."""
 
 
 @pytest.fixture(scope="module")
 def lab() -> Iterator[Lab]:
-    spec = lab_of("e-ecmp", NAME).fabric.spec.model_copy(update={"dilation": DILATION})
-    with running(Lab(plan(spec))) as made:
+    with running(as_slow(lab_of("e-ecmp", NAME), DILATION)) as made:
         yield made
 
 
 @pytest.fixture(scope="module")
 def lossless() -> Iterator[Lab]:
-    with running(pause_trials.lab_of("static", "t-forensics-pfc")) as made:
+    with running(
+        as_slow(pause_trials.lab_of("static", NAME_LOSSLESS), pause_trials.DILATION)
+    ) as made:
         yield made
+
+
+def as_slow(lab: Lab, dilation: int) -> Lab:
+    """The lab with a clock that suits this machine."""
+    spec = lab.fabric.spec.model_copy(update={"dilation": slowed(dilation)})
+    return Lab(plan(spec))
 
 
 @pytest.fixture(scope="module")

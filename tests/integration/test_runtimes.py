@@ -39,7 +39,7 @@ from rocelab.runtime.teardown import take_down
 from rocelab.traffic.session import TrafficSession
 from rocelab.traffic.traceroute import probe_path
 from tests.integration.engine import docker_engine
-from tests.integration.labs import running
+from tests.integration.labs import running, slowed
 from tests.integration.test_interrupts import signalled
 from tests.integration.test_ownership import belongings
 from tests.integration.waiting import wait_until, wait_until_whole
@@ -52,12 +52,12 @@ SPEC = """name: {name}
 fabric: {{kind: clos, racks: 2, spines: 2, servers_per_rack: 1}}
 """
 LOSSLESS = """name: it-run-pfc
-fabric: {kind: clos, racks: 2, spines: 1, servers_per_rack: 2}
-links: {rate: 100G, server_rate: 100G}
-dilation: 2500
+fabric: {{kind: clos, racks: 2, spines: 1, servers_per_rack: 2}}
+links: {{rate: 100G, server_rate: 100G}}
+dilation: {dilation}
 queues:
-  ecn: {kmin: 40MB, kmax: 60MB}
-  pfc: {xoff: 100KB, xon_offset: 5KB, memory: 400KB}
+  ecn: {{kmin: 40MB, kmax: 60MB}}
+  pfc: {{xoff: 100KB, xon_offset: 5KB, memory: 400KB}}
 """
 DRILL = """name: flap
 lab: lab.yaml
@@ -213,7 +213,7 @@ def test_a_drill_runs_on_it(lab: Lab, kind: RuntimeKind, tmp_path: Path) -> None
 
 def test_lossless_classes_pause_on_it_and_leave_nothing(kind: RuntimeKind, tmp_path: Path) -> None:
     file = tmp_path / "lab.yaml"
-    file.write_text(LOSSLESS)
+    file.write_text(LOSSLESS.format(dilation=slowed(2500)))
     transport = {"dcqcn": "off", "ecn": "not-ect"}
     job = {"pattern": "alltoall", "ranks": 4, "size": "4MB", "transport": transport}
     with running(Lab.planned(file, provider_of(kind))) as lab:
