@@ -13,8 +13,6 @@ from rocelab.documents import to_json
 from rocelab.sim.events.reaction import (
     SCHEMA_VERSION,
     TABLE_FILE,
-    Breakage,
-    Place,
     ReactionTable,
     Row,
 )
@@ -43,9 +41,9 @@ def _row(cell: Cell, result: CellResult) -> Row | None:
     return Row(
         name=result.name,
         title=cell.fault.title,
-        breakage=Breakage(cell.fault.breakage),
+        breakage=cell.fault.breakage,
         fabric=cell.site.fabric_title,
-        place=Place(cell.site.place),
+        place=cell.site.place,
         place_title=cell.site.place_title,
         fan_out=cell.site.fan_out,
         n=summary.n,

@@ -30,15 +30,7 @@ from bench.convergence.document import (
     summarise,
 )
 from bench.convergence.job import measure_job
-from bench.convergence.plan import (
-    COMPARED,
-    LAB_NAME,
-    QUICK,
-    Breakage,
-    Cell,
-    all_cells,
-    chosen_cells,
-)
+from bench.convergence.plan import COMPARED, LAB_NAME, QUICK, Cell, all_cells, chosen_cells
 from bench.convergence.plot import plot
 from bench.convergence.render import DOCUMENT, PLOT, page
 from bench.convergence.run import TRACED, measure_cell
@@ -49,6 +41,7 @@ from rocelab.errors import InputError, RocelabError
 from rocelab.interruption import ending
 from rocelab.runtime.installation import find_installation
 from rocelab.runtime.record import recorded_labs
+from rocelab.sim.events.reaction import Breakage
 from rocelab.units import format_duration
 
 FAILURES = 20

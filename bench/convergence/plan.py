@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from fnmatch import fnmatchcase
 
 from rocelab.errors import InputError
@@ -20,33 +19,13 @@ from rocelab.faults.power import PowerLossSpec
 from rocelab.faults.selectors import LinkSelector
 from rocelab.faults.spec import SingleFaultSpec
 from rocelab.plan.fabric import Fabric, Link, Role
+from rocelab.sim.events.reaction import Breakage, Place
 from rocelab.spec.base import MS, SECOND
 from rocelab.spec.fabrics import ClosSpec, FabricSpec, HpnSpec
 from rocelab.spec.model import LabSpec, RoutingSpec
 from rocelab.units import DURATION
 
 LAB_NAME = "convergence-table"
-FLAP_NS = 200 * MS
-
-
-class Breakage(StrEnum):
-    """The kind of failure."""
-
-    CABLE = "cable"
-    SILENT = "silent"
-    FLAP = "flap"
-    CRASH = "crash"
-    POWER = "power"
-    DRAIN = "drain"
-
-
-class Place(StrEnum):
-    """The place in a fabric."""
-
-    RACK = "rack"
-    TRUNK = "trunk"
-    NIC = "nic"
-    SPINE = "spine"
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from bench.convergence.document import CellResult, ConvergenceTable
-from bench.convergence.plan import PLAN, Cell, FaultClass, Place, Site
+from bench.convergence.plan import PLAN, Cell, FaultClass, Site
 from rocelab.report.plots import GRID, INK, MS, MUTED, PLANS, figure_of, styled, svg
+from rocelab.sim.events.reaction import Place
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

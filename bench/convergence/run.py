@@ -24,14 +24,7 @@ from bench.convergence.document import (
     decisive,
     figures_of,
 )
-from bench.convergence.plan import (
-    FLAP_NS,
-    Breakage,
-    Cell,
-    candidate_links,
-    fault_spec,
-    lab_spec,
-)
+from bench.convergence.plan import Cell, candidate_links, fault_spec, lab_spec
 from bench.convergence.traffic import RATE_PPS, Probes, choose_probes, names_of
 from bench.convergence.validity import unsound
 from rocelab.drills.faulted import FaultedRun, Settings
@@ -50,6 +43,7 @@ from rocelab.runtime.convergence import convergence_timeout_s, wait_for_bfd
 from rocelab.runtime.installation import find_installation
 from rocelab.runtime.lab import Lab
 from rocelab.runtime.providers import RuntimeKind, provider_of
+from rocelab.sim.events.reaction import FLAP_NS, Breakage
 
 NS_PER_S = 10**9
 MS = 10**6

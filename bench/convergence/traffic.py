@@ -12,12 +12,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 
-from bench.convergence.plan import Cell, Place
+from bench.convergence.plan import Cell
 from rocelab.errors import InputError
 from rocelab.forwarding.fib import Fib
 from rocelab.forwarding.path import Path, find_nic, walk
 from rocelab.jobs.flow import Flow, permutation
 from rocelab.plan.fabric import Fabric, Link
+from rocelab.sim.events.reaction import Place
 
 RATE_PPS = 1000
 PAYLOAD_BYTES = 256

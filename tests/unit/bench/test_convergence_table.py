@@ -30,9 +30,7 @@ from bench.convergence.plan import (
     COMPARED,
     LAB_NAME,
     QUICK,
-    Breakage,
     Cell,
-    Place,
     Timers,
     all_cells,
     candidate_links,
@@ -62,6 +60,7 @@ from rocelab.results.impact import Impact
 from rocelab.results.probes import Event, EventRecord, FibChange, Flow, FlowRecord, ProbeRun, Rate
 from rocelab.results.stages import Cause, SwitchStages
 from rocelab.runtime.installation import Installation
+from rocelab.sim.events.reaction import Breakage, Place
 
 MS = 10**6
 SECOND = 10**9
