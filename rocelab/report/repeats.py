@@ -75,9 +75,11 @@ class RepeatTable:
         return f"{counted} {repeats}" + (f", {self.failed} of them failed" if self.failed else "")
 
     def verdict(self, verdict: Verdict) -> str:
-        """`met` or `not met`, with several valid repeats also in how many."""
+        """`met`, `not met`, with several valid repeats also in how many, or `not measured`."""
         if verdict.passed:
             return "met"
+        if not self.valid:
+            return "not measured"
         times = sum(verdict.kpi in row.unmet for row in self.rows)
         return f"not met in {times} of {self.valid}" if self.valid > 1 else "not met"
 

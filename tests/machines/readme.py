@@ -126,10 +126,11 @@ def try_command(typed: Typed, run: Run, page: str, log: TextIO) -> Verdict:
 
 
 def execute_measured(line: str, run: Run, log: TextIO) -> tuple[int, str]:
-    """Type a line, and up to `AGAIN` times more if the machine was too busy to measure."""
+    """Type a line, and up to `AGAIN` times more if the machine was too busy to measure, or for a
+    repeat of which the page's block says nothing."""
     code, output = execute(line, run, log)
     for _ in range(AGAIN):
-        if not is_too_busy(code, output):
+        if not is_too_busy(code, output) and not (run.block and INVALID in output):
             break
         # The folder has the result that is not valid.
         code, output = execute(f"{line} --force" if " --out " in line else line, run, log)

@@ -217,6 +217,12 @@ def test_one_repeat_alone_needs_no_table_of_repeats() -> None:
     assert "<h2>Repeats</h2>" not in render_html(alone)
 
 
+def test_an_expectation_of_which_nothing_was_measured_is_not_said_to_be_missed() -> None:
+    text = terminal(result(repeat(1, problems=("a sender lagged",))))
+    assert re.search(r"Packets lost +<= \d+ +not measured +not measured", text)
+    assert "not met" not in text
+
+
 def test_the_repeat_that_is_shown_is_the_valid_one_nearest_the_median() -> None:
     chosen = representative(
         result(repeat(9), repeat(1), repeat(4), repeat(5, problems=("x",))), "link-flap"
