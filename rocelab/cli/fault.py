@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rocelab.cli.arguments import JsonOption, RunningLab, running_lab
+from rocelab.cli.arguments import JsonOption, OneRunningLab, RunningLab, running_lab
 from rocelab.kernel.rights import need_root
 from rocelab.report.console import out, progress_bars, say, table, write_json
 
@@ -149,7 +149,7 @@ def _wait(lab: Lab, spec: FaultSpec, json: bool) -> None:
 
 
 @app.command("list")
-def list_faults(lab: RunningLab, json: JsonOption = False) -> None:
+def list_faults(lab: OneRunningLab = None, json: JsonOption = False) -> None:
     """List the faults of a lab, and what will undo each."""
     from dataclasses import asdict
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rocelab.cli.arguments import JsonOption, RunningLab, running_lab
+from rocelab.cli.arguments import JsonOption, OneRunningLab, running_lab
 from rocelab.interruption import undone
 from rocelab.kernel.rights import need_root
 from rocelab.report.console import err, out, say, table, write
@@ -31,7 +31,7 @@ MOST_ROWS = 24
 
 
 def health(
-    lab: RunningLab,
+    lab: OneRunningLab = None,
     once: Annotated[bool, typer.Option("--once", help="One sample, then end.")] = False,
     duration: Annotated[
         str | None,

@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from rocelab.cli.arguments import NodeArgument, RunningLab, complete_node, running_lab, switch_of
+from rocelab.cli.arguments import (
+    NodeArgument,
+    OneRunningLab,
+    RunningLab,
+    complete_node,
+    running_lab,
+    switch_of,
+)
 from rocelab.kernel.rights import need_root
 
 if TYPE_CHECKING:
@@ -125,7 +132,7 @@ def _address(lab: Lab, name: str) -> str:
     return find_nic(lab.fabric, server, int(number or 1)).ip
 
 
-def cli(lab: RunningLab) -> None:
+def cli(lab: OneRunningLab = None) -> None:
     """Open Mininet's command line on a running lab of any runtime."""
     need_root("entering a node")
     chosen = running_lab(lab)
