@@ -72,11 +72,12 @@ def _libbpf() -> ctypes.CDLL:
 
 
 def compiled(source: Path) -> Path:
-    """The object file of a C source, compiled if not cached. Raises BpfError."""
+    """The object file of a C source, compiled if not cached; it may include headers of its folder.
+    Raises BpfError."""
     machine = f"{platform.machine()}-linux-gnu"
     command = (*_FLAGS, f"-I/usr/include/{machine}")
-    text = source.read_bytes()
-    digest = hashlib.blake2s(" ".join(command).encode() + b"\0" + text, digest_size=12)
+    texts = [each.read_bytes() for each in (source, *sorted(source.parent.glob("*.h")))]
+    digest = hashlib.blake2s(b"\0".join([" ".join(command).encode(), *texts]), digest_size=12)
     kept = CACHE / f"{source.name.removesuffix('.bpf.c')}-{digest.hexdigest()}.o"
     if kept.exists():
         return kept

@@ -26,7 +26,7 @@ from rocelab.remote.errors import DiskFullError, UnfitError
 from rocelab.remote.host import bootstrap
 from rocelab.wording import shown
 
-KINDS = (".py", ".yaml", ".json", ".c", ".j2")
+KINDS = (".py", ".yaml", ".json", ".c", ".h", ".j2")
 NO_PYTHON_EXIT = 97
 SMALLEST_ROOM_BYTES = 1 << 20
 LOOK_LIMIT_S = 3.0 * bootstrap.PROBE_TIMEOUT_S

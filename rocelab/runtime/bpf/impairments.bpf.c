@@ -13,20 +13,10 @@
 // `cable` netem may delay packets instead, on the way into a pair of its own; they then come out at
 // the far end, with their slot for a VLAN id still. `arrive` hands both to the port.
 
-#include <linux/bpf.h>
-#include <bpf/bpf_endian.h>
-#include <bpf/bpf_helpers.h>
+#include "common.h"
 
-#define TC_ACT_UNSPEC (-1)
-#define TC_ACT_SHOT 2
-#define ETH_HLEN 14
-#define ETH_P_IP 0x0800
 #define ETH_P_8021Q 0x8100
-#define IPV4_NO_OPTIONS 0x45
-#define FRAGMENT 0x3fff
-#define IPPROTO_UDP 17
 #define CONTROL_DSCP 48
-#define ROCE_PORT 4791
 #define BTH_BYTES 12
 #define ICRC_BYTES 4
 
@@ -34,7 +24,6 @@
 #define DELAY_LINE 60001
 #define CABLE_LINE 60003
 #define PASSED 0x77697265
-#define CROSSED 0x77697266 // as in pfc.bpf.c
 
 enum { BLACKHOLE, LOSS, CORRUPTION, DELAY, KINDS };
 
@@ -78,30 +67,12 @@ struct {
 	__type(value, struct counters);
 } counters SEC(".maps");
 
-// From the start of the IP header; in the order of the wire.
-struct headers {
-	__u8 version;
-	__u8 tos;
-	__u16 length;
-	__u16 id;
-	__u16 fragment;
-	__u8 ttl;
-	__u8 protocol;
-	__u16 checksum;
-	__u32 source;
-	__u32 destination;
-	__u16 source_port;
-	__u16 destination_port;
-	__u16 udp_length;
-	__u16 udp_checksum;
-};
-
 // Flips one bit of a RoCE packet behind its BTH, which its ICRC always shows. Other packets are
 // left alone: a real cable's frame checksum would lose them, and a veth carries none that could.
 static __always_inline int corrupt(struct __sk_buff *skb)
 {
-	const __u32 first = ETH_HLEN + sizeof(struct headers) + BTH_BYTES;
-	struct headers wire;
+	const __u32 first = ETH_HLEN + sizeof(struct ipv4_udp) + BTH_BYTES;
+	struct ipv4_udp wire;
 	__u32 end, at;
 	__u8 byte;
 
@@ -176,7 +147,7 @@ int resume(struct __sk_buff *skb)
 // Routing and neighbour discovery run on the machine's clock, not on the dilated one.
 static __always_inline int is_dilated(struct __sk_buff *skb)
 {
-	struct headers wire;
+	struct ipv4_udp wire;
 
 	if (skb->protocol != bpf_htons(ETH_P_IP) ||
 	    bpf_skb_load_bytes(skb, ETH_HLEN, &wire, sizeof(wire)))

@@ -10,35 +10,21 @@
 // This program sends nothing and stops nothing: it reports XOFF, XON and arrived pause frames to
 // the process of rocelab/runtime/pfc/daemon.py, which does.
 
-#include <linux/bpf.h>
-#include <bpf/bpf_core_read.h>
-#include <bpf/bpf_endian.h>
-#include <bpf/bpf_helpers.h>
+#include "common.h"
 #include <bpf/bpf_tracing.h>
 
-#define IN_KERNEL __attribute__((preserve_access_index))
-
-#define TC_ACT_UNSPEC (-1)
 // What this program takes away it counts itself: unlike TC_ACT_SHOT this is no drop of the clsact, in
 // which `rocelab health` looks for packets that a link lost.
 #define TC_ACT_STOLEN 4
-#define ETH_HLEN 14
-#define ETH_P_IP 0x0800
-#define ETH_P_IPV6 0x86DD
 #define ETH_P_MAC_CONTROL 0x8808
 #define OPCODE_PFC 0x0101
 
-// As in rocelab/runtime/queues/htb.py and rocelab/plan/pauses.py.
-#define HTB_HANDLE 0x10000
-#define FIRST_MINOR 0x10
-#define CLASSES 8
 #define EVENT_BYTES (1 << 18)
 
 // tc_index: a slot and a class, and whether the packet is counted. Of one that is not counted yet, in
 // place of the class: whether it left the peer only because that stopped later than modelled.
 #define COUNTED 0x8000
 #define LATE 1
-#define CROSSED 0x77697266 // as in impairments.bpf.c
 #define SLOT_OF(label) (((label) & ~COUNTED) >> 3)
 
 enum what { XOFF = 1, XON = 2, PAUSED = 3 };

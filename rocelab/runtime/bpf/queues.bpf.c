@@ -7,27 +7,11 @@
 // an interface that is no port. Fields of kernel structures are found through BTF when the program
 // is loaded, so the same source runs on kernels that lay them out differently.
 
-#include <linux/bpf.h>
-#include <bpf/bpf_core_read.h>
-#include <bpf/bpf_endian.h>
-#include <bpf/bpf_helpers.h>
+#include "common.h"
 
-#define IN_KERNEL __attribute__((preserve_access_index))
-
-#define TC_ACT_UNSPEC (-1)
-#define TC_ACT_SHOT 2
-#define ETH_HLEN 14
-#define ETH_P_IP 0x0800
-#define ETH_P_IPV6 0x86DD
-#define IPPROTO_UDP 17
 #define IPPROTO_ICMPV6 58
-#define ROCE_PORT 4791
 #define CE 3
 
-// As in rocelab/runtime/queues/htb.py and rocelab/plan/queues.py.
-#define HTB_HANDLE 0x10000
-#define FIRST_MINOR 0x10
-#define CLASSES 8
 // Of packets that only run a port's queue (rocelab/runtime/pfc/gates.py): their class keeps none.
 #define KICK_MINOR 0x1f
 #define BINS 32

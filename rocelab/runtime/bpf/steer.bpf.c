@@ -11,17 +11,7 @@
 // does (scheme KERNEL, no pin, no entry) takes the one of the switch before it away.
 // Only RoCEv2 over IPv4 without options is touched.
 
-#include <linux/bpf.h>
-#include <bpf/bpf_endian.h>
-#include <bpf/bpf_helpers.h>
-
-#define TC_ACT_UNSPEC (-1)
-#define ETH_HLEN 14
-#define ETH_P_IP 0x0800
-#define IPV4_NO_OPTIONS 0x45
-#define FRAGMENT 0x3fff
-#define IPPROTO_UDP 17
-#define ROCE_PORT 4791
+#include "common.h"
 
 // BTH opcodes: RC SEND and WRITE (InfiniBand Architecture Specification, table "OpCode field").
 #define RC_WRITE_ONLY_WITH_IMM 0x0b
@@ -111,20 +101,7 @@ struct {
 
 // In the order of the wire; addresses and ports of `packet` are in the machine's.
 struct headers {
-	__u8 version;
-	__u8 tos;
-	__u16 length;
-	__u16 id;
-	__u16 fragment;
-	__u8 ttl;
-	__u8 protocol;
-	__u16 checksum;
-	__u32 source;
-	__u32 destination;
-	__u16 source_port;
-	__u16 destination_port;
-	__u16 udp_length;
-	__u16 udp_checksum;
+	struct ipv4_udp ip;
 	__u8 opcode;
 	__u8 flags;
 	__u16 partition;
@@ -146,12 +123,12 @@ static __always_inline int parse(struct __sk_buff *skb, struct packet *found)
 	if (skb->protocol != bpf_htons(ETH_P_IP) ||
 	    bpf_skb_load_bytes(skb, ETH_HLEN, &wire, sizeof(wire)))
 		return 0;
-	if (wire.version != IPV4_NO_OPTIONS || wire.protocol != IPPROTO_UDP ||
-	    wire.fragment & bpf_htons(FRAGMENT) || wire.destination_port != bpf_htons(ROCE_PORT))
+	if (wire.ip.version != IPV4_NO_OPTIONS || wire.ip.protocol != IPPROTO_UDP ||
+	    wire.ip.fragment & bpf_htons(FRAGMENT) || wire.ip.destination_port != bpf_htons(ROCE_PORT))
 		return 0;
-	found->source = bpf_ntohl(wire.source);
-	found->destination = bpf_ntohl(wire.destination);
-	found->source_port = bpf_ntohs(wire.source_port);
+	found->source = bpf_ntohl(wire.ip.source);
+	found->destination = bpf_ntohl(wire.ip.destination);
+	found->source_port = bpf_ntohs(wire.ip.source_port);
 	found->destination_qp = bpf_ntohl(wire.destination_qp) & 0xffffff;
 	found->opcode = wire.opcode;
 	return 1;
