@@ -133,9 +133,7 @@ def carve(fabric: Fabric, pfc: PfcSpec) -> tuple[Carving, ...]:
         if links[node.name]
     )
     one_way_ns = cable_ns(fabric.spec.links)
-    found = (
-        _carving(pfc, role, count, ports, one_way_ns) for (role, ports), count in kinds.items()
-    )
+    found = (carving(pfc, role, count, ports, one_way_ns) for (role, ports), count in kinds.items())
     return tuple(sorted(found, key=lambda carving: carving.role.tier))
 
 
@@ -143,16 +141,18 @@ def carving_of(fabric: Fabric, pfc: PfcSpec, switch: str) -> Carving:
     """The memory of one switch. Raises as `carve` does."""
     links = Counter((link.rate_bps, link.mtu) for link in fabric.links_of[switch])
     role, one_way_ns = fabric.node(switch).role, cable_ns(fabric.spec.links)
-    return _carving(pfc, role, 1, sorted(links.items()), one_way_ns)
+    return carving(pfc, role, 1, sorted(links.items()), one_way_ns)
 
 
-def _carving(
+def carving(
     pfc: PfcSpec,
     role: Role,
     switches: int,
     links: Sequence[tuple[tuple[int, int], int]],
     one_way_ns: int,
 ) -> Carving:
+    """The memory of each of `switches` equal switches. links: of one of them, with their rate in
+    bit/s and MTU, and how many there are. Raises as `carve` does."""
     ports = sum(count for _, count in links)
     classes = len(pfc.classes)
     memory, reserved = pfc.memory * ports, pfc.reserved * ports * classes

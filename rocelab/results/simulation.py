@@ -50,7 +50,8 @@ LEAVES_OUT = {
         _HOSTS,
     ),
     Engine.PACKETS: (
-        "pauses: a full buffer drops, whatever the class; ports share no memory",
+        "pause frames: a pause takes effect after its time, whatever else the link carries, and "
+        "lasts until the port that asked for it is below XON; lossy classes share no memory",
         "ways back: acknowledgements and CNPs take the links of their data in reverse",
         _HOSTS,
     ),
@@ -209,12 +210,54 @@ class PortQueue:
 
 
 @dataclass(frozen=True, slots=True)
+class LinkPauses:
+    """A lossless class on a link in one direction. port: `ctsw2:rtsw1`, which sends, and stops when
+    `peer` at the other end asks.
+
+    transitions: how often it stopped. paused_ns, longest_ns: in all and at once. is_paused: at the
+    end still. held_max_bytes, headroom_max_bytes: of what the peer held for this link, in all and
+    in its headroom; of a NIC what its receive buffer held. dropped_packets: no room for them at the
+    peer; of a NIC those of all classes, with its first. discarded_packets: by the watchdog of
+    `port`, which fired `watchdog` times.
+    """
+
+    port: str
+    peer: str
+    traffic_class: int
+    transitions: int
+    paused_ns: float
+    longest_ns: float
+    is_paused: bool
+    held_max_bytes: int
+    headroom_max_bytes: int
+    dropped_packets: int
+    discarded_packets: int
+    watchdog: int
+
+
+@dataclass(frozen=True, slots=True)
+class LosslessLinks:
+    """Lossless classes (PFC, IEEE 802.1Qbb). classes: those in use. The sums are of all links and
+    classes. links: those that were stopped or lost packets, up to 1,024, the longest stopped first.
+    deadlock: nodes of which each waits for the next, and the last for the first."""
+
+    classes: tuple[int, ...]
+    transitions: int
+    paused_ns: float
+    dropped_packets: int
+    discarded_packets: int
+    watchdog: int
+    links: tuple[LinkPauses, ...]
+    deadlock: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class PacketCounts:
     """What packets did. data_packets: sent, with those sent again. acks: with NAKs, as sent.
     packet_hops: transmissions of packets of all kinds. marks, drops: by switch ports. marked: data
     packets that a receiver got with a mark. naks: those that reached their senders. timeouts: of
     ACKs. failed_queue_pairs: gave up after `retries` in a row. queues: the highest ones, up to
-    1,024."""
+    1,024. lossless: None if the lab has no lossless classes or no packet was in them."""
 
     data_packets: int
     acks: int
@@ -228,6 +271,7 @@ class PacketCounts:
     timeouts: int
     failed_queue_pairs: int
     queues: tuple[PortQueue, ...]
+    lossless: LosslessLinks | None = None
 
 
 @dataclass(frozen=True, slots=True)

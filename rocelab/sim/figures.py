@@ -80,7 +80,8 @@ def figures(
             f"{stuck:,} of {len(outcome.finish_s):,} transfers never end: no path is left to them, "
             "or their queue pairs gave up"
         )
-    if simulation.spec.queues.pfc is not None:
+    packets = packet_counts(outcome, network) if isinstance(outcome, PacketRun) else None
+    if packets is None and simulation.spec.queues.pfc is not None:
         warnings.append(
             "queues.pfc has no effect here: a fluid has no queues that fill, so nothing is paused"
         )
@@ -89,6 +90,9 @@ def figures(
             "routing.valley_free: false has no effect here: paths go up, then down, also around a "
             "failed link"
         )
+    if packets is not None and packets.lossless is not None and packets.lossless.deadlock:
+        ring = packets.lossless.deadlock
+        warnings.append(f"deadlock: {' waits for '.join((*ring, ring[0]))}")
     return SimulationReport(
         schema_version=SCHEMA_VERSION,
         lab=simulation.spec.model_dump(mode="json"),
@@ -128,7 +132,7 @@ def figures(
             outcome.start_s,
             over_s,
         ),
-        packets=packet_counts(outcome, network) if isinstance(outcome, PacketRun) else None,
+        packets=packets,
     )
 
 

@@ -220,6 +220,9 @@ class Simulation:
             capacity_bps[self.whole_paths.sends[self.whole_paths.start[:-1]]],
             self.spec,
         )
+        queues = queues_of(
+            self.spec, self.network, self.options.ports, self.hop_latency_ns, self.options.seed
+        )
         with self._timed("run"):
             return run_packets(
                 program,
@@ -227,7 +230,7 @@ class Simulation:
                 capacity_bps,
                 latency_s,
                 sending,
-                queues_of(self.spec, self.options.ports, capacity_bps, self.options.seed),
+                queues,
                 self._progress,
             )
 
@@ -240,7 +243,6 @@ class Simulation:
             f"the scheme {self.spec.scheme.kind}": not isinstance(
                 self.spec.scheme, EcmpScheme | EEcmpScheme | PathPinningScheme
             ),
-            "lossless classes (PFC)": self.spec.queues.pfc is not None,
             "out_of_order": any(each.out_of_order for each in transports),
             "admission": any(each.admission is not None for each in transports),
             "ports of a lab and a hop latency of 0": self.options.ports is PortModel.LAB

@@ -12,12 +12,13 @@ from rocelab.units import format_duration, format_size
 
 SHOWN_JOBS = 40
 SHOWN_QUEUES = 10
+SHOWN_PAUSES = 10
 
 
 def print_report(report: SimulationReport, console: Console) -> None:
-    """Print jobs, flows, packets and queues, the balance of links and the worst ones, events, and
-    how the result was computed."""
-    parts = (_jobs, _flow_times, _packets, _queues, _links, _worst, _events)
+    """Print jobs, flows, packets, queues and pauses, the balance of links and the worst ones,
+    events, and how the result was computed."""
+    parts = (_jobs, _flow_times, _packets, _queues, _pauses, _links, _worst, _events)
     for shown in (part(report) for part in parts):
         if shown.row_count:
             console.print(shown)
@@ -93,6 +94,32 @@ def _queues(report: SimulationReport) -> Table:
     return shown
 
 
+def _pauses(report: SimulationReport) -> Table:
+    shown = table(
+        "Pauses of lossless classes, by the port that stopped",
+        ("port", "class", "asked by", "times", "in all", "longest", "held for it", "dropped"),
+    )
+    found = None if report.packets is None else report.packets.lossless
+    if found is None or not found.links:
+        return shown
+    for link in found.links[:SHOWN_PAUSES]:
+        shown.add_row(
+            link.port,
+            str(link.traffic_class),
+            link.peer,
+            f"{link.transitions:,}",
+            format_duration(link.paused_ns),
+            format_duration(link.longest_ns),
+            format_size(link.held_max_bytes),
+            f"{link.dropped_packets:,}",
+        )
+    shown.caption = (
+        f"of all links {found.transitions:,} times, {format_duration(found.paused_ns)}; "
+        f"{found.dropped_packets:,} packets dropped, {found.discarded_packets:,} by watchdogs"
+    )
+    return shown
+
+
 def _links(report: SimulationReport) -> Table:
     shown = table(
         "Links between switches, beside uniform random hashing of as many flows",
@@ -164,7 +191,7 @@ def _method(report: SimulationReport) -> str:
     exact = "exact" if method.eps == 0 else f"completions batched within {method.eps:.2%}"
     missing = "queues, marks, pauses and drops are not in it"
     if method.engine is Engine.PACKETS:
-        exact, missing = f"packet by packet, ports {method.ports}", "pauses are not in it"
+        exact, missing = f"packet by packet, ports {method.ports}", "pause frames are not in it"
     took = sum(cost.seconds.values())
     return (
         f"{report.lab['name']}, scheme {report.lab['scheme']['kind']}, choice by {method.model}: "

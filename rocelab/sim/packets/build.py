@@ -14,6 +14,7 @@ from rocelab.sim.engine.program import Program
 from rocelab.sim.fabric.flows import Paths
 from rocelab.sim.packets import dcqcn
 from rocelab.sim.packets import state as at
+from rocelab.sim.packets.pausing import Pausing, pause_rules, pause_tables
 from rocelab.sim.packets.sending import (
     ACK_BYTES,
     CNP_BYTES,
@@ -47,7 +48,7 @@ def state_of(
     queues: Queues,
 ) -> State:
     """The tables at time 0."""
-    ports, flows = len(capacity_bps), len(paths)
+    ports, flows, pausing = len(capacity_bps), len(paths), queues.pausing
     program = _by_runs(program, sending.messages)
     mtu, count = sending.mtu[program.flow], sending.messages.count
     message = packets_of(sending.messages, mtu)
@@ -61,11 +62,14 @@ def state_of(
     rates, rate_class = np.unique(capacity_bps, return_inverse=True)
     delay_ps = np.rint(sizes * 8 * PS / rates[:, None]).astype(np.int64)
     is_ring = np.broadcast_to(np.arange(len(sizes)) < RINGED_SIZES, delay_ps.shape)
-    most_taken = 4 + int(np.diff(program.first_transfer).max(initial=0))
+    most_taken = 4 + int(np.diff(program.first_transfer).max(initial=0)) + _most_asked(pausing)
     pool = max(FIRST_PACKETS, 2 * most_taken)
     early_ps = _early_ps(queues.ports, rates, latency_s)
-    ring = _rings(delay_ps[is_ring], ports, [*early_ps, round(latency_s * PS)], pool)
+    ask_ps = np.unique([] if pausing is None else pausing.delay_ps).astype(int).tolist()
+    on_the_way_ps = [*ask_ps, *early_ps, round(latency_s * PS)]
+    ring = _rings(delay_ps[is_ring], ports, on_the_way_ps, pool)
     port_rings = int(is_ring.sum())
+    way_rings = port_rings + len(ask_ps)
     path, data_path, ack_path = _two_ways(paths)
     transfer = np.full((program.transfers, at.TRANSFER_CELLS), -1, np.int64)
     transfer[:, at.PACKETS], transfer[:, at.MESSAGE] = count * message, message
@@ -76,7 +80,7 @@ def state_of(
     port[:, at.RATE], port[:, at.BUFFER] = rate_class * len(sizes), queues.buffer_bytes
     nics = path[np.concatenate((data_path, ack_path))]
     port[nics, at.BUFFER] = at.NEVER
-    port[:, at.EARLY] = port_rings + rate_class if early_ps else -1
+    port[:, at.EARLY] = way_rings + rate_class if early_ps else -1
     if queues.ports is PortModel.LAB:
         port[:, at.BURST_PS] = np.rint(queues.burst_bytes * 8 * PS / capacity_bps)
         port[nics, at.BURST_PS] = 0
@@ -90,6 +94,10 @@ def state_of(
         _class_of(each, sizes) for each in (first, middle)
     )
     task, next_task = _tasks(program, sending)
+    rules = _rules(queues, order, strict)
+    rules[at.PORT_RINGS], rules[at.WAY_RINGS] = port_rings, way_rings
+    pause, memory, ingress, buffer = pause_tables(pausing, order, port_rings)
+    timers = program.tasks + 2 * ports + 2 * flows + len(pause) + 1
     counts = np.zeros(at.COUNTS, np.int64)
     counts[[at.FREE_PACKETS, at.MOST_TAKEN]] = pool, most_taken
     return State(
@@ -100,6 +108,10 @@ def state_of(
         rule=sending.rules,
         port=port,
         queue=queue,
+        pause=pause,
+        pool=memory,
+        ingress=ingress,
+        buffer=buffer,
         packet=_free(0, pool),
         next_task=next_task,
         path=path,
@@ -108,9 +120,9 @@ def state_of(
         delay_ps=delay_ps.ravel(),
         ring=ring,
         event=np.zeros((int((ring[:, at.MASK] + 1).sum()), at.EVENT_CELLS), np.int64),
-        timer=np.zeros((program.tasks + ports + 2 * flows + 1, at.EVENT_CELLS), np.int64),
+        timer=np.zeros((timers, at.EVENT_CELLS), np.int64),
         due=np.full(len(ring) + 1, at.NEVER),
-        rules=_rules(queues, order, strict, port_rings),
+        rules=rules,
         counts=counts,
     )
 
@@ -135,6 +147,15 @@ def _last_bytes(messages: Messages, packets: Longs, mtu: Longs) -> Longs:
     payload = messages.size_bytes - (packets - 1) * mtu
     only, last = Opcode.RC_WRITE_ONLY_WITH_IMM, Opcode.RC_WRITE_LAST_WITH_IMM
     return np.where(packets == 1, wire_bytes(only, payload), wire_bytes(last, payload))
+
+
+def _most_asked(pausing: Pausing | None) -> int:
+    """The most pauses that one event asks for: all ports of a switch let their senders go on, and
+    the packet that did it stops its own."""
+    if pausing is None:
+        return 0
+    ports = np.bincount(pausing.pool[pausing.pool >= 0]).max(initial=0)
+    return len(pausing.classes) * (1 + int(ports)) + 1
 
 
 def grown(run: State) -> State:
@@ -205,7 +226,7 @@ def _flows(
     return flow
 
 
-def _rules(queues: Queues, order: list[int], strict: int, port_rings: int) -> Longs:
+def _rules(queues: Queues, order: list[int], strict: int) -> Longs:
     rules = np.zeros(at.RULES, np.int64)
     rules[at.CLASSES], rules[at.STRICT] = len(order), strict
     rules[at.KMIN], rules[at.KMAX] = queues.kmin, queues.kmax
@@ -215,7 +236,8 @@ def _rules(queues: Queues, order: list[int], strict: int, port_rings: int) -> Lo
     )
     rules[at.QUANTUM], rules[at.SEED] = queues.quantum, queues.seed
     rules[at.CUTS_THROUGH] = queues.ports is PortModel.CUT_THROUGH
-    rules[at.PORT_RINGS] = port_rings
+    if queues.pausing is not None:
+        pause_rules(queues.pausing, order, rules)
     return rules
 
 

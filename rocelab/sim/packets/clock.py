@@ -59,8 +59,8 @@ def _is_before(heap: Table, place: int, time: int, subject: int) -> bool:
 
 @inlined
 def set_timer(run: State, time: int, kind: int, of: int) -> None:
-    """Let a timer of a task, port or flow run out at a time."""
-    heap, place, subject = run.timer, run.counts[at.TIMERS], 4 * of + kind
+    """Let a timer of a task, port, flow or gate run out at a time."""
+    heap, place, subject = run.timer, run.counts[at.TIMERS], 8 * of + kind
     run.counts[at.TIMERS] += 1
     while place > 0 and not _is_before(heap, (place - 1) >> 1, time, subject):
         parent = (place - 1) >> 1

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from rocelab.results.simulation import PacketCounts, PortQueue
+from rocelab.results.lossless import PauseSpan, find_deadlock
+from rocelab.results.simulation import LinkPauses, LosslessLinks, PacketCounts, PortQueue
 from rocelab.sim.fabric.network import Network
+from rocelab.sim.packets import state as at
+from rocelab.sim.packets.build import PS
 from rocelab.sim.packets.run import PacketRun
 
 MOST_QUEUES = 1024
+MOST_LINKS = 1024
+PS_OF_NS = 1000
 
 
 def packet_counts(run: PacketRun, network: Network) -> PacketCounts:
@@ -37,4 +42,63 @@ def packet_counts(run: PacketRun, network: Network) -> PacketCounts:
             )
             for send in queued[order].tolist()
         ),
+        lossless=lossless_links(run, network) if run.lossless else None,
     )
+
+
+def lossless_links(run: PacketRun, network: Network) -> LosslessLinks:
+    """What the lossless classes of a run did."""
+    pause = run.pause
+    dropped, held = pause[..., at.REFUSED], pause[..., at.HELD_HIGHEST]
+    if len(run.buffer):
+        slow = run.buffer[:, at.DRAIN_BPS] > 0
+        bits = run.buffer[slow, at.FILL_HIGHEST_PS] * (run.buffer[slow, at.DRAIN_BPS] / PS)
+        held[slow] = np.rint(bits / 8).astype(np.int64)[:, None]
+        dropped[slow, 0] = run.buffer[slow, at.OVERFLOWS]
+    touched = pause[..., at.STOPS] + dropped + pause[..., at.DISCARDS] > 0
+    places = np.argwhere(touched)
+    order = np.argsort(-pause[touched][:, at.PAUSED_PS], kind="stable")[:MOST_LINKS]
+
+    def link(send: int, number: int) -> LinkPauses:
+        row = pause[send, number]
+        return LinkPauses(
+            network.send_name(send),
+            network.node_names[network.receiver[send]],
+            run.lossless[number],
+            int(row[at.STOPS]),
+            int(row[at.PAUSED_PS]) / PS_OF_NS,
+            int(row[at.LONGEST_PS]) / PS_OF_NS,
+            bool(row[at.IS_CLOSED]),
+            int(held[send, number]),
+            int(row[at.BEYOND_HIGHEST]),
+            int(dropped[send, number]),
+            int(row[at.DISCARDS]),
+            int(row[at.FIRINGS]),
+        )
+
+    return LosslessLinks(
+        classes=run.lossless,
+        transitions=int(pause[..., at.STOPS].sum()),
+        paused_ns=int(pause[..., at.PAUSED_PS].sum()) / PS_OF_NS,
+        dropped_packets=int(dropped.sum()),
+        discarded_packets=int(pause[..., at.DISCARDS].sum()),
+        watchdog=int(pause[..., at.FIRINGS].sum()),
+        links=tuple(link(*each) for each in places[order].tolist()),
+        deadlock=find_deadlock(_lasting(run, network)),
+    )
+
+
+def _lasting(run: PacketRun, network: Network) -> list[PauseSpan]:
+    """The pauses that have not ended: nothing else is to happen."""
+    names = network.node_names
+    return [
+        PauseSpan(
+            names[network.sender[send]],
+            network.send_name(send).partition(":")[2],
+            run.lossless[number],
+            names[network.receiver[send]],
+            int(run.pause[send, number, at.CLOSED_PS]) // PS_OF_NS,
+            None,
+        )
+        for send, number in np.argwhere(run.pause[..., at.IS_CLOSED] > 0).tolist()
+    ]

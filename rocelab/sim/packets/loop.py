@@ -6,8 +6,11 @@ from rocelab.sim.packets import dcqcn
 from rocelab.sim.packets import state as at
 from rocelab.sim.packets.clock import next_due, next_in_ring, next_timer, set_timer
 from rocelab.sim.packets.compiling import compiled, inlined
+from rocelab.sim.packets.freelist import release
+from rocelab.sim.packets.gates import obey, watched
+from rocelab.sim.packets.lossless import drained, receive
 from rocelab.sim.packets.ports import enqueue, serialised, serve
-from rocelab.sim.packets.sender import ack_timer, go_back, list_flow, release, take
+from rocelab.sim.packets.sender import ack_timer, go_back, list_flow, take
 from rocelab.sim.packets.state import State
 from rocelab.sim.packets.tasks import packet_arrived, packets_acknowledged, start
 
@@ -93,6 +96,8 @@ def _reach(run: State, packet: int) -> None:
     port = run.path[row[at.PLACE]]
     if port >= 0:
         enqueue(run, packet, port)
+    elif run.rules[at.DRAINS] and not receive(run, packet):
+        release(run, packet)
     elif row[at.KIND] <= at.ASKING:
         _deliver(run, packet)
     elif row[at.KIND] != at.CNP:
@@ -107,11 +112,15 @@ def _reach(run: State, packet: int) -> None:
 @compiled
 def _run_out(run: State, subject: int) -> None:
     """A timer runs out."""
-    kind, of = subject & 3, subject >> 2
+    kind, of = subject & 7, subject >> 3
     if kind == at.START:
         start(run, of)
     elif kind == at.SERIALISED:
         serialised(run, of)
+    elif kind == at.WATCHED:
+        watched(run, of)
+    elif kind == at.DRAINED:
+        drained(run, of)
     else:
         if kind == at.TURN_DUE:
             run.flow[of, at.LISTED] = 0
@@ -146,8 +155,10 @@ def advance(run: State, events: int) -> int:
         run.counts[at.NOW_PS] = time
         if ring == timers:
             _run_out(run, next_timer(run))
-        elif ring >= run.rules[at.PORT_RINGS]:
+        elif ring >= run.rules[at.WAY_RINGS]:
             _reach(run, next_in_ring(run, ring))
-        else:
+        elif ring < run.rules[at.PORT_RINGS]:
             serialised(run, next_in_ring(run, ring))
+        else:
+            obey(run, next_in_ring(run, ring))
     return MORE

@@ -3,6 +3,7 @@
 The rules are those of a lab's port (`rocelab/runtime/bpf/queues.bpf.c`): a packet that does not fit
 the port's buffer is dropped; the depth of its queue on arrival, without itself and without the
 packet under way, decides on its mark. Strict classes go first, the others share byte by byte.
+Beside lossless classes, which wait at gates, each other class has the buffer to itself.
 """
 
 from __future__ import annotations
@@ -10,7 +11,9 @@ from __future__ import annotations
 from rocelab.sim.packets import state as at
 from rocelab.sim.packets.clock import schedule, set_timer
 from rocelab.sim.packets.compiling import compiled, inlined
-from rocelab.sim.packets.sender import next_packet, release
+from rocelab.sim.packets.freelist import release
+from rocelab.sim.packets.lossless import admit, discount, hold, is_lossless
+from rocelab.sim.packets.sender import next_packet
 from rocelab.sim.packets.state import State
 
 M31 = 2**31 - 1
@@ -48,35 +51,69 @@ def enqueue(run: State, packet: int, number: int) -> None:
     """A packet reaches a port."""
     port, row, rules = run.port[number], run.packet[packet], run.rules
     size = run.sizes[row[at.SIZE]] - at.ETHERNET
-    if port[at.DEPTH] + size > port[at.BUFFER]:
+    class_, is_switch = row[at.CLASS], port[at.BUFFER] < at.NEVER
+    waits = is_lossless(run, class_)
+    place = number * rules[at.CLASSES] + class_
+    if (waits and is_switch and not _enter(run, packet, place, size)) or (
+        not waits and _depth(run, number, place) + size > port[at.BUFFER]
+    ):
         port[at.DROPS] += 1
         release(run, packet)
         return
-    if port[at.BUSY] < 0:
+    is_closed = waits and run.pause[place, at.IS_CLOSED] > 0
+    if port[at.BUSY] < 0 and not is_closed:
+        if waits and is_switch:
+            discount(run, packet, size)
         _transmit(run, packet, number)
         return
     # A NIC sends its ACKs and CNPs in their order, a switch by class.
-    class_ = row[at.CLASS] if port[at.BUFFER] < at.NEVER else 0
-    queue = run.queue[number * rules[at.CLASSES] + class_]
+    if not is_switch and not waits:
+        class_ = rules[at.NIC_CLASS]
+        place = number * rules[at.CLASSES] + class_
+    queue = run.queue[place]
     if (
         rules[at.MARKED_CLASSES] >> class_ & 1
         and row[at.CE] == 0
         and run.flow[row[at.FLOW], at.ECN] != at.NOT_ECT
-        and port[at.BUFFER] < at.NEVER
+        and is_switch
         and _is_marked(run, number, queue[at.BYTES])
     ):
         row[at.CE] = 1
         port[at.MARKS] += 1
     row[at.NEXT] = -1
-    if queue[at.HEAD] < 0:
-        queue[at.HEAD] = packet
+    if waits:
+        run.pause[place, at.WAITING_PACKETS] += 1
+    if is_closed:
+        hold(run, packet, place)
     else:
-        run.packet[queue[at.TAIL], at.NEXT] = packet
-    queue[at.TAIL] = packet
+        if queue[at.HEAD] < 0:
+            queue[at.HEAD] = packet
+        else:
+            run.packet[queue[at.TAIL], at.NEXT] = packet
+        queue[at.TAIL] = packet
+        port[at.QUEUED] += 1
     queue[at.BYTES] += size
-    port[at.QUEUED] += 1
     port[at.DEPTH] += size
     port[at.HIGHEST] = max(port[at.HIGHEST], port[at.DEPTH])
+
+
+@inlined
+def _depth(run: State, number: int, place: int) -> int:
+    """The bytes that share a buffer with a packet of a class that is not lossless."""
+    if run.rules[at.BUFFER_EACH]:
+        return int(run.queue[place, at.BYTES])
+    return int(run.port[number, at.DEPTH])
+
+
+@compiled
+def _enter(run: State, packet: int, place: int, size: int) -> bool:
+    """Whether a switch takes a packet of a lossless class."""
+    row = run.packet[packet]
+    if run.pause[place, at.HAS_FIRED] and run.rules[at.DISCARDS_ALL]:
+        run.pause[place, at.DISCARDS] += 1
+        return False
+    send = run.path[row[at.PLACE] - 1]
+    return admit(run, send * run.rules[at.CLASSES] + row[at.CLASS], size)
 
 
 @inlined
@@ -98,6 +135,10 @@ def _dequeue(run: State, number: int) -> int:
     queue[at.BYTES] -= size
     port[at.QUEUED] -= 1
     port[at.DEPTH] -= size
+    if is_lossless(run, found):
+        run.pause[first + found, at.WAITING_PACKETS] -= 1
+        if port[at.BUFFER] < at.NEVER:
+            discount(run, packet, size)
     if found >= strict:
         # As HTB: a class has its turn until it has sent more than its share.
         port[at.TURN] = found

@@ -19,7 +19,8 @@ from rocelab.sim.fabric.flows import Paths
 from rocelab.sim.packets import loop
 from rocelab.sim.packets import state as at
 from rocelab.sim.packets.build import PS, grown, packets_of, state_of
-from rocelab.sim.packets.sending import Queues, Sending
+from rocelab.sim.packets.sending import Queues, Sending, class_order
+from rocelab.sim.packets.state import State
 
 MOST_HOPS = 600_000_000
 HOPS_PER_SECOND = 2_000_000
@@ -35,7 +36,9 @@ class PacketRun(Outcome):
 
     Of each send, 2L: highest_bytes of its queues, without the packet under way; marks, drops. Of
     each flow, F: packets that its receiver got with a mark; CNPs and NAKs; packets sent again;
-    timeouts. failed: queue pairs that gave up after too many attempts.
+    timeouts. failed: queue pairs that gave up after too many attempts. pause: 2L x lossless classes
+    in use, ascending x PAUSE_CELLS of `rocelab.sim.packets.state`; buffer: its rows of receive
+    buffers.
     """
 
     packets: int
@@ -50,6 +53,9 @@ class PacketRun(Outcome):
     retransmitted: Longs
     timeouts: Longs
     failed: int
+    lossless: tuple[int, ...]
+    pause: Longs
+    buffer: Longs
 
 
 def run_packets(
@@ -75,6 +81,7 @@ def run_packets(
         if state == loop.FULL:
             run = grown(run)
         progress(Progress("simulating", int(run.counts[at.FINISHED]), len(run.transfer)))
+    lossless, pause = _paused(run, sending, queues)
     start, end = run.task[:, at.START_PS], run.task[:, at.END_PS]
     finish = run.transfer[sending.messages.first[1:] - 1, at.FINISH_PS]
     seconds = run.counts[at.NOW_PS] / PS
@@ -99,7 +106,25 @@ def run_packets(
         retransmitted=run.flow[:, at.RETRANSMITTED],
         timeouts=run.flow[:, at.TIMEOUTS],
         failed=int(run.counts[at.FAILED]),
+        lossless=lossless,
+        pause=pause,
+        buffer=run.buffer,
     )
+
+
+def _paused(run: State, sending: Sending, queues: Queues) -> tuple[tuple[int, ...], Longs]:
+    """The lossless classes in use, and their rows of `pause`, with pauses that have not ended."""
+    if queues.pausing is None:
+        return (), np.zeros((len(run.port), 0, at.PAUSE_CELLS), np.int64)
+    order, _ = class_order(sending)
+    used = tuple(each for each in queues.pausing.classes if each in order)
+    pause = run.pause.reshape(len(run.port), len(order), at.PAUSE_CELLS)
+    pause = pause[:, [order.index(each) for each in used]]
+    lasting = run.counts[at.NOW_PS] - pause[..., at.CLOSED_PS]
+    lasting[pause[..., at.IS_CLOSED] == 0] = 0
+    pause[..., at.PAUSED_PS] += lasting
+    pause[..., at.LONGEST_PS] = np.maximum(pause[..., at.LONGEST_PS], lasting)
+    return used, pause
 
 
 def _check_size(program: Program, paths: Paths, sending: Sending) -> None:

@@ -9,29 +9,20 @@ from rocelab.sim.packets import dcqcn
 from rocelab.sim.packets import state as at
 from rocelab.sim.packets.clock import set_timer
 from rocelab.sim.packets.compiling import compiled, inlined
+from rocelab.sim.packets.freelist import unused
+from rocelab.sim.packets.lossless import is_lossless, park
 from rocelab.sim.packets.state import State
 
 
 @inlined
 def take(run: State, flow: int, place: int, size: int, psn: int, kind: int, class_: int) -> int:
     """A new packet."""
-    counts = run.counts
-    packet = counts[at.FREE]
+    packet = unused(run)
     row = run.packet[packet]
-    counts[at.FREE] = row[at.NEXT]
-    counts[at.FREE_PACKETS] -= 1
     row[at.FLOW], row[at.PLACE], row[at.SIZE], row[at.PSN] = flow, place, size, psn
     row[at.KIND], row[at.CLASS] = kind, class_
     row[at.CE] = run.flow[flow, at.ECN] == at.ALL_CE
-    return int(packet)
-
-
-@inlined
-def release(run: State, packet: int) -> None:
-    """A packet is no more."""
-    run.packet[packet, at.NEXT] = run.counts[at.FREE]
-    run.counts[at.FREE] = packet
-    run.counts[at.FREE_PACKETS] += 1
+    return packet
 
 
 @inlined
@@ -62,6 +53,11 @@ def next_packet(run: State, number: int) -> int:
         # It gave up, or an ACK came before the turn in which it was to send again.
         if row[at.WINDOW] == 0 or row[at.SENDING] < 0:
             continue
+        if is_lossless(run, row[at.DATA_CLASS]):
+            place = number * run.rules[at.CLASSES] + row[at.DATA_CLASS]
+            if run.pause[place, at.IS_CLOSED]:
+                park(run, flow, place)
+                continue
         if row[at.CONTROL] >= 0:
             due = _due(run, flow)
             if due > run.counts[at.NOW_PS]:

@@ -25,8 +25,10 @@ from rocelab.plan.queues import (
     strictness,
 )
 from rocelab.results.simulation import PortModel
+from rocelab.sim.fabric.network import Network
 from rocelab.sim.packets import state as at
 from rocelab.sim.packets.dcqcn import RULE_CELLS, rule_of
+from rocelab.sim.packets.pausing import Pausing, pausing_of
 from rocelab.sim.packets.state import Rates
 from rocelab.spec.model import LabSpec
 
@@ -63,7 +65,8 @@ class Sending:
 class Queues:
     """The queues of switch ports: buffer, marking line and marked classes (`rocelab.spec.queues`).
     quantum: bytes that a class sends before the next one where they share a port. burst_bytes: on
-    the wire, what a lab's port saves up while it is idle: of each send, or of all."""
+    the wire, what a lab's port saves up while it is idle: of each send, or of all. pausing: None
+    without lossless classes."""
 
     buffer_bytes: int
     kmin: int
@@ -74,12 +77,15 @@ class Queues:
     ports: PortModel = PortModel.STORE_AND_FORWARD
     burst_bytes: Longs | int = 0
     seed: int = 1
+    pausing: Pausing | None = None
 
 
-def queues_of(spec: LabSpec, ports: PortModel, capacity_bps: Floats, seed: int) -> Queues:
-    """Those of a lab, with ports of a model. capacity_bps: of each send. seed: of marks."""
+def queues_of(
+    spec: LabSpec, network: Network, ports: PortModel, hop_latency_ns: float, seed: int
+) -> Queues:
+    """Those of a lab, with ports of a model. seed: of marks. Raises as `pausing_of`."""
     queues = spec.queues
-    rates, rate = np.unique(capacity_bps, return_inverse=True)
+    rates, rate = np.unique(network.capacity_bps, return_inverse=True)
     bursts = [burst_bytes(max(8, round(bps / spec.dilation)), spec.links.mtu) for bps in rates]
     return Queues(
         queues.buffer,
@@ -91,6 +97,7 @@ def queues_of(spec: LabSpec, ports: PortModel, capacity_bps: Floats, seed: int) 
         ports,
         np.array(bursts, np.int64)[rate],
         seed,
+        pausing_of(spec, network, ports, hop_latency_ns),
     )
 
 

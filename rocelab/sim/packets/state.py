@@ -48,6 +48,18 @@ PORT_CELLS = 16
 HEAD, TAIL, BYTES, DEFICIT = range(4)
 QUEUE_CELLS = 4
 
+HELD, HELD_HIGHEST, BEYOND, BEYOND_HIGHEST, IS_OVER, HEADROOM, POOL, REFUSED = range(8)
+ASK_RING, IS_PAUSED, IS_CLOSED, FIRST_WAITING, WAITING_PACKETS = range(8, 13)
+FIRST_PARKED, LAST_PARKED, CLOSED_PS, PAUSED_PS, LONGEST_PS, STOPS = range(13, 19)
+IDLE_PS, IS_WATCHED, HAS_FIRED, FIRINGS, DISCARDS = range(19, 24)
+PAUSE_CELLS = 24
+
+SHARED, SHARED_SIZE, RESERVE, RESERVE_SIZE, OVER, FIRST_INGRESS, LAST_INGRESS = range(7)
+POOL_CELLS = 8
+
+DRAIN_BPS, DRAINED_PS, FULL_PS, XOFF_PS, XON_PS, FILL_HIGHEST_PS, IS_DRAINING, OVERFLOWS = range(8)
+BUFFER_CELLS = 8
+
 NEXT, FLOW, PLACE, SIZE, PSN, KIND, CE, CLASS = range(8)
 PACKET_CELLS = 8
 
@@ -65,12 +77,14 @@ RING_CELLS = 8
 TIME_PS, SUBJECT = range(2)
 EVENT_CELLS = 2
 
-START, SERIALISED, TURN_DUE, ACK_LATE = range(4)
-"""Kinds of timers: of a task, a port, and two of a flow."""
+START, SERIALISED, TURN_DUE, ACK_LATE, WATCHED, DRAINED = range(6)
+"""Kinds of timers: of a task, a port, two of a flow, of a gate, and of a receive buffer."""
 
 CLASSES, STRICT, KMIN, KMAX, PMAX, MARKED_CLASSES, QUANTUM, SEED = range(8)
-CUTS_THROUGH, PORT_RINGS = range(8, 10)
-RULES = 10
+CUTS_THROUGH, PORT_RINGS, WAY_RINGS, LOSSLESS, NIC_CLASS, DRAINS = range(8, 14)
+XOFF, XON_OFFSET, RESERVED, DYNAMIC_TH = range(14, 18)
+DETECTION_PS, RESTORATION_PS, DISCARDS_ALL, BUFFER_EACH = range(18, 22)
+RULES = 22
 
 NOW_PS, FREE, FREE_PACKETS, MOST_TAKEN, TIMERS, HOPS, ACKS, FINISHED, FAILED = range(9)
 COUNTS = 9
@@ -93,12 +107,21 @@ class State(NamedTuple):
     each port, the strict ones first. packet: P rows, free ones linked by NEXT. The PSN of an ACK is
     one more than the last that it acknowledges.
 
+    With lossless classes, else empty. pause: a row per class of each port, as of `queue`. Up to
+    REFUSED of what the receiver at the link's other end holds for it, of it BEYOND in headroom; the
+    others of the port's gate, which the receiver closes: the packets and flows that wait for it,
+    how long it was closed, and its watchdog. pool: a row per switch: what is SHARED by its ports
+    and the RESERVE of headroom; its rows of `pause` are ingress[FIRST_INGRESS:LAST_INGRESS], OVER
+    of them pause. buffer: a row per port, of the NIC's receive buffer at the link's other end, if
+    hosts are slow: it is empty at DRAINED_PS, and levels are times to drain them.
+
     sizes: bytes of each size class on the wire; 0 is that of ACKs, 1 of CNPs. ring_of, delay_ps: of
     the serialisation at each rate, of each size class; ring -1 for a timer. ring: a row per
-    constant delay: PORT_RINGS of serialisation, whose subjects are ports, then those of packets on
-    their way, the last one that of propagation. FRONT and BACK count what left and entered; an
-    event is in `event` at FIRST + (count & MASK). timer: a binary heap; a subject is 4 x task, port
-    or flow + the kind. due: the time of each ring's front and of the heap's root, or NEVER.
+    constant delay: PORT_RINGS of serialisation, whose subjects are ports, then those of pauses, and
+    from WAY_RINGS on those of packets on their way, the last one that of propagation. FRONT and
+    BACK count what left and entered; an event is in `event` at FIRST + (count & MASK). timer: a
+    binary heap; a subject is 8 x task, port, flow or row of `pause` + the kind. due: the time of
+    each ring's front and of the heap's root, or NEVER.
     """
 
     task: Table
@@ -108,6 +131,10 @@ class State(NamedTuple):
     rule: Rates
     port: Table
     queue: Table
+    pause: Table
+    pool: Table
+    ingress: Longs
+    buffer: Table
     packet: Packets
     next_task: Longs
     path: Ints

@@ -2,7 +2,8 @@
 
 It is written for reading: one heap of events, an object for each port, queue pair and task, frames
 as bytes. Its queue pairs are the lab's own (`rocelab.agent.rc`), in a lab whose nanoseconds are the
-picoseconds of the modelled network. At one instant packets reach a port or a NIC after all else.
+picoseconds of the modelled network. At one instant packets reach a port or a NIC after all else,
+those that left a port early by its rate, slow ones first, and then those that it sent whole.
 """
 
 from __future__ import annotations
@@ -37,10 +38,12 @@ from rocelab.sim.engine.program import Program
 from rocelab.sim.fabric.flows import Paths
 from rocelab.sim.packets import state as at
 from rocelab.sim.packets.build import CUT_BYTES, PMAX_UNITS
+from rocelab.sim.packets.pausing import Pausing
 from rocelab.sim.packets.ports import draw
 from rocelab.sim.packets.sending import Queues, Sending
 from rocelab.spec.queues import EcnSpec
 from tests.helpers.rc_fakes import header
+from tests.unit.sim.packet_oracle_pauses import Lane, ReceiveBuffer
 
 PS = 1e12
 CLASSES = range(8)
@@ -56,6 +59,7 @@ class Packet:
     frame: bytes
     ports: list[Port]
     is_marked: bool = False
+    came_by: Port | None = None
 
     @property
     def size(self) -> int:
@@ -65,6 +69,12 @@ class Packet:
     @property
     def tos(self) -> int:
         return self.frame[IP_OFFSET + 1]
+
+    def leave(self) -> None:
+        """It is no longer in the memory of its switch."""
+        class_ = self.tos >> 5
+        if self.came_by is not None and class_ in self.came_by.lanes:
+            self.came_by.lanes[class_].leaves(self)
 
     @property
     def is_ce(self) -> bool:
@@ -85,24 +95,44 @@ class Port:
         self.burst_ps = round(int(oracle.queues.burst_bytes) * 8 * PS / rate_bps) * saves_up
         self.free_ps = -self.burst_ps
         self.carried = self.highest = self.marks = self.drops = self.draws = 0
+        self.lanes: dict[int, Lane] = {}
+        self.buffer: ReceiveBuffer | None = None
 
     def bytes_of(self, class_: int) -> int:
         return sum(packet.size for packet in self.queues[class_])
 
     def enqueue(self, packet: Packet) -> None:
+        class_ = packet.tos >> 5
         depth = sum(self.bytes_of(class_) for class_ in CLASSES)
-        if not self.is_nic and depth + packet.size > self.oracle.queues.buffer_bytes:
+        lane = self.lanes.get(class_)
+        if not self.is_nic and not self.takes(packet):
             self.drops += 1
             return
-        if not self.is_busy:
+        if not self.is_busy and not (lane and lane.is_closed):
+            packet.leave()
             self.transmit(packet)
             return
-        class_ = STRICT_CLASSES[0] if self.is_nic else packet.tos >> 5
+        if self.is_nic and not lane:
+            class_ = STRICT_CLASSES[0]
         if not self.is_nic and packet.tos & 0b11 and not packet.is_ce and self.marked(class_):
             packet.is_marked = True
             self.marks += 1
         self.queues[class_].append(packet)
+        if lane and lane.is_closed and len(self.queues[class_]) == 1:
+            lane.watch()
         self.highest = max(self.highest, depth + packet.size)
+
+    def takes(self, packet: Packet) -> bool:
+        """Whether a switch has room for a packet."""
+        class_, limit = packet.tos >> 5, self.oracle.queues.buffer_bytes
+        if class_ in self.lanes:
+            if self.lanes[class_].discards_all:
+                self.lanes[class_].discards += 1
+                return False
+            assert packet.came_by is not None
+            return packet.came_by.lanes[class_].admits(packet)
+        beside = [class_] if self.oracle.queues.pausing else CLASSES
+        return sum(self.bytes_of(each) for each in beside) + packet.size <= limit
 
     def marked(self, class_: int) -> bool:
         queues, depth = self.oracle.queues, self.bytes_of(class_)
@@ -116,12 +146,13 @@ class Port:
         return draw(queues.seed, self.number, self.draws) < limit
 
     def dequeue(self) -> Packet | None:
+        ready = {i for i in CLASSES if self.queues[i] and not self.is_closed(i)}
         for class_ in STRICT_CLASSES:
-            if self.queues[class_]:
+            if class_ in ready:
                 return self.queues[class_].popleft()
-        if not any(self.queues):
+        if not ready:
             return None
-        while not self.queues[self.turn]:
+        while self.turn not in ready:
             self.pass_turn()
         class_ = self.turn
         packet = self.queues[class_].popleft()
@@ -129,18 +160,25 @@ class Port:
         if self.deficits[class_] < 0:
             self.deficits[class_] += self.oracle.queues.quantum
             self.pass_turn()
+        packet.leave()
         return packet
+
+    def is_closed(self, class_: int) -> bool:
+        return class_ in self.lanes and self.lanes[class_].is_closed
 
     def pass_turn(self) -> None:
         self.turn = SHARED[(SHARED.index(self.turn) + 1) % len(SHARED)]
 
     def serve(self) -> None:
-        if not self.is_busy and (packet := self.dequeue() or self.data()):
+        while not self.is_busy and (packet := self.dequeue() or self.data()):
             self.transmit(packet)
 
     def data(self) -> Packet | None:
         while self.turns:
             flow = self.turns.popleft()
+            if flow.sender.requester.sendable and self.is_closed(flow.class_):
+                self.lanes[flow.class_].parked.append(flow)
+                continue
             flow.is_listed = False
             packet = flow.emit()
             if packet:
@@ -157,7 +195,7 @@ class Port:
         early_bytes = self.early_bytes(packet)
         if early_bytes is not None:
             early_ps = round(oracle.latency_ps + early_bytes * 8 * PS / self.rate_bps)
-            oracle.at(now + early_ps, oracle.reach, packet)
+            oracle.at(now + early_ps, oracle.reach, packet, rank=self.rate_bps)
             if self.free_ps > now:
                 self.is_busy = True
                 oracle.at(self.free_ps, self.sent)
@@ -175,7 +213,7 @@ class Port:
 
     def sent_whole(self, packet: Packet) -> None:
         oracle = self.oracle
-        oracle.at(oracle.now + oracle.latency_ps, oracle.reach, packet)
+        oracle.at(oracle.now + oracle.latency_ps, oracle.reach, packet, rank=np.inf)
         self.sent()
 
     def sent(self) -> None:
@@ -191,6 +229,7 @@ class Flow:
         self.is_listed = False
         self.deadline_ps = 0
         self.acks = 0
+        self.class_ = int(oracle.sending.data_class[number])
         of, dcqcn = oracle.sending, oracle.dcqcn[number]
 
         def tos(class_: int) -> int:
@@ -326,7 +365,7 @@ class Oracle:
         self.latency_ps = round(latency_s * PS)
         self.now = 0
         self.hops = 0
-        self.events: list[tuple[int, bool, int, Callable[..., None], tuple[object, ...]]] = []
+        self.events: list[tuple[int, float, int, Callable[..., None], tuple[object, ...]]] = []
         self.born = count()
         ways = [
             paths.sends[first:last].tolist()
@@ -338,6 +377,9 @@ class Oracle:
             Port(self, number, bps, number in nics)
             for number, bps in enumerate(capacity_bps.tolist())
         ]
+        self.lanes: list[Lane] = []
+        if queues.pausing is not None:
+            self.add_lanes(queues.pausing)
         self.flows = [
             Flow(self, number, [self.ports[each] for each in way], [self.ports[i] for i in back])
             for number, (way, back) in enumerate(zip(ways, backs, strict=True))
@@ -347,6 +389,13 @@ class Oracle:
         self.task_of = [task for task in self.tasks for _ in task.transfers]
         self.open = [len(self.messages(transfer)) for transfer in range(program.transfers)]
         self.coming = list(self.open)
+
+    def add_lanes(self, pausing: Pausing) -> None:
+        for port in self.ports:
+            port.lanes = {i: Lane(self, pausing, port, i) for i in pausing.classes}
+            self.lanes += port.lanes.values()
+            if pausing.drain is not None and pausing.drain.rate_bps[port.number]:
+                port.buffer = ReceiveBuffer(pausing, port)
 
     def made_tasks(self) -> list[Task]:
         program = self.program
@@ -373,8 +422,8 @@ class Oracle:
         found: list[int] = np.repeat(of.size_bytes[runs], of.count[runs]).tolist()
         return found
 
-    def at(self, time: int, call: Callable[..., None], *arguments: object) -> None:
-        heapq.heappush(self.events, (time, call == self.reach, next(self.born), call, arguments))
+    def at(self, time: int, call: Callable[..., None], *arguments: object, rank: float = 0) -> None:
+        heapq.heappush(self.events, (time, rank, next(self.born), call, arguments))
 
     def run(self) -> Oracle:
         for task in self.tasks:
@@ -397,10 +446,10 @@ class Oracle:
             self.go_on(task.senders)
 
     def reach(self, packet: Packet) -> None:
-        packet.ports = packet.ports[1:]
+        packet.came_by, *packet.ports = packet.ports
         if packet.ports:
             packet.ports[0].enqueue(packet)
-        else:
+        elif packet.came_by.buffer is None or packet.came_by.buffer.takes(packet):
             packet.flow.deliver(packet)
 
     def arrived(self, transfer: int) -> None:

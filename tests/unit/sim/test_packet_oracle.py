@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from rocelab.agent.dcqcn import DcqcnParameters
-from rocelab.arrays import Floats
+from rocelab.arrays import NONE, Floats, Longs
 from rocelab.jobs.dcqcn_profiles import PROFILES, parameters
 from rocelab.jobs.messages import Messages
 from rocelab.results.simulation import PortModel
@@ -19,8 +19,9 @@ from rocelab.sim.engine.program import Program
 from rocelab.sim.fabric.flows import Paths
 from rocelab.sim.packets import state as at
 from rocelab.sim.packets.dcqcn import rule_of
+from rocelab.sim.packets.pausing import Drain, Pausing, Watchdog
 from rocelab.sim.packets.run import PacketRun, run_packets
-from rocelab.sim.packets.sending import Queues, Sending
+from rocelab.sim.packets.sending import Queues, Sending, class_order
 from tests.unit.sim.packet_oracle import Oracle
 from tests.unit.sim.packet_runs import Flow, arranged, messages
 
@@ -31,7 +32,7 @@ CLASSES = [(3, 6, 5), (4, 6, 5), (3, 3, 3), (0, 4, 6)]
 """Of data, ACKs and CNPs."""
 
 
-def random_case(seed: int) -> Case:
+def random_case(seed: int, with_pauses: bool) -> Case:
     """A fabric of two leaves, flows between its NICs, and tasks that wait for one another. Rates
     and delays are such that hardly any events fall on one instant."""
     random = Random(seed)
@@ -77,12 +78,48 @@ def random_case(seed: int) -> Case:
         ports=random.choice(list(PortModel)),
         burst_bytes=random.choice([1106, 4000]),
         seed=seed,
+        pausing=random_pausing(random, spines, frame) if with_pauses else None,
     )
     _, ways, _, latency_s, sending, _ = arranged(
         flows, queues, latency_ps=random.randint(100_000, 2_000_000)
     )
     sending = replace(sending, messages=random_messages(random, program.transfers))
     return program, ways, capacity_bps, latency_s, sending, queues, dcqcn
+
+
+def random_pausing(random: Random, spines: int, frame: int) -> Pausing:
+    """Lossless classes whose memory, headroom and receive buffers may be too small."""
+    ups = LEAVES * spines
+    into = [[i // SERVERS, NONE] for i in range(LEAVES * SERVERS)]
+    into += [[LEAVES + i % spines, i // spines] for i in range(ups)]
+    sends = 2 * len(into)
+    is_nic = np.array(into).ravel() == NONE
+    rate_bps = random.choice([10, 16, 20, 40]) * 10**9
+    size = random.choice([8, 30]) * frame
+
+    def levels(bytes_: int) -> Longs:
+        return np.full(sends, bytes_, np.int64)
+
+    drain = Drain(np.where(is_nic, rate_bps, 0), levels(size), levels(size // 2), levels(size // 3))
+    watchdog = Watchdog(
+        random.randint(1_000_000, 5_000_000),
+        random.randint(1_000_000, 20_000_000),
+        random.random() < 0.5,
+    )
+    return Pausing(
+        random.choice([(3,), (3, 4), (0,), (0, 3, 4)]),
+        np.array(into).ravel(),
+        np.array([random.choice([1, 4, 30]) * frame for _ in range(sends)]),
+        np.array([random.randint(100_000, 3_000_000) for _ in range(sends)]),
+        np.array([random.choice([5, 20]) * frame for _ in range(LEAVES + spines)]),
+        np.array([random.choice([10, 300]) * frame for _ in range(LEAVES + spines)]),
+        reserved=random.choice([0, 0, 2 * frame]),
+        xoff=random.choice([0, 0, 1, 3]) * frame,
+        dynamic_th=random.randint(-3, 3),
+        xon_offset=random.choice([0, frame, 3 * frame]),
+        watchdog=random.choice([None, watchdog]),
+        drain=random.choice([None, drain]),
+    )
 
 
 def random_messages(random: Random, transfers: int) -> Messages:
@@ -132,6 +169,8 @@ def random_program(random: Random) -> Program:
 
 def figures_of_oracle(case: Case) -> dict[str, object]:
     oracle = Oracle(*case).run()
+    order, _ = class_order(case[4])
+    lanes = [port.lanes[i] for port in oracle.ports for i in sorted(port.lanes) if i in order]
     senders = [flow.sender.requester for flow in oracle.flows]
     receivers = [flow.receiver.responder.counters for flow in oracle.flows]
     return {
@@ -151,10 +190,22 @@ def figures_of_oracle(case: Case) -> dict[str, object]:
         "packets": sum(each.counters.packets for each in senders),
         "acks": sum(flow.acks for flow in oracle.flows),
         "hops": oracle.hops,
+        "stops": [lane.stops for lane in lanes],
+        "paused": [lane.paused_ps for lane in lanes],
+        "longest": [lane.longest_ps for lane in lanes],
+        "held": [lane.held_max for lane in lanes],
+        "headroom": [lane.beyond_max for lane in lanes],
+        "refused": [lane.refused for lane in lanes],
+        "firings": [lane.firings for lane in lanes],
+        "discards": [lane.discards for lane in lanes],
+        "overflows": [port.buffer.refused if port.buffer else 0 for port in oracle.ports],
     }
 
 
 def figures_of_engine(run: PacketRun) -> dict[str, object]:
+    def pauses(cell: int) -> list[int]:
+        return run.pause[:, :, cell].ravel().tolist()
+
     def ps(seconds: Floats) -> list[int]:
         return np.rint(np.where(np.isinf(seconds), -1e-12, seconds) * 1e12).astype(int).tolist()
 
@@ -175,10 +226,20 @@ def figures_of_engine(run: PacketRun) -> dict[str, object]:
         "packets": run.packets,
         "acks": run.acks,
         "hops": run.packet_hops,
+        "stops": pauses(at.STOPS),
+        "paused": pauses(at.PAUSED_PS),
+        "longest": pauses(at.LONGEST_PS),
+        "held": pauses(at.HELD_HIGHEST),
+        "headroom": pauses(at.BEYOND_HIGHEST),
+        "refused": pauses(at.REFUSED),
+        "firings": pauses(at.FIRINGS),
+        "discards": pauses(at.DISCARDS),
+        "overflows": run.buffer[:, at.OVERFLOWS].tolist() or [0] * len(run.drops),
     }
 
 
 @pytest.mark.parametrize("seed", range(120))
-def test_times_and_counts_are_those_of_a_plain_simulator(seed: int) -> None:
-    case = random_case(seed)
+@pytest.mark.parametrize("with_pauses", [False, True])
+def test_times_and_counts_are_those_of_a_plain_simulator(seed: int, with_pauses: bool) -> None:
+    case = random_case(seed, with_pauses)
     assert figures_of_engine(run_packets(*case[:-1])) == figures_of_oracle(case)

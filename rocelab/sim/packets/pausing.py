@@ -1,0 +1,208 @@
+"""Lossless classes of a network for the packet engine, and their tables at time 0.
+
+`pausing_of` takes thresholds, headroom and times from the lab's file, as `rocelab plan` has them
+(`rocelab.plan.pfc`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from rocelab.arrays import NONE, Longs
+from rocelab.errors import InputError
+from rocelab.plan.delays import cable_ns
+from rocelab.plan.pauses import QUANTUM_BITS
+from rocelab.plan.pfc import carving, headroom_of, nic_thresholds, response_quanta, slack_of
+from rocelab.results.simulation import PortModel
+from rocelab.sim.fabric.network import Network
+from rocelab.sim.packets import state as at
+from rocelab.sim.packets.state import Table
+from rocelab.spec.base import SECOND
+from rocelab.spec.model import LabSpec
+from rocelab.spec.pfc import WatchdogAction
+from rocelab.units import format_duration
+
+PS = 10**12
+
+
+@dataclass(frozen=True, eq=False)
+class Watchdog:
+    """Times in ps. discards: packets of a queue that it frees are lost."""
+
+    detection_ps: int
+    restoration_ps: int
+    discards: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Drain:
+    """Receive buffers of NICs with slow hosts, of each send, 2L: how fast the host takes what
+    arrives, 0 of a send to a switch; in bytes the buffer, and where it pauses and resumes."""
+
+    rate_bps: Longs
+    size: Longs
+    xoff: Longs
+    xon: Longs
+
+
+@dataclass(frozen=True, eq=False)
+class Pausing:
+    """Lossless classes (`rocelab.spec.pfc`). xoff: 0 if it is dynamic.
+
+    Of each send, 2L: pool: the number of the switch that it enters, NONE for a NIC; headroom: of a
+    class, in bytes; delay_ps: from a threshold crossed at its end until its sender has stopped or
+    goes on. Of each switch: shared: memory for all its ports; reserve: that for headroom.
+    """
+
+    classes: tuple[int, ...]
+    pool: Longs
+    headroom: Longs
+    delay_ps: Longs
+    shared: Longs
+    reserve: Longs
+    reserved: int
+    xoff: int
+    dynamic_th: int
+    xon_offset: int
+    watchdog: Watchdog | None = None
+    drain: Drain | None = None
+
+
+def pausing_of(
+    spec: LabSpec, network: Network, ports: PortModel, hop_latency_ns: float
+) -> Pausing | None:
+    """Those of a lab, None without any. Ports of a lab have its slack as headroom too.
+
+    A pause crosses the cable back, and its sender takes time to obey. What a link adds to a send
+    beyond its cable is a switch's, which counts a packet before, so the pause is that much earlier.
+    Raises InputError if that is before the crossing.
+    """
+    pfc = spec.queues.pfc
+    if pfc is None:
+        return None
+    cable, mtu = cable_ns(spec.links), spec.links.mtu
+    rates, rate = np.unique(network.capacity_bps, return_inverse=True)
+    bps = [round(each) for each in rates]
+    needs = [headroom_of(pfc, each, mtu, cable) for each in bps]
+    is_lab = ports is PortModel.LAB
+    slack = [slack_of(each, spec) if is_lab else 0 for each in needs]
+    delay_ns = [
+        2 * cable + response_quanta(pfc, each) * QUANTUM_BITS * SECOND / each - hop_latency_ns
+        for each in bps
+    ]
+    if min(delay_ns) < 0:
+        obeyed_ns = min(delay_ns) + hop_latency_ns
+        raise InputError(
+            f"a pause is obeyed {format_duration(obeyed_ns)} after what crossed the threshold was "
+            f"on the cable, and a hop latency of {format_duration(hop_latency_ns)} is longer",
+            hint="set links.delay in the lab's file: headroom and pauses then have room for it",
+        )
+    is_switch = network.tier[network.receiver] > 0
+    switches, pool = np.unique(network.receiver[is_switch], return_inverse=True)
+    pools = np.full(network.sends, NONE, np.int64)
+    pools[is_switch] = pool
+    shared, reserve = [], []
+    for number, switch in enumerate(switches.tolist()):
+        own = Counter(rate[pools == number].tolist())
+        links = [((bps[each], mtu), count) for each, count in sorted(own.items())]
+        memory = carving(pfc, network.roles[switch], 1, links, cable)
+        shared.append(memory.shared)
+        extra = sum(slack[each] * count for each, count in own.items())
+        reserve.append(memory.headroom_pool + extra * len(pfc.classes))
+    thresholds = [nic_thresholds(pfc, each.total) for each in needs]
+    drain = None
+    if pfc.nic.drain is not None:
+        rate_bps = [round(each * pfc.nic.drain / 10**6) for each in bps]
+        drain = Drain(
+            np.where(is_switch, 0, np.array(rate_bps)[rate]),
+            (pfc.nic.buffer + np.array(slack))[rate],
+            *np.array(thresholds).T[:, rate],
+        )
+    watchdog = None
+    if pfc.watchdog is not None:
+        watchdog = Watchdog(
+            pfc.watchdog.detection * 1000,
+            pfc.watchdog.restoration * 1000,
+            pfc.watchdog.action is WatchdogAction.DROP,
+        )
+    headroom = [
+        (pfc.headroom or each.total) + extra for each, extra in zip(needs, slack, strict=True)
+    ]
+    return Pausing(
+        pfc.classes,
+        pools,
+        np.array(headroom, np.int64)[rate],
+        np.rint(np.array(delay_ns) * 1000).astype(np.int64)[rate],
+        np.array(shared, np.int64),
+        np.array(reserve, np.int64),
+        pfc.reserved,
+        pfc.xoff or 0,
+        pfc.dynamic_th,
+        pfc.xon_offset,
+        watchdog,
+        drain,
+    )
+
+
+def pause_tables(
+    pausing: Pausing | None, order: Sequence[int], first_ring: int
+) -> tuple[Table, Table, Longs, Table]:
+    """The engine's rows of gates, switches' memories and receive buffers, and which gates each
+    switch may close. order: the traffic class of each class of a port; first_ring: that of the
+    shortest delay. All are empty without lossless classes."""
+    if pausing is None:
+        pause, pool, buffer = (
+            np.zeros((0, cells), np.int64)
+            for cells in (at.PAUSE_CELLS, at.POOL_CELLS, at.BUFFER_CELLS)
+        )
+        return pause, pool, np.zeros(0, np.int64), buffer
+    classes, ports = len(order), len(pausing.pool)
+    pause = np.zeros((ports * classes, at.PAUSE_CELLS), np.int64)
+    pause[:, [at.FIRST_WAITING, at.FIRST_PARKED]] = -1
+    pause[:, at.HEADROOM] = np.repeat(pausing.headroom, classes)
+    pause[:, at.POOL] = np.repeat(pausing.pool, classes)
+    ring = np.unique(pausing.delay_ps, return_inverse=True)[1]
+    pause[:, at.ASK_RING] = np.repeat(first_ring + ring, classes)
+    pool = np.zeros((len(pausing.shared), at.POOL_CELLS), np.int64)
+    pool[:, at.SHARED_SIZE], pool[:, at.RESERVE_SIZE] = pausing.shared, pausing.reserve
+    is_ingress = np.tile(np.isin(order, pausing.classes), ports) & (pause[:, at.POOL] != NONE)
+    (ingress,) = np.nonzero(is_ingress)
+    ingress = ingress[np.argsort(pause[ingress, at.POOL], kind="stable")]
+    ends = np.searchsorted(pause[ingress, at.POOL], np.arange(len(pool) + 1))
+    pool[:, at.FIRST_INGRESS], pool[:, at.LAST_INGRESS] = ends[:-1], ends[1:]
+    return pause, pool, ingress.astype(np.int64), _buffers(pausing)
+
+
+def pause_rules(pausing: Pausing, order: Sequence[int], rules: Longs) -> None:
+    """Write the engine's numbers of lossless classes into `rules`."""
+    is_lossless = [each in pausing.classes for each in order]
+    rules[at.LOSSLESS] = sum(1 << place for place, found in enumerate(is_lossless) if found)
+    rules[at.NIC_CLASS] = is_lossless.index(False) if False in is_lossless else 0
+    rules[at.XOFF], rules[at.XON_OFFSET] = pausing.xoff, pausing.xon_offset
+    rules[at.RESERVED], rules[at.DYNAMIC_TH] = pausing.reserved, pausing.dynamic_th
+    rules[at.BUFFER_EACH] = 1
+    rules[at.DRAINS] = pausing.drain is not None
+    if pausing.watchdog is not None:
+        rules[at.DETECTION_PS] = pausing.watchdog.detection_ps
+        rules[at.RESTORATION_PS] = pausing.watchdog.restoration_ps
+        rules[at.DISCARDS_ALL] = pausing.watchdog.discards
+
+
+def _buffers(pausing: Pausing) -> Table:
+    drain = pausing.drain
+    if drain is None:
+        return np.zeros((0, at.BUFFER_CELLS), np.int64)
+    buffer = np.zeros((len(pausing.pool), at.BUFFER_CELLS), np.int64)
+    buffer[:, at.DRAIN_BPS] = drain.rate_bps
+    (slow,) = np.nonzero(drain.rate_bps)
+    levels = {at.FULL_PS: drain.size, at.XOFF_PS: drain.xoff, at.XON_PS: drain.xon}
+    for cell, level in levels.items():
+        buffer[slow, cell] = [
+            8 * held * PS // bps
+            for held, bps in zip(level[slow].tolist(), drain.rate_bps[slow].tolist(), strict=True)
+        ]
+    return buffer
