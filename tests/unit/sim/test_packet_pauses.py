@@ -1,0 +1,343 @@
+"""The packet engine's lossless classes: headroom and pauses by closed forms, deadlocks, watchdogs,
+and that thresholds are the plan's."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+from itertools import pairwise
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from rocelab.arrays import NONE
+from rocelab.documents import to_json
+from rocelab.errors import InputError
+from rocelab.jobs.job import JobSpec
+from rocelab.jobs.spec import SimulatedJob, collective_job
+from rocelab.plan.build import plan
+from rocelab.plan.pauses import plan_pauses
+from rocelab.plan.pfc import headroom_of
+from rocelab.report.simulation.html import render_html
+from rocelab.report.simulation.terminal import print_report
+from rocelab.results.simulation import Engine, PortModel, SimulationReport, from_json
+from rocelab.sim.fabric.flows import Paths
+from rocelab.sim.packets import state as at
+from rocelab.sim.packets.figures import lossless_links
+from rocelab.sim.packets.pausing import Drain, Pausing, Watchdog, pausing_of
+from rocelab.sim.packets.run import PacketRun
+from rocelab.sim.packets.sending import Queues
+from rocelab.sim.simulate import Options, Simulation, simulate
+from rocelab.spec.catalog import find_lab
+from rocelab.spec.load import load_spec
+from rocelab.spec.model import LabSpec
+from rocelab.spec.pfc import PfcSpec
+from tests.unit.sim.packet_runs import (
+    ACK_PS,
+    ENDLESS,
+    FRAME,
+    FULL_PS,
+    LATENCY_PS,
+    Flow,
+    finish_ps,
+    ran,
+)
+
+RESPONSE_PS = 2_017_280
+"""Of 394 quanta at 100G."""
+
+DELAY_PS = LATENCY_PS + RESPONSE_PS
+PATIENT = {"timeout_ns": 10**12}
+
+
+def lossless(switch_of: dict[int, int], sends: int, **keys: Any) -> Queues:
+    """Endless queues whose class 3 is lossless: XOFF at 10 frames, XON one below. switch_of: the
+    switch that each send enters, which has memory without end."""
+    pool = np.array([switch_of.get(send, NONE) for send in range(sends)])
+    switches = 1 + int(pool.max())
+    made: dict[str, Any] = {
+        "classes": (3,),
+        "pool": pool,
+        "headroom": np.full(sends, 10**12),
+        "delay_ps": np.full(sends, DELAY_PS),
+        "shared": np.full(switches, 10**13),
+        "reserve": np.full(switches, 10**13),
+        "reserved": 0,
+        "xoff": 10 * FRAME,
+        "dynamic_th": 0,
+        "xon_offset": FRAME,
+    }
+    return replace(ENDLESS, pausing=Pausing(**(made | keys)))
+
+
+def of(run: PacketRun, cell: int, send: int) -> int:
+    return int(run.pause[send, 0, cell])
+
+
+@pytest.mark.parametrize("extra_ps", [0, FULL_PS - (2 * LATENCY_PS + RESPONSE_PS) % FULL_PS])
+def test_a_headroom_holds_what_arrives_after_a_threshold_and_not_a_byte_less(
+    extra_ps: int,
+) -> None:
+    """Nothing leaves meanwhile: the next port takes seconds for a frame. The sender goes on for the
+    pause's way, its response and the frame begun; what was on its way arrives."""
+    after_ps = LATENCY_PS + DELAY_PS + extra_ps
+    frames = after_ps // FULL_PS + 1
+    assert extra_ps == 0 or after_ps % FULL_PS == 0, "a frame begins as the pause takes effect"
+    found = []
+    for headroom in (frames * FRAME, frames * FRAME - 1):
+        queues = lossless(
+            {0: 0}, 4, headroom=np.full(4, headroom), delay_ps=np.full(4, DELAY_PS + extra_ps)
+        )
+        done = ran([Flow([0, 2], 100 * 4096, retries=0)], queues, {2: 1e5, 3: 1e5}, **PATIENT)
+        found.append(done)
+    enough, short = found
+    assert of(enough, at.BEYOND_HIGHEST, 0) == frames * FRAME
+    assert of(enough, at.REFUSED, 0) == enough.drops.sum() == enough.retransmitted.sum() == 0
+    assert of(short, at.REFUSED, 0) == short.drops[2] > 0
+    assert of(short, at.BEYOND_HIGHEST, 0) == (frames - 1) * FRAME
+
+
+def test_the_plan_s_headroom_is_enough_and_what_it_used_less_a_byte_is_not() -> None:
+    base = {"xoff": "100KB", "xon_offset": "5KB", "memory": "600KB"}
+
+    def incast(**pfc: Any) -> SimulationReport:
+        return report(lab({**base, **pfc}), "incast", 6)
+
+    links = held(incast())
+    used = max(link.headroom_max_bytes for link in links)
+    needed = headroom_of(PfcSpec.model_validate(base), 400 * 10**9, 9000, 200).total
+    assert 0 < used <= needed
+    assert sum(link.dropped_packets for link in held(incast(headroom=f"{used}B"))) == 0
+    assert sum(link.dropped_packets for link in held(incast(headroom=f"{used - 1}B"))) > 0
+
+
+def test_an_incast_of_two_stops_each_sender_half_of_the_time_and_wastes_none() -> None:
+    packets = 2000
+    flows = [Flow([0, 20], packets * 4096), Flow([2, 20], packets * 4096)]
+    done = ran(flows, lossless({0: 0, 2: 0}, 22), window=10**6, ack_every=10**6, **PATIENT)
+    last_ps = FULL_PS + 2 * packets * FULL_PS + 2 * LATENCY_PS + 2 * (ACK_PS + LATENCY_PS)
+    assert max(finish_ps(done)) == pytest.approx(last_ps, abs=0.5)
+    assert done.drops.sum() == 0
+    for send in (0, 2):
+        stops, paused_ps = of(done, at.STOPS, send), of(done, at.PAUSED_PS, send)
+        # Of each pause a frame under way is sent, and at the end what is held is sent meanwhile.
+        least_ps = packets * FULL_PS - 2 * of(done, at.HELD_HIGHEST, send) // FRAME * FULL_PS
+        assert least_ps <= paused_ps <= packets * FULL_PS + stops * FULL_PS
+        assert stops > 10
+
+
+def test_pauses_go_back_hop_by_hop_to_the_senders_of_a_slow_port() -> None:
+    queues = lossless({0: 0, 2: 1}, 6)
+    done = ran([Flow([0, 2, 4], 300 * 4096)], queues, {4: 10e9}, **PATIENT)
+    assert of(done, at.STOPS, 2) > 0 and of(done, at.STOPS, 0) > 0 == of(done, at.STOPS, 4)
+    assert done.drops.sum() == done.retransmitted.sum() == 0
+    assert of(done, at.PAUSED_PS, 2) > of(done, at.PAUSED_PS, 0), "the first switch filled later"
+
+
+def test_a_class_that_waits_holds_up_neither_other_classes_nor_their_buffer() -> None:
+    """A NIC sends to a slow port, and by its other class to a fast one."""
+    other = Flow([0, 6], 100 * 4096, classes=(4, 6, 5))
+    slow = [Flow([0, 2], 300 * 4096)]
+    queues = lossless({0: 0}, 8)
+    done = ran([*slow, other], queues, {2: 1e9}, **PATIENT)
+    alone = ran([other], queues, **PATIENT)
+    assert of(done, at.STOPS, 0) > 0
+    assert finish_ps(done)[1] < 1.5 * finish_ps(alone)[0] + 20 * FULL_PS
+    same = ran([*slow, replace(other, classes=(3, 6, 5))], queues, {2: 1e9}, **PATIENT)
+    assert finish_ps(same)[1] > 3 * finish_ps(alone)[0], "head of line"
+    # Lossy packets behind a full lossless queue have a buffer of their own.
+    filled = replace(lossless({0: 0, 4: 0}, 6), buffer_bytes=4 * FRAME)
+    done = ran(
+        [*slow, Flow([4, 2], 4 * 4096, classes=(4, 6, 5), retries=0)], filled, {2: 1e9}, **PATIENT
+    )
+    assert done.drops.sum() == 0
+
+
+def test_a_slow_host_pauses_its_switch_and_gets_all_at_its_own_rate() -> None:
+    sends, drain_bps = 4, 25 * 10**9
+    level = np.full(sends, 1)
+    rate = np.where(np.arange(sends) == 2, drain_bps, 0)
+    drain = Drain(rate, level * 60 * FRAME, level * 20 * FRAME, level * 10 * FRAME)
+    done = ran([Flow([0, 2], 1000 * 4096)], lossless({0: 0}, sends, drain=drain), **PATIENT)
+    assert done.buffer[2, at.OVERFLOWS] == done.retransmitted.sum() == 0
+    drained_ps = 1000 * FRAME * 8e12 / drain_bps
+    room_ps = 60 * FRAME * 8e12 / drain_bps
+    assert drained_ps - room_ps < finish_ps(done)[0] < 1.02 * drained_ps + 10**7
+    assert of(done, at.STOPS, 2) > 0 and of(done, at.STOPS, 0) > 0
+    tight = replace(drain, size=level * 21 * FRAME)
+    assert ran([Flow([0, 2], 1000 * 4096)], lossless({0: 0}, sends, drain=tight)).buffer[
+        2, at.OVERFLOWS
+    ]
+
+
+RING = {6: 1, 8: 2, 10: 0} | {2 * nic: nic for nic in range(3)}
+"""Switches 0, 1 and 2 with a NIC each, by links 0 to 2, and links 3 to 5 around."""
+
+
+def around(**keys: Any) -> PacketRun:
+    """Each NIC sends to the one before it, the long way round."""
+    ways = [[0, 6, 8, 5], [2, 8, 10, 1], [4, 10, 6, 3]]
+    flows = [Flow(way, 500 * 4096, retries=3, timeout_ns=10**6) for way in ways for _ in range(2)]
+    return ran(flows, lossless(RING, 12, **keys))
+
+
+def test_buffers_that_wait_for_each_other_end_the_run_and_are_named() -> None:
+    done = around()
+    assert np.isinf(done.finish_s).all() and done.drops.sum() == 0
+    network = SimpleNamespace(
+        node_names=["rtsw1", "rtsw2", "rtsw3", "srv1", "srv2", "srv3"],
+        sender=np.array([3, 0, 4, 1, 5, 2, 0, 1, 1, 2, 2, 0]),
+        receiver=np.array([0, 3, 1, 4, 2, 5, 1, 0, 2, 1, 0, 2]),
+        send_name=lambda send: f"port:{send}",
+    )
+    found = lossless_links(done, network)  # type: ignore[arg-type]
+    assert sorted(found.deadlock) == ["rtsw1", "rtsw2", "rtsw3"]
+    assert {link.port for link in found.links if link.is_paused} >= {"port:6", "port:8", "port:10"}
+
+
+@pytest.mark.parametrize("discards", [True, False])
+def test_a_watchdog_frees_them(discards: bool) -> None:
+    watchdog = Watchdog(200_000_000, 200_000_000, discards)
+    done = around(watchdog=watchdog, headroom=np.full(12, 10 * FRAME))
+    assert done.pause[..., at.FIRINGS].sum() > 0
+    assert (done.pause[..., at.DISCARDS].sum() > 0) == discards
+    assert np.isfinite(done.finish_s).any()
+    assert not done.pause[..., at.IS_CLOSED].any() and not done.pause[..., at.HELD].any()
+
+
+LABS = ["lossless", "lossless-incast", "two-leaves-lossless", "deadlock-watchdog", "zone-small"]
+
+
+@pytest.mark.parametrize("name", LABS)
+@pytest.mark.parametrize("changes", [{}, {"delay": "700ns"}])
+def test_thresholds_and_times_are_those_of_the_lab_s_plan(
+    name: str, changes: dict[str, Any]
+) -> None:
+    raw = load_spec(find_lab(name)).model_dump(mode="json")
+    raw["queues"]["pfc"] = (raw["queues"]["pfc"] or {}) | {"nic": {"drain": "25%"}}
+    spec = LabSpec.model_validate(raw | {"links": raw["links"] | changes})
+    simulation = Simulation(spec, [job("incast", 2)], Options(engine=Engine.PACKETS))
+    network = simulation.network
+    found = pausing_of(spec, network, PortModel.LAB, 500 if changes else 0)
+    wanted = plan_pauses(plan(spec))
+    assert found is not None and wanted is not None
+    peer = {(port.node, port.port.interface): wanted.by_slot[port.peer] for port in wanted.ports}
+    for send in range(network.sends):
+        node, interface = network.send_name(send).split(":")
+        far = peer[node, interface]
+        assert (found.pool[send] == NONE) == far.is_nic
+        assert found.headroom[send] == far.headroom
+        if not changes:
+            assert found.delay_ps[send] == pytest.approx(far.delay_ns * 1000 / wanted.dilation)
+        if far.is_nic:
+            assert far.buffer is not None and found.drain is not None
+            numbers = (found.drain.size[send], found.drain.xoff[send], found.drain.xon[send])
+            assert numbers == (far.buffer.size, far.buffer.full, far.buffer.empty)
+            drain_bps = found.drain.rate_bps[send] / wanted.dilation
+            assert drain_bps == pytest.approx(far.buffer.drain_bps, abs=1)
+        else:
+            pool, planned = found.pool[send], wanted.pools[far.pool - 1]
+            assert (found.shared[pool], found.reserve[pool]) == (planned.shared, planned.headroom)
+    if changes:
+        first_ps = found.delay_ps[0] + 500_000
+        assert first_ps == pytest.approx(2 * 700_000 + response_ps(network.rate_bps[0]), abs=1)
+
+
+def response_ps(rate_bps: float) -> float:
+    quanta = {100e9: 394, 400e9: 905, 800e9: 1810}[rate_bps]
+    return quanta * 512 * 1e12 / rate_bps
+
+
+def test_a_hop_latency_that_pauses_cannot_keep_up_with_is_refused() -> None:
+    options = Options(engine=Engine.PACKETS, hop_latency_ns=5_000)
+    with pytest.raises(InputError, match="hop latency of 5 us is longer"):
+        simulate(lab({}), [job("incast", 2)], options)
+    assert simulate(lab({}, delay="5us"), [job("incast", 2)], options).packets is not None
+
+
+def lab(pfc: dict[str, Any], **links: str) -> LabSpec:
+    return LabSpec.model_validate(
+        {
+            "name": "paused",
+            "fabric": {"kind": "clos", "racks": 2, "spines": 1, "servers_per_rack": 3},
+            "links": links,
+            "queues": {"ecn": {"kmin": "40MB", "kmax": "60MB"}, "pfc": pfc, "buffer": "100MB"},
+        }
+    )
+
+
+def job(pattern: str, ranks: int, size: str = "1MB") -> SimulatedJob:
+    keys = {"pattern": pattern, "ranks": ranks, "size": size, "transport": {"dcqcn": "off"}}
+    return collective_job(JobSpec.model_validate(keys))
+
+
+def report(spec: LabSpec, pattern: str, ranks: int) -> SimulationReport:
+    return simulate(spec, [job(pattern, ranks)], Options(engine=Engine.PACKETS))
+
+
+def held(of: SimulationReport) -> Any:
+    assert of.packets is not None and of.packets.lossless is not None
+    return of.packets.lossless.links
+
+
+def test_a_document_a_terminal_and_a_page_say_who_was_stopped_by_whom() -> None:
+    paused = report(lab({"memory": "300KB", "xon_offset": "5KB"}), "incast", 6)
+    links = held(paused)
+    assert paused.packets is not None and paused.packets.lossless is not None
+    lossless = paused.packets.lossless
+    assert lossless.transitions == sum(link.transitions for link in links) > 0
+    assert lossless.paused_ns == pytest.approx(sum(link.paused_ns for link in links))
+    assert lossless.dropped_packets == paused.packets.drops == 0 and not lossless.deadlock
+    assert [link.paused_ns for link in links] == sorted(
+        (link.paused_ns for link in links), reverse=True
+    )
+    assert {(link.port, link.peer) for link in links} >= {("srv1-2:rtsw1", "rtsw1")}
+    assert not any("queues.pfc" in text for text in paused.warnings)
+    assert from_json(to_json(paused)) == paused
+    console = Console(file=io.StringIO(), width=200)
+    print_report(paused, console)
+    for text in (console.file.getvalue(), render_html(paused)):  # type: ignore[attr-defined]
+        assert "Pauses of lossless classes" in text and links[0].port in text
+    # The same without: lossy classes lose packets.
+    fluid = simulate(lab({}), [job("incast", 6)])
+    assert any("queues.pfc has no effect" in text for text in fluid.warnings)
+
+
+def test_the_lab_that_deadlocks_does_here_too_on_the_paths_that_it_takes() -> None:
+    """Those of docs/pfc.md, after rtsw1 lost ctsw1 and rtsw2 lost ctsw2."""
+    spec = load_spec(find_lab("deadlock"))
+    every = {"pattern": "permutation", "ranks": 8, "seed": 1193, "size": "4MB"}
+    keys = {"qps": 8, "window": 2048, "ecn": "not-ect", "dcqcn": "off"}
+    simulation = Simulation(
+        spec,
+        [collective_job(JobSpec.model_validate({**every, "transport": keys}))],
+        Options(engine=Engine.PACKETS),
+    )
+    network, paths = simulation.network, simulation.whole_paths
+    names = network.node_names
+    send_of = {
+        (names[network.sender[send]], names[network.receiver[send]]): send
+        for send in range(network.sends)
+    }
+    ways = {(1, 2): ("ctsw2", "rtsw3", "ctsw1"), (2, 1): ("ctsw1", "rtsw4", "ctsw2")}
+    ways |= {(3, 4): ("ctsw1",), (4, 3): ("ctsw2",)}
+    found: list[list[int]] = []
+    for first, last in zip(paths.start[:-1], paths.start[1:], strict=True):
+        ends = paths.sends[first], paths.sends[last - 1]
+        source, destination = names[network.sender[ends[0]]], names[network.receiver[ends[1]]]
+        racks = int(source[3]), int(destination[3])
+        hops = [source, f"rtsw{racks[0]}", *ways[racks], f"rtsw{racks[1]}", destination]
+        found.append([send_of[pair] for pair in pairwise(hops)])
+    simulation.whole_paths = Paths(
+        np.cumsum([0, *map(len, found)]),
+        np.array([send for way in found for send in way], np.int32),
+    )
+    stuck = simulation.report(simulation.run_packets())
+    assert stuck.packets is not None and stuck.packets.lossless is not None
+    assert set(stuck.packets.lossless.deadlock) == {"ctsw2", "rtsw3", "ctsw1", "rtsw4"}
+    (text,) = (each for each in stuck.warnings if each.startswith("deadlock: "))
+    assert text.count(" waits for ") == 4
+    assert None in stuck.jobs[0].iterations_ns and stuck.packets.drops == 0
