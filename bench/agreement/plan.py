@@ -43,7 +43,7 @@ CONTENDED = 1.05
 MOST_RANKS = 16
 """With more NICs two CPUs would carry so little traffic of each that a run takes minutes."""
 
-_LOSSLESS = "lossless classes, which the simulator does not have"
+_LOSSLESS = "lossless classes, whose pauses are not compared"
 NOT_RUN = {
     "deadlock": _LOSSLESS,
     "deadlock-watchdog": _LOSSLESS,

@@ -132,7 +132,8 @@ def simulate(
         typer.Option(
             "--engine",
             metavar="ENGINE",
-            help="fluid; or packets: packet by packet, with queues, marks, drops and DCQCN.",
+            help="fluid; or packets: packet by packet, with queues, marks, drops, pauses and "
+            "DCQCN.",
             rich_help_panel=_ENGINE,
         ),
     ] = "fluid",

@@ -189,14 +189,15 @@ def _events(report: SimulationReport) -> Table:
 def _method(report: SimulationReport) -> str:
     method, cost = report.method, report.cost
     exact = "exact" if method.eps == 0 else f"completions batched within {method.eps:.2%}"
-    missing = "queues, marks, pauses and drops are not in it"
+    note = "queues, marks, pauses and drops are not in it"
     if method.engine is Engine.PACKETS:
-        exact, missing = f"packet by packet, ports {method.ports}", "pause frames are not in it"
+        exact = f"packet by packet, ports {method.ports}"
+        note = "hosts take no time, and ACKs go back by the links of their data"
     took = sum(cost.seconds.values())
     return (
         f"{report.lab['name']}, scheme {report.lab['scheme']['kind']}, choice by {method.model}: "
         f"{method.flows:,} flows, {method.transfers:,} transfers, {method.solves:,} solves "
         f"({method.backend}, {exact}{', each proven max-min fair' if method.proven else ''}) in "
         f"{took:.1f} s and {cost.peak_memory_bytes / 2**30:,.2f} GiB. "
-        f"Engine {method.engine}: {missing} (docs/simulate.md)."
+        f"Engine {method.engine}: {note} (docs/simulate.md)."
     )
