@@ -1,4 +1,4 @@
-"""The jobs of a simulation as a user writes them, each of one of five kinds.
+"""The jobs of a simulation as a user writes them, each of one of seven kinds.
 
 Reads a YAML file with a list `jobs`, or a lab's job file, into validated `SimulatedJob`s. The
 module of each kind makes the job's sends.
@@ -16,6 +16,7 @@ from rocelab.errors import InputError
 from rocelab.jobs.inference import InferenceSpec
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.placement import Placement
+from rocelab.jobs.poisson import PoissonSpec
 from rocelab.jobs.ranking import RankingSpec
 from rocelab.jobs.training_spec import TrainingSpec
 from rocelab.jobs.transport import MAX_DURATION, TransportSpec
@@ -27,7 +28,7 @@ from rocelab.spec.source import read_source
 from rocelab.units import DurationNs
 from rocelab.wording import RefusedError, listed
 
-KINDS = ("collective", "training", "ranking", "inference", "trace")
+KINDS = ("collective", "training", "ranking", "inference", "trace", "flows", "poisson")
 IN_COLLECTIVE = ("placement", "seed", "transport")
 """Keys that a collective itself has, so that a lab's job file is a valid collective."""
 
@@ -55,6 +56,19 @@ class TraceSpec(SpecModel):
     ] = ()
 
 
+class FlowsSpec(SpecModel):
+    """Flows that begin at given times."""
+
+    file: Annotated[
+        str,
+        Field(
+            min_length=1,
+            description="a flow file of ns-3's RDMA forks or a connection matrix of htsim; from "
+            "the job file",
+        ),
+    ]
+
+
 class SimulatedJob(SpecModel):
     """A job: where it runs, how its NICs send, and exactly one block with its kind and
     parameters."""
@@ -69,7 +83,10 @@ class SimulatedJob(SpecModel):
             "server:nic, one per rank"
         ),
     ] = Placement.CONTIGUOUS
-    seed: Annotated[int, Field(ge=0, le=MAX_SEED, description="draws random placements")] = 1
+    seed: Annotated[
+        int,
+        Field(ge=0, le=MAX_SEED, description="draws random placements, source ports and flows"),
+    ] = 1
     transport: Annotated[TransportSpec, Field(description="how the NICs send")] = TransportSpec()
     start: Annotated[DurationNs, Field(ge=0, le=MAX_DURATION, description="when it begins")] = 0
     iterations: Annotated[
@@ -87,6 +104,12 @@ class SimulatedJob(SpecModel):
     ranking: Annotated[RankingSpec | None, Field(description="training of a DLRM")] = None
     inference: Annotated[InferenceSpec | None, Field(description="prefill and decode")] = None
     trace: Annotated[TraceSpec | None, Field(description="a recorded job")] = None
+    flows: Annotated[
+        FlowsSpec | None, Field(description="flows of a file, with the times when they begin")
+    ] = None
+    poisson: Annotated[
+        PoissonSpec | None, Field(description="flows of published sizes that begin at random")
+    ] = None
 
     @model_validator(mode="after")
     def _one_kind(self) -> Self:
@@ -123,6 +146,22 @@ class SimulatedJob(SpecModel):
             self._hold("iterations", self.collective.iterations)
         return self
 
+    @model_validator(mode="after")
+    def _flows_begin_once(self) -> Self:
+        if self.is_open_loop and self.iterations > 1:
+            raise RefusedError(
+                "flows that begin at given times are not repeated",
+                "leave iterations out",
+                keys=("iterations", self.kind),
+            )
+        if self.is_open_loop and self.transport.qps > 1:
+            raise RefusedError(
+                f"each flow has a queue pair of its own, not {self.transport.qps}",
+                "leave qps out",
+                keys=("transport", self.kind),
+            )
+        return self
+
     def _hold(self, key: str, value: object) -> None:
         # The model is frozen, but the validator still completes it.
         object.__setattr__(self, key, value)
@@ -142,14 +181,19 @@ class SimulatedJob(SpecModel):
 
     @property
     def kind(self) -> str:
-        """Which of the five kinds it is."""
+        """Which of the seven kinds it is."""
         return next(kind for kind in KINDS if getattr(self, kind) is not None)
 
     @property
     def ranks(self) -> int | None:
-        """How many ranks it has; None for traces, whose files have it."""
+        """How many ranks it has; None for traces and flows, which say it themselves."""
         said = self.collective or self.training or self.ranking or self.inference
         return said.ranks if said is not None else None
+
+    @property
+    def is_open_loop(self) -> bool:
+        """Whether it is flows that begin at given times, whatever the network does."""
+        return self.flows is not None or self.poisson is not None
 
 
 class JobsSpec(SpecModel):
@@ -191,21 +235,22 @@ def collective_job(job: JobSpec) -> SimulatedJob:
 
 
 def load_jobs(path: Path) -> tuple[SimulatedJob, ...]:
-    """The jobs that a YAML file lists; traces from its folder. Raises SpecError with every problem
-    of a stage.
+    """The jobs that a YAML file lists; traces and flows from its folder. Raises SpecError with
+    every problem of a stage.
 
     A lab's job file, which has `pattern` at its top, is one job.
     """
     source = read_source(path)
     if isinstance(source.data, dict) and "pattern" in source.data:
         return (collective_job(validate(source, JobSpec)),)
-    return tuple(
-        job.model_copy(
-            update={
-                "trace": job.trace.model_copy(update={"file": str(path.parent / job.trace.file)})
-            }
-        )
-        if job.trace is not None
-        else job
-        for job in validate(source, JobsSpec).jobs
-    )
+    return tuple(_from_folder(job, path.parent) for job in validate(source, JobsSpec).jobs)
+
+
+def _from_folder(job: SimulatedJob, folder: Path) -> SimulatedJob:
+    """The job with the path of its file from the current folder."""
+    if job.trace is not None:
+        moved = job.trace.model_copy(update={"file": str(folder / job.trace.file)})
+        return job.model_copy(update={"trace": moved})
+    if job.flows is not None:
+        return job.model_copy(update={"flows": FlowsSpec(file=str(folder / job.flows.file))})
+    return job

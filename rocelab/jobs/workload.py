@@ -59,11 +59,13 @@ class Workload:
 
     ordered: each send of a schedule is its own step and waits for the same sends as in the lab;
     else everything that one rank sends another in a collective is one send, and all begin together,
-    except those of an AlltoAll(v), which go in turn. warnings: the parts of a trace that were
-    ignored.
+    except those of an AlltoAll(v), which go in turn. own_queue_pairs: each send has a connection
+    of its own; else all that two ranks send each other share one. warnings: the parts of a trace
+    that were ignored.
     """
 
     ranks: int
     steps: tuple[Step, ...]
     ordered: bool = False
+    own_queue_pairs: bool = False
     warnings: tuple[str, ...] = ()

@@ -162,8 +162,20 @@ def _compiled(
     size = _joint([each.size_bytes for each in sends])
     parts = _joint([_parts(each) for each in sends])
 
-    used, connection = np.unique(source * ranks + destination, return_inverse=True)
-    pairs = queue_pairs(network, job.places, used, job.transport, job.seed, first_qp, created)
+    used = source * ranks + destination
+    connection = np.arange(len(used))
+    if not workload.own_queue_pairs:
+        used, connection = np.unique(used, return_inverse=True)
+    pairs = queue_pairs(
+        network,
+        job.places,
+        used,
+        job.transport,
+        job.seed,
+        first_qp,
+        created,
+        shared=not workload.own_queue_pairs,
+    )
     loads = loads_of(connection, size, parts, job.transport, overhead_bytes)
     chains = _chains(sends, task)
     chain = np.repeat(chains.of_transfer, qps)

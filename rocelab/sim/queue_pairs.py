@@ -45,19 +45,24 @@ def queue_pairs(
     seed: int,
     first_qp: int = FIRST_QP,
     created: Ints | None = None,
+    *,
+    shared: bool = True,
 ) -> QueuePairs:
     """The flows of ordered pairs of ranks (source * ranks + destination, ascending, each once).
 
     Two ranks share one connection for both directions; its queue pairs, both ends of each and those
     for clear-to-sends, are numbered from `first_qp` connection by connection. Each end gets its
     NIC's next port, after those of the `created` (n) queue pairs that the NIC has already. The
-    numbers, source ports and NIC ports are those of `rocelab.jobs.jobplan`. Raises InputError if
-    the numbers run out.
+    numbers, source ports and NIC ports are those of `rocelab.jobs.jobplan`. If connections are not
+    `shared`, pairs may come in any order and repeat, and each has a connection of its own. Raises
+    InputError if the numbers run out.
     """
     ranks = len(places)
     source, destination = np.divmod(pairs, ranks)
     ends = np.minimum(source, destination) * ranks + np.maximum(source, destination)
-    connections, connection = np.unique(ends, return_inverse=True)
+    connections, connection = ends, np.arange(len(ends))
+    if shared:
+        connections, connection = np.unique(ends, return_inverse=True)
     each = transport.qps + (transport.admission is not None)
     next_qp = first_qp + 2 * each * len(connections)
     if next_qp > QPN_LIMIT:

@@ -27,6 +27,8 @@ from rocelab.jobs.collectives import Algorithm
 from rocelab.jobs.inference import inference_workload
 from rocelab.jobs.merged_sends import workload_of
 from rocelab.jobs.performance import FRAME_OVERHEAD_BYTES
+from rocelab.jobs.placement import Placement
+from rocelab.jobs.poisson import poisson_flows
 from rocelab.jobs.ranking import ranking_workload
 from rocelab.jobs.spec import SimulatedJob, TraceSpec
 from rocelab.jobs.training import training_workload
@@ -58,6 +60,7 @@ from rocelab.sim.packets.run import PacketRun, run_packets
 from rocelab.sim.packets.sending import queues_of, sending_of
 from rocelab.sim.placement import place_ranks, ring_group
 from rocelab.sim.size import check_fits
+from rocelab.sim.traces.flow_files import read_flow_file
 from rocelab.spec.model import LabSpec
 from rocelab.spec.schemes import EcmpScheme, EEcmpScheme, PathPinningScheme, SprayScheme, TeScheme
 from rocelab.units import DURATION
@@ -145,14 +148,27 @@ class Simulation:
         self._progress = progress
         with self._timed("fabric"):
             self.network: Network = network_of(spec)
-        check_fits(self.network, spec.scheme, self.jobs)
         with self._timed("jobs"):
             traced = {
                 job.name: _traced(job.trace, progress) for job in jobs if job.trace is not None
             }
-            self.places = self._placed(traced)
+            listed = {
+                job.name: read_flow_file(Path(job.flows.file))
+                for job in jobs
+                if job.flows is not None
+            }
+            ranks = {name: workload.ranks for name, workload in traced.items()}
+            ranks |= {name: flows.ranks for name, flows in listed.items()}
+            self.places = self._placed(ranks)
+            listed |= {
+                job.name: poisson_flows(job.poisson, self._nics_bps(number), job.seed)
+                for number, job in enumerate(jobs)
+                if job.poisson is not None
+            }
+            check_fits(self.network, spec.scheme, self.jobs, sum(map(len, listed.values())))
+            known = traced | {name: flows.workload() for name, flows in listed.items()}
             self.workloads = tuple(
-                traced.get(job.name) or _workload(self.network, job, places)
+                known.get(job.name) or _workload(self.network, job, places)
                 for job, places in zip(self.jobs, self.places, strict=True)
             )
             self.compiled = self._compiled()
@@ -166,6 +182,9 @@ class Simulation:
         """The eps of the engine (`rocelab.sim.engine.run.run`)."""
         if self.options.eps is not None:
             return self.options.eps
+        # The longest remaining time is that of the largest flow, and others are far shorter.
+        if any(job.is_open_loop for job in self.jobs):
+            return 0.0
         return 0.0 if self.program.transfers <= EXACT_TRANSFERS else LARGE_EPS
 
     def outages(self) -> tuple[Outage, ...]:
@@ -271,6 +290,12 @@ class Simulation:
             raise InputError(
                 "the packet engine does not simulate failures", hint="take --engine fluid"
             )
+        for job in self.jobs:
+            if job.is_open_loop:
+                raise InputError(
+                    f"{job.name}: flows that begin at given times have no iterations to compare",
+                    hint="take `rocelab simulate` with --event",
+                )
         paths = self._paths(self.flows, link_up)
         outcome = run(
             self.program,
@@ -317,11 +342,16 @@ class Simulation:
             job.name: Retransmission.of(timeline.retransmission, job.transport) for job in self.jobs
         }
 
-    def _placed(self, traced: Mapping[str, Workload]) -> tuple[Ints, ...]:
+    def _placed(self, known: Mapping[str, int]) -> tuple[Ints, ...]:
+        """The NICs of each job. known: the ranks of traces and files of flows; random flows have
+        the NICs that are listed, or all that the jobs before leave."""
         taken = np.zeros(self.network.nics, np.bool_)
         found = []
         for job in self.jobs:
-            ranks = traced[job.name].ranks if job.ranks is None else job.ranks
+            ranks = known.get(job.name) if job.ranks is None else job.ranks
+            if ranks is None:
+                is_list = not isinstance(job.placement, Placement)
+                ranks = len(job.placement) if is_list else int(np.count_nonzero(~taken))
             places = place_ranks(self.network, ranks, job.placement, job.seed, taken)
             taken[places] = True
             found.append(places)
@@ -385,10 +415,14 @@ class Simulation:
         return found
 
     def nic_bps(self, number: int) -> float:
-        """The rate of the slowest of a job's NICs, summed over its ports."""
+        """The rate of the slowest of a job's NICs."""
+        return float(self._nics_bps(number).min())
+
+    def _nics_bps(self, number: int) -> Floats:
+        """The rate of each of a job's NICs, summed over its ports."""
         links = self.network.nic_links[self.places[number]]
-        rates = np.where(links == NONE, 0.0, self.network.rate_bps[links])
-        return float(rates.sum(axis=1).min())
+        rates: Floats = np.where(links == NONE, 0.0, self.network.rate_bps[links]).sum(axis=1)
+        return rates
 
     def _rerouted(self, flows: Flows, link_up: Bools) -> Paths:
         """The paths after BGP has moved; a controller's entries stay where they can."""
@@ -539,7 +573,7 @@ def long_run(
 
 
 def _workload(network: Network, job: SimulatedJob, places: Ints) -> Workload:
-    """The workload of a job whose ranks are on these NICs; a trace needs no NICs."""
+    """The workload of a job whose ranks are on these NICs; traces and flows need no NICs."""
     if job.collective is not None:
         needs_group = (
             job.collective.group is None and job.collective.algorithm is Algorithm.HIERARCHICAL

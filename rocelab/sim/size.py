@@ -33,13 +33,16 @@ SENDS_BYTES = 1000
 bytes a send in total."""
 
 
-def check_fits(network: Network, scheme: SchemeSpec, jobs: Sequence[SimulatedJob]) -> None:
-    """Raises MachineError if the jobs' flows need more memory than is free."""
-    flows = sum(_flows(job) for job in jobs)
+def check_fits(
+    network: Network, scheme: SchemeSpec, jobs: Sequence[SimulatedJob], listed: int
+) -> None:
+    """Raises MachineError if the jobs' flows need more memory than is free. listed: how many flows
+    begin at given times."""
+    flows = listed + sum(_flows(job) for job in jobs)
     needed = BASE_BYTES + LINK_BYTES * network.links + flows * FLOW_BYTES
     if scheme.kind in ("flowlet", "spray"):
         needed += flows * _most_entries(network, scheme.kind) * ENTRY_BYTES
-    needed += SENDS_BYTES * sum(_ordered(job) for job in jobs)
+    needed += SENDS_BYTES * (listed + sum(_ordered(job) for job in jobs))
     free = _available_bytes()
     if needed > free:
         raise MachineError(

@@ -1,0 +1,49 @@
+"""Flows that begin at given times, whatever the network does: an open loop.
+
+A `FlowList` is read from a file (`rocelab.sim.traces.flow_files`) or drawn
+(`rocelab.jobs.poisson`), and becomes a `Workload` of one send per flow.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rocelab.arrays import Floats, Ints, Longs
+from rocelab.jobs.workload import Sends, Step, Workload
+
+MOST_FLOWS = 2**20
+
+
+@dataclass(frozen=True, eq=False)
+class FlowList:
+    """X flows between ranks 0 to `ranks` - 1, by column: source, destination (never the same),
+    size_bytes of payload (> 0), start_s from the job's start. warnings: the parts of a file that
+    were ignored."""
+
+    ranks: int
+    source: Ints
+    destination: Ints
+    size_bytes: Longs
+    start_s: Floats
+    warnings: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+    def workload(self) -> Workload:
+        """A step for each flow, numbered from 1, each on queue pairs of its own."""
+        steps = tuple(
+            Step(
+                f"flow {number + 1}",
+                compute_s=start_s,
+                sends=Sends(
+                    self.source[number : number + 1],
+                    self.destination[number : number + 1],
+                    self.size_bytes[number : number + 1],
+                ),
+            )
+            for number, start_s in enumerate(self.start_s.tolist())
+        )
+        return Workload(
+            self.ranks, steps, ordered=True, own_queue_pairs=True, warnings=self.warnings
+        )
