@@ -56,8 +56,11 @@ def alone_s(sends: Sends | None, ranks: int, nic_bps: float) -> float:
     that sends or receives most, in payload."""
     if sends is None:
         return 0.0
-    ends = (sends.source, sends.destination)
-    most = max(np.bincount(end, sends.size_bytes, minlength=ranks).max() for end in ends)
+    most = sends.size_bytes[0]
+    # A list of flows has very many steps of one send.
+    if len(sends.source) > 1:
+        ends = (sends.source, sends.destination)
+        most = max(np.bincount(end, sends.size_bytes, minlength=ranks).max() for end in ends)
     return float(most) * 8 / nic_bps
 
 

@@ -97,6 +97,30 @@ class StepTimes:
 
 
 @dataclass(frozen=True, slots=True)
+class SizeBin:
+    """Flows of about one size, and half, 95% and 99% of their slowdowns at most (`FlowTimes`).
+    largest_bytes: payload of the largest; the bin before has those of its own largest."""
+
+    largest_bytes: int
+    flows: int
+    p50: float
+    p95: float
+    p99: float
+
+
+@dataclass(frozen=True, slots=True)
+class SlowdownBySize:
+    """The slowdown of flows that begin at given times, of those that were over.
+
+    bins: from small to large, twentieths of the flows, or parts of about 100 if flows are few;
+    those of one size are in one bin. quantiles: of all flows: 0, 1, 2, ... 100% are not above.
+    """
+
+    bins: tuple[SizeBin, ...]
+    quantiles: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class JobOutcome:
     """One job.
 
@@ -105,7 +129,8 @@ class JobOutcome:
     after the other. cut_leaves, cut_zones: the hops of a ring over its ranks that lead to another
     leaf and to another zone. iterations_ns: None if the job never ended. roofline_ns: the least
     time of an iteration on average: its busiest NIC at its rate, headers included, or of jobs that
-    compute their longest chain of steps. steps: of the last iteration.
+    compute their longest chain of steps. steps: of the last iteration. slowdown: of a job whose
+    flows begin at given times.
     """
 
     name: str
@@ -121,6 +146,7 @@ class JobOutcome:
     roofline_ns: float
     end_ns: float | None
     steps: tuple[StepTimes, ...]
+    slowdown: SlowdownBySize | None = None
 
     def headline(self, name: str) -> Headline:
         """The headline of that name. Raises KeyError if there is none."""

@@ -34,7 +34,7 @@ from rocelab.results.simulation import (
     TierUse,
 )
 from rocelab.sim.engine.backend import Backend
-from rocelab.sim.engine.completion import flow_times
+from rocelab.sim.engine.completion import Completion, completion, flow_times, slowdown_by_size
 from rocelab.sim.engine.program import Outcome, Program
 from rocelab.sim.events.timeline import Outage
 from rocelab.sim.fabric.flows import Paths
@@ -72,6 +72,7 @@ def figures(
     usable = simulation.usable_sends()
     uses, worst = _uses(network, simulation.whole_paths, outcome, usable)
     over_s = transfers_over_s(compiled.program, outcome)
+    times = transfer_times(simulation, outcome)
     finished = over_s[np.isfinite(over_s)]
     stuck = len(outcome.finish_s) - len(finished)
     warnings = [text for workload in simulation.workloads for text in workload.warnings]
@@ -114,7 +115,8 @@ def figures(
         cost=Cost(dict(simulation.seconds), peak_memory_bytes),
         warnings=tuple(warnings),
         jobs=tuple(
-            _job(simulation, outcome, number, job) for number, job in enumerate(simulation.jobs)
+            _job(simulation, outcome, number, job, times)
+            for number, job in enumerate(simulation.jobs)
         ),
         tiers=_tiers(network, simulation.whole_paths, usable),
         uses=uses,
@@ -124,14 +126,7 @@ def figures(
             tuple((outcome.rate_times_s * NS).tolist()), tuple(outcome.rate_bps.tolist())
         ),
         events=tuple(_event(outage) for outage in simulation.outages()),
-        flow_times=flow_times(
-            compiled.program,
-            simulation.whole_paths,
-            network.capacity_bps,
-            simulation.hop_latency_ns / NS,
-            outcome.start_s,
-            over_s,
-        ),
+        flow_times=flow_times(times),
         packets=packets,
     )
 
@@ -147,7 +142,9 @@ def simulation_environment() -> Environment:
     return environment_with("not used")
 
 
-def _job(simulation: Simulation, outcome: Outcome, number: int, job: SimulatedJob) -> JobOutcome:
+def _job(
+    simulation: Simulation, outcome: Outcome, number: int, job: SimulatedJob, times: Completion
+) -> JobOutcome:
     network, workload = simulation.network, simulation.workloads[number]
     places, compiled = simulation.places[number], simulation.compiled
     (tasks,) = np.nonzero(compiled.job == number)
@@ -178,6 +175,9 @@ def _job(simulation: Simulation, outcome: Outcome, number: int, job: SimulatedJo
         roofline_ns=roofline_ns,
         end_ns=_ns(end_s),
         steps=_steps(simulation, outcome, number),
+        slowdown=slowdown_by_size(compiled.payload_bytes[own], times.slowdown[own])
+        if job.is_open_loop
+        else None,
     )
 
 
@@ -189,6 +189,18 @@ def transfers_over_s(program: Program, outcome: Outcome) -> Floats:
     with np.errstate(invalid="ignore"):
         latency_s = outcome.end_s - last_s
     return outcome.finish_s + np.where(np.isfinite(latency_s), latency_s, 0.0)[task]
+
+
+def transfer_times(simulation: Simulation, outcome: Outcome) -> Completion:
+    """How long each transfer took, and the least time."""
+    return completion(
+        simulation.program,
+        simulation.whole_paths,
+        simulation.network.capacity_bps,
+        simulation.hop_latency_ns / NS,
+        outcome.start_s,
+        transfers_over_s(simulation.program, outcome),
+    )
 
 
 def _latency_s(simulation: Simulation, outcome: Outcome, tasks: Longs) -> float:

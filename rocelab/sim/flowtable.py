@@ -15,7 +15,7 @@ import numpy as np
 
 from rocelab.errors import InputError, MachineError
 from rocelab.files import replace_file, replacing
-from rocelab.sim.figures import NS, transfers_over_s
+from rocelab.sim.figures import NS, transfer_times, transfers_over_s
 
 if TYPE_CHECKING:
     from rocelab.sim.engine.program import Outcome
@@ -60,7 +60,8 @@ def write_flows(simulation: Simulation, outcome: Outcome, path: Path) -> None:
 
 
 def _columns(simulation: Simulation, outcome: Outcome) -> dict[str, list[Any]]:
-    """start_ns: when the transfer's step began to send; over_ns: empty if it never was over."""
+    """start_ns: when the transfer's step began to send; over_ns, slowdown: empty if it never was
+    over."""
     compiled, program, network = simulation.compiled, simulation.program, simulation.network
     task = np.repeat(np.arange(program.tasks), np.diff(program.first_transfer))
     flows, flow = simulation.flows, program.flow
@@ -71,6 +72,7 @@ def _columns(simulation: Simulation, outcome: Outcome) -> dict[str, list[Any]]:
         )
     ]
     over_ns = (transfers_over_s(program, outcome) * NS).tolist()
+    slowdown = transfer_times(simulation, outcome).slowdown.tolist()
     start_ns = (outcome.start_s[task] * NS).tolist()
     job, step = compiled.job[task].tolist(), compiled.step[task].tolist()
     return {
@@ -91,4 +93,5 @@ def _columns(simulation: Simulation, outcome: Outcome) -> dict[str, list[Any]]:
         "wire_bytes": (program.size_bits / 8).astype(np.int64).tolist(),
         "start_ns": [None if np.isinf(each) else each for each in start_ns],
         "over_ns": [None if np.isinf(each) else each for each in over_ns],
+        "slowdown": [None if np.isinf(each) else each for each in slowdown],
     }

@@ -24,6 +24,7 @@ def render_html(report: SimulationReport) -> str:
         ("finishing", plots.finishing(report)),
         ("rates", plots.rates(report)),
         ("jobs", plots.jobs(report)),
+        ("slowdown", plots.slowdown(report)),
     )
     return template("report/simulation.html.j2").render(
         report=report,

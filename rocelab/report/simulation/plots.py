@@ -138,6 +138,40 @@ def jobs(report: SimulationReport) -> Figure | None:
 
 
 @styled
+def slowdown(report: SimulationReport) -> Figure | None:
+    """Of flows that begin at given times: the distribution of their slowdown, and its quantiles
+    by size. None without such flows."""
+    found = [(job.name, job.slowdown) for job in report.jobs if job.slowdown is not None]
+    if not found:
+        return None
+    figure = figure_of(11, 2.8)
+    all_flows, by_size = figure.subplots(1, 2)
+    several = len(found) > 1
+    for name, each in found:
+        shares = np.linspace(0, 1, len(each.quantiles))
+        all_flows.plot(each.quantiles, shares, linewidth=1.4, label=name)
+        sizes = [part.largest_bytes for part in each.bins]
+        for quantile in ("p50", "p95", "p99"):
+            values = [getattr(part, quantile) for part in each.bins]
+            label = f"{name} {quantile}" if several else quantile
+            by_size.plot(sizes, values, linewidth=1.4, marker="o", markersize=3, label=label)
+    all_flows.set_xlabel("slowdown: time over the least one, alone on the path")
+    all_flows.set_ylabel("flows")
+    all_flows.set_ylim(0, 1.02)
+    by_size.set_xlabel("bytes of a flow, up to")
+    by_size.set_ylabel("slowdown")
+    by_size.set_xscale("log")
+    by_size.set_yscale("log")
+    for axis in (all_flows, by_size):
+        axis.grid(color=GRID, linewidth=0.6)
+    all_flows.set_xscale("log")
+    by_size.legend(frameon=False, fontsize=7)
+    if several:
+        all_flows.legend(frameon=False, fontsize=7)
+    return figure
+
+
+@styled
 def timeline(report: SimulationReport) -> Figure | None:
     """When the steps of each job's last iteration sent, a row per step. None if there are only
     steps of a collective's schedule, or too many of them."""

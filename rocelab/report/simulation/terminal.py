@@ -18,7 +18,7 @@ SHOWN_PAUSES = 10
 def print_report(report: SimulationReport, console: Console) -> None:
     """Print jobs, flows, packets, queues and pauses, the balance of links and the worst ones,
     events, and how the result was computed."""
-    parts = (_jobs, _flow_times, _packets, _queues, _pauses, _links, _worst, _events)
+    parts = (_jobs, _flow_times, _slowdown, _packets, _queues, _pauses, _links, _worst, _events)
     for shown in (part(report) for part in parts):
         if shown.row_count:
             console.print(shown)
@@ -63,6 +63,18 @@ def _flow_times(report: SimulationReport) -> Table:
         ):
             values = (each.mean, each.p50, each.p99, each.maximum)
             shown.add_row(name, *(written(value) for value in values))
+    return shown
+
+
+def _slowdown(report: SimulationReport) -> Table:
+    shown = table(
+        "Slowdown of flows that begin at given times, by size",
+        ("job", "up to", "flows", "p50", "p95", "p99"),
+    )
+    for job in report.jobs:
+        for each in () if job.slowdown is None else job.slowdown.bins:
+            values = (f"{value:.2f}" for value in (each.p50, each.p95, each.p99))
+            shown.add_row(job.name, format_size(each.largest_bytes), f"{each.flows:,}", *values)
     return shown
 
 

@@ -2,40 +2,87 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
-from rocelab.arrays import Floats
-from rocelab.results.simulation import Distribution, FlowTimes
+from rocelab.arrays import Floats, Longs
+from rocelab.results.simulation import Distribution, FlowTimes, SizeBin, SlowdownBySize
 from rocelab.sim.engine.program import Program
 from rocelab.sim.fabric.flows import Paths
 from rocelab.sim.fabric.paths import links_on_path
 
 NS = 1e9
+BINS = 20
+"""Parts of the distribution of sizes: those of HPCC's analysis (analysis/fct_analysis.py)."""
+
+LEAST_OF_BIN = 100
+"""Flows of a bin: with fewer a p99 is the highest."""
 
 
-def flow_times(
+@dataclass(frozen=True, eq=False)
+class Completion:
+    """Of each transfer, X: the time it took, inf if it was never over, and the least one."""
+
+    took_s: Floats
+    least_s: Floats
+
+    @property
+    def slowdown(self) -> Floats:
+        return self.took_s / self.least_s
+
+
+def completion(
     program: Program,
     paths: Paths,
     capacity_bps: Floats,
     hop_latency_s: float,
     start_s: Floats,
     over_s: Floats,
-) -> FlowTimes | None:
-    """Those of the transfers that were over. start_s: of each task, T; over_s: of each transfer,
-    X. A path that is divided is as fast as its fullest link lets the whole flow be."""
+) -> Completion:
+    """The times of all transfers. start_s: of each task, T; over_s: of each transfer, X. A path
+    that is divided is as fast as its fullest link lets the whole flow be; a transfer without a
+    path takes no least time."""
     task = np.repeat(np.arange(program.tasks), np.diff(program.first_transfer))
-    (done,) = np.nonzero(np.isfinite(over_s))
-    if not len(done):
-        return None
     share = 1.0 if paths.share is None else paths.share
     flow_bps = np.full(len(paths), np.inf)
     of_flow = np.repeat(np.arange(len(paths)), np.diff(paths.start))
     np.minimum.at(flow_bps, of_flow, capacity_bps[paths.sends] / share)
-    flow = program.flow[done]
-    least_s = program.size_bits[done] / flow_bps[flow]
-    least_s += links_on_path(paths)[flow] * hop_latency_s
-    took_s = over_s[done] - start_s[task[done]]
-    return FlowTimes(len(done), _distribution(took_s * NS), _distribution(took_s / least_s))
+    least_s = program.size_bits / flow_bps[program.flow]
+    least_s += links_on_path(paths)[program.flow] * hop_latency_s
+    with np.errstate(invalid="ignore"):
+        took_s = over_s - start_s[task]
+    return Completion(np.where(np.isfinite(over_s), took_s, np.inf), least_s)
+
+
+def flow_times(found: Completion) -> FlowTimes | None:
+    """Those of the transfers that were over."""
+    done = np.isfinite(found.took_s)
+    if not done.any():
+        return None
+    took_ns, slowdown = found.took_s[done] * NS, found.slowdown[done]
+    return FlowTimes(len(took_ns), _distribution(took_ns), _distribution(slowdown))
+
+
+def slowdown_by_size(size_bytes: Longs, slowdown: Floats) -> SlowdownBySize | None:
+    """Of flows with these sizes; inf for those that were never over."""
+    done = np.isfinite(slowdown)
+    size_bytes, slowdown = size_bytes[done], slowdown[done]
+    if not len(size_bytes):
+        return None
+    parts = max(1, min(BINS, len(size_bytes) // LEAST_OF_BIN))
+    ends = np.unique(
+        np.quantile(size_bytes, np.arange(1, parts + 1) / parts, method="inverted_cdf")
+    )
+    number = np.searchsorted(ends, size_bytes)
+    bins = []
+    for each, end in enumerate(ends.tolist()):
+        own = slowdown[number == each]
+        p50, p95, p99 = np.quantile(own, [0.5, 0.95, 0.99]).tolist()
+        bins.append(SizeBin(end, len(own), p50, p95, p99))
+    return SlowdownBySize(
+        tuple(bins), tuple(np.quantile(slowdown, np.linspace(0, 1, 101)).tolist())
+    )
 
 
 def _distribution(values: Floats) -> Distribution:
