@@ -27,7 +27,8 @@ def live(
         ),
     ] = None,
     read_only: Annotated[
-        bool, typer.Option("--read-only", help="Show only: the page breaks nothing.")
+        bool,
+        typer.Option("--read-only", help="Show only: the page breaks nothing and sends nothing."),
     ] = False,
     terminal: Annotated[
         bool,
@@ -39,10 +40,10 @@ def live(
     ] = False,
 ) -> None:
     """Serve a page of a running lab on loopback until Ctrl-C: its fabric with the load of each
-    link, events as they happen, and faults to inject.
+    link, events as they happen, faults to inject, and jobs to run.
 
     Prints the page's URL, whose token lets whoever has it break the lab. Faults of the page are
-    undone at the end.
+    undone at the end, and its job is stopped.
     """
     from rocelab.errors import InputError, MachineError
 

@@ -1,10 +1,10 @@
 """The requests that a lab's live page makes, as an ASGI application behind `rocelab.live.access`.
 
 `GET /`, `/page/NAME`: the page's files. `/fabric.json`, `/events?metric=M`, `/node/NAME`,
-`/link?name=NAME`, `/history?link=NAME`, `/kinds`: what it shows. `POST /faults`,
-`/faults/N/undo`, `/scheme`, `/path`: what it does. `/terminal/NODE`, a WebSocket: a root shell, if
-that is allowed. Every answer but the page's files and the stream is JSON; an error has `error` and
-`hint`, and `problems` if several things of a request are wrong.
+`/link?name=NAME`, `/history?link=NAME`, `/kinds`, `/traffic`: what it shows. `POST /faults`,
+`/faults/N/undo`, `/scheme`, `/path`, `/traffic`, `/traffic/stop`: what it does. `/terminal/NODE`, a
+WebSocket: a root shell, if that is allowed. Every answer but the page's files and the stream is
+JSON; an error has `error` and `hint`, and `problems` if several things of a request are wrong.
 """
 
 from __future__ import annotations
@@ -28,12 +28,14 @@ from rocelab.errors import ExpectationError, InputError, RocelabError, SpecError
 from rocelab.faults.asked import kinds
 from rocelab.forwarding.path import find_nic, walk
 from rocelab.forwarding.steering import ROCE_PORT
+from rocelab.jobs.job import JobSpec
 from rocelab.live.access import Access, Guard
 from rocelab.live.details import link_document, node_document
 from rocelab.live.faults import FaultRequest, Faults
 from rocelab.live.feed import Feed
 from rocelab.live.state import METRICS
 from rocelab.live.terminal import Terminals
+from rocelab.live.traffic import Traffic
 from rocelab.runtime.lab import Lab
 from rocelab.runtime.steering.scheme import AskedScheme
 from rocelab.spec.base import SpecModel
@@ -70,7 +72,13 @@ class PathRequest(SpecModel):
 
 
 def live_app(
-    feed: Feed, faults: Faults, access: Access, *, read_only: bool, terminal: bool = False
+    feed: Feed,
+    faults: Faults,
+    traffic: Traffic,
+    access: Access,
+    *,
+    read_only: bool,
+    terminal: bool = False,
 ) -> Guard:
     """The application of a lab that is watched."""
     files = _page_files()
@@ -120,6 +128,24 @@ def live_app(
     async def path(request: Request) -> Response:
         return await _answered(_path, feed.lab.name, await _asked(request, PathRequest))
 
+    async def job(_: Request) -> Response:
+        return JSONResponse(traffic.document())
+
+    async def job_flows(_: Request) -> Response:
+        return await _answered(traffic.flows)
+
+    async def job_result(_: Request) -> Response:
+        headers = {"content-disposition": 'attachment; filename="result.json"'}
+        return Response(traffic.result(), media_type="application/json", headers=headers)
+
+    async def start_job(request: Request) -> Response:
+        await run_in_threadpool(traffic.start, await _asked(request, JobSpec))
+        return JSONResponse({}, status_code=201)
+
+    async def stop_job(_: Request) -> Response:
+        await run_in_threadpool(traffic.stop)
+        return JSONResponse({})
+
     async def events(request: Request) -> Response:
         metric = request.query_params.get("metric", METRICS[0])
         if metric not in METRICS:
@@ -141,6 +167,11 @@ def live_app(
         Route("/faults/{number}/undo", undo, methods=["POST"]),
         Route("/scheme", scheme, methods=["POST"]),
         Route("/path", path, methods=["POST"]),
+        Route("/traffic", job),
+        Route("/traffic", start_job, methods=["POST"]),
+        Route("/traffic/flows", job_flows),
+        Route("/traffic/result.json", job_result),
+        Route("/traffic/stop", stop_job, methods=["POST"]),
     ]
     if terminal:
         routes.append(WebSocketRoute("/terminal/{node}", Terminals(feed.lab).serve))

@@ -94,6 +94,29 @@ class SchemeEvent:
 
 
 @dataclass(frozen=True, slots=True)
+class JobEvent:
+    """A job of the page begins to send, or has ended. `outcome`: None while it runs; else `valid`,
+    `invalid`, `failed` or `stopped`."""
+
+    t_ns: int
+    pattern: str
+    ranks: int
+    outcome: str | None
+    kind: Literal["job"] = "job"
+
+
+@dataclass(frozen=True, slots=True)
+class UseEvent:
+    """Another process has the lab for itself, `user`, such as `a drill`, or has it no longer: None.
+    `t_ns`: when that was seen."""
+
+    t_ns: int
+    user: str | None
+    pid: int | None
+    kind: Literal["use"] = "use"
+
+
+@dataclass(frozen=True, slots=True)
 class NoteEvent:
     """What the reader should know of the view itself, such as what could not be read."""
 
@@ -102,7 +125,17 @@ class NoteEvent:
     kind: Literal["note"] = "note"
 
 
-Event = CarrierEvent | SessionEvent | RoutesEvent | NodeEvent | FaultEvent | SchemeEvent | NoteEvent
+Event = (
+    CarrierEvent
+    | SessionEvent
+    | RoutesEvent
+    | NodeEvent
+    | FaultEvent
+    | SchemeEvent
+    | JobEvent
+    | UseEvent
+    | NoteEvent
+)
 
 
 def document(event: Event) -> dict[str, object]:

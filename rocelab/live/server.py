@@ -16,6 +16,7 @@ from rocelab.live.access import opened
 from rocelab.live.app import live_app
 from rocelab.live.faults import Faults
 from rocelab.live.feed import Feed
+from rocelab.live.traffic import Traffic
 from rocelab.runtime.lab import Lab
 
 MOST_CONNECTIONS = 64
@@ -40,21 +41,25 @@ def serve(
     """Serve a lab that is up on loopback, on `port` or a free one. `ready` gets the URL, which has
     the token, once the page can be opened. `terminal`: whether it has root's terminals.
 
-    Faults of the page are undone at the end. Raises InputError if the lab is not up or served
-    already, MachineError if there is no port, ExpectationError once the lab goes down.
+    Faults of the page are undone at the end, and its job is stopped. Raises InputError if the lab
+    is not up or served already, MachineError if there is no port, ExpectationError once the lab
+    goes down.
     """
     with (
         opened(lab.name, port) as (access, listener),
         Feed(lab, read_only=read_only, terminal=terminal) as feed,
         Faults(feed) as faults,
+        Traffic(feed) as traffic,
         HttpServer(
-            live_app(feed, faults, access, read_only=read_only, terminal=terminal), listener
+            live_app(feed, faults, traffic, access, read_only=read_only, terminal=terminal),
+            listener,
         ),
         closing(feed.hub),
     ):
         ready(access.url)
         while not feed.wait(POLL_S):
             faults.look()
+            traffic.look()
         feed.check()
 
 

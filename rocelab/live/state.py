@@ -17,6 +17,7 @@ from rocelab.live.events import (
     FaultEvent,
     NodeEvent,
     SchemeEvent,
+    UseEvent,
     document,
 )
 from rocelab.measure.health.reading import Reading
@@ -90,6 +91,7 @@ class LabState:
     conditions: dict[str, Condition] = field(default_factory=dict)
     faults: dict[int, FaultEvent] = field(default_factory=dict)
     scheme: Mapping[str, object] = field(default_factory=lambda: EcmpScheme().model_dump())
+    use: UseEvent | None = None
 
     def apply(self, event: Event) -> None:
         """Change what an event changes."""
@@ -112,6 +114,8 @@ class LabState:
                 self.faults.pop(event.number, None)
             case SchemeEvent():
                 self.scheme = event.scheme
+            case UseEvent():
+                self.use = event if event.user else None
             case _:
                 pass
 
@@ -127,6 +131,7 @@ class LabState:
             "nodes": [self._node(node) for node in self.fabric.nodes],
             "links": [self._link(link) for link in self.fabric.links],
             "faults": [document(fault) for fault in self.faults.values()],
+            "use": document(self.use) if self.use else None,
         }
 
     def _node(self, node: Node) -> Mapping[str, object]:

@@ -1,7 +1,7 @@
 """Reserves a lab that is up for one user at a time: a drill, a job, or faults by hand.
 
-`in_use` holds the lab for a context, or raises an error that names the holder. The lock ends with
-its process, however that ends.
+`in_use` holds the lab for a context, or raises an error that names the holder, which `user_of`
+tells. The lock ends with its process, however that ends.
 """
 
 from __future__ import annotations
@@ -10,11 +10,22 @@ import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
 
 from rocelab.errors import InputError
 from rocelab.runtime.record import RUN_ROOT, TURN, LabFiles, is_still_at, open_turn
 
 MOST_BYTES = 200
+_LOCKS = Path("/proc/locks")
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """What has a lab for itself, such as `a drill`, and its process."""
+
+    what: str
+    pid: int
 
 
 @contextmanager
@@ -24,7 +35,7 @@ def in_use(files: LabFiles, what: str, *, shared: bool = False) -> Iterator[None
     """
     try:
         flags = os.O_CREAT | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
-        descriptor = os.open(files.root / "use.lock", flags, 0o600)
+        descriptor = os.open(_lock_of(files), flags, 0o600)
     except FileNotFoundError:
         raise InputError(f"lab {files.lab} is not up") from None
     try:
@@ -42,6 +53,32 @@ def in_use(files: LabFiles, what: str, *, shared: bool = False) -> Iterator[None
         yield
     finally:
         os.close(descriptor)
+
+
+def user_of(files: LabFiles) -> User | None:
+    """What holds the lab alone, None if nothing does.
+
+    /proc/locks tells: to try the lock would turn away who takes it at that moment.
+    """
+    try:
+        descriptor = os.open(_lock_of(files), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return None
+    try:
+        file, text = os.fstat(descriptor), os.pread(descriptor, MOST_BYTES, 0)
+    finally:
+        os.close(descriptor)
+    place = f"{os.major(file.st_dev):02x}:{os.minor(file.st_dev):02x}:{file.st_ino}"
+    what, _, pid = text.decode(errors="replace").rpartition(", process ")
+    for line in _LOCKS.read_text().splitlines():
+        # Whoever has taken the lock a moment ago has not written its name yet.
+        if line.split()[1:6] == ["FLOCK", "ADVISORY", "WRITE", pid, place]:
+            return User(what, int(pid))
+    return None
+
+
+def _lock_of(files: LabFiles) -> Path:
+    return files.root / "use.lock"
 
 
 @contextmanager

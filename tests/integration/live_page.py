@@ -23,6 +23,7 @@ from rocelab.live.history import History
 from rocelab.live.server import HttpServer
 from rocelab.live.state import METRICS, LabState
 from rocelab.live.stream import Hub
+from rocelab.live.traffic import NO_JOB
 from rocelab.runtime.lab import Lab
 from tests.integration.waiting import LIMIT_S
 
@@ -129,6 +130,13 @@ def planned(name: str) -> Iterator[tuple[Hub, str]]:
     feed = SimpleNamespace(lab=lab, state=state, hub=hub, history=history)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         access = Access(listener.getsockname()[1], "token")
-        app = live_app(feed, SimpleNamespace(), access, read_only=False)  # type: ignore[arg-type]
+        traffic = SimpleNamespace(document=lambda: NO_JOB)
+        app = live_app(
+            feed,  # type: ignore[arg-type]
+            SimpleNamespace(),  # type: ignore[arg-type]
+            traffic,  # type: ignore[arg-type]
+            access,
+            read_only=False,
+        )
         with HttpServer(app, listener), closing(feed.hub):
             yield feed.hub, access.url

@@ -23,6 +23,7 @@ from rocelab.kernel.links import read_counters
 from rocelab.kernel.namespaces import inside
 from rocelab.kernel.processes import name_of
 from rocelab.live.state import METRICS
+from rocelab.runtime.inuse import in_use, user_of
 from rocelab.runtime.lab import Lab
 from rocelab.runtime.record import LabFiles
 from tests.integration.command import rocelab
@@ -164,6 +165,77 @@ def test_a_client_that_lost_its_connection_gets_what_it_missed(lab: Lab) -> None
         kind, event = again.next()
         assert (kind, event["kind"]) == ("event", "carrier")
         again.until(lambda event: event["kind"] == "fault" and not event["begins"])
+
+
+JOB = {"pattern": "allreduce", "ranks": 4, "size": "1MB", "transport": {"qps": 2}}
+LONG_JOB = {**JOB, "iterations": 10_000}
+
+
+def agents_of(lab: Lab) -> list[int]:
+    return [pid for server in lab.fabric.servers for pid in lab.node(server.name).processes()]
+
+
+def job_is(phase: str | None) -> Callable[[Event], bool]:
+    return lambda event: event["kind"] == "job" and event["outcome"] == phase
+
+
+def is_used_by(what: str | None) -> Callable[[Event], bool]:
+    return lambda event: event["kind"] == "use" and event["user"] == what
+
+
+def test_a_job_of_the_page_has_the_figures_of_the_command_and_excludes_others(lab: Lab) -> None:
+    with served(lab) as server:
+        stream = Stream(server)
+        assert server.read("/traffic") == {"state": None}
+        assert server.post("/traffic", LONG_JOB) == (201, {})
+        stream.until(job_is(None))
+        found = server.read("/traffic")
+        assert (found["state"], found["progress"]["total"]) == ("running", 10_001)
+        assert server.read("/traffic/flows")["total"] == 8
+        assert agents_of(lab)
+        refused = rocelab("traffic", lab.name, "--pattern", "allreduce", "--ranks=4", "--size=1MB")
+        assert "in use by a job (allreduce)" in refused.stderr
+        status, answer = server.post("/traffic", JOB)
+        assert (status, answer["error"]) == (400, "a job of this page is under way")
+        assert server.post("/traffic/stop", {}) == (200, {})
+        assert server.read("/traffic")["state"] == "stopped"
+        assert agents_of(lab) == []
+        stream.until(job_is("stopped"))
+        assert server.post("/traffic", JOB) == (201, {})
+        ended = stream.until(lambda event: event["kind"] == "job" and event["outcome"])
+        found, result = server.read("/traffic"), server.read("/traffic/result.json")
+        assert found["state"] == ended["outcome"]
+        assert found["problems"] == result["problems"]
+        assert len(result["iterations"]) == 5
+        titles = [each["title"] for each in found["headlines"]]
+        assert titles == [each["title"] for each in result["headlines"]]
+
+
+def test_a_job_ends_with_its_server(lab: Lab) -> None:
+    with served(lab) as server:
+        assert server.post("/traffic", LONG_JOB)[0] == 201
+        assert server.end(signal.SIGTERM) == 143
+        assert agents_of(lab) == []
+        assert server.process.stderr is not None
+        assert "the job was stopped" in server.process.stderr.read()
+    with served(lab) as server:
+        assert server.post("/traffic", LONG_JOB)[0] == 201
+        server.end(signal.SIGKILL)
+        wait_until(lambda: agents_of(lab) == [] and user_of(LabFiles(lab.name)) is None)
+
+
+def test_a_job_is_refused_while_another_command_uses_the_lab_which_is_shown(lab: Lab) -> None:
+    with served(lab) as server:
+        stream = Stream(server)
+        with in_use(LabFiles(lab.name), "a drill"):
+            begun = stream.until(is_used_by("a drill"))
+            assert begun["pid"] == os.getpid()
+            assert server.read("/fabric.json")["use"]["user"] == "a drill"
+            status, answer = server.post("/traffic", JOB)
+            assert status == 400
+            assert "is in use by a drill" in answer["error"]
+        stream.until(is_used_by(None))
+        assert server.read("/fabric.json")["use"] is None
 
 
 def test_counters_are_those_of_the_kernel_between_two_of_its_own_readings(lab: Lab) -> None:
@@ -357,6 +429,42 @@ def test_the_path_of_a_flow_is_shown(look: Looking, server: Server) -> None:
     expect(page.locator("#hops li")).to_have_count(5)
     expect(page.locator("#hops li").nth(1)).to_contain_text("of 2, hash 0x")
     expect(page.locator("#labels [data-path]")).to_have_count(5)
+
+
+def test_a_job_is_started_watched_and_stopped_by_clicks_for_all_who_look(
+    look: Looking, lab: Lab, server: Server
+) -> None:
+    page, other = look.at(server.url), look.at(server.url)
+    traffic = page.locator("#traffic")
+    traffic.get_by_label("ranks").fill("4")
+    traffic.get_by_label("iterations").fill("10000")
+    traffic.get_by_role("button", name="Send").click()
+    for each in (page, other):
+        expect(each.locator("#traffic")).to_contain_text("of 10001 iterations")
+    other.get_by_role("button", name="Stop").click()
+    for each in (page, other):
+        expect(each.locator("#traffic")).to_contain_text("Stopped: nothing of it remains.")
+    assert agents_of(lab) == []
+    traffic.get_by_label("iterations").fill("3")
+    traffic.get_by_label("ranks").fill("400")
+    traffic.get_by_role("button", name="Send").click()
+    expect(traffic.get_by_role("alert")).to_contain_text("NICs")
+    traffic.get_by_label("ranks").fill("4")
+    traffic.get_by_role("button", name="Send").click()
+    for each in (page, other):
+        expect(each.locator("#traffic table")).to_contain_text("busbw")
+    expect(other.locator("#timeline ol")).to_contain_text("allreduce of 4 ranks has ended")
+
+
+def test_what_else_uses_the_lab_is_shown_instead_of_the_form(
+    look: Looking, lab: Lab, server: Server
+) -> None:
+    page = look.at(server.url)
+    traffic = page.locator("#traffic")
+    with in_use(LabFiles(lab.name), "a drill"):
+        expect(traffic).to_contain_text("In use by a drill that was started elsewhere")
+        expect(traffic.get_by_role("button", name="Send")).to_be_hidden()
+    expect(traffic.get_by_role("button", name="Send")).to_be_visible()
 
 
 def test_many_tabs_share_one_connection(look: Looking, server: Server) -> None:

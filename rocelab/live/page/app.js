@@ -10,6 +10,7 @@ import { get, keepKey, post } from "./requests.js";
 import { Scheme } from "./scheme.js";
 import { NodeTerminal } from "./terminal.js";
 import { Timeline } from "./timeline.js";
+import { Traffic } from "./traffic.js";
 
 const UNFOLDED = 50; // as many nodes are shown without folding zones
 const MOST_IN_SELECT = 300;
@@ -49,6 +50,7 @@ const drawing = new Drawing($("#stage"), { pick: pickDrawn, tip });
 const terminal = new NodeTerminal($("#terminal"));
 const panel = new Panel($("#panel"), { pick, openTerminal: (node, program) => terminal.open(node, program), view });
 const scheme = new Scheme($("#scheme"));
+const traffic = new Traffic($("#traffic"), () => {});
 const timeline = new Timeline($("#timeline"), pick);
 const worker = new SharedWorker("/page/worker.js");
 worker.port.onmessage = ({ data: { kind, data, id } }) => take[kind](data, id);
@@ -122,6 +124,10 @@ function changed(event) {
     showFaults();
   } else if (event.kind === "scheme") {
     scheme.show(event.scheme);
+  } else if (event.kind === "job") {
+    traffic.follow();
+  } else if (event.kind === "use") {
+    traffic.show(event.user && event);
   }
   redraw();
 }
@@ -136,6 +142,7 @@ function start() {
   $("#fold").hidden = zones.size < 2;
   chooseServers();
   scheme.start(fabric);
+  traffic.start(fabric);
   showFaults();
   place();
 }

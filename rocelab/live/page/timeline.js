@@ -6,8 +6,9 @@ import { clock, count, span } from "./format.js";
 
 const MOST_ROWS = 400;
 const NEAR_NS = 60e9;
+const SHOWN_WITH = { gap: "note", use: "job" };
 
-export const KINDS = { fault: "faults", carrier: "carriers", session: "sessions", routes: "routes", node: "states", scheme: "schemes", note: "notes" };
+export const KINDS = { fault: "faults", carrier: "carriers", session: "sessions", routes: "routes", node: "states", scheme: "schemes", job: "jobs", note: "notes" };
 
 export class Timeline {
   constructor(section, pick) {
@@ -55,7 +56,7 @@ export class Timeline {
     let from = null;
     for (const event of this.events) {
       if (event.kind === "fault") from = event;
-      if (this.hidden.has(event.kind === "gap" ? "note" : event.kind)) continue;
+      if (this.hidden.has(SHOWN_WITH[event.kind] ?? event.kind)) continue;
       const since = from && event !== from && event.t_ns - from.t_ns < NEAR_NS ? `+${span(event.t_ns - from.t_ns)}` : "";
       rows.push({ event, since });
     }
@@ -95,6 +96,12 @@ function said(event) {
       return { tone: event.begins ? "bad" : "good", subject: event.subject, text: `${event.fault} ${event.begins ? "begins" : "is undone"} (fault ${event.number})` };
     case "scheme":
       return { tone: "", text: `flows are spread by ${event.scheme.kind}` };
+    case "job":
+      return event.outcome
+        ? { tone: { valid: "good", stopped: "" }[event.outcome] ?? "bad", text: `${event.pattern} of ${event.ranks} ranks has ended: ${event.outcome}` }
+        : { tone: "", text: `${event.pattern} of ${event.ranks} ranks begins to send` };
+    case "use":
+      return { tone: "", text: event.user ? `${event.user} begins (process ${event.pid})` : "the lab is free again" };
     case "gap":
       return { tone: "warn", text: `${count(event.missed)} events were too many for this connection` };
     default:

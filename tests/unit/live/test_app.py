@@ -11,6 +11,8 @@ import pytest
 from starlette.testclient import TestClient
 from starlette.websockets import WebSocketDisconnect
 
+from rocelab.errors import InputError
+from rocelab.jobs.job import JobSpec
 from rocelab.live.access import Access
 from rocelab.live.app import MOST_BODY_BYTES, PAGE, live_app
 from rocelab.live.events import CarrierEvent, document
@@ -18,6 +20,7 @@ from rocelab.live.faults import FaultRequest
 from rocelab.live.history import History
 from rocelab.live.state import METRICS, LabState
 from rocelab.live.stream import Hub
+from rocelab.live.traffic import NO_JOB
 from rocelab.runtime.lab import Lab
 
 ACCESS = Access(801, "the-token")
@@ -36,6 +39,22 @@ class NoFaults:
         return len(self.asked)
 
 
+class NoTraffic:
+    """Takes jobs, and runs none."""
+
+    def __init__(self) -> None:
+        self.asked: list[JobSpec] = []
+
+    def start(self, job: JobSpec) -> None:
+        self.asked.append(job)
+
+    def stop(self) -> None:
+        raise InputError("no job of this page is under way")
+
+    def document(self) -> Mapping[str, object]:
+        return NO_JOB
+
+
 @pytest.fixture
 def feed() -> SimpleNamespace:
     lab = Lab.planned("tiny")
@@ -50,8 +69,13 @@ def faults() -> NoFaults:
 
 
 @pytest.fixture
-def client(feed: SimpleNamespace, faults: NoFaults) -> TestClient:
-    app = live_app(feed, faults, ACCESS, read_only=False)  # type: ignore[arg-type]
+def traffic() -> NoTraffic:
+    return NoTraffic()
+
+
+@pytest.fixture
+def client(feed: SimpleNamespace, faults: NoFaults, traffic: NoTraffic) -> TestClient:
+    app = live_app(feed, faults, traffic, ACCESS, read_only=False)  # type: ignore[arg-type]
     client = TestClient(app, base_url=ORIGIN, raise_server_exceptions=False)
     client.cookies.set("rocelab-tiny", ACCESS.derived("cookie"))
     client.headers.update({"origin": ORIGIN, "x-rocelab-key": ACCESS.derived("key")})
@@ -207,6 +231,19 @@ def test_a_scheme_that_there_is_not_is_refused(client: TestClient) -> None:
     assert "e-ecmp" in client.get("/fabric.json").json()["schemes"]
     for asked in ({"scheme": "sprey"}, {"scheme": {"kind": "flowlet", "gap": "1h"}}, {}):
         assert client.post("/scheme", json=asked).status_code == 400
+
+
+def test_a_job_is_asked_for_with_the_keys_of_a_job_file(
+    client: TestClient, traffic: NoTraffic
+) -> None:
+    job = {"pattern": "alltoall", "ranks": 8, "size": "16MB", "transport": {"qps": 4}}
+    assert client.post("/traffic", json=job).status_code == 201
+    assert (traffic.asked[0].ranks, traffic.asked[0].transport.qps) == (8, 4)
+    wrong = client.post("/traffic", json={**job, "ranks": 1, "size": "much"}).json()
+    assert {each["key"] for each in wrong["problems"]} == {"ranks", "size"}
+    assert len(traffic.asked) == 1
+    assert client.post("/traffic/stop", json={}).status_code == 400
+    assert client.get("/traffic").json() == {"state": None}
 
 
 def test_an_error_of_keys_has_its_hint_beside_it_and_speaks_of_no_command_line(

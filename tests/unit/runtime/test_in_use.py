@@ -16,7 +16,7 @@ from rocelab.faults.running import _by_hand, inject_and_leave, inject_and_wait
 from rocelab.jobs.job import JobSpec
 from rocelab.measure import run as jobs
 from rocelab.runtime import record
-from rocelab.runtime.inuse import in_use
+from rocelab.runtime.inuse import User, in_use, user_of
 from rocelab.runtime.lab import Lab
 from rocelab.runtime.record import LabFiles
 
@@ -89,3 +89,20 @@ def test_a_lab_that_was_used_is_free_again(lab: Lab) -> None:
 def test_a_lab_that_is_not_up_is_used_by_nobody(lab: Lab) -> None:
     with pytest.raises(InputError, match="is not up"), in_use(LabFiles("other"), "a drill"):
         pass
+
+
+def test_who_has_a_lab_for_itself_is_known_while_it_does(lab: Lab) -> None:
+    files = LabFiles("tiny")
+    assert user_of(files) is None
+    with in_use(files, "a job (allreduce)"):
+        assert user_of(files) == User("a job (allreduce)", os.getpid())
+    assert user_of(files) is None
+    with _by_hand(lab):
+        assert user_of(files) is None
+
+
+def test_a_lock_whose_holder_has_not_written_its_name_has_no_user_yet(lab: Lab) -> None:
+    files = LabFiles("tiny")
+    with in_use(files, "a drill"):
+        (files.root / "use.lock").write_text("a drill, process 1")
+        assert user_of(files) is None

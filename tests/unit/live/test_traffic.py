@@ -1,0 +1,149 @@
+"""The job of the page: what its process says, how it ends, and which flows it has."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rocelab.errors import ExpectationError, InputError, MachineError
+from rocelab.jobs.job import JobSpec
+from rocelab.jobs.jobplan import plan_job
+from rocelab.live import traffic as module
+from rocelab.live.events import Event, JobEvent
+from rocelab.live.state import LabState
+from rocelab.live.traffic import Traffic, flows_of
+from rocelab.runtime.lab import Lab
+
+JOB = JobSpec(pattern="allreduce", ranks=4, size="1MB", transport={"qps": 2})  # type: ignore[arg-type]
+BEGINS = '{"progress": {"stage": "iterations", "done": 1, "total": 6}, "t_ns": 7}'
+WAITS = "sys.stdin.read()"
+
+
+class Feed:
+    def __init__(self) -> None:
+        self.lab = Lab.planned("tiny")
+        self.state = LabState(self.lab.fabric, read_only=False)
+        self.published: list[Event] = []
+
+    def publish(self, event: Event) -> None:
+        self.published.append(event)
+        self.state.apply(event)
+
+    @property
+    def outcomes(self) -> list[str | None]:
+        return [event.outcome for event in self.published if isinstance(event, JobEvent)]
+
+
+class Process:
+    """Stands for the job's process: runs `script`, which has `say(line)`."""
+
+    script = ""
+
+    def launch(
+        self, _: str, *arguments: str, pass_fds: tuple[int, ...], **streams: int
+    ) -> subprocess.Popen[bytes]:
+        head = f"import os, sys\ndef say(line): os.write({arguments[-1]}, line.encode() + b'\\n')\n"
+        return subprocess.Popen(
+            [sys.executable, "-c", head + self.script],
+            stdin=streams["stdin"],
+            stderr=streams["errors"],
+            pass_fds=pass_fds,
+        )
+
+
+@pytest.fixture
+def feed() -> Feed:
+    return Feed()
+
+
+@pytest.fixture
+def process(monkeypatch: pytest.MonkeyPatch) -> Process:
+    process = Process()
+    monkeypatch.setattr(module, "launch", process.launch)
+    return process
+
+
+@pytest.fixture
+def traffic(feed: Feed, process: Process) -> Iterator[Traffic]:
+    with Traffic(feed) as traffic:  # type: ignore[arg-type]
+        yield traffic
+
+
+def test_a_job_that_is_stopped_is_over_and_another_one_can_begin(
+    traffic: Traffic, process: Process, feed: Feed
+) -> None:
+    process.script = f"say('''{BEGINS}'''); {WAITS}"
+    assert traffic.document() == {"state": None}
+    traffic.start(JOB)
+    assert traffic.document()["state"] == "running"
+    assert traffic.flows()["total"] == 8
+    with pytest.raises(InputError, match="a job of this page is under way"):
+        traffic.start(JOB)
+    traffic.stop()
+    assert traffic.document()["state"] == "stopped"
+    assert traffic.flows()["total"] == 0
+    with pytest.raises(InputError, match="no job of this page is under way"):
+        traffic.stop()
+    traffic.start(JOB)
+    assert feed.outcomes == [None, "stopped", None]
+
+
+def test_the_end_of_the_server_stops_a_job(process: Process, feed: Feed) -> None:
+    process.script = f"say('''{BEGINS}'''); {WAITS}"
+    with Traffic(feed) as traffic:  # type: ignore[arg-type]
+        traffic.start(JOB)
+    assert traffic.document()["state"] == "stopped"
+    with pytest.raises(InputError):
+        traffic.start(JOB)
+
+
+@pytest.mark.parametrize(
+    ("code", "made"), [(1, ExpectationError), (2, InputError), (3, MachineError)]
+)
+def test_what_the_product_refuses_is_the_answer(
+    traffic: Traffic, process: Process, feed: Feed, code: int, made: type[Exception]
+) -> None:
+    process.script = f"""say('{{"error": "in use", "hint": "wait", "exit_code": {code}}}')"""
+    with pytest.raises(made, match="in use"):
+        traffic.start(JOB)
+    assert feed.outcomes == []
+
+
+def test_a_process_that_ends_without_a_result_has_failed_with_its_last_words(
+    traffic: Traffic, process: Process, feed: Feed
+) -> None:
+    process.script = f"say('''{BEGINS}'''); sys.exit('no memory is left')"
+    traffic.start(JOB)
+    assert traffic._run is not None
+    traffic._run._thread.join()
+    document = traffic.document()
+    assert (document["state"], document["error"]) == ("failed", "no memory is left")
+    assert feed.outcomes == [None, "failed"]
+    with pytest.raises(InputError, match="has a result"):
+        traffic.result()
+
+
+def test_a_job_that_does_not_fit_is_refused_before_anything_runs(
+    traffic: Traffic, process: Process, tmp_path: Path
+) -> None:
+    process.script = f"open({str(tmp_path / 'ran')!r}, 'w')"
+    with pytest.raises(InputError, match="NIC"):
+        traffic.start(JOB.model_copy(update={"ranks": 400}))
+    assert not (tmp_path / "ran").exists()
+
+
+def test_flows_are_those_that_carry_data() -> None:
+    fabric = Lab.planned("tiny").fabric
+    ring = [(flow["rank"], flow["peer"]) for flow in flows_of(plan_job(fabric, JOB))]
+    assert sorted(set(ring)) == [(0, 1), (1, 2), (2, 3), (3, 0)]
+    assert len(ring) == 8
+    incast = JobSpec(pattern="incast", ranks=3, duration="1ms")  # type: ignore[arg-type]
+    flows = flows_of(plan_job(fabric, incast))
+    assert [(flow["src"], flow["dst"]) for flow in flows] == [
+        ("srv2-1", "srv1-1"),
+        ("srv3-1", "srv1-1"),
+    ]
