@@ -10,7 +10,14 @@ import socket
 import struct
 from collections.abc import Iterable
 
-from rocelab.agent.headers import BTH_OFFSET, IP_OFFSET, PAYLOAD_OFFSET, ROCE_PORT, Opcode
+from rocelab.agent.headers import (
+    BTH_OFFSET,
+    IP_OFFSET,
+    PAYLOAD_OFFSET,
+    ROCE_PORT,
+    UDP_OFFSET,
+    Opcode,
+)
 from rocelab.agent.probe import MAGIC
 
 _SO_ATTACH_FILTER = 26
@@ -40,6 +47,27 @@ def roce_filter() -> bytes:
 def probe_filter() -> bytes:
     """A filter that accepts only probes."""
     return _all_of((*_ROCE, (_LD_WORD, PAYLOAD_OFFSET, MAGIC)))
+
+
+def flow_filter(
+    source: str, destination: str, source_port: int, destination_qp: int | None = None
+) -> bytes:
+    """A filter that accepts only RoCEv2 packets of a flow, by its IPv4 addresses and UDP source
+    port, to one QP or to any."""
+    of_qp = (
+        ()
+        if destination_qp is None
+        else (
+            (_LD_BYTE, BTH_OFFSET + 5, destination_qp >> 16),
+            (_LD_HALF, BTH_OFFSET + 6, destination_qp & 0xFFFF),
+        )
+    )
+    ends = (
+        (_LD_WORD, IP_OFFSET + 12, int.from_bytes(socket.inet_aton(source))),
+        (_LD_WORD, IP_OFFSET + 16, int.from_bytes(socket.inet_aton(destination))),
+        (_LD_HALF, UDP_OFFSET, source_port),
+    )
+    return _all_of((*_ROCE, *ends, *of_qp))
 
 
 def data_filter() -> bytes:

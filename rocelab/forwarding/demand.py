@@ -46,13 +46,14 @@ def read_demands(fabric: Fabric, folder: Path) -> tuple[tuple[Demand, ...], tupl
     Queue pairs that share addresses and source port are one flow to a switch: their rates add up.
     """
     reader = _Reader(fabric)
-    for file in _files(folder):
+    for file in files_of(folder):
         reader.read(file)
     merged = sorted(reader.demands.values(), key=lambda demand: (-demand.rate_bps, demand.key))
     return tuple(merged), tuple(reader.problems)
 
 
-def _files(folder: Path) -> list[Path]:
+def files_of(folder: Path) -> list[Path]:
+    """The files of runs that go on."""
     try:
         return sorted(file for file in folder.glob("*.json") if not is_left_behind(file))
     except OSError:

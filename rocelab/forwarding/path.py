@@ -1,11 +1,12 @@
 """Predicts the path of a flow, hop by hop, from each switch's table and the kernel's hash.
 
 The tables are read from the running kernels or planned. The path has every node, link and ECMP
-choice from the source to the destination server.
+choice from the source to the destination server; `possible_links` are those of all choices.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -13,7 +14,7 @@ from rocelab.errors import ExpectationError, InputError
 from rocelab.forwarding.fib import FibOf, Route
 from rocelab.forwarding.multipath import UDP, Flow5, multipath_hash, select
 from rocelab.forwarding.steering import ROCE_PORT, SteeringModel
-from rocelab.plan.fabric import DirectedLink, Fabric, Nic, Node
+from rocelab.plan.fabric import DirectedLink, Fabric, Link, Nic, Node
 from rocelab.wording import name_hint
 
 
@@ -135,6 +136,28 @@ def walk(
             raise NoPathError(f"{node}: a packet to {destination.ip} comes back ({passed})")
         hops.append(_forward(fabric, fib_of, node, flow, hash_at))
     return Path(flow, tuple(hops), destination.server)
+
+
+def possible_links(
+    fabric: Fabric, fib_of: FibOf, source: Nic, destination: Nic
+) -> tuple[Link, ...]:
+    """The links that some packet from one server's NIC to another's may take, whatever chooses
+    among the next hops of each table; those nearer the source come first."""
+    found = dict.fromkeys(source.links)
+    waiting = deque(link.far(source.server).node for link in source.links)
+    passed = {source.server, destination.server}
+    while waiting:
+        node = waiting.popleft()
+        if node in passed or not fabric.node(node).is_switch:
+            continue
+        passed.add(node)
+        route = fib_of(node).lookup(destination.ip)
+        used = {hop.interface for hop in route.next_hops} if route else set()
+        for link in fabric.links_of[node]:
+            if link.port(node).interface in used:
+                found[link] = None
+                waiting.append(link.far(node).node)
+    return tuple(found)
 
 
 def _forward(

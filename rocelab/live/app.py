@@ -1,10 +1,11 @@
 """The requests that a lab's live page makes, as an ASGI application behind `rocelab.live.access`.
 
 `GET /`, `/page/NAME`: the page's files. `/fabric.json`, `/events?metric=M`, `/node/NAME`,
-`/link?name=NAME`, `/history?link=NAME`, `/kinds`, `/traffic`: what it shows. `POST /faults`,
-`/faults/N/undo`, `/scheme`, `/path`, `/traffic`, `/traffic/stop`: what it does. `/terminal/NODE`, a
-WebSocket: a root shell, if that is allowed. Every answer but the page's files and the stream is
-JSON; an error has `error` and `hint`, and `problems` if several things of a request are wrong.
+`/link?name=NAME`, `/history?link=NAME`, `/kinds`, `/flows`, `/traffic`: what it shows. `POST
+/faults`, `/faults/N/undo`, `/scheme`, `/path`, `/observe`, `/traffic`, `/traffic/stop`: what it
+does. `/terminal/NODE`, a WebSocket: a root shell, if that is allowed. Every answer but the page's
+files and the stream is JSON; an error has `error` and `hint`, and `problems` if several things of a
+request are wrong.
 """
 
 from __future__ import annotations
@@ -14,9 +15,8 @@ import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import TypeVar
 
-from pydantic import Field
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
@@ -26,13 +26,12 @@ from starlette.routing import BaseRoute, Route, WebSocketRoute
 
 from rocelab.errors import ExpectationError, InputError, RocelabError, SpecError
 from rocelab.faults.asked import kinds
-from rocelab.forwarding.path import find_nic, walk
-from rocelab.forwarding.steering import ROCE_PORT
 from rocelab.jobs.job import JobSpec
 from rocelab.live.access import Access, Guard
 from rocelab.live.details import link_document, node_document
 from rocelab.live.faults import FaultRequest, Faults
 from rocelab.live.feed import Feed
+from rocelab.live.flows import FlowRequest, flows_document, observed_document, path_document
 from rocelab.live.state import METRICS
 from rocelab.live.terminal import Terminals
 from rocelab.live.traffic import Traffic
@@ -57,18 +56,6 @@ _TYPES = {
 Asked = TypeVar("Asked", bound=SpecModel)
 Document = Mapping[str, object]
 Handler = Callable[[Request], Awaitable[Response]]
-
-
-class PathRequest(SpecModel):
-    """What `POST /path` asks for: a flow, as `rocelab path` takes it."""
-
-    src: Annotated[str, Field(max_length=64)]
-    dst: Annotated[str, Field(max_length=64)]
-    sport: Annotated[int, Field(ge=0, le=65535)]
-    dport: Annotated[int, Field(ge=0, le=65535)] = ROCE_PORT
-    qp: Annotated[int | None, Field(ge=0, lt=1 << 24)] = None
-    src_nic: Annotated[int, Field(ge=1, le=64)] = 1
-    dst_nic: Annotated[int, Field(ge=1, le=64)] = 1
 
 
 def live_app(
@@ -126,13 +113,18 @@ def live_app(
         return JSONResponse({})
 
     async def path(request: Request) -> Response:
-        return await _answered(_path, feed.lab.name, await _asked(request, PathRequest))
+        asked = await _asked(request, FlowRequest)
+        return await _answered(path_document, feed.lab.name, asked)
+
+    async def observed(request: Request) -> Response:
+        asked = await _asked(request, FlowRequest)
+        return await _answered(observed_document, feed.lab.name, asked)
+
+    async def flows(_: Request) -> Response:
+        return await _answered(flows_document, feed.lab)
 
     async def job(_: Request) -> Response:
         return JSONResponse(traffic.document())
-
-    async def job_flows(_: Request) -> Response:
-        return await _answered(traffic.flows)
 
     async def job_result(_: Request) -> Response:
         headers = {"content-disposition": 'attachment; filename="result.json"'}
@@ -166,10 +158,11 @@ def live_app(
         Route("/faults", inject, methods=["POST"]),
         Route("/faults/{number}/undo", undo, methods=["POST"]),
         Route("/scheme", scheme, methods=["POST"]),
+        Route("/flows", flows),
         Route("/path", path, methods=["POST"]),
+        Route("/observe", observed, methods=["POST"]),
         Route("/traffic", job),
         Route("/traffic", start_job, methods=["POST"]),
-        Route("/traffic/flows", job_flows),
         Route("/traffic/result.json", job_result),
         Route("/traffic/stop", stop_job, methods=["POST"]),
     ]
@@ -235,28 +228,6 @@ def _switch(lab: Lab, asked: AskedScheme) -> None:
     """Spread flows in another way, as `rocelab scheme`. Raises as `Steering.set_scheme`."""
     with lab.locked():
         lab.steering.set_scheme(asked.scheme)
-
-
-def _path(name: str, asked: PathRequest) -> Document:
-    """The path of a flow by the kernels' tables now. Raises as `rocelab.forwarding.path.walk`."""
-    lab = Lab.running(name)
-    steering = lab.steering.model()
-    found = walk(
-        lab.fabric,
-        lab.fib_of,
-        find_nic(lab.fabric, asked.src, asked.src_nic),
-        find_nic(lab.fabric, asked.dst, asked.dst_nic),
-        asked.sport,
-        asked.dport,
-        destination_qp=asked.qp,
-        steering=steering,
-    )
-    return {
-        "lab": name,
-        "scheme": steering.scheme.kind,
-        "tables": "kernel",
-        **found.document(asked.qp),
-    }
 
 
 def _refused(_: Request, error: Exception) -> Response:

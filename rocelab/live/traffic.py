@@ -31,8 +31,6 @@ from rocelab.runtime.record import LabFiles
 Document = Mapping[str, object]
 NO_JOB: Document = {"state": None}
 _ERRORS: Mapping[int, type[RocelabError]] = {2: InputError, 3: MachineError}
-MOST_FLOWS = 512
-"""Flows of a job that the page can choose from."""
 
 
 class Traffic:
@@ -89,13 +87,6 @@ class Traffic:
     def document(self) -> Document:
         """The newest job of the page: how far it is, and its figures once it has ended."""
         return NO_JOB if self._run is None else self._run.document()
-
-    def flows(self) -> Document:
-        """The flows of the job that runs, at most MOST_FLOWS."""
-        if self._run is None or self._run.is_over:
-            return {"flows": [], "total": 0}
-        found = flows_of(self._run.plan)
-        return {"flows": found[:MOST_FLOWS], "total": len(found)}
 
     def result(self) -> str:
         """The result of the newest job, as `rocelab traffic --json` writes it. Raises InputError if
@@ -224,25 +215,3 @@ def figures(report: JobReport) -> dict[str, object]:
         "errors": report.errors,
         "warnings": report.warnings,
     }
-
-
-def flows_of(plan: JobPlan) -> list[Document]:
-    """The flows that carry a job's data, each a direction of a queue pair."""
-    pairs = {(stream.source, stream.destination) for stream in plan.streams}
-    if plan.schedule is not None:
-        pairs |= {(send.source, send.destination) for send in plan.schedule.sends}
-    return [
-        {
-            "rank": end.rank,
-            "peer": end.peer,
-            "src": plan.places[end.rank].server,
-            "src_nic": plan.places[end.rank].nic,
-            "dst": plan.places[end.peer].server,
-            "dst_nic": plan.places[end.peer].nic,
-            "sport": end.sport,
-            "qp": end.remote,
-            "port": end.port,
-        }
-        for end in plan.ends
-        if not end.control and (end.rank, end.peer) in pairs
-    ]

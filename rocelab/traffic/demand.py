@@ -1,4 +1,5 @@
-"""The traffic matrix of a run, published for the lab's controller while the run lasts.
+"""The traffic matrix of a run, published while the run lasts for the lab's controller and for who
+watches.
 
 The planned probe flows and jobs become a JSON file below the lab's folder, removed at the end: a
 list of flows, each with its addresses, UDP source port and destination QP, its sending server, NIC
@@ -12,13 +13,13 @@ import json
 import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from itertools import count
 
 from rocelab.agent.probe import IP_OVERHEAD_BYTES
 from rocelab.files import make_folder, replace_file
-from rocelab.forwarding.demand import is_left_behind
+from rocelab.forwarding.demand import files_of, is_left_behind
 from rocelab.jobs.flow import Flow, resolve_flow
 from rocelab.jobs.jobplan import JobPlan
 from rocelab.plan.fabric import Fabric
@@ -27,6 +28,8 @@ from rocelab.runtime.record import LabFiles
 _ETHERNET_BYTES = 14
 _BITS = 8
 _number = count(1)
+FOLDER = "demand"
+"""In the lab's folder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +107,7 @@ def published(files: LabFiles, flows: Sequence[PublishedFlow]) -> Iterator[None]
     if not files.root.is_dir():
         yield
         return
-    folder = files.root / "demand"
+    folder = files.root / FOLDER
     make_folder(folder, exist_ok=True)
     for old in folder.iterdir():
         if is_left_behind(old):
@@ -115,3 +118,12 @@ def published(files: LabFiles, flows: Sequence[PublishedFlow]) -> Iterator[None]
         yield
     finally:
         file.unlink(missing_ok=True)
+
+
+def read_published(files: LabFiles) -> list[PublishedFlow]:
+    """The flows of all runs on a lab that go on. Files that others wrote are left out."""
+    found: list[PublishedFlow] = []
+    for file in files_of(files.root / FOLDER):
+        with suppress(OSError, ValueError, TypeError):
+            found += [PublishedFlow(**flow) for flow in json.loads(file.read_text())]
+    return found

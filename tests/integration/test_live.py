@@ -191,7 +191,6 @@ def test_a_job_of_the_page_has_the_figures_of_the_command_and_excludes_others(la
         stream.until(job_is(None))
         found = server.read("/traffic")
         assert (found["state"], found["progress"]["total"]) == ("running", 10_001)
-        assert server.read("/traffic/flows")["total"] == 8
         assert agents_of(lab)
         refused = rocelab("traffic", lab.name, "--pattern", "allreduce", "--ranks=4", "--size=1MB")
         assert "in use by a job (allreduce)" in refused.stderr
@@ -209,6 +208,31 @@ def test_a_job_of_the_page_has_the_figures_of_the_command_and_excludes_others(la
         assert len(result["iterations"]) == 5
         titles = [each["title"] for each in found["headlines"]]
         assert titles == [each["title"] for each in result["headlines"]]
+
+
+def test_a_flow_of_a_job_is_seen_where_it_was_predicted_and_the_job_s_counts_agree(
+    lab: Lab,
+) -> None:
+    def seen(flow: Event) -> set[str]:
+        status, found = server.post("/observe", flow)
+        assert status == 200
+        return {each["link"] for each in found["links"]}
+
+    with served(lab) as server:
+        assert server.read("/flows") == {"flows": [], "total": 0}
+        assert server.post("/traffic", {**JOB, "iterations": 200})[0] == 201
+        found = server.read("/flows")
+        assert found["total"] == len(found["flows"]) == 8
+        for flow in found["flows"][:2]:
+            status, path = server.post("/path", flow)
+            assert status == 200
+            assert len(path["links"]) == 4
+            assert seen(flow) == set(path["links"])
+        assert seen({**flow, "qp": 7}) == set()
+        wait_until(lambda: server.read("/traffic")["state"] != "running")
+        accounting = server.read("/traffic/result.json")["accounting"]
+        assert accounting
+        assert [each["differing"] for each in accounting] == [[]] * len(accounting)
 
 
 def test_a_job_ends_with_its_server(lab: Lab) -> None:
@@ -454,6 +478,25 @@ def test_a_job_is_started_watched_and_stopped_by_clicks_for_all_who_look(
     for each in (page, other):
         expect(each.locator("#traffic table")).to_contain_text("busbw")
     expect(other.locator("#timeline ol")).to_contain_text("allreduce of 4 ranks has ended")
+
+
+def test_a_queue_pair_that_sends_is_chosen_and_seen_on_its_path(
+    look: Looking, lab: Lab, server: Server
+) -> None:
+    page = look.at(server.url)
+    flow = page.locator("#flow")
+    running = flow.get_by_label("a queue pair that sends now")
+    expect(running).to_be_hidden()
+    assert server.post("/traffic", LONG_JOB)[0] == 201
+    running.select_option(index=1)
+    expect(flow.get_by_label("from")).to_have_value("srv1-1")
+    expect(flow.get_by_label("QP", exact=True)).not_to_have_value("")
+    flow.get_by_role("button", name="Show").click()
+    expect(flow).to_contain_text("Seen where it was predicted, and nowhere else")
+    expect(flow.locator("li b")).to_have_count(4)
+    assert server.post("/traffic/stop", {})[0] == 200
+    expect(running).to_be_hidden()
+    assert look.complaints == []
 
 
 def test_what_else_uses_the_lab_is_shown_instead_of_the_form(

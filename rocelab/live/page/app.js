@@ -2,6 +2,7 @@
 
 import { Drawing, tipOf } from "./canvas.js";
 import { h } from "./elements.js";
+import { Flow } from "./flow.js";
 import { METRICS, clock, count, onTheme, range, scale } from "./format.js";
 import { MATRIX_FROM, layout, leavesOf } from "./layout.js";
 import { Matrix } from "./matrix.js";
@@ -13,7 +14,6 @@ import { Timeline } from "./timeline.js";
 import { Traffic } from "./traffic.js";
 
 const UNFOLDED = 50; // as many nodes are shown without folding zones
-const MOST_IN_SELECT = 300;
 const SEVERITY = { ok: 0, degraded: 1, down: 2 };
 const $ = (selector) => document.querySelector(selector);
 
@@ -26,6 +26,7 @@ const view = {
   values: {},
   path: new Set(),
   passed: new Set(),
+  beside: new Set(),
   chosen: null,
   readOnly: false,
   terminal: false,
@@ -50,7 +51,14 @@ const drawing = new Drawing($("#stage"), { pick: pickDrawn, tip });
 const terminal = new NodeTerminal($("#terminal"));
 const panel = new Panel($("#panel"), { pick, openTerminal: (node, program) => terminal.open(node, program), view });
 const scheme = new Scheme($("#scheme"));
-const traffic = new Traffic($("#traffic"), () => {});
+const flow = new Flow($("#flow"), {
+  pick,
+  mark(path, passed, beside) {
+    Object.assign(view, { path, passed, beside });
+    redraw();
+  },
+});
+const traffic = new Traffic($("#traffic"), (isUsed) => flow.follow(isUsed));
 const timeline = new Timeline($("#timeline"), pick);
 const worker = new SharedWorker("/page/worker.js");
 worker.port.onmessage = ({ data: { kind, data, id } }) => take[kind](data, id);
@@ -140,7 +148,7 @@ function start() {
   const zones = new Set(fabric.nodes.map((node) => node.zone).filter((zone) => zone != null));
   folded = zones.size > 1 && fabric.nodes.length > UNFOLDED ? zones : new Set();
   $("#fold").hidden = zones.size < 2;
-  chooseServers();
+  flow.start(fabric);
   scheme.start(fabric);
   traffic.start(fabric);
   showFaults();
@@ -255,43 +263,6 @@ function countDown() {
     const ends = Number(each.dataset.ends);
     each.textContent = ends ? `${Math.max(0, Math.ceil(ends / 1e9 - Date.now() / 1e3))} s left` : "until it is undone";
   }
-}
-
-function chooseServers() {
-  const servers = fabric.nodes.filter((node) => node.tier === 0).slice(0, MOST_IN_SELECT);
-  $("#flow").hidden = servers.length < 2 || fabric.read_only;
-  for (const [select, first] of [[$("#path [name=src]"), 0], [$("#path [name=dst]"), servers.length - 1]]) {
-    select.replaceChildren(...servers.map((node, index) => h("option", { selected: index === first }, node.name)));
-  }
-}
-
-$("#path").addEventListener("submit", async (event) => {
-  event.preventDefault();
-  const form = new FormData(event.target);
-  const qp = form.get("qp");
-  try {
-    showPath(await post("/path", {
-      src: form.get("src"), dst: form.get("dst"), sport: Number(form.get("sport")), ...(qp ? { qp: Number(qp) } : {}),
-    }));
-  } catch (error) {
-    showPath(null);
-    $("#hops").replaceChildren(h("p", { class: "bad", role: "alert" }, error.message));
-  }
-});
-$("#path").addEventListener("reset", () => showPath(null));
-
-function showPath(found) {
-  view.path = new Set(found?.links);
-  view.passed = new Set(found?.hops);
-  $("#path [type=reset]").hidden = !found;
-  $("#hops").replaceChildren(...(found ? [
-    h("ol", {}, ...found.detail.map((hop) => h("li", {},
-      h("button", { class: "link", onclick: () => pick(hop.node) }, hop.node), ` leaves by ${hop.interface}`,
-      hop.hash == null ? "" : `: choice ${hop.index + 1} of ${hop.width}, hash 0x${hop.hash.toString(16).padStart(8, "0")}`)),
-    h("li", {}, found.hops.at(-1))),
-    h("p", { class: "muted" }, `By the kernels' tables as they were when you asked; scheme ${found.scheme}.`),
-  ] : []));
-  redraw();
 }
 
 $("#metrics").append(...Object.entries(METRICS).map(([metric, { title, unit }]) => {

@@ -81,7 +81,7 @@ export class Drawing {
     context.translate(transform.x, transform.y);
     context.scale(transform.k, transform.k);
     const colours = scale();
-    const ink = { idle: style("--wire"), down: style("--down"), path: style("--path"), chosen: style("--chosen") };
+    const ink = { idle: style("--wire"), down: style("--down"), path: style("--path"), beside: style("--beside"), chosen: style("--chosen") };
     // Those without carrier last: nothing hides them.
     const [lit, dark] = [[], []];
     for (const edge of placed.edges) (edge.links.some(view.isDark) ? dark : lit).push(edge);
@@ -99,7 +99,8 @@ export class Drawing {
       const shift = (index - (lanes.length - 1) / 2) * 3 * LANE;
       const on = links.some((each) => view.path.has(each.name));
       const chosen = links.some((each) => each.name === view.chosen);
-      if (on || chosen) line(context, way, shift, chosen ? ink.chosen : ink.path, 9);
+      const beside = links.some((each) => view.beside.has(each.name));
+      if (on || beside || chosen) line(context, way, shift, chosen ? ink.chosen : beside ? ink.beside : ink.path, 9);
       const dark = links.filter((each) => view.isDark(each)).length;
       if (dark) {
         context.setLineDash([5, 4]);

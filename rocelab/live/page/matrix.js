@@ -78,7 +78,7 @@ export class Matrix {
     const context = sized(this.canvas, this.stage);
     const [width, height] = this.#size();
     const colours = scale();
-    const ink = { idle: style("--cell"), down: style("--down"), text: style("--muted"), path: style("--path"), chosen: style("--chosen") };
+    const ink = { idle: style("--cell"), down: style("--down"), text: style("--muted"), path: style("--path"), beside: style("--beside"), chosen: style("--chosen") };
     const states = { ok: style("--ok"), degraded: style("--degraded"), down: style("--down") };
     context.font = "11px system-ui, sans-serif";
     context.fillStyle = ink.text;
@@ -118,6 +118,7 @@ export class Matrix {
       triangle(context, fill(0), [x, y], [x + w, y], [x, y + t]);
       triangle(context, fill(1), [x + w, y], [x + w, y + t], [x, y + t]);
       const mark = edge.links.some((link) => view.path.has(link.name)) ? ink.path
+        : edge.links.some((link) => view.beside.has(link.name)) ? ink.beside
         : edge.links.some((link) => link.name === view.chosen || link.a === view.chosen || link.b === view.chosen) ? ink.chosen
           : null;
       if (mark) frame(context, mark, x, y, w, t);

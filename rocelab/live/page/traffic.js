@@ -14,7 +14,7 @@ const VERDICTS = {
 };
 
 export class Traffic {
-  // `changed` is called when another job runs, or none.
+  // `changed` is told whether something uses the lab.
   constructor(section, changed) {
     this.section = section;
     this.form = section.querySelector("form");
@@ -38,20 +38,26 @@ export class Traffic {
   show(use) {
     this.use = use;
     this.#draw();
+    this.#tell();
   }
 
   // Ask how far the job is, until it has ended.
   async follow() {
     clearTimeout(this.next);
     try {
-      const before = this.job?.state;
       this.job = await get("/traffic");
-      if (this.job.state !== before) this.changed(this.job.state === "running");
     } catch {
       return; // the page says that the connection is lost; a new one begins with `start`
     }
     if (this.job.state === "running") this.next = setTimeout(() => this.follow(), EVERY_MS);
     this.#draw();
+    this.#tell();
+  }
+
+  #tell() {
+    const isUsed = this.job?.state === "running" || Boolean(this.use);
+    if (isUsed !== this.isUsed) this.changed(isUsed);
+    this.isUsed = isUsed;
   }
 
   async #start(event) {

@@ -7,7 +7,14 @@ import socket
 
 import pytest
 
-from rocelab.agent.filters import NOTHING, attach_filter, data_filter, probe_filter, roce_filter
+from rocelab.agent.filters import (
+    NOTHING,
+    attach_filter,
+    data_filter,
+    flow_filter,
+    probe_filter,
+    roce_filter,
+)
 from rocelab.agent.headers import BTH_OFFSET, IP_OFFSET, UDP_OFFSET, Opcode
 from rocelab.agent.ring import slot_bytes
 from rocelab.traffic.roce import probe_frame, roce_frame
@@ -48,6 +55,21 @@ def test_our_own_packets_pass_and_only_probes_where_only_they_are_wanted() -> No
     assert passes(roce_filter(), DATA)
     assert passes(probe_filter(), PROBE)
     assert not passes(probe_filter(), DATA)
+
+
+def test_a_flow_is_told_from_others_by_each_of_its_numbers() -> None:
+    source, destination = ENDPOINTS.source_ip, ENDPOINTS.destination_ip
+    frame = probe_frame(ENDPOINTS, sport=0xC123, dest_qp=0x123456)
+    assert passes(flow_filter(source, destination, 0xC123), frame)
+    assert passes(flow_filter(source, destination, 0xC123, 0x123456), frame)
+    for other in (
+        flow_filter(destination, source, 0xC123),
+        flow_filter(source, source, 0xC123),
+        flow_filter(source, destination, 0xC124),
+        flow_filter(source, destination, 0xC123, 0x123457),
+        flow_filter(source, destination, 0xC123, 0x113456),
+    ):
+        assert not passes(other, frame)
 
 
 def test_data_packets_are_told_from_acknowledgements_and_notifications() -> None:

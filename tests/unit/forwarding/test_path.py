@@ -14,7 +14,7 @@ from scapy.layers.l2 import Ether
 
 from rocelab.errors import InputError
 from rocelab.forwarding.fib import Fib, FibOf, NextHop, Route, planned_fib, planned_fibs
-from rocelab.forwarding.path import NoPathError, Path, find_nic, walk
+from rocelab.forwarding.path import NoPathError, Path, find_nic, possible_links, walk
 from rocelab.jobs.flow import resolve_endpoints
 from rocelab.plan.build import build_fabric
 from rocelab.plan.fabric import Fabric
@@ -219,3 +219,24 @@ def test_a_patched_probe_frame_is_the_one_that_scapy_builds(port: int, ttl: int,
     rebuilt[IP].chksum = None
     rebuilt[BTH].icrc = None
     assert bytes(rebuilt) == frame
+
+
+def test_the_links_that_a_flow_can_take_are_those_of_every_source_port() -> None:
+    fabric = fabric_of(THREE_TIERS)
+    source, destination = find_nic(fabric, "z1-srv1-1"), find_nic(fabric, "z2-srv1-1")
+    links = possible_links(fabric, planned_tables(fabric), source, destination)
+    taken = {
+        hop.link.link
+        for port in range(2000, 4000)
+        for hop in planned_walk(fabric, "z1-srv1-1", "z2-srv1-1", port).hops
+    }
+    assert set(links) == taken
+    assert len(links) == len(taken) < len(fabric.links)
+    assert [links[0].a.node, links[-1].a.node] == ["z1-srv1-1", "z2-srv1-1"]
+
+
+def test_a_switch_without_a_route_ends_the_links_that_a_flow_can_take() -> None:
+    fabric = fabric_of(ZONE)
+    source, destination = find_nic(fabric, "srv1-1"), find_nic(fabric, "srv2-1")
+    links = possible_links(fabric, lambda _: Fib(()), source, destination)
+    assert links == source.links

@@ -1,0 +1,122 @@
+"""Flows of a lab: those that jobs and drills send now, the path of one, and where it is seen.
+
+A flow is seen by packet sockets at the links that it could take, for a second: nothing is sent, and
+what a job measures stays as it is.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Annotated
+
+from pydantic import Field
+
+from rocelab.agent.filters import flow_filter
+from rocelab.errors import InputError
+from rocelab.forwarding.path import find_nic, possible_links, walk
+from rocelab.forwarding.steering import ROCE_PORT
+from rocelab.measure.timeline import opened_namespaces
+from rocelab.plan.fabric import Nic
+from rocelab.runtime.lab import Lab
+from rocelab.runtime.record import LabFiles
+from rocelab.spec.base import SpecModel
+from rocelab.traffic.demand import read_published
+from rocelab.traffic.taps import Taps
+
+Document = Mapping[str, object]
+MOST_FLOWS = 512
+OBSERVED_S = 1.0
+
+
+class FlowRequest(SpecModel):
+    """A flow, as `rocelab path` takes it; `leaves_by` is the port of its NIC, from 0."""
+
+    src: Annotated[str, Field(max_length=64)]
+    dst: Annotated[str, Field(max_length=64)]
+    sport: Annotated[int, Field(ge=0, le=65535)]
+    dport: Annotated[int, Field(ge=0, le=65535)] = ROCE_PORT
+    qp: Annotated[int | None, Field(ge=0, lt=1 << 24)] = None
+    src_nic: Annotated[int, Field(ge=1, le=64)] = 1
+    dst_nic: Annotated[int, Field(ge=1, le=64)] = 1
+    leaves_by: Annotated[int, Field(ge=0, le=1)] = 0
+
+    def ends(self, lab: Lab) -> tuple[Nic, Nic]:
+        """The NICs. Raises InputError if the lab does not have them."""
+        source = find_nic(lab.fabric, self.src, self.src_nic)
+        if self.leaves_by >= len(source.links):
+            raise InputError(f"{self.src}'s NIC {self.src_nic} has no port {self.leaves_by + 1}")
+        return source, find_nic(lab.fabric, self.dst, self.dst_nic)
+
+
+def flows_document(lab: Lab) -> Document:
+    """The flows that jobs and drills send now, whoever has started them: at most MOST_FLOWS, and
+    how many there are."""
+    nics = {nic.ip: nic for node in lab.fabric.servers for nic in lab.fabric.nics(node.name)}
+    published = read_published(LabFiles(lab.name))
+    flows = [
+        {
+            "src": flow.server,
+            "src_nic": flow.nic,
+            "dst": nics[flow.destination_ip].server,
+            "dst_nic": nics[flow.destination_ip].number,
+            "sport": flow.source_port,
+            "qp": flow.destination_qp,
+            "leaves_by": flow.port,
+        }
+        for flow in published[:MOST_FLOWS]
+        if flow.destination_ip in nics
+    ]
+    return {"flows": flows, "total": len(published)}
+
+
+def path_document(name: str, asked: FlowRequest) -> Document:
+    """The path of a flow by the kernels' tables now. Raises as `rocelab.forwarding.path.walk`."""
+    lab = Lab.running(name)
+    steering = lab.steering.model()
+    source, destination = asked.ends(lab)
+    found = walk(
+        lab.fabric,
+        lab.fib_of,
+        source,
+        destination,
+        asked.sport,
+        asked.dport,
+        leaves_by=asked.leaves_by,
+        destination_qp=asked.qp,
+        steering=steering,
+    )
+    return {
+        "lab": name,
+        "scheme": steering.scheme.kind,
+        "tables": "kernel",
+        **found.document(asked.qp),
+    }
+
+
+def observed_document(name: str, asked: FlowRequest) -> Document:
+    """How many packets of a flow came in at each link in OBSERVED_S, of the links that it could
+    take. Raises InputError for another port than RoCE's, PortGoneError if one is gone."""
+    if asked.dport != ROCE_PORT:
+        raise InputError("only RoCE flows are observed", hint="leave dport out")
+    lab = Lab.running(name)
+    source, destination = asked.ends(lab)
+    links = possible_links(lab.fabric, lab.fib_of, source, destination)
+    names = {port.node for link in links for port in (link.a, link.b)}
+    nodes = tuple(node for node in lab.fabric.nodes if node.name in names)
+    program = flow_filter(source.ip, destination.ip, asked.sport, asked.qp)
+    with (
+        opened_namespaces(lab, nodes) as netns_of,
+        Taps(lab.fabric, netns_of, links, program) as taps,
+    ):
+        began = time.monotonic()
+        time.sleep(OBSERVED_S)
+        counts = taps.read()
+        span_s = time.monotonic() - began
+    place = {link.name: number for number, link in enumerate(links)}
+    seen = [
+        {"link": way.link.name, "from": way.sender, "to": way.receiver, "packets": packets}
+        for way, packets in sorted(counts.items(), key=lambda each: place[each[0].link.name])
+        if packets
+    ]
+    return {"span_s": span_s, "links": seen}
