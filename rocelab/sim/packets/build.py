@@ -96,7 +96,7 @@ def state_of(
     task, next_task = _tasks(program, sending)
     rules = _rules(queues, order, strict)
     rules[at.PORT_RINGS], rules[at.WAY_RINGS] = port_rings, way_rings
-    pause, memory, ingress, buffer = pause_tables(pausing, order, port_rings)
+    pause, memory, buffer = pause_tables(pausing, order, port_rings)
     timers = program.tasks + 2 * ports + 2 * flows + len(pause) + 1
     counts = np.zeros(at.COUNTS, np.int64)
     counts[[at.FREE_PACKETS, at.MOST_TAKEN]] = pool, most_taken
@@ -110,7 +110,6 @@ def state_of(
         queue=queue,
         pause=pause,
         pool=memory,
-        ingress=ingress,
         buffer=buffer,
         packet=_free(0, pool),
         next_task=next_task,
@@ -150,12 +149,12 @@ def _last_bytes(messages: Messages, packets: Longs, mtu: Longs) -> Longs:
 
 
 def _most_asked(pausing: Pausing | None) -> int:
-    """The most pauses that one event asks for: all ports of a switch let their senders go on, and
-    the packet that did it stops its own."""
+    """The most pauses that one event asks for: those of a NIC, in all classes, or of a watchdog
+    that empties a queue, of each port of the switch."""
     if pausing is None:
         return 0
     ports = np.bincount(pausing.pool[pausing.pool >= 0]).max(initial=0)
-    return len(pausing.classes) * (1 + int(ports)) + 1
+    return len(pausing.classes) + int(ports)
 
 
 def grown(run: State) -> State:

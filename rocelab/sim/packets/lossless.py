@@ -1,8 +1,8 @@
 """The packet engine's lossless classes: what a switch holds for whom, and when it asks for a pause.
 
-The rules are those of a lab (`rocelab/runtime/bpf/pfc.bpf.c`), but for one: where thresholds are
-dynamic, all ports of a switch that pause are looked at again whenever one of its packets leaves,
-in a lab only each with its own packets and when pauses are refreshed.
+The rules are those of a lab (`rocelab/runtime/bpf/pfc.bpf.c`), but for one: a dynamic threshold,
+which rises as others' packets leave, is looked at again with a port's own packets and where nothing
+else can happen; in a lab, instead of the latter, when a pause is sent again.
 """
 
 from __future__ import annotations
@@ -64,7 +64,6 @@ def admit(run: State, ingress: int, size: int) -> bool:
         beyond = max(row[at.HELD] - reserved, 0)
         pool[at.SHARED] += beyond - before
         if beyond > 0 and beyond >= _xoff(run, row[at.POOL]):
-            pool[at.OVER] += 1
             ask(run, ingress, 1)
     row[at.HELD_HIGHEST] = max(row[at.HELD_HIGHEST], row[at.HELD])
     return True
@@ -78,8 +77,7 @@ def _resume(run: State, ingress: int) -> None:
         return
     beyond = max(row[at.HELD] - rules[at.RESERVED], 0)
     xon = max(_xoff(run, row[at.POOL]) - rules[at.XON_OFFSET], 0)
-    if row[at.HELD] == 0 or beyond <= xon:
-        run.pool[row[at.POOL], at.OVER] -= 1
+    if beyond <= xon:
         ask(run, ingress, 0)
 
 
@@ -97,13 +95,19 @@ def discount(run: State, packet: int, size: int) -> None:
     row[at.BEYOND] -= part
     pool[at.RESERVE] -= part
     pool[at.SHARED] -= before - max(row[at.HELD] - reserved, 0)
-    if pool[at.OVER] == 0:
-        return
-    if run.rules[at.XOFF] > 0:
-        _resume(run, ingress)
-        return
-    for number in range(pool[at.FIRST_INGRESS], pool[at.LAST_INGRESS]):
-        _resume(run, run.ingress[number])
+    _resume(run, ingress)
+
+
+@compiled
+def resumed(run: State) -> bool:
+    """Where nothing is to happen any more: let a sender go on for whom a threshold has risen since;
+    whether there was one."""
+    for ingress in range(len(run.pause)):
+        if run.pause[ingress, at.IS_OVER]:
+            _resume(run, ingress)
+            if run.pause[ingress, at.IS_OVER] == 0:
+                return True
+    return False
 
 
 @compiled

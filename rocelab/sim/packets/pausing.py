@@ -150,16 +150,16 @@ def pausing_of(
 
 def pause_tables(
     pausing: Pausing | None, order: Sequence[int], first_ring: int
-) -> tuple[Table, Table, Longs, Table]:
-    """The engine's rows of gates, switches' memories and receive buffers, and which gates each
-    switch may close. order: the traffic class of each class of a port; first_ring: that of the
-    shortest delay. All are empty without lossless classes."""
+) -> tuple[Table, Table, Table]:
+    """The engine's rows of gates, switches' memories and receive buffers, all empty without
+    lossless classes. order: the traffic class of each class of a port; first_ring: that of the
+    shortest delay."""
     if pausing is None:
         pause, pool, buffer = (
             np.zeros((0, cells), np.int64)
             for cells in (at.PAUSE_CELLS, at.POOL_CELLS, at.BUFFER_CELLS)
         )
-        return pause, pool, np.zeros(0, np.int64), buffer
+        return pause, pool, buffer
     classes, ports = len(order), len(pausing.pool)
     pause = np.zeros((ports * classes, at.PAUSE_CELLS), np.int64)
     pause[:, [at.FIRST_WAITING, at.FIRST_PARKED]] = -1
@@ -169,12 +169,7 @@ def pause_tables(
     pause[:, at.ASK_RING] = np.repeat(first_ring + ring, classes)
     pool = np.zeros((len(pausing.shared), at.POOL_CELLS), np.int64)
     pool[:, at.SHARED_SIZE], pool[:, at.RESERVE_SIZE] = pausing.shared, pausing.reserve
-    is_ingress = np.tile(np.isin(order, pausing.classes), ports) & (pause[:, at.POOL] != NONE)
-    (ingress,) = np.nonzero(is_ingress)
-    ingress = ingress[np.argsort(pause[ingress, at.POOL], kind="stable")]
-    ends = np.searchsorted(pause[ingress, at.POOL], np.arange(len(pool) + 1))
-    pool[:, at.FIRST_INGRESS], pool[:, at.LAST_INGRESS] = ends[:-1], ends[1:]
-    return pause, pool, ingress.astype(np.int64), _buffers(pausing)
+    return pause, pool, _buffers(pausing)
 
 
 def pause_rules(pausing: Pausing, order: Sequence[int], rules: Longs) -> None:

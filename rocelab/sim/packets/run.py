@@ -19,6 +19,7 @@ from rocelab.sim.fabric.flows import Paths
 from rocelab.sim.packets import loop
 from rocelab.sim.packets import state as at
 from rocelab.sim.packets.build import PS, grown, packets_of, state_of
+from rocelab.sim.packets.lossless import resumed
 from rocelab.sim.packets.sending import Queues, Sending, class_order
 from rocelab.sim.packets.state import State
 
@@ -77,7 +78,7 @@ def run_packets(
     run = state_of(program, paths, capacity_bps, latency_s, sending, queues)
     loop.begin(run)
     # In parts: a compiled function is not interrupted.
-    while (state := loop.advance(run, _EVENTS_AT_ONCE)) != loop.DONE:
+    while (state := loop.advance(run, _EVENTS_AT_ONCE)) != loop.DONE or resumed(run):
         if state == loop.FULL:
             run = grown(run)
         progress(Progress("simulating", int(run.counts[at.FINISHED]), len(run.transfer)))

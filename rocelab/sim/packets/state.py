@@ -54,8 +54,8 @@ FIRST_PARKED, LAST_PARKED, CLOSED_PS, PAUSED_PS, LONGEST_PS, STOPS = range(13, 1
 IDLE_PS, IS_WATCHED, HAS_FIRED, FIRINGS, DISCARDS = range(19, 24)
 PAUSE_CELLS = 24
 
-SHARED, SHARED_SIZE, RESERVE, RESERVE_SIZE, OVER, FIRST_INGRESS, LAST_INGRESS = range(7)
-POOL_CELLS = 8
+SHARED, SHARED_SIZE, RESERVE, RESERVE_SIZE = range(4)
+POOL_CELLS = 4
 
 DRAIN_BPS, DRAINED_PS, FULL_PS, XOFF_PS, XON_PS, FILL_HIGHEST_PS, IS_DRAINING, OVERFLOWS = range(8)
 BUFFER_CELLS = 8
@@ -111,9 +111,8 @@ class State(NamedTuple):
     REFUSED of what the receiver at the link's other end holds for it, of it BEYOND in headroom; the
     others of the port's gate, which the receiver closes: the packets and flows that wait for it,
     how long it was closed, and its watchdog. pool: a row per switch: what is SHARED by its ports
-    and the RESERVE of headroom; its rows of `pause` are ingress[FIRST_INGRESS:LAST_INGRESS], OVER
-    of them pause. buffer: a row per port, of the NIC's receive buffer at the link's other end, if
-    hosts are slow: it is empty at DRAINED_PS, and levels are times to drain them.
+    and the RESERVE of headroom. buffer: a row per port, of the NIC's receive buffer at the link's
+    other end, if hosts are slow: it is empty at DRAINED_PS, and levels are times to drain them.
 
     sizes: bytes of each size class on the wire; 0 is that of ACKs, 1 of CNPs. ring_of, delay_ps: of
     the serialisation at each rate, of each size class; ring -1 for a timer. ring: a row per
@@ -133,7 +132,6 @@ class State(NamedTuple):
     queue: Table
     pause: Table
     pool: Table
-    ingress: Longs
     buffer: Table
     packet: Packets
     next_task: Longs

@@ -31,7 +31,7 @@ from rocelab.agent.nic import WIRE_OVERHEAD_BYTES
 from rocelab.agent.rc.frames import ACK_REQUEST
 from rocelab.agent.rc.queue_pair import QueuePair, QueuePairSettings
 from rocelab.agent.rc.requester import NEVER_NS, RequesterSettings
-from rocelab.arrays import Floats
+from rocelab.arrays import NONE, Floats
 from rocelab.plan.queues import STRICT_CLASSES, mark_probability
 from rocelab.results.simulation import PortModel
 from rocelab.sim.engine.program import Program
@@ -429,7 +429,7 @@ class Oracle:
         for task in self.tasks:
             if not task.waiting:
                 self.at(task.delay_ps, self.start, task)
-        while self.events:
+        while self.events or any(lane.pool != NONE and lane.look() for lane in self.lanes):
             self.now, _, _, call, arguments = heapq.heappop(self.events)
             call(*arguments)
         return self

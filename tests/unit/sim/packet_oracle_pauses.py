@@ -73,15 +73,16 @@ class Lane:
     def leaves(self, packet: Packet) -> None:
         self.held.remove(packet.size)
         self.beyond = max(self.beyond - packet.size, 0)
-        for lane in [self] if self.pausing.xoff else self.neighbours:
-            lane.look()
+        self.look()
 
-    def look(self) -> None:
-        """Let the sender go on if this is below XON."""
+    def look(self) -> bool:
+        """Let the sender go on if this is below XON; whether it was asked to."""
         xon = max(self.xoff - self.pausing.xon_offset, 0)
         excess = max(sum(self.held) - self.pausing.reserved, 0)
-        if self.is_over and not self.beyond and (not self.held or excess <= xon):
+        resumes = self.is_over and not self.beyond and excess <= xon
+        if resumes:
             self.ask(False)
+        return resumes
 
     def ask(self, pauses: bool) -> None:
         self.is_over = pauses

@@ -198,6 +198,23 @@ def test_buffers_that_wait_for_each_other_end_the_run_and_are_named() -> None:
     assert {link.port for link in found.links if link.is_paused} >= {"port:6", "port:8", "port:10"}
 
 
+def test_a_ring_is_stuck_only_where_no_threshold_has_risen_meanwhile() -> None:
+    """Two NICs of the first switch fill its memory, so that the ring stops; when they are done
+    there is more, and no packet of the ring leaves to look at it."""
+    ways = [[0, 6, 8, 5], [2, 8, 10, 1], [4, 10, 6, 3]]
+    ring = [Flow(way, 60 * 4096) for way in ways for _ in range(2)]
+    local = [Flow([nic, 17], 200 * 4096) for nic in (12, 14)]
+    memory = {"xoff": 0, "dynamic_th": -2, "xon_offset": 0, "shared": np.full(3, 40 * FRAME)}
+    switch_of = RING | {12: 0, 14: 0}
+    done = ran([*ring, *local], lossless(switch_of, 18, **memory), **PATIENT)
+    assert np.isfinite(done.finish_s).tolist() == [False] * 6 + [True] * 2
+    shares = done.pause[:, 0, at.HELD] - done.pause[:, 0, at.BEYOND]
+    for send, switch in switch_of.items():
+        free = 40 * FRAME - sum(shares[i] for i, each in switch_of.items() if each == switch)
+        if of(done, at.IS_OVER, send) and not of(done, at.BEYOND, send):
+            assert shares[send] > free >> 2
+
+
 @pytest.mark.parametrize("discards", [True, False])
 def test_a_watchdog_frees_them(discards: bool) -> None:
     watchdog = Watchdog(200_000_000, 200_000_000, discards)
@@ -206,6 +223,16 @@ def test_a_watchdog_frees_them(discards: bool) -> None:
     assert (done.pause[..., at.DISCARDS].sum() > 0) == discards
     assert np.isfinite(done.finish_s).any()
     assert not done.pause[..., at.IS_CLOSED].any() and not done.pause[..., at.HELD].any()
+
+
+def test_a_nic_has_no_watchdog() -> None:
+    """Its ACKs are in the class that is stopped, for longer than a switch's port would bear."""
+    watchdog = Watchdog(10_000_000, 10_000_000, True)
+    flows = [Flow([0, 2], 100 * 4096), Flow([4, 1], 10 * 4096)]
+    queues = lossless({0: 0, 4: 0}, 6, watchdog=watchdog)
+    done = ran(flows, queues, {2: 1e9}, classes=(3, 3, 5), **PATIENT)
+    assert of(done, at.LONGEST_PS, 0) > watchdog.detection_ps
+    assert done.pause[..., at.FIRINGS].sum() == 0 and np.isfinite(done.finish_s).all()
 
 
 LABS = ["lossless", "lossless-incast", "two-leaves-lossless", "deadlock-watchdog", "zone-small"]
