@@ -87,11 +87,12 @@ def live_app(
         return await _answered(link_document, feed, request.query_params.get("name", ""))
 
     async def history(request: Request) -> Response:
-        since = request.query_params.get("since", "0")
-        if not (since.isascii() and since.isdigit() and len(since) < MOST_TIME_DIGITS):
-            raise InputError("since is a time in ns")
         names = request.query_params.getlist("link")
-        return await _answered(feed.history.document, names, int(since))
+        return await _answered(feed.history.document, names, _time_ns(request, "since"))
+
+    async def at(request: Request) -> Response:
+        t_ns = _time_ns(request, "t_ns")
+        return await _answered(feed.history.at, t_ns, _metric(request))
 
     async def all_kinds(_: Request) -> Response:
         return JSONResponse([asdict(kind) for kind in kinds()])
@@ -139,11 +140,8 @@ def live_app(
         return JSONResponse({})
 
     async def events(request: Request) -> Response:
-        metric = request.query_params.get("metric", METRICS[0])
-        if metric not in METRICS:
-            raise InputError("there is no such metric", hint=f"take {', '.join(METRICS)}")
         since = request.headers.get("last-event-id", request.query_params.get("since"))
-        stream = _events(feed, metric, since)
+        stream = _events(feed, _metric(request), since)
         return StreamingResponse(stream, media_type="text/event-stream")
 
     routes: list[BaseRoute] = [
@@ -154,6 +152,7 @@ def live_app(
         Route("/node/{name}", node),
         Route("/link", link),
         Route("/history", history),
+        Route("/history/at", at),
         Route("/kinds", all_kinds),
         Route("/faults", inject, methods=["POST"]),
         Route("/faults/{number}/undo", undo, methods=["POST"]),
@@ -180,6 +179,22 @@ def _page_files() -> Mapping[str, tuple[bytes, str]]:
         for path in PAGE.rglob("*")
         if path.suffix in _TYPES
     }
+
+
+def _time_ns(request: Request, name: str) -> int:
+    """A time of the query, by default 0. Raises InputError."""
+    text = request.query_params.get(name, "0")
+    if not (text.isascii() and text.isdigit() and len(text) < MOST_TIME_DIGITS):
+        raise InputError(f"{name} is a time in ns")
+    return int(text)
+
+
+def _metric(request: Request) -> str:
+    """The metric of the query, by default the first. Raises InputError."""
+    metric = request.query_params.get("metric", METRICS[0])
+    if metric not in METRICS:
+        raise InputError("there is no such metric", hint=f"take {', '.join(METRICS)}")
+    return metric
 
 
 async def _events(feed: Feed, metric: str, last_id: str | None) -> AsyncIterator[bytes]:

@@ -29,7 +29,7 @@ from rocelab.live.events import (
     document,
 )
 from rocelab.live.history import History
-from rocelab.live.state import METRICS, Condition, LabState, condition
+from rocelab.live.state import METRICS, Condition, LabState, NodeState, condition
 from rocelab.live.stream import Hub
 from rocelab.live.values import values_of
 from rocelab.measure.health.monitor import HealthMonitor, Snapshot
@@ -176,7 +176,12 @@ class Feed:
             self._gaps = reading.gaps
             self.note("; ".join(reading.gaps) or "everything can be read again")
         values = values_of(self.lab.fabric, self._before, snapshot)
-        self.history.add(values["load"], self._before, reading)
+        states = {
+            node: each.state.value
+            for node, each in self.state.conditions.items()
+            if each.state is not NodeState.OK
+        }
+        self.history.add(values, states, self._before, reading)
         self.hub.sample(reading.time_ns, values)
         self._before, self.snapshot = reading, snapshot
         self._first.set()

@@ -1,6 +1,6 @@
-"""The last minutes of a lab's links and queues, from which the page draws its plots.
+"""The last minutes of a lab, from which the page draws its plots and the fabric as it was.
 
-Takes what each sample has; gives series of values, one for each time.
+Takes what each sample has; gives series of values, one for each time, and what held at a time.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rocelab.errors import InputError
+from rocelab.kernel.counters import Place
 from rocelab.live.state import find_link
 from rocelab.live.values import DIGITS, NS_PER_S
 from rocelab.measure.health.reading import Reading
@@ -46,11 +47,19 @@ Queue = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """A sample: loads of all directions, and the queues that were not empty and idle."""
+    """A sample: by metric the values of all directions, where one is not 0; the ports without
+    carrier; the states of nodes that are not as planned; the queues that were not empty and
+    idle."""
 
     t_ns: int
-    loads: NDArray[np.float32]
+    values: Mapping[str, NDArray[np.float32]]
+    dark: frozenset[Place]
+    states: Mapping[str, str]
     queues: Mapping[Queue, QueueValues]
+
+    def value(self, metric: str, direction: int) -> float:
+        row = self.values.get(metric)
+        return 0.0 if row is None else round(float(row[direction]), DIGITS)
 
 
 class History:
@@ -63,15 +72,51 @@ class History:
         self._lock = threading.Lock()
         self._moments: deque[Moment] = deque(maxlen=MOST_SAMPLES)
 
-    def add(self, loads: Mapping[int, float], before: Reading | None, now: Reading) -> None:
-        """Take a sample: the loads that are not 0, by direction, and both its readings."""
-        row = np.zeros(len(self._fabric.directed_links), np.float32)
-        row[list(loads)] = list(loads.values())
+    def add(
+        self,
+        values: Mapping[str, Mapping[int, float]],
+        states: Mapping[str, str],
+        before: Reading | None,
+        now: Reading,
+    ) -> None:
+        """Take a sample: by metric the values that are not 0, by direction; the states of nodes
+        that are not as planned; and both its readings."""
+        rows = {metric: self._row(found) for metric, found in values.items() if found}
+        dark = frozenset(port for port, read in now.ports.items() if not read.carrier)
         queues = {} if before is None else dict(self._queues(before, now))
         with self._lock:
-            self._moments.append(Moment(now.time_ns, row, queues))
+            self._moments.append(Moment(now.time_ns, rows, dark, states, queues))
             while sum(len(each.queues) for each in self._moments) > MOST_QUEUES:
                 self._moments.popleft()
+
+    def _row(self, values: Mapping[int, float]) -> NDArray[np.float32]:
+        row = np.zeros(len(self._fabric.directed_links), np.float32)
+        row[list(values)] = list(values.values())
+        return row
+
+    def at(self, t_ns: int, metric: str) -> Mapping[str, object]:
+        """What held at a time by the sample before it, or by the oldest that there is. Raises
+        InputError before the first sample."""
+        with self._lock:
+            if not self._moments:
+                raise InputError("nothing has been read yet", hint="ask again in a second")
+            earlier = (each for each in reversed(self._moments) if each.t_ns <= t_ns)
+            moment = next(earlier, self._moments[0])
+        row = moment.values.get(metric)
+        used = [] if row is None else np.flatnonzero(row).tolist()
+        return {
+            "t_ns": moment.t_ns,
+            "metric": metric,
+            "values": {direction: moment.value(metric, direction) for direction in used},
+            "carrier": dict(self._carriers(moment.dark)),
+            "states": moment.states,
+        }
+
+    def _carriers(self, dark: frozenset[Place]) -> Iterator[tuple[str, list[bool]]]:
+        for link in self._fabric.links if dark else ():
+            carrier = [(port.node, port.interface) not in dark for port in (link.a, link.b)]
+            if not all(carrier):
+                yield link.name, carrier
 
     def _queues(self, before: Reading, now: Reading) -> Iterator[tuple[Queue, QueueValues]]:
         per_s = NS_PER_S / (now.time_ns - before.time_ns)
@@ -109,7 +154,7 @@ class History:
         self, moments: Sequence[Moment], directions: Iterable[int]
     ) -> Iterator[Mapping[str, object]]:
         for direction in directions:
-            values = [round(float(each.loads[direction]), DIGITS) for each in moments]
+            values = [each.value("load", direction) for each in moments]
             yield {**self._place(direction), "class": None, "what": "load", "values": values}
 
     def _depths(

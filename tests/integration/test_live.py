@@ -389,6 +389,41 @@ def test_a_link_turns_red_by_a_click_for_all_who_look_and_heals_by_another(
     assert look.complaints == []
 
 
+def test_the_fabric_is_shown_as_it_was_by_the_keyboard_and_live_again(
+    look: Looking, server: Server
+) -> None:
+    now_ns = 10**19 - 1
+    status, answer = server.post("/faults", fault(lasts="10m"))
+    assert status == 201
+    wait_until(lambda: server.read(f"/history/at?t_ns={now_ns}")["states"], "a degraded switch")
+    assert server.post(f"/faults/{answer['number']}/undo", {}) == (200, {})
+    wait_until(lambda: not server.read(f"/history/at?t_ns={now_ns}")["states"], "none")
+    page = look.at(server.url)
+    scrub, slider = page.locator("#scrub"), page.get_by_label("Time")
+    expect(page.locator("#read")).to_contain_text("last read at")
+
+    def is_red_earlier() -> bool:
+        with page.expect_response("**/history/at**"):
+            slider.press("ArrowLeft")
+        expect(scrub.locator("output")).to_contain_text("s ago")
+        return has_red(page)
+
+    assert has_no_red(page)
+    wait_until(is_red_earlier, "the link is red where it was")
+    expect(scrub.locator("output")).to_contain_text("as of")
+    expect(page.get_by_role("button", name="rtsw1: degraded")).to_be_visible()
+    expect(page.locator("#timeline li.later").filter(has_text="is undone")).not_to_have_count(0)
+    slider.press("Escape")
+    wait_until(partial(has_no_red, page), "no link is red now")
+    expect(scrub.locator("output")).to_have_text("live")
+    slider.press("Home")
+    expect(scrub.locator("output")).to_contain_text("as of")
+    scrub.get_by_role("button", name="Back to live").click()
+    expect(scrub.locator("output")).to_have_text("live")
+    expect(slider).to_be_focused()
+    assert look.complaints == []
+
+
 def test_a_new_tab_shows_the_load_of_the_last_minutes_with_its_unit(
     look: Looking, lab: Lab, server: Server
 ) -> None:

@@ -9,6 +9,7 @@ import { Matrix } from "./matrix.js";
 import { Panel } from "./panel.js";
 import { get, keepKey, post } from "./requests.js";
 import { Scheme } from "./scheme.js";
+import { Scrubber } from "./scrub.js";
 import { NodeTerminal } from "./terminal.js";
 import { Timeline } from "./timeline.js";
 import { Traffic } from "./traffic.js";
@@ -30,13 +31,19 @@ const view = {
   chosen: null,
   readOnly: false,
   terminal: false,
-  value: (direction) => view.values[direction] ?? 0,
-  isDark: (link) => !(link.carrier[0] && link.carrier[1]),
+  past: null, // what held at the time that is looked at, null for now
+  value: (direction) => (view.past ?? view).values[direction] ?? 0,
+  valueNow: (direction) => view.values[direction] ?? 0,
+  isDark: (link) => {
+    const carrier = view.past ? view.past.carrier[link.name] ?? [true, true] : link.carrier;
+    return !(carrier[0] && carrier[1]);
+  },
   linkOf: (name) => fabric.linkBy.get(name),
   linksOf: (name) => fabric.linksOf.get(name),
   stateOf: (box) => {
     const members = box.node ? [box.node] : box.members;
-    return members.reduce((worst, { state }) => (SEVERITY[state] > SEVERITY[worst] ? state : worst), "ok");
+    const states = members.map((node) => (view.past ? view.past.states[node.name] ?? "ok" : node.state));
+    return states.reduce((worst, state) => (SEVERITY[state] > SEVERITY[worst] ? state : worst), "ok");
   },
   nameOf: (box) => {
     if (box.node) return box.node.name;
@@ -60,6 +67,12 @@ const flow = new Flow($("#flow"), {
 });
 const traffic = new Traffic($("#traffic"), (isUsed) => flow.follow(isUsed));
 const timeline = new Timeline($("#timeline"), pick);
+const scrubber = new Scrubber($("#scrub"), (past) => {
+  view.past = past;
+  document.body.classList.toggle("past", past !== null);
+  timeline.lookAt(past?.t_ns ?? null);
+  redraw();
+});
 const worker = new SharedWorker("/page/worker.js");
 worker.port.onmessage = ({ data: { kind, data, id } }) => take[kind](data, id);
 worker.port.postMessage({ metric: view.metric });
@@ -77,6 +90,7 @@ const take = {
     view.metric = metric;
     view.values = {};
     localStorage.setItem("rocelab-metric", metric);
+    scrubber.take(metric);
     showScale();
   },
   fabric(document, id) {
@@ -85,6 +99,7 @@ const take = {
     view.readOnly = fabric.read_only;
     view.terminal = fabric.terminal;
     timeline.clear();
+    scrubber.live();
     start();
   },
   event(event, id) {
@@ -94,6 +109,7 @@ const take = {
   },
   sample({ t_ns: t, values }) {
     Object.assign(view.values, values);
+    scrubber.sampled(t);
     $("#read").textContent = `last read at ${clock(t, 1)}`;
     redraw();
   },

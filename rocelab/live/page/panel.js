@@ -72,7 +72,7 @@ export class Panel {
 
   #plots({ node, link }) {
     const links = link ? [link] : node ? this.view.linksOf(node.name) : [];
-    const busy = ({ index }) => Math.max(this.view.value(2 * index), this.view.value(2 * index + 1));
+    const busy = ({ index }) => Math.max(this.view.valueNow(2 * index), this.view.valueNow(2 * index + 1));
     return links.length ? new Plots(links, node?.name, busy) : null;
   }
 
@@ -111,7 +111,7 @@ export class Panel {
     const ways = known ? [[0, link.ends[1].node], [1, link.ends[0].node]] : [];
     return [
       h("p", { class: "muted" }, `${bits(link.rate_bps)} as planned · ${bits(known?.lab_rate_bps ?? 0)} in the lab · MTU ${link.mtu}`),
-      h("p", {}, ...ways.map(([way, to]) => h("span", { class: "way" }, `to ${to}: ${shown(this.view.metric, this.view.value(2 * known.index + way))} `))),
+      h("p", {}, ...ways.map(([way, to]) => h("span", { class: "way" }, `to ${to}: ${shown(this.view.metric, this.view.valueNow(2 * known.index + way))} `))),
       link.session == null ? "" : h("p", {}, h("b", { class: link.session ? "ok" : "down" }, link.session ? "● " : "✕ "), `BGP session ${link.session ? "established" : "down"}`),
       table(`Counted by the kernel, read at ${clock(link.t_ns)}`, ["", ...link.ends.map((end) => end.node)],
         [

@@ -33,6 +33,13 @@ export class Timeline {
     this.redraw();
   }
 
+  // The time that is looked at, null for now: events after it are dimmed, those before it shown.
+  lookAt(t) {
+    this.until = t;
+    this.isMoved = true;
+    this.redraw();
+  }
+
   add(event) {
     event.row = this.added += 1;
     if (event.t_ns == null) event.t_ns = Date.now() * 1e6;
@@ -63,7 +70,12 @@ export class Timeline {
     d3.select(this.list).selectChildren()
       .data(rows.slice(-MOST_ROWS).reverse(), ({ event }) => event.row)
       .join((enter) => enter.append(({ event }) => this.#row(event)))
+      .classed("later", ({ event }) => this.until != null && event.t_ns > this.until)
       .select(".since").text(({ since }) => since);
+    if (!this.isMoved) return;
+    this.isMoved = false;
+    const newest = this.list.querySelector("li:not(.later)");
+    this.list.scrollTop = newest ? newest.offsetTop - this.list.offsetTop : this.list.scrollHeight;
   }
 
   #row(event) {

@@ -22,6 +22,7 @@ from rocelab.live.state import METRICS, LabState
 from rocelab.live.stream import Hub
 from rocelab.live.traffic import NO_JOB
 from rocelab.runtime.lab import Lab
+from tests.unit.live.test_state import reading
 
 ACCESS = Access(801, "the-token")
 ORIGIN = "http://127.0.0.1:801"
@@ -277,6 +278,17 @@ def test_the_history_of_links_is_asked_for_since_a_time(client: TestClient) -> N
     assert len(client.get(f"{asked}&since=1795681459833941000").json()["series"]) == 4
     assert client.get(f"{asked}&since=soon").json()["error"] == "since is a time in ns"
     assert client.get("/history?link=nothing").json()["error"] == "lab tiny has no link nothing"
+
+
+def test_what_held_at_a_time_is_asked_for_with_a_metric(
+    client: TestClient, feed: SimpleNamespace
+) -> None:
+    assert client.get("/history/at?t_ns=5").json()["error"] == "nothing has been read yet"
+    feed.history.add({"marks": {3: 0.5}}, {}, None, reading(feed.lab.fabric, 7))
+    found = client.get("/history/at?t_ns=1795681459833941000&metric=marks").json()
+    assert (found["t_ns"], found["values"]) == (7, {"3": 0.5})
+    assert client.get("/history/at?t_ns=soon").json()["error"] == "t_ns is a time in ns"
+    assert client.get("/history/at?metric=beauty").status_code == 400
 
 
 def test_without_being_allowed_there_is_no_terminal(client: TestClient) -> None:

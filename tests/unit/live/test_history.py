@@ -46,8 +46,9 @@ def values(document: Mapping[str, Any]) -> dict[tuple[str, int | None, str], lis
 
 def test_a_queue_has_its_depth_and_what_it_marked_and_dropped_a_second(fabric: Fabric) -> None:
     history = History(fabric)
-    history.add({up(fabric): 0.5}, None, queued(fabric, S))
+    history.add({"load": {up(fabric): 0.5}}, {}, None, queued(fabric, S))
     history.add(
+        {},
         {},
         queued(fabric, S),
         queued(fabric, S + S // 2, marked=7, dropped_packets=0, depth_bytes=900),
@@ -69,7 +70,7 @@ def test_a_queue_has_its_depth_and_what_it_marked_and_dropped_a_second(fabric: F
 def test_only_what_is_newer_is_given(fabric: Fabric) -> None:
     history = History(fabric)
     for t_ns in (1, 2, 3):
-        history.add({}, None, reading(fabric, t_ns))
+        history.add({}, {}, None, reading(fabric, t_ns))
     assert history.document([LINK], 2)["t_ns"] == [3]
     assert history.document([LINK], 3)["t_ns"] == []
 
@@ -77,12 +78,12 @@ def test_only_what_is_newer_is_given(fabric: Fabric) -> None:
 def test_it_has_an_end(fabric: Fabric, monkeypatch: pytest.MonkeyPatch) -> None:
     history = History(fabric)
     for t_ns in range(1, MOST_SAMPLES + 11):
-        history.add({}, None, reading(fabric, t_ns))
+        history.add({}, {}, None, reading(fabric, t_ns))
     assert history.document([LINK], 0)["t_ns"] == list(range(11, MOST_SAMPLES + 11))
     monkeypatch.setattr(module, "MOST_QUEUES", 2)
     for t_s in range(1, 6):
         deep = queued(fabric, (t_s + 1) * S, depth_bytes=9)
-        history.add({}, queued(fabric, t_s * S), deep)
+        history.add({}, {}, queued(fabric, t_s * S), deep)
     assert history.document([LINK], 0)["t_ns"] == [5 * S, 6 * S]
 
 
@@ -91,3 +92,24 @@ def test_links_that_there_are_not_and_too_many_are_refused(fabric: Fabric) -> No
         History(fabric).document(["nothing"], 0)
     with pytest.raises(InputError, match="too many"):
         History(fabric).document([LINK] * (MOST_LINKS + 1), 0)
+
+
+def test_what_held_at_a_time_is_that_of_the_sample_before_it(fabric: Fabric) -> None:
+    history = History(fabric)
+    with pytest.raises(InputError, match="nothing has been read yet"):
+        history.at(S, "load")
+    whole = reading(fabric, S)
+    broken = reading(fabric, 2 * S, dark=(LINK,))
+    history.add({"load": {3: 0.25}, "drops": {}}, {}, None, whole)
+    history.add(
+        {"load": {3: 0.12345, 5: 1.0}, "drops": {3: 7.0}}, {"rtsw1": "degraded"}, None, broken
+    )
+    now = {"carrier": {LINK: [False, True]}, "states": {"rtsw1": "degraded"}, "t_ns": 2 * S}
+    before = {"carrier": {}, "states": {}, "t_ns": S}
+    for t_ns in (2 * S, 9 * S):
+        assert history.at(t_ns, "load") == {**now, "metric": "load", "values": {3: 0.1235, 5: 1.0}}
+        assert history.at(t_ns, "drops") == {**now, "metric": "drops", "values": {3: 7.0}}
+        assert history.at(t_ns, "marks") == {**now, "metric": "marks", "values": {}}
+    for t_ns in (1, S, 2 * S - 1):
+        assert history.at(t_ns, "load") == {**before, "metric": "load", "values": {3: 0.25}}
+        assert history.at(t_ns, "drops") == {**before, "metric": "drops", "values": {}}
