@@ -204,6 +204,7 @@ class Simulation:
             self._rerouted,
             [self.retransmissions[job.name] for job in self.jobs],
             np.repeat(np.arange(len(self.jobs), dtype=np.int32), np.diff(self.compiled.first_flow)),
+            self._begins_s(),
         )
         with self._timed("run"):
             return run(
@@ -396,6 +397,15 @@ class Simulation:
         found[self.compiled.first_task[1:] - 1] = [
             8.0 * step.sends.fill_bytes if step.sends else 0.0 for step in steps
         ]
+        return found
+
+    def _begins_s(self) -> Floats:
+        """When each flow of an open loop begins, F; 0 for flows of other jobs."""
+        found = np.zeros(len(self.flows))
+        open_loop = np.array([job.is_open_loop for job in self.jobs])[self.compiled.job]
+        task = np.repeat(np.arange(self.program.tasks), np.diff(self.program.first_transfer))
+        sent = open_loop[task]
+        found[self.program.flow[sent]] = self.program.delay_s[task[sent]]
         return found
 
     def usable_sends(self) -> Bools:

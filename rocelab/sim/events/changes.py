@@ -34,18 +34,19 @@ def changes_of(
     paths_for: PathsFor,
     retransmissions: Sequence[Retransmission],
     of_flow: Ints,
+    begins_s: Floats,
 ) -> Iterator[Change]:
     """The changes in order of time; `paths` are those without any outage. Flow f retransmits as
-    retransmissions[of_flow[f]] says.
+    retransmissions[of_flow[f]] says, and sends nothing before begins_s[f].
 
     At a fault the links carry nothing and paths stay; once routing has moved, paths avoid the
     failed links. A drain moves first. A link that returns carries traffic and is routed over at
     once: repairs in the lab lost no packets, and how soon BGP uses a link again was not measured. A
-    flow that had no whole path waits for its queue pair's next retry, whether it was sending or
-    not; one whose retries all failed never sends again. Each change is computed when the engine
-    asks for it.
+    flow that had no whole path since it began waits for its queue pair's next retry, whether it was
+    sending or not; one whose retries all failed never sends again. Each change is computed when the
+    engine asks for it.
     """
-    state = _State(network, flows, paths, paths_for, retransmissions, of_flow)
+    state = _State(network, flows, paths, paths_for, retransmissions, of_flow, begins_s)
     moments = [
         moment
         for outage in outages
@@ -75,6 +76,7 @@ class _State:
         paths_for: PathsFor,
         retransmissions: Sequence[Retransmission],
         of_flow: Ints,
+        begins_s: Floats,
     ) -> None:
         self._network = network
         self._flows = flows
@@ -82,6 +84,7 @@ class _State:
         self._paths_for = paths_for
         self._retransmissions = retransmissions
         self._of_flow = of_flow
+        self._begins_s = begins_s
         self._routed = paths
         self._up = np.ones(network.links, bool)
         self._capacity_bps = network.capacity_bps
@@ -140,12 +143,15 @@ class _State:
         for number, retransmission in enumerate(self._retransmissions):
             own = self._of_flow[ready] == number
             through_s[own] = retransmission.through_s(through_s[own], now)
+        # A flow that has not begun has lost nothing.
+        through_s[self._lost_s[ready] >= now] = now
         self._through_s[ready] = through_s
         self._broken[ready] = ~np.isfinite(through_s)
         over = carries & (self._through_s <= now)
         self._through_s[over] = np.inf
         self._lost_s[over | self._broken] = np.inf
-        self._lost_s[~carries & ~waiting & ~self._broken] = now
+        lost = ~carries & ~waiting & ~self._broken
+        self._lost_s[lost] = np.maximum(now, self._begins_s[lost])
         return np.unique(through_s[np.isfinite(through_s) & (through_s > now)])
 
     def _carries(self) -> Bools:

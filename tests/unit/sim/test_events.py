@@ -368,7 +368,11 @@ def changes(
     whole = fabric(flows, np.ones(network.links, bool))
     outages = [outage_of(network, parse_event(line)) for line in lines]
     of_flow = np.zeros(len(flows), np.int32)
-    found = list(changes_of(network, outages, flows, whole, fabric, [retransmission], of_flow))
+    found = list(
+        changes_of(
+            network, outages, flows, whole, fabric, [retransmission], of_flow, np.zeros(len(flows))
+        )
+    )
     return found, fabric
 
 
@@ -502,7 +506,16 @@ def test_each_jobs_queue_pairs_wait_as_its_own_transport_says(clos: Network) -> 
     link = clos.link_name(int(whole.sends[0]) // 2)
     outages = [outage_of(clos, parse_event(f"fail {link} at 1s for 20ms"))]
     slow = Retransmission(4.0, 7)
-    found = changes_of(clos, outages, both, whole, fabric, [FAST, slow], np.array([0, 1], np.int32))
+    found = changes_of(
+        clos,
+        outages,
+        both,
+        whole,
+        fabric,
+        [FAST, slow],
+        np.array([0, 1], np.int32),
+        np.zeros(len(both)),
+    )
     through = [each.time_s for each in found][2:]
     assert through == pytest.approx([1 + FAST.ack_timeout_s, 5.0])
 
@@ -511,7 +524,16 @@ def test_nothing_is_worked_out_before_it_is_asked_for(clos: Network) -> None:
     fabric, flows = Fabric4(clos), one_flow_per_rack(clos)
     whole = fabric(flows, np.ones(clos.links, bool))
     outages = [outage_of(clos, parse_event(f"drain ctsw{n} at {n}h for 10m")) for n in (1, 2, 3)]
-    coming = changes_of(clos, outages, flows, whole, fabric, [FAST], np.zeros(len(flows), np.int32))
+    coming = changes_of(
+        clos,
+        outages,
+        flows,
+        whole,
+        fabric,
+        [FAST],
+        np.zeros(len(flows), np.int32),
+        np.zeros(len(flows)),
+    )
     assert next(coming).time_s == 3600.0
     assert len(fabric.asked) == 2
 
@@ -541,7 +563,16 @@ def test_the_engine_takes_a_timeline(clos: Network, line: str, finishes_s: list[
         size_bits=np.full(4, 5.0 * clos.rate_bps.min()),
     )
     outages = [outage_of(clos, parse_event(line))]
-    coming = changes_of(clos, outages, flows, whole, fabric, [FAST], np.zeros(len(flows), np.int32))
+    coming = changes_of(
+        clos,
+        outages,
+        flows,
+        whole,
+        fabric,
+        [FAST],
+        np.zeros(len(flows), np.int32),
+        np.zeros(len(flows)),
+    )
     outcome = run(program, whole, clos.capacity_bps, changes=coming, backend=Backend.NUMPY)
     assert outcome.finish_s.tolist() == pytest.approx(finishes_s)
 
@@ -556,7 +587,9 @@ def test_flows_leave_by_the_nics_other_port_once_routing_has_moved(hpn: Network)
         return paths_of(hpn, Routes(hpn, up), flows)
 
     of_flow = np.zeros(len(flows), np.int32)
-    found = list(changes_of(hpn, [outage], flows, whole, paths_for, [FAST], of_flow))
+    found = list(
+        changes_of(hpn, [outage], flows, whole, paths_for, [FAST], of_flow, np.zeros(len(flows)))
+    )
     assert [each.time_s for each in found] == pytest.approx([1, 1 + outage.reaction_s, 1.2, 10])
 
     def names(paths: Paths | None) -> list[str]:

@@ -19,6 +19,7 @@ from rocelab.report.simulation.terminal import print_report
 from rocelab.results.simulation import Engine, SimulationReport, from_json
 from rocelab.sim.engine.completion import slowdown_by_size
 from rocelab.sim.events.sentence import parse_event
+from rocelab.sim.events.spec import TimelineSpec
 from rocelab.sim.flowtable import write_flows
 from rocelab.sim.simulate import Options, Simulation, event_cost, simulate
 from rocelab.sim.traces.flow_files import read_flow_file
@@ -297,3 +298,18 @@ def test_a_failure_has_no_cost_by_iterations(tmp_path: Path) -> None:
 def test_warnings_of_a_file_are_in_the_report(tmp_path: Path) -> None:
     found = simulate(SPEC, [job(tmp_path, NS3)])
     assert any("2 lines after them are ignored" in text for text in found.warnings)
+
+
+def test_a_failure_costs_flows_that_are_under_way_and_none_that_begins_later(
+    tmp_path: Path,
+) -> None:
+    """Of a NIC's only link: a flow waits for a retry of its own queue pair, from its own begin."""
+    lines = "0 4 3 100 12500000 0\n0 4 3 100 1000 0.003\n0 4 3 100 1000 0.007\n"
+    flows = job(tmp_path, f"3\n{lines}", transport="{ack_timeout: 10ms}")
+    event = parse_event("fail srv1-1:rtsw1 at 0.5ms for 4ms")
+    timeline = TimelineSpec(events=(event,))
+    found = Simulation(SPEC, [flows], Options(timeline=timeline)).run()
+    early, during, later = found.end_s.tolist()
+    assert early == pytest.approx(10.5e-3 + 0.5e-3, abs=0.1e-3)
+    assert during == pytest.approx(13e-3, abs=0.1e-3)
+    assert later == pytest.approx(7e-3, abs=0.01e-3)
