@@ -7,6 +7,7 @@ import json
 import re
 import subprocess
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -115,7 +116,17 @@ class Stream:
         return kind, data
 
     def until(self, fits: Callable[[Event], bool]) -> Event:
-        while True:
+        return self.together(fits)[0]
+
+    def together(self, *wanted: Callable[[Event], bool]) -> list[Event]:
+        """The first event from here on that fits each of `wanted`, in whatever order they come:
+        carriers, faults, logs and states are read by threads of their own."""
+        found: dict[int, Event] = {}
+        end_s = time.monotonic() + LIMIT_S
+        while len(found) < len(wanted):
+            assert time.monotonic() < end_s, "the stream did not tell what was awaited"
             kind, data = self.next()
-            if kind == "event" and fits(data):
-                return data
+            if kind == "event":
+                fitting = (n for n, fits in enumerate(wanted) if n not in found and fits(data))
+                found |= dict.fromkeys(fitting, data)
+        return [found[n] for n in range(len(wanted))]

@@ -83,20 +83,24 @@ def test_a_link_that_the_page_breaks_is_dark_in_the_kernel_and_in_the_stream_and
         assert [node["state"] for node in fabric["nodes"]] == ["ok"] * 10
         status, answer = server.post("/faults", fault(lasts="10m"))
         assert status == 201
-        begun = stream.until(lambda event: event["kind"] == "carrier")
+        begun, noted, down, _ = stream.together(
+            lambda event: event["kind"] == "carrier",
+            lambda event: event["kind"] == "fault",
+            lambda event: event["kind"] == "session",
+            lambda e: e["kind"] == "node" and e["node"] == "rtsw1" and e["ports_down"],
+        )
         assert begun["link"] == LINK
         assert begun["carrier"] is False
-        noted = stream.until(lambda event: event["kind"] == "fault")
         assert (noted["number"], noted["subject"]) == (answer["number"], LINK)
         assert noted["begins"]
-        down = stream.until(lambda event: event["kind"] == "session")
         assert (down["link"], down["up"], down["cause"]) == (LINK, False, "carrier")
-        stream.until(lambda e: e["kind"] == "node" and e["node"] == "rtsw1" and e["ports_down"])
         assert server.post(f"/faults/{answer['number']}/undo", {}) == (200, {})
-        back = stream.until(carrier_of(LINK, there=True))
+        back, *_ = stream.together(
+            carrier_of(LINK, there=True),
+            lambda event: event["kind"] == "fault" and not event["begins"],
+            lambda e: e["kind"] == "node" and e["node"] == "rtsw1" and e["state"] == "ok",
+        )
         assert back["t_ns"] > begun["t_ns"]
-        stream.until(lambda event: event["kind"] == "fault" and not event["begins"])
-        stream.until(lambda e: e["kind"] == "node" and e["node"] == "rtsw1" and e["state"] == "ok")
     assert has_carrier(lab)
 
 
