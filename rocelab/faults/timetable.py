@@ -14,11 +14,12 @@ from enum import IntEnum
 from itertools import chain
 
 from rocelab.agent.priority import running_first
+from rocelab.faults.base import CarrierFault, LinksFault, NodeFault
 from rocelab.faults.injector import Change, Held, Injector
 from rocelab.faults.schedule import Timed
 from rocelab.interruption import shielded
 from rocelab.kernel.bracket import realtime_ns
-from rocelab.results.probes import Event
+from rocelab.results.probes import Event, FaultChange
 from rocelab.units import format_duration
 
 NS_PER_S = 10**9
@@ -234,4 +235,18 @@ def _event(group: Sequence[Change]) -> Event:
         subject=", ".join(chain(subjects[:SHOWN], more)),
         changes=len(group),
         took_ns=group[0].took_ns,
+        faults=tuple(map(_fault_change, group)),
+    )
+
+
+def _fault_change(change: Change) -> FaultChange:
+    fault = change.fault
+    return FaultChange(
+        t_ns=change.t_ns,
+        kind=fault.kind,
+        begins=change.begins,
+        subject=fault.subject,
+        links=tuple(link.name for link in fault.links) if isinstance(fault, LinksFault) else (),
+        nodes=(fault.node,) if isinstance(fault, NodeFault) else (),
+        dark=isinstance(fault, CarrierFault),
     )

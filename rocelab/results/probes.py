@@ -33,6 +33,23 @@ from rocelab.results.stages import Stages
 
 
 @dataclass(frozen=True, slots=True)
+class FaultChange:
+    """A fault that began or ended at `t_ns`.
+
+    links: the links that it is in, by name. nodes: the nodes that it is in as a whole. dark: links
+    or all links of the nodes have no carrier meanwhile.
+    """
+
+    t_ns: int
+    kind: str
+    begins: bool
+    subject: str
+    links: tuple[str, ...] = ()
+    nodes: tuple[str, ...] = ()
+    dark: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Event:
     """Something the drill did to the lab: a Convergence Event (RFC 6412 section 3.7.1).
 
@@ -42,7 +59,7 @@ class Event:
     more. changes: how many changes of the lab it stands for: changes that follow each other within
     `measure.sustained` are one event, from the first of them. took_ns: the uncertainty of the
     instant: the kernel or the daemon did it between `t_ns` and `t_ns` + `took_ns`; it is part of
-    `resolution_ns`.
+    `resolution_ns`. faults: each of its changes; empty in documents from before it was recorded.
     """
 
     t_ns: int
@@ -51,6 +68,7 @@ class Event:
     subject: str
     changes: int = 1
     took_ns: int = 0
+    faults: tuple[FaultChange, ...] = ()
 
     @property
     def title(self) -> str:
@@ -62,8 +80,9 @@ class Event:
 
 
 def rebased(event: Event, zero_ns: int) -> Event:
-    """The event with its instant relative to `zero_ns`."""
-    return replace(event, t_ns=event.t_ns - zero_ns)
+    """The event with its instants relative to `zero_ns`."""
+    faults = tuple(replace(change, t_ns=change.t_ns - zero_ns) for change in event.faults)
+    return replace(event, t_ns=event.t_ns - zero_ns, faults=faults)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,14 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
+from rocelab.faults.impairments import grey_loss
 from rocelab.faults.injector import Change
-from rocelab.faults.links import CarrierDownSpec
+from rocelab.faults.links import CarrierDown, CarrierDownSpec
+from rocelab.faults.power import SwitchPowerLoss
 from rocelab.faults.schedule import expand
 from rocelab.faults.spec import CampaignKind, CampaignSpec, FaultSpec, FlappingSpec
 from rocelab.faults.timetable import events_of
 from rocelab.kernel.bracket import Bracket
 from rocelab.plan.build import plan
 from rocelab.plan.fabric import Fabric
+from rocelab.results.probes import rebased
 from rocelab.runtime.lab import Lab
 from rocelab.spec.catalog import find_lab
 from rocelab.spec.load import load_spec
@@ -172,6 +175,19 @@ def test_faults_of_several_kinds_at_once_are_one_event_that_names_their_subjects
     ]
     (event,) = events_of(changes, apart_ns=500 * MS)
     assert (event.kind, event.subject) == ("several faults", "a, b")
+
+
+def test_an_event_has_each_of_its_changes_with_the_links_and_nodes_that_the_fault_is_in() -> None:
+    first, second = FABRIC.links[:2]
+    faults = (CarrierDown((first,)), grey_loss((second,), 1000), SwitchPowerLoss("ctsw2"))
+    changes = [Change(fault, True, place * MS, 0) for place, fault in enumerate(faults)]
+    (event,) = events_of(changes, apart_ns=500 * MS)
+    assert [(each.links, each.nodes, each.dark) for each in event.faults] == [
+        ((first.name,), (), True),
+        ((second.name,), (), False),
+        ((), ("ctsw2",), True),
+    ]
+    assert [each.t_ns for each in rebased(event, MS).faults] == [-MS, 0, MS]
 
 
 @given(
