@@ -1,12 +1,11 @@
 // The page: its state, which messages of the stream change, and what shows it.
 
-import { Drawing, tipOf } from "./canvas.js";
+import { tipOf } from "./canvas.js";
 import { h } from "./elements.js";
 import { Flow } from "./flow.js";
 import { METRICS, clock, count, onTheme, range, scale } from "./format.js";
-import { MATRIX_FROM, layout, leavesOf } from "./layout.js";
-import { Matrix } from "./matrix.js";
 import { Panel } from "./panel.js";
+import { Picture, indexed, isDark, nameOf, stateOf } from "./picture.js";
 import { get, keepKey, post } from "./requests.js";
 import { Scheme } from "./scheme.js";
 import { Scrubber } from "./scrub.js";
@@ -14,14 +13,10 @@ import { NodeTerminal } from "./terminal.js";
 import { Timeline } from "./timeline.js";
 import { Traffic } from "./traffic.js";
 
-const UNFOLDED = 50; // as many nodes are shown without folding zones
-const SEVERITY = { ok: 0, degraded: 1, down: 2 };
 const $ = (selector) => document.querySelector(selector);
 
 let fabric = null;
 let faults = new Map();
-let folded = new Set();
-let matrix = null;
 const view = {
   metric: localStorage.getItem("rocelab-metric") ?? "load",
   values: {},
@@ -34,27 +29,15 @@ const view = {
   past: null, // what held at the time that is looked at, null for now
   value: (direction) => (view.past ?? view).values[direction] ?? 0,
   valueNow: (direction) => view.values[direction] ?? 0,
-  isDark: (link) => {
-    const carrier = view.past ? view.past.carrier[link.name] ?? [true, true] : link.carrier;
-    return !(carrier[0] && carrier[1]);
-  },
+  isDark: (link) => isDark(view.past ? { carrier: view.past.carrier[link.name] ?? [true, true] } : link),
   linkOf: (name) => fabric.linkBy.get(name),
   linksOf: (name) => fabric.linksOf.get(name),
-  stateOf: (box) => {
-    const members = box.node ? [box.node] : box.members;
-    const states = members.map((node) => (view.past ? view.past.states[node.name] ?? "ok" : node.state));
-    return states.reduce((worst, state) => (SEVERITY[state] > SEVERITY[worst] ? state : worst), "ok");
-  },
-  nameOf: (box) => {
-    if (box.node) return box.node.name;
-    if (box.leaf) return `${box.members.length} servers`;
-    const switches = box.members.filter((node) => node.tier > 0).length;
-    return `zone ${box.zone}: ${switches} switches, ${box.members.length - switches} servers`;
-  },
+  stateOf: (box) => stateOf(box, (node) => (view.past ? view.past.states[node.name] ?? "ok" : node.state)),
+  nameOf,
 };
 
 keepKey();
-const drawing = new Drawing($("#stage"), { pick: pickDrawn, tip });
+const picture = new Picture($("#stage"), { choose, tipOf: (edge) => tipOf(edge, view) });
 const terminal = new NodeTerminal($("#terminal"));
 const panel = new Panel($("#panel"), { pick, openTerminal: (node, program) => terminal.open(node, program), view });
 const scheme = new Scheme($("#scheme"));
@@ -62,7 +45,7 @@ const flow = new Flow($("#flow"), {
   pick,
   mark(path, passed, beside) {
     Object.assign(view, { path, passed, beside });
-    redraw();
+    picture.redraw();
   },
 });
 const traffic = new Traffic($("#traffic"), (isUsed) => flow.follow(isUsed));
@@ -71,7 +54,7 @@ const scrubber = new Scrubber($("#scrub"), (past) => {
   view.past = past;
   document.body.classList.toggle("past", past !== null);
   timeline.lookAt(past?.t_ns ?? null);
-  redraw();
+  picture.redraw();
 });
 const worker = new SharedWorker("/page/worker.js");
 worker.port.onmessage = ({ data: { kind, data, id } }) => take[kind](data, id);
@@ -94,7 +77,7 @@ const take = {
     showScale();
   },
   fabric(document, id) {
-    fabric = prepared(document, id ?? document.id);
+    fabric = { ...indexed(document), position: number(id ?? document.id) };
     faults = new Map(fabric.faults.map((fault) => [fault.number, fault]));
     view.readOnly = fabric.read_only;
     view.terminal = fabric.terminal;
@@ -111,25 +94,12 @@ const take = {
     Object.assign(view.values, values);
     scrubber.sampled(t);
     $("#read").textContent = `last read at ${clock(t, 1)}`;
-    redraw();
+    picture.redraw();
   },
 };
 
 function number(id) {
   return Number(id.split("-")[1]);
-}
-
-function prepared(document, id) {
-  const found = { ...document, position: number(id) };
-  found.nodeBy = new Map(found.nodes.map((node) => [node.name, node]));
-  found.linkBy = new Map(found.links.map((link) => [link.name, link]));
-  found.linksOf = new Map(found.nodes.map((node) => [node.name, []]));
-  found.links.forEach((link, index) => {
-    link.index = index;
-    found.linksOf.get(link.a).push(link);
-    found.linksOf.get(link.b).push(link);
-  });
-  return found;
 }
 
 function changed(event) {
@@ -153,7 +123,7 @@ function changed(event) {
   } else if (event.kind === "use") {
     traffic.show(event.user && event);
   }
-  redraw();
+  picture.redraw();
 }
 
 function start() {
@@ -161,55 +131,11 @@ function start() {
   $("#lab").textContent = fabric.lab;
   const switches = fabric.nodes.filter((node) => node.tier > 0).length;
   $("#summary").textContent = `${count(switches)} switches · ${count(fabric.nodes.length - switches)} servers · ${count(fabric.links.length)} links${fabric.read_only ? " · read only" : ""}`;
-  const zones = new Set(fabric.nodes.map((node) => node.zone).filter((zone) => zone != null));
-  folded = zones.size > 1 && fabric.nodes.length > UNFOLDED ? zones : new Set();
-  $("#fold").hidden = zones.size < 2;
   flow.start(fabric);
   scheme.start(fabric);
   traffic.start(fabric);
   showFaults();
-  place();
-}
-
-// Lay the fabric out and draw it: as a matrix where one zone has many leaves, else in tiers.
-function place() {
-  const zones = [...new Set(fabric.nodes.filter((node) => node.tier === 1).map((node) => node.zone))].filter((zone) => !folded.has(zone));
-  const large = zones.find((zone) => leavesOf(fabric, zone).length >= MATRIX_FROM);
-  $("#stage").classList.toggle("as-matrix", large !== undefined);
-  $("#ways").textContent = large === undefined
-    ? "Of the two lines of a link, each is on the right-hand side of its direction. Red and dashed: no carrier."
-    : "A cell is a link: up in its upper left, down in its lower right; red has no carrier.";
-  if (large === undefined) {
-    matrix?.canvas.remove();
-    matrix?.heads.remove();
-    matrix = null;
-    const { clientWidth, clientHeight } = $("#stage");
-    drawing.show(layout(fabric, folded, clientWidth, clientHeight), view);
-    drawing.fit();
-    return;
-  }
-  matrix ??= new Matrix($("#stage"), { pick: pickDrawn, tip });
-  const columns = leavesOf(fabric, large);
-  const above = new Set(columns.flatMap((leaf) => fabric.linksOf.get(leaf.name).filter((link) => link.a === leaf.name).map((link) => link.b)));
-  matrix.show(fabric, columns, fabric.nodes.filter((node) => above.has(node.name)), view);
-}
-
-function redraw() {
-  if (matrix) matrix.redraw();
-  else drawing.redraw();
-}
-
-function pickDrawn({ box, edge }) {
-  if (edge) {
-    choose(edge.links.length === 1 ? { link: edge.links[0] } : { links: edge.links, title: `${edge.links.length} links` });
-  } else if (box.node) {
-    choose({ node: box.node });
-  } else if (box.zone !== undefined) {
-    folded.delete(box.zone);
-    place();
-  } else {
-    choose({ members: box.members, title: box.key });
-  }
+  picture.show(fabric, view);
 }
 
 // A name of a node or a link, as events have it; of several links the first.
@@ -223,16 +149,7 @@ function pick(name) {
 function choose(choice) {
   view.chosen = choice.node?.name ?? choice.link?.name ?? null;
   panel.show(choice);
-  redraw();
-}
-
-function tip(edge, x, y) {
-  const box = $("#tip");
-  box.hidden = !edge;
-  if (!edge) return;
-  box.replaceChildren(...tipOf(edge, view).map((line) => h("div", {}, line)));
-  const left = Math.min(x + 14, $("#stage").clientWidth - box.offsetWidth - 8);
-  box.style.transform = `translate(${left}px, ${y + 14}px)`;
+  picture.redraw();
 }
 
 function showScale() {
@@ -246,7 +163,7 @@ function showScale() {
   }
   [$("#scale-low").textContent, $("#scale-high").textContent] = range(view.metric);
   $("#legend").title = METRICS[view.metric].unit;
-  redraw();
+  picture.redraw();
 }
 
 function showFaults() {
@@ -285,14 +202,6 @@ $("#metrics").append(...Object.entries(METRICS).map(([metric, { title, unit }]) 
   const input = h("input", { type: "radio", name: "metric", value: metric, onchange: () => worker.port.postMessage({ metric }) });
   return h("label", { title: unit }, input, title);
 }));
-$("#fit").addEventListener("click", () => drawing.fit());
-$("#fold").addEventListener("click", () => {
-  folded = new Set(fabric.nodes.map((node) => node.zone).filter((zone) => zone != null));
-  place();
-});
-new ResizeObserver(() => {
-  if (fabric) place();
-}).observe($("#stage"));
 setInterval(countDown, 250);
 onTheme(showScale);
 showScale();
