@@ -175,6 +175,10 @@ class FaultedRun:
         repeat = replace(
             repeat,
             problems=(*repeat.problems, *self._late_effects(repeat, timeline)),
+            flows=tuple(
+                replace(record, path=self._links_of(flow))
+                for flow, record in zip(self._flows, repeat.flows, strict=True)
+            ),
             stages=self._stages(repeat, timeline, changes),
             health=None if self._monitor is None else self._monitor.report,
         )
@@ -184,9 +188,7 @@ class FaultedRun:
         """Faults whose first effect does not fit their time stamp."""
         changes, zero_ns = self.injector.changes, timeline.events[0].t_ns
         resolution_ns = repeat.overall.resolution_ns
-        # Tables alone do not determine paths through switches that a program steers.
-        steered = self._lab.fabric.spec.scheme.kind not in ("ecmp", "resilient")
-        paths = {} if steered else self._paths
+        paths = {} if self._is_steered else self._paths
         first = min(changes, key=lambda change: change.t_ns)
         measured = {
             flow.id: record.measurement
@@ -196,6 +198,16 @@ class FaultedRun:
             *late_carriers(self._lab.fabric, changes, self._link_events, resolution_ns),
             *late_losses(first, paths, measured, resolution_ns, zero_ns),
         )
+
+    @property
+    def _is_steered(self) -> bool:
+        """Whether tables alone do not determine paths, because a program steers packets."""
+        return self._lab.fabric.spec.scheme.kind not in ("ecmp", "resilient")
+
+    def _links_of(self, flow: Flow) -> tuple[str, ...]:
+        """The links of a flow's path before the first event; empty if it is not determined."""
+        path = None if self._is_steered else self._paths.get(flow.id)
+        return () if path is None else tuple(hop.link.name for hop in path.hops)
 
     def _stages(
         self, repeat: ProbeRun, timeline: Timeline, changes: Sequence[FibChange]

@@ -1,5 +1,5 @@
 """Renders a drill's result as one self-contained HTML page: no external scripts, fonts, styles or
-images.
+images. Tables and figures need no script; with one, the page also replays the runs.
 
 The output is deterministic. Plots of DCQCN over its model are also written as SVG files.
 """
@@ -7,7 +7,8 @@ The output is deterministic. Plots of DCQCN over its model are also written as S
 from __future__ import annotations
 
 import json
-from pathlib import Path
+import re
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
@@ -17,6 +18,8 @@ from rocelab.outputs import REPORT
 from rocelab.report.jobs import view as of_jobs
 from rocelab.report.probes import view as of_probes
 from rocelab.report.repeats import RepeatTable, repeat_tables
+from rocelab.report.replay.page import data, script, style
+from rocelab.report.replay.recording import recording
 from rocelab.report.view import VerdictRow, figure_rows, health_rows, representative, verdict_rows
 from rocelab.results import job
 from rocelab.results.drill import UNSCALED, DrillResult, JobsRun, PhaseSummary
@@ -27,6 +30,7 @@ from rocelab.units import format_duration
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+EVIDENCE = "evidence"
 CARDS = (
     "full_convergence",
     "first_route_convergence",
@@ -47,15 +51,20 @@ def render_html(result: DrillResult) -> str:
     of_lab = of_jobs.limits(lossless=bool(result.lab["queues"].get("pfc")))
     limits = (of_probes.LIMITS if probes else ()) + (of_lab if with_jobs else ())
     unscaled = (UNSCALED if probes else ()) + (job.UNSCALED if with_jobs else ())
+    recorded = recording(result)
     return template("report/report.html.j2").render(
         result=result,
+        style=style(),
+        script=script(),
+        recording="" if recorded is None else data(recorded.document()),
+        contents=contents,
         summary=_summary(result, repeats),
         lines=[line for of_phase in repeats for line in of_phase.lines],
         verdicts=verdicts,
         several=any(row.phase for row in verdicts),
         phases=[
-            _phase(result, phase, of_phase, verdicts)
-            for phase, of_phase in zip(result.phases, repeats, strict=True)
+            _phase(f"p{number}", result, phase, of_phase, verdicts)
+            for number, (phase, of_phase) in enumerate(zip(result.phases, repeats, strict=True), 1)
         ],
         jobs=with_jobs,
         limits=limits,
@@ -94,14 +103,22 @@ def _summary(result: DrillResult, repeats: list[RepeatTable]) -> str:
     return f"{many} repeat{'s' * (many != 1)} of {len(repeats)} phases"
 
 
+def contents(page: str) -> list[tuple[str, Markup]]:
+    """The anchor and the title of each section of a page."""
+    found = re.findall(r'<h2 id="([^"]+)">([^<]+)</h2>', page)
+    return [(anchor, Markup(title)) for anchor, title in found]  # noqa: S704
+
+
 def _phase(
+    anchor: str,
     result: DrillResult,
     phase: PhaseSummary,
     repeats: RepeatTable,
     verdicts: list[VerdictRow],
 ) -> dict[str, Any]:
-    """The template's data of one phase."""
+    """The template's data of one phase; `anchor` begins the ids of its sections."""
     shown: dict[str, Any] = {
+        "id": anchor,
         "where": result.where(phase.name),
         "valid": phase.valid_runs,
         "repeats": repeats,
@@ -154,8 +171,18 @@ def _watched(run: ProbeRun | JobsRun, name: str) -> dict[str, Any]:
         "stage_columns": COLUMNS,
         "health": None if run.health is None else health_rows(run.health),
         "sampling": "" if run.health is None else run.health.sampling,
-        "evidence": () if run.health is None else run.health.evidence,
+        "evidence": [] if run.health is None else list(map(evidence_link, run.health.evidence)),
     }
+
+
+def evidence_link(folder: str) -> tuple[str, str]:
+    """Where a bundle is from the page, which is beside the folder `evidence`, and its name; no
+    target for a folder elsewhere."""
+    parts = PurePath(folder).parts
+    if EVIDENCE not in parts:
+        return "", folder
+    inside = PurePath(*parts[len(parts) - 1 - parts[::-1].index(EVIDENCE) :])
+    return f"{inside}/", str(inside)
 
 
 def _of_probes(run: ProbeRun, name: str) -> dict[str, Any]:
@@ -163,9 +190,7 @@ def _of_probes(run: ProbeRun, name: str) -> dict[str, Any]:
     from rocelab.report import plots
 
     return {
-        "events": [
-            (record.event.title, record.event.t_ns, record.convergence) for record in run.events
-        ],
+        "events": of_probes.event_rows(run),
         "flows": of_probes.flow_rows(run),
         "untouched": len(of_probes.untouched(run)),
         "flow_count": len(run.flows),
@@ -175,7 +200,6 @@ def _of_probes(run: ProbeRun, name: str) -> dict[str, Any]:
         "tiers": of_probes.tier_rows(run.hashing),
         "polarizations": of_probes.polarization_rows(run.hashing),
         "loss_plot": inline(plots.loss_timeline(run), f"{name}-loss"),
-        "throughput_plot": inline(plots.throughput(run), f"{name}-throughput"),
         "fib_plot": inline(plots.fib_timeline(run), f"{name}-fib"),
         "loads_plot": inline(plots.link_loads(run.hashing), f"{name}-loads"),
     }
@@ -225,4 +249,4 @@ def inline(figure: Figure | None, name: str) -> Markup:
 
 
 def _quantity(value: float, unit: str) -> str:
-    return format_duration(value) if unit == "ns" else f"{value:,.6g} packets/s"
+    return format_duration(value) if unit == "ns" else f"{value:,.0f} packets/s"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import io
 import re
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
@@ -17,7 +18,7 @@ import numpy as np
 from rocelab.forwarding.balance import LinkLoad, TierBalance
 from rocelab.interpreter import imported
 from rocelab.report.probes.view import by_plan, changes_after, plan_title
-from rocelab.results.probes import Event, FlowRecord, HashingRun, ProbeRun
+from rocelab.results.probes import Event, FibChange, FlowRecord, HashingRun, ProbeRun
 from rocelab.units import format_duration
 
 if TYPE_CHECKING:
@@ -27,12 +28,23 @@ if TYPE_CHECKING:
 MS = 10**6
 MAX_FLOWS = 60
 MAX_BARS = 72
+MAX_CLOSE_UPS = 2
 
 INK, MUTED, GRID = "#1c2530", "#6b7785", "#e4e8ec"
 DELIVERED, LOST, EVENT = "#b9d3e6", "#c8102e", "#1c2530"
-OFFERED, RECEIVED = "#9aa5b1", "#1f6fb2"
+RECEIVED = "#1f6fb2"
 PLANS = ("#1f6fb2", "#d9822b", "#4c9a6a", "#8a5fb0")
-NARROWER, WIDER, OTHER = "#c8102e", "#2e8b57", "#1f6fb2"
+FIB_KINDS = (
+    ("fewer next hops", "v", "#c8102e"),
+    ("more next hops", "^", "#2e8b57"),
+    ("other change", "o", "#1f6fb2"),
+)
+"""Kinds of changes of a FIB, their markers and colours."""
+
+LEAST_NS = 10_000
+"""The least time on a logarithmic axis."""
+
+MAX_NODES = 40
 
 _STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",
@@ -74,7 +86,8 @@ def loss_timeline(repeat: ProbeRun) -> Figure:
     """A strip per flow, sent packets light and lost ones dark, over the whole run and around each
     event that lost packets."""
     flows = _shown(repeat.flows)
-    windows = _close_ups(repeat)
+    close_ups = _close_ups(repeat)
+    windows = [window for _, window in close_ups]
     figure = figure_of(11, 1.1 + 0.17 * len(flows))
     axes = _panels(figure, 1 + len(windows))
     begin, end = _extent(repeat)
@@ -102,12 +115,12 @@ def loss_timeline(repeat: ProbeRun) -> Figure:
         _mark_events(axis, repeat)
         axis.set_yticks([])
     axes[0].set_yticks(range(len(flows)), [_label(record) for record in flows], fontsize=7)
-    axes[0].set_title("whole run")
+    axes[0].set_title("whole run", pad=16)
     for colour, label in ((DELIVERED, "delivered"), (LOST, "lost")):
         axes[0].plot([], [], color=colour, linewidth=5, label=label)
     figure.legend(frameon=False, fontsize=8, ncols=2, loc="outside upper right")
-    for axis, (low, high) in zip(axes[1:], windows, strict=True):
-        axis.set_title(f"close up: {format_duration(high - low)}")
+    for axis, (number, _) in zip(axes[1:], close_ups, strict=True):
+        axis.set_title(f"around event {number}", pad=16)
     for row, record in enumerate(flows):
         if record.measurement.lost:
             text = f"{record.measurement.lost:,} lost"
@@ -118,88 +131,55 @@ def loss_timeline(repeat: ProbeRun) -> Figure:
 
 
 @styled
-def throughput(repeat: ProbeRun) -> Figure:
-    """All flows together: packets sent and received per second, over the run and close up."""
-    rates = [record.rate for record in repeat.flows]
-    interval = rates[0].interval_ns
-    # The first and the last interval are incomplete.
-    inner = slice(1, -1)
-    start_ns = (rates[0].start_ns + interval * np.arange(len(rates[0].sent)))[inner]
-    scale = 10**9 / interval / 1000
-    sent = np.sum([rate.sent for rate in rates], axis=0)[inner] * scale
-    received = np.sum([rate.received for rate in rates], axis=0)[inner] * scale
-    windows = _close_ups(repeat, least=20 * interval)
-    figure = figure_of(11, 2.5)
-    axes = _panels(figure, 1 + len(windows))
-    for axis, (low, high) in zip(axes, [_extent(repeat), *windows], strict=True):
-        for values, colour, label, width in (
-            (sent, OFFERED, "sent", 2.4),
-            (received, RECEIVED, "received", 1.2),
-        ):
-            axis.step(
-                start_ns / MS, values, where="post", color=colour, label=label, linewidth=width
-            )
-        axis.set_xlim(low / MS, high / MS)
-        axis.set_xlabel("ms after the first event")
-        axis.grid(axis="y", color=GRID, linewidth=0.6)
-        _mark_events(axis, repeat)
-    axes[0].set_ylim(bottom=0)
-    axes[0].set_ylabel("thousand packets/s")
-    axes[0].set_title(f"whole run, per {format_duration(interval)}")
-    axes[0].legend(frameon=False, loc="lower right", ncols=2, fontsize=8)
-    for axis, (low, high) in zip(axes[1:], windows, strict=True):
-        axis.set_title("close up (axis not from 0)")
-        inside = (start_ns >= low) & (start_ns <= high)
-        seen = np.concatenate([sent[inside], received[inside]])
-        if seen.size:
-            margin = max(0.05 * float(seen.max()), 0.1 * float(np.ptp(seen)))
-            axis.set_ylim(float(seen.min()) - margin, float(seen.max()) + margin)
-    return figure
-
-
-@styled
 def fib_timeline(repeat: ProbeRun) -> Figure | None:
-    """Every FIB change of every switch after each event."""
-    groups = [(event, changes) for event, changes in changes_after(repeat) if changes]
+    """Every FIB change of every switch after each event, a panel per event over one time axis."""
+    groups = [
+        (number, event, changes)
+        for number, (event, changes) in enumerate(changes_after(repeat), 1)
+        if changes
+    ]
     if not groups:
         return None
-    nodes = list(dict.fromkeys(change.node for _, changes in groups for change in changes))
-    nodes.sort(key=_tier_order)
-    figure = figure_of(11, 1.3 + 0.2 * len(nodes))
-    axes = _panels(figure, len(groups))
-    for axis, (event, changes) in zip(axes, groups, strict=True):
-        after = np.array([max(1000, change.t_ns - event.t_ns) for change in changes])
-        rows = np.array([nodes.index(change.node) for change in changes])
-        kinds = np.array([_kind(change.width_before, change.width_after) for change in changes])
-        for kind, marker, colour in (
-            ("fewer next hops", "v", NARROWER),
-            ("more next hops", "^", WIDER),
-            ("other change", "o", OTHER),
-        ):
-            chosen = kinds == kind
-            if chosen.any():
-                axis.plot(
-                    after[chosen],
-                    rows[chosen],
-                    marker,
-                    color=colour,
-                    markersize=4,
-                    alpha=0.6,
-                    markeredgewidth=0,
-                    label=f"{kind} ({int(chosen.sum())})",
-                )
-        _time_axis(axis, float(after.min()), float(after.max()))
-        axis.set_ylim(len(nodes) - 0.4, -0.6)
-        axis.set_yticks(range(len(nodes)), [""] * len(nodes))
-        axis.tick_params(axis="y", length=0)
-        axis.set_xlabel("after the event")
-        axis.set_title(f"after {event.title}")
-        axis.grid(color=GRID, linewidth=0.6)
-        axis.legend(
-            frameon=False, fontsize=7.5, loc="upper left", bbox_to_anchor=(0, -0.3), ncols=3
-        )
-    axes[0].set_yticks(range(len(nodes)), nodes)
+    nodes = [_nodes_of(changes) for _, _, changes in groups]
+    figure = figure_of(11, 1 + sum(0.55 + 0.2 * len(each) for each in nodes))
+    axes = figure.subplots(
+        len(groups), 1, sharex=True, squeeze=False, height_ratios=[1 + len(each) for each in nodes]
+    )[:, 0]
+    for axis, (number, event, changes), names in zip(axes, groups, nodes, strict=True):
+        _changes(axis, event, changes, names)
+        axis.set_title(f"after event {number}: {event.title}", fontsize=8.5, pad=4)
+    after = [max(LEAST_NS, c.t_ns - event.t_ns) for _, event, changes in groups for c in changes]
+    _time_axis(axes[-1], min(after), max(after))
+    axes[-1].set_xlabel("after the event")
+    for kind, marker, colour in FIB_KINDS:
+        axes[0].plot([], [], marker, color=colour, markersize=4, label=kind)
+    figure.legend(frameon=False, fontsize=8, ncols=3, loc="outside upper right")
     return figure
+
+
+def _nodes_of(changes: Sequence[FibChange]) -> list[str]:
+    """The switches that changed most, top of the fabric first."""
+    most = Counter(change.node for change in changes).most_common(MAX_NODES)
+    return sorted((node for node, _ in most), key=_tier_order)
+
+
+def _changes(axis: Axes, event: Event, changes: Sequence[FibChange], names: Sequence[str]) -> None:
+    shown = [change for change in changes if change.node in names]
+    for kind, marker, colour in FIB_KINDS:
+        own = [each for each in shown if _kind(each.width_before, each.width_after) == kind]
+        axis.plot(
+            [max(LEAST_NS, each.t_ns - event.t_ns) for each in own],
+            [names.index(each.node) for each in own],
+            marker,
+            color=colour,
+            markersize=4,
+            alpha=0.6,
+            markeredgewidth=0,
+        )
+    axis.set_ylim(len(names) - 0.4, -0.6)
+    axis.set_yticks(range(len(names)), names, fontsize=7)
+    axis.tick_params(axis="y", length=0)
+    axis.grid(color=GRID, linewidth=0.6)
 
 
 @styled
@@ -223,21 +203,15 @@ def link_loads(runs: Sequence[HashingRun]) -> Figure | None:
 
 
 def _time_axis(axis: Axes, first_ns: float, last_ns: float) -> None:
-    """Logarithmic if the changes span more than a decade, else linear around them."""
-    from matplotlib.ticker import MaxNLocator
-
-    if last_ns > 10 * first_ns:
-        low, high = first_ns * 0.7, last_ns * 1.4
-        decades = range(int(np.log10(low)), int(np.log10(high)) + 1)
-        ticks = [float(step * 10**decade) for decade in decades for step in (1, 2, 5)]
-        axis.set_xscale("log")
-        axis.set_xticks([], minor=True)
-    else:
-        margin = 0.15 * (last_ns - first_ns) + 1000
-        low, high = max(0.0, first_ns - margin), last_ns + margin
-        ticks = [float(tick) for tick in MaxNLocator(6).tick_values(low, high)]
+    """A logarithmic axis of time around these instants, with 1, 2, 5 of each decade."""
+    low, high = first_ns * 0.7, last_ns * 1.4
+    decades = range(int(np.log10(low)), int(np.log10(high)) + 1)
+    steps = (1, 2, 5) if len(decades) <= 4 else (1,)
+    ticks = [float(step * 10**decade) for decade in decades for step in steps]
+    axis.set_xscale("log")
+    axis.set_xticks([], minor=True)
     shown = [tick for tick in ticks if low <= tick <= high]
-    axis.set_xticks(shown, [f"{tick / MS:g} ms" for tick in shown], fontsize=7)
+    axis.set_xticks(shown, [format_duration(tick) for tick in shown], fontsize=7)
     axis.set_xlim(low, high)
 
 
@@ -306,10 +280,11 @@ def _extent(repeat: ProbeRun) -> tuple[int, int]:
     return rate.start_ns, rate.start_ns + rate.interval_ns * len(rate.sent)
 
 
-def _close_ups(repeat: ProbeRun, least: int = 0) -> list[tuple[int, int]]:
-    """A window around each of the first two events that lost packets, wide enough to see it."""
+def _close_ups(repeat: ProbeRun) -> list[tuple[int, tuple[int, int]]]:
+    """The number of each of the two events that lost most packets, and a window around it, wide
+    enough to see them."""
     end = _extent(repeat)[1]
-    windows = []
+    found = []
     for index, record in enumerate(repeat.events):
         outages = [
             outage
@@ -320,33 +295,36 @@ def _close_ups(repeat: ProbeRun, least: int = 0) -> list[tuple[int, int]]:
         if outages:
             last = max(end if outage.end_ns is None else outage.end_ns for outage in outages)
             resolution = int(max(flow.measurement.resolution_ns for flow in repeat.flows))
-            width = max(last - record.event.t_ns, 5 * resolution, least)
+            width = max(last - record.event.t_ns, 5 * resolution)
             low = record.event.t_ns - width // 4
-            windows.append((low, min(end, record.event.t_ns + width * 5 // 4)))
-    return windows[:2]
+            window = (low, min(end, record.event.t_ns + width * 5 // 4))
+            found.append((sum(outage.lost for outage in outages), index + 1, window))
+    worst = sorted(found, key=lambda each: -each[0])[:MAX_CLOSE_UPS]
+    return sorted((number, window) for _, number, window in worst)
 
 
 def _mark_events(axis: Axes, repeat: ProbeRun) -> None:
+    """A dashed line at each event, with its number where there is room."""
     low, high = axis.get_xlim()
-    for record in repeat.events:
+    free = low
+    for number, record in enumerate(repeat.events, 1):
         at = record.event.t_ns / MS
-        if low <= at <= high:
-            axis.axvline(at, color=EVENT, linewidth=0.9, linestyle=(0, (2, 2)))
+        if not low <= at <= high:
+            continue
+        axis.axvline(at, color=EVENT, linewidth=0.9, linestyle=(0, (2, 2)))
+        if at >= free:
             axis.annotate(
-                _short(record.event),
+                str(number),
                 (at, 1.0),
                 xycoords=("data", "axes fraction"),
-                xytext=(3, -1),
+                xytext=(0, 1),
                 textcoords="offset points",
                 va="bottom",
-                ha="left",
-                fontsize=7,
-                color=MUTED,
+                ha="center",
+                fontsize=7.5,
+                color=INK,
             )
-
-
-def _short(event: Event) -> str:
-    return event.kind.removeprefix("carrier-")
+            free = at + (high - low) / 25
 
 
 def _kind(before: int | None, after: int | None) -> str:

@@ -134,11 +134,19 @@ def health_rows(report: HealthReport) -> list[HealthRow]:
     return [
         HealthRow(
             title=sli.sli.replace("_", " "),
-            objective="-" if sli.objective is None else f"<= {sli.objective:g} {sli.unit}",
-            worst=f"{sli.worst:.3g}",
+            objective="-" if sli.objective is None else f"<= {_sli_text(sli.objective, sli.unit)}",
+            worst=_sli_text(sli.worst, sli.unit),
             where=sli.worst_where or "-",
             breaches=str(sli.breached_samples),
             met=sli.met,
         )
         for sli in report.slis
     ]
+
+
+def _sli_text(value: float, unit: str) -> str:
+    """`68 packets`, `0.008 % of the buffer`."""
+    if not unit.startswith("of "):
+        return f"{value:,.0f} {unit}"
+    percent = 100 * value
+    return f"{'< 0.1' if 0 < percent < 0.1 else f'{percent:.3g}'} % {unit}"

@@ -113,11 +113,16 @@ class Rate:
 
 @dataclass(frozen=True, slots=True)
 class FlowRecord:
-    """One flow: its identity, its measurement, and its throughput over time."""
+    """One flow: its identity, its measurement, and its throughput over time.
+
+    path: the links that it crossed before the first event, by the kernels' tables and hashes then;
+    empty where these do not determine it.
+    """
 
     flow: Flow
     measurement: FlowMeasurement
     rate: Rate
+    path: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,13 +14,23 @@ from rocelab.plan.fabric import Direction, Fabric
 from rocelab.results.convergence import FlowSamples
 from rocelab.results.drill import DrillResult, PhaseRun, ProbePlan, conclude, in_both_clocks
 from rocelab.results.environment import Environment
-from rocelab.results.probes import Event, FibChange, Flow, HashingRun, ProbeRun, Timeline, probe_run
+from rocelab.results.probes import (
+    Event,
+    FaultChange,
+    FibChange,
+    Flow,
+    HashingRun,
+    ProbeRun,
+    Timeline,
+    probe_run,
+)
 from rocelab.spec.fabrics import ClosSpec
 from rocelab.spec.model import LabSpec
 from tests.helpers.choices import Choice, polarizations
 
 MS = 10**6
 START = 1_000 * 10**9
+LINK = "rtsw1:ctsw2"
 DRILL = {
     "name": "link-flap",
     "title": "Carrier flap of one RTSW uplink",
@@ -126,9 +136,15 @@ def repeat(seed: int, problems: tuple[str, ...] = ()) -> ProbeRun:
     fabric = build_fabric(lab())
     jitter = random.Random(seed)
     outage_ms = {0: 5 + seed, 3: 24 + seed, 9: 27 + seed}
-    events = (
-        Event(START + 2000 * MS, "carrier-down", "begin", "rtsw1:ctsw2"),
-        Event(START + 4000 * MS, "carrier-down", "end", "rtsw1:ctsw2"),
+    events = tuple(
+        Event(
+            t_ns,
+            "carrier-down",
+            "begin" if begins else "end",
+            LINK,
+            faults=(FaultChange(t_ns, "carrier-down", begins, LINK, (LINK,), dark=True),),
+        )
+        for t_ns, begins in ((START + 2000 * MS, True), (START + 4000 * MS, False))
     )
     spec = phase()
     return probe_run(

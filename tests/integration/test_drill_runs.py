@@ -62,13 +62,12 @@ def test_only_flows_that_crossed_the_dead_links_lost_packets(
     lost = {record.flow.name: record.measurement.lost for record in repeat.flows}
     assert sum(lost.values()) > 0
     assert 0 in lost.values()
+    (fault,) = repeat.events[0].event.faults
+    assert fault.links == ("rtsw1:ctsw1", "rtsw1:ctsw1-2")
     for record in repeat.flows:
+        assert len(record.path) == 4
         if record.measurement.lost:
-            assert "rtsw1" in {rack_of(record.flow.source), rack_of(record.flow.destination)}
-
-
-def rack_of(server: str) -> str:
-    return "rtsw" + server.removeprefix("srv").partition("-")[0]
+            assert set(record.path) & set(fault.links)
 
 
 @pytest.mark.few_at_once

@@ -37,7 +37,7 @@ const view = {
 };
 
 keepKey();
-const picture = new Picture($("#stage"), { choose, tipOf: (edge) => tipOf(edge, view) });
+const picture = new Picture($("#stage"), { choose, tipOf: (edge) => tipOf(edge, view), dark: "no carrier" });
 const terminal = new NodeTerminal($("#terminal"));
 const panel = new Panel($("#panel"), { pick, openTerminal: (node, program) => terminal.open(node, program), view });
 const scheme = new Scheme($("#scheme"));

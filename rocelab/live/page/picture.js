@@ -40,8 +40,10 @@ export function nameOf(box) {
 }
 
 export class Picture {
-  // `choose`: one or several links, or nodes, were chosen. `tipOf`: lines about an edge.
-  constructor(stage, { choose, tipOf }) {
+  // `choose`: one or several links, or nodes, were chosen. `tipOf`: lines about an edge. `dark`: what
+  // it means that a link is red.
+  constructor(stage, { choose, tipOf, dark }) {
+    this.dark = dark;
     this.stage = stage;
     this.choose = choose;
     this.tipOf = tipOf;
@@ -83,8 +85,8 @@ export class Picture {
     const large = zones.find((zone) => leavesOf(fabric, zone).length >= MATRIX_FROM);
     stage.classList.toggle("as-matrix", large !== undefined);
     stage.querySelector("#ways").textContent = large === undefined
-      ? "Of the two lines of a link, each is on the right-hand side of its direction. Red and dashed: no carrier."
-      : "A cell is a link: up in its upper left, down in its lower right; red has no carrier.";
+      ? `Of the two lines of a link, each is on the right-hand side of its direction. Red and dashed: ${this.dark}.`
+      : `A cell is a link: up in its upper left, down in its lower right; red: ${this.dark}.`;
     if (large === undefined) {
       this.matrix?.canvas.remove();
       this.matrix?.heads.remove();

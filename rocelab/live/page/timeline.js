@@ -91,7 +91,7 @@ export class Timeline {
   }
 }
 
-function said(event) {
+export function said(event) {
   switch (event.kind) {
     case "carrier":
       return { tone: event.carrier ? "good" : "bad", subject: event.link, text: `${event.node} ${event.carrier ? "has carrier again" : "lost carrier"}` };
@@ -105,7 +105,7 @@ function said(event) {
     case "node":
       return { tone: { ok: "good", degraded: "warn", down: "bad" }[event.state], subject: event.node, text: condition(event) };
     case "fault":
-      return { tone: event.begins ? "bad" : "good", subject: event.subject, text: `${event.fault} ${event.begins ? "begins" : "is undone"} (fault ${event.number})` };
+      return { tone: event.begins ? "bad" : "good", subject: event.subject, text: `${event.fault} ${event.begins ? "begins" : "is undone"}${event.number ? ` (fault ${event.number})` : ""}` };
     case "scheme":
       return { tone: "", text: `flows are spread by ${event.scheme.kind}` };
     case "job":

@@ -22,6 +22,7 @@ from rocelab.report.compare.view import (
     run_rows,
 )
 from rocelab.report.html import inline
+from rocelab.report.replay.page import shared_style
 from rocelab.results.comparison import Comparison
 from rocelab.templates import template
 
@@ -33,6 +34,7 @@ def render_html(found: Comparison) -> str:
 
     job = found.cells[0].job
     return template("report/compare.html.j2").render(
+        style=shared_style(),
         result=found,
         job=job,
         transport=job["transport"],

@@ -29,6 +29,18 @@ LIMITS = (
 
 
 @dataclass(frozen=True, slots=True)
+class EventRow:
+    """An event and its effect on all flows; numbered from 1."""
+
+    number: int
+    title: str
+    at: str
+    affected: str
+    lost: str
+    convergence: str
+
+
+@dataclass(frozen=True, slots=True)
 class FlowRow:
     """A flow that an event affected."""
 
@@ -88,6 +100,23 @@ class FibRow:
     first: str
     last: str
     widths: str
+
+
+def event_rows(repeat: ProbeRun) -> list[EventRow]:
+    """The events in order of time."""
+    return [
+        EventRow(
+            number,
+            record.event.title,
+            format_duration(record.event.t_ns),
+            f"{record.convergence.affected_flows:,}",
+            f"{record.convergence.lost + record.convergence.lost_after_recovery:,}",
+            _time(record.convergence.full_convergence_ns, record.convergence.resolution_ns)
+            if record.convergence.affected_flows
+            else "-",
+        )
+        for number, record in enumerate(repeat.events, 1)
+    ]
 
 
 def flow_rows(repeat: ProbeRun) -> list[FlowRow]:

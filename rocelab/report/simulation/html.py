@@ -8,6 +8,7 @@ from pathlib import Path
 from rocelab.files import replace_file
 from rocelab.report.html import inline
 from rocelab.report.job_terminal import value_text
+from rocelab.report.replay.page import shared_style
 from rocelab.results.simulation import SimulationReport
 from rocelab.templates import template
 from rocelab.units import format_duration, format_rate, format_size
@@ -27,6 +28,7 @@ def render_html(report: SimulationReport) -> str:
         ("slowdown", plots.slowdown(report)),
     )
     return template("report/simulation.html.j2").render(
+        style=shared_style(),
         report=report,
         tiers={(tier.tier, tier.direction): tier for tier in report.tiers},
         plots={name: inline(figure, name) for name, figure in drawn},

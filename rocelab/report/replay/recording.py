@@ -1,0 +1,300 @@
+"""The data of a page that replays a drill: its fabric, and what happened in each valid run.
+
+In: a `DrillResult`. Out: a `Recording` of plain values, for the script of the page; docs/results.md
+describes it. Events and losses are complete. Rates are summed over longer intervals where a page
+would become too large.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from itertools import chain, zip_longest
+from typing import Any
+
+import numpy as np
+
+from rocelab.plan.build import plan
+from rocelab.plan.fabric import Fabric
+from rocelab.report.stages import CAUSES
+from rocelab.report.view import representative
+from rocelab.results.drill import DrillResult
+from rocelab.results.probes import Event, FibChange, FlowRecord, ProbeRun, Rate
+from rocelab.results.stages import Stages, SwitchStages
+from rocelab.spec.adopted import recorded_spec
+
+MS = 10**6
+BURST_NS = MS
+"""Changes of a switch's FIB that are less apart are one event with their number."""
+
+MOST_TOTALS = 40_000
+MOST_RATES = 200_000
+"""The most numbers that all runs of a page have as rates of all flows together, and of each."""
+
+FAULT, STAGE, ROUTES = "fault", "stage", "routes"
+Entry = dict[str, Any]
+"""An event: `t_ns` after the first event, `kind`, and the keys of its kind."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedFlow:
+    """A flow, and when it lost packets: of each outage its start, its end (None: the end of the
+    run) and the packets. convergence_ns: of the worst event, None if there is nothing to measure.
+    resolution_ns: its times are no finer."""
+
+    name: str
+    source: str
+    destination: str
+    sport: int
+    affected: int
+    sent: int
+    lost: int
+    reordered: int
+    convergence_ns: int | None
+    resolution_ns: int
+    path: tuple[str, ...]
+    outages: tuple[tuple[int, int | None, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """Packets per interval, from `start_ns` on: a row per flow, or one of all."""
+
+    start_ns: int
+    interval_ns: int
+    sent: list[list[int]]
+    received: list[list[int]]
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedRun:
+    """One valid run. loads: packets of the same traffic, undisturbed, by number of the direction
+    (link i has 2 i up and 2 i + 1 down)."""
+
+    title: str
+    begin_ns: int
+    end_ns: int
+    events: list[Entry]
+    flows: list[RecordedFlow]
+    totals: Rates
+    rates: Rates
+    loads: list[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """All that the page's script needs. chosen: the run that is shown first, as in the tables."""
+
+    nodes: list[Entry]
+    links: list[Entry]
+    runs: list[RecordedRun]
+    chosen: int
+
+    def document(self) -> dict[str, Any]:
+        """As JSON values."""
+        return asdict(self)
+
+
+def recording(result: DrillResult) -> Recording | None:
+    """The recording of a result's valid runs of probes; None without one, and where its lab cannot
+    be planned any more."""
+    runs = [
+        (number, run.phase, run.probes)
+        for number, repeat in enumerate(result.repeats, 1)
+        for run in repeat
+        if run.valid and run.probes is not None
+    ]
+    if not runs:
+        return None
+    try:
+        fabric = plan(recorded_spec(result.lab))
+    except ValueError:
+        return None
+    chosen = 0
+    for place, (number, phase, _) in enumerate(runs):
+        shown = representative(result, phase)
+        if phase == runs[0][1] and shown is not None and shown[0] == number:
+            chosen = place
+    return Recording(
+        nodes=[
+            {"name": node.name, "role": node.role.value, "tier": node.role.tier, "zone": node.zone}
+            for node in fabric.nodes
+        ],
+        links=[{"name": link.name, "a": link.a.node, "b": link.b.node} for link in fabric.links],
+        runs=[
+            _run(fabric, _title(result, phase, number), run, 1 / len(runs))
+            for number, phase, run in runs
+        ],
+        chosen=chosen,
+    )
+
+
+def _title(result: DrillResult, phase: str, number: int) -> str:
+    where = result.where(phase)
+    return f"{where}, repeat {number}" if where else f"repeat {number}"
+
+
+def _run(fabric: Fabric, title: str, run: ProbeRun, share: float) -> RecordedRun:
+    """`share` of the page's room is for this run."""
+    rate = run.flows[0].rate
+    return RecordedRun(
+        title=title,
+        begin_ns=rate.start_ns,
+        end_ns=rate.start_ns + rate.interval_ns * len(rate.sent),
+        events=sorted(_events(run), key=lambda entry: entry["t_ns"]),
+        flows=[_flow(run, record) for record in run.flows],
+        totals=_totals(run, int(MOST_TOTALS * share)),
+        rates=_rates([record.rate for record in run.flows], int(MOST_RATES * share)),
+        loads=_loads(fabric, run),
+    )
+
+
+def _events(run: ProbeRun) -> Iterator[Entry]:
+    events = [record.event for record in run.events]
+    for number, event in enumerate(events, 1):
+        yield from _faults(number, event)
+    yield from routes(run.fib)
+    for event, stages in zip(events, run.stages, strict=False):
+        yield from _stages(event, stages)
+
+
+def _faults(number: int, event: Event) -> Iterator[Entry]:
+    """Each change of the event of that number; of a result that has only the event, that one."""
+    for change in event.faults:
+        yield {
+            "t_ns": change.t_ns,
+            "kind": FAULT,
+            "event": number,
+            "fault": change.kind,
+            "subject": change.subject,
+            "begins": change.begins,
+            "links": change.links,
+            "nodes": change.nodes,
+            "dark": change.dark,
+        }
+    if not event.faults:
+        yield {
+            "t_ns": event.t_ns,
+            "kind": FAULT,
+            "event": number,
+            "fault": event.kind,
+            "subject": event.subject,
+            "begins": event.change == "begin",
+            "links": (),
+            "nodes": (),
+            "dark": False,
+        }
+
+
+def routes(changes: Sequence[FibChange]) -> Iterator[Entry]:
+    """The bursts of changes of each switch's FIB: how many `changes` from `t_ns` to `until_ns`, how
+    many routes were `removed`, and how many are then `incomplete`: missing, or with fewer next hops
+    than they had first."""
+    for node in dict.fromkeys(change.node for change in changes):
+        planned: dict[str, int] = {}
+        incomplete: set[str] = set()
+        burst: Entry | None = None
+        for change in changes:
+            if change.node != node:
+                continue
+            if burst is not None and change.t_ns - burst["until_ns"] >= BURST_NS:
+                yield burst
+                burst = None
+            if burst is None:
+                burst = {"t_ns": change.t_ns, "kind": ROUTES, "node": node}
+                burst |= {"changes": 0, "removed": 0}
+            width = planned.setdefault(change.prefix, change.width_before or 0)
+            if (change.width_after or 0) < width:
+                incomplete.add(change.prefix)
+            else:
+                incomplete.discard(change.prefix)
+            burst["changes"] += 1
+            burst["removed"] += change.action == "delete"
+            burst |= {"until_ns": change.t_ns, "incomplete": len(incomplete)}
+        if burst is not None:
+            yield burst
+
+
+def _stages(event: Event, stages: Stages) -> Iterator[Entry]:
+    for switch in stages.switches:
+        for after_ns, text in _steps(event, switch):
+            if after_ns is not None:
+                yield {
+                    "t_ns": event.t_ns + after_ns,
+                    "kind": STAGE,
+                    "node": switch.node,
+                    "text": text,
+                }
+
+
+def _steps(event: Event, switch: SwitchStages) -> tuple[tuple[int | None, str], ...]:
+    cause = "" if switch.detected_by is None else f" by {CAUSES[switch.detected_by]}"
+    session = "takes a BGP session down" if event.change == "begin" else "has a BGP session again"
+    return (
+        (switch.detected_ns, f"detects it{cause}"),
+        (switch.session_ns, f"bgpd {session}"),
+        (switch.best_path_ns, f"bgpd has decided on the route to {switch.prefix}"),
+        (switch.zebra_ns, f"zebra passes the route to {switch.prefix} to the kernel"),
+    )
+
+
+def _flow(run: ProbeRun, record: FlowRecord) -> RecordedFlow:
+    measured = record.measurement
+    affected = [
+        (each.convergence_ns, each.resolution_ns + event.event.took_ns)
+        for each, event in zip(measured.events, run.events, strict=True)
+        if each.affected
+    ]
+    return RecordedFlow(
+        name=record.flow.name,
+        source=record.flow.source,
+        destination=record.flow.destination,
+        sport=record.flow.source_port,
+        affected=len(affected),
+        sent=measured.sent,
+        lost=measured.lost,
+        reordered=measured.reordered,
+        convergence_ns=max((ns for ns, _ in affected if ns is not None), default=None),
+        resolution_ns=max((ns for _, ns in affected), default=round(measured.resolution_ns)),
+        path=record.path,
+        outages=tuple((each.start_ns, each.end_ns, each.lost) for each in measured.outages),
+    )
+
+
+def _totals(run: ProbeRun, most: int) -> Rates:
+    rate = run.flows[0].rate
+    sent = _summed(each.rate.sent for each in run.flows)
+    received = _summed(each.rate.received for each in run.flows)
+    return _rates([Rate(rate.start_ns, rate.interval_ns, sent, received)], most)
+
+
+def _summed(rows: Iterable[Sequence[int]]) -> tuple[int, ...]:
+    return tuple(map(sum, zip_longest(*rows, fillvalue=0)))
+
+
+def _rates(rates: Sequence[Rate], most: int) -> Rates:
+    """Rates in so few intervals that no more than `most` numbers remain."""
+    first = rates[0]
+    numbers = sum(len(rate.sent) + len(rate.received) for rate in rates)
+    together = max(1, -(-numbers // max(1, most)))
+    return Rates(
+        start_ns=first.start_ns,
+        interval_ns=first.interval_ns * together,
+        sent=[_thinned(rate.sent, together) for rate in rates],
+        received=[_thinned(rate.received, together) for rate in rates],
+    )
+
+
+def _thinned(values: Sequence[int], together: int) -> list[int]:
+    starts = np.arange(0, len(values), together)
+    summed: list[int] = np.add.reduceat(np.array(values, dtype=np.int64), starts).tolist()
+    return summed
+
+
+def _loads(fabric: Fabric, run: ProbeRun) -> list[int]:
+    own = next((each for each in run.hashing if each.own), None)
+    if own is None:
+        return []
+    packets = {(load.link, load.direction): load.packets for load in own.loads}
+    ways = chain.from_iterable((link.up, link.down) for link in fabric.links)
+    return [packets.get((way.link.name, way.direction), 0) for way in ways]

@@ -1,0 +1,202 @@
+// Replays a drill that was recorded: its events and losses on a line of time, the fabric as it was
+// at any instant, and its flows to pick. All data are in the page.
+
+import { h } from "./elements.js";
+import { count, onTheme, span } from "./format.js";
+import { FlowTable } from "./flowtable.js";
+import { Happenings } from "./happenings.js";
+import { Picture, indexed, isDark, nameOf, stateOf } from "./picture.js";
+import { TimePlots } from "./timeplots.js";
+
+const STEPS = 500; // arrow keys cross the shown time in so many steps
+const MOST_NAMED = 12;
+const $ = (selector) => document.querySelector(selector);
+
+const recording = JSON.parse($("#recording").textContent);
+const fabric = indexed(recording);
+for (const link of fabric.links) link.carrier = [true, true];
+let run = null;
+let instant = 0;
+let inForce = new Map();
+let incomplete = new Map();
+let most = 0;
+
+const view = {
+  metric: "load",
+  path: new Set(),
+  passed: new Set(),
+  beside: new Set(),
+  chosen: null,
+  value: (direction) => (most ? (run.loads[direction] ?? 0) / most : 0),
+  isDark,
+  stateOf,
+  nameOf,
+};
+
+$("#replay").hidden = false;
+const picture = new Picture($("#stage"), { choose, tipOf, dark: "a fault is in it" });
+picture.drawing.zoom.filter((event) => (event.type === "wheel" ? event.ctrlKey : !event.button));
+const plots = new TimePlots($("#plots"), { onWindow: showWindow, onPick: goTo });
+const happenings = new Happenings($("#happenings"), { goTo, pick });
+const flows = new FlowTable($("#flows"), chooseFlow);
+const slider = $("#slider");
+
+$("#run").replaceChildren(...recording.runs.map(({ title }, place) => h("option", { value: place }, title)));
+$("#run").value = recording.chosen;
+$("#run").closest("label").hidden = recording.runs.length < 2;
+$("#run").addEventListener("change", () => start(recording.runs[$("#run").value]));
+$("#earlier").addEventListener("click", () => step(-1));
+$("#later").addEventListener("click", () => step(1));
+$("#whole").addEventListener("click", () => plots.show(run.begin_ns, run.end_ns));
+$("#all-flows").addEventListener("click", () => chooseFlow(null));
+slider.addEventListener("input", () => goTo(Number(slider.value)));
+slider.addEventListener("keydown", (event) => {
+  const size = (slider.max - slider.min) / STEPS;
+  const move = { ArrowLeft: -size, ArrowDown: -size, ArrowRight: size, ArrowUp: size }[event.key];
+  const events = { PageUp: -1, PageDown: 1 }[event.key];
+  if (move) goTo(Math.min(slider.max, Math.max(slider.min, Number(slider.value) + move)));
+  else if (events) step(events);
+  else return;
+  event.preventDefault();
+});
+onTheme(() => {
+  picture.redraw();
+  plots.redraw();
+});
+start(recording.runs[recording.chosen]);
+
+function start(next) {
+  run = next;
+  most = Math.max(0, ...run.loads);
+  $("#loads").hidden = !most;
+  for (const flow of run.flows) {
+    flow.outage_ns = d3.sum(flow.outages, ([begin, end]) => (end ?? run.end_ns) - begin);
+    flow.passed = new Set(flow.path.flatMap((name) => [fabric.linkBy.get(name).a, fabric.linkBy.get(name).b]));
+  }
+  happenings.start(run);
+  flows.start(run.flows);
+  picture.show(fabric, view);
+  chooseFlow(null);
+  goTo(0);
+}
+
+function step(direction) {
+  const next = happenings.beside(instant, direction);
+  if (next != null) goTo(next);
+}
+
+// Show the fabric, the losses and the events as of `t_ns`.
+function goTo(t) {
+  instant = t;
+  standAt(t);
+  plots.at(t);
+  happenings.at(t);
+  const last = d3.greatest(run.events.filter(({ kind, t_ns: at }) => kind === "fault" && at <= t), ({ t_ns: at }) => at);
+  const what = last ? `${last.fault} of ${last.subject} ${last.begins ? "begins" : "ends"}` : "";
+  const after = !last ? "before the first event" : t === last.t_ns ? what : `${span(t - last.t_ns)} after ${what}`;
+  $("#instant").textContent = `At ${span(t)}: ${after}`;
+  slider.value = t;
+  slider.setAttribute("aria-valuetext", $("#instant").textContent);
+  showState();
+  picture.redraw();
+}
+
+// The shown time has changed: the instant is always inside it.
+function showWindow(low, high) {
+  Object.assign(slider, { min: low, max: high, step: "any", value: instant });
+  const { left, width } = plots.area();
+  slider.style.marginLeft = `${left - 8}px`;
+  slider.style.width = `${width + 16}px`;
+  if (instant < low || instant > high) goTo(instant < low ? low : high);
+}
+
+// What holds at an instant follows from the events up to it.
+function standAt(t) {
+  inForce = new Map();
+  incomplete = new Map();
+  for (const event of run.events) {
+    if (event.t_ns > t) break;
+    if (event.kind === "routes") incomplete.set(event.node, event.incomplete);
+    if (event.kind !== "fault") continue;
+    const key = `${event.fault} of ${event.subject}`;
+    if (event.begins) inForce.set(key, event);
+    else inForce.delete(key);
+  }
+  const broken = new Set();
+  const dead = new Set();
+  const faulty = new Set();
+  for (const { links, nodes, dark } of inForce.values()) {
+    for (const link of links) broken.add(link);
+    for (const node of nodes) (dark ? dead : faulty).add(node);
+  }
+  for (const link of fabric.links) {
+    const isBroken = broken.has(link.name) || dead.has(link.a) || dead.has(link.b);
+    link.carrier = [!isBroken, !isBroken];
+  }
+  for (const node of fabric.nodes) {
+    const isDegraded = faulty.has(node.name) || incomplete.get(node.name) || fabric.linksOf.get(node.name).some(isDark);
+    node.state = dead.has(node.name) ? "down" : isDegraded ? "degraded" : "ok";
+  }
+}
+
+function showState() {
+  const narrow = [...incomplete].filter(([, routes]) => routes);
+  const losing = run.flows.filter(({ outages }) => outages.some(([begin, end]) => begin <= instant && instant < (end ?? Infinity)));
+  const lines = [
+    ...[...inForce.values()].map(({ fault, subject }) => h("li", { class: "bad" }, `${fault} of ${subject}`)),
+    ...narrow.slice(0, MOST_NAMED).map(([node, routes]) => h("li", { class: "degraded" }, named(node), `: ${count(routes)} route${routes === 1 ? "" : "s"} missing or narrower than before`)),
+    narrow.length > MOST_NAMED ? h("li", {}, `and ${count(narrow.length - MOST_NAMED)} more switches`) : null,
+    losing.length ? h("li", { class: "bad" }, `${count(losing.length)} flow${losing.length === 1 ? " loses" : "s lose"} packets: `,
+      ...losing.slice(0, MOST_NAMED).flatMap((flow) => [h("button", { class: "link", onclick: () => chooseFlow(flow) }, flow.name), " "]),
+      losing.length > MOST_NAMED ? `and ${count(losing.length - MOST_NAMED)} more` : "") : null,
+  ].filter(Boolean);
+  $("#state").replaceChildren(...(lines.length ? lines : [h("li", { class: "ok" }, "All is as before the first event.")]));
+}
+
+function named(name) {
+  return h("button", { class: "link", onclick: () => pick(name) }, name);
+}
+
+function pick(name) {
+  const node = fabric.nodeBy.get(name);
+  const link = fabric.linkBy.get(name);
+  if (node) choose({ node });
+  else if (link) choose({ link });
+}
+
+// A node or a link was chosen: the table has the flows that crossed it.
+function choose({ node, link, links, members }) {
+  const name = node?.name ?? link?.name ?? links?.[0].name ?? members?.[0].name;
+  view.chosen = view.chosen === name ? null : name;
+  flows.filter(view.chosen ?? "");
+  picture.redraw();
+}
+
+function chooseFlow(flow) {
+  view.path = new Set(flow?.path);
+  view.passed = flow?.passed ?? new Set();
+  flows.mark(flow);
+  plots.start(run, flow);
+  $("#all-flows").hidden = !flow;
+  $("#of").textContent = flow ? `Flow ${flow.name}, ${flow.source} → ${flow.destination}` : "All flows together";
+  $("#path-note").textContent = !flow ? "" : flow.path.length
+    ? `Yellow: its path before the first event, by the kernels' tables then: ${flow.path.join(", ")}.`
+    : "Its path is not in this result.";
+  plots.at(instant);
+  picture.redraw();
+}
+
+function tipOf({ links, a, b }) {
+  const lines = [links.length === 1 ? links[0].name : `${links.length} links`];
+  if (most) {
+    for (const [way, to] of [[0, b], [1, a]]) {
+      const packets = d3.max(links, ({ index }) => run.loads[2 * index + way] ?? 0);
+      lines.push(`to ${nameOf(to)}: ${count(packets)} packets undisturbed`);
+    }
+  }
+  const broken = new Set(links.filter(isDark).map(({ name }) => name));
+  for (const { fault, subject, links: of, nodes } of inForce.values()) {
+    if (of.some((name) => broken.has(name)) || links.some((link) => nodes.includes(link.a) || nodes.includes(link.b))) lines.push(`${fault} of ${subject}`);
+  }
+  return lines;
+}

@@ -1,0 +1,190 @@
+"""The replay in a drill's page: its data are complete, its size is bounded, its script is whole."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+
+import pytest
+
+from rocelab.report.html import render_html
+from rocelab.report.replay import page as replay_page
+from rocelab.report.replay.page import data, modules, script
+from rocelab.report.replay.recording import MOST_RATES, Recording, recording, routes
+from rocelab.results.convergence import Outage
+from rocelab.results.drill import DrillResult
+from rocelab.results.probes import FibChange, Flow, FlowRecord, ProbeRun
+from rocelab.results.stages import Cause, Resolution, Stages, SwitchStages
+from tests.helpers.report_sample import LINK, MS, repeat, result
+
+SECOND = 10**9
+PAGE_LIMIT = 5_000_000
+
+
+def recorded(drill: DrillResult) -> Recording:
+    found = recording(drill)
+    assert found is not None
+    return found
+
+
+def test_every_valid_run_is_recorded_and_the_representative_one_is_shown_first() -> None:
+    found = recorded(result(repeat(9), repeat(1), repeat(4), repeat(5, problems=("x",))))
+    assert [run.title for run in found.runs] == ["repeat 1", "repeat 2", "repeat 3"]
+    assert found.chosen == 2
+    assert recording(result(repeat(1, problems=("x",)))) is None
+
+
+def test_the_fabric_is_as_the_live_page_has_it() -> None:
+    found = recorded(result(repeat(1)))
+    assert {"name": "rtsw1", "role": "rtsw", "tier": 1, "zone": 1} in found.nodes
+    assert {"name": LINK, "a": "rtsw1", "b": "ctsw2"} in found.links
+    assert len(found.runs[0].loads) == 2 * len(found.links)
+    assert sum(found.runs[0].loads) == 24 * 2 * 2000
+
+
+def test_a_fault_begins_and_ends_at_its_link_in_the_event_of_its_number() -> None:
+    (run,) = recorded(result(repeat(1))).runs
+    faults = [event for event in run.events if event["kind"] == "fault"]
+    assert [(each["t_ns"], each["begins"], each["event"]) for each in faults] == [
+        (0, True, 1),
+        (2 * SECOND, False, 2),
+    ]
+    assert {each["links"] for each in faults} == {(LINK,)}
+    assert [event["t_ns"] for event in run.events] == sorted(each["t_ns"] for each in run.events)
+
+
+def test_a_result_without_single_changes_shows_its_events() -> None:
+    one = repeat(1)
+    events = tuple(replace(each, event=replace(each.event, faults=())) for each in one.events)
+    (run,) = recorded(result(replace(one, events=events))).runs
+    faults = [event for event in run.events if event["kind"] == "fault"]
+    assert [(each["subject"], each["links"]) for each in faults] == [(LINK, ())] * 2
+
+
+def test_all_losses_are_there_with_their_times() -> None:
+    one = repeat(1)
+    (run,) = recorded(result(one)).runs
+    assert sum(lost for flow in run.flows for _, _, lost in flow.outages) == one.overall.lost > 0
+    flow = next(flow for flow in run.flows if flow.name == "f4")
+    assert [(flow.lost, flow.affected)] == [(25, 1)]
+    assert flow.convergence_ns == one.flows[3].measurement.events[0].convergence_ns
+
+
+def change(at_ms: float, before: int | None, after: int | None, **keys: str) -> FibChange:
+    given = {"node": "rtsw1", "prefix": "a", **keys}
+    action = "delete" if after is None else "replace"
+    return FibChange(int(at_ms * MS), given["node"], given["prefix"], action, before, after)
+
+
+def test_changes_of_a_switch_that_follow_each_other_are_one_entry_with_what_is_then_missing() -> (
+    None
+):
+    found = list(
+        routes(
+            [
+                change(1.0, 4, 3),
+                change(1.5, 4, None, prefix="b"),
+                change(1.6, 4, 2, node="rtsw2"),
+                change(9.0, 3, 4),
+                change(20.0, None, 4, prefix="b"),
+            ]
+        )
+    )
+    assert [
+        (each["node"], each["t_ns"] / MS, each["changes"], each["removed"], each["incomplete"])
+        for each in found
+    ] == [
+        ("rtsw1", 1, 2, 1, 2),
+        ("rtsw1", 9, 1, 0, 1),
+        ("rtsw1", 20, 1, 0, 0),
+        ("rtsw2", 1.6, 1, 0, 1),
+    ]
+
+
+def test_stages_are_entries_after_their_event() -> None:
+    switch = SwitchStages("rtsw1", Cause.CARRIER, MS, 2 * MS, 3 * MS, None, 5 * MS, None, "p/24", 1)
+    one = Stages(1, "an event", Resolution(1000, None, None), (switch,))
+    (run,) = recorded(result(replace(repeat(1), stages=(replace(one, switches=()), one)))).runs
+    assert [
+        (event["t_ns"] - 2 * SECOND, event["text"])
+        for event in run.events
+        if event["kind"] == "stage"
+    ] == [
+        (MS, "detects it by carrier"),
+        (2 * MS, "bgpd has a BGP session again"),
+        (3 * MS, "bgpd has decided on the route to p/24"),
+    ]
+
+
+def large(flows: int, intervals: int) -> ProbeRun:
+    """Each flow has two outages, each switch many changes of routes."""
+    one = repeat(1)
+    first = one.flows[0]
+    outages = tuple(Outage(at * SECOND + 12345, at * SECOND + 98765432, 98) for at in (1, 3))
+    measurement = replace(first.measurement, outages=outages, lost=196)
+    rate = replace(first.rate, sent=(12345,) * intervals, received=(12344,) * intervals)
+    records = tuple(
+        FlowRecord(
+            Flow(f"f{number}", "srv1-1", "srv2-1", "198.18.0.1", "198.18.0.9", number, 4791),
+            measurement,
+            rate,
+            ("srv1-1:rtsw1", "rtsw1:ctsw1", "rtsw2:ctsw1", "srv2-1:rtsw2"),
+        )
+        for number in range(flows)
+    )
+    fib = tuple(
+        change(place / 50, 4, 3, node=f"rtsw{1 + place % 4}", prefix=f"p{place}")
+        for place in range(20_000)
+    )
+    return replace(one, flows=records, fib=fib)
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_a_large_page_is_below_5_mb_and_has_every_loss_and_every_change_of_routes() -> None:
+    drill = result(*[large(500, 6_000)] * 10)
+    page = render_html(drill)
+    assert len(page.encode()) < PAGE_LIMIT
+    held = re.search(r'id="recording">(.*?)</script>', page)
+    assert held is not None
+    runs = json.loads(held[1])["runs"]
+    assert len(runs) == 10
+    for run in runs:
+        assert sum(lost for flow in run["flows"] for _, _, lost in flow["outages"]) == 500 * 196
+        changes = [event["changes"] for event in run["events"] if event["kind"] == "routes"]
+        assert sum(changes) == 20_000
+
+
+def test_rates_that_are_too_many_are_summed_over_longer_intervals() -> None:
+    (run,) = recorded(result(large(100, 6_000))).runs
+    together = run.rates.interval_ns // repeat(1).flows[0].rate.interval_ns
+    assert together == 6
+    assert sum(map(len, run.rates.sent)) + sum(map(len, run.rates.received)) <= MOST_RATES
+    assert {sum(row) for row in run.rates.sent} == {6_000 * 12345}
+    assert run.totals.interval_ns == repeat(1).flows[0].rate.interval_ns
+    assert run.totals.sent == [[100 * 12345] * 6_000]
+
+
+def test_no_text_of_a_result_ends_the_element_that_holds_it() -> None:
+    text = data({"name": "</script><script>alert(1)"})
+    assert "<" not in text
+    assert json.loads(text) == {"name": "</script><script>alert(1)"}
+
+
+def test_the_script_has_each_module_once_after_those_that_it_imports() -> None:
+    text = modules("replay")
+    defined = re.findall(r"^const module_(\w+) = ", text, re.MULTILINE)
+    assert len(defined) == len(set(defined))
+    assert defined[-1] == "replay"
+    for place, name in enumerate(defined):
+        of_module = text.split(f"const module_{name} = ")[1].split("\nconst module_")[0]
+        assert set(re.findall(r"= module_(\w+);", of_module)) <= set(defined[:place])
+    assert not re.search(r"^(import|export)\b", text, re.MULTILINE)
+    assert "Permission to use" in script()
+
+
+def test_a_module_of_another_form_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
+    monkeypatch.setattr(replay_page, "HERE", tmp_path)
+    (tmp_path / "odd.js").write_text('import * as all from "./format.js";\n')
+    with pytest.raises(ValueError, match=r"odd\.js: .*import \* as all"):
+        modules("odd")
