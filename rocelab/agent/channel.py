@@ -44,7 +44,9 @@ class Channel:
         text = json.dumps(fields).encode()
         try:
             self._stream.sendall(_LENGTHS.pack(len(text), len(payload)) + text)
-            self._stream.sendall(payload)
+            # Of an empty one nothing: who has received all may have ended by then.
+            if payload:
+                self._stream.sendall(payload)
         except (BrokenPipeError, ConnectionResetError) as error:
             raise ChannelClosedError from error
 

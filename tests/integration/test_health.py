@@ -9,6 +9,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,7 @@ dilation: 4000
 queues: {buffer: 400KB, ecn: {kmin: 100KB, kmax: 200KB}}
 """
 SPEC = HealthSpec.model_validate({"interval": "200ms"})
+PCAP_HEADER_BYTES = 24
 GENTLE = {"window": 8, "ack_timeout": "50us"}
 """A window so small that no two senders fill a buffer; a timeout of 0.2 s in the lab."""
 
@@ -140,6 +142,15 @@ def test_a_flap_counts_on_its_link_alone(lab: Lab) -> None:
     assert "out_of_sequence" not in wrong
 
 
+def has_captured(lab: Lab, evidence: Path) -> bool:
+    """Whether the capture of rtsw1 has a packet; one crosses that switch in any case."""
+    gateway = lab.fabric.link_by_name["srv1-2:rtsw1"].port("rtsw1").address
+    assert gateway is not None
+    lab.node("srv1-2").exec(["ping", "-c1", "-W1", gateway.partition("/")[0]])
+    captured = list(evidence.glob("*link_loss/rtsw1/packets.pcap"))
+    return any(each.stat().st_size > PCAP_HEADER_BYTES for each in captured)
+
+
 def test_a_lossy_link_is_named_with_its_direction_and_its_victims(lab: Lab, tmp_path: Path) -> None:
     impairments = Impairments(lab.fabric, lab.runtime.files)
     holes = [towards(lab.fabric, name, "rtsw2") for name in ("rtsw2:ctsw1", "rtsw2:ctsw2")]
@@ -169,6 +180,8 @@ def test_a_lossy_link_is_named_with_its_direction_and_its_victims(lab: Lab, tmp_
                     for link, counted in impairments.counters().items()
                     if counted.lost
                 }
+                # On a busy machine captures begin when the job is over.
+                wait_until(partial(has_captured, lab, evidence), "a captured packet")
         finally:
             impairments.clear_all()
         return monitor.report, ran.reports[0], lost, middle.problems(ran)
@@ -190,7 +203,7 @@ def test_a_lossy_link_is_named_with_its_direction_and_its_victims(lab: Lab, tmp_
     assert "link_loss was" in index["why"]
     assert report.started_ns < index["breach_ns"] <= index["collected_ns"]
     assert index["gaps"] == []
-    assert (found / "rtsw1" / "packets.pcap").stat().st_size > 24
+    assert (found / "rtsw1" / "packets.pcap").stat().st_size > PCAP_HEADER_BYTES
 
 
 def test_captures_begin_at_the_breach_while_another_bundle_is_still_read(

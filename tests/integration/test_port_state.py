@@ -72,6 +72,8 @@ def test_what_was_set_is_set_again(what: str) -> None:
             ip("link set p down")
             assert shown() != before
             ip("link set p up")
+            # The kernel makes one once the port has its carrier, which it notes later.
+            wait_until(lambda: "scope link" in ip("-6 addr show dev p"), "a link-local address")
             portstate.send_back(channel, portstate.missing(kept, read_port(channel).kept))
             assert portstate.missing(kept, read_port(channel).kept) == ()
             assert settled() == before

@@ -27,6 +27,21 @@ def test_messages_arrive_whole_and_in_order_whatever_their_size() -> None:
     sender.join()
 
 
+def test_who_has_the_whole_message_may_be_gone_before_the_call_returns() -> None:
+    class Left(socket.socket):
+        """A stream whose other end takes what is sent and closes."""
+
+        def sendall(self, data: bytes) -> None:  # type: ignore[override]
+            super().sendall(data)
+            if far.fileno() >= 0:
+                assert Channel(far).receive() == Message({"n": 1}, b"")
+                far.close()
+
+    near, far = socket.socketpair()
+    with Left(fileno=near.detach()) as left:
+        Channel(left).send({"n": 1})
+
+
 def test_an_end_that_is_gone_is_noticed_by_both_calls() -> None:
     left, right = pair()
     right.close()
