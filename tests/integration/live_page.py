@@ -78,7 +78,7 @@ def is_live(page: Page, nodes: int = NODES) -> None:
 
 
 def is_lost(page: Page) -> None:
-    expect(page.get_by_role("status")).to_have_text("connection lost, reconnecting")
+    expect(page.locator("#connection [role=status]")).to_have_text("connection lost, reconnecting")
     expect(page.locator("#read")).to_contain_text("last read at")
     expect(page.locator("body")).to_have_class("stale")
 

@@ -459,7 +459,7 @@ def test_what_is_focused_stays_so_when_the_panel_and_the_events_are_drawn_again(
     page.locator("#panel .ends button").first.focus()
     expect(page.locator("#panel caption").first).not_to_have_text(read)
     expect(page.locator("#panel .ends button").first).to_be_focused()
-    event = page.locator("#timeline button").first
+    event = page.locator("#timeline li button").first
     event.evaluate("each => { each.dataset.marked = 'yes'; each.focus(); }")
     rows = page.locator("#timeline li").count()
     assert server.post("/faults", fault(lasts="100ms"))[0] == 201

@@ -16,10 +16,8 @@ from pathlib import Path
 
 from markupsafe import Markup
 
-import rocelab
-
 HERE = Path(__file__).parent
-LIVE = Path(rocelab.__file__).parent / "live" / "page"
+LIVE = HERE.parents[1] / "live" / "page"
 VENDOR = LIVE / "vendor"
 LIBRARIES = (("d3.min.js", "d3-LICENSE"), ("uPlot.iife.min.js", "uPlot-LICENSE"))
 STYLES = (VENDOR / "uPlot.min.css", HERE / "replay.css")
