@@ -61,7 +61,7 @@ COMMAND_RUNS: dict[str, Run | NotRun] = {
         ("rocelab shell zone-small rtsw1",), typed="ip -brief link\nexit\n", shows=(r"ctsw1",)
     ),
     "rocelab vtysh LAB NODE [OPTIONS]": README_HAS_IT,
-    "rocelab cli LAB": Run(
+    "rocelab cli [LAB]": Run(
         ("rocelab cli zone-small",), typed="rtsw1 ip -brief link\nexit\n", shows=(r"ctsw1",)
     ),
     "rocelab path LAB --src SERVER --dst SERVER --sport PORT [OPTIONS]": Run(
@@ -124,7 +124,7 @@ COMMAND_RUNS: dict[str, Run | NotRun] = {
         "needs a table of nccl-tests from a machine with GPUs"
     ),
     "rocelab live [LAB] [OPTIONS]": Run(("rocelab live zone-small",), seconds=5, code=130),
-    "rocelab health LAB [OPTIONS]": Run(("rocelab health zone-small --once",), before=UP),
+    "rocelab health [LAB] [OPTIONS]": Run(("rocelab health zone-small --once",), before=UP),
     "rocelab evidence LAB [NODE]... --out DIR [OPTIONS]": Run(
         (f"rocelab evidence zone-small rtsw1 --out {OUT}/evidence",),
         after=(f"test -s {OUT}/evidence/evidence.json",),
@@ -143,7 +143,7 @@ COMMAND_RUNS: dict[str, Run | NotRun] = {
         ),
         shows=(r"carrier-down",),
     ),
-    "rocelab fault list LAB [OPTIONS]": Run(
+    "rocelab fault list [LAB] [OPTIONS]": Run(
         ("rocelab fault list zone-small --json",), shows=(r"carrier-down",)
     ),
     "rocelab fault restore LAB [NUMBER] [OPTIONS]": Run(
