@@ -26,7 +26,7 @@ from rocelab.remote.errors import DiskFullError, UnfitError
 from rocelab.remote.host import bootstrap
 from rocelab.wording import shown
 
-KINDS = (".py", ".yaml", ".json", ".c", ".h", ".j2")
+KINDS = (".py", ".yaml", ".json", ".j2")
 NO_PYTHON_EXIT = 97
 SMALLEST_ROOM_BYTES = 1 << 20
 LOOK_LIMIT_S = 3.0 * bootstrap.PROBE_TIMEOUT_S
@@ -100,7 +100,9 @@ def this_kit() -> Kit:
     places |= {f"rocelab/{PACKED}/{name}": shipped(name) for name in FOLDERS}
     for place, folder in places.items():
         for path in sorted(folder.rglob("*")):
-            if path.suffix in KINDS and path.is_file():
+            # A report holds scripts, styles and licences of the package.
+            is_ours = place == "rocelab" and path.suffix != ".pyc"
+            if (is_ours or path.suffix in KINDS) and path.is_file():
                 content[f"{place}/{path.relative_to(folder).as_posix()}"] = path.read_bytes()
     distribution = metadata.distribution("rocelab")
     # What importlib.metadata requires of a distribution (packaging.python.org, core metadata).

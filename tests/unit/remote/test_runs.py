@@ -248,6 +248,8 @@ def test_what_runs_there_is_what_runs_here() -> None:
     assert {
         "rocelab/remote/host/supervisor.py",
         "rocelab/_data/labs/tiny.yaml",
+        "rocelab/live/page/shared.css",
+        "rocelab/live/page/vendor/d3-LICENSE",
         "rocelab/runtime/bpf/common.h",
         "rocelab/runtime/bpf/queues.bpf.c",
         "rocelab/_data/scripts/link-flap.yaml",
