@@ -161,6 +161,10 @@ bench: $(READY) ## time and weigh two fabrics, beside Mininet
 bench-endpoints: $(READY) ## packets per second of an agent, beside Scapy, UDP and C
 	$(AS_ROOT) .venv/bin/python -m bench.endpoints
 
+.PHONY: bench-live
+bench-live: $(READY_TO_TEST) ## the page of `rocelab live`: 1,000 events a second in a browser, and what its server costs
+	@$(AS_ROOT) tests/alone.sh .venv/bin/python -m bench.live_page
+
 .PHONY: bench-containerlab
 bench-containerlab: $(READY_TO_TEST) ## our runtime beside a plain `containerlab deploy`, and one drill on three runtimes: an hour
 	@$(AS_ROOT) tests/containerlab/alone.sh .venv/bin/python -m tests.containerlab.with_engine \

@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -124,16 +124,16 @@ class History:
             port = link.sender, link.port.interface
             then = before.queues.get(port, {})
             for number, queue in now.queues.get(port, {}).items():
-                if number not in then:
+                old = then.get(number)
+                if old is None or (queue == old and not queue.depth_bytes):
                     continue
-                old = then[number]
                 depth = deepest(old.on_arrival, queue.on_arrival, self._bin_edges_bytes)
                 values = QueueValues(
                     max(queue.depth_bytes, depth),
                     round((queue.marked - old.marked) * per_s, DIGITS),
                     round((queue.dropped_packets - old.dropped_packets) * per_s, DIGITS),
                 )
-                if any(asdict(values).values()):
+                if values != _IDLE:
                     yield (direction, number), values
 
     def document(self, names: Sequence[str], since_ns: int) -> Mapping[str, object]:

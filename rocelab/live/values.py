@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from rocelab.live.state import METRICS
 from rocelab.measure.health.monitor import Snapshot
 from rocelab.measure.health.reading import Reading
 from rocelab.plan.fabric import DirectedLink, Fabric
@@ -39,17 +38,20 @@ def values_of(
     """
     places = snapshot.places.directed_links
     sample = snapshot.sample
-    found: dict[str, dict[int, float]] = {metric: {} for metric in METRICS}
-    for direction, (name, link) in enumerate(places.items()):
-        values = {metric: sample.values[sli].get(name, 0.0) for metric, sli in _SLIS.items()}
-        for metric in _PER_SECOND:
-            values[metric] *= NS_PER_S / sample.span_ns
-        values["load"] = _load(fabric, link, before, snapshot.reading)
-        for metric, value in values.items():
-            rounded = round(value, DIGITS)
-            if rounded:
-                found[metric][direction] = rounded
+    number = {name: direction for direction, name in enumerate(places)}
+    found: dict[str, dict[int, float]] = {}
+    for metric, sli in _SLIS.items():
+        unit = NS_PER_S / sample.span_ns if metric in _PER_SECOND else 1
+        values = {number[name]: value * unit for name, value in sample.values[sli].items()}
+        found[metric] = _rounded(values)
+    loads = (_load(fabric, link, before, snapshot.reading) for link in places.values())
+    found["load"] = _rounded(dict(enumerate(loads)))
     return found
+
+
+def _rounded(values: Mapping[int, float]) -> dict[int, float]:
+    rounded = {direction: round(value, DIGITS) for direction, value in values.items() if value}
+    return {direction: value for direction, value in rounded.items() if value}
 
 
 def _load(fabric: Fabric, link: DirectedLink, before: Reading | None, now: Reading) -> float:

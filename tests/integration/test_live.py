@@ -461,9 +461,10 @@ def test_what_is_focused_stays_so_when_the_panel_and_the_events_are_drawn_again(
     expect(page.locator("#panel .ends button").first).to_be_focused()
     event = page.locator("#timeline li button").first
     event.evaluate("each => { each.dataset.marked = 'yes'; each.focus(); }")
-    rows = page.locator("#timeline li").count()
+    newest = page.locator("#timeline li").first.text_content()
+    assert newest is not None
     assert server.post("/faults", fault(lasts="100ms"))[0] == 201
-    wait_until(lambda: page.locator("#timeline li").count() > rows, "more events")
+    expect(page.locator("#timeline li").first).not_to_have_text(newest)
     expect(page.locator("#timeline [data-marked]")).to_be_focused()
     page.locator("#panel .ends button").first.press("Enter")
     expect(page.locator("#panel h2")).to_be_focused()
@@ -629,6 +630,19 @@ def test_a_zone_of_252_by_18_is_a_matrix_of_links(look: Looking) -> None:
         expect(page.locator("#panel h2")).to_have_text("rtsw252:ctsw1")
         page.locator(".heads button").last.click()
         expect(page.locator("#panel h2")).to_have_text("ctsw18")
+
+
+def test_events_beyond_the_newest_are_shown_when_they_are_asked_for(look: Looking) -> None:
+    with planned("tiny") as (hub, url):
+        for number in range(70):
+            hub.publish({"kind": "note", "t_ns": 10**18 + number * 10**9, "text": f"note {number}"})
+        page = look.at(url)
+        rows = page.locator("#timeline li")
+        expect(rows.first).to_contain_text("note 69")
+        expect(rows).to_have_count(60)
+        page.get_by_role("button", name="Older events").click()
+        expect(rows.last).to_contain_text("note 0")
+        expect(page.get_by_role("button", name="Older events")).to_be_hidden()
 
 
 def test_zones_are_folded_and_unfold_by_a_click(look: Looking) -> None:

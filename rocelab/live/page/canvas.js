@@ -4,6 +4,7 @@
 import { h } from "./elements.js";
 import { SIGNS, place, scale, shown, style } from "./format.js";
 import { TRUNK } from "./layout.js";
+import { paced } from "./pace.js";
 
 const NEAR = 7;
 const LANE = 2.2;
@@ -20,7 +21,7 @@ export class Drawing {
     this.tip = tip;
     this.buttons = new Map();
     this.transform = d3.zoomIdentity;
-    this.drawn = null;
+    this.redraw = paced(() => this.placed && this.#draw());
     this.zoom = d3.zoom().scaleExtent([0.1, 6]).on("zoom", ({ transform }) => {
       this.transform = transform;
       this.redraw();
@@ -63,15 +64,6 @@ export class Drawing {
     const x = (width - (placed.width - CAPTION) * k) / 2;
     const y = (height - placed.height * k) / 2;
     d3.select(this.canvas).call(this.zoom.transform, d3.zoomIdentity.translate(x, y).scale(k));
-  }
-
-  // At most once a frame, however often it is asked for.
-  redraw() {
-    if (this.drawn || !this.placed) return;
-    this.drawn = requestAnimationFrame(() => {
-      this.drawn = null;
-      this.#draw();
-    });
   }
 
   #draw() {

@@ -8,6 +8,7 @@ export const METRICS = {
   errors: { title: "errors", unit: "packets/s lost on the link", share: false },
 };
 const MOST_PER_SECOND = 10000;
+const numbers = new Intl.NumberFormat("en");
 
 const light = ["#a8bfd6", "#4a8fd0", "#5b4fc4", "#7a1283"];
 const dark = ["#4c6178", "#4a9be0", "#9a8cff", "#ff9df0"];
@@ -41,7 +42,7 @@ export function range(metric) {
 }
 
 export function count(number) {
-  return number.toLocaleString("en");
+  return numbers.format(number);
 }
 
 export function bits(bps) {

@@ -1,12 +1,14 @@
 // A zone with many leaves as a matrix of links: a row for each switch above, a column for each leaf.
-// A cell's upper left triangle is what the leaf sends up, its lower right what comes down.
+// A cell's upper half is what the leaf sends up, its lower half what comes down.
 
 import { sized } from "./canvas.js";
 import { h } from "./elements.js";
 import { SIGNS, place, scale, style } from "./format.js";
+import { paced } from "./pace.js";
 
 const LEFT = 84;
 const TOP = 46;
+const SHADES = 64;
 
 export class Matrix {
   constructor(stage, { pick, tip }) {
@@ -38,6 +40,7 @@ export class Matrix {
       }
     });
     this.pick = pick;
+    this.redraw = paced(() => this.columns && this.#draw());
   }
 
   show(fabric, columns, rows, view) {
@@ -52,20 +55,13 @@ export class Matrix {
       const key = `${column.get(link.a)},${row.get(link.b)}`;
       if (!this.edges.has(key)) {
         const [a, b] = [columns[column.get(link.a)], rows[row.get(link.b)]];
-        this.edges.set(key, { a: { key: a.name, node: a }, b: { key: b.name, node: b }, links: [] });
+        const at = [column.get(link.a), row.get(link.b)];
+        this.edges.set(key, { a: { key: a.name, node: a }, b: { key: b.name, node: b }, links: [], at });
       }
       this.edges.get(key).links.push(link);
     }
     this.heads.replaceChildren(...rows.map((node) => h("button", { class: "node", onclick: () => this.pick({ box: { key: node.name, node } }) })));
     this.redraw();
-  }
-
-  redraw() {
-    if (!this.columns || this.drawn) return;
-    this.drawn = requestAnimationFrame(() => {
-      this.drawn = null;
-      this.#draw();
-    });
   }
 
   #size() {
@@ -92,37 +88,40 @@ export class Matrix {
         context.fillText(node.name, x, TOP - 18);
       }
     });
-    this.heads.style.top = `${TOP}px`;
     this.rows.forEach((node, index) => {
       const button = this.heads.children[index];
       const state = view.stateOf({ node });
-      button.textContent = `${SIGNS[state]} ${node.name}`;
-      button.className = `node ${state}`;
+      const text = `${SIGNS[state]} ${node.name}`;
+      if (button.textContent !== text) button.textContent = text;
+      if (button.className !== `node ${state}`) button.className = `node ${state}`;
+      if (button.offset === index * height) return;
+      button.offset = index * height;
       button.style.height = `${height - 2}px`;
-      button.style.transform = `translate(8px, ${index * height}px)`;
+      button.style.transform = `translate(8px, ${TOP + index * height}px)`;
     });
     const [gapX, gapY] = [width > 5 ? 1 : 0.5, 2];
-    for (const [key, edge] of this.edges) {
-      const [column, row] = key.split(",").map(Number);
-      const [x, y] = [LEFT + column * width, TOP + row * height];
+    const shades = d3.range(SHADES).map((shade) => colours(0.15 + 0.85 * (shade / (SHADES - 1))));
+    const marks = [];
+    for (const edge of this.edges.values()) {
+      const [x, y] = [LEFT + edge.at[0] * width, TOP + edge.at[1] * height];
       const [w, t] = [width - gapX, height - gapY];
-      if (edge.links.every((link) => view.isDark(link))) {
+      if (edge.links.every(view.isDark)) {
         context.fillStyle = ink.down;
         context.fillRect(x, y, w, t);
         continue;
       }
-      const fill = (way) => {
-        const value = Math.max(...edge.links.map((link) => view.value(2 * link.index + way)));
-        return value ? colours(0.15 + 0.85 * place(view.metric, value)) : ink.idle;
-      };
-      triangle(context, fill(0), [x, y], [x + w, y], [x, y + t]);
-      triangle(context, fill(1), [x + w, y], [x + w, y + t], [x, y + t]);
+      for (const way of [0, 1]) {
+        const value = d3.max(edge.links, (link) => view.value(2 * link.index + way));
+        context.fillStyle = value ? shades[Math.round(place(view.metric, value) * (SHADES - 1))] : ink.idle;
+        context.fillRect(x, y + (way * t) / 2, w, t / 2);
+      }
       const mark = edge.links.some((link) => view.path.has(link.name)) ? ink.path
         : edge.links.some((link) => view.beside.has(link.name)) ? ink.beside
-        : edge.links.some((link) => link.name === view.chosen || link.a === view.chosen || link.b === view.chosen) ? ink.chosen
-          : null;
-      if (mark) frame(context, mark, x, y, w, t);
+          : edge.links.some((link) => link.name === view.chosen || link.a === view.chosen || link.b === view.chosen) ? ink.chosen
+            : null;
+      if (mark) marks.push([mark, x, y, w, t]);
     }
+    for (const mark of marks) frame(context, ...mark);
     if (this.at && document.activeElement === this.canvas) {
       frame(context, style("--text"), LEFT + this.at[0] * width, TOP + this.at[1] * height, width, height);
     }
@@ -141,13 +140,6 @@ export class Matrix {
 
 function clamp(value, count) {
   return Math.max(0, Math.min(count - 1, value));
-}
-
-function triangle(context, colour, ...points) {
-  context.fillStyle = colour;
-  context.beginPath();
-  points.forEach(([x, y], index) => (index ? context.lineTo(x, y) : context.moveTo(x, y)));
-  context.fill();
 }
 
 function frame(context, colour, x, y, width, height) {

@@ -3,8 +3,10 @@
 
 import { h } from "./elements.js";
 import { clock, count, span } from "./format.js";
+import { paced } from "./pace.js";
 
-const MOST_ROWS = 400;
+const KEPT = 2000;
+const ROWS = 60; // and as many more each time that older ones are asked for
 const NEAR_NS = 60e9;
 const SHOWN_WITH = { gap: "note", use: "job" };
 
@@ -13,10 +15,17 @@ export const KINDS = { fault: "faults", carrier: "carriers", session: "sessions"
 export class Timeline {
   constructor(section, pick) {
     this.list = section.querySelector("ol");
+    this.older = section.querySelector("#older");
+    this.older.addEventListener("click", () => {
+      this.most += ROWS;
+      this.redraw();
+    });
+    this.most = ROWS;
     this.pick = pick;
     this.events = [];
     this.added = 0;
     this.hidden = new Set();
+    this.redraw = paced(() => this.#draw());
     const boxes = Object.entries(KINDS).map(([kind, title]) => {
       const box = h("input", { type: "checkbox", checked: true });
       box.addEventListener("change", () => {
@@ -30,6 +39,7 @@ export class Timeline {
 
   clear() {
     this.events = [];
+    this.most = ROWS;
     this.redraw();
   }
 
@@ -46,16 +56,8 @@ export class Timeline {
     let index = this.events.length;
     while (index > 0 && this.events[index - 1].t_ns > event.t_ns) index -= 1;
     this.events.splice(index, 0, event);
-    if (this.events.length > 5 * MOST_ROWS) this.events.splice(0, MOST_ROWS);
+    if (this.events.length > KEPT + ROWS) this.events.splice(0, ROWS);
     this.redraw();
-  }
-
-  redraw() {
-    if (this.drawn) return;
-    this.drawn = requestAnimationFrame(() => {
-      this.drawn = null;
-      this.#draw();
-    });
   }
 
   #draw() {
@@ -68,14 +70,15 @@ export class Timeline {
       rows.push({ event, since });
     }
     d3.select(this.list).selectChildren()
-      .data(rows.slice(-MOST_ROWS).reverse(), ({ event }) => event.row)
+      .data(rows.slice(-this.most).reverse(), ({ event }) => event.row)
       .join((enter) => enter.append(({ event }) => this.#row(event)))
       .classed("later", ({ event }) => this.until != null && event.t_ns > this.until)
       .select(".since").text(({ since }) => since);
+    this.older.hidden = rows.length <= this.most;
     if (!this.isMoved) return;
     this.isMoved = false;
     const newest = this.list.querySelector("li:not(.later)");
-    this.list.scrollTop = newest ? newest.offsetTop - this.list.offsetTop : this.list.scrollHeight;
+    this.list.parentElement.scrollTop = newest ? newest.offsetTop : this.list.scrollHeight;
   }
 
   #row(event) {
