@@ -6,6 +6,7 @@ import os
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -13,6 +14,9 @@ from rocelab.runtime import installation
 from rocelab.runtime.installation import find_installation
 from rocelab.runtime.lab import Lab
 from rocelab.runtime.teardown import take_down
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 MakeLab = Callable[..., Lab]
 
@@ -81,3 +85,16 @@ def make_lab(tmp_path: Path) -> Iterator[MakeLab]:
     yield make
     for name in names:
         take_down(name)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """Debian's own: Playwright downloads none. Root's Chromium has no sandbox."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(
+            executable_path="/usr/bin/chromium", args=["--no-sandbox"]
+        )
+        yield chromium
+        chromium.close()

@@ -17,7 +17,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from playwright.sync_api import Browser, Position, expect, sync_playwright
+from playwright.sync_api import Browser, Position, expect
 
 from rocelab.kernel.links import read_counters
 from rocelab.kernel.namespaces import inside
@@ -341,17 +341,6 @@ def test_read_only_breaks_nothing(lab: Lab) -> None:
 
 
 # In a browser
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    """Debian's own: Playwright downloads none. Root's Chromium has no sandbox."""
-    with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(
-            executable_path="/usr/bin/chromium", args=["--no-sandbox"]
-        )
-        yield chromium
-        chromium.close()
 
 
 @pytest.fixture(scope="module")

@@ -7,18 +7,20 @@ would become too large.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from itertools import chain, zip_longest
 from typing import Any
 
 import numpy as np
 
 from rocelab.plan.build import plan
-from rocelab.plan.fabric import Fabric
+from rocelab.plan.fabric import Direction, Fabric
+from rocelab.report.jobs.view import job_name
 from rocelab.report.stages import CAUSES
 from rocelab.report.view import representative
-from rocelab.results.drill import DrillResult
+from rocelab.results.drill import DrillResult, JobsRun, PhaseRun
+from rocelab.results.job import JobReport
 from rocelab.results.probes import Event, FibChange, FlowRecord, ProbeRun, Rate
 from rocelab.results.stages import Stages, SwitchStages
 from rocelab.spec.adopted import recorded_spec
@@ -67,18 +69,35 @@ class Rates:
 
 
 @dataclass(frozen=True, slots=True)
+class RecordedJob:
+    """A job: payload acknowledged of all its senders, bit/s of the modelled network, in each
+    interval from 0 on; when its measured iterations began and ended."""
+
+    name: str
+    interval_ns: float
+    goodput_bps: list[float]
+    iterations: list[tuple[int, int]]
+
+
+@dataclass(frozen=True, slots=True)
 class RecordedRun:
-    """One valid run. loads: packets of the same traffic, undisturbed, by number of the direction
-    (link i has 2 i up and 2 i + 1 down)."""
+    """One valid run: of probes with `flows` and rates, or of `jobs`; in the lab's clock, which runs
+    `dilation` times slower than the modelled network's.
+
+    loads: packets of the same traffic, undisturbed, or of the jobs, by number of the direction
+    (link i has 2 i up and 2 i + 1 down).
+    """
 
     title: str
+    dilation: float
     begin_ns: int
     end_ns: int
     events: list[Entry]
-    flows: list[RecordedFlow]
-    totals: Rates
-    rates: Rates
     loads: list[int]
+    flows: list[RecordedFlow] = field(default_factory=list)
+    totals: Rates | None = None
+    rates: Rates | None = None
+    jobs: list[RecordedJob] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,25 +115,23 @@ class Recording:
 
 
 def recording(result: DrillResult) -> Recording | None:
-    """The recording of a result's valid runs of probes; None without one, and where its lab cannot
-    be planned any more."""
+    """The recording of a result's valid runs; None without one, and where its lab cannot be planned
+    any more."""
     runs = [
-        (number, run.phase, run.probes)
+        (number, run)
         for number, repeat in enumerate(result.repeats, 1)
         for run in repeat
-        if run.valid and run.probes is not None
+        if run.valid
     ]
-    if not runs:
-        return None
     try:
-        fabric = plan(recorded_spec(result.lab))
+        fabric = plan(recorded_spec(result.lab)) if runs else None
     except ValueError:
+        fabric = None
+    if fabric is None:
         return None
-    chosen = 0
-    for place, (number, phase, _) in enumerate(runs):
-        shown = representative(result, phase)
-        if phase == runs[0][1] and shown is not None and shown[0] == number:
-            chosen = place
+    first = runs[0][1].phase
+    shown = representative(result, first)
+    numbers = [(number, run.phase) for number, run in runs]
     return Recording(
         nodes=[
             {"name": node.name, "role": node.role.value, "tier": node.role.tier, "zone": node.zone}
@@ -122,10 +139,10 @@ def recording(result: DrillResult) -> Recording | None:
         ],
         links=[{"name": link.name, "a": link.a.node, "b": link.b.node} for link in fabric.links],
         runs=[
-            _run(fabric, _title(result, phase, number), run, 1 / len(runs))
-            for number, phase, run in runs
+            _run(fabric, _title(result, run.phase, number), run, result.dilation, 1 / len(runs))
+            for number, run in runs
         ],
-        chosen=chosen,
+        chosen=0 if shown is None else numbers.index((shown[0], first)),
     )
 
 
@@ -134,28 +151,84 @@ def _title(result: DrillResult, phase: str, number: int) -> str:
     return f"{where}, repeat {number}" if where else f"repeat {number}"
 
 
-def _run(fabric: Fabric, title: str, run: ProbeRun, share: float) -> RecordedRun:
+def _run(fabric: Fabric, title: str, run: PhaseRun, dilation: float, share: float) -> RecordedRun:
     """`share` of the page's room is for this run."""
-    rate = run.flows[0].rate
+    if run.probes is None:
+        assert run.jobs is not None
+        return _of_jobs(fabric, title, run.jobs)
+    probes = run.probes
+    rate = probes.flows[0].rate
     return RecordedRun(
         title=title,
+        dilation=dilation,
         begin_ns=rate.start_ns,
         end_ns=rate.start_ns + rate.interval_ns * len(rate.sent),
-        events=sorted(_events(run), key=lambda entry: entry["t_ns"]),
-        flows=[_flow(run, record) for record in run.flows],
-        totals=_totals(run, int(MOST_TOTALS * share)),
-        rates=_rates([record.rate for record in run.flows], int(MOST_RATES * share)),
-        loads=_loads(fabric, run),
+        events=_events([each.event for each in probes.events], probes.stages, probes.fib),
+        loads=_loads(
+            fabric,
+            {
+                (load.link, load.direction): load.packets
+                for each in probes.hashing
+                if each.own
+                for load in each.loads
+            },
+        ),
+        flows=[_flow(probes, record) for record in probes.flows],
+        totals=_totals(probes, int(MOST_TOTALS * share)),
+        rates=_rates([record.rate for record in probes.flows], int(MOST_RATES * share)),
     )
 
 
-def _events(run: ProbeRun) -> Iterator[Entry]:
-    events = [record.event for record in run.events]
-    for number, event in enumerate(events, 1):
-        yield from _faults(number, event)
-    yield from routes(run.fib)
-    for event, stages in zip(events, run.stages, strict=False):
-        yield from _stages(event, stages)
+def _of_jobs(fabric: Fabric, title: str, run: JobsRun) -> RecordedRun:
+    devices = run.reports[0]
+    return RecordedRun(
+        title=title,
+        dilation=devices.clock.dilation,
+        begin_ns=0,
+        end_ns=devices.fidelity.elapsed_ns,
+        events=_events(devices.events, run.stages),
+        loads=_loads(fabric, {(link.link, link.direction): link.packets for link in devices.links}),
+        jobs=[
+            _job(job_name(report.job["pattern"], number, len(run.reports)), report)
+            for number, report in enumerate(run.reports, 1)
+        ],
+    )
+
+
+def _job(name: str, report: JobReport) -> RecordedJob:
+    rates = [sender.rate_bps for sender in report.goodput.senders]
+    return RecordedJob(
+        name=name,
+        interval_ns=report.goodput.step.lab_ns,
+        goodput_bps=[round(sum(each)) for each in zip_longest(*rates, fillvalue=0.0)],
+        iterations=_iterations(report),
+    )
+
+
+def _iterations(report: JobReport) -> list[tuple[int, int]]:
+    """When each measured iteration began and ended, as far as the report has their ends."""
+    if report.steps is None:
+        return []
+    first = report.steps.first - report.job["warmup_iterations"]
+    ends = {first + place: max(ended) for place, ended in enumerate(report.steps.ended_ns)}
+    return [
+        (ends[place] - round(took.lab_ns), ends[place])
+        for place, took in enumerate(report.iterations)
+        if place in ends
+    ]
+
+
+def _events(
+    events: Sequence[Event], stages: Sequence[Stages], fib: Sequence[FibChange] = ()
+) -> list[Entry]:
+    """All entries in order of time."""
+    faults = (entry for number, event in enumerate(events, 1) for entry in _faults(number, event))
+    traced = (
+        entry
+        for event, of_event in zip(events, stages, strict=False)
+        for entry in _stages(event, of_event)
+    )
+    return sorted(chain(faults, routes(fib), traced), key=lambda entry: entry["t_ns"])
 
 
 def _faults(number: int, event: Event) -> Iterator[Entry]:
@@ -291,10 +364,7 @@ def _thinned(values: Sequence[int], together: int) -> list[int]:
     return summed
 
 
-def _loads(fabric: Fabric, run: ProbeRun) -> list[int]:
-    own = next((each for each in run.hashing if each.own), None)
-    if own is None:
-        return []
-    packets = {(load.link, load.direction): load.packets for load in own.loads}
+def _loads(fabric: Fabric, packets: Mapping[tuple[str, Direction], int]) -> list[int]:
+    """Packets in the order of directions; empty without any."""
     ways = chain.from_iterable((link.up, link.down) for link in fabric.links)
-    return [packets.get((way.link.name, way.direction), 0) for way in ways]
+    return [packets.get((way.link.name, way.direction), 0) for way in ways] if packets else []

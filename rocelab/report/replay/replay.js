@@ -6,6 +6,7 @@ import { count, onTheme, span } from "./format.js";
 import { FlowTable } from "./flowtable.js";
 import { Happenings } from "./happenings.js";
 import { Picture, indexed, isDark, nameOf, stateOf } from "./picture.js";
+import { plotsOf } from "./series.js";
 import { TimePlots } from "./timeplots.js";
 
 const STEPS = 500; // arrow keys cross the shown time in so many steps
@@ -69,6 +70,9 @@ function start(next) {
   run = next;
   most = Math.max(0, ...run.loads);
   $("#loads").hidden = !most;
+  $("#loads").textContent = `Links are coloured by the packets of ${run.jobs.length ? "the jobs" : "the same traffic, undisturbed"}.`;
+  $("#clock").hidden = !run.jobs.length;
+  $("#flows").hidden = !run.flows.length;
   for (const flow of run.flows) {
     flow.outage_ns = d3.sum(flow.outages, ([begin, end]) => (end ?? run.end_ns) - begin);
     flow.passed = new Set(flow.path.flatMap((name) => [fabric.linkBy.get(name).a, fabric.linkBy.get(name).b]));
@@ -77,7 +81,7 @@ function start(next) {
   flows.start(run.flows);
   picture.show(fabric, view);
   chooseFlow(null);
-  goTo(0);
+  goTo(Math.max(0, run.events.find(({ kind }) => kind === "fault")?.t_ns ?? 0));
 }
 
 function step(direction) {
@@ -93,7 +97,7 @@ function goTo(t) {
   happenings.at(t);
   const last = d3.greatest(run.events.filter(({ kind, t_ns: at }) => kind === "fault" && at <= t), ({ t_ns: at }) => at);
   const what = last ? `${last.fault} of ${last.subject} ${last.begins ? "begins" : "ends"}` : "";
-  const after = !last ? "before the first event" : t === last.t_ns ? what : `${span(t - last.t_ns)} after ${what}`;
+  const after = !last ? (run.events.length ? "before the first event" : "nothing was broken") : t === last.t_ns ? what : `${span(t - last.t_ns)} after ${what}`;
   $("#instant").textContent = `At ${span(t)}: ${after}`;
   slider.value = t;
   slider.setAttribute("aria-valuetext", $("#instant").textContent);
@@ -150,7 +154,7 @@ function showState() {
       ...losing.slice(0, MOST_NAMED).flatMap((flow) => [h("button", { class: "link", onclick: () => chooseFlow(flow) }, flow.name), " "]),
       losing.length > MOST_NAMED ? `and ${count(losing.length - MOST_NAMED)} more` : "") : null,
   ].filter(Boolean);
-  $("#state").replaceChildren(...(lines.length ? lines : [h("li", { class: "ok" }, "All is as before the first event.")]));
+  $("#state").replaceChildren(...(lines.length ? lines : [h("li", { class: "ok" }, run.events.length ? "All is as before the first event." : "Nothing was broken.")]));
 }
 
 function named(name) {
@@ -176,9 +180,10 @@ function chooseFlow(flow) {
   view.path = new Set(flow?.path);
   view.passed = flow?.passed ?? new Set();
   flows.mark(flow);
-  plots.start(run, flow);
+  plots.start(run, plotsOf(run, flow));
   $("#all-flows").hidden = !flow;
-  $("#of").textContent = flow ? `Flow ${flow.name}, ${flow.source} → ${flow.destination}` : "All flows together";
+  const all = run.jobs.length ? run.jobs.map(({ name }) => name).join(", ") : "All flows together";
+  $("#of").textContent = flow ? `Flow ${flow.name}, ${flow.source} → ${flow.destination}` : all;
   $("#path-note").textContent = !flow ? "" : flow.path.length
     ? `Yellow: its path before the first event, by the kernels' tables then: ${flow.path.join(", ")}.`
     : "Its path is not in this result.";
@@ -191,7 +196,7 @@ function tipOf({ links, a, b }) {
   if (most) {
     for (const [way, to] of [[0, b], [1, a]]) {
       const packets = d3.max(links, ({ index }) => run.loads[2 * index + way] ?? 0);
-      lines.push(`to ${nameOf(to)}: ${count(packets)} packets undisturbed`);
+      lines.push(`to ${nameOf(to)}: ${count(packets)} packets`);
     }
   }
   const broken = new Set(links.filter(isDark).map(({ name }) => name));

@@ -1,11 +1,11 @@
-// Packets over time, of all flows or of one: sent and received, and below them lost, in one window
-// of time that a drag zooms into. Lines mark faults and the instant that is shown.
+// Plots of a run over time, in one window that a drag zooms into. Lines mark faults and the instant
+// that is shown.
 
 import { h } from "./elements.js";
-import { count, span, style } from "./format.js";
+import { count, style } from "./format.js";
+import { S } from "./series.js";
 
-const HEIGHTS = [170, 110];
-const S = 1e9;
+const HEIGHTS = [170, 120];
 const LEAST_APART = 14; // pixels between the numbers of events
 
 export class TimePlots {
@@ -18,30 +18,13 @@ export class TimePlots {
     new ResizeObserver(() => this.#resize()).observe(element);
   }
 
-  start(run, flow) {
-    const before = this.run === run ? this.window : [run.begin_ns, run.end_ns];
+  start(run, shown) {
+    const window = this.run === run ? this.window : [run.begin_ns, run.end_ns];
     this.run = run;
-    const { start_ns: start, interval_ns: interval, sent, received } = flow ? run.rates : run.totals;
-    const row = flow ? run.flows.indexOf(flow) : 0;
-    // The first and the last interval are incomplete.
-    const inner = d3.range(1, sent[row].length - 1);
-    const perSecond = S / interval;
-    const times = inner.map((place) => (start + place * interval) / S);
-    const lost = lostPer(flow ? [flow] : run.flows, start, interval, sent[row].length, run.end_ns);
     for (const plot of this.plots) plot.destroy();
     this.element.replaceChildren();
-    const sync = `time-${flow?.name ?? ""}`;
-    const steps = uPlot.paths.stepped({ align: 1 });
-    this.plots = [
-      this.#plot(HEIGHTS[0], sync, `packets/s, per ${span(interval)}`, [
-        { label: "sent", stroke: () => style("--muted"), width: 2.5, paths: steps },
-        { label: "received", stroke: () => style("--accent"), width: 1.25, paths: steps },
-      ], [times, ...[sent, received].map((rows) => inner.map((place) => rows[row][place] * perSecond))]),
-      this.#plot(HEIGHTS[1], sync, `packets lost per ${span(interval)}, by when they were sent`, [
-        { label: "lost", stroke: () => style("--down"), fill: () => style("--down"), width: 1, paths: steps },
-      ], [times, inner.map((place) => lost[place])]),
-    ];
-    this.show(...before);
+    this.plots = shown.map((each, place) => this.#plot(HEIGHTS[place], each));
+    this.show(...window);
   }
 
   // Zoom to a time in ns.
@@ -71,23 +54,30 @@ export class TimePlots {
     return { left: left / devicePixelRatio, width: width / devicePixelRatio };
   }
 
-  #plot(height, sync, title, series, data) {
+  #plot(height, { title, lines, data }) {
     const grid = { stroke: () => style("--line"), width: 1 };
     const axis = { stroke: () => style("--muted"), grid, ticks: grid, font: '12px system-ui, "DejaVu Sans", sans-serif' };
+    const paths = uPlot.paths.stepped({ align: 1 });
     const figure = h("figure", {}, h("figcaption", {}, title));
     this.element.append(figure);
     return new uPlot({
       width: this.element.clientWidth,
       height,
       padding: [16, 12, 0, 0],
-      legend: { show: series.length > 1, live: false },
-      cursor: { y: false, drag: { x: true, y: false }, points: { show: false }, sync: { key: sync }, bind: { dblclick: () => () => this.show(this.run.begin_ns, this.run.end_ns) } },
+      legend: { show: lines.length > 1, live: false },
+      cursor: {
+        y: false, drag: { x: true, y: false }, points: { show: false }, sync: { key: "time" },
+        bind: { dblclick: () => () => this.show(this.run.begin_ns, this.run.end_ns) },
+      },
       scales: { x: { time: false }, y: { range: (_, low, top) => [0, top * 1.05 || 1] } },
       axes: [
         { ...axis, values: (_, ticks) => ticks.map((tick) => timeOf(tick, ticks)), space: 70, size: 34 },
         { ...axis, size: 70, space: 26, values: (_, ticks) => ticks.map(count) },
       ],
-      series: [{}, ...series.map((each) => ({ points: { show: false }, ...each }))],
+      series: [{}, ...lines.map(({ label, colour, width = 1.25, isFilled }) => ({
+        label, width, paths, spanGaps: true, points: { show: false },
+        stroke: () => style(colour), fill: isFilled ? () => style(colour) : null,
+      }))],
       hooks: {
         setScale: [(scaled, key) => key === "x" && this.#zoomed(scaled)],
         draw: [(drawn) => this.#mark(drawn)],
@@ -153,21 +143,6 @@ export class TimePlots {
     }
     if (this.plots.length) this.onWindow(...this.window);
   }
-}
-
-// Lost packets per interval: those of an outage are spread over it, as they were sent.
-function lostPer(flows, start, interval, number, end) {
-  const found = Array(number).fill(0);
-  for (const { outages } of flows) {
-    for (const [begin, until, lost] of outages) {
-      const apart = ((until ?? end) - begin) / lost;
-      for (let packet = 0; packet < lost; packet += 1) {
-        const place = Math.floor((begin + packet * apart - start) / interval);
-        if (place >= 0 && place < number) found[place] += 1;
-      }
-    }
-  }
-  return found;
 }
 
 // A tick of the time axis, in s, as text with its unit: ms where the ticks are close.

@@ -14,8 +14,10 @@ from rocelab.report.replay.page import data, modules, script
 from rocelab.report.replay.recording import MOST_RATES, Recording, recording, routes
 from rocelab.results.convergence import Outage
 from rocelab.results.drill import DrillResult
-from rocelab.results.probes import FibChange, Flow, FlowRecord, ProbeRun
+from rocelab.results.job import Goodput, SenderGoodput, Steps, Times
+from rocelab.results.probes import Event, FibChange, Flow, FlowRecord, ProbeRun
 from rocelab.results.stages import Cause, Resolution, Stages, SwitchStages
+from tests.helpers import phases_sample
 from tests.helpers.report_sample import LINK, MS, repeat, result
 
 SECOND = 10**9
@@ -188,3 +190,36 @@ def test_a_module_of_another_form_is_refused(monkeypatch: pytest.MonkeyPatch, tm
     (tmp_path / "odd.js").write_text('import * as all from "./format.js";\n')
     with pytest.raises(ValueError, match=r"odd\.js: .*import \* as all"):
         modules("odd")
+
+
+def test_a_job_has_its_goodput_and_the_measured_iterations_where_they_ended() -> None:
+    drill = phases_sample.result()
+    idle = next(run for run in drill.repeats[0] if run.phase == "idle")
+    assert idle.jobs is not None
+    (report,) = idle.jobs.reports
+    warmups = report.job["warmup_iterations"]
+    ends = [100 * (number + 1) for number in range(warmups + 2)]
+    steps = Steps(0, ((0, 0),) * len(ends), tuple((end - 5, end) for end in ends), (), (), ())
+    event = Event(250, "carrier-down", "begin", "rtsw1:srv1-1")
+    senders = (SenderGoodput(0, (1.0, 2.0, 3.0)), SenderGoodput(1, (4.0, 5.0)))
+    timed = replace(
+        report,
+        iterations=(Times(80.0, 8.0), Times(90.0, 9.0)),
+        steps=steps,
+        events=(event,),
+        goodput=Goodput(Times(10.0, 1.0), senders),
+    )
+    repeats = (
+        tuple(
+            replace(run, jobs=replace(run.jobs, reports=(timed,))) if run is idle else run
+            for run in drill.repeats[0]
+        ),
+    )
+    found = recorded(replace(drill, repeats=repeats))
+    run = next(run for run in found.runs if run.title.startswith("idle"))
+    (job,) = run.jobs
+    last = ends[-1]
+    assert job.iterations == [(last - 100 - 80, last - 100), (last - 90, last)]
+    assert (job.interval_ns, job.goodput_bps) == (10, [5, 7, 3])
+    assert [(each["t_ns"], each["fault"]) for each in run.events] == [(250, "carrier-down")]
+    assert run.flows == []

@@ -1,0 +1,313 @@
+"""The page of a drill in Chromium, opened as a file: what it shows, how it is used, what is cut."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Literal
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, ViewportSize, expect
+
+from rocelab.plan.build import build_fabric
+from rocelab.report.html import render_html
+from rocelab.results.job import Steps, Times
+from rocelab.results.probes import Event, FaultChange
+from rocelab.results.stages import Cause, Resolution, Stages, SwitchStages
+from tests.helpers import phases_sample
+from tests.helpers.report_sample import LINK, MS, lab, repeat, result
+from tests.integration.live_page import RED_PIXELS
+from tests.integration.textboxes import cut, overlapping, text_boxes
+
+pytestmark = pytest.mark.side_by_side
+
+SCREENS = [(width, scheme) for width in (1400, 800) for scheme in ("light", "dark")]
+LIMIT_S = 60
+"""No lab and no server takes part."""
+
+NODES = 16
+SECOND = 10**9
+JOBS_LINK = "rtsw1:ctsw1"
+PATH = ("srv2-2:rtsw2", "rtsw2:ctsw2", LINK, "srv1-2:rtsw1")
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A page of two repeats with paths and stages, beside nothing."""
+    assert set(PATH) <= {link.name for link in build_fabric(lab()).links}
+    switch = SwitchStages(
+        "rtsw1", Cause.CARRIER, MS, 2 * MS, 3 * MS, 4 * MS, 5 * MS, None, "198.18.0.0/29", 3
+    )
+    stages = Stages(1, f"carrier-down of {LINK}", Resolution(1000, None, None), (switch,))
+    runs = [
+        replace(
+            repeat(seed),
+            stages=(stages,),
+            flows=tuple(
+                replace(record, path=PATH if record.flow.name in ("f4", "f10") else ())
+                for record in repeat(seed).flows
+            ),
+        )
+        for seed in (1, 2)
+    ]
+    page = tmp_path_factory.mktemp("page") / "report.html"
+    page.write_text(render_html(result(*runs)))
+    return page
+
+
+@dataclass
+class Opened:
+    """The page, with what it complained of and asked for."""
+
+    page: Page
+    complaints: list[str] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
+
+    def note(self, said: ConsoleMessage) -> None:
+        if said.type == "error":
+            self.complaints.append(said.text)
+
+    @property
+    def instant(self) -> Locator:
+        return self.page.locator("#instant")
+
+    @property
+    def slider(self) -> Locator:
+        return self.page.get_by_role("slider", name="Instant")
+
+    def red(self) -> int:
+        """Pixels of links with a fault, once the fabric is drawn again."""
+        self.page.evaluate("() => new Promise(requestAnimationFrame)")
+        return int(self.page.evaluate(RED_PIXELS))
+
+
+class Opener:
+    def __init__(self, browser: Browser, file: Path) -> None:
+        self.browser, self.file = browser, file
+        self.nodes = NODES
+
+    def at(self, width: int = 1400, scheme: str = "light", *, scripts: bool = True) -> Opened:
+        theme: Literal["light", "dark"] = "dark" if scheme == "dark" else "light"
+        context = self.browser.new_context(
+            viewport=ViewportSize(width=width, height=1000),
+            color_scheme=theme,
+            java_script_enabled=scripts,
+        )
+        context.set_default_timeout(LIMIT_S * 1e3)
+        opened = Opened(context.new_page())
+        opened.page.on("pageerror", lambda error: opened.complaints.append(str(error)))
+        opened.page.on("console", opened.note)
+        opened.page.on("request", lambda request: opened.requests.append(request.url))
+        opened.page.goto(self.file.as_uri())
+        if scripts:
+            expect(opened.page.locator("#labels button.node")).to_have_count(self.nodes)
+        return opened
+
+
+@pytest.fixture
+def opener(browser: Browser, file: Path) -> Iterator[Opener]:
+    expect.set_options(timeout=LIMIT_S * 1e3)
+    yield Opener(browser, file)
+    for context in browser.contexts:
+        context.close()
+
+
+@pytest.mark.parametrize(("width", "scheme"), SCREENS)
+def test_no_text_is_cut_or_covered_and_nothing_else_is_loaded(
+    opener: Opener, width: int, scheme: str
+) -> None:
+    opened = opener.at(width, scheme)
+    page = opened.page
+    page.locator("#flows").get_by_role("button", name="f4", exact=True).click()
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    boxes = text_boxes(page)
+    texts = [box["text"] for box in boxes]
+    for wanted, number in (
+        ("after event 1: carrier-down of rtsw1:ctsw2", 1),
+        ("after event 2: carrier-down of rtsw1:ctsw2 ends", 1),
+        ("CTSW · spines", 1),
+        ("whole run", 1),
+        ("f10  srv1-2 → srv2-2", 1),
+        ("Flow f4, srv2-2 → srv3-2", 1),
+    ):
+        assert texts.count(wanted) == number, wanted
+    assert cut(boxes) == []
+    assert overlapping(boxes) == []
+    assert opened.requests == [opener.file.as_uri()]
+    assert opened.complaints == []
+
+
+@pytest.mark.parametrize(("width", "scheme"), SCREENS)
+def test_axe_finds_nothing_serious(opener: Opener, width: int, scheme: str) -> None:
+    found = Axe().run(opener.at(width, scheme).page).response["violations"]
+    serious = [
+        (each["id"], [node["html"][:200] for node in each["nodes"]][:3])
+        for each in found
+        if each["impact"] in ("serious", "critical")
+    ]
+    assert serious == []
+
+
+def test_the_slider_goes_through_time_by_the_keyboard(opener: Opener) -> None:
+    opened = opener.at()
+    expect(opened.instant).to_have_text(f"At 0.00 ms: carrier-down of {LINK} begins")
+    assert opened.red() > 50
+    opened.slider.focus()
+    opened.slider.press("ArrowLeft")
+    expect(opened.instant).to_contain_text("before the first event")
+    expect(opened.page.locator("#state")).to_have_text("All is as before the first event.")
+    assert opened.red() == 0
+    opened.slider.press("PageDown")
+    opened.slider.press("PageDown")
+    opened.slider.press("PageDown")
+    expect(opened.instant).to_contain_text(f"after carrier-down of {LINK} begins")
+    expect(opened.page.locator("#state")).to_contain_text("3 flows lose packets")
+    expect(opened.page.locator("#happenings [aria-current]")).to_contain_text("first packet")
+    expect(opened.slider).to_have_attribute("aria-valuetext", opened.instant.inner_text())
+    opened.slider.press("End")
+    expect(opened.instant).to_contain_text(f"after carrier-down of {LINK} ends")
+    assert opened.red() == 0
+    assert opened.complaints == []
+
+
+def test_the_nodes_have_the_state_of_the_instant(opener: Opener) -> None:
+    page = opener.at().page
+    expect(page.get_by_role("button", name="ctsw2: degraded")).to_be_visible()
+    expect(page.get_by_role("button", name="rtsw3: as planned")).to_be_visible()
+    repair = page.locator("#happenings li", has_text="carrier-down is undone")
+    repair.get_by_title("Show the fabric at this instant").click()
+    expect(page.get_by_role("button", name="ctsw2: degraded")).to_be_visible()
+    page.get_by_role("button", name="Event before").click()
+    expect(page.locator("#state")).to_contain_text("rtsw3: 3 routes missing or narrower")
+    expect(page.get_by_role("button", name="rtsw3: degraded")).to_be_visible()
+
+
+def test_a_flow_that_is_picked_has_its_path_and_its_own_plots(opener: Opener) -> None:
+    opened = opener.at()
+    page = opened.page
+    table = page.locator("#flows")
+    table.get_by_role("button", name="f4", exact=True).click()
+    expect(page.locator("#labels [data-path]")).to_have_count(5)
+    expect(page.locator("#of")).to_have_text("Flow f4, srv2-2 → srv3-2")
+    expect(page.locator("#path-note")).to_contain_text(", ".join(PATH))
+    expect(table.get_by_role("button", name="f4", exact=True)).to_be_focused()
+    page.get_by_role("button", name="All flows").click()
+    expect(page.locator("#labels [data-path]")).to_have_count(0)
+    table.get_by_role("button", name="f1", exact=True).click()
+    expect(page.locator("#path-note")).to_have_text("Its path is not in this result.")
+    assert opened.complaints == []
+
+
+def test_flows_are_sorted_filtered_and_found_by_a_link_that_they_crossed(opener: Opener) -> None:
+    page = opener.at().page
+    names = page.locator("#flows tbody button")
+    assert names.all_inner_texts() == ["f10", "f4", "f1"]
+    page.locator("#flows thead").get_by_role("button", name="flow").click()
+    assert names.all_inner_texts() == ["f10", "f4", "f1"]
+    page.locator("#flows thead").get_by_role("button", name="flow").click()
+    assert names.all_inner_texts() == ["f1", "f4", "f10"]
+    page.get_by_label("only affected").uncheck()
+    expect(page.locator("#flows-shown")).to_have_text("24 of 24 flows")
+    page.get_by_role("searchbox").fill("srv2-2")
+    expect(page.locator("#flows-shown")).to_have_text("6 of 24 flows")
+    page.get_by_role("searchbox").fill("")
+    page.get_by_role("button", name="ctsw2: degraded").click()
+    assert names.all_inner_texts() == ["f4", "f10"]
+
+
+def test_a_drag_zooms_both_plots_and_the_slider_and_a_double_click_shows_the_whole_run(
+    opener: Opener,
+) -> None:
+    opened = opener.at()
+    page, slider = opened.page, opened.slider
+    whole = (slider.get_attribute("min"), slider.get_attribute("max"))
+    plot = page.locator("#plots .u-over").last
+    plot.scroll_into_view_if_needed()
+    box = plot.bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + 0.6 * box["width"], box["y"] + 20)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 0.8 * box["width"], box["y"] + 20, steps=4)
+    page.mouse.up()
+    expect(slider).not_to_have_attribute("min", whole[0] or "")
+    low, high = (float(slider.get_attribute(name) or "nan") for name in ("min", "max"))
+    assert high - low == pytest.approx(0.2 * 6e9, rel=0.05)
+    expect(opened.instant).to_contain_text("after")
+    track = slider.bounding_box()
+    assert track is not None
+    assert track["x"] + 8 == pytest.approx(box["x"], abs=2)
+    assert track["width"] - 16 == pytest.approx(box["width"], abs=2)
+    plot.dblclick()
+    expect(slider).to_have_attribute("min", whole[0] or "")
+    assert opened.complaints == []
+
+
+def test_another_repeat_is_shown(opener: Opener) -> None:
+    page = opener.at().page
+    expect(page.locator("#flows tbody tr").first).to_contain_text("28")
+    page.get_by_label("run").select_option("repeat 2")
+    expect(page.locator("#flows tbody tr").first).to_contain_text("29")
+
+
+def test_without_a_script_and_in_print_the_tables_and_figures_say_it(opener: Opener) -> None:
+    page = opener.at(scripts=False).page
+    expect(page.locator("#replay")).to_be_hidden()
+    expect(page.locator("figure svg")).to_have_count(4)
+    expect(page.get_by_role("cell", name="carrier-down of rtsw1:ctsw2 ends").first).to_be_visible()
+    printed = opener.at().page
+    printed.emulate_media(media="print")
+    expect(printed.locator("#replay")).to_be_hidden()
+    boxes = text_boxes(printed)
+    assert cut(boxes) == []
+    assert overlapping(boxes) == []
+
+
+@pytest.fixture(scope="module")
+def jobs_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two phases of jobs, with a fault and timed iterations in the first."""
+    drill = phases_sample.result()
+    idle, shared = drill.repeats[0]
+    assert idle.jobs is not None
+    report = idle.jobs.reports[0]
+    link = FaultChange(3 * SECOND, "carrier-down", True, JOBS_LINK, (JOBS_LINK,), dark=True)
+    event = Event(3 * SECOND, "carrier-down", "begin", JOBS_LINK, faults=(link,))
+    warmups = report.job["warmup_iterations"]
+    ends = tuple((second * SECOND,) for second in (*range(-warmups, 0), 1, 2, 5, 6))
+    timed = replace(
+        report,
+        iterations=tuple(Times(took * SECOND, took * SECOND / 250) for took in (1, 1, 3, 1)),
+        steps=Steps(0, ends, ends, (), (), ()),
+        events=(event,),
+        fidelity=replace(report.fidelity, elapsed_s=7.0),
+    )
+    run = replace(idle, jobs=replace(idle.jobs, reports=(timed,)))
+    page = tmp_path_factory.mktemp("jobs") / "report.html"
+    page.write_text(render_html(replace(drill, repeats=((run, shared),))))
+    return page
+
+
+@pytest.mark.parametrize(("width", "scheme"), SCREENS)
+def test_a_page_of_jobs_shows_their_fabric_and_iterations_and_nothing_is_cut(
+    browser: Browser, jobs_file: Path, width: int, scheme: str
+) -> None:
+    opener = Opener(browser, jobs_file)
+    opener.nodes = 5
+    opened = opener.at(width, scheme)
+    page = opened.page
+    expect(opened.instant).to_have_text(f"At 3.00 s: carrier-down of {JOBS_LINK} begins")
+    assert opened.red() > 50
+    expect(page.locator("#plots figcaption").last).to_contain_text("time of each iteration")
+    expect(page.locator("#clock")).to_contain_text("250 times slower")
+    expect(page.locator("#flows")).to_be_hidden()
+    page.get_by_label("run").select_option("shared, repeat 1")
+    expect(opened.instant).to_contain_text("nothing was broken")
+    assert opened.red() == 0
+    boxes = text_boxes(page)
+    assert [box["text"] for box in boxes].count("rate of each sender") == 1
+    assert cut(boxes) == []
+    assert overlapping(boxes) == []
+    assert opened.requests == [jobs_file.as_uri()]
+    assert opened.complaints == []
+    page.context.close()
