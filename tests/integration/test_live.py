@@ -453,7 +453,7 @@ def test_what_is_focused_stays_so_when_the_panel_and_the_events_are_drawn_again(
     newest = page.locator("#timeline li").first.text_content()
     assert newest is not None
     assert server.post("/faults", fault(lasts="100ms"))[0] == 201
-    expect(page.locator("#timeline li").first).not_to_have_text(newest)
+    wait_until(lambda: page.locator("#timeline li").first.text_content() != newest, "an event")
     expect(page.locator("#timeline [data-marked]")).to_be_focused()
     page.locator("#panel .ends button").first.press("Enter")
     expect(page.locator("#panel h2")).to_be_focused()

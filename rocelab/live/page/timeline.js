@@ -69,12 +69,16 @@ export class Timeline {
       const since = from && event !== from && event.t_ns - from.t_ns < NEAR_NS ? `+${span(event.t_ns - from.t_ns)}` : "";
       rows.push({ event, since });
     }
+    // Whatever comes meanwhile, a row that has the focus stays.
+    const held = this.list.contains(document.activeElement) ? d3.select(document.activeElement.closest("li")).datum().event : null;
+    const first = held ? rows.findIndex(({ event }) => event === held) : rows.length;
+    const shown = Math.max(this.most, rows.length - first);
     d3.select(this.list).selectChildren()
-      .data(rows.slice(-this.most).reverse(), ({ event }) => event.row)
+      .data(rows.slice(-shown).reverse(), ({ event }) => event.row)
       .join((enter) => enter.append(({ event }) => this.#row(event)))
       .classed("later", ({ event }) => this.until != null && event.t_ns > this.until)
       .select(".since").text(({ since }) => since);
-    this.older.hidden = rows.length <= this.most;
+    this.older.hidden = rows.length <= shown;
     if (!this.isMoved) return;
     this.isMoved = false;
     const newest = this.list.querySelector("li:not(.later)");
