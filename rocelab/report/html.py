@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 EVIDENCE = "evidence"
+MAX_ROWS = 200
+"""Flows in the table: those that lost most."""
+
 CARDS = (
     "full_convergence",
     "first_route_convergence",
@@ -189,9 +192,11 @@ def _of_probes(run: ProbeRun, name: str) -> dict[str, Any]:
     # Here and not above: a program that only reads results does not wait for matplotlib.
     from rocelab.report import plots
 
+    rows = of_probes.flow_rows(run)
     return {
         "events": of_probes.event_rows(run),
-        "flows": of_probes.flow_rows(run),
+        "flows": rows[:MAX_ROWS],
+        "left_out": len(rows) - MAX_ROWS,
         "untouched": len(of_probes.untouched(run)),
         "flow_count": len(run.flows),
         "overall": run.overall,
@@ -215,14 +220,18 @@ def _of_jobs(phase: PhaseSummary, run: JobsRun) -> dict[str, Any]:
                 "name": of_jobs.job_name(phase.name, place, many),
                 "text": of_jobs.job_text(report.job),
                 "figures": figure_rows(figures, phase.valid_runs),
-                "rates_plot": inline(
-                    plots.rates_plot(report) if fair is None else None,
-                    f"{phase.name}-{place}-rates",
+                "progress_plot": inline(
+                    plots.progress_plot(report) if fair is None else None,
+                    f"{phase.name}-{place}-progress",
                 ),
             }
             for place, (figures, report) in enumerate(
                 zip(phase.figures, run.reports, strict=True), 1
             )
+        ],
+        "events": [
+            (number, event.title, format_duration(event.t_ns))
+            for number, event in enumerate(devices.events, 1)
         ],
         "checks": of_jobs.check_rows(devices),
         "links": of_jobs.link_rows(devices),

@@ -29,6 +29,8 @@ MS = 10**6
 MAX_FLOWS = 60
 MAX_BARS = 72
 MAX_CLOSE_UPS = 2
+PIXELS = 300
+"""Across a panel: what is closer is drawn as one."""
 
 INK, MUTED, GRID = "#1c2530", "#6b7785", "#e4e8ec"
 DELIVERED, LOST, EVENT = "#b9d3e6", "#c8102e", "#1c2530"
@@ -94,18 +96,19 @@ def loss_timeline(repeat: ProbeRun) -> Figure:
     for axis, (low, high) in zip(axes, [(begin, end), *windows], strict=True):
         axis.hlines(range(len(flows)), begin / MS, end / MS, colors=DELIVERED, linewidth=5)
         # A lost packet is thinner than a pixel of the whole run: draw one pixel.
-        least = (high - low) // 500
+        least = (high - low) // PIXELS
+        # One path: a page with an element for each of many outages would be too large.
         lost = [
-            (row, start, max(stop, start + least))
+            (row, span)
             for row, record in enumerate(flows)
-            for start, stop in _outages(record, end)
+            for span in merged(_outages(record, end), least, low, high)
         ]
-        axis.hlines(
-            [row for row, _, _ in lost],
-            [start / MS for _, start, _ in lost],
-            [stop / MS for _, _, stop in lost],
-            colors=LOST,
+        axis.plot(
+            [ms for _, (start, stop) in lost for ms in (start / MS, stop / MS, np.nan)],
+            [y for row, _ in lost for y in (row, row, np.nan)],
+            color=LOST,
             linewidth=5,
+            solid_capstyle="butt",
         )
         axis.set_xlim(low / MS, high / MS)
         axis.set_ylim(len(flows) - 0.4, -0.6)
@@ -167,9 +170,15 @@ def _changes(axis: Axes, event: Event, changes: Sequence[FibChange], names: Sequ
     shown = [change for change in changes if change.node in names]
     for kind, marker, colour in FIB_KINDS:
         own = [each for each in shown if _kind(each.width_before, each.width_after) == kind]
+        # A page with a mark for each of very many changes would be too large.
+        marks = {
+            (round(np.log10(after_ns) * PIXELS / 3), names.index(each.node)): after_ns
+            for each in own
+            for after_ns in [max(LEAST_NS, each.t_ns - event.t_ns)]
+        }
         axis.plot(
-            [max(LEAST_NS, each.t_ns - event.t_ns) for each in own],
-            [names.index(each.node) for each in own],
+            list(marks.values()),
+            [row for _, row in marks],
             marker,
             color=colour,
             markersize=4,
@@ -273,6 +282,23 @@ def _outages(record: FlowRecord, end: int) -> list[tuple[int, int]]:
         (outage.start_ns, end if outage.end_ns is None else outage.end_ns)
         for outage in record.measurement.outages
     ]
+
+
+def merged(
+    outages: Sequence[tuple[int, int]], least: int, low: int, high: int
+) -> list[tuple[int, int]]:
+    """What is drawn of outages in order between `low` and `high`: each at least `least` long, and
+    those that then touch as one."""
+    spans: list[tuple[int, int]] = []
+    for start, stop in outages:
+        end = max(stop, start + least)
+        if end < low or start > high:
+            continue
+        if spans and start <= spans[-1][1] + least:
+            spans[-1] = (spans[-1][0], max(end, spans[-1][1]))
+        else:
+            spans.append((start, end))
+    return spans
 
 
 def _extent(repeat: ProbeRun) -> tuple[int, int]:

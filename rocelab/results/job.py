@@ -351,6 +351,20 @@ class JobReport:
     def valid(self) -> bool:
         return not self.problems
 
+    @property
+    def iteration_spans_ns(self) -> tuple[tuple[int, int], ...]:
+        """When each measured iteration began and ended, in ns of the lab since the start of the
+        jobs, as far as `steps` has their ends."""
+        if self.steps is None:
+            return ()
+        first = self.steps.first - self.job["warmup_iterations"]
+        ends = {first + place: max(ended) for place, ended in enumerate(self.steps.ended_ns)}
+        return tuple(
+            (ends[place] - round(took.lab_ns), ends[place])
+            for place, took in enumerate(self.iterations)
+            if place in ends
+        )
+
     def headline(self, name: str) -> Headline:
         """The headline of that name. Raises KeyError if there is none."""
         for headline in self.headlines:

@@ -5,7 +5,7 @@ import { h } from "./elements.js";
 import { Flow } from "./flow.js";
 import { METRICS, clock, count, onTheme, range, scale } from "./format.js";
 import { Panel } from "./panel.js";
-import { Picture, indexed, isDark, nameOf, stateOf } from "./picture.js";
+import { Picture, indexed, isDark, nameOf, named, stateOf } from "./picture.js";
 import { get, keepKey, post } from "./requests.js";
 import { Scheme } from "./scheme.js";
 import { Scrubber } from "./scrub.js";
@@ -138,12 +138,9 @@ function start() {
   picture.show(fabric, view);
 }
 
-// A name of a node or a link, as events have it; of several links the first.
 function pick(name) {
-  const node = fabric.nodeBy.get(name);
-  const link = fabric.linkBy.get(name) ?? fabric.linkBy.get(name.split(/[, ]/)[0]);
-  if (node) choose({ node });
-  else if (link) choose({ link });
+  const choice = named(fabric, name);
+  if (choice) choose(choice);
 }
 
 function choose(choice) {

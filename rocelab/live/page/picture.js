@@ -23,6 +23,13 @@ export function indexed(document) {
   return found;
 }
 
+// The node or the link of a name, as events have it; of several links the first.
+export function named(fabric, name) {
+  const node = fabric.nodeBy.get(name);
+  const link = fabric.linkBy.get(name) ?? fabric.linkBy.get(name.split(/[, ]/)[0]);
+  return node ? { node } : link ? { link } : null;
+}
+
 export function isDark(link) {
   return !(link.carrier[0] && link.carrier[1]);
 }

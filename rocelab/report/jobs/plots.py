@@ -1,4 +1,5 @@
-"""The plots of a phase of jobs: rates over time, DCQCN in the lab over its model, link loads.
+"""The plots of a phase of jobs: goodput and iterations over time, DCQCN in the lab over its model,
+link loads.
 
 Figures are in the style of `rocelab.report.plots`. Times and rates are those of the modelled
 network.
@@ -26,6 +27,7 @@ MAX_PAUSED = 40
 """Ports in the plot of pauses: those that waited most."""
 
 SENDERS = ("#1f6fb2", "#d9822b", "#4c9a6a", "#8a5fb0", "#c8102e", "#7a5c3e", "#2aa5a0", "#9aa5b1")
+BAND = "#b9d3e6"
 QUEUE_LAB, QUEUE_MODEL = "#1f6fb2", "#1c2530"
 POINTS, QUEUE_POINTS = 160, 600
 """About the most points of a lab's series: more would hide the model's lines."""
@@ -115,29 +117,73 @@ def _queue(axis: Axes, fair: FairShares) -> None:
 
 
 @styled
-def rates_plot(report: JobReport) -> Figure | None:
-    """Goodput of every sender over time, None if it was too short to be sampled."""
+def progress_plot(report: JobReport) -> Figure | None:
+    """Goodput of the senders over time, and the time of each iteration below it, with the faults;
+    None if the job was too short for either."""
     steps = max((len(sender.rate_bps) for sender in report.goodput.senders), default=0)
-    if steps < LEAST_STEPS:
+    panels = [_goodput] if steps >= LEAST_STEPS else []
+    if report.iteration_spans_ns:
+        panels.append(_iterations)
+    if not panels:
         return None
-    step_ms = report.goodput.step.modelled_ns / MS
-    figure = figure_of(11, 2.5)
-    axis = figure.subplots()
-    for index, sender in enumerate(report.goodput.senders):
-        axis.plot(
-            (np.arange(len(sender.rate_bps)) + 0.5) * step_ms,
-            np.array(sender.rate_bps) / GBPS,
-            color=SENDERS[index % len(SENDERS)],
-            linewidth=1.1,
-            label=f"rank {sender.rank}",
-        )
-    axis.set_ylim(bottom=0)
-    axis.set_ylabel("payload, Gb/s")
-    axis.set_xlabel("ms of the modelled network")
-    axis.grid(axis="y", color=GRID, linewidth=0.6)
-    axis.set_title("payload acknowledged, by sender")
-    axis.legend(frameon=False, fontsize=7.5, ncols=8, loc="lower right")
+    figure = figure_of(11, 0.5 + 1.9 * len(panels))
+    axes = figure.subplots(len(panels), 1, sharex=True, squeeze=False)[:, 0]
+    for axis, draw in zip(axes, panels, strict=True):
+        draw(axis, report)
+    for axis in axes:
+        axis.set_ylim(bottom=0)
+        axis.grid(axis="y", color=GRID, linewidth=0.6)
+        for number, event in enumerate(report.events, 1):
+            at = event.t_ns / report.clock.dilation / MS
+            axis.axvline(at, color=INK, linewidth=0.9, linestyle=(0, (2, 2)))
+            if axis is axes[0]:
+                _number(axis, number, at)
+    axes[-1].set_xlabel("ms of the modelled network")
     return figure
+
+
+def _goodput(axis: Axes, report: JobReport) -> None:
+    step_ms = report.goodput.step.modelled_ns / MS
+    longest = max(len(sender.rate_bps) for sender in report.goodput.senders)
+    rates = np.full((len(report.goodput.senders), longest), np.nan)
+    for row, sender in enumerate(report.goodput.senders):
+        rates[row, : len(sender.rate_bps)] = np.array(sender.rate_bps) / GBPS
+    edges_ms = np.arange(longest) * step_ms
+    low, middle, high = np.nanmin(rates, 0), np.nanmedian(rates, 0), np.nanmax(rates, 0)
+    axis.fill_between(
+        edges_ms, low, high, step="post", color=BAND, linewidth=0, label="slowest to fastest"
+    )
+    axis.step(edges_ms, middle, where="post", color=SENDERS[0], linewidth=1.1, label="median")
+    axis.set_ylabel("payload, Gb/s")
+    axis.set_title("payload acknowledged, of a sender", pad=14)
+    axis.legend(frameon=False, fontsize=7.5, ncols=2, loc="lower right", bbox_to_anchor=(1, 1.02))
+
+
+def _iterations(axis: Axes, report: JobReport) -> None:
+    scale = report.clock.dilation * MS
+    spans = report.iteration_spans_ns
+    axis.hlines(
+        [(ended - began) / scale for began, ended in spans],
+        [began / scale for began, _ in spans],
+        [ended / scale for _, ended in spans],
+        color=SENDERS[0],
+        linewidth=2,
+    )
+    axis.set_ylabel("ms")
+    axis.set_title("time of each iteration", pad=14)
+
+
+def _number(axis: Axes, number: int, at: float) -> None:
+    axis.annotate(
+        str(number),
+        (at, 1.0),
+        xycoords=("data", "axes fraction"),
+        xytext=(0, 1),
+        textcoords="offset points",
+        ha="center",
+        va="bottom",
+        fontsize=7.5,
+    )
 
 
 @styled

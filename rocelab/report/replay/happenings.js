@@ -8,10 +8,11 @@ const AROUND = 150; // rows before and after the instant that are in the page
 const KINDS = { fault: "faults", stage: "stages", routes: "routes", loss: "losses" };
 
 export class Happenings {
-  constructor(section, { goTo, pick }) {
+  // `chooser`: what chooses a node or a link of that name, or its name.
+  constructor(section, { goTo, chooser }) {
     this.list = section.querySelector("ol");
     this.goTo = goTo;
-    this.pick = pick;
+    this.chooser = chooser;
     this.hidden = new Set();
     section.querySelector("fieldset").append(...Object.entries(KINDS).map(([kind, title]) => {
       const box = h("input", { type: "checkbox", checked: true });
@@ -65,7 +66,7 @@ export class Happenings {
     return h("li", { class: tone, "data-kind": event.kind, "aria-current": isNow ? "true" : null },
       h("button", { class: "link", title: "Show the fabric at this instant", onclick: () => this.goTo(event.t_ns) }, span(event.t_ns)),
       h("span", { class: "since" }, event.since == null ? "" : `+${span(event.since)}`),
-      h("span", {}, subject ? h("button", { class: "link", onclick: () => this.pick(subject) }, subject) : "", subject ? " " : "", text));
+      h("span", {}, subject ? this.chooser(subject) : "", subject ? " " : "", text));
   }
 }
 

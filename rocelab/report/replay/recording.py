@@ -42,7 +42,7 @@ Entry = dict[str, Any]
 class RecordedFlow:
     """A flow, and when it lost packets: of each outage its start, its end (None: the end of the
     run) and the packets. convergence_ns: of the worst event, None if there is nothing to measure.
-    resolution_ns: its times are no finer."""
+    resolution_ns: its times are no finer. path: numbers of its links before the first event."""
 
     name: str
     source: str
@@ -54,7 +54,7 @@ class RecordedFlow:
     reordered: int
     convergence_ns: int | None
     resolution_ns: int
-    path: tuple[str, ...]
+    path: tuple[int, ...]
     outages: tuple[tuple[int, int | None, int], ...]
 
 
@@ -76,7 +76,7 @@ class RecordedJob:
     name: str
     interval_ns: float
     goodput_bps: list[float]
-    iterations: list[tuple[int, int]]
+    iterations: tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +158,7 @@ def _run(fabric: Fabric, title: str, run: PhaseRun, dilation: float, share: floa
         return _of_jobs(fabric, title, run.jobs)
     probes = run.probes
     rate = probes.flows[0].rate
+    numbers = {link.name: number for number, link in enumerate(fabric.links)}
     return RecordedRun(
         title=title,
         dilation=dilation,
@@ -173,7 +174,7 @@ def _run(fabric: Fabric, title: str, run: PhaseRun, dilation: float, share: floa
                 for load in each.loads
             },
         ),
-        flows=[_flow(probes, record) for record in probes.flows],
+        flows=[_flow(probes, record, numbers) for record in probes.flows],
         totals=_totals(probes, int(MOST_TOTALS * share)),
         rates=_rates([record.rate for record in probes.flows], int(MOST_RATES * share)),
     )
@@ -201,21 +202,8 @@ def _job(name: str, report: JobReport) -> RecordedJob:
         name=name,
         interval_ns=report.goodput.step.lab_ns,
         goodput_bps=[round(sum(each)) for each in zip_longest(*rates, fillvalue=0.0)],
-        iterations=_iterations(report),
+        iterations=report.iteration_spans_ns,
     )
-
-
-def _iterations(report: JobReport) -> list[tuple[int, int]]:
-    """When each measured iteration began and ended, as far as the report has their ends."""
-    if report.steps is None:
-        return []
-    first = report.steps.first - report.job["warmup_iterations"]
-    ends = {first + place: max(ended) for place, ended in enumerate(report.steps.ended_ns)}
-    return [
-        (ends[place] - round(took.lab_ns), ends[place])
-        for place, took in enumerate(report.iterations)
-        if place in ends
-    ]
 
 
 def _events(
@@ -311,7 +299,7 @@ def _steps(event: Event, switch: SwitchStages) -> tuple[tuple[int | None, str], 
     )
 
 
-def _flow(run: ProbeRun, record: FlowRecord) -> RecordedFlow:
+def _flow(run: ProbeRun, record: FlowRecord, numbers: Mapping[str, int]) -> RecordedFlow:
     measured = record.measurement
     affected = [
         (each.convergence_ns, each.resolution_ns + event.event.took_ns)
@@ -329,7 +317,7 @@ def _flow(run: ProbeRun, record: FlowRecord) -> RecordedFlow:
         reordered=measured.reordered,
         convergence_ns=max((ns for ns, _ in affected if ns is not None), default=None),
         resolution_ns=max((ns for _, ns in affected), default=round(measured.resolution_ns)),
-        path=record.path,
+        path=tuple(numbers[link] for link in record.path),
         outages=tuple((each.start_ns, each.end_ns, each.lost) for each in measured.outages),
     )
 

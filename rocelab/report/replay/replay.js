@@ -5,7 +5,7 @@ import { h } from "./elements.js";
 import { count, onTheme, span } from "./format.js";
 import { FlowTable } from "./flowtable.js";
 import { Happenings } from "./happenings.js";
-import { Picture, indexed, isDark, nameOf, stateOf } from "./picture.js";
+import { Picture, indexed, isDark, nameOf, named, stateOf } from "./picture.js";
 import { plotsOf } from "./series.js";
 import { TimePlots } from "./timeplots.js";
 
@@ -16,6 +16,13 @@ const $ = (selector) => document.querySelector(selector);
 const recording = JSON.parse($("#recording").textContent);
 const fabric = indexed(recording);
 for (const link of fabric.links) link.carrier = [true, true];
+for (const { flows } of recording.runs) {
+  for (const flow of flows) {
+    const links = flow.path.map((number) => fabric.links[number]);
+    flow.path = links.map(({ name }) => name);
+    flow.passed = new Set(links.flatMap(({ a, b }) => [a, b]));
+  }
+}
 let run = null;
 let instant = 0;
 let inForce = new Map();
@@ -38,7 +45,7 @@ $("#replay").hidden = false;
 const picture = new Picture($("#stage"), { choose, tipOf, dark: "a fault is in it" });
 picture.drawing.zoom.filter((event) => (event.type === "wheel" ? event.ctrlKey : !event.button));
 const plots = new TimePlots($("#plots"), { onWindow: showWindow, onPick: goTo });
-const happenings = new Happenings($("#happenings"), { goTo, pick });
+const happenings = new Happenings($("#happenings"), { goTo, chooser: (name) => (named(fabric, name) ? chooser(name) : name) });
 const flows = new FlowTable($("#flows"), chooseFlow);
 const slider = $("#slider");
 
@@ -73,10 +80,7 @@ function start(next) {
   $("#loads").textContent = `Links are coloured by the packets of ${run.jobs.length ? "the jobs" : "the same traffic, undisturbed"}.`;
   $("#clock").hidden = !run.jobs.length;
   $("#flows").hidden = !run.flows.length;
-  for (const flow of run.flows) {
-    flow.outage_ns = d3.sum(flow.outages, ([begin, end]) => (end ?? run.end_ns) - begin);
-    flow.passed = new Set(flow.path.flatMap((name) => [fabric.linkBy.get(name).a, fabric.linkBy.get(name).b]));
-  }
+  for (const flow of run.flows) flow.outage_ns = d3.sum(flow.outages, ([begin, end]) => (end ?? run.end_ns) - begin);
   happenings.start(run);
   flows.start(run.flows);
   picture.show(fabric, view);
@@ -148,7 +152,7 @@ function showState() {
   const losing = run.flows.filter(({ outages }) => outages.some(([begin, end]) => begin <= instant && instant < (end ?? Infinity)));
   const lines = [
     ...[...inForce.values()].map(({ fault, subject }) => h("li", { class: "bad" }, `${fault} of ${subject}`)),
-    ...narrow.slice(0, MOST_NAMED).map(([node, routes]) => h("li", { class: "degraded" }, named(node), `: ${count(routes)} route${routes === 1 ? "" : "s"} missing or narrower than before`)),
+    ...narrow.slice(0, MOST_NAMED).map(([node, routes]) => h("li", { class: "degraded" }, chooser(node), `: ${count(routes)} route${routes === 1 ? "" : "s"} missing or narrower than before`)),
     narrow.length > MOST_NAMED ? h("li", {}, `and ${count(narrow.length - MOST_NAMED)} more switches`) : null,
     losing.length ? h("li", { class: "bad" }, `${count(losing.length)} flow${losing.length === 1 ? " loses" : "s lose"} packets: `,
       ...losing.slice(0, MOST_NAMED).flatMap((flow) => [h("button", { class: "link", onclick: () => chooseFlow(flow) }, flow.name), " "]),
@@ -157,15 +161,8 @@ function showState() {
   $("#state").replaceChildren(...(lines.length ? lines : [h("li", { class: "ok" }, run.events.length ? "All is as before the first event." : "Nothing was broken.")]));
 }
 
-function named(name) {
-  return h("button", { class: "link", onclick: () => pick(name) }, name);
-}
-
-function pick(name) {
-  const node = fabric.nodeBy.get(name);
-  const link = fabric.linkBy.get(name);
-  if (node) choose({ node });
-  else if (link) choose({ link });
+function chooser(name) {
+  return h("button", { class: "link", onclick: () => choose(named(fabric, name)) }, name);
 }
 
 // A node or a link was chosen: the table has the flows that crossed it.

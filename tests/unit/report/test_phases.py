@@ -16,14 +16,15 @@ from rich.console import Console
 from rocelab.documents import to_json
 from rocelab.plan.fabric import Direction
 from rocelab.report.html import render_html, write_report
-from rocelab.report.jobs.plots import link_loads_plot, rates_plot
+from rocelab.report.jobs.plots import link_loads_plot, progress_plot
 from rocelab.report.jobs.view import link_rows, share_rows
 from rocelab.report.plots import svg
 from rocelab.report.repeats import repeat_tables
 from rocelab.report.terminal import print_result
 from rocelab.report.view import figure_rows, representative
 from rocelab.results.drill import DrillResult
-from rocelab.results.job import LinkFigures
+from rocelab.results.job import Goodput, LinkFigures, SenderGoodput, Steps, Times
+from rocelab.results.probes import Event
 from tests.helpers import report_sample
 from tests.helpers.phases_sample import MS, idle, of_jobs, queue, repeat, result, shared, shares
 from tests.unit.report.test_renderings import Outline
@@ -204,7 +205,39 @@ def test_the_load_of_links_between_switches_is_listed_and_drawn() -> None:
     assert figure is not None
     assert "rtsw1:ctsw2" in svg(figure, "loads")
     assert link_loads_plot(replace(report, links=())) is None
-    assert rates_plot(report) is None
+
+
+def test_goodput_is_a_band_with_the_faults_and_the_time_of_each_iteration_below() -> None:
+    report = repeat()[0].reports[0]
+    assert progress_plot(report) is None
+    senders = tuple(SenderGoodput(rank, (1e9 * rank,) * 20) for rank in range(1, 9))
+    faulted = replace(
+        report,
+        goodput=Goodput(Times(250.0 * MS, 1.0 * MS), senders),
+        events=(Event(1250 * MS, "carrier-down", "begin", "rtsw1:srv1-1"),),
+    )
+    figure = progress_plot(faulted)
+    assert figure is not None
+    (axis,) = figure.axes
+    assert [text.get_text() for text in axis.texts] == ["1"]
+    assert axis.lines[1].get_xdata()[0] == 5
+    warmups = report.job["warmup_iterations"]
+    ends = tuple((250 * MS * place,) for place in range(1, warmups + 3))
+    timed = replace(
+        faulted,
+        iterations=(Times(250.0 * MS, 1.0 * MS), Times(500.0 * MS, 2.0 * MS)),
+        steps=Steps(0, ends, ends, (), (), ()),
+    )
+    both = progress_plot(timed)
+    assert both is not None
+    drawing = svg(both, "progress")
+    assert "time of each iteration" in drawing
+    assert "slowest to fastest" in drawing
+    alone = progress_plot(replace(timed, goodput=report.goodput))
+    assert alone is not None
+    assert [axis.get_title(loc="left") for axis in alone.axes] == ["time of each iteration"]
+    (spans,) = both.axes[1].collections
+    assert [segment[0][1] for segment in spans.get_segments()] == [1, 2]
 
 
 @pytest.mark.usefixtures("undrawn")

@@ -14,13 +14,14 @@ import pytest
 from rich.console import Console
 
 from rocelab.report.html import render_html
-from rocelab.report.plots import MAX_FLOWS, fib_timeline, link_loads, loss_timeline, svg
+from rocelab.report.plots import MAX_FLOWS, fib_timeline, link_loads, loss_timeline, merged, svg
 from rocelab.report.probes.view import fib_rows, flow_rows
 from rocelab.report.terminal import print_result
 from rocelab.report.view import figure_rows, representative
+from rocelab.results.convergence import Outage
 from rocelab.results.drill import DrillResult, FigureSummary
 from rocelab.results.health import HealthReport, SliReport
-from tests.helpers.report_sample import expecting, repeat, result
+from tests.helpers.report_sample import MS, expecting, repeat, result
 
 VOID = {"meta", "br", "link", "img", "hr", "input"}
 
@@ -141,6 +142,21 @@ def test_of_very_many_links_a_curve_is_drawn_and_of_very_many_flows_the_worst() 
     strips = svg(loss_timeline(replace(one, flows=one.flows * 3)), "loss")
     assert strips.count(" → srv") == MAX_FLOWS
     assert strips.count("28 lost") == 3
+
+
+def test_outages_that_a_pixel_cannot_tell_apart_are_drawn_as_one() -> None:
+    spans = [(0, 5), (8, 12), (100, 101), (900, 950)]
+    assert merged(spans, 10, 0, 500) == [(0, 18), (100, 110)]
+    assert merged(spans, 1, 0, 1000) == spans
+
+
+def test_a_plot_of_very_many_single_losses_is_below_2_mb() -> None:
+    one = repeat(1)
+    first = one.flows[0]
+    losses = tuple(Outage(at * 2 * MS, at * 2 * MS + MS, 1, 0) for at in range(2000))
+    measured = replace(first.measurement, outages=losses, lost=2000)
+    flows = (replace(first, measurement=measured),) * MAX_FLOWS
+    assert len(svg(loss_timeline(replace(one, flows=flows)), "loss")) < 2_000_000
 
 
 def test_reading_results_does_not_wait_for_matplotlib() -> None:

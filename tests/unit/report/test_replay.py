@@ -8,7 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from rocelab.report.html import render_html
+from rocelab.report.html import MAX_ROWS, render_html
+from rocelab.report.plots import fib_timeline, svg
 from rocelab.report.replay import page as replay_page
 from rocelab.report.replay.page import data, modules, script
 from rocelab.report.replay.recording import MOST_RATES, Recording, recording, routes
@@ -142,10 +143,17 @@ def large(flows: int, intervals: int) -> ProbeRun:
     return replace(one, flows=records, fib=fib)
 
 
+def test_of_very_many_changes_of_routes_a_mark_is_drawn_where_a_pixel_can_tell() -> None:
+    figure = fib_timeline(large(1, 10))
+    assert figure is not None
+    assert len(svg(figure, "fib")) < 1_000_000
+
+
 @pytest.mark.usefixtures("undrawn")
 def test_a_large_page_is_below_5_mb_and_has_every_loss_and_every_change_of_routes() -> None:
     drill = result(*[large(500, 6_000)] * 10)
     page = render_html(drill)
+    assert page.count("<td>srv1-1 → srv2-1</td>") == MAX_ROWS
     assert len(page.encode()) < PAGE_LIMIT
     held = re.search(r'id="recording">(.*?)</script>', page)
     assert held is not None
@@ -219,7 +227,7 @@ def test_a_job_has_its_goodput_and_the_measured_iterations_where_they_ended() ->
     run = next(run for run in found.runs if run.title.startswith("idle"))
     (job,) = run.jobs
     last = ends[-1]
-    assert job.iterations == [(last - 100 - 80, last - 100), (last - 90, last)]
+    assert job.iterations == ((last - 100 - 80, last - 100), (last - 90, last))
     assert (job.interval_ns, job.goodput_bps) == (10, [5, 7, 3])
     assert [(each["t_ns"], each["fault"]) for each in run.events] == [(250, "carrier-down")]
     assert run.flows == []
