@@ -160,9 +160,7 @@ class Case:
         for server in dict.fromkeys(
             (self.server_of[send.source], self.server_of[send.destination])
         ):
-            found[server] = min(
-                left, self.stalled_ns(server, critical.posted_ns, critical.ended_ns)
-            )
+            found[server] = min(left, self.stalled_ns(server, critical.ready_ns, critical.ended_ns))
             left -= found[server]
         return found
 

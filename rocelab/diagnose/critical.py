@@ -28,12 +28,13 @@ SIZE_STEP = 1.05
 
 @dataclass(frozen=True, slots=True)
 class CriticalSend:
-    """A send on a critical path: `ended_ns` is its arrival or, if its sender waited for that, its
+    """A send on a critical path: `ready_ns` is when the last of what it waited for was over, or its
+    rank's iteration could begin; `ended_ns` is its arrival or, if its sender waited for that, its
     acknowledgement."""
 
     iteration: int
     send: int
-    posted_ns: int
+    ready_ns: int
     ended_ns: int
     excess_ns: int
 
@@ -75,7 +76,11 @@ def timing(steps: Steps, schedule: Schedule, pause_ns: int = 0) -> Timing:
     began, ended = np.array(steps.began_ns), np.array(steps.ended_ns)
     last = ended.max(axis=1)
     took = last - np.concatenate((began[:1].min(axis=1), last[:-1] + pause_ns))
-    walk = _Walk(schedule, steps.first, posted, arrived, acked, typical)
+    # A rank that stood still begins late, when others have begun or all have ended the last one.
+    due = np.empty_like(began)
+    due[0] = began[0] if steps.first else began[0].min()
+    due[1:] = last[:-1, None] + pause_ns
+    walk = _Walk(schedule, steps.first, np.minimum(began, due), arrived, acked, typical)
     paths = tuple(walk.back_from(row, int(np.argmax(ended[row]))) for row in range(len(took)))
     return Timing(schedule, steps.first, posted, arrived, acked, excess, took, paths)
 
@@ -96,14 +101,14 @@ class _Walk:
         self,
         schedule: Schedule,
         first: int,
-        posted: Numbers,
+        begins: Numbers,
         arrived: Numbers,
         acked: Numbers,
         typical: Numbers,
     ) -> None:
         self._sends = schedule.sends
         self._first = first
-        self._posted, self._arrived, self._acked = posted, arrived, acked
+        self._begins, self._arrived, self._acked = begins, arrived, acked
         self._typical = typical
         self._source = np.array([send.source for send in schedule.sends])
         self._destination = np.array([send.destination for send in schedule.sends])
@@ -116,16 +121,17 @@ class _Walk:
         send = int(np.argmax(over))
         found = []
         while True:
-            posted, ended = int(self._posted[row, send]), int(over[send])
-            excess = max(0, ended - posted - int(self._typical[send]))
-            found.append(CriticalSend(self._first + row, send, posted, ended, excess))
+            ended = int(over[send])
             here, after = self._source[send], list(self._sends[send].after)
-            if not after:
-                return tuple(reversed(found))
             over = np.full(len(self._sends), -1, np.int64)
             for before in after:
                 is_arrival = self._destination[before] == here
                 over[before] = (self._arrived if is_arrival else self._acked)[row, before]
+            ready = int(over.max() if after else self._begins[row, here])
+            excess = max(0, ended - ready - int(self._typical[send]))
+            found.append(CriticalSend(self._first + row, send, ready, ended, excess))
+            if not after:
+                return tuple(reversed(found))
             send = int(np.argmax(over))
 
 

@@ -148,8 +148,8 @@ def _stretch(case: Case, critical: CriticalSend) -> Stretch:
         send=critical.send,
         source=send.source,
         destination=send.destination,
-        posted=case.times(critical.posted_ns),
-        took=case.times(critical.ended_ns - critical.posted_ns),
+        posted=case.times(critical.ready_ns),
+        took=case.times(critical.ended_ns - critical.ready_ns),
         excess=case.times(critical.excess_ns),
         hosts=case.times(sum(case.host_part(critical).values())),
     )

@@ -244,7 +244,7 @@ class _Stopped:
             send = timing.schedule.sends[critical.send]
             stops = self.stops.get((send.source, send.destination))
             if stops is not None:
-                times = np.array([critical.posted_ns]), np.array([critical.ended_ns])
+                times = np.array([critical.ready_ns]), np.array([critical.ended_ns])
                 part_ns = float(stops.within(*times)[0])
                 total_ns += part_ns
                 if part_ns:

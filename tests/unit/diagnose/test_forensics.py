@@ -72,7 +72,7 @@ def test_the_critical_path_of_a_ring_is_the_chain_that_was_late() -> None:
     assert len(chain) == 14
     for before, after in pairwise(chain):
         assert before.send in job.schedule.sends[after.send].after
-        assert before.ended_ns == after.posted_ns
+        assert before.ended_ns == after.ready_ns
     table = lateness(timed, 8, 2)
     step = step_of(job.schedule)[slow.id]
     assert (table > 0).sum() == 1
@@ -87,7 +87,7 @@ def test_a_critical_path_has_no_gaps_and_is_as_long_as_its_iteration(delays: lis
         steps(job, lambda iteration, send: delays[112 * iteration + send.id]), job.schedule
     )
     for path, took in zip(timed.paths, timed.took.tolist(), strict=True):
-        assert sum(link.ended_ns - link.posted_ns for link in path) == took
+        assert sum(link.ended_ns - link.ready_ns for link in path) == took
 
 
 def pause(server: str, began_ms: int, ms: int) -> HostStall:
@@ -113,6 +113,28 @@ def test_a_server_that_stood_still_while_a_send_waited_is_a_host_pause() -> None
     assert f"rank 3 on {server}" in found.evidence[0]
     assert "210 ms" in found.evidence[0]
     assert "in step 5 of iteration 1" in found.evidence[0]
+
+
+def test_a_server_that_stood_still_before_it_could_begin_is_blamed_for_all_of_it() -> None:
+    job = planned()
+    assert job.schedule is not None
+    at = step_of(job.schedule)
+    first = next(send for send in job.schedule.sends if send.source == 3 and not at[send.id])
+    late = steps(job, lambda iteration, send: 210 if (iteration, send) == (0, first) else 0)
+    begun, posted = (np.array(table) for table in (late.began_ns, late.posted_ns))
+    begun[0, 3] = posted[0, first.id] = 210 * MS
+    stalls = (pause(job.places[3].server, 0, 210),)
+    found = diagnosed(
+        replace(
+            report(job, stalls=stalls),
+            steps=replace(
+                late,
+                began_ns=tuple(map(tuple, begun.tolist())),
+                posted_ns=tuple(map(tuple, posted.tolist())),
+            ),
+        )
+    ).verdict
+    assert (found.cause, found.excess.lab_ns) == (Cause.HOST_PAUSE, 210 * MS)
 
 
 def test_a_pause_that_cost_nothing_is_told_but_not_blamed() -> None:

@@ -252,7 +252,8 @@ def test_one_repeat_alone_needs_no_table_of_repeats() -> None:
     assert not alone.passed
     assert "Repeats" not in terminal(alone)
     assert "failed:" not in terminal(alone)
-    assert "<h2>Repeats</h2>" not in render_html(alone)
+    assert ">Repeats</h2>" not in render_html(alone)
+    assert ">Repeats</h2>" in render_html(result(repeat(1), repeat(2)))
 
 
 def test_an_expectation_of_which_nothing_was_measured_is_not_said_to_be_missed() -> None:
