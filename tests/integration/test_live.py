@@ -224,7 +224,7 @@ def test_a_flow_of_a_job_is_seen_where_it_was_predicted_and_the_job_s_counts_agr
 
     with served(lab) as server:
         assert server.read("/flows") == {"flows": [], "total": 0}
-        assert server.post("/traffic", {**JOB, "iterations": 200})[0] == 201
+        assert server.post("/traffic", {**JOB, "iterations": 60})[0] == 201
         found = server.read("/flows")
         assert found["total"] == len(found["flows"]) == 8
         for flow in found["flows"][:2]:
