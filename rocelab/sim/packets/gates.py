@@ -7,10 +7,9 @@ begun is sent to its end.
 from __future__ import annotations
 
 from rocelab.sim.packets import state as at
-from rocelab.sim.packets.clock import set_timer
 from rocelab.sim.packets.compiling import compiled
 from rocelab.sim.packets.freelist import release
-from rocelab.sim.packets.lossless import discount, watch
+from rocelab.sim.packets.lossless import discount, time_watchdog, watch
 from rocelab.sim.packets.ports import serve
 from rocelab.sim.packets.state import State
 
@@ -25,18 +24,11 @@ def obey(run: State, frame: int) -> None:
     if row[at.HAS_FIRED]:
         if not pauses:
             row[at.IDLE_PS] = run.counts[at.NOW_PS]
-            _time(run, place, row[at.IDLE_PS] + run.rules[at.RESTORATION_PS])
+            time_watchdog(run, place, row[at.IDLE_PS] + run.rules[at.RESTORATION_PS])
     elif pauses:
         _close(run, place)
     else:
         _open(run, place)
-
-
-@compiled
-def _time(run: State, place: int, due: int) -> None:
-    if not run.pause[place, at.IS_WATCHED]:
-        run.pause[place, at.IS_WATCHED] = 1
-        set_timer(run, due, at.WATCHED, place)
 
 
 @compiled
@@ -83,12 +75,12 @@ def watched(run: State, place: int) -> None:
         if row[at.IS_PAUSED]:
             return
         if row[at.IDLE_PS] + rules[at.RESTORATION_PS] > now:
-            _time(run, place, row[at.IDLE_PS] + rules[at.RESTORATION_PS])
+            time_watchdog(run, place, row[at.IDLE_PS] + rules[at.RESTORATION_PS])
         else:
             row[at.HAS_FIRED] = 0
     elif row[at.IS_CLOSED] and row[at.FIRST_WAITING] >= 0:
         if row[at.IDLE_PS] + rules[at.DETECTION_PS] > now:
-            _time(run, place, row[at.IDLE_PS] + rules[at.DETECTION_PS])
+            time_watchdog(run, place, row[at.IDLE_PS] + rules[at.DETECTION_PS])
             return
         row[at.HAS_FIRED] = 1
         row[at.FIRINGS] += 1

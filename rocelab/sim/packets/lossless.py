@@ -128,9 +128,16 @@ def watch(run: State, place: int) -> None:
     row = run.pause[place]
     row[at.IDLE_PS] = run.counts[at.NOW_PS]
     is_switch = run.port[place // run.rules[at.CLASSES], at.BUFFER] < at.NEVER
-    if run.rules[at.DETECTION_PS] > 0 and is_switch and not row[at.IS_WATCHED]:
-        row[at.IS_WATCHED] = 1
-        set_timer(run, row[at.IDLE_PS] + run.rules[at.DETECTION_PS], at.WATCHED, place)
+    if run.rules[at.DETECTION_PS] > 0 and is_switch:
+        time_watchdog(run, place, row[at.IDLE_PS] + run.rules[at.DETECTION_PS])
+
+
+@compiled
+def time_watchdog(run: State, place: int, due: int) -> None:
+    """Have a gate's watchdog look at it then, if it is not to look anyway."""
+    if not run.pause[place, at.IS_WATCHED]:
+        run.pause[place, at.IS_WATCHED] = 1
+        set_timer(run, due, at.WATCHED, place)
 
 
 @compiled
