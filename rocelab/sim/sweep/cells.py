@@ -23,6 +23,7 @@ from rocelab.errors import Problem, SpecError
 from rocelab.jobs.collectives import Pattern
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.spec import KINDS, SimulatedJob
+from rocelab.results.simulation import PacketCounts
 from rocelab.sim.sweep.spec import PARTS, Part, SimulateSpec, Sweep
 from rocelab.spec.load import validate
 from rocelab.spec.model import LabSpec
@@ -86,8 +87,9 @@ def digest_of(inputs: Inputs) -> str:
 
 
 def run_cell(inputs: Inputs) -> Figures:
-    """Simulate one cell: its headline figures, medians over iterations, and the max-mean ratio of
-    flows per tier and direction. Raises RocelabError if the simulation does."""
+    """Simulate one cell: its headline figures, medians over iterations; the slowdown of flows that
+    begin at given times; what packets did; the max-mean ratio of flows per tier and direction.
+    Raises RocelabError if the simulation does."""
     from rocelab.sim.simulate import Options, simulate
 
     spec = LabSpec.model_validate_json(json.dumps(inputs["lab"]))
@@ -97,8 +99,25 @@ def run_cell(inputs: Inputs) -> Figures:
     figures: Figures = {
         headline.name: headline.modelled.median for headline in report.jobs[0].headlines
     }
+    if report.jobs[0].slowdown is not None:
+        quantiles = report.jobs[0].slowdown.quantiles
+        figures |= {"slowdown_p50": quantiles[50], "slowdown_p99": quantiles[99]}
+    if report.packets is not None:
+        figures |= _of_packets(report.packets)
     for tier in report.tiers:
         figures[f"mmr.{tier.tier}.{tier.direction.value}"] = tier.all_links.mmr
+    return figures
+
+
+def _of_packets(packets: PacketCounts) -> Figures:
+    figures: Figures = {
+        "marks": packets.marks,
+        "drops": packets.drops,
+        "retransmitted": packets.retransmitted,
+        "highest_queue": max((queue.highest_bytes for queue in packets.queues), default=0),
+    }
+    if packets.lossless is not None:
+        figures["paused"] = packets.lossless.paused_ns
     return figures
 
 

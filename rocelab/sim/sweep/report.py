@@ -36,6 +36,11 @@ TITLES: Mapping[str, tuple[str, float]] = {
     "latency": ("latency, us", 1e-3),
     "goodput": ("goodput of all senders, Gb/s", 1e-9),
     "sender_goodput": ("goodput of a sender, Gb/s", 1e-9),
+    "slowdown_p50": ("slowdown, p50", 1),
+    "slowdown_p99": ("slowdown, p99", 1),
+    "retransmitted": ("sent again", 1),
+    "highest_queue": ("highest queue, KB", 1e-3),
+    "paused": ("all pauses, us", 1e-3),
 }
 """Title and scale of the figures of simulations; other figures keep their name."""
 
@@ -243,11 +248,12 @@ def _spread_text(rows: Sequence[Row], name: str, scale: float, extremes: bool) -
     if not values:
         return "-"
     low, middle, high = min(values), statistics.median(values), max(values)
-    return (
-        f"{middle:.4g}"
-        if low == high or not extremes
-        else f"{middle:.4g} ({low:.4g} to {high:.4g})"
-    )
+    text = _digits(middle)
+    return text if low == high or not extremes else f"{text} ({_digits(low)} to {_digits(high)})"
+
+
+def _digits(value: float) -> str:
+    return f"{value:,.4g}" if abs(value) < 10_000 else f"{value:,.0f}"
 
 
 def title(name: str) -> str:

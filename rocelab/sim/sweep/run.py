@@ -143,9 +143,11 @@ def _outlook(cells: Sequence[Cell], todo: Sequence[Cell], journal: Journal) -> s
     known = [journal.records[cell.digest] for cell in cells if cell.digest in journal.records]
     took = [record.wall_s for record in known if record.error is None]
     flows = max(cell.flows for cell in todo)
+    # Those that begin at given times are known when they are drawn or read.
+    of_flows = f" and about {flows:,} flows" if flows else ""
     said = (
         f"{len(todo):,} of {len(cells):,} cells to run; the largest has "
-        f"{max(cell.nics for cell in todo):,} NICs and about {flows:,} flows, some "
+        f"{max(cell.nics for cell in todo):,} NICs{of_flows}, some "
         f"{(BASE_BYTES + flows * FLOW_BYTES) / 1e9:.1f} GB of memory"
     )
     if took:

@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Field, model_validator
 
 from rocelab.errors import InputError, Problem, SpecError
+from rocelab.results.simulation import Engine, PortModel
 from rocelab.spec.base import SECOND, SpecModel
 from rocelab.spec.catalog import JOBS, LABS, find, tree_of
 from rocelab.spec.load import validate
@@ -84,6 +85,18 @@ class SimulateSpec(SpecModel):
             "`links.delay`, or 1us"
         ),
     ] = None
+    engine: Annotated[Engine, Field(strict=False, description="fluids, or packets")] = Engine.FLUID
+    ports: Annotated[
+        PortModel | None, Field(strict=False, description="of packets: when one leaves a port")
+    ] = None
+
+    @model_validator(mode="after")
+    def _what_the_engine_has(self) -> Self:
+        if self.engine is Engine.PACKETS and self.eps is not None:
+            raise RefusedError("packets are simulated exactly", "leave it out", keys=("eps",))
+        if self.engine is Engine.FLUID and self.ports is not None:
+            raise RefusedError("a fluid has no packets", "add engine: packets", keys=("ports",))
+        return self
 
 
 class SweepSpec(SpecModel):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -430,6 +431,36 @@ def test_a_cell_is_simulated(tmp_path: Path) -> None:
     assert run_cell(later.inputs)["iteration_time"] == pytest.approx(
         figures["iteration_time"] + 2 * 10_000, rel=1e-9
     )
+
+
+def test_a_cell_is_simulated_with_packets(tmp_path: Path) -> None:
+    """A lower threshold pauses more often, and fills no queue beyond what it lets in."""
+    job = "{poisson: {sizes: websearch, load: 50%, duration: 500us}}"
+    options = "simulate: {engine: packets}\n"
+    over = "  lab.queues.pfc.xoff: [64KB, 100KB]\n"
+    cells = cells_of(swept(tmp_path, over, lab="lossless", job=job, more=options))
+    low, high = (run_cell(cell.inputs) for cell in cells)
+    assert 1 <= low["slowdown_p50"] <= low["slowdown_p99"]
+    assert low["paused"] > high["paused"] > 0
+    assert 0 < low["highest_queue"] < high["highest_queue"]
+    assert {each[key] for each in (low, high) for key in ("marks", "drops", "retransmitted")} == {0}
+    file, folder = tmp_path / "sweep.yaml", tmp_path / "out"
+    assert command(file, "--workers", 1, "--out", folder) == 0
+    page = (folder / "report.html").read_text()
+    assert "all pauses, us" in page
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ("{engine: packets, eps: 0.1}", "simulate.eps: packets are simulated exactly"),
+        ("{ports: lab}", "simulate.ports: a fluid has no packets"),
+        ("{engine: links}", "simulate.engine: expected fluid or packets, got 'links'"),
+    ],
+)
+def test_what_an_engine_does_not_have_is_refused(tmp_path: Path, options: str, said: str) -> None:
+    with pytest.raises(SpecError, match=re.escape(said)):
+        cells_of(swept(tmp_path, GRID, more=f"simulate: {options}\n"))
 
 
 def test_a_worker_with_another_version_is_refused() -> None:
