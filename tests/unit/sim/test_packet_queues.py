@@ -7,8 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from rocelab.errors import InputError
 from rocelab.plan.queues import mark_probability
-from rocelab.sim.packets import build
+from rocelab.sim.packets import build, run
 from rocelab.sim.packets import state as at
 from rocelab.sim.packets.ports import draw
 from rocelab.spec.queues import EcnSpec
@@ -101,3 +102,13 @@ def test_room_for_packets_grows(monkeypatch: pytest.MonkeyPatch) -> None:
     roomy = ran(flows)
     monkeypatch.setattr(build, "FIRST_PACKETS", 1)
     assert finish_ps(ran(flows)) == finish_ps(roomy)
+
+
+def test_more_packets_in_flight_than_there_is_room_for_are_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    flows = [Flow([2 * number, 20, 22], MESSAGE) for number in range(4)]
+    monkeypatch.setattr(build, "FIRST_PACKETS", 1)
+    monkeypatch.setattr(run, "MOST_IN_FLIGHT", 16)
+    with pytest.raises(InputError, match="packets are in flight; more are not simulated"):
+        ran(flows)
