@@ -60,6 +60,7 @@ def render_html(result: DrillResult) -> str:
         style=style(),
         script=script(),
         recording="" if recorded is None else data(recorded.document()),
+        dilation=result.dilation,
         contents=contents,
         summary=_summary(result, repeats),
         lines=[line for of_phase in repeats for line in of_phase.lines],

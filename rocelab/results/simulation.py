@@ -302,12 +302,14 @@ class PacketCounts:
 
 @dataclass(frozen=True, slots=True)
 class SimulatedEvent:
-    """A failure, drain or return, and when routing had reacted."""
+    """A failure, drain or return, and when routing had reacted. links: up to 1,024 that it
+    affects."""
 
     what: str
     start_ns: float
     routed_ns: float | None
     end_ns: float | None
+    links: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

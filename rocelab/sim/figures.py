@@ -58,6 +58,7 @@ PARTS = 100
 """Points of the curve of finished transfers."""
 
 NAMED_RANKS = 4096
+NAMED_LINKS = 1024
 """Ranks whose NICs a document names; with more they would fill it."""
 
 SHOWN_STEPS = 200
@@ -125,7 +126,7 @@ def figures(
         rate=RateOverTime(
             tuple((outcome.rate_times_s * NS).tolist()), tuple(outcome.rate_bps.tolist())
         ),
-        events=tuple(_event(outage) for outage in simulation.outages()),
+        events=tuple(_event(simulation.network, outage) for outage in simulation.outages()),
         flow_times=flow_times(times),
         packets=packets,
     )
@@ -389,9 +390,13 @@ def _quantiles(values: Floats) -> tuple[float, ...]:
     return tuple(found)
 
 
-def _event(outage: Outage) -> SimulatedEvent:
+def _event(network: Network, outage: Outage) -> SimulatedEvent:
     return SimulatedEvent(
-        outage.what, outage.begins_s * NS, _ns(outage.routed_s), _ns(outage.ends_s)
+        outage.what,
+        outage.begins_s * NS,
+        _ns(outage.routed_s),
+        _ns(outage.ends_s),
+        tuple(network.link_name(link) for link in outage.links[:NAMED_LINKS].tolist()),
     )
 
 

@@ -11,11 +11,19 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, ViewportSize, expect
 
+from rocelab.jobs.job import JobSpec
+from rocelab.jobs.spec import collective_job
 from rocelab.plan.build import build_fabric
 from rocelab.report.html import render_html
+from rocelab.report.simulation.html import render_html as simulated_html
 from rocelab.results.job import Steps, Times
 from rocelab.results.probes import Event, FaultChange
 from rocelab.results.stages import Cause, Resolution, Stages, SwitchStages
+from rocelab.sim.events.sentence import parse_event
+from rocelab.sim.events.spec import TimelineSpec
+from rocelab.sim.simulate import Options, simulate
+from rocelab.spec.catalog import find_lab
+from rocelab.spec.load import load_spec
 from tests.helpers import phases_sample
 from tests.helpers.report_sample import LINK, MS, lab, repeat, result
 from tests.integration.live_page import RED_PIXELS
@@ -309,5 +317,45 @@ def test_a_page_of_jobs_shows_their_fabric_and_iterations_and_nothing_is_cut(
     assert cut(boxes) == []
     assert overlapping(boxes) == []
     assert opened.requests == [jobs_file.as_uri()]
+    assert opened.complaints == []
+    page.context.close()
+
+
+@pytest.fixture(scope="module")
+def simulated_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A link fails under a job of 16 ranks, and is there again before its end."""
+    job = {"pattern": "allreduce", "ranks": 16, "size": "1GB"}
+    events = (parse_event(f"fail {JOBS_LINK} at 5ms for 2s"),)
+    report = simulate(
+        load_spec(find_lab("zone-1-1")),
+        [collective_job(JobSpec.model_validate(job))],
+        Options(timeline=TimelineSpec(events=events)),
+    )
+    page = tmp_path_factory.mktemp("simulated") / "report.html"
+    page.write_text(simulated_html(report))
+    return page
+
+
+@pytest.mark.parametrize(("width", "scheme"), [SCREENS[0], SCREENS[-1]])
+def test_a_page_of_a_simulation_shows_where_its_bytes_went_and_what_failed(
+    browser: Browser, simulated_file: Path, width: int, scheme: str
+) -> None:
+    opened = Opener(browser, simulated_file).at(width, scheme)
+    page = opened.page
+    expect(opened.instant).to_have_text(f"At 5.0 ms: fail of link {JOBS_LINK} begins")
+    assert opened.red() > 50
+    expect(page.locator("#state")).to_contain_text(f"fail of link {JOBS_LINK}")
+    expect(page.locator("#loads")).to_contain_text("bytes of the jobs")
+    expect(page.locator("#clock")).to_be_hidden()
+    page.get_by_role("button", name="Event after").click()
+    expect(page.locator("#happenings [aria-current]")).to_contain_text("is avoided by all routes")
+    page.get_by_role("button", name="Event after").click()
+    expect(page.locator("#state")).to_have_text("All is as before the first event.")
+    assert opened.red() == 0
+    boxes = text_boxes(page)
+    assert "all transfers on the wire" in " ".join(box["text"] for box in boxes)
+    assert cut(boxes) == []
+    assert overlapping(boxes) == []
+    assert opened.requests == [simulated_file.as_uri()]
     assert opened.complaints == []
     page.context.close()

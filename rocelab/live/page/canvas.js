@@ -58,7 +58,8 @@ export class Drawing {
   }
 
   fit() {
-    const { clientWidth: width, clientHeight: height } = this.stage;
+    const width = this.stage.clientWidth;
+    const height = this.stage.clientHeight - this.stage.querySelector("#key").offsetHeight;
     const { placed } = this;
     const k = Math.min(1.25, (width - 2 * MARGIN) / (placed.width + CAPTION), (height - 2 * MARGIN) / (placed.height + 20));
     const x = (width - (placed.width - CAPTION) * k) / 2;

@@ -1,8 +1,8 @@
-"""The data of a page that replays a drill: its fabric, and what happened in each valid run.
+"""The data of a page that replays a drill or a simulation: its fabric, and what happened in a run.
 
-In: a `DrillResult`. Out: a `Recording` of plain values, for the script of the page; docs/results.md
-describes it. Events and losses are complete. Rates are summed over longer intervals where a page
-would become too large.
+In: a `DrillResult` or a `SimulationReport`. Out: a `Recording` of plain values, for the script of
+the page; docs/results.md describes it. Events and losses are complete. Rates are summed over longer
+intervals where a page would become too large.
 """
 
 from __future__ import annotations
@@ -10,11 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import chain, zip_longest
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
 
 from rocelab.plan.build import plan
+from rocelab.plan.counts import counts_of
 from rocelab.plan.fabric import Direction, Fabric
 from rocelab.report.jobs.view import job_name
 from rocelab.report.stages import CAUSES
@@ -22,6 +24,13 @@ from rocelab.report.view import representative
 from rocelab.results.drill import DrillResult, JobsRun, PhaseRun
 from rocelab.results.job import JobReport
 from rocelab.results.probes import Event, FibChange, FlowRecord, ProbeRun, Rate
+from rocelab.results.simulation import (
+    Engine,
+    RateOverTime,
+    SimulatedEvent,
+    SimulationReport,
+    TierUse,
+)
 from rocelab.results.stages import Stages, SwitchStages
 from rocelab.spec.adopted import recorded_spec
 
@@ -29,6 +38,10 @@ MS = 10**6
 BURST_NS = MS
 """Changes of a switch's FIB that are less apart are one event with their number."""
 
+MOST_NODES = 4_000
+"""Of a simulated fabric, which `rocelab graph` would not draw either."""
+
+SIMULATED_RATES = 500
 MOST_TOTALS = 40_000
 MOST_RATES = 200_000
 """The most numbers that all runs of a page have as rates of all flows together, and of each."""
@@ -70,12 +83,12 @@ class Rates:
 
 @dataclass(frozen=True, slots=True)
 class RecordedJob:
-    """A job: payload acknowledged of all its senders, bit/s of the modelled network, in each
-    interval from 0 on; when its measured iterations began and ended."""
+    """A job: bit/s of the modelled network that all its senders sent, in each interval from 0 on;
+    when its measured iterations began and ended."""
 
     name: str
     interval_ns: float
-    goodput_bps: list[float]
+    rate_bps: list[float]
     iterations: tuple[tuple[int, int], ...]
 
 
@@ -84,8 +97,8 @@ class RecordedRun:
     """One valid run: of probes with `flows` and rates, or of `jobs`; in the lab's clock, which runs
     `dilation` times slower than the modelled network's.
 
-    loads: packets of the same traffic, undisturbed, or of the jobs, by number of the direction
-    (link i has 2 i up and 2 i + 1 down).
+    loads: packets of the same traffic, undisturbed, or packets or bytes of the jobs, by number of
+    the direction (link i has 2 i up and 2 i + 1 down). loads_are, rates_are: in words.
     """
 
     title: str
@@ -94,6 +107,8 @@ class RecordedRun:
     end_ns: int
     events: list[Entry]
     loads: list[int]
+    loads_are: str
+    rates_are: str = ""
     flows: list[RecordedFlow] = field(default_factory=list)
     totals: Rates | None = None
     rates: Rates | None = None
@@ -132,18 +147,93 @@ def recording(result: DrillResult) -> Recording | None:
     first = runs[0][1].phase
     shown = representative(result, first)
     numbers = [(number, run.phase) for number, run in runs]
+    return _recording(
+        fabric,
+        [
+            _run(fabric, _title(result, run.phase, number), run, result.dilation, 1 / len(runs))
+            for number, run in runs
+        ],
+        chosen=0 if shown is None else numbers.index((shown[0], first)),
+    )
+
+
+def recording_of_simulation(report: SimulationReport) -> Recording | None:
+    """The recording of a simulation; None of a fabric that is too large for a page, and where no
+    time passed."""
+    spec = recorded_spec(report.lab)
+    sizes = counts_of(spec.fabric)
+    end_ns = report.rate.time_ns[-1]
+    if sizes.switches + sizes.servers > MOST_NODES or not end_ns:
+        return None
+    fabric = plan(spec)
+    run = RecordedRun(
+        title="",
+        dilation=1,
+        begin_ns=0,
+        end_ns=round(end_ns),
+        events=sorted(
+            chain.from_iterable(map(_failure, range(1, len(report.events) + 1), report.events)),
+            key=itemgetter("t_ns"),
+        ),
+        loads=_loads(fabric, _carried(fabric, report.uses)),
+        loads_are="bytes of the jobs, on links between switches",
+        rates_are="all transfers on the wire"
+        + (", mean" if report.method.engine is Engine.PACKETS else ""),
+        jobs=[_rate_of(report.rate)],
+    )
+    return _recording(fabric, [run], chosen=0)
+
+
+def _recording(fabric: Fabric, runs: list[RecordedRun], chosen: int) -> Recording:
     return Recording(
         nodes=[
             {"name": node.name, "role": node.role.value, "tier": node.role.tier, "zone": node.zone}
             for node in fabric.nodes
         ],
         links=[{"name": link.name, "a": link.a.node, "b": link.b.node} for link in fabric.links],
-        runs=[
-            _run(fabric, _title(result, run.phase, number), run, result.dilation, 1 / len(runs))
-            for number, run in runs
-        ],
-        chosen=0 if shown is None else numbers.index((shown[0], first)),
+        runs=runs,
+        chosen=chosen,
     )
+
+
+def _failure(number: int, event: SimulatedEvent) -> Iterator[Entry]:
+    kind, _, subject = event.what.partition(" ")
+    change = {
+        "kind": FAULT,
+        "event": number,
+        "fault": kind,
+        "subject": subject,
+        "links": event.links,
+        "nodes": (),
+        "dark": False,
+    }
+    yield {"t_ns": event.start_ns, "begins": True, **change}
+    if event.routed_ns is not None:
+        text = "is avoided by all routes"
+        yield {"t_ns": event.routed_ns, "kind": STAGE, "node": subject, "text": text}
+    if event.end_ns is not None:
+        yield {"t_ns": event.end_ns, "begins": False, **change}
+
+
+def _carried(fabric: Fabric, uses: Sequence[TierUse]) -> Mapping[tuple[str, Direction], int]:
+    """The bytes of each link between switches and direction."""
+    names: dict[str, list[str]] = {}
+    for link in fabric.links:
+        names.setdefault(link.tier, []).append(link.name)
+    return {
+        (name, use.direction): size
+        for use in uses
+        for name, size in zip(names[use.tier], use.bytes, strict=True)
+    }
+
+
+def _rate_of(rate: RateOverTime) -> RecordedJob:
+    """The mean rate in each of equal intervals."""
+    times, rates = np.array(rate.time_ns), np.array(rate.rate_bps)
+    sent = np.concatenate(([0.0], np.cumsum(rates[:-1] * np.diff(times))))
+    edges = np.linspace(0, times[-1], SIMULATED_RATES + 1)
+    means = np.diff(np.interp(edges, times, sent)) / np.diff(edges)
+    return RecordedJob("all jobs", float(edges[1]), np.rint(means).tolist(), ())
 
 
 def _title(result: DrillResult, phase: str, number: int) -> str:
@@ -174,6 +264,7 @@ def _run(fabric: Fabric, title: str, run: PhaseRun, dilation: float, share: floa
                 for load in each.loads
             },
         ),
+        loads_are="packets of the same traffic, undisturbed",
         flows=[_flow(probes, record, numbers) for record in probes.flows],
         totals=_totals(probes, int(MOST_TOTALS * share)),
         rates=_rates([record.rate for record in probes.flows], int(MOST_RATES * share)),
@@ -189,6 +280,8 @@ def _of_jobs(fabric: Fabric, title: str, run: JobsRun) -> RecordedRun:
         end_ns=devices.fidelity.elapsed_ns,
         events=_events(devices.events, run.stages),
         loads=_loads(fabric, {(link.link, link.direction): link.packets for link in devices.links}),
+        loads_are="packets of the jobs",
+        rates_are="payload acknowledged",
         jobs=[
             _job(job_name(report.job["pattern"], number, len(run.reports)), report)
             for number, report in enumerate(run.reports, 1)
@@ -201,7 +294,7 @@ def _job(name: str, report: JobReport) -> RecordedJob:
     return RecordedJob(
         name=name,
         interval_ns=report.goodput.step.lab_ns,
-        goodput_bps=[round(sum(each)) for each in zip_longest(*rates, fillvalue=0.0)],
+        rate_bps=[round(sum(each)) for each in zip_longest(*rates, fillvalue=0.0)],
         iterations=report.iteration_spans_ns,
     )
 

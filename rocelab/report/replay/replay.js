@@ -1,4 +1,4 @@
-// Replays a drill that was recorded: its events and losses on a line of time, the fabric as it was
+// Replays a drill or a simulation that was recorded: its events and losses on a line of time, the fabric as it was
 // at any instant, and its flows to pick. All data are in the page.
 
 import { h } from "./elements.js";
@@ -77,8 +77,8 @@ function start(next) {
   run = next;
   most = Math.max(0, ...run.loads);
   $("#loads").hidden = !most;
-  $("#loads").textContent = `Links are coloured by the packets of ${run.jobs.length ? "the jobs" : "the same traffic, undisturbed"}.`;
-  $("#clock").hidden = !run.jobs.length;
+  $("#loads").textContent = `Links are coloured by the ${run.loads_are}.`;
+  $("#clock").hidden = !run.jobs.length || run.dilation === 1;
   $("#flows").hidden = !run.flows.length;
   for (const flow of run.flows) flow.outage_ns = d3.sum(flow.outages, ([begin, end]) => (end ?? run.end_ns) - begin);
   happenings.start(run);
@@ -192,8 +192,8 @@ function tipOf({ links, a, b }) {
   const lines = [links.length === 1 ? links[0].name : `${links.length} links`];
   if (most) {
     for (const [way, to] of [[0, b], [1, a]]) {
-      const packets = d3.max(links, ({ index }) => run.loads[2 * index + way] ?? 0);
-      lines.push(`to ${nameOf(to)}: ${count(packets)} packets`);
+      const most = d3.max(links, ({ index }) => run.loads[2 * index + way] ?? 0);
+      lines.push(`to ${nameOf(to)}: ${count(most)} ${run.loads_are.split(" ")[0]}`);
     }
   }
   const broken = new Set(links.filter(isDark).map(({ name }) => name));

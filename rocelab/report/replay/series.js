@@ -1,5 +1,5 @@
 // What the plots of a run show, over time in s: of probes the packets of all flows or of one, of jobs
-// their goodput and the time of each iteration.
+// their rates and the time of each iteration.
 
 import { span } from "./format.js";
 
@@ -33,15 +33,15 @@ function ofProbes(run, flow) {
   ];
 }
 
-function ofJobs({ jobs, dilation }) {
+function ofJobs({ jobs, dilation, rates_are: what }) {
   const timed = jobs.filter(({ iterations }) => iterations.length);
   const lines = (of) => of.map(({ name }) => ({ label: name, colour: COLOURS[jobs.findIndex((job) => job.name === name) % COLOURS.length] }));
-  const goodput = ({ interval_ns: interval, goodput_bps: rates }) => [rates.map((_, place) => (place * interval) / S), rates.map((rate) => rate / 1e9)];
+  const rate = ({ interval_ns: interval, rate_bps: rates }) => [rates.map((_, place) => (place * interval) / S), rates.map((bps) => bps / 1e9)];
   const times = ({ iterations }) => [
     [...iterations.map(([began]) => began / S), iterations.at(-1)[1] / S],
     [...iterations.map(([began, ended]) => (ended - began) / dilation / 1e6), null],
   ];
-  const plots = [{ title: "payload acknowledged, Gb/s of the modelled network", lines: lines(jobs), data: uPlot.join(jobs.map(goodput)) }];
+  const plots = [{ title: `${what}, Gb/s of the modelled network`, lines: lines(jobs), data: uPlot.join(jobs.map(rate)) }];
   if (timed.length) {
     plots.push({ title: "time of each iteration, ms of the modelled network, from its begin to its end", lines: lines(timed), data: uPlot.join(timed.map(times)) });
   }

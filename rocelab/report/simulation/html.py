@@ -8,7 +8,8 @@ from pathlib import Path
 from rocelab.files import replace_file
 from rocelab.report.html import inline
 from rocelab.report.job_terminal import value_text
-from rocelab.report.replay.page import shared_style
+from rocelab.report.replay.page import data, script, style
+from rocelab.report.replay.recording import recording_of_simulation
 from rocelab.results.simulation import SimulationReport
 from rocelab.templates import template
 from rocelab.units import format_duration, format_rate, format_size
@@ -27,8 +28,12 @@ def render_html(report: SimulationReport) -> str:
         ("jobs", plots.jobs(report)),
         ("slowdown", plots.slowdown(report)),
     )
+    recorded = recording_of_simulation(report)
     return template("report/simulation.html.j2").render(
-        style=shared_style(),
+        style=style(),
+        script=script(),
+        recording="" if recorded is None else data(recorded.document()),
+        dilation=1,
         report=report,
         tiers={(tier.tier, tier.direction): tier for tier in report.tiers},
         plots={name: inline(figure, name) for name, figure in drawn},

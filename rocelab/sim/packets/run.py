@@ -93,7 +93,8 @@ def run_packets(
     lossless, pause = _paused(run, sending, queues)
     start, end = run.task[:, at.START_PS], run.task[:, at.END_PS]
     finish = run.transfer[sending.messages.first[1:] - 1, at.FINISH_PS]
-    seconds = run.counts[at.NOW_PS] / PS
+    # Timers may be left when all has ended.
+    seconds = (end.max() if (end >= 0).all() else run.counts[at.NOW_PS]) / PS
     bits = float(program.size_bits.sum())
     return PacketRun(
         start_s=np.where(start < 0, np.inf, start / PS),

@@ -8,16 +8,29 @@ from dataclasses import replace
 
 import pytest
 
+from rocelab.jobs.job import JobSpec
+from rocelab.jobs.spec import collective_job
 from rocelab.report.html import MAX_ROWS, render_html
 from rocelab.report.plots import fib_timeline, svg
 from rocelab.report.replay import page as replay_page
 from rocelab.report.replay.page import data, modules, script
-from rocelab.report.replay.recording import MOST_RATES, Recording, recording, routes
+from rocelab.report.replay.recording import (
+    MOST_RATES,
+    Recording,
+    recording,
+    recording_of_simulation,
+    routes,
+)
 from rocelab.results.convergence import Outage
 from rocelab.results.drill import DrillResult
 from rocelab.results.job import Goodput, SenderGoodput, Steps, Times
 from rocelab.results.probes import Event, FibChange, Flow, FlowRecord, ProbeRun
 from rocelab.results.stages import Cause, Resolution, Stages, SwitchStages
+from rocelab.sim.events.sentence import parse_event
+from rocelab.sim.events.spec import TimelineSpec
+from rocelab.sim.simulate import Options, simulate
+from rocelab.spec.catalog import find_lab
+from rocelab.spec.load import load_spec
 from tests.helpers import phases_sample
 from tests.helpers.report_sample import LINK, MS, repeat, result
 
@@ -228,6 +241,40 @@ def test_a_job_has_its_goodput_and_the_measured_iterations_where_they_ended() ->
     (job,) = run.jobs
     last = ends[-1]
     assert job.iterations == ((last - 100 - 80, last - 100), (last - 90, last))
-    assert (job.interval_ns, job.goodput_bps) == (10, [5, 7, 3])
+    assert (job.interval_ns, job.rate_bps) == (10, [5, 7, 3])
     assert [(each["t_ns"], each["fault"]) for each in run.events] == [(250, "carrier-down")]
     assert run.flows == []
+
+
+def test_a_simulation_has_the_bytes_of_each_link_and_the_rate_over_time() -> None:
+    event = parse_event("fail z1-rtsw1:z1-ctsw1 at 5ms for 2s")
+    job = collective_job(JobSpec.model_validate({"pattern": "alltoall", "ranks": 8, "size": "8MB"}))
+    options = Options(timeline=TimelineSpec(events=(event,)))
+    report = simulate(load_spec(find_lab("zones-small")), [job], options)
+    found = recording_of_simulation(report)
+    assert found is not None
+    (run,) = found.runs
+    names = [link["name"] for link in found.links]
+    for busy in report.worst:
+        number = names.index(busy.link)
+        is_up = busy.sender == found.links[number]["a"]
+        assert run.loads[2 * number + (not is_up)] == busy.bytes
+    assert sum(run.loads) == sum(sum(use.bytes) for use in report.uses) > 0
+    (rate,) = run.jobs
+    assert run.end_ns == pytest.approx(rate.interval_ns * len(rate.rate_bps))
+    times, rates = report.rate.time_ns, report.rate.rate_bps
+    sent = sum(
+        bps * (end - begin) for bps, begin, end in zip(rates, times, times[1:], strict=False)
+    )
+    assert sum(rate.rate_bps) * rate.interval_ns == pytest.approx(sent, rel=1e-6)
+    assert [(each["t_ns"], each["kind"]) for each in run.events if each["kind"] == "fault"] == [
+        (5 * MS, "fault"),
+        (2005 * MS, "fault"),
+    ]
+    assert run.events[0]["links"] == ("z1-rtsw1:z1-ctsw1",)
+
+
+def test_a_simulated_fabric_of_thousands_of_nodes_is_not_drawn() -> None:
+    job = collective_job(JobSpec.model_validate({"pattern": "pairs", "ranks": 2, "size": "1MB"}))
+    report = simulate(load_spec(find_lab("llama3-24k")), [job])
+    assert recording_of_simulation(report) is None
