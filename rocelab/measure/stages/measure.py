@@ -141,11 +141,14 @@ def _switch(
     )
 
 
-def _signs(links: Iterable[LinkEvent], log: Iterable[LogEvent]) -> Iterator[_Sign]:
+def _signs(links: Sequence[LinkEvent], log: Iterable[LogEvent]) -> Iterator[_Sign]:
     for link in links:
         yield _Sign(link.time_ns, Cause.CARRIER)
     for event in log:
         match event:
+            # On a busy machine a session's end may be read first, for which FRR 10.3 has no reason.
+            case SessionDown(cause=Cause.OTHER) if any(not link.carrier for link in links):
+                yield _Sign(event.time_ns, Cause.CARRIER)
             case SessionDown(cause=cause):
                 yield _Sign(event.time_ns, cause)
             case SessionUp():

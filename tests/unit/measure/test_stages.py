@@ -251,6 +251,16 @@ def test_the_end_of_a_dead_link_knows_by_carrier_and_a_remote_rack_by_its_neighb
     assert stages["rtsw2"].session_ns is None
 
 
+def test_a_session_that_ends_for_no_reason_beside_a_lost_carrier_ended_by_it() -> None:
+    """FRR 10.3 loses reasons, and a late reader has the carrier after the log."""
+    end = SessionDown(CARRIER_DOWN_NS + 300 * US, "rtsw1", "ctsw2", Cause.OTHER, "")
+    log = tuple(sorted((*RECORDS.log, end), key=lambda event: event.time_ns))
+    one = measured(replace(RECORDS, log=log))["rtsw1"]
+    assert (one.detected_by, one.detected_ns) == (Cause.CARRIER, 300 * US)
+    alone = measured(replace(RECORDS, links=(), log=log))["rtsw1"]
+    assert (alone.detected_by, alone.detected_ns) == (Cause.OTHER, 300 * US)
+
+
 def test_the_stages_are_those_of_the_route_whose_fib_entry_changed_last() -> None:
     one = measured()["rtsw1"]
     assert (one.prefix, one.changes) == ("198.18.0.16/29", 2)
