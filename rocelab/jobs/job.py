@@ -31,6 +31,17 @@ from rocelab.spec.model import MAX_SEED
 from rocelab.units import DURATION, SIZE, DurationNs, SizeBytes
 from rocelab.wording import RefusedError, listed
 
+RanksPlaced = Annotated[
+    Annotated[Placement, Field(strict=False)]
+    | Annotated[tuple[str, ...], Field(strict=False), Tag("list")],
+    Field(
+        description="contiguous: server by server; topology-aware: leaf by leaf, zone by zone; "
+        "fragmented: zones and their leaves in turn; random; or a list of server or "
+        "server:nic, one per rank"
+    ),
+]
+"""The NIC of each rank of a job."""
+
 
 class JobSpec(SpecModel):
     """A job: a repeated collective (`size`), or continuous streams (`duration`)."""
@@ -72,15 +83,7 @@ class JobSpec(SpecModel):
         DurationNs,
         Field(ge=0, le=MAX_DURATION, description="pause of every rank between iterations"),
     ] = 0
-    placement: Annotated[
-        Annotated[Placement, Field(strict=False)]
-        | Annotated[tuple[str, ...], Field(strict=False), Tag("list")],
-        Field(
-            description="contiguous: server by server; topology-aware: leaf by leaf, zone by zone; "
-            "fragmented: zones and their leaves in turn; random; or a list of server or "
-            "server:nic, one per rank"
-        ),
-    ] = Placement.CONTIGUOUS
+    placement: RanksPlaced = Placement.CONTIGUOUS
     seed: Annotated[
         int,
         Field(ge=0, le=MAX_SEED, description="draws random placements, permutations and alltoallv"),

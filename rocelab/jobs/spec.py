@@ -10,11 +10,11 @@ from collections import Counter
 from pathlib import Path
 from typing import Annotated, Self
 
-from pydantic import Field, Tag, model_validator
+from pydantic import Field, model_validator
 
 from rocelab.errors import InputError
 from rocelab.jobs.inference import InferenceSpec
-from rocelab.jobs.job import JobSpec
+from rocelab.jobs.job import JobSpec, RanksPlaced
 from rocelab.jobs.placement import Placement
 from rocelab.jobs.poisson import PoissonSpec
 from rocelab.jobs.ranking import RankingSpec
@@ -74,15 +74,7 @@ class SimulatedJob(SpecModel):
     parameters."""
 
     name: Name
-    placement: Annotated[
-        Annotated[Placement, Field(strict=False)]
-        | Annotated[tuple[str, ...], Field(strict=False), Tag("list")],
-        Field(
-            description="contiguous: server by server; topology-aware: leaf by leaf, zone by zone; "
-            "fragmented: zones and their leaves in turn; random; or a list of server or "
-            "server:nic, one per rank"
-        ),
-    ] = Placement.CONTIGUOUS
+    placement: RanksPlaced = Placement.CONTIGUOUS
     seed: Annotated[
         int,
         Field(ge=0, le=MAX_SEED, description="draws random placements, source ports and flows"),

@@ -329,6 +329,21 @@ def _close_ups(repeat: ProbeRun) -> list[tuple[int, tuple[int, int]]]:
     return sorted((number, window) for _, number, window in worst)
 
 
+def number_event(axis: Axes, number: int, at: float) -> None:
+    """The number of an event above its place on the time axis."""
+    axis.annotate(
+        str(number),
+        (at, 1.0),
+        xycoords=("data", "axes fraction"),
+        xytext=(0, 1),
+        textcoords="offset points",
+        va="bottom",
+        ha="center",
+        fontsize=7.5,
+        color=INK,
+    )
+
+
 def _mark_events(axis: Axes, repeat: ProbeRun) -> None:
     """A dashed line at each event, with its number where there is room."""
     low, high = axis.get_xlim()
@@ -339,17 +354,7 @@ def _mark_events(axis: Axes, repeat: ProbeRun) -> None:
             continue
         axis.axvline(at, color=EVENT, linewidth=0.9, linestyle=(0, (2, 2)))
         if at >= free:
-            axis.annotate(
-                str(number),
-                (at, 1.0),
-                xycoords=("data", "axes fraction"),
-                xytext=(0, 1),
-                textcoords="offset points",
-                va="bottom",
-                ha="center",
-                fontsize=7.5,
-                color=INK,
-            )
+            number_event(axis, number, at)
             free = at + (high - low) / 25
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rocelab.plan.fabric import Direction
-from rocelab.report.plots import GRID, INK, MUTED, figure_of, styled
+from rocelab.report.plots import GRID, INK, MUTED, figure_of, number_event, styled
 from rocelab.results.job import JobReport
 from rocelab.results.shares import FairShares
 
@@ -137,7 +137,7 @@ def progress_plot(report: JobReport) -> Figure | None:
             at = event.t_ns / report.clock.dilation / MS
             axis.axvline(at, color=INK, linewidth=0.9, linestyle=(0, (2, 2)))
             if axis is axes[0]:
-                _number(axis, number, at)
+                number_event(axis, number, at)
     axes[-1].set_xlabel("ms of the modelled network")
     return figure
 
@@ -171,19 +171,6 @@ def _iterations(axis: Axes, report: JobReport) -> None:
     )
     axis.set_ylabel("ms")
     axis.set_title("time of each iteration", pad=14)
-
-
-def _number(axis: Axes, number: int, at: float) -> None:
-    axis.annotate(
-        str(number),
-        (at, 1.0),
-        xycoords=("data", "axes fraction"),
-        xytext=(0, 1),
-        textcoords="offset points",
-        ha="center",
-        va="bottom",
-        fontsize=7.5,
-    )
 
 
 @styled
