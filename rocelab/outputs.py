@@ -45,6 +45,8 @@ def results_folder(folder: Path, *, overwrite: bool = False) -> Iterator[None]:
 
 def check_new_file(file: Path, *, overwrite: bool) -> None:
     """Raises InputError if the file exists, without `overwrite`, or its folder does not exist."""
+    if file.is_dir():
+        raise InputError(f"{file} is a folder", hint="name a file")
     if file.exists() and not overwrite:
         raise InputError(f"{file} is there already", hint=OVERWRITE)
     if not file.parent.is_dir():

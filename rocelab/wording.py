@@ -58,7 +58,7 @@ def shown(value: object) -> str:
         case dict():
             return "a block of keys"
         case list() | tuple():
-            return "a list"
+            return "a list" if value else "an empty list"
         case _:
             return f"a {type(value).__name__}"
 

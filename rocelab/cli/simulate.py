@@ -207,7 +207,7 @@ def simulate(
     from rocelab.sim.simulate import Options, Simulation
 
     if file is not None:
-        check_flow_file(file)
+        check_flow_file(file, overwrite=force)
     spec = asked_spec(lab, scheme, hashing)
     jobs = asked_jobs(job_file, given(job))
     options = Options.read(
@@ -227,10 +227,10 @@ def simulate(
                 _export(simulation, chakra, progress)
             outcome = simulation.run()
             report = simulation.report(outcome)
-            if file is not None:
-                write_flows(simulation, outcome, file)
         if folder is not None:
             _write(report, folder)
+        if file is not None:
+            write_flows(simulation, outcome, file)
     if json:
         write([to_json(report)])
     else:

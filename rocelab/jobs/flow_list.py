@@ -1,6 +1,6 @@
 """Flows that begin at given times, whatever the network does: an open loop.
 
-A `FlowList` is read from a file (`rocelab.sim.traces.flow_files`) or drawn
+A `FlowList` is read from a file (`rocelab.jobs.flow_files`) or drawn
 (`rocelab.jobs.poisson`), and becomes a `Workload` of one send per flow.
 """
 

@@ -61,7 +61,7 @@ KEYS: Mapping[str, JobKey] = {
     "starts": JobKey(
         "starts", "TIME,...", "With --duration: senders in as many groups, each begins then."
     ),
-    "iterations": JobKey("iterations", "N", "Measured repetitions, 5 by default."),
+    "iterations": JobKey("iterations", "N", "Measured repetitions; 5 by default, 1 if simulated."),
     "warmup": JobKey("warmup_iterations", "N", "Repetitions before, not measured; 1 by default."),
     "compute": JobKey("compute", "TIME", "Pause of every rank between iterations."),
     "algorithm": JobKey(

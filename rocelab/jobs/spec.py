@@ -13,6 +13,7 @@ from typing import Annotated, Self
 from pydantic import Field, model_validator
 
 from rocelab.errors import InputError
+from rocelab.jobs.flow_files import read_flow_file
 from rocelab.jobs.inference import InferenceSpec
 from rocelab.jobs.job import JobSpec, RanksPlaced
 from rocelab.jobs.placement import Placement
@@ -24,6 +25,7 @@ from rocelab.spec.base import Name, SpecModel
 from rocelab.spec.catalog import JOBS, find
 from rocelab.spec.load import validate
 from rocelab.spec.model import MAX_SEED
+from rocelab.spec.reference import may_be_quoted, named_by
 from rocelab.spec.source import read_source
 from rocelab.units import DurationNs
 from rocelab.wording import RefusedError, listed
@@ -235,14 +237,19 @@ def load_jobs(path: Path) -> tuple[SimulatedJob, ...]:
     source = read_source(path)
     if isinstance(source.data, dict) and "pattern" in source.data:
         return (collective_job(validate(source, JobSpec)),)
-    return tuple(_from_folder(job, path.parent) for job in validate(source, JobsSpec).jobs)
+    return tuple(_named_in(path, job) for job in validate(source, JobsSpec).jobs)
 
 
-def _from_folder(job: SimulatedJob, folder: Path) -> SimulatedJob:
-    """The job with the path of its file from the current folder."""
+def _named_in(path: Path, job: SimulatedJob) -> SimulatedJob:
+    """The job with the path of its own file from the current folder. Raises SpecError if the file
+    of jobs names flows elsewhere that are wrong."""
     if job.trace is not None:
-        moved = job.trace.model_copy(update={"file": str(folder / job.trace.file)})
+        moved = job.trace.model_copy(update={"file": str(path.parent / job.trace.file)})
         return job.model_copy(update={"trace": moved})
     if job.flows is not None:
-        return job.model_copy(update={"flows": FlowsSpec(file=str(folder / job.flows.file))})
+        file = path.parent / job.flows.file
+        if not may_be_quoted(file, path):
+            with named_by(path, file):
+                read_flow_file(file)
+        return job.model_copy(update={"flows": FlowsSpec(file=str(file))})
     return job

@@ -228,6 +228,7 @@ async def _asked(request: Request, model: type[Asked]) -> Asked:
         raise HTTPException(400, "the body has no end") from None
     try:
         data = json.loads(body)
+        json.dumps(data, ensure_ascii=False).encode()  # half a character cannot be sent back
     except (ValueError, RecursionError):
         raise HTTPException(400, "the body is not JSON") from None
     if not isinstance(data, dict):

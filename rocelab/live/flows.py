@@ -42,11 +42,14 @@ class FlowRequest(SpecModel):
     leaves_by: Annotated[int, Field(ge=0, le=1)] = 0
 
     def ends(self, lab: Lab) -> tuple[Nic, Nic]:
-        """The NICs. Raises InputError if the lab does not have them."""
+        """The NICs. Raises InputError if the lab does not have them, or a server has both."""
         source = find_nic(lab.fabric, self.src, self.src_nic)
+        destination = find_nic(lab.fabric, self.dst, self.dst_nic)
+        if source.server == destination.server:
+            raise InputError(f"source and destination are both on {source.server}")
         if self.leaves_by >= len(source.links):
             raise InputError(f"{self.src}'s NIC {self.src_nic} has no port {self.leaves_by + 1}")
-        return source, find_nic(lab.fabric, self.dst, self.dst_nic)
+        return source, destination
 
 
 def flows_document(lab: Lab) -> Document:

@@ -25,7 +25,7 @@ from rocelab.live.events import JobEvent, UseEvent
 from rocelab.live.feed import Feed
 from rocelab.report.job_terminal import value_text
 from rocelab.results.job import JobReport, from_json
-from rocelab.runtime.inuse import user_of
+from rocelab.runtime.inuse import in_use, user_of
 from rocelab.runtime.record import LabFiles
 
 Document = Mapping[str, object]
@@ -74,6 +74,9 @@ class Traffic:
                 raise InputError(
                     "a job of this page is under way", hint="stop it, or wait for its end"
                 )
+            # Another's lab is told before a process starts for it beside what is measured.
+            with in_use(LabFiles(self._lab.name), "a job of the page"):
+                pass
             self._run = _Run(self._feed, plan)
         self._run.started.result()
 

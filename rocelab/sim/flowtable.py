@@ -15,6 +15,7 @@ import numpy as np
 
 from rocelab.errors import InputError, MachineError
 from rocelab.files import replace_file, replacing
+from rocelab.outputs import check_new_file
 from rocelab.sim.figures import NS, transfer_times, transfers_over_s
 
 if TYPE_CHECKING:
@@ -24,9 +25,10 @@ if TYPE_CHECKING:
 CSV, PARQUET = ".csv", ".parquet"
 
 
-def check_flow_file(path: Path) -> None:
-    """Check a path before the simulation runs. Raises InputError for another extension,
-    MachineError if Parquet cannot be written."""
+def check_flow_file(path: Path, *, overwrite: bool) -> None:
+    """Check a path before the simulation runs. Raises InputError for another extension and as
+    `check_new_file`, MachineError if Parquet cannot be written."""
+    check_new_file(path, overwrite=overwrite)
     if path.suffix not in (CSV, PARQUET):
         raise InputError(
             f"--flows: {path.name} is neither .csv nor .parquet",
@@ -43,7 +45,14 @@ def check_flow_file(path: Path) -> None:
 
 
 def write_flows(simulation: Simulation, outcome: Outcome, path: Path) -> None:
-    """Write the table. Raises OSError."""
+    """Write the table. Raises InputError if it cannot be written."""
+    try:
+        _write(simulation, outcome, path)
+    except OSError as error:
+        raise InputError(f"--flows: cannot write {path}: {error.strerror}") from error
+
+
+def _write(simulation: Simulation, outcome: Outcome, path: Path) -> None:
     columns = _columns(simulation, outcome)
     if path.suffix == CSV:
         text = io.StringIO()

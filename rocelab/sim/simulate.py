@@ -24,6 +24,7 @@ from rocelab.arrays import NONE, Bools, Floats, Ints
 from rocelab.errors import InputError
 from rocelab.forwarding.asic import Model
 from rocelab.jobs.collectives import Algorithm
+from rocelab.jobs.flow_files import read_flow_file
 from rocelab.jobs.inference import inference_workload
 from rocelab.jobs.merged_sends import workload_of
 from rocelab.jobs.performance import FRAME_OVERHEAD_BYTES
@@ -60,7 +61,6 @@ from rocelab.sim.packets.run import PacketRun, run_packets
 from rocelab.sim.packets.sending import queues_of, sending_of
 from rocelab.sim.placement import place_ranks, ring_group
 from rocelab.sim.size import check_fits
-from rocelab.sim.traces.flow_files import read_flow_file
 from rocelab.spec.model import LabSpec
 from rocelab.spec.schemes import EcmpScheme, EEcmpScheme, PathPinningScheme, SprayScheme, TeScheme
 from rocelab.units import DURATION

@@ -52,6 +52,10 @@ def validate(source: Source, model: type[Model]) -> Model:
     except ValidationError as error:
         details = error.errors(include_url=False)
         found = _settle_unions([(locate(model, detail["loc"]), detail) for detail in details])
+        # Items that are wrong themselves are not there for pydantic, so that too few seem to be.
+        found = [
+            each for each in found if not (each[1]["type"] == "too_short" and each[1]["input"])
+        ]
         found.sort(key=lambda each: source.line(each[0].path) or 0)
     problems = [_problem(source, model, *each) for each in found[:MAX_PROBLEMS]]
     named = {_path(source, *each) for each in found}

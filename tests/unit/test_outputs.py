@@ -89,6 +89,26 @@ def test_simulate_asks_before_it_overwrites(
     assert code("--force") == 0
 
 
+def test_a_table_of_flows_overwrites_nothing_and_its_place_is_looked_at_first(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refused(place: Path, *more: str) -> str:
+        with pytest.raises(SystemExit) as ended:
+            main(["simulate", "tiny", *JOB, "--flows", str(place), *more])
+        assert ended.value.code == (0 if more else 2)
+        return capsys.readouterr().err
+
+    table, folder = tmp_path / "flows.csv", tmp_path / "folder.csv"
+    table.write_text("my only copy")
+    folder.mkdir()
+    assert "is there already" in refused(table)
+    assert table.read_text() == "my only copy"
+    assert "is a folder" in refused(folder)
+    assert "there is no folder" in refused(tmp_path / "none" / "flows.csv")
+    refused(table, "--force")
+    assert table.read_text().startswith("job,")
+
+
 def test_a_lab_does_without_settings_that_an_older_kernel_lacks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -170,6 +170,14 @@ def test_the_beginning_of_an_output_is_what_head_shows() -> None:
     assert (outcome.stdout, outcome.stderr) == ("{", "")
 
 
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
+def test_a_command_whose_output_is_closed_ends_as_otherwise(closed: str) -> None:
+    program = shlex.join([sys.executable, "-c", "from rocelab.cli.main import main; main()"])
+    line = f"{program} labs {closed}"
+    done = subprocess.run(["sh", "-c", line], capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
 def test_an_error_whose_reader_has_gone_ends_quietly() -> None:
     reader, writer = os.pipe()
     os.close(reader)

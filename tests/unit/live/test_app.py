@@ -213,6 +213,7 @@ def test_what_is_wrong_with_a_fault_is_said(
         (b"[]", "application/json", 400),
         (b"[" * 10_000, "application/json", 400),
         (b"\xff", "application/json", 400),
+        (b'{"kind": "\\ud800"}', "application/json", 400),
         (b"", "application/json", 400),
         (b" " * (MOST_BODY_BYTES + 1), "application/json", 413),
         (b"{}", "text/plain", 415),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from rocelab.live.events import Event, JobEvent
 from rocelab.live.state import LabState
 from rocelab.live.traffic import Traffic
 from rocelab.runtime.lab import Lab
+from rocelab.runtime.record import LabFiles
 
 JOB = JobSpec(pattern="allreduce", ranks=4, size="1MB", transport={"qps": 2})  # type: ignore[arg-type]
 BEGINS = '{"progress": {"stage": "iterations", "done": 1, "total": 6}, "t_ns": 7}'
@@ -41,6 +43,13 @@ class Process:
     """Stands for the job's process: runs `script`, which has `say(line)`."""
 
     script = ""
+    user = ""
+
+    @contextmanager
+    def in_use(self, files: LabFiles, what: str) -> Iterator[None]:
+        if self.user:
+            raise InputError(f"lab {files.lab} is in use by {self.user}")
+        yield
 
     def launch(
         self, _: str, *arguments: str, pass_fds: tuple[int, ...], **streams: int
@@ -63,6 +72,7 @@ def feed() -> Feed:
 def process(monkeypatch: pytest.MonkeyPatch) -> Process:
     process = Process()
     monkeypatch.setattr(module, "launch", process.launch)
+    monkeypatch.setattr(module, "in_use", process.in_use)
     return process
 
 
@@ -108,6 +118,19 @@ def test_what_the_product_refuses_is_the_answer(
     with pytest.raises(made, match="in use"):
         traffic.start(JOB)
     assert feed.outcomes == []
+
+
+def test_while_another_has_the_lab_nothing_runs_and_the_last_job_is_still_there(
+    traffic: Traffic, process: Process, feed: Feed
+) -> None:
+    process.script = f"say('''{BEGINS}'''); {WAITS}"
+    traffic.start(JOB)
+    traffic.stop()
+    process.user = "drill drain, process 7"
+    with pytest.raises(InputError, match="in use by drill drain"):
+        traffic.start(JOB)
+    assert traffic.document()["state"] == "stopped"
+    assert feed.outcomes == [None, "stopped"]
 
 
 def test_a_process_that_ends_without_a_result_has_failed_with_its_last_words(

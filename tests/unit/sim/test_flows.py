@@ -12,6 +12,7 @@ from rich.console import Console
 
 from rocelab.documents import to_json
 from rocelab.errors import InputError, SpecError
+from rocelab.jobs.flow_files import read_flow_file
 from rocelab.jobs.spec import SimulatedJob, load_jobs
 from rocelab.jobs.sport import source_port
 from rocelab.report.simulation.html import render_html
@@ -22,7 +23,6 @@ from rocelab.sim.events.sentence import parse_event
 from rocelab.sim.events.spec import TimelineSpec
 from rocelab.sim.flowtable import write_flows
 from rocelab.sim.simulate import Options, Simulation, event_cost, simulate
-from rocelab.sim.traces.flow_files import read_flow_file
 from rocelab.spec.model import LabSpec
 
 SPEC = LabSpec.model_validate(
@@ -115,6 +115,8 @@ HEAD = "Nodes 4\nConnections 1\n"
         (HEAD + "0->1 start 0 size 5 recv_done_trigger 1\n", 3, "triggers of htsim"),
         (HEAD + "0->1 start 0 size 5 prio 1\n", 3, "priorities of connections of htsim"),
         (HEAD + "0->1 start 0 size 5 weight 1\n", 3, "expected id, start or size, got 'weight'"),
+        (HEAD + "0->1 start 0 size 5 size 6\n", 3, "size is said twice"),
+        ("Nodes 4\nNodes 5\nConnections 1\n0->1 start 0 size 5\n", 2, "said twice"),
         (HEAD + "0->1 start 0 size\n", 3, "size: expected a whole number from 1"),
         (HEAD + "0->1 start 0 size 5\ntrigger id 1 oneshot\n", 4, "triggers of htsim"),
         (HEAD + "failure switch_type TOR switch_id 0 link_id 1\n", 3, "failures of htsim"),
@@ -134,6 +136,29 @@ def test_what_a_file_says_wrong_is_named_with_its_line(
         read_flow_file(tmp_path / "flows")
     (problem,) = caught.value.problems
     assert problem.line == line and message in str(problem)
+
+
+def test_a_file_elsewhere_is_not_quoted(tmp_path: Path) -> None:
+    secret, jobs = tmp_path / "secret", tmp_path / "here" / "jobs.yaml"
+    secret.write_text("root:hunter2\n")
+    jobs.parent.mkdir()
+    jobs.write_text(f"jobs: [{{name: a, flows: {{file: {secret}}}}}]\n")
+    with pytest.raises(SpecError, match="not quoted") as caught:
+        load_jobs(jobs)
+    assert "hunter2" not in str(caught.value)
+    assert f"{secret}:1" in str(caught.value)
+
+
+def test_only_what_is_wrong_in_a_list_is_named(tmp_path: Path) -> None:
+    jobs = tmp_path / "jobs.yaml"
+    poisson = "{sizes: websearch, load: 150%, duration: 10ms}"
+    jobs.write_text(f"jobs: [{{name: a, poisson: {poisson}}}]\n")
+    with pytest.raises(SpecError) as caught:
+        load_jobs(jobs)
+    assert [problem.key for problem in caught.value.problems] == ["jobs[0].poisson.load"]
+    jobs.write_text("jobs: []\n")
+    with pytest.raises(SpecError, match="at least 1 item, got an empty list"):
+        load_jobs(jobs)
 
 
 def test_all_bad_lines_of_a_file_are_named_at_once(tmp_path: Path) -> None:

@@ -120,6 +120,8 @@ def _htsim(file: str, lines: Sequence[Line]) -> FlowList:
     while body and body[0][1][0] in HTSIM_COUNTS:
         number, (name, *values) = body.pop(0)
         least = {"Nodes": 2, "Connections": 1}.get(name, 0)
+        if name in counts:
+            problems.append(Problem(file, number, name, "said twice", "keep one"))
         counts[name] = number, _bounded(file, number, " ".join(values), least)
     for name in ("Triggers", "Failures"):
         number, count = counts.get(name, (0, 0))
@@ -161,6 +163,8 @@ def _htsim_flow(words: Sequence[str]) -> Flow:
             raise RefusedError(*_unsupported("priorities of connections"))
         if name not in ("id", "start", "size"):
             raise RefusedError(f"expected id, start or size, got {shown(name)}")
+        if name in said:
+            raise RefusedError(f"{name} is said twice", "keep one")
         said[name] = next(left, "")
     missing = [name for name in ("start", "size") if name not in said]
     if missing:
