@@ -212,7 +212,7 @@ def warnings(fabric: Fabric, pfc: PfcSpec, carvings: Sequence[Carving]) -> tuple
             found.append(
                 f"{carving.role}: the static XOFFs of all ports and classes are "
                 f"{format_size(full)}, but only {format_size(carving.shared)} are shared: if more "
-                "ports fill than fit, lossless classes lose packets"
+                "ports fill than fit, they pause below XOFF"
             )
         if queues.ecn.kmin >= carving.marked_below:
             found.append(

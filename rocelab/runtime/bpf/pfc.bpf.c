@@ -236,13 +236,14 @@ static __always_inline __s64 more(__s64 value, __s64 least)
 	return value > least ? value : least;
 }
 
-// The threshold at this moment, of what a port and class hold beyond what is reserved for them.
-static __always_inline __s64 xoff_of(const struct settings *set, const struct pool *pool)
+// The threshold at this moment, of what a port and class hold beyond what is reserved for them: a
+// static one is no higher than what is there for all.
+static __always_inline __s64 xoff_of(const struct settings *set, const struct pool *pool, __s64 beyond)
 {
 	__s64 unused = more(pool->shared_size - pool->shared, 0);
 
 	if (set->xoff)
-		return set->xoff;
+		return beyond + unused < (__s64)set->xoff ? beyond + unused : (__s64)set->xoff;
 	return set->dynamic_th >= 0 ? unused << (set->dynamic_th & 31) : unused >> (-set->dynamic_th & 31);
 }
 
@@ -252,7 +253,7 @@ static __always_inline int is_below_xon(const struct settings *set, const struct
 {
 	__s64 beyond = more(in->held - (__s64)set->reserved, 0);
 
-	return !in->held || beyond <= more(xoff_of(set, pool) - (__s64)set->xon_offset, 0);
+	return !in->held || beyond <= more(xoff_of(set, pool, beyond) - (__s64)set->xon_offset, 0);
 }
 
 // What a switch held for a port leaves it: first what it had beyond XOFF.
@@ -345,7 +346,7 @@ static __always_inline int admit_from(const struct settings *set, __u32 slot, __
 	} else {
 		beyond = more(in->held + length - (__s64)set->reserved, 0);
 		pool->shared += beyond - more(in->held - (__s64)set->reserved, 0);
-		if (beyond && beyond >= xoff_of(set, pool)) {
+		if (beyond && beyond >= xoff_of(set, pool, beyond)) {
 			in->over = 1;
 			in->xoffs++;
 			crosses = 1;

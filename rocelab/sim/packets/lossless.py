@@ -31,12 +31,13 @@ def ask(run: State, place: int, pauses: int) -> None:
 
 
 @inlined
-def _xoff(run: State, pool: int) -> int:
-    """The threshold at this moment, of what a port and class hold beyond what is reserved."""
+def _xoff(run: State, pool: int, beyond: int) -> int:
+    """The threshold at this moment, of the `beyond` that a port and class hold beyond what is
+    reserved: a static one is no higher than what is there for all."""
     rules = run.rules
-    if rules[at.XOFF] > 0:
-        return int(rules[at.XOFF])
     unused_bytes = max(run.pool[pool, at.SHARED_SIZE] - run.pool[pool, at.SHARED], 0)
+    if rules[at.XOFF] > 0:
+        return int(min(rules[at.XOFF], beyond + unused_bytes))
     if rules[at.DYNAMIC_TH] >= 0:
         return int(unused_bytes << rules[at.DYNAMIC_TH])
     return int(unused_bytes >> -rules[at.DYNAMIC_TH])
@@ -63,7 +64,7 @@ def admit(run: State, ingress: int, size: int) -> bool:
         row[at.HELD] += size
         beyond = max(row[at.HELD] - reserved, 0)
         pool[at.SHARED] += beyond - before
-        if beyond > 0 and beyond >= _xoff(run, row[at.POOL]):
+        if beyond > 0 and beyond >= _xoff(run, row[at.POOL], beyond):
             ask(run, ingress, 1)
     row[at.HELD_HIGHEST] = max(row[at.HELD_HIGHEST], row[at.HELD])
     return True
@@ -76,7 +77,7 @@ def _resume(run: State, ingress: int) -> None:
     if row[at.IS_OVER] == 0 or row[at.BEYOND] > 0:
         return
     beyond = max(row[at.HELD] - rules[at.RESERVED], 0)
-    xon = max(_xoff(run, row[at.POOL]) - rules[at.XON_OFFSET], 0)
+    xon = max(_xoff(run, row[at.POOL], beyond) - rules[at.XON_OFFSET], 0)
     if beyond <= xon:
         ask(run, ingress, 0)
 

@@ -47,9 +47,9 @@ class Lane:
 
     @property
     def xoff(self) -> int:
-        if self.pausing.xoff:
-            return self.pausing.xoff
         free = max(int(self.pausing.shared[self.pool]) - sum(i.excess for i in self.neighbours), 0)
+        if self.pausing.xoff:
+            return min(self.pausing.xoff, self.excess + free)
         return int(free * Fraction(2) ** self.pausing.dynamic_th)
 
     def admits(self, packet: Packet) -> bool:

@@ -100,6 +100,20 @@ def test_a_headroom_holds_what_arrives_after_a_threshold_and_not_a_byte_less(
     assert of(short, at.BEYOND_HIGHEST, 0) == (frames - 1) * FRAME
 
 
+def test_static_thresholds_that_promise_more_memory_than_there_is_pause_earlier() -> None:
+    """Nothing leaves meanwhile. Each of two senders may have 10 frames, and 12 are there: the last
+    frame that finds room may end beyond it, and the other sender's next one finds none."""
+    queues = lossless({0: 0, 2: 0}, 22, shared=np.full(1, 12 * FRAME))
+    flows = [Flow([0, 20], 100 * 4096, retries=0), Flow([2, 20], 100 * 4096, retries=0)]
+    done = ran(flows, queues, {20: 1e5, 21: 1e5}, **PATIENT)
+    shared = [
+        of(done, at.HELD_HIGHEST, send) - of(done, at.BEYOND_HIGHEST, send) for send in (0, 2)
+    ]
+    assert 12 * FRAME <= sum(shared) <= 13 * FRAME
+    assert max(shared) < 10 * FRAME
+    assert done.drops.sum() == 0
+
+
 def test_the_plan_s_headroom_is_enough_and_what_it_used_less_a_byte_is_not() -> None:
     base = {"xoff": "100KB", "xon_offset": "5KB", "memory": "600KB"}
 
