@@ -11,7 +11,7 @@ import typer
 from rocelab.runtime.kind import RuntimeKind
 
 if TYPE_CHECKING:
-    from rocelab.plan.fabric import Node
+    from rocelab.plan.fabric import Fabric, Node
     from rocelab.runtime.lab import Lab
     from rocelab.spec.catalog import Catalog
 
@@ -55,14 +55,29 @@ def complete_server(ctx: typer.Context, incomplete: str) -> list[str]:
     return [name for name in servers if name.startswith(incomplete)]
 
 
+def complete_port(ctx: typer.Context, incomplete: str) -> list[str]:
+    """The nodes of the lab that the command line names, and after a colon the node's ports."""
+    node, colon, _ = incomplete.partition(":")
+    fabric = _fabric(ctx)
+    if not colon or fabric is None:
+        return complete_node(ctx, incomplete)
+    ports = (link.port(node) for link in fabric.links_of.get(node, ()))
+    return [text for port in ports if (text := f"{node}:{port.interface}").startswith(incomplete)]
+
+
 def _nodes(ctx: typer.Context) -> Sequence[Node]:
+    fabric = _fabric(ctx)
+    return () if fabric is None else fabric.nodes
+
+
+def _fabric(ctx: typer.Context) -> Fabric | None:
     from rocelab.errors import RocelabError
 
     try:
         lab, _ = running_or_planned(str(ctx.params.get("lab")))
     except (RocelabError, OSError):
-        return ()
-    return lab.fabric.nodes
+        return None
+    return lab.fabric
 
 
 LabArgument = Annotated[

@@ -1,40 +1,47 @@
-"""`rocelab capture`: packets of one interface of a node, as a pcapng file.
-
-tcpdump captures inside the node; its stream is written as pcapng, with the interface's name and
-nanoseconds.
-"""
+"""`rocelab capture`: packets of ports of a running lab, as a pcapng file or stream."""
 
 from __future__ import annotations
 
-import signal
-import subprocess
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+import sys
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, BinaryIO
 
 import typer
 
-from rocelab.cli.arguments import ForceOption, NodeArgument, RunningLab, running_lab
+from rocelab.cli.arguments import ForceOption, RunningLab, complete_port, running_lab
 from rocelab.cli.handover import handed_over
 from rocelab.interruption import shielded, undone
 from rocelab.kernel.rights import need_root
-from rocelab.report.console import err, say
+from rocelab.report.console import err, is_reader_gone, say
 
 if TYPE_CHECKING:
+    from rocelab.measure.portcapture import PortName
     from rocelab.runtime.lab import Lab
 
-_BUFFER_KIB = 16384
+STDOUT = Path("-")
 
 
 def capture(
     lab: RunningLab,
-    node: NodeArgument,
-    interface: Annotated[str, typer.Argument(metavar="IFACE", help="Such as ctsw1.")],
+    ports: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="PORT...",
+            help="Interfaces of nodes, such as rtsw1:ctsw1; several are one capture.",
+            autocompletion=complete_port,
+            show_default=False,
+        ),
+    ],
     file: Annotated[
         Path,
-        typer.Option("--out", "-o", metavar="FILE", help="A pcapng file.", show_default=False),
+        typer.Option(
+            "--out",
+            "-o",
+            metavar="FILE",
+            help="A pcapng file, or - for stdout.",
+            show_default=False,
+        ),
     ],
     count: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="End after N packets.")
@@ -44,39 +51,73 @@ def capture(
     ] = None,
     force: ForceOption = False,
 ) -> None:
-    """Capture packets of a node's interface until Ctrl-C, --count or --seconds. However it ends,
-    FILE is whole; after Ctrl-C the exit code is 130."""
-    from rocelab.measure.tcpdump import counts_in
-    from rocelab.outputs import check_new_file, create_file
+    """Capture packets of ports until Ctrl-C, --count or --seconds. However it ends, FILE is whole;
+    after Ctrl-C the exit code is 130.
+
+    rocelab capture zone-small rtsw1:ctsw1 ctsw1:rtsw1 -o - | wireshark -k -i -
+
+    With several ports, packets are written 0.1 s late, to be in order of time.
+    """
+    from rocelab.measure.portcapture import PortCapture
+    from rocelab.outputs import check_new_file
 
     need_root("capturing in a node")
     chosen = running_lab(lab)
-    _check_interface(chosen, node, interface)
-    check_new_file(file, overwrite=force)
+    named = [_port(chosen, port) for port in ports]
+    is_stream = file == STDOUT
+    if is_stream:
+        _check_stdout()
+    else:
+        check_new_file(file, overwrite=force)
     with (
-        handed_over(file),
-        _tcpdump(chosen, node, interface, count) as process,
-        shielded("what tcpdump holds is written", lambda: process.send_signal(signal.SIGINT)),
-        create_file(file, overwrite=force) as target,
+        handed_over(None if is_stream else file),
+        PortCapture(chosen, named) as captured,
+        shielded("what tcpdump holds is written", captured.stop),
+        _target(file, overwrite=force) as target,
     ):
-        timer = threading.Timer(seconds or 0, process.send_signal, (signal.SIGINT,))
-        if seconds is not None:
-            timer.start()
         until = "" if count or seconds else ", Ctrl-C ends it"
-        err().print(f"capturing on {interface} of {node}{until}")
-        assert process.stdout is not None and process.stderr is not None
-        packets = _copy(process.stdout, target, f"{node}:{interface}")
-        timer.cancel()
-        counts = counts_in(process.stderr.read())
-        # After --count packets it stops: what came meanwhile was not asked for.
-        lost = counts.dropped if count else counts.dropped + counts.unread
-        say(f"{packets:,} packets in {file}" + (f", {lost:,} more were lost" if lost else ""))
-        undone(f"{file} is whole")
+        err().print(f"capturing on {', '.join(map(str, named))}{until}")
+        for blocks in captured.blocks(count, seconds):
+            target.write(blocks)
+            target.flush()
+            if is_stream and is_reader_gone():
+                raise BrokenPipeError
+        lost = f", {captured.lost:,} more were lost" if captured.lost else ""
+        if is_stream:
+            err().print(f"{captured.packets:,} packets{lost}")
+            undone("the stream is whole")
+        else:
+            say(f"{captured.packets:,} packets in {file}{lost}")
+            undone(f"{file} is whole")
 
 
-def _check_interface(lab: Lab, node: str, interface: str) -> None:
+def _target(file: Path, *, overwrite: bool) -> AbstractContextManager[BinaryIO]:
+    """What FILE means, open for writing. Raises InputError as `create_file`."""
+    from rocelab.outputs import create_file
+
+    if file == STDOUT:
+        return nullcontext(sys.stdout.buffer)
+    return create_file(file, overwrite=overwrite)
+
+
+def _check_stdout() -> None:
+    """Raises InputError if stdout is a terminal."""
     from rocelab.errors import InputError
 
+    if sys.stdout.isatty():
+        raise InputError(
+            "a capture is not text, and stdout is a terminal", hint="add `| wireshark -k -i -`"
+        )
+
+
+def _port(lab: Lab, text: str) -> PortName:
+    """The port that a command line calls `text`. Raises InputError if the lab has none."""
+    from rocelab.errors import InputError
+    from rocelab.measure.portcapture import PortName
+
+    node, colon, interface = text.partition(":")
+    if not colon:
+        raise InputError(f"{text} is no port", hint="a port is NODE:IFACE, such as rtsw1:ctsw1")
     name = lab.node(node).name
     interfaces = [link.port(name).interface for link in lab.fabric.links_of[name]]
     if interface not in (*interfaces, "lo"):
@@ -85,35 +126,4 @@ def _check_interface(lab: Lab, node: str, interface: str) -> None:
             f"{node} has no interface {interface}",
             hint=f"its interfaces are {', '.join(interfaces[:8])}{more}",
         )
-
-
-@contextmanager
-def _tcpdump(
-    lab: Lab, node: str, interface: str, count: int | None
-) -> Iterator[subprocess.Popen[bytes]]:
-    """tcpdump that captures already. Raises MachineError when it cannot."""
-    from rocelab.measure.tcpdump import await_listening, start_tcpdump
-
-    options = ["-U", "-B", str(_BUFFER_KIB), *(("-c", str(count)) if count else ())]
-    netns = lab.node(node).netns
-    with start_tcpdump(netns, interface, *options, output=subprocess.PIPE) as process:
-        try:
-            await_listening(process)
-            yield process
-        finally:
-            process.kill()
-
-
-def _copy(stream: IO[bytes], target: IO[bytes], interface: str) -> int:
-    """Write the packets of a pcap stream as pcapng until it ends; return their number."""
-    from importlib.metadata import version
-
-    from rocelab.measure.pcapng import pcapng_header, pcapng_packet, read_pcap
-
-    captured = read_pcap(stream)
-    target.write(pcapng_header(f"rocelab {version('rocelab')}", interface, captured))
-    packets = 0
-    for packet in captured.packets:
-        target.write(pcapng_packet(packet))
-        packets += 1
-    return packets
+    return PortName(name, interface)

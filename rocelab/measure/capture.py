@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import heapq
 import signal
-import struct
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from importlib.metadata import version
 from pathlib import Path
@@ -22,7 +21,13 @@ from typing import IO, NamedTuple, Self
 from rocelab.agent.headers import ROCE_PORT
 from rocelab.errors import InputError
 from rocelab.jobs.jobplan import JobPlan
-from rocelab.measure.pcapng import Capture, Packet, pcapng_header, pcapng_packet, read_pcap
+from rocelab.measure.pcapng import (
+    PCAP_HEADER_BYTES,
+    Packet,
+    PcapReader,
+    pcapng_header,
+    pcapng_packet,
+)
 from rocelab.measure.tcpdump import await_listening, counts_in, start_tcpdump
 from rocelab.runtime.lab import Lab
 from rocelab.traffic.jobparts import nic_links
@@ -32,6 +37,7 @@ _ETHERNET_BYTES = 18
 _STOP_TIMEOUT_S = 10.0
 _DRAIN_TIMEOUT_S = 10.0
 _LOOK_S = 0.02
+_PIECE_BYTES = 1 << 16
 
 
 class _Tap(NamedTuple):
@@ -87,18 +93,17 @@ class NicCapture:
                 self._write()
 
     def _write(self) -> None:
-        captures = []
+        captures = {}
         for tap in self._taps:
             tap.file.seek(0)
-            captures.append(read_pcap(tap.file))
+            captures[tap.name] = PcapReader(tap.file.read(PCAP_HEADER_BYTES))
         application = f"rocelab {version('rocelab')}"
+        files = [tap.file for tap in self._taps]
         try:
             with self._path.open("xb") as target:
-                for number, (tap, captured) in enumerate(zip(self._taps, captures, strict=True)):
-                    header = pcapng_header(application, tap.name, captured)
-                    target.write(header if number == 0 else header[_first_block(header) :])
-                for number, packet in _merged(captures):
-                    target.write(_of_interface(number, pcapng_packet(packet)))
+                target.write(pcapng_header(application, captures))
+                for number, packet in _merged(files, list(captures.values())):
+                    target.write(pcapng_packet(packet, number))
         except OSError as error:
             raise InputError(f"cannot write {self._path}: {error.strerror}") from error
 
@@ -131,23 +136,16 @@ def _end(process: subprocess.Popen[bytes]) -> bytes:
         return process.stderr.read()
 
 
-def _merged(captures: list[Capture]) -> Iterator[tuple[int, Packet]]:
+def _merged(
+    files: Sequence[IO[bytes]], captures: Sequence[PcapReader]
+) -> Iterator[tuple[int, Packet]]:
     """Every packet with the number of its interface, in order of time."""
 
     def numbered(number: int) -> Iterator[tuple[int, int, Packet]]:
-        for packet in captures[number].packets:
-            yield packet.time_ns, number, packet
+        while data := files[number].read(_PIECE_BYTES):
+            for packet in captures[number].feed(data):
+                yield packet.time_ns, number, packet
 
     streams = map(numbered, range(len(captures)))
     for _, number, packet in heapq.merge(*streams, key=lambda each: each[:2]):
         yield number, packet
-
-
-def _first_block(blocks: bytes) -> int:
-    """The length of the first of some pcapng blocks."""
-    return int(struct.unpack_from("=I", blocks, 4)[0])
-
-
-def _of_interface(number: int, block: bytes) -> bytes:
-    """An enhanced packet block, moved to interface `number`."""
-    return block[:8] + struct.pack("=I", number) + block[12:]

@@ -1,5 +1,5 @@
 """Reads captured packets from tcpdump's classic pcap and writes them as pcapng, with the
-interface's name and nanoseconds.
+interfaces' names and nanoseconds.
 
 Formats: draft-ietf-opsawg-pcap and draft-ietf-opsawg-pcapng. Numbers are in the machine's own byte
 order, which the file states.
@@ -8,11 +8,11 @@ order, which the file states.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import IO
 
 _PCAP_HEADER = struct.Struct("=IHHiIII")
+PCAP_HEADER_BYTES = _PCAP_HEADER.size
 _PCAP_RECORD = struct.Struct("=IIII")
 _PCAP_NANOSECONDS = 0xA1B23C4D
 
@@ -32,53 +32,51 @@ class Packet:
     data: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Capture:
-    """A capture while it is read: its link type, snap length and packets."""
+class PcapReader:
+    """Parses a capture with nanoseconds, of this machine's byte order."""
 
-    link_type: int
-    snap_length: int
-    packets: Iterator[Packet]
+    def __init__(self, header: bytes) -> None:
+        """`header` has the first PCAP_HEADER_BYTES. Raises ValueError for anything else."""
+        if len(header) < PCAP_HEADER_BYTES:
+            raise ValueError("a capture that ends before its header")
+        magic, _, _, _, _, self.snap_length, self.link_type = _PCAP_HEADER.unpack(header)
+        if magic != _PCAP_NANOSECONDS:
+            raise ValueError(f"not a capture with nanoseconds: magic {magic:#x}")
+        self._rest = b""
 
-
-def read_pcap(stream: IO[bytes]) -> Capture:
-    """A capture with nanoseconds, of this machine's byte order.
-
-    A packet cut off by the end of the stream is left out. Raises ValueError for anything else.
-    """
-    header = stream.read(_PCAP_HEADER.size)
-    if len(header) < _PCAP_HEADER.size:
-        raise ValueError("a capture that ends before its header")
-    magic, _, _, _, _, snap_length, link_type = _PCAP_HEADER.unpack(header)
-    if magic != _PCAP_NANOSECONDS:
-        raise ValueError(f"not a capture with nanoseconds: magic {magic:#x}")
-    return Capture(link_type, snap_length, _packets(stream))
-
-
-def _packets(stream: IO[bytes]) -> Iterator[Packet]:
-    while len(header := stream.read(_PCAP_RECORD.size)) == _PCAP_RECORD.size:
-        seconds, nanoseconds, kept, length = _PCAP_RECORD.unpack(header)
-        data = stream.read(kept)
-        if len(data) < kept:
-            return
-        yield Packet(seconds * 10**9 + nanoseconds, length, data)
+    def feed(self, data: bytes) -> Iterator[Packet]:
+        """The packets completed by this data, which comes in pieces of any size."""
+        data = self._rest + data
+        at = 0
+        while len(data) - at >= _PCAP_RECORD.size:
+            seconds, nanoseconds, kept, length = _PCAP_RECORD.unpack_from(data, at)
+            begin = at + _PCAP_RECORD.size
+            if len(data) - begin < kept:
+                break
+            at = begin + kept
+            yield Packet(seconds * 10**9 + nanoseconds, length, data[begin:at])
+        self._rest = data[at:]
 
 
-def pcapng_header(application: str, interface: str, capture: Capture) -> bytes:
-    """The beginning of a file: its section header and the one interface whose packets follow."""
+def pcapng_header(application: str, interfaces: Mapping[str, PcapReader]) -> bytes:
+    """The beginning of a file: its section header and the interfaces whose packets follow, by their
+    names, numbered from 0 in this order."""
     section = struct.pack("=IHHQ", _BYTE_ORDER_MAGIC, 1, 0, _UNKNOWN_LENGTH)
     section += _option(_SHB_USERAPPL, application.encode()) + _option(0, b"")
-    described = struct.pack("=HHI", capture.link_type, 0, capture.snap_length)
-    described += _option(_IF_NAME, interface.encode())
-    described += _option(_IF_TSRESOL, _NANOSECONDS) + _option(0, b"")
-    return _block(_SECTION_HEADER, section) + _block(_INTERFACE, described)
+    blocks = [_block(_SECTION_HEADER, section)]
+    for name, capture in interfaces.items():
+        described = struct.pack("=HHI", capture.link_type, 0, capture.snap_length)
+        described += _option(_IF_NAME, name.encode())
+        described += _option(_IF_TSRESOL, _NANOSECONDS) + _option(0, b"")
+        blocks.append(_block(_INTERFACE, described))
+    return b"".join(blocks)
 
 
-def pcapng_packet(packet: Packet) -> bytes:
-    """An enhanced packet block."""
+def pcapng_packet(packet: Packet, interface: int) -> bytes:
+    """An enhanced packet block of the interface with this number."""
     fields = struct.pack(
         "=IIIII",
-        0,
+        interface,
         packet.time_ns >> 32,
         packet.time_ns & 0xFFFF_FFFF,
         len(packet.data),

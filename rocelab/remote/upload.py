@@ -45,6 +45,8 @@ OUTPUTS = frozenset(
 """Parameters that name files or folders to write."""
 THERE = frozenset({"frr"})
 """Parameters that name folders of the other machine, which are left as typed."""
+STDOUT = "-"
+"""The output that is no file."""
 RESULTS = "results"
 """The default output folder of commands."""
 RESULT = "result.json"
@@ -79,7 +81,7 @@ def make_upload(words: Sequence[str], values: Mapping[str, object], here: Path) 
     outputs = [mirrored(here / RESULTS)]
     moved = {}
     for name, value in values.items():
-        if value is None:
+        if value is None or str(value) == STDOUT:
             continue
         path = here / str(value) if name in OUTPUTS else _file_to_read(name, str(value), here)
         if path is None:

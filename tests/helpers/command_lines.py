@@ -23,7 +23,7 @@ WORDS = {
     "src": "srv1-1",
     "dst": "srv2-1",
     "sport": "50000",
-    "interface": "ctsw1",
+    "ports": "rtsw1:ctsw1",
     "folder": "out",
     "file": "out.pcapng",
     "result": "result.json",

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import signal
 import struct
 import subprocess
 import time
 from collections.abc import Iterator
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
@@ -200,7 +202,7 @@ def test_a_capture_is_pcapng_with_the_packets_and_the_time_they_came(
         """What is said of a capture, and the time that it has packets of."""
         file.unlink(missing_ok=True)
         with subprocess.Popen(
-            [*PROGRAM, "capture", lab, "srv3-1", "rtsw3", "-o", str(file)],
+            [*PROGRAM, "capture", lab, "srv3-1:rtsw3", "-o", str(file)],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -227,12 +229,79 @@ def test_a_capture_is_pcapng_with_the_packets_and_the_time_they_came(
     # More than one where the answer was late.
     assert probes and all(before_ns < time_ns < after_ns for time_ns in probes)
 
-    again = rocelab("capture", lab, "srv3-1", "rtsw3", "-o", file)
+    again = rocelab("capture", lab, "srv3-1:rtsw3", "-o", file)
     assert again.returncode == 2
     assert "--force" in again.stderr
     forced = ("-o", file, "--force", "--seconds", "0.2")
-    assert rocelab("capture", lab, "srv3-1", "rtsw3", *forced).returncode == 0
-    assert rocelab("capture", lab, "srv3-1", "nosuch", "-o", tmp_path / "y").returncode == 2
+    assert rocelab("capture", lab, "srv3-1:rtsw3", *forced).returncode == 0
+    for wrong in ("srv3-1:nosuch", "srv3-1"):
+        assert rocelab("capture", lab, wrong, "-o", tmp_path / "y").returncode == 2
+
+
+def test_a_packet_is_streamed_from_every_port_that_it_passes(lab: str) -> None:
+    flow = ("srv1-1", "srv3-1", "50008")
+    hops = read("path", lab, *FLOW, "--sport", flow[-1])["hops"]
+    # Sent by the server, and received by its switch and by the server at the other end.
+    ports = (f"{hops[0]}:{hops[1]}", f"{hops[1]}:{hops[0]}", f"{hops[-1]}:{hops[-2]}")
+    fields = [f"-e{field}" for field in ("frame.interface_name", "frame.time_epoch")]
+    shown = ["tshark", "-r", "-", "-Y", f"udp.srcport == {flow[-1]}", "-T", "fields", *fields]
+    with (
+        subprocess.Popen(
+            [*PROGRAM, "capture", lab, *ports, "-o", "-"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        ) as capture,
+        subprocess.Popen(shown, stdin=capture.stdout, stdout=subprocess.PIPE, text=True) as reader,
+    ):
+        assert capture.stderr is not None
+        assert b"Ctrl-C" in capture.stderr.readline()
+        rocelab("path", lab, *FLOW, "--sport", flow[-1], "--probe")
+        capture.send_signal(signal.SIGINT)
+        said = capture.stderr.read().decode().splitlines()
+        lines = [line.split() for line in reader.communicate(timeout=RUN_LIMIT_S)[0].splitlines()]
+    assert capture.returncode == 130
+    assert said[-1] == "interrupted: the stream is whole"
+    assert {name for name, _ in lines} == set(ports)
+    times = [Decimal(epoch) for _, epoch in lines]
+    assert times == sorted(times)
+
+
+def test_a_capture_ends_after_as_many_packets_of_all_ports(lab: str) -> None:
+    ports = [f"{rtsw}:{ctsw}" for rtsw in ("rtsw1", "rtsw2") for ctsw in ("ctsw1", "ctsw2")]
+    done = subprocess.run(
+        [*PROGRAM, "capture", lab, *ports, "-o", "-", "--count", "3"],
+        capture_output=True,
+        check=True,
+        timeout=RUN_LIMIT_S,
+    )
+    assert len(read_pcapng(done.stdout)) == 3
+
+
+def test_a_capture_whose_reader_has_gone_ends(lab: str) -> None:
+    with subprocess.Popen(
+        [*PROGRAM, "capture", lab, "srv3-1:lo", "-o", "-"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    ) as capture:
+        assert capture.stdout is not None
+        assert struct.unpack("=I", capture.stdout.read(4)) == (0x0A0D0D0A,)
+        capture.stdout.close()
+        # No packet comes: that nobody reads is found out without writing.
+        assert capture.wait(timeout=RUN_LIMIT_S) == 141
+
+
+def test_a_capture_is_not_written_to_a_terminal(lab: str) -> None:
+    terminal, end = pty.openpty()
+    done = subprocess.run(
+        [*PROGRAM, "capture", lab, "srv3-1:rtsw3", "-o", "-"],
+        stdout=end,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    os.close(terminal)
+    os.close(end)
+    assert done.returncode == 2
+    assert "wireshark" in done.stderr
 
 
 def read_pcapng(data: bytes) -> list[tuple[int, bytes]]:

@@ -216,7 +216,7 @@ def test_health_says_what_it_saw_until_then(whole: Lab) -> None:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_capture_is_whole(whole: Lab, tmp_path: Path, number: int) -> None:
     file = tmp_path / "x.pcapng"
-    command = begin(*PROGRAM, "capture", whole.name, "rtsw1", "ctsw1", "-o", file)
+    command = begin(*PROGRAM, "capture", whole.name, "rtsw1:ctsw1", "-o", file)
     assert command.stderr is not None
     assert "capturing" in command.stderr.readline()
     os.killpg(command.pid, number)

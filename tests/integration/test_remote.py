@@ -101,6 +101,19 @@ def test_a_command_gives_there_what_it_gives_here(
     assert contents(work / "full") == {"mine.txt": "mine"}
 
 
+def test_a_capture_there_is_a_stream_here(server: Server, lab: str, tmp_path: Path) -> None:
+    words = ("capture", lab, "rtsw1:ctsw1", "ctsw1:rtsw1", "-o", "-", "--count", "2")
+    code, out, errors = server.rocelab(*words, cwd=tmp_path)
+    assert (code, errors.splitlines()[-1]) == (0, "2 packets")
+    kinds = []
+    while out:
+        kind, length = struct.unpack_from("=II", out)
+        kinds.append(kind)
+        out = out[length:]
+    assert kinds == [0x0A0D0D0A, 1, 1, 6, 6]
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_nothing_of_a_run_stays_there_once_its_results_are_here(
     server: Server, tmp_path: Path
 ) -> None:

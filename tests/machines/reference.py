@@ -76,8 +76,8 @@ COMMAND_RUNS: dict[str, Run | NotRun] = {
     "rocelab te [LAB] [OPTIONS]": NotRun(
         "needs traffic under the scheme te: tests/integration/test_controller.py"
     ),
-    "rocelab capture LAB NODE IFACE --out FILE [OPTIONS]": Run(
-        ("rocelab capture zone-small rtsw1 ctsw1 -o x.pcapng --seconds 5",),
+    "rocelab capture LAB PORT... --out FILE [OPTIONS]": Run(
+        ("rocelab capture zone-small rtsw1:ctsw1 ctsw1:rtsw1 -o x.pcapng --seconds 5",),
         after=("tshark -r x.pcapng -Y bgp | grep -q BGP",),
     ),
     "rocelab runs [OPTIONS]": NotRun("docs/remote.md has it"),

@@ -60,6 +60,14 @@ def test_a_node_of_that_lab_is_completed_wherever_one_is_named(command, paramete
     assert completed(command, parameter, "srv1", "no-such-lab") == []
 
 
+def test_a_port_is_completed_by_its_node_and_then_by_its_name() -> None:
+    found = (each.values for each in parameters("PORT"))
+    command, parameter = next(each for each in found if each[1].name == "ports")
+    assert "rtsw1" in completed(command, parameter, "rts", LAB)
+    assert completed(command, parameter, "rtsw1:ctsw2", LAB) == ["rtsw1:ctsw2", "rtsw1:ctsw2-2"]
+    assert completed(command, parameter, "nosuch:", LAB) == []
+
+
 def test_files_of_ones_own_are_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for folder in ("labs", "scripts", "traffic"):
         (tmp_path / folder).mkdir()

@@ -63,7 +63,7 @@ READERS = {
     ("diagnose",): "result",
     ("drill", "diff"): "old new",
 }
-NAMING = ("node", "nodes", "interface", "src", "dst", "source", "destination", "kind")
+NAMING = ("node", "nodes", "ports", "src", "dst", "source", "destination", "kind")
 HOSTS = (
     *("", " ", "-oProxyCommand=x", "a@b@c", "host:99999", "host:0", "host:x", "u@", "@h", "::1"),
     *(

@@ -38,13 +38,22 @@ def test_an_absolute_path_is_made_relative_in_every_way_it_can_be_written(
     here: Path, form: str
 ) -> None:
     target = here.parent / "captures/x.pcapng"
-    words = ["capture", "lab", "rtsw1", "ctsw1", *form.format(target).split()]
+    words = ["capture", "lab", "rtsw1:ctsw1", *form.format(target).split()]
     upload = make_upload(words, {"lab": "lab", "file": target}, here)
     assert str(target) not in " ".join(upload.words)
     written = next(word for word in upload.words if "x.pcapng" in word)
     relative = written.removeprefix("--out=").removeprefix("-o")
     assert os.path.normpath(here / relative) == str(target)
     assert mirrored(target) in upload.outputs
+
+
+def test_a_capture_to_stdout_is_no_file_to_bring_back(here: Path) -> None:
+    (here / "-").touch()
+    words = ["capture", "lab", "rtsw1:ctsw1", "-o", "-"]
+    upload = make_upload(words, {"lab": "lab", "file": Path("-")}, here)
+    assert upload.words == tuple(words)
+    assert upload.outputs == (mirrored(here / "results"),)
+    assert not [place for place in upload.present if place.endswith("/-")]
 
 
 def test_a_name_of_the_catalog_sends_nothing(here: Path) -> None:
