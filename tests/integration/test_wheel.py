@@ -80,7 +80,8 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.side_by_side
 def test_a_wheel_has_one_package_and_what_users_read(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
-    assert {name.partition("/")[0] for name in names if ".dist-info/" not in name} == {"rocelab"}
+    roots = {name.partition("/")[0] for name in names if ".dist-info/" not in name}
+    assert roots == {"rocelab", f"{wheel.name.partition('-py3')[0]}.data"}
     for shipped in ("labs/tiny.yaml", "scripts/link-flap.yaml", "traffic/inference.yaml"):
         assert f"rocelab/_data/{shipped}" in names
         assert (ROOT / shipped).exists()

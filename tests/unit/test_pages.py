@@ -4,14 +4,18 @@ links lead somewhere. `make docs` checks links of the site again, as it has them
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
 import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from docs.commandline import commands, names_of, parameters
 from docs.documents import described
 from docs.generate import pages as generated_pages
+from rocelab.cli.main import command_line
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(
@@ -44,9 +48,31 @@ def test_every_page_is_in_the_navigation_once() -> None:
 
 def test_the_reference_is_what_the_code_says() -> None:
     generated = generated_pages()
-    assert set(generated) == {"commands.md", "documents.md"}
+    manual = {f"man/{path.name}" for path in (ROOT / "docs/man").iterdir()}
+    assert set(generated) == {"commands.md", "documents.md", *manual}
     for page, text in generated.items():
         assert (ROOT / "docs" / page).read_text() == text, f"`make docs` writes {page} anew"
+
+
+@pytest.mark.skipif(
+    shutil.which("groff") is None,
+    reason="groff is not installed: whether it renders the manual pages is not checked",
+)
+def test_every_manual_page_renders_without_a_warning_and_with_every_option() -> None:
+    names = sorted(path.name for path in (ROOT / "docs/man").iterdir())
+    done = subprocess.run(
+        # The page's width, so that no option is broken; no attributes of a terminal.
+        ["groff", "-man", "-ww", "-Tutf8", "-P-cbou", "-rLL=200n", *names],
+        cwd=ROOT / "docs/man",
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stderr == ""
+    for words, command, _ in commands(command_line()):
+        assert f"{'-'.join(('rocelab', *words)).upper()}(1)" in done.stdout
+        for parameter in parameters(command):
+            assert f"\n       {', '.join(names_of(parameter))}" in done.stdout
 
 
 def test_a_docstring_is_divided_by_the_keys_that_it_explains() -> None:
