@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import BinaryIO, TypeVar
 
 from rocelab.errors import InputError, MachineError
-from rocelab.files import NO_ROOM
+from rocelab.files import NO_ROOM, replace_file
 
 RESULT, REPORT = "result.json", "report.html"
 OVERWRITE = "name another place, or say --force to overwrite it"
@@ -61,6 +61,29 @@ def create_file(file: Path, *, overwrite: bool) -> BinaryIO:
         return file.open("wb" if overwrite else "xb")
     except OSError as error:
         raise InputError(f"cannot write {file}: {error.strerror}") from error
+
+
+def make_place(path: Path) -> None:
+    """Create the folder of an output file. Raises InputError if the file cannot be written."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        is_folder = path.is_dir()
+    except OSError as error:
+        raise _unwritable(path, error.strerror or "unknown error") from None
+    if is_folder:
+        raise _unwritable(path, "it is a folder")
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Write a file atomically, over an existing one. Raises InputError if it cannot be written."""
+    try:
+        replace_file(path, data)
+    except OSError as error:
+        raise _unwritable(path, error.strerror or "unknown error") from None
+
+
+def _unwritable(path: Path, why: str) -> InputError:
+    return InputError(f"{path} cannot be written: {why}", hint="name another file")
 
 
 @contextmanager

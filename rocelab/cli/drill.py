@@ -150,6 +150,14 @@ def run(
             metavar="FILE", help="Also write the outcome as JUnit XML.", show_default=False
         ),
     ] = None,
+    markdown: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Also write the outcome as Markdown, for the page of a CI's job.",
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
     """Run a drill: lab up, traffic and faults or jobs, lab down, and the report.
 
@@ -177,8 +185,8 @@ def run(
             print_result(result, out())
 
     started = time.monotonic()
-    with handed_over(junit):
-        with _junit_of_errors(drill, junit):
+    with handed_over(junit), handed_over(markdown):
+        with _outcome_of_errors(drill, junit, markdown):
             path = _drill_file(drill)
             if folder is None:
                 folder = Path("results") / f"{path.stem}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
@@ -203,6 +211,11 @@ def run(
             from rocelab.report.junit import junit_of, write_junit
 
             write_junit(junit_of(result, time.monotonic() - started), junit)
+        if markdown is not None:
+            from rocelab.outputs import write_whole
+            from rocelab.report.markdown import markdown_of
+
+            write_whole(markdown, markdown_of(result).encode())
     show(result)
     if not json:
         err().print(f"{folder}/result.json and {folder}/report.html have the rest")
@@ -254,16 +267,23 @@ def diff(old: ResultArgument, new: ResultArgument, json: JsonOption = False) -> 
 
 
 @contextmanager
-def _junit_of_errors(drill: str, junit: Path | None) -> Iterator[None]:
-    """Write an error that ends the drill, Ctrl-C too, as JUnit XML, and raise it again."""
-    from rocelab.report.junit import junit_of_error, make_place, write_junit
+def _outcome_of_errors(drill: str, junit: Path | None, markdown: Path | None) -> Iterator[None]:
+    """Write an error that ends the drill, Ctrl-C too, as JUnit XML and Markdown, and raise it
+    again."""
+    from rocelab.outputs import make_place, write_whole
+    from rocelab.report.junit import junit_of_error, write_junit
+    from rocelab.report.markdown import markdown_of_error
 
     started = time.monotonic()
-    if junit is not None:
-        make_place(junit)
+    for path in (junit, markdown):
+        if path is not None:
+            make_place(path)
+    name = Path(drill).stem
     try:
         yield
     except BaseException as error:
         if junit is not None:
-            write_junit(junit_of_error(Path(drill).stem, error, time.monotonic() - started), junit)
+            write_junit(junit_of_error(name, error, time.monotonic() - started), junit)
+        if markdown is not None:
+            write_whole(markdown, markdown_of_error(name, error).encode())
         raise

@@ -40,7 +40,7 @@ CATALOGS = {"lab": LABS, "drill": DRILLS, "job_file": JOBS, "flows": FLOWS}
 NAMED_IN = {"lab": LABS, "job": JOBS, "jobs": JOBS}
 """Keys of YAML files that name other files as the command line does."""
 OUTPUTS = frozenset(
-    {"folder", "file", "pcap", "picture", "prometheus", "evidence", "junit", "chakra"}
+    {"folder", "file", "pcap", "picture", "prometheus", "evidence", "junit", "markdown", "chakra"}
 )
 """Parameters that name files or folders to write."""
 THERE = frozenset({"frr"})

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree as Xml
 
-from rocelab.errors import InputError, RocelabError
-from rocelab.files import replace_file
+from rocelab.errors import RocelabError
+from rocelab.outputs import write_whole
 from rocelab.results.drill import DrillResult, PhaseRun
 from rocelab.results.environment import Environment
 from rocelab.results.expectations import Verdict
@@ -76,29 +76,10 @@ def junit_of_error(name: str, error: BaseException, seconds: float) -> Xml.Eleme
     return _document([suite], seconds)
 
 
-def make_place(path: Path) -> None:
-    """Create the folder of an output file. Raises InputError if the file cannot be written."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        is_folder = path.is_dir()
-    except OSError as error:
-        raise _unwritable(path, error.strerror or "unknown error") from None
-    if is_folder:
-        raise _unwritable(path, "it is a folder")
-
-
 def write_junit(document: Xml.Element, path: Path) -> None:
     """Write the document atomically. Raises InputError if `path` cannot be written."""
     Xml.indent(document)
-    text = Xml.tostring(document, encoding="utf-8", xml_declaration=True)
-    try:
-        replace_file(path, text + b"\n")
-    except OSError as error:
-        raise _unwritable(path, error.strerror or "unknown error") from None
-
-
-def _unwritable(path: Path, why: str) -> InputError:
-    return InputError(f"{path} cannot be written: {why}", hint="name another file")
+    write_whole(path, Xml.tostring(document, encoding="utf-8", xml_declaration=True) + b"\n")
 
 
 def _run(run: PhaseRun, unmet: tuple[Verdict, ...]) -> _Run:

@@ -76,12 +76,13 @@ def kept(tmp_path: Path) -> Iterator[Path]:
 
 def test_a_kept_lab_serves_the_next_drill_and_only_one_of_the_same_spec(kept: Path) -> None:
     folder = kept.parent
-    junit = folder / "ci" / "junit.xml"
-    first = rocelab(
-        "drill", "run", kept, "--keep", "--retries=0", "--out", folder / "1", "--junit", junit
-    )
+    junit, page = folder / "ci" / "junit.xml", folder / "ci" / "summary.md"
+    files = ("--junit", junit, "--markdown", page)
+    first = rocelab("drill", "run", kept, "--keep", "--retries=0", "--out", folder / "1", *files)
     record = LabFiles("it-keep").record.read_text()
     check_failed(first.returncode, junit, folder / "1" / "result.json")
+    said = {1: "failed", 3: "not measured"}[first.returncode]
+    assert page.read_text().startswith(f"### short: {said}\n")
     # A command that was killed has left a fault.
     with start("fault", "inject", "it-keep", "carrier-down", "link=rtsw2:ctsw1", "lasts=10m") as it:
         lab = Lab.running("it-keep")

@@ -8,7 +8,7 @@ A command that is in no table below, or in `reference.py`, runs unchanged and mu
 from __future__ import annotations
 
 from tests.machines.how import DOWN, OWN_LAB, SPEC, UP, NotRun, Run, write
-from tests.machines.reference import COMMAND_RUNS, NEEDS_CONTAINERLAB
+from tests.machines.reference import COMMAND_RUNS, NEEDS_CONTAINERLAB, NO_WINDOW
 
 README = "README.md"
 
@@ -55,6 +55,8 @@ OTHER_RUNS: dict[str, dict[str, Run | NotRun]] = {
         ),
     },
     "docs/cli.md": {
+        "rocelab capture zone-small rtsw1:ctsw1 ctsw1:rtsw1 -o - | wireshark -k -i -": NO_WINDOW,
+        "rocelab --host me@vm capture zone-small rtsw1:ctsw1 -o - | wireshark -k -i -": NO_WINDOW,
         "sudo -s": NotRun("all is run as root; the step `sudo` has another user"),
     },
     "docs/setup.md": {

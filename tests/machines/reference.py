@@ -11,6 +11,7 @@ from tests.machines.how import DOWN, OUT, UP, NotRun, Run, write
 README_HAS_IT = NotRun("README has it")
 DRILLS_HAVE_IT = NotRun("docs/drills.md has it")
 NEEDS_CONTAINERLAB = NotRun("these machines have no containerlab: make test-containerlab runs it")
+NO_WINDOW = NotRun("tests/integration/test_cli.py reads it with tshark")
 OWN_JOB = "jobs:\n  - {name: ring, collective: {pattern: allreduce, ranks: 16, size: 1GB}}\n"
 
 COMMAND_RUNS: dict[str, Run | NotRun] = {
@@ -80,6 +81,7 @@ COMMAND_RUNS: dict[str, Run | NotRun] = {
         ("rocelab capture zone-small rtsw1:ctsw1 ctsw1:rtsw1 -o x.pcapng --seconds 5",),
         after=("tshark -r x.pcapng -Y bgp | grep -q BGP",),
     ),
+    "rocelab capture zone-small rtsw1:ctsw1 ctsw1:rtsw1 -o - | wireshark -k -i -": NO_WINDOW,
     "rocelab runs [OPTIONS]": NotRun("docs/remote.md has it"),
     "rocelab attach [RUN]": NotRun("docs/remote.md has it"),
     "rocelab exec LAB NODE -- CMD...": Run(

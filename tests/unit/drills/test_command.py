@@ -187,13 +187,15 @@ def test_where_the_terminal_has_no_blocks_the_picture_is_ascii() -> None:
 
 
 def test_a_drill_that_does_not_exist_leaves_a_file_for_ci(rocelab, tmp_path: Path) -> None:
-    path = tmp_path / "junit.xml"
-    code, _, errors = rocelab("drill", "run", "link-flop", "--junit", path)
+    path, page = tmp_path / "junit.xml", tmp_path / "ci" / "summary.md"
+    files = ("--junit", path, "--markdown", page)
+    code, _, errors = rocelab("drill", "run", "link-flop", *files)
     assert code == 2
     assert "did you mean link-flap?" in errors
     case = Xml.parse(path).getroot().find("testsuite[@name='link-flop']/testcase/error")
     assert case is not None
     assert case.get("type") == "InputError"
+    assert page.read_text().startswith("### link-flop: the input is wrong\n")
 
 
 def test_the_keys_in_which_two_labs_differ_are_named() -> None:

@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rocelab.errors import InputError, MachineError
-from rocelab.report.junit import junit_of, junit_of_error, make_place, write_junit
+from rocelab.outputs import make_place
+from rocelab.report.junit import junit_of, junit_of_error, write_junit
 from rocelab.results.drill import DrillResult
 from tests.helpers import phases_sample, report_sample
 

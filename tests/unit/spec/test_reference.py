@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -41,14 +42,15 @@ def test_nothing_of_a_file_elsewhere_is_quoted(
     elsewhere.write_text(SECRETS[secret])
     (naming / "link.yaml").symlink_to(elsewhere)
     (naming / "file.yaml").write_text(text.format("./link.yaml" if link else elsewhere))
-    junit = ("--junit", str(tmp_path / "j.xml")) if words == ("drill", "run") else ()
+    kinds = ("junit", "markdown") if words == ("drill", "run") else ()
+    files = {f"--{kind}": tmp_path / kind for kind in kinds}
 
-    outcome = rocelab(*words, str(naming / "file.yaml"), *junit)
+    outcome = rocelab(*words, str(naming / "file.yaml"), *chain.from_iterable(files.items()))
 
     assert outcome.code == 2
     assert "SECRET" not in outcome.out + outcome.err
     assert "link.yaml:" in outcome.err if link else f"{elsewhere}:" in outcome.err
-    assert not junit or "SECRET" not in (tmp_path / "j.xml").read_text()
+    assert not [file for file in files.values() if "SECRET" in file.read_text()]
 
 
 @pytest.mark.parametrize(

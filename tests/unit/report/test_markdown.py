@@ -1,0 +1,70 @@
+"""Markdown of drills, as a page of CI shows it: outcomes that differ have headings that differ."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+
+from rocelab.errors import ExpectationError, InputError, MachineError
+from rocelab.interruption import Interrupted
+from rocelab.report.markdown import markdown_of, markdown_of_error
+from tests.helpers import phases_sample, report_sample
+
+
+def heading(text: str) -> str:
+    return text.splitlines()[0]
+
+
+def tables(text: str) -> list[list[list[str]]]:
+    """The cells of each table, row by row, as GitHub divides them."""
+    found = re.findall(r"(?:^\|.*\|\n)+", text, re.M)
+    cells = [[re.split(r"(?<!\\)\|", line)[1:-1] for line in each.splitlines()] for each in found]
+    return [[[cell.strip() for cell in row] for row in table] for table in cells]
+
+
+def test_an_expectation_that_was_not_met_is_named_with_what_was_observed() -> None:
+    text = markdown_of(report_sample.result())
+    assert heading(text) == "### link-flap: failed"
+    verdicts, figures = tables(text)
+    assert verdicts[0] == ["expectation", "expected", "observed", ""]
+    assert ["Packets lost", "\\<= 50", "68", "not met in 3 of 3"] in verdicts
+    assert ["Packets lost", "62", "59 to 68", "3"] in figures
+
+
+def test_a_drill_that_was_not_measured_says_so_and_why_and_has_no_figures() -> None:
+    text = markdown_of(report_sample.result(report_sample.repeat(1, ("the clock jumped",))))
+    assert heading(text) == "### link-flap: not measured"
+    assert "- repeat 1 is invalid: the clock jumped" in text.splitlines()
+    assert len(tables(text)) == 1
+
+
+def test_phases_are_a_column_of_their_own() -> None:
+    text = markdown_of(phases_sample.result())
+    for table in tables(text):
+        assert table[0][0] == "phase"
+        assert {row[0] for row in table[2:]} == {"idle", "shared"}
+
+
+@pytest.mark.parametrize(
+    ("error", "ended"),
+    [
+        (MachineError("FRR is missing", hint="make setup"), "this machine cannot run it"),
+        (InputError("no such drill"), "the input is wrong"),
+        (ExpectationError("it did not converge"), "failed"),
+        (Interrupted(), "ended before it had a result"),
+    ],
+)
+def test_a_drill_without_a_result_says_what_ended_it(error: BaseException, ended: str) -> None:
+    text = markdown_of_error("link-flap", error)
+    assert heading(text) == f"### link-flap: {ended}"
+    # Four spaces: nothing in the message is Markdown.
+    assert f"    {(str(error) or 'Interrupted').splitlines()[0]}" in text.splitlines()
+
+
+def test_nothing_that_a_user_wrote_is_markdown_or_html() -> None:
+    hostile = "<img src=x> | [a](b) `c` \x1b[31m\n# d"
+    text = markdown_of(replace(report_sample.result(), title=hostile))
+    line = text.splitlines()[2]
+    assert line.startswith(r"\<img src=x\> \| \[a\](b) \`c\` \\x1b\[31m \# d. Lab")
