@@ -1,5 +1,5 @@
-"""The wheel in the environment of another project whose folders have the same names as
-rocelab's."""
+"""The source distribution, the wheel that pip builds of it, and that wheel installed in the
+environment of another project whose folders have the same names as rocelab's."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import json
 import subprocess
 import sys
 import sysconfig
+import tarfile
+import tomllib
 import venv
 import zipfile
 from pathlib import Path
@@ -69,17 +71,86 @@ management: true
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("wheel")
-    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", folder]
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the source distribution and the wheel of this checkout."""
+    folder = tmp_path_factory.mktemp("built")
+    build = [sys.executable, "-m", "hatchling", "build", "-d", folder]
     subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def wheel(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel that pip builds of the source distribution."""
+    folder = tmp_path_factory.mktemp("wheel")
+    (source,) = built.glob("*.tar.gz")
+    pip("wheel", "--no-build-isolation", "-w", folder, source)
     (made,) = folder.glob("*.whl")
     return made
 
 
+@pytest.fixture(scope="module")
+def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A clean environment in which pip has installed the wheel; its dependencies are those of this
+    one."""
+    folder = tmp_path_factory.mktemp("environment")
+    venv.create(folder)
+    made = folder / "bin" / "python"
+    pip("--python", made, "install", "--no-compile", wheel)
+    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    packages = folder / "lib" / version / "site-packages"
+    (packages / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    return made
+
+
+def pip(*words: str | Path) -> None:
+    """Run pip, which is not to look for anything elsewhere."""
+    # Options of a command come behind it, and pip's own before.
+    apart = [*words, "--no-deps", "--no-index"]
+    done = subprocess.run(
+        [sys.executable, "-m", "pip", *apart], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def content(wheel: Path) -> dict[str, int]:
+    """The files of a wheel with their checksums."""
+    return {each.filename: each.CRC for each in zipfile.ZipFile(wheel).infolist()}
+
+
+@pytest.mark.side_by_side
+def test_a_source_distribution_gives_the_wheel_of_the_checkout(built: Path, wheel: Path) -> None:
+    (of_checkout,) = built.glob("*.whl")
+    assert content(wheel) == content(of_checkout)
+
+
+@pytest.mark.side_by_side
+def test_a_source_distribution_has_what_tests_and_make_need_and_nothing_that_was_made(
+    built: Path,
+) -> None:
+    (source,) = built.glob("*.tar.gz")
+    with tarfile.open(source) as packed:
+        found = {name.partition("/")[2].partition("/")[0] for name in packed.getnames()}
+    assert {"Makefile", "setup.sh", "LICENSE", "tests", "labs", "docs"} <= found
+    made = {line.strip("/") for line in (ROOT / ".gitignore").read_text().split()}
+    assert not found & made
+
+
+@pytest.mark.side_by_side
+def test_an_installed_wheel_has_the_command_and_its_manual_pages(python: Path) -> None:
+    command = python.with_name("rocelab")
+    shown = subprocess.run([command, "--version"], capture_output=True, text=True, check=True)
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert shown.stdout == f"rocelab {project['version']}\n"
+    pages = python.parents[1] / "share/man/man1"
+    assert sorted(path.name for path in pages.iterdir()) == sorted(
+        path.name for path in (ROOT / "docs/man").iterdir()
+    )
+
+
 @pytest.mark.side_by_side
 def test_a_wheel_has_one_package_and_what_users_read(wheel: Path) -> None:
-    names = zipfile.ZipFile(wheel).namelist()
+    names = content(wheel)
     roots = {name.partition("/")[0] for name in names if ".dist-info/" not in name}
     assert roots == {"rocelab", f"{wheel.name.partition('-py3')[0]}.data"}
     for shipped in ("labs/tiny.yaml", "scripts/link-flap.yaml", "traffic/inference.yaml"):
@@ -89,9 +160,8 @@ def test_a_wheel_has_one_package_and_what_users_read(wheel: Path) -> None:
 
 @pytest.mark.side_by_side
 def test_a_project_with_folders_of_our_names_runs_its_tests_with_the_plugin(
-    wheel: Path, tmp_path: Path
+    python: Path, tmp_path: Path
 ) -> None:
-    python = environment_with(wheel, tmp_path / "venv")
     project = tmp_path / "project"
     for folder in (*FOLDERS, "tests"):
         (project / folder).mkdir(parents=True)
@@ -107,24 +177,12 @@ def test_a_project_with_folders_of_our_names_runs_its_tests_with_the_plugin(
 
 @pytest.mark.side_by_side
 def test_a_wheel_sends_its_kit_whose_supervisor_runs_the_command(
-    wheel: Path, tmp_path: Path
+    python: Path, tmp_path: Path
 ) -> None:
-    python = str(environment_with(wheel, tmp_path / "venv"))
     with ssh_server(tmp_path / "server", "t-wheel", 2223) as server:
-        server.client = (python, *ROCELAB[1:])
+        server.client = (str(python), *ROCELAB[1:])
         environment = server.environment(PYTHONPATH="")
         words = ("plan", "tiny", "--json")
         code, out, errors = server.rocelab(*words, cwd=tmp_path, environment=environment)
     assert code == 0, errors
     assert json.loads(out)["lab"] == "tiny"
-
-
-def environment_with(wheel: Path, folder: Path) -> Path:
-    """A separate environment with the wheel, and its dependencies from this one."""
-    venv.create(folder)
-    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
-    packages = folder / "lib" / version / "site-packages"
-    with zipfile.ZipFile(wheel) as packed:
-        packed.extractall(packages)
-    (packages / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
-    return folder / "bin" / "python"

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -140,6 +142,13 @@ def test_the_gate_names_figures_and_comes_only_after_a_measurement() -> None:
     assert set(WORKFLOW["env"]["MUST_NOT_RISE"].split()) <= set(KPIS)
     assert STEPS[COMPARE]["if"] == "steps.drill.outputs.measured == 'yes'"
     assert STEPS[DRILL]["id"] == "drill"
+
+
+def test_the_workflow_takes_the_version_that_it_is_of_and_the_changelog_begins_with_it() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert WORKFLOW["env"]["ROCELAB_REF"] == f"v{project['version']}"
+    latest = re.search(r"^## \[(.*?)\]", (ROOT / "CHANGELOG.md").read_text(), re.M)
+    assert latest is not None and latest[1] == project["version"]
 
 
 def test_every_drill_of_the_workflow_ships() -> None:

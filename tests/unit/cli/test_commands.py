@@ -7,6 +7,7 @@ import os
 import shlex
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -50,8 +51,9 @@ GROUPS = {
 
 
 def test_the_version_is_that_of_the_distribution(rocelab) -> None:
+    project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())["project"]
     outcome = rocelab("--version")
-    assert (outcome.code, outcome.out) == (0, "rocelab 0.1.0\n")
+    assert (outcome.code, outcome.out) == (0, f"rocelab {project['version']}\n")
 
 
 @pytest.mark.parametrize(
