@@ -122,6 +122,10 @@ docs: $(READY_FOR_DOCS) ## the site of docs/, in site/: needs no network, fails 
 	@! grep -rlE '<(script|link|img|iframe)[^>]*(src|href)="?(https?:)?//' --include='*.html' site || \
 		{ echo "docs: these pages load something from elsewhere" >&2; exit 1; }
 
+.PHONY: recording
+recording: $(READY) ## the session in README, anew: docs/session.cast and docs/session.svg
+	$(AS_ROOT) .venv/bin/python -m docs.record
+
 .PHONY: soak
 soak: $(READY_TO_TEST) ## property tests with 300 examples, a hundred killed drills, a thousand flaps: nothing left, nothing grows
 	.venv/bin/python -m pytest -n auto -m hypothesis --hypothesis-profile=thorough tests/unit
