@@ -70,6 +70,13 @@ STEPS = {
             3600,
             "every command of README and the first pages of docs",
         ),
+        Step(
+            "package",
+            "bash tests/machines/package.sh",
+            "root",
+            1200,
+            "wheel and source distribution, each in a clean environment",
+        ),
         VM,
         Step("sudo", f"make drill && {OWNED}", USER, 1200, "README's first command, with sudo"),
     )
