@@ -17,7 +17,7 @@ import pytest
 from rocelab.runtime.record import recorded_labs
 from rocelab.runtime.teardown import take_down
 from tests.integration.test_ownership import belongings
-from tests.integration.waiting import RUN_LIMIT_S
+from tests.integration.waiting import RUN_LIMIT_S, wait_until
 
 pytestmark = pytest.mark.few_at_once
 
@@ -248,6 +248,11 @@ def stopped_by(number: signal.Signals, suite: Path) -> str:
     ) as process:
         assert process.stdout is not None
         up = next(line for line in process.stdout if "UP " in line)
+        # One that comes just before the system call is handled after it, ten minutes later.
+        wchan = Path(f"/proc/{process.pid}/wchan")
+        wait_until(lambda: wchan.read_text().endswith("nanosleep"), "the test sleeps")
         process.send_signal(number)
         process.communicate(timeout=RUN_LIMIT_S)
+    ended = -signal.SIGKILL if number is signal.SIGKILL else pytest.ExitCode.INTERRUPTED
+    assert process.returncode == ended
     return up.split()[-1]
