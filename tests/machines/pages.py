@@ -182,6 +182,7 @@ UNFENCED: dict[str, str] = {
     "make test": "a step of its own: `make test-machines RUN=test`",
     "make docs": "for contributors; needs nothing of the machine",
     "make live": "until Ctrl-C; `rocelab live` is run",
+    "make recording": "for contributors; `make drill` and a lab by hand do the same",
     "make soak": "a hundred kills and a thousand flaps",
     "make test-containerlab": "these machines have no containerlab",
     "make test-kubernetes": "these machines have no Go to build Kubernetes with",
