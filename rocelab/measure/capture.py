@@ -23,6 +23,7 @@ from rocelab.errors import InputError
 from rocelab.jobs.jobplan import JobPlan
 from rocelab.measure.pcapng import (
     PCAP_HEADER_BYTES,
+    PIECE_BYTES,
     Packet,
     PcapReader,
     pcapng_header,
@@ -37,7 +38,6 @@ _ETHERNET_BYTES = 18
 _STOP_TIMEOUT_S = 10.0
 _DRAIN_TIMEOUT_S = 10.0
 _LOOK_S = 0.02
-_PIECE_BYTES = 1 << 16
 
 
 class _Tap(NamedTuple):
@@ -142,7 +142,7 @@ def _merged(
     """Every packet with the number of its interface, in order of time."""
 
     def numbered(number: int) -> Iterator[tuple[int, int, Packet]]:
-        while data := files[number].read(_PIECE_BYTES):
+        while data := files[number].read(PIECE_BYTES):
             for packet in captures[number].feed(data):
                 yield packet.time_ns, number, packet
 

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 
 _PCAP_HEADER = struct.Struct("=IHHiIII")
 PCAP_HEADER_BYTES = _PCAP_HEADER.size
+PIECE_BYTES = 1 << 16
+"""How much of a capture is read at once."""
 _PCAP_RECORD = struct.Struct("=IIII")
 _PCAP_NANOSECONDS = 0xA1B23C4D
 

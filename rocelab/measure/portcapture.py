@@ -15,11 +15,11 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from importlib.metadata import version
-from types import TracebackType
 from typing import NamedTuple, Self
 
 from rocelab.measure.pcapng import (
     PCAP_HEADER_BYTES,
+    PIECE_BYTES,
     Packet,
     PcapReader,
     pcapng_header,
@@ -31,7 +31,6 @@ from rocelab.runtime.lab import Lab
 _BUFFER_KIB = 16384
 _HOLD_NS = 100_000_000
 _WAIT_S = 1.0
-_PIECE_BYTES = 1 << 16
 
 
 class PortName(NamedTuple):
@@ -72,12 +71,7 @@ class PortCapture:
             self._cleanup = undo.pop_all()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._cleanup.close()
 
     def stop(self) -> None:
@@ -106,7 +100,7 @@ class PortCapture:
                 due_s = (held[0][0] + hold_ns - time.time_ns()) / 1e9 if held else _WAIT_S
                 left_s = _WAIT_S if is_over else end - time.monotonic()
                 for key, _ in selector.select(max(min(due_s, _WAIT_S, left_s), 0)):
-                    data = os.read(key.fd, _PIECE_BYTES)
+                    data = os.read(key.fd, PIECE_BYTES)
                     if not data:
                         selector.unregister(key.fd)
                     for packet in readers[key.data].feed(data):

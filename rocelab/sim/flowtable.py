@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rocelab.errors import InputError, MachineError
-from rocelab.files import replace_file, replacing
-from rocelab.outputs import check_new_file
+from rocelab.outputs import check_new_file, write_whole
 from rocelab.sim.figures import NS, transfer_times, transfers_over_s
 
 if TYPE_CHECKING:
@@ -46,26 +45,20 @@ def check_flow_file(path: Path, *, overwrite: bool) -> None:
 
 def write_flows(simulation: Simulation, outcome: Outcome, path: Path) -> None:
     """Write the table. Raises InputError if it cannot be written."""
-    try:
-        _write(simulation, outcome, path)
-    except OSError as error:
-        raise InputError(f"--flows: cannot write {path}: {error.strerror}") from error
-
-
-def _write(simulation: Simulation, outcome: Outcome, path: Path) -> None:
     columns = _columns(simulation, outcome)
     if path.suffix == CSV:
         text = io.StringIO()
         rows = csv.writer(text, lineterminator="\n")
         rows.writerow(columns)
         rows.writerows(zip(*columns.values(), strict=True))
-        replace_file(path, text.getvalue())
+        write_whole(path, text.getvalue().encode())
         return
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    with replacing(path) as file:
-        pq.write_table(pa.table(columns), file)
+    file = io.BytesIO()
+    pq.write_table(pa.table(columns), file)
+    write_whole(path, file.getvalue())
 
 
 def _columns(simulation: Simulation, outcome: Outcome) -> dict[str, list[Any]]:

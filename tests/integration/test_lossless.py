@@ -408,3 +408,21 @@ def test_the_watchdog_frees_a_stormed_queue_alone_and_obeys_again_after_it(
         assert not rig.maps.egresses.get(other, "discarded_packets")
     wait_until(lambda: noted(What.RESTORED), "pauses are obeyed again")
     rig.wait_for_rest()
+
+
+def test_a_switch_holds_no_more_than_its_memory_where_static_thresholds_promise_more(
+    tmp_path: Path,
+) -> None:
+    """A queue of what no threshold stopped would hold three times as much as all of the memory."""
+    file = tmp_path / "lab.yaml"
+    body = (BODY % "").replace("servers_per_rack: 2", "servers_per_rack: 4")
+    body = body.replace("xoff: 100KB", "xoff: 300KB").replace("memory: 400KB", "memory: 100KB")
+    file.write_text(f"name: t-lossless-small\n{body}")
+    incast = {"pattern": "incast", "ranks": 8, "size": "1MB", "iterations": 1}
+    job = JobSpec.model_validate({**incast, "warmup_iterations": 0})
+    with running(Lab.planned(file)) as lab:
+        report = measured(lambda: run_job(lab, job))
+        ports = len(lab.fabric.links_of["rtsw1"])
+    assert report.lossless is not None
+    assert report.lossless.dropped == report.transport.retransmitted == 0
+    assert 0 < max(queue.depth_max_bytes or 0 for queue in report.queues) <= ports * 100_000
