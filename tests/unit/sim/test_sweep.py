@@ -48,6 +48,14 @@ def test_the_sweep_that_ships_is_the_one_that_its_page_shows() -> None:
     assert "\n".join(lines) in (root / "docs/sweep.md").read_text()
 
 
+def test_the_sweep_of_packets_on_the_page_is_one(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[3] / "docs/sweep.md").read_text()
+    (block,) = re.findall(r"```yaml\n(lab: lossless\n.*?)```", page, re.DOTALL)
+    (tmp_path / "sweep.yaml").write_text(block)
+    cells = cells_of(read_sweep(tmp_path / "sweep.yaml"))
+    assert [cell.inputs["simulate"]["engine"] for cell in cells] == ["packets"] * 6
+
+
 def written(
     folder: Path, over: str, *, lab: str = "zone-small", job: str = JOB, more: str = ""
 ) -> Path:
