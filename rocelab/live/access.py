@@ -126,9 +126,10 @@ def _read(descriptor: int) -> Access | None:
     """What the last server wrote; None if there was none, or it was killed while it wrote."""
     try:
         document = json.loads(os.pread(descriptor, MOST_BYTES, 0))
-        return Access(int(document["port"]), str(document["token"]))
+        last = Access(int(document["port"]), str(document["token"]))
     except (ValueError, KeyError, TypeError):
         return None
+    return last if 0 < last.port < 2**16 else None
 
 
 def _first_unprivileged() -> int:

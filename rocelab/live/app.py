@@ -1,11 +1,11 @@
 """The requests that a lab's live page makes, as an ASGI application behind `rocelab.live.access`.
 
 `GET /`, `/page/NAME`: the page's files. `/fabric.json`, `/events?metric=M`, `/node/NAME`,
-`/link?name=NAME`, `/history?link=NAME`, `/kinds`, `/flows`, `/traffic`: what it shows. `POST
-/faults`, `/faults/N/undo`, `/scheme`, `/path`, `/observe`, `/traffic`, `/traffic/stop`: what it
-does. `/terminal/NODE`, a WebSocket: a root shell, if that is allowed. Every answer but the page's
-files and the stream is JSON; an error has `error` and `hint`, and `problems` if several things of a
-request are wrong.
+`/link?name=NAME`, `/history?link=NAME`, `/kinds`, `/flows`, `/traffic`: what it shows.
+`/recording.html`: what was seen, as a page that needs no server. `POST /faults`, `/faults/N/undo`,
+`/scheme`, `/path`, `/observe`, `/traffic`, `/traffic/stop`: what it does. `/terminal/NODE`, a
+WebSocket: a root shell, if that is allowed. Every answer but pages and the stream is JSON; an error
+has `error` and `hint`, and `problems` if several things of a request are wrong.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import asdict
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeVar
 
@@ -32,6 +33,7 @@ from rocelab.live.details import link_document, node_document
 from rocelab.live.faults import FaultRequest, Faults
 from rocelab.live.feed import Feed
 from rocelab.live.flows import FlowRequest, flows_document, observed_document, path_document
+from rocelab.live.recorded import recorded_page
 from rocelab.live.state import METRICS
 from rocelab.live.terminal import Terminals
 from rocelab.live.traffic import Traffic
@@ -94,6 +96,12 @@ def live_app(
         t_ns = _time_ns(request, "t_ns")
         return await _answered(feed.history.at, t_ns, _metric(request))
 
+    async def recording(_: Request) -> Response:
+        page = await run_in_threadpool(recorded_page, feed)
+        name = f"{feed.lab.name}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}.html"
+        headers = {"content-disposition": f'attachment; filename="{name}"'}
+        return Response(page, media_type="text/html", headers=headers)
+
     async def all_kinds(_: Request) -> Response:
         return JSONResponse([asdict(kind) for kind in kinds()])
 
@@ -153,6 +161,7 @@ def live_app(
         Route("/link", link),
         Route("/history", history),
         Route("/history/at", at),
+        Route("/recording.html", recording),
         Route("/kinds", all_kinds),
         Route("/faults", inject, methods=["POST"]),
         Route("/faults/{number}/undo", undo, methods=["POST"]),

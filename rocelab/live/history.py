@@ -61,6 +61,20 @@ class Moment:
         row = self.values.get(metric)
         return 0.0 if row is None else round(float(row[direction]), DIGITS)
 
+    def used(self, metric: str) -> Mapping[int, float]:
+        """The values that are not 0, by direction."""
+        row = self.values.get(metric)
+        used = [] if row is None else np.flatnonzero(row).tolist()
+        return {direction: self.value(metric, direction) for direction in used}
+
+
+def carriers(fabric: Fabric, dark: frozenset[Place]) -> Iterator[tuple[str, list[bool]]]:
+    """The links of which a port is in `dark`, and whether either end has carrier."""
+    for link in fabric.links if dark else ():
+        carrier = [(port.node, port.interface) not in dark for port in (link.a, link.b)]
+        if not all(carrier):
+            yield link.name, carrier
+
 
 class History:
     """The newest samples of a lab. Any thread may use it."""
@@ -94,6 +108,11 @@ class History:
         row[list(values)] = list(values.values())
         return row
 
+    def moments(self) -> Sequence[Moment]:
+        """All samples, in order of time."""
+        with self._lock:
+            return tuple(self._moments)
+
     def at(self, t_ns: int, metric: str) -> Mapping[str, object]:
         """What held at a time by the sample before it, or by the oldest that there is. Raises
         InputError before the first sample."""
@@ -102,21 +121,13 @@ class History:
                 raise InputError("nothing has been read yet", hint="ask again in a second")
             earlier = (each for each in reversed(self._moments) if each.t_ns <= t_ns)
             moment = next(earlier, self._moments[0])
-        row = moment.values.get(metric)
-        used = [] if row is None else np.flatnonzero(row).tolist()
         return {
             "t_ns": moment.t_ns,
             "metric": metric,
-            "values": {direction: moment.value(metric, direction) for direction in used},
-            "carrier": dict(self._carriers(moment.dark)),
+            "values": moment.used(metric),
+            "carrier": dict(carriers(self._fabric, moment.dark)),
             "states": moment.states,
         }
-
-    def _carriers(self, dark: frozenset[Place]) -> Iterator[tuple[str, list[bool]]]:
-        for link in self._fabric.links if dark else ():
-            carrier = [(port.node, port.interface) not in dark for port in (link.a, link.b)]
-            if not all(carrier):
-                yield link.name, carrier
 
     def _queues(self, before: Reading, now: Reading) -> Iterator[tuple[Queue, QueueValues]]:
         per_s = NS_PER_S / (now.time_ns - before.time_ns)

@@ -15,9 +15,10 @@ import json
 import secrets
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from typing import Any
 
 MOST_EVENTS = 20_000
 """How many events are kept, some 200 bytes each."""
@@ -121,6 +122,12 @@ class Hub:
         """The state now, with the id of the last event in it."""
         with self._lock:
             return {"id": self._id(self._published), **self._describe()}
+
+    def kept(self) -> Sequence[Mapping[str, Any]]:
+        """The events that are kept, in the order of their publishing."""
+        with self._lock:
+            events = tuple(self._events)
+        return [json.loads(data) for data in events]
 
     def taken(self, client: Client) -> list[Message]:
         """What is new to a client, whose position moves on."""

@@ -43,6 +43,8 @@ from tests.integration.live_page import (
     planned,
 )
 from tests.integration.live_server import Event, Server, Stream, served
+from tests.integration.replay_page import Opener
+from tests.integration.textboxes import cut, overlapping, text_boxes
 from tests.integration.waiting import LIMIT_S, wait_until
 
 pytestmark = pytest.mark.side_by_side
@@ -415,6 +417,37 @@ def test_the_fabric_is_shown_as_it_was_by_the_keyboard_and_live_again(
     expect(scrub.locator("output")).to_have_text("live")
     expect(slider).to_be_focused()
     assert look.complaints == []
+
+
+def test_the_last_minutes_are_saved_as_a_page_that_needs_no_server(
+    look: Looking, server: Server, browser: Browser, tmp_path: Path
+) -> None:
+    stream = Stream(server, server.read("/fabric.json")["id"])
+    number = server.post("/faults", fault(lasts="1s"))[1]["number"]
+    stream.together(
+        lambda event: event["kind"] == "fault" and not event["begins"],
+        lambda event: event["kind"] == "node" and event["state"] == "ok",
+    )
+    page = look.at(server.url)
+    with page.expect_download() as download:
+        page.get_by_role("link", name="Save these minutes").click()
+    saved = tmp_path / download.value.suggested_filename
+    download.value.save_as(saved)
+    assert re.fullmatch(r"live-tiny-\d{8}T\d{6}Z\.html", saved.name)
+    opened = Opener(browser, saved, NODES).at()
+    rows = opened.page.locator("#happenings li")
+    rows.filter(has_text=f"is undone (fault {number})").get_by_role("button").first.click()
+    expect(opened.instant).to_contain_text(f"carrier-down of {LINK} ends")
+    rows.filter(has_text="rtsw1 degraded").last.get_by_role("button").first.click()
+    expect(opened.page.locator("#state")).to_contain_text("rtsw1: degraded")
+    assert opened.red() > 50
+    boxes = text_boxes(opened.page)
+    assert "sent by all servers on the wire" in " ".join(box["text"] for box in boxes)
+    assert cut(boxes) == []
+    assert overlapping(boxes) == []
+    assert opened.requests == [saved.as_uri()]
+    assert opened.complaints == []
+    opened.page.context.close()
 
 
 def test_a_new_tab_shows_the_load_of_the_last_minutes_with_its_unit(

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Literal
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, ViewportSize, expect
+from playwright.sync_api import Browser, expect
 
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.spec import collective_job
@@ -26,15 +25,12 @@ from rocelab.spec.catalog import find_lab
 from rocelab.spec.load import load_spec
 from tests.helpers import phases_sample
 from tests.helpers.report_sample import LINK, MS, lab, repeat, result
-from tests.integration.live_page import RED_PIXELS
+from tests.integration.replay_page import LIMIT_S, Opener
 from tests.integration.textboxes import cut, overlapping, text_boxes
 
 pytestmark = pytest.mark.side_by_side
 
 SCREENS = [(width, scheme) for width in (1400, 800) for scheme in ("light", "dark")]
-LIMIT_S = 60
-"""No lab and no server takes part."""
-
 NODES = 16
 SECOND = 10**9
 JOBS_LINK = "rtsw1:ctsw1"
@@ -65,59 +61,10 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return page
 
 
-@dataclass
-class Opened:
-    """The page, with what it complained of and asked for."""
-
-    page: Page
-    complaints: list[str] = field(default_factory=list)
-    requests: list[str] = field(default_factory=list)
-
-    def note(self, said: ConsoleMessage) -> None:
-        if said.type == "error":
-            self.complaints.append(said.text)
-
-    @property
-    def instant(self) -> Locator:
-        return self.page.locator("#instant")
-
-    @property
-    def slider(self) -> Locator:
-        return self.page.get_by_role("slider", name="Instant")
-
-    def red(self) -> int:
-        """Pixels of links with a fault, once the fabric is drawn again."""
-        self.page.evaluate("() => new Promise(requestAnimationFrame)")
-        return int(self.page.evaluate(RED_PIXELS))
-
-
-class Opener:
-    def __init__(self, browser: Browser, file: Path) -> None:
-        self.browser, self.file = browser, file
-        self.nodes = NODES
-
-    def at(self, width: int = 1400, scheme: str = "light", *, scripts: bool = True) -> Opened:
-        theme: Literal["light", "dark"] = "dark" if scheme == "dark" else "light"
-        context = self.browser.new_context(
-            viewport=ViewportSize(width=width, height=1000),
-            color_scheme=theme,
-            java_script_enabled=scripts,
-        )
-        context.set_default_timeout(LIMIT_S * 1e3)
-        opened = Opened(context.new_page())
-        opened.page.on("pageerror", lambda error: opened.complaints.append(str(error)))
-        opened.page.on("console", opened.note)
-        opened.page.on("request", lambda request: opened.requests.append(request.url))
-        opened.page.goto(self.file.as_uri())
-        if scripts:
-            expect(opened.page.locator("#labels button.node")).to_have_count(self.nodes)
-        return opened
-
-
 @pytest.fixture
 def opener(browser: Browser, file: Path) -> Iterator[Opener]:
     expect.set_options(timeout=LIMIT_S * 1e3)
-    yield Opener(browser, file)
+    yield Opener(browser, file, NODES)
     for context in browser.contexts:
         context.close()
 
@@ -300,8 +247,7 @@ def jobs_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_page_of_jobs_shows_their_fabric_and_iterations_and_nothing_is_cut(
     browser: Browser, jobs_file: Path, width: int, scheme: str
 ) -> None:
-    opener = Opener(browser, jobs_file)
-    opener.nodes = 5
+    opener = Opener(browser, jobs_file, 5)
     opened = opener.at(width, scheme)
     page = opened.page
     expect(opened.instant).to_have_text(f"At 3.00 s: carrier-down of {JOBS_LINK} begins")
@@ -340,7 +286,7 @@ def simulated_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_page_of_a_simulation_shows_where_its_bytes_went_and_what_failed(
     browser: Browser, simulated_file: Path, width: int, scheme: str
 ) -> None:
-    opened = Opener(browser, simulated_file).at(width, scheme)
+    opened = Opener(browser, simulated_file, NODES).at(width, scheme)
     page = opened.page
     expect(opened.instant).to_have_text(f"At 5.0 ms: fail of link {JOBS_LINK} begins")
     assert opened.red() > 50

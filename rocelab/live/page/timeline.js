@@ -10,6 +10,11 @@ const ROWS = 60; // and as many more each time that older ones are asked for
 const NEAR_NS = 60e9;
 const SHOWN_WITH = { gap: "note", use: "job" };
 
+// The kind of KINDS with which an event is shown.
+export function kindOf(event) {
+  return SHOWN_WITH[event.kind] ?? event.kind;
+}
+
 export const KINDS = { fault: "faults", carrier: "carriers", session: "sessions", routes: "routes", node: "states", scheme: "schemes", job: "jobs", note: "notes" };
 
 export class Timeline {
@@ -65,7 +70,7 @@ export class Timeline {
     let from = null;
     for (const event of this.events) {
       if (event.kind === "fault") from = event;
-      if (this.hidden.has(SHOWN_WITH[event.kind] ?? event.kind)) continue;
+      if (this.hidden.has(kindOf(event))) continue;
       const since = from && event !== from && event.t_ns - from.t_ns < NEAR_NS ? `+${span(event.t_ns - from.t_ns)}` : "";
       rows.push({ event, since });
     }

@@ -1,20 +1,22 @@
-// The list of what happened: faults, stages of convergence, changes of routes, losses of flows.
+// The list of what happened: faults, stages of convergence, changes of routes, losses of flows; all events of a lab
+// that was watched.
 
 import { h } from "./elements.js";
 import { count, span } from "./format.js";
-import { said } from "./timeline.js";
+import { KINDS, kindOf, said } from "./timeline.js";
 
 const AROUND = 150; // rows before and after the instant that are in the page
-const KINDS = { fault: "faults", stage: "stages", routes: "routes", loss: "losses" };
+const TITLES = { ...KINDS, stage: "stages", loss: "losses" };
 
 export class Happenings {
   // `chooser`: what chooses a node or a link of that name, or its name.
-  constructor(section, { goTo, chooser }) {
+  constructor(section, { runs, goTo, chooser }) {
     this.list = section.querySelector("ol");
     this.goTo = goTo;
     this.chooser = chooser;
     this.hidden = new Set();
-    section.querySelector("fieldset").append(...Object.entries(KINDS).map(([kind, title]) => {
+    const there = new Set(runs.flatMap(eventsOf).map(kindOf));
+    section.querySelector("fieldset").append(...Object.entries(TITLES).filter(([kind]) => there.has(kind)).map(([kind, title]) => {
       const box = h("input", { type: "checkbox", checked: true });
       box.addEventListener("change", () => {
         this.hidden[box.checked ? "delete" : "add"](kind);
@@ -26,7 +28,7 @@ export class Happenings {
   }
 
   start(run) {
-    this.all = d3.sort([...run.events, ...run.flows.flatMap(lossesOf)], (event) => event.t_ns);
+    this.all = d3.sort(eventsOf(run), (event) => event.t_ns);
     let from = null;
     for (const event of this.all) {
       if (event.kind === "fault") from = event.t_ns;
@@ -54,7 +56,7 @@ export class Happenings {
   }
 
   #filter() {
-    this.shown = this.all.filter(({ kind }) => !this.hidden.has(kind));
+    this.shown = this.all.filter((event) => !this.hidden.has(kindOf(event)));
   }
 
   #last(instant) {
@@ -68,6 +70,10 @@ export class Happenings {
       h("span", { class: "since" }, event.since == null ? "" : `+${span(event.since)}`),
       h("span", {}, subject ? this.chooser(subject) : "", subject ? " " : "", text));
   }
+}
+
+function eventsOf(run) {
+  return [...run.events, ...run.flows.flatMap(lossesOf)];
 }
 
 function lossesOf(flow) {

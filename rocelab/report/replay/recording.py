@@ -1,8 +1,8 @@
-"""The data of a page that replays a drill or a simulation: its fabric, and what happened in a run.
+"""The data of a page that replays a drill, a simulation or a lab: its fabric, and what happened.
 
-In: a `DrillResult` or a `SimulationReport`. Out: a `Recording` of plain values, for the script of
-the page; docs/results.md describes it. Events and losses are complete. Rates are summed over longer
-intervals where a page would become too large.
+In: a `DrillResult` or a `SimulationReport`; that of a lab is made by `rocelab.live.recorded`. Out:
+a `Recording` of plain values, for the script of the page (docs/results.md, "The page"). Events and
+losses are complete. Rates are summed over longer intervals where a page would become too large.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from rocelab.arrays import Floats
 from rocelab.plan.build import plan
 from rocelab.plan.counts import counts_of
 from rocelab.plan.fabric import Direction, Fabric
@@ -93,9 +94,21 @@ class RecordedJob:
 
 
 @dataclass(frozen=True, slots=True)
+class Samples:
+    """What was read of a lab at the times `t_ns`: of each metric the values that are not 0, by
+    direction; the carriers at both ends of links that lack one; the states of nodes that are not
+    `ok`. None: as in the sample before."""
+
+    t_ns: list[int]
+    values: list[Mapping[str, Mapping[int, float]]]
+    carrier: list[Mapping[str, list[bool]] | None]
+    states: list[Mapping[str, str] | None]
+
+
+@dataclass(frozen=True, slots=True)
 class RecordedRun:
-    """One valid run: of probes with `flows` and rates, or of `jobs`; in the lab's clock, which runs
-    `dilation` times slower than the modelled network's.
+    """One valid run, of probes with `flows` and rates, or of `jobs`; or a lab with `samples`. Times
+    are the lab's, whose clock runs `dilation` times slower than the modelled network's.
 
     loads: packets of the same traffic, undisturbed, or packets or bytes of the jobs, by number of
     the direction (link i has 2 i up and 2 i + 1 down). loads_are, rates_are: in words.
@@ -113,6 +126,7 @@ class RecordedRun:
     totals: Rates | None = None
     rates: Rates | None = None
     jobs: list[RecordedJob] = field(default_factory=list)
+    samples: Samples | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +161,7 @@ def recording(result: DrillResult) -> Recording | None:
     first = runs[0][1].phase
     shown = representative(result, first)
     numbers = [(number, run.phase) for number, run in runs]
-    return _recording(
+    return recording_of(
         fabric,
         [
             _run(fabric, _title(result, run.phase, number), run, result.dilation, 1 / len(runs))
@@ -181,10 +195,11 @@ def recording_of_simulation(report: SimulationReport) -> Recording | None:
         + (", mean" if report.method.engine is Engine.PACKETS else ""),
         jobs=[_rate_of(report.rate)],
     )
-    return _recording(fabric, [run], chosen=0)
+    return recording_of(fabric, [run])
 
 
-def _recording(fabric: Fabric, runs: list[RecordedRun], chosen: int) -> Recording:
+def recording_of(fabric: Fabric, runs: list[RecordedRun], chosen: int = 0) -> Recording:
+    """The recording of runs on a fabric."""
     return Recording(
         nodes=[
             {"name": node.name, "role": node.role.value, "tier": node.role.tier, "zone": node.zone}
@@ -228,12 +243,16 @@ def _carried(fabric: Fabric, uses: Sequence[TierUse]) -> Mapping[tuple[str, Dire
 
 
 def _rate_of(rate: RateOverTime) -> RecordedJob:
-    """The mean rate in each of equal intervals."""
-    times, rates = np.array(rate.time_ns), np.array(rate.rate_bps)
-    sent = np.concatenate(([0.0], np.cumsum(rates[:-1] * np.diff(times))))
-    edges = np.linspace(0, times[-1], SIMULATED_RATES + 1)
-    means = np.diff(np.interp(edges, times, sent)) / np.diff(edges)
-    return RecordedJob("all jobs", float(edges[1]), np.rint(means).tolist(), ())
+    return rate_over_time("all jobs", np.array(rate.time_ns), np.array(rate.rate_bps[:-1]))
+
+
+def rate_over_time(name: str, times_ns: Floats, rates_bps: Floats) -> RecordedJob:
+    """The mean rate in each of equal intervals: `rates_bps[i]` holds from `times_ns[i]`, of which
+    the first is 0, to the next."""
+    sent = np.concatenate(([0.0], np.cumsum(rates_bps * np.diff(times_ns))))
+    edges = np.linspace(0, times_ns[-1], SIMULATED_RATES + 1)
+    means = np.diff(np.interp(edges, times_ns, sent)) / np.diff(edges)
+    return RecordedJob(name, float(edges[1]), np.rint(means).tolist(), ())
 
 
 def _title(result: DrillResult, phase: str, number: int) -> str:

@@ -1,8 +1,8 @@
-// Replays a drill or a simulation that was recorded: its events and losses on a line of time, the fabric as it was
+// Replays a drill, a simulation or a lab that was recorded: its events and losses on a line of time, the fabric as it was
 // at any instant, and its flows to pick. All data are in the page.
 
 import { h } from "./elements.js";
-import { count, onTheme, span } from "./format.js";
+import { METRICS, count, onTheme, shown, span } from "./format.js";
 import { FlowTable } from "./flowtable.js";
 import { Happenings } from "./happenings.js";
 import { Picture, indexed, isDark, nameOf, named, stateOf } from "./picture.js";
@@ -28,6 +28,7 @@ let instant = 0;
 let inForce = new Map();
 let incomplete = new Map();
 let most = 0;
+let sample = null; // of a lab that was watched: what was read at or before the instant
 
 const view = {
   metric: "load",
@@ -35,17 +36,17 @@ const view = {
   passed: new Set(),
   beside: new Set(),
   chosen: null,
-  value: (direction) => (most ? (run.loads[direction] ?? 0) / most : 0),
+  value: (direction) => (sample ? sample.values[view.metric]?.[direction] : most && run.loads[direction] / most) || 0,
   isDark,
   stateOf,
   nameOf,
 };
 
 $("#replay").hidden = false;
-const picture = new Picture($("#stage"), { choose, tipOf, dark: "a fault is in it" });
+const picture = new Picture($("#stage"), { choose, tipOf, dark: recording.runs[0].samples ? "no carrier" : "a fault is in it" });
 picture.drawing.zoom.filter((event) => (event.type === "wheel" ? event.ctrlKey : !event.button));
 const plots = new TimePlots($("#plots"), { onWindow: showWindow, onPick: goTo });
-const happenings = new Happenings($("#happenings"), { goTo, chooser: (name) => (named(fabric, name) ? chooser(name) : name) });
+const happenings = new Happenings($("#happenings"), { runs: recording.runs, goTo, chooser: (name) => (named(fabric, name) ? chooser(name) : name) });
 const flows = new FlowTable($("#flows"), chooseFlow);
 const slider = $("#slider");
 
@@ -53,6 +54,10 @@ $("#run").replaceChildren(...recording.runs.map(({ title }, place) => h("option"
 $("#run").value = recording.chosen;
 $("#run").closest("label").hidden = recording.runs.length < 2;
 $("#run").addEventListener("change", () => start(recording.runs[$("#run").value]));
+$("#metric").addEventListener("change", () => {
+  take($("#metric").value);
+  picture.redraw();
+});
 $("#earlier").addEventListener("click", () => step(-1));
 $("#later").addEventListener("click", () => step(1));
 $("#whole").addEventListener("click", () => plots.show(run.begin_ns, run.end_ns));
@@ -76,8 +81,14 @@ start(recording.runs[recording.chosen]);
 function start(next) {
   run = next;
   most = Math.max(0, ...run.loads);
-  $("#loads").hidden = !most;
-  $("#loads").textContent = `Links are coloured by the ${run.loads_are}.`;
+  if (run.samples) {
+    for (const held of [run.samples.carrier, run.samples.states]) fill(held);
+    $("#well").textContent = "as planned";
+  }
+  const metrics = Object.keys(METRICS).filter((metric) => run.samples?.values.some((values) => metric in values));
+  $("#metric").replaceChildren(...metrics.map((metric) => h("option", { value: metric }, METRICS[metric].title)));
+  $("#metric").closest("label").hidden = metrics.length < 2;
+  take(metrics[0] ?? "load");
   $("#clock").hidden = !run.jobs.length || run.dilation === 1;
   $("#flows").hidden = !run.flows.length;
   for (const flow of run.flows) flow.outage_ns = d3.sum(flow.outages, ([begin, end]) => (end ?? run.end_ns) - begin);
@@ -86,6 +97,19 @@ function start(next) {
   picture.show(fabric, view);
   chooseFlow(null);
   goTo(Math.max(0, run.events.find(({ kind }) => kind === "fault")?.t_ns ?? 0));
+}
+
+// What is as in the sample before.
+function fill(held) {
+  held.forEach((each, place) => { held[place] = each ?? held[place - 1]; });
+}
+
+// Links are coloured by a metric.
+function take(metric) {
+  view.metric = metric;
+  const { title, unit } = METRICS[metric];
+  $("#loads").hidden = !most && !run.samples;
+  $("#loads").textContent = `Links are coloured by ${run.samples ? `${title}, ${unit}, as read at or before the instant` : `the ${run.loads_are}`}.`;
 }
 
 function step(direction) {
@@ -101,7 +125,7 @@ function goTo(t) {
   happenings.at(t);
   const last = d3.greatest(run.events.filter(({ kind, t_ns: at }) => kind === "fault" && at <= t), ({ t_ns: at }) => at);
   const what = last ? `${last.fault} of ${last.subject} ${last.begins ? "begins" : "ends"}` : "";
-  const after = !last ? (run.events.length ? "before the first event" : "nothing was broken") : t === last.t_ns ? what : `${span(t - last.t_ns)} after ${what}`;
+  const after = !last ? (run.events.some(({ kind }) => kind === "fault") ? "before the first fault" : "nothing was broken") : t === last.t_ns ? what : `${span(t - last.t_ns)} after ${what}`;
   $("#instant").textContent = `At ${span(t)}: ${after}`;
   slider.value = t;
   slider.setAttribute("aria-valuetext", $("#instant").textContent);
@@ -137,6 +161,12 @@ function standAt(t) {
     for (const link of links) broken.add(link);
     for (const node of nodes) (dark ? dead : faulty).add(node);
   }
+  sample = run.samples ? sampleAt(run.samples, t) : null;
+  if (sample) {
+    for (const link of fabric.links) link.carrier = sample.carrier[link.name] ?? [true, true];
+    for (const node of fabric.nodes) node.state = sample.states[node.name] ?? "ok";
+    return;
+  }
   for (const link of fabric.links) {
     const isBroken = broken.has(link.name) || dead.has(link.a) || dead.has(link.b);
     link.carrier = [!isBroken, !isBroken];
@@ -147,18 +177,26 @@ function standAt(t) {
   }
 }
 
+function sampleAt({ t_ns: times, values, carrier, states }, t) {
+  const place = Math.max(0, d3.bisectRight(times, t) - 1);
+  return { values: values[place], carrier: carrier[place], states: states[place] };
+}
+
 function showState() {
   const narrow = [...incomplete].filter(([, routes]) => routes);
   const losing = run.flows.filter(({ outages }) => outages.some(([begin, end]) => begin <= instant && instant < (end ?? Infinity)));
+  const unwell = Object.entries(sample?.states ?? {});
   const lines = [
     ...[...inForce.values()].map(({ fault, subject }) => h("li", { class: "bad" }, `${fault} of ${subject}`)),
     ...narrow.slice(0, MOST_NAMED).map(([node, routes]) => h("li", { class: "degraded" }, chooser(node), `: ${count(routes)} route${routes === 1 ? "" : "s"} missing or narrower than before`)),
     narrow.length > MOST_NAMED ? h("li", {}, `and ${count(narrow.length - MOST_NAMED)} more switches`) : null,
+    ...unwell.slice(0, MOST_NAMED).map(([node, state]) => h("li", { class: state }, chooser(node), `: ${state}`)),
+    unwell.length > MOST_NAMED ? h("li", {}, `and ${count(unwell.length - MOST_NAMED)} more nodes`) : null,
     losing.length ? h("li", { class: "bad" }, `${count(losing.length)} flow${losing.length === 1 ? " loses" : "s lose"} packets: `,
       ...losing.slice(0, MOST_NAMED).flatMap((flow) => [h("button", { class: "link", onclick: () => chooseFlow(flow) }, flow.name), " "]),
       losing.length > MOST_NAMED ? `and ${count(losing.length - MOST_NAMED)} more` : "") : null,
   ].filter(Boolean);
-  $("#state").replaceChildren(...(lines.length ? lines : [h("li", { class: "ok" }, run.events.length ? "All is as before the first event." : "Nothing was broken.")]));
+  $("#state").replaceChildren(...(lines.length ? lines : [h("li", { class: "ok" }, run.samples ? "All nodes are as planned." : run.events.length ? "All is as before the first event." : "Nothing was broken.")]));
 }
 
 function chooser(name) {
@@ -190,7 +228,11 @@ function chooseFlow(flow) {
 
 function tipOf({ links, a, b }) {
   const lines = [links.length === 1 ? links[0].name : `${links.length} links`];
-  if (most) {
+  if (sample) {
+    for (const [way, to] of [[0, b], [1, a]]) {
+      lines.push(`to ${nameOf(to)}: ${shown(view.metric, d3.max(links, ({ index }) => view.value(2 * index + way)))}`);
+    }
+  } else if (most) {
     for (const [way, to] of [[0, b], [1, a]]) {
       const most = d3.max(links, ({ index }) => run.loads[2 * index + way] ?? 0);
       lines.push(`to ${nameOf(to)}: ${count(most)} ${run.loads_are.split(" ")[0]}`);

@@ -263,8 +263,9 @@ def test_a_port_that_is_taken_is_an_error(up: Path) -> None:
             opened("tiny", other.getsockname()[1]).__enter__()
 
 
-def test_what_a_killed_server_left_half_written_is_no_secret(up: Path) -> None:
-    (up / "live.json").write_text('{"port": 47')
+@pytest.mark.parametrize("left", ['{"port": 47', '{"port": -1, "token": "x"}'])
+def test_what_is_no_record_of_a_server_is_no_secret(up: Path, left: str) -> None:
+    (up / "live.json").write_text(left)
     with opened("tiny", None) as (found, _):
         assert len(found.token) >= 43
 

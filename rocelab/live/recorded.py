@@ -1,0 +1,153 @@
+"""The last minutes of a lab as a page of its own, which replays them without a server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from importlib.metadata import version
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rocelab.errors import InputError
+from rocelab.live.feed import Feed
+from rocelab.live.history import Moment, carriers
+from rocelab.live.state import METRICS
+from rocelab.live.values import NS_PER_S
+from rocelab.plan.fabric import Fabric
+from rocelab.report.replay.page import data, script, style
+from rocelab.report.replay.recording import (
+    Entry,
+    RecordedJob,
+    RecordedRun,
+    Recording,
+    Samples,
+    rate_over_time,
+    recording_of,
+)
+from rocelab.templates import template
+
+MOST_VALUES = 300_000
+"""Of links, in a page of about 5 MB: of a longer history samples are left out, and no event."""
+MOST_ROWS = 500
+"""Events in the table for readers without a script; the page has them all."""
+MOST_LINKS = 10
+
+Value = TypeVar("Value")
+
+
+def recorded_page(feed: Feed) -> str:
+    """The page. Raises InputError if there are not two samples yet."""
+    lab, moments = feed.lab, feed.history.moments()
+    if len(moments) < 2:
+        raise InputError("nothing has been seen yet", hint="ask again in a second")
+    events = [each for each in feed.hub.kept() if each["t_ns"] >= moments[0].t_ns]
+    found = recorded(lab.fabric, moments, sorted(events, key=lambda each: each["t_ns"]))
+    (run,) = found.runs
+    return template("report/live.html.j2").render(
+        lab=lab.name,
+        scheme=feed.state.scheme["kind"],
+        began=_clock(moments[0].t_ns),
+        ended=_clock(moments[-1].t_ns),
+        version=version("rocelab"),
+        dilation=run.dilation,
+        links=busiest(lab.fabric, moments),
+        events=[_row(each) for each in run.events[-MOST_ROWS:]],
+        earlier=max(0, len(run.events) - MOST_ROWS),
+        style=style(),
+        script=script(),
+        recording=data(found.document()),
+    )
+
+
+def recorded(
+    fabric: Fabric, moments: Sequence[Moment], events: Sequence[Mapping[str, Any]]
+) -> Recording:
+    """The recording of at least two samples, and of the events since the first; times count from
+    there."""
+    began_ns = moments[0].t_ns
+    happened = [_since(each, began_ns) for each in events]
+    ends_ns = [each["until_ns"] if "until_ns" in each else each["t_ns"] for each in happened]
+    run = RecordedRun(
+        title="",
+        dilation=fabric.spec.dilation,
+        begin_ns=0,
+        end_ns=max([moments[-1].t_ns - began_ns, *ends_ns]),
+        events=happened,
+        loads=[],
+        loads_are="",
+        rates_are="sent by all servers on the wire",
+        jobs=[_rate(fabric, moments)],
+        samples=_samples(fabric, moments),
+    )
+    return recording_of(fabric, [run])
+
+
+def busiest(fabric: Fabric, moments: Sequence[Moment]) -> Sequence[tuple[str, str, float]]:
+    """The directions with the greatest mean load: link, sender and that load."""
+    mean = np.array([_row_of(fabric, each) for each in moments[1:]]).mean(axis=0)
+    first = np.argsort(-mean, kind="stable")[:MOST_LINKS].tolist()
+    sent = fabric.directed_links
+    return [(sent[n].link.name, sent[n].sender, float(mean[n])) for n in first if mean[n]]
+
+
+def _since(event: Mapping[str, Any], began_ns: int) -> Entry:
+    """The event as the replay takes it."""
+    times = {key: event[key] - began_ns for key in ("t_ns", "until_ns") if key in event}
+    if event["kind"] != "fault":
+        return {**event, **times}
+    # What a fault did is in the samples.
+    return {**event, **times, "event": event["number"], "links": (), "nodes": (), "dark": False}
+
+
+def _rate(fabric: Fabric, moments: Sequence[Moment]) -> RecordedJob:
+    """What servers sent, in bit/s of the modelled network."""
+    rates = np.array(
+        [
+            0 if fabric.node(each.sender).is_switch else each.link.rate_bps
+            for each in fabric.directed_links
+        ]
+    )
+    sent = np.array([_row_of(fabric, each) @ rates for each in moments[1:]])
+    times = np.array([each.t_ns - moments[0].t_ns for each in moments], np.float64)
+    return rate_over_time("all servers", times, sent)
+
+
+def _row_of(fabric: Fabric, moment: Moment) -> NDArray[np.float32]:
+    """The loads of all directions."""
+    row = moment.values.get("load")
+    return np.zeros(len(fabric.directed_links), np.float32) if row is None else row
+
+
+def _samples(fabric: Fabric, moments: Sequence[Moment]) -> Samples:
+    total = sum(np.count_nonzero(row) for each in moments for row in each.values.values())
+    kept = moments[:: -(1 + int(total) // MOST_VALUES)][::-1]
+    return Samples(
+        t_ns=[each.t_ns - moments[0].t_ns for each in kept],
+        values=[
+            {metric: each.used(metric) for metric in METRICS if metric in each.values}
+            for each in kept
+        ],
+        carrier=list(_changes(dict(carriers(fabric, each.dark)) for each in kept)),
+        states=list(_changes(each.states for each in kept)),
+    )
+
+
+def _changes(values: Iterator[Value]) -> Iterator[Value | None]:
+    """None in place of what is equal to what was before it."""
+    last: Value | None = None
+    for each in values:
+        yield None if each == last else each
+        last = each
+
+
+def _row(event: Entry) -> tuple[float, str, str]:
+    """Time in s, kind and what else there is, as the stream has it (docs/live.md)."""
+    left_out = ("t_ns", "until_ns", "kind", "event", "links", "nodes", "dark")
+    said = (f"{key} {value}" for key, value in event.items() if key not in left_out)
+    return event["t_ns"] / NS_PER_S, event["kind"], ", ".join(said)
+
+
+def _clock(t_ns: int) -> str:
+    return f"{datetime.fromtimestamp(t_ns / NS_PER_S, UTC):%Y-%m-%d %H:%M:%S} UTC"

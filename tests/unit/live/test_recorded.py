@@ -1,0 +1,137 @@
+"""The page of a lab's last minutes: its samples, its events, what it says without a script."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rocelab.errors import InputError
+from rocelab.live import recorded as module
+from rocelab.live.events import CarrierEvent, Event, FaultEvent, RoutesEvent, document
+from rocelab.live.feed import Feed
+from rocelab.live.history import Moment
+from rocelab.live.recorded import busiest, recorded, recorded_page
+from rocelab.plan.fabric import Fabric
+from rocelab.runtime.lab import Lab
+from tests.unit.live.test_state import reading
+
+LINK = "rtsw1:ctsw1"
+S = 10**9
+AT = 1_795_681_459 * S
+
+
+@pytest.fixture(scope="module")
+def fabric() -> Fabric:
+    return Lab.planned("tiny").fabric
+
+
+def direction(fabric: Fabric, sender: str, receiver: str) -> int:
+    pairs = [(each.sender, each.receiver) for each in fabric.directed_links]
+    return pairs.index((sender, receiver))
+
+
+def moment(fabric: Fabric, t_ns: int, loads: dict[int, float], *dark: str, **states: str) -> Moment:
+    row = np.zeros(len(fabric.directed_links), np.float32)
+    row[list(loads)] = list(loads.values())
+    ports = frozenset((port, "ctsw1") for port in dark)
+    return Moment(t_ns, {"load": row} if loads else {}, ports, states, {})
+
+
+def events(*found: Event) -> list[dict[str, Any]]:
+    return [json.loads(json.dumps(document(each))) for each in found]
+
+
+def test_times_count_from_the_first_sample_and_end_with_what_is_last(fabric: Fabric) -> None:
+    moments = [moment(fabric, AT, {}), moment(fabric, AT + 2 * S, {})]
+    told = events(
+        FaultEvent(AT + S, 7, "carrier-down", LINK, True, None),
+        RoutesEvent(AT + 2 * S, AT + 3 * S, "rtsw1", 4, 1),
+    )
+    (run,) = recorded(fabric, moments, told).runs
+    assert (run.begin_ns, run.end_ns) == (0, 3 * S)
+    assert [each["t_ns"] for each in run.events] == [S, 2 * S]
+    assert run.events[0]["event"] == 7
+    assert run.events[1]["until_ns"] == 3 * S
+    assert run.samples is not None
+    assert run.samples.t_ns == [0, 2 * S]
+
+
+def test_a_sample_has_what_is_not_0_and_what_is_not_as_before(fabric: Fabric) -> None:
+    up = direction(fabric, "rtsw1", "ctsw1")
+    moments = [
+        moment(fabric, AT, {up: 0.25}),
+        moment(fabric, AT + S, {}, "rtsw1", rtsw1="degraded"),
+        moment(fabric, AT + 2 * S, {}, "rtsw1", rtsw1="degraded"),
+        moment(fabric, AT + 3 * S, {}),
+    ]
+    (run,) = recorded(fabric, moments, []).runs
+    assert run.samples is not None
+    assert run.samples.values == [{"load": {up: 0.25}}, {}, {}, {}]
+    assert run.samples.carrier == [{}, {LINK: [False, True]}, None, {}]
+    assert run.samples.states == [{}, {"rtsw1": "degraded"}, None, {}]
+
+
+def test_the_rate_is_what_servers_sent_until_each_sample(fabric: Fabric) -> None:
+    sends = {
+        direction(fabric, "srv1-1", "rtsw1"): 0.5,
+        direction(fabric, "rtsw1", "ctsw1"): 1.0,
+    }
+    moments = [
+        moment(fabric, AT, {}),
+        moment(fabric, AT + S, sends),
+        moment(fabric, AT + 4 * S, {}),
+    ]
+    (run,) = recorded(fabric, moments, []).runs
+    (job,) = run.jobs
+    rate_bps = next(each.rate_bps for each in fabric.links if each.a.node == "srv1-1")
+    total_bits = sum(job.rate_bps) * job.interval_ns / S
+    assert total_bits == pytest.approx(0.5 * rate_bps, rel=1e-6)
+    assert job.rate_bps[0] == pytest.approx(0.5 * rate_bps)
+    assert job.rate_bps[-1] == 0
+
+
+def test_of_a_large_history_samples_are_left_out_but_the_last(
+    fabric: Fabric, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "MOST_VALUES", 30)
+    places = dict.fromkeys(range(10), 0.5)
+    moments = [moment(fabric, AT + number * S, places) for number in range(10)]
+    (run,) = recorded(fabric, moments, []).runs
+    assert run.samples is not None
+    assert run.samples.t_ns == [1 * S, 5 * S, 9 * S]
+    assert sum(len(each["load"]) for each in run.samples.values) <= 30
+
+
+def test_the_busiest_links_come_first_with_their_mean(fabric: Fabric) -> None:
+    one, other = direction(fabric, "rtsw1", "ctsw1"), direction(fabric, "ctsw1", "rtsw1")
+    moments = [
+        moment(fabric, AT, {one: 9.0}),
+        moment(fabric, AT + S, {one: 0.5, other: 0.25}),
+        moment(fabric, AT + 2 * S, {other: 0.75}),
+    ]
+    assert busiest(fabric, moments) == [(LINK, "ctsw1", 0.5), (LINK, "rtsw1", 0.25)]
+
+
+def test_the_page_stands_alone_and_says_what_happened(fabric: Fabric) -> None:
+    feed = Feed(Lab.planned("tiny"), read_only=True)
+    feed.publish(CarrierEvent(AT - S, LINK, "rtsw1", "ctsw1", True))
+    with pytest.raises(InputError, match="nothing has been seen yet"):
+        recorded_page(feed)
+    for number in range(2):
+        load = {direction(fabric, "rtsw1", "ctsw1"): 0.125}
+        feed.history.add({"load": load}, {}, None, reading(fabric, AT + number * S))
+    feed.publish(CarrierEvent(AT + S, LINK, "rtsw1", "ctsw1", False))
+    page = recorded_page(feed)
+    assert "<h1>Lab <code>tiny</code></h1>" in page
+    assert "2026-11-26 08:24:19 UTC to 2026-11-26 08:24:20 UTC" in page
+    assert '<td class="n">12.5%</td>' in page
+    assert f"link {LINK}, node rtsw1, interface ctsw1, carrier False" in page
+    found = re.search(r'<script type="application/json" id="recording">(.*?)</script>', page)
+    assert found is not None
+    (run,) = json.loads(found[1])["runs"]
+    assert [each["carrier"] for each in run["events"]] == [False]
+    assert not re.search(r"https?:|\ssrc=|<link", page.partition("<script>")[0])
