@@ -7,9 +7,10 @@ messages about the connection go to stderr.
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -34,10 +35,13 @@ from rocelab.remote.runs import (
     new_name,
     places_of,
 )
+from rocelab.remote.tunnel import Tunnels
 from rocelab.remote.upload import make_upload
 from rocelab.report.console import err, out, progress_bars, say, table, write_json
 
 MANY_FILES = 6
+LIVE = "live"
+"""The command whose page is opened here, through a tunnel, and the extra that it needs there."""
 
 
 def run_elsewhere(
@@ -49,7 +53,8 @@ def run_elsewhere(
     as its parts do.
     """
     upload = make_upload(words, values, Path.cwd())
-    with _machine(host) as (connection, installed):
+    extra = LIVE if _is_live(words) else None
+    with _machine(host, extra) as (connection, installed):
         run = Run(new_name(), connection, installed)
         terminal = Terminal.here()
         with _discarded_unless_begun(run):
@@ -67,7 +72,7 @@ def run_elsewhere(
             code = talk(run, upload.words, upload.folder)
             run.remove()
             return code
-        code = _see_to_its_end(run, upload.outputs)
+        code = _see_to_its_end(run, words, upload.outputs)
         if code != 0 and not installed.as_root:
             _note(
                 f"on {connection.destination} you are not root and sudo asks for a password, "
@@ -132,16 +137,17 @@ def attach_to(host: str, name: str | None) -> int:
     with _machine(host) as (connection, installed):
         chosen = choose(list_runs(connection, installed), name, host)
         run = Run(chosen.run, connection, installed)
-        return _see_to_its_end(run, places_of(chosen.run, Path.cwd()))
+        words = shlex.split(chosen.command)[1:]
+        return _see_to_its_end(run, words, places_of(chosen.run, Path.cwd()))
 
 
 @contextmanager
-def _machine(host: str) -> Iterator[tuple[Connection, Installed]]:
-    """A connection to a machine with rocelab installed."""
+def _machine(host: str, extra: str | None = None) -> Iterator[tuple[Connection, Installed]]:
+    """A connection to a machine with rocelab installed, and with what an extra of it requires."""
     home = Path.home()
     address = parse_address(host)
     destination = resolve(address, read_config(home / ".ssh/config"), home)
-    kit = this_kit()
+    kit = this_kit(extra)
     with connected(destination, home) as connection:
         with progress_bars() as progress:
             installed = ensure_installed(connection, kit, progress)
@@ -168,16 +174,25 @@ def _tell_what_is_missing(connection: Connection, installed: Installed) -> None:
             )
 
 
-def _see_to_its_end(run: Run, outputs: Sequence[str]) -> int:
-    """Show a run's output, fetch its files, remove it; return its exit code."""
+def _is_live(words: Sequence[str]) -> bool:
+    """Whether `rocelab WORDS...` is LIVE, after options for all commands."""
+    return next((each for each in words if not each.startswith("-")), None) == LIVE
+
+
+def _see_to_its_end(run: Run, words: Sequence[str], outputs: Sequence[str]) -> int:
+    """Show the output of a run of `rocelab WORDS...`, fetch its files, remove it; return its exit
+    code."""
     host = run.connection.destination
 
     def say_interrupted() -> None:
         _note(f"Ctrl-C is passed on; a second one leaves the run going on {host}")
 
     try:
-        with interrupts_passed_on(run, say_interrupted):
-            ending = run.follow(_shower(run))
+        with (
+            closing(Tunnels(run.connection, _note)) as tunnels,
+            interrupts_passed_on(run, say_interrupted),
+        ):
+            ending = run.follow(_shower(run, tunnels.led if _is_live(words) else bytes))
     except ConnectionLostError as error:
         raise left_running(run, error.message.partition(";")[0]) from None
     with progress_bars() as progress:
@@ -190,15 +205,16 @@ def _see_to_its_end(run: Run, outputs: Sequence[str]) -> int:
     return ending.exit_code
 
 
-def _shower(run: Run) -> Callable[[Frame], None]:
-    """Writes a run's output to the matching streams."""
+def _shower(run: Run, led: Callable[[bytes], bytes]) -> Callable[[Frame], None]:
+    """Writes a run's output to the matching streams, stdout as `led` gives it."""
     is_cut = False
 
     def show(frame: Frame) -> None:
         nonlocal is_cut
-        stream = sys.stdout if frame.kind is Kind.OUT else sys.stderr
+        is_out = frame.kind is Kind.OUT
+        stream = sys.stdout if is_out else sys.stderr
         try:
-            stream.buffer.write(frame.payload)
+            stream.buffer.write(led(frame.payload) if is_out else frame.payload)
             stream.flush()
         except BrokenPipeError:
             # The reader of the output has gone, like `| head`: the command ends as it would here.

@@ -25,7 +25,12 @@ from paramiko.hostkeys import HostKeyEntry
 
 from rocelab.remote.address import SSH_PORT, Destination, read_config, resolve
 from rocelab.remote.answers import AN_EXIT_CODE, not_understood
-from rocelab.remote.errors import ConnectionLostError, HostKeyError, UnreachableError
+from rocelab.remote.errors import (
+    ConnectionLostError,
+    HostKeyError,
+    UnfitError,
+    UnreachableError,
+)
 
 CONNECT_TIMEOUT_S = 15.0
 KEEPALIVE_S = 10
@@ -74,6 +79,21 @@ class Connection:
         """A channel for one command."""
         with self.watched():
             return self._transport().open_session(timeout=CONNECT_TIMEOUT_S)
+
+    def forwarded(self, to: tuple[str, int], origin: tuple[str, int]) -> paramiko.Channel:
+        """A TCP connection from the other machine to a port, for one that came here from `origin`
+        (RFC 4254, section 7.2). Raises UnfitError if its SSH server forwards none."""
+        with self.watched():
+            try:
+                return self._transport().open_channel(
+                    "direct-tcpip", to, origin, timeout=CONNECT_TIMEOUT_S
+                )
+            except paramiko.ChannelException as error:
+                raise UnfitError(
+                    f"the SSH server of {self.destination} forwards no connection to "
+                    f"{to[0]}:{to[1]}: {error.text}",
+                    hint="AllowTcpForwarding in its sshd_config allows it",
+                ) from None
 
     def run(self, command: str, *, stdin: bytes = b"") -> Output:
         """Run a command line in the user's login shell to its end."""

@@ -93,8 +93,8 @@ class Installed:
         return (self.python, "-P", "-c", "from rocelab.cli.main import main; main()", *words)
 
 
-def this_kit() -> Kit:
-    """The kit that runs here, wherever it is installed."""
+def this_kit(extra: str | None = None) -> Kit:
+    """The kit that runs here, wherever it is installed, with what an extra of it requires."""
     content = {}
     places = {"rocelab": HOME / "rocelab"}
     places |= {f"rocelab/{PACKED}/{name}": shipped(name) for name in FOLDERS}
@@ -109,8 +109,10 @@ def this_kit() -> Kit:
     content[f"rocelab-{distribution.version}.dist-info/METADATA"] = (
         f"Metadata-Version: 2.1\nName: rocelab\nVersion: {distribution.version}\n".encode()
     )
-    needed = [each for each in distribution.requires or () if "extra ==" not in each]
-    return Kit(content, tuple(sorted(needed)))
+    # Names and versions, and what they are for: `extra == 'live'`.
+    required = (each.partition("; ") for each in distribution.requires or ())
+    wanted = ("", f"extra == '{extra}'")
+    return Kit(content, tuple(sorted(each for each, _, marker in required if marker in wanted)))
 
 
 def zipped(content: Iterable[tuple[str, bytes]]) -> bytes:

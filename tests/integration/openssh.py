@@ -65,8 +65,8 @@ class Server:
     def host_key(self) -> Path:
         return self.root / "host_key"
 
-    def start(self) -> None:
-        """Start it and return when its log says that it listens."""
+    def start(self, *settings: str) -> None:
+        """Start it with further lines of sshd_config; return when its log says that it listens."""
         configuration = self.root / "sshd_config"
         configuration.write_text(
             f"ListenAddress 127.0.0.1:{self.port}\n"
@@ -81,6 +81,7 @@ class Server:
             "UseDNS no\n"
             "Subsystem sftp internal-sftp\n"
             f"SetEnv XDG_DATA_HOME={self.root}/data PATH={self.root}/bin:{os.environ['PATH']}\n"
+            + "".join(f"{each}\n" for each in settings)
         )
         SEPARATION_FOLDER.mkdir(mode=0o755, exist_ok=True)
         arguments = [sshd_path(), "-D", "-e", "-f", str(configuration)]
@@ -114,6 +115,7 @@ class Server:
         kept = {name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ}
         return {**kept, "HOME": str(self.home), "PYTHONPATH": str(SOURCE), **more}
 
+    @contextmanager
     def begin(
         self,
         *words: str | Path,
@@ -121,11 +123,12 @@ class Server:
         host: str | None = None,
         environment: Mapping[str, str] | None = None,
         terminal: int | None = None,
-    ) -> subprocess.Popen[bytes]:
-        """`rocelab --host SERVER WORDS...` in the server's namespace, as the user."""
+    ) -> Iterator[subprocess.Popen[bytes]]:
+        """`rocelab --host SERVER WORDS...` in the server's namespace, as the user; after an error
+        in the block it is killed, else its end awaited."""
         command = [*self.client, "--host", host or self.host, *map(str, words)]
         pipe = subprocess.PIPE if terminal is None else terminal
-        return namespaces.inside(
+        process = namespaces.inside(
             self.netns,
             lambda: subprocess.Popen(
                 command,
@@ -136,6 +139,12 @@ class Server:
                 stderr=pipe,
             ),
         )
+        with process:
+            try:
+                yield process
+            except BaseException:
+                process.kill()
+                raise
 
     def rocelab(
         self,
@@ -205,7 +214,7 @@ def ssh_server(root: Path, name: str, port: int) -> Iterator[Server]:
 
 def _write_wheels(folder: Path) -> None:
     """A wheel for each requirement that only leads to the one installed here."""
-    for requirement in this_kit().requirements:
+    for requirement in this_kit("live").requirements:
         name = requirement.split(">")[0].split("<")[0].split("=")[0].split("[")[0].strip()
         version = metadata.version(name)
         stem = f"{name.replace('-', '_')}-{version}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import http.client
 import json
 import os
 import pty
@@ -20,8 +21,9 @@ import pytest
 
 from rocelab.documents import to_json
 from rocelab.drills.run import run_drill
+from rocelab.kernel.namespaces import inside
 from rocelab.results.drill import from_json
-from rocelab.runtime.record import recorded_labs
+from rocelab.runtime.record import LabFiles, recorded_labs
 from rocelab.runtime.teardown import take_down
 from tests.integration.command import rocelab
 from tests.integration.openssh import Server, make_key, ssh_server
@@ -338,6 +340,55 @@ def test_a_kit_that_finds_no_room_is_not_installed_and_the_next_one_is(
     code, _, errors = server.rocelab("plan", "tiny", cwd=tmp_path)
     assert code == 0, errors
     assert list(kits.iterdir()) == [kit]
+
+
+def test_the_page_of_a_lab_there_is_opened_here(server: Server, lab: str, tmp_path: Path) -> None:
+    with server.begin("live", lab, "--read-only", cwd=tmp_path) as process:
+        said = read_until(process, b"Ctrl-C ends the page").decode()
+        url = re.search(r"http://127\.0\.0\.1:(\d+)(/\?token=\S+)", said)
+        assert url is not None, said
+        port = int(url[1])
+        # Here its own port is taken: by the lab's server, which is on the same loopback.
+        assert port != json.loads((LabFiles(lab).root / "live.json").read_text())["port"]
+        answer = fetched(server, port, url[2])
+        cookie = (answer.getheader("set-cookie") or "").partition(";")[0]
+        assert answer.status == 303
+        for _ in range(3):
+            answer = fetched(server, port, "/fabric.json", cookie=cookie)
+            assert json.loads(answer.read())["lab"] == lab
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=RUN_LIMIT_S)
+    assert process.returncode == 130, errors.decode()
+    assert b"is no longer served" in errors
+    with pytest.raises(ConnectionRefusedError):
+        fetched(server, port, "/")
+
+
+def test_a_page_there_that_no_tunnel_leads_to_is_said(
+    server: Server, lab: str, tmp_path: Path
+) -> None:
+    server.stop()
+    server.start("AllowTcpForwarding no")
+    try:
+        with server.begin("live", lab, "--read-only", cwd=tmp_path) as process:
+            read_until(process, b"Ctrl-C ends the page")
+            process.send_signal(signal.SIGINT)
+            _, errors = process.communicate(timeout=RUN_LIMIT_S)
+    finally:
+        server.stop()
+        server.start()
+    assert b"AllowTcpForwarding in its sshd_config allows it" in errors
+
+
+def fetched(server: Server, port: int, path: str, **headers: str) -> http.client.HTTPResponse:
+    """What a browser gets on the loopback of the machine that typed the command."""
+
+    def fetch() -> http.client.HTTPResponse:
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=RUN_LIMIT_S)
+        connection.request("GET", path, headers=headers)
+        return connection.getresponse()
+
+    return inside(server.netns, fetch)
 
 
 def test_a_program_in_a_node_has_this_terminal(server: Server, lab: str, tmp_path: Path) -> None:
