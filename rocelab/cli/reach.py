@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
@@ -17,7 +15,6 @@ if TYPE_CHECKING:
     from rocelab.traffic.reachability import Reachability
 
 MOST_ROWS = 40
-MOST_NAMES = 6
 
 
 def reach(lab: OneRunningLab = None, json: JsonOption = False) -> None:
@@ -42,6 +39,8 @@ def reach(lab: OneRunningLab = None, json: JsonOption = False) -> None:
 
 def print_reachability(lab: str, found: Reachability) -> None:
     """Print the pairs that fail, with those of an unreachable NIC in one row, and the total."""
+    from rocelab.traffic.reachability import failures
+
     rows = list(failures(found))
     if rows:
         shown = table("", ("from", "does not reach"), left=2)
@@ -55,34 +54,3 @@ def print_reachability(lab: str, found: Reachability) -> None:
         f"lab {lab}: {reached:,} of {found.pairs:,} pairs of {len(found.nics):,} NICs reach "
         f"({found.took_s:.1f} s)"
     )
-
-
-def failures(found: Reachability) -> Iterator[tuple[str, str]]:
-    """Rows of sources and unreached destinations: `any` for all."""
-    by_source: dict[str, list[str]] = defaultdict(list)
-    by_destination: dict[str, list[str]] = defaultdict(list)
-    for source, destination in found.failed:
-        by_source[source].append(destination)
-        by_destination[destination].append(source)
-    own = Counter(map(server_of, found.nics))
-
-    def is_all(name: str, lost: list[str]) -> bool:
-        return len(lost) == len(found.nics) - own[server_of(name)]
-
-    silent = {name for name, lost in by_source.items() if is_all(name, lost)}
-    deaf = {name for name, lost in by_destination.items() if is_all(name, lost)}
-    for name in found.nics:
-        if name in silent:
-            yield name, "any"
-        if name in deaf:
-            yield "any", name
-    for source, lost in by_source.items():
-        rest = [each for each in lost if each not in deaf]
-        if source not in silent and rest:
-            more = f" and {len(rest) - MOST_NAMES} more" if len(rest) > MOST_NAMES else ""
-            yield source, ", ".join(rest[:MOST_NAMES]) + more
-
-
-def server_of(nic: str) -> str:
-    """The server of a NIC of that name, such as srv1-1:2."""
-    return nic.partition(":")[0]

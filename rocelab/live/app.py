@@ -3,9 +3,10 @@
 `GET /`, `/page/NAME`: the page's files. `/fabric.json`, `/events?metric=M`, `/node/NAME`,
 `/link?name=NAME`, `/history?link=NAME`, `/kinds`, `/flows`, `/traffic`: what it shows.
 `/recording.html`: what was seen, as a page that needs no server. `POST /faults`, `/faults/N/undo`,
-`/scheme`, `/path`, `/observe`, `/traffic`, `/traffic/stop`: what it does. `/terminal/NODE`, a
-WebSocket: a root shell, if that is allowed. Every answer but pages and the stream is JSON; an error
-has `error` and `hint`, and `problems` if several things of a request are wrong.
+`/scheme`, `/path`, `/observe`, `/reach`, `/traffic`, `/traffic/stop`: what it does.
+`/terminal/NODE`, a WebSocket: a root shell, if that is allowed. Every answer but pages and the
+stream is JSON; an error has `error` and `hint`, and `problems` if several things of a request are
+wrong.
 """
 
 from __future__ import annotations
@@ -32,7 +33,13 @@ from rocelab.live.access import Access, Guard
 from rocelab.live.details import link_document, node_document
 from rocelab.live.faults import FaultRequest, Faults
 from rocelab.live.feed import Feed
-from rocelab.live.flows import FlowRequest, flows_document, observed_document, path_document
+from rocelab.live.flows import (
+    FlowRequest,
+    flows_document,
+    observed_document,
+    path_document,
+    reach_document,
+)
 from rocelab.live.recorded import recorded_page
 from rocelab.live.state import METRICS
 from rocelab.live.terminal import Terminals
@@ -129,6 +136,9 @@ def live_app(
         asked = await _asked(request, FlowRequest)
         return await _answered(observed_document, feed.lab.name, asked)
 
+    async def reach(_: Request) -> Response:
+        return await _answered(reach_document, feed.lab)
+
     async def flows(_: Request) -> Response:
         return await _answered(flows_document, feed.lab)
 
@@ -169,6 +179,7 @@ def live_app(
         Route("/flows", flows),
         Route("/path", path, methods=["POST"]),
         Route("/observe", observed, methods=["POST"]),
+        Route("/reach", reach, methods=["POST"]),
         Route("/traffic", job),
         Route("/traffic", start_job, methods=["POST"]),
         Route("/traffic/result.json", job_result),

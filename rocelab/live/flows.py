@@ -1,4 +1,5 @@
-"""Flows of a lab: those that jobs and drills send now, the path of one, and where it is seen.
+"""Flows of a lab: those that jobs and drills send now, the path of one, where it is seen, and which
+servers reach each other.
 
 A flow is seen by packet sockets at the links that it could take, for a second: nothing is sent, and
 what a job measures stays as it is.
@@ -8,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from itertools import islice
 from typing import Annotated
 
 from pydantic import Field
@@ -22,10 +24,12 @@ from rocelab.runtime.lab import Lab
 from rocelab.runtime.record import LabFiles
 from rocelab.spec.base import SpecModel
 from rocelab.traffic.demand import read_published
+from rocelab.traffic.reachability import failures, probe_reachability
 from rocelab.traffic.taps import Taps
 
 Document = Mapping[str, object]
 MOST_FLOWS = 512
+MOST_ROWS = 100
 OBSERVED_S = 1.0
 
 
@@ -123,3 +127,11 @@ def observed_document(name: str, asked: FlowRequest) -> Document:
         if packets
     ]
     return {"span_s": span_s, "links": seen}
+
+
+def reach_document(lab: Lab) -> Document:
+    """Which NICs reach which others now, by a packet for each pair: the rows of `failures`."""
+    found = probe_reachability(lab.fabric, lambda name: lab.node(name).netns)
+    rows = [{"from": source, "to": to} for source, to in islice(failures(found), MOST_ROWS)]
+    reached = found.pairs - len(found.failed)
+    return {"pairs": found.pairs, "reached": reached, "failures": rows, "took_s": found.took_s}

@@ -15,6 +15,7 @@ import select
 import socket
 import struct
 import time
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -31,6 +32,8 @@ from rocelab.traffic.traceroute import checksum
 
 QUIET_S = (0.2, 0.5, 1.0)
 """For each attempt, how long nothing may arrive before the next attempt or the end."""
+MOST_NAMES = 6
+"""Of destinations in a row of `failures`."""
 _BURST = 64
 _RECEIVE_BUFFER = 4 << 20
 _SO_RCVBUFFORCE = 33
@@ -75,6 +78,37 @@ def pairs_of(nics: Sequence[Nic]) -> Iterator[Pair]:
             destination = (source + step) % len(nics)
             if nics[source].server != nics[destination].server:
                 yield source, destination
+
+
+def failures(found: Reachability) -> Iterator[tuple[str, str]]:
+    """Rows of sources and unreached destinations: `any` for all."""
+    by_source: dict[str, list[str]] = defaultdict(list)
+    by_destination: dict[str, list[str]] = defaultdict(list)
+    for source, destination in found.failed:
+        by_source[source].append(destination)
+        by_destination[destination].append(source)
+    own = Counter(map(server_of, found.nics))
+
+    def is_all(name: str, lost: list[str]) -> bool:
+        return len(lost) == len(found.nics) - own[server_of(name)]
+
+    silent = {name for name, lost in by_source.items() if is_all(name, lost)}
+    deaf = {name for name, lost in by_destination.items() if is_all(name, lost)}
+    for name in found.nics:
+        if name in silent:
+            yield name, "any"
+        if name in deaf:
+            yield "any", name
+    for source, lost in by_source.items():
+        rest = [each for each in lost if each not in deaf]
+        if source not in silent and rest:
+            more = f" and {len(rest) - MOST_NAMES} more" if len(rest) > MOST_NAMES else ""
+            yield source, ", ".join(rest[:MOST_NAMES]) + more
+
+
+def server_of(nic: str) -> str:
+    """The server of a NIC of that name, such as srv1-1:2."""
+    return nic.partition(":")[0]
 
 
 class Frames:

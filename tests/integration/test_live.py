@@ -508,6 +508,24 @@ def test_a_scheme_is_switched_by_the_page_and_by_others_for_all_who_look(
     assert look.complaints == []
 
 
+def test_who_does_not_reach_whom_is_named_after_a_click(look: Looking, server: Server) -> None:
+    page = look.at(server.url)
+    shown = page.locator("#reach")
+    probe = shown.get_by_role("button", name="Probe all pairs")
+    probe.click()
+    expect(shown).to_contain_text("12 of 12 pairs of NICs reach.")
+    cut_off = {"kind": "carrier-down", "keys": {"link": "srv1-1:rtsw1", "lasts": "10m"}}
+    status, answer = server.post("/faults", cut_off)
+    assert status == 201
+    probe.click()
+    expect(shown).to_contain_text("6 of 12 pairs of NICs reach.")
+    assert shown.locator("tbody tr").all_inner_texts() == ["srv1-1\tany", "any\tsrv1-1"]
+    shown.get_by_role("button", name="srv1-1").first.click()
+    expect(page.locator("#panel h2")).to_contain_text("srv1-1")
+    assert server.post(f"/faults/{answer['number']}/undo", {}) == (200, {})
+    assert look.complaints == []
+
+
 def test_the_path_of_a_flow_is_shown(look: Looking, server: Server) -> None:
     page = look.at(server.url)
     page.locator("#path [name=dst]").select_option("srv3-1")

@@ -7,6 +7,7 @@ import { METRICS, clock, count, onTheme, range, scale } from "./format.js";
 import { Panel } from "./panel.js";
 import { Picture, indexed, isDark, nameOf, named, stateOf } from "./picture.js";
 import { get, keepKey, post } from "./requests.js";
+import { Reach } from "./reach.js";
 import { Scheme } from "./scheme.js";
 import { Scrubber } from "./scrub.js";
 import { NodeTerminal } from "./terminal.js";
@@ -41,6 +42,7 @@ const picture = new Picture($("#stage"), { choose, tipOf: (edge) => tipOf(edge, 
 const terminal = new NodeTerminal($("#terminal"));
 const panel = new Panel($("#panel"), { pick, openTerminal: (node, program) => terminal.open(node, program), view });
 const scheme = new Scheme($("#scheme"));
+const reach = new Reach($("#reach"), (nic) => h("button", { class: "link", onclick: () => pick(nic.split(":")[0]) }, nic));
 const flow = new Flow($("#flow"), {
   pick,
   mark(path, passed, beside) {
@@ -133,6 +135,7 @@ function start() {
   $("#summary").textContent = `${count(switches)} switches · ${count(fabric.nodes.length - switches)} servers · ${count(fabric.links.length)} links${fabric.read_only ? " · read only" : ""}`;
   flow.start(fabric);
   scheme.start(fabric);
+  reach.start(fabric);
   traffic.start(fabric);
   showFaults();
   picture.show(fabric, view);

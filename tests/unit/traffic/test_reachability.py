@@ -6,9 +6,15 @@ import pytest
 from scapy.layers.inet import ICMP, IP
 from scapy.layers.l2 import Ether
 
-from rocelab.cli.reach import failures
 from rocelab.runtime.lab import Lab
-from rocelab.traffic.reachability import Frames, Reachability, nic_names, nics_of, pairs_of
+from rocelab.traffic.reachability import (
+    Frames,
+    Reachability,
+    failures,
+    nic_names,
+    nics_of,
+    pairs_of,
+)
 
 TAG = 0xBEEF
 
