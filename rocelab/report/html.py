@@ -18,7 +18,7 @@ from rocelab.outputs import REPORT
 from rocelab.report.jobs import view as of_jobs
 from rocelab.report.probes import view as of_probes
 from rocelab.report.repeats import RepeatTable, repeat_tables
-from rocelab.report.replay.page import data, script, style
+from rocelab.report.replay.page import data, script, style, tables_script
 from rocelab.report.replay.recording import recording
 from rocelab.report.view import VerdictRow, figure_rows, health_rows, representative, verdict_rows
 from rocelab.results import job
@@ -58,7 +58,7 @@ def render_html(result: DrillResult) -> str:
     return template("report/report.html.j2").render(
         result=result,
         style=style(),
-        script=script(),
+        script=tables_script() if recorded is None else script(),
         recording="" if recorded is None else data(recorded.document()),
         dilation=result.dilation,
         contents=contents,

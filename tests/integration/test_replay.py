@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Page, expect
 
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.spec import collective_job
 from rocelab.plan.build import build_fabric
 from rocelab.report.html import render_html
+from rocelab.report.replay.page import tables_script
 from rocelab.report.simulation.html import render_html as simulated_html
 from rocelab.results.job import Steps, Times
 from rocelab.results.probes import Event, FaultChange
@@ -33,6 +34,21 @@ pytestmark = pytest.mark.side_by_side
 SCREENS = [(width, scheme) for width in (1400, 800) for scheme in ("light", "dark")]
 NODES = 16
 SECOND = 10**9
+TIMES = [
+    "3 ms",
+    "2 s",
+    "400 us",
+    "-",
+    "1.5 ms",
+    "10 ms",
+    "9 ms",
+    "1 us",
+    "2 ns",
+    "70 ms",
+    "5 s",
+    "6 s",
+]
+SECONDS = [3e-3, 2, 4e-4, None, 1.5e-3, 1e-2, 9e-3, 1e-6, 2e-9, 7e-2, 5, 6]
 JOBS_LINK = "rtsw1:ctsw1"
 PATH = ("srv2-2:rtsw2", "rtsw2:ctsw2", LINK, "srv1-2:rtsw1")
 
@@ -197,6 +213,74 @@ def test_a_drag_zooms_both_plots_and_the_slider_and_a_double_click_shows_the_who
     plot.dblclick()
     expect(slider).to_have_attribute("min", whole[0] or "")
     assert opened.complaints == []
+
+
+def test_a_table_is_sorted_by_a_heading_and_filtered_by_words(plain: Page) -> None:
+    rows = plain.locator("tbody tr")
+
+    def numbers() -> list[int]:
+        return [int(text) for text in rows.locator("td:nth-child(3)").all_inner_texts()]
+
+    time = plain.get_by_role("columnheader", name="time")
+    assert numbers() == list(range(len(TIMES)))
+    time.get_by_role("button").click()
+    expect(time).to_have_attribute("aria-sort", "descending")
+    without = TIMES.index("-")
+    by_time = sorted(set(range(len(TIMES))) - {without}, key=lambda each: SECONDS[each])
+    assert numbers() == [*reversed(by_time), without]
+    plain.keyboard.press("Enter")
+    expect(time).to_have_attribute("aria-sort", "ascending")
+    assert numbers() == [*by_time, without]
+    plain.get_by_role("columnheader", name="name").get_by_role("button").click()
+    expect(time).not_to_have_attribute("aria-sort", "ascending")
+    assert numbers() == list(range(len(TIMES)))
+    words = plain.get_by_role("searchbox", name="rows with")
+    words.fill("SRV-1")
+    assert rows.filter(visible=True).count() == 1 + sum(10 <= n < 20 for n in range(len(TIMES)))
+    expect(plain.get_by_role("status")).to_have_text(f"3 of {len(TIMES)} rows")
+    words.fill("")
+    assert rows.filter(visible=True).count() == len(TIMES)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("28.4 ms", 0.0284),
+        ("1,234.5 us", 0.0012345),
+        ("< 2 min", 120),
+        ("35.21 GB/s", 35.21e9),
+        ("64 KB", 64e3),
+        ("36%", 36),
+        ("12 B", 12),
+        ("-3", -3),
+        ("1e-05", 1e-5),
+        ("-", None),
+        ("never", None),
+    ],
+)
+def test_a_quantity_is_sorted_by_its_unit(plain: Page, text: str, value: float | None) -> None:
+    assert plain.evaluate("text => module_tables.quantity(text)", text) == (
+        value if value is None else pytest.approx(value)
+    )
+
+
+@pytest.fixture(scope="module")
+def plain(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+    """A page with a table to sort."""
+    file = tmp_path_factory.mktemp("plain") / "page.html"
+    cells = "".join(
+        f"<tr><td>srv-{number}</td><td>{time}</td><td>{number}</td></tr>"
+        for number, time in enumerate(TIMES)
+    )
+    heads = '<th>name</th><th class="n">time</th><th class="n">number</th>'
+    file.write_text(
+        f'<!DOCTYPE html><table class="sortable"><thead><tr>{heads}</tr></thead>'
+        f"<tbody>{cells}</tbody></table><script>{tables_script()}</script>"
+    )
+    page = browser.new_page()
+    page.goto(file.as_uri())
+    yield page
+    page.close()
 
 
 def test_another_repeat_is_shown(opener: Opener) -> None:

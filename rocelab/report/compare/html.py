@@ -22,7 +22,7 @@ from rocelab.report.compare.view import (
     run_rows,
 )
 from rocelab.report.html import inline
-from rocelab.report.replay.page import shared_style
+from rocelab.report.replay.page import shared_style, tables_script
 from rocelab.results.comparison import Comparison
 from rocelab.templates import template
 
@@ -35,6 +35,7 @@ def render_html(found: Comparison) -> str:
     job = found.cells[0].job
     return template("report/compare.html.j2").render(
         style=shared_style(),
+        script=tables_script(),
         result=found,
         job=job,
         transport=job["transport"],

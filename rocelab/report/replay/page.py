@@ -1,4 +1,4 @@
-"""The script and the style of a page that replays a recording.
+"""The scripts and the style of pages that replay a recording, or have tables to sort.
 
 A page that is a file loads no modules, so each module becomes a function of one script, in the
 order of their imports. They are this folder's and, for the picture of the fabric, those of the live
@@ -54,6 +54,12 @@ def script() -> Markup:
     if "</script" in text or "<!--" in text:
         raise ValueError("a module has what ends or changes a script element")
     return _own(text)
+
+
+@cache
+def tables_script() -> Markup:
+    """For a page without a replay: its tables can be sorted and filtered."""
+    return _own(f"{modules('tables')}\nmodule_tables.sortTables();")
 
 
 def modules(first: str) -> str:

@@ -7,6 +7,7 @@ import { FlowTable } from "./flowtable.js";
 import { Happenings } from "./happenings.js";
 import { Picture, indexed, isDark, nameOf, named, stateOf } from "./picture.js";
 import { plotsOf } from "./series.js";
+import { sortTables } from "./tables.js";
 import { TimePlots } from "./timeplots.js";
 
 const STEPS = 500; // arrow keys cross the shown time in so many steps
@@ -42,6 +43,7 @@ const view = {
   nameOf,
 };
 
+sortTables();
 $("#replay").hidden = false;
 const picture = new Picture($("#stage"), { choose, tipOf, dark: recording.runs[0].samples ? "no carrier" : "a fault is in it" });
 picture.drawing.zoom.filter((event) => (event.type === "wheel" ? event.ctrlKey : !event.button));
@@ -125,7 +127,7 @@ function goTo(t) {
   happenings.at(t);
   const last = d3.greatest(run.events.filter(({ kind, t_ns: at }) => kind === "fault" && at <= t), ({ t_ns: at }) => at);
   const what = last ? `${last.fault} of ${last.subject} ${last.begins ? "begins" : "ends"}` : "";
-  const after = !last ? (run.events.some(({ kind }) => kind === "fault") ? "before the first fault" : "nothing was broken") : t === last.t_ns ? what : `${span(t - last.t_ns)} after ${what}`;
+  const after = !last ? (run.events.some(({ kind }) => kind === "fault") ? "before the first event" : "nothing was broken") : t === last.t_ns ? what : `${span(t - last.t_ns)} after ${what}`;
   $("#instant").textContent = `At ${span(t)}: ${after}`;
   slider.value = t;
   slider.setAttribute("aria-valuetext", $("#instant").textContent);

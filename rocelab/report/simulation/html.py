@@ -8,7 +8,7 @@ from pathlib import Path
 from rocelab.files import replace_file
 from rocelab.report.html import inline
 from rocelab.report.job_terminal import value_text
-from rocelab.report.replay.page import data, script, style
+from rocelab.report.replay.page import data, script, style, tables_script
 from rocelab.report.replay.recording import recording_of_simulation
 from rocelab.results.simulation import SimulationReport
 from rocelab.templates import template
@@ -31,7 +31,7 @@ def render_html(report: SimulationReport) -> str:
     recorded = recording_of_simulation(report)
     return template("report/simulation.html.j2").render(
         style=style(),
-        script=script(),
+        script=tables_script() if recorded is None else script(),
         recording="" if recorded is None else data(recorded.document()),
         dilation=1,
         report=report,

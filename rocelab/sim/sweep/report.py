@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import yaml
 
 from rocelab.files import replace_file
-from rocelab.report.replay.page import shared_style
+from rocelab.report.replay.page import shared_style, tables_script
 from rocelab.sim.sweep.spec import Axis, Sweep
 from rocelab.sim.sweep.store import Row, as_words
 from rocelab.spec.source import Data
@@ -109,6 +109,7 @@ def render_html(sweep: Sweep, rows: Sequence[Row]) -> str:
     layout = layout_of(sweep.axes)
     return template("report/sweep.html.j2").render(
         style=shared_style(),
+        script=tables_script(),
         lab=sweep.source.data["lab"],
         cells=len(rows),
         layout=layout,

@@ -266,7 +266,7 @@ def test_the_page_stands_alone_and_follows_the_drafts_order() -> None:
     page = render_html(comparison())
     assert page == render_html(comparison())
     assert not re.search(r"""(src|href)=["'](?!https://datatracker|[#])""", page)
-    assert "<script" not in page
+    assert "http" not in page.partition("<script>")[2]
     parts = (
         "DUT identification",
         "Test topology",
