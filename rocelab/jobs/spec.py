@@ -237,12 +237,12 @@ def load_jobs(path: Path) -> tuple[SimulatedJob, ...]:
     source = read_source(path)
     if isinstance(source.data, dict) and "pattern" in source.data:
         return (collective_job(validate(source, JobSpec)),)
-    return tuple(_named_in(path, job) for job in validate(source, JobsSpec).jobs)
+    return tuple(named_in(path, job) for job in validate(source, JobsSpec).jobs)
 
 
-def _named_in(path: Path, job: SimulatedJob) -> SimulatedJob:
-    """The job with the path of its own file from the current folder. Raises SpecError if the file
-    of jobs names flows elsewhere that are wrong."""
+def named_in(path: Path, job: SimulatedJob) -> SimulatedJob:
+    """A job of the file `path` with the path of its own file from the current folder. Raises
+    SpecError if it names flows elsewhere that are wrong."""
     if job.trace is not None:
         moved = job.trace.model_copy(update={"file": str(path.parent / job.trace.file)})
         return job.model_copy(update={"trace": moved})

@@ -15,14 +15,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
 
 from rocelab.errors import Problem, SpecError
+from rocelab.files import read_input
 from rocelab.jobs.collectives import Pattern
 from rocelab.jobs.job import JobSpec
-from rocelab.jobs.spec import KINDS, SimulatedJob
+from rocelab.jobs.spec import KINDS, SimulatedJob, named_in
 from rocelab.results.simulation import PacketCounts
 from rocelab.sim.sweep.spec import PARTS, Part, SimulateSpec, Sweep
 from rocelab.spec.load import validate
@@ -75,15 +77,26 @@ def cells_of(sweep: Sweep) -> tuple[Cell, ...]:
         if ranks > nics:
             problems.note_ranks(values, job.model, nics)
         inputs = {"lab": lab.data, "job": job.data, "simulate": options.data}
-        cells.append(Cell(values, inputs, digest_of(inputs), nics, _flows(job.data, ranks)))
+        digest = digest_of(inputs, _named_by(job.model))
+        cells.append(Cell(values, inputs, digest, nics, _flows(job.data, ranks)))
     problems.raise_any()
     return tuple(cells)
 
 
-def digest_of(inputs: Inputs) -> str:
-    """The name of a cell in every sweep: 32 hexadecimal digits of its inputs and of the version."""
+def digest_of(inputs: Inputs, named: bytes = b"") -> str:
+    """The name of a cell in every sweep: 32 hexadecimal digits of its inputs, of the version, and
+    of the content of a file that its job names."""
     text = json.dumps([tool_version(), inputs], sort_keys=True)
-    return hashlib.blake2s(text.encode(), digest_size=16).hexdigest()
+    return hashlib.blake2s(text.encode() + named, digest_size=16).hexdigest()
+
+
+def _named_by(job: SimulatedJob) -> bytes:
+    """The content of the file of flows that a job names; empty if there is none to read, which the
+    cell then says."""
+    try:
+        return b"" if job.flows is None else read_input(Path(job.flows.file))
+    except OSError:
+        return b""
 
 
 def run_cell(inputs: Inputs) -> Figures:
@@ -190,7 +203,8 @@ def _model(name: str, source: Source) -> BaseModel:
     if name == "simulate":
         return validate(source, SimulateSpec)
     if any(kind in source.data for kind in KINDS):
-        return validate(replace(source, data={"name": "job", **source.data}), SimulatedJob)
+        job = validate(replace(source, data={"name": "job", **source.data}), SimulatedJob)
+        return named_in(Path(source.file), job)
     return SimulatedJob(name="job", collective=validate(source, JobSpec))
 
 

@@ -458,6 +458,21 @@ def test_a_cell_is_simulated_with_packets(tmp_path: Path) -> None:
     assert "all pauses, us" in page
 
 
+def test_flows_are_of_the_folder_of_the_sweep_and_a_change_of_them_is_another_cell(
+    tmp_path: Path,
+) -> None:
+    flows = tmp_path / "flows.txt"
+    flows.write_text("1\n0 1 3 100 1000 0.0\n")
+    over = "  lab.fabric.spines: [2]\n"
+    sweep = swept(tmp_path, over, job="{flows: {file: flows.txt}}")
+    (one,) = cells_of(sweep)
+    assert run_cell(one.inputs)["slowdown_p50"] == pytest.approx(1)
+    (same,) = cells_of(sweep)
+    flows.write_text("1\n0 1 3 100 2000 0.0\n")
+    (other,) = cells_of(sweep)
+    assert same.digest == one.digest != other.digest
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [
