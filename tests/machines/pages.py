@@ -148,6 +148,15 @@ OTHER_RUNS: dict[str, dict[str, Run | NotRun]] = {
         "rocelab --host me@vm shell mine rtsw1": Run(
             typed="ip -brief link\nexit\n",
             shows=(r"ctsw1",),
+        ),
+        "rocelab --host me@vm capture mine rtsw1:ctsw1 -o -": Run(
+            ("rocelab --host me@vm capture mine rtsw1:ctsw1 -o - --seconds 5 >mine.pcapng",),
+            after=("test -s mine.pcapng",),
+        ),
+        "rocelab --host me@vm live mine": Run(
+            seconds=60,  # packages that only the page needs are installed there before
+            code=130,
+            shows=(r"mine is at http://127\.0\.0\.1:\d+/",),
             after=("rocelab --host me@vm down mine",),
         ),
         "rocelab --host me@vm runs": Run(
