@@ -124,7 +124,8 @@ def compiled_in(
     is_inlined: bool = False,
 ) -> Callable[Arguments, Result]:
     """`function` as machine code, cached in `folder`. With numba's `signature` it is compiled or
-    loaded at once, else on the first call. Other processes wait while one compiles it.
+    loaded at once, else on the first call. Other processes wait while one compiles it. Threads of
+    Python run beside it.
 
     makes_arrays: if it does not, references to arrays are not counted. Each count is an atomic
     operation, of which a function that is called millions of times does little else. is_inlined: it
@@ -140,6 +141,7 @@ def compiled_in(
             cache=folder is not None,
             error_model="numpy",
             _nrt=makes_arrays,
+            nogil=True,
             forceinline=is_inlined,
             no_cpython_wrapper=is_inlined,
             no_cfunc_wrapper=is_inlined,

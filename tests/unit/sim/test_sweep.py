@@ -462,8 +462,9 @@ def test_a_cell_is_simulated_with_packets(tmp_path: Path) -> None:
     ("options", "said"),
     [
         ("{engine: packets, eps: 0.1}", "simulate.eps: packets are simulated exactly"),
-        ("{ports: lab}", "simulate.ports: a fluid has no packets"),
-        ("{engine: links}", "simulate.engine: expected fluid or packets, got 'links'"),
+        ("{ports: lab}", "simulate.ports: only the engine packets has several models of ports"),
+        ("{engine: links, eps: 0.1}", "simulate.eps: packets are simulated exactly"),
+        ("{engine: ns3}", "simulate.engine: expected fluid, packets or links, got 'ns3'"),
     ],
 )
 def test_what_an_engine_does_not_have_is_refused(tmp_path: Path, options: str, said: str) -> None:
