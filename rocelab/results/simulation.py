@@ -58,9 +58,9 @@ LEAVES_OUT = {
         _HOSTS,
     ),
     Engine.LINKS: (
-        "what is behind a link: each is simulated alone, with the packets that the links before "
-        "let through; a mark slows a flow down at its link and behind it, not before it, and what "
-        "is dropped is sent again from the link before; marks of several links do not add up",
+        "other links: each is simulated alone, with the packets that the links before let through. "
+        "Its marks and drops act on what comes from the link before, not on the NIC: they do not "
+        "relieve other links, and hold back also what is under way in queues",
         "ways back: acknowledgements and CNPs meet no other packets",
         _HOSTS,
     ),

@@ -73,26 +73,25 @@ def run_links(
     return sums.outcome(program, over_s[traffic.last], hops)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(slots=True)
 class Sums:
-    """The counts of links, as of `PacketRun`. of_nics: data packets and ACKs at the links of NICs;
-    by_flow, by_send: F and 2L, filled as links are run."""
+    """The counts of links so far, as of `PacketRun`: by flow, F, and by send, 2L. packets, acks: at
+    the links of NICs."""
 
-    of_nics: Longs
     by_flow: dict[str, Longs]
     by_send: dict[str, Longs]
     sent_bits: Floats
-    failed: Longs
+    packets: int = 0
+    acks: int = 0
+    failed: int = 0
 
     @classmethod
     def none(cls, flows: int, sends: int) -> Sums:
         """Before the first link."""
         return cls(
-            np.zeros(2, np.int64),
             {name: np.zeros(flows, np.int64) for name in _BY_FLOW},
             {name: np.zeros(sends, np.int64) for name in _BY_SEND},
             np.zeros(sends),
-            np.zeros(1, np.int64),
         )
 
     def add(self, passed: Passed) -> None:
@@ -106,9 +105,10 @@ class Sums:
             sums[link] = getattr(run, name)[own]
         self.sent_bits[link] += run.sent_bits[own]
         self.sent_bits[link ^ 1] += run.sent_bits[own + 1]
-        self.failed[0] += run.failed
+        self.failed += run.failed
         if part.before[0] < 0:
-            self.of_nics[:] += run.packets, run.acks
+            self.packets += run.packets
+            self.acks += run.acks
 
     def outcome(self, program: Program, finish_s: Floats, packet_hops: int) -> PacketRun:
         """The outcome of a program whose flows end so."""
@@ -127,10 +127,10 @@ class Sums:
             rate_times_s=np.array([0.0, seconds]),
             rate_bps=np.array([bits / seconds if seconds else 0.0, 0.0]),
             solves=0,
-            packets=int(self.of_nics[0]),
-            acks=int(self.of_nics[1]),
+            packets=self.packets,
+            acks=self.acks,
             packet_hops=packet_hops,
-            failed=int(self.failed[0]),
+            failed=self.failed,
             lossless=(),
             pause=np.zeros((sends, 0, at.PAUSE_CELLS), np.int64),
             buffer=np.zeros((0, at.BUFFER_CELLS), np.int64),

@@ -458,6 +458,15 @@ def test_a_cell_is_simulated_with_packets(tmp_path: Path) -> None:
     assert "all pauses, us" in page
 
 
+def test_a_cell_is_simulated_link_by_link(tmp_path: Path) -> None:
+    job = "{poisson: {sizes: alistorage, load: 50%, duration: 100us}}"
+    over = "  job.poisson.load: [20%, 80%]\n"
+    cells = cells_of(swept(tmp_path, over, job=job, more="simulate: {engine: links}\n"))
+    low, high = (run_cell(cell.inputs) for cell in cells)
+    assert 1 <= low["slowdown_p99"] < high["slowdown_p99"]
+    assert low["highest_queue"] < high["highest_queue"]
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [
