@@ -10,6 +10,7 @@ simulated side by side.
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from concurrent.futures import CancelledError
 from dataclasses import dataclass
 from functools import partial
@@ -28,8 +29,8 @@ from rocelab.sim.packets.run import PacketRun
 from rocelab.sim.packets.sending import Queues, Sending
 from rocelab.workers import in_vain, workers
 
-MOST_HOPS = 6_000_000_000
-HOPS_PER_SECOND = 4_000_000
+MOST_S = 1200
+HOPS_PER_SECOND = 2_500_000
 """Packet-hops per second, of data and ACKs, on a core of 2 GHz, for the estimate."""
 
 
@@ -45,28 +46,28 @@ def run_links(
     """Run a program whose tasks wait for no other to its end. The arguments are those of
     `rocelab.sim.packets.run.run_packets`, and counts are sums over links.
 
-    Where a flow is longer than its window all links are simulated twice, and the second time a NIC
-    sends a chunk when the first time's acknowledgements open the window. Raises InputError for a
-    run that would take too long.
+    Where a flow is longer than its window, all links are simulated with a packet per chunk first,
+    for acknowledgements: the second time a NIC sends a chunk when they open the window. Raises
+    InputError for a run that would take too long.
     """
     traffic = traffic_of(program, paths, sending)
     opens = traffic.a_window_before()
-    rounds = 1 + int((opens >= 0).any())
-    _check_size(traffic, rounds)
-    parts = list(stages(traffic, len(capacity_bps)))
-    links = Links(traffic, capacity_bps, latency_s, queues)
+    rounds = [traffic.coarse(), traffic] if (opens >= 0).any() else [traffic]
+    _check_size(rounds)
     start_s = sent_s = traffic.start_s[traffic.flow]
     answered_s = _answered_s(paths, capacity_bps, latency_s)[traffic.flow]
-    done, hops = 0, 0
+    hops = 0
     with workers(_threads()) as pool:
-        for _ in range(rounds):
-            left_s, sums = sent_s.copy(), Sums.none(len(traffic), len(capacity_bps))
+        for each in rounds:
+            parts = list(stages(each, len(capacity_bps)))
+            links = Links(each, capacity_bps, latency_s, queues)
+            left_s, sums, done = sent_s.copy(), Sums.none(len(each), len(capacity_bps)), 0
             for stage in parts:
                 for passed in pool.map(partial(pass_part, links, left_s, _go_on), stage):
                     left_s[passed.chunk] = passed.left_s
                     sums.add(passed)
                     done, hops = done + 1, hops + passed.run.packet_hops
-                    progress(Progress("simulating", done, rounds * sum(map(len, parts))))
+                    progress(Progress("simulating", done, sum(map(len, parts))))
             over_s = left_s + answered_s
             sent_s = np.where(opens < 0, start_s, np.maximum(start_s, over_s[opens]))
     over_s[left_s >= NEVER_S] = np.inf
@@ -159,13 +160,13 @@ def _go_on(_: Progress) -> None:
         raise CancelledError
 
 
-def _check_size(traffic: Traffic, rounds: int) -> None:
-    hops = rounds * int((traffic.packets * (2 * traffic.hops - 1)).sum())
-    if hops > MOST_HOPS:
-        threads = _threads()
+def _check_size(rounds: Sequence[Traffic]) -> None:
+    hops = sum(int((each.packets * (2 * each.hops - 1)).sum()) for each in rounds)
+    threads = _threads()
+    seconds = hops / HOPS_PER_SECOND / threads
+    if seconds > MOST_S:
         raise InputError(
-            f"link by link this takes {int(traffic.packets.sum()):,} packets and {hops:,} "
-            f"packet-hops, about {hops / HOPS_PER_SECOND / threads:,.0f} s on {threads} "
-            f"processors; at most {MOST_HOPS:,} are simulated",
+            f"link by link this takes {hops:,} packet-hops, about {seconds:,.0f} s on {threads} "
+            f"processors; at most {MOST_S:,} s are simulated",
             hint="take --engine fluid, a shorter duration, a lower load or fewer NICs",
         )

@@ -7,7 +7,7 @@ all links before a link are in earlier stages.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -54,6 +54,18 @@ class Traffic:
         """Links on each flow's path, F."""
         return np.diff(self.paths.start)
 
+    def coarse(self) -> Traffic:
+        """The same with a chunk as a single packet."""
+        window = np.maximum(1, self.sending.window // CHUNK_PACKETS)
+        mtu = CHUNK_PACKETS * self.sending.mtu
+        sending = replace(self.sending, mtu=mtu, window=window, ack_every=np.ones_like(window))
+        return replace(
+            self,
+            sending=sending,
+            packets=np.diff(self.first),
+            wire_bits=_wire_bits(self.payload_bytes, mtu[self.flow]),
+        )
+
     def a_window_before(self) -> Longs:
         """The chunk whose acknowledgement opens the window for each chunk, C; -1 for none."""
         window = np.maximum(1, self.sending.window // CHUNK_PACKETS)[self.flow]
@@ -84,8 +96,12 @@ def traffic_of(program: Program, paths: Paths, sending: Sending) -> Traffic:
         first=first,
         flow=flow,
         payload_bytes=payload,
-        wire_bits=8 * on_wire(payload, sending.mtu[flow], OVERHEAD_BYTES).astype(np.float64),
+        wire_bits=_wire_bits(payload, sending.mtu[flow]),
     )
+
+
+def _wire_bits(payload_bytes: Longs, mtu: Longs) -> Floats:
+    return 8 * on_wire(payload_bytes, mtu, OVERHEAD_BYTES).astype(np.float64)
 
 
 @dataclass(frozen=True, eq=False)

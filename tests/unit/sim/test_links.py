@@ -193,7 +193,7 @@ def test_a_collective_is_refused() -> None:
 def test_a_run_that_takes_too_long_is_refused_with_an_estimate(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(links_run, "MOST_HOPS", 1000)
+    monkeypatch.setattr(links_run, "MOST_S", 1e-3)
     made = Simulation(lab(), [drawn("alistorage", "30%", "200us")], Options(engine=Engine.LINKS))
     with pytest.raises(InputError, match=r"link by link this takes .* packet-hops, about"):
         made.run_packets()
