@@ -88,11 +88,12 @@ def is_compiled(sources: Path) -> bool:
 
 
 def cache_folder(sources: Path) -> Path | None:
-    """A cache folder for this state of the modules in the folder `sources`. numba alone misses
-    changes in a function called from another file. None if no folder is private to this user.
+    """A cache folder for this state of the modules in the folder `sources`, and of how they are
+    compiled. numba alone misses changes in a function called from another file. None if no folder
+    is private to this user.
     """
     digest = hashlib.sha256()
-    for source in sorted(sources.glob("*.py")):
+    for source in (Path(__file__), *sorted(sources.glob("*.py"))):
         digest.update(source.read_bytes())
     user = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     folder = os.environ.get("NUMBA_CACHE_DIR")
