@@ -18,7 +18,7 @@ from functools import partial
 import numpy as np
 
 from rocelab.arrays import Floats, Longs
-from rocelab.errors import InputError
+from rocelab.errors import InputError, MachineError
 from rocelab.progress import Progress, ProgressSink, no_progress
 from rocelab.sim.engine.program import Program
 from rocelab.sim.fabric.flows import Paths
@@ -27,11 +27,16 @@ from rocelab.sim.links.traffic import Traffic, stages, traffic_of
 from rocelab.sim.packets import state as at
 from rocelab.sim.packets.run import PacketRun
 from rocelab.sim.packets.sending import Queues, Sending
+from rocelab.sim.size import available_bytes
+from rocelab.units import SIZE
 from rocelab.workers import in_vain, workers
 
 MOST_S = 1200
 HOPS_PER_SECOND = 2_500_000
 """Packet-hops per second, of data and ACKs, on a core of 2 GHz, for the estimate."""
+
+CHUNK_BYTES = 150
+"""Memory of a chunk: its columns, and intermediate ones."""
 
 
 def run_links(
@@ -48,7 +53,7 @@ def run_links(
 
     Where a flow is longer than its window, all links are simulated with a packet per chunk first,
     for acknowledgements: the second time a NIC sends a chunk when they open the window. Raises
-    InputError for a run that would take too long.
+    InputError for a run that would take too long, MachineError for one that does not fit.
     """
     traffic = traffic_of(program, paths, sending)
     opens = traffic.a_window_before()
@@ -160,6 +165,9 @@ def _go_on(_: Progress) -> None:
         raise CancelledError
 
 
+_SMALLER = "take --engine fluid, a shorter duration, a lower load or fewer NICs"
+
+
 def _check_size(rounds: Sequence[Traffic]) -> None:
     hops = sum(int((each.packets * (2 * each.hops - 1)).sum()) for each in rounds)
     threads = _threads()
@@ -168,5 +176,12 @@ def _check_size(rounds: Sequence[Traffic]) -> None:
         raise InputError(
             f"link by link this takes {hops:,} packet-hops, about {seconds:,.0f} s on {threads} "
             f"processors; at most {MOST_S:,} s are simulated",
-            hint="take --engine fluid, a shorter duration, a lower load or fewer NICs",
+            hint=_SMALLER,
+        )
+    needed, free = CHUNK_BYTES * len(rounds[0].flow), available_bytes()
+    if needed > free:
+        raise MachineError(
+            f"{len(rounds[0].flow):,} chunks of flows need about {SIZE.written(needed)} of memory, "
+            f"and {SIZE.written(free)} are free",
+            hint=_SMALLER,
         )

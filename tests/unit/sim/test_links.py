@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from rocelab.documents import to_json
-from rocelab.errors import InputError
+from rocelab.errors import InputError, MachineError
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.spec import SimulatedJob, collective_job
 from rocelab.report.simulation.html import render_html
@@ -190,10 +190,14 @@ def test_a_collective_is_refused() -> None:
         Simulation(lab(), [job], Options(engine=Engine.LINKS))
 
 
-def test_a_run_that_takes_too_long_is_refused_with_an_estimate(
+def test_a_run_that_takes_too_long_or_too_much_memory_is_refused_with_an_estimate(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(links_run, "MOST_S", 1e-3)
     made = Simulation(lab(), [drawn("alistorage", "30%", "200us")], Options(engine=Engine.LINKS))
     with pytest.raises(InputError, match=r"link by link this takes .* packet-hops, about"):
+        made.run_packets()
+    monkeypatch.undo()
+    monkeypatch.setattr(links_run, "available_bytes", lambda: 1000)
+    with pytest.raises(MachineError, match=r"chunks of flows need about .* are free"):
         made.run_packets()
