@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from rocelab.arrays import Floats, Longs
+from rocelab.errors import InputError
 from rocelab.jobs.messages import on_wire
 from rocelab.sim.engine.program import Program
 from rocelab.sim.fabric.flows import Paths
@@ -25,6 +26,9 @@ the other: with shorter chunks flows that share a link mix better, and there are
 PART_PACKETS = 200_000
 """Packets of links that are simulated together: enough that a run is longer than its making, and
 few enough that its tables stay in the processor's cache."""
+
+MOST_STAGES = 64
+"""More than paths have that go up, then down."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,7 +119,8 @@ class Part:
 
 
 def stages(traffic: Traffic, sends: int) -> Iterator[list[Part]]:
-    """The parts of each stage, which depend on none of the same stage. sends: of the network."""
+    """The parts of each stage, which depend on none of the same stage. sends: of the network.
+    Raises InputError if links follow each other in a ring."""
     paths = traffic.paths
     flow = np.repeat(np.arange(len(paths)), traffic.hops)
     link = paths.sends.astype(np.int64)
@@ -134,12 +139,17 @@ def stages(traffic: Traffic, sends: int) -> Iterator[list[Part]]:
 
 
 def _stage_of(before: Longs, link: Longs, sends: int) -> Longs:
-    """One more than the highest stage of the links before it, of each send, 2L. Paths go up, then
-    down, so no link comes before itself."""
+    """One more than the highest stage of the links before it, of each send, 2L. Raises InputError
+    if links follow each other in a ring."""
     (inner,) = np.nonzero(before >= 0)
     pairs = np.unique(before[inner] * sends + link[inner])
     earlier, later = np.divmod(pairs, sends)
     found = np.zeros(sends, np.int64)
-    while (found[later] <= found[earlier]).any():
+    for _ in range(MOST_STAGES):
+        if (found[later] > found[earlier]).all():
+            return found
         np.maximum.at(found, later, found[earlier] + 1)
-    return found
+    raise InputError(
+        "paths follow each other in a ring, so that no link of it can be simulated before the next",
+        hint="take --engine packets",
+    )

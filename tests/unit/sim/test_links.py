@@ -28,6 +28,7 @@ from rocelab.sim.simulate import Options, Simulation, simulate
 from rocelab.spec.catalog import find_lab
 from rocelab.spec.load import load_spec
 from rocelab.spec.model import LabSpec
+from tests.unit.sim.packet_runs import Flow, arranged
 
 
 def lab(**keys: object) -> LabSpec:
@@ -137,6 +138,12 @@ def test_links_come_in_stages_after_all_links_before_them() -> None:
         own = [stage_of[link] for link in paths.sends[slice(*paths.start[flow : flow + 2])]]
         assert own == sorted(set(own)) and own[0] == 0
     assert sum(len(part.flow) for parts in found for part in parts) == len(paths.sends)
+
+
+def test_paths_in_a_ring_are_refused() -> None:
+    flows = [Flow([0, 2], 4096), Flow([2, 4], 4096), Flow([4, 0], 4096)]
+    with pytest.raises(InputError, match="follow each other in a ring"):
+        links_run.run_links(*arranged(flows))
 
 
 def test_a_flow_whose_queue_pair_gives_up_never_ends_and_delays_no_other(tmp_path: Path) -> None:
