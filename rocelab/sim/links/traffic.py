@@ -20,8 +20,7 @@ from rocelab.sim.packets.sending import OVERHEAD_BYTES, Sending
 
 CHUNK_PACKETS = 16
 """As many as `transport.ack_every` by default. The packets of a chunk are taken to come one after
-the other: with shorter chunks flows that share a link mix better, and there are more events
-(`python -m bench.links_engine`)."""
+the other: with shorter chunks flows that share a link mix better, and there are more events."""
 
 PART_PACKETS = 200_000
 """Packets of links that are simulated together: enough that a run is longer than its making, and
