@@ -178,6 +178,7 @@ bench-containerlab: $(READY_TO_TEST) ## our runtime beside a plain `containerlab
 bench-simulator: $(READY) ## the simulator's engine up to 131,072 GPUs, and beside SimGrid
 	.venv/bin/python -m bench.simulator
 	.venv/bin/python -m bench.packet_engine
+	.venv/bin/python -m bench.links_engine
 	.venv/bin/python -m bench.simgrid
 
 .PHONY: clean

@@ -88,11 +88,12 @@ def is_compiled(sources: Path) -> bool:
 
 
 def cache_folder(sources: Path) -> Path | None:
-    """A cache folder for this state of the modules in the folder `sources`. numba alone misses
-    changes in a function called from another file. None if no folder is private to this user.
+    """A cache folder for this state of the modules in the folder `sources`, and of how they are
+    compiled. numba alone misses changes in a function called from another file. None if no folder
+    is private to this user.
     """
     digest = hashlib.sha256()
-    for source in sorted(sources.glob("*.py")):
+    for source in (Path(__file__), *sorted(sources.glob("*.py"))):
         digest.update(source.read_bytes())
     user = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     folder = os.environ.get("NUMBA_CACHE_DIR")
@@ -124,7 +125,8 @@ def compiled_in(
     is_inlined: bool = False,
 ) -> Callable[Arguments, Result]:
     """`function` as machine code, cached in `folder`. With numba's `signature` it is compiled or
-    loaded at once, else on the first call. Other processes wait while one compiles it.
+    loaded at once, else on the first call. Other processes wait while one compiles it. Threads of
+    Python run beside it.
 
     makes_arrays: if it does not, references to arrays are not counted. Each count is an atomic
     operation, of which a function that is called millions of times does little else. is_inlined: it
@@ -140,6 +142,7 @@ def compiled_in(
             cache=folder is not None,
             error_model="numpy",
             _nrt=makes_arrays,
+            nogil=True,
             forceinline=is_inlined,
             no_cpython_wrapper=is_inlined,
             no_cfunc_wrapper=is_inlined,

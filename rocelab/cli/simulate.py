@@ -1,4 +1,4 @@
-"""`rocelab simulate`: jobs on a fabric of any size, in a fluid model or packet by packet."""
+"""`rocelab simulate`: jobs on a fabric of any size, as fluids, packet by packet or link by link."""
 
 from __future__ import annotations
 
@@ -132,8 +132,9 @@ def simulate(
         typer.Option(
             "--engine",
             metavar="ENGINE",
-            help="fluid; or packets: packet by packet, with queues, marks, drops, pauses and "
-            "DCQCN.",
+            help="fluid; packets: packet by packet, with queues, marks, drops, pauses and DCQCN; "
+            "or links: packets without pauses, each link alone, for flows that begin at given "
+            "times.",
             rich_help_panel=_ENGINE,
         ),
     ] = "fluid",
@@ -248,7 +249,7 @@ def note_compiling(engine: str = "fluid") -> None:
     import rocelab.sim
     from rocelab.compiling import is_compiled
 
-    sources = Path(rocelab.sim.__file__).parent / ("packets" if engine == "packets" else "engine")
+    sources = Path(rocelab.sim.__file__).parent / ("engine" if engine == "fluid" else "packets")
     if err().is_terminal and not is_compiled(sources):
         err().print("compiling the simulator, once: about half a minute")
 

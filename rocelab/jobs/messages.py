@@ -57,7 +57,7 @@ def loads_of(
     payload, wire = np.zeros((2, len(size_bytes), transport.qps), np.int64)
     for count, message in _runs(connection, size_bytes, parts, transport):
         payload += count * message
-        wire += count * _on_wire(message, transport.mtu, overhead_bytes)
+        wire += count * on_wire(message, transport.mtu, overhead_bytes)
     return Loads(payload, wire)
 
 
@@ -118,7 +118,7 @@ def _runs(
         yield last, rest
 
 
-def _on_wire(message: Longs, mtu: int, overhead_bytes: int) -> Longs:
+def on_wire(message: Longs, mtu: Longs | int, overhead_bytes: int) -> Longs:
     """A message's bytes on the wire: one RETH, one immediate, each packet's payload padded to 4."""
     packets = np.maximum(1, -(-message // mtu))
     wire: Longs = message + -message % 4 + packets * overhead_bytes + MOST_EXTENSION_BYTES

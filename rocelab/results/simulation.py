@@ -22,10 +22,12 @@ SCHEMA_VERSION = 1
 
 
 class Engine(StrEnum):
-    """FLUID: rates are max-min fair. PACKETS: packet by packet."""
+    """FLUID: rates are max-min fair. PACKETS: packet by packet. LINKS: packet by packet, each link
+    alone."""
 
     FLUID = "fluid"
     PACKETS = "packets"
+    LINKS = "links"
 
 
 class PortModel(StrEnum):
@@ -53,6 +55,13 @@ LEAVES_OUT = {
         "pause frames: a pause takes effect after its time, whatever else the link carries, and "
         "lasts until the port that asked for it is below XON; lossy classes share no memory",
         "ways back: acknowledgements and CNPs take the links of their data in reverse",
+        _HOSTS,
+    ),
+    Engine.LINKS: (
+        "other links: each is simulated alone, with the packets that the links before let through. "
+        "Its marks and drops act on what comes from the link before, not on the NIC: they do not "
+        "relieve other links, and hold back also what is under way in queues",
+        "ways back: acknowledgements and CNPs meet no other packets",
         _HOSTS,
     ),
 }

@@ -57,8 +57,10 @@ from rocelab.sim.fabric.network import Network
 from rocelab.sim.fabric.paths import links_on_path, paths_of
 from rocelab.sim.fabric.routes import Routes
 from rocelab.sim.figures import figures
+from rocelab.sim.links.check import check_links
+from rocelab.sim.links.run import run_links
 from rocelab.sim.packets.run import PacketRun, run_packets
-from rocelab.sim.packets.sending import queues_of, sending_of
+from rocelab.sim.packets.sending import Queues, Sending, queues_of, sending_of
 from rocelab.sim.placement import place_ranks, ring_group
 from rocelab.sim.size import check_fits
 from rocelab.spec.model import LabSpec
@@ -119,7 +121,10 @@ class Options:
         if engine not in tuple(Engine):
             raise InputError(f"there is no engine {engine}", hint=f"take {', '.join(Engine)}")
         if ports is not None and engine != Engine.PACKETS:
-            raise InputError("--ports: a fluid has no packets", hint="add --engine packets")
+            raise InputError(
+                "--ports: only the engine packets has several models of ports",
+                hint="add --engine packets",
+            )
         if ports not in (None, *PortModel):
             raise InputError(f"there are no ports {ports}", hint=f"take {', '.join(PortModel)}")
         try:
@@ -145,6 +150,8 @@ class Simulation:
         not fit this machine."""
         self.spec, self.jobs, self.options = spec, tuple(jobs), options or Options()
         self.seconds: dict[str, float] = {}
+        if self.options.engine is Engine.LINKS:
+            check_links(spec, self.jobs, self.options.timeline, self.options.ports)
         self._progress = progress
         with self._timed("fabric"):
             self.network: Network = network_of(spec)
@@ -193,7 +200,7 @@ class Simulation:
 
     def run(self) -> Outcome:
         """Run all jobs to their ends, through the timeline."""
-        if self.options.engine is Engine.PACKETS:
+        if self.options.engine is not Engine.FLUID:
             return self.run_packets()
         outages = self.outages()
         changes = changes_of(
@@ -218,7 +225,16 @@ class Simulation:
             )
 
     def run_packets(self) -> PacketRun:
-        """Run all jobs packet by packet. Raises InputError for what cannot be simulated so."""
+        """Run all jobs packet by packet, the whole network or link by link. Raises InputError for
+        what cannot be simulated so."""
+        engine = run_links if self.options.engine is Engine.LINKS else run_packets
+        inputs = self.packet_inputs()
+        with self._timed("run"):
+            return engine(*inputs, self._progress)
+
+    def packet_inputs(self) -> tuple[Program, Paths, Floats, float, Sending, Queues]:
+        """What `run_packets` and `run_links` take. Raises InputError for what cannot be simulated
+        packet by packet."""
         self._check_packets()
         messages = self.compiled.messages
         assert messages is not None
@@ -231,7 +247,7 @@ class Simulation:
             latency_s=np.zeros(self.program.tasks),
             rings=None,
         )
-        capacity_bps, latency_s = self.network.capacity_bps, self.hop_latency_ns / 1e9
+        capacity_bps = self.network.capacity_bps
         sending = sending_of(
             [job.transport for job in self.jobs],
             np.diff(self.compiled.first_flow),
@@ -243,16 +259,7 @@ class Simulation:
         queues = queues_of(
             self.spec, self.network, self.options.ports, self.hop_latency_ns, self.options.seed
         )
-        with self._timed("run"):
-            return run_packets(
-                program,
-                self.whole_paths,
-                capacity_bps,
-                latency_s,
-                sending,
-                queues,
-                self._progress,
-            )
+        return program, self.whole_paths, capacity_bps, self.hop_latency_ns / 1e9, sending, queues
 
     def _check_packets(self) -> None:
         """Raises InputError for what the packet engine does not simulate."""
@@ -287,7 +294,7 @@ class Simulation:
     def iteration_times(self, link_up: Bools, capacity_bps: Floats) -> Mapping[str, float]:
         """Seconds of the last iteration of each job while routing uses these links, L, and sends
         have these capacities, 2L; inf for a job without progress."""
-        if self.options.engine is Engine.PACKETS:
+        if self.options.engine is not Engine.FLUID:
             raise InputError(
                 "the packet engine does not simulate failures", hint="take --engine fluid"
             )
@@ -367,7 +374,7 @@ class Simulation:
             self.network,
             placed,
             overhead_bytes=PACKET_OVERHEAD_BYTES,
-            with_messages=self.options.engine is Engine.PACKETS,
+            with_messages=self.options.engine is not Engine.FLUID,
         )
 
     @property

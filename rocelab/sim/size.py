@@ -43,7 +43,7 @@ def check_fits(
     if scheme.kind in ("flowlet", "spray"):
         needed += flows * _most_entries(network, scheme.kind) * ENTRY_BYTES
     needed += SENDS_BYTES * (listed + sum(_ordered(job) for job in jobs))
-    free = _available_bytes()
+    free = available_bytes()
     if needed > free:
         raise MachineError(
             f"{flows:,} flows over {network.links:,} links need about {SIZE.written(needed)} of "
@@ -90,7 +90,7 @@ def _most_entries(network: Network, kind: str) -> int:
     return 2 * ports + 2 * leaf + 2 * leaf * spine
 
 
-def _available_bytes() -> int:
+def available_bytes() -> int:
     """Memory that can be taken without swapping: MemAvailable of proc_meminfo(5)."""
     for line in Path("/proc/meminfo").read_text().splitlines():
         name, _, value = line.partition(":")

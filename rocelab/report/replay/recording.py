@@ -192,7 +192,7 @@ def recording_of_simulation(report: SimulationReport) -> Recording | None:
         loads=_loads(fabric, _carried(fabric, report.uses)),
         loads_are="bytes of the jobs, on links between switches",
         rates_are="all transfers on the wire"
-        + (", mean" if report.method.engine is Engine.PACKETS else ""),
+        + (", mean" if report.method.engine is not Engine.FLUID else ""),
         jobs=[_rate_of(report.rate)],
     )
     return recording_of(fabric, [run])

@@ -205,6 +205,9 @@ def _method(report: SimulationReport) -> str:
     if method.engine is Engine.PACKETS:
         exact = f"packet by packet, ports {method.ports}"
         note = "hosts take no time, and ACKs go back by the links of their data"
+    elif method.engine is Engine.LINKS:
+        exact = "packet by packet, each link alone"
+        note = "a link does not know what happens behind it"
     took = sum(cost.seconds.values())
     return (
         f"{report.lab['name']}, scheme {report.lab['scheme']['kind']}, choice by {method.model}: "

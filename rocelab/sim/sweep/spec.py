@@ -57,6 +57,7 @@ def _check_values(value: Any) -> Any:  # noqa: ANN401 - whatever a file holds
 
 
 _NONE: dict[str, Any] = {}
+_NO_PORTS = "only the engine packets has several models of ports"
 
 Values = Annotated[Any, BeforeValidator(_check_values)]
 Zipped = Annotated[Any, BeforeValidator(_check_list)]
@@ -85,17 +86,19 @@ class SimulateSpec(SpecModel):
             "`links.delay`, or 1us"
         ),
     ] = None
-    engine: Annotated[Engine, Field(strict=False, description="fluids, or packets")] = Engine.FLUID
+    engine: Annotated[
+        Engine, Field(strict=False, description="fluids, packets, or packets link by link")
+    ] = Engine.FLUID
     ports: Annotated[
         PortModel | None, Field(strict=False, description="of packets: when one leaves a port")
     ] = None
 
     @model_validator(mode="after")
     def _what_the_engine_has(self) -> Self:
-        if self.engine is Engine.PACKETS and self.eps is not None:
+        if self.engine is not Engine.FLUID and self.eps is not None:
             raise RefusedError("packets are simulated exactly", "leave it out", keys=("eps",))
-        if self.engine is Engine.FLUID and self.ports is not None:
-            raise RefusedError("a fluid has no packets", "add engine: packets", keys=("ports",))
+        if self.engine is not Engine.PACKETS and self.ports is not None:
+            raise RefusedError(_NO_PORTS, "add engine: packets", keys=("ports",))
         return self
 
 

@@ -72,5 +72,5 @@ def test_ports_that_there_are_not_and_those_of_a_fluid_are_refused() -> None:
     assert Options.read(**keys, engine="packets", ports="lab").ports is PortModel.LAB
     with pytest.raises(InputError, match="there are no ports fast"):
         Options.read(**keys, engine="packets", ports="fast")
-    with pytest.raises(InputError, match="a fluid has no packets"):
+    with pytest.raises(InputError, match="only the engine packets"):
         Options.read(**keys, ports="lab")

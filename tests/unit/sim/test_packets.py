@@ -125,7 +125,7 @@ def test_a_job_runs_through_the_same_report_and_is_no_faster_than_the_fluid() ->
     job = collective_job(JobSpec.model_validate({"pattern": "alltoall", "ranks": 4, "size": "1MB"}))
     fluid, packets = (
         simulate(spec, [job], Options(engine=engine)).jobs[0].headline("jct_ratio").modelled.median
-        for engine in Engine
+        for engine in (Engine.FLUID, Engine.PACKETS)
     )
     assert fluid <= packets < 1.5 * fluid
 
@@ -142,7 +142,7 @@ def test_data_that_arrives_at_one_port_of_a_nic_lets_it_send_by_the_other() -> N
     ring = {"pattern": "allreduce", "ranks": 8, "transport": {"qps": 2}}
     fluid, packets = (
         simulated("hpn-small", Options(engine=engine, hop_latency_ns=20_000), **ring)
-        for engine in Engine
+        for engine in (Engine.FLUID, Engine.PACKETS)
     )
     assert fluid < packets < 1.1 * fluid
 

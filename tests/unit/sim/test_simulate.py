@@ -317,7 +317,7 @@ def test_the_page_stands_alone_and_shows_links_and_times() -> None:
 def test_a_simulation_too_large_for_memory_is_refused_before_it_starts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(size, "_available_bytes", lambda: 300 * 2**20)
+    monkeypatch.setattr(size, "available_bytes", lambda: 300 * 2**20)
     with pytest.raises(MachineError, match=r"need about .* of memory, and .* are free"):
         simulate(
             spec_of("llama3-24k"),

@@ -473,12 +473,22 @@ def test_flows_are_of_the_folder_of_the_sweep_and_a_change_of_them_is_another_ce
     assert same.digest == one.digest != other.digest
 
 
+def test_a_cell_is_simulated_link_by_link(tmp_path: Path) -> None:
+    job = "{poisson: {sizes: alistorage, load: 50%, duration: 100us}}"
+    over = "  job.poisson.load: [20%, 80%]\n"
+    cells = cells_of(swept(tmp_path, over, job=job, more="simulate: {engine: links}\n"))
+    low, high = (run_cell(cell.inputs) for cell in cells)
+    assert 1 <= low["slowdown_p99"] < high["slowdown_p99"]
+    assert low["highest_queue"] < high["highest_queue"]
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [
         ("{engine: packets, eps: 0.1}", "simulate.eps: packets are simulated exactly"),
-        ("{ports: lab}", "simulate.ports: a fluid has no packets"),
-        ("{engine: links}", "simulate.engine: expected fluid or packets, got 'links'"),
+        ("{ports: lab}", "simulate.ports: only the engine packets has several models of ports"),
+        ("{engine: links, eps: 0.1}", "simulate.eps: packets are simulated exactly"),
+        ("{engine: ns3}", "simulate.engine: expected fluid, packets or links, got 'ns3'"),
     ],
 )
 def test_what_an_engine_does_not_have_is_refused(tmp_path: Path, options: str, said: str) -> None:

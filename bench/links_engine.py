@@ -1,0 +1,258 @@
+"""`python -m bench.links_engine`: the engine `links` beside the packet engine.
+
+A row is the same flows twice, on hosts of 100G: packet by packet through the whole network, and
+link by link. Flows begin as Poisson processes. Patterns: `uniform`, to any other host; `skewed`,
+three quarters of the flows to half of the hosts; `bursts`, 16 hosts send at once to the same one.
+Where delays are added up, each link has its flows as NICs send them, and what it adds to a flow is
+its time there less that at the NIC alone with the same flows, as published (Zhao et al., NSDI
+2023), but flow by flow. Times are seconds of CPU, of all threads. Writes bench/links_engine.json
+and bench/links_engine.md.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+import tempfile
+import time
+from dataclasses import asdict, dataclass, replace
+from itertools import chain, product
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+import typer
+from rich.console import Console
+
+from rocelab.arrays import Floats
+from rocelab.interruption import ending
+from rocelab.jobs.flow_list import FlowList
+from rocelab.jobs.poisson import PoissonSpec, poisson_flows
+from rocelab.jobs.spec import SimulatedJob
+from rocelab.progress import no_progress
+from rocelab.results.environment import cpu_model
+from rocelab.results.simulation import Engine
+from rocelab.sim.engine.completion import completion
+from rocelab.sim.figures import transfer_times
+from rocelab.sim.links.part import Links, pass_part
+from rocelab.sim.links.run import run_links
+from rocelab.sim.links.traffic import Part, stages, traffic_of
+from rocelab.sim.packets.run import PacketRun, run_packets
+from rocelab.sim.simulate import Options, Simulation
+from rocelab.spec.catalog import find_lab
+from rocelab.spec.load import load_spec
+from rocelab.spec.model import LabSpec
+
+FOLDER = Path(__file__).parent
+RATE_BPS = 100 * 10**9
+BURST = 16
+SIZES = ("websearch", "fb-hadoop", "alistorage")
+PATTERNS = ("uniform", "skewed", "bursts")
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """Flows of a row."""
+
+    hosts: int
+    sizes: str
+    load: str
+    pattern: str
+    dcqcn: str
+    duration: str
+
+
+def cells() -> list[Cell]:
+    """The rows, more of them at 1,024 hosts than at 4,096. More than half of the bytes of web
+    search are in flows that take over half a millisecond alone."""
+    patterns = (("uniform", "off"), *((pattern, "hpcc-dcqcn") for pattern in PATTERNS))
+    small = [
+        Cell(1024, sizes, load, *pattern, "1ms" if sizes == "websearch" else "500us")
+        for sizes, load, pattern in product(SIZES, ("30%", "60%"), patterns)
+    ]
+    large = product(SIZES[::2], ("60%",), ("uniform", "bursts"), ("hpcc-dcqcn",))
+    return small + [Cell(4096, *row, "250us") for row in large]
+
+
+def fabric(hosts: int) -> LabSpec:
+    """A three-tier fabric without a bottleneck: a fat tree of 1,024 hosts, or a Clos of 4,096."""
+    if hosts == 1024:
+        spec = load_spec(find_lab("fat-tree-4"))
+        changed: dict[str, Any] = {"k": 16}
+    else:
+        spec = load_spec(find_lab("meta-32k"))
+        changed = {"zones": 4, "racks": 64, "servers_per_rack": 16, "nics_per_server": 1}
+        changed |= {"spines": 16, "atsws": 16, "links_per_atsw": 4}
+    links = spec.links.model_copy(update={"rate": RATE_BPS, "server_rate": RATE_BPS})
+    shape = spec.fabric.model_copy(update=changed)
+    return spec.model_copy(update={"fabric": shape, "links": links})
+
+
+def flows_of(cell: Cell) -> FlowList:
+    """The flows of a cell: Poisson arrivals, to the destinations of its pattern."""
+    keys = {"sizes": cell.sizes, "load": cell.load, "duration": cell.duration}
+    drawn = poisson_flows(PoissonSpec.model_validate(keys), np.full(cell.hosts, RATE_BPS), seed=1)
+    source, destination, start_s = drawn.source, drawn.destination, drawn.start_s
+    rng = np.random.default_rng(2)
+    if cell.pattern == "skewed":
+        is_hot = rng.random(len(drawn)) < 0.5
+        destination = np.where(is_hot, destination // 2 * 2, destination)
+    elif cell.pattern == "bursts":
+        burst = np.arange(len(drawn)) // BURST * BURST
+        destination, start_s = destination[burst], start_s[burst]
+    destination = np.where(destination == source, (source + 2) % cell.hosts, destination)
+    return FlowList(cell.hosts, source, destination.astype(np.int32), drawn.size_bytes, start_s)
+
+
+def simulation(cell: Cell) -> Simulation:
+    """The flows of a cell on its fabric."""
+    flows = flows_of(cell)
+    columns = (flows.source, flows.destination, flows.size_bytes, flows.start_s)
+    rows = zip(*(column.tolist() for column in columns), strict=True)
+    lines = [f"{source} {to} 3 100 {size} {at!r}\n" for source, to, size, at in rows]
+    with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
+        file.write(f"{len(flows)}\n{''.join(lines)}")
+        file.flush()
+        keys = {"name": "flows", "flows": {"file": file.name}, "transport": {"dcqcn": cell.dcqcn}}
+        job = SimulatedJob.model_validate(keys)
+        return Simulation(fabric(cell.hosts), [job], Options(engine=Engine.PACKETS))
+
+
+def p99_added_up(made: Simulation) -> float:
+    """The p99 of the slowdown where delays of links that do not know each other are added up."""
+    program, paths, capacity_bps, latency_s, sending, queues = made.packet_inputs()
+    traffic = traffic_of(program, paths, sending)
+    nic = paths.sends[paths.start[:-1]].astype(np.int64)
+    links = Links(traffic, capacity_bps, latency_s, queues)
+    nics, *others = stages(traffic, len(capacity_bps))
+    over_s = _left_s(links, nics) + 2 * latency_s * traffic.hops
+    for part in chain.from_iterable(others):
+        from_nic = replace(part, before=nic[part.flow])
+        # A NIC for each link, alone with the flows that go on to it.
+        pairs, number = np.unique(
+            np.stack((part.link, from_nic.before)), axis=1, return_inverse=True
+        )
+        alone = Part(part.flow, number.reshape(-1), np.full(len(number), -1))
+        without = replace(links, capacity_bps=capacity_bps[pairs[1]])
+        over_s += _left_s(links, [from_nic]) - _left_s(without, [alone])
+    times = completion(program, paths, capacity_bps, latency_s, program.delay_s, over_s)
+    return float(np.quantile(times.slowdown, 0.99))
+
+
+def _left_s(links: Links, parts: list[Part]) -> Floats:
+    """When flows have left the links of these parts, if they come as they begin, F; 0 for flows
+    that do not cross them."""
+    traffic = links.traffic
+    begin_s, found = traffic.start_s[traffic.flow], np.zeros(len(traffic.flow))
+    for part in parts:
+        passed = pass_part(links, begin_s, no_progress, part)
+        found[passed.chunk] = passed.left_s
+    return found[traffic.last]
+
+
+def measured(cell: Cell) -> Row:
+    """A row of the table."""
+    made = simulation(cell)
+    inputs = made.packet_inputs()
+    found: Row = {**asdict(cell), "flows": len(made.flows)}
+    for name, engine in (("packets", run_packets), ("links", run_links)):
+        begin = time.process_time()
+        ran = engine(*inputs)
+        found[name] = figures(made, ran, time.process_time() - begin)
+    found["error"] = found["links"]["p99"] / found["packets"]["p99"] - 1
+    if cell.pattern == "uniform" and cell.load == "60%" and cell.hosts == 1024:
+        found["error_added_up"] = p99_added_up(made) / found["packets"]["p99"] - 1
+        other = figures(made, run_packets(*inputs[:-1], replace(inputs[-1], seed=2)), 0.0)
+        found["error_of_marks"] = other["p99"] / found["packets"]["p99"] - 1
+    return found
+
+
+def figures(made: Simulation, ran: PacketRun, seconds: float) -> Row:
+    """Those of a run. seconds: of CPU."""
+    slowdown = transfer_times(made, ran).slowdown
+    p50, p99 = np.quantile(slowdown, [0.5, 0.99]).tolist()
+    switches = made.network.tier[made.network.sender] > 0
+    return {
+        "p50": p50,
+        "p99": p99,
+        "highest_bytes": int(ran.highest_bytes[switches].max()),
+        "seconds": seconds,
+        "packet_hops": ran.packet_hops,
+    }
+
+
+def markdown(rows: list[Row], machine: str) -> str:
+    """The tables and what they are of."""
+    worst = max(rows, key=lambda row: abs(row["error"]))
+    added = [abs(row["error_added_up"]) for row in rows if "error_added_up" in row]
+    beside = [abs(row["error"]) for row in rows if "error_added_up" in row]
+    marks = [abs(row["error_of_marks"]) for row in rows if "error_of_marks" in row]
+    lines = [
+        "# Results of `python -m bench.links_engine`",
+        "",
+        f"On {machine}. Hosts of 100G in three tiers without a bottleneck, Poisson arrivals for "
+        "0.5 ms (web search: 1 ms; 4,096 hosts: 0.25 ms), and all flows to their end. Slowdown "
+        "packet by packet and link by link; the error is that of p99. Added up: the error where "
+        "each link has its flows as NICs send them and delays are added up. Queue: the highest of "
+        "a switch. Seconds are of CPU, and those of links are divided by the processors.",
+        "",
+        f"The worst error is {worst['error']:+.1%} ({_named(worst)}), half are within "
+        f"{median(abs(row['error']) for row in rows):.1%}. Where delays are added up the worst is "
+        f"{max(added):.0%}, half are within {median(added):.0%}; in the same cells link by link "
+        f"{max(beside):.0%} and {median(beside):.0%}. The packet engine with other random marks "
+        f"differs from itself by up to {max(marks):.1%}.",
+        "",
+        "| hosts | sizes | load | pattern | DCQCN | flows | p50 packets | p50 links | p99 packets "
+        "| p99 links | error | added up | queue packets, MB | queue links, MB | packets, s "
+        "| links, s |",
+        "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    lines += [_line(row) for row in rows]
+    return "\n".join(lines) + "\n"
+
+
+def _named(row: Row) -> str:
+    return (
+        f"{row['sizes']} at {row['load']}, {row['pattern']}, DCQCN {row['dcqcn']}, "
+        f"{row['hosts']:,} hosts"
+    )
+
+
+def _line(row: Row) -> str:
+    packets, links, added = row["packets"], row["links"], row.get("error_added_up")
+    cells = [
+        f"{row['hosts']:,}",
+        *(row[key] for key in ("sizes", "load", "pattern", "dcqcn")),
+        f"{row['flows']:,}",
+        *(f"{each['p50']:.2f}" for each in (packets, links)),
+        *(f"{each['p99']:.1f}" for each in (packets, links)),
+        f"{row['error']:+.1%}",
+        "" if added is None else f"{added:+.0%}",
+        *(f"{each['highest_bytes'] / 1e6:.1f}" for each in (packets, links)),
+        *(f"{each['seconds']:.0f}" for each in (packets, links)),
+    ]
+    return f"| {' | '.join(cells)} |"
+
+
+def main() -> None:
+    """Measure, print and write results."""
+    console = Console(stderr=True)
+    rows = []
+    for cell in cells():
+        rows.append(measured(cell))
+        console.print(_line(rows[-1]), markup=False, soft_wrap=True)
+    machine = f"{cpu_model()}, Python {platform.python_version()}"
+    FOLDER.joinpath("links_engine.json").write_text(
+        json.dumps({"machine": machine, "rows": rows}, indent=1) + "\n"
+    )
+    text = markdown(rows, machine)
+    FOLDER.joinpath("links_engine.md").write_text(text)
+    Console().print(text, markup=False)
+
+
+if __name__ == "__main__":
+    with ending():
+        typer.run(main)

@@ -1,0 +1,47 @@
+"""Refuses what the engine `links` does not simulate, before anything is built."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rocelab.errors import InputError
+from rocelab.jobs.spec import SimulatedJob
+from rocelab.results.simulation import PortModel
+from rocelab.sim.events.spec import TimelineSpec
+from rocelab.spec.model import LabSpec
+from rocelab.spec.schemes import EcmpScheme, EEcmpScheme, PathPinningScheme
+
+
+def check_links(
+    spec: LabSpec, jobs: Sequence[SimulatedJob], timeline: TimelineSpec, ports: PortModel
+) -> None:
+    """Raises InputError for what joins links: pauses, sends that wait for others, failures and
+    flows without a path of their own; and for other ports than those that store and forward."""
+    closed = [job.name for job in jobs if not job.is_open_loop]
+    reasons = (
+        (
+            spec.queues.pfc is not None,
+            "lossless classes (queues.pfc): a port that pauses stops the links before it",
+            "take --engine packets, or a lab without queues.pfc",
+        ),
+        (
+            bool(closed),
+            f"sends that wait for others, as those of {', '.join(closed)} do: when they begin "
+            "depends on all links",
+            "take --engine packets or fluid, or a job with `flows` or `poisson`",
+        ),
+        (bool(timeline.events), "failures, which move flows", "take --engine fluid"),
+        (
+            not isinstance(spec.scheme, EcmpScheme | EEcmpScheme | PathPinningScheme),
+            f"the scheme {spec.scheme.kind}, under which flows change paths",
+            "take --engine fluid, or --scheme ecmp, e-ecmp or path-pinning",
+        ),
+        (
+            ports is not PortModel.STORE_AND_FORWARD,
+            f"ports {ports}",
+            "take --engine packets, or ports that store and forward",
+        ),
+    )
+    for is_asked, what, hint in reasons:
+        if is_asked:
+            raise InputError(f"the engine links does not simulate {what}", hint=hint)

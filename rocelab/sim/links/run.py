@@ -1,0 +1,187 @@
+"""Runs a program whose flows begin at given times link by link, each link alone.
+
+Link-level decomposition (Zhao et al., Scalable Tail Latency Estimation for Data Center Networks,
+NSDI 2023) simulates each link with its flows as their NICs would send them, and adds up the delays
+along paths. Here a link gets what the link before lets through, chunk by chunk, so that a delay is
+counted once (`python -m bench.links_engine` compares both). Links that do not follow each other are
+simulated side by side.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from concurrent.futures import CancelledError
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from rocelab.arrays import Floats, Longs
+from rocelab.errors import InputError, MachineError
+from rocelab.progress import Progress, ProgressSink, no_progress
+from rocelab.sim.engine.program import Program
+from rocelab.sim.fabric.flows import Paths
+from rocelab.sim.links.part import ACK_BITS, NEVER_S, Links, Passed, pass_part
+from rocelab.sim.links.traffic import Traffic, stages, traffic_of
+from rocelab.sim.packets import state as at
+from rocelab.sim.packets.run import PacketRun
+from rocelab.sim.packets.sending import Queues, Sending
+from rocelab.sim.size import available_bytes
+from rocelab.units import SIZE
+from rocelab.workers import in_vain, workers
+
+MOST_S = 1200
+HOPS_PER_SECOND = 2_500_000
+"""Packet-hops per second, of data and ACKs, on a core of 2 GHz, for the estimate."""
+
+CHUNK_BYTES = 150
+"""Memory of a chunk: its columns, and intermediate ones."""
+
+
+def run_links(
+    program: Program,
+    paths: Paths,
+    capacity_bps: Floats,
+    latency_s: float,
+    sending: Sending,
+    queues: Queues,
+    progress: ProgressSink = no_progress,
+) -> PacketRun:
+    """Run a program whose tasks wait for no other to its end. The arguments are those of
+    `rocelab.sim.packets.run.run_packets`, and counts are sums over links.
+
+    Where a flow is longer than its window, all links are simulated with a packet per chunk first,
+    for acknowledgements: the second time a NIC sends a chunk when they open the window. Raises
+    InputError for a run that would take too long, MachineError for one that does not fit.
+    """
+    traffic = traffic_of(program, paths, sending)
+    opens = traffic.a_window_before()
+    rounds = [traffic.coarse(), traffic] if (opens >= 0).any() else [traffic]
+    _check_size(rounds)
+    start_s = sent_s = traffic.start_s[traffic.flow]
+    answered_s = _answered_s(paths, capacity_bps, latency_s)[traffic.flow]
+    hops = 0
+    with workers(_threads()) as pool:
+        for each in rounds:
+            parts = list(stages(each, len(capacity_bps)))
+            links = Links(each, capacity_bps, latency_s, queues)
+            left_s, sums, done = sent_s.copy(), Sums.none(len(each), len(capacity_bps)), 0
+            for stage in parts:
+                for passed in pool.map(partial(pass_part, links, left_s, _go_on), stage):
+                    left_s[passed.chunk] = passed.left_s
+                    sums.add(passed)
+                    done, hops = done + 1, hops + passed.run.packet_hops
+                    progress(Progress("simulating", done, sum(map(len, parts))))
+            over_s = left_s + answered_s
+            sent_s = np.where(opens < 0, start_s, np.maximum(start_s, over_s[opens]))
+    over_s[left_s >= NEVER_S] = np.inf
+    return sums.outcome(program, over_s[traffic.last], hops)
+
+
+@dataclass(slots=True)
+class Sums:
+    """The counts of links so far, as of `PacketRun`: by flow, F, and by send, 2L. packets, acks: at
+    the links of NICs."""
+
+    by_flow: dict[str, Longs]
+    by_send: dict[str, Longs]
+    sent_bits: Floats
+    packets: int = 0
+    acks: int = 0
+    failed: int = 0
+
+    @classmethod
+    def none(cls, flows: int, sends: int) -> Sums:
+        """Before the first link."""
+        return cls(
+            {name: np.zeros(flows, np.int64) for name in _BY_FLOW},
+            {name: np.zeros(sends, np.int64) for name in _BY_SEND},
+            np.zeros(sends),
+        )
+
+    def add(self, passed: Passed) -> None:
+        """Add those of a part's links."""
+        part, run = passed.part, passed.run
+        link = np.unique(part.link)
+        own = 2 * np.arange(len(link))
+        for name, sums in self.by_flow.items():
+            np.add.at(sums, part.flow, getattr(run, name))
+        for name, sums in self.by_send.items():
+            sums[link] = getattr(run, name)[own]
+        self.sent_bits[link] += run.sent_bits[own]
+        self.sent_bits[link ^ 1] += run.sent_bits[own + 1]
+        self.failed += run.failed
+        if part.before[0] < 0:
+            self.packets += run.packets
+            self.acks += run.acks
+
+    def outcome(self, program: Program, finish_s: Floats, packet_hops: int) -> PacketRun:
+        """The outcome of a program whose flows end so."""
+        task = np.repeat(np.arange(program.tasks), np.diff(program.first_transfer))
+        finish_s = finish_s[program.flow]
+        end_s = program.delay_s.copy()
+        np.maximum.at(end_s, task, finish_s)
+        seconds = float(end_s[np.isfinite(end_s)].max(initial=0.0))
+        bits = float(program.size_bits.sum())
+        sends = len(self.sent_bits)
+        return PacketRun(
+            start_s=program.delay_s,
+            end_s=end_s,
+            finish_s=finish_s,
+            sent_bits=self.sent_bits,
+            rate_times_s=np.array([0.0, seconds]),
+            rate_bps=np.array([bits / seconds if seconds else 0.0, 0.0]),
+            solves=0,
+            packets=self.packets,
+            acks=self.acks,
+            packet_hops=packet_hops,
+            failed=self.failed,
+            lossless=(),
+            pause=np.zeros((sends, 0, at.PAUSE_CELLS), np.int64),
+            buffer=np.zeros((0, at.BUFFER_CELLS), np.int64),
+            **self.by_flow,
+            **self.by_send,
+        )
+
+
+_BY_FLOW = ("marked", "cnps", "naks", "retransmitted", "timeouts")
+_BY_SEND = ("highest_bytes", "marks", "drops")
+
+
+def _answered_s(paths: Paths, capacity_bps: Floats, latency_s: float) -> Floats:
+    """The latency of each flow's path, and the time that an ACK takes back, F."""
+    link_s = 2 * latency_s + ACK_BITS / capacity_bps[paths.sends]
+    return np.add.reduceat(link_s, paths.start[:-1])
+
+
+def _threads() -> int:
+    """The processors of this process; one where it is a worker beside others."""
+    return int(os.environ.get("NUMBA_NUM_THREADS") or len(os.sched_getaffinity(0)))
+
+
+def _go_on(_: Progress) -> None:
+    if in_vain():
+        raise CancelledError
+
+
+_SMALLER = "take --engine fluid, a shorter duration, a lower load or fewer NICs"
+
+
+def _check_size(rounds: Sequence[Traffic]) -> None:
+    hops = sum(int((each.packets * (2 * each.hops - 1)).sum()) for each in rounds)
+    threads = _threads()
+    seconds = hops / HOPS_PER_SECOND / threads
+    if seconds > MOST_S:
+        raise InputError(
+            f"link by link this takes {hops:,} packet-hops, about {seconds:,.0f} s on {threads} "
+            f"processors; at most {MOST_S:,} s are simulated",
+            hint=_SMALLER,
+        )
+    needed, free = CHUNK_BYTES * len(rounds[0].flow), available_bytes()
+    if needed > free:
+        raise MachineError(
+            f"{len(rounds[0].flow):,} chunks of flows need about {SIZE.written(needed)} of memory, "
+            f"and {SIZE.written(free)} are free",
+            hint=_SMALLER,
+        )

@@ -1,0 +1,154 @@
+"""Flows that begin at given times, cut into chunks, and the links they cross, in an order.
+
+A chunk is what one link hands on to the next: a few packets of a flow. Links are in stages, so that
+all links before a link are in earlier stages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from rocelab.arrays import Floats, Longs
+from rocelab.errors import InputError
+from rocelab.jobs.messages import on_wire
+from rocelab.sim.engine.program import Program
+from rocelab.sim.fabric.flows import Paths
+from rocelab.sim.packets.sending import OVERHEAD_BYTES, Sending
+
+CHUNK_PACKETS = 16
+"""As many as `transport.ack_every` by default. The packets of a chunk are taken to come one after
+the other: with shorter chunks flows that share a link mix better, and there are more events."""
+
+PART_PACKETS = 200_000
+"""Packets of links that are simulated together: enough that a run is longer than its making, and
+few enough that its tables stay in the processor's cache."""
+
+MOST_STAGES = 64
+"""More than paths have that go up, then down."""
+
+
+@dataclass(frozen=True, eq=False)
+class Traffic:
+    """F flows in C chunks. start_s, packets: of each flow. The chunks of flow f are first[f] up to
+    first[f + 1]; flow, payload_bytes, wire_bits: of each chunk."""
+
+    paths: Paths
+    sending: Sending
+    start_s: Floats
+    packets: Longs
+    first: Longs
+    flow: Longs
+    payload_bytes: Longs
+    wire_bits: Floats
+
+    def __len__(self) -> int:
+        return len(self.start_s)
+
+    @property
+    def last(self) -> Longs:
+        """The last chunk of each flow, F."""
+        return self.first[1:] - 1
+
+    @property
+    def hops(self) -> Longs:
+        """Links on each flow's path, F."""
+        return np.diff(self.paths.start)
+
+    def coarse(self) -> Traffic:
+        """The same with a chunk as a single packet."""
+        window = np.maximum(1, self.sending.window // CHUNK_PACKETS)
+        mtu = CHUNK_PACKETS * self.sending.mtu
+        sending = replace(self.sending, mtu=mtu, window=window, ack_every=np.ones_like(window))
+        return replace(
+            self,
+            sending=sending,
+            packets=np.diff(self.first),
+            wire_bits=_wire_bits(self.payload_bytes, mtu[self.flow]),
+        )
+
+    def a_window_before(self) -> Longs:
+        """The chunk whose acknowledgement opens the window for each chunk, C; -1 for none."""
+        window = np.maximum(1, self.sending.window // CHUNK_PACKETS)[self.flow]
+        number = np.arange(len(self.flow))
+        return np.where(number - self.first[self.flow] >= window, number - window, -1)
+
+
+def traffic_of(program: Program, paths: Paths, sending: Sending) -> Traffic:
+    """The traffic of a program whose tasks wait for no other, and whose transfers have a flow
+    each."""
+    messages = sending.messages
+    run_flow = np.repeat(program.flow, np.diff(messages.first))
+    size_bytes = np.zeros(len(paths), np.int64)
+    np.add.at(size_bytes, run_flow, messages.count * messages.size_bytes)
+    most = CHUNK_PACKETS * sending.mtu
+    chunks = np.maximum(1, -(-size_bytes // most))
+    first = np.concatenate(([0], np.cumsum(chunks)))
+    flow = np.repeat(np.arange(len(paths)), chunks)
+    payload = most[flow]
+    payload[first[1:] - 1] = size_bytes - (chunks - 1) * most
+    start_s = np.zeros(len(paths))
+    start_s[program.flow] = np.repeat(program.delay_s, np.diff(program.first_transfer))
+    return Traffic(
+        paths=paths,
+        sending=sending,
+        start_s=start_s,
+        packets=np.maximum(1, -(-size_bytes // sending.mtu)),
+        first=first,
+        flow=flow,
+        payload_bytes=payload,
+        wire_bits=_wire_bits(payload, sending.mtu[flow]),
+    )
+
+
+def _wire_bits(payload_bytes: Longs, mtu: Longs) -> Floats:
+    return 8 * on_wire(payload_bytes, mtu, OVERHEAD_BYTES).astype(np.float64)
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """Links of one stage. Of each of P passages of a flow through a link, link by link: the flow,
+    the link, and the link that the flow comes from, -1 for none: the link is that of its NIC."""
+
+    flow: Longs
+    link: Longs
+    before: Longs
+
+
+def stages(traffic: Traffic, sends: int) -> Iterator[list[Part]]:
+    """The parts of each stage, which depend on none of the same stage. sends: of the network.
+    Raises InputError if links follow each other in a ring."""
+    paths = traffic.paths
+    flow = np.repeat(np.arange(len(paths)), traffic.hops)
+    link = paths.sends.astype(np.int64)
+    before = np.concatenate(([-1], link[:-1]))
+    before[paths.start[:-1]] = -1
+    stage = _stage_of(before, link, sends)[link]
+    order = np.lexsort((flow, link, stage))
+    ends = np.cumsum(np.bincount(stage))
+    for begin, end in zip(np.concatenate(([0], ends[:-1])), ends, strict=True):
+        own = order[begin:end]
+        packets = traffic.packets[flow[own]]
+        (heads,) = np.nonzero(np.diff(link[own], prepend=-1))
+        number = (np.cumsum(packets) - packets)[heads] // PART_PACKETS
+        cuts = heads[np.diff(number, prepend=-1) > 0][1:]
+        yield [Part(flow[each], link[each], before[each]) for each in np.split(own, cuts)]
+
+
+def _stage_of(before: Longs, link: Longs, sends: int) -> Longs:
+    """One more than the highest stage of the links before it, of each send, 2L. Raises InputError
+    if links follow each other in a ring."""
+    (inner,) = np.nonzero(before >= 0)
+    pairs = np.unique(before[inner] * sends + link[inner])
+    earlier, later = np.divmod(pairs, sends)
+    found = np.zeros(sends, np.int64)
+    for _ in range(MOST_STAGES):
+        if (found[later] > found[earlier]).all():
+            return found
+        np.maximum.at(found, later, found[earlier] + 1)
+    raise InputError(
+        "paths follow each other in a ring, so that no link of it can be simulated before the next",
+        hint="take --engine packets",
+    )

@@ -1,0 +1,210 @@
+"""The engine that simulates each link alone, beside the packet engine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from rocelab.documents import to_json
+from rocelab.errors import InputError, MachineError
+from rocelab.jobs.job import JobSpec
+from rocelab.jobs.spec import SimulatedJob, collective_job
+from rocelab.report.simulation.html import render_html
+from rocelab.report.simulation.terminal import print_report
+from rocelab.results.simulation import Engine, PortModel, from_json
+from rocelab.sim.events.sentence import parse_event
+from rocelab.sim.events.spec import TimelineSpec
+from rocelab.sim.figures import transfer_times
+from rocelab.sim.links import run as links_run
+from rocelab.sim.links import traffic
+from rocelab.sim.links.traffic import stages, traffic_of
+from rocelab.sim.packets import loop
+from rocelab.sim.packets.run import PacketRun
+from rocelab.sim.simulate import Options, Simulation, simulate
+from rocelab.spec.catalog import find_lab
+from rocelab.spec.load import load_spec
+from rocelab.spec.model import LabSpec
+from tests.unit.sim.packet_runs import Flow, arranged
+
+
+def lab(**keys: object) -> LabSpec:
+    """A fat tree of 16 hosts of 100G."""
+    shape = {"name": "small", "fabric": {"kind": "fat-tree", "k": 4}}
+    links = {"rate": "100G", "server_rate": "100G", "delay": "1us"}
+    return LabSpec.model_validate({**shape, "links": links, **keys})
+
+
+def drawn(sizes: str, load: str, duration: str, **transport: object) -> SimulatedJob:
+    keys = {"sizes": sizes, "load": load, "duration": duration}
+    return SimulatedJob.model_validate({"name": "load", "poisson": keys, "transport": transport})
+
+
+def listed(folder: Path, flows: list[str], **transport: object) -> SimulatedJob:
+    file = folder / "flows.txt"
+    file.write_text("\n".join((str(len(flows)), *flows, "")))
+    keys = {"name": "list", "flows": {"file": str(file)}, "transport": transport}
+    return SimulatedJob.model_validate(keys)
+
+
+def both(job: SimulatedJob, spec: LabSpec | None = None) -> tuple[Simulation, list[PacketRun]]:
+    """A simulation, and its runs by the packet engine and link by link."""
+    made = [
+        Simulation(spec or lab(), [job], Options(engine=engine))
+        for engine in (Engine.PACKETS, Engine.LINKS)
+    ]
+    return made[0], [each.run_packets() for each in made]
+
+
+def quantiles(made: Simulation, ran: PacketRun) -> list[float]:
+    found: list[float] = np.quantile(transfer_times(made, ran).slowdown, [0.5, 0.99]).tolist()
+    return found
+
+
+@pytest.mark.parametrize("size", [64, 5000, 1_000_000])
+@pytest.mark.parametrize("to", [1, 2, 9])
+def test_a_flow_that_is_alone_takes_as_long_as_packet_by_packet(
+    size: int, to: int, tmp_path: Path
+) -> None:
+    """In the same rack, pod and elsewhere; a chunk has the headers of a message."""
+    _, (packets, links) = both(listed(tmp_path, [f"0 {to} 3 100 {size} 2"]))
+    assert links.finish_s[0] == pytest.approx(packets.finish_s[0], rel=4e-4)
+    assert links.sent_bits.sum() == pytest.approx(packets.sent_bits.sum(), rel=4e-4)
+
+
+def test_flows_that_meet_at_their_last_link_share_it_as_packet_by_packet(tmp_path: Path) -> None:
+    flows = [f"{source} 0 3 100 2000000 2" for source in (4, 8, 12)]
+    _, (packets, links) = both(listed(tmp_path, flows))
+    assert links.finish_s == pytest.approx(packets.finish_s, rel=0.03)
+    assert links.highest_bytes.max() == pytest.approx(packets.highest_bytes.max(), rel=0.03)
+
+
+@pytest.mark.parametrize(
+    ("job", "p99"),
+    [
+        (drawn("alistorage", "50%", "500us"), 0.1),
+        (drawn("alistorage", "50%", "500us", dcqcn="hpcc-dcqcn"), 0.15),
+        (drawn("websearch", "50%", "2ms"), 0.1),
+    ],
+)
+def test_slowdowns_are_those_of_the_packet_engine(job: SimulatedJob, p99: float) -> None:
+    """Delays of links that do not know each other, added up, are half as high again
+    (bench/links_engine.md)."""
+    made, (packets, links) = both(job)
+    expected, found = quantiles(made, packets), quantiles(made, links)
+    assert found[0] == pytest.approx(expected[0], rel=0.1)
+    assert found[1] == pytest.approx(expected[1], rel=p99)
+
+
+def test_flows_longer_than_their_window_are_held_back_by_links_behind(tmp_path: Path) -> None:
+    """Eight hosts send to one. Short flows to others find the links that they share with them
+    empty or not as packet by packet: without that, one would wait for half a millisecond."""
+    flows = [f"{source} 0 3 100 4000000 2" for source in range(4, 12)]
+    flows += [f"{source} {source + 4} 3 100 1000 2.0005" for source in range(4, 12)]
+    _, (packets, links) = both(listed(tmp_path, flows))
+    assert links.finish_s[8:] == pytest.approx(packets.finish_s[8:], rel=0.02)
+
+
+def test_the_outcome_is_that_of_any_number_of_threads_and_parts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made = Simulation(lab(), [drawn("alistorage", "30%", "200us")], Options(engine=Engine.LINKS))
+    monkeypatch.setenv("NUMBA_NUM_THREADS", "1")
+    whole = made.run_packets()
+    monkeypatch.setenv("NUMBA_NUM_THREADS", "3")
+    monkeypatch.setattr(traffic, "PART_PACKETS", 1)
+    parted = made.run_packets()
+    assert parted.finish_s == pytest.approx(whole.finish_s, rel=1e-6)
+    assert parted.highest_bytes.tolist() == whole.highest_bytes.tolist()
+    if hasattr(loop.advance, "signatures"):
+        assert len(loop.advance.signatures) == 1, "the loop is compiled once for all engines"
+
+
+def test_links_come_in_stages_after_all_links_before_them() -> None:
+    made = Simulation(lab(), [drawn("alistorage", "30%", "200us")], Options(engine=Engine.LINKS))
+    program, paths, capacity_bps, _, sending, _ = made.packet_inputs()
+    found = list(stages(traffic_of(program, paths, sending), len(capacity_bps)))
+    stage_of = {
+        link: number
+        for number, parts in enumerate(found)
+        for part in parts
+        for link in part.link.tolist()
+    }
+    assert len(found) == 6
+    for flow in range(len(paths)):
+        own = [stage_of[link] for link in paths.sends[slice(*paths.start[flow : flow + 2])]]
+        assert own == sorted(set(own)) and own[0] == 0
+    assert sum(len(part.flow) for parts in found for part in parts) == len(paths.sends)
+
+
+def test_paths_in_a_ring_are_refused() -> None:
+    flows = [Flow([0, 2], 4096), Flow([2, 4], 4096), Flow([4, 0], 4096)]
+    with pytest.raises(InputError, match="follow each other in a ring"):
+        links_run.run_links(*arranged(flows))
+
+
+def test_a_flow_whose_queue_pair_gives_up_never_ends_and_delays_no_other(tmp_path: Path) -> None:
+    """One packet at a time fits into a queue."""
+    flows = [f"{source} 0 3 100 400000 2" for source in (4, 8)] + ["5 1 3 100 1000 2"]
+    job = listed(tmp_path, flows, retries=0)
+    made, (packets, links) = both(job, lab(queues={"buffer": "5KB"}))
+    assert links.failed == packets.failed > 0
+    for ran in (packets, links):
+        assert np.isinf(ran.finish_s[:2]).any() and np.isfinite(ran.finish_s[2])
+    assert made.report(links).jobs[0].end_ns is None
+
+
+def test_the_document_says_what_is_left_out_and_reads_back() -> None:
+    report = simulate(lab(), [drawn("alistorage", "30%", "300us")], Options(engine=Engine.LINKS))
+    assert from_json(to_json(report)) == report
+    assert report.packets is not None and report.packets.queues
+    assert report.flow_times is not None and report.jobs[0].slowdown is not None
+    assert any("each is simulated alone" in text for text in report.method.leaves_out)
+    console = Console(width=120, record=True)
+    print_report(report, console)
+    assert "each link alone" in console.export_text()
+    assert "each link alone" in render_html(report)
+
+
+@pytest.mark.parametrize(
+    ("spec", "options", "word"),
+    [
+        (load_spec(find_lab("lossless")), {}, "take --engine packets, or a lab without"),
+        (lab(scheme="spray"), {}, "take --engine fluid, or --scheme ecmp"),
+        (lab(), {"ports": PortModel.LAB}, "ports that store and forward"),
+        (
+            lab(),
+            {"timeline": TimelineSpec(events=(parse_event("fail link agg1:core1 at 5us"),))},
+            "take --engine fluid",
+        ),
+    ],
+)
+def test_what_joins_links_is_refused(spec: LabSpec, options: dict[str, Any], word: str) -> None:
+    job = drawn("alistorage", "30%", "200us")
+    with pytest.raises(InputError, match="the engine links does not simulate") as refused:
+        Simulation(spec, [job], Options(engine=Engine.LINKS, **options))
+    assert word in (refused.value.hint or "")
+
+
+def test_a_collective_is_refused() -> None:
+    job = collective_job(
+        JobSpec.model_validate({"pattern": "allreduce", "ranks": 4, "size": "1MB"})
+    )
+    with pytest.raises(InputError, match="sends that wait for others"):
+        Simulation(lab(), [job], Options(engine=Engine.LINKS))
+
+
+def test_a_run_that_takes_too_long_or_too_much_memory_is_refused_with_an_estimate(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(links_run, "MOST_S", 1e-3)
+    made = Simulation(lab(), [drawn("alistorage", "30%", "200us")], Options(engine=Engine.LINKS))
+    with pytest.raises(InputError, match=r"link by link this takes .* packet-hops, about"):
+        made.run_packets()
+    monkeypatch.undo()
+    monkeypatch.setattr(links_run, "available_bytes", lambda: 1000)
+    with pytest.raises(MachineError, match=r"chunks of flows need about .* are free"):
+        made.run_packets()
