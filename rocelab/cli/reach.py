@@ -20,14 +20,17 @@ MOST_ROWS = 40
 def reach(lab: OneRunningLab = None, json: JsonOption = False) -> None:
     """Send a packet from every NIC of a server to every other server's, and say which are lost.
 
-    All pairs in one batch: seconds where there are hundreds of servers. Exits 1 when a pair does
-    not reach.
+    All pairs in one batch: seconds where there are hundreds of servers. Refused while a drill or a
+    job uses the lab, whose packets are counted. Exits 1 when a pair does not reach.
     """
+    from rocelab.runtime.inuse import in_use
+    from rocelab.runtime.record import LabFiles
     from rocelab.traffic.reachability import probe_reachability
 
     need_root("sending in a lab")
     chosen = running_lab(lab)
-    with progress_bars() as progress:
+    using = in_use(LabFiles(chosen.name), "a probe of all pairs", shared=True)
+    with using, progress_bars() as progress:
         found = probe_reachability(chosen.fabric, lambda name: chosen.node(name).netns, progress)
     if json:
         write_json({"lab": chosen.name, **asdict(found)})

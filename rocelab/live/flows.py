@@ -20,6 +20,7 @@ from rocelab.forwarding.path import find_nic, possible_links, walk
 from rocelab.forwarding.steering import ROCE_PORT
 from rocelab.measure.timeline import opened_namespaces
 from rocelab.plan.fabric import Nic
+from rocelab.runtime.inuse import in_use
 from rocelab.runtime.lab import Lab
 from rocelab.runtime.record import LabFiles
 from rocelab.spec.base import SpecModel
@@ -130,8 +131,10 @@ def observed_document(name: str, asked: FlowRequest) -> Document:
 
 
 def reach_document(lab: Lab) -> Document:
-    """Which NICs reach which others now, by a packet for each pair: the rows of `failures`."""
-    found = probe_reachability(lab.fabric, lambda name: lab.node(name).netns)
+    """Which NICs reach which others now, by a packet for each pair: the rows of `failures`. Raises
+    InputError while a job or a drill uses the lab, whose counts the packets would spoil."""
+    with in_use(LabFiles(lab.name), "a probe of all pairs", shared=True):
+        found = probe_reachability(lab.fabric, lambda name: lab.node(name).netns)
     rows = [{"from": source, "to": to} for source, to in islice(failures(found), MOST_ROWS)]
     reached = found.pairs - len(found.failed)
     return {"pairs": found.pairs, "reached": reached, "failures": rows, "took_s": found.took_s}

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
+from itertools import pairwise
 from typing import Any, TypeVar
 
 import numpy as np
@@ -30,6 +31,10 @@ from rocelab.templates import template
 
 MOST_VALUES = 300_000
 """Of links, in a page of about 5 MB: of a longer history samples are left out, and no event."""
+NAMED_VALUES = 3
+"""A carrier or a state, with the name of its link or node, is as long as so many values."""
+LATEST_NS = 10 * NS_PER_S
+"""After the newest sample an event is of now; FRR's user may write any time into a log."""
 MOST_ROWS = 500
 """Events in the table for readers without a script; the page has them all."""
 MOST_LINKS = 10
@@ -39,11 +44,10 @@ Value = TypeVar("Value")
 
 def recorded_page(feed: Feed) -> str:
     """The page. Raises InputError if there are not two samples yet."""
-    lab, moments = feed.lab, feed.history.moments()
+    lab, moments = feed.lab, in_order(feed.history.moments())
     if len(moments) < 2:
         raise InputError("nothing has been seen yet", hint="ask again in a second")
-    events = [each for each in feed.hub.kept() if each["t_ns"] >= moments[0].t_ns]
-    found = recorded(lab.fabric, moments, sorted(events, key=lambda each: each["t_ns"]))
+    found = recorded(lab.fabric, moments, events_of(moments, feed.hub.kept()))
     (run,) = found.runs
     return template("report/live.html.j2").render(
         lab=lab.name,
@@ -61,11 +65,31 @@ def recorded_page(feed: Feed) -> str:
     )
 
 
+def in_order(moments: Sequence[Moment]) -> Sequence[Moment]:
+    """The samples since the clock was last set back."""
+    steps = [n for n, (old, new) in enumerate(pairwise(moments), 1) if new.t_ns <= old.t_ns]
+    return moments[steps[-1] :] if steps else moments
+
+
+def events_of(
+    moments: Sequence[Moment], kept: Sequence[Mapping[str, Any]]
+) -> Sequence[Mapping[str, Any]]:
+    """The events of these samples in order of time, after the faults that were there before."""
+    began_ns, ends_ns = moments[0].t_ns, moments[-1].t_ns + LATEST_NS
+    events, faults = [], {}
+    for each in sorted(kept, key=lambda each: each["t_ns"]):
+        if began_ns <= each["t_ns"] <= ends_ns:
+            events.append(each)
+        elif each["t_ns"] < began_ns and each["kind"] == "fault":
+            faults[each["number"]] = each
+    return [*(each for each in faults.values() if each["begins"]), *events]
+
+
 def recorded(
     fabric: Fabric, moments: Sequence[Moment], events: Sequence[Mapping[str, Any]]
 ) -> Recording:
-    """The recording of at least two samples, and of the events since the first; times count from
-    there."""
+    """The recording of at least two samples, and of their events; times count from the first
+    sample."""
     began_ns = moments[0].t_ns
     happened = [_since(each, began_ns) for each in events]
     ends_ns = [each["until_ns"] if "until_ns" in each else each["t_ns"] for each in happened]
@@ -121,20 +145,25 @@ def _row_of(fabric: Fabric, moment: Moment) -> NDArray[np.float32]:
 
 
 def _samples(fabric: Fabric, moments: Sequence[Moment]) -> Samples:
-    total = sum(np.count_nonzero(row) for each in moments for row in each.values.values())
-    kept = moments[:: -(1 + int(total) // MOST_VALUES)][::-1]
+    total = sum(int(np.count_nonzero(row)) for each in moments for row in each.values.values())
+    for named in ([each.dark for each in moments], [each.states for each in moments]):
+        total += NAMED_VALUES * sum(len(each) for each in _changes(named) if each)
+    kept = moments[:: -(1 + total // MOST_VALUES)][::-1]
     return Samples(
         t_ns=[each.t_ns - moments[0].t_ns for each in kept],
         values=[
             {metric: each.used(metric) for metric in METRICS if metric in each.values}
             for each in kept
         ],
-        carrier=list(_changes(dict(carriers(fabric, each.dark)) for each in kept)),
+        carrier=[
+            None if dark is None else dict(carriers(fabric, dark))
+            for dark in _changes(each.dark for each in kept)
+        ],
         states=list(_changes(each.states for each in kept)),
     )
 
 
-def _changes(values: Iterator[Value]) -> Iterator[Value | None]:
+def _changes(values: Iterable[Value]) -> Iterator[Value | None]:
     """None in place of what is equal to what was before it."""
     last: Value | None = None
     for each in values:

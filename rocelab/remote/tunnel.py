@@ -22,6 +22,13 @@ _LOOPBACK = "127.0.0.1"
 _URL = re.compile(rb"(?<=http://127\.0\.0\.1:)(\d{1,5})(?=/\?token=)")
 _CHUNK = 1 << 15
 
+MOST_LINE_BYTES = 1 << 16
+"""Of output that has no end of line yet: more is shown as it is."""
+MOST_PAGES = 8
+MOST_CONNECTIONS = 64
+"""At once. Whoever is on this machine may connect, and each takes a thread and three descriptors;
+more wait. The server of a page closes all but 32 of those that ask for nothing."""
+
 
 class Tunnels:
     """Replaces the ports in URLs of pages on the other machine's loopback by ones that lead there.
@@ -30,12 +37,13 @@ class Tunnels:
     def __init__(self, connection: Connection, note: Callable[[str], None]) -> None:
         self._connection = connection
         self._note = note
-        self._listeners: list[socket.socket] = []
+        self._listeners: dict[int, socket.socket] = {}
+        self._free = threading.Semaphore(MOST_CONNECTIONS)
         self._begun = b""
 
     def close(self) -> None:
         """End all of them; connections that they have end with the machine's."""
-        for listener in self._listeners:
+        for listener in self._listeners.values():
             # Closing alone does not wake a thread in accept.
             with suppress(OSError):
                 listener.shutdown(socket.SHUT_RDWR)
@@ -44,35 +52,49 @@ class Tunnels:
     def led(self, output: bytes) -> bytes:
         """The lines that this output completes, with ports of this machine."""
         *lines, self._begun = (self._begun + output).split(b"\n")
-        return b"".join(_URL.sub(self._lead, line) + b"\n" for line in lines)
+        whole = b"".join(_URL.sub(self._lead, line) + b"\n" for line in lines)
+        if len(self._begun) > MOST_LINE_BYTES:
+            whole, self._begun = whole + self._begun, b""
+        return whole
 
     def _lead(self, found: re.Match[bytes]) -> bytes:
         port = int(found[1])
+        if port not in self._listeners and not self._open(port):
+            return found[1]
+        return str(self._listeners[port].getsockname()[1]).encode()
+
+    def _open(self, port: int) -> bool:
+        """Listen for that port there; whether that is so."""
+        if len(self._listeners) == MOST_PAGES:
+            self._note(f"no tunnel leads to port {port}: there are {MOST_PAGES} already")
+            return False
         try:
             self._connection.forwarded((_LOOPBACK, port), (_LOOPBACK, 0)).close()
         except UnfitError as error:
             self._note(f"{error.message}; {error.hint}")
-            return found[1]
-        listener = _listener(port)
-        self._listeners.append(listener)
+            return False
+        self._listeners[port] = listener = _listener(port)
         threading.Thread(target=self._serve, args=(listener, port), daemon=True).start()
-        return str(listener.getsockname()[1]).encode()
+        return True
 
     def _serve(self, listener: socket.socket, port: int) -> None:
         # Until the listener is closed, or its machine has no more descriptors.
         with suppress(OSError):
-            while True:
+            while self._free.acquire():
                 client, origin = listener.accept()
                 pump = threading.Thread(target=self._pump, args=(client, origin, port), daemon=True)
                 pump.start()
 
     def _pump(self, client: socket.socket, origin: tuple[str, int], port: int) -> None:
-        with (
-            closing(client),
-            suppress(RocelabError, OSError),
-            self._connection.forwarded((_LOOPBACK, port), origin) as channel,
-        ):
-            _exchange(client, channel)
+        try:
+            with (
+                closing(client),
+                suppress(RocelabError, OSError),
+                self._connection.forwarded((_LOOPBACK, port), origin) as channel,
+            ):
+                _exchange(client, channel)
+        finally:
+            self._free.release()
 
 
 def _listener(port: int) -> socket.socket:

@@ -200,6 +200,9 @@ def test_a_job_of_the_page_has_the_figures_of_the_command_and_excludes_others(la
         assert agents_of(lab)
         refused = rocelab("traffic", lab.name, "--pattern", "allreduce", "--ranks=4", "--size=1MB")
         assert "in use by a job (allreduce)" in refused.stderr
+        assert "in use by a job (allreduce)" in rocelab("reach", lab.name).stderr
+        status, answer = server.post("/reach", {})
+        assert (status, "in use by a job (allreduce)" in answer["error"]) == (400, True)
         status, answer = server.post("/traffic", JOB)
         assert (status, answer["error"]) == (400, "a job of this page is under way")
         assert server.post("/traffic/stop", {}) == (200, {})

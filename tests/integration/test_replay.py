@@ -283,6 +283,11 @@ def plain(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     page.close()
 
 
+def test_a_long_time_has_hundredths_of_a_second(opener: Opener) -> None:
+    span = opener.at().page.evaluate("[59.9e9, 61.25e9, -179.5e9, 7e11].map(module_format.span)")
+    assert span == ["59.90 s", "61.25 s", "-179.50 s", "12 min"]
+
+
 def test_another_repeat_is_shown(opener: Opener) -> None:
     page = opener.at().page
     expect(page.locator("#flows tbody tr").first).to_contain_text("28")
@@ -298,6 +303,9 @@ def test_without_a_script_and_in_print_the_tables_and_figures_say_it(opener: Ope
     printed = opener.at().page
     printed.emulate_media(media="print")
     expect(printed.locator("#replay")).to_be_hidden()
+    row = printed.locator("table.sortable tbody tr").first
+    row.evaluate("row => { row.hidden = true; }")  # as the filter does
+    expect(row).to_be_visible()
     boxes = text_boxes(printed)
     assert cut(boxes) == []
     assert overlapping(boxes) == []

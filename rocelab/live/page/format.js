@@ -71,7 +71,7 @@ export function span(ns) {
   const size = Math.abs(ns);
   if (size < 1e6) return `${(ns / 1e6).toFixed(2)} ms`;
   if (size < 1e9) return `${(ns / 1e6).toFixed(1)} ms`;
-  if (size < 60e9) return `${(ns / 1e9).toFixed(2)} s`;
+  if (size < 600e9) return `${(ns / 1e9).toFixed(2)} s`;
   return `${Math.round(ns / 60e9)} min`;
 }
 

@@ -4,6 +4,7 @@
 import { h } from "./elements.js";
 
 const FILTERED_FROM = 12;
+const TEXTS = new Intl.Collator("en", { numeric: true });
 const QUANTITY = /^[<>≈]?\s*(-?[\d,]*\.?\d+(?:e[-+]?\d+)?)\s*([^\s\d(]*)/;
 const TIMES = { ns: 1e-9, us: 1e-6, µs: 1e-6, ms: 1e-3, s: 1, min: 60, h: 3600, d: 86400 };
 const PREFIXES = { k: 1e3, K: 1e3, M: 1e6, G: 1e9, T: 1e12 };
@@ -38,10 +39,10 @@ function sortable(head, column, body) {
 // Cells without a number come last, whichever way numbers are sorted.
 function sorted(rows, textOf, isNumber, isDown) {
   const way = isDown ? -1 : 1;
-  if (!isNumber) return rows.sort((a, b) => way * textOf(a).localeCompare(textOf(b), "en", { numeric: true }));
-  const values = new Map(rows.map((row) => [row, quantity(textOf(row))]));
+  const values = new Map(rows.map((row) => [row, isNumber ? quantity(textOf(row)) : textOf(row)]));
   return rows.sort((a, b) => {
     const [one, other] = [values.get(a), values.get(b)];
+    if (!isNumber) return way * TEXTS.compare(one, other);
     return one === null || other === null ? (one === null) - (other === null) : way * (one - other);
   });
 }

@@ -11,10 +11,10 @@ import pytest
 
 from rocelab.errors import InputError
 from rocelab.live import recorded as module
-from rocelab.live.events import CarrierEvent, Event, FaultEvent, RoutesEvent, document
+from rocelab.live.events import CarrierEvent, Event, FaultEvent, RoutesEvent, SessionEvent, document
 from rocelab.live.feed import Feed
 from rocelab.live.history import Moment
-from rocelab.live.recorded import busiest, recorded, recorded_page
+from rocelab.live.recorded import busiest, events_of, in_order, recorded, recorded_page
 from rocelab.plan.fabric import Fabric
 from rocelab.runtime.lab import Lab
 from tests.unit.live.test_state import reading
@@ -104,6 +104,45 @@ def test_of_a_large_history_samples_are_left_out_but_the_last(
     assert run.samples is not None
     assert run.samples.t_ns == [1 * S, 5 * S, 9 * S]
     assert sum(len(each["load"]) for each in run.samples.values) <= 30
+
+
+def test_of_a_history_with_many_carriers_and_states_samples_are_left_out(
+    fabric: Fabric, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "MOST_VALUES", 30)
+    steady = [moment(fabric, AT + n * S, {}, "rtsw1", rtsw1="degraded") for n in range(10)]
+    (run,) = recorded(fabric, steady, []).runs
+    assert run.samples is not None
+    assert len(run.samples.t_ns) == 10
+    flaps = [moment(fabric, AT + n * S, {}, f"rtsw{n % 2 + 1}", rtsw1=str(n)) for n in range(10)]
+    (run,) = recorded(fabric, flaps, []).runs
+    assert run.samples is not None
+    assert run.samples.t_ns == [0, 3 * S, 6 * S, 9 * S]
+
+
+def test_after_the_clock_was_set_back_only_what_is_since_then_is_recorded(fabric: Fabric) -> None:
+    times = [AT, AT + S, AT - 9 * S, AT - 8 * S]
+    found = in_order([moment(fabric, t_ns, {}) for t_ns in times])
+    assert [each.t_ns for each in found] == times[2:]
+    assert in_order(found) == found
+    assert [each.t_ns for each in in_order([moment(fabric, AT, {})] * 2)] == [AT]
+
+
+def test_a_fault_that_was_there_before_is_in_force_and_no_log_has_a_later_time_than_now(
+    fabric: Fabric,
+) -> None:
+    moments = [moment(fabric, AT, {}), moment(fabric, AT + 2 * S, {})]
+    told = events(
+        FaultEvent(AT - 60 * S, 7, "carrier-down", LINK, True, None),
+        FaultEvent(AT - 50 * S, 8, "carrier-down", LINK, True, None),
+        FaultEvent(AT - 40 * S, 8, "carrier-down", LINK, False, None),
+        SessionEvent(AT + 10**9 * S, LINK, "rtsw1", "ctsw1", "ctsw1", True, "session up", ""),
+        FaultEvent(AT + S, 7, "carrier-down", LINK, False, None),
+        CarrierEvent(AT - S, LINK, "rtsw1", "ctsw1", False),
+    )
+    (run,) = recorded(fabric, moments, events_of(moments, told)).runs
+    assert [(each["t_ns"], each["event"]) for each in run.events] == [(-60 * S, 7), (S, 7)]
+    assert (run.begin_ns, run.end_ns) == (0, 2 * S)
 
 
 def test_the_busiest_links_come_first_with_their_mean(fabric: Fabric) -> None:
