@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -33,6 +34,7 @@ from rocelab.jobs.poisson import poisson_flows
 from rocelab.jobs.ranking import ranking_workload
 from rocelab.jobs.spec import SimulatedJob, TraceSpec
 from rocelab.jobs.training import training_workload
+from rocelab.jobs.transport import TransportSpec
 from rocelab.jobs.workload import Workload
 from rocelab.progress import Progress, ProgressSink, no_progress
 from rocelab.results.simulation import Engine, PortModel, SimulationReport
@@ -49,20 +51,23 @@ from rocelab.sim.events.rates import PRESETS, draw_breaks, drawn_in_words, timel
 from rocelab.sim.events.retransmission import Retransmission
 from rocelab.sim.events.sentence import parse_event
 from rocelab.sim.events.spec import EventSpec, RatesSpec, RestartSpec, TimelineSpec
-from rocelab.sim.events.timeline import Outage, outage_of, resolve
+from rocelab.sim.events.timeline import Links, Outage, moments_of, outage_of, resolve
 from rocelab.sim.events.whatif import what_if
 from rocelab.sim.fabric.build import network_of
-from rocelab.sim.fabric.flows import Flows, Paths
+from rocelab.sim.fabric.flows import Flows, Paths, Ways, joined_paths, joined_ways, ways_along
 from rocelab.sim.fabric.network import Network
 from rocelab.sim.fabric.paths import links_on_path, paths_of
 from rocelab.sim.fabric.routes import Routes
+from rocelab.sim.fabric.ways import ways_of
 from rocelab.sim.figures import figures
 from rocelab.sim.packets.run import PacketRun, run_packets
 from rocelab.sim.packets.sending import queues_of, sending_of
+from rocelab.sim.packets.wiring import Wiring
 from rocelab.sim.placement import place_ranks, ring_group
 from rocelab.sim.size import check_fits
+from rocelab.spec.base import SECOND
 from rocelab.spec.model import LabSpec
-from rocelab.spec.schemes import EcmpScheme, EEcmpScheme, PathPinningScheme, SprayScheme, TeScheme
+from rocelab.spec.schemes import EcmpScheme, FlowletScheme, SprayScheme, TeScheme
 from rocelab.units import DURATION
 from rocelab.wording import RefusedError
 
@@ -231,9 +236,10 @@ class Simulation:
             latency_s=np.zeros(self.program.tasks),
             rings=None,
         )
-        capacity_bps, latency_s = self.network.capacity_bps, self.hop_latency_ns / 1e9
+        outages = self.outages()
+        capacity_bps = self.network.capacity_bps
         sending = sending_of(
-            [job.transport for job in self.jobs],
+            [self._transport(job, bool(outages)) for job in self.jobs],
             np.diff(self.compiled.first_flow),
             (self.flows.source, self.flows.destination),
             messages,
@@ -243,27 +249,73 @@ class Simulation:
         queues = queues_of(
             self.spec, self.network, self.options.ports, self.hop_latency_ns, self.options.seed
         )
+        with self._timed("paths"):
+            wirings = self._wirings(outages)
         with self._timed("run"):
             return run_packets(
-                program,
-                self.whole_paths,
-                capacity_bps,
-                latency_s,
-                sending,
-                queues,
-                self._progress,
+                program, wirings, self.hop_latency_ns / 1e9, sending, queues, self._progress
             )
+
+    @cached_property
+    def ways(self) -> Ways:
+        """Of the packets of each flow, and behind them of its ACKs and CNPs, while all links are
+        up."""
+        return self._ways(np.ones(self.network.links, np.bool_))
+
+    def _wirings(self, outages: Sequence[Outage]) -> list[Wiring]:
+        """Those of a run of packets through outages."""
+        links, ways = Links(self.network), self.ways
+        found = [Wiring(0.0, links.capacity_bps, ways)]
+        known = {links.up.tobytes(): ways}
+        for now_s in moments_of(outages):
+            if all(links.at(now_s, outages)):
+                continue
+            key = links.up.tobytes()
+            if key not in known:
+                known[key] = self._ways(links.up)
+            found.append(Wiring(now_s, links.capacity_bps, known[key]))
+        return found
+
+    def _ways(self, link_up: Bools) -> Ways:
+        """Those of `ways`, while routing uses these links."""
+        scheme, routes, answers = self.spec.scheme, Routes(self.network, link_up), self._answers
+        is_kernels = self.options.model is Model.KERNEL
+        if isinstance(scheme, SprayScheme | FlowletScheme) and is_kernels:
+            # Switches spray data only.
+            of_answers = scheme if isinstance(scheme, FlowletScheme) else EcmpScheme()
+            return joined_ways(
+                ways_of(self.network, routes, self.flows, scheme),
+                ways_of(self.network, routes, answers, of_answers),
+            )
+        paths = self.whole_paths if link_up.all() else self._rerouted(self.flows, link_up)
+        back = self._hashed(answers, routes)
+        if isinstance(scheme, TeScheme) and is_kernels:
+            from rocelab.sim.fabric.te import answer_paths, fall_back
+
+            placed = answer_paths(self.network, self.flows, self.whole_paths, answers, back)
+            back = fall_back(placed, routes, back)
+        return ways_along(joined_paths(paths, back))
+
+    @property
+    def _answers(self) -> Flows:
+        answers = self.compiled.answers
+        assert answers is not None
+        return answers
+
+    def _transport(self, job: SimulatedJob, fails: bool) -> TransportSpec:
+        """A job's; where links fail, its queue pairs wait as long as after any failure."""
+        if not fails:
+            return job.transport
+        waits = self.retransmissions[job.name]
+        timeout_ns = round(waits.ack_timeout_s * SECOND)
+        update = {"ack_timeout": timeout_ns, "retries": waits.retries}
+        return job.transport.model_copy(update=update)
 
     def _check_packets(self) -> None:
         """Raises InputError for what the packet engine does not simulate."""
         chains, transports = self.compiled.chains, [job.transport for job in self.jobs]
         reasons = {
-            "failures": bool(self.outages()),
             "--prove and --eps": self.options.prove or self.options.eps is not None,
-            f"the scheme {self.spec.scheme.kind}": not isinstance(
-                self.spec.scheme, EcmpScheme | EEcmpScheme | PathPinningScheme
-            ),
-            "out_of_order": any(each.out_of_order for each in transports),
             "admission": any(each.admission is not None for each in transports),
             "ports of a lab and a hop latency of 0": self.options.ports is PortModel.LAB
             and self.hop_latency_ns == 0,
@@ -289,7 +341,8 @@ class Simulation:
         have these capacities, 2L; inf for a job without progress."""
         if self.options.engine is Engine.PACKETS:
             raise InputError(
-                "the packet engine does not simulate failures", hint="take --engine fluid"
+                "the packet engine does not compute iterations in one state of the network",
+                hint="take --engine fluid, or `rocelab simulate` with --event",
             )
         for job in self.jobs:
             if job.is_open_loop:
@@ -367,7 +420,7 @@ class Simulation:
             self.network,
             placed,
             overhead_bytes=PACKET_OVERHEAD_BYTES,
-            with_messages=self.options.engine is Engine.PACKETS,
+            for_packets=self.options.engine is Engine.PACKETS,
         )
 
     @property

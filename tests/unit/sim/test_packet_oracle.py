@@ -16,16 +16,16 @@ from rocelab.jobs.dcqcn_profiles import PROFILES, parameters
 from rocelab.jobs.messages import Messages
 from rocelab.results.simulation import PortModel
 from rocelab.sim.engine.program import Program
-from rocelab.sim.fabric.flows import Paths
 from rocelab.sim.packets import state as at
 from rocelab.sim.packets.dcqcn import rule_of
 from rocelab.sim.packets.pausing import Drain, Pausing, Watchdog
 from rocelab.sim.packets.run import PacketRun, run_packets
 from rocelab.sim.packets.sending import Queues, Sending, class_order
+from rocelab.sim.packets.wiring import Wiring
 from tests.unit.sim.packet_oracle import Oracle
 from tests.unit.sim.packet_runs import Flow, arranged, messages
 
-Case = tuple[Program, Paths, Floats, float, Sending, Queues, Sequence[DcqcnParameters | None]]
+Case = tuple[Program, list[Wiring], float, Sending, Queues, Sequence[DcqcnParameters | None]]
 
 LEAVES, SERVERS = 2, 3
 CLASSES = [(3, 6, 5), (4, 6, 5), (3, 3, 3), (0, 4, 6)]
@@ -80,11 +80,12 @@ def random_case(seed: int, with_pauses: bool) -> Case:
         seed=seed,
         pausing=random_pausing(random, spines, frame) if with_pauses else None,
     )
-    _, ways, _, latency_s, sending, _ = arranged(
+    _, (wiring,), latency_s, sending, _ = arranged(
         flows, queues, latency_ps=random.randint(100_000, 2_000_000)
     )
     sending = replace(sending, messages=random_messages(random, program.transfers))
-    return program, ways, capacity_bps, latency_s, sending, queues, dcqcn
+    wirings = [replace(wiring, capacity_bps=capacity_bps)]
+    return program, wirings, latency_s, sending, queues, dcqcn
 
 
 def random_pausing(random: Random, spines: int, frame: int) -> Pausing:
@@ -169,7 +170,7 @@ def random_program(random: Random) -> Program:
 
 def figures_of_oracle(case: Case) -> dict[str, object]:
     oracle = Oracle(*case).run()
-    order, _ = class_order(case[4])
+    order, _ = class_order(case[3])
     lanes = [port.lanes[i] for port in oracle.ports for i in sorted(port.lanes) if i in order]
     senders = [flow.sender.requester for flow in oracle.flows]
     receivers = [flow.receiver.responder.counters for flow in oracle.flows]
@@ -186,6 +187,8 @@ def figures_of_oracle(case: Case) -> dict[str, object]:
         "naks": [each.counters.naks for each in senders],
         "retransmitted": [each.counters.retransmitted for each in senders],
         "timeouts": [each.counters.timeouts for each in senders],
+        "out of order": [each.out_of_order for each in receivers],
+        "lost": oracle.lost,
         "failed": sum(each.error is not None for each in senders),
         "packets": sum(each.counters.packets for each in senders),
         "acks": sum(flow.acks for flow in oracle.flows),
@@ -222,6 +225,8 @@ def figures_of_engine(run: PacketRun) -> dict[str, object]:
         "naks": run.naks.tolist(),
         "retransmitted": run.retransmitted.tolist(),
         "timeouts": run.timeouts.tolist(),
+        "out of order": run.out_of_order.tolist(),
+        "lost": run.lost,
         "failed": run.failed,
         "packets": run.packets,
         "acks": run.acks,
