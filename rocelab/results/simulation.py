@@ -52,7 +52,8 @@ LEAVES_OUT = {
     Engine.PACKETS: (
         "pause frames: a pause takes effect after its time, whatever else the link carries, and "
         "lasts until the port that asked for it is below XON; lossy classes share no memory",
-        "ways back: acknowledgements and CNPs take the links of their data in reverse",
+        "routes: a packet keeps the way on which it left its NIC, also where routes change before "
+        "it arrives",
         _HOSTS,
     ),
 }

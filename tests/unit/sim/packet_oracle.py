@@ -121,9 +121,9 @@ class Port:
         elif not self.is_cut:
             for packet in self.on_link:
                 packet.is_lost = True
-            for queue in self.queues:
-                while queue:
-                    queue.popleft().leave()
+            for class_ in STRICT_CLASSES + tuple(SHARED):
+                while self.queues[class_]:
+                    self.queues[class_].popleft().leave()
                     self.oracle.lost += 1
         self.is_cut = not rate_bps
 
