@@ -163,6 +163,8 @@ def _with_path(run: State, cells: Ints) -> State:
 
 def _present(run: State) -> Longs:
     """The packets in queues and on the way that are not lost."""
+    if run.counts[at.FREE_PACKETS] == len(run.packet):
+        return np.empty(0, np.int64)
     found = np.ones(len(run.packet), np.bool_)
     following, free = run.packet[:, at.NEXT].tolist(), int(run.counts[at.FREE])
     for _ in range(int(run.counts[at.FREE_PACKETS])):
