@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 import numpy as np
@@ -54,20 +54,20 @@ from rocelab.sim.events.spec import EventSpec, RatesSpec, RestartSpec, TimelineS
 from rocelab.sim.events.timeline import Links, Outage, moments_of, outage_of, resolve
 from rocelab.sim.events.whatif import what_if
 from rocelab.sim.fabric.build import network_of
-from rocelab.sim.fabric.flows import Flows, Paths, Ways, joined_paths, joined_ways, ways_along
+from rocelab.sim.fabric.flows import Flows, Ways
 from rocelab.sim.fabric.network import Network
 from rocelab.sim.fabric.paths import links_on_path, paths_of
 from rocelab.sim.fabric.routes import Routes
-from rocelab.sim.fabric.ways import ways_of
 from rocelab.sim.figures import figures
 from rocelab.sim.packets.run import PacketRun, run_packets
 from rocelab.sim.packets.sending import queues_of, sending_of
 from rocelab.sim.packets.wiring import Wiring
 from rocelab.sim.placement import place_ranks, ring_group
+from rocelab.sim.routing import Routing
 from rocelab.sim.size import check_fits
 from rocelab.spec.base import SECOND
 from rocelab.spec.model import LabSpec
-from rocelab.spec.schemes import EcmpScheme, FlowletScheme, SprayScheme, TeScheme
+from rocelab.spec.schemes import SprayScheme
 from rocelab.units import DURATION
 from rocelab.wording import RefusedError
 
@@ -179,7 +179,8 @@ class Simulation:
             self.compiled = self._compiled()
             self.flows = self.compiled.flows
         with self._timed("paths"):
-            self.whole_paths = self._paths(self.flows, None)
+            self.routing = Routing(self.network, self.options.model)
+            self.whole_paths = self.routing.paths(self.flows)
             self.program = self._timed_program()
 
     @property
@@ -206,7 +207,7 @@ class Simulation:
             outages,
             self.flows,
             self.whole_paths,
-            self._rerouted,
+            partial(self.routing.rerouted, self.whole_paths),
             [self.retransmissions[job.name] for job in self.jobs],
             np.repeat(np.arange(len(self.jobs), dtype=np.int32), np.diff(self.compiled.first_flow)),
             self._begins_s(),
@@ -260,7 +261,12 @@ class Simulation:
     def ways(self) -> Ways:
         """Of the packets of each flow, and behind them of its ACKs and CNPs, while all links are
         up."""
-        return self._ways(np.ones(self.network.links, np.bool_))
+        return self._ways_over(np.ones(self.network.links, np.bool_))
+
+    def _ways_over(self, link_up: Bools) -> Ways:
+        answers = self.compiled.answers
+        assert answers is not None
+        return self.routing.ways(self.whole_paths, self.flows, answers, link_up)
 
     def _wirings(self, outages: Sequence[Outage]) -> list[Wiring]:
         """Those of a run of packets through outages."""
@@ -272,35 +278,9 @@ class Simulation:
                 continue
             key = links.up.tobytes()
             if key not in known:
-                known[key] = self._ways(links.up)
+                known[key] = self._ways_over(links.up)
             found.append(Wiring(now_s, links.capacity_bps, known[key]))
         return found
-
-    def _ways(self, link_up: Bools) -> Ways:
-        """Those of `ways`, while routing uses these links."""
-        scheme, routes, answers = self.spec.scheme, Routes(self.network, link_up), self._answers
-        is_kernels = self.options.model is Model.KERNEL
-        if isinstance(scheme, SprayScheme | FlowletScheme) and is_kernels:
-            # Switches spray data only.
-            of_answers = scheme if isinstance(scheme, FlowletScheme) else EcmpScheme()
-            return joined_ways(
-                ways_of(self.network, routes, self.flows, scheme),
-                ways_of(self.network, routes, answers, of_answers),
-            )
-        paths = self.whole_paths if link_up.all() else self._rerouted(self.flows, link_up)
-        back = self._hashed(answers, routes)
-        if isinstance(scheme, TeScheme) and is_kernels:
-            from rocelab.sim.fabric.te import answer_paths, fall_back
-
-            placed = answer_paths(self.network, self.flows, self.whole_paths, answers, back)
-            back = fall_back(placed, routes, back)
-        return ways_along(joined_paths(paths, back))
-
-    @property
-    def _answers(self) -> Flows:
-        answers = self.compiled.answers
-        assert answers is not None
-        return answers
 
     def _transport(self, job: SimulatedJob, fails: bool) -> TransportSpec:
         """A job's; where links fail, its queue pairs wait as long as after any failure."""
@@ -350,7 +330,7 @@ class Simulation:
                     f"{job.name}: flows that begin at given times have no iterations to compare",
                     hint="take `rocelab simulate` with --event",
                 )
-        paths = self._paths(self.flows, link_up)
+        paths = self.routing.paths(self.flows, link_up)
         outcome = run(
             self.program,
             paths,
@@ -486,32 +466,6 @@ class Simulation:
         links = self.network.nic_links[self.places[number]]
         rates: Floats = np.where(links == NONE, 0.0, self.network.rate_bps[links]).sum(axis=1)
         return rates
-
-    def _rerouted(self, flows: Flows, link_up: Bools) -> Paths:
-        """The paths after BGP has moved; a controller's entries stay where they can."""
-        if not isinstance(self.spec.scheme, TeScheme):
-            return self._paths(flows, link_up)
-        # Here and not above: its solver and its compiled code take a second to load.
-        from rocelab.sim.fabric.te import fall_back
-
-        routes = Routes(self.network, link_up)
-        return fall_back(self.whole_paths, routes, self._hashed(flows, routes))
-
-    def _paths(self, flows: Flows, link_up: Bools | None) -> Paths:
-        routes = Routes(self.network, link_up)
-        hashed = self._hashed(flows, routes)
-        scheme = self.spec.scheme
-        if not isinstance(scheme, TeScheme) or self.options.model is not Model.KERNEL:
-            return hashed
-        from rocelab.sim.fabric.te import place_te
-
-        rate_bps = _demands(self.network, flows)
-        return place_te(self.network, routes, flows, rate_bps, scheme.engine, fallback=hashed)
-
-    def _hashed(self, flows: Flows, routes: Routes) -> Paths:
-        return paths_of(
-            self.network, routes, flows, scheme=self.spec.scheme, model=self.options.model
-        )
 
     @contextmanager
     def _timed(self, stage: str) -> Iterator[None]:
@@ -662,13 +616,3 @@ def _traced(trace: TraceSpec, progress: ProgressSink) -> Workload:
         dimensions=trace.dimensions,
         progress=progress,
     )
-
-
-def _demands(network: Network, flows: Flows) -> Floats:
-    """The rate that a controller plans for each flow: its NIC port's, shared by the port's
-    flows."""
-    links = network.nic_links[flows.source, flows.port]
-    assert (links != NONE).all()
-    sharing = np.bincount(links, minlength=network.links)
-    found: Floats = network.rate_bps[links] / sharing[links]
-    return found

@@ -99,8 +99,8 @@ def test_ways_are_drawn_as_often_as_the_fluid_divides_flows(scheme: str, event: 
     up = np.ones(found.network.links, np.bool_)
     if event is not None:
         up[outage_of(found.network, parse_event(event)).links] = False
-    ways, flows = found._ways(up), len(found.flows)
-    shares = found._rerouted(found.flows, up)
+    ways, flows = found._ways_over(up), len(found.flows)
+    shares = found.routing.paths(found.flows, up)
     assert shares.share is not None
     flow = np.repeat(np.arange(flows), np.diff(shares.start))
     expected = np.bincount(flow * found.network.sends + shares.sends, shares.share)
