@@ -45,6 +45,7 @@ def ways_of(network: Network, routes: Groups, flows: Flows, scheme: SchemeSpec) 
     begins = np.searchsorted(found.flow, every)
     common = np.lcm.reduceat(found.odds, begins) if len(flows) else found.odds
     times = common[found.flow] // found.odds
+    _check_size(flows, int(times.sum()), 1)
     way = np.repeat(np.arange(len(times)), times)
     counts = np.bincount(found.flow, times, len(flows)).astype(np.int64)
     gap_s = scheme.gap / 1e9 if isinstance(scheme, FlowletScheme) else 0.0
@@ -73,11 +74,7 @@ def _next(
     place = choice.places(at, rows.flow[going], hops)
     width = np.ones(len(rows.flow), np.int64)
     width[going] = np.where(choice.divided(at), np.maximum(hops.count, 1), 1)
-    if width.sum() * (rows.sends.shape[1] + 1) > MOST_CELLS:
-        raise InputError(
-            f"the packets of {len(flows):,} flows have more than {width.sum():,} ways",
-            hint="take --engine fluid, fewer ranks or fewer queue pairs",
-        )
+    _check_size(flows, int(width.sum()), rows.sends.shape[1] + 1)
     row = np.repeat(np.arange(len(width)), width)
     option = np.arange(len(row)) - np.repeat(np.cumsum(width) - width, width)
     number = np.full(len(width), NONE, np.intp)
@@ -91,3 +88,11 @@ def _next(
     last[moved] = following[moved] = send
     sends = np.column_stack((rows.sends[row], following))
     return _Rows(rows.flow[row], last, sends, rows.odds[row] * width[row])
+
+
+def _check_size(flows: Flows, ways: int, sends: int) -> None:
+    if ways * sends > MOST_CELLS:
+        raise InputError(
+            f"the packets of {len(flows):,} flows have more than {ways:,} ways",
+            hint="take --engine fluid, fewer ranks or fewer queue pairs",
+        )

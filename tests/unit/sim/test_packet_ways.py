@@ -18,6 +18,7 @@ from rocelab.sim.fabric import ways as ways_module
 from rocelab.sim.fabric.flows import Flows, Paths, Ways, paths_taken
 from rocelab.sim.fabric.paths import paths_of
 from rocelab.sim.fabric.routes import Routes
+from rocelab.sim.packets import run as run_module
 from rocelab.sim.packets.run import run_packets
 from rocelab.sim.packets.sending import ACK_BYTES
 from rocelab.sim.simulate import Options, Simulation
@@ -158,3 +159,9 @@ def test_more_ways_than_fit_are_refused(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(ways_module, "MOST_CELLS", 1000)
     with pytest.raises(InputError, match="ways"):
         simulation("spray").run_packets()
+
+
+def test_windows_of_any_order_that_do_not_fit_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_module, "MOST_AWAITED", 1000)
+    with pytest.raises(InputError, match="any order"):
+        simulation("spray", transport={"out_of_order": True}).run_packets()
