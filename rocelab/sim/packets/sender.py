@@ -27,23 +27,18 @@ def take(run: State, flow: int, place: int, size: int, psn: int, kind: int, clas
     return packet
 
 
-@inlined
-def way(run: State, flow: int, path: int, drawn: int) -> int:
-    """Where the way of a flow's next packet begins. path: DATA_PATH or ACK_PATH; drawn: DATA_HASH
-    or ACK_HASH."""
-    row = run.flow[flow]
-    return int(row[path]) if row[path + 1] == 1 else _draw_way(run, flow, path, drawn)
-
-
 @compiled
-def _draw_way(run: State, flow: int, path: int, drawn: int) -> int:
+def draw_way(run: State, flow: int, path: int, drawn: int) -> None:
+    """Let the next packet of a flow with several ways take one. path: DATA_PATH or ACK_PATH; drawn:
+    DATA_HASH or ACK_HASH."""
     row, now = run.flow[flow], run.counts[at.NOW_PS]
     if now - row[drawn + 1] > run.rules[at.GAP_PS]:
         row[at.DRAWN] += 1
         row[drawn] = draw(run.rules[at.SEED], len(run.port) + flow, row[at.DRAWN])
     row[drawn + 1] = now
+    ways = row[path + 1]
     # As the kernel's ECMP chooses by a hash of 31 bits.
-    return int(run.path[row[path] + (row[drawn] * row[path + 1] >> 31)])
+    row[path] = run.path[ways + 1 + (row[drawn] * run.path[ways] >> 31)]
 
 
 @inlined
@@ -86,6 +81,9 @@ def next_packet(run: State, number: int) -> int:
                 rise = dcqcn.next_rise(run.pace[flow])
                 set_timer(run, int(rise) if rise < due else due, at.TURN_DUE, flow)
                 continue
+        # Not in `_emit`, which is then too large to be inlined where it pays.
+        if row[at.DATA_WAYS] > 0:
+            draw_way(run, flow, at.DATA_PATH, at.DATA_HASH)
         packet = _emit(run, flow)
         list_flow(run, flow)
         return packet
@@ -138,8 +136,7 @@ def _emit(run: State, flow: int) -> int:
         row[at.SENT_PS], row[at.SENT_BYTES] = now, run.sizes[size]
         bytes_ = run.sizes[size] - at.ETHERNET
         dcqcn.on_sent(run.pace[flow], run.rule[row[at.CONTROL]], bytes_, float(now))
-    place = way(run, flow, at.DATA_PATH, at.DATA_HASH)
-    return int(take(run, flow, place, size, psn, kind, row[at.DATA_CLASS]))
+    return int(take(run, flow, row[at.DATA_PATH], size, psn, kind, row[at.DATA_CLASS]))
 
 
 @inlined

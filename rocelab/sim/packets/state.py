@@ -112,9 +112,9 @@ class State(NamedTuple):
     set of parameters (`rocelab.sim.packets.dcqcn`).
 
     path: ways of packets, port by port, each up to END or LOST; the first cell is LOST. DATA_PATH,
-    ACK_PATH: where a flow's way begins, or of several the list of their beginnings, of which
-    DATA_HASH, ACK_HASH chooses, drawn anew by a packet more than GAP_PS after the last one's
-    DATA_PS, ACK_PS.
+    ACK_PATH: where the way of a flow's packets begins. DATA_WAYS, ACK_WAYS: 0, or where a list does
+    of several: their number, and where each begins. DATA_HASH, ACK_HASH chooses of them, drawn anew
+    by a packet more than GAP_PS after the last one's DATA_PS, ACK_PS.
 
     port: 2L rows. FREE_PS: when it can begin a packet; while idle it saves up BURST_PS at most.
     EARLY: the ring by which packets leave as they begin, -1 for none. queue: a row per class of

@@ -65,6 +65,13 @@ def start(run: State, task: int) -> None:
 def packets_arrived(run: State, flow: int) -> None:
     """A receiver expects a later packet now."""
     row = run.flow[flow]
+    if run.transfer[row[at.ARRIVING], at.END_PSN] <= row[at.EXPECTED]:
+        _transfers_arrived(run, flow)
+
+
+@compiled
+def _transfers_arrived(run: State, flow: int) -> None:
+    row = run.flow[flow]
     while row[at.ARRIVING] >= 0:
         transfer = run.transfer[row[at.ARRIVING]]
         if transfer[at.END_PSN] > row[at.EXPECTED]:

@@ -67,11 +67,11 @@ def connected(run: State, wiring: Wiring, ports: Ports) -> State:
     _lose_on_the_way(run, is_cut & ~was_cut)
     buffer = np.where(ports.is_nic, at.NEVER, ports.queues.buffer_bytes)
     run.port[~is_cut, at.BUFFER] = buffer[~is_cut]
-    nic, cells, place, count = _cells(run, wiring.ways, is_cut)
+    nic, cells, place, list_at = _cells(run, wiring.ways, is_cut)
     run = _with_path(run, cells)
     flows = len(run.flow)
     for path, rows in ((at.DATA_PATH, slice(flows)), (at.ACK_PATH, slice(flows, None))):
-        run.flow[:, path], run.flow[:, path + 1] = place[rows], count[rows]
+        run.flow[:, path], run.flow[:, path + 1] = place[rows], list_at[rows]
     moved = run.flow[:, at.NIC] != nic[:flows]
     listed = run.flow[:, at.LISTED] > 0
     for flow in np.flatnonzero(moved & listed).tolist():
@@ -112,7 +112,7 @@ def _scheduled(run: State, rings: slice) -> Longs:
 
 def _cells(run: State, ways: Ways, is_cut: Bools) -> tuple[Longs, Ints, Longs, Longs]:
     """The port at the NIC of each flow's data and answers, 2F; the cells of `path`; where in them
-    the way of each begins, or the list of several, and how many they are.
+    the way of each begins, the first of several, and where the list of several does, else 0.
 
     A way behind a NIC's port that is cut ends there, like one that leads nowhere, which begins at
     the port that the flow has.
@@ -132,19 +132,18 @@ def _cells(run: State, ways: Ways, is_cut: Bools) -> tuple[Longs, Ints, Longs, L
     number = np.arange(len(paths.sends)) - np.repeat(paths.start[:-1], hops)
     kept = np.repeat(goes, hops)
     cells[(np.repeat(begin, hops) + number)[kept]] = paths.sends[kept]
-    several = np.repeat(count > 1, count)
-    place = begin[ways.way[ways.first[:-1]]]
-    listed = np.where(count > 1, count, 0)
-    place = np.where(count > 1, len(cells) + np.cumsum(listed) - listed, place)
-    cells = np.concatenate((cells, begin[ways.way[several]].astype(np.int32)))
-    return nic[ways.way[ways.first[:-1]]], cells, place, count
+    several = count > 1
+    listed = np.where(several, count + 1, 0)
+    list_at = np.where(several, len(cells) + np.cumsum(listed) - listed, 0)
+    lists = np.insert(begin[ways.way], ways.first[:-1], count)[np.repeat(several, count + 1)]
+    cells = np.concatenate((cells, lists.astype(np.int32)))
+    first = ways.way[ways.first[:-1]]
+    return nic[first], cells, begin[first], list_at
 
 
 def _nics(run: State) -> Longs:
     """The port at the NIC of each flow's data and answers, 2F."""
-    place = run.flow[:, at.ACK_PATH]
-    place = np.where(run.flow[:, at.ACK_WAYS] > 1, run.path[place], place)
-    return np.concatenate((run.flow[:, at.NIC], run.path[place]))
+    return np.concatenate((run.flow[:, at.NIC], run.path[run.flow[:, at.ACK_PATH]]))
 
 
 def _with_path(run: State, cells: Ints) -> State:
