@@ -123,7 +123,8 @@ def simulation(cell: Cell) -> Simulation:
 
 def p99_added_up(made: Simulation) -> float:
     """The p99 of the slowdown where delays of links that do not know each other are added up."""
-    program, paths, capacity_bps, latency_s, sending, queues = made.packet_inputs()
+    program, _, latency_s, sending, queues = made.packet_inputs()
+    paths, capacity_bps = made.whole_paths, made.network.capacity_bps
     traffic = traffic_of(program, paths, sending)
     nic = paths.sends[paths.start[:-1]].astype(np.int64)
     links = Links(traffic, capacity_bps, latency_s, queues)

@@ -54,7 +54,8 @@ LEAVES_OUT = {
     Engine.PACKETS: (
         "pause frames: a pause takes effect after its time, whatever else the link carries, and "
         "lasts until the port that asked for it is below XON; lossy classes share no memory",
-        "ways back: acknowledgements and CNPs take the links of their data in reverse",
+        "routes: a packet keeps the way on which it left its NIC, also where routes change before "
+        "it arrives",
         _HOSTS,
     ),
     Engine.LINKS: (
@@ -292,7 +293,9 @@ class PacketCounts:
     packet_hops: transmissions of packets of all kinds. marks, drops: by switch ports. marked: data
     packets that a receiver got with a mark. naks: those that reached their senders. timeouts: of
     ACKs. failed_queue_pairs: gave up after `retries` in a row. queues: the highest ones, up to
-    1,024. lossless: None if the lab has no lossless classes or no packet was in them."""
+    1,024. lossless: None if the lab has no lossless classes or no packet was in them. out_of_order:
+    data packets that came before an earlier one. lost: by failures: packets of all kinds that were
+    on links that carried nothing, at their ports, or without a route."""
 
     data_packets: int
     acks: int
@@ -307,6 +310,8 @@ class PacketCounts:
     failed_queue_pairs: int
     queues: tuple[PortQueue, ...]
     lossless: LosslessLinks | None = None
+    out_of_order: int = 0
+    lost: int = 0
 
 
 @dataclass(frozen=True, slots=True)

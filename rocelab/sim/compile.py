@@ -80,10 +80,12 @@ class Compiled:
     the tasks of step s, counted over all jobs, are first_task[s] up to first_task[s + 1]; the last
     ends when the step does. chains: sends that wait for one another; `program` leaves their latency
     out. The flows of job j are first_flow[j] up to first_flow[j + 1]. payload_bytes: of each
-    transfer, X, without headers. messages: of each transfer; None if they were not asked for.
+    transfer, X, without headers. For packets only, else None: answers, the flow of what the queue
+    pair at the other end of each flow sends back; messages of each transfer.
     """
 
     flows: Flows
+    answers: Flows | None
     program: Program
     job: Ints
     step: Ints
@@ -99,7 +101,7 @@ def compile_jobs(
     jobs: Sequence[PlacedJob],
     *,
     overhead_bytes: int = FRAME_OVERHEAD_BYTES,
-    with_messages: bool = False,
+    for_packets: bool = False,
 ) -> Compiled:
     """One program of all jobs; all begin at once.
 
@@ -117,7 +119,7 @@ def compile_jobs(
     number, created = FIRST_QP, np.zeros(network.nics, np.int32)
     for job in jobs:
         check_mtu(job.transport, network.spec.links.mtu)
-        each = _compiled(network, job, number, created, overhead_bytes, with_messages)
+        each = _compiled(network, job, number, created, overhead_bytes, for_packets)
         number, created = each.next_qp, each.created
         compiled.append(each)
     return _joined(jobs, compiled)
@@ -129,6 +131,7 @@ class _Job:
     0."""
 
     flows: Flows
+    answers: Flows | None
     next_qp: int
     created: Ints
     tasks: Tasks
@@ -146,7 +149,7 @@ def _compiled(
     first_qp: int,
     created: Ints,
     overhead_bytes: int,
-    with_messages: bool,
+    for_packets: bool,
 ) -> _Job:
     workload, ranks, qps = job.workload, job.workload.ranks, job.transport.qps
     if len(job.places) != ranks:
@@ -195,7 +198,7 @@ def _compiled(
         chain = of_merged
     kept = np.flatnonzero(wire)
     messages = None
-    if with_messages:
+    if for_packets:
         transfer = (np.cumsum(wire > 0) - 1)[place].reshape(-1, qps)
         messages = messages_of(connection, size, parts, job.transport, transfer, len(kept))
     sending = np.zeros(len(pairs.flows), bool)
@@ -203,6 +206,7 @@ def _compiled(
     number = np.cumsum(sending) - 1
     return _Job(
         _selected(pairs.flows, sending),
+        _selected(pairs.answers, sending) if for_packets else None,
         pairs.next_qp,
         pairs.created,
         tasks,
@@ -245,9 +249,11 @@ def _joined(jobs: Sequence[PlacedJob], compiled: Sequence[_Job]) -> Compiled:
     tasks = [each.tasks for each in compiled]
     first_task = _offsets([len(each.step) for each in tasks])
     first_flow = _offsets([len(each.flows) for each in compiled])
+    answers = [each.answers for each in compiled if each.answers is not None]
     delay_s = np.concatenate([np.empty(0), *(each.delay_s for each in tasks)])
     return Compiled(
         flows=_all_flows([each.flows for each in compiled]),
+        answers=_all_flows(answers) if answers else None,
         program=Program(
             after_start=_offsets(_joint([np.diff(each.after_start) for each in tasks])),
             after=_following([each.after for each in tasks], first_task).astype(np.int32),

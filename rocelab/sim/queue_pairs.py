@@ -27,11 +27,13 @@ _GOLDEN_RATIO_32 = 0x61C88647
 class QueuePairs:
     """The flows of pair p of `pairs` are p * qps to (p + 1) * qps - 1, by queue pair.
 
-    pairs: source * ranks + destination of each ordered pair of ranks, ascending. next_qp: the first
-    free number. created: how many queue pairs each NIC now has, n.
+    answers: as a flow of its own, what the queue pair at the other end of each sends back. pairs:
+    source * ranks + destination of each ordered pair of ranks, ascending. next_qp: the first free
+    number. created: how many queue pairs each NIC now has, n.
     """
 
     flows: Flows
+    answers: Flows
     pairs: Longs
     next_qp: int
     created: Ints
@@ -72,29 +74,31 @@ def queue_pairs(
         )
     index = np.arange(transport.qps)
     low = first_qp + 2 * (each * connection[:, None] + index)
-    downwards = (source > destination)[:, None]
-    own, remote = low + downwards, low + ~downwards
-
     both = np.stack(np.divmod(connections, ranks), axis=1)
     before = before_each(both.reshape(-1), np.full(both.size, each)).reshape(-1, 2)
-    earlier = before[connection, downwards[:, 0].astype(np.int64)]
-    nics = places[source]
     if created is None:
         created = np.zeros(network.nics, np.int32)
-    ports = np.count_nonzero(network.nic_links[nics] != NONE, axis=1)
-    number = (created[nics] + earlier)[:, None] + index
     total = created.copy()
     total[places] += (each * np.bincount(both.reshape(-1), minlength=ranks)).astype(np.int32)
-
     base = FIRST_SPORT + random.Random(seed).randrange(SPORTS)  # noqa: S311 - no secret
-    flows = Flows(
-        source=np.repeat(nics, transport.qps).astype(np.int32),
-        destination=np.repeat(places[destination], transport.qps).astype(np.int32),
-        port=(number % ports[:, None]).reshape(-1).astype(np.int32),
-        sport=_source_ports(transport.source_port, own, remote, base).reshape(-1).astype(np.int32),
-        dest_qp=remote.reshape(-1).astype(np.int32),
-    )
-    return QueuePairs(flows, pairs, next_qp, total)
+
+    def sent(source: Longs, destination: Longs) -> Flows:
+        """What the ends of connections at `source` send."""
+        end = (source > destination).astype(np.int64)
+        own, remote = low + end[:, None], low + 1 - end[:, None]
+        nics = places[source]
+        ports = np.count_nonzero(network.nic_links[nics] != NONE, axis=1)
+        number = (created[nics] + before[connection, end])[:, None] + index
+        sport = _source_ports(transport.source_port, own, remote, base)
+        return Flows(
+            source=np.repeat(nics, transport.qps).astype(np.int32),
+            destination=np.repeat(places[destination], transport.qps).astype(np.int32),
+            port=(number % ports[:, None]).reshape(-1).astype(np.int32),
+            sport=sport.reshape(-1).astype(np.int32),
+            dest_qp=remote.reshape(-1).astype(np.int32),
+        )
+
+    return QueuePairs(sent(source, destination), sent(destination, source), pairs, next_qp, total)
 
 
 def _source_ports(mode: SourcePort, own: Longs, remote: Longs, base: int) -> Longs:

@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
+from functools import cached_property, partial
 from pathlib import Path
 
 import numpy as np
@@ -33,6 +34,7 @@ from rocelab.jobs.poisson import poisson_flows
 from rocelab.jobs.ranking import ranking_workload
 from rocelab.jobs.spec import SimulatedJob, TraceSpec
 from rocelab.jobs.training import training_workload
+from rocelab.jobs.transport import TransportSpec
 from rocelab.jobs.workload import Workload
 from rocelab.progress import Progress, ProgressSink, no_progress
 from rocelab.results.simulation import Engine, PortModel, SimulationReport
@@ -49,10 +51,10 @@ from rocelab.sim.events.rates import PRESETS, draw_breaks, drawn_in_words, timel
 from rocelab.sim.events.retransmission import Retransmission
 from rocelab.sim.events.sentence import parse_event
 from rocelab.sim.events.spec import EventSpec, RatesSpec, RestartSpec, TimelineSpec
-from rocelab.sim.events.timeline import Outage, outage_of, resolve
+from rocelab.sim.events.timeline import Links, Outage, moments_of, outage_of, resolve
 from rocelab.sim.events.whatif import what_if
 from rocelab.sim.fabric.build import network_of
-from rocelab.sim.fabric.flows import Flows, Paths
+from rocelab.sim.fabric.flows import Flows, Ways
 from rocelab.sim.fabric.network import Network
 from rocelab.sim.fabric.paths import links_on_path, paths_of
 from rocelab.sim.fabric.routes import Routes
@@ -61,10 +63,13 @@ from rocelab.sim.links.check import check_links
 from rocelab.sim.links.run import run_links
 from rocelab.sim.packets.run import PacketRun, run_packets
 from rocelab.sim.packets.sending import Queues, Sending, queues_of, sending_of
+from rocelab.sim.packets.wiring import Wiring
 from rocelab.sim.placement import place_ranks, ring_group
+from rocelab.sim.routing import Routing
 from rocelab.sim.size import check_fits
+from rocelab.spec.base import SECOND
 from rocelab.spec.model import LabSpec
-from rocelab.spec.schemes import EcmpScheme, EEcmpScheme, PathPinningScheme, SprayScheme, TeScheme
+from rocelab.spec.schemes import SprayScheme
 from rocelab.units import DURATION
 from rocelab.wording import RefusedError
 
@@ -181,7 +186,8 @@ class Simulation:
             self.compiled = self._compiled()
             self.flows = self.compiled.flows
         with self._timed("paths"):
-            self.whole_paths = self._paths(self.flows, None)
+            self.routing = Routing(self.network, self.options.model)
+            self.whole_paths = self.routing.paths(self.flows)
             self.program = self._timed_program()
 
     @property
@@ -208,7 +214,7 @@ class Simulation:
             outages,
             self.flows,
             self.whole_paths,
-            self._rerouted,
+            partial(self.routing.rerouted, self.whole_paths),
             [self.retransmissions[job.name] for job in self.jobs],
             np.repeat(np.arange(len(self.jobs), dtype=np.int32), np.diff(self.compiled.first_flow)),
             self._begins_s(),
@@ -232,7 +238,7 @@ class Simulation:
         with self._timed("run"):
             return engine(*inputs, self._progress)
 
-    def packet_inputs(self) -> tuple[Program, Paths, Floats, float, Sending, Queues]:
+    def packet_inputs(self) -> tuple[Program, list[Wiring], float, Sending, Queues]:
         """What `run_packets` and `run_links` take. Raises InputError for what cannot be simulated
         packet by packet."""
         self._check_packets()
@@ -247,9 +253,10 @@ class Simulation:
             latency_s=np.zeros(self.program.tasks),
             rings=None,
         )
+        outages = self.outages()
         capacity_bps = self.network.capacity_bps
         sending = sending_of(
-            [job.transport for job in self.jobs],
+            [self._transport(job, bool(outages)) for job in self.jobs],
             np.diff(self.compiled.first_flow),
             (self.flows.source, self.flows.destination),
             messages,
@@ -259,18 +266,49 @@ class Simulation:
         queues = queues_of(
             self.spec, self.network, self.options.ports, self.hop_latency_ns, self.options.seed
         )
-        return program, self.whole_paths, capacity_bps, self.hop_latency_ns / 1e9, sending, queues
+        with self._timed("paths"):
+            wirings = self._wirings(outages)
+        return program, wirings, self.hop_latency_ns / 1e9, sending, queues
+
+    @cached_property
+    def ways(self) -> Ways:
+        """Of the packets of each flow, and behind them of its ACKs and CNPs, while all links are
+        up."""
+        return self._ways_over(np.ones(self.network.links, np.bool_))
+
+    def _ways_over(self, link_up: Bools) -> Ways:
+        answers = self.compiled.answers
+        assert answers is not None
+        return self.routing.ways(self.whole_paths, self.flows, answers, link_up)
+
+    def _wirings(self, outages: Sequence[Outage]) -> list[Wiring]:
+        """Those of a run of packets through outages."""
+        links, ways = Links(self.network), self.ways
+        found = [Wiring(0.0, links.capacity_bps, ways)]
+        known = {links.up.tobytes(): ways}
+        for now_s in moments_of(outages):
+            if all(links.at(now_s, outages)):
+                continue
+            key = links.up.tobytes()
+            if key not in known:
+                known[key] = self._ways_over(links.up)
+            found.append(Wiring(now_s, links.capacity_bps, known[key]))
+        return found
+
+    def _transport(self, job: SimulatedJob, fails: bool) -> TransportSpec:
+        """A job's; where links fail, its queue pairs wait as long as after any failure."""
+        if not fails:
+            return job.transport
+        waits = self.retransmissions[job.name]
+        timeout_ns = round(waits.ack_timeout_s * SECOND)
+        update = {"ack_timeout": timeout_ns, "retries": waits.retries}
+        return job.transport.model_copy(update=update)
 
     def _check_packets(self) -> None:
         """Raises InputError for what the packet engine does not simulate."""
         chains, transports = self.compiled.chains, [job.transport for job in self.jobs]
         reasons = {
-            "failures": bool(self.outages()),
             "--prove and --eps": self.options.prove or self.options.eps is not None,
-            f"the scheme {self.spec.scheme.kind}": not isinstance(
-                self.spec.scheme, EcmpScheme | EEcmpScheme | PathPinningScheme
-            ),
-            "out_of_order": any(each.out_of_order for each in transports),
             "admission": any(each.admission is not None for each in transports),
             "ports of a lab and a hop latency of 0": self.options.ports is PortModel.LAB
             and self.hop_latency_ns == 0,
@@ -296,7 +334,8 @@ class Simulation:
         have these capacities, 2L; inf for a job without progress."""
         if self.options.engine is not Engine.FLUID:
             raise InputError(
-                "the packet engine does not simulate failures", hint="take --engine fluid"
+                "the packet engine does not compute iterations in one state of the network",
+                hint="take --engine fluid, or `rocelab simulate` with --event",
             )
         for job in self.jobs:
             if job.is_open_loop:
@@ -304,7 +343,7 @@ class Simulation:
                     f"{job.name}: flows that begin at given times have no iterations to compare",
                     hint="take `rocelab simulate` with --event",
                 )
-        paths = self._paths(self.flows, link_up)
+        paths = self.routing.paths(self.flows, link_up)
         outcome = run(
             self.program,
             paths,
@@ -374,7 +413,7 @@ class Simulation:
             self.network,
             placed,
             overhead_bytes=PACKET_OVERHEAD_BYTES,
-            with_messages=self.options.engine is not Engine.FLUID,
+            for_packets=self.options.engine is not Engine.FLUID,
         )
 
     @property
@@ -440,32 +479,6 @@ class Simulation:
         links = self.network.nic_links[self.places[number]]
         rates: Floats = np.where(links == NONE, 0.0, self.network.rate_bps[links]).sum(axis=1)
         return rates
-
-    def _rerouted(self, flows: Flows, link_up: Bools) -> Paths:
-        """The paths after BGP has moved; a controller's entries stay where they can."""
-        if not isinstance(self.spec.scheme, TeScheme):
-            return self._paths(flows, link_up)
-        # Here and not above: its solver and its compiled code take a second to load.
-        from rocelab.sim.fabric.te import fall_back
-
-        routes = Routes(self.network, link_up)
-        return fall_back(self.whole_paths, routes, self._hashed(flows, routes))
-
-    def _paths(self, flows: Flows, link_up: Bools | None) -> Paths:
-        routes = Routes(self.network, link_up)
-        hashed = self._hashed(flows, routes)
-        scheme = self.spec.scheme
-        if not isinstance(scheme, TeScheme) or self.options.model is not Model.KERNEL:
-            return hashed
-        from rocelab.sim.fabric.te import place_te
-
-        rate_bps = _demands(self.network, flows)
-        return place_te(self.network, routes, flows, rate_bps, scheme.engine, fallback=hashed)
-
-    def _hashed(self, flows: Flows, routes: Routes) -> Paths:
-        return paths_of(
-            self.network, routes, flows, scheme=self.spec.scheme, model=self.options.model
-        )
 
     @contextmanager
     def _timed(self, stage: str) -> Iterator[None]:
@@ -616,13 +629,3 @@ def _traced(trace: TraceSpec, progress: ProgressSink) -> Workload:
         dimensions=trace.dimensions,
         progress=progress,
     )
-
-
-def _demands(network: Network, flows: Flows) -> Floats:
-    """The rate that a controller plans for each flow: its NIC port's, shared by the port's
-    flows."""
-    links = network.nic_links[flows.source, flows.port]
-    assert (links != NONE).all()
-    sharing = np.bincount(links, minlength=network.links)
-    found: Floats = network.rate_bps[links] / sharing[links]
-    return found

@@ -79,19 +79,21 @@ def _slowdown(report: SimulationReport) -> Table:
 
 
 def _packets(report: SimulationReport) -> Table:
-    names = ("data", "sent again", "ACKs", "NAKs", "timeouts", "marks", "drops", "CNPs")
-    shown = table("Packets", names, left=0, names=0)
+    names = ("data", "sent again", "out of order", "ACKs", "NAKs", "timeouts", "marks", "CNPs")
+    shown = table("Packets", (*names, "drops", "lost by failures"), left=0, names=0)
     found = report.packets
     if found is not None:
         counts = (
             found.data_packets,
             found.retransmitted,
+            found.out_of_order,
             found.acks,
             found.naks,
             found.timeouts,
             found.marks,
-            found.drops,
             found.cnps,
+            found.drops,
+            found.lost,
         )
         shown.add_row(*(f"{count:,}" for count in counts))
     return shown
@@ -204,7 +206,7 @@ def _method(report: SimulationReport) -> str:
     note = "queues, marks, pauses and drops are not in it"
     if method.engine is Engine.PACKETS:
         exact = f"packet by packet, ports {method.ports}"
-        note = "hosts take no time, and ACKs go back by the links of their data"
+        note = "hosts take no time"
     elif method.engine is Engine.LINKS:
         exact = "packet by packet, each link alone"
         note = "a link does not know what happens behind it"

@@ -8,7 +8,6 @@ expires.
 from __future__ import annotations
 
 import heapq
-import math
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
@@ -16,8 +15,7 @@ import numpy as np
 from rocelab.arrays import Bools, Floats, Ints
 from rocelab.sim.engine.program import Change
 from rocelab.sim.events.retransmission import Retransmission
-from rocelab.sim.events.spec import Kind
-from rocelab.sim.events.timeline import Outage, link_state
+from rocelab.sim.events.timeline import Links, Outage, moments_of
 from rocelab.sim.fabric.flows import Flows, Paths
 from rocelab.sim.fabric.network import Network
 
@@ -47,13 +45,7 @@ def changes_of(
     engine asks for it.
     """
     state = _State(network, flows, paths, paths_for, retransmissions, of_flow, begins_s)
-    moments = [
-        moment
-        for outage in outages
-        for moment in (outage.begins_s, outage.routed_s, outage.ends_s)
-        if math.isfinite(moment)
-    ]
-    heapq.heapify(moments)
+    moments = moments_of(outages)
     while moments:
         now = heapq.heappop(moments)
         while moments and moments[0] <= now:
@@ -66,7 +58,7 @@ def changes_of(
 
 
 class _State:
-    """Where links, routes and queue pairs are at the moment."""
+    """Where routes and queue pairs are at the moment."""
 
     def __init__(
         self,
@@ -78,7 +70,7 @@ class _State:
         of_flow: Ints,
         begins_s: Floats,
     ) -> None:
-        self._network = network
+        self._links = Links(network)
         self._flows = flows
         self._whole = paths
         self._paths_for = paths_for
@@ -86,8 +78,6 @@ class _State:
         self._of_flow = of_flow
         self._begins_s = begins_s
         self._routed = paths
-        self._up = np.ones(network.links, bool)
-        self._capacity_bps = network.capacity_bps
         # For flows without a whole path: since when, and when they get through; else inf.
         self._lost_s = np.full(len(flows), np.inf)
         self._through_s = np.full(len(flows), np.inf)
@@ -96,12 +86,10 @@ class _State:
 
     def at(self, now: float, outages: Sequence[Outage]) -> tuple[Change | None, Floats]:
         """The change at a moment, or None, and further moments at which something will change."""
-        up, capacity_bps = self._links(now, outages)
-        same_capacity = np.array_equal(capacity_bps, self._capacity_bps)
-        same_routes = np.array_equal(up, self._up)
-        self._up, self._capacity_bps = up, capacity_bps
+        links = self._links
+        same_capacity, same_routes = links.at(now, outages)
         if not same_routes:
-            self._routed = self._paths(up)
+            self._routed = self._paths(links.up)
         again_s = self._queue_pairs(now)
         held = self._broken | np.isfinite(self._lost_s)
         # A path without capacity blocks its flow anyway.
@@ -111,21 +99,7 @@ class _State:
         if same_paths and same_capacity:
             return None, again_s
         paths = None if same_paths else without(self._routed, held)
-        return Change(now, None if same_capacity else capacity_bps, paths), again_s
-
-    def _links(self, now: float, outages: Sequence[Outage]) -> tuple[Bools, Floats]:
-        on = [
-            (outage, outage.routed_s <= now)
-            for outage in outages
-            if outage.begins_s <= now < outage.ends_s
-        ]
-        up, capacity_bps = link_state(self._network, on)
-        # A link that routing left stays unused until it carries again, even if another fault began
-        # on it.
-        silent = np.zeros(len(up), bool)
-        for outage, _ in on:
-            silent[outage.links] |= outage.kind is not Kind.DEGRADE
-        return up & (self._up | ~silent), capacity_bps
+        return Change(now, None if same_capacity else links.capacity_bps, paths), again_s
 
     def _paths(self, up: Bools) -> Paths:
         if up.all():
@@ -156,7 +130,7 @@ class _State:
 
     def _carries(self) -> Bools:
         """Whether each flow has a path whose sends all have capacity."""
-        return ~_any(self._routed, self._capacity_bps[self._routed.sends] == 0) & (
+        return ~_any(self._routed, self._links.capacity_bps[self._routed.sends] == 0) & (
             np.diff(self._routed.start) > 0
         )
 

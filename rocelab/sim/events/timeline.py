@@ -95,17 +95,53 @@ def outage_of(
 
 def link_state(network: Network, outages: Iterable[tuple[Outage, bool]]) -> tuple[Bools, Floats]:
     """The links that routing sees as up, L, and the capacity of each send, 2L, in bit/s, during
-    these outages; the second of each pair is whether routing has moved. A drained link carries
-    traffic until then."""
+    these outages; the second of each pair is whether routing has moved. A drained link carries what
+    is on it."""
     up = np.ones(network.links, bool)
     part = np.ones(network.links)
     for outage, routed in outages:
-        if outage.kind is Kind.DRAIN and not routed:
-            continue
-        part[outage.links] = np.minimum(part[outage.links], outage.remaining)
+        if outage.kind is not Kind.DRAIN:
+            part[outage.links] = np.minimum(part[outage.links], outage.remaining)
         if outage.kind is not Kind.DEGRADE and routed:
             up[outage.links] = False
     return up, network.capacity_bps * np.repeat(part, 2)
+
+
+def moments_of(outages: Iterable[Outage]) -> list[float]:
+    """When something happens to links or routes, ascending."""
+    return sorted(
+        moment
+        for outage in outages
+        for moment in (outage.begins_s, outage.routed_s, outage.ends_s)
+        if math.isfinite(moment)
+    )
+
+
+class Links:
+    """The state of a network's links at a moment: as of `link_state`."""
+
+    def __init__(self, network: Network) -> None:
+        self._network = network
+        self.up = np.ones(network.links, bool)
+        self.capacity_bps = network.capacity_bps
+
+    def at(self, now_s: float, outages: Sequence[Outage]) -> tuple[bool, bool]:
+        """Go on to a moment; whether capacities, and whether the links that routing uses, stay."""
+        on = [
+            (outage, outage.routed_s <= now_s)
+            for outage in outages
+            if outage.begins_s <= now_s < outage.ends_s
+        ]
+        up, capacity_bps = link_state(self._network, on)
+        # A link that routing left stays unused until it carries again, even if another fault began
+        # on it.
+        silent = np.zeros(len(up), bool)
+        for outage, _ in on:
+            silent[outage.links] |= outage.kind is not Kind.DEGRADE
+        up &= self.up | ~silent
+        same = np.array_equal(capacity_bps, self.capacity_bps), np.array_equal(up, self.up)
+        self.up, self.capacity_bps = up, capacity_bps
+        return same
 
 
 def _reaction(

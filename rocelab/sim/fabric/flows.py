@@ -1,4 +1,4 @@
-"""Flows as columns, and the paths they take.
+"""Flows as columns, the paths they take, and the ways that their packets choose from.
 
 A flow is everything that one end of a queue pair sends; switches can tell flows apart. The columns
 are frozen; `rocelab.sim.fabric` routes them through a network.
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from rocelab.arrays import Floats, Ints
+from rocelab.arrays import Floats, Ints, Longs
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,3 +43,57 @@ class Paths:
 
     def __len__(self) -> int:
         return len(self.start) - 1
+
+
+@dataclass(frozen=True, eq=False)
+class Ways:
+    """The ways of F flows' packets: those of flow f are way[first[f]:first[f + 1]], numbers of
+    `paths`. Each packet draws one, or each that comes more than `gap_s` after the one before; one
+    that is drawn more often is there several times. An empty path: packets are lost."""
+
+    first: Longs
+    way: Longs
+    paths: Paths
+    gap_s: float = 0.0
+
+    def __len__(self) -> int:
+        return len(self.first) - 1
+
+
+def ways_along(paths: Paths) -> Ways:
+    """One way for each flow."""
+    number = np.arange(len(paths) + 1, dtype=np.int64)
+    return Ways(number, number[:-1], paths)
+
+
+def joined_ways(one: Ways, other: Ways) -> Ways:
+    """Those of some flows, then those of others."""
+    return Ways(
+        np.concatenate((one.first, one.first[-1] + other.first[1:])),
+        np.concatenate((one.way, len(one.paths) + other.way)),
+        joined_paths(one.paths, other.paths),
+        max(one.gap_s, other.gap_s),
+    )
+
+
+def joined_paths(one: Paths, other: Paths) -> Paths:
+    """Those of some flows, then those of others."""
+    share = None
+    if one.share is not None or other.share is not None:
+        parts = (
+            np.ones(len(each.sends)) if each.share is None else each.share for each in (one, other)
+        )
+        share = np.concatenate([*parts])
+    return Paths(
+        np.concatenate((one.start, one.start[-1] + other.start[1:])),
+        np.concatenate((one.sends, other.sends)),
+        share,
+    )
+
+
+def paths_taken(paths: Paths, rows: npt.NDArray[np.integer]) -> Paths:
+    """The paths of these flows."""
+    length = np.diff(paths.start)[rows]
+    start = np.concatenate(([0], np.cumsum(length, dtype=np.int64)))
+    place = np.arange(start[-1]) + np.repeat(paths.start[rows] - start[:-1], length)
+    return Paths(start, paths.sends[place], None if paths.share is None else paths.share[place])

@@ -66,7 +66,7 @@ def paths_of(
     choice = Choice(routes, flows, scheme, model, entries or {})
     parted = divides(scheme, model)
     piece = PIECE_OF_DIVIDED if parted else PIECE
-    first = _first_sends(network, routes, flows)
+    first = first_sends(network, routes, flows)
     counts = np.zeros(len(flows), np.int64)
     sends, shares = [], []
     for begin in range(0, len(flows), piece):
@@ -97,7 +97,7 @@ def links_on_path(paths: Paths) -> Floats:
     return np.bincount(flow, paths.share, minlength=len(paths)).astype(np.float64)
 
 
-def _first_sends(network: Network, routes: Groups, flows: Flows) -> Ints:
+def first_sends(network: Network, routes: Groups, flows: Flows) -> Ints:
     """The send by which each flow leaves its server, NONE if its NIC has no link."""
     links = network.nic_links[flows.source]
     alive = (links != NONE) & routes.up[links]

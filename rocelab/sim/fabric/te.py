@@ -19,7 +19,7 @@ from rocelab.arrays import NONE, Floats, Ints, Longs
 from rocelab.forwarding.te.moves import place_optimum
 from rocelab.forwarding.te.optimum import least_maximum
 from rocelab.forwarding.te.search import Offer, Placed, Wanted, place_in_order, scratch, sums
-from rocelab.sim.fabric.flows import Flows, Paths
+from rocelab.sim.fabric.flows import Flows, Paths, joined_paths, paths_taken
 from rocelab.sim.fabric.network import Network
 from rocelab.sim.fabric.routes import Routes
 from rocelab.spec.schemes import TeEngine
@@ -83,6 +83,16 @@ def fall_back(paths_te: Paths, routes_after: Routes, fallback_paths: Paths) -> P
     return _chosen(hashed, fallback_paths, paths_te)
 
 
+def answer_paths(
+    network: Network, flows: Flows, paths_te: Paths, answers: Flows, fallback: Paths
+) -> Paths:
+    """The paths of what flows are answered with: those of placed flows between the same addresses,
+    with the same source port, for which an entry holds too; else of `fallback`."""
+    keys = np.concatenate((_key(network, flows), _key(network, answers)))
+    _, first, which = np.unique(keys, return_index=True, return_inverse=True)
+    return paths_taken(joined_paths(paths_te, fallback), first[which[len(flows) :]])
+
+
 def utilisation(paths: Paths, rate_bps: Floats, capacity_bps: Floats) -> Floats:
     """Load over capacity of each send when every flow sends at its rate; shape of `capacity_bps`.
 
@@ -123,9 +133,7 @@ def _problem(
         network.receiver,
         np.where(alive, given_bps, 0.0),
     )
-    key = flows.source.astype(np.int64) * network.nics + flows.destination
-    key = (key << _PORT_BITS | flows.port) << _SPORT_BITS | flows.sport
-    _, one_of, merged_of = np.unique(key, return_index=True, return_inverse=True)
+    _, one_of, merged_of = np.unique(_key(network, flows), return_index=True, return_inverse=True)
     source, destination, sport = (
         column[one_of] for column in (flows.source, flows.destination, flows.sport)
     )
@@ -143,6 +151,13 @@ def _problem(
     order = np.lexsort((sport, rank[destination], rank[source], -wanted.rate_bps))
     linked = (first != NONE) & (wanted.home != NONE)
     return _Problem(offer, wanted, order[linked[order]], merged_of, 2 * first, 2 * arriving + 1)
+
+
+def _key(network: Network, flows: Flows) -> Longs:
+    """Equal for flows that a switch cannot tell apart, F."""
+    key = flows.source.astype(np.int64) * network.nics + flows.destination
+    found: Longs = (key << _PORT_BITS | flows.port) << _SPORT_BITS | flows.sport
+    return found
 
 
 def _alive(network: Network, routes: Routes) -> Mask:
@@ -188,18 +203,8 @@ def _whole(problem: _Problem, placed: Placed) -> Paths:
 
 def _chosen(first: Mask, yes: Paths, no: Paths) -> Paths:
     """The paths of `yes` where `first` is true, else of `no`."""
-    length = np.where(first, np.diff(yes.start), np.diff(no.start))
-    start = _offsets(length)
-    within = np.arange(start[-1]) - np.repeat(start[:-1], length)
-    from_yes = np.repeat(first, length)
-    sends = np.empty(start[-1], np.int32)
-    share = None if yes.share is no.share is None else np.ones(start[-1])
-    for paths, here in ((yes, from_yes), (no, ~from_yes)):
-        taken = (np.repeat(paths.start[:-1], length) + within)[here]
-        sends[here] = paths.sends[taken]
-        if share is not None and paths.share is not None:
-            share[here] = paths.share[taken]
-    return Paths(start, sends, share)
+    flow = np.arange(len(first))
+    return paths_taken(joined_paths(yes, no), np.where(first, flow, len(first) + flow))
 
 
 def _offsets(length: npt.NDArray[np.integer]) -> Longs:

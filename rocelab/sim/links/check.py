@@ -30,11 +30,11 @@ def check_links(
             "depends on all links",
             "take --engine packets or fluid, or a job with `flows` or `poisson`",
         ),
-        (bool(timeline.events), "failures, which move flows", "take --engine fluid"),
+        (bool(timeline.events), "failures, which move flows", "take --engine packets or fluid"),
         (
             not isinstance(spec.scheme, EcmpScheme | EEcmpScheme | PathPinningScheme),
             f"the scheme {spec.scheme.kind}, under which flows change paths",
-            "take --engine fluid, or --scheme ecmp, e-ecmp or path-pinning",
+            "take --engine packets or fluid, or --scheme ecmp, e-ecmp or path-pinning",
         ),
         (
             ports is not PortModel.STORE_AND_FORWARD,

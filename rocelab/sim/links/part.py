@@ -14,10 +14,11 @@ from rocelab.arrays import Floats, Ints, Longs
 from rocelab.jobs.messages import Messages
 from rocelab.progress import ProgressSink
 from rocelab.sim.engine.program import Program
-from rocelab.sim.fabric.flows import Paths
+from rocelab.sim.fabric.flows import Paths, ways_along
 from rocelab.sim.links.traffic import Part, Traffic
 from rocelab.sim.packets.run import PacketRun, run_packets
 from rocelab.sim.packets.sending import ACK_BYTES, Queues, Sending
+from rocelab.sim.packets.wiring import Wiring
 
 ACK_BITS = 8 * ACK_BYTES
 NEVER_S = 1e6
@@ -65,10 +66,12 @@ def pass_part(links: Links, left_s: Floats, progress: ProgressSink, part: Part) 
         flow=passage.astype(np.int32),
         size_bits=traffic.wire_bits[chunk],
     )
+    # ACKs take the ports of the ways back, which nothing else does.
+    ways = np.concatenate((ports, ports[:, ::-1] ^ 1))
+    paths = Paths(np.arange(len(ways) + 1) * ways.shape[1], ways.reshape(-1))
     run = run_packets(
         program,
-        Paths(np.arange(len(ports) + 1) * ports.shape[1], ports.reshape(-1)),
-        capacity_bps,
+        [Wiring(0.0, capacity_bps, ways_along(paths))],
         way_s / ports.shape[1],
         _sending_of(traffic.sending, part.flow, traffic.payload_bytes[chunk]),
         links.queues,

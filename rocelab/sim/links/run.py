@@ -21,12 +21,13 @@ from rocelab.arrays import Floats, Longs
 from rocelab.errors import InputError, MachineError
 from rocelab.progress import Progress, ProgressSink, no_progress
 from rocelab.sim.engine.program import Program
-from rocelab.sim.fabric.flows import Paths
+from rocelab.sim.fabric.flows import Paths, paths_taken
 from rocelab.sim.links.part import ACK_BITS, NEVER_S, Links, Passed, pass_part
 from rocelab.sim.links.traffic import Traffic, stages, traffic_of
 from rocelab.sim.packets import state as at
 from rocelab.sim.packets.run import PacketRun
 from rocelab.sim.packets.sending import Queues, Sending
+from rocelab.sim.packets.wiring import Wiring
 from rocelab.sim.size import available_bytes
 from rocelab.units import SIZE
 from rocelab.workers import in_vain, workers
@@ -41,20 +42,23 @@ CHUNK_BYTES = 150
 
 def run_links(
     program: Program,
-    paths: Paths,
-    capacity_bps: Floats,
+    wirings: Sequence[Wiring],
     latency_s: float,
     sending: Sending,
     queues: Queues,
     progress: ProgressSink = no_progress,
 ) -> PacketRun:
     """Run a program whose tasks wait for no other to its end. The arguments are those of
-    `rocelab.sim.packets.run.run_packets`, and counts are sums over links.
+    `rocelab.sim.packets.run.run_packets`, with one wiring in which each flow has one way, and
+    counts are sums over links.
 
     Where a flow is longer than its window, all links are simulated with a packet per chunk first,
     for acknowledgements: the second time a NIC sends a chunk when they open the window. Raises
     InputError for a run that would take too long, MachineError for one that does not fit.
     """
+    (wiring,) = wirings
+    capacity_bps = wiring.capacity_bps
+    paths = paths_taken(wiring.ways.paths, np.arange(len(sending.source)))
     traffic = traffic_of(program, paths, sending)
     opens = traffic.a_window_before()
     rounds = [traffic.coarse(), traffic] if (opens >= 0).any() else [traffic]
@@ -136,6 +140,7 @@ class Sums:
             packets=self.packets,
             acks=self.acks,
             packet_hops=packet_hops,
+            lost=0,
             failed=self.failed,
             lossless=(),
             pause=np.zeros((sends, 0, at.PAUSE_CELLS), np.int64),
@@ -145,7 +150,7 @@ class Sums:
         )
 
 
-_BY_FLOW = ("marked", "cnps", "naks", "retransmitted", "timeouts")
+_BY_FLOW = ("marked", "cnps", "naks", "retransmitted", "timeouts", "out_of_order")
 _BY_SEND = ("highest_bytes", "marks", "drops")
 
 

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from rocelab.agent.headers import Opcode
-from rocelab.arrays import Bools, Floats, Ints, Longs
+from rocelab.arrays import Bools, Floats, Longs
 from rocelab.jobs.messages import Messages
 from rocelab.results.simulation import PortModel
 from rocelab.sim.engine.program import Program
-from rocelab.sim.fabric.flows import Paths
 from rocelab.sim.packets import dcqcn
 from rocelab.sim.packets import state as at
 from rocelab.sim.packets.pausing import Pausing, pause_rules, pause_tables
+from rocelab.sim.packets.receiver import BITS
 from rocelab.sim.packets.sending import (
     ACK_BYTES,
     CNP_BYTES,
@@ -24,6 +25,7 @@ from rocelab.sim.packets.sending import (
     wire_bytes,
 )
 from rocelab.sim.packets.state import State, Table
+from rocelab.sim.packets.wiring import PS, Wiring, connected, ports_of
 
 RINGED_SIZES = 4
 """Sizes of packets, ACKs and CNPs too, whose events have a ring for each rate. The loop looks
@@ -35,20 +37,19 @@ FIRST_PACKETS = 2**16
 CUT_BYTES = 64
 """What a port that cuts through waits for: enough to choose the next port."""
 
-PS = 1e12
 PMAX_UNITS = 2**31
 
 
 def state_of(
     program: Program,
-    paths: Paths,
-    capacity_bps: Floats,
+    wirings: Sequence[Wiring],
     latency_s: float,
     sending: Sending,
     queues: Queues,
 ) -> State:
-    """The tables at time 0."""
-    ports, flows, pausing = len(capacity_bps), len(paths), queues.pausing
+    """The tables at time 0, with the first wiring."""
+    ports, flows = len(wirings[0].capacity_bps), len(sending.source)
+    pausing, all_ports = queues.pausing, ports_of(wirings, queues)
     program = _by_runs(program, sending.messages)
     mtu, count = sending.mtu[program.flow], sending.messages.count
     message = packets_of(sending.messages, mtu)
@@ -59,7 +60,7 @@ def state_of(
         np.concatenate((last, first[program.flow], middle[program.flow])),
         np.concatenate((count, count * (message > 1), count * np.maximum(0, message - 2))),
     )
-    rates, rate_class = np.unique(capacity_bps, return_inverse=True)
+    rates = all_ports.rates_bps
     delay_ps = np.rint(sizes * 8 * PS / rates[:, None]).astype(np.int64)
     is_ring = np.broadcast_to(np.arange(len(sizes)) < RINGED_SIZES, delay_ps.shape)
     most_taken = 4 + int(np.diff(program.first_transfer).max(initial=0)) + _most_asked(pausing)
@@ -70,37 +71,29 @@ def state_of(
     ring = _rings(delay_ps[is_ring], ports, on_the_way_ps, pool)
     port_rings = int(is_ring.sum())
     way_rings = port_rings + len(ask_ps)
-    path, data_path, ack_path = _two_ways(paths)
     transfer = np.full((program.transfers, at.TRANSFER_CELLS), -1, np.int64)
     transfer[:, at.PACKETS], transfer[:, at.MESSAGE] = count * message, message
     transfer[:, at.LAST_SIZE], transfer[:, at.QUEUE_PAIR] = _class_of(last, sizes), program.flow
     transfer[:, at.TASK] = np.repeat(np.arange(program.tasks), np.diff(program.first_transfer))
     port = np.zeros((ports, at.PORT_CELLS), np.int64)
-    port[:, [at.BUSY, at.FIRST_FLOW, at.LAST_FLOW]] = -1
-    port[:, at.RATE], port[:, at.BUFFER] = rate_class * len(sizes), queues.buffer_bytes
-    nics = path[np.concatenate((data_path, ack_path))]
-    port[nics, at.BUFFER] = at.NEVER
-    port[:, at.EARLY] = way_rings + rate_class if early_ps else -1
-    if queues.ports is PortModel.LAB:
-        port[:, at.BURST_PS] = np.rint(queues.burst_bytes * 8 * PS / capacity_bps)
-        port[nics, at.BURST_PS] = 0
-        port[:, at.FREE_PS] = -port[:, at.BURST_PS]
+    port[:, [at.BUSY, at.FIRST_FLOW, at.LAST_FLOW, at.EARLY]] = -1
     order, strict = class_order(sending)
     port[:, at.TURN] = strict
     queue = np.zeros((ports * len(order), at.QUEUE_CELLS), np.int64)
     queue[:, [at.HEAD, at.TAIL]], queue[:, at.DEFICIT] = -1, queues.quantum
-    flow = _flows(sending, order, path, data_path, ack_path)
+    flow = _flows(sending, order)
     flow[:, at.FIRST_SIZE], flow[:, at.MIDDLE_SIZE] = (
         _class_of(each, sizes) for each in (first, middle)
     )
     task, next_task = _tasks(program, sending)
     rules = _rules(queues, order, strict)
     rules[at.PORT_RINGS], rules[at.WAY_RINGS] = port_rings, way_rings
+    rules[at.GAP_PS] = round(wirings[0].ways.gap_s * PS) or -1
     pause, memory, buffer = pause_tables(pausing, order, port_rings)
     timers = program.tasks + 2 * ports + 2 * flows + len(pause) + 1
     counts = np.zeros(at.COUNTS, np.int64)
     counts[[at.FREE_PACKETS, at.MOST_TAKEN]] = pool, most_taken
-    return State(
+    run = State(
         task=task,
         transfer=transfer,
         flow=flow,
@@ -113,7 +106,7 @@ def state_of(
         buffer=buffer,
         packet=_free(0, pool),
         next_task=next_task,
-        path=path,
+        path=np.array([at.LOST], np.int32),
         sizes=sizes,
         ring_of=np.where(is_ring, np.cumsum(is_ring).reshape(is_ring.shape) - 1, -1).ravel(),
         delay_ps=delay_ps.ravel(),
@@ -124,6 +117,9 @@ def state_of(
         rules=rules,
         counts=counts,
     )
+    run = connected(run, wirings[0], all_ports)
+    port[:, at.FREE_PS] = -port[:, at.BURST_PS]
+    return run
 
 
 def packets_of(messages: Messages, mtu: Longs) -> Longs:
@@ -180,35 +176,15 @@ def _free(first: int, end: int) -> np.ndarray[tuple[int, int], np.dtype[np.int32
     return packet
 
 
-def _two_ways(paths: Paths) -> tuple[Ints, Longs, Longs]:
-    """The ports of each flow's data and, in reverse, of its ACKs, each followed by -1, and where
-    they begin."""
-    hops, flows = np.diff(paths.start), len(paths)
-    path = np.full(2 * (len(paths.sends) + flows), -1, np.int32)
-    data_path = 2 * (paths.start[:-1] + np.arange(flows))
-    ack_path = data_path + hops + 1
-    number = np.arange(len(paths.sends)) - np.repeat(paths.start[:-1], hops)
-    path[np.repeat(data_path, hops) + number] = paths.sends
-    path[np.repeat(ack_path + hops - 1, hops) - number] = paths.sends ^ 1
-    return path, data_path, ack_path
-
-
-def _flows(
-    sending: Sending,
-    order: list[int],
-    path: Ints,
-    data_path: Longs,
-    ack_path: Longs,
-) -> Table:
-    flow = np.zeros((len(data_path), at.FLOW_CELLS), np.int64)
+def _flows(sending: Sending, order: list[int]) -> Table:
+    words = -(-int(sending.reach.max(initial=0)) // BITS)
+    flow = np.zeros((len(sending.source), at.FLOW_CELLS + 2 * words), np.int64)
     flow[:, [at.NEXT_FLOW, at.SENDING, at.ARRIVING, at.ACKING, at.LAST, at.ASKED]] = -1
     flow[:, at.DEADLINE_PS] = at.NEVER
+    flow[:, [at.DATA_PS, at.ACK_PS]] = -at.NEVER
     place = np.zeros(1 + max(order), np.int64)
     place[order] = np.arange(len(order))
     columns: dict[int, Longs] = {
-        at.NIC: path[data_path].astype(np.int64),
-        at.DATA_PATH: data_path,
-        at.ACK_PATH: ack_path,
         at.WINDOW: sending.window,
         at.ACK_EVERY: sending.ack_every,
         at.TIMEOUT_PS: 1000 * sending.ack_timeout_ns,
@@ -219,6 +195,7 @@ def _flows(
         at.ACK_CLASS: place[sending.ack_class],
         at.CNP_CLASS: place[sending.cnp_class],
         at.CONTROL: sending.control,
+        at.REACH: sending.reach,
     }
     for cell, values in columns.items():
         flow[:, cell] = values

@@ -8,8 +8,8 @@ from rocelab.results.lossless import PauseSpan, find_deadlock
 from rocelab.results.simulation import LinkPauses, LosslessLinks, PacketCounts, PortQueue
 from rocelab.sim.fabric.network import Network
 from rocelab.sim.packets import state as at
-from rocelab.sim.packets.build import PS
 from rocelab.sim.packets.run import PacketRun
+from rocelab.sim.packets.wiring import PS
 
 MOST_QUEUES = 1024
 MOST_LINKS = 1024
@@ -43,6 +43,8 @@ def packet_counts(run: PacketRun, network: Network) -> PacketCounts:
             for send in queued[order].tolist()
         ),
         lossless=lossless_links(run, network) if run.lossless else None,
+        out_of_order=int(run.out_of_order.sum()),
+        lost=run.lost,
     )
 
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from rocelab.sim.packets import state as at
 from rocelab.sim.packets.compiling import compiled
 from rocelab.sim.packets.freelist import release
-from rocelab.sim.packets.lossless import discount, time_watchdog, watch
-from rocelab.sim.packets.ports import serve
+from rocelab.sim.packets.lossless import time_watchdog, watch
+from rocelab.sim.packets.ports import emptied, serve
 from rocelab.sim.packets.state import State
 
 
@@ -85,23 +85,8 @@ def watched(run: State, place: int) -> None:
         row[at.HAS_FIRED] = 1
         row[at.FIRINGS] += 1
         if rules[at.DISCARDS_ALL]:
-            _discard(run, place)
+            number = place // rules[at.CLASSES]
+            count = emptied(run, number, place - number * rules[at.CLASSES])
+            run.port[number, at.DROPS] += count
+            row[at.DISCARDS] += count
         _open(run, place)
-
-
-@compiled
-def _discard(run: State, place: int) -> None:
-    """Drop all packets that wait at a gate."""
-    row, queue = run.pause[place], run.queue[place]
-    port = run.port[place // run.rules[at.CLASSES]]
-    while row[at.FIRST_WAITING] >= 0:
-        packet = row[at.FIRST_WAITING]
-        row[at.FIRST_WAITING] = run.packet[packet, at.NEXT]
-        size = run.sizes[run.packet[packet, at.SIZE]] - at.ETHERNET
-        discount(run, packet, size)
-        release(run, packet)
-        queue[at.BYTES] -= size
-        port[at.DEPTH] -= size
-        port[at.DROPS] += 1
-        row[at.DISCARDS] += 1
-    row[at.WAITING_PACKETS] = 0

@@ -1,4 +1,4 @@
-"""The packet engine's event loop, and what a packet does that has reached its NIC."""
+"""The packet engine's event loop, and what ACKs and CNPs do that have reached their NIC."""
 
 from __future__ import annotations
 
@@ -10,55 +10,13 @@ from rocelab.sim.packets.freelist import release
 from rocelab.sim.packets.gates import obey, watched
 from rocelab.sim.packets.lossless import drained, receive
 from rocelab.sim.packets.ports import enqueue, serialised, serve
-from rocelab.sim.packets.sender import ack_timer, go_back, list_flow, take
+from rocelab.sim.packets.receiver import deliver
+from rocelab.sim.packets.sender import ack_timer, go_back, leave_turns, list_flow
 from rocelab.sim.packets.state import State
-from rocelab.sim.packets.tasks import packet_arrived, packets_acknowledged, start
+from rocelab.sim.packets.tasks import packets_acknowledged, start
 
 DONE, MORE, FULL = range(3)
 """What `advance` returns. FULL: there may be too few free packets for the next event."""
-
-
-@inlined
-def _answer(run: State, flow: int, kind: int) -> None:
-    """A receiver sends an ACK, NAK or CNP."""
-    row = run.flow[flow]
-    size, class_ = 0, row[at.ACK_CLASS]
-    if kind == at.CNP:
-        size, class_ = 1, row[at.CNP_CLASS]
-    else:
-        run.counts[at.ACKS] += 1
-    place = row[at.ACK_PATH]
-    enqueue(run, take(run, flow, place, size, row[at.EXPECTED], kind, class_), run.path[place])
-
-
-@compiled
-def _deliver(run: State, packet: int) -> None:
-    """Data reaches its NIC: taken in order only, as in `rocelab.agent.rc.responder`."""
-    flow = run.packet[packet, at.FLOW]
-    psn, is_marked = run.packet[packet, at.PSN], run.packet[packet, at.CE]
-    asks = run.packet[packet, at.KIND] == at.ASKING
-    release(run, packet)
-    row = run.flow[flow]
-    if is_marked:
-        row[at.MARKED] += 1
-        if row[at.CONTROL] >= 0 and run.counts[at.NOW_PS] >= row[at.CNP_DUE_PS]:
-            interval = int(run.rule[row[at.CONTROL], dcqcn.CNP_PS])
-            row[at.CNP_DUE_PS] = run.counts[at.NOW_PS] + interval
-            row[at.CNPS] += 1
-            _answer(run, flow, at.CNP)
-    if psn > row[at.EXPECTED]:
-        if row[at.NAK_SENT] == 0:
-            row[at.NAK_SENT] = 1
-            _answer(run, flow, at.NAK)
-        return
-    is_new = psn == row[at.EXPECTED]
-    if is_new:
-        row[at.EXPECTED] = psn + 1
-        row[at.NAK_SENT] = 0
-    if asks:
-        _answer(run, flow, at.ACK)
-    if is_new:
-        packet_arrived(run, flow)
 
 
 @compiled
@@ -96,10 +54,13 @@ def _reach(run: State, packet: int) -> None:
     port = run.path[row[at.PLACE]]
     if port >= 0:
         enqueue(run, packet, port)
+    elif port == at.LOST:
+        run.counts[at.LOST_PACKETS] += 1
+        release(run, packet)
     elif run.rules[at.DRAINS] and not receive(run, packet):
         release(run, packet)
     elif row[at.KIND] <= at.ASKING:
-        _deliver(run, packet)
+        deliver(run, packet)
     elif row[at.KIND] != at.CNP:
         _acknowledge(run, packet)
     else:
@@ -131,6 +92,16 @@ def _run_out(run: State, subject: int) -> None:
 
 
 @compiled
+def move(run: State, flow: int, number: int) -> None:
+    """A flow sends by another port of its NIC from now on."""
+    is_listed = leave_turns(run, flow)
+    run.flow[flow, at.NIC] = number
+    if is_listed:
+        list_flow(run, flow)
+        serve(run, number)
+
+
+@compiled
 def begin(run: State) -> None:
     """Time the tasks that wait for no other."""
     for task in range(len(run.task)):
@@ -142,15 +113,15 @@ def begin(run: State) -> None:
 
 
 @compiled
-def advance(run: State, events: int) -> int:
-    """Run through as many events at most."""
+def advance(run: State, events: int, until_ps: int) -> int:
+    """Run through as many events at most, all before a time."""
     timers = len(run.ring)
     for _ in range(events):
         if run.counts[at.FREE_PACKETS] < run.counts[at.MOST_TAKEN]:
             return FULL
         ring = next_due(run.due)
         time = run.due[ring]
-        if time == at.NEVER:
+        if time >= until_ps:
             return DONE
         run.counts[at.NOW_PS] = time
         if ring == timers:

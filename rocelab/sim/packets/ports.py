@@ -11,26 +11,11 @@ from __future__ import annotations
 from rocelab.sim.packets import state as at
 from rocelab.sim.packets.clock import schedule, set_timer
 from rocelab.sim.packets.compiling import compiled, inlined
+from rocelab.sim.packets.draws import draw
 from rocelab.sim.packets.freelist import release
 from rocelab.sim.packets.lossless import admit, discount, hold, is_lossless
 from rocelab.sim.packets.sender import next_packet
 from rocelab.sim.packets.state import State
-
-M31 = 2**31 - 1
-
-
-@compiled
-def draw(seed: int, port: int, count: int) -> int:
-    """A random number below 2^31: a hash of the three, so that each port has its own sequence.
-
-    Multiplications and shifts as in MurmurHash3's finalizer, with 31 bits, which a product of 64
-    bits holds.
-    """
-    word = (seed * 0x2545F491 + port * 0x1B873593 + count) & M31
-    for _ in range(2):
-        word = ((word ^ word >> 16) * 0x45D9F3B) & M31
-        word = ((word ^ word >> 15) * 0x119DE1F3) & M31
-    return word ^ word >> 16
 
 
 @inlined
@@ -57,7 +42,10 @@ def enqueue(run: State, packet: int, number: int) -> None:
     if (waits and is_switch and not _enter(run, packet, place, size)) or (
         not waits and _depth(run, number, place) + size > port[at.BUFFER]
     ):
-        port[at.DROPS] += 1
+        if port[at.BUFFER] == at.CUT:
+            run.counts[at.LOST_PACKETS] += 1
+        else:
+            port[at.DROPS] += 1
         release(run, packet)
         return
     is_closed = waits and run.pause[place, at.IS_CLOSED] > 0
@@ -109,11 +97,47 @@ def _depth(run: State, number: int, place: int) -> int:
 def _enter(run: State, packet: int, place: int, size: int) -> bool:
     """Whether a switch takes a packet of a lossless class."""
     row = run.packet[packet]
+    if run.port[place // run.rules[at.CLASSES], at.BUFFER] == at.CUT:
+        return False
     if run.pause[place, at.HAS_FIRED] and run.rules[at.DISCARDS_ALL]:
         run.pause[place, at.DISCARDS] += 1
         return False
     send = run.path[row[at.PLACE] - 1]
     return admit(run, send * run.rules[at.CLASSES] + row[at.CLASS], size)
+
+
+@compiled
+def emptied(run: State, number: int, class_: int) -> int:
+    """Release all that a class of a port holds, at a closed gate too; how many packets it was."""
+    port, place = run.port[number], number * run.rules[at.CLASSES] + class_
+    queue, waits, count = run.queue[place], is_lossless(run, class_), 0
+    is_closed = waits and run.pause[place, at.IS_CLOSED] > 0
+    packet = run.pause[place, at.FIRST_WAITING] if is_closed else queue[at.HEAD]
+    while packet >= 0:
+        following = run.packet[packet, at.NEXT]
+        size = run.sizes[run.packet[packet, at.SIZE]] - at.ETHERNET
+        if waits and port[at.BUFFER] < at.NEVER:
+            discount(run, packet, size)
+        release(run, packet)
+        port[at.DEPTH] -= size
+        count += 1
+        packet = following
+    queue[at.HEAD], queue[at.BYTES] = -1, 0
+    if waits:
+        run.pause[place, at.WAITING_PACKETS] = 0
+    if is_closed:
+        run.pause[place, at.FIRST_WAITING] = -1
+    else:
+        port[at.QUEUED] -= count
+    return count
+
+
+@compiled
+def cut(run: State, number: int) -> None:
+    """A port's link carries nothing any more: what it holds is lost."""
+    for class_ in range(run.rules[at.CLASSES]):
+        run.counts[at.LOST_PACKETS] += emptied(run, number, class_)
+    run.port[number, at.BUFFER] = at.CUT
 
 
 @inlined

@@ -1,4 +1,4 @@
-"""Runs a program packet by packet, over fixed paths.
+"""Runs a program packet by packet.
 
 Ports store and forward: a packet reaches the next one a latency after the end of its serialisation.
 Switches queue, mark and drop as a lab's ports do, NICs send again what is lost, and slow down where
@@ -7,25 +7,30 @@ a job has congestion control.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from rocelab.arrays import Floats, Longs
+from rocelab.arrays import Longs
 from rocelab.errors import InputError
 from rocelab.progress import Progress, ProgressSink, no_progress
 from rocelab.sim.engine.program import Outcome, Program
-from rocelab.sim.fabric.flows import Paths
+from rocelab.sim.fabric.flows import Ways
 from rocelab.sim.packets import loop
 from rocelab.sim.packets import state as at
-from rocelab.sim.packets.build import PS, grown, packets_of, state_of
+from rocelab.sim.packets.build import grown, packets_of, state_of
 from rocelab.sim.packets.lossless import resumed
 from rocelab.sim.packets.sending import Queues, Sending, class_order
 from rocelab.sim.packets.state import State
+from rocelab.sim.packets.wiring import PS, Wiring, connected, ports_of
 
 MOST_HOPS = 600_000_000
 HOPS_PER_SECOND = 2_000_000
 """Packet-hops per second, of data and ACKs, on a core of 2 GHz, for the estimate."""
+
+MOST_AWAITED = 2**32
+"""Packets that receivers which take any order keep account of, two bits of a word of 32 each."""
 
 MOST_IN_FLIGHT = 2**24
 """Packets on the way and in queues, for which there is room."""
@@ -39,9 +44,10 @@ class PacketRun(Outcome):
 
     Of each send, 2L: highest_bytes of its queues, without the packet under way; marks, drops. Of
     each flow, F: packets that its receiver got with a mark; CNPs and NAKs; packets sent again;
-    timeouts. failed: queue pairs that gave up after too many attempts. pause: 2L x lossless classes
-    in use, ascending x PAUSE_CELLS of `rocelab.sim.packets.state`; buffer: its rows of receive
-    buffers.
+    timeouts; data packets that came before an earlier one. lost: packets of all kinds on links that
+    carried nothing, at their ports, or without a route. failed: queue pairs that gave up after too
+    many attempts. pause: 2L x lossless classes in use, ascending x PAUSE_CELLS of
+    `rocelab.sim.packets.state`; buffer: its rows of receive buffers.
     """
 
     packets: int
@@ -55,6 +61,8 @@ class PacketRun(Outcome):
     naks: Longs
     retransmitted: Longs
     timeouts: Longs
+    out_of_order: Longs
+    lost: int
     failed: int
     lossless: tuple[int, ...]
     pause: Longs
@@ -63,24 +71,38 @@ class PacketRun(Outcome):
 
 def run_packets(
     program: Program,
-    paths: Paths,
-    capacity_bps: Floats,
+    wirings: Sequence[Wiring],
     latency_s: float,
     sending: Sending,
     queues: Queues,
     progress: ProgressSink = no_progress,
 ) -> PacketRun:
-    """Run a program to its end. latency_s: of each send, after serialisation.
+    """Run a program to its end. wirings: in order of time, the first at 0. latency_s: of each send,
+    after serialisation.
 
-    A sender goes on at the last ACK of its data, a receiver when all of it has arrived. ACKs and
-    CNPs take the links of their data in reverse; a NIC sends them before data. Raises InputError
-    for a run that would take too long.
+    A sender goes on at the last ACK of its data, a receiver when all of it has arrived. A NIC sends
+    ACKs and CNPs before data. Raises InputError for a run that would take too long.
     """
-    _check_size(program, paths, sending)
-    run = state_of(program, paths, capacity_bps, latency_s, sending, queues)
+    _check_size(program, wirings[0].ways, sending)
+    run = state_of(program, wirings, latency_s, sending, queues)
     loop.begin(run)
+    ports = ports_of(wirings, queues)
+    for number, wiring in enumerate(wirings):
+        if number:
+            run = connected(run, wiring, ports)
+        until_ps = wirings[number + 1].time_ps if number + 1 < len(wirings) else at.NEVER
+        run = _advanced(run, until_ps, progress)
+        if (run.task[:, at.END_PS] >= 0).all():
+            break
+    return _outcome(run, program, sending, queues)
+
+
+def _advanced(run: State, until_ps: int, progress: ProgressSink) -> State:
+    """The run at a time, or when nothing is to happen before it."""
     # In parts: a compiled function is not interrupted.
-    while (state := loop.advance(run, _EVENTS_AT_ONCE)) != loop.DONE or resumed(run):
+    while (state := loop.advance(run, _EVENTS_AT_ONCE, until_ps)) != loop.DONE or (
+        run.due.min() == at.NEVER and resumed(run)
+    ):
         if state == loop.FULL:
             if len(run.packet) >= MOST_IN_FLIGHT:
                 raise InputError(
@@ -90,6 +112,10 @@ def run_packets(
                 )
             run = grown(run)
         progress(Progress("simulating", int(run.counts[at.FINISHED]), len(run.transfer)))
+    return run
+
+
+def _outcome(run: State, program: Program, sending: Sending, queues: Queues) -> PacketRun:
     lossless, pause = _paused(run, sending, queues)
     start, end = run.task[:, at.START_PS], run.task[:, at.END_PS]
     finish = run.transfer[sending.messages.first[1:] - 1, at.FINISH_PS]
@@ -115,6 +141,8 @@ def run_packets(
         naks=run.flow[:, at.NAKS],
         retransmitted=run.flow[:, at.RETRANSMITTED],
         timeouts=run.flow[:, at.TIMEOUTS],
+        out_of_order=run.flow[:, at.OUT_OF_ORDER],
+        lost=int(run.counts[at.LOST_PACKETS]),
         failed=int(run.counts[at.FAILED]),
         lossless=lossless,
         pause=pause,
@@ -137,13 +165,20 @@ def _paused(run: State, sending: Sending, queues: Queues) -> tuple[tuple[int, ..
     return used, pause
 
 
-def _check_size(program: Program, paths: Paths, sending: Sending) -> None:
+def _check_size(program: Program, ways: Ways, sending: Sending) -> None:
     flow = np.repeat(program.flow, np.diff(sending.messages.first))
     packets = sending.messages.count * packets_of(sending.messages, sending.mtu[flow])
-    hops = int((packets * np.diff(paths.start)[flow]).sum())
+    hops = int((packets * np.diff(ways.paths.start)[ways.way[ways.first[flow]]]).sum())
     if hops > MOST_HOPS:
         raise InputError(
             f"packet by packet this takes {int(packets.sum()):,} packets and {hops:,} packet-hops, "
             f"about {2 * hops / HOPS_PER_SECOND:,.0f} s; at most {MOST_HOPS:,} are simulated",
             hint="take --engine fluid, a smaller size or fewer ranks",
+        )
+    awaited = len(sending.reach) * int(sending.reach.max(initial=0))
+    if awaited > MOST_AWAITED:
+        raise InputError(
+            f"receivers that take any order have windows of {awaited:,} packets; at most "
+            f"{MOST_AWAITED:,} are simulated",
+            hint="take a smaller transport.window, or fewer queue pairs",
         )

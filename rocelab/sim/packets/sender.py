@@ -5,10 +5,12 @@ The rules are those of a lab's queue pair (`rocelab.agent.rc.requester`).
 
 from __future__ import annotations
 
+from rocelab.arrays import Longs
 from rocelab.sim.packets import dcqcn
 from rocelab.sim.packets import state as at
 from rocelab.sim.packets.clock import set_timer
 from rocelab.sim.packets.compiling import compiled, inlined
+from rocelab.sim.packets.draws import draw
 from rocelab.sim.packets.freelist import unused
 from rocelab.sim.packets.lossless import is_lossless, park
 from rocelab.sim.packets.state import State
@@ -23,6 +25,20 @@ def take(run: State, flow: int, place: int, size: int, psn: int, kind: int, clas
     row[at.KIND], row[at.CLASS] = kind, class_
     row[at.CE] = run.flow[flow, at.ECN] == at.ALL_CE
     return packet
+
+
+@compiled
+def draw_way(run: State, flow: int, path: int, drawn: int) -> None:
+    """Let the next packet of a flow with several ways take one. path: DATA_PATH or ACK_PATH; drawn:
+    DATA_HASH or ACK_HASH."""
+    row, now = run.flow[flow], run.counts[at.NOW_PS]
+    if now - row[drawn + 1] > run.rules[at.GAP_PS]:
+        row[at.DRAWN] += 1
+        row[drawn] = draw(run.rules[at.SEED], len(run.port) + flow, row[at.DRAWN])
+    row[drawn + 1] = now
+    ways = row[path + 1]
+    # As the kernel's ECMP chooses by a hash of 31 bits.
+    row[path] = run.path[ways + 1 + (row[drawn] * run.path[ways] >> 31)]
 
 
 @inlined
@@ -65,6 +81,9 @@ def next_packet(run: State, number: int) -> int:
                 rise = dcqcn.next_rise(run.pace[flow])
                 set_timer(run, int(rise) if rise < due else due, at.TURN_DUE, flow)
                 continue
+        # Not in `_emit`, which is then too large to be inlined where it pays.
+        if row[at.DATA_WAYS] > 0:
+            draw_way(run, flow, at.DATA_PATH, at.DATA_HASH)
         packet = _emit(run, flow)
         list_flow(run, flow)
         return packet
@@ -149,3 +168,35 @@ def ack_timer(run: State, flow: int) -> None:
         return
     row[at.TIMEOUTS] += 1
     go_back(run, flow)
+
+
+@compiled
+def leave_turns(run: State, flow: int) -> bool:
+    """Take a flow out of the turns at its port, or of those that wait for a gate; whether it was
+    among them. One that waits for its rate is not."""
+    row = run.flow[flow]
+    place = row[at.NIC] * run.rules[at.CLASSES] + row[at.DATA_CLASS]
+    if _unlink(run, run.port[row[at.NIC]], at.FIRST_FLOW, at.LAST_FLOW, flow) or (
+        is_lossless(run, row[at.DATA_CLASS])
+        and _unlink(run, run.pause[place], at.FIRST_PARKED, at.LAST_PARKED, flow)
+    ):
+        row[at.LISTED] = 0
+        return True
+    return False
+
+
+@inlined
+def _unlink(run: State, row: Longs, first: int, last: int, flow: int) -> bool:
+    before, each = -1, row[first]
+    while each >= 0 and each != flow:
+        before, each = each, run.flow[each, at.NEXT_FLOW]
+    if each < 0:
+        return False
+    following = run.flow[flow, at.NEXT_FLOW]
+    if before < 0:
+        row[first] = following
+    else:
+        run.flow[before, at.NEXT_FLOW] = following
+    if row[last] == flow:
+        row[last] = before
+    return True

@@ -43,7 +43,8 @@ class Sending:
     """How flows send. messages: of each transfer, X. Of each flow, F: the NICs that send and
     receive; the mtu; the most packets in flight and per ACK; the time until packets are sent again
     and how often in a row; the ECN field; the traffic classes of data, ACKs and CNPs; control: its
-    row of `rules`, -1 for no congestion control."""
+    row of `rules`, -1 for no congestion control; reach: the window within which a receiver takes
+    any order, 0 for in order only."""
 
     messages: Messages
     source: Longs
@@ -58,6 +59,7 @@ class Sending:
     ack_class: Longs
     cnp_class: Longs
     control: Longs
+    reach: Longs
     rules: Rates
 
 
@@ -145,6 +147,7 @@ def sending_of(
         ack_class=column([classes[each.ack_dscp] for each in transports]),
         cnp_class=column([classes[each.cnp_dscp] for each in transports]),
         control=row[kind.reshape(-1)],
+        reach=column([each.window * each.out_of_order for each in transports]),
         rules=np.array(rules).reshape(-1, RULE_CELLS),
     )
 

@@ -24,6 +24,9 @@ Rates = npt.NDArray[np.float64]
 """Two-dimensional."""
 
 NEVER = 2**62
+END, LOST = -1, -2
+"""Of a way: it ends at its NIC; a packet that comes here is lost."""
+
 ETHERNET = 24
 """Bytes of a packet on the wire that queues do not count (`rocelab.agent.nic`)."""
 
@@ -35,11 +38,12 @@ PACKETS, END_PSN, NEXT_TRANSFER, MESSAGE, LAST_SIZE, FINISH_PS, TASK, QUEUE_PAIR
 TRANSFER_CELLS = 8
 
 NIC, NEXT_FLOW, LISTED, SENDING, UNACKED, NEXT_PSN, HIGHEST_PSN, WINDOW = range(8)
-FIRST_SIZE, MIDDLE_SIZE, ACK_EVERY, DATA_PATH, ECN, DATA_CLASS, CONTROL, SENT_PS = range(8, 16)
-ACKING, LAST, TOTAL, ASKED, DEADLINE_PS, TIMED, TIMEOUT_PS, RETRIES = range(16, 24)
-ACK_PATH, ACK_CLASS, CNP_CLASS, EXPECTED, ARRIVING, NAK_SENT, CNP_DUE_PS = range(24, 31)
-SENT, RETRANSMITTED, NAKS, TIMEOUTS, CNPS, MARKED, LEFT_RETRIES, SENT_BYTES = range(31, 39)
-FLOW_CELLS = 40
+FIRST_SIZE, MIDDLE_SIZE, ACK_EVERY, DATA_PATH, DATA_WAYS, ECN, DATA_CLASS, CONTROL = range(8, 16)
+ACKING, SENT, LEFT_RETRIES, ASKED, DEADLINE_PS, TIMED, TIMEOUT_PS, RETRIES = range(16, 24)
+ACK_PATH, ACK_WAYS, ACK_CLASS, CNP_CLASS, EXPECTED, ARRIVING, NAK_SENT, REACH = range(24, 32)
+LAST, TOTAL, SENT_PS, SENT_BYTES, RETRANSMITTED, NAKS, TIMEOUTS, DRAWN = range(32, 40)
+MARKED, CNPS, CNP_DUE_PS, OUT_OF_ORDER, DATA_HASH, DATA_PS, ACK_HASH, ACK_PS = range(40, 48)
+FLOW_CELLS = 48
 
 BUSY, QUEUED, DEPTH, HIGHEST, CARRIED, RATE, BUFFER, TURN = range(8)
 FIRST_FLOW, LAST_FLOW, MARKS, DROPS, DRAWS, FREE_PS, BURST_PS, EARLY = range(8, 16)
@@ -68,6 +72,9 @@ DATA, ASKING, ACK, NAK, CNP = range(5)
 
 NOT_ECT, ECT, ALL_CE = range(3)
 
+CUT = -1
+"""BUFFER of a port whose link carries nothing."""
+
 GONE = 2**40
 """BUSY of a port whose packet is on its way before it is serialised; -1: of an idle port."""
 
@@ -83,11 +90,12 @@ START, SERIALISED, TURN_DUE, ACK_LATE, WATCHED, DRAINED = range(6)
 CLASSES, STRICT, KMIN, KMAX, PMAX, MARKED_CLASSES, QUANTUM, SEED = range(8)
 CUTS_THROUGH, PORT_RINGS, WAY_RINGS, LOSSLESS, NIC_CLASS, DRAINS = range(8, 14)
 XOFF, XON_OFFSET, RESERVED, DYNAMIC_TH = range(14, 18)
-DETECTION_PS, RESTORATION_PS, DISCARDS_ALL, BUFFER_EACH = range(18, 22)
-RULES = 22
+DETECTION_PS, RESTORATION_PS, DISCARDS_ALL, BUFFER_EACH, GAP_PS = range(18, 23)
+RULES = 23
 
 NOW_PS, FREE, FREE_PACKETS, MOST_TAKEN, TIMERS, HOPS, ACKS, FINISHED, FAILED = range(9)
-COUNTS = 9
+LOST_PACKETS = 9
+COUNTS = 10
 
 
 class State(NamedTuple):
@@ -98,9 +106,15 @@ class State(NamedTuple):
     transfer: R rows, one for each run of equal messages (`rocelab.jobs.messages`). MESSAGE: packets
     of each message; LAST_SIZE: the size class of its last packet, or its only one. flow: F rows,
     the sender and the receiver of a queue pair, with the size classes of first packets and of
-    those between, and the first place of its data and of its ACKs in `path`, where each way ends
-    with -1; CONTROL: its row in `rule`, -1 for none. pace: F rows, rule: a row per set of
-    parameters (`rocelab.sim.packets.dcqcn`).
+    those between; CONTROL: its row in `rule`, -1 for none; REACH: of a receiver that takes any
+    order, its window, else 0: a bit for each packet in it that has come is in the cells from
+    FLOW_CELLS on, and in as many more whether it asked for an ACK. pace: F rows, rule: a row per
+    set of parameters (`rocelab.sim.packets.dcqcn`).
+
+    path: ways of packets, port by port, each up to END or LOST; the first cell is LOST. DATA_PATH,
+    ACK_PATH: where the way of a flow's packets begins. DATA_WAYS, ACK_WAYS: 0, or where a list does
+    of several: their number, and where each begins. DATA_HASH, ACK_HASH chooses of them, drawn anew
+    by a packet more than GAP_PS after the last one's DATA_PS, ACK_PS.
 
     port: 2L rows. FREE_PS: when it can begin a packet; while idle it saves up BURST_PS at most.
     EARLY: the ring by which packets leave as they begin, -1 for none. queue: a row per class of

@@ -62,11 +62,20 @@ def start(run: State, task: int) -> None:
 
 
 @inlined
-def packet_arrived(run: State, flow: int) -> None:
-    """The packet that a receiver expected has arrived, maybe the last of a transfer."""
+def packets_arrived(run: State, flow: int) -> None:
+    """A receiver expects a later packet now."""
     row = run.flow[flow]
-    transfer = run.transfer[row[at.ARRIVING]]
-    if transfer[at.END_PSN] == row[at.EXPECTED]:
+    if run.transfer[row[at.ARRIVING], at.END_PSN] <= row[at.EXPECTED]:
+        _transfers_arrived(run, flow)
+
+
+@compiled
+def _transfers_arrived(run: State, flow: int) -> None:
+    row = run.flow[flow]
+    while row[at.ARRIVING] >= 0:
+        transfer = run.transfer[row[at.ARRIVING]]
+        if transfer[at.END_PSN] > row[at.EXPECTED]:
+            return
         row[at.ARRIVING] = transfer[at.NEXT_TRANSFER]
         task = transfer[at.TASK]
         run.task[task, at.COMING] -= 1

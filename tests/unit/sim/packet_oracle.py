@@ -12,7 +12,8 @@ import heapq
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from itertools import count
+from itertools import count, pairwise
+from typing import Any
 
 import numpy as np
 
@@ -31,16 +32,17 @@ from rocelab.agent.nic import WIRE_OVERHEAD_BYTES
 from rocelab.agent.rc.frames import ACK_REQUEST
 from rocelab.agent.rc.queue_pair import QueuePair, QueuePairSettings
 from rocelab.agent.rc.requester import NEVER_NS, RequesterSettings
-from rocelab.arrays import NONE, Floats
+from rocelab.arrays import NONE
 from rocelab.plan.queues import STRICT_CLASSES, mark_probability
 from rocelab.results.simulation import PortModel
 from rocelab.sim.engine.program import Program
-from rocelab.sim.fabric.flows import Paths
+from rocelab.sim.fabric.flows import Ways
 from rocelab.sim.packets import state as at
 from rocelab.sim.packets.build import CUT_BYTES, PMAX_UNITS
+from rocelab.sim.packets.draws import draw
 from rocelab.sim.packets.pausing import Pausing
-from rocelab.sim.packets.ports import draw
 from rocelab.sim.packets.sending import Queues, Sending
+from rocelab.sim.packets.wiring import Wiring
 from rocelab.spec.queues import EcnSpec
 from tests.helpers.rc_fakes import header
 from tests.unit.sim.packet_oracle_pauses import Lane, ReceiveBuffer
@@ -51,6 +53,15 @@ SHARED = [class_ for class_ in CLASSES if class_ not in STRICT_CLASSES]
 ECN_BITS = {at.NOT_ECT: 0b00, at.ECT: 0b10, at.ALL_CE: 0b11}
 
 
+Way = list[Any]
+"""Ports, the last one None where packets are lost behind the first one's link."""
+
+
+def sends_of(ways: Ways) -> list[list[int]]:
+    start = ways.paths.start
+    return [ways.paths.sends[a:b].tolist() for a, b in pairwise(start)]
+
+
 @dataclass(eq=False)
 class Packet:
     """A frame on its way through `ports`, the present one first."""
@@ -59,6 +70,7 @@ class Packet:
     frame: bytes
     ports: list[Port]
     is_marked: bool = False
+    is_lost: bool = False
     came_by: Port | None = None
 
     @property
@@ -85,18 +97,35 @@ class Port:
     """A port of a switch or a NIC. `turns` are the queue pairs that take turns at a NIC's."""
 
     def __init__(self, oracle: Oracle, number: int, rate_bps: float, is_nic: bool) -> None:
-        self.oracle, self.number, self.rate_bps, self.is_nic = oracle, number, rate_bps, is_nic
+        self.oracle, self.number, self.is_nic = oracle, number, is_nic
         self.queues: list[deque[Packet]] = [deque() for _ in CLASSES]
         self.deficits = [oracle.queues.quantum] * len(CLASSES)
         self.turn = SHARED[0]
         self.turns: deque[Flow] = deque()
         self.is_busy = False
-        saves_up = oracle.queues.ports is PortModel.LAB and not is_nic
-        self.burst_ps = round(int(oracle.queues.burst_bytes) * 8 * PS / rate_bps) * saves_up
-        self.free_ps = -self.burst_ps
         self.carried = self.highest = self.marks = self.drops = self.draws = 0
         self.lanes: dict[int, Lane] = {}
         self.buffer: ReceiveBuffer | None = None
+        self.is_cut = False
+        self.on_link: set[Packet] = set()
+        self.connect(rate_bps)
+        self.free_ps = -self.burst_ps
+
+    def connect(self, rate_bps: float) -> None:
+        """From now on; what a link holds that is cut is lost."""
+        if rate_bps:
+            self.rate_bps = rate_bps
+            saves_up = self.oracle.queues.ports is PortModel.LAB and not self.is_nic
+            burst_bytes = int(self.oracle.queues.burst_bytes)
+            self.burst_ps = round(burst_bytes * 8 * PS / rate_bps) * saves_up
+        elif not self.is_cut:
+            for packet in self.on_link:
+                packet.is_lost = True
+            for class_ in STRICT_CLASSES + tuple(SHARED):
+                while self.queues[class_]:
+                    self.queues[class_].popleft().leave()
+                    self.oracle.lost += 1
+        self.is_cut = not rate_bps
 
     def bytes_of(self, class_: int) -> int:
         return sum(packet.size for packet in self.queues[class_])
@@ -105,6 +134,9 @@ class Port:
         class_ = packet.tos >> 5
         depth = sum(self.bytes_of(class_) for class_ in CLASSES)
         lane = self.lanes.get(class_)
+        if self.is_cut:
+            self.oracle.lost += 1
+            return
         if not self.is_nic and not self.takes(packet):
             self.drops += 1
             return
@@ -190,6 +222,8 @@ class Port:
         bytes_ = packet.size + WIRE_OVERHEAD_BYTES
         self.carried += bytes_
         oracle.hops += 1
+        packet.is_lost |= self.is_cut
+        self.on_link.add(packet)
         saved_ps = min(now - self.free_ps, self.burst_ps)
         self.free_ps = now - saved_ps + round(bytes_ * 8 * PS / self.rate_bps)
         early_bytes = self.early_bytes(packet)
@@ -224,8 +258,12 @@ class Port:
 class Flow:
     """A queue pair of the lab at each end; this is the NIC that they know."""
 
-    def __init__(self, oracle: Oracle, number: int, ports: list[Port], back: list[Port]) -> None:
-        self.oracle, self.ports, self.back = oracle, ports, back
+    def __init__(self, oracle: Oracle, number: int, data: list[Way], back: list[Way]) -> None:
+        self.oracle, self.number, self.data, self.back = oracle, number, data, back
+        self.nic = data[0][0]
+        # Of data, of what comes back: the hash that chooses a way, and when a packet used it.
+        self.drawn = {True: (0, -at.NEVER), False: (0, -at.NEVER)}
+        self.draws = 0
         self.is_listed = False
         self.deadline_ps = 0
         self.acks = 0
@@ -247,17 +285,49 @@ class Flow:
             ack_tos=tos(int(of.ack_class[number])),
             cnp_tos=tos(int(of.cnp_class[number])),
             dcqcn=None if dcqcn is None else dcqcn.dilated(1000),
+            out_of_order=bool(of.reach[number]),
         )
         self.sender, self.receiver = (
-            QueuePair(0, self, header(), settings, ports[0].rate_bps / 1000)  # type: ignore[arg-type]
+            QueuePair(0, self, header(), settings, self.nic.rate_bps / 1000)  # type: ignore[arg-type]
             for _ in range(2)
         )
+
+    def connect(self, data: list[Way], back: list[Way]) -> None:
+        """The ways of packets from now on."""
+        self.data, self.back, before = data, back, self.nic
+        self.nic = data[0][0]
+        if self.nic is before:
+            return
+        parked = before.lanes[self.class_].parked if self.class_ in before.lanes else []
+        for turns in (before.turns, parked):
+            if self in turns:
+                turns.remove(self)
+                self.is_listed = False
+                self.activate(self.sender)
+                self.nic.serve()
+
+    def way(self, is_data: bool) -> Way:
+        """The way of the next packet."""
+        ways = self.data if is_data else self.back
+        if len(ways) > 1:
+            hash_, seen_ps = self.drawn[is_data]
+            if self.oracle.now - seen_ps > self.oracle.gap_ps:
+                self.draws += 1
+                ports = len(self.oracle.ports)
+                hash_ = draw(self.oracle.queues.seed, ports + self.number, self.draws)
+            self.drawn[is_data] = hash_, self.oracle.now
+            return ways[hash_ * len(ways) >> 31]
+        return ways[0]
+
+    def packet(self, frame: bytes, is_data: bool) -> Packet:
+        way = self.way(is_data)
+        return Packet(self, frame, [port for port in way if port], is_lost=None in way)
 
     def activate(self, _: QueuePair) -> None:
         """Join the end of the turns at the NIC, if there is something to send."""
         if not self.is_listed and self.sender.requester.sendable:
             self.is_listed = True
-            self.ports[0].turns.append(self)
+            self.nic.turns.append(self)
 
     def emit(self) -> Packet | None:
         now, frames = self.oracle.now, Frames()
@@ -271,13 +341,13 @@ class Flow:
         self.sender.emit(frames, 1, now, now)  # type: ignore[arg-type]
         self.activate(self.sender)
         self.watch()
-        return Packet(self, frames[0], self.ports)
+        return self.packet(frames[0], is_data=True)
 
     def be_due(self) -> None:
         """Take part in the turns again: its rate permits the next packet, or has risen."""
         self.is_listed = False
         self.activate(self.sender)
-        self.ports[0].serve()
+        self.nic.serve()
 
     def watch(self) -> None:
         """Come back when the local ACK timer runs out."""
@@ -289,12 +359,13 @@ class Flow:
     def expire(self) -> None:
         if self.sender.requester.deadline_ns == self.oracle.now:
             self.sender.on_timer()
-            self.ports[0].serve()
+            self.nic.serve()
 
     def control(self, frame: bytes) -> None:
         """The receiver sends an ACK, a NAK or a CNP."""
         self.acks += frame[BTH_OFFSET] == Opcode.RC_ACKNOWLEDGE
-        self.back[0].enqueue(Packet(self, frame, self.back))
+        packet = self.packet(frame, is_data=False)
+        packet.ports[0].enqueue(packet)
 
     def deliver(self, packet: Packet) -> None:
         frame, oracle = packet.frame, self.oracle
@@ -306,7 +377,7 @@ class Flow:
             for transfer in self.sender.on_ack(word & PSN_MASK, frame[PAYLOAD_OFFSET], oracle.now):
                 oracle.acknowledged(transfer)
             self.watch()
-            self.ports[0].serve()
+            self.nic.serve()
         else:
             end = PAYLOAD_OFFSET + extension_bytes(opcode)
             imm = int.from_bytes(frame[end - 4 : end], "big")
@@ -354,8 +425,7 @@ class Oracle:
     def __init__(
         self,
         program: Program,
-        paths: Paths,
-        capacity_bps: Floats,
+        wirings: Sequence[Wiring],
         latency_s: float,
         sending: Sending,
         queues: Queues,
@@ -367,28 +437,46 @@ class Oracle:
         self.hops = 0
         self.events: list[tuple[int, float, int, Callable[..., None], tuple[object, ...]]] = []
         self.born = count()
-        ways = [
-            paths.sends[first:last].tolist()
-            for first, last in zip(paths.start[:-1], paths.start[1:], strict=True)
-        ]
-        backs = [[send ^ 1 for send in reversed(way)] for way in ways]
-        nics = {way[0] for way in ways + backs}
+        self.lost = 0
+        self.gap_ps = round(wirings[0].ways.gap_s * PS) or -1
+        nics = {way[0] for wiring in wirings for way in sends_of(wiring.ways) if way}
         self.ports = [
             Port(self, number, bps, number in nics)
-            for number, bps in enumerate(capacity_bps.tolist())
+            for number, bps in enumerate(wirings[0].capacity_bps.tolist())
         ]
         self.lanes: list[Lane] = []
         if queues.pausing is not None:
             self.add_lanes(queues.pausing)
-        self.flows = [
-            Flow(self, number, [self.ports[each] for each in way], [self.ports[i] for i in back])
-            for number, (way, back) in enumerate(zip(ways, backs, strict=True))
-        ]
+        ways = self.ways_of(wirings[0], [])
+        half = len(ways) // 2
+        self.flows = [Flow(self, i, ways[i], ways[half + i]) for i in range(half)]
         self.finish_ps = [-1] * program.transfers
         self.tasks = self.made_tasks()
         self.task_of = [task for task in self.tasks for _ in task.transfers]
         self.open = [len(self.messages(transfer)) for transfer in range(program.transfers)]
         self.coming = list(self.open)
+        for wiring in wirings[1:]:
+            self.at(wiring.time_ps, self.connect, wiring, rank=-1)
+
+    def ways_of(self, wiring: Wiring, nics: list[Port]) -> list[list[Way]]:
+        """Of the data of each flow, then of what comes back. One that leads nowhere begins at the
+        port of `nics`."""
+        ways, sends = wiring.ways, sends_of(wiring.ways)
+        return [
+            [
+                [self.ports[send] for send in sends[way]] or [nics[number], None]
+                for way in ways.way[ways.first[number] : ways.first[number + 1]].tolist()
+            ]
+            for number in range(len(ways))
+        ]
+
+    def connect(self, wiring: Wiring) -> None:
+        for port, bps in zip(self.ports, wiring.capacity_bps.tolist(), strict=True):
+            port.connect(bps)
+        nics = [flow.nic for flow in self.flows] + [flow.back[0][0] for flow in self.flows]
+        ways = self.ways_of(wiring, nics)
+        for flow, data, back in zip(self.flows, ways, ways[len(self.flows) :], strict=False):
+            flow.connect(data, back)
 
     def add_lanes(self, pausing: Pausing) -> None:
         for port in self.ports:
@@ -440,14 +528,17 @@ class Oracle:
             flow = self.flows[self.program.flow[transfer]]
             for size in self.messages(transfer):
                 flow.sender.post(size, transfer)
-            flow.ports[0].serve()
+            flow.nic.serve()
         if not task.transfers:
             task.end_ps = self.now
             self.go_on(task.senders)
 
     def reach(self, packet: Packet) -> None:
         packet.came_by, *packet.ports = packet.ports
-        if packet.ports:
+        packet.came_by.on_link.remove(packet)
+        if packet.is_lost:
+            self.lost += 1
+        elif packet.ports:
             packet.ports[0].enqueue(packet)
         elif packet.came_by.buffer is None or packet.came_by.buffer.takes(packet):
             packet.flow.deliver(packet)

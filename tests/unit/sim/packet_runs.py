@@ -7,15 +7,15 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from rocelab.arrays import Floats
 from rocelab.jobs.messages import Messages
 from rocelab.progress import ProgressSink, no_progress
 from rocelab.sim.engine.program import Program
-from rocelab.sim.fabric.flows import Paths
+from rocelab.sim.fabric.flows import Paths, Ways, joined_paths, ways_along
 from rocelab.sim.packets import state as at
 from rocelab.sim.packets.dcqcn import RULE_CELLS
 from rocelab.sim.packets.run import PacketRun, run_packets
 from rocelab.sim.packets.sending import Queues, Sending
+from rocelab.sim.packets.wiring import Wiring
 
 RATE_BPS = 100e9
 LATENCY_PS = 1_000_000
@@ -43,6 +43,7 @@ class Flow:
     ecn: int = at.ECT
     classes: tuple[int, int, int] = (3, 6, 5)
     rule: Sequence[float] = field(default=())
+    any_order: bool = False
 
 
 def ran(
@@ -58,12 +59,20 @@ def ran(
     return run_packets(*arranged(changed, queues, rates_bps, latency_ps), progress)
 
 
+def there_and_back(paths: Paths) -> Ways:
+    """A way for the data of each flow, and for what comes back the same in reverse."""
+    hops = np.diff(paths.start)
+    number = np.arange(len(paths.sends)) - np.repeat(paths.start[:-1], hops)
+    back = np.repeat(paths.start[1:] - 1, hops) - number
+    return ways_along(joined_paths(paths, Paths(paths.start, paths.sends[back] ^ 1)))
+
+
 def arranged(
     flows: Sequence[Flow],
     queues: Queues = ENDLESS,
     rates_bps: dict[int, float] | None = None,
     latency_ps: int = LATENCY_PS,
-) -> tuple[Program, Paths, Floats, float, Sending, Queues]:
+) -> tuple[Program, list[Wiring], float, Sending, Queues]:
     """The arguments of `run_packets` and `state_of`."""
     numbers = np.arange(len(flows) + 1, dtype=np.int64)
     payload = np.array([flow.payload for flow in flows], np.int64)
@@ -105,9 +114,11 @@ def arranged(
                 for i, flow in enumerate(flows)
             ]
         ),
+        reach=column([flow.window * flow.any_order for flow in flows]),
         rules=np.array(rules, np.float64).reshape(-1, RULE_CELLS),
     )
-    return program, Paths(starts, sends), capacity_bps, latency_ps / 1e12, sending, queues
+    wiring = Wiring(0.0, capacity_bps, there_and_back(Paths(starts, sends)))
+    return program, [wiring], latency_ps / 1e12, sending, queues
 
 
 def messages(transfers: Sequence[Sequence[int]], most_bytes: Sequence[int]) -> Messages:

@@ -125,7 +125,8 @@ def test_the_outcome_is_that_of_any_number_of_threads_and_parts(
 
 def test_links_come_in_stages_after_all_links_before_them() -> None:
     made = Simulation(lab(), [drawn("alistorage", "30%", "200us")], Options(engine=Engine.LINKS))
-    program, paths, capacity_bps, _, sending, _ = made.packet_inputs()
+    program, _, _, sending, _ = made.packet_inputs()
+    paths, capacity_bps = made.whole_paths, made.network.capacity_bps
     found = list(stages(traffic_of(program, paths, sending), len(capacity_bps)))
     stage_of = {
         link: number

@@ -108,7 +108,7 @@ def test_one_port_agrees_with_the_model_of_its_equations(profile: str) -> None:
         area, last_ps = 0, 0
         while last_ps < 1000 * LASTS_NS:
             depth = run.port[20, at.DEPTH]
-            if loop.advance(run, 20) == loop.FULL:
+            if loop.advance(run, 20, at.NEVER) == loop.FULL:
                 run = grown(run)
             area += depth * (run.counts[at.NOW_PS] - last_ps)
             last_ps = run.counts[at.NOW_PS]

@@ -16,25 +16,27 @@ from rocelab.jobs.dcqcn_profiles import PROFILES, parameters
 from rocelab.jobs.messages import Messages
 from rocelab.results.simulation import PortModel
 from rocelab.sim.engine.program import Program
-from rocelab.sim.fabric.flows import Paths
+from rocelab.sim.fabric.flows import Paths, Ways
 from rocelab.sim.packets import state as at
 from rocelab.sim.packets.dcqcn import rule_of
 from rocelab.sim.packets.pausing import Drain, Pausing, Watchdog
 from rocelab.sim.packets.run import PacketRun, run_packets
 from rocelab.sim.packets.sending import Queues, Sending, class_order
+from rocelab.sim.packets.wiring import Wiring
 from tests.unit.sim.packet_oracle import Oracle
 from tests.unit.sim.packet_runs import Flow, arranged, messages
 
-Case = tuple[Program, Paths, Floats, float, Sending, Queues, Sequence[DcqcnParameters | None]]
+Case = tuple[Program, list[Wiring], float, Sending, Queues, Sequence[DcqcnParameters | None]]
 
 LEAVES, SERVERS = 2, 3
 CLASSES = [(3, 6, 5), (4, 6, 5), (3, 3, 3), (0, 4, 6)]
 """Of data, ACKs and CNPs."""
 
 
-def random_case(seed: int, with_pauses: bool) -> Case:
+def random_case(seed: int, with_pauses: bool, with_changes: bool) -> Case:
     """A fabric of two leaves, flows between its NICs, and tasks that wait for one another. Rates
-    and delays are such that hardly any events fall on one instant."""
+    and delays are such that hardly any events fall on one instant. with_changes: packets have
+    several ways, receivers take any order, links fail and ways change."""
     random = Random(seed)
     spines = random.randint(1, 2)
     program = random_program(random)
@@ -42,6 +44,7 @@ def random_case(seed: int, with_pauses: bool) -> Case:
         "window": random.choice([1, 6, 20, 60]),
         "ack_every": random.choice([1, 4, 16]),
         "retries": random.choice([1, 2, 7]),
+        "any_order": with_changes and random.random() < 0.5,
     }
     ports = 2 * (LEAVES * SERVERS + LEAVES * spines)
     capacity_bps = np.array([1e9 * random.uniform(40, 100) for _ in range(ports)])
@@ -80,11 +83,55 @@ def random_case(seed: int, with_pauses: bool) -> Case:
         seed=seed,
         pausing=random_pausing(random, spines, frame) if with_pauses else None,
     )
-    _, ways, _, latency_s, sending, _ = arranged(
+    _, (wiring,), latency_s, sending, _ = arranged(
         flows, queues, latency_ps=random.randint(100_000, 2_000_000)
     )
     sending = replace(sending, messages=random_messages(random, program.transfers))
-    return program, ways, capacity_bps, latency_s, sending, queues, dcqcn
+    wirings = [replace(wiring, capacity_bps=capacity_bps)]
+    if with_changes:
+        wirings = random_wirings(random, spines, paths, capacity_bps)
+    return program, wirings, latency_s, sending, queues, dcqcn
+
+
+def random_wirings(
+    random: Random, spines: int, paths: list[list[int]], capacity_bps: Floats
+) -> list[Wiring]:
+    """Up to three changes in which links fail, return or have other rates. Flows then have other
+    ways, maybe by another port, or none."""
+    gap_s = random.choice([0, 2e-7, 1e-6])
+    ends = [(path[0] // 2, path[-1] // 2) for path in paths]
+    found = []
+    time_s = 0.0
+    for change in range(1 + random.randint(1, 3)):
+        parts = random.choices([1, 0, 0.3], [8, 1, 1] if change else [1, 0, 0], k=len(capacity_bps))
+        if change and random.random() < 0.5:
+            ends = [(random.choice([source, source, 3]), end) for source, end in ends]
+        data, back = (
+            [
+                random_ways(random, spines, *pair, change > 0)
+                for pair in (ends if is_data else [(end, source) for source, end in ends])
+            ]
+            for is_data in (True, False)
+        )
+        found.append(Wiring(time_s, capacity_bps * parts, ways_from(data + back, gap_s)))
+        time_s += random.uniform(1e-6, 30e-6)
+    return found
+
+
+def random_ways(
+    random: Random, spines: int, source: int, destination: int, is_changed: bool
+) -> list[list[int]]:
+    if source == destination or (is_changed and random.random() < 0.1):
+        return [[]]
+    ways = [path_between(random, spines, source, destination) for _ in range(2)]
+    return random.choices(ways, k=random.randint(1, 3))
+
+
+def ways_from(of_flows: list[list[list[int]]], gap_s: float) -> Ways:
+    """Those of each flow."""
+    every = [way for ways in of_flows for way in ways]
+    paths = Paths(np.cumsum([0, *map(len, every)]), np.array([*chain(*every)], np.int32))
+    return Ways(np.cumsum([0, *map(len, of_flows)]), np.arange(len(every)), paths, gap_s)
 
 
 def random_pausing(random: Random, spines: int, frame: int) -> Pausing:
@@ -137,6 +184,10 @@ def random_path(random: Random, spines: int) -> list[int]:
     """From one NIC to another: link i sends up by port 2i, down by port 2i + 1."""
     source = random.choice([1, 1, 2, 4, 4])
     destination = 0 if random.random() < 0.6 else (source + 1) % (LEAVES * SERVERS)
+    return path_between(random, spines, source, destination)
+
+
+def path_between(random: Random, spines: int, source: int, destination: int) -> list[int]:
     way = [2 * source, 2 * destination + 1]
     if source // SERVERS != destination // SERVERS:
         spine = random.randrange(spines)
@@ -169,7 +220,7 @@ def random_program(random: Random) -> Program:
 
 def figures_of_oracle(case: Case) -> dict[str, object]:
     oracle = Oracle(*case).run()
-    order, _ = class_order(case[4])
+    order, _ = class_order(case[3])
     lanes = [port.lanes[i] for port in oracle.ports for i in sorted(port.lanes) if i in order]
     senders = [flow.sender.requester for flow in oracle.flows]
     receivers = [flow.receiver.responder.counters for flow in oracle.flows]
@@ -186,6 +237,8 @@ def figures_of_oracle(case: Case) -> dict[str, object]:
         "naks": [each.counters.naks for each in senders],
         "retransmitted": [each.counters.retransmitted for each in senders],
         "timeouts": [each.counters.timeouts for each in senders],
+        "out of order": [each.out_of_order for each in receivers],
+        "lost": oracle.lost,
         "failed": sum(each.error is not None for each in senders),
         "packets": sum(each.counters.packets for each in senders),
         "acks": sum(flow.acks for flow in oracle.flows),
@@ -222,6 +275,8 @@ def figures_of_engine(run: PacketRun) -> dict[str, object]:
         "naks": run.naks.tolist(),
         "retransmitted": run.retransmitted.tolist(),
         "timeouts": run.timeouts.tolist(),
+        "out of order": run.out_of_order.tolist(),
+        "lost": run.lost,
         "failed": run.failed,
         "packets": run.packets,
         "acks": run.acks,
@@ -240,6 +295,9 @@ def figures_of_engine(run: PacketRun) -> dict[str, object]:
 
 @pytest.mark.parametrize("seed", range(120))
 @pytest.mark.parametrize("with_pauses", [False, True])
-def test_times_and_counts_are_those_of_a_plain_simulator(seed: int, with_pauses: bool) -> None:
-    case = random_case(seed, with_pauses)
+@pytest.mark.parametrize("with_changes", [False, True])
+def test_times_and_counts_are_those_of_a_plain_simulator(
+    seed: int, with_pauses: bool, with_changes: bool
+) -> None:
+    case = random_case(seed, with_pauses, with_changes)
     assert figures_of_engine(run_packets(*case[:-1])) == figures_of_oracle(case)

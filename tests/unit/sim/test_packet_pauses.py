@@ -44,6 +44,7 @@ from tests.unit.sim.packet_runs import (
     Flow,
     finish_ps,
     ran,
+    there_and_back,
 )
 
 RESPONSE_PS = 2_017_280
@@ -372,10 +373,8 @@ def test_the_lab_that_deadlocks_does_here_too_on_the_paths_that_it_takes() -> No
         racks = int(source[3]), int(destination[3])
         hops = [source, f"rtsw{racks[0]}", *ways[racks], f"rtsw{racks[1]}", destination]
         found.append([send_of[pair] for pair in pairwise(hops)])
-    simulation.whole_paths = Paths(
-        np.cumsum([0, *map(len, found)]),
-        np.array([send for way in found for send in way], np.int32),
-    )
+    sends = np.array([send for way in found for send in way], np.int32)
+    simulation.ways = there_and_back(Paths(np.cumsum([0, *map(len, found)]), sends))
     stuck = simulation.report(simulation.run_packets())
     assert stuck.packets is not None and stuck.packets.lossless is not None
     assert set(stuck.packets.lossless.deadlock) == {"ctsw2", "rtsw3", "ctsw1", "rtsw4"}

@@ -175,7 +175,7 @@ def test_a_queue_pair_puts_on_the_wire_what_the_lab_s_does(
 @pytest.mark.parametrize(
     ("keys", "options", "word"),
     [
-        ({"transport": {"out_of_order": True}}, Options(engine=Engine.PACKETS), "out_of_order"),
+        ({"transport": {"admission": True}}, Options(engine=Engine.PACKETS), "admission"),
         (
             {},
             Options(engine=Engine.PACKETS, ports=PortModel.LAB, hop_latency_ns=0),

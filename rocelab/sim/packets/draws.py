@@ -1,0 +1,21 @@
+"""The packet engine's random numbers."""
+
+from __future__ import annotations
+
+from rocelab.sim.packets.compiling import compiled
+
+M31 = 2**31 - 1
+
+
+@compiled
+def draw(seed: int, port: int, count: int) -> int:
+    """A random number below 2^31: a hash of the three, so that each port has its own sequence.
+
+    Multiplications and shifts as in MurmurHash3's finalizer, with 31 bits, which a product of 64
+    bits holds.
+    """
+    word = (seed * 0x2545F491 + port * 0x1B873593 + count) & M31
+    for _ in range(2):
+        word = ((word ^ word >> 16) * 0x45D9F3B) & M31
+        word = ((word ^ word >> 15) * 0x119DE1F3) & M31
+    return word ^ word >> 16

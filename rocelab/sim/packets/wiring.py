@@ -1,0 +1,175 @@
+"""Ports and ways of a run, at its beginning and whenever links or routes change.
+
+What a link holds that carries nothing any more is lost: what is on it, and at its ports. Packets
+that were sent before routes change keep their ways.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from rocelab.arrays import Bools, Floats, Ints, Longs
+from rocelab.results.simulation import PortModel
+from rocelab.sim.fabric.flows import Ways
+from rocelab.sim.packets import state as at
+from rocelab.sim.packets.loop import move
+from rocelab.sim.packets.ports import cut
+from rocelab.sim.packets.sending import Queues
+from rocelab.sim.packets.state import State
+
+PS = 10**12
+
+
+@dataclass(frozen=True, eq=False)
+class Wiring:
+    """From `time_s` on: the capacity of each send, 2L, 0 if it carries nothing; the ways of the
+    data of each flow, and behind them of its ACKs and CNPs, 2F."""
+
+    time_s: float
+    capacity_bps: Floats
+    ways: Ways
+
+    @property
+    def time_ps(self) -> int:
+        return round(self.time_s * PS)
+
+
+@dataclass(frozen=True, eq=False)
+class Ports:
+    """What ports are through all of a run. rates_bps: all that they ever have, ascending. is_nic:
+    of each send, 2L."""
+
+    rates_bps: Floats
+    is_nic: Bools
+    queues: Queues
+
+
+def ports_of(wirings: Sequence[Wiring], queues: Queues) -> Ports:
+    """The ports of a run with these wirings."""
+    capacity_bps = np.concatenate([each.capacity_bps for each in wirings])
+    is_nic = np.zeros(len(wirings[0].capacity_bps), np.bool_)
+    for each in wirings:
+        paths = each.ways.paths
+        is_nic[paths.sends[paths.start[:-1][np.diff(paths.start) > 0]]] = True
+    return Ports(np.unique(capacity_bps[capacity_bps > 0]), is_nic, queues)
+
+
+def connected(run: State, wiring: Wiring, ports: Ports) -> State:
+    """The run with this wiring from now on."""
+    run.counts[at.NOW_PS] = max(run.counts[at.NOW_PS], wiring.time_ps)
+    is_cut, was_cut = wiring.capacity_bps == 0, run.port[:, at.BUFFER] == at.CUT
+    _set_rates(run, wiring.capacity_bps, ports)
+    for number in np.flatnonzero(is_cut & ~was_cut).tolist():
+        cut(run, number)
+    _lose_on_the_way(run, is_cut & ~was_cut)
+    buffer = np.where(ports.is_nic, at.NEVER, ports.queues.buffer_bytes)
+    run.port[~is_cut, at.BUFFER] = buffer[~is_cut]
+    nic, cells, place, list_at = _cells(run, wiring.ways, is_cut)
+    run = _with_path(run, cells)
+    flows = len(run.flow)
+    for path, rows in ((at.DATA_PATH, slice(flows)), (at.ACK_PATH, slice(flows, None))):
+        run.flow[:, path], run.flow[:, path + 1] = place[rows], list_at[rows]
+    moved = run.flow[:, at.NIC] != nic[:flows]
+    listed = run.flow[:, at.LISTED] > 0
+    for flow in np.flatnonzero(moved & listed).tolist():
+        move(run, flow, int(nic[flow]))
+    run.flow[:, at.NIC] = nic[:flows]
+    return run
+
+
+def _set_rates(run: State, capacity_bps: Floats, ports: Ports) -> None:
+    carries, queues = capacity_bps > 0, ports.queues
+    rate = np.searchsorted(ports.rates_bps, capacity_bps[carries])
+    run.port[carries, at.RATE] = rate * len(run.sizes)
+    if queues.ports is not PortModel.STORE_AND_FORWARD:
+        run.port[carries, at.EARLY] = run.rules[at.WAY_RINGS] + rate
+    if queues.ports is PortModel.LAB:
+        burst_bytes = np.where(ports.is_nic, 0, queues.burst_bytes)[carries]
+        run.port[carries, at.BURST_PS] = np.rint(burst_bytes * 8.0 * PS / capacity_bps[carries])
+
+
+def _lose_on_the_way(run: State, is_cut: Bools) -> None:
+    """What is on these sends, or leaves their ports, comes to the first cell of `path`."""
+    busy = run.port[is_cut, at.BUSY]
+    run.packet[busy[(busy >= 0) & (busy < at.GONE)], at.PLACE] = -1
+    packets = _scheduled(run, slice(int(run.rules[at.WAY_RINGS]), None))
+    packets = packets[run.packet[packets, at.PLACE] >= 0]
+    is_lost = is_cut[run.path[run.packet[packets, at.PLACE]]]
+    run.packet[packets[is_lost], at.PLACE] = -1
+
+
+def _scheduled(run: State, rings: slice) -> Longs:
+    """The packets of all events of some rings."""
+    found = [np.empty(0, np.int64)]
+    for ring in run.ring[rings]:
+        numbers = np.arange(ring[at.FRONT], ring[at.BACK])
+        found.append(run.event[ring[at.FIRST] + (numbers & ring[at.MASK]), at.SUBJECT])
+    return np.concatenate(found)
+
+
+def _cells(run: State, ways: Ways, is_cut: Bools) -> tuple[Longs, Ints, Longs, Longs]:
+    """The port at the NIC of each flow's data and answers, 2F; the cells of `path`; where in them
+    the way of each begins, the first of several, and where the list of several does, else 0.
+
+    A way behind a NIC's port that is cut ends there, like one that leads nowhere, which begins at
+    the port that the flow has.
+    """
+    paths, count = ways.paths, np.diff(ways.first)
+    hops = np.diff(paths.start)
+    flow_of = np.zeros(len(paths), np.int64)
+    flow_of[ways.way] = np.repeat(np.arange(len(count)), count)
+    nic = _nics(run)[flow_of]
+    nic[hops > 0] = paths.sends[paths.start[:-1][hops > 0]]
+    goes = (hops > 0) & ~is_cut[nic]
+    length = np.where(goes, hops, 1) + 1
+    begin = 1 + np.cumsum(length) - length
+    cells = np.full(1 + length.sum(), at.LOST, np.int32)
+    cells[begin] = nic
+    cells[begin[goes] + hops[goes]] = at.END
+    number = np.arange(len(paths.sends)) - np.repeat(paths.start[:-1], hops)
+    kept = np.repeat(goes, hops)
+    cells[(np.repeat(begin, hops) + number)[kept]] = paths.sends[kept]
+    several = count > 1
+    listed = np.where(several, count + 1, 0)
+    list_at = np.where(several, len(cells) + np.cumsum(listed) - listed, 0)
+    lists = np.insert(begin[ways.way], ways.first[:-1], count)[np.repeat(several, count + 1)]
+    cells = np.concatenate((cells, lists.astype(np.int32)))
+    first = ways.way[ways.first[:-1]]
+    return nic[first], cells, begin[first], list_at
+
+
+def _nics(run: State) -> Longs:
+    """The port at the NIC of each flow's data and answers, 2F."""
+    return np.concatenate((run.flow[:, at.NIC], run.path[run.flow[:, at.ACK_PATH]]))
+
+
+def _with_path(run: State, cells: Ints) -> State:
+    """The run with these cells of `path`, behind which are the rests of present packets' ways."""
+    packets = _present(run)
+    place = run.packet[packets, at.PLACE].astype(np.int64)
+    ends = np.flatnonzero(run.path < 0)
+    # With the send by which it came.
+    length = ends[np.searchsorted(ends, place)] - place + 2
+    begin = np.cumsum(length) - length
+    number = np.arange(length.sum()) - np.repeat(begin, length)
+    rests = run.path[np.repeat(place - 1, length) + number]
+    run.packet[packets, at.PLACE] = len(cells) + begin + 1
+    return run._replace(path=np.concatenate((cells, rests)))
+
+
+def _present(run: State) -> Longs:
+    """The packets in queues and on the way that are not lost."""
+    if run.counts[at.FREE_PACKETS] == len(run.packet):
+        return np.empty(0, np.int64)
+    found = np.ones(len(run.packet), np.bool_)
+    following, free = run.packet[:, at.NEXT].tolist(), int(run.counts[at.FREE])
+    for _ in range(int(run.counts[at.FREE_PACKETS])):
+        found[free] = False
+        free = following[free]
+    asked = slice(int(run.rules[at.PORT_RINGS]), int(run.rules[at.WAY_RINGS]))
+    found[_scheduled(run, asked)] = False
+    found &= run.packet[:, at.PLACE] >= 0
+    return np.flatnonzero(found)

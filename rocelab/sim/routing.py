@@ -1,0 +1,88 @@
+"""The paths of a simulation's flows, and the ways of their packets, in any state of the links.
+
+Schemes are the lab's: hashes (`rocelab.sim.fabric.paths`), a controller's entries
+(`rocelab.sim.fabric.te`), draws (`rocelab.sim.fabric.ways`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from rocelab.arrays import NONE, Bools, Floats
+from rocelab.forwarding.asic import Model
+from rocelab.sim.fabric.choice import divides
+from rocelab.sim.fabric.flows import Flows, Paths, Ways, joined_paths, joined_ways, ways_along
+from rocelab.sim.fabric.network import Network
+from rocelab.sim.fabric.paths import paths_of
+from rocelab.sim.fabric.routes import Routes
+from rocelab.sim.fabric.ways import ways_of
+from rocelab.spec.schemes import EcmpScheme, SchemeSpec, SprayScheme, TeScheme
+
+
+@dataclass(frozen=True, eq=False)
+class Routing:
+    """A network under its scheme, or under an ASIC's hash model instead."""
+
+    network: Network
+    model: Model
+
+    @property
+    def _scheme(self) -> SchemeSpec:
+        return self.network.spec.scheme
+
+    def paths(self, flows: Flows, link_up: Bools | None = None) -> Paths:
+        """The paths of flows over these links, L, all by default, as a controller places them."""
+        routes = Routes(self.network, link_up)
+        hashed = self._hashed(flows, routes)
+        if not isinstance(self._scheme, TeScheme) or self.model is not Model.KERNEL:
+            return hashed
+        # Here and not above: its solver and its compiled code take a second to load.
+        from rocelab.sim.fabric.te import place_te
+
+        rate_bps = _demands(self.network, flows)
+        return place_te(self.network, routes, flows, rate_bps, self._scheme.engine, fallback=hashed)
+
+    def rerouted(self, whole: Paths, flows: Flows, link_up: Bools) -> Paths:
+        """The paths after BGP has moved from those of all links; a controller's entries stay where
+        they can."""
+        if not isinstance(self._scheme, TeScheme):
+            return self.paths(flows, link_up)
+        from rocelab.sim.fabric.te import fall_back
+
+        routes = Routes(self.network, link_up)
+        return fall_back(whole, routes, self._hashed(flows, routes))
+
+    def ways(self, whole: Paths, flows: Flows, answers: Flows, link_up: Bools) -> Ways:
+        """Of the packets of flows, and behind them of their ACKs and CNPs, over these links.
+        whole: the paths of flows over all links. Raises InputError if they are too many."""
+        scheme, routes = self._scheme, Routes(self.network, link_up)
+        if divides(scheme, self.model):
+            # Switches spray data only.
+            of_answers = EcmpScheme() if isinstance(scheme, SprayScheme) else scheme
+            return joined_ways(
+                ways_of(self.network, routes, flows, scheme),
+                ways_of(self.network, routes, answers, of_answers),
+            )
+        paths = whole if link_up.all() else self.rerouted(whole, flows, link_up)
+        back = self._hashed(answers, routes)
+        if isinstance(scheme, TeScheme) and self.model is Model.KERNEL:
+            from rocelab.sim.fabric.te import answer_paths, fall_back
+
+            placed = answer_paths(self.network, flows, whole, answers, back)
+            back = fall_back(placed, routes, back)
+        return ways_along(joined_paths(paths, back))
+
+    def _hashed(self, flows: Flows, routes: Routes) -> Paths:
+        return paths_of(self.network, routes, flows, scheme=self._scheme, model=self.model)
+
+
+def _demands(network: Network, flows: Flows) -> Floats:
+    """The rate that a controller plans for each flow: its NIC port's, shared by the port's
+    flows."""
+    links = network.nic_links[flows.source, flows.port]
+    assert (links != NONE).all()
+    sharing = np.bincount(links, minlength=network.links)
+    found: Floats = network.rate_bps[links] / sharing[links]
+    return found
