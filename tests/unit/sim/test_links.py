@@ -174,12 +174,12 @@ def test_the_document_says_what_is_left_out_and_reads_back() -> None:
     ("spec", "options", "word"),
     [
         (load_spec(find_lab("lossless")), {}, "take --engine packets, or a lab without"),
-        (lab(scheme="spray"), {}, "take --engine fluid, or --scheme ecmp"),
+        (lab(scheme="spray"), {}, "take --engine packets or fluid, or --scheme ecmp"),
         (lab(), {"ports": PortModel.LAB}, "ports that store and forward"),
         (
             lab(),
             {"timeline": TimelineSpec(events=(parse_event("fail link agg1:core1 at 5us"),))},
-            "take --engine fluid",
+            "take --engine packets or fluid",
         ),
     ],
 )
