@@ -100,8 +100,9 @@ def this_kit(extra: str | None = None) -> Kit:
     places |= {f"rocelab/{PACKED}/{name}": shipped(name) for name in FOLDERS}
     for place, folder in places.items():
         for path in sorted(folder.rglob("*")):
-            # A report holds scripts, styles and licences of the package.
-            is_ours = place == "rocelab" and path.suffix != ".pyc"
+            # A report holds scripts, styles and licences of the package. What is compiled here is
+            # of no use there, and a command that compiles would make another kit.
+            is_ours = place == "rocelab" and "__pycache__" not in path.parts
             if (is_ours or path.suffix in KINDS) and path.is_file():
                 content[f"{place}/{path.relative_to(folder).as_posix()}"] = path.read_bytes()
     distribution = metadata.distribution("rocelab")

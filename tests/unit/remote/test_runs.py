@@ -26,7 +26,7 @@ from rocelab.remote.host import bootstrap
 from rocelab.remote.host.frames import Frame, FrameReader, Kind
 from rocelab.remote.host.runfolder import Request, RunFolder
 from rocelab.remote.host.supervisor import BUSY_EXIT, GONE_EXIT, Log
-from rocelab.remote.install import Kit, zipped
+from rocelab.remote.install import Kit, this_kit, zipped
 from rocelab.remote.record import Begun, forget, remember, remembered
 from tests.helpers.limits import LIMIT_S
 
@@ -240,8 +240,6 @@ def test_a_kit_is_named_by_its_content() -> None:
 
 
 def test_what_runs_there_is_what_runs_here() -> None:
-    from rocelab.remote.install import this_kit
-
     kit = this_kit()
     with zipfile.ZipFile(io.BytesIO(kit.packed())) as packed:
         names = set(packed.namelist())
@@ -260,6 +258,19 @@ def test_what_runs_there_is_what_runs_here() -> None:
     assert not [name for name in names if name.startswith("tests/") or name.endswith(".pyc")]
     assert any(each.startswith("pydantic") for each in kit.requirements)
     assert not any("pytest" in each for each in kit.requirements)
+
+
+def test_what_is_compiled_here_is_not_sent_and_makes_no_other_kit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rocelab.remote.install.HOME", tmp_path)
+    cache = tmp_path / "rocelab/sim/__pycache__/numba-0123"
+    cache.mkdir(parents=True)
+    (tmp_path / "rocelab/sim/run.py").touch()
+    before = this_kit()
+    (cache / "run.step-1.py311.nbi").touch()
+    assert this_kit() == before
+    assert "rocelab/sim/run.py" in before.content
 
 
 def test_a_run_begun_here_is_remembered_with_its_outputs(
