@@ -112,7 +112,11 @@ test: $(READY_TO_TEST) ## lint, types, unit tests, then tests with real fabrics 
 	.venv/bin/ruff check
 	.venv/bin/ruff format --check
 	.venv/bin/lint-imports --no-logo --no-cache
-	@tests/suite.sh $(AS_ROOT)
+	@tests/suite.sh "not long" $(AS_ROOT)
+
+.PHONY: test-long
+test-long: $(READY_TO_TEST) ## the tests that `make test` leaves out: more runtimes, sizes and signals, and pages' commands
+	@tests/suite.sh long $(AS_ROOT)
 
 .PHONY: docs
 docs: $(READY_FOR_DOCS) ## the site of docs/, in site/: needs no network, fails on a broken link or anchor

@@ -1,13 +1,15 @@
 #!/bin/bash
-# What `make test` does after lint: types and unit tests, beside three kinds of tests with labs.
-# Usage: tests/suite.sh [COMMAND TO BECOME ROOT]
+# What `make test` does after lint: types and unit tests, beside three kinds of tests with labs; and
+# `make test-long`, for what the first leaves out.
+# Usage: tests/suite.sh MARKS [COMMAND TO BECOME ROOT], where MARKS is "not long" or "long"
 #
 # Tests with labs wait and measure, types and unit tests compute: these have what the others leave
 # of the CPUs (SCHED_IDLE, sched(7)), and their share like anybody once those are over. What numba
 # compiles is compiled before, since others wait for it.
 set -u
 cd "$(dirname "$0")/.." || exit
-as_root=("$@")
+marks=$1
+as_root=("${@:2}")
 said=results/test-unit.log
 failed=0
 
@@ -25,7 +27,8 @@ files() { # of tests with labs, chosen by grep's options: to import all costs ea
 
 labs() {
     # Not in the foreground, where a signal to this shell would wait for it.
-    "${as_root[@]}" tests/alone.sh .venv/bin/python -m pytest -p no:cacheprovider "$@" &
+    "${as_root[@]}" tests/alone.sh .venv/bin/python -m pytest -p no:cacheprovider -m "($1) and $marks" \
+        "${@:2}" &
     wait $! || failed=1
 }
 
@@ -44,16 +47,16 @@ compute() {
     .venv/bin/python -c "import rocelab.sim.engine.incremental" &&
         chrt --idle --pid 0 $BASHPID &&
         .venv/bin/mypy &&
-        .venv/bin/python -m pytest -n auto tests/unit
+        .venv/bin/python -m pytest -n auto -m "$marks" tests/unit
 }
 compute >"$said" 2>&1 &
 computing=$!
 # A file goes to one process: its tests share labs.
 side_by_side=(--dist loadfile --no-loadscope-reorder)
-labs -n 4 "${side_by_side[@]}" -m side_by_side $(files -l side_by_side)
-labs -n 2 "${side_by_side[@]}" -m "few_at_once and not side_by_side" $(files -l few_at_once)
-labs -m "not side_by_side and not few_at_once" \
-    $(files -LE "^pytestmark = pytest\.mark\.(side_by_side|few_at_once)$")
+labs "side_by_side" -n 4 "${side_by_side[@]}" $(files -l side_by_side)
+labs "few_at_once and not side_by_side" -n 2 "${side_by_side[@]}" $(files -l few_at_once)
+labs "not side_by_side and not few_at_once" \
+    $(files -LE "^pytestmark = \[?pytest\.mark\.(side_by_side|few_at_once)\b")
 for process in $(family $computing); do
     "${as_root[@]}" chrt --other --pid 0 "$process" 2>/dev/null
 done

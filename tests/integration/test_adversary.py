@@ -11,7 +11,7 @@ import pytest
 from tests.adversary.run import Outcome, run_against
 from tests.measured import measured
 
-pytestmark = pytest.mark.few_at_once
+pytestmark = [pytest.mark.few_at_once, pytest.mark.long]
 
 DRILL = """name: t-adversary
 lab: {lab}

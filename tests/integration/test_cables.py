@@ -96,6 +96,7 @@ def test_status_names_a_switch_whose_cables_have_ended(lab: Lab) -> None:
     assert not status.converged
 
 
+@pytest.mark.long
 def test_lossless_classes_lose_nothing_over_cables_that_hold_as_much_as_their_headroom(
     make_lab: MakeLab,
 ) -> None:

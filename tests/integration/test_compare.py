@@ -14,7 +14,7 @@ from tests.integration.command import rocelab
 from tests.integration.conftest import MakeLab
 from tests.measured import measured
 
-pytestmark = pytest.mark.few_at_once
+pytestmark = [pytest.mark.few_at_once, pytest.mark.long]
 
 NAME = "t-compare"
 BODY = "fabric: {racks: 2, spines: 2, servers_per_rack: 2}\ndilation: 10000\n"

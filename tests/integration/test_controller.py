@@ -481,6 +481,7 @@ def test_a_flow_falls_back_to_a_live_uplink_when_its_own_goes_and_no_controller_
     assert entries(plain) == stale
 
 
+@pytest.mark.long
 def test_killed_and_started_again_it_comes_to_the_same_entries_and_no_packet_is_lost(
     plain: Lab,
 ) -> None:
@@ -587,6 +588,7 @@ def has_reacted(lab: Lab, seen: int) -> bool:
     return any(did_something(each) for each in rounds(lab)[seen:])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("failures", [2, 3])
 def test_several_links_that_fail_at_once(plain: Lab, failures: int) -> None:
     """Uplinks of one leaf: the remaining ones carry all its flows, evenly, and none is lost

@@ -74,6 +74,7 @@ def kept(tmp_path: Path) -> Iterator[Path]:
     take_down("it-keep")
 
 
+@pytest.mark.long
 def test_a_kept_lab_serves_the_next_drill_and_only_one_of_the_same_spec(kept: Path) -> None:
     folder = kept.parent
     junit, page = folder / "ci" / "junit.xml", folder / "ci" / "summary.md"
@@ -131,6 +132,7 @@ def test_an_interrupted_drill_that_keeps_its_lab_leaves_it_whole(kept: Path) -> 
     assert error.get("type") == "Interrupted"
 
 
+@pytest.mark.long
 def test_two_drills_at_once_break_each_its_own_lab(tmp_path: Path) -> None:
     """Both labs have switches of the same names, and each breaks another spine's link."""
     spines = {"it-left": "ctsw1", "it-right": "ctsw2"}

@@ -13,7 +13,7 @@ from rocelab.results.drill import DrillResult
 from rocelab.runtime.lab import Lab
 from tests.measured import measured, problems_of_drill
 
-pytestmark = pytest.mark.few_at_once
+pytestmark = [pytest.mark.few_at_once, pytest.mark.long]
 
 LINK = "rtsw1:ctsw1"
 LAB = """name: it-mixed

@@ -97,6 +97,7 @@ def test_the_result_is_written_whole_and_nothing_is_left(ran: tuple[DrillResult,
     assert belongings("it-drill") == []
 
 
+@pytest.mark.long
 @pytest.mark.few_at_once
 def test_an_expectation_too_tight_fails_the_drill(tmp_path: Path) -> None:
     drill = write_drill(tmp_path, "it-tight", "<= 0", hashing="")

@@ -63,6 +63,7 @@ def dual(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
         yield lab
 
 
+@pytest.mark.long
 def test_both_ports_carry_and_one_takes_all_while_the_other_is_down(dual: Lab) -> None:
     whole = measured(lambda: run_job(dual, job()))
     assert whole.errors == ()

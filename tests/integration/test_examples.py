@@ -11,7 +11,7 @@ import pytest
 
 from tests.measured import INVALID, measured
 
-pytestmark = pytest.mark.few_at_once
+pytestmark = [pytest.mark.few_at_once, pytest.mark.long]
 
 ROOT = Path(__file__).parents[2]
 Ran = subprocess.CompletedProcess[str]

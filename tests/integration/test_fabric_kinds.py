@@ -28,6 +28,7 @@ from rocelab.runtime.record import recorded_labs
 from rocelab.spec.catalog import find_lab
 from rocelab.spec.load import load_spec
 from rocelab.traffic.traceroute import probe_path
+from tests.helpers.long import mostly_long
 from tests.integration.labs import running
 from tests.integration.waiting import LIMIT_S, wait_for_tables
 
@@ -40,7 +41,9 @@ Paths = dict[int, tuple[str | None, ...]]
 FLOWS = 64
 
 
-@pytest.fixture(scope="module", params=KINDS)
+@pytest.fixture(
+    scope="module", params=mostly_long(KINDS, ("rail-small", "hpn-small", "fat-tree-4"))
+)
 def lab(request: pytest.FixtureRequest) -> Iterator[Lab]:
     """A lab of the catalog, up under its own name for all tests of this file."""
     spec = load_spec(find_lab(request.param))

@@ -23,7 +23,7 @@ from tests.integration.labs import running, slowed
 from tests.integration.waiting import RUN_LIMIT_S
 from tests.measured import measured
 
-pytestmark = pytest.mark.few_at_once
+pytestmark = [pytest.mark.few_at_once, pytest.mark.long]
 
 NAME = "t-forensics"
 NAME_LOSSLESS = "t-forensics-pfc"

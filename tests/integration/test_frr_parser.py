@@ -19,7 +19,7 @@ from rocelab.spec.catalog import catalog_names, find_lab
 from rocelab.spec.fabrics import ClosSpec, FatTreeSpec
 from rocelab.spec.load import load_spec
 
-pytestmark = pytest.mark.side_by_side
+pytestmark = [pytest.mark.side_by_side, pytest.mark.long]
 
 CRASH_FOLDER = Path("/var/tmp/frr")
 

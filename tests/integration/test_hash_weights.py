@@ -18,7 +18,7 @@ from rocelab.traffic.traceroute import probe_path
 from tests.integration.conftest import MakeLab
 from tests.integration.waiting import wait_for_tables
 
-pytestmark = pytest.mark.side_by_side
+pytestmark = [pytest.mark.side_by_side, pytest.mark.long]
 
 
 ZONES = """

@@ -151,6 +151,7 @@ def has_captured(lab: Lab, evidence: Path) -> bool:
     return any(each.stat().st_size > PCAP_HEADER_BYTES for each in captured)
 
 
+@pytest.mark.long
 def test_a_lossy_link_is_named_with_its_direction_and_its_victims(lab: Lab, tmp_path: Path) -> None:
     impairments = Impairments(lab.fabric, lab.runtime.files)
     holes = [towards(lab.fabric, name, "rtsw2") for name in ("rtsw2:ctsw1", "rtsw2:ctsw2")]
@@ -226,6 +227,7 @@ def test_captures_begin_at_the_breach_while_another_bundle_is_still_read(
         watch.until(nothing_wrong)
 
 
+@pytest.mark.long
 def test_a_full_queue_drops_packets_and_no_link_loses_any(lab: Lab) -> None:
     incast = {"pattern": "incast", "ranks": 4, "duration": "500us"}
     spec = JobSpec.model_validate(incast | {"transport": {"ecn": "not-ect"}})

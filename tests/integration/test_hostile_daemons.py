@@ -29,6 +29,7 @@ from rocelab.runtime import daemons
 from rocelab.runtime.installation import frr_owner
 from rocelab.runtime.lab import Lab
 from rocelab.runtime.teardown import take_down
+from tests.helpers.long import mostly_long
 from tests.helpers.vty import answer_all, drip
 from tests.integration.command import PROGRAM, rocelab
 from tests.integration.waiting import LIMIT_S, RUN_LIMIT_S, wait_until
@@ -331,7 +332,7 @@ def test_an_answer_of_another_shape_is_named_and_traces_back_nowhere(
     wait_until(lambda: rocelab("status", LAB).returncode == 0, "all is well again")
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", mostly_long((signal.SIGINT, signal.SIGTERM), (signal.SIGINT,)))
 @pytest.mark.parametrize("command", ["status", "evidence"])
 def test_a_command_that_an_endless_answer_holds_up_ends_on_a_signal(
     files: daemons.FrrFiles, tmp_path: Path, command: str, number: int

@@ -161,6 +161,7 @@ def test_a_drill_undoes_its_fault_and_takes_its_lab_down(spec: Path) -> None:
     assert not out.exists()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_compare_takes_its_lab_down(spec: Path, number: int) -> None:
     arguments = ("compare", spec, "--schemes", "ecmp", "--qps", "1", "--out", spec.parent / "out")
@@ -170,6 +171,7 @@ def test_compare_takes_its_lab_down(spec: Path, number: int) -> None:
     assert belongings("it-sig") == []
 
 
+@pytest.mark.long
 def test_compare_gives_a_running_lab_its_scheme_back(whole: Lab) -> None:
     code, said = signalled("e-ecmp", signal.SIGINT, "compare", whole.name, "--schemes", "e-ecmp")
     assert code == 130
@@ -182,6 +184,7 @@ def test_traffic_is_stopped(whole: Lab) -> None:
     assert (code, said[-1]) == (130, "interrupted: the traffic was stopped")
 
 
+@pytest.mark.long
 def test_traffic_that_hears_no_ctrl_c_ends_on_sigterm(whole: Lab) -> None:
     command = begin(*PROGRAM, "traffic", whole.name, *LONG, deaf=True)
     counters = Path("/run/rocelab", whole.name, "endpoints")
@@ -226,6 +229,7 @@ def test_a_capture_is_whole(whole: Lab, tmp_path: Path, number: int) -> None:
     assert file.stat().st_size > 0
 
 
+@pytest.mark.long
 def test_evidence_that_is_not_whole_is_removed(whole: Lab, tmp_path: Path) -> None:
     folder = tmp_path / "evidence"
     command = begin(*PROGRAM, "evidence", whole.name, "--out", folder, "--capture", "600")
@@ -236,6 +240,7 @@ def test_evidence_that_is_not_whole_is_removed(whole: Lab, tmp_path: Path) -> No
     assert not folder.exists()
 
 
+@pytest.mark.long
 def test_nothing_writes_to_evidence_whose_captures_have_ended(whole: Lab, tmp_path: Path) -> None:
     names = [node.name for node in whole.fabric.nodes]
     inodes = [whole.node(name).netns.stat().st_ino for name in names]
@@ -247,6 +252,7 @@ def test_nothing_writes_to_evidence_whose_captures_have_ended(whole: Lab, tmp_pa
     assert sorted(processes_in(inodes)) == before
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("stage", "command"),
     [
@@ -274,6 +280,7 @@ def workers_of(kind: str) -> Iterator[tuple[str, str]]:
         yield "--cluster", cluster.scheduler_address.removeprefix("tcp://")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("kind", "number"), [("processes", signal.SIGTERM), ("cluster", signal.SIGINT)]
 )

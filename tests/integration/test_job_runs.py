@@ -22,6 +22,7 @@ from rocelab.measure.run import run_job, run_jobs
 from rocelab.results.job import JobReport, from_json
 from rocelab.runtime.lab import Lab
 from rocelab.runtime.teardown import take_down
+from tests.helpers.long import mostly_long
 from tests.integration.command import PROGRAM, Outcome, rocelab
 from tests.integration.labs import running
 from tests.integration.waiting import wait_until
@@ -284,7 +285,9 @@ def test_a_lab_that_is_not_up_is_refused() -> None:
 
 
 @pytest.mark.few_at_once
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize(
+    "number", mostly_long((signal.SIGINT, signal.SIGTERM, signal.SIGKILL), (signal.SIGKILL,))
+)
 def test_a_command_ended_in_mid_run_leaves_the_lab_as_it_was(
     lab: Lab, tmp_path: Path, number: int
 ) -> None:

@@ -156,6 +156,7 @@ def test_a_fault_from_elsewhere_is_shown_and_can_be_undone(lab: Lab) -> None:
     assert has_carrier(lab)
 
 
+@pytest.mark.long
 def test_a_server_that_was_killed_and_started_again_is_the_same_page(lab: Lab) -> None:
     with served(lab) as first:
         stream = Stream(first)
@@ -226,6 +227,7 @@ def test_a_job_of_the_page_has_the_figures_of_the_command_and_excludes_others(la
         assert titles == [each["title"] for each in result["headlines"]]
 
 
+@pytest.mark.long
 def test_a_flow_of_a_job_is_seen_where_it_was_predicted_and_the_job_s_counts_agree(
     lab: Lab,
 ) -> None:
@@ -251,6 +253,7 @@ def test_a_flow_of_a_job_is_seen_where_it_was_predicted_and_the_job_s_counts_agr
         assert [each["differing"] for each in accounting] == [[]] * len(accounting)
 
 
+@pytest.mark.long
 def test_a_job_ends_with_its_server(lab: Lab) -> None:
     with served(lab) as server:
         assert server.post("/traffic", LONG_JOB)[0] == 201

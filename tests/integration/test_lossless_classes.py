@@ -27,6 +27,7 @@ from rocelab.results.lossless import Lossless
 from rocelab.runtime.lab import Lab
 from rocelab.spec.schemes import EcmpScheme, SchemeSpec
 from rocelab.traffic.session import TrafficSession
+from tests.helpers.long import mostly_long
 from tests.integration.labs import running
 from tests.integration.lossless import LOSSLESS, SENDER, Rig
 from tests.integration.waiting import wait_until, wait_until_whole
@@ -150,7 +151,7 @@ def scheme_of(lab: Lab, kind: str) -> Iterator[None]:
         lab.steering.set_scheme(EcmpScheme())
 
 
-@pytest.mark.parametrize("kind", SCHEMES)
+@pytest.mark.parametrize("kind", mostly_long(SCHEMES, ("ecmp", "e-ecmp", "spray")))
 def test_pauses_work_with_every_scheme(rig: Rig, kind: str) -> None:
     """An incast: its last port is the same, whatever paths packets take."""
     spec = job(size="1MB", pattern=Pattern.INCAST, out_of_order=kind in REORDERING)
@@ -160,7 +161,7 @@ def test_pauses_work_with_every_scheme(rig: Rig, kind: str) -> None:
     assert resent([report]) == 0
 
 
-@pytest.mark.parametrize("kind", [*KEEPING, *LOSING])
+@pytest.mark.parametrize("kind", mostly_long([*KEEPING, *LOSING], ("host-pause", "power-loss")))
 def test_a_fault_during_pauses_costs_no_accounting_and_leaves_no_gate(rig: Rig, kind: str) -> None:
     """An incast: whatever path or sender fails, two senders are left, and their port pauses."""
     keys: dict[str, Any] = (KEEPING | LOSING)[kind]

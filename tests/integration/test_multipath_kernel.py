@@ -28,6 +28,7 @@ from rocelab.plan.settings import FIELD_BIT, POLICY_NUMBER, node_settings
 from rocelab.spec.fabrics import ClosSpec
 from rocelab.spec.model import MAX_SEED, HashField, HashingSpec, HashPolicy, LabSpec
 from rocelab.traffic.traceroute import probe_path
+from tests.helpers.long import mostly_long
 from tests.integration.hash_router import (
     KINDS,
     NETNS,
@@ -388,7 +389,7 @@ HASHINGS = (
 )
 
 
-@pytest.mark.parametrize("tiers", FABRICS)
+@pytest.mark.parametrize("tiers", mostly_long(FABRICS, ("two tiers",)))
 @pytest.mark.parametrize("nexthop_objects", [False, True])
 @pytest.mark.parametrize("hashing", HASHINGS, ids=lambda hashing: hashing.policy.value)
 def test_packets_on_the_wire_take_the_predicted_path(

@@ -13,6 +13,7 @@ import pytest
 
 from rocelab.runtime.lab import Lab
 from rocelab.runtime.teardown import take_down
+from tests.helpers.long import mostly_long
 
 pytestmark = pytest.mark.side_by_side
 
@@ -60,7 +61,9 @@ def host_interfaces() -> set[str]:
     return {interface.name for interface in Path("/sys/class/net").iterdir()}
 
 
-@pytest.mark.parametrize("stage", ["nodes", "links", "daemons", "convergence"])
+@pytest.mark.parametrize(
+    "stage", mostly_long(("nodes", "links", "daemons", "convergence"), ("nodes", "convergence"))
+)
 def test_killed_amid_any_stage_of_up_the_next_down_leaves_nothing(
     tmp_path: Path, stage: str
 ) -> None:

@@ -15,7 +15,7 @@ from tests.helpers.nccl_sample import nccl_output
 from tests.integration.command import rocelab
 from tests.machines.typed import commands
 
-pytestmark = pytest.mark.side_by_side
+pytestmark = [pytest.mark.side_by_side, pytest.mark.long]
 
 ROOT = Path(__file__).parents[2]
 PAGES = ("README.md", *(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md"))))

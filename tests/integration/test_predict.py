@@ -20,6 +20,7 @@ from rocelab.results.job import JobReport
 from rocelab.runtime.lab import Lab
 from rocelab.spec.schemes import EcmpScheme, SchemeSpec
 from rocelab.traffic.taps import LinkPackets, Taps
+from tests.helpers.long import mostly_long
 from tests.integration.labs import running
 from tests.measured import measured
 
@@ -75,7 +76,7 @@ def assert_equal(lab: Lab, fabric: Fabric, *specs: JobSpec) -> None:
     }
 
 
-@pytest.fixture(scope="module", params=KINDS)
+@pytest.fixture(scope="module", params=mostly_long(KINDS, ("t-pred-clos", "t-pred-rail")))
 def lab(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     """A lab of each kind in turn."""
     name: str = request.param

@@ -140,6 +140,7 @@ def full_disk(folder: Path) -> tuple[str, ...]:
     return ("unshare", "--mount", "sh", "-c", kept, "sh")
 
 
+@pytest.mark.long
 def test_a_drill_whose_result_has_no_room_shows_it(spec: Path, tmp_path: Path) -> None:
     drill = spec.with_name("short.yaml")
     drill.write_text(DRILL)
@@ -152,6 +153,7 @@ def test_a_drill_whose_result_has_no_room_shows_it(spec: Path, tmp_path: Path) -
     assert belongings("it-no") == []
 
 
+@pytest.mark.long
 def test_results_that_have_no_room_leave_no_half_files(tmp_path: Path) -> None:
     job = ("--pattern", "allreduce", "--ranks", "8", "--size", "1MB", "--out", tmp_path / "out")
     outcome = restricted(full_disk(tmp_path), "simulate", "zone-small", *job)

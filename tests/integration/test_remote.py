@@ -30,7 +30,7 @@ from tests.integration.openssh import Server, make_key, ssh_server
 from tests.integration.waiting import RUN_LIMIT_S
 from tests.measured import measured, problems_of_drill
 
-pytestmark = pytest.mark.side_by_side
+pytestmark = [pytest.mark.side_by_side, pytest.mark.long]
 
 LAB = "t-remote"
 SPEC = "name: {name}\nfabric: {{kind: clos, racks: 2, spines: 2, servers_per_rack: 1}}\n"

@@ -211,6 +211,7 @@ def test_a_drill_runs_on_it(lab: Lab, kind: RuntimeKind, tmp_path: Path) -> None
     assert Lab.running(lab.name).fabric == lab.fabric
 
 
+@pytest.mark.long
 def test_lossless_classes_pause_on_it_and_leave_nothing(kind: RuntimeKind, tmp_path: Path) -> None:
     file = tmp_path / "lab.yaml"
     file.write_text(LOSSLESS.format(dilation=slowed(2500)))

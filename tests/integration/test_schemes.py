@@ -44,6 +44,7 @@ from rocelab.spec.schemes import (
     TeScheme,
 )
 from rocelab.traffic.traceroute import probe_path
+from tests.helpers.long import mostly_long
 from tests.integration.command import read, rocelab
 from tests.integration.conftest import MakeLab
 from tests.integration.labs import running
@@ -279,7 +280,9 @@ def attached(lab: Lab, program: int, node: str, interfaces: tuple[str, ...]) -> 
 
 @pytest.fixture(
     scope="module",
-    params=[("zones", THREE_TIERS), ("hpn", HPN), ("tree", FAT_TREE)],
+    params=mostly_long(
+        [("zones", THREE_TIERS), ("hpn", HPN), ("tree", FAT_TREE)], [("zones", THREE_TIERS)]
+    ),
     ids=["zones", "hpn", "fat-tree"],
 )
 def lab(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:

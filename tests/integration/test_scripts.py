@@ -16,7 +16,7 @@ from rocelab.runtime.queues.reading import read_queue_counters
 from tests.integration.conftest import MakeLab
 from tests.integration.labs import running
 
-pytestmark = pytest.mark.side_by_side
+pytestmark = [pytest.mark.side_by_side, pytest.mark.long]
 
 ROOT = Path(__file__).parents[2]
 SCRIPTS = {path.stem: path for name in ("scripts", "traffic") for path in ROOT.glob(f"{name}/*.py")}

@@ -207,6 +207,7 @@ def test_nothing_is_left_of_a_troubled_suite(troubled: Ran) -> None:
     assert belongings("it-troubled") == []
 
 
+@pytest.mark.long
 @pytest.mark.side_by_side
 def test_two_workers_with_the_same_lab_run_side_by_side(tmp_path: Path) -> None:
     write_suite(tmp_path, "it-twins", one=FLAPPING, two=FLAPPING)
@@ -217,6 +218,7 @@ def test_two_workers_with_the_same_lab_run_side_by_side(tmp_path: Path) -> None:
     assert belongings("it-twins") == []
 
 
+@pytest.mark.long
 @pytest.mark.side_by_side
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_an_interrupted_suite_takes_its_lab_down(number: signal.Signals, tmp_path: Path) -> None:
@@ -225,6 +227,7 @@ def test_an_interrupted_suite_takes_its_lab_down(number: signal.Signals, tmp_pat
     assert belongings("it-ctrlc") == []
 
 
+@pytest.mark.long
 @pytest.mark.side_by_side
 def test_what_a_killed_suite_left_is_said_by_the_next_one(tmp_path: Path) -> None:
     left = stopped_by(signal.SIGKILL, write_suite(tmp_path, "it-killed", waiting=WAITING))

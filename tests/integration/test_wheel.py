@@ -118,6 +118,7 @@ def content(wheel: Path) -> dict[str, int]:
     return {each.filename: each.CRC for each in zipfile.ZipFile(wheel).infolist()}
 
 
+@pytest.mark.long
 @pytest.mark.side_by_side
 def test_a_source_distribution_gives_the_wheel_of_the_checkout(built: Path, wheel: Path) -> None:
     (of_checkout,) = built.glob("*.whl")
@@ -175,6 +176,7 @@ def test_a_project_with_folders_of_our_names_runs_its_tests_with_the_plugin(
     assert "4 passed" in done.stdout
 
 
+@pytest.mark.long
 @pytest.mark.side_by_side
 def test_a_wheel_sends_its_kit_whose_supervisor_runs_the_command(
     python: Path, tmp_path: Path

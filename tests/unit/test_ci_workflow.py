@@ -110,6 +110,7 @@ def compare(here: Path, old: range, new: range) -> Ended:
     return run(COMPARE, here, ROCELAB=str(Path(sys.executable).with_name("rocelab")))
 
 
+@pytest.mark.long
 def test_a_drill_that_got_slower_than_its_baseline_fails_and_the_summary_shows_both(
     here: Path,
 ) -> None:
@@ -121,11 +122,13 @@ def test_a_drill_that_got_slower_than_its_baseline_fails_and_the_summary_shows_b
     assert "Full convergence" in found.summary
 
 
+@pytest.mark.long
 def test_a_drill_that_got_faster_than_its_baseline_passes(here: Path) -> None:
     found = compare(here, range(30, 35), range(5))
     assert (found.code, found.log) == (0, "")
 
 
+@pytest.mark.long
 def test_too_few_repeats_are_no_proof_of_anything(here: Path) -> None:
     found = compare(here, range(2), range(30, 32))
     assert found.code == 0

@@ -173,6 +173,7 @@ def test_an_interval_decides_whether_medians_agree(
     assert ratio == ratio_of_medians(lab_ns, simulated_ns)
 
 
+@pytest.mark.long
 def test_the_interval_of_a_median_holds_it_in_about_95_of_100_samples() -> None:
     draws = np.random.default_rng(7)
     held = 0

@@ -371,6 +371,7 @@ def test_an_empty_table_is_a_page_too() -> None:
     assert "Nothing is measured yet." in page(table(), ["carrier.clos-4"])
 
 
+@pytest.mark.long
 def test_the_plot_is_the_same_bytes_for_the_same_table_and_names_each_class() -> None:
     cells = measured("carrier.clos-4", [125.0, 130.0]), measured("bfd-50.clos-4", [150.0])
     drawn = plot(table(*cells))

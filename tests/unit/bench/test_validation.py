@@ -46,6 +46,7 @@ def test_the_page_in_docs_is_what_its_data_says(found: Validation) -> None:
     assert found.seeds == SEEDS
 
 
+@pytest.mark.long
 def test_every_plot_of_the_page_is_drawn_from_the_data(found: Validation) -> None:
     shown = set(re.findall(r"\]\((validation-[a-z-]+\.svg)\)", page(found)))
     assert shown == set(plots(found))

@@ -175,6 +175,7 @@ def test_unused_links_at_a_second_tier_stand_beside_what_choosing_anew_would_lea
     assert random_unused([(0, 4), (1, 1)]) == pytest.approx(4 / 5)
 
 
+@pytest.mark.long
 def test_a_hundred_thousand_flows_by_two_independent_choices_share_no_information() -> None:
     rng = np.random.default_rng(1)
     x, y = rng.integers(0, 16, (2, 100_000))

@@ -168,6 +168,7 @@ def test_a_nic_of_two_ports_is_pinned_at_neither_of_its_own_switches() -> None:
     }
 
 
+@pytest.mark.long
 @settings(max_examples=20)
 @given(st.integers(1024, 65535), st.lists(QPS, min_size=128, max_size=128, unique=True))
 def test_under_e_ecmp_qps_of_one_five_tuple_take_many_paths(port: int, qps: list[int]) -> None:

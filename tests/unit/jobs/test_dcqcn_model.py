@@ -63,12 +63,14 @@ def test_one_flow_alone_is_never_marked_and_keeps_line_rate() -> None:
     assert run.queue_bytes.max() == 0
 
 
+@pytest.mark.long
 def test_two_flows_share_the_bottleneck_equally() -> None:
     run = paper_run([0, 0], 120 * MS, seed=1)
     settled = run.rates_bps[:, run.times_ns > 50 * MS].mean(axis=1)
     assert settled == pytest.approx([20e9, 20e9], rel=0.10)
 
 
+@pytest.mark.long
 def test_a_late_starter_reaches_ten_percent_of_the_fair_share(late_starter: ModelRun) -> None:
     took_ns = time_to_fairness(late_starter.times_ns, late_starter.rates_bps, 30 * MS)
     assert took_ns is not None
@@ -119,6 +121,7 @@ def test_no_cnp_is_back_before_the_round_trip() -> None:
     assert min(arrivals[0] for arrivals in run.cnps_ns) > PAPER_PORT.feedback_ns
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("profile", PROFILES)
 def test_reaction_points_given_the_models_cnps_have_the_models_rates(profile: str) -> None:
     line_bps = 40 * G
@@ -173,6 +176,7 @@ def packet_by_packet(
     return [size * 8e9 / duration_ns for size in sent], mean_queue, cnps
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("profile", ["sigcomm15", "hpcc-dcqcn"])
 def test_the_model_predicts_what_endpoints_do_packet_by_packet(profile: str) -> None:
     flows, duration_ns = 4, 20 * MS

@@ -134,6 +134,7 @@ def rejected(outage_ms: int, trials: int = 300) -> int:
     return found
 
 
+@pytest.mark.long
 def test_long_outages_are_not_rejected_more_often_than_short_ones() -> None:
     short, long = rejected(100), rejected(4000)
     assert 0 < short < 150

@@ -61,6 +61,7 @@ def searched(fabric: Fabric, monkeypatch: pytest.MonkeyPatch) -> str | None:
     return None if found is None else str(found)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("file", LABS, ids=lambda file: file.stem)
 def test_every_lab_that_ships_but_the_deadlocks_goes_up_and_then_down(file: Path) -> None:
     fabric = planned(file.stem)
@@ -68,6 +69,7 @@ def test_every_lab_that_ships_but_the_deadlocks_goes_up_and_then_down(file: Path
     assert find_cycle(fabric) is None
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", SMALL)
 def test_the_search_agrees_with_the_proof(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert searched(planned(name), monkeypatch) is None
@@ -159,6 +161,7 @@ def test_the_same_fabric_with_a_valley_free_policy_has_no_cycle(
     assert searched(plan(free), monkeypatch) is None
 
 
+@pytest.mark.long
 def test_the_cycle_of_a_fabric_is_the_same_in_every_process() -> None:
     code = (
         "from rocelab.plan.build import plan; from rocelab.plan.dependencies import find_cycle; "

@@ -265,6 +265,7 @@ def test_an_object_fits_while_some_of_the_limit_stays_free() -> None:
     assert not ClusterObject("ConfigMap", 971, 1000).fits
 
 
+@pytest.mark.long
 def test_the_objects_of_a_lab_with_many_links_and_of_one_with_many_nodes_are_refused() -> None:
     """Both were refused by a real API server, and the same with fewer nodes or links were not
     (tests/kubernetes)."""

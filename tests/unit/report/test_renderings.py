@@ -150,6 +150,7 @@ def test_outages_that_a_pixel_cannot_tell_apart_are_drawn_as_one() -> None:
     assert merged(spans, 1, 0, 1000) == spans
 
 
+@pytest.mark.long
 def test_a_plot_of_very_many_single_losses_is_below_2_mb() -> None:
     one = repeat(1)
     first = one.flows[0]

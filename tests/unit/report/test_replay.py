@@ -162,6 +162,7 @@ def test_of_very_many_changes_of_routes_a_mark_is_drawn_where_a_pixel_can_tell()
     assert len(svg(figure, "fib")) < 1_000_000
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("undrawn")
 def test_a_large_page_is_below_5_mb_and_has_every_loss_and_every_change_of_routes() -> None:
     drill = result(*[large(500, 6_000)] * 10)

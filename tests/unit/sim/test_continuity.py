@@ -35,6 +35,7 @@ def microseconds(latency_ns: float, eps: float | None = None, **keys: object) ->
     return 1e6 * simulation.iteration_seconds(simulation.run())[0][-1]
 
 
+@pytest.mark.long
 def test_an_alltoall_takes_a_little_longer_with_a_rank_more() -> None:
     """182 ranks are the first whose sends are more than are simulated of other collectives."""
     assert 181 * 180 <= MOST_ORDERED < 182 * 181
@@ -44,6 +45,7 @@ def test_an_alltoall_takes_a_little_longer_with_a_rank_more() -> None:
     assert more == pytest.approx(fewer, rel=0.03)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("ranks", "latency_ns"), [(16, 0), (16, 1000), (181, 1000), (182, 1000)])
 def test_an_alltoall_takes_as_long_in_a_step_of_a_training_job_as_alone(
     monkeypatch: pytest.MonkeyPatch, ranks: int, latency_ns: float
@@ -79,6 +81,7 @@ def test_an_alltoall_of_more_sends_than_are_simulated_in_order_is_refused() -> N
 RANKS = 32
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("size", "latency_ns"), [("1MB", 1000), ("64MB", 0)])
 @pytest.mark.parametrize(
     ("bound", "keys"),
@@ -139,6 +142,7 @@ def test_iterations_that_follow_another_take_what_those_in_order_take(
     assert merged == pytest.approx(in_order, rel=bound)
 
 
+@pytest.mark.long
 def test_a_rings_latency_is_that_of_its_own_hops_at_every_size() -> None:
     """128 ranks are the last whose sends are simulated one by one."""
     assert 2 * 128 * 127 <= MOST_ORDERED < 2 * 129 * 128

@@ -935,6 +935,7 @@ def test_llama3s_54_days_break_about_419_times_and_get_on_for_over_nine_tenths()
     assert history.breaks["GPU"] > history.breaks["software"] > history.breaks["host"] > 0
 
 
+@pytest.mark.long
 def test_a_job_that_breaks_at_random_gets_on_as_the_closed_form_says(clos: Network) -> None:
     restart = RestartSpec.model_validate(
         {"checkpoint_every": "3h", "checkpoint_takes": "100s", "restart_takes": "10m"}

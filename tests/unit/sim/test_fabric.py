@@ -182,6 +182,7 @@ def test_healthy_groups_are_those_of_bgp(name: str) -> None:
     groups_agree(name, set())
 
 
+@pytest.mark.long
 @settings(max_examples=15)
 @given(st.data())
 def test_groups_with_links_down_are_those_of_bgp(data: st.DataObject) -> None:

@@ -246,6 +246,7 @@ def test_random_flows_take_all_nics_or_those_listed(loaded: Simulation) -> None:
     assert set(Simulation(SPEC, [two]).flows.source.tolist()) == {1, 4}
 
 
+@pytest.mark.long
 def test_completions_of_flows_are_never_taken_together(loaded: Simulation) -> None:
     assert loaded.eps == 0
     many = SimulatedJob.model_validate(

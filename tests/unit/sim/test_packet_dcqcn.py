@@ -94,6 +94,7 @@ def test_a_receiver_sends_a_cnp_for_a_mark_at_most_once_in_its_interval() -> Non
     assert counts[1] == pytest.approx(1000 * FULL_PS / 50e6, abs=1)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("profile", PROFILES)
 def test_one_port_agrees_with_the_model_of_its_equations(profile: str) -> None:
     """Queue, packets and CNPs of four flows, as means of draws, beside those of the model."""

@@ -23,6 +23,7 @@ from rocelab.sim.packets.pausing import Drain, Pausing, Watchdog
 from rocelab.sim.packets.run import PacketRun, run_packets
 from rocelab.sim.packets.sending import Queues, Sending, class_order
 from rocelab.sim.packets.wiring import Wiring
+from tests.helpers.long import mostly_long
 from tests.unit.sim.packet_oracle import Oracle
 from tests.unit.sim.packet_runs import Flow, arranged, messages
 
@@ -293,7 +294,7 @@ def figures_of_engine(run: PacketRun) -> dict[str, object]:
     }
 
 
-@pytest.mark.parametrize("seed", range(120))
+@pytest.mark.parametrize("seed", mostly_long(range(120), range(30)))
 @pytest.mark.parametrize("with_pauses", [False, True])
 @pytest.mark.parametrize("with_changes", [False, True])
 def test_times_and_counts_are_those_of_a_plain_simulator(

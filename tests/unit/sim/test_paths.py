@@ -89,6 +89,7 @@ def links_on(fabric: Fabric, paths: Paths) -> list[tuple[DirectedLink, ...]]:
     return [tuple(fabric.directed_links[send] for send in each) for each in sends]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", sorted({*LABS} - {"unnumbered"}))
 @pytest.mark.parametrize(
     ("scheme", "model"),
@@ -147,6 +148,7 @@ def joined_up(network: Network, flows: Flows, paths: Paths) -> None:
         assert len(set(network.receiver[sends].tolist())) == len(sends)
 
 
+@pytest.mark.long
 @settings(max_examples=20)
 @given(st.data())
 def test_flows_keep_to_links_that_are_up_and_all_arrive_that_can(data: st.DataObject) -> None:

@@ -27,6 +27,7 @@ def interval(means: Floats) -> tuple[float, float]:
     return float(means.mean() - half), float(means.mean() + half)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("rho", [0.5, 0.8])
 def test_packets_wait_for_a_port_as_in_an_m_d_1_queue(rho: float) -> None:
     """Pollaczek 1930: packets of one length that arrive as a Poisson process wait for
@@ -51,6 +52,7 @@ def test_packets_wait_for_a_port_as_in_an_m_d_1_queue(rho: float) -> None:
     assert high - low < 0.25 * mean, "narrower than what tells M/M/1, twice as long"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("sizes", "load", "duration_ms"),
     [(FlowSizes.ALISTORAGE, 60, 30), (FlowSizes.FB_HADOOP, 40, 100)],

@@ -299,6 +299,7 @@ def test_a_cell_that_fails_is_recorded_and_the_others_go_on(tmp_path: Path) -> N
     assert (mended.ran, mended.reused, mended.failed) == (3, 3, ())
 
 
+@pytest.mark.long
 def test_the_cell_that_kills_its_process_is_the_one_to_blame(tmp_path: Path) -> None:
     found = run_sweep(
         swept(tmp_path, "  lab.fabric.spines: [4, 2, 8]\n"),
@@ -327,6 +328,7 @@ def test_an_interrupt_lets_running_cells_end_and_hands_out_no_more(tmp_path: Pat
     assert sweep(function=sweep_cells.closed_form).ran == 6
 
 
+@pytest.mark.long
 def test_workers_end_with_their_killed_parent_and_its_sweep_is_resumed_with_every_cell_run_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -401,6 +403,7 @@ def test_the_command_refuses_workers_of_a_cluster(tmp_path: Path) -> None:
     assert command(file, "--workers", 2, "--cluster", "scheduler:8786") == 2
 
 
+@pytest.mark.long
 def test_two_dask_workers_share_a_sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     distributed = pytest.importorskip("distributed")
     monkeypatch.setenv(sweep_cells.FOLDER, str(tmp_path))
