@@ -114,12 +114,16 @@ def _listener(port: int) -> socket.socket:
 
 
 def _exchange(client: socket.socket, channel: paramiko.Channel) -> None:
-    """Pass on what either side sends until one of them has ended."""
+    """Pass on what either side sends until both have ended: one that sends nothing more may still
+    wait for its answer."""
     other: dict[socket.socket | paramiko.Channel, socket.socket | paramiko.Channel]
     other = {client: channel, channel: client}
-    while True:
-        for ready in select.select(list(other), [], [])[0]:
+    sending = list(other)
+    while sending:
+        for ready in select.select(sending, [], [])[0]:
             data = ready.recv(_CHUNK)
-            if not data:
-                return
-            other[ready].sendall(data)
+            if data:
+                other[ready].sendall(data)
+            else:
+                sending.remove(ready)
+                other[ready].shutdown(socket.SHUT_WR)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import select
 import socket
 import threading
 from collections.abc import Iterator
@@ -26,11 +27,14 @@ class Connection:
 
     def __init__(self) -> None:
         self.channels: list[socket.socket] = []
+        self.is_open = threading.Event()
         self.is_full = threading.Event()
 
     def forwarded(self, *_: object) -> socket.socket:
         here, there = socket.socketpair()
         self.channels.append(there)
+        if len(self.channels) > 1:  # the first only tries whether the machine forwards
+            self.is_open.set()
         if len(self.channels) > MOST_CONNECTIONS:
             self.is_full.set()
         return here
@@ -96,12 +100,30 @@ def test_more_connections_wait_until_others_end(tunnels: Tunnels, connection: Co
             stack.enter_context(socket.create_connection(("127.0.0.1", port), LIMIT_S))
             for _ in range(MOST_CONNECTIONS + 1)
         ]
-        # The first channel only tried whether the machine forwards.
         assert connection.is_full.wait(LIMIT_S)
         assert len(connection.channels) == 1 + MOST_CONNECTIONS
         connection.is_full.clear()
         assert not connection.is_full.wait(0.2)
         clients[0].close()
+        (ended,), _, _ = select.select(connection.channels[1:], [], [], LIMIT_S)
+        assert ended.recv(1) == b""
+        ended.shutdown(socket.SHUT_WR)
         assert connection.is_full.wait(LIMIT_S)
         connection.channels[-1].sendall(b"answer")
         assert clients[-1].recv(6) == b"answer"
+
+
+def test_who_sends_nothing_more_gets_the_answer(tunnels: Tunnels, connection: Connection) -> None:
+    (port,) = ports(tunnels.led(url(65_600)))
+    with socket.create_connection(("127.0.0.1", port), LIMIT_S) as client:
+        client.sendall(b"GET /")
+        client.shutdown(socket.SHUT_WR)
+        assert connection.is_open.wait(LIMIT_S)
+        server = connection.channels[-1]
+        server.settimeout(LIMIT_S)
+        with server.makefile("rb") as asked:
+            assert asked.read() == b"GET /"
+        server.sendall(b"answer")
+        server.shutdown(socket.SHUT_WR)
+        with client.makefile("rb") as answer:
+            assert answer.read() == b"answer"
