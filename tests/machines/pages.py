@@ -192,6 +192,7 @@ UNFENCED: dict[str, str] = {
     "make docs": "for contributors; needs nothing of the machine",
     "make live": "until Ctrl-C; `rocelab live` is run",
     "make recording": "for contributors; `make drill` and a lab by hand do the same",
+    "make test-long": "what `make test` leaves out, with the same packages",
     "make soak": "a hundred kills and a thousand flaps",
     "make test-containerlab": "these machines have no containerlab",
     "make test-kubernetes": "these machines have no Go to build Kubernetes with",

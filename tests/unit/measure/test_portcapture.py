@@ -18,7 +18,8 @@ from rocelab.measure import portcapture
 from rocelab.measure.portcapture import PortCapture, PortName
 
 TCPDUMP = """
-import struct, sys, time
+import signal, struct, sys, time
+signal.signal(signal.SIGINT, signal.SIG_IGN)  # tcpdump says what it counted, then ends
 print("listening on it", file=sys.stderr, flush=True)
 sys.stdout.buffer.write(struct.pack("=IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, 65535, 1))
 sys.stdout.flush()
