@@ -45,7 +45,7 @@ from tests.integration.live_page import (
 from tests.integration.live_server import Event, Server, Stream, served
 from tests.integration.replay_page import Opener
 from tests.integration.textboxes import cut, overlapping, text_boxes
-from tests.integration.waiting import LIMIT_S, wait_until
+from tests.integration.waiting import LIMIT_S, wait_until, wait_until_whole
 
 pytestmark = pytest.mark.side_by_side
 
@@ -317,6 +317,7 @@ def test_a_node_s_panel_has_its_sessions_configuration_and_log(lab: Lab) -> None
 
 
 def test_a_path_is_that_of_the_command(lab: Lab) -> None:
+    wait_until_whole(lab)
     flow = ("--src", "srv1-1", "--dst", "srv3-1", "--sport", "50000")
     expected = json.loads(rocelab("path", lab.name, *flow, "--json").stdout)
     with served(lab) as server:
