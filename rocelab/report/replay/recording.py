@@ -27,6 +27,7 @@ from rocelab.results.job import JobReport
 from rocelab.results.probes import Event, FibChange, FlowRecord, ProbeRun, Rate
 from rocelab.results.simulation import (
     Engine,
+    FlowOutcome,
     RateOverTime,
     SimulatedEvent,
     SimulationReport,
@@ -54,22 +55,41 @@ Entry = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class RecordedFlow:
-    """A flow, and when it lost packets: of each outage its start, its end (None: the end of the
-    run) and the packets. convergence_ns: of the worst event, None if there is nothing to measure.
-    resolution_ns: its times are no finer. path: numbers of its links before the first event."""
+    """A flow. path: numbers of its links before the first event, empty if it is not known."""
 
     name: str
     source: str
     destination: str
     sport: int
+    path: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ProbedFlow(RecordedFlow):
+    """When a flow lost packets: of each outage its start, its end (None: the end of the run) and
+    the packets. convergence_ns: of the worst event, None if there is nothing to measure.
+    resolution_ns: its times are no finer."""
+
     affected: int
     sent: int
     lost: int
     reordered: int
     convergence_ns: int | None
     resolution_ns: int
-    path: tuple[int, ...]
     outages: tuple[tuple[int, int | None, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatedFlow(RecordedFlow):
+    """As `FlowOutcome` has it."""
+
+    job: str
+    dest_qp: int
+    payload_bytes: int
+    transfers: int
+    longest_ns: float | None
+    slowdown: float | None
+    over_ns: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,11 +127,13 @@ class Samples:
 
 @dataclass(frozen=True, slots=True)
 class RecordedRun:
-    """One valid run, of probes with `flows` and rates, or of `jobs`; or a lab with `samples`. Times
-    are the lab's, whose clock runs `dilation` times slower than the modelled network's.
+    """One valid run, of probes with `flows` and rates, or of `jobs`, simulated ones with `flows`;
+    or a lab with `samples`. Times are the lab's, whose clock runs `dilation` times slower than the
+    modelled network's.
 
     loads: packets of the same traffic, undisturbed, or packets or bytes of the jobs, by number of
-    the direction (link i has 2 i up and 2 i + 1 down). loads_are, rates_are: in words.
+    the direction (link i has 2 i up and 2 i + 1 down). loads_are, rates_are, flows_are, paths_are:
+    in words.
     """
 
     title: str
@@ -122,7 +144,9 @@ class RecordedRun:
     loads: list[int]
     loads_are: str
     rates_are: str = ""
-    flows: list[RecordedFlow] = field(default_factory=list)
+    flows_are: str = ""
+    paths_are: str = ""
+    flows: Sequence[RecordedFlow] = field(default_factory=list)
     totals: Rates | None = None
     rates: Rates | None = None
     jobs: list[RecordedJob] = field(default_factory=list)
@@ -193,9 +217,19 @@ def recording_of_simulation(report: SimulationReport) -> Recording | None:
         loads_are="bytes of the jobs, on links between switches",
         rates_are="all transfers on the wire"
         + (", mean" if report.method.engine is not Engine.FLUID else ""),
+        flows_are=flows_are(report),
+        paths_are="its path while all links are up, or all its ways where switches divide it",
+        flows=_simulated_flows(fabric, report.slowest),
         jobs=[_rate_of(report.rate)],
     )
     return recording_of(fabric, [run])
+
+
+def flows_are(report: SimulationReport) -> str:
+    """Which of a simulation's flows its report has."""
+    listed, flows = len(report.slowest), report.method.flows
+    which = f"The {listed:,} slowest of {flows:,}" if listed < flows else f"All {flows:,}"
+    return f"{which} flows; a flow is what one end of a queue pair sends."
 
 
 def recording_of(fabric: Fabric, runs: list[RecordedRun], chosen: int = 0) -> Recording:
@@ -228,6 +262,31 @@ def _failure(number: int, event: SimulatedEvent) -> Iterator[Entry]:
         yield {"t_ns": event.routed_ns, "kind": STAGE, "node": subject, "text": text}
     if event.end_ns is not None:
         yield {"t_ns": event.end_ns, "begins": False, **change}
+
+
+def _simulated_flows(fabric: Fabric, flows: Sequence[FlowOutcome]) -> list[SimulatedFlow]:
+    numbers = _numbers(fabric)
+    return [
+        SimulatedFlow(
+            name=f"f{number}",
+            source=flow.source,
+            destination=flow.destination,
+            sport=flow.source_port,
+            path=tuple(numbers[link] for link in flow.links),
+            job=flow.job,
+            dest_qp=flow.dest_qp,
+            payload_bytes=flow.payload_bytes,
+            transfers=flow.transfers,
+            longest_ns=flow.longest_ns,
+            slowdown=flow.slowdown,
+            over_ns=flow.over_ns,
+        )
+        for number, flow in enumerate(flows, 1)
+    ]
+
+
+def _numbers(fabric: Fabric) -> Mapping[str, int]:
+    return {link.name: number for number, link in enumerate(fabric.links)}
 
 
 def _carried(fabric: Fabric, uses: Sequence[TierUse]) -> Mapping[tuple[str, Direction], int]:
@@ -267,7 +326,7 @@ def _run(fabric: Fabric, title: str, run: PhaseRun, dilation: float, share: floa
         return _of_jobs(fabric, title, run.jobs)
     probes = run.probes
     rate = probes.flows[0].rate
-    numbers = {link.name: number for number, link in enumerate(fabric.links)}
+    numbers = _numbers(fabric)
     return RecordedRun(
         title=title,
         dilation=dilation,
@@ -284,6 +343,7 @@ def _run(fabric: Fabric, title: str, run: PhaseRun, dilation: float, share: floa
             },
         ),
         loads_are="packets of the same traffic, undisturbed",
+        paths_are="its path before the first event, by the kernels' tables then",
         flows=[_flow(probes, record, numbers) for record in probes.flows],
         totals=_totals(probes, int(MOST_TOTALS * share)),
         rates=_rates([record.rate for record in probes.flows], int(MOST_RATES * share)),
@@ -411,14 +471,14 @@ def _steps(event: Event, switch: SwitchStages) -> tuple[tuple[int | None, str], 
     )
 
 
-def _flow(run: ProbeRun, record: FlowRecord, numbers: Mapping[str, int]) -> RecordedFlow:
+def _flow(run: ProbeRun, record: FlowRecord, numbers: Mapping[str, int]) -> ProbedFlow:
     measured = record.measurement
     affected = [
         (each.convergence_ns, each.resolution_ns + event.event.took_ns)
         for each, event in zip(measured.events, run.events, strict=True)
         if each.affected
     ]
-    return RecordedFlow(
+    return ProbedFlow(
         name=record.flow.name,
         source=record.flow.source,
         destination=record.flow.destination,

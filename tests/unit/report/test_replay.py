@@ -17,10 +17,12 @@ from rocelab.report.replay.page import data, modules, script
 from rocelab.report.replay.recording import (
     MOST_RATES,
     Recording,
+    flows_are,
     recording,
     recording_of_simulation,
     routes,
 )
+from rocelab.report.simulation.html import render_html as simulated_html
 from rocelab.results.convergence import Outage
 from rocelab.results.drill import DrillResult
 from rocelab.results.job import Goodput, SenderGoodput, Steps, Times
@@ -272,6 +274,23 @@ def test_a_simulation_has_the_bytes_of_each_link_and_the_rate_over_time() -> Non
         (2005 * MS, "fault"),
     ]
     assert run.events[0]["links"] == ("z1-rtsw1:z1-ctsw1",)
+
+
+def test_a_simulation_has_its_flows_with_their_paths_and_the_page_lists_them() -> None:
+    job = {"pattern": "pairs", "ranks": 4, "size": "8MB", "transport": {"qps": 2}}
+    report = simulate(
+        load_spec(find_lab("zone-small")), [collective_job(JobSpec.model_validate(job))]
+    )
+    found = recording_of_simulation(report)
+    assert found is not None
+    (run,) = found.runs
+    assert [flow.name for flow in run.flows] == [f"f{n}" for n in range(1, 5)]
+    for flow, outcome in zip(run.flows, report.slowest, strict=True):
+        assert tuple(found.links[number]["name"] for number in flow.path) == outcome.links
+    assert run.flows_are.startswith("All 4 flows")
+    fewer = replace(report, slowest=report.slowest[:3])
+    assert flows_are(fewer).startswith("The 3 slowest of 4 flows")
+    assert f"<td>{', '.join(report.slowest[0].links)}</td>" in simulated_html(report)
 
 
 def test_a_simulated_fabric_of_thousands_of_nodes_is_not_drawn() -> None:
