@@ -13,6 +13,7 @@ from playwright.sync_api import Browser, Page, expect
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.spec import collective_job
 from rocelab.plan.build import build_fabric
+from rocelab.report.compare.html import render_html as compared_html
 from rocelab.report.html import render_html
 from rocelab.report.replay.page import tables_script
 from rocelab.report.simulation.html import render_html as simulated_html
@@ -25,6 +26,7 @@ from rocelab.sim.simulate import Options, simulate
 from rocelab.spec.catalog import find_lab
 from rocelab.spec.load import load_spec
 from tests.helpers import phases_sample
+from tests.helpers.comparison_sample import comparison, run
 from tests.helpers.report_sample import LINK, MS, lab, repeat, result
 from tests.integration.replay_page import LIMIT_S, Opener
 from tests.integration.textboxes import cut, overlapping, text_boxes
@@ -408,5 +410,40 @@ def test_a_page_of_a_simulation_shows_where_its_bytes_went_and_what_failed(
     assert overlapping(boxes) == []
     assert serious(page) == []
     assert opened.requests == [simulated_file.as_uri()]
+    assert opened.complaints == []
+    page.context.close()
+
+
+@pytest.fixture(scope="module")
+def compared_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Eight cells: the links of two spines are loaded unevenly or evenly."""
+    page = tmp_path_factory.mktemp("compared") / "report.html"
+    page.write_text(
+        compared_html(
+            comparison(lambda each: (run(30, 10) if each.scheme.kind == "ecmp" else run(20, 20),))
+        )
+    )
+    return page
+
+
+@pytest.mark.parametrize(("width", "scheme"), SCREENS)
+def test_a_page_of_a_comparison_shows_what_links_carried_in_the_cell_that_is_chosen(
+    browser: Browser, compared_file: Path, width: int, scheme: str
+) -> None:
+    opened = Opener(browser, compared_file, 8).at(width, scheme)
+    page = opened.page
+    expect(page.locator("#of")).to_contain_text("ecmp, 1 QP, contiguous: BusBW")
+    for hidden in ("#slider", "#plots", "#earlier", "#happenings", "#flows", "#clock"):
+        expect(page.locator(hidden)).to_be_hidden()
+    page.get_by_label("cell").select_option("spray, 4 QPs, fragmented")
+    expect(page.locator("#of")).to_contain_text("spray, 4 QPs, fragmented: BusBW")
+    expect(page.locator("#of")).to_contain_text("MMR 1.00")
+    expect(page.locator("#loads")).to_contain_text("all cells by one scale")
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    boxes = text_boxes(page)
+    assert cut(boxes) == []
+    assert overlapping(boxes) == []
+    assert serious(page) == []
+    assert opened.requests == [compared_file.as_uri()]
     assert opened.complaints == []
     page.context.close()

@@ -83,7 +83,9 @@ start(recording.runs[recording.chosen]);
 
 function start(next) {
   run = next;
-  most = Math.max(0, ...run.loads);
+  const isTimeless = run.begin_ns === run.end_ns;
+  $("#replay").classList.toggle("timeless", isTimeless);
+  most = d3.max(isTimeless ? recording.runs : [run], ({ loads }) => d3.max(loads)) ?? 0;
   if (run.samples) {
     for (const held of [run.samples.carrier, run.samples.states]) fill(held);
     $("#well").textContent = "as planned";
@@ -220,7 +222,7 @@ function chooseFlow(flow) {
   flows.mark(flow);
   plots.start(run, plotsOf(run, flow));
   $("#all-flows").hidden = !flow;
-  const all = run.jobs.length ? run.jobs.map(({ name }) => name).join(", ") : "All flows together";
+  const all = run.about ? run.about : run.jobs.length ? run.jobs.map(({ name }) => name).join(", ") : "All flows together";
   const sent = flow?.transfers ? `: ${bytes(flow.payload_bytes)}, its slowest transfer ${timeOf(flow.longest_ns)}` : "";
   $("#of").textContent = flow ? `Flow ${flow.name}, ${flow.source} → ${flow.destination}${sent}` : all;
   $("#path-note").textContent = !flow ? "" : flow.path.length ? `Yellow: ${run.paths_are}: ${first(flow.path)}.` : "Its path is not in this result.";
