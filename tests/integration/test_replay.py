@@ -23,6 +23,9 @@ from rocelab.results.stages import Cause, Resolution, Stages, SwitchStages
 from rocelab.sim.events.sentence import parse_event
 from rocelab.sim.events.spec import TimelineSpec
 from rocelab.sim.simulate import Options, simulate
+from rocelab.sim.sweep.cells import cells_of
+from rocelab.sim.sweep.report import render_html as swept_html
+from rocelab.sim.sweep.spec import read_sweep
 from rocelab.spec.catalog import find_lab
 from rocelab.spec.load import load_spec
 from tests.helpers import phases_sample
@@ -445,5 +448,36 @@ def test_a_page_of_a_comparison_shows_what_links_carried_in_the_cell_that_is_cho
     assert overlapping(boxes) == []
     assert serious(page) == []
     assert opened.requests == [compared_file.as_uri()]
+    assert opened.complaints == []
+    page.context.close()
+
+
+@pytest.fixture(scope="module")
+def swept_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of the sweep that ships, with the same figures for every cell."""
+    sweep = read_sweep(Path(__file__).parents[2] / "examples" / "uplinks.yaml")
+    costs = {"wall_s": 1.0, "peak_memory_bytes": 10**8, "error": None}
+    rows = [{**cell.values, "busbw": 35.5, **costs} for cell in cells_of(sweep)]
+    page = tmp_path_factory.mktemp("swept") / "report.html"
+    page.write_text(swept_html(sweep, rows))
+    return page
+
+
+@pytest.mark.parametrize(("width", "scheme"), SCREENS)
+def test_a_row_of_a_sweep_leads_to_the_command_that_makes_the_page_of_its_cell(
+    browser: Browser, swept_file: Path, width: int, scheme: str
+) -> None:
+    opened = Opener(browser, swept_file, 0).at(width, scheme)
+    page = opened.page
+    expect(page.locator("#cell-3")).to_be_hidden()
+    page.get_by_role("link", name="cell 3", exact=True).click()
+    expect(page.locator("#cell-3")).to_be_visible()
+    expect(page.locator("#cell-3")).to_contain_text("--out results/cell-3")
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    boxes = text_boxes(page)
+    assert cut(boxes) == []
+    assert overlapping(boxes) == []
+    assert serious(page) == []
+    assert {url.partition("#")[0] for url in opened.requests} == {swept_file.as_uri()}
     assert opened.complaints == []
     page.context.close()
