@@ -357,6 +357,8 @@ def test_a_page_of_jobs_shows_their_fabric_and_iterations_and_nothing_is_cut(
     expect(page.locator("#flows")).to_be_hidden()
     page.get_by_label("run").select_option("shared, repeat 1")
     expect(opened.instant).to_contain_text("nothing was broken")
+    expect(page.locator("#happenings")).to_be_hidden()
+    assert page.locator("#state").evaluate("list => list.scrollHeight <= list.clientHeight")
     assert opened.red() == 0
     boxes = text_boxes(page)
     assert [box["text"] for box in boxes].count("rate of each sender") == 1

@@ -98,6 +98,7 @@ function start(next) {
   $("#flows").hidden = !run.flows.length;
   for (const flow of run.flows) flow.outage_ns = d3.sum(flow.outages, ([begin, end]) => (end ?? run.end_ns) - begin);
   happenings.start(run);
+  $("#happenings").hidden = !happenings.all.length;
   flows.start(run);
   picture.show(fabric, view);
   chooseFlow(null);
