@@ -235,6 +235,30 @@ class FlowTimes:
 
 
 @dataclass(frozen=True, slots=True)
+class FlowOutcome:
+    """All that one end of a queue pair sent, in `transfers`, one after the other. source,
+    destination: NICs.
+
+    start_ns, over_ns: when the first began and the last was over; longest_ns, slowdown: of the one
+    that took longest (`FlowTimes`). None for never. links: of its path while all links are up, or
+    of all its ways where switches divide it; empty without a path.
+    """
+
+    job: str
+    source: str
+    destination: str
+    source_port: int
+    dest_qp: int
+    payload_bytes: int
+    transfers: int
+    start_ns: float | None
+    over_ns: float | None
+    longest_ns: float | None
+    slowdown: float | None
+    links: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class PortQueue:
     """The queues of a switch port. port: `ctsw2:rtsw1`, the switch and its interface.
     highest_bytes: in frames without FCS, without the packet under way."""
@@ -334,7 +358,8 @@ class SimulationReport:
     hashing, over the links that a switch can choose for some flow. uses: the load of links. worst:
     the links with the highest load for their tier. finish_ns: when a hundredth, two hundredths, ...
     all of the transfers were over, latency included. flow_times: None if no transfer was over.
-    packets: of the engine that has packets.
+    packets: of the engine that has packets. slowest: the flows with the longest transfers, up to
+    500, or as many as have 20,000 links together.
     """
 
     schema_version: int
@@ -352,6 +377,7 @@ class SimulationReport:
     events: tuple[SimulatedEvent, ...] = ()
     flow_times: FlowTimes | None = None
     packets: PacketCounts | None = None
+    slowest: tuple[FlowOutcome, ...] = ()
 
 
 _FORMAT = Format(

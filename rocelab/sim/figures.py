@@ -44,6 +44,7 @@ from rocelab.sim.fabric.routes import Mask
 from rocelab.sim.packets.figures import packet_counts
 from rocelab.sim.packets.run import PacketRun
 from rocelab.sim.placement import ring_cut
+from rocelab.sim.slowest import slowest_flows
 from rocelab.statistics import spread
 
 if TYPE_CHECKING:
@@ -129,6 +130,7 @@ def figures(
         events=tuple(_event(simulation.network, outage) for outage in simulation.outages()),
         flow_times=flow_times(times),
         packets=packets,
+        slowest=slowest_flows(simulation, outcome, over_s, times),
     )
 
 
@@ -159,12 +161,7 @@ def _job(
         name=job.name,
         job=job.model_dump(mode="json", exclude_none=True),
         ranks=workload.ranks,
-        nics=tuple(
-            f"{network.node_names[server]}:{nic}"
-            for server, nic in zip(
-                network.nic_server[shown].tolist(), network.nic_number[shown].tolist(), strict=True
-            )
-        ),
+        nics=tuple(map(network.nic_name, shown.tolist())),
         ordered=workload.ordered,
         cut_leaves=cut.leaves,
         cut_zones=cut.zones,

@@ -67,12 +67,7 @@ def _columns(simulation: Simulation, outcome: Outcome) -> dict[str, list[Any]]:
     compiled, program, network = simulation.compiled, simulation.program, simulation.network
     task = np.repeat(np.arange(program.tasks), np.diff(program.first_transfer))
     flows, flow = simulation.flows, program.flow
-    names = [
-        f"{network.node_names[server]}:{number}"
-        for server, number in zip(
-            network.nic_server.tolist(), network.nic_number.tolist(), strict=True
-        )
-    ]
+    names = [network.nic_name(nic) for nic in range(network.nics)]
     over_ns = (transfers_over_s(program, outcome) * NS).tolist()
     slowdown = transfer_times(simulation, outcome).slowdown.tolist()
     start_ns = (outcome.start_s[task] * NS).tolist()

@@ -13,6 +13,7 @@ from playwright.sync_api import Browser, Page, expect
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.spec import collective_job
 from rocelab.plan.build import build_fabric
+from rocelab.report.compare.html import render_html as compared_html
 from rocelab.report.html import render_html
 from rocelab.report.replay.page import tables_script
 from rocelab.report.simulation.html import render_html as simulated_html
@@ -22,9 +23,13 @@ from rocelab.results.stages import Cause, Resolution, Stages, SwitchStages
 from rocelab.sim.events.sentence import parse_event
 from rocelab.sim.events.spec import TimelineSpec
 from rocelab.sim.simulate import Options, simulate
+from rocelab.sim.sweep.cells import cells_of
+from rocelab.sim.sweep.report import render_html as swept_html
+from rocelab.sim.sweep.spec import read_sweep
 from rocelab.spec.catalog import find_lab
 from rocelab.spec.load import load_spec
 from tests.helpers import phases_sample
+from tests.helpers.comparison_sample import comparison, run
 from tests.helpers.report_sample import LINK, MS, lab, repeat, result
 from tests.integration.replay_page import LIMIT_S, Opener
 from tests.integration.textboxes import cut, overlapping, text_boxes
@@ -112,13 +117,16 @@ def test_no_text_is_cut_or_covered_and_nothing_else_is_loaded(
 
 @pytest.mark.parametrize(("width", "scheme"), SCREENS)
 def test_axe_finds_nothing_serious(opener: Opener, width: int, scheme: str) -> None:
-    found = Axe().run(opener.at(width, scheme).page).response["violations"]
-    serious = [
+    assert serious(opener.at(width, scheme).page) == []
+
+
+def serious(page: Page) -> list[tuple[str, list[str]]]:
+    """What axe finds of that impact, with the elements."""
+    return [
         (each["id"], [node["html"][:200] for node in each["nodes"]][:3])
-        for each in found
+        for each in Axe().run(page).response["violations"]
         if each["impact"] in ("serious", "critical")
     ]
-    assert serious == []
 
 
 def test_the_slider_goes_through_time_by_the_keyboard(opener: Opener) -> None:
@@ -349,6 +357,8 @@ def test_a_page_of_jobs_shows_their_fabric_and_iterations_and_nothing_is_cut(
     expect(page.locator("#flows")).to_be_hidden()
     page.get_by_label("run").select_option("shared, repeat 1")
     expect(opened.instant).to_contain_text("nothing was broken")
+    expect(page.locator("#happenings")).to_be_hidden()
+    assert page.locator("#state").evaluate("list => list.scrollHeight <= list.clientHeight")
     assert opened.red() == 0
     boxes = text_boxes(page)
     assert [box["text"] for box in boxes].count("rate of each sender") == 1
@@ -374,7 +384,7 @@ def simulated_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return page
 
 
-@pytest.mark.parametrize(("width", "scheme"), [SCREENS[0], SCREENS[-1]])
+@pytest.mark.parametrize(("width", "scheme"), SCREENS)
 def test_a_page_of_a_simulation_shows_where_its_bytes_went_and_what_failed(
     browser: Browser, simulated_file: Path, width: int, scheme: str
 ) -> None:
@@ -385,6 +395,15 @@ def test_a_page_of_a_simulation_shows_where_its_bytes_went_and_what_failed(
     expect(page.locator("#state")).to_contain_text(f"fail of link {JOBS_LINK}")
     expect(page.locator("#loads")).to_contain_text("bytes of the jobs")
     expect(page.locator("#clock")).to_be_hidden()
+    expect(page.get_by_label("only affected")).to_be_hidden()
+    flows = page.locator("#flows")
+    expect(flows.locator("#flows-are")).to_contain_text("All 16 flows")
+    page.get_by_role("searchbox", name="name, server").fill("srv1-2 rtsw2")
+    expect(page.locator("#flows-shown")).to_have_text("1 of 16 flows")
+    flows.locator("tbody button").click()
+    expect(page.locator("#of")).to_contain_text("srv1-2:2 → srv2-1:1: 1.88 GB, its slowest")
+    expect(page.locator("#path-note")).to_contain_text("its path while all links are up")
+    expect(page.locator("#labels [data-path]")).to_have_count(5)
     page.get_by_role("button", name="Event after").click()
     expect(page.locator("#happenings [aria-current]")).to_contain_text("is avoided by all routes")
     page.get_by_role("button", name="Event after").click()
@@ -394,6 +413,73 @@ def test_a_page_of_a_simulation_shows_where_its_bytes_went_and_what_failed(
     assert "all transfers on the wire" in " ".join(box["text"] for box in boxes)
     assert cut(boxes) == []
     assert overlapping(boxes) == []
+    assert serious(page) == []
     assert opened.requests == [simulated_file.as_uri()]
+    assert opened.complaints == []
+    page.context.close()
+
+
+@pytest.fixture(scope="module")
+def compared_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Eight cells: the links of two spines are loaded unevenly or evenly."""
+    page = tmp_path_factory.mktemp("compared") / "report.html"
+    page.write_text(
+        compared_html(
+            comparison(lambda each: (run(30, 10) if each.scheme.kind == "ecmp" else run(20, 20),))
+        )
+    )
+    return page
+
+
+@pytest.mark.parametrize(("width", "scheme"), SCREENS)
+def test_a_page_of_a_comparison_shows_what_links_carried_in_the_cell_that_is_chosen(
+    browser: Browser, compared_file: Path, width: int, scheme: str
+) -> None:
+    opened = Opener(browser, compared_file, 8).at(width, scheme)
+    page = opened.page
+    expect(page.locator("#of")).to_contain_text("ecmp, 1 QP, contiguous: BusBW")
+    for hidden in ("#slider", "#plots", "#earlier", "#happenings", "#flows", "#clock"):
+        expect(page.locator(hidden)).to_be_hidden()
+    page.get_by_label("cell").select_option("spray, 4 QPs, fragmented")
+    expect(page.locator("#of")).to_contain_text("spray, 4 QPs, fragmented: BusBW")
+    expect(page.locator("#of")).to_contain_text("MMR 1.00")
+    expect(page.locator("#loads")).to_contain_text("all cells by one scale")
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    boxes = text_boxes(page)
+    assert cut(boxes) == []
+    assert overlapping(boxes) == []
+    assert serious(page) == []
+    assert opened.requests == [compared_file.as_uri()]
+    assert opened.complaints == []
+    page.context.close()
+
+
+@pytest.fixture(scope="module")
+def swept_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of the sweep that ships, with the same figures for every cell."""
+    sweep = read_sweep(Path(__file__).parents[2] / "examples" / "uplinks.yaml")
+    costs = {"wall_s": 1.0, "peak_memory_bytes": 10**8, "error": None}
+    rows = [{**cell.values, "busbw": 35.5, **costs} for cell in cells_of(sweep)]
+    page = tmp_path_factory.mktemp("swept") / "report.html"
+    page.write_text(swept_html(sweep, rows))
+    return page
+
+
+@pytest.mark.parametrize(("width", "scheme"), SCREENS)
+def test_a_row_of_a_sweep_leads_to_the_command_that_makes_the_page_of_its_cell(
+    browser: Browser, swept_file: Path, width: int, scheme: str
+) -> None:
+    opened = Opener(browser, swept_file, 0).at(width, scheme)
+    page = opened.page
+    expect(page.locator("#cell-3")).to_be_hidden()
+    page.get_by_role("link", name="cell 3", exact=True).click()
+    expect(page.locator("#cell-3")).to_be_visible()
+    expect(page.locator("#cell-3")).to_contain_text("--out results/cell-3")
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    boxes = text_boxes(page)
+    assert cut(boxes) == []
+    assert overlapping(boxes) == []
+    assert serious(page) == []
+    assert {url.partition("#")[0] for url in opened.requests} == {swept_file.as_uri()}
     assert opened.complaints == []
     page.context.close()

@@ -93,7 +93,11 @@ export class Drawing {
       const on = links.some((each) => view.path.has(each.name));
       const chosen = links.some((each) => each.name === view.chosen);
       const beside = links.some((each) => view.beside.has(each.name));
-      if (on || beside || chosen) line(context, way, shift, chosen ? ink.chosen : beside ? ink.beside : ink.path, 9);
+      if (on || beside || chosen) {
+        // Visible beside lines as wide as their load.
+        const most = Math.max(...links.flatMap(({ index: each }) => [view.value(2 * each), view.value(2 * each + 1)]));
+        line(context, way, shift, chosen ? ink.chosen : beside ? ink.beside : ink.path, 9 + 4 * place(view.metric, most));
+      }
       const dark = links.filter((each) => view.isDark(each)).length;
       if (dark) {
         context.setLineDash([5, 4]);

@@ -69,6 +69,7 @@ export function clock(ns, digits = 3) {
 
 export function span(ns) {
   const size = Math.abs(ns);
+  if (size && size < 1e5) return `${(ns / 1e3).toFixed(1)} us`;
   if (size < 1e6) return `${(ns / 1e6).toFixed(2)} ms`;
   if (size < 1e9) return `${(ns / 1e6).toFixed(1)} ms`;
   if (size < 600e9) return `${(ns / 1e9).toFixed(2)} s`;

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 
+from rocelab.report.compare.recorded import recorded
 from rocelab.report.compare.view import (
     LIMITS,
     anomalies,
@@ -22,7 +23,7 @@ from rocelab.report.compare.view import (
     run_rows,
 )
 from rocelab.report.html import inline
-from rocelab.report.replay.page import shared_style, tables_script
+from rocelab.report.replay.page import data, script, shared_style, style, tables_script
 from rocelab.results.comparison import Comparison
 from rocelab.templates import template
 
@@ -33,9 +34,11 @@ def render_html(found: Comparison) -> str:
     from rocelab.report.compare import plots
 
     job = found.cells[0].job
+    recording = recorded(found)
     return template("report/compare.html.j2").render(
-        style=shared_style(),
-        script=tables_script(),
+        style=shared_style() if recording is None else style(),
+        script=tables_script() if recording is None else script(),
+        recording="" if recording is None else data(recording.document()),
         result=found,
         job=job,
         transport=job["transport"],

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from rocelab.plan.fabric import Direction
-from rocelab.results.comparison import CellFigures, CellResult, Comparison, Status, TierFigures
+from rocelab.results.comparison import CellFigures, CellResult, Comparison, Run, Status, TierFigures
 from rocelab.units import format_duration
 from rocelab.wording import counted
 
@@ -237,6 +237,16 @@ def worst_tier(figures: CellFigures) -> TierFigures | None:
     return max(known, key=lambda tier: tier.mmr or 0.0) if known else None
 
 
+def cell_name(cell: CellResult) -> str:
+    """`ecmp, 4 QPs, contiguous`; with a star if its figures are not to be believed."""
+    return f"{cell.kind}, {count(cell.qps)}, {cell.placement}{_flag(cell)}"
+
+
+def shown_run(cell: CellResult) -> Run | None:
+    """The run whose links are drawn: the first valid one, or the first; None without runs."""
+    return next((each for each in cell.runs if each.valid), next(iter(cell.runs), None))
+
+
 def link_matrix(
     found: Comparison, placement: str, tier: str, direction: Direction
 ) -> tuple[list[str], list[str], list[list[float]]]:
@@ -244,9 +254,9 @@ def link_matrix(
     a column per link."""
     rows, columns, values = [], [], []
     for cell in found.cells:
-        if cell.placement != placement or not cell.runs:
+        run = shown_run(cell)
+        if cell.placement != placement or run is None:
             continue
-        run = next((each for each in cell.runs if each.valid), cell.runs[0])
         own = [link for link in run.links if (link.tier, link.direction) == (tier, direction)]
         mean = sum(link.packets for link in own) / len(own) if own else 0
         if mean:

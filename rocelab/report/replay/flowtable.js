@@ -1,17 +1,32 @@
 // The flows as a table to sort, filter and pick from.
 
 import { h } from "./elements.js";
-import { count, span } from "./format.js";
+import { bytes, count, span } from "./format.js";
 
 const MOST_ROWS = 200;
-const COLUMNS = [
-  { title: "flow", value: ({ name }) => Number(name.replace(/\D/g, "")), text: ({ name }) => name },
-  { title: "from, to", value: ({ source }) => source, text: ({ source, destination }) => `${source} → ${destination}` },
+const NAME = { title: "flow", value: ({ name }) => Number(name.replace(/\D/g, "")), text: ({ name }) => name };
+const ENDS = { title: "from, to", value: ({ source }) => source, text: ({ source, destination }) => `${source} → ${destination}` };
+
+// The first column by which flows are sorted is the fourth.
+const OF_PROBES = [
+  NAME,
+  ENDS,
   { title: "events", number: true, value: ({ affected }) => affected, hint: "events that affected it" },
   { title: "lost", number: true, value: ({ lost }) => lost, hint: "packets" },
   { title: "outage", number: true, value: (flow) => flow.outage_ns, text: (flow) => (flow.outages.length ? known(flow.outage_ns, flow) : "-"), hint: "all outages together" },
   { title: "convergence", number: true, value: (flow) => flow.convergence_ns ?? -1, text: (flow) => (flow.convergence_ns == null ? "-" : known(flow.convergence_ns, flow)), hint: "of the worst event" },
   { title: "reordered", number: true, value: ({ reordered }) => reordered, hint: "packets" },
+];
+const OF_JOBS = [
+  NAME,
+  ENDS,
+  { title: "queue pair", value: ({ dest_qp: qp }) => qp, text: ({ sport, dest_qp: qp }) => `${qp}, port ${sport}`, hint: "number at the destination, UDP source port" },
+  { title: "slowest", number: true, value: ({ longest_ns: ns }) => ns ?? Infinity, text: ({ longest_ns: ns }) => timeOf(ns), hint: "completion time of its slowest transfer" },
+  { title: "slowdown", number: true, value: ({ slowdown }) => slowdown ?? Infinity, text: ({ slowdown }) => slowdown?.toFixed(2) ?? "-", hint: "of that transfer, over the least time alone on the path" },
+  { title: "bytes", number: true, value: ({ payload_bytes: size }) => size, text: ({ payload_bytes: size }) => bytes(size), hint: "payload of all its transfers" },
+  { title: "transfers", number: true, value: ({ transfers }) => transfers },
+  { title: "over at", number: true, value: ({ over_ns: ns }) => ns ?? Infinity, text: ({ over_ns: ns }) => timeOf(ns) },
+  { title: "job", value: ({ job }) => job },
 ];
 
 export class FlowTable {
@@ -20,17 +35,21 @@ export class FlowTable {
     this.rows = section.querySelector("tbody");
     this.head = section.querySelector("thead tr");
     this.note = section.querySelector("#flows-shown");
+    this.which = section.querySelector("#flows-are");
     this.words = section.querySelector("input[type=search]");
     this.affected = section.querySelector("input[type=checkbox]");
-    this.by = COLUMNS[3];
-    this.down = true;
     this.words.addEventListener("input", () => this.#draw());
     this.affected.addEventListener("change", () => this.#draw());
   }
 
-  start(flows) {
+  start({ flows, flows_are: which, jobs }) {
     this.flows = flows;
+    this.columns = jobs.length ? OF_JOBS : OF_PROBES;
+    this.by = this.columns[3];
+    this.down = true;
+    this.which.textContent = which;
     this.affected.checked = flows.some(({ lost }) => lost);
+    this.affected.closest("label").hidden = jobs.length > 0;
     this.#draw();
   }
 
@@ -46,10 +65,10 @@ export class FlowTable {
   }
 
   #draw() {
-    const words = this.words.value.trim().toLowerCase();
+    const words = this.words.value.toLowerCase().split(/\s+/).filter(Boolean);
     const found = this.flows.filter((flow) => (!this.affected.checked || flow.affected || flow.lost) && matches(flow, words));
     const sorted = d3.sort(found, (a, b) => (this.down ? -1 : 1) * d3.ascending(this.by.value(a), this.by.value(b)));
-    this.head.replaceChildren(...COLUMNS.map((column) => this.#header(column)));
+    this.head.replaceChildren(...this.columns.map((column) => this.#header(column)));
     this.rows.replaceChildren(...sorted.slice(0, MOST_ROWS).map((flow) => this.#row(flow)));
     const first = found.length > MOST_ROWS ? `the first ${MOST_ROWS} of ` : "";
     this.note.textContent = `${first}${count(found.length)} of ${count(this.flows.length)} flows`;
@@ -61,7 +80,7 @@ export class FlowTable {
       this.down = isBy ? !this.down : true;
       this.by = column;
       this.#draw();
-      this.head.children[COLUMNS.indexOf(column)].firstChild.focus();
+      this.head.children[this.columns.indexOf(column)].firstChild.focus();
     };
     return h("th", { scope: "col", class: column.number ? "n" : null, title: column.hint, "aria-sort": isBy ? (this.down ? "descending" : "ascending") : null },
       h("button", { class: "link", onclick: sort }, column.title, isBy ? (this.down ? " ▼" : " ▲") : ""));
@@ -73,11 +92,15 @@ export class FlowTable {
       this.choose(isMarked ? null : flow);
       [...this.rows.querySelectorAll("button")].find((button) => button.textContent === flow.name)?.focus();
     };
-    return h("tr", { "data-chosen": isMarked }, ...COLUMNS.map((column, place) => {
-      const text = column.text ? column.text(flow) : count(column.value(flow));
+    return h("tr", { "data-chosen": isMarked }, ...this.columns.map((column, place) => {
+      const text = column.text?.(flow) ?? (column.number ? count(column.value(flow)) : column.value(flow));
       return h("td", { class: column.number ? "n" : null }, place ? text : h("button", { class: "link", "aria-pressed": String(isMarked), onclick: pick }, text));
     }));
   }
+}
+
+export function timeOf(ns) {
+  return ns == null ? "never" : span(ns);
 }
 
 // A time, or that it is too short to be told from nothing.
@@ -85,7 +108,7 @@ function known(ns, { resolution_ns: resolution }) {
   return ns > resolution ? span(ns) : `< ${span(resolution)}`;
 }
 
+// Each of the words is the flow's name, a part of an end's name, or a link or node that it crosses.
 function matches({ name, source, destination, path, passed }, words) {
-  if (!words) return true;
-  return name === words || source.includes(words) || destination.includes(words) || path.includes(words) || passed.has(words);
+  return words.every((word) => name === word || source.includes(word) || destination.includes(word) || path.includes(word) || passed.has(word));
 }

@@ -1,8 +1,10 @@
-"""The data of a page that replays a drill, a simulation or a lab: its fabric, and what happened.
+"""The data of a page that replays a drill, a simulation or a lab, or shows the loads of cells.
 
-In: a `DrillResult` or a `SimulationReport`; that of a lab is made by `rocelab.live.recorded`. Out:
-a `Recording` of plain values, for the script of the page (docs/results.md, "The page"). Events and
-losses are complete. Rates are summed over longer intervals where a page would become too large.
+In: a `DrillResult`. Out: a `Recording` of plain values, for the script of the page
+(docs/results.md, "The page"). `rocelab.report.simulation.recorded`,
+`rocelab.report.compare.recorded` and `rocelab.live.recorded` make those of simulations, comparisons
+and labs. Events and losses are complete. Rates are summed over longer intervals where a page would
+become too large.
 """
 
 from __future__ import annotations
@@ -10,14 +12,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import chain, zip_longest
-from operator import itemgetter
 from typing import Any
 
 import numpy as np
 
 from rocelab.arrays import Floats
 from rocelab.plan.build import plan
-from rocelab.plan.counts import counts_of
 from rocelab.plan.fabric import Direction, Fabric
 from rocelab.report.jobs.view import job_name
 from rocelab.report.stages import CAUSES
@@ -25,22 +25,12 @@ from rocelab.report.view import representative
 from rocelab.results.drill import DrillResult, JobsRun, PhaseRun
 from rocelab.results.job import JobReport
 from rocelab.results.probes import Event, FibChange, FlowRecord, ProbeRun, Rate
-from rocelab.results.simulation import (
-    Engine,
-    RateOverTime,
-    SimulatedEvent,
-    SimulationReport,
-    TierUse,
-)
 from rocelab.results.stages import Stages, SwitchStages
 from rocelab.spec.adopted import recorded_spec
 
 MS = 10**6
 BURST_NS = MS
 """Changes of a switch's FIB that are less apart are one event with their number."""
-
-MOST_NODES = 2_500
-"""Of a simulated fabric: the page of `hpn-pod`, with 2,288, has 3.5 MB."""
 
 SIMULATED_RATES = 500
 MOST_TOTALS = 40_000
@@ -54,21 +44,27 @@ Entry = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class RecordedFlow:
-    """A flow, and when it lost packets: of each outage its start, its end (None: the end of the
-    run) and the packets. convergence_ns: of the worst event, None if there is nothing to measure.
-    resolution_ns: its times are no finer. path: numbers of its links before the first event."""
+    """A flow. path: numbers of its links before the first event, empty if it is not known."""
 
     name: str
     source: str
     destination: str
     sport: int
+    path: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ProbedFlow(RecordedFlow):
+    """When a flow lost packets: of each outage its start, its end (None: the end of the run) and
+    the packets. convergence_ns: of the worst event, None if there is nothing to measure.
+    resolution_ns: its times are no finer."""
+
     affected: int
     sent: int
     lost: int
     reordered: int
     convergence_ns: int | None
     resolution_ns: int
-    path: tuple[int, ...]
     outages: tuple[tuple[int, int | None, int], ...]
 
 
@@ -107,11 +103,13 @@ class Samples:
 
 @dataclass(frozen=True, slots=True)
 class RecordedRun:
-    """One valid run, of probes with `flows` and rates, or of `jobs`; or a lab with `samples`. Times
-    are the lab's, whose clock runs `dilation` times slower than the modelled network's.
+    """One valid run, of probes with `flows` and rates, or of `jobs`, simulated ones with `flows`;
+    or a lab with `samples`; or one cell of several, with `loads` and no time. Times are the lab's,
+    whose clock runs `dilation` times slower than the modelled network's.
 
     loads: packets of the same traffic, undisturbed, or packets or bytes of the jobs, by number of
-    the direction (link i has 2 i up and 2 i + 1 down). loads_are, rates_are: in words.
+    the direction (link i has 2 i up and 2 i + 1 down). loads_are, rates_are, flows_are, paths_are:
+    in words. about: what a cell's figures are, in words.
     """
 
     title: str
@@ -121,8 +119,11 @@ class RecordedRun:
     events: list[Entry]
     loads: list[int]
     loads_are: str
+    about: str = ""
     rates_are: str = ""
-    flows: list[RecordedFlow] = field(default_factory=list)
+    flows_are: str = ""
+    paths_are: str = ""
+    flows: Sequence[RecordedFlow] = field(default_factory=list)
     totals: Rates | None = None
     rates: Rates | None = None
     jobs: list[RecordedJob] = field(default_factory=list)
@@ -171,33 +172,6 @@ def recording(result: DrillResult) -> Recording | None:
     )
 
 
-def recording_of_simulation(report: SimulationReport) -> Recording | None:
-    """The recording of a simulation; None of a fabric that is too large for a page, and where no
-    time passed."""
-    spec = recorded_spec(report.lab)
-    sizes = counts_of(spec.fabric)
-    end_ns = report.rate.time_ns[-1]
-    if sizes.switches + sizes.servers > MOST_NODES or not end_ns:
-        return None
-    fabric = plan(spec)
-    run = RecordedRun(
-        title="",
-        dilation=1,
-        begin_ns=0,
-        end_ns=round(end_ns),
-        events=sorted(
-            chain.from_iterable(map(_failure, range(1, len(report.events) + 1), report.events)),
-            key=itemgetter("t_ns"),
-        ),
-        loads=_loads(fabric, _carried(fabric, report.uses)),
-        loads_are="bytes of the jobs, on links between switches",
-        rates_are="all transfers on the wire"
-        + (", mean" if report.method.engine is not Engine.FLUID else ""),
-        jobs=[_rate_of(report.rate)],
-    )
-    return recording_of(fabric, [run])
-
-
 def recording_of(fabric: Fabric, runs: list[RecordedRun], chosen: int = 0) -> Recording:
     """The recording of runs on a fabric."""
     return Recording(
@@ -211,39 +185,15 @@ def recording_of(fabric: Fabric, runs: list[RecordedRun], chosen: int = 0) -> Re
     )
 
 
-def _failure(number: int, event: SimulatedEvent) -> Iterator[Entry]:
-    kind, _, subject = event.what.partition(" ")
-    change = {
-        "kind": FAULT,
-        "event": number,
-        "fault": kind,
-        "subject": subject,
-        "links": event.links,
-        "nodes": (),
-        "dark": False,
-    }
-    yield {"t_ns": event.start_ns, "begins": True, **change}
-    if event.routed_ns is not None:
-        text = "is avoided by all routes"
-        yield {"t_ns": event.routed_ns, "kind": STAGE, "node": subject, "text": text}
-    if event.end_ns is not None:
-        yield {"t_ns": event.end_ns, "begins": False, **change}
+def numbers_of(fabric: Fabric) -> Mapping[str, int]:
+    """The number of each link by its name."""
+    return {link.name: number for number, link in enumerate(fabric.links)}
 
 
-def _carried(fabric: Fabric, uses: Sequence[TierUse]) -> Mapping[tuple[str, Direction], int]:
-    """The bytes of each link between switches and direction."""
-    names: dict[str, list[str]] = {}
-    for link in fabric.links:
-        names.setdefault(link.tier, []).append(link.name)
-    return {
-        (name, use.direction): size
-        for use in uses
-        for name, size in zip(names[use.tier], use.bytes, strict=True)
-    }
-
-
-def _rate_of(rate: RateOverTime) -> RecordedJob:
-    return rate_over_time("all jobs", np.array(rate.time_ns), np.array(rate.rate_bps[:-1]))
+def loads_of(fabric: Fabric, packets: Mapping[tuple[str, Direction], int]) -> list[int]:
+    """Packets in the order of directions; empty without any."""
+    ways = chain.from_iterable((link.up, link.down) for link in fabric.links)
+    return [packets.get((way.link.name, way.direction), 0) for way in ways] if packets else []
 
 
 def rate_over_time(name: str, times_ns: Floats, rates_bps: Floats) -> RecordedJob:
@@ -267,14 +217,14 @@ def _run(fabric: Fabric, title: str, run: PhaseRun, dilation: float, share: floa
         return _of_jobs(fabric, title, run.jobs)
     probes = run.probes
     rate = probes.flows[0].rate
-    numbers = {link.name: number for number, link in enumerate(fabric.links)}
+    numbers = numbers_of(fabric)
     return RecordedRun(
         title=title,
         dilation=dilation,
         begin_ns=rate.start_ns,
         end_ns=rate.start_ns + rate.interval_ns * len(rate.sent),
         events=_events([each.event for each in probes.events], probes.stages, probes.fib),
-        loads=_loads(
+        loads=loads_of(
             fabric,
             {
                 (load.link, load.direction): load.packets
@@ -284,6 +234,7 @@ def _run(fabric: Fabric, title: str, run: PhaseRun, dilation: float, share: floa
             },
         ),
         loads_are="packets of the same traffic, undisturbed",
+        paths_are="its path before the first event, by the kernels' tables then",
         flows=[_flow(probes, record, numbers) for record in probes.flows],
         totals=_totals(probes, int(MOST_TOTALS * share)),
         rates=_rates([record.rate for record in probes.flows], int(MOST_RATES * share)),
@@ -298,7 +249,9 @@ def _of_jobs(fabric: Fabric, title: str, run: JobsRun) -> RecordedRun:
         begin_ns=0,
         end_ns=devices.fidelity.elapsed_ns,
         events=_events(devices.events, run.stages),
-        loads=_loads(fabric, {(link.link, link.direction): link.packets for link in devices.links}),
+        loads=loads_of(
+            fabric, {(link.link, link.direction): link.packets for link in devices.links}
+        ),
         loads_are="packets of the jobs",
         rates_are="payload acknowledged",
         jobs=[
@@ -411,14 +364,14 @@ def _steps(event: Event, switch: SwitchStages) -> tuple[tuple[int | None, str], 
     )
 
 
-def _flow(run: ProbeRun, record: FlowRecord, numbers: Mapping[str, int]) -> RecordedFlow:
+def _flow(run: ProbeRun, record: FlowRecord, numbers: Mapping[str, int]) -> ProbedFlow:
     measured = record.measurement
     affected = [
         (each.convergence_ns, each.resolution_ns + event.event.took_ns)
         for each, event in zip(measured.events, run.events, strict=True)
         if each.affected
     ]
-    return RecordedFlow(
+    return ProbedFlow(
         name=record.flow.name,
         source=record.flow.source,
         destination=record.flow.destination,
@@ -462,9 +415,3 @@ def _thinned(values: Sequence[int], together: int) -> list[int]:
     starts = np.arange(0, len(values), together)
     summed: list[int] = np.add.reduceat(np.array(values, dtype=np.int64), starts).tolist()
     return summed
-
-
-def _loads(fabric: Fabric, packets: Mapping[tuple[str, Direction], int]) -> list[int]:
-    """Packets in the order of directions; empty without any."""
-    ways = chain.from_iterable((link.up, link.down) for link in fabric.links)
-    return [packets.get((way.link.name, way.direction), 0) for way in ways] if packets else []

@@ -2,8 +2,8 @@
 // at any instant, and its flows to pick. All data are in the page.
 
 import { h } from "./elements.js";
-import { METRICS, count, onTheme, shown, span } from "./format.js";
-import { FlowTable } from "./flowtable.js";
+import { METRICS, bytes, count, onTheme, shown, span } from "./format.js";
+import { FlowTable, timeOf } from "./flowtable.js";
 import { Happenings } from "./happenings.js";
 import { Picture, indexed, isDark, nameOf, named, stateOf } from "./picture.js";
 import { plotsOf } from "./series.js";
@@ -20,6 +20,7 @@ for (const link of fabric.links) link.carrier = [true, true];
 for (const { flows } of recording.runs) {
   for (const flow of flows) {
     const links = flow.path.map((number) => fabric.links[number]);
+    flow.outages ??= [];
     flow.path = links.map(({ name }) => name);
     flow.passed = new Set(links.flatMap(({ a, b }) => [a, b]));
   }
@@ -82,7 +83,9 @@ start(recording.runs[recording.chosen]);
 
 function start(next) {
   run = next;
-  most = Math.max(0, ...run.loads);
+  const isTimeless = run.begin_ns === run.end_ns;
+  $("#replay").classList.toggle("timeless", isTimeless);
+  most = d3.max(isTimeless ? recording.runs : [run], ({ loads }) => d3.max(loads)) ?? 0;
   if (run.samples) {
     for (const held of [run.samples.carrier, run.samples.states]) fill(held);
     $("#well").textContent = "as planned";
@@ -95,7 +98,8 @@ function start(next) {
   $("#flows").hidden = !run.flows.length;
   for (const flow of run.flows) flow.outage_ns = d3.sum(flow.outages, ([begin, end]) => (end ?? run.end_ns) - begin);
   happenings.start(run);
-  flows.start(run.flows);
+  $("#happenings").hidden = !happenings.all.length;
+  flows.start(run);
   picture.show(fabric, view);
   chooseFlow(null);
   goTo(Math.max(0, run.events.find(({ kind }) => kind === "fault")?.t_ns ?? 0));
@@ -219,13 +223,17 @@ function chooseFlow(flow) {
   flows.mark(flow);
   plots.start(run, plotsOf(run, flow));
   $("#all-flows").hidden = !flow;
-  const all = run.jobs.length ? run.jobs.map(({ name }) => name).join(", ") : "All flows together";
-  $("#of").textContent = flow ? `Flow ${flow.name}, ${flow.source} → ${flow.destination}` : all;
-  $("#path-note").textContent = !flow ? "" : flow.path.length
-    ? `Yellow: its path before the first event, by the kernels' tables then: ${flow.path.join(", ")}.`
-    : "Its path is not in this result.";
+  const all = run.about ? run.about : run.jobs.length ? run.jobs.map(({ name }) => name).join(", ") : "All flows together";
+  const sent = flow?.transfers ? `: ${bytes(flow.payload_bytes)}, its slowest transfer ${timeOf(flow.longest_ns)}` : "";
+  $("#of").textContent = flow ? `Flow ${flow.name}, ${flow.source} → ${flow.destination}${sent}` : all;
+  $("#path-note").textContent = !flow ? "" : flow.path.length ? `Yellow: ${run.paths_are}: ${first(flow.path)}.` : "Its path is not in this result.";
   plots.at(instant);
   picture.redraw();
+}
+
+function first(names) {
+  const more = names.length - MOST_NAMED;
+  return [...names.slice(0, MOST_NAMED), ...(more > 0 ? [`and ${count(more)} more links`] : [])].join(", ");
 }
 
 function tipOf({ links, a, b }) {

@@ -8,7 +8,7 @@ const COLOURS = ["--accent", "--second", "--ok", "--muted"];
 
 // Plots with `title`, `data` as uPlot takes it, and `lines`: the label and colour of each.
 export function plotsOf(run, flow) {
-  return run.jobs.length ? ofJobs(run) : ofProbes(run, flow);
+  return run.jobs.length ? ofJobs(run) : run.totals ? ofProbes(run, flow) : [];
 }
 
 function ofProbes(run, flow) {

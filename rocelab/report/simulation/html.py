@@ -9,10 +9,16 @@ from rocelab.files import replace_file
 from rocelab.report.html import inline
 from rocelab.report.job_terminal import value_text
 from rocelab.report.replay.page import data, script, style, tables_script
-from rocelab.report.replay.recording import recording_of_simulation
+from rocelab.report.simulation.recorded import MOST_NODES, recorded, which_flows
 from rocelab.results.simulation import SimulationReport
 from rocelab.templates import template
 from rocelab.units import format_duration, format_rate, format_size
+
+LISTED_FLOWS = 20
+UNDRAWN_FLOWS = 100
+"""In the table of a page without a replay, which would have all of the report's flows."""
+
+NAMED_LINKS = 8
 
 
 def render_html(report: SimulationReport) -> str:
@@ -28,11 +34,11 @@ def render_html(report: SimulationReport) -> str:
         ("jobs", plots.jobs(report)),
         ("slowdown", plots.slowdown(report)),
     )
-    recorded = recording_of_simulation(report)
+    recording = recorded(report)
     return template("report/simulation.html.j2").render(
         style=style(),
-        script=tables_script() if recorded is None else script(),
-        recording="" if recorded is None else data(recorded.document()),
+        script=tables_script() if recording is None else script(),
+        recording="" if recording is None else data(recording.document()),
         dilation=1,
         report=report,
         tiers={(tier.tier, tier.direction): tier for tier in report.tiers},
@@ -41,6 +47,10 @@ def render_html(report: SimulationReport) -> str:
         rate=format_rate,
         size=format_size,
         value=value_text,
+        flows_are=which_flows(report),
+        listed=UNDRAWN_FLOWS if recording is None else LISTED_FLOWS,
+        named=NAMED_LINKS,
+        most_nodes=MOST_NODES,
         lab_json=json.dumps(report.lab, indent=1),
         job_json=[json.dumps(job.job, indent=1) for job in report.jobs],
     )

@@ -143,13 +143,13 @@ def draw_timeline(
 
     def targets() -> Iterator[str]:
         for index in _drawn(draw, len(nics), counts[0]):
-            yield f"port {_nic_name(network, nics[index])}:{ports[index] + 1}"
+            yield f"port {network.nic_name(nics[index])}:{ports[index] + 1}"
         for index in _drawn(draw, len(leaves), counts[1]):
             yield f"switch {network.node_names[leaves[index]]}"
         for link in _drawn(draw, network.links, counts[2]):
             yield f"link {network.link_name(link)}"
         for nic in _drawn(draw, network.nics, counts[3]):
-            yield f"nic {_nic_name(network, nic)}"
+            yield f"nic {network.nic_name(nic)}"
 
     at_s = draw.uniform(0, duration_s, sum(counts))
     lasts_s = draw.exponential(repair_s, sum(counts))
@@ -173,10 +173,6 @@ def drawn_in_words(preset: str, outages: Sequence[Outage]) -> str:
 def _drawn(draw: np.random.Generator, of: int, count: int) -> list[int]:
     drawn: list[int] = draw.integers(0, of, count).tolist() if count else []
     return drawn
-
-
-def _nic_name(network: Network, nic: int) -> str:
-    return f"{network.node_names[network.nic_server[nic]]}:{network.nic_number[nic]}"
 
 
 def _microseconds(seconds: np.typing.NDArray[np.float64]) -> list[int]:

@@ -95,6 +95,10 @@ class Network:
         """The number of a node. Raises KeyError if there is none of that name."""
         return self._number_of[name]
 
+    def nic_name(self, nic: int) -> str:
+        """`srv3-2:1`: the server and the NIC's number on it."""
+        return f"{self.node_names[self.nic_server[nic]]}:{self.nic_number[nic]}"
+
     def link_name(self, link: int) -> str:
         """`rtsw1:ctsw2`: the lower node and its interface, as a `Fabric` names the link."""
         return self.send_name(2 * link)

@@ -187,7 +187,7 @@ def _validated(
     token = f"{name} {json.dumps(own)}"
     if token not in known:
         try:
-            model = _model(name, _merged(sweep, name, own))
+            model = _model(name, merged(sweep, name, own))
             known[token] = _Valid(model, model.model_dump(mode="json"))
         except SpecError as error:
             known[token] = None
@@ -208,7 +208,7 @@ def _model(name: str, source: Source) -> BaseModel:
     return SimulatedJob(name="job", collective=validate(source, JobSpec))
 
 
-def _merged(sweep: Sweep, name: str, values: Mapping[str, Data]) -> Source:
+def merged(sweep: Sweep, name: str, values: Mapping[str, Data]) -> Source:
     """The part as read from a file with these values. Raises SpecError for a key inside something
     that is not a mapping."""
     part = sweep.parts[name].source

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +18,7 @@ import yaml
 
 from rocelab.files import replace_file
 from rocelab.report.replay.page import shared_style, tables_script
+from rocelab.sim.sweep.command import command_of
 from rocelab.sim.sweep.spec import Axis, Sweep
 from rocelab.sim.sweep.store import Row, as_words
 from rocelab.spec.source import Data
@@ -47,6 +48,10 @@ TITLES: Mapping[str, tuple[str, float]] = {
 _COSTS = ("wall_s", "peak_memory_bytes", "error")
 NOT_DRAWN = ("algbw",)
 """Figures that follow from others: only in the page's table."""
+
+MOST_COMMANDS = 200
+MOST_COMMAND_BYTES = 1_000_000
+"""In a page: jobs can list thousands of NICs."""
 
 _SCHEMES = ("lab.scheme", "lab.scheme.kind")
 _COLOURS = ("#1f6fb2", "#d9822b", "#2e8b57", "#8a5fb0", "#c8102e", "#1c2530", "#9aa5b1", "#7a5c3e")
@@ -121,6 +126,7 @@ def render_html(sweep: Sweep, rows: Sequence[Row]) -> str:
         columns=[*_labels(sweep), "cells", *map(title, names), "seconds", "memory, MB"],
         texts=len(_labels(sweep)),
         rows=table_rows(sweep, good, names),
+        commands=commands(sweep, good),
         failed=[
             (settings_text(sweep, row), row["error"]) for row in rows if row["error"] is not None
         ],
@@ -145,18 +151,38 @@ def table_rows(
 ) -> list[list[str]]:
     """A row of text for each setting of all keys but seeds: medians, the extremes if there are
     repeats, then the cost of a cell."""
-    axes = [axis for axis in sweep.axes if not axis.repeats]
     found = []
-    for settings in itertools.product(*(axis.settings for axis in axes)):
-        own = _having(rows, list(zip(axes, settings, strict=True)))
-        if not own:
-            continue
+    for settings, own in _by_settings(sweep, rows):
         columns = [(name, TITLES.get(name, ("", 1.0))[1]) for name in names]
         columns += [("wall_s", 1.0), ("peak_memory_bytes", 1e-6)]
         texts = [_text(value) for setting in settings for value in setting]
         figures = [_spread_text(own, name, scale, extremes) for name, scale in columns]
         found.append([*texts, str(len(own)), *figures])
     return found
+
+
+def commands(sweep: Sweep, rows: Sequence[Row]) -> list[tuple[str, str]]:
+    """Of the first of those rows the settings of their first cell, and the command of its page."""
+    found = []
+    size = 0
+    for number, (_, own) in enumerate(_by_settings(sweep, rows), 1):
+        values = {key: own[0][key] for key in sweep.swept}
+        text = command_of(sweep, values, f"cell-{number}")
+        size += len(text)
+        if number > MOST_COMMANDS or size > MOST_COMMAND_BYTES:
+            break
+        found.append((settings_text(sweep, own[0]), text))
+    return found
+
+
+def _by_settings(
+    sweep: Sweep, rows: Sequence[Row]
+) -> Iterator[tuple[tuple[Setting, ...], list[Row]]]:
+    """The settings of all keys but seeds that have rows, with these."""
+    axes = [axis for axis in sweep.axes if not axis.repeats]
+    for settings in itertools.product(*(axis.settings for axis in axes)):
+        if own := _having(rows, list(zip(axes, settings, strict=True))):
+            yield settings, own
 
 
 def small_multiples(layout: Layout, rows: Sequence[Row], name: str) -> Figure:

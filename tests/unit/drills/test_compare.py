@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -12,13 +11,11 @@ from rich.console import Console
 
 from rocelab.cli.main import main
 from rocelab.documents import to_json
-from rocelab.drills.compare.figures import Expected, cell_figures, run_of, status_of
-from rocelab.drills.compare.matrix import Cell, cells
+from rocelab.drills.compare.figures import Expected, cell_figures, status_of
 from rocelab.errors import InputError, SpecError
-from rocelab.measure.run import assemble
-from rocelab.plan.build import plan
-from rocelab.plan.fabric import DirectedLink, Direction, Fabric
+from rocelab.plan.fabric import Direction
 from rocelab.report.compare.html import render_html
+from rocelab.report.compare.recorded import recorded
 from rocelab.report.compare.terminal import print_comparison
 from rocelab.report.compare.view import (
     anomalies,
@@ -29,27 +26,11 @@ from rocelab.report.compare.view import (
     run_rows,
 )
 from rocelab.results.comparison import (
-    SCHEMA_VERSION,
-    CellResult,
-    Comparison,
-    Run,
     Status,
     from_json,
 )
-from rocelab.results.job import JobReport
-from rocelab.spec.catalog import find_lab
-from rocelab.spec.load import load_spec
-from tests.helpers import job_sample
+from tests.helpers.comparison_sample import asked, comparison, packets, report, run
 from tests.helpers.narrow import broken
-
-
-def fabric() -> Fabric:
-    return plan(load_spec(find_lab("zone-1-1")))
-
-
-def asked(**lists: str) -> tuple[Cell, ...]:
-    said = {"schemes": "ecmp,spray", "qps": "1,4", "placements": "contiguous,fragmented"} | lists
-    return cells(fabric(), said["schemes"], said["qps"], said["placements"], {"size": "8MB"})
 
 
 def test_every_scheme_meets_every_number_of_queue_pairs_and_placement() -> None:
@@ -83,32 +64,6 @@ def test_a_list_that_can_not_be_compared_is_refused(lists: dict[str, str], says:
     with pytest.raises((InputError, SpecError)) as refused:
         asked(**lists)
     assert says in str(refused.value)
-
-
-def report(**keys: object) -> JobReport:
-    job = job_sample.result(job_sample.allreduce())
-    (made,) = assemble(
-        job_sample.ENVIRONMENT, job_sample.traffic(job), job_sample.counts(job), 1.0, 0.0
-    )
-    return replace(made, **keys)  # type: ignore[arg-type]
-
-
-def packets(first: int, second: int) -> dict[DirectedLink, int]:
-    """Data packets on both racks' links to the first and the second spine, in each direction."""
-    return {
-        each: first if link.b.node == "ctsw1" else second
-        for link in job_sample.fabric().sessions
-        for each in (link.up, link.down)
-    }
-
-
-CROSSING = {
-    ("rtsw-ctsw", direction, rack): 4 for direction in Direction for rack in ("rtsw1", "rtsw2")
-}
-
-
-def run(first: int = 30, second: int = 10, expected: Expected | None = None, **keys: object) -> Run:
-    return run_of(job_sample.fabric(), report(**keys), packets(first, second), CROSSING, expected)
 
 
 def test_the_balance_of_a_run_is_of_the_data_that_was_counted_beside_random_hashing() -> None:
@@ -196,42 +151,6 @@ def test_every_run_of_a_repeated_cell_is_listed_with_why_it_does_not_count() -> 
     assert run_rows(comparison()) == []
 
 
-def cell(asked: Cell, runs: tuple[Run, ...], reason: str | None = None) -> CellResult:
-    status = (Status.NOT_RUN, reason) if reason else status_of(runs, len(runs))
-    return CellResult(
-        scheme=asked.scheme.model_dump(mode="json"),
-        qps=asked.qps,
-        placement=asked.placement,
-        job=asked.job.model_dump(mode="json", exclude_none=True),
-        status=status[0],
-        reason=status[1],
-        figures=cell_figures(runs, 400e9) if runs else None,
-        runs=runs,
-    )
-
-
-def comparison(
-    runs_of: Callable[[Cell], tuple[Run, ...]] = lambda _: (run(),),
-    refused: str | None = None,
-) -> Comparison:
-    return Comparison(
-        schema_version=SCHEMA_VERSION,
-        command="rocelab compare t",
-        lab={"name": "t", "fabric": {"kind": "clos"}},
-        environment=job_sample.ENVIRONMENT,
-        dilation=1000.0,
-        nic_rate_bps=400 * 10**9,
-        repeats=1,
-        notes=(),
-        cells=tuple(
-            cell(each, (), "no <eBPF> here")
-            if each.scheme.kind == refused
-            else cell(each, runs_of(each))
-            for each in asked()
-        ),
-    )
-
-
 def test_a_document_reads_back_into_the_same_comparison() -> None:
     found = comparison(refused="spray")
     assert from_json(to_json(found)) == found
@@ -265,8 +184,10 @@ def test_an_invalid_cell_is_marked_in_every_table_and_not_dropped() -> None:
 def test_the_page_stands_alone_and_follows_the_drafts_order() -> None:
     page = render_html(comparison())
     assert page == render_html(comparison())
-    assert not re.search(r"""(src|href)=["'](?!https://datatracker|[#])""", page)
-    assert "http" not in page.partition("<script>")[2]
+    document, _, scripts = page.partition('<script type="application/json"')
+    assert not re.search(r"""(src|href)=["'](?!https://datatracker|[#])""", document)
+    assert "default-src 'none'" in document
+    assert "<script src" not in scripts
     parts = (
         "DUT identification",
         "Test topology",
@@ -283,6 +204,25 @@ def test_the_page_stands_alone_and_follows_the_drafts_order() -> None:
     places = [header.index(name) for name in template]
     assert places == sorted(places)
     assert page.count("<svg") == 4
+
+
+def test_the_page_draws_what_links_carried_in_each_cell_that_ran() -> None:
+    found = recorded(comparison(lambda each: (run(25, 15) if each.qps == 1 else run(20, 20),)))
+    assert found is not None
+    assert [each.title for each in found.runs[:3]] == [
+        "ecmp, 1 QP, contiguous",
+        "ecmp, 4 QPs, contiguous",
+        "ecmp, 1 QP, fragmented",
+    ]
+    assert "JCT ratio" in found.runs[0].about
+    assert "MMR 1.25 (rtsw-ctsw up)" in found.runs[0].about
+    numbers = {link["name"]: number for number, link in enumerate(found.links)}
+    for run_of_cell, packets_up in zip(found.runs[:2], (25, 20), strict=True):
+        assert run_of_cell.loads[2 * numbers["rtsw1:ctsw1"]] == packets_up
+        assert sum(run_of_cell.loads) == 2 * 2 * 40
+    refused = recorded(comparison(refused="spray"))
+    assert refused is not None
+    assert [each.title[:4] for each in refused.runs] == ["ecmp"] * 4
 
 
 def test_a_comparison_without_any_figures_still_renders() -> None:

@@ -18,9 +18,11 @@ from rocelab.report.replay.recording import (
     MOST_RATES,
     Recording,
     recording,
-    recording_of_simulation,
     routes,
 )
+from rocelab.report.simulation.html import render_html as simulated_html
+from rocelab.report.simulation.recorded import recorded as simulated
+from rocelab.report.simulation.recorded import which_flows
 from rocelab.results.convergence import Outage
 from rocelab.results.drill import DrillResult
 from rocelab.results.job import Goodput, SenderGoodput, Steps, Times
@@ -252,7 +254,7 @@ def test_a_simulation_has_the_bytes_of_each_link_and_the_rate_over_time() -> Non
     job = collective_job(JobSpec.model_validate({"pattern": "alltoall", "ranks": 8, "size": "8MB"}))
     options = Options(timeline=TimelineSpec(events=(event,)))
     report = simulate(load_spec(find_lab("zones-small")), [job], options)
-    found = recording_of_simulation(report)
+    found = simulated(report)
     assert found is not None
     (run,) = found.runs
     names = [link["name"] for link in found.links]
@@ -275,7 +277,24 @@ def test_a_simulation_has_the_bytes_of_each_link_and_the_rate_over_time() -> Non
     assert run.events[0]["links"] == ("z1-rtsw1:z1-ctsw1",)
 
 
+def test_a_simulation_has_its_flows_with_their_paths_and_the_page_lists_them() -> None:
+    job = {"pattern": "pairs", "ranks": 4, "size": "8MB", "transport": {"qps": 2}}
+    report = simulate(
+        load_spec(find_lab("zone-small")), [collective_job(JobSpec.model_validate(job))]
+    )
+    found = simulated(report)
+    assert found is not None
+    (run,) = found.runs
+    assert [flow.name for flow in run.flows] == [f"f{n}" for n in range(1, 5)]
+    for flow, outcome in zip(run.flows, report.slowest, strict=True):
+        assert tuple(found.links[number]["name"] for number in flow.path) == outcome.links
+    assert run.flows_are.startswith("All 4 flows")
+    fewer = replace(report, slowest=report.slowest[:3])
+    assert which_flows(fewer).startswith("The 3 slowest of 4 flows")
+    assert f"<td>{', '.join(report.slowest[0].links)}</td>" in simulated_html(report)
+
+
 def test_a_simulated_fabric_of_thousands_of_nodes_is_not_drawn() -> None:
     job = collective_job(JobSpec.model_validate({"pattern": "pairs", "ranks": 2, "size": "1MB"}))
     report = simulate(load_spec(find_lab("llama3-24k")), [job])
-    assert recording_of_simulation(report) is None
+    assert simulated(report) is None

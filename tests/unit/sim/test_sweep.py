@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -24,9 +25,12 @@ from hypothesis import strategies as st
 from rocelab.cli.app import run
 from rocelab.cli.main import command_line
 from rocelab.errors import InputError, MachineError, SpecError
+from rocelab.jobs.spec import load_jobs
 from rocelab.plan.build import build_fabric
 from rocelab.plan.fabric import Role
+from rocelab.sim.sweep import report
 from rocelab.sim.sweep.cells import cells_of, run_cell, tool_version
+from rocelab.sim.sweep.command import command_of
 from rocelab.sim.sweep.report import layout_of, numbers, render_html
 from rocelab.sim.sweep.run import run_sweep
 from rocelab.sim.sweep.spec import Axis, Sweep, read_sweep
@@ -535,3 +539,55 @@ def test_the_page_stands_alone_and_shows_medians_and_extremes(tmp_path: Path) ->
     assert "0.25 (0.25 to 0.25)" in page
     for outside in ("<link", 'src="', "url(http"):
         assert outside not in page
+
+
+JOBS = {
+    "a collective": JOB,
+    "a block": "{poisson: {sizes: websearch, load: 50%, duration: 1ms}, transport: {dcqcn: false}}",
+    "a file beside the sweep": "{flows: {file: flows.csv}}",
+}
+
+
+@pytest.mark.parametrize("job", JOBS.values(), ids=JOBS)
+def test_the_command_of_a_cell_simulates_that_cell(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, job: str
+) -> None:
+    beside = tmp_path / "beside"
+    beside.mkdir()
+    columns = "source,destination,bytes,start"
+    (beside / "flows.csv").write_text(f"{columns}\nsrv1-1,srv2-1,1MB,0ms\n")
+    over = "  lab.fabric.spines: [2]\n  job.transport.mtu: [1024, 4096]\n  simulate.ports: [lab]\n"
+    monkeypatch.chdir(tmp_path)
+    sweep = swept(Path("beside"), over, job=job, more="simulate: {engine: packets}\n")
+    for number, cell in enumerate(cells_of(sweep)):
+        text = command_of(sweep, cell.values, f"cell-{number}")
+        *files, command = re.findall(
+            r"^cat > (\S+) <<'END'\n(.*?)^END$|^(rocelab .*)$", text, re.M | re.S
+        )
+        for name, content, _ in files:
+            (tmp_path / name).write_text(content)
+        words = shlex.split(command[2])
+        assert words[:5] == [
+            "rocelab",
+            "simulate",
+            f"./cell-{number}-lab.yaml",
+            "--job",
+            f"./cell-{number}-job.yaml",
+        ]
+        assert words[5:-2] == ["--engine", "packets", "--ports", "lab"]
+        assert load_spec(Path(words[2])).model_dump(mode="json") == cell.inputs["lab"]
+        (made,) = load_jobs(Path(words[4]))
+        assert made.model_dump(mode="json") == cell.inputs["job"]
+
+
+def test_a_page_has_commands_of_its_first_rows_and_links_to_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(report, "MOST_COMMANDS", 3)
+    sweep = swept(tmp_path, GRID + "  job.seed: {repeat: 2}\n")
+    run_sweep(sweep, tmp_path, one_thread, function=sweep_cells.closed_form)
+    page = (tmp_path / "report.html").read_text()
+    assert re.findall(r'href="#(cell-\d)"', page) == ["cell-1", "cell-2", "cell-3"]
+    assert re.findall(r'<pre id="(cell-\d)"', page) == ["cell-1", "cell-2", "cell-3"]
+    assert "The first 3 of 6 rows have a command." in page
+    assert "The cell is the first of its row's repeats." in page

@@ -1,0 +1,145 @@
+"""The data of a simulation's page: its fabric, what failed, its flows and the loads of links."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from operator import itemgetter
+
+import numpy as np
+
+from rocelab.plan.build import plan
+from rocelab.plan.counts import counts_of
+from rocelab.plan.fabric import Direction, Fabric
+from rocelab.report.replay.recording import (
+    FAULT,
+    STAGE,
+    Entry,
+    RecordedFlow,
+    RecordedJob,
+    RecordedRun,
+    Recording,
+    loads_of,
+    numbers_of,
+    rate_over_time,
+    recording_of,
+)
+from rocelab.results.simulation import (
+    Engine,
+    FlowOutcome,
+    RateOverTime,
+    SimulatedEvent,
+    SimulationReport,
+    TierUse,
+)
+from rocelab.spec.adopted import recorded_spec
+
+MOST_NODES = 2_500
+"""Of a simulated fabric: the page of `hpn-pod`, with 2,288, has 3.8 MB if flows are sprayed."""
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatedFlow(RecordedFlow):
+    """As `FlowOutcome` has it."""
+
+    job: str
+    dest_qp: int
+    payload_bytes: int
+    transfers: int
+    longest_ns: float | None
+    slowdown: float | None
+    over_ns: float | None
+
+
+def recorded(report: SimulationReport) -> Recording | None:
+    """The recording of a simulation; None of a fabric that is too large for a page, and where no
+    time passed."""
+    spec = recorded_spec(report.lab)
+    sizes = counts_of(spec.fabric)
+    end_ns = report.rate.time_ns[-1]
+    if sizes.switches + sizes.servers > MOST_NODES or not end_ns:
+        return None
+    fabric = plan(spec)
+    run = RecordedRun(
+        title="",
+        dilation=1,
+        begin_ns=0,
+        end_ns=round(end_ns),
+        events=sorted(
+            chain.from_iterable(map(_failure, range(1, len(report.events) + 1), report.events)),
+            key=itemgetter("t_ns"),
+        ),
+        loads=loads_of(fabric, _carried(fabric, report.uses)),
+        loads_are="bytes of the jobs, on links between switches",
+        rates_are="all transfers on the wire"
+        + (", mean" if report.method.engine is not Engine.FLUID else ""),
+        flows_are=which_flows(report),
+        paths_are="its path while all links are up, or all its ways where switches divide it",
+        flows=_simulated_flows(fabric, report.slowest),
+        jobs=[_rate_of(report.rate)],
+    )
+    return recording_of(fabric, [run])
+
+
+def which_flows(report: SimulationReport) -> str:
+    """Which of a simulation's flows its report has."""
+    listed, flows = len(report.slowest), report.method.flows
+    which = f"The {listed:,} slowest of {flows:,}" if listed < flows else f"All {flows:,}"
+    return f"{which} flows; a flow is what one end of a queue pair sends."
+
+
+def _failure(number: int, event: SimulatedEvent) -> Iterator[Entry]:
+    kind, _, subject = event.what.partition(" ")
+    change = {
+        "kind": FAULT,
+        "event": number,
+        "fault": kind,
+        "subject": subject,
+        "links": event.links,
+        "nodes": (),
+        "dark": False,
+    }
+    yield {"t_ns": event.start_ns, "begins": True, **change}
+    if event.routed_ns is not None:
+        text = "is avoided by all routes"
+        yield {"t_ns": event.routed_ns, "kind": STAGE, "node": subject, "text": text}
+    if event.end_ns is not None:
+        yield {"t_ns": event.end_ns, "begins": False, **change}
+
+
+def _simulated_flows(fabric: Fabric, flows: Sequence[FlowOutcome]) -> list[SimulatedFlow]:
+    numbers = numbers_of(fabric)
+    return [
+        SimulatedFlow(
+            name=f"f{number}",
+            source=flow.source,
+            destination=flow.destination,
+            sport=flow.source_port,
+            path=tuple(numbers[link] for link in flow.links),
+            job=flow.job,
+            dest_qp=flow.dest_qp,
+            payload_bytes=flow.payload_bytes,
+            transfers=flow.transfers,
+            longest_ns=flow.longest_ns,
+            slowdown=flow.slowdown,
+            over_ns=flow.over_ns,
+        )
+        for number, flow in enumerate(flows, 1)
+    ]
+
+
+def _carried(fabric: Fabric, uses: Sequence[TierUse]) -> Mapping[tuple[str, Direction], int]:
+    """The bytes of each link between switches and direction."""
+    names: dict[str, list[str]] = {}
+    for link in fabric.links:
+        names.setdefault(link.tier, []).append(link.name)
+    return {
+        (name, use.direction): size
+        for use in uses
+        for name, size in zip(names[use.tier], use.bytes, strict=True)
+    }
+
+
+def _rate_of(rate: RateOverTime) -> RecordedJob:
+    return rate_over_time("all jobs", np.array(rate.time_ns), np.array(rate.rate_bps[:-1]))

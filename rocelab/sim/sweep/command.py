@@ -1,0 +1,51 @@
+"""The command that simulates one cell of a sweep by itself, which makes the cell's own page."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from rocelab.jobs.spec import KINDS
+from rocelab.sim.sweep.cells import merged
+from rocelab.sim.sweep.spec import Sweep
+from rocelab.spec.source import Data
+
+
+def command_of(sweep: Sweep, values: Mapping[str, Data], name: str) -> str:
+    """Lines for a shell in the folder where the sweep ran. They write the cell's lab and job beside
+    each other, and its page into `results/NAME`. values: of all swept keys."""
+    lab, job, options = (_part(sweep, part, values) for part in ("lab", "job", "simulate"))
+    if not any(kind in job for kind in KINDS):
+        job = {"collective": job}
+    for kind in ("trace", "flows"):
+        if kind in job:
+            folder = Path(sweep.parts["job"].source.file).parent
+            job[kind] = {**job[kind], "file": str(folder / job[kind]["file"])}
+    given = [
+        word
+        for key, value in options.items()
+        if value is not None
+        for word in (f"--{key.replace('_', '-')}", str(value))
+    ]
+    command = ["rocelab", "simulate", f"./{name}-lab.yaml", "--job", f"./{name}-job.yaml"]
+    return "\n".join(
+        (
+            _written(f"{name}-lab.yaml", lab),
+            _written(f"{name}-job.yaml", {"jobs": [{"name": "job", **job}]}),
+            shlex.join([*command, *given, "--out", f"results/{name}"]),
+        )
+    )
+
+
+def _part(sweep: Sweep, name: str, values: Mapping[str, Data]) -> dict[str, Any]:
+    own = {key: value for key, value in values.items() if key.startswith(f"{name}.")}
+    return dict(merged(sweep, name, own).data)
+
+
+def _written(file: str, data: Mapping[str, Any]) -> str:
+    text = yaml.safe_dump(data, sort_keys=False, default_flow_style=None, width=100)
+    return f"cat > {file} <<'END'\n{text}END"
