@@ -129,29 +129,30 @@ def p99_added_up(made: Simulation) -> float:
     nic = paths.sends[paths.start[:-1]].astype(np.int64)
     links = Links(traffic, capacity_bps, latency_s, queues)
     nics, *others = stages(traffic, len(capacity_bps))
-    over_s = _left_s(links, nics) + 2 * latency_s * traffic.hops
+    begin_s = traffic.start_s[traffic.flow]
+    over_s = _left_s(links, begin_s, nics)[traffic.last] + latency_s * traffic.hops
     for part in chain.from_iterable(others):
         from_nic = replace(part, before=nic[part.flow])
         # A NIC for each link, alone with the flows that go on to it.
         pairs, number = np.unique(
             np.stack((part.link, from_nic.before)), axis=1, return_inverse=True
         )
-        alone = Part(part.flow, number.reshape(-1), np.full(len(number), -1))
+        alone = Part(part.flow, number.reshape(-1), np.full_like(part.link, -1), 0 * part.hop)
         without = replace(links, capacity_bps=capacity_bps[pairs[1]])
-        over_s += _left_s(links, [from_nic]) - _left_s(without, [alone])
+        alone_s = _left_s(without, begin_s, [alone])
+        over_s += (_left_s(links, alone_s, [from_nic]) - alone_s)[traffic.last]
     times = completion(program, paths, capacity_bps, latency_s, program.delay_s, over_s)
     return float(np.quantile(times.slowdown, 0.99))
 
 
-def _left_s(links: Links, parts: list[Part]) -> Floats:
-    """When flows have left the links of these parts, if they come as they begin, F; 0 for flows
-    that do not cross them."""
-    traffic = links.traffic
-    begin_s, found = traffic.start_s[traffic.flow], np.zeros(len(traffic.flow))
+def _left_s(links: Links, comes_s: Floats, parts: list[Part]) -> Floats:
+    """When chunks have passed the links of these parts, if they come at these times, C; 0 for
+    chunks that do not cross them."""
+    found = np.zeros(len(comes_s))
     for part in parts:
-        passed = pass_part(links, begin_s, no_progress, part)
+        passed = pass_part(links, comes_s, no_progress, part)
         found[passed.chunk] = passed.left_s
-    return found[traffic.last]
+    return found
 
 
 def measured(cell: Cell) -> Row:

@@ -1,12 +1,12 @@
 """Runs the packet engine on links that are alone: each has only the links right before it.
 
 The packets of a chunk come one after the other from the link before, and the last one when it has
-left that link.
+come to the end of that link.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
@@ -16,13 +16,12 @@ from rocelab.progress import ProgressSink
 from rocelab.sim.engine.program import Program
 from rocelab.sim.fabric.flows import Paths, ways_along
 from rocelab.sim.links.traffic import Part, Traffic
+from rocelab.sim.links.turns import begins_in_turn
 from rocelab.sim.packets.run import PacketRun, run_packets
-from rocelab.sim.packets.sending import ACK_BYTES, Queues, Sending
+from rocelab.sim.packets.sending import ACK_BYTES, OVERHEAD_BYTES, Queues, Sending
 from rocelab.sim.packets.wiring import Wiring
 
 ACK_BITS = 8 * ACK_BYTES
-NEVER_S = 1e6
-"""When chunks come to a link that never leave the one before: after all others."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,25 +36,36 @@ class Links:
 
 @dataclass(frozen=True, eq=False)
 class Passed:
-    """A part that was run. chunk: its chunks; left_s: when each has left its link. The part's links
-    in ascending order are the even ports of `run`."""
+    """A part that was run. chunk: the chunks that come to it; left_s: when each has come to the end
+    of its link, inf if it never does. The part's links in ascending order are the even ports of
+    `run`, which is None where no chunk comes to it."""
 
     part: Part
     chunk: Longs
     left_s: Floats
-    run: PacketRun
+    run: PacketRun | None
 
 
 def pass_part(links: Links, left_s: Floats, progress: ProgressSink, part: Part) -> Passed:
-    """Run the links of a part. left_s: when each chunk has left the link before, or when it may
-    leave its NIC, C. The latency of the whole path is spread over the links that are run; neither
-    it nor the way of the ACK is in the times that are returned."""
+    """Run the links of a part. left_s: when each chunk has come to the end of the link before, or
+    when it may leave its NIC, C; inf for one that never does. The latency of the whole path is
+    spread over the links that are run; of it only the link's own, and not the way of the ACK, is in
+    the times that are returned."""
     traffic = links.traffic
     chunk, passage = _chunks(traffic, part)
+    comes = np.isfinite(left_s[chunk])
+    if not comes.any():
+        return Passed(part, chunk[:0], np.empty(0), None)
+    chunk, passage = chunk[comes], passage[comes]
     ports, capacity_bps = _ports(part, links.capacity_bps)
     comes_s = left_s[chunk]
     if ports.shape[1] > 1:
-        comes_s = comes_s - traffic.wire_bits[chunk] / capacity_bps[ports[passage, 0]]
+        before = ports[passage, 0]
+        takes_s = traffic.wire_bits[chunk] / capacity_bps[before]
+        comes_s = begins_in_turn(comes_s, takes_s, before, np.lexsort((-comes_s, before)))
+        paced_s = traffic.wire_bits[chunk] / _slowest_bps(links, part)[passage]
+        is_paced = (paced_s > takes_s) & (not traffic.is_coarse)
+        comes_s[is_paced] = np.minimum(comes_s, left_s[chunk] - paced_s)[is_paced]
     count, way_s = len(chunk), links.latency_s * float(traffic.hops[part.flow].mean())
     program = Program(
         after_start=np.zeros(count + 1, np.int64),
@@ -68,17 +78,45 @@ def pass_part(links: Links, left_s: Floats, progress: ProgressSink, part: Part) 
     )
     # ACKs take the ports of the ways back, which nothing else does.
     ways = np.concatenate((ports, ports[:, ::-1] ^ 1))
+    sending = _sending_of(traffic.sending, part.flow, traffic.payload_bytes[chunk])
+    if traffic.is_coarse:
+        # The first of two ports sends a chunk on as a whole, which the window holds too.
+        sending = replace(sending, window=sending.window + ports.shape[1] - 1)
     paths = Paths(np.arange(len(ways) + 1) * ways.shape[1], ways.reshape(-1))
     run = run_packets(
         program,
         [Wiring(0.0, capacity_bps, ways_along(paths))],
         way_s / ports.shape[1],
-        _sending_of(traffic.sending, part.flow, traffic.payload_bytes[chunk]),
+        sending,
         links.queues,
         progress,
     )
     answered_s = 2 * way_s + (ACK_BITS / capacity_bps[ports]).sum(axis=1)[passage]
-    return Passed(part, chunk, np.minimum(run.finish_s - answered_s, NEVER_S), run)
+    over_s = run.finish_s - answered_s
+    if ports.shape[1] > 1:
+        # Its packets come faster than a slow link has let them through, the last one not.
+        last_s = _last_bits(traffic, chunk) / capacity_bps[ports[passage, 1]]
+        over_s[is_paced] = np.maximum(over_s, left_s[chunk] + last_s)[is_paced]
+    return Passed(part, chunk, over_s + links.latency_s, run)
+
+
+def _slowest_bps(links: Links, part: Part) -> Floats:
+    """The lowest rate of the links that each passage's flow has passed, P."""
+    paths = links.traffic.paths
+    first = paths.start[part.flow]
+    found = np.full(len(part.flow), np.inf)
+    for hop in range(int(part.hop.max())):
+        (own,) = np.nonzero(part.hop > hop)
+        bps = links.capacity_bps[paths.sends[first[own] + hop]]
+        found[own] = np.minimum(found[own], bps)
+    return found
+
+
+def _last_bits(traffic: Traffic, chunk: Longs) -> Longs:
+    """On the wire, the last packet of each chunk, but for its own header."""
+    mtu = traffic.sending.mtu[traffic.flow[chunk]]
+    found: Longs = 8 * (OVERHEAD_BYTES + (traffic.payload_bytes[chunk] - 1) % mtu + 1)
+    return found
 
 
 def _chunks(traffic: Traffic, part: Part) -> tuple[Longs, Longs]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from concurrent.futures import CancelledError
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -22,11 +22,11 @@ from rocelab.errors import InputError, MachineError
 from rocelab.progress import Progress, ProgressSink, no_progress
 from rocelab.sim.engine.program import Program
 from rocelab.sim.fabric.flows import Paths, paths_taken
-from rocelab.sim.links.part import ACK_BITS, NEVER_S, Links, Passed, pass_part
-from rocelab.sim.links.traffic import Traffic, stages, traffic_of
+from rocelab.sim.links.part import ACK_BITS, Links, pass_part
+from rocelab.sim.links.traffic import CHUNK_PACKETS, Part, Traffic, stages, traffic_of
 from rocelab.sim.packets import state as at
 from rocelab.sim.packets.run import PacketRun
-from rocelab.sim.packets.sending import Queues, Sending
+from rocelab.sim.packets.sending import OVERHEAD_BYTES, Queues, Sending
 from rocelab.sim.packets.wiring import Wiring
 from rocelab.sim.size import available_bytes
 from rocelab.units import SIZE
@@ -65,21 +65,25 @@ def run_links(
     _check_size(rounds)
     start_s = sent_s = traffic.start_s[traffic.flow]
     answered_s = _answered_s(paths, capacity_bps, latency_s)[traffic.flow]
+    early_s = _early_s(traffic, capacity_bps)
     hops = 0
     with workers(_threads()) as pool:
         for each in rounds:
             parts = list(stages(each, len(capacity_bps)))
-            links = Links(each, capacity_bps, latency_s, queues)
+            own_queues = queues if each is traffic else _for_chunks(queues, traffic.sending)
+            links = Links(each, capacity_bps, latency_s, own_queues)
             left_s, sums, done = sent_s.copy(), Sums.none(len(each), len(capacity_bps)), 0
             for stage in parts:
                 for passed in pool.map(partial(pass_part, links, left_s, _go_on), stage):
                     left_s[passed.chunk] = passed.left_s
-                    sums.add(passed)
-                    done, hops = done + 1, hops + passed.run.packet_hops
+                    if passed.run is not None:
+                        sums.add(passed.part, passed.run)
+                        hops += passed.run.packet_hops
+                    done += 1
                     progress(Progress("simulating", done, sum(map(len, parts))))
             over_s = left_s + answered_s
-            sent_s = np.where(opens < 0, start_s, np.maximum(start_s, over_s[opens]))
-    over_s[left_s >= NEVER_S] = np.inf
+            opened_s = (over_s - early_s)[opens]
+            sent_s = np.where(opens < 0, start_s, np.maximum(start_s, opened_s))
     return sums.outcome(program, over_s[traffic.last], hops)
 
 
@@ -104,9 +108,8 @@ class Sums:
             np.zeros(sends),
         )
 
-    def add(self, passed: Passed) -> None:
+    def add(self, part: Part, run: PacketRun) -> None:
         """Add those of a part's links."""
-        part, run = passed.part, passed.run
         link = np.unique(part.link)
         own = 2 * np.arange(len(link))
         for name, sums in self.by_flow.items():
@@ -155,9 +158,27 @@ _BY_SEND = ("highest_bytes", "marks", "drops")
 
 
 def _answered_s(paths: Paths, capacity_bps: Floats, latency_s: float) -> Floats:
-    """The latency of each flow's path, and the time that an ACK takes back, F."""
-    link_s = 2 * latency_s + ACK_BITS / capacity_bps[paths.sends]
+    """The time that an ACK takes back, F."""
+    link_s = latency_s + ACK_BITS / capacity_bps[paths.sends]
     return np.add.reduceat(link_s, paths.start[:-1])
+
+
+def _early_s(traffic: Traffic, capacity_bps: Floats) -> Floats:
+    """How much sooner each chunk would end if its packets, but for the first, were sent on as they
+    come, C: on all links of its path but the slowest."""
+    paths = traffic.paths
+    bit_s = 1 / capacity_bps[paths.sends]
+    first = paths.start[:-1]
+    faster_s = np.add.reduceat(bit_s, first) - np.maximum.reduceat(bit_s, first)
+    further = np.maximum(0, traffic.payload_bytes - traffic.sending.mtu[traffic.flow])
+    early_s: Floats = 8 * further * faster_s[traffic.flow]
+    return early_s
+
+
+def _for_chunks(queues: Queues, sending: Sending) -> Queues:
+    """Queues that take a chunk as a single packet where they take its first one."""
+    further = (CHUNK_PACKETS - 1) * (int(sending.mtu.max()) + OVERHEAD_BYTES)
+    return replace(queues, buffer_bytes=queues.buffer_bytes + further)
 
 
 def _threads() -> int:

@@ -19,8 +19,9 @@ from rocelab.sim.fabric.flows import Paths
 from rocelab.sim.packets.sending import OVERHEAD_BYTES, Sending
 
 CHUNK_PACKETS = 16
-"""As many as `transport.ack_every` by default. The packets of a chunk are taken to come one after
-the other: with shorter chunks flows that share a link mix better, and there are more events."""
+"""The most, and as many as `transport.ack_every` by default. The packets of a chunk are taken to
+come one after the other: with shorter chunks flows that share a link mix better, and there are more
+events."""
 
 PART_PACKETS = 200_000
 """Packets of links that are simulated together: enough that a run is longer than its making, and
@@ -32,17 +33,20 @@ MOST_STAGES = 64
 
 @dataclass(frozen=True, eq=False)
 class Traffic:
-    """F flows in C chunks. start_s, packets: of each flow. The chunks of flow f are first[f] up to
-    first[f + 1]; flow, payload_bytes, wire_bits: of each chunk."""
+    """F flows in C chunks. start_s, packets, window: of each flow; window: in chunks. The chunks of
+    flow f are first[f] up to first[f + 1]; flow, payload_bytes, wire_bits: of each chunk.
+    is_coarse: a chunk is a packet."""
 
     paths: Paths
     sending: Sending
     start_s: Floats
     packets: Longs
+    window: Longs
     first: Longs
     flow: Longs
     payload_bytes: Longs
     wire_bits: Floats
+    is_coarse: bool = False
 
     def __len__(self) -> int:
         return len(self.start_s)
@@ -58,20 +62,23 @@ class Traffic:
         return np.diff(self.paths.start)
 
     def coarse(self) -> Traffic:
-        """The same with a chunk as a single packet."""
-        window = np.maximum(1, self.sending.window // CHUNK_PACKETS)
-        mtu = CHUNK_PACKETS * self.sending.mtu
-        sending = replace(self.sending, mtu=mtu, window=window, ack_every=np.ones_like(window))
+        """The same with a chunk as a single packet of as many bytes on the wire."""
+        further = -(-self.payload_bytes // self.sending.mtu[self.flow]) - 1
+        payload_bytes = self.payload_bytes + OVERHEAD_BYTES * np.maximum(0, further)
+        mtu = CHUNK_PACKETS * (self.sending.mtu + OVERHEAD_BYTES)
+        ack_every = np.ones_like(self.window)
+        sending = replace(self.sending, mtu=mtu, window=self.window, ack_every=ack_every)
         return replace(
             self,
             sending=sending,
             packets=np.diff(self.first),
-            wire_bits=_wire_bits(self.payload_bytes, mtu[self.flow]),
+            payload_bytes=payload_bytes,
+            is_coarse=True,
         )
 
     def a_window_before(self) -> Longs:
         """The chunk whose acknowledgement opens the window for each chunk, C; -1 for none."""
-        window = np.maximum(1, self.sending.window // CHUNK_PACKETS)[self.flow]
+        window = self.window[self.flow]
         number = np.arange(len(self.flow))
         return np.where(number - self.first[self.flow] >= window, number - window, -1)
 
@@ -83,7 +90,7 @@ def traffic_of(program: Program, paths: Paths, sending: Sending) -> Traffic:
     run_flow = np.repeat(program.flow, np.diff(messages.first))
     size_bytes = np.zeros(len(paths), np.int64)
     np.add.at(size_bytes, run_flow, messages.count * messages.size_bytes)
-    most = CHUNK_PACKETS * sending.mtu
+    window, most = _chunks_of(sending)
     chunks = np.maximum(1, -(-size_bytes // most))
     first = np.concatenate(([0], np.cumsum(chunks)))
     flow = np.repeat(np.arange(len(paths)), chunks)
@@ -96,25 +103,30 @@ def traffic_of(program: Program, paths: Paths, sending: Sending) -> Traffic:
         sending=sending,
         start_s=start_s,
         packets=np.maximum(1, -(-size_bytes // sending.mtu)),
+        window=window,
         first=first,
         flow=flow,
         payload_bytes=payload,
-        wire_bits=_wire_bits(payload, sending.mtu[flow]),
+        wire_bits=8 * on_wire(payload, sending.mtu[flow], OVERHEAD_BYTES).astype(np.float64),
     )
 
 
-def _wire_bits(payload_bytes: Longs, mtu: Longs) -> Floats:
-    return 8 * on_wire(payload_bytes, mtu, OVERHEAD_BYTES).astype(np.float64)
+def _chunks_of(sending: Sending) -> tuple[Longs, Longs]:
+    """The chunks of each flow's window, which they fill, and the payload of one."""
+    window = -(-sending.window // CHUNK_PACKETS)
+    return window, -(-sending.window // window) * sending.mtu
 
 
 @dataclass(frozen=True, eq=False)
 class Part:
     """Links of one stage. Of each of P passages of a flow through a link, link by link: the flow,
-    the link, and the link that the flow comes from, -1 for none: the link is that of its NIC."""
+    the link, and the link that the flow comes from, -1 for none: the link is that of its NIC.
+    hop: how many links of its path the flow has passed."""
 
     flow: Longs
     link: Longs
     before: Longs
+    hop: Longs
 
 
 def stages(traffic: Traffic, sends: int) -> Iterator[list[Part]]:
@@ -125,6 +137,7 @@ def stages(traffic: Traffic, sends: int) -> Iterator[list[Part]]:
     link = paths.sends.astype(np.int64)
     before = np.concatenate(([-1], link[:-1]))
     before[paths.start[:-1]] = -1
+    hop = np.arange(len(link)) - paths.start[flow]
     stage = _stage_of(before, link, sends)[link]
     order = np.lexsort((flow, link, stage))
     ends = np.cumsum(np.bincount(stage))
@@ -134,7 +147,9 @@ def stages(traffic: Traffic, sends: int) -> Iterator[list[Part]]:
         (heads,) = np.nonzero(np.diff(link[own], prepend=-1))
         number = (np.cumsum(packets) - packets)[heads] // PART_PACKETS
         cuts = heads[np.diff(number, prepend=-1) > 0][1:]
-        yield [Part(flow[each], link[each], before[each]) for each in np.split(own, cuts)]
+        yield [
+            Part(flow[each], link[each], before[each], hop[each]) for each in np.split(own, cuts)
+        ]
 
 
 def _stage_of(before: Longs, link: Longs, sends: int) -> Longs:

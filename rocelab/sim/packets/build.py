@@ -14,6 +14,7 @@ from rocelab.results.simulation import PortModel
 from rocelab.sim.engine.program import Program
 from rocelab.sim.packets import dcqcn
 from rocelab.sim.packets import state as at
+from rocelab.sim.packets.freelist import free_packets
 from rocelab.sim.packets.pausing import Pausing, pause_rules, pause_tables
 from rocelab.sim.packets.receiver import BITS
 from rocelab.sim.packets.sending import (
@@ -104,7 +105,7 @@ def state_of(
         pause=pause,
         pool=memory,
         buffer=buffer,
-        packet=_free(0, pool),
+        packet=free_packets(0, pool),
         next_task=next_task,
         path=np.array([at.LOST], np.int32),
         sizes=sizes,
@@ -151,29 +152,6 @@ def _most_asked(pausing: Pausing | None) -> int:
         return 0
     ports = np.bincount(pausing.pool[pausing.pool >= 0]).max(initial=0)
     return len(pausing.classes) + int(ports)
-
-
-def grown(run: State) -> State:
-    """The same with room for twice as many packets."""
-    pool = len(run.packet)
-    more = _free(pool, 2 * pool)
-    more[-1, at.NEXT] = run.counts[at.FREE]
-    run.counts[at.FREE], run.counts[at.FREE_PACKETS] = pool, run.counts[at.FREE_PACKETS] + pool
-    ring, on_the_way = run.ring.copy(), slice(run.rules[at.PORT_RINGS], None)
-    ring[on_the_way, at.MASK] = 2 * ring[on_the_way, at.MASK] + 1
-    ring[1:, at.FIRST] = np.cumsum(ring[:-1, at.MASK] + 1)
-    event = np.zeros((int((ring[:, at.MASK] + 1).sum()), at.EVENT_CELLS), np.int64)
-    for old, new in zip(run.ring, ring, strict=True):
-        numbers = np.arange(old[at.FRONT], old[at.BACK])
-        places = old[at.FIRST] + (numbers & old[at.MASK])
-        event[new[at.FIRST] + (numbers & new[at.MASK])] = run.event[places]
-    return run._replace(packet=np.concatenate((run.packet, more)), ring=ring, event=event)
-
-
-def _free(first: int, end: int) -> np.ndarray[tuple[int, int], np.dtype[np.int32]]:
-    packet = np.zeros((end - first, at.PACKET_CELLS), np.int32)
-    packet[:, at.NEXT] = np.arange(first + 1, end + 1)
-    return packet
 
 
 def _flows(sending: Sending, order: list[int]) -> Table:

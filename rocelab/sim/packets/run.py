@@ -19,7 +19,8 @@ from rocelab.sim.engine.program import Outcome, Program
 from rocelab.sim.fabric.flows import Ways
 from rocelab.sim.packets import loop
 from rocelab.sim.packets import state as at
-from rocelab.sim.packets.build import grown, packets_of, state_of
+from rocelab.sim.packets.build import packets_of, state_of
+from rocelab.sim.packets.freelist import grown
 from rocelab.sim.packets.lossless import resumed
 from rocelab.sim.packets.sending import Queues, Sending, class_order
 from rocelab.sim.packets.state import State

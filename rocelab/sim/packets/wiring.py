@@ -15,6 +15,7 @@ from rocelab.arrays import Bools, Floats, Ints, Longs
 from rocelab.results.simulation import PortModel
 from rocelab.sim.fabric.flows import Ways
 from rocelab.sim.packets import state as at
+from rocelab.sim.packets.freelist import grown
 from rocelab.sim.packets.loop import move
 from rocelab.sim.packets.ports import cut
 from rocelab.sim.packets.sending import Queues
@@ -74,7 +75,11 @@ def connected(run: State, wiring: Wiring, ports: Ports) -> State:
         run.flow[:, path], run.flow[:, path + 1] = place[rows], list_at[rows]
     moved = run.flow[:, at.NIC] != nic[:flows]
     listed = run.flow[:, at.LISTED] > 0
-    for flow in np.flatnonzero(moved & listed).tolist():
+    moving = np.flatnonzero(moved & listed).tolist()
+    # Each may send a packet at once.
+    while run.counts[at.FREE_PACKETS] < len(moving):
+        run = grown(run)
+    for flow in moving:
         move(run, flow, int(nic[flow]))
     run.flow[:, at.NIC] = nic[:flows]
     return run

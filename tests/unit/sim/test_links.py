@@ -22,6 +22,7 @@ from rocelab.sim.figures import transfer_times
 from rocelab.sim.links import run as links_run
 from rocelab.sim.links import traffic
 from rocelab.sim.links.traffic import stages, traffic_of
+from rocelab.sim.links.turns import begins_in_turn
 from rocelab.sim.packets import loop
 from rocelab.sim.packets.run import PacketRun
 from rocelab.sim.simulate import Options, Simulation, simulate
@@ -73,6 +74,87 @@ def test_a_flow_that_is_alone_takes_as_long_as_packet_by_packet(
     _, (packets, links) = both(listed(tmp_path, [f"0 {to} 3 100 {size} 2"]))
     assert links.finish_s[0] == pytest.approx(packets.finish_s[0], rel=4e-4)
     assert links.sent_bits.sum() == pytest.approx(packets.sent_bits.sum(), rel=4e-4)
+
+
+@pytest.mark.parametrize("buffer", ["5KB", "50KB"])
+def test_a_buffer_smaller_than_a_chunk_drops_nothing_of_a_flow_that_is_alone(
+    buffer: str, tmp_path: Path
+) -> None:
+    """A flow longer than its window is simulated with a chunk as a packet first."""
+    job = listed(tmp_path, ["0 9 3 100 4000000 2"])
+    _, (packets, links) = both(
+        job, lab(queues={"buffer": buffer, "ecn": {"kmin": "1KB", "kmax": "2KB"}})
+    )
+    assert links.finish_s[0] == pytest.approx(packets.finish_s[0], rel=4e-4)
+    assert links.drops.sum() == packets.drops.sum() == 0
+
+
+@pytest.mark.parametrize("window", [1, 15, 16, 17, 31, 33])
+def test_a_window_that_its_path_does_not_fill_holds_a_flow_back_as_packet_by_packet(
+    window: int, tmp_path: Path
+) -> None:
+    """Whatever part of chunks it is: the path holds some 40 packets and the ACK's way back."""
+    _, (packets, links) = both(listed(tmp_path, ["0 9 3 100 300000 2"], window=window))
+    assert links.finish_s[0] == pytest.approx(packets.finish_s[0], rel=0.12)
+
+
+@pytest.mark.parametrize(("rate", "rel"), [("400G", 0.04), ("40G", 1e-3)])
+@pytest.mark.parametrize("size", [4097, 65536, 1_000_000])
+def test_a_flow_over_links_of_several_rates_takes_as_long_as_packet_by_packet(
+    rate: str, rel: float, size: int, tmp_path: Path
+) -> None:
+    """A fast link behind a slow one has gaps between a chunk's packets, in which the last link,
+    slow too, sends."""
+    spec = lab(links={"rate": rate, "server_rate": "100G", "delay": "1us"})
+    _, (packets, links) = both(listed(tmp_path, [f"0 9 3 100 {size} 2"]), spec)
+    assert links.finish_s[0] == pytest.approx(packets.finish_s[0], rel=rel)
+
+
+def test_flows_from_near_and_far_meet_when_they_come(tmp_path: Path) -> None:
+    """One from another pod comes later by the latency of four more links, and finds the last link
+    idle again."""
+    flows = ["1 0 3 100 40000 2", "9 0 3 100 40000 2"]
+    _, (packets, links) = both(listed(tmp_path, flows))
+    assert links.finish_s == pytest.approx(packets.finish_s, rel=4e-4)
+
+
+@pytest.mark.parametrize("size", [300_000, 1_000_000])
+def test_flows_that_took_turns_on_a_link_come_from_it_in_turns(size: int, tmp_path: Path) -> None:
+    """They share five links; the first divides itself among them, the others are as fast."""
+    flows = [f"{source} 0 3 100 {size} 2" for source in (4, 5)]
+    made, (packets, links) = both(listed(tmp_path, flows))
+    paths = made.whole_paths
+    assert set(paths.sends[1 : paths.start[1]]) == set(paths.sends[paths.start[1] + 1 :])
+    assert links.finish_s == pytest.approx(packets.finish_s, rel=0.025)
+    assert links.finish_s.max() == pytest.approx(packets.finish_s.max(), rel=1e-3)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_chunks_that_share_a_link_from_their_beginnings_on_end_when_they_left(seed: int) -> None:
+    """Forwards again, chunk by chunk: each that is under way gets as much as the others."""
+    draw = np.random.default_rng(seed)
+    count = 12
+    left_s, takes_s = draw.uniform(5, 10, count), draw.choice([0.1, 1.0], count)
+    port = draw.integers(0, 3, count)
+    order = np.lexsort((-left_s, port))
+    begins_s = begins_in_turn(left_s, takes_s, port.astype(np.int32), order)
+    for here in range(3):
+        own = np.flatnonzero(port == here).tolist()
+        waiting = sorted((begins_s[each], each) for each in own)
+        now, rest = 0.0, {}
+        while waiting or rest:
+            ends = now + min(rest.values()) * len(rest) if rest else np.inf
+            due = waiting[0][0] if waiting else np.inf
+            for each in rest:
+                rest[each] -= (min(ends, due) - now) / len(rest)
+            now = min(ends, due)
+            if due <= ends:
+                _, begun = waiting.pop(0)
+                rest[begun] = takes_s[begun]
+            else:
+                (ended,) = [each for each in rest if rest[each] < 1e-9]
+                assert now == pytest.approx(left_s[ended])
+                del rest[ended]
 
 
 def test_flows_that_meet_at_their_last_link_share_it_as_packet_by_packet(tmp_path: Path) -> None:
@@ -156,6 +238,20 @@ def test_a_flow_whose_queue_pair_gives_up_never_ends_and_delays_no_other(tmp_pat
     for ran in (packets, links):
         assert np.isinf(ran.finish_s[:2]).any() and np.isfinite(ran.finish_s[2])
     assert made.report(links).jobs[0].end_ns is None
+
+
+def test_what_a_link_never_lets_through_is_on_none_behind_it(tmp_path: Path) -> None:
+    """Two flows of one rack, at a buffer for one packet."""
+    flows = [f"{source} 0 3 100 1000000 2" for source in (4, 5)]
+    made, (_, links) = both(
+        listed(tmp_path, flows, retries=0),
+        lab(queues={"buffer": "5KB", "ecn": {"kmin": "1KB", "kmax": "2KB"}}),
+    )
+    paths = made.whole_paths
+    _, up, *behind = paths.sends[: paths.start[1]].tolist()
+    assert links.failed > 0 and links.drops[up] > 0
+    assert links.sent_bits[behind].max() < 0.75 * 2 * 8e6
+    assert links.drops[behind].sum() == 0
 
 
 def test_the_document_says_what_is_left_out_and_reads_back() -> None:

@@ -12,7 +12,8 @@ from rocelab.jobs.dcqcn_model import Bottleneck, simulate
 from rocelab.jobs.dcqcn_profiles import PROFILES, parameters
 from rocelab.sim.packets import dcqcn, loop
 from rocelab.sim.packets import state as at
-from rocelab.sim.packets.build import grown, state_of
+from rocelab.sim.packets.build import state_of
+from rocelab.sim.packets.freelist import grown
 from tests.unit.sim.packet_runs import (
     ACK_PS,
     ENDLESS,

@@ -17,6 +17,8 @@ from rocelab.report.simulation.terminal import print_report
 from rocelab.results.simulation import Engine, SimulationReport, from_json
 from rocelab.sim.events.sentence import parse_event
 from rocelab.sim.events.spec import TimelineSpec
+from rocelab.sim.fabric.flows import Paths
+from rocelab.sim.packets import build
 from rocelab.sim.packets.run import PacketRun, run_packets
 from rocelab.sim.packets.sending import ACK_BYTES
 from rocelab.sim.simulate import Options, Simulation
@@ -29,6 +31,7 @@ from tests.unit.sim.packet_runs import (
     Flow,
     arranged,
     finish_ps,
+    there_and_back,
 )
 
 TIMEOUT_PS = 50_000_000
@@ -72,6 +75,24 @@ def test_a_nic_whose_only_link_failed_sends_into_the_void_until_its_queue_pairs_
     assert done.failed == 1 and done.timeouts.tolist() == [4]
     arrived = 10 - 1 - LATENCY_PS // FULL_PS
     assert done.lost == done.packets - arrived
+
+
+def test_queue_pairs_that_all_move_at_once_send_more_packets_than_there_was_room_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each has a port of its own, two packets on the way, and a port that is free."""
+    flows = [Flow([4 * number], 20 * 4096) for number in range(60)]
+    program, (whole,), *others = arranged(flows)
+    capacity_bps = np.full(240, whole.capacity_bps[0])
+    other_way = there_and_back(Paths(np.arange(61), np.arange(2, 242, 4, dtype=np.int32)))
+    first = replace(whole, capacity_bps=capacity_bps)
+    later = replace(first, time_s=1.5 * FULL_PS / 1e12, ways=other_way)
+    expected = run_packets(program, [first, later], *others)
+    monkeypatch.setattr(build, "FIRST_PACKETS", 128)
+    found = run_packets(program, [first, later], *others)
+    assert finish_ps(found) == finish_ps(expected)
+    assert found.sent_bits.tolist() == expected.sent_bits.tolist()
+    assert found.sent_bits[2::4].min() > 0
 
 
 def simulation(
