@@ -17,7 +17,10 @@ from rocelab.forwarding.asic import Model
 from rocelab.forwarding.balance import LinkLoad, TierBalance, balance, tier_balances
 from rocelab.jobs.performance import Row, jct_ratio
 from rocelab.jobs.steps import roofline_s
+from rocelab.plan.build import build_fabric
 from rocelab.plan.fabric import Direction, Role, tier_name
+from rocelab.plan.pfc import carve
+from rocelab.plan.pfc import warnings as pfc_warnings
 from rocelab.results.environment import Environment, environment_with
 from rocelab.results.job import Headline
 from rocelab.results.simulation import (
@@ -84,7 +87,11 @@ def figures(
             "or their queue pairs gave up"
         )
     packets = packet_counts(outcome, network) if isinstance(outcome, PacketRun) else None
-    if packets is None and simulation.spec.queues.pfc is not None:
+    pfc = simulation.spec.queues.pfc
+    if packets is not None and pfc is not None:
+        fabric = build_fabric(simulation.spec)
+        warnings += pfc_warnings(fabric, pfc, carve(fabric, pfc))
+    elif pfc is not None:
         warnings.append(
             "queues.pfc has no effect here: a fluid has no queues that fill, so nothing is paused"
         )

@@ -147,6 +147,19 @@ def test_a_simulation_says_that_nothing_is_paused(
     assert "queues.pfc has no effect here" in capsys.readouterr().err
 
 
+def test_a_simulation_with_packets_warns_as_the_plan_does(
+    lossless: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lossless.write_text(LAB.replace("{}", "{headroom: 10KB}"))
+    job = ("--pattern", "incast", "--ranks", "4", "--size", "64KB")
+    assert command("simulate", lossless, *job, "--engine", "packets") == 0
+    simulated = capsys.readouterr().err
+    assert command("plan", lossless) == 0
+    planned = capsys.readouterr().err
+    assert "warning: a headroom of 10 KB cannot hold the 95.9 KB that may arrive" in planned
+    assert planned in simulated
+
+
 def test_a_simulation_says_that_paths_have_no_valleys(
     lossless: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
