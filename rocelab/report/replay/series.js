@@ -36,12 +36,13 @@ function ofProbes(run, flow) {
 function ofJobs({ jobs, dilation, rates_are: what }) {
   const timed = jobs.filter(({ iterations }) => iterations.length);
   const lines = (of) => of.map(({ name }) => ({ label: name, colour: COLOURS[jobs.findIndex((job) => job.name === name) % COLOURS.length] }));
-  const rate = ({ interval_ns: interval, rate_bps: rates }) => [rates.map((_, place) => (place * interval) / S), rates.map((bps) => bps / 1e9)];
+  const [unit, bps] = d3.max(jobs, (job) => d3.max(job.rate_bps)) < 1e15 ? ["Gb/s", 1e9] : ["Tb/s", 1e12];
+  const rate = ({ interval_ns: interval, rate_bps: rates }) => [rates.map((_, place) => (place * interval) / S), rates.map((each) => each / bps)];
   const times = ({ iterations }) => [
     [...iterations.map(([began]) => began / S), iterations.at(-1)[1] / S],
     [...iterations.map(([began, ended]) => (ended - began) / dilation / 1e6), null],
   ];
-  const plots = [{ title: `${what}, Gb/s of the modelled network`, lines: lines(jobs), data: uPlot.join(jobs.map(rate)) }];
+  const plots = [{ title: `${what}, ${unit} of the modelled network`, lines: lines(jobs), data: uPlot.join(jobs.map(rate)) }];
   if (timed.length) {
     plots.push({ title: "time of each iteration, ms of the modelled network, from its begin to its end", lines: lines(timed), data: uPlot.join(timed.map(times)) });
   }

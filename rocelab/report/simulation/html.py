@@ -9,14 +9,12 @@ from rocelab.files import replace_file
 from rocelab.report.html import inline
 from rocelab.report.job_terminal import value_text
 from rocelab.report.replay.page import data, script, style, tables_script
-from rocelab.report.simulation.recorded import MOST_NODES, recorded, which_flows
+from rocelab.report.simulation.recorded import recorded, which_flows
 from rocelab.results.simulation import SimulationReport
 from rocelab.templates import template
 from rocelab.units import format_duration, format_rate, format_size
 
 LISTED_FLOWS = 20
-UNDRAWN_FLOWS = 100
-"""In the table of a page without a replay, which would have all of the report's flows."""
 
 NAMED_LINKS = 8
 
@@ -47,10 +45,10 @@ def render_html(report: SimulationReport) -> str:
         rate=format_rate,
         size=format_size,
         value=value_text,
-        flows_are=which_flows(report),
-        listed=UNDRAWN_FLOWS if recording is None else LISTED_FLOWS,
+        flows_are=which_flows(report, len(report.slowest)),
+        replayed=0 if recording is None else len(recording.runs[0].flows),
+        listed=LISTED_FLOWS,
         named=NAMED_LINKS,
-        most_nodes=MOST_NODES,
         lab_json=json.dumps(report.lab, indent=1),
         job_json=[json.dumps(job.job, indent=1) for job in report.jobs],
     )

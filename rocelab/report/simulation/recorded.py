@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from operator import itemgetter
 
 import numpy as np
 
+from rocelab.errors import InputError
 from rocelab.plan.build import plan
-from rocelab.plan.counts import counts_of
 from rocelab.plan.fabric import Direction, Fabric
 from rocelab.report.replay.recording import (
     FAULT,
@@ -36,7 +36,11 @@ from rocelab.results.simulation import (
 from rocelab.spec.adopted import recorded_spec
 
 MOST_NODES = 2_500
-"""Of a simulated fabric: the page of `hpn-pod`, with 2,288, has 3.8 MB if flows are sprayed."""
+"""Of a simulated fabric that is drawn whole: the page of `hpn-pod`, with 2,288, has 3.8 MB if flows
+are sprayed."""
+
+MOST_NODES_OF_PART = 150
+"""Of a larger fabric, where the slowest flows go: names are read and paths told apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,14 +57,20 @@ class SimulatedFlow(RecordedFlow):
 
 
 def recorded(report: SimulationReport) -> Recording | None:
-    """The recording of a simulation; None of a fabric that is too large for a page, and where no
-    time passed."""
-    spec = recorded_spec(report.lab)
-    sizes = counts_of(spec.fabric)
+    """The recording of a simulation. None where no time passed, of a fabric that has more addresses
+    than a plan, or if no part of a large one is small enough."""
     end_ns = report.rate.time_ns[-1]
-    if sizes.switches + sizes.servers > MOST_NODES or not end_ns:
+    if not end_ns:
         return None
-    fabric = plan(spec)
+    try:
+        whole = plan(recorded_spec(report.lab))
+    except InputError:
+        return None
+    fabric, flows = whole, report.slowest
+    if len(whole.nodes) > MOST_NODES:
+        fabric, flows = _part(whole, report.slowest)
+        if not flows:
+            return None
     run = RecordedRun(
         title="",
         dilation=1,
@@ -70,23 +80,51 @@ def recorded(report: SimulationReport) -> Recording | None:
             chain.from_iterable(map(_failure, range(1, len(report.events) + 1), report.events)),
             key=itemgetter("t_ns"),
         ),
-        loads=loads_of(fabric, _carried(fabric, report.uses)),
+        loads=loads_of(fabric, _carried(whole, report.uses)),
         loads_are="bytes of the jobs, on links between switches",
         rates_are="all transfers on the wire"
         + (", mean" if report.method.engine is not Engine.FLUID else ""),
-        flows_are=which_flows(report),
+        flows_are=which_flows(report, len(flows)) + _which_part(fabric, whole),
         paths_are="its path while all links are up, or all its ways where switches divide it",
-        flows=_simulated_flows(fabric, report.slowest),
+        flows=_simulated_flows(fabric, flows),
         jobs=[_rate_of(report.rate)],
     )
     return recording_of(fabric, [run])
 
 
-def which_flows(report: SimulationReport) -> str:
-    """Which of a simulation's flows its report has."""
-    listed, flows = len(report.slowest), report.method.flows
+def which_flows(report: SimulationReport, listed: int) -> str:
+    """Which of a simulation's flows those are that are listed."""
+    flows = report.method.flows
     which = f"The {listed:,} slowest of {flows:,}" if listed < flows else f"All {flows:,}"
     return f"{which} flows; a flow is what one end of a queue pair sends."
+
+
+def _part(fabric: Fabric, flows: Sequence[FlowOutcome]) -> tuple[Fabric, Sequence[FlowOutcome]]:
+    """The part of a fabric that is drawn, and the first of these flows, which go through it."""
+    nodes: set[str] = set()
+    inside = 0
+    for flow in flows:
+        links = (fabric.link_by_name[name] for name in flow.links)
+        ends = {port.node for link in links for port in (link.a, link.b)}
+        if len(nodes | ends) > MOST_NODES_OF_PART:
+            break
+        nodes |= ends
+        inside += 1
+    part = replace(
+        fabric,
+        nodes=tuple(node for node in fabric.nodes if node.name in nodes),
+        links=tuple(each for each in fabric.links if {each.a.node, each.b.node} <= nodes),
+    )
+    return part, flows[:inside] if nodes else ()
+
+
+def _which_part(part: Fabric, whole: Fabric) -> str:
+    if part is whole:
+        return ""
+    drawn, nodes = len(part.nodes), len(whole.nodes)
+    return (
+        f" The picture is of the {drawn:,} nodes on their paths, of {nodes:,} that the fabric has."
+    )
 
 
 def _failure(number: int, event: SimulatedEvent) -> Iterator[Entry]:

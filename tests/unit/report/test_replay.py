@@ -10,6 +10,7 @@ import pytest
 
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.spec import collective_job
+from rocelab.plan.build import plan
 from rocelab.report.html import MAX_ROWS, render_html
 from rocelab.report.plots import fib_timeline, svg
 from rocelab.report.replay import page as replay_page
@@ -21,8 +22,8 @@ from rocelab.report.replay.recording import (
     routes,
 )
 from rocelab.report.simulation.html import render_html as simulated_html
+from rocelab.report.simulation.recorded import MOST_NODES_OF_PART, which_flows
 from rocelab.report.simulation.recorded import recorded as simulated
-from rocelab.report.simulation.recorded import which_flows
 from rocelab.results.convergence import Outage
 from rocelab.results.drill import DrillResult
 from rocelab.results.job import Goodput, SenderGoodput, Steps, Times
@@ -290,11 +291,29 @@ def test_a_simulation_has_its_flows_with_their_paths_and_the_page_lists_them() -
         assert tuple(found.links[number]["name"] for number in flow.path) == outcome.links
     assert run.flows_are.startswith("All 4 flows")
     fewer = replace(report, slowest=report.slowest[:3])
-    assert which_flows(fewer).startswith("The 3 slowest of 4 flows")
+    assert which_flows(fewer, 3).startswith("The 3 slowest of 4 flows")
     assert f"<td>{', '.join(report.slowest[0].links)}</td>" in simulated_html(report)
 
 
-def test_a_simulated_fabric_of_thousands_of_nodes_is_not_drawn() -> None:
-    job = collective_job(JobSpec.model_validate({"pattern": "pairs", "ranks": 2, "size": "1MB"}))
-    report = simulate(load_spec(find_lab("llama3-24k")), [job])
-    assert simulated(report) is None
+def test_of_a_fabric_of_thousands_of_nodes_the_part_is_drawn_that_the_slowest_flows_take() -> None:
+    job = {"pattern": "alltoall", "ranks": 24, "size": "1MB", "placement": "fragmented"}
+    spec = load_spec(find_lab("llama3-24k"))
+    report = simulate(spec, [collective_job(JobSpec.model_validate(job))])
+    found = simulated(report)
+    assert found is not None
+    (run,) = found.runs
+    assert 0 < len(run.flows) < len(report.slowest)
+    assert len(found.nodes) <= MOST_NODES_OF_PART
+    for flow, outcome in zip(run.flows, report.slowest, strict=False):
+        assert tuple(found.links[number]["name"] for number in flow.path) == outcome.links
+    assert run.flows_are.startswith(f"The {len(run.flows)} slowest of 552 flows")
+    assert f"of the {len(found.nodes)} nodes on their paths, of 4,764 that" in run.flows_are
+    names = {node["name"] for node in found.nodes}
+    drawn = {link.name: link for link in plan(spec).links if {link.a.node, link.b.node} <= names}
+    assert set(drawn) == {link["name"] for link in found.links}
+    # Of each link the bytes that the whole fabric's has, up and then down.
+    carried = {name: run.loads[2 * n : 2 * n + 2] for n, name in enumerate(drawn)}
+    between = [name for name in report.slowest[0].links if drawn[name].a.role.is_switch]
+    assert all(max(carried[name]) > 0 for name in between)
+    nobody = replace(report, slowest=(replace(report.slowest[0], links=()),))
+    assert simulated(nobody) is None
