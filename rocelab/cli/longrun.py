@@ -67,7 +67,8 @@ def whatif(
     from rocelab.documents import to_json
     from rocelab.report.simulation.whatif import print_what_if
     from rocelab.sim.events.sentence import parse_event
-    from rocelab.sim.simulate import Options, event_cost
+    from rocelab.sim.reliability import event_cost
+    from rocelab.sim.simulate import Options
 
     spec = asked_spec(lab, scheme, hashing)
     jobs = asked_jobs(job_file, given(job))
@@ -143,7 +144,8 @@ def longrun(
     """
     from rocelab.documents import to_json
     from rocelab.report.simulation.whatif import print_outlook
-    from rocelab.sim.simulate import Options, long_run
+    from rocelab.sim.reliability import long_run
+    from rocelab.sim.simulate import Options
 
     spec = asked_spec(lab, scheme, hashing)
     jobs = asked_jobs(job_file, given(job))

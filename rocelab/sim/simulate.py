@@ -36,23 +36,17 @@ from rocelab.jobs.spec import SimulatedJob, TraceSpec
 from rocelab.jobs.training import training_workload
 from rocelab.jobs.transport import TransportSpec
 from rocelab.jobs.workload import Workload
-from rocelab.progress import Progress, ProgressSink, no_progress
+from rocelab.progress import ProgressSink, no_progress
 from rocelab.results.simulation import Engine, PortModel, SimulationReport
-from rocelab.results.whatif import Outlook, WhatIf
 from rocelab.sim.compile import Compiled, PlacedJob, compile_jobs
 from rocelab.sim.engine.backend import best_backend
 from rocelab.sim.engine.program import Outcome, Program
 from rocelab.sim.engine.run import run
 from rocelab.sim.events.changes import changes_of
-from rocelab.sim.events.expectation import expected_cost
-from rocelab.sim.events.longrun import Break, run_through
-from rocelab.sim.events.outlook import outlook
-from rocelab.sim.events.rates import PRESETS, draw_breaks, drawn_in_words, timeline_of
 from rocelab.sim.events.retransmission import Retransmission
 from rocelab.sim.events.sentence import parse_event
-from rocelab.sim.events.spec import EventSpec, RatesSpec, RestartSpec, TimelineSpec
-from rocelab.sim.events.timeline import Links, Outage, moments_of, outage_of, resolve
-from rocelab.sim.events.whatif import what_if
+from rocelab.sim.events.spec import TimelineSpec
+from rocelab.sim.events.timeline import Links, Outage, moments_of, resolve
 from rocelab.sim.fabric.build import network_of
 from rocelab.sim.fabric.flows import Flows, Ways
 from rocelab.sim.fabric.network import Network
@@ -77,10 +71,6 @@ EXACT_TRANSFERS = 50_000
 """Up to this many transfers every completion is an event of its own by default."""
 
 LARGE_EPS = 0.01
-LEAST_EFFECTIVE = 0.1
-"""Network failures are drawn for a job that makes progress in at least this share of the time: a
-slower job meets none at its end."""
-
 USABLE_PIECE = 4096
 EVERY_WAY = SprayScheme(kind="spray")
 
@@ -500,106 +490,6 @@ def simulate(
     job that cannot end is no error: its iterations are None.
     """
     return Simulation(spec, jobs, options, progress).report()
-
-
-def event_cost(
-    spec: LabSpec,
-    jobs: Sequence[SimulatedJob],
-    event: EventSpec,
-    options: Options | None = None,
-    progress: ProgressSink = no_progress,
-) -> WhatIf:
-    """What an event costs each of the jobs that run on a fabric: `rocelab.sim.events.whatif`.
-
-    Raises as `simulate`, and InputError if a job makes no progress even without the event.
-    """
-    simulation = Simulation(spec, jobs, options, progress)
-    timeline = simulation.options.timeline
-    return what_if(
-        simulation.network,
-        outage_of(simulation.network, event, timeline.reaction),
-        simulation.iteration_times,
-        {
-            job.name: workload.ranks
-            for job, workload in zip(simulation.jobs, simulation.workloads, strict=True)
-        },
-        simulation.retransmissions,
-        timeline.restart,
-    )
-
-
-def long_run(
-    spec: LabSpec,
-    jobs: Sequence[SimulatedJob],
-    failures: TimelineSpec | RatesSpec,
-    work_s: float,
-    options: Options | None = None,
-    progress: ProgressSink = no_progress,
-    restart: RestartSpec | None = None,
-) -> Outlook:
-    """Run jobs by iterations through a timeline, or through failures drawn at rates: each runs as
-    many iterations as take `work_s` without failures (`rocelab.sim.events.longrun`).
-
-    At rates jobs also break by themselves, and failures of the network are drawn for 1.5 times the
-    expected duration. `restart` replaces the timeline's or the preset's. Raises as `event_cost`.
-    """
-    simulation = Simulation(spec, jobs, options, progress)
-    network = simulation.network
-    gpus = {
-        job.name: workload.ranks
-        for job, workload in zip(simulation.jobs, simulation.workloads, strict=True)
-    }
-    breaks_per_s = dict.fromkeys(gpus, 0.0)
-    breaks: dict[str, Iterator[Break]] = {}
-    if isinstance(failures, RatesSpec):
-        rates = PRESETS[failures.preset]
-        source, policy = rates.source, restart or rates.restart
-        breaks_per_s = {name: rates.own_breaks_per_s(count) for name, count in gpus.items()}
-        slowest = min(expected_cost(each, policy).effective for each in breaks_per_s.values())
-        timeline = timeline_of(network, failures, 1.5 * work_s / max(slowest, LEAST_EFFECTIVE))
-        breaks = {
-            name: draw_breaks(rates, count, failures.seed, number)
-            for number, (name, count) in enumerate(gpus.items())
-        }
-    else:
-        source, timeline = "a timeline", failures
-    timeline = timeline.model_copy(update={"restart": restart or timeline.restart})
-    outages = resolve(network, timeline)
-    known: dict[tuple[bytes, bytes], Mapping[str, float]] = {}
-
-    def times(link_up: Bools, capacity_bps: Floats) -> Mapping[str, float]:
-        key = link_up.tobytes(), capacity_bps.tobytes()
-        if key not in known:
-            known[key] = simulation.iteration_times(link_up, capacity_bps)
-            progress(Progress("states", len(known), 2 * len(outages) + 1))
-        return known[key]
-
-    healthy = times(np.ones(network.links, np.bool_), network.capacity_bps)
-    iterations = {
-        name: max(1, round(work_s / seconds)) if np.isfinite(seconds) else 1
-        for name, seconds in healthy.items()
-    }
-    histories = run_through(
-        network,
-        outages,
-        times,
-        iterations,
-        simulation.retransmissions_in(timeline),
-        timeline.restart,
-        breaks,
-    )
-    drawn = drawn_in_words(failures.preset, outages) if isinstance(failures, RatesSpec) else ""
-    return outlook(
-        spec.name,
-        source,
-        drawn,
-        timeline.restart,
-        outages,
-        histories,
-        gpus,
-        iterations,
-        breaks_per_s,
-    )
 
 
 def _workload(network: Network, job: SimulatedJob, places: Ints) -> Workload:

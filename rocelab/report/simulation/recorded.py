@@ -66,7 +66,7 @@ def recorded(report: SimulationReport) -> Recording | None:
         whole = plan(recorded_spec(report.lab))
     except InputError:
         return None
-    fabric, flows = whole, report.slowest
+    fabric, flows = whole, list(report.slowest)
     if len(whole.nodes) > MOST_NODES:
         fabric, flows = _part(whole, report.slowest)
         if not flows:
@@ -99,7 +99,7 @@ def which_flows(report: SimulationReport, listed: int) -> str:
     return f"{which} flows; a flow is what one end of a queue pair sends."
 
 
-def _part(fabric: Fabric, flows: Sequence[FlowOutcome]) -> tuple[Fabric, Sequence[FlowOutcome]]:
+def _part(fabric: Fabric, flows: Sequence[FlowOutcome]) -> tuple[Fabric, list[FlowOutcome]]:
     """The part of a fabric that is drawn, and the first of these flows, which go through it."""
     nodes: set[str] = set()
     inside = 0
@@ -115,7 +115,7 @@ def _part(fabric: Fabric, flows: Sequence[FlowOutcome]) -> tuple[Fabric, Sequenc
         nodes=tuple(node for node in fabric.nodes if node.name in nodes),
         links=tuple(each for each in fabric.links if {each.a.node, each.b.node} <= nodes),
     )
-    return part, flows[:inside] if nodes else ()
+    return part, list(flows[:inside]) if nodes else []
 
 
 def _which_part(part: Fabric, whole: Fabric) -> str:

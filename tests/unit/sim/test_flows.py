@@ -22,7 +22,8 @@ from rocelab.sim.engine.completion import slowdown_by_size
 from rocelab.sim.events.sentence import parse_event
 from rocelab.sim.events.spec import TimelineSpec
 from rocelab.sim.flowtable import write_flows
-from rocelab.sim.simulate import Options, Simulation, event_cost, simulate
+from rocelab.sim.reliability import event_cost
+from rocelab.sim.simulate import Options, Simulation, simulate
 from rocelab.spec.model import LabSpec
 
 SPEC = LabSpec.model_validate(
