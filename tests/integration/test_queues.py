@@ -229,7 +229,8 @@ def test_an_idle_port_is_at_most_a_frame_ahead_of_a_real_one(
     make_lab: MakeLab, engine: str
 ) -> None:
     """Ahead: frames that arrived, less those that the line could have carried since the first. A
-    busy machine adds to it, where it delays the first frame of a burst, so the least of 20 counts.
+    busy machine adds to it where it delays the first frame of a burst, and takes from it where it
+    delays the sender, so the median of 20 counts.
     """
     rate_bps, length = 80_000_000, 4154
     lab = lab_with(make_lab, "t-queues-idle", "80M", f"engine: {engine}", 9000)
@@ -247,7 +248,7 @@ def test_an_idle_port_is_at_most_a_frame_ahead_of_a_real_one(
                     for number, each in enumerate(arrived_ns)
                 )
             )
-    assert 0.5 < min(ahead) < 1.1
+    assert 0.5 < statistics.median(ahead) < 1.1
 
 
 @pytest.mark.few_at_once
