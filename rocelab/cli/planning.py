@@ -140,7 +140,7 @@ def _print_lossless(fabric: Fabric, pfc: PfcSpec) -> None:
             f"{format_size(xoff)}, XON {format_size(xon)}; hosts take packets {_drained(pfc)}."
         )
     say(_watchdog(pfc, dilation))
-    for warning in warnings(fabric, pfc, carvings):
+    for warning in warnings(fabric.spec.queues, pfc, carvings, nic_headrooms(fabric, pfc)):
         err().print(f"warning: {warning}", markup=False, soft_wrap=True)
     if is_up_down(fabric):
         say("No deadlock can come of the routes: each goes up, then down, whichever links fail.")

@@ -207,7 +207,7 @@ def _pfc(fabric: Fabric, pfc: PfcSpec) -> dict[str, object]:
             "lab_detection_ns": round(watchdog.detection * dilation),
             "lab_restoration_ns": round(watchdog.restoration * dilation),
         },
-        "warnings": warnings(fabric, pfc, carvings),
+        "warnings": warnings(fabric.spec.queues, pfc, carvings, nic_headrooms(fabric, pfc)),
         "up_down": is_up_down(fabric),
         "cycle": None
         if cycle is None

@@ -17,6 +17,7 @@ from rocelab.plan.fabric import Fabric, Role
 from rocelab.plan.queues import ETHERNET_HEADER_BYTES, burst_bytes
 from rocelab.spec.model import LabSpec
 from rocelab.spec.pfc import PfcSpec
+from rocelab.spec.queues import QueuesSpec
 from rocelab.units import format_size
 
 QUANTUM_BYTES = 64
@@ -191,9 +192,11 @@ def carving(
     )
 
 
-def warnings(fabric: Fabric, pfc: PfcSpec, carvings: Sequence[Carving]) -> tuple[str, ...]:
-    """Why lossless classes may lose packets, or be paused before they are marked."""
-    queues = fabric.spec.queues
+def warnings(
+    queues: QueuesSpec, pfc: PfcSpec, carvings: Sequence[Carving], nics: Sequence[Headroom]
+) -> tuple[str, ...]:
+    """Why lossless classes may lose packets, or be paused before they are marked. nics: as of
+    `nic_headrooms`."""
     found = []
     most = max(
         (needed for carving in carvings for needed, _ in carving.headroom),
@@ -205,7 +208,7 @@ def warnings(fabric: Fabric, pfc: PfcSpec, carvings: Sequence[Carving]) -> tuple
             f"a headroom of {format_size(pfc.headroom)} cannot hold the {format_size(most.total)} "
             "that may arrive after a pause: lossless classes lose packets"
         )
-    found.extend(_of_nics(fabric, pfc))
+    found.extend(_of_nics(pfc, nics))
     for carving in carvings:
         full = carving.ports * len(pfc.classes) * carving.xoff
         if pfc.xoff is not None and full > carving.shared:
@@ -242,8 +245,8 @@ def nic_headrooms(fabric: Fabric, pfc: PfcSpec) -> tuple[Headroom, ...]:
     return tuple(headroom_of(pfc, rate_bps, mtu, one_way_ns) for rate_bps, mtu in kinds)
 
 
-def _of_nics(fabric: Fabric, pfc: PfcSpec) -> Iterator[str]:
-    for needed in nic_headrooms(fabric, pfc):
+def _of_nics(pfc: PfcSpec, nics: Sequence[Headroom]) -> Iterator[str]:
+    for needed in nics:
         xoff, _ = nic_thresholds(pfc, needed.total)
         room = pfc.nic.buffer - xoff
         if room < needed.total:

@@ -17,10 +17,7 @@ from rocelab.forwarding.asic import Model
 from rocelab.forwarding.balance import LinkLoad, TierBalance, balance, tier_balances
 from rocelab.jobs.performance import Row, jct_ratio
 from rocelab.jobs.steps import roofline_s
-from rocelab.plan.build import build_fabric
 from rocelab.plan.fabric import Direction, Role, tier_name
-from rocelab.plan.pfc import carve
-from rocelab.plan.pfc import warnings as pfc_warnings
 from rocelab.results.environment import Environment, environment_with
 from rocelab.results.job import Headline
 from rocelab.results.simulation import (
@@ -45,6 +42,7 @@ from rocelab.sim.fabric.network import Network
 from rocelab.sim.fabric.paths import flows_per_send
 from rocelab.sim.fabric.routes import Mask
 from rocelab.sim.packets.figures import packet_counts
+from rocelab.sim.packets.pausing import pause_warnings
 from rocelab.sim.packets.run import PacketRun
 from rocelab.sim.placement import ring_cut
 from rocelab.sim.slowest import slowest_flows
@@ -87,11 +85,9 @@ def figures(
             "or their queue pairs gave up"
         )
     packets = packet_counts(outcome, network) if isinstance(outcome, PacketRun) else None
-    pfc = simulation.spec.queues.pfc
-    if packets is not None and pfc is not None:
-        fabric = build_fabric(simulation.spec)
-        warnings += pfc_warnings(fabric, pfc, carve(fabric, pfc))
-    elif pfc is not None:
+    if packets is not None:
+        warnings += pause_warnings(simulation.spec, network)
+    elif simulation.spec.queues.pfc is not None:
         warnings.append(
             "queues.pfc has no effect here: a fluid has no queues that fill, so nothing is paused"
         )

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 
@@ -16,7 +17,14 @@ from rocelab.arrays import NONE, Longs
 from rocelab.errors import InputError
 from rocelab.plan.delays import cable_ns
 from rocelab.plan.pauses import QUANTUM_BITS
-from rocelab.plan.pfc import carving, headroom_of, nic_thresholds, response_quanta, slack_of
+from rocelab.plan.pfc import (
+    carving,
+    headroom_of,
+    nic_thresholds,
+    response_quanta,
+    slack_of,
+    warnings,
+)
 from rocelab.results.simulation import PortModel
 from rocelab.sim.fabric.network import Network
 from rocelab.sim.packets import state as at
@@ -146,6 +154,33 @@ def pausing_of(
         watchdog,
         drain,
     )
+
+
+def pause_warnings(spec: LabSpec, network: Network) -> tuple[str, ...]:
+    """What `rocelab plan` warns of a lab's lossless classes, also of a fabric that no lab can
+    address."""
+    pfc = spec.queues.pfc
+    if pfc is None:
+        return ()
+    cable, mtu = cable_ns(spec.links), spec.links.mtu
+    ports: dict[int, Counter[int]] = {}
+    for switch, rate in zip(
+        network.receiver.tolist(), np.rint(network.capacity_bps).astype(int).tolist(), strict=True
+    ):
+        ports.setdefault(switch, Counter())[rate] += 1
+    kinds = Counter(
+        (network.roles[node], tuple(sorted(own.items())))
+        for node, own in ports.items()
+        if network.roles[node].is_switch
+    )
+    carvings = [
+        carving(pfc, role, count, [((rate, mtu), links) for rate, links in own], cable)
+        for (role, own), count in sorted(kinds.items(), key=lambda kind: kind[0][0].tier)
+    ]
+    of_nics = (own for node, own in ports.items() if not network.roles[node].is_switch)
+    rates = dict.fromkeys(chain.from_iterable(of_nics))
+    nics = [headroom_of(pfc, rate, mtu, cable) for rate in rates]
+    return warnings(spec.queues, pfc, carvings, nics)
 
 
 def pause_tables(

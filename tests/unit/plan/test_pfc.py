@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from rocelab.errors import InputError
 from rocelab.plan.build import plan
 from rocelab.plan.fabric import Fabric
-from rocelab.plan.pfc import carve, headroom_of, response_quanta, warnings
+from rocelab.plan.pfc import carve, headroom_of, nic_headrooms, response_quanta, warnings
 from rocelab.spec.fabrics import ClosSpec
 from rocelab.spec.load import load_spec
 from rocelab.spec.model import LabSpec
@@ -31,6 +31,10 @@ def clos(ecn: EcnSpec | None = None) -> Fabric:
             queues=QueuesSpec(ecn=ecn or EcnSpec()),
         )
     )
+
+
+def warned(fabric: Fabric, pfc: PfcSpec) -> tuple[str, ...]:
+    return warnings(fabric.spec.queues, pfc, carve(fabric, pfc), nic_headrooms(fabric, pfc))
 
 
 def test_the_headroom_of_a_link_term_by_term() -> None:
@@ -109,13 +113,13 @@ def test_the_defaults_mark_before_they_pause_and_lose_nothing(classes: tuple[int
         pfc = PfcSpec(classes=classes)
         spec = load_spec(LABS / f"{name}.yaml")
         fabric = plan(spec.model_copy(update={"queues": QueuesSpec()}))
-        assert warnings(fabric, pfc, carve(fabric, pfc)) == (), name
+        assert warned(fabric, pfc) == (), name
 
 
 def test_every_reason_for_loss_is_said() -> None:
     def said(pfc: PfcSpec, ecn: EcnSpec | None = None) -> str:
         fabric = clos(ecn)
-        return "; ".join(warnings(fabric, pfc, carve(fabric, pfc)))
+        return "; ".join(warned(fabric, pfc))
 
     assert said(PfcSpec()) == ""
     needed = headroom_of(PfcSpec(), 400 * GIGA, 9000, 200).total
@@ -134,7 +138,7 @@ def test_a_nic_that_pauses_too_late_is_named() -> None:
 
     def said(**nic: str) -> str:
         pfc = PfcSpec(nic=NicSpec.model_validate(nic))
-        return "; ".join(warnings(fabric, pfc, carve(fabric, pfc)))
+        return "; ".join(warned(fabric, pfc))
 
     assert said(buffer="192KB") == ""
     assert said(buffer="200KB", xoff="104KB") == ""

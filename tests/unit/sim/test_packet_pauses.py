@@ -20,14 +20,15 @@ from rocelab.jobs.job import JobSpec
 from rocelab.jobs.spec import SimulatedJob, collective_job
 from rocelab.plan.build import plan
 from rocelab.plan.pauses import plan_pauses
-from rocelab.plan.pfc import headroom_of
+from rocelab.plan.pfc import carve, headroom_of, nic_headrooms, warnings
 from rocelab.report.simulation.html import render_html
 from rocelab.report.simulation.terminal import print_report
 from rocelab.results.simulation import Engine, PortModel, SimulationReport, from_json
+from rocelab.sim.fabric.build import network_of
 from rocelab.sim.fabric.flows import Paths
 from rocelab.sim.packets import state as at
 from rocelab.sim.packets.figures import lossless_links
-from rocelab.sim.packets.pausing import Drain, Pausing, Watchdog, pausing_of
+from rocelab.sim.packets.pausing import Drain, Pausing, Watchdog, pause_warnings, pausing_of
 from rocelab.sim.packets.run import PacketRun
 from rocelab.sim.packets.sending import Queues
 from rocelab.sim.simulate import Options, Simulation, simulate
@@ -35,6 +36,7 @@ from rocelab.spec.catalog import find_lab
 from rocelab.spec.load import load_spec
 from rocelab.spec.model import LabSpec
 from rocelab.spec.pfc import PfcSpec
+from rocelab.spec.queues import QueuesSpec
 from tests.unit.sim.packet_runs import (
     ACK_PS,
     ENDLESS,
@@ -381,3 +383,26 @@ def test_the_lab_that_deadlocks_does_here_too_on_the_paths_that_it_takes() -> No
     (text,) = (each for each in stuck.warnings if each.startswith("deadlock: "))
     assert text.count(" waits for ") == 4
     assert None in stuck.jobs[0].iterations_ns and stuck.packets.drops == 0
+
+
+@pytest.mark.parametrize("lab", ["zone-1-1", "hpn-small", "fat-tree-4"])
+@pytest.mark.parametrize(
+    "pfc", [{"headroom": "10KB"}, {"xoff": "40MB", "oversubscription": 4}, {"classes": [2, 3]}]
+)
+def test_a_simulation_warns_as_the_plan_does(lab: str, pfc: dict[str, Any]) -> None:
+    found = PfcSpec.model_validate(pfc)
+    spec = load_spec(find_lab(lab)).model_copy(update={"queues": QueuesSpec(pfc=found)})
+    fabric = plan(spec)
+    planned = warnings(spec.queues, found, carve(fabric, found), nic_headrooms(fabric, found))
+    assert planned
+    assert pause_warnings(spec, network_of(spec)) == planned
+
+
+def test_a_fabric_that_no_lab_can_address_is_warned_of_too() -> None:
+    racks = {"zones": 64, "racks": 128, "spines": 1, "servers_per_rack": 2, "nics_per_server": 8}
+    spec = LabSpec.model_validate(
+        {"name": "t", "fabric": {**racks, "atsws": 1}, "queues": {"pfc": {"headroom": "10KB"}}}
+    )
+    with pytest.raises(InputError):
+        plan(spec)
+    assert "a headroom of 10 KB cannot hold" in pause_warnings(spec, network_of(spec))[0]
