@@ -30,7 +30,7 @@ from tests.integration.openssh import Server, make_key, ssh_server
 from tests.integration.waiting import RUN_LIMIT_S
 from tests.measured import measured, problems_of_drill
 
-pytestmark = [pytest.mark.side_by_side, pytest.mark.long]
+pytestmark = pytest.mark.side_by_side
 
 LAB = "t-remote"
 SPEC = "name: {name}\nfabric: {{kind: clos, racks: 2, spines: 2, servers_per_rack: 1}}\n"
@@ -70,6 +70,7 @@ def lab(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[st
     assert LAB not in recorded_labs()
 
 
+@pytest.mark.long
 def test_a_command_gives_there_what_it_gives_here(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -103,6 +104,7 @@ def test_a_command_gives_there_what_it_gives_here(
     assert contents(work / "full") == {"mine.txt": "mine"}
 
 
+@pytest.mark.long
 def test_a_capture_there_is_a_stream_here(server: Server, lab: str, tmp_path: Path) -> None:
     words = ("capture", lab, "rtsw1:ctsw1", "ctsw1:rtsw1", "-o", "-", "--count", "2")
     code, out, errors = server.rocelab(*words, cwd=tmp_path)
@@ -116,6 +118,7 @@ def test_a_capture_there_is_a_stream_here(server: Server, lab: str, tmp_path: Pa
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.long
 def test_nothing_of_a_run_stays_there_once_its_results_are_here(
     server: Server, tmp_path: Path
 ) -> None:
@@ -186,6 +189,7 @@ def test_a_key_that_is_refused_is_named_and_no_password_is_asked_for(
     assert "ssh-copy-id" in errors
 
 
+@pytest.mark.long
 def test_the_configuration_of_ssh_is_honoured_to_the_last_jump(
     server: Server, tmp_path: Path
 ) -> None:
@@ -205,6 +209,7 @@ def test_the_configuration_of_ssh_is_honoured_to_the_last_jump(
     assert json.loads(out)["lab"] == "tiny"
 
 
+@pytest.mark.long
 def test_a_key_of_the_agent_is_enough(server: Server, tmp_path: Path) -> None:
     socket = tmp_path / "agent"
     with subprocess.Popen(
@@ -234,6 +239,7 @@ def read_until(process: subprocess.Popen[bytes], text: bytes) -> bytes:
     return said
 
 
+@pytest.mark.long
 def test_a_run_outlives_its_connection_and_is_attached_to_again(
     server: Server, lab: str, tmp_path: Path
 ) -> None:
@@ -261,6 +267,7 @@ def test_a_run_outlives_its_connection_and_is_attached_to_again(
     assert server.rocelab("attach", cwd=tmp_path)[0] == 2
 
 
+@pytest.mark.long
 def test_ctrl_c_is_passed_on_and_what_the_command_then_says_still_comes(
     server: Server, lab: str, tmp_path: Path
 ) -> None:
@@ -273,6 +280,7 @@ def test_ctrl_c_is_passed_on_and_what_the_command_then_says_still_comes(
     assert b"Ctrl-C is passed on" in errors
 
 
+@pytest.mark.long
 def test_a_second_ctrl_c_leaves_the_run_to_itself(server: Server, lab: str, tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     os.mkfifo(gate)
@@ -301,6 +309,7 @@ def small_disk(place: Path, size: str) -> Iterator[None]:
         subprocess.run(["umount", place], check=True)
 
 
+@pytest.mark.long
 def test_a_full_disk_is_said_before_at_and_after_the_start(
     server: Server, lab: str, tmp_path: Path
 ) -> None:
@@ -326,6 +335,7 @@ def test_a_full_disk_is_said_before_at_and_after_the_start(
         assert list(runs.iterdir()) == []
 
 
+@pytest.mark.long
 def test_a_kit_that_finds_no_room_is_not_installed_and_the_next_one_is(
     server: Server, tmp_path: Path
 ) -> None:
@@ -342,6 +352,7 @@ def test_a_kit_that_finds_no_room_is_not_installed_and_the_next_one_is(
     assert list(kits.iterdir()) == [kit]
 
 
+@pytest.mark.long
 def test_the_page_of_a_lab_there_is_opened_here(server: Server, lab: str, tmp_path: Path) -> None:
     with server.begin("live", lab, "--read-only", cwd=tmp_path) as process:
         said = read_until(process, b"Ctrl-C ends the page").decode()
@@ -364,6 +375,7 @@ def test_the_page_of_a_lab_there_is_opened_here(server: Server, lab: str, tmp_pa
         fetched(server, port, "/")
 
 
+@pytest.mark.long
 def test_a_page_there_that_no_tunnel_leads_to_is_said(
     server: Server, lab: str, tmp_path: Path
 ) -> None:
@@ -391,6 +403,7 @@ def fetched(server: Server, port: int, path: str, **headers: str) -> http.client
     return inside(server.netns, fetch)
 
 
+@pytest.mark.long
 def test_a_program_in_a_node_has_this_terminal(server: Server, lab: str, tmp_path: Path) -> None:
     terminal, end = pty.openpty()
     fcntl.ioctl(end, termios.TIOCSWINSZ, struct.pack("HHHH", 31, 97, 0, 0))
@@ -409,6 +422,7 @@ def test_a_program_in_a_node_has_this_terminal(server: Server, lab: str, tmp_pat
     os.close(terminal)
 
 
+@pytest.mark.long
 def test_a_drill_there_ends_with_the_report_that_it_has_here(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
