@@ -119,7 +119,7 @@ def main(
     load_before = os.getloadavg()
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(
-            executable_path="/usr/bin/chromium", args=["--no-sandbox"]
+            executable_path="/usr/bin/chromium-headless-shell", args=["--no-sandbox"]
         )
         costs = [*_zone_costs(browser, seconds), *(_lab_costs(browser, seconds) if lab else ())]
         storm = _storm(browser, seconds, rate)

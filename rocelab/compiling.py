@@ -166,6 +166,16 @@ def compiler(
     )
 
 
+def compile_in(folder: Path | None, function: Callable[..., object], *arguments: object) -> None:
+    """Compile a function of `compiler` for arguments like these, or load it from `folder`, while
+    other processes wait. Its first call would let each of them compile. Nothing is done where
+    functions run as they stand."""
+    compile_for = getattr(function, "compile", None)
+    if compile_for is not None:
+        with _in_turn(folder):
+            compile_for(tuple(numba().typeof(each) for each in arguments))
+
+
 @contextmanager
 def _in_turn(folder: Path | None) -> Iterator[None]:
     if folder is None:

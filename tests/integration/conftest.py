@@ -94,7 +94,7 @@ def browser() -> Iterator[Browser]:
 
     with sync_playwright() as playwright:
         chromium = playwright.chromium.launch(
-            executable_path="/usr/bin/chromium", args=["--no-sandbox"]
+            executable_path="/usr/bin/chromium-headless-shell", args=["--no-sandbox"]
         )
         yield chromium
         chromium.close()

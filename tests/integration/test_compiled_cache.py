@@ -14,7 +14,7 @@ from pathlib import Path
 import numba
 import pytest
 
-from rocelab.compiling import LOCK, cache_folder, compiled_in
+from rocelab.compiling import LOCK, cache_folder, compile_in, compiled_in
 from tests.integration.waiting import wait_until
 
 pytestmark = pytest.mark.side_by_side
@@ -24,6 +24,7 @@ HITS, COMPILED, NOT_KEPT, FAILED = 0, 1, 2, 3
 
 
 SOURCE = "def add(left, right):\n    return left + right\n"
+ADDED = numba.int64(numba.int64, numba.int64)
 
 
 def as_nobody(work: Callable[[], int]) -> int:
@@ -43,8 +44,8 @@ def as_nobody(work: Callable[[], int]) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
-def compiled_from(sources: list[Path]) -> int:
-    """Compiles, and says whether it was there already."""
+def compiled_from(sources: list[Path], signature: object = ADDED) -> int:
+    """Compiles, and says whether it was there already. Without a signature it is left to a call."""
     folder = cache_folder(sources[0].parent)
     if folder is None:
         return NOT_KEPT
@@ -53,7 +54,9 @@ def compiled_from(sources: list[Path]) -> int:
     assert spec is not None and spec.loader is not None
     module = sys.modules[spec.name] = module_from_spec(spec)
     spec.loader.exec_module(module)
-    made = compiled_in(folder, module.add, numba.int64(numba.int64, numba.int64))
+    made = compiled_in(folder, module.add, signature)
+    if signature is None:
+        compile_in(folder, made, 0, 0)
     assert made(1, 2) == 3
     return HITS if sum(made.stats.cache_hits.values()) else COMPILED  # type: ignore[attr-defined]
 
@@ -89,7 +92,10 @@ def test_another_user_compiles_once_in_a_folder_of_their_own(sources: list[Path]
     assert kept.stat().st_uid == NOBODY
 
 
-def test_who_wants_the_same_at_once_waits_for_who_makes_it(sources: list[Path]) -> None:
+@pytest.mark.parametrize("signature", [ADDED, None])
+def test_who_wants_the_same_at_once_waits_for_who_makes_it(
+    sources: list[Path], signature: object
+) -> None:
     folder = cache_folder(sources[0].parent)
     assert folder is not None
     maker = os.open(folder / LOCK, os.O_CREAT | os.O_RDWR, 0o600)
@@ -97,7 +103,7 @@ def test_who_wants_the_same_at_once_waits_for_who_makes_it(sources: list[Path]) 
     child = os.fork()
     if child == 0:
         os.close(maker)
-        os._exit(compiled_from(sources))
+        os._exit(compiled_from(sources, signature))
     # `->` marks a lock that is waited for (proc_locks(5)).
     wait_until(lambda: re.search(rf"-> FLOCK .* {child} ", Path("/proc/locks").read_text()))
     os.close(maker)

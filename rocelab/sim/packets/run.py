@@ -20,6 +20,7 @@ from rocelab.sim.fabric.flows import Ways
 from rocelab.sim.packets import loop
 from rocelab.sim.packets import state as at
 from rocelab.sim.packets.build import packets_of, state_of
+from rocelab.sim.packets.compiling import compile_for
 from rocelab.sim.packets.freelist import grown
 from rocelab.sim.packets.lossless import resumed
 from rocelab.sim.packets.sending import Queues, Sending, class_order
@@ -86,6 +87,7 @@ def run_packets(
     """
     _check_size(program, wirings[0].ways, sending)
     run = state_of(program, wirings, latency_s, sending, queues)
+    compile_for(loop.advance, run, 0, 0)
     loop.begin(run)
     ports = ports_of(wirings, queues)
     for number, wiring in enumerate(wirings):
