@@ -21,6 +21,7 @@ from rocelab.plan.fabric import Direction, Fabric
 from rocelab.results.impact import FEWEST, ZERO_IMPACT, Impact, overhead_bounds
 from rocelab.results.job import (
     Fairness,
+    Fidelity,
     FlowFigures,
     Goodput,
     Headline,
@@ -35,7 +36,7 @@ from rocelab.results.job import (
 )
 from rocelab.results.probes import Event
 from rocelab.statistics import spread
-from rocelab.traffic.jobresult import JobResult
+from rocelab.traffic.jobresult import LOST_TIME_LIMIT, JobResult
 from rocelab.traffic.result import AgentRecord
 
 STEPS = 200
@@ -302,6 +303,15 @@ def round_trips(job: JobResult) -> RoundTrips | None:
         p99=times(float(p99), dilation),
         maximum=times(float(every.max()), dilation),
     )
+
+
+def resolution(job: JobResult, fidelity: Fidelity) -> Times | None:
+    """The error bound of an iteration's time, None without iterations or round trips."""
+    trips = round_trips(job)
+    if trips is None or not len(job.iteration_ns):
+        return None
+    lost_ns = LOST_TIME_LIMIT * float(job.iteration_ns.max())
+    return times(fidelity.late_max_ns + trips.maximum.lab_ns + lost_ns, job.plan.dilation)
 
 
 def flows(job: JobResult) -> tuple[FlowFigures, ...]:

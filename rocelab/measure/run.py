@@ -288,6 +288,7 @@ def assemble(
             events=events,
             impact=impact_of(job, events),
             lossless=counts.lossless,
+            resolution=measure.resolution(job, fidelity),
         )
         for job in jobs
     )

@@ -79,6 +79,10 @@ def _headline_table(report: JobReport) -> Table:
         shown.add_row("lower bound (roofline)", format_duration(report.roofline.modelled_ns))
     if report.completion is not None:
         shown.add_row("all measured iterations", format_duration(report.completion.modelled_ns))
+    if report.resolution is not None:
+        shown.add_row(
+            "resolution of an iteration", f"± {format_duration(report.resolution.modelled_ns)}"
+        )
     if report.fairness is not None:
         jfi, ratio = report.fairness.jfi, report.fairness.ratio
         shown.add_row("Jain's index of senders", "-" if jfi is None else f"{jfi:.3f}")

@@ -314,7 +314,10 @@ class JobReport:
     nothing is merged, and a fault repaired only after the jobs has no end here. impact: the cost of
     the first fault; None for streams, without a fault, with fewer than five measured iterations
     before it, and if the job failed or was over by then. lossless: what classes with PFC did; None
-    in a lab without.
+    in a lab without. resolution: the error bound of an iteration's time against the arrival of its
+    last message on the wire: how late a packet left at most, the longest round trip, and the share
+    of the longest iteration that a NIC may lose to this machine in a valid run; None without
+    iterations.
     """
 
     schema_version: int
@@ -346,6 +349,7 @@ class JobReport:
     events: tuple[Event, ...] = ()
     impact: Impact | None = None
     lossless: Lossless | None = None
+    resolution: Times | None = None
 
     @property
     def valid(self) -> bool:

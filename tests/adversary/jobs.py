@@ -4,9 +4,7 @@ The packets are those of all servers' ports in one phase; the results are `Compa
 
 Packets, retransmissions, marks, CNPs and bytes are counted on the wire and must be equal, except
 for packets that a NIC refused, which were never there. A message's immediate has its iteration, so
-that the wire shows when an iteration's last message arrived. Reports state no resolution of times:
-the reported lateness of packets, the round trips, and the share of a NIC's time that the product
-tolerates serve as resolution.
+that the wire shows when an iteration's last message arrived.
 """
 
 from __future__ import annotations
@@ -29,7 +27,6 @@ _IP_UDP_BTH_ICRC = 20 + 8 + 12 + 4
 _CE = 0b11
 _GRANT = 1 << 31
 _ID_BITS, _ROUNDS = 22, 1 << 9
-LOST_TIME_SHARE = 0.01
 
 
 def compare_report(report: JobReport, packets: Packets) -> Iterator[Comparison]:
@@ -75,9 +72,7 @@ def _compare_iterations(report: JobReport, arrived: Packets) -> Iterator[Compari
     if warm_up + measured >= _ROUNDS:
         return
     ends = _ends(arrived)
-    late_ns = report.fidelity.late_max_ns
-    trips = report.round_trips
-    slack_ns = late_ns + (0 if trips is None else trips.maximum.lab_ns)
+    resolution_ns = 0 if report.resolution is None else report.resolution.lab_ns
     pause_ns = round(parse_duration_ns(report.job["compute"]) * report.clock.dilation)
     for number, said in enumerate(report.iterations, warm_up):
         if number - 1 not in ends or number not in ends:
@@ -85,7 +80,7 @@ def _compare_iterations(report: JobReport, arrived: Packets) -> Iterator[Compari
         (before, after), (first, last) = ends[number - 1], ends[number]
         blur_ns = (after - before) / 2 + (last - first) / 2
         true_ns = (first + last) / 2 - (before + after) / 2 - pause_ns
-        allowed_ns = slack_ns + blur_ns + LOST_TIME_SHARE * said.lab_ns
+        allowed_ns = resolution_ns + blur_ns
         yield Comparison(f"iteration {number} in ns", said.lab_ns, true_ns, allowed_ns)
 
 

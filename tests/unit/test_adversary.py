@@ -198,8 +198,7 @@ def job_report(**figures: Any) -> Any:
         errors=(),
         job={"warmup_iterations": 1, "compute": "0ns"},
         clock=SimpleNamespace(dilation=1.0),
-        fidelity=SimpleNamespace(late_max_ns=MS // 2),
-        round_trips=None,
+        resolution=SimpleNamespace(lab_ns=MS // 2),
         transport=SimpleNamespace(refused=0, icrc_errors=0),
     )
 

@@ -118,6 +118,17 @@ def test_round_trips_have_percentiles_in_both_clocks() -> None:
     assert trips.p50.lab_ns == pytest.approx(50_500)
 
 
+def test_the_resolution_of_an_iteration_adds_up_what_may_be_late() -> None:
+    job = sample.result(sample.allreduce())
+    report = report_of(job)
+    assert report.resolution is not None
+    late_ns, longest_ns = report.fidelity.late_max_ns, max(job.iteration_ns.tolist())
+    assert late_ns > 0
+    assert report.resolution.lab_ns == pytest.approx(late_ns + 100_000 + longest_ns / 100)
+    assert report.resolution.modelled_ns == pytest.approx(report.resolution.lab_ns / 1000)
+    assert report_of(sample.result(sample.incast())).resolution is None
+
+
 def test_streams_that_share_evenly_have_an_index_of_one() -> None:
     job = sample.result(sample.incast())
     report = report_of(job)
