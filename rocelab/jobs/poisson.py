@@ -73,16 +73,16 @@ def distribution(sizes: FlowSizes) -> SizeDistribution:
     return SizeDistribution(size_bytes, percent / 100)
 
 
-def poisson_flows(spec: PoissonSpec, nic_bps: Floats, seed: int) -> FlowList:
+def poisson_flows(spec: PoissonSpec, nic_bps: Floats, seed: int, job: str = "poisson") -> FlowList:
     """The flows that begin within `spec.duration`, in order of time. nic_bps: of each rank's NIC.
 
     Each NIC sends flows as a Poisson process whose mean payload is `spec.load` of its rate, to
-    NICs drawn uniformly from the others. Raises InputError for too few NICs and too few or too
-    many flows.
+    NICs drawn uniformly from the others. Raises InputError, which begins with the name of the
+    `job`, for too few NICs and too few or too many flows.
     """
     ranks = len(nic_bps)
     if ranks < 2:
-        raise InputError(f"poisson: flows between {ranks} NICs", hint="it takes two or more")
+        raise InputError(f"{job}: flows between {ranks} NICs", hint="it takes two or more")
     rng = np.random.default_rng(seed)
     sizes = distribution(spec.sizes)
     flows_per_s = spec.load / 1e6 * nic_bps / (8 * sizes.mean_bytes)
@@ -91,14 +91,14 @@ def poisson_flows(spec: PoissonSpec, nic_bps: Floats, seed: int) -> FlowList:
     load = SHARE.written(spec.load)
     if expected > MOST_FLOWS:
         raise InputError(
-            f"poisson: {load} of {ranks:,} NICs for {duration_s:g} s are about {expected:,.0f} "
+            f"{job}: {load} of {ranks:,} NICs for {duration_s:g} s are about {expected:,.0f} "
             f"flows; at most {MOST_FLOWS:,} are simulated",
             hint="take a shorter duration",
         )
     flows = int(rng.poisson(expected))
     if flows == 0:
         raise InputError(
-            f"poisson: no flow begins; {load} of {ranks:,} NICs for {duration_s:g} s are "
+            f"{job}: no flow begins; {load} of {ranks:,} NICs for {duration_s:g} s are "
             f"{expected:.2g} flows on average",
             hint="take a longer duration",
         )

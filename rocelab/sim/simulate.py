@@ -163,7 +163,7 @@ class Simulation:
             ranks |= {name: flows.ranks for name, flows in listed.items()}
             self.places = self._placed(ranks)
             listed |= {
-                job.name: poisson_flows(job.poisson, self._nics_bps(number), job.seed)
+                job.name: poisson_flows(job.poisson, self._nics_bps(number), job.seed, job.name)
                 for number, job in enumerate(jobs)
                 if job.poisson is not None
             }

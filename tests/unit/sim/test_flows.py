@@ -222,7 +222,7 @@ def test_flows_share_the_network_with_other_jobs(tmp_path: Path) -> None:
     assert [places.tolist() for places in simulation.places] == [[2, 6], [0, 1, 3, 4, 5, 7]]
     numbers = simulation.flows.dest_qp
     assert len(set(numbers.tolist())) == len(numbers), "jobs have no queue pair in common"
-    with pytest.raises(InputError, match="between 0 NICs"):
+    with pytest.raises(InputError, match=r"^load: flows between 0 NICs"):
         Simulation(SPEC, [job(tmp_path, NS3), rest])
 
 
