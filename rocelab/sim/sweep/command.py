@@ -28,7 +28,6 @@ def command_of(sweep: Sweep, values: Mapping[str, Data], name: str) -> str:
     given = [
         word
         for key, value in options.items()
-        if value is not None
         for word in (f"--{key.replace('_', '-')}", str(value))
     ]
     command = ["rocelab", "simulate", f"./{name}-lab.yaml", "--job", f"./{name}-job.yaml"]

@@ -214,7 +214,9 @@ def test_the_page_draws_what_links_carried_in_each_cell_that_ran() -> None:
         "ecmp, 4 QPs, contiguous",
         "ecmp, 1 QP, fragmented",
     ]
-    assert "JCT ratio" in found.runs[0].about
+    figures = comparison().cells[0].figures
+    assert figures is not None
+    assert f": BusBW {8 * figures.busbw_gbs.median:.0f} Gb/s, JCT ratio" in found.runs[0].about
     assert "MMR 1.25 (rtsw-ctsw up)" in found.runs[0].about
     numbers = {link["name"]: number for number, link in enumerate(found.links)}
     for run_of_cell, packets_up in zip(found.runs[:2], (25, 20), strict=True):

@@ -28,6 +28,7 @@ from rocelab.results.convergence import Outage
 from rocelab.results.drill import DrillResult
 from rocelab.results.job import Goodput, SenderGoodput, Steps, Times
 from rocelab.results.probes import Event, FibChange, Flow, FlowRecord, ProbeRun
+from rocelab.results.simulation import Engine
 from rocelab.results.stages import Cause, Resolution, Stages, SwitchStages
 from rocelab.sim.events.sentence import parse_event
 from rocelab.sim.events.spec import TimelineSpec
@@ -276,6 +277,14 @@ def test_a_simulation_has_the_bytes_of_each_link_and_the_rate_over_time() -> Non
         (2005 * MS, "fault"),
     ]
     assert run.events[0]["links"] == ("z1-rtsw1:z1-ctsw1",)
+    (failed,) = report.events
+    routed = [each["t_ns"] for each in run.events if each["kind"] == "stage"]
+    assert routed == [failed.routed_ns] and failed.routed_ns > 5 * MS
+    assert run.rates_are == "all transfers on the wire"
+    of_packets = simulated(replace(report, method=replace(report.method, engine=Engine.PACKETS)))
+    assert of_packets is not None and of_packets.runs[0].rates_are.endswith(", mean")
+    nothing = replace(report, rate=replace(report.rate, time_ns=(0.0,), rate_bps=(0.0,)))
+    assert simulated(nothing) is None
 
 
 def test_a_simulation_has_its_flows_with_their_paths_and_the_page_lists_them() -> None:

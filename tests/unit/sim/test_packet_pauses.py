@@ -261,13 +261,25 @@ def test_thresholds_and_times_are_those_of_the_lab_s_plan(
     name: str, changes: dict[str, Any]
 ) -> None:
     raw = load_spec(find_lab(name)).model_dump(mode="json")
-    raw["queues"]["pfc"] = (raw["queues"]["pfc"] or {}) | {"nic": {"drain": "25%"}}
+    watchdog = {"detection": "300us", "restoration": "700us", "action": "forward"}
+    raw["queues"]["pfc"] = (raw["queues"]["pfc"] or {}) | {
+        "nic": {"drain": "25%"},
+        "reserved": "1KB",
+        "watchdog": watchdog,
+    }
     spec = LabSpec.model_validate(raw | {"links": raw["links"] | changes})
     simulation = Simulation(spec, [job("incast", 2)], Options(engine=Engine.PACKETS))
     network = simulation.network
     found = pausing_of(spec, network, PortModel.LAB, 500 if changes else 0)
     wanted = plan_pauses(plan(spec))
-    assert found is not None and wanted is not None
+    assert found is not None and wanted is not None and found.watchdog is not None
+    times_ps = found.watchdog.detection_ps, found.watchdog.restoration_ps
+    assert (*times_ps, found.watchdog.discards) == (300_000_000, 700_000_000, False)
+    pfc = wanted.pfc
+    assert (found.xoff, found.reserved) == (pfc.xoff or 0, pfc.reserved)
+    assert (found.dynamic_th, found.xon_offset) == (pfc.dynamic_th, pfc.xon_offset)
+    without_slack = pausing_of(spec, network, PortModel.STORE_AND_FORWARD, 500 if changes else 0)
+    assert without_slack is not None and (without_slack.headroom < found.headroom).all()
     peer = {(port.node, port.port.interface): wanted.by_slot[port.peer] for port in wanted.ports}
     for send in range(network.sends):
         node, interface = network.send_name(send).split(":")

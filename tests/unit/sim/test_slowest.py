@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import csv
+from collections import defaultdict
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
@@ -11,7 +14,8 @@ from rocelab.jobs.spec import collective_job
 from rocelab.plan.build import plan
 from rocelab.results.simulation import Engine
 from rocelab.sim import slowest
-from rocelab.sim.simulate import Options, simulate
+from rocelab.sim.flowtable import write_flows
+from rocelab.sim.simulate import Options, Simulation, simulate
 from rocelab.spec.catalog import find_lab
 from rocelab.spec.load import load_spec
 from rocelab.spec.model import LabSpec
@@ -43,6 +47,30 @@ def test_every_flow_is_there_with_its_bytes_times_and_path(spec: LabSpec, engine
         assert flow.source.partition(":")[0] in ends[flow.links[0]]
         assert flow.destination.partition(":")[0] in ends[flow.links[-1]]
         assert all(ends[one] & ends[next_] for one, next_ in pairwise(flow.links))
+
+
+def test_a_flow_begins_with_its_first_transfer_and_is_as_slow_as_its_slowest(
+    spec: LabSpec, tmp_path: Path
+) -> None:
+    job = JOB | {"pattern": "allreduce", "iterations": 2}
+    simulation = Simulation(spec, [collective_job(JobSpec.model_validate(job))])
+    write_flows(simulation, simulation.run(), tmp_path / "flows.csv")
+    rows = defaultdict(list)
+    with (tmp_path / "flows.csv").open(newline="") as file:
+        for row in csv.DictReader(file):
+            ends = row["source"], row["destination"]
+            rows[*ends, int(row["source_port"]), int(row["dest_qp"])].append(row)
+    flows = simulation.report().slowest
+    assert len(flows) == len(rows)
+    for flow in flows:
+        own = rows[flow.source, flow.destination, flow.source_port, flow.dest_qp]
+        times = [(float(row["start_ns"]), float(row["over_ns"])) for row in own]
+        took_ns = [over - start for start, over in times]
+        worst = took_ns.index(max(took_ns))
+        assert flow.start_ns == min(start for start, _ in times) < max(start for start, _ in times)
+        assert flow.over_ns == max(over for _, over in times)
+        assert flow.longest_ns == pytest.approx(took_ns[worst])
+        assert flow.slowdown == pytest.approx(float(own[worst]["slowdown"]))
 
 
 @pytest.mark.parametrize("engine", [Engine.FLUID, Engine.PACKETS])

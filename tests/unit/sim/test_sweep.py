@@ -545,6 +545,7 @@ JOBS = {
     "a collective": JOB,
     "a block": "{poisson: {sizes: websearch, load: 50%, duration: 1ms}, transport: {dcqcn: false}}",
     "a file beside the sweep": "{flows: {file: flows.csv}}",
+    "a trace beside the sweep": "{trace: {file: traces}}",
 }
 
 
@@ -557,6 +558,7 @@ def test_the_command_of_a_cell_simulates_that_cell(
     columns = "source,destination,bytes,start"
     (beside / "flows.csv").write_text(f"{columns}\nsrv1-1,srv2-1,1MB,0ms\n")
     over = "  lab.fabric.spines: [2]\n  job.transport.mtu: [1024, 4096]\n  simulate.ports: [lab]\n"
+    over += "  simulate.hop_latency: [500ns]\n"
     monkeypatch.chdir(tmp_path)
     sweep = swept(Path("beside"), over, job=job, more="simulate: {engine: packets}\n")
     for number, cell in enumerate(cells_of(sweep)):
@@ -574,7 +576,8 @@ def test_the_command_of_a_cell_simulates_that_cell(
             "--job",
             f"./cell-{number}-job.yaml",
         ]
-        assert words[5:-2] == ["--engine", "packets", "--ports", "lab"]
+        given = ["--engine", "packets", "--ports", "lab", "--hop-latency", "500ns"]
+        assert words[5:] == [*given, "--out", f"results/cell-{number}"]
         assert load_spec(Path(words[2])).model_dump(mode="json") == cell.inputs["lab"]
         (made,) = load_jobs(Path(words[4]))
         assert made.model_dump(mode="json") == cell.inputs["job"]
