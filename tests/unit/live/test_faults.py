@@ -45,6 +45,7 @@ class Breaking:
     def __init__(self) -> None:
         self.number = 0
         self.broken: set[int] = set()
+        self.others: set[int] = set()
         self.refusal: Exception | None = None
         self.stuck: Exception | None = None
         self.changed = threading.Condition()
@@ -69,10 +70,17 @@ class Breaking:
             self.changed.notify_all()
 
     def recorded(self, lab: Lab) -> tuple[ListedFault, ...]:
-        """The lab's record: this process answers for all."""
+        """The lab's record: this process answers for all but those of others."""
         return tuple(
-            ListedFault(number, "carrier-down", "rtsw1:ctsw1", 0.0, "alive", os.getpid())
-            for number in sorted(self.broken)
+            ListedFault(
+                number,
+                "carrier-down",
+                "rtsw1:ctsw1",
+                0.0,
+                "alive",
+                1 if number in self.others else os.getpid(),
+            )
+            for number in sorted(self.broken | self.others)
         )
 
     def wait_until_whole(self) -> None:
@@ -125,6 +133,20 @@ def test_one_of_two_is_undone_by_its_number(feed: Feed, breaking: Breaking) -> N
         faults.undo(1)
         assert breaking.broken == {2}
         assert set(feed.state.faults) == {2}
+
+
+def test_faults_of_others_are_told_when_they_enter_the_record_and_when_they_leave_it(
+    feed: Feed, breaking: Breaking
+) -> None:
+    breaking.others = {7}
+    with Faults(feed) as faults:  # type: ignore[arg-type]
+        faults.inject(REQUEST)
+        breaking.others = {8}
+        faults.look()
+        faults.look()
+        assert set(feed.state.faults) == {1, 8}
+        told = [(number, begins) for number, begins, _ in phases(feed)]
+        assert told == [(7, True), (1, True), (7, False), (8, True)]
 
 
 def test_what_the_product_refuses_is_the_answer(feed: Feed, breaking: Breaking) -> None:

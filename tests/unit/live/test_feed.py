@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from rocelab.kernel.fibwatch import FibAction, FibEvent
+from rocelab.kernel.linkwatch import LinkEvent
 from rocelab.live import feed as module
 from rocelab.live.events import (
     CarrierEvent,
@@ -20,6 +22,7 @@ from rocelab.live.events import (
     SessionEvent,
 )
 from rocelab.live.feed import Feed, SessionLogs
+from rocelab.live.state import METRICS
 from rocelab.measure.stages.tracing import Daemon
 from rocelab.runtime.daemons import FrrFiles
 from rocelab.runtime.lab import Lab
@@ -171,8 +174,11 @@ def test_of_a_session_that_ends_without_a_reason_on_a_dark_link_the_cause_is_the
     assert (ended.cause, ended.detail) == ("other", "")
     feed.publish(CarrierEvent(900, "rtsw1:ctsw1", "ctsw1", "rtsw1", carrier=False))
     assert feed._with_cause(ended) == replace(ended, cause="carrier")
-    with_reason = replace(ended, cause="admin", detail="Admin. shutdown")
-    assert feed._with_cause(with_reason) == with_reason
+    for other in (
+        replace(ended, cause="admin", detail="Admin. shutdown"),
+        replace(ended, up=True, cause="session-up"),
+    ):
+        assert feed._with_cause(other) == other
 
 
 def test_a_scheme_that_is_switched_is_told_once(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -183,6 +189,52 @@ def test_a_scheme_that_is_switched_is_told_once(lab: Lab, monkeypatch: pytest.Mo
     assert event == SchemeEvent(7, {"kind": "spray"})
     feed.publish(event)
     assert list(feed._changed_scheme(reading(lab.fabric))) == []
+
+
+class Carriers:
+    """Stands for the watch of links."""
+
+    def __init__(self, *events: LinkEvent) -> None:
+        self._events = events
+
+    def events(self, timeout_s: float) -> tuple[LinkEvent, ...]:
+        return self._events
+
+
+def test_of_a_port_only_changes_of_its_carrier_are_told(lab: Lab) -> None:
+    """The kernel tells each change of a port, and of ports that are none of the lab's."""
+    feed = Told(lab)
+    changes = [(1, "ctsw1", True), (2, "lo", False), *((t, "ctsw1", t > 4) for t in (3, 4, 5, 6))]
+    carriers = Carriers(*(LinkEvent(t, "rtsw1", port, True, up, 6) for t, port, up in changes))
+    feed._take_carriers(carriers)  # type: ignore[arg-type]
+    link = "rtsw1:ctsw1"
+    assert feed.told == [
+        CarrierEvent(3, link, "rtsw1", "ctsw1", False),
+        CarrierEvent(5, link, "rtsw1", "ctsw1", True),
+    ]
+
+
+def test_a_sample_tells_once_what_cannot_be_read_and_keeps_the_nodes_that_are_not_as_planned(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    feed = Told(lab)
+    monkeypatch.setattr(module, "_scheme_of", lambda _: feed.state.scheme)
+    monkeypatch.setattr(module, "values_of", lambda *_: {metric: {} for metric in METRICS})
+    whole = reading(lab.fabric, 4)
+    dark = reading(lab.fabric, 1, dark=("rtsw1:ctsw1",))
+    gap = ("rtsw2: no",)
+    found = []
+    lost, still = replace(dark, time_ns=2, gaps=gap), replace(whole, time_ns=3, gaps=gap)
+    for now in (dark, lost, still, whole):
+        feed._take_sample(SimpleNamespace(reading=now))  # type: ignore[arg-type]
+        found.append(feed.history.moments()[-1].states)
+    assert found == [{"rtsw1": "degraded"}] * 2 + [{}] * 2
+    notes = [event.text for event in feed.told if isinstance(event, NoteEvent)]
+    assert notes == ["rtsw2: no", "everything can be read again"]
+    assert [event.carrier for event in feed.told if isinstance(event, CarrierEvent)] == [
+        False,
+        True,
+    ]
 
 
 def test_only_nodes_in_another_state_are_told(lab: Lab) -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import pytest
 
 from rocelab.errors import InputError
-from rocelab.kernel.counters import QueueCounters
+from rocelab.kernel.counters import DepthCounters, QueueCounters
 from rocelab.live import history as module
 from rocelab.live.history import MOST_LINKS, MOST_SAMPLES, History
 from rocelab.measure.health.reading import Reading
@@ -27,7 +28,7 @@ def fabric() -> Fabric:
     return Lab.planned("tiny").fabric
 
 
-def queued(fabric: Fabric, t_ns: int, **counts: int) -> Reading:
+def queued(fabric: Fabric, t_ns: int, **counts: Any) -> Reading:
     """A reading in which class 3 of the link's lower port has counted so much."""
     idle = QueueCounters(0, 0, 0, 0, 0, None, None, None)
     return replace(
@@ -45,23 +46,29 @@ def values(document: Mapping[str, Any]) -> dict[tuple[str, int | None, str], lis
 
 
 def test_a_queue_has_its_depth_and_what_it_marked_and_dropped_a_second(fabric: Fabric) -> None:
+    """It is as deep in the third reading, and was deeper in between when the fourth was made."""
     history = History(fabric)
     history.add({"load": {up(fabric): 0.5}}, {}, None, queued(fabric, S))
-    history.add(
-        {},
-        {},
+    counts = {"marked": 7, "dropped_packets": 3, "depth_bytes": 900}
+    deeper: dict[str, Any] = {**counts, "on_arrival": DepthCounters(4500, 4500, (1,), (0,))}
+    readings = [
         queued(fabric, S),
-        queued(fabric, S + S // 2, marked=7, dropped_packets=0, depth_bytes=900),
-    )
+        queued(fabric, S + S // 2, **counts),
+        queued(fabric, 2 * S, **counts),
+        queued(fabric, 3 * S, **deeper),
+    ]
+    for before, now in pairwise(readings):
+        history.add({}, {}, before, now)
     found = history.document([LINK], 0)
-    assert found["t_ns"] == [S, S + S // 2]
+    assert found["t_ns"] == [S, S + S // 2, 2 * S, 3 * S]
     assert values(found) == {
-        ("rtsw1", None, "load"): [0.5, 0],
-        ("ctsw1", None, "load"): [0, 0],
-        ("rtsw1", 3, "depth_bytes"): [0, 900],
-        ("rtsw1", 3, "marks_per_s"): [0, 14],
+        ("rtsw1", None, "load"): [0.5, 0, 0, 0],
+        ("ctsw1", None, "load"): [0, 0, 0, 0],
+        ("rtsw1", 3, "depth_bytes"): [0, 900, 900, 4500],
+        ("rtsw1", 3, "marks_per_s"): [0, 14, 0, 0],
+        ("rtsw1", 3, "drops_per_s"): [0, 6, 0, 0],
     }
-    assert values(history.document(["rtsw2:ctsw1"], S)) == {
+    assert values(history.document(["rtsw2:ctsw1"], 2 * S)) == {
         ("rtsw2", None, "load"): [0],
         ("ctsw1", None, "load"): [0],
     }

@@ -155,7 +155,9 @@ def test_the_busiest_links_come_first_with_their_mean(fabric: Fabric) -> None:
     assert busiest(fabric, moments) == [(LINK, "ctsw1", 0.5), (LINK, "rtsw1", 0.25)]
 
 
-def test_the_page_stands_alone_and_says_what_happened(fabric: Fabric) -> None:
+def test_the_page_stands_alone_and_says_what_happened(
+    fabric: Fabric, monkeypatch: pytest.MonkeyPatch
+) -> None:
     feed = Feed(Lab.planned("tiny"), read_only=True)
     feed.publish(CarrierEvent(AT - S, LINK, "rtsw1", "ctsw1", True))
     with pytest.raises(InputError, match="nothing has been seen yet"):
@@ -174,3 +176,8 @@ def test_the_page_stands_alone_and_says_what_happened(fabric: Fabric) -> None:
     (run,) = json.loads(found[1])["runs"]
     assert [each["carrier"] for each in run["events"]] == [False]
     assert not re.search(r"https?:|\ssrc=|<link", page.partition("<script>")[0])
+    monkeypatch.setattr(module, "MOST_ROWS", 1)
+    feed.publish(CarrierEvent(AT + S, LINK, "ctsw1", "rtsw1", False))
+    shorter = recorded_page(feed)
+    assert "node ctsw1, interface rtsw1, carrier False" in shorter
+    assert "node rtsw1, interface ctsw1, carrier False" not in shorter

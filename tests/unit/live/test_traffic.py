@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from rocelab.documents import to_json
 from rocelab.errors import ExpectationError, InputError, MachineError
 from rocelab.jobs.job import JobSpec
 from rocelab.live import traffic as module
-from rocelab.live.events import Event, JobEvent
+from rocelab.live.events import Event, JobEvent, UseEvent
 from rocelab.live.state import LabState
 from rocelab.live.traffic import Traffic
+from rocelab.results.job import SCHEMA_VERSION
+from rocelab.runtime.inuse import User
 from rocelab.runtime.lab import Lab
 from rocelab.runtime.record import LabFiles
+from tests.helpers import phases_sample
 
 JOB = JobSpec(pattern="allreduce", ranks=4, size="1MB", transport={"qps": 2})  # type: ignore[arg-type]
 BEGINS = '{"progress": {"stage": "iterations", "done": 1, "total": 6}, "t_ns": 7}'
@@ -131,6 +138,41 @@ def test_while_another_has_the_lab_nothing_runs_and_the_last_job_is_still_there(
         traffic.start(JOB)
     assert traffic.document()["state"] == "stopped"
     assert feed.outcomes == [None, "stopped"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "outcome"),
+    [({}, "valid"), ({"problems": ("late",)}, "invalid"), ({"errors": ("lost",)}, "failed")],
+)
+def test_a_job_that_ends_is_what_its_result_is(
+    traffic: Traffic, process: Process, feed: Feed, changes: dict[str, Any], outcome: str
+) -> None:
+    (phase,) = (each for each in phases_sample.result().repeats[0] if each.phase == "idle")
+    assert phase.jobs is not None
+    (report,) = phase.jobs.reports
+    whole = {"schema_version": SCHEMA_VERSION, "problems": (), "errors": ()}
+    text = to_json(replace(report, **whole | changes))
+    process.script = f"say({BEGINS!r}); say({json.dumps({'report': text})!r})"
+    traffic.start(JOB)
+    assert traffic._run is not None
+    traffic._run._thread.join()
+    assert traffic.document()["state"] == outcome
+    assert feed.outcomes == [None, outcome]
+    assert traffic.result() == text
+
+
+def test_who_else_has_the_lab_is_told_once_and_not_that_the_page_s_own_job_has_it(
+    traffic: Traffic, process: Process, feed: Feed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    process.script = f"say({BEGINS!r}); {WAITS}"
+    traffic.start(JOB)
+    assert traffic._run is not None
+    drill = User("a drill", 7)
+    for user in (User("a job", traffic._run.pid), drill, drill, None, None):
+        monkeypatch.setattr(module, "user_of", lambda _, user=user: user)
+        traffic.look()
+    told = [(each.user, each.pid) for each in feed.published if isinstance(each, UseEvent)]
+    assert told == [("a drill", 7), (None, None)]
 
 
 def test_a_process_that_ends_without_a_result_has_failed_with_its_last_words(
