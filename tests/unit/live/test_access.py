@@ -155,6 +155,7 @@ def test_every_answer_forbids_inline_scripts_and_frames(client: TestClient) -> N
         assert "unsafe" not in policy
         assert "frame-ancestors 'none'" in policy
         assert answer.headers["cache-control"] == "no-store"
+        assert answer.headers["referrer-policy"] == "no-referrer"
 
 
 def test_a_page_with_terminals_allows_inline_styles_alone() -> None:
@@ -268,6 +269,14 @@ def test_what_is_no_record_of_a_server_is_no_secret(up: Path, left: str) -> None
     (up / "live.json").write_text(left)
     with opened("tiny", None) as (found, _):
         assert len(found.token) >= 43
+
+
+def test_a_link_in_place_of_the_record_is_not_followed(up: Path, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").write_text("kept")
+    (up / "live.json").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(OSError, match="symbolic link"):
+        opened("tiny", None).__enter__()
+    assert (tmp_path / "elsewhere").read_text() == "kept"
 
 
 def test_a_lab_that_is_not_up_is_not_served(up: Path) -> None:

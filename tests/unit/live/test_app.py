@@ -11,7 +11,7 @@ import pytest
 from starlette.testclient import TestClient
 from starlette.websockets import WebSocketDisconnect
 
-from rocelab.errors import InputError
+from rocelab.errors import ExpectationError, InputError, MachineError, RocelabError
 from rocelab.jobs.job import JobSpec
 from rocelab.live.access import Access
 from rocelab.live.app import MOST_BODY_BYTES, PAGE, live_app
@@ -26,6 +26,7 @@ from tests.unit.live.test_state import reading
 
 ACCESS = Access(801, "the-token")
 ORIGIN = "http://127.0.0.1:801"
+LINK = "rtsw1:ctsw1"
 
 
 class NoFaults:
@@ -33,9 +34,12 @@ class NoFaults:
 
     def __init__(self) -> None:
         self.asked: list[FaultRequest] = []
+        self.refusal: RocelabError | None = None
 
     def inject(self, asked: FaultRequest) -> int:
         asked.spec()
+        if self.refusal is not None:
+            raise self.refusal
         self.asked.append(asked)
         return len(self.asked)
 
@@ -160,6 +164,7 @@ def test_the_stream_begins_with_the_state_and_goes_on_where_it_was_left(
             ("event", {"kind": "note", "text": "two"}),
             ("sample", {"t_ns": 5, "metric": "drops", "values": {}}),
         ]
+    assert not feed.hub._clients, "a stream that is over is kept"
 
 
 def test_an_unknown_metric_is_refused_with_those_that_there_are(client: TestClient) -> None:
@@ -205,6 +210,20 @@ def test_what_is_wrong_with_a_fault_is_said(
     assert answer.status_code == 400
     assert said in json.dumps(answer.json())
     assert faults.asked == []
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [(InputError("no"), 400), (ExpectationError("no"), 409), (MachineError("no"), 503)],
+)
+def test_a_refusal_says_whether_the_request_the_lab_or_the_machine_is_in_the_way(
+    client: TestClient, faults: NoFaults, error: RocelabError, status: int
+) -> None:
+    faults.refusal = error
+    answer = client.post(
+        "/faults", json={"kind": "carrier-down", "keys": {"link": LINK, "lasts": "5s"}}
+    )
+    assert (answer.status_code, answer.json()) == (status, {"error": "no", "hint": None})
 
 
 @pytest.mark.parametrize(

@@ -49,6 +49,24 @@ def test_a_new_client_gets_the_fabric_then_recent_events_then_the_sample(hub: Hu
     assert json.loads(messages[-1].data)["t_ns"] == 5
 
 
+def test_a_new_client_gets_the_newest_events_alone(
+    hub: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stream, "SHOWN_EVENTS", 2)
+    events(hub, 1, 2, 3)
+    told = hub.join("load", nothing).take()
+    assert contents(told) == [("fabric", "tiny"), ("event", 2), ("event", 3)]
+
+
+def test_who_has_left_is_not_woken(hub: Hub) -> None:
+    woken: list[str] = []
+    client = hub.join("load", lambda: woken.append("news"))
+    events(hub, 1)
+    hub.leave(client)
+    events(hub, 2)
+    assert woken == ["news"]
+
+
 def test_a_client_is_told_only_what_is_new(hub: Hub) -> None:
     client = hub.join("load", nothing)
     client.take()
@@ -101,9 +119,10 @@ def test_an_id_of_another_server_gets_everything(hub: Hub, last_id: str) -> None
     assert contents(hub.join("load", nothing, last_id).take())[0] == ("fabric", "tiny")
 
 
-def test_an_id_that_was_never_given_gets_everything(hub: Hub) -> None:
+@pytest.mark.parametrize("number", ["12", "\u0663", "9" * 5000])
+def test_an_id_that_was_never_given_gets_everything(hub: Hub, number: str) -> None:
     epoch = hub.join("load", nothing).take()[0].id.partition("-")[0]
-    again = hub.join("load", nothing, f"{epoch}-12").take()
+    again = hub.join("load", nothing, f"{epoch}-{number}").take()
     assert contents(again) == [("fabric", "tiny")]
 
 
