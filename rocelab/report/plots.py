@@ -65,6 +65,8 @@ _STYLE: dict[Any, Any] = {
     "xtick.labelsize": 8,
     "ytick.labelsize": 8,
     "text.color": INK,
+    # A name may hold two of `$`, between which matplotlib otherwise reads mathematics.
+    "text.parse_math": False,
 }
 
 

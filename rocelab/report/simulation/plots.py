@@ -141,6 +141,8 @@ def jobs(report: SimulationReport) -> Figure | None:
 def slowdown(report: SimulationReport) -> Figure | None:
     """Of flows that begin at given times: the distribution of their slowdown, and its quantiles
     by size. None without such flows."""
+    from matplotlib.ticker import LogFormatter
+
     found = [(job.name, job.slowdown) for job in report.jobs if job.slowdown is not None]
     if not found:
         return None
@@ -160,11 +162,15 @@ def slowdown(report: SimulationReport) -> Figure | None:
     all_flows.set_ylim(0, 1.02)
     by_size.set_xlabel("bytes of a flow, up to")
     by_size.set_ylabel("slowdown")
+    all_flows.set_xscale("log")
     by_size.set_xscale("log")
     by_size.set_yscale("log")
-    for axis in (all_flows, by_size):
-        axis.grid(color=GRID, linewidth=0.6)
-    all_flows.set_xscale("log")
+    for axis in (all_flows.xaxis, by_size.xaxis, by_size.yaxis):
+        # matplotlib's own labels of powers are mathematics.
+        axis.set_major_formatter(LogFormatter())
+        axis.set_minor_formatter(LogFormatter())
+    for axes in (all_flows, by_size):
+        axes.grid(color=GRID, linewidth=0.6)
     by_size.legend(frameon=False, fontsize=7)
     if several:
         all_flows.legend(frameon=False, fontsize=7)

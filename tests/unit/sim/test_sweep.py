@@ -541,6 +541,17 @@ def test_the_page_stands_alone_and_shows_medians_and_extremes(tmp_path: Path) ->
         assert outside not in page
 
 
+def test_a_name_with_signs_of_mathematics_is_drawn_as_it_is(tmp_path: Path) -> None:
+    names = ("$x^{$.csv", "$y$.csv")
+    for name in names:
+        (tmp_path / name).write_text("source,destination,bytes,start\nsrv1-1,srv2-1,1MB,0ms\n")
+    over = f"  job.flows.file: {list(names)}\n  lab.fabric.spines: [2, 4]\n"
+    sweep = swept(tmp_path, over, job=f"{{flows: {{file: {names[0]!r}}}}}")
+    run_sweep(sweep, tmp_path / "out", one_thread, function=lambda _: {"busbw": 2.5})
+    drawn = (tmp_path / "out" / "report.html").read_text().partition("<svg")[2]
+    assert all(f">{name}</text>" in drawn for name in names)
+
+
 JOBS = {
     "a collective": JOB,
     "a block": "{poisson: {sizes: websearch, load: 50%, duration: 1ms}, transport: {dcqcn: false}}",
