@@ -166,14 +166,13 @@ def compiler(
     )
 
 
-def compile_in(folder: Path | None, function: Callable[..., object], *arguments: object) -> None:
-    """Compile a function of `compiler` for arguments like these, or load it from `folder`, while
-    other processes wait. Its first call would let each of them compile. Nothing is done where
-    functions run as they stand."""
-    compile_for = getattr(function, "compile", None)
-    if compile_for is not None:
-        with _in_turn(folder):
-            compile_for(tuple(numba().typeof(each) for each in arguments))
+def compile_first(sources: Path, function: Callable[..., object], *arguments: object) -> None:
+    """Compile a function of `compiler` for arguments like these, or load it, while other processes
+    wait, where a call has not done so. Its first call would let each of them compile. Nothing is
+    done where functions run as they stand."""
+    if getattr(function, "signatures", None) == []:
+        with _in_turn(cache_folder(sources)):
+            function.compile(tuple(map(numba().typeof, arguments)))  # type: ignore[attr-defined]
 
 
 @contextmanager

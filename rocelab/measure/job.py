@@ -21,7 +21,6 @@ from rocelab.plan.fabric import Direction, Fabric
 from rocelab.results.impact import FEWEST, ZERO_IMPACT, Impact, overhead_bounds
 from rocelab.results.job import (
     Fairness,
-    Fidelity,
     FlowFigures,
     Goodput,
     Headline,
@@ -305,13 +304,13 @@ def round_trips(job: JobResult) -> RoundTrips | None:
     )
 
 
-def resolution(job: JobResult, fidelity: Fidelity) -> Times | None:
-    """The error bound of an iteration's time, None without iterations or round trips."""
-    trips = round_trips(job)
+def resolution(job: JobResult, trips: RoundTrips | None, late_ns: int) -> Times | None:
+    """The error bound of an iteration's time, None without iterations or round trips. late_ns: how
+    late a packet left at most."""
     if trips is None or not len(job.iteration_ns):
         return None
     lost_ns = LOST_TIME_LIMIT * float(job.iteration_ns.max())
-    return times(fidelity.late_max_ns + trips.maximum.lab_ns + lost_ns, job.plan.dilation)
+    return times(late_ns + trips.maximum.lab_ns + lost_ns, job.plan.dilation)
 
 
 def flows(job: JobResult) -> tuple[FlowFigures, ...]:

@@ -274,7 +274,7 @@ def assemble(
             completion=measure.completion(job),
             ranks=measure.ranks(job),
             transport=measure.transport(job, traffic.agents),
-            round_trips=measure.round_trips(job),
+            round_trips=trips,
             queue_engine=counts.engine.value,
             queues=counts.queues,
             links=links,
@@ -288,7 +288,7 @@ def assemble(
             events=events,
             impact=impact_of(job, events),
             lossless=counts.lossless,
-            resolution=measure.resolution(job, fidelity),
+            resolution=measure.resolution(job, trips, fidelity.late_max_ns),
         )
-        for job in jobs
+        for job, trips in zip(jobs, map(measure.round_trips, jobs), strict=True)
     )
