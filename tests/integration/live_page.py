@@ -25,10 +25,10 @@ from rocelab.live.state import METRICS, LabState
 from rocelab.live.stream import Hub
 from rocelab.live.traffic import NO_JOB
 from rocelab.runtime.lab import Lab
+from tests.integration.live_server import LINK
 from tests.integration.waiting import LIMIT_S
 
 NODES = 10
-LINK = "rtsw1:ctsw1"
 RED_PIXELS = """() => {
     const canvas = document.querySelector('#canvas');
     const probe = document.createElement('span');

@@ -11,15 +11,44 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from queue import Empty, Queue
 from typing import Any
 from urllib.parse import urlsplit
 
 from rocelab.runtime.lab import Lab
 from tests.integration.command import PROGRAM
+from tests.integration.labs import running
 from tests.integration.waiting import LIMIT_S
 
 Event = Mapping[str, Any]
+
+LINK = "rtsw1:ctsw1"
+JOB = {"pattern": "allreduce", "ranks": 4, "size": "1MB", "transport": {"qps": 2}}
+LONG_JOB = {**JOB, "iterations": 10_000}
+
+
+@contextmanager
+def live_lab(folder: Path, name: str) -> Iterator[Lab]:
+    """A lab of 10 nodes to look at, up while the block runs; its file lies in `folder`."""
+    file = folder / f"{name}.yaml"
+    file.write_text(f"name: {name}\nfabric: {{kind: clos, racks: 4, spines: 2}}\n")
+    with running(Lab.planned(file)) as lab:
+        yield lab
+
+
+def fault(**keys: str) -> Event:
+    return {"kind": "carrier-down", "keys": {"link": LINK, **keys}}
+
+
+def carrier_of(port: str, *, there: bool) -> Callable[[Event], bool]:
+    node, _, interface = port.partition(":")
+    wanted = {"kind": "carrier", "node": node, "interface": interface, "carrier": there}
+    return lambda event: wanted.items() <= event.items()
+
+
+def agents_of(lab: Lab) -> list[int]:
+    return [pid for server in lab.fabric.servers for pid in lab.node(server.name).processes()]
 
 
 @dataclass
@@ -130,3 +159,8 @@ class Stream:
                 fitting = (n for n, fits in enumerate(wanted) if n not in found and fits(data))
                 found |= dict.fromkeys(fitting, data)
         return [found[n] for n in range(len(wanted))]
+
+
+def news(server: Server) -> Stream:
+    """The stream of what happens from now on: a new client's begins with what has happened."""
+    return Stream(server, server.read("/fabric.json")["id"])
