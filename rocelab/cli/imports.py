@@ -54,9 +54,8 @@ def import_topology(
 
 def lab_text(imported: Imported, fabric: ClosSpec, topology: Path) -> str:
     """The lab file."""
-    import yaml
-
     from rocelab.spec.base import safe_name
+    from rocelab.spec.source import written
     from rocelab.wording import printable
 
     joined = ("atsws", "links_per_atsw") if fabric.atsws == 0 else ()
@@ -64,7 +63,7 @@ def lab_text(imported: Imported, fabric: ClosSpec, topology: Path) -> str:
     body = {"name": safe_name(imported.name) or "imported", "fabric": keys}
     shape = f"# The shape of {printable(topology.name)}"
     head = f"{shape}; addresses and ASNs are planned here: `rocelab plan`.\n\n"
-    return head + yaml.safe_dump(body, sort_keys=False)
+    return head + written(body)
 
 
 def _note_the_rest(imported: Imported) -> None:

@@ -1,4 +1,4 @@
-"""Reads an untrusted YAML file to plain data with line numbers.
+"""Reads an untrusted YAML file to plain data with line numbers, and writes what it reads as such.
 
 The result is the file's keys and values with the line of each, or a SpecError with every problem
 found. Only text, numbers, true, false, lists and mappings are constructed, and aliases are counted
@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import yaml
 
@@ -116,6 +116,34 @@ def parse_source(text: str, file: str) -> Source:
             line=root.line,
         )
     return Source(file, root.data, dict(_lines(root, ())))
+
+
+def written(data: Mapping[str, Any], *, width: int = 80) -> str:
+    """YAML text that `parse_source` reads as `data`, with simple lists and blocks in a line of up
+    to `width` characters."""
+    return yaml.dump(
+        data,
+        Dumper=_Dumper,
+        sort_keys=False,
+        allow_unicode=True,
+        default_flow_style=None,
+        width=width,
+    )
+
+
+class _Dumper(yaml.SafeDumper):
+    """Quotes text that looks like a number in YAML 1.1, as every dumper of PyYAML, or in 1.2."""
+
+
+def _represent_text(dumper: _Dumper, text: str) -> yaml.ScalarNode:
+    try:
+        is_read = read_scalar(text, None, plain=True) == text
+    except RefusedError:
+        is_read = False
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, None if is_read else "'")
+
+
+_Dumper.add_representer(str, _represent_text)
 
 
 def raise_problems(problems: Sequence[Problem], untold: int = 0) -> NoReturn:

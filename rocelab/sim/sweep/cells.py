@@ -187,7 +187,7 @@ def _validated(
     token = f"{name} {json.dumps(own)}"
     if token not in known:
         try:
-            model = _model(name, merged(sweep, name, own))
+            model = _model(name, merged(sweep, name, own), sweep.parts[name].path)
             known[token] = _Valid(model, model.model_dump(mode="json"))
         except SpecError as error:
             known[token] = None
@@ -195,7 +195,7 @@ def _validated(
     return known[token]
 
 
-def _model(name: str, source: Source) -> BaseModel:
+def _model(name: str, source: Source, path: Path) -> BaseModel:
     """The part that the keys describe; a lone collective needs no block around it. Raises
     SpecError."""
     if name == "lab":
@@ -204,7 +204,7 @@ def _model(name: str, source: Source) -> BaseModel:
         return validate(source, SimulateSpec)
     if any(kind in source.data for kind in KINDS):
         job = validate(replace(source, data={"name": "job", **source.data}), SimulatedJob)
-        return named_in(Path(source.file), job)
+        return named_in(path, job)
     return SimulatedJob(name="job", collective=validate(source, JobSpec))
 
 

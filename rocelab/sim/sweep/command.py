@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
-
-import yaml
 
 from rocelab.jobs.spec import KINDS
 from rocelab.sim.sweep.cells import merged
 from rocelab.sim.sweep.spec import Sweep
-from rocelab.spec.source import Data
+from rocelab.spec.source import Data, written
 
 
 def command_of(sweep: Sweep, values: Mapping[str, Data], name: str) -> str:
@@ -23,7 +20,7 @@ def command_of(sweep: Sweep, values: Mapping[str, Data], name: str) -> str:
         job = {"collective": job}
     for kind in ("trace", "flows"):
         if kind in job:
-            folder = Path(sweep.parts["job"].source.file).parent
+            folder = sweep.parts["job"].path.parent
             job[kind] = {**job[kind], "file": str(folder / job[kind]["file"])}
     given = [
         word
@@ -46,5 +43,4 @@ def _part(sweep: Sweep, name: str, values: Mapping[str, Data]) -> dict[str, Any]
 
 
 def _written(file: str, data: Mapping[str, Any]) -> str:
-    text = yaml.safe_dump(data, sort_keys=False, default_flow_style=None, width=100)
-    return f"cat > {file} <<'END'\n{text}END"
+    return f"cat > {file} <<'END'\n{written(data, width=100)}END"

@@ -14,14 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import yaml
-
 from rocelab.files import replace_file
 from rocelab.report.replay.page import shared_style, tables_script
 from rocelab.sim.sweep.command import command_of
 from rocelab.sim.sweep.spec import Axis, Sweep
 from rocelab.sim.sweep.store import Row, as_words
-from rocelab.spec.source import Data
+from rocelab.spec.source import Data, written
 from rocelab.templates import template
 from rocelab.units import DURATION, RATE, SHARE, SIZE
 
@@ -130,9 +128,9 @@ def render_html(sweep: Sweep, rows: Sequence[Row]) -> str:
         failed=[
             (settings_text(sweep, row), row["error"]) for row in rows if row["error"] is not None
         ],
-        asked=yaml.safe_dump(sweep.source.data, sort_keys=False),
+        asked=written(sweep.source.data),
         parts={
-            name: yaml.safe_dump(sweep.parts[name].source.data, sort_keys=False)
+            name: written(sweep.parts[name].source.data)
             for name in ("lab", "job")
             if not sweep.parts[name].inside
         },

@@ -199,11 +199,12 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What cells share of a lab, a job or the options, as in its file. `inside` is the block of
-    that file, for messages; empty for the whole file. `is_quoted`: whether messages may quote the
-    file, as in `rocelab.spec.reference`."""
+    """What cells share of a lab, a job or the options, as in its file at `path`. `inside` is the
+    block of that file, for messages; empty for the whole file. `is_quoted`: whether messages may
+    quote the file, as in `rocelab.spec.reference`."""
 
     source: Source
+    path: Path
     inside: str = ""
     is_quoted: bool = True
 
@@ -230,7 +231,7 @@ def read_sweep(path: Path) -> Sweep:
     """
     source = read_source(path)
     spec = validate(source, SweepSpec)
-    parts = {"simulate": _block(source, "simulate")}
+    parts = {"simulate": _block(source, path, "simulate")}
     problems: list[Problem] = []
     for name in ("lab", "job"):
         try:
@@ -248,34 +249,34 @@ def read_sweep(path: Path) -> Sweep:
 def _part(source: Source, name: str, sweep: Path) -> Part:
     said = source.data[name]
     if not isinstance(said, str):
-        return _block(source, name)
+        return _block(source, sweep, name)
     named = find(said, LABS if name == "lab" else JOBS, tree_of(sweep), sweep.parent)
     if not named.is_file():
         named = Path(said)
     with named_by(sweep, named):
-        part = _only_job(read_source(named))
+        part = _only_job(read_source(named), named)
     return replace(part, is_quoted=may_be_quoted(named, sweep))
 
 
-def _only_job(source: Source) -> Part:
+def _only_job(source: Source, path: Path) -> Part:
     """The file itself, or the only job of a file with a list of jobs. Raises SpecError for
     several."""
     jobs = source.data.get("jobs")
     if not isinstance(jobs, list):
-        return Part(source)
+        return Part(source, path)
     if len(jobs) != 1 or not isinstance(jobs[0], dict):
         problem = "a sweep runs one job, and this file does not list just one"
         hint = "write the job that is meant into a file of its own"
         raise SpecError([Problem(source.file, source.line(("jobs",)), "jobs", problem, hint)])
     lines = {path[2:]: line for path, line in source.lines.items() if path[:2] == ("jobs", 0)}
-    return Part(Source(source.file, jobs[0], lines), "jobs[0]")
+    return Part(Source(source.file, jobs[0], lines), path, "jobs[0]")
 
 
-def _block(source: Source, name: str) -> Part:
+def _block(source: Source, path: Path, name: str) -> Part:
     data = source.data.get(name, {})
     assert isinstance(data, dict)
     lines = {path[1:]: line for path, line in source.lines.items() if path[:1] == (name,)}
-    return Part(Source(source.file, data, lines), name)
+    return Part(Source(source.file, data, lines), path, name)
 
 
 def _axes(spec: SweepSpec) -> Iterable[Axis]:

@@ -561,17 +561,18 @@ JOBS = {
 
 
 @pytest.mark.parametrize("job", JOBS.values(), ids=JOBS)
+@pytest.mark.parametrize("folder", ["beside", "be\u200bside"], ids=["", "a sign that is not shown"])
 def test_the_command_of_a_cell_simulates_that_cell(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, job: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, job: str, folder: str
 ) -> None:
-    beside = tmp_path / "beside"
+    beside = tmp_path / folder
     beside.mkdir()
     columns = "source,destination,bytes,start"
     (beside / "flows.csv").write_text(f"{columns}\nsrv1-1,srv2-1,1MB,0ms\n")
     over = "  lab.fabric.spines: [2]\n  job.transport.mtu: [1024, 4096]\n  simulate.ports: [lab]\n"
     over += "  simulate.hop_latency: [500ns]\n"
     monkeypatch.chdir(tmp_path)
-    sweep = swept(Path("beside"), over, job=job, more="simulate: {engine: packets}\n")
+    sweep = swept(Path(folder), over, job=job, more="simulate: {engine: packets}\n")
     for number, cell in enumerate(cells_of(sweep)):
         text = command_of(sweep, cell.values, f"cell-{number}")
         *files, command = re.findall(
@@ -592,6 +593,7 @@ def test_the_command_of_a_cell_simulates_that_cell(
         assert load_spec(Path(words[2])).model_dump(mode="json") == cell.inputs["lab"]
         (made,) = load_jobs(Path(words[4]))
         assert made.model_dump(mode="json") == cell.inputs["job"]
+        assert made.flows is None or Path(made.flows.file).is_file()
 
 
 def test_a_page_has_commands_of_its_first_rows_and_links_to_them(

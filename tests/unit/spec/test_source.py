@@ -12,7 +12,14 @@ from hypothesis import strategies as st
 
 from rocelab.errors import SpecError
 from rocelab.spec.scalars import read_scalar
-from rocelab.spec.source import MAX_DEPTH, MAX_FILE_BYTES, MAX_VALUES, parse_source, read_source
+from rocelab.spec.source import (
+    MAX_DEPTH,
+    MAX_FILE_BYTES,
+    MAX_VALUES,
+    parse_source,
+    read_source,
+    written,
+)
 from rocelab.wording import CONTROL
 
 TEXTS = st.text(max_size=8).filter(lambda text: not CONTROL.search(text))
@@ -100,6 +107,14 @@ def test_a_plain_scalar_is_read_as_people_mean_it(text: str, value: object) -> N
 
     assert read == value
     assert type(read) is type(value)
+
+
+@pytest.mark.parametrize(
+    "text", ["0o7", "1e3", "1e+3", "007", "1_000", "on", "~", "1:30", "0x1F", ""]
+)
+def test_what_is_written_is_read_as_the_same_text(text: str) -> None:
+    data = {"key": text, "list": [text], text or "-": 1}
+    assert parse_source(written(data), "lab.yaml").data == data
 
 
 @pytest.mark.parametrize("text", ["4", "on", "", "~", "1e3"])
