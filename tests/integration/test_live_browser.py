@@ -424,6 +424,7 @@ def test_the_page_goes_on_when_its_server_comes_back(
     look: Looking, lab: Lab, server: Server
 ) -> None:
     page = look.at(server.url)
+    expect(page.locator("#read")).to_contain_text("read at")
     server.process.send_signal(signal.SIGSTOP)
     is_lost(page)
     server.process.send_signal(signal.SIGCONT)
