@@ -23,9 +23,9 @@ from rocelab.jobs.performance import FRAME_OVERHEAD_BYTES
 from rocelab.jobs.transport import TransportSpec
 from rocelab.jobs.workload import Sends, Workload
 from rocelab.sim.engine.program import Offsets, Program, Rings
-from rocelab.sim.fabric.flows import Flows
+from rocelab.sim.fabric.flows import Flows, joined_flows
 from rocelab.sim.fabric.network import Network
-from rocelab.sim.queue_pairs import queue_pairs
+from rocelab.sim.queue_pairs import QueuePairs, queue_pairs
 from rocelab.sim.tasks import Tasks, tasks_of
 
 
@@ -73,6 +73,18 @@ class Chains:
 
 
 @dataclass(frozen=True, eq=False)
+class Clearing:
+    """Queue pairs of jobs with admission that clear others to send, G. flows: what they send;
+    answers: what the other end of each sends back; job: of each; of_flow: of each flow that carries
+    data, F, the one that it waits for, NONE without admission."""
+
+    flows: Flows
+    answers: Flows
+    job: Longs
+    of_flow: Longs
+
+
+@dataclass(frozen=True, eq=False)
 class Compiled:
     """A program and what its numbers mean.
 
@@ -81,11 +93,12 @@ class Compiled:
     ends when the step does. chains: sends that wait for one another; `program` leaves their latency
     out. The flows of job j are first_flow[j] up to first_flow[j + 1]. payload_bytes: of each
     transfer, X, without headers. For packets only, else None: answers, the flow of what the queue
-    pair at the other end of each flow sends back; messages of each transfer.
+    pair at the other end of each flow sends back; clearing; messages of each transfer.
     """
 
     flows: Flows
     answers: Flows | None
+    clearing: Clearing | None
     program: Program
     job: Ints
     step: Ints
@@ -132,6 +145,7 @@ class _Job:
 
     flows: Flows
     answers: Flows | None
+    clearing: Clearing | None
     next_qp: int
     created: Ints
     tasks: Tasks
@@ -207,6 +221,7 @@ def _compiled(
     return _Job(
         _selected(pairs.flows, sending),
         _selected(pairs.answers, sending) if for_packets else None,
+        _clearing(pairs, sending, job.transport) if for_packets else None,
         pairs.next_qp,
         pairs.created,
         tasks,
@@ -217,6 +232,16 @@ def _compiled(
         replace(chains, of_transfer=chain[kept]),
         messages,
     )
+
+
+def _clearing(
+    pairs: QueuePairs, sending: npt.NDArray[np.bool_], transport: TransportSpec
+) -> Clearing:
+    of_flow = np.repeat(pairs.cleared_by, transport.qps)[sending]
+    if transport.admission is None:
+        of_flow = np.full_like(of_flow, NONE)
+    job = np.zeros(len(pairs.control), np.int64)
+    return Clearing(pairs.control, pairs.control_answers, job, of_flow)
 
 
 def _chains(sends: Sequence[Sends], of_send_task: Longs) -> Chains:
@@ -252,8 +277,9 @@ def _joined(jobs: Sequence[PlacedJob], compiled: Sequence[_Job]) -> Compiled:
     answers = [each.answers for each in compiled if each.answers is not None]
     delay_s = np.concatenate([np.empty(0), *(each.delay_s for each in tasks)])
     return Compiled(
-        flows=_all_flows([each.flows for each in compiled]),
-        answers=_all_flows(answers) if answers else None,
+        flows=joined_flows([each.flows for each in compiled]),
+        answers=joined_flows(answers) if answers else None,
+        clearing=_all_clearing([each.clearing for each in compiled if each.clearing is not None]),
         program=Program(
             after_start=_offsets(_joint([np.diff(each.after_start) for each in tasks])),
             after=_following([each.after for each in tasks], first_task).astype(np.int32),
@@ -270,6 +296,19 @@ def _joined(jobs: Sequence[PlacedJob], compiled: Sequence[_Job]) -> Compiled:
         first_flow=first_flow,
         payload_bytes=_joint([each.payload_bytes for each in compiled]),
         messages=_all_messages([each.messages for each in compiled if each.messages]),
+    )
+
+
+def _all_clearing(jobs: Sequence[Clearing]) -> Clearing | None:
+    if not jobs:
+        return None
+    counts = [len(each.flows) for each in jobs]
+    begin = zip(jobs, _offsets(counts).tolist(), strict=False)
+    return Clearing(
+        joined_flows([each.flows for each in jobs]),
+        joined_flows([each.answers for each in jobs]),
+        np.repeat(np.arange(len(jobs)), counts),
+        _joint([np.where(each.of_flow == NONE, NONE, each.of_flow + of) for each, of in begin]),
     )
 
 
@@ -315,12 +354,3 @@ def _selected(flows: Flows, chosen: npt.NDArray[np.bool_]) -> Flows:
     if chosen.all():
         return flows
     return Flows(*(getattr(flows, field.name)[chosen] for field in fields(Flows)))
-
-
-def _all_flows(flows: Sequence[Flows]) -> Flows:
-    return Flows(
-        *(
-            _joint([getattr(flow, field.name) for flow in flows]).astype(np.int32)
-            for field in fields(Flows)
-        )
-    )

@@ -28,13 +28,18 @@ class QueuePairs:
     """The flows of pair p of `pairs` are p * qps to (p + 1) * qps - 1, by queue pair.
 
     answers: as a flow of its own, what the queue pair at the other end of each sends back. pairs:
-    source * ranks + destination of each ordered pair of ranks, ascending. next_qp: the first free
-    number. created: how many queue pairs each NIC now has, n.
+    source * ranks + destination of each ordered pair of ranks, ascending. control: with admission,
+    the flows by which each end of each connection clears the other to send, and their answers;
+    cleared_by: which of them those of each pair wait for. next_qp: the first free number. created:
+    how many queue pairs each NIC now has, n.
     """
 
     flows: Flows
     answers: Flows
     pairs: Longs
+    control: Flows
+    control_answers: Flows
+    cleared_by: Longs
     next_qp: int
     created: Ints
 
@@ -72,8 +77,6 @@ def queue_pairs(
             f"{next_qp:,} queue pairs, and a queue pair's number has 24 bits",
             hint="take fewer ranks, or a smaller transport.qps",
         )
-    index = np.arange(transport.qps)
-    low = first_qp + 2 * (each * connection[:, None] + index)
     both = np.stack(np.divmod(connections, ranks), axis=1)
     before = before_each(both.reshape(-1), np.full(both.size, each)).reshape(-1, 2)
     if created is None:
@@ -82,8 +85,9 @@ def queue_pairs(
     total[places] += (each * np.bincount(both.reshape(-1), minlength=ranks)).astype(np.int32)
     base = FIRST_SPORT + random.Random(seed).randrange(SPORTS)  # noqa: S311 - no secret
 
-    def sent(source: Longs, destination: Longs) -> Flows:
-        """What the ends of connections at `source` send."""
+    def sent(connection: Longs, source: Longs, destination: Longs, index: Longs) -> Flows:
+        """What the ends of connections at `source` send on their queue pairs of these numbers."""
+        low = first_qp + 2 * (each * connection[:, None] + index)
         end = (source > destination).astype(np.int64)
         own, remote = low + end[:, None], low + 1 - end[:, None]
         nics = places[source]
@@ -91,14 +95,29 @@ def queue_pairs(
         number = (created[nics] + before[connection, end])[:, None] + index
         sport = _source_ports(transport.source_port, own, remote, base)
         return Flows(
-            source=np.repeat(nics, transport.qps).astype(np.int32),
-            destination=np.repeat(places[destination], transport.qps).astype(np.int32),
+            source=np.repeat(nics, len(index)).astype(np.int32),
+            destination=np.repeat(places[destination], len(index)).astype(np.int32),
             port=(number % ports[:, None]).reshape(-1).astype(np.int32),
             sport=sport.reshape(-1).astype(np.int32),
             dest_qp=remote.reshape(-1).astype(np.int32),
         )
 
-    return QueuePairs(sent(source, destination), sent(destination, source), pairs, next_qp, total)
+    data, control = np.arange(transport.qps), np.arange(transport.qps, each)
+    twice, low, high = (
+        np.repeat(np.arange(len(both)), 2),
+        both.reshape(-1),
+        both[:, ::-1].reshape(-1),
+    )
+    return QueuePairs(
+        sent(connection, source, destination, data),
+        sent(connection, destination, source, data),
+        pairs,
+        sent(twice, low, high, control),
+        sent(twice, high, low, control),
+        2 * connection + (destination > source),
+        next_qp,
+        total,
+    )
 
 
 def _source_ports(mode: SourcePort, own: Longs, remote: Longs, base: int) -> Longs:

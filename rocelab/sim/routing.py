@@ -13,7 +13,15 @@ import numpy as np
 from rocelab.arrays import NONE, Bools, Floats
 from rocelab.forwarding.asic import Model
 from rocelab.sim.fabric.choice import divides
-from rocelab.sim.fabric.flows import Flows, Paths, Ways, joined_paths, joined_ways, ways_along
+from rocelab.sim.fabric.flows import (
+    Flows,
+    Paths,
+    Ways,
+    joined_flows,
+    joined_paths,
+    joined_ways,
+    ways_along,
+)
 from rocelab.sim.fabric.network import Network
 from rocelab.sim.fabric.paths import paths_of
 from rocelab.sim.fabric.routes import Routes
@@ -54,25 +62,29 @@ class Routing:
         routes = Routes(self.network, link_up)
         return fall_back(whole, routes, self._hashed(flows, routes))
 
-    def ways(self, whole: Paths, flows: Flows, answers: Flows, link_up: Bools) -> Ways:
-        """Of the packets of flows, and behind them of their ACKs and CNPs, over these links.
-        whole: the paths of flows over all links. Raises InputError if they are too many."""
+    def ways(
+        self, whole: Paths, flows: Flows, control: Flows, answers: Flows, link_up: Bools
+    ) -> Ways:
+        """Of the packets of flows, those of `control`, which no controller plans, and behind them
+        of the ACKs and CNPs of both, over these links. whole: the paths of flows over all links.
+        Raises InputError if they are too many."""
         scheme, routes = self._scheme, Routes(self.network, link_up)
         if divides(scheme, self.model):
             # Switches spray data only.
             of_answers = EcmpScheme() if isinstance(scheme, SprayScheme) else scheme
             return joined_ways(
-                ways_of(self.network, routes, flows, scheme),
+                ways_of(self.network, routes, joined_flows([flows, control]), scheme),
                 ways_of(self.network, routes, answers, of_answers),
             )
         paths = whole if link_up.all() else self.rerouted(whole, flows, link_up)
-        back = self._hashed(answers, routes)
+        others = joined_flows([control, answers])
+        rest = self._hashed(others, routes)
         if isinstance(scheme, TeScheme) and self.model is Model.KERNEL:
-            from rocelab.sim.fabric.te import answer_paths, fall_back
+            from rocelab.sim.fabric.te import fall_back, unplanned_paths
 
-            placed = answer_paths(self.network, flows, whole, answers, back)
-            back = fall_back(placed, routes, back)
-        return ways_along(joined_paths(paths, back))
+            placed = unplanned_paths(self.network, flows, whole, others, rest)
+            rest = fall_back(placed, routes, rest)
+        return ways_along(joined_paths(paths, rest))
 
     def _hashed(self, flows: Flows, routes: Routes) -> Paths:
         return paths_of(self.network, routes, flows, scheme=self._scheme, model=self.model)

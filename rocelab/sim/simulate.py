@@ -48,7 +48,7 @@ from rocelab.sim.events.sentence import parse_event
 from rocelab.sim.events.spec import TimelineSpec
 from rocelab.sim.events.timeline import Links, Outage, moments_of, resolve
 from rocelab.sim.fabric.build import network_of
-from rocelab.sim.fabric.flows import Flows, Ways
+from rocelab.sim.fabric.flows import Flows, Ways, joined_flows
 from rocelab.sim.fabric.network import Network
 from rocelab.sim.fabric.paths import links_on_path, paths_of
 from rocelab.sim.fabric.routes import Routes
@@ -232,8 +232,8 @@ class Simulation:
         """What `run_packets` and `run_links` take. Raises InputError for what cannot be simulated
         packet by packet."""
         self._check_packets()
-        messages = self.compiled.messages
-        assert messages is not None
+        messages, clearing = self.compiled.messages, self.compiled.clearing
+        assert messages is not None and clearing is not None
         late_s = np.random.default_rng(self.options.seed).uniform(
             0, self.options.late_ns / 1e9, self.program.tasks
         )
@@ -244,14 +244,14 @@ class Simulation:
             rings=None,
         )
         outages = self.outages()
-        capacity_bps = self.network.capacity_bps
+        job = np.repeat(np.arange(len(self.jobs)), np.diff(self.compiled.first_flow))
         sending = sending_of(
-            [self._transport(job, bool(outages)) for job in self.jobs],
-            np.diff(self.compiled.first_flow),
-            (self.flows.source, self.flows.destination),
+            [self._transport(each, bool(outages)) for each in self.jobs],
+            np.concatenate((job, clearing.job)),
+            joined_flows([self.flows, clearing.flows]),
             messages,
-            capacity_bps[self.whole_paths.sends[self.whole_paths.start[:-1]]],
-            self.spec,
+            clearing.of_flow,
+            self.network,
         )
         queues = queues_of(
             self.spec, self.network, self.options.ports, self.hop_latency_ns, self.options.seed
@@ -262,14 +262,15 @@ class Simulation:
 
     @cached_property
     def ways(self) -> Ways:
-        """Of the packets of each flow, and behind them of its ACKs and CNPs, while all links are
-        up."""
+        """Of the packets of each flow, those for clear-to-sends last, and behind them of the ACKs
+        and CNPs of each, while all links are up."""
         return self._ways_over(np.ones(self.network.links, np.bool_))
 
     def _ways_over(self, link_up: Bools) -> Ways:
-        answers = self.compiled.answers
-        assert answers is not None
-        return self.routing.ways(self.whole_paths, self.flows, answers, link_up)
+        answers, clearing = self.compiled.answers, self.compiled.clearing
+        assert answers is not None and clearing is not None
+        back = joined_flows([answers, clearing.answers])
+        return self.routing.ways(self.whole_paths, self.flows, clearing.flows, back, link_up)
 
     def _wirings(self, outages: Sequence[Outage]) -> list[Wiring]:
         """Those of a run of packets through outages."""
@@ -296,10 +297,9 @@ class Simulation:
 
     def _check_packets(self) -> None:
         """Raises InputError for what the packet engine does not simulate."""
-        chains, transports = self.compiled.chains, [job.transport for job in self.jobs]
+        chains = self.compiled.chains
         reasons = {
             "--prove and --eps": self.options.prove or self.options.eps is not None,
-            "admission": any(each.admission is not None for each in transports),
             "ports of a lab and a hop latency of 0": self.options.ports is PortModel.LAB
             and self.hop_latency_ns == 0,
             "merged or pipelined sends": bool(

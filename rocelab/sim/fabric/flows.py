@@ -6,7 +6,8 @@ are frozen; `rocelab.sim.fabric` routes them through a network.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +28,12 @@ class Flows:
 
     def __len__(self) -> int:
         return len(self.source)
+
+
+def joined_flows(flows: Sequence[Flows]) -> Flows:
+    """All of them, one after the other."""
+    columns = ([np.empty(0), *(getattr(each, it.name) for each in flows)] for it in fields(Flows))
+    return Flows(*(np.concatenate(column).astype(np.int32) for column in columns))
 
 
 @dataclass(frozen=True, eq=False)

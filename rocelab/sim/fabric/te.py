@@ -83,12 +83,12 @@ def fall_back(paths_te: Paths, routes_after: Routes, fallback_paths: Paths) -> P
     return _chosen(hashed, fallback_paths, paths_te)
 
 
-def answer_paths(
-    network: Network, flows: Flows, paths_te: Paths, answers: Flows, fallback: Paths
+def unplanned_paths(
+    network: Network, flows: Flows, paths_te: Paths, others: Flows, fallback: Paths
 ) -> Paths:
-    """The paths of what flows are answered with: those of placed flows between the same addresses,
-    with the same source port, for which an entry holds too; else of `fallback`."""
-    keys = np.concatenate((_key(network, flows), _key(network, answers)))
+    """The paths of flows that are not planned, such as answers: those of placed flows between the
+    same addresses, with the same source port, for which an entry holds too; else of `fallback`."""
+    keys = np.concatenate((_key(network, flows), _key(network, others)))
     _, first, which = np.unique(keys, return_index=True, return_inverse=True)
     return paths_taken(joined_paths(paths_te, fallback), first[which[len(flows) :]])
 

@@ -15,8 +15,9 @@ from rocelab.spec.schemes import EcmpScheme, EEcmpScheme, PathPinningScheme
 def check_links(
     spec: LabSpec, jobs: Sequence[SimulatedJob], timeline: TimelineSpec, ports: PortModel
 ) -> None:
-    """Raises InputError for what joins links: pauses, sends that wait for others, failures and
-    flows without a path of their own; and for other ports than those that store and forward."""
+    """Raises InputError for what joins links: pauses, sends that wait for others or for receivers,
+    failures and flows without a path of their own; and for other ports than those that store and
+    forward."""
     closed = [job.name for job in jobs if not job.is_open_loop]
     reasons = (
         (
@@ -29,6 +30,11 @@ def check_links(
             f"sends that wait for others, as those of {', '.join(closed)} do: when they begin "
             "depends on all links",
             "take --engine packets or fluid, or a job with `flows` or `poisson`",
+        ),
+        (
+            any(job.transport.admission is not None for job in jobs),
+            "admission: what is cleared to send depends on all links",
+            "take --engine packets",
         ),
         (bool(timeline.events), "failures, which move flows", "take --engine packets or fluid"),
         (

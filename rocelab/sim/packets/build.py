@@ -19,7 +19,9 @@ from rocelab.sim.packets.pausing import Pausing, pause_rules, pause_tables
 from rocelab.sim.packets.receiver import BITS
 from rocelab.sim.packets.sending import (
     ACK_BYTES,
+    CLEARANCE_BYTES,
     CNP_BYTES,
+    Admission,
     Queues,
     Sending,
     class_order,
@@ -57,15 +59,23 @@ def state_of(
     last = _last_bytes(sending.messages, message, mtu)
     first = wire_bytes(Opcode.RC_WRITE_FIRST, sending.mtu)
     middle = wire_bytes(Opcode.RC_WRITE_MIDDLE, sending.mtu)
+    admission = sending.admission
+    clears = np.full(int(admission is not None), CLEARANCE_BYTES)
     sizes = _size_classes(
-        np.concatenate((last, first[program.flow], middle[program.flow])),
-        np.concatenate((count, count * (message > 1), count * np.maximum(0, message - 2))),
+        np.concatenate((last, first[program.flow], middle[program.flow], clears)),
+        np.concatenate(
+            (count, count * (message > 1), count * np.maximum(0, message - 2), clears * count.sum())
+        ),
     )
     rates = all_ports.rates_bps
     delay_ps = np.rint(sizes * 8 * PS / rates[:, None]).astype(np.int64)
     is_ring = np.broadcast_to(np.arange(len(sizes)) < RINGED_SIZES, delay_ps.shape)
     most_taken = 4 + int(np.diff(program.first_transfer).max(initial=0)) + _most_asked(pausing)
-    pool = max(FIRST_PACKETS, 2 * most_taken)
+    order, strict = class_order(sending)
+    flow = _flows(sending, order)
+    clearance = _clearance(admission, flow, program.transfers)
+    most_taken += int(clearance[:, at.PAIRS].max(initial=0))
+    pool = max(FIRST_PACKETS, 2 * most_taken, ports)
     early_ps = _early_ps(queues.ports, rates, latency_s)
     ask_ps = np.unique([] if pausing is None else pausing.delay_ps).astype(int).tolist()
     on_the_way_ps = [*ask_ps, *early_ps, round(latency_s * PS)]
@@ -76,13 +86,14 @@ def state_of(
     transfer[:, at.PACKETS], transfer[:, at.MESSAGE] = count * message, message
     transfer[:, at.LAST_SIZE], transfer[:, at.QUEUE_PAIR] = _class_of(last, sizes), program.flow
     transfer[:, at.TASK] = np.repeat(np.arange(program.tasks), np.diff(program.first_transfer))
+    endless = np.full((len(clears), at.TRANSFER_CELLS), -1, np.int64)
+    endless[:, [at.PACKETS, at.END_PSN]], endless[:, at.MESSAGE] = at.NEVER, 1
+    endless[:, at.LAST_SIZE] = _class_of(clears, sizes)
     port = np.zeros((ports, at.PORT_CELLS), np.int64)
     port[:, [at.BUSY, at.FIRST_FLOW, at.LAST_FLOW, at.EARLY]] = -1
-    order, strict = class_order(sending)
     port[:, at.TURN] = strict
     queue = np.zeros((ports * len(order), at.QUEUE_CELLS), np.int64)
     queue[:, [at.HEAD, at.TAIL]], queue[:, at.DEFICIT] = -1, queues.quantum
-    flow = _flows(sending, order)
     flow[:, at.FIRST_SIZE], flow[:, at.MIDDLE_SIZE] = (
         _class_of(each, sizes) for each in (first, middle)
     )
@@ -90,13 +101,15 @@ def state_of(
     rules = _rules(queues, order, strict)
     rules[at.PORT_RINGS], rules[at.WAY_RINGS] = port_rings, way_rings
     rules[at.GAP_PS] = round(wirings[0].ways.gap_s * PS) or -1
+    rules[at.DATA_FLOWS] = flows - len(clearance)
     pause, memory, buffer = pause_tables(pausing, order, port_rings)
     timers = program.tasks + 2 * ports + 2 * flows + len(pause) + 1
     counts = np.zeros(at.COUNTS, np.int64)
     counts[[at.FREE_PACKETS, at.MOST_TAKEN]] = pool, most_taken
+    counts[at.FINISHED] = len(endless)
     run = State(
         task=task,
-        transfer=transfer,
+        transfer=np.concatenate((transfer, endless)),
         flow=flow,
         pace=np.zeros((flows, dcqcn.STATE_CELLS)),
         rule=sending.rules,
@@ -105,6 +118,7 @@ def state_of(
         pause=pause,
         pool=memory,
         buffer=buffer,
+        clearance=clearance,
         packet=free_packets(0, pool),
         next_task=next_task,
         path=np.array([at.LOST], np.int32),
@@ -178,6 +192,26 @@ def _flows(sending: Sending, order: list[int]) -> Table:
     for cell, values in columns.items():
         flow[:, cell] = values
     return flow
+
+
+def _clearance(admission: Admission | None, flow: Table, endless: int) -> Table:
+    """A row for each of the last flows, which send an `endless` transfer as messages arrive."""
+    flow[:, at.POSTED], flow[:, [at.POSTING, at.CLEARANCE]] = at.NEVER, -1
+    if admission is None:
+        return np.zeros((0, at.CLEARANCE_CELLS), np.int64)
+    clearance = np.zeros((len(admission.initial), at.CLEARANCE_CELLS), np.int64)
+    clearance[:, at.INITIAL], clearance[:, at.PARTS] = admission.initial, admission.parts
+    (waiting,) = np.nonzero(admission.waits_for >= 0)
+    used, first, pairs = np.unique(
+        admission.waits_for[waiting], return_index=True, return_counts=True
+    )
+    clearance[used, at.FIRST_PAIR], clearance[used, at.PAIRS] = waiting[first], pairs
+    flow[waiting, at.CLEARANCE] = admission.waits_for[waiting]
+    flow[waiting, at.POSTED] = 0
+    control = flow[len(flow) - len(clearance) :]
+    control[:, [at.SENDING, at.ARRIVING, at.ACKING]] = endless
+    control[:, at.CLEARANCE], control[:, at.POSTED] = np.arange(len(clearance)), 0
+    return clearance
 
 
 def _rules(queues: Queues, order: list[int], strict: int) -> Longs:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rocelab.sim.packets import dcqcn
 from rocelab.sim.packets import state as at
+from rocelab.sim.packets.admission import send_clearances
 from rocelab.sim.packets.clock import next_due, next_in_ring, next_timer, set_timer
 from rocelab.sim.packets.compiling import compiled, inlined
 from rocelab.sim.packets.freelist import release
@@ -103,13 +104,15 @@ def move(run: State, flow: int, number: int) -> None:
 
 @compiled
 def begin(run: State) -> None:
-    """Time the tasks that wait for no other."""
+    """Time the tasks that wait for no other, and clear the first messages."""
     for task in range(len(run.task)):
         if run.task[task, at.WAITING] == 0:
             set_timer(run, run.task[task, at.DELAY_PS], at.START, task)
     for flow in range(len(run.flow)):
         if run.flow[flow, at.CONTROL] >= 0:
             dcqcn.begin(run.pace[flow], run.rule[run.flow[flow, at.CONTROL]])
+    for clearance in range(len(run.clearance)):
+        send_clearances(run, clearance, 1)
 
 
 @compiled

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from rocelab.sim.packets import dcqcn
 from rocelab.sim.packets import state as at
+from rocelab.sim.packets.admission import clear
 from rocelab.sim.packets.compiling import compiled, inlined
 from rocelab.sim.packets.freelist import release
 from rocelab.sim.packets.ports import enqueue
@@ -64,6 +65,8 @@ def deliver(run: State, packet: int) -> None:
     if asks:
         _answer(run, flow, at.ACK)
     if is_new:
+        if row[at.CLEARANCE] >= 0:
+            clear(run, flow, psn)
         packets_arrived(run, flow)
 
 

@@ -45,7 +45,9 @@ def draw_way(run: State, flow: int, path: int, drawn: int) -> None:
 def list_flow(run: State, flow: int) -> None:
     """Give a flow that may send a turn at its NIC's port."""
     row = run.flow[flow]
-    is_open = row[at.NEXT_PSN] - row[at.UNACKED] < row[at.WINDOW]
+    is_open = row[at.NEXT_PSN] - row[at.UNACKED] < row[at.WINDOW] and (
+        row[at.NEXT_PSN] < row[at.POSTED]
+    )
     if row[at.LISTED] or row[at.SENDING] < 0 or not is_open:
         return
     row[at.LISTED], row[at.NEXT_FLOW] = 1, -1

@@ -12,11 +12,12 @@ import numpy as np
 
 from rocelab.agent.headers import CNP_PAYLOAD_BYTES, Opcode, extension_bytes
 from rocelab.agent.nic import WIRE_OVERHEAD_BYTES
-from rocelab.arrays import Floats, Ints, Longs
+from rocelab.arrays import NONE, Longs
 from rocelab.jobs.dcqcn_profiles import parameters
+from rocelab.jobs.jobplan import message_bytes
 from rocelab.jobs.messages import Messages
 from rocelab.jobs.performance import FRAME_OVERHEAD_BYTES
-from rocelab.jobs.transport import DCQCN_OFF, Ecn, TransportSpec
+from rocelab.jobs.transport import DCQCN_OFF, Ecn, Strategy, TransportSpec
 from rocelab.plan.queues import (
     ETHERNET_HEADER_BYTES,
     STRICT_CLASSES,
@@ -25,6 +26,7 @@ from rocelab.plan.queues import (
     strictness,
 )
 from rocelab.results.simulation import PortModel
+from rocelab.sim.fabric.flows import Flows
 from rocelab.sim.fabric.network import Network
 from rocelab.sim.packets import state as at
 from rocelab.sim.packets.dcqcn import RULE_CELLS, rule_of
@@ -35,7 +37,19 @@ from rocelab.spec.model import LabSpec
 OVERHEAD_BYTES = FRAME_OVERHEAD_BYTES + WIRE_OVERHEAD_BYTES
 ACK_BYTES = OVERHEAD_BYTES + extension_bytes(Opcode.RC_ACKNOWLEDGE)
 CNP_BYTES = OVERHEAD_BYTES + CNP_PAYLOAD_BYTES
+CLEARANCE_BYTES = OVERHEAD_BYTES + extension_bytes(Opcode.RC_WRITE_ONLY_WITH_IMM)
 _ECN = {Ecn.NOT_ECT: at.NOT_ECT, Ecn.ECT0: at.ECT, Ecn.CE: at.ALL_CE}
+
+
+@dataclass(frozen=True, eq=False)
+class Admission:
+    """Clear-to-sends of receivers. The last G flows carry them. waits_for: of each flow, F, which
+    of these; -1 if it sends without. Of each of these: initial: how many messages it clears at the
+    beginning; parts: how many it takes to post one, a part on each queue pair, or 1."""
+
+    waits_for: Longs
+    initial: Longs
+    parts: Longs
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +58,7 @@ class Sending:
     receive; the mtu; the most packets in flight and per ACK; the time until packets are sent again
     and how often in a row; the ECN field; the traffic classes of data, ACKs and CNPs; control: its
     row of `rules`, -1 for no congestion control; reach: the window within which a receiver takes
-    any order, 0 for in order only."""
+    any order, 0 for in order only. admission: None without."""
 
     messages: Messages
     source: Longs
@@ -61,6 +75,7 @@ class Sending:
     control: Longs
     reach: Longs
     rules: Rates
+    admission: Admission | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,20 +126,20 @@ def wire_bytes(opcode: Opcode, payload_bytes: Longs) -> Longs:
 
 def sending_of(
     transports: Sequence[TransportSpec],
-    flows: Ints,
-    ends: tuple[Ints, Ints],
+    job: Longs,
+    flows: Flows,
     messages: Messages,
-    line_bps: Floats,
-    spec: LabSpec,
+    waits_for: Longs,
+    network: Network,
 ) -> Sending:
-    """How flows of jobs send: flows: of each job; ends: NICs that send and receive, F; line_bps: of
-    each flow's NIC, F."""
-    classes = class_of_dscp(spec.queues.dscp)
+    """How flows of jobs send: job: of each flow, F, those for clear-to-sends last. waits_for: of
+    each, which of these, NONE without admission."""
+    classes = class_of_dscp(network.spec.queues.dscp)
 
     def column(values: Sequence[int]) -> Longs:
-        return np.repeat(np.array(values, np.int64), flows)
+        return np.array(values, np.int64)[job]
 
-    job = np.repeat(np.arange(len(transports)), flows)
+    line_bps = network.rate_bps[network.nic_links[flows.source, flows.port]]
     kinds, kind = np.unique(np.column_stack((job, line_bps)), axis=0, return_inverse=True)
     controlled = [transports[int(number)].dcqcn != DCQCN_OFF for number, _ in kinds]
     rules = [
@@ -135,8 +150,8 @@ def sending_of(
     row = np.where(controlled, np.cumsum(controlled) - 1, -1)
     return Sending(
         messages,
-        source=ends[0].astype(np.int64),
-        destination=ends[1].astype(np.int64),
+        source=flows.source.astype(np.int64),
+        destination=flows.destination.astype(np.int64),
         mtu=column([each.mtu for each in transports]),
         window=column([each.window for each in transports]),
         ack_every=column([each.ack_every for each in transports]),
@@ -149,7 +164,30 @@ def sending_of(
         control=row[kind.reshape(-1)],
         reach=column([each.window * each.out_of_order for each in transports]),
         rules=np.array(rules).reshape(-1, RULE_CELLS),
+        admission=admission_of(transports, job, waits_for),
     )
+
+
+def admission_of(
+    transports: Sequence[TransportSpec], job: Longs, waits_for: Longs
+) -> Admission | None:
+    control = job[len(waits_for) :]
+    if not len(control):
+        return None
+    parts = np.array(
+        [each.qps if each.strategy is Strategy.SPLIT else 1 for each in transports], np.int64
+    )
+    messages = np.array(
+        [
+            each.admission.channels * each.admission.buffer // message_bytes(each)
+            if each.admission
+            else 0
+            for each in transports
+        ],
+        np.int64,
+    )
+    none = np.full(len(control), NONE)
+    return Admission(np.concatenate((waits_for, none)), (messages * parts)[control], parts[control])
 
 
 def class_order(sending: Sending) -> tuple[list[int], int]:

@@ -43,7 +43,11 @@ ACKING, SENT, LEFT_RETRIES, ASKED, DEADLINE_PS, TIMED, TIMEOUT_PS, RETRIES = ran
 ACK_PATH, ACK_WAYS, ACK_CLASS, CNP_CLASS, EXPECTED, ARRIVING, NAK_SENT, REACH = range(24, 32)
 LAST, TOTAL, SENT_PS, SENT_BYTES, RETRANSMITTED, NAKS, TIMEOUTS, DRAWN = range(32, 40)
 MARKED, CNPS, CNP_DUE_PS, OUT_OF_ORDER, DATA_HASH, DATA_PS, ACK_HASH, ACK_PS = range(40, 48)
-FLOW_CELLS = 48
+POSTING, POSTED, CLEARANCE = range(48, 51)
+FLOW_CELLS = 51
+
+CLEARED, INITIAL, PARTS, FIRST_PAIR, PAIRS, NEXT_PAIR = range(6)
+CLEARANCE_CELLS = 6
 
 BUSY, QUEUED, DEPTH, HIGHEST, CARRIED, RATE, BUFFER, TURN = range(8)
 FIRST_FLOW, LAST_FLOW, MARKS, DROPS, DRAWS, FREE_PS, BURST_PS, EARLY = range(8, 16)
@@ -90,8 +94,8 @@ START, SERIALISED, TURN_DUE, ACK_LATE, WATCHED, DRAINED = range(6)
 CLASSES, STRICT, KMIN, KMAX, PMAX, MARKED_CLASSES, QUANTUM, SEED = range(8)
 CUTS_THROUGH, PORT_RINGS, WAY_RINGS, LOSSLESS, NIC_CLASS, DRAINS = range(8, 14)
 XOFF, XON_OFFSET, RESERVED, DYNAMIC_TH = range(14, 18)
-DETECTION_PS, RESTORATION_PS, DISCARDS_ALL, BUFFER_EACH, GAP_PS = range(18, 23)
-RULES = 23
+DETECTION_PS, RESTORATION_PS, DISCARDS_ALL, BUFFER_EACH, GAP_PS, DATA_FLOWS = range(18, 24)
+RULES = 24
 
 NOW_PS, FREE, FREE_PACKETS, MOST_TAKEN, TIMERS, HOPS, ACKS, FINISHED, FAILED = range(9)
 LOST_PACKETS = 9
@@ -110,6 +114,12 @@ class State(NamedTuple):
     order, its window, else 0: a bit for each packet in it that has come is in the cells from
     FLOW_CELLS on, and in as many more whether it asked for an ACK. pace: F rows, rule: a row per
     set of parameters (`rocelab.sim.packets.dcqcn`).
+
+    With admission, else empty, clearance: a row for each of the flows from DATA_FLOWS on, whose
+    packets clear others to send: messages that are CLEARED and not posted yet, and the data flows
+    that wait for them, PAIRS from FIRST_PAIR on, which get messages in turn, PARTS at once.
+    CLEARANCE of both: that row, -1 of a flow that sends without. POSTED: the PSN up to which it may
+    send; POSTING: its transfer of which the next message is.
 
     path: ways of packets, port by port, each up to END or LOST; the first cell is LOST. DATA_PATH,
     ACK_PATH: where the way of a flow's packets begins. DATA_WAYS, ACK_WAYS: 0, or where a list does
@@ -147,6 +157,7 @@ class State(NamedTuple):
     pause: Table
     pool: Table
     buffer: Table
+    clearance: Table
     packet: Packets
     next_task: Longs
     path: Ints

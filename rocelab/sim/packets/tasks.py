@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rocelab.sim.packets import state as at
+from rocelab.sim.packets.admission import post
 from rocelab.sim.packets.clock import set_timer
 from rocelab.sim.packets.compiling import compiled, inlined
 from rocelab.sim.packets.ports import serve
@@ -57,8 +58,22 @@ def start(run: State, task: int) -> None:
         if row[at.SENDING] < 0:
             row[at.SENDING] = number
         row[at.LAST] = number
-        list_flow(run, flow)
-        serve(run, row[at.NIC])
+        if row[at.CLEARANCE] < 0:
+            list_flow(run, flow)
+            serve(run, row[at.NIC])
+        elif row[at.POSTING] < 0:
+            row[at.POSTING] = number
+    if len(run.clearance):
+        _post_cleared(run, task)
+
+
+@compiled
+def _post_cleared(run: State, task: int) -> None:
+    """Messages of a task that has begun are posted, as far as they are cleared."""
+    for number in range(run.task[task, at.FIRST_TRANSFER], run.task[task, at.LAST_TRANSFER]):
+        clearance = run.flow[run.transfer[number, at.QUEUE_PAIR], at.CLEARANCE]
+        if clearance >= 0:
+            post(run, clearance)
 
 
 @inlined

@@ -375,7 +375,7 @@ class Flow:
             self.sender.on_cnp(oracle.now)
         elif opcode == Opcode.RC_ACKNOWLEDGE:
             for transfer in self.sender.on_ack(word & PSN_MASK, frame[PAYLOAD_OFFSET], oracle.now):
-                oracle.acknowledged(transfer)
+                oracle.acknowledged(transfer, self)
             self.watch()
             self.nic.serve()
         else:
@@ -393,7 +393,7 @@ class Flow:
             if self.receiver.responder.ack_due:
                 self.receiver.answer()
             for transfer, _ in complete:
-                oracle.arrived(transfer)
+                oracle.arrived(transfer, self)
 
 
 class Frames(list[bytes]):
@@ -543,7 +543,7 @@ class Oracle:
         elif packet.came_by.buffer is None or packet.came_by.buffer.takes(packet):
             packet.flow.deliver(packet)
 
-    def arrived(self, transfer: int) -> None:
+    def arrived(self, transfer: int, _: Flow) -> None:
         self.coming[transfer] -= 1
         task = self.task_of[transfer]
         if not self.coming[transfer]:
@@ -551,7 +551,7 @@ class Oracle:
             if not task.coming:
                 self.go_on(task.receivers)
 
-    def acknowledged(self, transfer: int) -> None:
+    def acknowledged(self, transfer: int, _: Flow) -> None:
         self.open[transfer] -= 1
         task = self.task_of[transfer]
         if not self.open[transfer]:

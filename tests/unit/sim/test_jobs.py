@@ -437,7 +437,7 @@ jobs_of_the_lab = st.builds(
 )
 
 
-def compiled(network: Network, specs: Sequence[JobSpec]) -> Compiled:
+def compiled(network: Network, specs: Sequence[JobSpec], *, for_packets: bool = False) -> Compiled:
     return compile_jobs(
         network,
         [
@@ -449,6 +449,7 @@ def compiled(network: Network, specs: Sequence[JobSpec]) -> Compiled:
             )
             for spec in specs
         ],
+        for_packets=for_packets,
     )
 
 
@@ -482,6 +483,36 @@ def test_flows_and_their_bytes_are_those_of_the_labs_queue_pairs(
     specs = [JobSpec.model_validate(each) for each in keys]
     made = compiled(NETWORKS[lab], specs)
     assert flow_rows(NETWORKS[lab], made) == rows_of_lab(FABRICS[lab], specs)
+
+
+@given(st.sampled_from(LABS), st.lists(jobs_of_the_lab, min_size=1, max_size=3))
+def test_clear_to_sends_take_the_labs_queue_pairs(lab: str, keys: list[dict[str, object]]) -> None:
+    network, specs = NETWORKS[lab], [JobSpec.model_validate(each) for each in keys]
+    made = compiled(network, specs, for_packets=True)
+    clearing = made.clearing
+    assert clearing is not None
+    expected = [
+        (number, str(plan.places[end.rank]), str(plan.places[end.peer]), end.sport, end.remote)
+        for number, plan in enumerate(plan_jobs(FABRICS[lab], specs))
+        for end in plan.ends
+        if end.control
+    ]
+    rows = zip(
+        clearing.job.tolist(),
+        *(names(network, each) for each in (clearing.flows.source, clearing.flows.destination)),
+        clearing.flows.sport.tolist(),
+        clearing.flows.dest_qp.tolist(),
+        strict=True,
+    )
+    assert list(rows) == expected
+    assert clearing.answers.source.tolist() == clearing.flows.destination.tolist()
+    job_of = np.repeat(np.arange(len(specs)), np.diff(made.first_flow))
+    for flow, (job, clears) in enumerate(zip(job_of, clearing.of_flow.tolist(), strict=True)):
+        assert (clears >= 0) == (specs[job].transport.admission is not None)
+        if clears >= 0:
+            assert clearing.flows.source[clears] == made.flows.destination[flow]
+            assert clearing.flows.destination[clears] == made.flows.source[flow]
+            assert clearing.job[clears] == job
 
 
 @pytest.mark.parametrize("strategy", Strategy)

@@ -286,6 +286,12 @@ def test_what_joins_links_is_refused(spec: LabSpec, options: dict[str, Any], wor
     assert word in (refused.value.hint or "")
 
 
+def test_admission_is_refused() -> None:
+    job = drawn("alistorage", "30%", "200us", admission=True)
+    with pytest.raises(InputError, match="does not simulate admission"):
+        Simulation(lab(), [job], Options(engine=Engine.LINKS))
+
+
 def test_a_collective_is_refused() -> None:
     job = collective_job(
         JobSpec.model_validate({"pattern": "allreduce", "ranks": 4, "size": "1MB"})

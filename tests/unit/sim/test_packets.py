@@ -12,6 +12,7 @@ from rocelab.progress import Progress, ProgressSink, no_progress
 from rocelab.results.simulation import Engine, PortModel
 from rocelab.sim.packets import build, run
 from rocelab.sim.packets.run import PacketRun
+from rocelab.sim.packets.sending import CLEARANCE_BYTES
 from rocelab.sim.simulate import Options, Simulation, simulate
 from rocelab.spec.catalog import find_lab
 from rocelab.spec.load import load_spec
@@ -172,19 +173,29 @@ def test_a_queue_pair_puts_on_the_wire_what_the_lab_s_does(
     assert found.sent_bits[used].tolist() == expected[used].tolist()
 
 
-@pytest.mark.parametrize(
-    ("keys", "options", "word"),
-    [
-        ({"transport": {"admission": True}}, Options(engine=Engine.PACKETS), "admission"),
-        (
-            {},
-            Options(engine=Engine.PACKETS, ports=PortModel.LAB, hop_latency_ns=0),
-            "hop latency of 0",
-        ),
-    ],
-)
-def test_what_the_engine_does_not_simulate_is_refused(
-    keys: dict[str, object], options: Options, word: str
-) -> None:
-    with pytest.raises(InputError, match=word):
-        simulated("zone-1-1", options, **{"pattern": "incast", "ranks": 2} | keys)
+def test_ports_of_a_lab_without_a_latency_are_refused() -> None:
+    options = Options(engine=Engine.PACKETS, ports=PortModel.LAB, hop_latency_ns=0)
+    with pytest.raises(InputError, match="hop latency of 0"):
+        simulated("zone-1-1", options, pattern="incast", ranks=2)
+
+
+def test_with_one_buffer_each_message_waits_until_the_one_before_is_cleared() -> None:
+    """Four messages of 64 KB over two links of 400G: the first waits for a clear-to-send too."""
+    byte_ps, first_bytes = 20, 4096 + 58 + 16 + 24
+    ack_ps = ACK_PS // 80 * byte_ps
+    # Its ACK goes before what it lets the sender's NIC send.
+    clear_ps = 2 * (CLEARANCE_BYTES * byte_ps + LATENCY_PS) + ack_ps
+
+    def time_ps(**admission: object) -> float:
+        options = Options(engine=Engine.PACKETS, hop_latency_ns=LATENCY_PS // 1000)
+        transport = {"message": "64KB", **admission}
+        keys = {"pattern": "incast", "ranks": 2, "transport": transport}
+        return 1000 * simulated("zone-1-1", options, **keys)
+
+    without_ps = time_ps()
+    many_ps = time_ps(admission={"channels": 64, "buffer": "64KB"})
+    one_ps = time_ps(admission={"channels": 1, "buffer": "64KB"})
+    # A message is behind the sender's NIC for as long as its longest packet, the first one.
+    there_ps = LATENCY_PS + first_bytes * byte_ps + LATENCY_PS + ack_ps
+    assert many_ps - without_ps == pytest.approx(clear_ps, abs=1)
+    assert one_ps - many_ps == pytest.approx(3 * (there_ps + clear_ps), abs=1)
