@@ -223,6 +223,30 @@ def test_a_journal_with_a_foreign_line_within_is_refused(tmp_path: Path) -> None
         pass
 
 
+@pytest.mark.parametrize(
+    "damage",
+    [
+        '"digest": []',
+        '"figures": null',
+        '"figures": {"busbw": "fast"}',
+        '"wall_s": "long"',
+        '"error": 5',
+        f'"values": {"[" * 100_000}',
+    ],
+)
+def test_a_journal_with_a_damaged_record_is_refused(tmp_path: Path, damage: str) -> None:
+    with open_journal(tmp_path) as journal:
+        journal.add(RECORDS)
+    file = tmp_path / "cells.jsonl"
+    first, rest = file.read_text().split("\n", 1)
+    file.write_text(f"{first[:-1]}, {damage}}}\n{rest}")
+    with (
+        pytest.raises(InputError, match=r"cells.jsonl:1: not a line of a sweep's journal"),
+        open_journal(tmp_path),
+    ):
+        pass
+
+
 def test_a_journal_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
     secret, folder = tmp_path / "secret", tmp_path / "out"
     secret.write_text("of root\n")
