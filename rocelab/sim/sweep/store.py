@@ -80,9 +80,9 @@ def open_journal(folder: Path) -> Iterator[Journal]:
     journal cannot be read, or the folder has the result of another command.
     """
     path = folder / JOURNAL
-    if not path.exists():
-        check_new(folder, hint="give another folder with --out")
     try:
+        if not path.exists():
+            check_new(folder, hint="give another folder with --out")
         folder.mkdir(parents=True, exist_ok=True)
         # The folder may be another user's.
         flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC

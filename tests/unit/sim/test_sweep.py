@@ -257,6 +257,14 @@ def test_a_journal_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
     assert secret.read_text() == "of root\n"
 
 
+def test_a_name_that_no_folder_can_have_is_refused(tmp_path: Path) -> None:
+    with (
+        pytest.raises(InputError, match=r"cells\.jsonl cannot be written: File name too long"),
+        open_journal(tmp_path / ("a" * 300)),
+    ):
+        pass
+
+
 def test_two_sweeps_in_one_folder_are_refused(tmp_path: Path) -> None:
     sweep = swept(tmp_path, GRID)
     with (
