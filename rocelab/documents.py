@@ -64,13 +64,13 @@ def fitting(name: str) -> Iterator[None]:
         # The terminal's error: its encoding cannot show the document.
         raise
     except ValidationError as error:
-        raise InputError(f"{name} does not fit: {_misfit(error)}", hint=_AS_WRITTEN) from error
+        raise InputError(f"{name} does not fit: {misfit(error)}", hint=_AS_WRITTEN) from error
     except (ArithmeticError, LookupError, RecursionError, TypeError, ValueError) as error:
         why = f"its parts contradict each other ({type(error).__name__})"
         raise InputError(f"{name} does not fit: {why}", hint=_AS_WRITTEN) from error
 
 
-def _misfit(error: ValidationError) -> str:
+def misfit(error: ValidationError) -> str:
     """The first place where values do not fit a model, and how many more there are."""
     first, *others = error.errors(include_url=False, include_input=False)
     more = f", and {len(others)} more" if others else ""
@@ -135,7 +135,7 @@ class Format(Generic[Result]):
             result: Result = _reader(self.result).validate_python(document)
             return result
         except ValidationError as error:
-            raise InputError(f"not {self.name}: {_misfit(error)}", hint=self.hint) from error
+            raise InputError(f"not {self.name}: {misfit(error)}", hint=self.hint) from error
 
 
 @cache

@@ -30,8 +30,8 @@ def results_folder(folder: Path, *, overwrite: bool = False) -> Iterator[None]:
     """
     if not overwrite:
         check_new(folder)
-    made = [each for each in (folder, *folder.parents) if not each.exists()]
     with _written_to(folder):
+        made = [each for each in (folder, *folder.parents) if not each.exists()]
         folder.mkdir(parents=True, exist_ok=True)
     try:
         with _written_to(folder):
@@ -98,10 +98,11 @@ def shown_if_unwritten(found: Sequence[T], show: Callable[[T], None]) -> Iterato
 
 
 def check_new(folder: Path, hint: str = OVERWRITE) -> None:
-    """Raises InputError if the folder has a result."""
-    for name in (RESULT, REPORT):
-        if (folder / name).exists():
-            raise InputError(f"{folder} has a {name} already", hint=hint)
+    """Raises InputError if the folder has a result, or cannot have one."""
+    with _written_to(folder):
+        for name in (RESULT, REPORT):
+            if (folder / name).exists():
+                raise InputError(f"{folder} has a {name} already", hint=hint)
 
 
 @contextmanager

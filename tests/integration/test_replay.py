@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -416,6 +417,19 @@ def test_a_page_of_a_simulation_shows_where_its_bytes_went_and_what_failed(
     assert serious(page) == []
     assert opened.requests == [simulated_file.as_uri()]
     assert opened.complaints == []
+    page.context.close()
+
+
+def test_switches_that_join_zones_are_all_in_the_picture(browser: Browser, tmp_path: Path) -> None:
+    """They are wider together than the folded zones below them."""
+    lab = tmp_path / "lab.yaml"
+    fabric = {"kind": "clos", "zones": 2, "racks": 8, "spines": 2, "atsws": 30}
+    lab.write_text(json.dumps({"name": "wide", "fabric": fabric}))
+    job = JobSpec.model_validate({"pattern": "allreduce", "ranks": 4, "size": "1MB"})
+    page_file = tmp_path / "report.html"
+    page_file.write_text(simulated_html(simulate(load_spec(lab), [collective_job(job)], Options())))
+    page = Opener(browser, page_file, nodes=32).at(800).page
+    assert cut(text_boxes(page)) == []
     page.context.close()
 
 

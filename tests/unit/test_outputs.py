@@ -46,6 +46,15 @@ def test_a_file_in_the_way_is_wrong_input(tmp_path: Path) -> None:
         raise AssertionError("not reached")
 
 
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_name_that_no_folder_can_have_is_wrong_input(tmp_path: Path, overwrite: bool) -> None:
+    with (
+        pytest.raises(InputError, match=r"results cannot be written to .*: File name too long"),
+        results_folder(tmp_path / ("a" * 300), overwrite=overwrite),
+    ):
+        raise AssertionError("not reached")
+
+
 def test_a_full_disk_is_the_machines(tmp_path: Path) -> None:
     said = f"no room for results in {tmp_path}"
     with pytest.raises(MachineError, match=said), results_folder(tmp_path):

@@ -85,9 +85,12 @@ function arranged(fabric, folded, width, height) {
   }
   const loose = nodes.filter((node) => node.zone == null && node.tier === 0);
   if (loose.length) row(loose, 0, whole, bottom + pitch);
+  // Switches that join zones, or servers of none, can be wider than all zones together.
+  const over = Math.max(0, ...boxes.map((box) => -box.x));
+  for (const each of [...boxes, ...frames]) each.x += over;
   const deepest = Math.max(...boxes.map((box) => box.y + box.height), BOX_HEIGHT);
   for (const frame of frames) frame.height = deepest - frame.y + 14;
-  return { boxes, boxOf, frames, edges: edgesOf(fabric, boxOf), captions: captionsOf(boxes), width: whole, height: deepest };
+  return { boxes, boxOf, frames, edges: edgesOf(fabric, boxOf), captions: captionsOf(boxes), width: whole + 2 * over, height: deepest };
 }
 
 function boxWidth(number, room) {

@@ -20,6 +20,8 @@ MS = 10**6
 MOST_ROWS = 160
 MOST_COLUMNS = 256
 
+_RATES = {"Tb/s": 10**12, "Gb/s": 10**9, "Mb/s": 10**6, "kb/s": 10**3}
+
 
 @styled
 def heat(report: SimulationReport) -> Figure | None:
@@ -79,7 +81,7 @@ def finishing(report: SimulationReport) -> Figure | None:
     """The share of transfers that were over by each time."""
     if len(report.finish_ns) < 2:
         return None
-    figure = figure_of(5.4, 2.8)
+    figure = figure_of(11, 2.8)
     axis = figure.subplots()
     times = np.array(report.finish_ns) / MS
     axis.plot(times, np.linspace(0, 1, len(times)), color=RECEIVED, linewidth=1.4)
@@ -99,10 +101,12 @@ def rates(report: SimulationReport) -> Figure | None:
     """The sum of all rates over time, with failures and repairs."""
     if len(report.rate.time_ns) < 2:
         return None
-    figure = figure_of(5.4, 2.8)
+    figure = figure_of(11, 2.8)
     axis = figure.subplots()
     times = np.array(report.rate.time_ns) / MS
-    axis.step(times, np.array(report.rate.rate_bps) / 10**12, where="post", color=RECEIVED)
+    rates_bps = np.array(report.rate.rate_bps)
+    unit = next((unit for unit in _RATES if rates_bps.max() >= _RATES[unit]), "kb/s")
+    axis.step(times, rates_bps / _RATES[unit], where="post", color=RECEIVED)
     for event in report.events:
         for at in (event.start_ns, event.end_ns):
             if at is not None and at / MS <= times[-1]:
@@ -110,7 +114,7 @@ def rates(report: SimulationReport) -> Figure | None:
     axis.set_xlim(left=0)
     axis.set_ylim(bottom=0)
     axis.set_xlabel("ms")
-    axis.set_ylabel("all transfers, Tb/s")
+    axis.set_ylabel(f"all transfers, {unit}")
     axis.grid(color=GRID, linewidth=0.6)
     return figure
 
@@ -126,7 +130,7 @@ def jobs(report: SimulationReport) -> Figure | None:
     )
     if len(ratios) < 2:
         return None
-    figure = figure_of(5.4, 2.8)
+    figure = figure_of(11, 2.8)
     axis = figure.subplots()
     axis.plot(ratios, np.linspace(0, 1, len(ratios)), color=RECEIVED, marker="o", markersize=3)
     axis.set_xlim(left=min(1.0, ratios[0]))

@@ -51,6 +51,9 @@ MOST_COMMANDS = 200
 MOST_COMMAND_BYTES = 1_000_000
 """In a page: jobs can list thousands of NICs."""
 
+MOST_DRAWN = 40
+"""Characters of a value in a plot."""
+
 _SCHEMES = ("lab.scheme", "lab.scheme.kind")
 _COLOURS = ("#1f6fb2", "#d9822b", "#2e8b57", "#8a5fb0", "#c8102e", "#1c2530", "#9aa5b1", "#7a5c3e")
 _MARKERS = "os^Dv*PX"
@@ -239,11 +242,12 @@ def _panel(axis: Axes, layout: Layout, rows: Sequence[Row], name: str) -> None:
             marker=_MARKERS[number % len(_MARKERS)],
             markersize=4,
             linewidth=1.4,
-            label=", ".join(_said(part) for part in chosen),
+            # After a space: a legend leaves out what begins with an underscore.
+            label=" " + ", ".join(_said(part) for part in chosen),
         )
     if min(at) > 0 and max(at) >= 8 * min(at):
         axis.set_xscale("log", base=2)
-    axis.set_xticks(at, [_text(setting[0]) for setting in layout.x.settings])
+    axis.set_xticks(at, [_cut(_text(setting[0])) for setting in layout.x.settings])
     axis.set_xticks([], minor=True)
     axis.set_ylim(bottom=0)
     axis.grid(axis="y", color=GRID, linewidth=0.6)
@@ -299,8 +303,14 @@ def settings_text(sweep: Sweep, row: Row) -> str:
 
 def _said(part: tuple[Axis, Setting]) -> str:
     axis, setting = part
-    word = _text(setting[0])
+    word = _cut(_text(setting[0]))
     return word if isinstance(setting[0], str) else f"{axis.label.rpartition('.')[2]} {word}"
+
+
+def _cut(text: str) -> str:
+    """Text for a plot, which a long one would push out of its figure; the table has it in full."""
+    most = MOST_DRAWN // 2
+    return text if len(text) <= MOST_DRAWN else f"{text[:most]}…{text[1 - most :]}"
 
 
 def _text(value: Data) -> str:

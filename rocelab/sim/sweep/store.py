@@ -17,8 +17,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Annotated, Any
 
+from pydantic import Field, TypeAdapter, ValidationError
+
+from rocelab.documents import misfit
 from rocelab.errors import InputError, MachineError
 from rocelab.files import replacing
 from rocelab.outputs import check_new
@@ -33,6 +36,10 @@ Row = dict[str, Any]
 """One cell of a table: plain values by column."""
 
 
+Figure = Annotated[int, Field(ge=-(2**63), lt=2**63)] | float | None
+"""What a column of the table holds."""
+
+
 @dataclass(frozen=True, slots=True)
 class Record:
     """The result of a cell, by its digest: figures, or the error that ended it. values: those of
@@ -40,10 +47,13 @@ class Record:
 
     digest: str
     values: Mapping[str, Any]
-    figures: Mapping[str, Any]
+    figures: Mapping[str, Figure]
     error: str | None
     wall_s: float
     peak_memory_bytes: int | None
+
+
+_RECORD = TypeAdapter(Record)
 
 
 class Journal:
@@ -70,9 +80,9 @@ def open_journal(folder: Path) -> Iterator[Journal]:
     journal cannot be read, or the folder has the result of another command.
     """
     path = folder / JOURNAL
-    if not path.exists():
-        check_new(folder, hint="give another folder with --out")
     try:
+        if not path.exists():
+            check_new(folder, hint="give another folder with --out")
         folder.mkdir(parents=True, exist_ok=True)
         # The folder may be another user's.
         flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -99,12 +109,11 @@ def _read(file: IO[bytes], path: Path) -> dict[str, Record]:
     good = 0
     for number, line in enumerate(file, 1):
         try:
-            fields = json.loads(line)
-            record = Record(**fields)
-        except (ValueError, TypeError) as error:
+            record = _RECORD.validate_json(line)
+        except ValidationError as error:
             if file.read(1):
                 raise InputError(
-                    f"{path}:{number}: not a line of a sweep's journal: {error}",
+                    f"{path}:{number}: not a line of a sweep's journal: {misfit(error)}",
                     "remove the line, or give another folder with --out",
                 ) from None
             break

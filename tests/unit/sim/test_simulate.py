@@ -30,6 +30,7 @@ from rocelab.plan.build import build_fabric
 from rocelab.plan.fabric import Direction
 from rocelab.predict.matrix import rows_of_jobs
 from rocelab.predict.predictor import Setting, predict_document
+from rocelab.report.simulation import plots
 from rocelab.report.simulation.html import render_html
 from rocelab.report.simulation.terminal import print_report
 from rocelab.results.simulation import SimulationReport, from_json
@@ -312,6 +313,22 @@ def test_the_page_stands_alone_and_shows_links_and_times() -> None:
     assert addresses == {"https://d3js.org", "https://github.com/leeoniya/uPlot"}  # comments
     assert "default-src 'none'" in page
     assert page.count("<svg") >= 2
+
+
+@pytest.mark.parametrize(("share", "unit"), [(1, "Tb/s"), (1e-3, "Gb/s"), (1e-5, "Mb/s")])
+def test_rates_are_plotted_in_a_unit_of_their_size_as_wide_as_other_plots(
+    share: float, unit: str
+) -> None:
+    report = simulate(
+        spec_of("zone-1-1"), [collective(pattern="allreduce", ranks=16, size="64MB")], EXACT
+    )
+    rates_bps = tuple(rate * share for rate in report.rate.rate_bps)
+    slower = replace(report, rate=replace(report.rate, rate_bps=rates_bps))
+    figure, loads = plots.rates(slower), plots.heat(slower)
+    assert figure is not None
+    assert loads is not None
+    assert figure.axes[0].get_ylabel() == f"all transfers, {unit}"
+    assert figure.get_figwidth() == loads.get_figwidth()
 
 
 def test_a_simulation_too_large_for_memory_is_refused_before_it_starts(

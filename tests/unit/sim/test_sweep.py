@@ -31,7 +31,7 @@ from rocelab.plan.fabric import Role
 from rocelab.sim.sweep import report
 from rocelab.sim.sweep.cells import cells_of, run_cell, tool_version
 from rocelab.sim.sweep.command import command_of
-from rocelab.sim.sweep.report import layout_of, numbers, render_html
+from rocelab.sim.sweep.report import MOST_DRAWN, layout_of, numbers, render_html, small_multiples
 from rocelab.sim.sweep.run import run_sweep
 from rocelab.sim.sweep.spec import Axis, Sweep, read_sweep
 from rocelab.sim.sweep.store import Record, open_journal
@@ -223,6 +223,30 @@ def test_a_journal_with_a_foreign_line_within_is_refused(tmp_path: Path) -> None
         pass
 
 
+@pytest.mark.parametrize(
+    "damage",
+    [
+        '"digest": []',
+        '"figures": null',
+        '"figures": {"busbw": "fast"}',
+        '"wall_s": "long"',
+        '"error": 5',
+        f'"values": {"[" * 100_000}',
+    ],
+)
+def test_a_journal_with_a_damaged_record_is_refused(tmp_path: Path, damage: str) -> None:
+    with open_journal(tmp_path) as journal:
+        journal.add(RECORDS)
+    file = tmp_path / "cells.jsonl"
+    first, rest = file.read_text().split("\n", 1)
+    file.write_text(f"{first[:-1]}, {damage}}}\n{rest}")
+    with (
+        pytest.raises(InputError, match=r"cells.jsonl:1: not a line of a sweep's journal"),
+        open_journal(tmp_path),
+    ):
+        pass
+
+
 def test_a_journal_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
     secret, folder = tmp_path / "secret", tmp_path / "out"
     secret.write_text("of root\n")
@@ -231,6 +255,14 @@ def test_a_journal_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"cells\.jsonl cannot be written"), open_journal(folder):
         pass
     assert secret.read_text() == "of root\n"
+
+
+def test_a_name_that_no_folder_can_have_is_refused(tmp_path: Path) -> None:
+    with (
+        pytest.raises(InputError, match=r"cells\.jsonl cannot be written: File name too long"),
+        open_journal(tmp_path / ("a" * 300)),
+    ):
+        pass
 
 
 def test_two_sweeps_in_one_folder_are_refused(tmp_path: Path) -> None:
@@ -528,6 +560,24 @@ def test_schemes_are_lines_and_the_longest_numeric_key_is_the_x_axis() -> None:
     assert numbers(sizes) == [1e6, 64e6, 1e9]
     assert numbers(scheme) is None
     assert layout_of([seeds]).x is seeds
+
+
+def test_every_line_is_in_the_legend_and_long_values_are_cut_in_plots() -> None:
+    files = ("_b.txt", f"{'a' * 200}-small.txt", f"{'a' * 200}-large.txt")
+    of_files = Axis(("job.flows.file",), tuple((file,) for file in files))
+    placements = Axis(("job.placement",), tuple((file,) for file in (*files, "random")))
+    rows = [
+        {"job.flows.file": file, "job.placement": place, "busbw": 1.0}
+        for (file,) in of_files.settings
+        for (place,) in placements.settings
+    ]
+    figure = small_multiples(layout_of([of_files, placements]), rows, "busbw")
+    legend = [text.get_text().strip() for text in figure.legends[0].get_texts()]
+    ticks = [text.get_text() for text in figure.axes[0].get_xticklabels()]
+    for texts in (legend, ticks[:3]):
+        assert texts[0] == "_b.txt"
+        assert [text[-10:] for text in texts[1:]] == ["-small.txt", "-large.txt"]
+        assert max(map(len, texts)) == MOST_DRAWN
 
 
 def test_the_page_stands_alone_and_shows_medians_and_extremes(tmp_path: Path) -> None:
