@@ -599,7 +599,7 @@ def test_a_name_with_signs_of_mathematics_is_drawn_as_it_is(tmp_path: Path) -> N
     sweep = swept(tmp_path, over, job=f"{{flows: {{file: {names[0]!r}}}}}")
     run_sweep(sweep, tmp_path / "out", one_thread, function=lambda _: {"busbw": 2.5})
     drawn = (tmp_path / "out" / "report.html").read_text().partition("<svg")[2]
-    assert all(f">{name}</text>" in drawn for name in names)
+    assert all(f"{name}</text>" in drawn for name in names)
 
 
 JOBS = {
