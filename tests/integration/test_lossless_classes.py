@@ -11,6 +11,7 @@ import signal
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from operator import itemgetter
+from subprocess import DEVNULL, Popen
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ from rocelab.faults.spec import SINGLE_FAULT
 from rocelab.jobs.collectives import Pattern
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.jobplan import plan_jobs
+from rocelab.kernel.namespaces import inside
 from rocelab.measure.run import run_jobs
 from rocelab.results.job import JobReport
 from rocelab.results.lossless import Lossless
@@ -198,6 +200,33 @@ def test_an_open_pause_outlasts_a_fault_that_leaves_its_link(
         wait_until(lambda: not held.remains(rig.lab), "the fault is undone")
         assert rig.is_gated(rig.gate)
     wait_until_whole(rig.lab)
+
+
+def test_what_a_switch_sends_itself_is_accounted_for_where_its_cable_is_cut(rig: Rig) -> None:
+    """Packets of which no port of the switch holds the memory."""
+    cable, lab = rig.lab.fabric.link_by_name["rtsw2:ctsw1"], rig.lab
+    slot = rig.plan.slots["rtsw2", cable.port("rtsw2").interface]
+    place = rig.plan.by_slot[slot], LOSSLESS
+    before = rig.counters()[place].purged_packets
+    ping = ["ping", "-q", "-l", "99", "-c", "99", "-s", "4000", "-Q", str(LOSSLESS << 5)]
+    ping.append(cable.port("ctsw1").ip)
+
+    def many_wait() -> bool:
+        sent.append(inside(lab.node("rtsw2").netns, lambda: Popen(ping, stdout=DEVNULL)))
+        return rig.counters()[place].in_queue > 20
+
+    sent: list[Popen[bytes]] = []
+    try:
+        wait_until(many_wait, "packets are in the queue")
+        lab.node("ctsw1").lower_ports([cable])
+        wait_until(lambda: not rig.counters()[place].in_queue, "all are counted")
+        assert rig.counters()[place].purged_packets > before
+    finally:
+        for process in sent:
+            process.kill()
+            process.wait()
+        lab.node("ctsw1").raise_ports([cable])
+    wait_until_whole(lab)
 
 
 def test_an_open_pause_ends_as_ever_where_an_agent_that_sent_into_it_is_killed(rig: Rig) -> None:

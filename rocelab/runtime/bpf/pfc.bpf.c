@@ -37,6 +37,9 @@ struct sk_buff {
 	struct net_device *dev;
 	unsigned int len;
 	__u16 tc_index;
+	__u16 mac_header; // from head on
+	unsigned char *head;
+	unsigned char *data;
 } IN_KERNEL;
 
 enum skb_drop_reason { SKB_DROP_REASON_PACKET_SOCK_ERROR = 1 };
@@ -623,6 +626,7 @@ int BPF_PROG(freed, struct sk_buff *skb, void *location, enum skb_drop_reason re
 	struct settings *set;
 	struct port *port, *from;
 	struct egress *out;
+	int is_far, is_pulled;
 
 	if (!(label & COUNTED))
 		return 0;
@@ -636,18 +640,15 @@ int BPF_PROG(freed, struct sk_buff *skb, void *location, enum skb_drop_reason re
 	// Other labs have the same slots.
 	if (!set || !slot || !port || port->device != (__u64)device)
 		return 0;
-	length = BPF_CORE_READ(skb, len);
 	from = port_of(SLOT_OF(label));
 	if (!from)
 		return 0;
-	// A queue's packets are of its own switch or NIC; on the cable they have the receiver's
-	// interface, and their Ethernet header is off.
-	if (from->pool == port->pool) {
-		out = egress_of(slot, class);
-	} else {
-		out = egress_of(port->peer, class);
-		length += ETH_HLEN;
-	}
+	// On the cable packets have the receiver's interface, and their Ethernet header is off, but for
+	// one that its ring had no room for, which is back in the queue of its switch.
+	is_pulled = BPF_CORE_READ(skb, data) != BPF_CORE_READ(skb, head) + BPF_CORE_READ(skb, mac_header);
+	is_far = SLOT_OF(label) ? from->pool != port->pool : is_pulled;
+	out = egress_of(is_far ? port->peer : slot, class);
+	length = BPF_CORE_READ(skb, len) + (is_pulled ? ETH_HLEN : 0);
 	if (SLOT_OF(label))
 		discount(set, SLOT_OF(label), class, length, 1);
 	if (out) {
