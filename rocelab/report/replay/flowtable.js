@@ -70,8 +70,8 @@ export class FlowTable {
     const sorted = d3.sort(found, (a, b) => (this.down ? -1 : 1) * d3.ascending(this.by.value(a), this.by.value(b)));
     this.head.replaceChildren(...this.columns.map((column) => this.#header(column)));
     this.rows.replaceChildren(...sorted.slice(0, MOST_ROWS).map((flow) => this.#row(flow)));
-    const first = found.length > MOST_ROWS ? `the first ${MOST_ROWS} of ` : "";
-    this.note.textContent = `${first}${count(found.length)} of ${count(this.flows.length)} flows`;
+    const shown = found.length > MOST_ROWS ? `the first ${MOST_ROWS} of ${count(found.length)} found,` : count(found.length);
+    this.note.textContent = `${shown} of ${count(this.flows.length)} flows`;
   }
 
   #header(column) {

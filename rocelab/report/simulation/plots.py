@@ -11,6 +11,7 @@ import numpy as np
 
 from rocelab.report.plots import EVENT, GRID, MUTED, RECEIVED, figure_of, styled
 from rocelab.results.simulation import SimulationReport, TierUse
+from rocelab.wording import counted
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -42,7 +43,7 @@ def heat(report: SimulationReport) -> Figure | None:
             values, cmap="cividis", vmin=0, vmax=most, aspect="auto", interpolation="nearest"
         )
         axis.set_title(f"{use.tier} {use.direction.value}: MMR {use.balance.mmr:.2f}")
-        axis.set_xlabel(f"{use.width:,} links of a switch")
+        axis.set_xlabel(f"{counted(use.width, 'link')} of a switch")
         _name_rows(axis, use, len(values))
     bar = figure.colorbar(image, ax=list(grid.flat), fraction=0.025)
     bar.set_label("bytes over the mean of the tier")
