@@ -386,7 +386,9 @@ def _top(values: Floats) -> list[int]:
 def _quantiles(values: Floats) -> tuple[float, ...]:
     if not len(values):
         return ()
-    found: list[float] = (np.quantile(values, np.linspace(0, 1, PARTS + 1)) * NS).tolist()
+    shares = np.linspace(0, 1, PARTS + 1)
+    # Each of them is one of the values.
+    found: list[float] = (np.quantile(values, shares, method="inverted_cdf") * NS).tolist()
     return tuple(found)
 
 

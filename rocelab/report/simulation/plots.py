@@ -85,7 +85,8 @@ def finishing(report: SimulationReport) -> Figure | None:
     figure = figure_of(11, 2.8)
     axis = figure.subplots()
     times = np.array(report.finish_ns) / MS
-    axis.plot(times, np.linspace(0, 1, len(times)), color=RECEIVED, linewidth=1.4)
+    shares = np.linspace(0, 1, len(times))
+    axis.step(times, shares, where="post", color=RECEIVED, linewidth=1.4)
     for job in report.jobs:
         ideal = job.roofline_ns * len(job.iterations_ns) / MS
         axis.axvline(ideal, color=MUTED, linewidth=0.8, linestyle=(0, (2, 2)))

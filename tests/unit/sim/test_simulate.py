@@ -145,6 +145,15 @@ def test_the_last_transfer_is_over_when_its_job_is(
     assert report.finish_ns[-1] == pytest.approx(report.jobs[0].end_ns)
 
 
+def test_of_few_transfers_each_time_is_that_of_one() -> None:
+    jobs = [
+        collective(pattern="incast", ranks=4, size=size).model_copy(update={"name": size})
+        for size in ("1MB", "4MB")
+    ]
+    report = simulate(spec_of("zone-1-1"), jobs)
+    assert 1 < len(set(report.finish_ns)) < 20 < len(report.finish_ns)
+
+
 def test_a_spray_over_one_way_only_is_ecmp() -> None:
     """Queue pairs count when links are shared, and only the links that a path has take time."""
     clos = ClosSpec(racks=2, spines=1, servers_per_rack=2, nics_per_server=2)
