@@ -496,6 +496,8 @@ def test_a_flow_goes_where_its_entry_says_and_elsewhere_when_that_uplink_dies(
     lab = zone
     lab.steering.set_scheme(TE)
     source, target = (find_nic(lab.fabric, name).ip for name in ("srv1-1", "srv2-1"))
+    # An uplink that an earlier test took down may not carry routes again yet.
+    await_width(lab, "rtsw1", target, len(SPINES))
     uplinks = live_hops(lab, "rtsw1", target)
     assert sorted(uplinks) == sorted(SPINES)
 
