@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 
 from rocelab.agent.nic import WIRE_OVERHEAD_BYTES
-from rocelab.arrays import NONE, Bools, Floats, Ints
+from rocelab.arrays import NONE, Bools, Floats, Ints, Longs
 from rocelab.errors import InputError
 from rocelab.forwarding.asic import Model
 from rocelab.jobs.collectives import Algorithm
@@ -206,7 +206,7 @@ class Simulation:
             self.whole_paths,
             partial(self.routing.rerouted, self.whole_paths),
             [self.retransmissions[job.name] for job in self.jobs],
-            np.repeat(np.arange(len(self.jobs), dtype=np.int32), np.diff(self.compiled.first_flow)),
+            self._job_of_flow().astype(np.int32),
             self._begins_s(),
         )
         with self._timed("run"):
@@ -244,10 +244,9 @@ class Simulation:
             rings=None,
         )
         outages = self.outages()
-        job = np.repeat(np.arange(len(self.jobs)), np.diff(self.compiled.first_flow))
         sending = sending_of(
             [self._transport(each, bool(outages)) for each in self.jobs],
-            np.concatenate((job, clearing.job)),
+            np.concatenate((self._job_of_flow(), clearing.job)),
             joined_flows([self.flows, clearing.flows]),
             messages,
             clearing.of_flow,
@@ -259,6 +258,9 @@ class Simulation:
         with self._timed("paths"):
             wirings = self._wirings(outages)
         return program, wirings, self.hop_latency_ns / 1e9, sending, queues
+
+    def _job_of_flow(self) -> Longs:
+        return np.repeat(np.arange(len(self.jobs)), np.diff(self.compiled.first_flow))
 
     @cached_property
     def ways(self) -> Ways:
