@@ -17,7 +17,7 @@ from rocelab.plan.fabric import Fabric
 from rocelab.plan.routes import expected_routes, expected_width
 from rocelab.progress import Progress, ProgressSink
 from rocelab.runtime import daemons
-from rocelab.runtime.peers import bfd_peers, bgp_peers
+from rocelab.runtime.peers import bfd_peers, bgp_peers, unheard
 from rocelab.spec.base import MS
 
 EVENT_WAIT_S = 0.25
@@ -26,10 +26,12 @@ SHOWN = 8
 
 
 class SwitchHandle(Protocol):
-    """The part of a switch that the wait uses: its daemons' files."""
+    """The part of a switch that the wait uses."""
 
     @property
     def frr(self) -> daemons.FrrFiles: ...
+
+    def daemons(self) -> dict[str, int]: ...
 
 
 def convergence_timeout_s(fabric: Fabric) -> float:
@@ -79,20 +81,24 @@ class ConvergenceWait:
             self._left += 1
 
     def report(self, timeout_s: float) -> str:
-        """What is missing and where, with each node's last log line."""
+        """What is missing and where, with the last log line of each node's daemons."""
         nodes = {node: prefixes for node, prefixes in self._missing.items() if prefixes}
         lines = [
             f"routing did not converge in {timeout_s:.0f} s: {self._left} of {self._total} "
             f"routes are missing or too narrow on {len(nodes)} switches"
         ]
         for node, prefixes in sorted(nodes.items(), key=lambda item: -len(item[1]))[:SHOWN]:
-            files = self._node_of(node).frr
+            handle = self._node_of(node)
             some = ", ".join(f"{prefix} x{width}" for prefix, width in list(prefixes.items())[:3])
             lines.append(f"  {node}: {len(prefixes)} prefixes, such as {some}")
-            down = down_sessions(files)
+            down = down_sessions(handle.frr)
             if down:
                 lines.append(f"    sessions not established: {', '.join(down[:SHOWN])}")
-            lines.append(f"    bgpd's last word: {daemons.last_log_line('bgpd', files)}")
+            alive = handle.daemons()
+            for daemon in ("bgpd", "zebra"):
+                dead = "" if daemon in alive else ", which does not run,"
+                line = daemons.last_log_line(daemon, handle.frr)
+                lines.append(f"    {daemon}{dead} last logged: {line}")
         return "\n".join(lines)
 
 
@@ -100,11 +106,17 @@ def down_sessions(files: daemons.FrrFiles) -> list[str]:
     """Neighbours of a switch whose BGP session is not established, with their state."""
     try:
         peers = bgp_peers(files)
+        mute = unheard(files)
     except daemons.UnreadableAnswerError as error:
         return [str(error)]
     except OSError as error:
         return [f"bgpd does not answer ({error})"]
-    return [f"{name} ({peer.state})" for name, peer in peers.items() if not peer.established]
+    why = dict.fromkeys(mute, ", no router advertisement of it")
+    return [
+        f"{name} ({peer.state}{why.get(name, '')})"
+        for name, peer in peers.items()
+        if not peer.established
+    ]
 
 
 def wait_for_bfd(

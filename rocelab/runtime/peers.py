@@ -95,6 +95,18 @@ def session_counts(files: FrrFiles) -> dict[str, SessionCounts]:
     return found
 
 
+def unheard(files: FrrFiles) -> frozenset[str]:
+    """The neighbours of unnumbered links whose address a switch does not know: it has heard no
+    router advertisement of them (RFC 4861 section 4.2). Raises as `bgp_peers` does."""
+    neighbours = vty_json(files, "bgpd", "show bgp neighbors json", dict)
+    answer = _Answer(files, "bgpd")
+    return frozenset(
+        answer.text(name)
+        for name, peer in neighbours.items()
+        if isinstance(peer, dict) and peer.get("bgpNeighborAddr") == "none"
+    )
+
+
 def shutting_down(files: FrrFiles) -> frozenset[str]:
     """The neighbours from which a switch has a path with the community GRACEFUL_SHUTDOWN (RFC
     8326). Raises as `bgp_peers` does."""

@@ -254,7 +254,8 @@ def test_a_timeout_names_what_is_missing_and_leaves_nothing(
     told = str(caught.value)
     assert "rtsw1: 7 prefixes" in told
     assert "sessions not established: 198.18." in told
-    assert "bgpd's last word" in told
+    assert "bgpd last logged: " in told
+    assert "zebra last logged: " in told
     assert not Path("/run/rocelab/it-late").exists()
 
 

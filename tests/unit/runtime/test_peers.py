@@ -25,6 +25,7 @@ from rocelab.runtime.peers import (
     local_asn,
     session_counts,
     shutting_down,
+    unheard,
 )
 from tests.helpers.vty import answer_all, drip
 
@@ -76,6 +77,19 @@ def test_sessions_are_read_with_their_states_and_prefixes() -> None:
     assert found == {"ctsw1": BgpPeer("Established", 5, 9), "ctsw2": BgpPeer("Active", 0, 0)}
     assert told(answer, "bgpd", down_sessions) == ["ctsw2 (Active)"]
     assert told(b"", "bgpd", bgp_peers) == {}
+
+
+def test_an_unnumbered_session_that_is_down_says_whether_its_peer_was_heard() -> None:
+    """As FRR 8.4 writes it: the address is "none" until a router advertisement comes."""
+    answer = {
+        "peers": {"ctsw1": {"state": "Idle"}, "ctsw2": {"state": "Active"}},
+        "ctsw1": {"bgpNeighborAddr": "none"},
+        "ctsw2": {"bgpNeighborAddr": "fe80::ff:fe00:11"},
+    }
+    assert told(json.dumps(answer).encode(), "bgpd", down_sessions) == [
+        "ctsw1 (Idle, no router advertisement of it)",
+        "ctsw2 (Active)",
+    ]
 
 
 def test_bfd_sessions_are_read_with_the_far_ends_interval() -> None:
@@ -136,6 +150,7 @@ ASKED = (
     ("bgpd", bgp_peers),
     ("bgpd", session_counts),
     ("bgpd", shutting_down),
+    ("bgpd", unheard),
     ("bfdd", bfd_peers),
 )
 KEYS = ("peers", "state", "pfxRcd", "messageStats", "routes", "peerId", "status", "x")
