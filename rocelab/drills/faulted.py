@@ -15,8 +15,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path as FilePath
-from types import TracebackType
-from typing import Self
 
 import numpy as np
 
@@ -28,6 +26,7 @@ from rocelab.faults.timetable import Prepared, carry_out, events_of, prepare_fir
 from rocelab.forwarding.fib import Fib
 from rocelab.forwarding.path import Path, find_nic, walk
 from rocelab.jobs.flow import Flow, resolve_flow
+from rocelab.kernel.closing import Holding
 from rocelab.kernel.linkwatch import LinkEvent
 from rocelab.measure.effects import late_carriers, late_losses, link_events
 from rocelab.measure.fidelity import judged, stolen_cpu_s
@@ -61,7 +60,7 @@ class Settings:
     evidence: FilePath | None = None
 
 
-class FaultedRun:
+class FaultedRun(Holding):
     """Flows of a running lab from `__enter__` to `finish`, and every fault in between.
 
     `zero_ns` is time 0, CLOCK_REALTIME: counted traffic begins there, after the warm-up.
@@ -84,7 +83,6 @@ class FaultedRun:
         self._faults = tuple(faults)
         self._prepared: Prepared = {}
         self._session = TrafficSession(lab.fabric, lambda name: lab.node(name).netns, flows)
-        self._cleanup = ExitStack()
         self._problems: tuple[str, ...] = ()
         self._stolen_s = 0.0
         self._recorder = StageRecorder(lab) if settings.stages else None
@@ -101,31 +99,20 @@ class FaultedRun:
         self.start_ns = 0
         self.zero_ns = 0
 
-    def __enter__(self) -> Self:
-        with ExitStack() as stack:
-            self._paths = dict(_paths(self._lab, self._flows, self._fib.read()))
-            self._link_events = stack.enter_context(link_events(self._lab))
-            if self._recorder is not None:
-                stack.enter_context(self._recorder)
-            if self._monitor is not None:
-                stack.enter_context(self._monitor)
-            stack.enter_context(self._session)
-            stack.enter_context(self.injector)
-            # Before the traffic, because its CPU time would make senders late.
-            self._prepared = prepare_first(self.injector, self._faults)
-            self._stolen_s = stolen_cpu_s()
-            self.start_ns = self._session.start()
-            self.zero_ns = self.start_ns + self._settings.warmup_ns
-            self._cleanup = stack.pop_all()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._cleanup.__exit__(kind, error, trace)
+    def _enter(self, stack: ExitStack) -> None:
+        self._paths = dict(_paths(self._lab, self._flows, self._fib.read()))
+        self._link_events = stack.enter_context(link_events(self._lab))
+        if self._recorder is not None:
+            stack.enter_context(self._recorder)
+        if self._monitor is not None:
+            stack.enter_context(self._monitor)
+        stack.enter_context(self._session)
+        stack.enter_context(self.injector)
+        # Before the traffic, because its CPU time would make senders late.
+        self._prepared = prepare_first(self.injector, self._faults)
+        self._stolen_s = stolen_cpu_s()
+        self.start_ns = self._session.start()
+        self.zero_ns = self.start_ns + self._settings.warmup_ns
 
     def carry_out(self, wait: Callable[[int], None]) -> None:
         """Begin and end every fault at its time after time 0; `wait` sleeps until an instant."""

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import Self
 
 from rocelab.kernel.bracket import realtime_ns
+from rocelab.kernel.closing import Holding
 from rocelab.kernel.fibwatch import FibAction, FibWatch
 from rocelab.kernel.linkwatch import LinkWatch
 from rocelab.kernel.listener import Listener
@@ -52,7 +52,7 @@ ROUTES_WITHIN_NS = 100_000_000
 """Changes of one switch's table so soon after its first one are one event."""
 
 
-class Feed:
+class Feed(Holding):
     """Publishes to `hub` within its context."""
 
     def __init__(self, lab: Lab, *, read_only: bool, terminal: bool = False) -> None:
@@ -74,32 +74,25 @@ class Feed:
             for port in (link.a, link.b)
         }
         self._logs = SessionLogs(lab)
-        self._cleanup = ExitStack()
 
-    def __enter__(self) -> Self:
+    def _enter(self, stack: ExitStack) -> None:
         """Return after the first sample. Raises InputError if the lab is not up, OSError if it
         cannot be read."""
-        with ExitStack() as undo:
-            fabric = self.lab.fabric
-            nodes = undo.enter_context(opened_namespaces(self.lab, fabric.nodes))
-            switches = {node.name: nodes[node.name] for node in fabric.switches}
-            links = undo.enter_context(LinkWatch(nodes))
-            tables = undo.enter_context(FibWatch(switches))
-            self._listen("carriers", links, undo, lambda: self._take_carriers(links))
-            self._listen("tables", tables, undo, lambda: self._take_tables(tables))
-            spec = HealthSpec.model_validate({"interval": INTERVAL})
-            self._monitor = undo.enter_context(
-                HealthMonitor(self.lab, spec, on_sample=self._take_sample)
-            )
-            while not self._first.wait(POLL_S):
-                self.check()
-            self._cleanup = undo.pop_all()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.hub.close()
-        self._stopping.set()
-        self._cleanup.close()
+        fabric = self.lab.fabric
+        nodes = stack.enter_context(opened_namespaces(self.lab, fabric.nodes))
+        switches = {node.name: nodes[node.name] for node in fabric.switches}
+        links = stack.enter_context(LinkWatch(nodes))
+        tables = stack.enter_context(FibWatch(switches))
+        self._listen("carriers", links, stack, lambda: self._take_carriers(links))
+        self._listen("tables", tables, stack, lambda: self._take_tables(tables))
+        spec = HealthSpec.model_validate({"interval": INTERVAL})
+        self._monitor = stack.enter_context(
+            HealthMonitor(self.lab, spec, on_sample=self._take_sample)
+        )
+        while not self._first.wait(POLL_S):
+            self.check()
+        stack.callback(self._stopping.set)
+        stack.callback(self.hub.close)
 
     def wait(self, timeout_s: float) -> bool:
         """Wait for the lab to end; whether it has."""

@@ -10,11 +10,11 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
-from typing import Self
 
 from rocelab.agent.filters import data_filter, roce_filter
 from rocelab.jobs.jobplan import JobPlan
 from rocelab.kernel import namespaces
+from rocelab.kernel.closing import Holding
 from rocelab.kernel.links import LinkCounters, read_counters
 from rocelab.measure.cables import CableFigures, CableWatch
 from rocelab.measure.pauses import PauseWatch
@@ -46,31 +46,24 @@ class DeviceCounts:
     cables: CableFigures | None = None
 
 
-class DeviceWatch:
+class DeviceWatch(Holding):
     """Counts within its context."""
 
     def __init__(self, lab: Lab, plans: Sequence[JobPlan]) -> None:
         self._lab = lab
         self._plans = plans
-        self._cleanup = ExitStack()
 
-    def __enter__(self) -> Self:
+    def _enter(self, stack: ExitStack) -> None:
         """Raises InputError if queues cannot be read, MachineError if ports cannot."""
         lab = self._lab
-        with ExitStack() as undo:
-            self._queues = QueueWatch(lab.fabric)
-            self._cables = CableWatch(lab.fabric)
-            self._pauses = undo.enter_context(PauseWatch(lab.fabric))
-            self._netns_of = undo.enter_context(opened_namespaces(lab, lab.fabric.nodes))
-            taps = partial(Taps, lab.fabric, self._netns_of)
-            self._roce = undo.enter_context(taps(lab.fabric.links, roce_filter()))
-            self._data = undo.enter_context(taps(nic_links(self._plans), data_filter()))
-            self._before = _all_counters(self._netns_of)
-            self._cleanup = undo.pop_all()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._cleanup.close()
+        self._queues = QueueWatch(lab.fabric)
+        self._cables = CableWatch(lab.fabric)
+        self._pauses = stack.enter_context(PauseWatch(lab.fabric))
+        self._netns_of = stack.enter_context(opened_namespaces(lab, lab.fabric.nodes))
+        taps = partial(Taps, lab.fabric, self._netns_of)
+        self._roce = stack.enter_context(taps(lab.fabric.links, roce_filter()))
+        self._data = stack.enter_context(taps(nic_links(self._plans), data_filter()))
+        self._before = _all_counters(self._netns_of)
 
     def read(self, started_ns: int) -> DeviceCounts:
         """The counts since `__enter__`; call it once. Pauses have their times since `started_ns` of

@@ -15,8 +15,9 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from importlib.metadata import version
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
+from rocelab.kernel.closing import Holding
 from rocelab.measure.pcapng import (
     PCAP_HEADER_BYTES,
     PIECE_BYTES,
@@ -43,36 +44,29 @@ class PortName(NamedTuple):
         return f"{self.node}:{self.interface}"
 
 
-class PortCapture:
+class PortCapture(Holding):
     """Captures within its context; `blocks` has what it captured."""
 
     def __init__(self, lab: Lab, ports: Sequence[PortName]) -> None:
         self._lab = lab
         self._ports = tuple(dict.fromkeys(ports))
         self._processes: list[subprocess.Popen[bytes]] = []
-        self._cleanup = ExitStack()
         self.packets = 0
         """Packets in the blocks so far."""
         self.lost = 0
         """Packets that tcpdump lost for lack of buffer or time, known after the last block."""
 
-    def __enter__(self) -> Self:
+    def _enter(self, stack: ExitStack) -> None:
         """Raises MachineError if tcpdump cannot capture."""
         options = ("-U", "-B", str(_BUFFER_KIB))
-        with ExitStack() as undo:
-            for port in self._ports:
-                netns = self._lab.node(port.node).netns
-                process = start_tcpdump(netns, port.interface, *options, output=subprocess.PIPE)
-                undo.enter_context(process)
-                undo.callback(process.kill)
-                self._processes.append(process)
-            for process in self._processes:
-                await_listening(process)
-            self._cleanup = undo.pop_all()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._cleanup.close()
+        for port in self._ports:
+            netns = self._lab.node(port.node).netns
+            process = start_tcpdump(netns, port.interface, *options, output=subprocess.PIPE)
+            stack.enter_context(process)
+            stack.callback(process.kill)
+            self._processes.append(process)
+        for process in self._processes:
+            await_listening(process)
 
     def stop(self) -> None:
         """Let the blocks end with what tcpdump holds. Can be called by a signal handler."""

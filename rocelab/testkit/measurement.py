@@ -16,7 +16,6 @@ import time
 from contextlib import ExitStack
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Self
 
 from rocelab.drills.faulted import FaultedRun, Settings
 from rocelab.drills.probes import wait_until
@@ -26,6 +25,7 @@ from rocelab.faults.injector import Injector
 from rocelab.faults.schedule import expand
 from rocelab.faults.timetable import carry_out
 from rocelab.jobs.flow import Flow
+from rocelab.kernel.closing import Holding
 from rocelab.measure.timeline import FibTimeline, opened_namespaces
 from rocelab.results.convergence import Overall
 from rocelab.results.probes import ProbeRun
@@ -61,7 +61,7 @@ class Traffic:
     warmup_ns: int = SECOND
 
 
-class Measurement:
+class Measurement(Holding):
     """A run under traffic: a `with` block, and afterwards its figures."""
 
     def __init__(
@@ -73,14 +73,13 @@ class Measurement:
         self._traffic = traffic
         self._spec = spec
         self._accept_invalid = accept_invalid
-        self._cleanup = ExitStack()
         self._run: FaultedRun | None = None
         self._fib: FibTimeline | None = None
         self._problems: tuple[str, ...] = ()
         self._repeat: ProbeRun | None = None
         self.open_faults = 0
 
-    def __enter__(self) -> Self:
+    def _enter(self, stack: ExitStack) -> None:
         """Start the traffic and return after the warm-up. Raises InputError if another measurement
         runs, MachineError if an agent does not start."""
         if self._bench.measuring is not None:
@@ -89,17 +88,14 @@ class Measurement:
             raise InputError("this measurement is over", hint="make another with measure(...)")
         lab, spec = self._bench.lab, self._spec
         settings = Settings(spec.method, self._traffic.warmup_ns, spec.event_window)
-        with ExitStack() as stack:
-            stack.enter_context(turn())
-            netns_of = stack.enter_context(opened_namespaces(lab, lab.fabric.switches))
-            self._fib = stack.enter_context(FibTimeline(lab, netns_of))
-            self._fib.wait_until_whole(convergence_timeout_s(lab.fabric))
-            run = FaultedRun(lab, self._traffic.flows, settings, self._fib)
-            self._run = stack.enter_context(run)
-            wait_until(run.zero_ns)
-            self._cleanup = stack.pop_all()
+        stack.enter_context(turn())
+        netns_of = stack.enter_context(opened_namespaces(lab, lab.fabric.switches))
+        self._fib = stack.enter_context(FibTimeline(lab, netns_of))
+        self._fib.wait_until_whole(convergence_timeout_s(lab.fabric))
+        run = FaultedRun(lab, self._traffic.flows, settings, self._fib)
+        self._run = stack.enter_context(run)
+        wait_until(run.zero_ns)
         self._bench.measuring = self
-        return self
 
     def __exit__(
         self,

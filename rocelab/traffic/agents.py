@@ -14,12 +14,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import chain
-from typing import IO, Any, Self
+from typing import IO, Any
 
 from rocelab.agent.channel import Channel, ChannelClosedError, Message, join
 from rocelab.errors import MachineError
 from rocelab.interruption import undone
 from rocelab.kernel import background
+from rocelab.kernel.closing import Holding
 
 REPLY_TIMEOUT_S = 60.0
 
@@ -81,30 +82,23 @@ class Agent:
         )
 
 
-class AgentGroup:
+class AgentGroup(Holding):
     """The agents of a run, as a context: ready within it and gone after it."""
 
     def __init__(self, parts: Mapping[str, Part]) -> None:
         self._parts = parts
         self.agents: list[Agent] = []
-        self._cleanup = ExitStack()
 
-    def __enter__(self) -> Self:
+    def _enter(self, stack: ExitStack) -> None:
         """Start every agent and wait until it is ready. Raises MachineError if one fails."""
-        with ExitStack() as undo:
-            self.agents = undo.enter_context(_forked(list(self._parts)))
-            for agent in self.agents:
-                part = self._parts[agent.server]
-                sizes, payload = join(part.frames)
-                agent.send({**part.fields, "sizes": sizes}, payload)
-            for agent in self.agents:
-                agent.receive()
-            self._cleanup = undo.pop_all()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._cleanup.close()
-        undone("the traffic was stopped")
+        stack.callback(undone, "the traffic was stopped")
+        self.agents = stack.enter_context(_forked(list(self._parts)))
+        for agent in self.agents:
+            part = self._parts[agent.server]
+            sizes, payload = join(part.frames)
+            agent.send({**part.fields, "sizes": sizes}, payload)
+        for agent in self.agents:
+            agent.receive()
 
     def tell(self, fields: Mapping[str, object]) -> None:
         """Send every agent the same message. Raises MachineError."""

@@ -16,8 +16,7 @@ from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from time import monotonic_ns
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
@@ -27,6 +26,7 @@ from rocelab.errors import InputError
 from rocelab.jobs.flow import Flow, resolve_flow
 from rocelab.jobs.jobplan import JobPlan
 from rocelab.kernel.clockwatch import ClockWatch
+from rocelab.kernel.closing import Holding
 from rocelab.plan.fabric import Fabric
 from rocelab.progress import Progress, ProgressSink, no_progress
 from rocelab.runtime.record import LabFiles
@@ -77,7 +77,7 @@ class _Outgoing:
     template: bytes
 
 
-class TrafficSession:
+class TrafficSession(Holding):
     """Flows and jobs on a running fabric. `netns_of` gives the path of a server's namespace."""
 
     def __init__(
@@ -106,30 +106,18 @@ class TrafficSession:
         self._live = files.root / LIVE_FOLDER if files.root.is_dir() else None
         self._group = AgentGroup(_parts(self._outgoing, self._jobs, netns_of, self._live))
         self._publication = published(files, (*probe_demands(fabric, flows), *job_demands(jobs)))
-        self._cleanup = ExitStack()
         self._start_ns = 0
         self._clock_offset_ns = 0
         self._clock: ClockWatch | None = None
         self._softnet_drops = 0
         self._failed = False
 
-    def __enter__(self) -> Self:
+    def _enter(self, stack: ExitStack) -> None:
         """Start every agent and wait until it is ready. Raises MachineError if one fails."""
-        with ExitStack() as stack:
-            stack.callback(self._remove_live)
-            self._clock = stack.enter_context(ClockWatch())
-            stack.enter_context(self._group)
-            stack.enter_context(self._publication)
-            self._cleanup = stack.pop_all()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._cleanup.__exit__(kind, error, trace)
+        stack.callback(self._remove_live)
+        self._clock = stack.enter_context(ClockWatch())
+        stack.enter_context(self._group)
+        stack.enter_context(self._publication)
 
     def start(self) -> int:
         """Start everything; return the first deadline in CLOCK_REALTIME ns. Raises MachineError."""

@@ -16,9 +16,9 @@ import threading
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import Self
 
 from rocelab.agent.priority import run_first
+from rocelab.kernel.closing import Holding
 from rocelab.kernel.linkwatch import LinkEvent, LinkWatch
 from rocelab.measure.stages import tracing
 from rocelab.measure.stages.delay import SWITCH_INTERVAL_S, DelayProbe
@@ -32,12 +32,11 @@ PROBE = ""
 """Stands for the delay probe among the watched namespaces: no node has this name."""
 
 
-class StageRecorder:
+class StageRecorder(Holding):
     """Traces and records from `__enter__` to `__exit__`; the figures are available after it."""
 
     def __init__(self, lab: Lab) -> None:
         self._lab = lab
-        self._undo = ExitStack()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._record, name="links", daemon=True)
         self._links: list[LinkEvent] = []
@@ -48,27 +47,24 @@ class StageRecorder:
         self.records = Records((), ())
         self.read_delay: ReadDelay | None = None
 
-    def __enter__(self) -> Self:
+    def _enter(self, stack: ExitStack) -> None:
         """Return when every daemon traces. Raises OSError if the lab is not up."""
-        with ExitStack() as undo:
-            undo.callback(sys.setswitchinterval, sys.getswitchinterval())
-            sys.setswitchinterval(SWITCH_INTERVAL_S)
-            namespaces = undo.enter_context(opened_namespaces(self._lab, self._lab.fabric.switches))
-            probe = DelayProbe()
-            undo.callback(probe.close)
-            watched = {**namespaces, PROBE: probe.descriptor}
-            self._watch = undo.enter_context(LinkWatch(watched))
-            daemons = tracing.running_daemons(self._lab)
-            sizes = tracing.log_sizes(daemons)
-            undo.callback(self._conclude, daemons, sizes, probe)
-            undo.callback(self._stop)
-            self._thread.start()
-            undo.callback(probe.stop)
-            undo.callback(self._untrace, daemons)
-            self._silent = tracing.set_tracing(daemons, on=True)
-            probe.start()
-            self._undo = undo.pop_all()
-        return self
+        stack.callback(sys.setswitchinterval, sys.getswitchinterval())
+        sys.setswitchinterval(SWITCH_INTERVAL_S)
+        namespaces = stack.enter_context(opened_namespaces(self._lab, self._lab.fabric.switches))
+        probe = DelayProbe()
+        stack.callback(probe.close)
+        watched = {**namespaces, PROBE: probe.descriptor}
+        self._watch = stack.enter_context(LinkWatch(watched))
+        daemons = tracing.running_daemons(self._lab)
+        sizes = tracing.log_sizes(daemons)
+        stack.callback(self._conclude, daemons, sizes, probe)
+        stack.callback(self._stop)
+        self._thread.start()
+        stack.callback(probe.stop)
+        stack.callback(self._untrace, daemons)
+        self._silent = tracing.set_tracing(daemons, on=True)
+        probe.start()
 
     def __exit__(
         self,
@@ -76,7 +72,7 @@ class StageRecorder:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._undo.close()
+        self._cleanup.close()
         if error is None and self._failure is not None:
             raise self._failure
 
