@@ -11,7 +11,8 @@ from rich.text import Text
 from rocelab.report.console import table
 from rocelab.results.difference import Change, DrillDiff, FigureDiff, Finding, Side
 from rocelab.results.expectations import Verdict
-from rocelab.results.kpis import KPIS, Quantity, format_kpi
+from rocelab.results.kpi import Quantity
+from rocelab.results.kpis import KPIS, format_kpi
 from rocelab.statistics import Spread, least_rank_sum_p
 
 ENVIRONMENT = {

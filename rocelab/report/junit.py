@@ -19,7 +19,8 @@ from rocelab.outputs import write_whole
 from rocelab.results.drill import DrillResult, PhaseRun
 from rocelab.results.environment import Environment
 from rocelab.results.expectations import Verdict
-from rocelab.results.kpis import KPIS, UNITS, KpiValue
+from rocelab.results.kpi import UNITS, KpiValue
+from rocelab.results.kpis import KPIS
 from rocelab.statistics import Spread
 from rocelab.wording import listed
 

@@ -16,7 +16,8 @@ from rich.text import Text
 from rocelab.report.console import table
 from rocelab.results.drill import DrillResult, figures_held
 from rocelab.results.expectations import Verdict
-from rocelab.results.kpis import KPIS, Figures, Kpi, format_kpi
+from rocelab.results.kpi import Figures, Kpi
+from rocelab.results.kpis import KPIS, format_kpi
 
 HEADLINES = (
     "full_convergence",

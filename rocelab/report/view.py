@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from rocelab.report.repeats import RepeatTable
 from rocelab.results.drill import DrillResult, FigureSummary, PhaseRun
 from rocelab.results.health import HealthReport
-from rocelab.results.kpis import KPIS, Quantity, format_kpi
+from rocelab.results.kpi import Quantity
+from rocelab.results.kpis import KPIS, format_kpi
 
 
 @dataclass(frozen=True, slots=True)

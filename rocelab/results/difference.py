@@ -16,7 +16,8 @@ from rocelab.documents import read_text
 from rocelab.errors import InputError
 from rocelab.results.drill import DrillResult, from_json
 from rocelab.results.expectations import Verdict
-from rocelab.results.kpis import KPIS, UNITS, Figures
+from rocelab.results.kpi import UNITS, Figures
+from rocelab.results.kpis import KPIS
 from rocelab.statistics import Spread, least_rank_sum_p, rank_sum_p, spread
 
 SCHEMA_VERSION = 1

@@ -18,7 +18,8 @@ from rocelab.results.environment import Environment
 from rocelab.results.expectations import Expectation, Verdict, judge, unmet
 from rocelab.results.health import HealthReport
 from rocelab.results.job import JobReport
-from rocelab.results.kpis import Figures, job_figures, phase_figures, probe_figures
+from rocelab.results.kpi import Figures
+from rocelab.results.kpis import job_figures, phase_figures, probe_figures
 from rocelab.results.probes import ProbeRun
 from rocelab.results.shares import FairShares
 from rocelab.results.stages import Stages

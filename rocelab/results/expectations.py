@@ -12,7 +12,8 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from rocelab.results.kpis import KPIS, Figures, KpiValue, Quantity, format_kpi
+from rocelab.results.kpi import Figures, KpiValue, Quantity
+from rocelab.results.kpis import KPIS, format_kpi
 from rocelab.units import parse_duration_ns, parse_size_bytes
 from rocelab.wording import shown
 

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import PlainSerializer, PlainValidator, WithJsonSchema, create_model
 
 from rocelab.results.expectations import Expectation, parse_expectation
-from rocelab.results.kpis import KPIS, Quantity
+from rocelab.results.kpi import Quantity
+from rocelab.results.kpis import KPIS
 from rocelab.spec.base import SpecModel
 
 _FORMS: dict[Quantity, dict[str, Any]] = {

@@ -15,7 +15,8 @@ from rocelab.errors import InputError, SpecError
 from rocelab.faults.selectors import LinkSelector
 from rocelab.plan.build import build_fabric
 from rocelab.results.expectations import judge, parse_expectation
-from rocelab.results.kpis import KPIS, KpiValue, Quantity, format_kpi
+from rocelab.results.kpi import KpiValue, Quantity
+from rocelab.results.kpis import KPIS, format_kpi
 from rocelab.spec.fabrics import ClosSpec
 from rocelab.spec.model import LabSpec, SeedPlan
 

@@ -1,0 +1,121 @@
+"""What a KPI is: its meaning, unit, better direction, and how it is read from what was measured."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
+from typing import Any
+
+from rocelab.jobs.job import JobSpec
+from rocelab.plan.build import build_fabric
+from rocelab.plan.fabric import Fabric
+from rocelab.results.job import JobReport
+from rocelab.results.probes import ProbeRun
+from rocelab.results.shares import FairShares
+from rocelab.spec.adopted import recorded_spec
+
+KpiValue = int | float | bool | None
+Figures = Mapping[str, KpiValue]
+"""The KPIs of one run by name, without those that do not apply."""
+
+
+class Quantity(StrEnum):
+    """The quantity of a KPI: durations are nanoseconds, counts whole numbers, sizes bytes,
+    bandwidths GB/s (10^9 bytes)."""
+
+    DURATION = "duration"
+    COUNT = "count"
+    SIZE = "size"
+    BANDWIDTH = "bandwidth"
+    RATIO = "ratio"
+    TRUTH = "truth"
+
+
+UNITS = {
+    Quantity.DURATION: "ns",
+    Quantity.COUNT: "count",
+    Quantity.SIZE: "bytes",
+    Quantity.BANDWIDTH: "GB/s",
+    Quantity.RATIO: "ratio",
+    Quantity.TRUTH: "truth",
+}
+"""How documents name the unit of a KPI; a truth is 0 or 1 in figures."""
+
+
+class Better(StrEnum):
+    """Which way a figure improves."""
+
+    LOWER = "lower"
+    HIGHER = "higher"
+
+
+@dataclass(frozen=True)
+class PhaseJob:
+    """A job of a phase, the input of its figures. `has_model`: whether the phase has a model;
+    `fair`: what it says, None if it could not be compared; data_classes: the traffic classes of the
+    data of all jobs of the phase; receivers: the NICs that receive data in any of them."""
+
+    report: JobReport
+    has_model: bool
+    fair: FairShares | None
+    data_classes: frozenset[int]
+    receivers: frozenset[str]
+
+    @cached_property
+    def spec(self) -> JobSpec:
+        return JobSpec.model_validate(self.report.job)
+
+    @cached_property
+    def fabric(self) -> Fabric:
+        return build_fabric(recorded_spec(self.report.lab))
+
+    def headline(self, name: str) -> float | None:
+        """The median of a headline; None if the job has none of that name."""
+        found = (
+            headline.modelled.median for headline in self.report.headlines if headline.name == name
+        )
+        return next(found, None)
+
+    def packets_of(self, traffic_class: int) -> int:
+        """Packets that entered queues of a traffic class."""
+        queues = self.report.queues
+        return sum(queue.packets for queue in queues if queue.traffic_class == traffic_class)
+
+
+def _always(job: PhaseJob) -> bool:
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class Kpi:
+    """A figure that a drill reports and for which a drill file may state an expectation.
+
+    better: None if neither direction is. of_probes, of_job: how it is read from a run of probes or
+    a job, None if it has none; `applies` says to which jobs it applies. summed: endpoints count it,
+    and a phase's value is the sum over its jobs.
+    """
+
+    name: str
+    quantity: Quantity
+    title: str
+    meaning: str
+    better: Better | None = None
+    of_probes: Callable[[ProbeRun], KpiValue] | None = None
+    of_job: Callable[[PhaseJob], KpiValue] | None = None
+    applies: Callable[[PhaseJob], bool] = _always
+    summed: bool = False
+
+
+def attribute(path: str) -> Callable[[PhaseJob], KpiValue]:
+    """Reads a dotted attribute of a job; None if a part of the path is None."""
+
+    def read(job: PhaseJob) -> KpiValue:
+        found: Any = job
+        for name in path.split("."):
+            found = None if found is None else getattr(found, name)
+        value: KpiValue = found
+        return value
+
+    return read
