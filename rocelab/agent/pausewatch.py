@@ -19,6 +19,8 @@ from rocelab.agent import pauseframe
 from rocelab.agent.nic import NEVER_NS, Nic
 
 _FRAME_BYTES = 64
+_EXPIRY = -1
+"""In place of a frame's quanta: a pause may have run out."""
 
 
 @dataclass(slots=True)
@@ -32,14 +34,49 @@ class PausedPort:
     """Of each class, until when it is paused."""
 
 
+class PauseTimers:
+    """When ports stop and go on, by the frames that have reached them."""
+
+    def __init__(self, ports: Mapping[str, PausedPort]) -> None:
+        """`ports` by interface."""
+        self._ports = ports
+        self._due: list[tuple[int, int, str, int, int]] = []
+        self._count = 0
+
+    def take(self, interface: str, quanta_of: Mapping[int, int], now_ns: int) -> None:
+        """A frame has arrived, with the quanta of some classes."""
+        port = self._ports.get(interface)
+        if port is None:
+            return
+        for traffic_class, quanta in quanta_of.items():
+            self._at(now_ns + port.delay_ns, interface, traffic_class, quanta)
+
+    def turn(self, now_ns: int) -> int:
+        """Do what is due; return when something is due next."""
+        while self._due and self._due[0][0] <= now_ns:
+            due_ns, _, interface, traffic_class, quanta = heappop(self._due)
+            port = self._ports[interface]
+            if quanta != _EXPIRY:
+                port.until_ns[traffic_class] = due_ns + int(quanta * port.quantum_ns)
+            if quanta > 0:
+                self._at(port.until_ns[traffic_class], interface, traffic_class, _EXPIRY)
+            if due_ns < port.until_ns[traffic_class]:
+                port.nic.paused |= 1 << traffic_class
+            else:
+                port.nic.paused &= ~(1 << traffic_class)
+        return self._due[0][0] if self._due else NEVER_NS
+
+    def _at(self, due_ns: int, interface: str, traffic_class: int, quanta: int) -> None:
+        self._count += 1
+        heappush(self._due, (due_ns, self._count, interface, traffic_class, quanta))
+
+
 class PauseWatch:
     """Receives the pause frames of the namespace where it is made."""
 
     def __init__(self, ports: Mapping[str, PausedPort]) -> None:
         """`ports` by interface. Raises OSError."""
-        self._ports = ports
-        self._due: list[tuple[int, int, str, int, int]] = []
-        self._count = 0
+        self._timers = PauseTimers(ports)
         self._socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW | socket.SOCK_CLOEXEC, 0)
         self._socket.setblocking(False)
         # Only frames of this ethertype, and only those that the kernel's own program has let
@@ -56,37 +93,11 @@ class PauseWatch:
 
     def turn(self, now_ns: int) -> int:
         """Read what has come and do what is due; return when something is due next."""
-        self._read(now_ns)
-        while self._due and self._due[0][0] <= now_ns:
-            due_ns, _, interface, traffic_class, quanta = heappop(self._due)
-            port = self._ports[interface]
-            until_ns = due_ns + int(quanta * port.quantum_ns)
-            if quanta:
-                port.until_ns[traffic_class] = until_ns
-                port.nic.paused |= 1 << traffic_class
-                self._at(until_ns, interface, traffic_class, 0)
-            elif due_ns >= port.until_ns.get(traffic_class, 0):
-                port.nic.paused &= ~(1 << traffic_class)
-        return self._due[0][0] if self._due else NEVER_NS
-
-    def _at(self, due_ns: int, interface: str, traffic_class: int, quanta: int) -> None:
-        self._count += 1
-        heappush(self._due, (due_ns, self._count, interface, traffic_class, quanta))
-
-    def _read(self, now_ns: int) -> None:
         while True:
             try:
                 frame, (interface, *_) = self._socket.recvfrom(_FRAME_BYTES)
             except BlockingIOError:
-                return
+                return self._timers.turn(now_ns)
             except OSError:  # an interface went down
                 continue
-            port = self._ports.get(interface)
-            if port is None:
-                continue
-            for traffic_class, quanta in pauseframe.decode(frame).items():
-                due_ns = now_ns + port.delay_ns
-                if not quanta:
-                    # What was paused before ends then; what is paused after it does not.
-                    port.until_ns[traffic_class] = due_ns
-                self._at(due_ns, interface, traffic_class, quanta)
+            self._timers.take(interface, pauseframe.decode(frame), now_ns)
