@@ -140,7 +140,7 @@ def _failure(number: int, event: SimulatedEvent) -> Iterator[Entry]:
     }
     yield {"t_ns": event.start_ns, "begins": True, **change}
     if event.routed_ns is not None:
-        text = "is avoided by all routes"
+        text = "is avoided where another way is left"
         yield {"t_ns": event.routed_ns, "kind": STAGE, "node": subject, "text": text}
     if event.end_ns is not None:
         yield {"t_ns": event.end_ns, "begins": False, **change}
