@@ -406,7 +406,8 @@ def test_a_page_of_a_simulation_shows_where_its_bytes_went_and_what_failed(
     expect(page.locator("#path-note")).to_contain_text("its path while all links are up")
     expect(page.locator("#labels [data-path]")).to_have_count(5)
     page.get_by_role("button", name="Event after").click()
-    expect(page.locator("#happenings [aria-current]")).to_contain_text("is avoided where another way is left")
+    happening = page.locator("#happenings [aria-current]")
+    expect(happening).to_contain_text("is avoided where another way is left")
     page.get_by_role("button", name="Event after").click()
     expect(page.locator("#state")).to_have_text("All is as before the first event.")
     assert opened.red() == 0
