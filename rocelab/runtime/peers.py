@@ -80,31 +80,31 @@ def local_asn(files: FrrFiles) -> int | None:
 
 def session_counts(files: FrrFiles) -> dict[str, SessionCounts]:
     """bgpd's counters of a switch's sessions, by neighbour. Raises as `bgp_peers` does."""
-    neighbours = vty_json(files, "bgpd", "show bgp neighbors json", dict)
     answer = _Answer(files, "bgpd")
     found = {}
-    for name, peer in neighbours.items():
-        # The object also holds numbers of the address family.
-        if isinstance(peer, dict):
-            messages = answer.mapping(peer.get("messageStats", {}))
-            found[answer.text(name)] = SessionCounts(
-                answer.number(peer.get("connectionsDropped", 0)),
-                answer.number(messages.get("routeRefreshSent", 0)),
-                peer.get("bgpState") == "Established",
-            )
+    for name, peer in _neighbours(files).items():
+        messages = answer.mapping(peer.get("messageStats", {}))
+        found[name] = SessionCounts(
+            answer.number(peer.get("connectionsDropped", 0)),
+            answer.number(messages.get("routeRefreshSent", 0)),
+            peer.get("bgpState") == "Established",
+        )
     return found
 
 
 def unheard(files: FrrFiles) -> frozenset[str]:
     """The neighbours of unnumbered links whose address a switch does not know: it has heard no
     router advertisement of them (RFC 4861 section 4.2). Raises as `bgp_peers` does."""
-    neighbours = vty_json(files, "bgpd", "show bgp neighbors json", dict)
+    neighbours = _neighbours(files).items()
+    return frozenset(name for name, peer in neighbours if peer.get("bgpNeighborAddr") == "none")
+
+
+def _neighbours(files: FrrFiles) -> dict[str, Mapping[str, object]]:
+    """All that bgpd tells of a switch's sessions, by neighbour."""
+    told = vty_json(files, "bgpd", "show bgp neighbors json", dict)
     answer = _Answer(files, "bgpd")
-    return frozenset(
-        answer.text(name)
-        for name, peer in neighbours.items()
-        if isinstance(peer, dict) and peer.get("bgpNeighborAddr") == "none"
-    )
+    # The object also holds numbers of the address family.
+    return {answer.text(name): peer for name, peer in told.items() if isinstance(peer, dict)}
 
 
 def shutting_down(files: FrrFiles) -> frozenset[str]:

@@ -106,7 +106,7 @@ def test_the_fabric_is_shown_as_it_was_by_the_keyboard_and_live_again(
     status, answer = server.post("/faults", fault(lasts="10m"))
     assert status == 201
     wait_until(lambda: server.read(f"/history/at?t_ns={now_ns}")["states"], "a degraded switch")
-    # The slider moves by seconds: what is over sooner may lie between two of its places.
+    # The slider moves by half a second: what is over sooner may lie between two of its places.
     begun_ns = server.read(f"/history/at?t_ns={now_ns}")["t_ns"]
     wait_until(
         lambda: server.read(f"/history/at?t_ns={now_ns}")["t_ns"] > begun_ns + 2 * 10**9,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -21,7 +21,7 @@ class Port:
 
     def __init__(self) -> None:
         self.nic: Any = SimpleNamespace(paused=0)
-        self.timers = PauseTimers({"rtsw1": PausedPort(cast(Any, self.nic), DELAY_NS, QUANTUM_NS)})
+        self.timers = PauseTimers({"rtsw1": PausedPort(self.nic, DELAY_NS, QUANTUM_NS)})
 
     def take(self, quanta: int, now_ns: int, traffic_class: int = CLASS) -> None:
         self.timers.take("rtsw1", {traffic_class: quanta}, now_ns)
