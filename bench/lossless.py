@@ -138,8 +138,8 @@ def main(
     _write(found)
 
 
-@contextmanager
-def _up(case: Case, kind: str, dilation: int) -> Iterator[Lab]:
+def spec_of(case: Case, kind: str, dilation: int = DILATION) -> LabSpec:
+    """The lab of a case, with or without lossless classes."""
     spec = {
         "name": f"bench-{'pfc' if kind == ON else 'drop'}",
         "fabric": {"kind": "clos", "racks": 2, "spines": 3, "servers_per_rack": 6},
@@ -148,7 +148,12 @@ def _up(case: Case, kind: str, dilation: int) -> Iterator[Lab]:
         # Marks would slow senders down: none here.
         "queues": {"ecn": {"kmin": "40MB", "kmax": "60MB"}, **QUEUES[kind]},
     }
-    lab = Lab(plan(LabSpec.model_validate(spec)))
+    return LabSpec.model_validate(spec)
+
+
+@contextmanager
+def _up(case: Case, kind: str, dilation: int) -> Iterator[Lab]:
+    lab = Lab(plan(spec_of(case, kind, dilation)))
     with lab.brought_up():
         yield lab
 

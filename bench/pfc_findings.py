@@ -1,44 +1,72 @@
-"""`python -m bench.pfc_findings`: the jobs of the drills `finding-pfc-*`, packet by packet.
+"""`python -m bench.pfc_findings`: jobs that labs have run with and without PFC, packet by packet.
 
-Prints what docs/pfc.md has beside the lab's figures: a lab's own latency is next to nothing in
-modelled time, and its ports are those of a lab. Each job is run with ten seeds, which draw what is
-marked: medians, and the least and the most.
+Prints what docs/pfc.md has beside the lab's figures, of the drills `finding-pfc-*` and of the
+AlltoAll of `bench.lossless`: a lab's own latency is next to nothing in modelled time, and its ports
+and hosts are those of a lab. Each job is run with ten seeds, which draw what is marked and how late
+hosts wake: medians, and the least and the most.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
-from statistics import median
+from statistics import fmean
 
+from bench.fabrics import spread
+from bench.lossless import ALLTOALL, QUEUES, spec_of
 from rocelab.drills.catalog import find_drill
 from rocelab.drills.spec import load_drill
+from rocelab.jobs.job import JobSpec
 from rocelab.jobs.spec import collective_job
-from rocelab.results.simulation import Engine, PortModel
+from rocelab.results.simulation import Engine, PortModel, SimulationReport
 from rocelab.sim.simulate import Options, simulate
 from rocelab.spec.catalog import find_lab
 from rocelab.spec.load import load_spec
+from rocelab.spec.model import LabSpec
 
 SEEDS = range(1, 11)
-OPTIONS = Options(engine=Engine.PACKETS, ports=PortModel.LAB, hop_latency_ns=20)
+OPTIONS = Options(engine=Engine.PACKETS, hop_latency_ns=20)
 
 
 def main() -> None:
-    """Print a line for each phase."""
+    """Print a line for each phase, and for each kind of queues and hosts."""
     lab = load_spec(find_lab("lossless-marked"))
     for name in ("finding-pfc-allreduce", "finding-pfc-alltoall"):
         for phase in load_drill(find_drill(name)).phases:
             (job,) = phase.jobs
-            busbw, pauses = [], []
-            for seed in SEEDS:
-                report = simulate(lab, [collective_job(job)], replace(OPTIONS, seed=seed))
-                busbw.append(report.jobs[0].headline("busbw").modelled.median)
-                packets = report.packets
-                assert packets is not None
-                pauses.append(0 if packets.lossless is None else packets.lossless.transitions)
-            print(
-                f"{name} {phase.name}: {median(busbw):.2f} GB/s "
-                f"({min(busbw):.2f} to {max(busbw):.2f}), {median(pauses):.0f} pauses"
-            )
+            print(f"{name} {phase.name}: {_figures(_simulated(lab, job, PortModel.LAB))}")
+    # The lab's warm-up is an iteration like the others.
+    warmup = ALLTOALL.job["warmup_iterations"]
+    keys = {"iterations": warmup + ALLTOALL.job["iterations"], "warmup_iterations": 0}
+    job = JobSpec.model_validate(ALLTOALL.job | keys)
+    for kind in QUEUES:
+        for ports in (PortModel.LAB, PortModel.CUT_THROUGH):
+            reports = _simulated(spec_of(ALLTOALL, kind), job, ports)
+            print(f"{ALLTOALL.name}, {kind}, ports {ports}: {_figures(reports, warmup)}")
+
+
+def _simulated(lab: LabSpec, job: JobSpec, ports: PortModel) -> list[SimulationReport]:
+    options = [replace(OPTIONS, ports=ports, seed=seed) for seed in SEEDS]
+    return [simulate(lab, [collective_job(job)], each) for each in options]
+
+
+def _figures(reports: Sequence[SimulationReport], warmup: int = 0) -> str:
+    """Medians; of iterations, those behind the warm-up."""
+    ratios, busbw, again, drops, pauses = [], [], [], [], []
+    for report in reports:
+        job, packets = report.jobs[0], report.packets
+        assert packets is not None
+        times_ns = [each for each in job.iterations_ns[warmup:] if each is not None]
+        ratios.append(fmean(times_ns) / job.roofline_ns)
+        busbw.append(job.headline("busbw").modelled.median)
+        again.append(packets.retransmitted)
+        drops.append(packets.drops)
+        pauses.append(0 if packets.lossless is None else packets.lossless.transitions)
+    return (
+        f"{spread(busbw, '.2f')} GB/s, JCT ratio {spread(ratios, '.2f')}, "
+        f"{spread(again, ',.0f')} sent again, {spread(drops, ',.0f')} dropped, "
+        f"{spread(pauses, ',.0f')} pauses"
+    )
 
 
 if __name__ == "__main__":

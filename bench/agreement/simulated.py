@@ -23,7 +23,6 @@ from rocelab.sim.compile import PlacedJob, compile_jobs
 from rocelab.sim.fabric.paths import flows_per_send
 from rocelab.sim.simulate import PACKET_OVERHEAD_BYTES, Options, Simulation
 from rocelab.spec.model import LabSpec
-from rocelab.traffic.jobparts import moderation_ns
 from rocelab.traffic.taps import LinkPackets
 
 VETH_NS = 10.0
@@ -75,13 +74,12 @@ def simulate_job(spec: LabSpec, job: JobSpec) -> Simulated:
 
 
 def simulate_packets(spec: LabSpec, job: JobSpec, seed: int) -> Run:
-    """A run of the packet engine, with ports as a lab's. Hosts are late as a lab's agents are,
-    which gather arrivals; `seed` draws how late. Raises as `simulate_job` does."""
+    """A run of the packet engine, with the ports and hosts of a lab; `seed` draws how late hosts
+    wake. Raises as `simulate_job` does."""
     options = Options(
         hop_latency_ns=VETH_NS,
         engine=Engine.PACKETS,
         ports=PortModel.LAB,
-        late_ns=moderation_ns(spec.dilation) / spec.dilation,
         seed=seed,
     )
     simulation = _simulation(spec, job, options)

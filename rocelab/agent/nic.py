@@ -27,8 +27,23 @@ SECOND_NS = 10**9
 REFUSALS = (errno.ENOBUFS, errno.EAGAIN, errno.ENETDOWN, errno.ENXIO, errno.ENODEV)
 """A full queue or buffer, and an interface that is down or gone: a refused packet, not a bug."""
 
+MODERATION_US = 1
+"""How long a NIC collects arrivals before it wakes its host, in the modelled network."""
+
+MODERATION_LIMITS_NS = (50_000, 1_000_000)
+"""How long an agent does at least and at most, in the lab's clock."""
+
+WAKE_LATE_NS = 100_000
+"""How late an agent usually wakes at most on a quiet machine, in the lab's clock."""
+
 _SO_SNDBUFFORCE = 32
 _SEND_BUFFER_BYTES = 16 << 20
+
+
+def moderation_ns(dilation: float) -> int:
+    """How long an agent gathers arrivals, in the lab's clock."""
+    low_ns, high_ns = MODERATION_LIMITS_NS
+    return int(min(high_ns, max(low_ns, MODERATION_US * 1000 * dilation)))
 
 
 class Outlet:

@@ -144,7 +144,7 @@ def simulate(
             "--ports",
             metavar="MODEL",
             help="When packets leave a port: store-and-forward, cut-through, or lab: as a lab's "
-            "do, when they begin. By default store-and-forward.",
+            "do, when they begin, between hosts like a lab's. By default store-and-forward.",
             show_default=False,
             rich_help_panel=_ENGINE,
         ),

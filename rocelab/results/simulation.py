@@ -31,9 +31,10 @@ class Engine(StrEnum):
 
 
 class PortModel(StrEnum):
-    """When a packet leaves a port of the packet engine: as a lab's ports do, when its first bit
-    does, and a port that was idle sends a frame ahead of its rate; STORE_AND_FORWARD: when its last
-    bit does; CUT_THROUGH: behind its header, unless the next port is faster."""
+    """When a packet leaves a port of the packet engine: LAB: as a lab's ports do, when its first
+    bit does, and a port that was idle sends a frame ahead of its rate; hosts wake as a lab's, too
+    (`rocelab.sim.packets.hosts`). STORE_AND_FORWARD: when its last bit does. CUT_THROUGH: behind
+    its header, unless the next port is faster."""
 
     STORE_AND_FORWARD = "store-and-forward"
     CUT_THROUGH = "cut-through"

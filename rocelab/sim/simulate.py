@@ -56,7 +56,7 @@ from rocelab.sim.figures import figures
 from rocelab.sim.links.check import check_links
 from rocelab.sim.links.run import run_links
 from rocelab.sim.packets.run import PacketRun, run_packets
-from rocelab.sim.packets.sending import Queues, Sending, queues_of, sending_of
+from rocelab.sim.packets.sending import Queues, Sending, gathering_of, queues_of, sending_of
 from rocelab.sim.packets.wiring import Wiring
 from rocelab.sim.placement import place_ranks, ring_group
 from rocelab.sim.routing import Routing
@@ -85,8 +85,7 @@ PACKET_OVERHEAD_BYTES = FRAME_OVERHEAD_BYTES + WIRE_OVERHEAD_BYTES
 class Options:
     """How to simulate. eps: None is 0 up to EXACT_TRANSFERS and LARGE_EPS beyond. hop_latency_ns:
     of each send on a path; None is `links.delay` of the lab. timeline: failures meanwhile. ports,
-    late_ns, seed: of the packet engine; each send begins up to `late_ns` late, as hosts do that
-    gather arrivals, and `seed` draws that and the marks of queues."""
+    seed: of the packet engine; `seed` draws what queues mark, and how late a lab's hosts wake."""
 
     eps: float | None = None
     model: Model = Model.KERNEL
@@ -95,7 +94,6 @@ class Options:
     prove: bool = False
     engine: Engine = Engine.FLUID
     ports: PortModel = PortModel.STORE_AND_FORWARD
-    late_ns: float = 0.0
     seed: int = 1
 
     @classmethod
@@ -234,15 +232,8 @@ class Simulation:
         self._check_packets()
         messages, clearing = self.compiled.messages, self.compiled.clearing
         assert messages is not None and clearing is not None
-        late_s = np.random.default_rng(self.options.seed).uniform(
-            0, self.options.late_ns / 1e9, self.program.tasks
-        )
-        program = replace(
-            self.program,
-            delay_s=self.program.delay_s + late_s,
-            latency_s=np.zeros(self.program.tasks),
-            rings=None,
-        )
+        latency_s = np.zeros(self.program.tasks)
+        program = replace(self.program, latency_s=latency_s, rings=None)
         outages = self.outages()
         sending = sending_of(
             [self._transport(each, bool(outages)) for each in self.jobs],
@@ -251,6 +242,7 @@ class Simulation:
             messages,
             clearing.of_flow,
             self.network,
+            gathering_of(self.spec) if self.options.ports is PortModel.LAB else None,
         )
         queues = queues_of(
             self.spec, self.network, self.options.ports, self.hop_latency_ns, self.options.seed

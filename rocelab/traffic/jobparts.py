@@ -22,6 +22,7 @@ from rocelab.agent.headers import (
     UDP_OFFSET,
     Opcode,
 )
+from rocelab.agent.nic import moderation_ns
 from rocelab.jobs.collectives import Send
 from rocelab.jobs.dcqcn_profiles import parameters
 from rocelab.jobs.flow import FIRST_QP, FIRST_SPORT, Endpoints
@@ -33,20 +34,10 @@ from rocelab.plan.pauses import obedience_ns
 from rocelab.plan.queues import class_of_dscp
 from rocelab.traffic.agents import Part
 
-MODERATION_US = 1
-"""How long a NIC collects arrivals before it wakes its host, in the modelled network."""
-
-MODERATION_LIMITS_NS = (50_000, 1_000_000)
 DATA, CONTROL = 0, 1
 """Kinds of queue pairs of a job: for payload, and for clear-to-sends."""
 
 _ECN_BITS = {Ecn.NOT_ECT: 0b00, Ecn.ECT0: 0b10, Ecn.CE: 0b11}
-
-
-def moderation_ns(dilation: float) -> int:
-    """How long an agent gathers arrivals, in the lab's clock."""
-    low_ns, high_ns = MODERATION_LIMITS_NS
-    return int(min(high_ns, max(low_ns, MODERATION_US * 1000 * dilation)))
 
 
 def nics_of(plans: Sequence[JobPlan]) -> dict[str, tuple[NicRef, ...]]:

@@ -146,7 +146,7 @@ def _sending_of(sending: Sending, flow: Longs, payload_bytes: Longs) -> Sending:
     of_flow = {
         field.name: getattr(sending, field.name)[flow]
         for field in fields(Sending)
-        if field.name not in ("messages", "rules", "admission")
+        if field.name not in ("messages", "rules", "admission", "gathering")
     }
     count = len(payload_bytes)
     messages = Messages(np.arange(count + 1), np.ones(count, np.int64), payload_bytes)

@@ -15,6 +15,7 @@ from rocelab.sim.engine.program import Program
 from rocelab.sim.packets import dcqcn
 from rocelab.sim.packets import state as at
 from rocelab.sim.packets.freelist import free_packets
+from rocelab.sim.packets.hosts import with_wakes
 from rocelab.sim.packets.pausing import Pausing, pause_rules, pause_tables
 from rocelab.sim.packets.receiver import BITS
 from rocelab.sim.packets.sending import (
@@ -22,6 +23,7 @@ from rocelab.sim.packets.sending import (
     CLEARANCE_BYTES,
     CNP_BYTES,
     Admission,
+    Gathering,
     Queues,
     Sending,
     class_order,
@@ -75,6 +77,8 @@ def state_of(
     flow = _flows(sending, order)
     clearance = _clearance(admission, flow, program.transfers)
     most_taken += int(clearance[:, at.PAIRS].max(initial=0))
+    host, host_rules = _hosts(sending.gathering, ports)
+    most_taken += 2 * int(host_rules.sum()) // int(delay_ps.min())
     pool = max(FIRST_PACKETS, 2 * most_taken, ports)
     early_ps = _early_ps(queues.ports, rates, latency_s)
     ask_ps = np.unique([] if pausing is None else pausing.delay_ps).astype(int).tolist()
@@ -103,10 +107,11 @@ def state_of(
     rules[at.GAP_PS] = round(wirings[0].ways.gap_s * PS) or -1
     rules[at.DATA_FLOWS] = flows - len(clearance)
     pause, memory, buffer = pause_tables(pausing, order, port_rings)
+    rules[[at.MODERATION_PS, at.LATE_PS]] = host_rules
     timers = program.tasks + 2 * ports + 2 * flows + len(pause) + 1
     counts = np.zeros(at.COUNTS, np.int64)
     counts[[at.FREE_PACKETS, at.MOST_TAKEN]] = pool, most_taken
-    counts[at.FINISHED] = len(endless)
+    counts[at.FINISHED], counts[at.MOST_HOST_TIMERS] = len(endless), -2 * len(host)
     run = State(
         task=task,
         transfer=np.concatenate((transfer, endless)),
@@ -118,6 +123,7 @@ def state_of(
         pause=pause,
         pool=memory,
         buffer=buffer,
+        host=host,
         clearance=clearance,
         packet=free_packets(0, pool),
         next_task=next_task,
@@ -132,8 +138,10 @@ def state_of(
         rules=rules,
         counts=counts,
     )
-    run = connected(run, wirings[0], all_ports)
+    run = connected(with_wakes(run), wirings[0], all_ports)
     port[:, at.FREE_PS] = -port[:, at.BURST_PS]
+    if len(host):
+        port[all_ports.is_nic, at.BUSY] = at.GATHERS
     return run
 
 
@@ -192,6 +200,17 @@ def _flows(sending: Sending, order: list[int]) -> Table:
     for cell, values in columns.items():
         flow[:, cell] = values
     return flow
+
+
+def _hosts(gathering: Gathering | None, ports: int) -> tuple[Table, Longs]:
+    """A row per port, if hosts gather arrivals; MODERATION_PS and LATE_PS."""
+    if gathering is None:
+        return np.zeros((0, at.HOST_CELLS), np.int64), np.zeros(2, np.int64)
+    host = np.zeros((ports, at.HOST_CELLS), np.int64)
+    host[:, at.WOKE_PS], host[:, at.DUE_PS] = -at.NEVER, at.NEVER
+    host[:, at.FIRST_ARRIVED], host[:, at.IS_IDLE] = -1, 1
+    times_ns = np.array([gathering.moderation_ns, gathering.late_ns])
+    return host, np.rint(1000 * times_ns).astype(np.int64)
 
 
 def _clearance(admission: Admission | None, flow: Table, endless: int) -> Table:

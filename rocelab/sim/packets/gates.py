@@ -60,6 +60,9 @@ def _open(run: State, place: int) -> None:
             run.flow[port[at.LAST_FLOW], at.NEXT_FLOW] = row[at.FIRST_PARKED]
         port[at.LAST_FLOW] = row[at.LAST_PARKED]
         row[at.FIRST_PARKED] = -1
+    if port[at.BUSY] == at.GATHERS:
+        # Which wakes it.
+        run.host[number, at.WOKE_PS] = -at.NEVER
     serve(run, number)
     # After it was idle, a lab's port may send several frames at once.
     while port[at.BUSY] < 0 and port[at.QUEUED] > 0:

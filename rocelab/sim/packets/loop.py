@@ -9,6 +9,7 @@ from rocelab.sim.packets.clock import next_due, next_in_ring, next_timer, set_ti
 from rocelab.sim.packets.compiling import compiled, inlined
 from rocelab.sim.packets.freelist import release
 from rocelab.sim.packets.gates import obey, watched
+from rocelab.sim.packets.hosts import gather
 from rocelab.sim.packets.lossless import drained, receive
 from rocelab.sim.packets.ports import enqueue, serialised, serve
 from rocelab.sim.packets.receiver import deliver
@@ -17,7 +18,7 @@ from rocelab.sim.packets.state import State
 from rocelab.sim.packets.tasks import packets_acknowledged, start
 
 DONE, MORE, FULL = range(3)
-"""What `advance` returns. FULL: there may be too few free packets for the next event."""
+"""What `advance` returns. FULL: there may be too few free packets or timers for the next event."""
 
 
 @compiled
@@ -48,6 +49,21 @@ def _acknowledge(run: State, packet: int) -> None:
 
 
 @inlined
+def _take(run: State, packet: int) -> None:
+    """A host takes a packet from its NIC."""
+    row = run.packet[packet]
+    if row[at.KIND] <= at.ASKING:
+        deliver(run, packet)
+    elif row[at.KIND] != at.CNP:
+        _acknowledge(run, packet)
+    else:
+        flow = row[at.FLOW]
+        release(run, packet)
+        rule = run.rule[run.flow[flow, at.CONTROL]]
+        dcqcn.on_cnp(run.pace[flow], rule, float(run.counts[at.NOW_PS]))
+
+
+@inlined
 def _reach(run: State, packet: int) -> None:
     """A packet comes to the end of a link."""
     row = run.packet[packet]
@@ -60,15 +76,28 @@ def _reach(run: State, packet: int) -> None:
         release(run, packet)
     elif run.rules[at.DRAINS] and not receive(run, packet):
         release(run, packet)
-    elif row[at.KIND] <= at.ASKING:
-        deliver(run, packet)
-    elif row[at.KIND] != at.CNP:
-        _acknowledge(run, packet)
+    elif run.rules[at.MODERATION_PS] > 0:
+        gather(run, packet)
     else:
-        flow = row[at.FLOW]
-        release(run, packet)
-        rule = run.rule[run.flow[flow, at.CONTROL]]
-        dcqcn.on_cnp(run.pace[flow], rule, float(run.counts[at.NOW_PS]))
+        _take(run, packet)
+
+
+@compiled
+def _woken(run: State, number: int) -> None:
+    """A host that gathers arrivals takes them, and sends."""
+    host = run.host[number]
+    run.counts[at.HOST_TIMERS] -= 1
+    if host[at.DUE_PS] != run.counts[at.NOW_PS]:
+        return
+    packet = host[at.FIRST_ARRIVED]
+    host[at.FIRST_ARRIVED] = -1
+    host[at.WAKES] += 1
+    while packet >= 0:
+        following = run.packet[packet, at.NEXT]
+        _take(run, packet)
+        packet = following
+    host[at.WOKE_PS], host[at.DUE_PS] = run.counts[at.NOW_PS], at.NEVER
+    serve(run, number)
 
 
 @compiled
@@ -83,6 +112,8 @@ def _run_out(run: State, subject: int) -> None:
         watched(run, of)
     elif kind == at.DRAINED:
         drained(run, of)
+    elif kind == at.WOKEN:
+        _woken(run, of)
     else:
         if kind == at.TURN_DUE:
             run.flow[of, at.LISTED] = 0
@@ -120,7 +151,10 @@ def advance(run: State, events: int, until_ps: int) -> int:
     """Run through as many events at most, all before a time."""
     timers = len(run.ring)
     for _ in range(events):
-        if run.counts[at.FREE_PACKETS] < run.counts[at.MOST_TAKEN]:
+        if (
+            run.counts[at.FREE_PACKETS] < run.counts[at.MOST_TAKEN]
+            or run.counts[at.HOST_TIMERS] > run.counts[at.MOST_HOST_TIMERS]
+        ):
             return FULL
         ring = next_due(run.due)
         time = run.due[ring]

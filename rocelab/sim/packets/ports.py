@@ -13,6 +13,7 @@ from rocelab.sim.packets.clock import schedule, set_timer
 from rocelab.sim.packets.compiling import compiled, inlined
 from rocelab.sim.packets.draws import draw
 from rocelab.sim.packets.freelist import release
+from rocelab.sim.packets.hosts import wake_by
 from rocelab.sim.packets.lossless import admit, discount, hold, is_lossless
 from rocelab.sim.packets.sender import next_packet
 from rocelab.sim.packets.state import State
@@ -176,12 +177,43 @@ def _dequeue(run: State, number: int) -> int:
 @inlined
 def serve(run: State, number: int) -> None:
     """Let an idle port send: a queued packet, else one of the flows that take turns at it."""
-    if run.port[number, at.BUSY] >= 0:
+    busy = run.port[number, at.BUSY]
+    if busy >= 0:
+        if busy == at.GATHERS:
+            _offer(run, number)
         return
     has_queue = run.port[number, at.QUEUED] > 0
     packet = _dequeue(run, number) if has_queue else next_packet(run, number)
     if packet >= 0:
         _transmit(run, packet, number)
+
+
+@compiled
+def _offer(run: State, number: int) -> None:
+    """A host that gathers arrivals may have something to send: now, if it is awake."""
+    port, host, now = run.port[number], run.host[number], run.counts[at.NOW_PS]
+    if host[at.DUE_PS] == now:
+        return
+    if port[at.QUEUED] == 0 and port[at.FIRST_FLOW] < 0:
+        host[at.IS_IDLE] = 1
+        return
+    if host[at.IS_IDLE]:
+        port[at.FREE_PS] = max(port[at.FREE_PS], now)
+        host[at.IS_IDLE] = 0
+    if host[at.WOKE_PS] < now:
+        wake_by(run, number, max(now, port[at.FREE_PS]))
+        return
+    while port[at.QUEUED] > 0:
+        _transmit(run, _dequeue(run, number), number)
+    packet = 0
+    while packet >= 0 and port[at.FREE_PS] <= now:
+        packet = next_packet(run, number)
+        if packet >= 0:
+            _transmit(run, packet, number)
+    if port[at.FIRST_FLOW] < 0:
+        host[at.IS_IDLE] = 1
+    else:
+        wake_by(run, number, port[at.FREE_PS])
 
 
 @inlined
@@ -190,6 +222,10 @@ def _transmit(run: State, packet: int, number: int) -> None:
     kind = port[at.RATE] + row[at.SIZE]
     port[at.CARRIED] += run.sizes[row[at.SIZE]]
     run.counts[at.HOPS] += 1
+    if port[at.BUSY] == at.GATHERS:
+        port[at.FREE_PS] += run.delay_ps[kind]
+        schedule(run, port[at.EARLY], packet)
+        return
     saved = min(now - port[at.FREE_PS], port[at.BURST_PS])
     port[at.FREE_PS] = now - saved + run.delay_ps[kind]
     port[at.BUSY] = packet

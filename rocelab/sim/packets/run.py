@@ -22,6 +22,7 @@ from rocelab.sim.packets import state as at
 from rocelab.sim.packets.build import packets_of, state_of
 from rocelab.sim.packets.compiling import compile_for
 from rocelab.sim.packets.freelist import grown
+from rocelab.sim.packets.hosts import with_wakes
 from rocelab.sim.packets.lossless import resumed
 from rocelab.sim.packets.sending import Queues, Sending, class_order
 from rocelab.sim.packets.state import State
@@ -106,7 +107,9 @@ def _advanced(run: State, until_ps: int, progress: ProgressSink) -> State:
     while (state := loop.advance(run, _EVENTS_AT_ONCE, until_ps)) != loop.DONE or (
         run.due.min() == at.NEVER and resumed(run)
     ):
-        if state == loop.FULL:
+        if state == loop.FULL and run.counts[at.HOST_TIMERS] > run.counts[at.MOST_HOST_TIMERS]:
+            run = with_wakes(run)
+        elif state == loop.FULL:
             if len(run.packet) >= MOST_IN_FLIGHT:
                 raise InputError(
                     f"after {run.counts[at.NOW_PS] / 1e9:,.3f} ms {len(run.packet):,} packets are "

@@ -76,17 +76,21 @@ def next_packet(run: State, number: int) -> int:
             if run.pause[place, at.IS_CLOSED]:
                 park(run, flow, place)
                 continue
+        sent = run.counts[at.NOW_PS]
         if row[at.CONTROL] >= 0:
             due = _due(run, flow)
-            if due > run.counts[at.NOW_PS]:
+            if due > sent:
                 row[at.LISTED] = 1
                 rise = dcqcn.next_rise(run.pace[flow])
                 set_timer(run, int(rise) if rise < due else due, at.TURN_DUE, flow)
                 continue
+            if port[at.BUSY] == at.GATHERS and row[at.SENT_BYTES] > 0:
+                # When a punctual host would have sent it.
+                sent = max(due, port[at.FREE_PS])
         # Not in `_emit`, which is then too large to be inlined where it pays.
         if row[at.DATA_WAYS] > 0:
             draw_way(run, flow, at.DATA_PATH, at.DATA_HASH)
-        packet = _emit(run, flow)
+        packet = _emit(run, flow, sent)
         list_flow(run, flow)
         return packet
     return -1
@@ -102,8 +106,8 @@ def _due(run: State, flow: int) -> int:
 
 
 @compiled
-def _emit(run: State, flow: int) -> int:
-    """The next packet of a flow."""
+def _emit(run: State, flow: int, sent: int) -> int:
+    """The next packet of a flow. sent: when its rate counts it as sent."""
     row, now = run.flow[flow], run.counts[at.NOW_PS]
     transfer = run.transfer[row[at.SENDING]]
     psn = row[at.NEXT_PSN]
@@ -135,7 +139,7 @@ def _emit(run: State, flow: int) -> int:
                 row[at.TIMED] = 1
                 set_timer(run, row[at.DEADLINE_PS], at.ACK_LATE, flow)
     if row[at.CONTROL] >= 0:
-        row[at.SENT_PS], row[at.SENT_BYTES] = now, run.sizes[size]
+        row[at.SENT_PS], row[at.SENT_BYTES] = sent, run.sizes[size]
         bytes_ = run.sizes[size] - at.ETHERNET
         dcqcn.on_sent(run.pace[flow], run.rule[row[at.CONTROL]], bytes_, float(now))
     return int(take(run, flow, row[at.DATA_PATH], size, psn, kind, row[at.DATA_CLASS]))

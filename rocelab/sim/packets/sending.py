@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rocelab.agent.headers import CNP_PAYLOAD_BYTES, Opcode, extension_bytes
-from rocelab.agent.nic import WIRE_OVERHEAD_BYTES
+from rocelab.agent.nic import WAKE_LATE_NS, WIRE_OVERHEAD_BYTES, moderation_ns
 from rocelab.arrays import NONE, Longs
 from rocelab.jobs.dcqcn_profiles import parameters
 from rocelab.jobs.jobplan import message_bytes
@@ -52,13 +52,23 @@ class Admission:
     parts: Longs
 
 
+@dataclass(frozen=True)
+class Gathering:
+    """Hosts that gather what arrives, as a lab's agents do: each wakes once in `moderation_ns` at
+    most, up to `late_ns` late, both in the modelled network."""
+
+    moderation_ns: float
+    late_ns: float
+
+
 @dataclass(frozen=True, eq=False)
 class Sending:
     """How flows send. messages: of each transfer, X. Of each flow, F: the NICs that send and
     receive; the mtu; the most packets in flight and per ACK; the time until packets are sent again
     and how often in a row; the ECN field; the traffic classes of data, ACKs and CNPs; control: its
     row of `rules`, -1 for no congestion control; reach: the window within which a receiver takes
-    any order, 0 for in order only. admission: None without."""
+    any order, 0 for in order only. admission: None without. gathering: of all hosts, behind ports
+    as a lab's; None: they take and send each packet when they may."""
 
     messages: Messages
     source: Longs
@@ -76,6 +86,7 @@ class Sending:
     reach: Longs
     rules: Rates
     admission: Admission | None = None
+    gathering: Gathering | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,6 +106,11 @@ class Queues:
     burst_bytes: Longs | int = 0
     seed: int = 1
     pausing: Pausing | None = None
+
+
+def gathering_of(spec: LabSpec) -> Gathering:
+    """Of a lab's agents."""
+    return Gathering(moderation_ns(spec.dilation) / spec.dilation, WAKE_LATE_NS / spec.dilation)
 
 
 def queues_of(
@@ -131,6 +147,7 @@ def sending_of(
     messages: Messages,
     waits_for: Longs,
     network: Network,
+    gathering: Gathering | None = None,
 ) -> Sending:
     """How flows of jobs send: job: of each flow, F, those for clear-to-sends last. waits_for: of
     each, which of these, NONE without admission."""
@@ -165,6 +182,7 @@ def sending_of(
         reach=column([each.window * each.out_of_order for each in transports]),
         rules=np.array(rules).reshape(-1, RULE_CELLS),
         admission=admission_of(transports, job, waits_for),
+        gathering=gathering,
     )
 
 

@@ -53,6 +53,9 @@ BUSY, QUEUED, DEPTH, HIGHEST, CARRIED, RATE, BUFFER, TURN = range(8)
 FIRST_FLOW, LAST_FLOW, MARKS, DROPS, DRAWS, FREE_PS, BURST_PS, EARLY = range(8, 16)
 PORT_CELLS = 16
 
+WOKE_PS, DUE_PS, FIRST_ARRIVED, LAST_ARRIVED, IS_IDLE, WAKES = range(6)
+HOST_CELLS = 8
+
 HEAD, TAIL, BYTES, DEFICIT = range(4)
 QUEUE_CELLS = 4
 
@@ -82,24 +85,28 @@ CUT = -1
 GONE = 2**40
 """BUSY of a port whose packet is on its way before it is serialised; -1: of an idle port."""
 
+GATHERS = 2**41
+"""BUSY, always, of a port whose host gathers arrivals."""
+
 FIRST, MASK, FRONT, BACK, RING_DELAY_PS = range(5)
 RING_CELLS = 8
 
 TIME_PS, SUBJECT = range(2)
 EVENT_CELLS = 2
 
-START, SERIALISED, TURN_DUE, ACK_LATE, WATCHED, DRAINED = range(6)
-"""Kinds of timers: of a task, a port, two of a flow, of a gate, and of a receive buffer."""
+START, SERIALISED, TURN_DUE, ACK_LATE, WATCHED, DRAINED, WOKEN = range(7)
+"""Kinds of timers: of a task, a port, two of a flow, of a gate, a receive buffer, and a host."""
 
 CLASSES, STRICT, KMIN, KMAX, PMAX, MARKED_CLASSES, QUANTUM, SEED = range(8)
 CUTS_THROUGH, PORT_RINGS, WAY_RINGS, LOSSLESS, NIC_CLASS, DRAINS = range(8, 14)
 XOFF, XON_OFFSET, RESERVED, DYNAMIC_TH = range(14, 18)
 DETECTION_PS, RESTORATION_PS, DISCARDS_ALL, BUFFER_EACH, GAP_PS, DATA_FLOWS = range(18, 24)
-RULES = 24
+MODERATION_PS, LATE_PS = range(24, 26)
+RULES = 26
 
 NOW_PS, FREE, FREE_PACKETS, MOST_TAKEN, TIMERS, HOPS, ACKS, FINISHED, FAILED = range(9)
-LOST_PACKETS = 9
-COUNTS = 10
+LOST_PACKETS, HOST_TIMERS, MOST_HOST_TIMERS = range(9, 12)
+COUNTS = 12
 
 
 class State(NamedTuple):
@@ -138,6 +145,10 @@ class State(NamedTuple):
     and the RESERVE of headroom. buffer: a row per port, of the NIC's receive buffer at the link's
     other end, if hosts are slow: it is empty at DRAINED_PS, and levels are times to drain them.
 
+    With hosts that gather arrivals, else empty, host: a row per port, of the host behind a NIC's:
+    when it WOKE_PS and is DUE_PS to wake next; what has ARRIVED meanwhile; IS_IDLE: it had nothing
+    to send. HOST_TIMERS: those of its timers that are set, also for later than is due now.
+
     sizes: bytes of each size class on the wire; 0 is that of ACKs, 1 of CNPs. ring_of, delay_ps: of
     the serialisation at each rate, of each size class; ring -1 for a timer. ring: a row per
     constant delay: PORT_RINGS of serialisation, whose subjects are ports, then those of pauses, and
@@ -157,6 +168,7 @@ class State(NamedTuple):
     pause: Table
     pool: Table
     buffer: Table
+    host: Table
     clearance: Table
     packet: Packets
     next_task: Longs

@@ -41,7 +41,7 @@ from rocelab.sim.packets import state as at
 from rocelab.sim.packets.build import CUT_BYTES, PMAX_UNITS
 from rocelab.sim.packets.draws import draw
 from rocelab.sim.packets.pausing import Pausing
-from rocelab.sim.packets.sending import Queues, Sending
+from rocelab.sim.packets.sending import Gathering, Queues, Sending
 from rocelab.sim.packets.wiring import Wiring
 from rocelab.spec.queues import EcnSpec
 from tests.helpers.rc_fakes import header
@@ -102,7 +102,9 @@ class Port:
         self.deficits = [oracle.queues.quantum] * len(CLASSES)
         self.turn = SHARED[0]
         self.turns: deque[Flow] = deque()
-        self.is_busy = False
+        gathering = oracle.sending.gathering
+        self.host = Host(self, gathering) if is_nic and gathering is not None else None
+        self.is_busy = self.host is not None
         self.carried = self.highest = self.marks = self.drops = self.draws = 0
         self.lanes: dict[int, Lane] = {}
         self.buffer: ReceiveBuffer | None = None
@@ -178,7 +180,7 @@ class Port:
         return draw(queues.seed, self.number, self.draws) < limit
 
     def dequeue(self) -> Packet | None:
-        ready = {i for i in CLASSES if self.queues[i] and not self.is_closed(i)}
+        ready = self.ready
         for class_ in STRICT_CLASSES:
             if class_ in ready:
                 return self.queues[class_].popleft()
@@ -195,6 +197,11 @@ class Port:
         packet.leave()
         return packet
 
+    @property
+    def ready(self) -> set[int]:
+        """The classes that may send a packet of their queues."""
+        return {i for i in CLASSES if self.queues[i] and not self.is_closed(i)}
+
     def is_closed(self, class_: int) -> bool:
         return class_ in self.lanes and self.lanes[class_].is_closed
 
@@ -202,6 +209,9 @@ class Port:
         self.turn = SHARED[(SHARED.index(self.turn) + 1) % len(SHARED)]
 
     def serve(self) -> None:
+        if self.host is not None:
+            self.host.offer()
+            return
         while not self.is_busy and (packet := self.dequeue() or self.data()):
             self.transmit(packet)
 
@@ -224,6 +234,10 @@ class Port:
         oracle.hops += 1
         packet.is_lost |= self.is_cut
         self.on_link.add(packet)
+        if self.host is not None:
+            self.free_ps += round(bytes_ * 8 * PS / self.rate_bps)
+            oracle.at(now + oracle.latency_ps, oracle.reach, packet, rank=self.rate_bps)
+            return
         saved_ps = min(now - self.free_ps, self.burst_ps)
         self.free_ps = now - saved_ps + round(bytes_ * 8 * PS / self.rate_bps)
         early_bytes = self.early_bytes(packet)
@@ -253,6 +267,64 @@ class Port:
     def sent(self) -> None:
         self.is_busy = False
         self.serve()
+
+
+class Host:
+    """The host of a NIC that takes arrivals and sends only when it wakes."""
+
+    def __init__(self, port: Port, gathering: Gathering) -> None:
+        self.oracle, self.port = port.oracle, port
+        self.moderation_ps = round(1000 * gathering.moderation_ns)
+        self.late_ps = round(1000 * gathering.late_ns)
+        self.arrived: list[Packet] = []
+        self.woke_ps, self.due_ps = -at.NEVER, at.NEVER
+        self.wakes = 0
+        self.is_idle = True
+
+    def gather(self, packet: Packet) -> None:
+        self.arrived.append(packet)
+        self.wake_by(self.oracle.now)
+
+    def wake_by(self, time: int) -> None:
+        oracle = self.oracle
+        stream = len(oracle.ports) + len(oracle.flows) + self.port.number
+        late_ps = draw(oracle.queues.seed, stream, self.wakes) * self.late_ps >> 31
+        due_ps = max(time, self.woke_ps + self.moderation_ps) + late_ps
+        if due_ps < self.due_ps:
+            self.due_ps = due_ps
+            oracle.at(due_ps, self.wake)
+
+    def wake(self) -> None:
+        if self.due_ps != self.oracle.now:
+            return
+        self.wakes += 1
+        arrived, self.arrived = self.arrived, []
+        for packet in arrived:
+            packet.flow.deliver(packet)
+        self.woke_ps, self.due_ps = self.oracle.now, at.NEVER
+        self.port.serve()
+
+    def offer(self) -> None:
+        """The port may have something to send."""
+        port, now = self.port, self.oracle.now
+        if self.due_ps == now:
+            return
+        if not port.turns and not port.ready:
+            self.is_idle = True
+            return
+        if self.is_idle:
+            port.free_ps = max(port.free_ps, now)
+            self.is_idle = False
+        if self.woke_ps < now:
+            self.wake_by(max(now, port.free_ps))
+            return
+        while packet := port.dequeue():
+            port.transmit(packet)
+        while port.free_ps <= now and (packet := port.data()):
+            port.transmit(packet)
+        self.is_idle = not port.turns
+        if not self.is_idle:
+            self.wake_by(port.free_ps)
 
 
 class Flow:
@@ -338,7 +410,8 @@ class Flow:
             rise_ps = self.sender.rate_limit._increase_due_ns  # type: ignore[union-attr]
             self.oracle.at(min(due_ps, rise_ps), self.be_due)
             return None
-        self.sender.emit(frames, 1, now, now)  # type: ignore[arg-type]
+        free_ps = now if self.nic.host is None else self.nic.free_ps
+        self.sender.emit(frames, 1, now, free_ps)  # type: ignore[arg-type]
         self.activate(self.sender)
         self.watch()
         return self.packet(frames[0], is_data=True)
@@ -541,7 +614,11 @@ class Oracle:
         elif packet.ports:
             packet.ports[0].enqueue(packet)
         elif packet.came_by.buffer is None or packet.came_by.buffer.takes(packet):
-            packet.flow.deliver(packet)
+            host = self.ports[packet.came_by.number ^ 1].host
+            if host is None:
+                packet.flow.deliver(packet)
+            else:
+                host.gather(packet)
 
     def arrived(self, transfer: int, _: Flow) -> None:
         self.coming[transfer] -= 1
@@ -565,4 +642,6 @@ class Oracle:
         for task in tasks:
             task.waiting -= 1
             if not task.waiting:
-                self.at(self.now + task.delay_ps, self.start, task)
+                # Those of one instant in their order.
+                rank = self.tasks.index(task) / len(self.tasks) - 1
+                self.at(self.now + task.delay_ps, self.start, task, rank=rank)

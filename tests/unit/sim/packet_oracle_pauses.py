@@ -10,6 +10,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from rocelab.arrays import NONE
+from rocelab.sim.packets import state as at
 from rocelab.sim.packets.pausing import Pausing
 
 if TYPE_CHECKING:
@@ -113,6 +114,9 @@ class Lane:
         self.longest_ps = max(self.longest_ps, length_ps)
         self.port.turns.extend(self.parked)
         self.parked = []
+        if self.port.host is not None:
+            # Which wakes it.
+            self.port.host.woke_ps = -at.NEVER
         self.port.serve()
 
     def watch(self) -> None:

@@ -17,15 +17,17 @@ from rocelab.jobs.messages import Messages
 from rocelab.results.simulation import PortModel
 from rocelab.sim.engine.program import Program
 from rocelab.sim.fabric.flows import Paths, Ways
+from rocelab.sim.packets import run as run_module
 from rocelab.sim.packets import state as at
 from rocelab.sim.packets.dcqcn import rule_of
+from rocelab.sim.packets.hosts import with_wakes
 from rocelab.sim.packets.pausing import Drain, Pausing, Watchdog
 from rocelab.sim.packets.run import PacketRun, run_packets
-from rocelab.sim.packets.sending import Queues, Sending, class_order
+from rocelab.sim.packets.sending import Gathering, Queues, Sending, class_order
 from rocelab.sim.packets.wiring import Wiring
 from tests.helpers.long import mostly_long
 from tests.unit.sim.packet_oracle import Oracle
-from tests.unit.sim.packet_runs import Flow, arranged, messages
+from tests.unit.sim.packet_runs import ENDLESS, Flow, arranged, messages
 
 Case = tuple[Program, list[Wiring], float, Sending, Queues, Sequence[DcqcnParameters | None]]
 
@@ -92,6 +94,24 @@ def random_case(seed: int, with_pauses: bool, with_changes: bool) -> Case:
     if with_changes:
         wirings = random_wirings(random, spines, paths, capacity_bps)
     return program, wirings, latency_s, sending, queues, dcqcn
+
+
+def gathering_case(seed: int, with_pauses: bool, with_changes: bool) -> Case:
+    """As `random_case`, but hosts gather arrivals and some tasks begin at once."""
+    program, wirings, latency_s, sending, queues, dcqcn = random_case(
+        seed, with_pauses, with_changes
+    )
+    random = Random(-1 - seed)
+    gathering = Gathering(random.uniform(20, 2000), random.uniform(0.1, 500))
+    delay_s = np.where([random.random() < 0.5 for _ in program.delay_s], 0, program.delay_s)
+    return (
+        replace(program, delay_s=delay_s),
+        wirings,
+        latency_s,
+        replace(sending, gathering=gathering),
+        replace(queues, ports=PortModel.LAB),
+        dcqcn,
+    )
 
 
 def random_wirings(
@@ -302,3 +322,28 @@ def test_times_and_counts_are_those_of_a_plain_simulator(
 ) -> None:
     case = random_case(seed, with_pauses, with_changes)
     assert figures_of_engine(run_packets(*case[:-1])) == figures_of_oracle(Oracle(*case))
+
+
+@pytest.mark.parametrize("seed", mostly_long(range(60), range(15)))
+@pytest.mark.parametrize("with_pauses", [False, True])
+@pytest.mark.parametrize("with_changes", [False, True])
+def test_hosts_that_gather_arrivals_are_those_of_a_plain_simulator(
+    seed: int, with_pauses: bool, with_changes: bool
+) -> None:
+    case = gathering_case(seed, with_pauses, with_changes)
+    assert figures_of_engine(run_packets(*case[:-1])) == figures_of_oracle(Oracle(*case))
+
+
+def test_a_slow_sender_that_wakes_for_each_arrival_has_room_for_its_timers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    flows = [Flow([0, 3], 12 * 4096), Flow([2, 1], 400 * 4096)]
+    queues = replace(ENDLESS, ports=PortModel.LAB, burst_bytes=1106)
+    program, wirings, latency_s, sending, queues = arranged(flows, queues, {0: 1e9})
+    sending = replace(sending, gathering=Gathering(20, 1))
+    grown = []
+    monkeypatch.setattr(run_module, "with_wakes", lambda run: grown.append(1) or with_wakes(run))
+    found = figures_of_engine(run_packets(program, wirings, latency_s, sending, queues))
+    assert grown
+    plain = Oracle(program, wirings, latency_s, sending, queues, [None, None])
+    assert found == figures_of_oracle(plain)
