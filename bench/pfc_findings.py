@@ -35,6 +35,8 @@ def main() -> None:
         for phase in load_drill(find_drill(name)).phases:
             (job,) = phase.jobs
             print(f"{name} {phase.name}: {_figures(_simulated(lab, job, PortModel.LAB))}")
+        fluid = simulate(lab, [collective_job(job)], Options(eps=0.0, hop_latency_ns=0))
+        print(f"{name} as a fluid: {fluid.jobs[0].headline('busbw').modelled.median:.2f} GB/s")
     # The lab's warm-up is an iteration like the others.
     warmup = ALLTOALL.job["warmup_iterations"]
     keys = {"iterations": warmup + ALLTOALL.job["iterations"], "warmup_iterations": 0}
