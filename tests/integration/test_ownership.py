@@ -6,7 +6,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -77,16 +76,21 @@ def test_killed_amid_any_stage_of_up_the_next_down_leaves_nothing(
     assert host_interfaces() == before
 
 
-def test_down_killed_half_way_is_finished_by_the_next_down(tmp_path: Path) -> None:
+def test_down_killed_between_its_steps_is_finished_by_the_next_down(tmp_path: Path) -> None:
     spec = tmp_path / "lab.yaml"
     spec.write_text(SPEC)
     Lab.planned(spec).up()
-    down = "from rocelab.runtime.teardown import take_down; print(flush=True); take_down('it-kill')"
-    with subprocess.Popen([sys.executable, "-c", down], stdout=subprocess.PIPE) as driver:
-        assert driver.stdout is not None
-        driver.stdout.readline()
-        time.sleep(0.02)
-        driver.send_signal(signal.SIGKILL)
+    for step in ("_provider", "remove_queues", "remove_files"):
+        down = (
+            "from threading import Event; from rocelab.runtime import teardown; "
+            f"teardown.{step} = lambda *_: print(flush=True) or Event().wait(); "
+            "teardown.take_down('it-kill')"
+        )
+        with subprocess.Popen([sys.executable, "-c", down], stdout=subprocess.PIPE) as driver:
+            assert driver.stdout is not None
+            assert driver.stdout.readline() == b"\n"
+            driver.send_signal(signal.SIGKILL)
+        assert belongings("it-kill") != [], step
     take_down("it-kill")
     assert belongings("it-kill") == []
 
