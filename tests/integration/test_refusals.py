@@ -133,9 +133,9 @@ def test_where_a_place_is_read_only_no_lab_is_begun(spec: Path, place: str) -> N
     assert belongings("it-no") == []
 
 
-def full_disk(folder: Path) -> tuple[str, ...]:
-    """A program that runs another with 16 KB of space in a folder, and lists the files there."""
-    full = f"mount -t tmpfs -o size=16k tmpfs {folder}"
+def full_disk(folder: Path, room: str = "16k") -> tuple[str, ...]:
+    """A program that runs another with so much space in a folder, and lists the files there."""
+    full = f"mount -t tmpfs -o size={room} tmpfs {folder}"
     kept = f'{full} && "$@"; code=$?; find {folder} -type f; exit $code'
     return ("unshare", "--mount", "sh", "-c", kept, "sh")
 
@@ -154,8 +154,12 @@ def test_a_drill_whose_result_has_no_room_shows_it(spec: Path, tmp_path: Path) -
 
 
 @pytest.mark.long
-def test_results_that_have_no_room_leave_no_half_files(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("room", "files"), [("8k", []), ("64k", ["result.json"])])
+def test_results_that_have_no_room_leave_no_half_files(
+    room: str, files: list[str], tmp_path: Path
+) -> None:
     job = ("--pattern", "allreduce", "--ranks", "8", "--size", "1MB", "--out", tmp_path / "out")
-    outcome = restricted(full_disk(tmp_path), "simulate", "zone-small", *job)
+    outcome = restricted(full_disk(tmp_path, room), "simulate", "zone-small", *job)
     assert_refused(outcome, f"no room for results in {tmp_path}/out: No space left")
-    assert f"{tmp_path}/out/report" not in outcome.stdout
+    left = [line for line in outcome.stdout.splitlines() if line.startswith(f"{tmp_path}/out/")]
+    assert left == [f"{tmp_path}/out/{name}" for name in files]
