@@ -19,12 +19,14 @@ from rocelab.drills.spec import load_drill
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.spec import collective_job
 from rocelab.results.simulation import Engine, PortModel, SimulationReport
-from rocelab.sim.simulate import Options, simulate
+from rocelab.sim.packets.run import run_packets
+from rocelab.sim.simulate import Options, Simulation, simulate
 from rocelab.spec.catalog import find_lab
 from rocelab.spec.load import load_spec
 from rocelab.spec.model import LabSpec
 
 SEEDS = range(1, 11)
+AT_ONCE = "that take and send each packet at once"
 OPTIONS = Options(engine=Engine.PACKETS, hop_latency_ns=20)
 
 
@@ -42,14 +44,29 @@ def main() -> None:
     keys = {"iterations": warmup + ALLTOALL.job["iterations"], "warmup_iterations": 0}
     job = JobSpec.model_validate(ALLTOALL.job | keys)
     for kind in QUEUES:
-        for ports in (PortModel.LAB, PortModel.CUT_THROUGH):
-            reports = _simulated(spec_of(ALLTOALL, kind), job, ports)
-            print(f"{ALLTOALL.name}, {kind}, ports {ports}: {_figures(reports, warmup)}")
+        lab = spec_of(ALLTOALL, kind)
+        for ports, hosts in (
+            (PortModel.LAB, "of a lab"),
+            (PortModel.LAB, AT_ONCE),
+            (PortModel.CUT_THROUGH, AT_ONCE),
+        ):
+            found = _figures(_simulated(lab, job, ports, hosts), warmup)
+            print(f"{ALLTOALL.name}, {kind}, ports {ports}, hosts {hosts}: {found}")
 
 
-def _simulated(lab: LabSpec, job: JobSpec, ports: PortModel) -> list[SimulationReport]:
-    options = [replace(OPTIONS, ports=ports, seed=seed) for seed in SEEDS]
-    return [simulate(lab, [collective_job(job)], each) for each in options]
+def _simulated(
+    lab: LabSpec, job: JobSpec, ports: PortModel, hosts: str = ""
+) -> list[SimulationReport]:
+    reports = []
+    for seed in SEEDS:
+        options = replace(OPTIONS, ports=ports, seed=seed)
+        simulation = Simulation(lab, [collective_job(job)], options)
+        program, wirings, latency_s, sending, queues = simulation.packet_inputs()
+        if hosts == AT_ONCE:
+            sending = replace(sending, gathering=None)
+        outcome = run_packets(program, wirings, latency_s, sending, queues)
+        reports.append(simulation.report(outcome))
+    return reports
 
 
 def _figures(reports: Sequence[SimulationReport], warmup: int = 0) -> str:

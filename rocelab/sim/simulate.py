@@ -242,7 +242,7 @@ class Simulation:
             messages,
             clearing.of_flow,
             self.network,
-            gathering_of(self.spec) if self.options.ports is PortModel.LAB else None,
+            gathering_of(self.network) if self.options.ports is PortModel.LAB else None,
         )
         queues = queues_of(
             self.spec, self.network, self.options.ports, self.hop_latency_ns, self.options.seed

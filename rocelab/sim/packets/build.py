@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from rocelab.agent.headers import Opcode
-from rocelab.arrays import Bools, Floats, Longs
+from rocelab.arrays import NONE, Bools, Floats, Longs
 from rocelab.jobs.messages import Messages
 from rocelab.results.simulation import PortModel
 from rocelab.sim.engine.program import Program
@@ -77,8 +77,8 @@ def state_of(
     flow = _flows(sending, order)
     clearance = _clearance(admission, flow, program.transfers)
     most_taken += int(clearance[:, at.PAIRS].max(initial=0))
-    host, host_rules = _hosts(sending.gathering, ports)
-    most_taken += 2 * int(host_rules.sum()) // int(delay_ps.min())
+    host, host_rules = _hosts(sending.gathering)
+    most_taken += 2 * _most_ports(host) * int(host_rules.sum()) // int(delay_ps.min())
     pool = max(FIRST_PACKETS, 2 * most_taken, ports)
     early_ps = _early_ps(queues.ports, rates, latency_s)
     ask_ps = np.unique([] if pausing is None else pausing.delay_ps).astype(int).tolist()
@@ -202,15 +202,26 @@ def _flows(sending: Sending, order: list[int]) -> Table:
     return flow
 
 
-def _hosts(gathering: Gathering | None, ports: int) -> tuple[Table, Longs]:
+def _hosts(gathering: Gathering | None) -> tuple[Table, Longs]:
     """A row per port, if hosts gather arrivals; MODERATION_PS and LATE_PS."""
     if gathering is None:
         return np.zeros((0, at.HOST_CELLS), np.int64), np.zeros(2, np.int64)
-    host = np.zeros((ports, at.HOST_CELLS), np.int64)
+    host = np.zeros((len(gathering.server), at.HOST_CELLS), np.int64)
     host[:, at.WOKE_PS], host[:, at.DUE_PS] = -at.NEVER, at.NEVER
-    host[:, at.FIRST_ARRIVED], host[:, at.IS_IDLE] = -1, 1
+    host[:, [at.FIRST_PORT, at.NEXT_PORT, at.FIRST_ARRIVED]], host[:, at.IS_IDLE] = NONE, 1
+    numbers = np.argsort(gathering.server, kind="stable")[(gathering.server == NONE).sum() :]
+    server = gathering.server[numbers]
+    _, begin, which = np.unique(server, return_index=True, return_inverse=True)
+    host[numbers, at.FIRST_PORT] = numbers[begin][which]
+    host[numbers[:-1], at.NEXT_PORT] = np.where(server[1:] == server[:-1], numbers[1:], NONE)
     times_ns = np.array([gathering.moderation_ns, gathering.late_ns])
     return host, np.rint(1000 * times_ns).astype(np.int64)
+
+
+def _most_ports(host: Table) -> int:
+    """Of a host."""
+    first = host[:, at.FIRST_PORT]
+    return int(np.bincount(first[first != NONE]).max(initial=0))
 
 
 def _clearance(admission: Admission | None, flow: Table, endless: int) -> Table:

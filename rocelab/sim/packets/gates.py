@@ -9,6 +9,7 @@ from __future__ import annotations
 from rocelab.sim.packets import state as at
 from rocelab.sim.packets.compiling import compiled
 from rocelab.sim.packets.freelist import release
+from rocelab.sim.packets.hosts import rouse
 from rocelab.sim.packets.lossless import time_watchdog, watch
 from rocelab.sim.packets.ports import emptied, serve
 from rocelab.sim.packets.state import State
@@ -19,8 +20,10 @@ def obey(run: State, frame: int) -> None:
     """What a receiver asked for takes effect at the sender."""
     place, pauses = run.packet[frame, at.FLOW], run.packet[frame, at.PSN]
     release(run, frame)
-    row = run.pause[place]
+    row, number = run.pause[place], place // run.rules[at.CLASSES]
     row[at.IS_PAUSED] = pauses
+    if run.port[number, at.BUSY] == at.GATHERS:
+        rouse(run, number)
     if row[at.HAS_FIRED]:
         if not pauses:
             row[at.IDLE_PS] = run.counts[at.NOW_PS]
@@ -60,9 +63,6 @@ def _open(run: State, place: int) -> None:
             run.flow[port[at.LAST_FLOW], at.NEXT_FLOW] = row[at.FIRST_PARKED]
         port[at.LAST_FLOW] = row[at.LAST_PARKED]
         row[at.FIRST_PARKED] = -1
-    if port[at.BUSY] == at.GATHERS:
-        # Which wakes it.
-        run.host[number, at.WOKE_PS] = -at.NEVER
     serve(run, number)
     # After it was idle, a lab's port may send several frames at once.
     while port[at.BUSY] < 0 and port[at.QUEUED] > 0:

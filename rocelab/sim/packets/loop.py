@@ -11,7 +11,7 @@ from rocelab.sim.packets.freelist import release
 from rocelab.sim.packets.gates import obey, watched
 from rocelab.sim.packets.hosts import gather
 from rocelab.sim.packets.lossless import drained, receive
-from rocelab.sim.packets.ports import enqueue, serialised, serve
+from rocelab.sim.packets.ports import enqueue, offer, serialised, serve
 from rocelab.sim.packets.receiver import deliver
 from rocelab.sim.packets.sender import ack_timer, go_back, leave_turns, list_flow
 from rocelab.sim.packets.state import State
@@ -84,7 +84,7 @@ def _reach(run: State, packet: int) -> None:
 
 @compiled
 def _woken(run: State, number: int) -> None:
-    """A host that gathers arrivals takes them, and sends."""
+    """A host that gathers arrivals takes them, and sends. number: of its first port."""
     host = run.host[number]
     run.counts[at.HOST_TIMERS] -= 1
     if host[at.DUE_PS] != run.counts[at.NOW_PS]:
@@ -97,7 +97,9 @@ def _woken(run: State, number: int) -> None:
         _take(run, packet)
         packet = following
     host[at.WOKE_PS], host[at.DUE_PS] = run.counts[at.NOW_PS], at.NEVER
-    serve(run, number)
+    while number >= 0:
+        offer(run, number)
+        number = run.host[number, at.NEXT_PORT]
 
 
 @compiled

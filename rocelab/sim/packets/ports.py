@@ -180,7 +180,7 @@ def serve(run: State, number: int) -> None:
     busy = run.port[number, at.BUSY]
     if busy >= 0:
         if busy == at.GATHERS:
-            _offer(run, number)
+            offer(run, number)
         return
     has_queue = run.port[number, at.QUEUED] > 0
     packet = _dequeue(run, number) if has_queue else next_packet(run, number)
@@ -189,17 +189,18 @@ def serve(run: State, number: int) -> None:
 
 
 @compiled
-def _offer(run: State, number: int) -> None:
-    """A host that gathers arrivals may have something to send: now, if it is awake."""
-    port, host, now = run.port[number], run.host[number], run.counts[at.NOW_PS]
+def offer(run: State, number: int) -> None:
+    """A host that gathers arrivals may have something to send by a port: now, if it is awake."""
+    port, own, now = run.port[number], run.host[number], run.counts[at.NOW_PS]
+    host = run.host[own[at.FIRST_PORT]]
     if host[at.DUE_PS] == now:
         return
     if port[at.QUEUED] == 0 and port[at.FIRST_FLOW] < 0:
-        host[at.IS_IDLE] = 1
+        own[at.IS_IDLE] = 1
         return
-    if host[at.IS_IDLE]:
+    if own[at.IS_IDLE]:
         port[at.FREE_PS] = max(port[at.FREE_PS], now)
-        host[at.IS_IDLE] = 0
+        own[at.IS_IDLE] = 0
     if host[at.WOKE_PS] < now:
         wake_by(run, number, max(now, port[at.FREE_PS]))
         return
@@ -211,7 +212,7 @@ def _offer(run: State, number: int) -> None:
         if packet >= 0:
             _transmit(run, packet, number)
     if port[at.FIRST_FLOW] < 0:
-        host[at.IS_IDLE] = 1
+        own[at.IS_IDLE] = 1
     else:
         wake_by(run, number, port[at.FREE_PS])
 

@@ -52,13 +52,15 @@ class Admission:
     parts: Longs
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Gathering:
     """Hosts that gather what arrives, as a lab's agents do: each wakes once in `moderation_ns` at
-    most, up to `late_ns` late, both in the modelled network."""
+    most, up to `late_ns` late, both in the modelled network. server: of each send, 2L, the host of
+    the port, NONE for a switch."""
 
     moderation_ns: float
     late_ns: float
+    server: Longs
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,9 +110,11 @@ class Queues:
     pausing: Pausing | None = None
 
 
-def gathering_of(spec: LabSpec) -> Gathering:
-    """Of a lab's agents."""
-    return Gathering(moderation_ns(spec.dilation) / spec.dilation, WAKE_LATE_NS / spec.dilation)
+def gathering_of(network: Network) -> Gathering:
+    """Of a lab's agents, one on each server."""
+    dilation, sender = network.spec.dilation, network.sender.astype(np.int64)
+    server = np.where(network.tier[sender] == 0, sender, NONE)
+    return Gathering(moderation_ns(dilation) / dilation, WAKE_LATE_NS / dilation, server)
 
 
 def queues_of(

@@ -53,7 +53,7 @@ BUSY, QUEUED, DEPTH, HIGHEST, CARRIED, RATE, BUFFER, TURN = range(8)
 FIRST_FLOW, LAST_FLOW, MARKS, DROPS, DRAWS, FREE_PS, BURST_PS, EARLY = range(8, 16)
 PORT_CELLS = 16
 
-WOKE_PS, DUE_PS, FIRST_ARRIVED, LAST_ARRIVED, IS_IDLE, WAKES = range(6)
+IS_IDLE, FIRST_PORT, NEXT_PORT, WOKE_PS, DUE_PS, FIRST_ARRIVED, LAST_ARRIVED, WAKES = range(8)
 HOST_CELLS = 8
 
 HEAD, TAIL, BYTES, DEFICIT = range(4)
@@ -145,9 +145,10 @@ class State(NamedTuple):
     and the RESERVE of headroom. buffer: a row per port, of the NIC's receive buffer at the link's
     other end, if hosts are slow: it is empty at DRAINED_PS, and levels are times to drain them.
 
-    With hosts that gather arrivals, else empty, host: a row per port, of the host behind a NIC's:
-    when it WOKE_PS and is DUE_PS to wake next; what has ARRIVED meanwhile; IS_IDLE: it had nothing
-    to send. HOST_TIMERS: those of its timers that are set, also for later than is due now.
+    With hosts that gather arrivals, else empty, host: a row per port. IS_IDLE: there was nothing
+    to send by it; NEXT_PORT: of its server. In the row of the server's FIRST_PORT, when the host
+    WOKE_PS and is DUE_PS to wake next, and what has ARRIVED meanwhile. HOST_TIMERS: those that are
+    set, also for later than is due now.
 
     sizes: bytes of each size class on the wire; 0 is that of ACKs, 1 of CNPs. ring_of, delay_ps: of
     the serialisation at each rate, of each size class; ring -1 for a timer. ring: a row per

@@ -102,9 +102,9 @@ class Port:
         self.deficits = [oracle.queues.quantum] * len(CLASSES)
         self.turn = SHARED[0]
         self.turns: deque[Flow] = deque()
-        gathering = oracle.sending.gathering
-        self.host = Host(self, gathering) if is_nic and gathering is not None else None
-        self.is_busy = self.host is not None
+        self.host = oracle.host_of(self)
+        self.is_idle = True
+        self.is_busy = self.host is not None and is_nic
         self.carried = self.highest = self.marks = self.drops = self.draws = 0
         self.lanes: dict[int, Lane] = {}
         self.buffer: ReceiveBuffer | None = None
@@ -210,7 +210,7 @@ class Port:
 
     def serve(self) -> None:
         if self.host is not None:
-            self.host.offer()
+            self.host.offer(self)
             return
         while not self.is_busy and (packet := self.dequeue() or self.data()):
             self.transmit(packet)
@@ -270,16 +270,15 @@ class Port:
 
 
 class Host:
-    """The host of a NIC that takes arrivals and sends only when it wakes."""
+    """The host of some NICs that takes arrivals and sends only when it wakes."""
 
-    def __init__(self, port: Port, gathering: Gathering) -> None:
-        self.oracle, self.port = port.oracle, port
+    def __init__(self, oracle: Oracle, gathering: Gathering) -> None:
+        self.oracle, self.ports = oracle, list[Port]()
         self.moderation_ps = round(1000 * gathering.moderation_ns)
         self.late_ps = round(1000 * gathering.late_ns)
         self.arrived: list[Packet] = []
         self.woke_ps, self.due_ps = -at.NEVER, at.NEVER
         self.wakes = 0
-        self.is_idle = True
 
     def gather(self, packet: Packet) -> None:
         self.arrived.append(packet)
@@ -287,7 +286,7 @@ class Host:
 
     def wake_by(self, time: int) -> None:
         oracle = self.oracle
-        stream = len(oracle.ports) + len(oracle.flows) + self.port.number
+        stream = len(oracle.ports) + len(oracle.flows) + self.ports[0].number
         late_ps = draw(oracle.queues.seed, stream, self.wakes) * self.late_ps >> 31
         due_ps = max(time, self.woke_ps + self.moderation_ps) + late_ps
         if due_ps < self.due_ps:
@@ -302,19 +301,24 @@ class Host:
         for packet in arrived:
             packet.flow.deliver(packet)
         self.woke_ps, self.due_ps = self.oracle.now, at.NEVER
-        self.port.serve()
+        for port in self.ports:
+            self.offer(port)
 
-    def offer(self) -> None:
+    def rouse(self) -> None:
+        self.woke_ps = -at.NEVER
+        self.wake_by(self.oracle.now)
+
+    def offer(self, port: Port) -> None:
         """The port may have something to send."""
-        port, now = self.port, self.oracle.now
+        now = self.oracle.now
         if self.due_ps == now:
             return
         if not port.turns and not port.ready:
-            self.is_idle = True
+            port.is_idle = True
             return
-        if self.is_idle:
+        if port.is_idle:
             port.free_ps = max(port.free_ps, now)
-            self.is_idle = False
+            port.is_idle = False
         if self.woke_ps < now:
             self.wake_by(max(now, port.free_ps))
             return
@@ -322,8 +326,8 @@ class Host:
             port.transmit(packet)
         while port.free_ps <= now and (packet := port.data()):
             port.transmit(packet)
-        self.is_idle = not port.turns
-        if not self.is_idle:
+        port.is_idle = not port.turns
+        if not port.is_idle:
             self.wake_by(port.free_ps)
 
 
@@ -512,6 +516,7 @@ class Oracle:
         self.born = count()
         self.lost = 0
         self.gap_ps = round(wirings[0].ways.gap_s * PS) or -1
+        self.hosts: dict[int, Host] = {}
         nics = {way[0] for wiring in wirings for way in sends_of(wiring.ways) if way}
         self.ports = [
             Port(self, number, bps, number in nics)
@@ -530,6 +535,16 @@ class Oracle:
         self.coming = list(self.open)
         for wiring in wirings[1:]:
             self.at(wiring.time_ps, self.connect, wiring, rank=-1)
+
+    def host_of(self, port: Port) -> Host | None:
+        """The host that gathers arrivals behind a port of a NIC."""
+        gathering = self.sending.gathering
+        if gathering is None or gathering.server[port.number] == NONE:
+            return None
+        server = int(gathering.server[port.number])
+        host = self.hosts.setdefault(server, Host(self, gathering))
+        host.ports.append(port)
+        return host
 
     def ways_of(self, wiring: Wiring, nics: list[Port]) -> list[list[Way]]:
         """Of the data of each flow, then of what comes back. One that leads nowhere begins at the
@@ -589,11 +604,16 @@ class Oracle:
     def run(self) -> Oracle:
         for task in self.tasks:
             if not task.waiting:
-                self.at(task.delay_ps, self.start, task)
+                self.time(task)
         while self.events or any(lane.pool != NONE and lane.look() for lane in self.lanes):
             self.now, _, _, call, arguments = heapq.heappop(self.events)
             call(*arguments)
         return self
+
+    def time(self, task: Task) -> None:
+        """Start a task after its delay, those of one instant in their order."""
+        rank = self.tasks.index(task) / len(self.tasks) - 1
+        self.at(self.now + task.delay_ps, self.start, task, rank=rank)
 
     def start(self, task: Task) -> None:
         task.start_ps = self.now
@@ -642,6 +662,4 @@ class Oracle:
         for task in tasks:
             task.waiting -= 1
             if not task.waiting:
-                # Those of one instant in their order.
-                rank = self.tasks.index(task) / len(self.tasks) - 1
-                self.at(self.now + task.delay_ps, self.start, task, rank=rank)
+                self.time(task)

@@ -10,7 +10,6 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from rocelab.arrays import NONE
-from rocelab.sim.packets import state as at
 from rocelab.sim.packets.pausing import Pausing
 
 if TYPE_CHECKING:
@@ -94,6 +93,8 @@ class Lane:
     def obey(self, pauses: bool) -> None:
         now, watchdog = self.oracle.now, self.pausing.watchdog
         self.is_paused = pauses
+        if self.port.host is not None and self.port.is_nic:
+            self.port.host.rouse()
         if self.has_fired:
             if not pauses:
                 assert watchdog is not None
@@ -114,9 +115,6 @@ class Lane:
         self.longest_ps = max(self.longest_ps, length_ps)
         self.port.turns.extend(self.parked)
         self.parked = []
-        if self.port.host is not None:
-            # Which wakes it.
-            self.port.host.woke_ps = -at.NEVER
         self.port.serve()
 
     def watch(self) -> None:

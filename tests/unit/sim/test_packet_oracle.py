@@ -32,14 +32,20 @@ from tests.unit.sim.packet_runs import ENDLESS, Flow, arranged, messages
 Case = tuple[Program, list[Wiring], float, Sending, Queues, Sequence[DcqcnParameters | None]]
 
 LEAVES, SERVERS = 2, 3
+ALONE, BESIDE, ACROSS = (0, 1, 2, 3, 4, 5), (0, 0, 1, 1, 2, 2), (0, 1, 2, 0, 1, 2)
+"""The servers of the NICs' links, three of them at each leaf."""
+
 CLASSES = [(3, 6, 5), (4, 6, 5), (3, 3, 3), (0, 4, 6)]
 """Of data, ACKs and CNPs."""
 
 
-def random_case(seed: int, with_pauses: bool, with_changes: bool) -> Case:
+def random_case(
+    seed: int, with_pauses: bool, with_changes: bool, server: Sequence[int] = ALONE
+) -> Case:
     """A fabric of two leaves, flows between its NICs, and tasks that wait for one another. Rates
     and delays are such that hardly any events fall on one instant. with_changes: packets have
-    several ways, receivers take any order, links fail and ways change."""
+    several ways, receivers take any order and answer by any port of their server, links fail and
+    ways change."""
     random = Random(seed)
     spines = random.randint(1, 2)
     program = random_program(random)
@@ -92,17 +98,22 @@ def random_case(seed: int, with_pauses: bool, with_changes: bool) -> Case:
     sending = replace(sending, messages=random_messages(random, program.transfers))
     wirings = [replace(wiring, capacity_bps=capacity_bps)]
     if with_changes:
-        wirings = random_wirings(random, spines, paths, capacity_bps)
+        wirings = random_wirings(random, spines, paths, capacity_bps, server)
     return program, wirings, latency_s, sending, queues, dcqcn
 
 
 def gathering_case(seed: int, with_pauses: bool, with_changes: bool) -> Case:
-    """As `random_case`, but hosts gather arrivals and some tasks begin at once."""
-    program, wirings, latency_s, sending, queues, dcqcn = random_case(
-        seed, with_pauses, with_changes
-    )
+    """As `random_case`, but hosts of one or two NICs gather arrivals, and some tasks begin at
+    once."""
     random = Random(-1 - seed)
-    gathering = Gathering(random.uniform(20, 2000), random.uniform(0.1, 500))
+    servers = random.choice([ALONE, BESIDE, ACROSS])
+    program, wirings, latency_s, sending, queues, dcqcn = random_case(
+        seed, with_pauses, with_changes, servers
+    )
+    server = np.full(len(wirings[0].capacity_bps), NONE)
+    server[: 2 * len(servers) : 2] = servers
+    moderation_ns = random.choice([random.uniform(20, 200), random.uniform(200, 2000)])
+    gathering = Gathering(moderation_ns, random.uniform(0.1, 500), server)
     delay_s = np.where([random.random() < 0.5 for _ in program.delay_s], 0, program.delay_s)
     return (
         replace(program, delay_s=delay_s),
@@ -115,10 +126,19 @@ def gathering_case(seed: int, with_pauses: bool, with_changes: bool) -> Case:
 
 
 def random_wirings(
-    random: Random, spines: int, paths: list[list[int]], capacity_bps: Floats
+    random: Random,
+    spines: int,
+    paths: list[list[int]],
+    capacity_bps: Floats,
+    server: Sequence[int],
 ) -> list[Wiring]:
     """Up to three changes in which links fail, return or have other rates. Flows then have other
     ways, maybe by another port, or none."""
+
+    def by(link: int, but: int) -> int:
+        beside = [i for i, of in enumerate(server) if of == server[link] and i != but]
+        return random.choice(beside or [link])
+
     gap_s = random.choice([0, 2e-7, 1e-6])
     ends = [(path[0] // 2, path[-1] // 2) for path in paths]
     found = []
@@ -130,7 +150,9 @@ def random_wirings(
         data, back = (
             [
                 random_ways(random, spines, *pair, change > 0)
-                for pair in (ends if is_data else [(end, source) for source, end in ends])
+                for pair in (
+                    ends if is_data else [(by(end, source), source) for source, end in ends]
+                )
             ]
             for is_data in (True, False)
         )
@@ -340,7 +362,7 @@ def test_a_slow_sender_that_wakes_for_each_arrival_has_room_for_its_timers(
     flows = [Flow([0, 3], 12 * 4096), Flow([2, 1], 400 * 4096)]
     queues = replace(ENDLESS, ports=PortModel.LAB, burst_bytes=1106)
     program, wirings, latency_s, sending, queues = arranged(flows, queues, {0: 1e9})
-    sending = replace(sending, gathering=Gathering(20, 1))
+    sending = replace(sending, gathering=Gathering(20, 1, np.array([0, NONE, 1, NONE])))
     grown = []
     monkeypatch.setattr(run_module, "with_wakes", lambda run: grown.append(1) or with_wakes(run))
     found = figures_of_engine(run_packets(program, wirings, latency_s, sending, queues))

@@ -1,0 +1,73 @@
+"""Hosts that gather arrivals, behind the ports of a lab."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from rocelab.arrays import NONE
+from rocelab.jobs.job import JobSpec
+from rocelab.jobs.spec import collective_job
+from rocelab.results.simulation import Engine, PortModel
+from rocelab.sim.fabric.build import network_of
+from rocelab.sim.packets.run import run_packets
+from rocelab.sim.packets.sending import Gathering, gathering_of
+from rocelab.sim.simulate import Options, simulate
+from rocelab.spec.catalog import find_lab
+from rocelab.spec.load import load_spec
+from tests.unit.sim.packet_runs import ENDLESS, FRAME, LATENCY_PS, Flow, arranged, finish_ps
+
+LAB = replace(ENDLESS, ports=PortModel.LAB, burst_bytes=FRAME + 24)
+TWO_SERVERS = np.array([0, NONE, 1, NONE])
+
+
+@pytest.mark.parametrize(
+    ("packets", "moderation_ns", "expected_ps"),
+    [
+        # The ACK is back after four links, while the host sleeps.
+        (1, 10_000, 10_000_000),
+        # It sends the second packet when it takes the first one's ACK, and sleeps again.
+        (2, 10_000, 20_000_000),
+        (1, 1, 4 * LATENCY_PS),
+    ],
+)
+def test_a_host_takes_arrivals_and_sends_when_it_wakes(
+    packets: int, moderation_ns: float, expected_ps: int
+) -> None:
+    flow = Flow([0, 3], packets * 4096)
+    program, wirings, latency_s, sending, queues = arranged([flow], LAB)
+    sending = replace(sending, gathering=Gathering(moderation_ns, 0, TWO_SERVERS))
+    run = run_packets(program, wirings, latency_s, sending, queues)
+    assert finish_ps(run) == pytest.approx([expected_ps], abs=0.5)
+
+
+@pytest.mark.parametrize(
+    ("dilation", "moderation_ns", "late_ns"),
+    [(1, 50_000, 100_000), (100, 1000, 1000), (4000, 250, 25)],
+)
+def test_a_labs_hosts_wake_as_its_agents_do(
+    dilation: float, moderation_ns: float, late_ns: float
+) -> None:
+    spec = load_spec(find_lab("tiny")).model_copy(update={"dilation": dilation})
+    found = gathering_of(network_of(spec))
+    assert (found.moderation_ns, found.late_ns) == (moderation_ns, late_ns)
+
+
+def test_a_server_is_one_host_for_all_its_ports() -> None:
+    network = network_of(load_spec(find_lab("hpn-small")))
+    server = gathering_of(network).server
+    assert (server[network.tier[network.sender] > 0] == NONE).all()
+    assert np.unique(server[server != NONE], return_counts=True)[1].tolist() == [
+        (network.sender == each).sum() for each in np.flatnonzero(network.tier == 0)
+    ]
+
+
+@pytest.mark.parametrize("lab", ["hpn-small", "hpn-single-plane"])
+def test_answers_that_leave_by_the_other_port_of_a_nic_are_not_held_up(lab: str) -> None:
+    job = JobSpec.model_validate({"pattern": "alltoall", "ranks": 8, "size": "1MB"})
+    options = Options(engine=Engine.PACKETS, ports=PortModel.LAB, hop_latency_ns=20)
+    report = simulate(load_spec(find_lab(lab)), [collective_job(job)], options)
+    assert report.packets is not None
+    assert (report.packets.timeouts, report.packets.retransmitted) == (0, 0)
