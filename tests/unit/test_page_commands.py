@@ -16,7 +16,7 @@ from tests.machines.typed import commands
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(
     path.relative_to(ROOT).as_posix()
-    for pattern in ("*.md", "*/*.md", "tests/*/README.md")
+    for pattern in ("*.md", "[!.]*/*.md", "tests/*/README.md")
     for path in ROOT.glob(pattern)
     if path.name != "CHANGELOG.md"  # which names what was
 )

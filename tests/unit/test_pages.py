@@ -20,7 +20,7 @@ from rocelab.cli.main import command_line
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(
     path.relative_to(ROOT).as_posix()
-    for pattern in ("*.md", "*/README.md", "tests/*/README.md", "bench/*.md", "docs/*.md")
+    for pattern in ("*.md", "[!.]*/README.md", "tests/*/README.md", "bench/*.md", "docs/*.md")
     for path in ROOT.glob(pattern)
 )
 
