@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import re
+import shutil
 import sys
 import traceback
 from collections.abc import Callable
@@ -14,6 +15,7 @@ from pathlib import Path
 import numba
 import pytest
 
+from rocelab import compiling
 from rocelab.compiling import LOCK, cache_folder, compile_first, compiled_in
 from tests.integration.waiting import wait_until
 
@@ -70,6 +72,9 @@ def sources(common_folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     tried.parent.mkdir()
     tried.write_text(SOURCE)
     assert [compiled_from([tried]), compiled_from([tried])] == [COMPILED, HITS]
+    # Nor this checkout.
+    copied = shutil.copy(compiling.__file__, common_folder)
+    monkeypatch.setattr(compiling, "__file__", str(copied))
     source = common_folder / "checkout" / "source.py"
     source.parent.mkdir()
     source.write_text(SOURCE)
