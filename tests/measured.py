@@ -9,7 +9,8 @@ measured`, with the product's reasons, separate from passed, failed and skipped:
 the counts, and in the JUnit file (a skipped case whose message begins with "not measured" and which
 has the property `not_measured`), with and without xdist. It works in fixtures too: each test that
 needs the fixture is then not measured. More than `MOST_NOT_MEASURED` such tests fail a run of
-pytest; tests of one fixture count once.
+pytest, or one of several with the same file `--not-measured`, as `make test` is; tests of one
+fixture count once.
 
 Problems that load does not explain (`DEFECTS`) fail the test at the first run with no other
 problems.
@@ -26,6 +27,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Generator, Sequence
 from operator import attrgetter
+from pathlib import Path
 from subprocess import CompletedProcess
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -41,7 +43,7 @@ if TYPE_CHECKING:  # every process that collects tests imports this module
 
 ATTEMPTS = 1 + RETRIES
 MOST_NOT_MEASURED = 5
-"""The most tests that a passing run of pytest may have not measured."""
+"""The most tests that a passing run may have not measured."""
 
 DEFECTS = (
     "counters disagree on",
@@ -156,20 +158,27 @@ def pytest_report_teststatus(report: pytest.TestReport) -> Any:
     return CATEGORY, "N", (CATEGORY.upper(), {"yellow": True})
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    meaning = "tests not measured, a line each: those of earlier runs count, this run's are added"
+    parser.addoption("--not-measured", metavar="FILE", type=Path, help=meaning)
+
+
 def pytest_configure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):
-        config.pluginmanager.register(_Count(), "not-measured")
+        config.pluginmanager.register(_Count(config.getoption("--not-measured")), "not-measured")
 
 
 class _Count:
     """Counts tests not measured in the process that reports outcomes: not in xdist's workers."""
 
-    def __init__(self) -> None:
+    def __init__(self, file: Path | None) -> None:
+        self._file = file
+        self._earlier = file.read_text().splitlines() if file and file.exists() else []
         self._origins: set[str] = set()
 
     @property
     def _too_many(self) -> bool:
-        return len(self._origins) > MOST_NOT_MEASURED
+        return len(self._earlier) + len(self._origins) > MOST_NOT_MEASURED
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if (origin := _origin(report)) is not None:
@@ -178,6 +187,9 @@ class _Count:
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         if self._too_many and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        if self._file is not None:
+            whole = [*self._earlier, *sorted(self._origins)]
+            self._file.write_text("".join(f"{origin}\n" for origin in whole))
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         reports = terminalreporter.stats.get(CATEGORY, [])

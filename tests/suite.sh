@@ -11,6 +11,7 @@ cd "$(dirname "$0")/.." || exit
 marks=$1
 as_root=("${@:2}")
 said=results/test-unit.log
+not_measured=results/not-measured.txt
 failed=0
 
 family() { # ids of these processes and of all that they have started
@@ -28,7 +29,7 @@ files() { # of tests with labs, chosen by grep's options: to import all costs ea
 labs() {
     # Not in the foreground, where a signal to this shell would wait for it.
     "${as_root[@]}" tests/alone.sh .venv/bin/python -m pytest -p no:cacheprovider -m "($1) and $marks" \
-        "${@:2}" &
+        --not-measured "$not_measured" "${@:2}" &
     wait $! || failed=1
 }
 
@@ -43,6 +44,7 @@ trap 'stop 130' INT
 trap 'stop 143' TERM HUP
 echo "types and unit tests run beside the labs and say what they found at the end"
 mkdir -p results
+rm -f "$not_measured"
 compute() {
     .venv/bin/python -c "import rocelab.sim.engine.incremental" &&
         chrt --idle --pid 0 $BASHPID &&

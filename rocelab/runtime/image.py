@@ -70,14 +70,20 @@ def built_image(engine: Engine, progress: ProgressSink) -> str:
     progress(Progress("image", 0, 2))
     with tempfile.TemporaryDirectory(prefix="rocelab-image-") as scratch:
         archive = Path(scratch, "root.tar")
-        built = subprocess.run(
-            [*_RECIPE, str(archive)],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=BUILD_TIMEOUT_S,
-            check=False,
-        )
+        try:
+            built = subprocess.run(
+                [*_RECIPE, str(archive)],
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                timeout=BUILD_TIMEOUT_S,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            raise MachineError(
+                f"the image of containers was not built within {BUILD_TIMEOUT_S:.0f} s",
+                "look whether this machine reaches its package mirrors",
+            ) from None
         if built.returncode != 0:
             raise MachineError(
                 f"the image of containers was not built: {last_line(built.stderr)}",

@@ -285,6 +285,11 @@ def _start_sshd(sshd: str, own: ManagementFiles, node: str, configuration: Path)
                 raise MachineError(f"sshd of {node} does not listen: {last or 'it says nothing'}")
             if select.select([watch], [], [], left_s)[0]:
                 os.read(watch, 1 << 12)
+    except subprocess.TimeoutExpired:
+        last = log.read_text().strip()[-500:]
+        raise MachineError(
+            f"sshd of {node} did not start within {START_TIMEOUT_S:g} s: {last or 'nothing said'}"
+        ) from None
     finally:
         os.close(watch)
 

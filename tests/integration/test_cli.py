@@ -107,6 +107,33 @@ def test_a_lab_that_is_broken_on_purpose_is_not_reused(lab: str, spec: Path) -> 
     assert rocelab("up", spec, "--reuse").returncode == 0
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("drill", "run", "link-flap"),
+        ("traffic", LAB, "--pattern", "allreduce", "--ranks", "2", "--size", "1MB"),
+        ("compare", LAB),
+    ],
+)
+def test_a_result_that_is_there_is_not_overwritten(
+    lab: str, command: tuple[str, ...], tmp_path: Path
+) -> None:
+    result = tmp_path / "result.json"
+    result.write_text("kept")
+    outcome = rocelab(*command, "--out", tmp_path)
+    assert outcome.returncode == 2
+    assert f"{tmp_path} has a result.json already" in outcome.stderr
+    assert "--force" in outcome.stderr
+    assert (result.read_text(), list(tmp_path.iterdir())) == ("kept", [result])
+
+
+def test_a_node_that_is_not_there_is_named_beside_the_nearest(lab: str) -> None:
+    outcome = rocelab("exec", lab, "rtws1", "true")
+    assert outcome.returncode == 2
+    assert f"lab {lab} has no node rtws1" in outcome.stderr
+    assert "did you mean rtsw1?" in outcome.stderr
+
+
 def test_a_command_runs_in_the_node_with_our_input_and_its_exit_code(lab: str, spec: Path) -> None:
     script = "ip -4 addr show ctsw1; cat; exit 7"
     done = rocelab_process("exec", spec, "rtsw1", "--", "sh", "-c", script, stdin="through")

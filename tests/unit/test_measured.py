@@ -120,6 +120,15 @@ def test_a_few_do_not_and_tests_of_one_fixture_are_one(
     assert outcomes(found) == {"not measured": 2 * MOST_NOT_MEASURED}
 
 
+def test_those_of_earlier_runs_count(pytester: pytest.Pytester) -> None:
+    how = ("--not-measured", "file")
+    assert suite(pytester, *alone(MOST_NOT_MEASURED), how=how).ret == pytest.ExitCode.OK
+    found = suite(pytester, *alone(1), how=how)
+    assert found.ret == pytest.ExitCode.TESTS_FAILED
+    found.stdout.fnmatch_lines([f"more than {MOST_NOT_MEASURED} measurements*this run fails*"])
+    assert suite(pytester, *alone(1)).ret == pytest.ExitCode.OK
+
+
 def test_a_failure_beside_it_fails_as_ever(pytester: pytest.Pytester) -> None:
     found = suite(pytester, *alone(1), ("fails", "", "assert run(()) == 1"))
     assert found.ret == pytest.ExitCode.TESTS_FAILED

@@ -11,7 +11,7 @@ from subprocess import CompletedProcess
 import pytest
 
 from rocelab.errors import InputError, MachineError
-from rocelab.runtime import daemons, installation
+from rocelab.runtime import daemons, doctor, installation
 from rocelab.runtime import record as records
 from rocelab.runtime.daemons import FrrFiles, start_arguments
 from rocelab.runtime.engine import Engine
@@ -197,6 +197,15 @@ def test_an_untested_release_is_named_and_a_tested_one_is_not() -> None:
     assert note is not None
     assert "FRR 11.0 is untested" in note
     assert all(each in note for each in TESTED_RELEASES)
+
+
+def test_doctor_names_an_untested_release(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = Installation("11.0", str(tmp_path), 1, 2, True, "/run/frr", "", "/root", ("/lib",))
+    monkeypatch.setattr(doctor, "find_installation", lambda: kept)
+    monkeypatch.setattr(doctor, "program_version", lambda command: "bgpd version 11.0")
+    found = doctor.frr_check()
+    assert found.ok
+    assert "; untested: rocelab is tested with 8.4 and 10.3" in found.found
 
 
 def test_a_lab_remembers_its_frr(tmp_path: Path) -> None:
