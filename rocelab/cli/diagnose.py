@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rocelab.cli.arguments import JsonOption
+from rocelab.cli.arguments import ForceOption, JsonOption
 from rocelab.report.console import err, out, write
 
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ def diagnose(
             show_default=False,
         ),
     ] = None,
+    force: ForceOption = False,
     json: JsonOption = False,
 ) -> None:
     """Say what slowed a job down: a host that paused, a grey, slow or congested link, or nothing;
@@ -61,7 +62,7 @@ def diagnose(
     from rocelab.documents import fitting, to_json
 
     if picture is not None:
-        _check_picture(picture)
+        _check_picture(picture, overwrite=force)
     report = _read(result, phase)
     with fitting(str(result)):
         found, case = diagnose_report(report)
@@ -85,10 +86,10 @@ def _read(path: Path, phase: str | None) -> JobReport:
     return job.from_json(text) if phase is None else drill.from_json(text).job_of(phase)
 
 
-def _check_picture(path: Path) -> None:
+def _check_picture(path: Path, *, overwrite: bool) -> None:
     from rocelab.errors import InputError
+    from rocelab.outputs import check_new_file
 
     if path.suffix not in PICTURES:
         raise InputError(f"{path} is neither .svg nor .png", hint="end the name in one of them")
-    if not path.parent.is_dir():
-        raise InputError(f"there is no folder {path.parent}", hint="make it first")
+    check_new_file(path, overwrite=overwrite)

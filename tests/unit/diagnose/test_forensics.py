@@ -367,12 +367,14 @@ def test_a_document_without_steps_is_refused_with_what_to_do() -> None:
         ("other.json", None, "not a job's document"),
         ("other.json", "map.pdf", "neither .svg nor .png"),
         ("other.json", "no/map.svg", "there is no folder"),
+        ("other.json", "there.svg", "there.svg is there already"),
     ],
 )
 def test_what_can_not_be_diagnosed_is_refused(
     tmp_path: Path, name: str, picture: str | None, message: str
 ) -> None:
     (tmp_path / "other.json").write_text("no json")
+    (tmp_path / "there.svg").write_text("kept")
     with pytest.raises(InputError, match=message):
         diagnose(tmp_path / name, None if picture is None else tmp_path / picture)
 
