@@ -49,6 +49,16 @@ def test_a_machine_without_mmdebstrap_is_told_so(
         build()
 
 
+def test_an_image_that_takes_too_long_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(image, "KEYRING", tmp_path)
+    monkeypatch.setattr(image, "_RECIPE", ("sh", "-c", "sleep infinity"))
+    monkeypatch.setattr(image, "BUILD_TIMEOUT_S", 0.05)
+    with pytest.raises(MachineError, match="was not built within"):
+        build()
+
+
 def test_set_up_installs_what_the_message_names(tmp_path: Path) -> None:
     functions, _, _ = SETUP.read_text().partition("\nmapfile ")
     script = tmp_path / "setup.sh"

@@ -11,7 +11,8 @@ import paramiko
 import pytest
 
 from rocelab import interpreter
-from rocelab.errors import InputError
+from rocelab.errors import InputError, MachineError
+from rocelab.runtime import management
 from rocelab.runtime.lab import Lab
 from rocelab.runtime.management import (
     MOST_NODES,
@@ -55,6 +56,19 @@ def test_an_sshd_listens_on_its_management_address_alone_and_takes_keys_alone(
     assert "AuthorizedKeysFile /run/rocelab/t-management/ssh/authorized_keys" in lines
     assert "PATH=/run/rocelab/t-management/nodes/rtsw1/bin:" in said
     assert "UsePAM yes" in sshd_configuration(files, "rtsw1", "100.64.0.9", pam=True)
+
+
+def test_an_sshd_that_does_not_start_in_time_is_an_error_with_the_end_of_its_log(
+    files: ManagementFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def late(*_: object) -> None:
+        (tmp_path / "sshd.log").write_text("no entropy\n")
+        raise subprocess.TimeoutExpired("sshd", 60)
+
+    monkeypatch.setattr(ManagementFiles, "of_node", lambda _, node, name: tmp_path / name)
+    monkeypatch.setattr(management.namespaces, "inside", late)
+    with pytest.raises(MachineError, match="sshd of rtsw1 did not start within 60 s: no entropy"):
+        management._start_sshd("sshd", files, "rtsw1", tmp_path)
 
 
 def test_ssh_reaches_a_node_by_its_name_and_verifies_its_key(
