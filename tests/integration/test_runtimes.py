@@ -38,6 +38,7 @@ from rocelab.runtime.record import LabFiles, read_record
 from rocelab.runtime.teardown import take_down
 from rocelab.traffic.session import TrafficSession
 from rocelab.traffic.traceroute import probe_path
+from tests.integration.command import rocelab_process
 from tests.integration.engine import docker_engine
 from tests.integration.labs import running, slowed
 from tests.integration.test_interrupts import signalled
@@ -126,7 +127,11 @@ def test_a_command_runs_in_the_node_and_one_that_is_not_there_is_refused(lab: La
 def test_vtysh_in_a_switch_talks_to_its_own_daemons(lab: Lab) -> None:
     for name in ("rtsw1", "ctsw2"):
         node = lab.node(name)
-        outcomes = [node.exec(["vtysh", "-c", "show running-config"])]
+        outcomes = [
+            node.exec(["vtysh", "-c", "show running-config"]),
+            rocelab_process("exec", lab.name, name, "vtysh", "-c", "show running-config"),
+            rocelab_process("shell", lab.name, name, stdin="vtysh -c 'show running-config'\n"),
+        ]
         if isinstance(node, ContainerNode):
             outcomes.append(node.engine.call(("exec", node.container, "vtysh", "-c", "show run")))
         for outcome in outcomes:
