@@ -1,8 +1,8 @@
 """Writes a drill's outcome as Markdown, which CI servers show on the page of a job.
 
-The rows are those of the terminal: the expectations first, then why repeats do not count, then the
-figures. A drill that was not measured, a machine that cannot run it and a fabric that failed have
-headings of their own.
+The rows are those of the terminal: the expectations first, then why repeats do not count, then
+each repeat, then the figures. A drill that was not measured, a machine that cannot run it and a
+fabric that failed have headings of their own.
 """
 
 from __future__ import annotations
@@ -54,6 +54,13 @@ def _lines(result: DrillResult) -> Iterator[str]:
     reasons = [line for of_phase in repeats for line in of_phase.lines]
     if reasons:
         yield from ("", *(f"- {_text(line)}" for line in reasons))
+    for of_phase in repeats:
+        if len(of_phase.rows) > 1:
+            where = f" of phase {_text(of_phase.phase)}" if of_phase.phase else ""
+            yield from ("", f"<details><summary>Repeats{where}</summary>")
+            each = ((str(row.number), row.outcome, *row.figures) for row in of_phase.rows)
+            yield from _table(("repeat", "outcome", *of_phase.columns), each)
+            yield from ("", "</details>")
     figures = list(_figures(result, repeats))
     if figures:
         yield from ("", "<details><summary>Figures</summary>")

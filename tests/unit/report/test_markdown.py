@@ -27,10 +27,14 @@ def tables(text: str) -> list[list[list[str]]]:
 def test_an_expectation_that_was_not_met_is_named_with_what_was_observed() -> None:
     text = markdown_of(report_sample.result())
     assert heading(text) == "### link-flap: failed"
-    verdicts, figures = tables(text)
+    verdicts, repeats, figures = tables(text)
     assert verdicts[0] == ["expectation", "expected", "observed", ""]
     assert ["Packets lost", "\\<= 50", "68", "not met in 3 of 3"] in verdicts
     assert ["Packets lost", "62", "59 to 68", "3"] in figures
+    assert repeats[0][:2] == ["repeat", "outcome"]
+    assert [row[:2] for row in repeats[2:]] == [[str(each), "failed"] for each in (1, 2, 3)]
+    lost = repeats[0].index("Packets lost")
+    assert sorted(row[lost] for row in repeats[2:]) == ["59", "62", "68"]
 
 
 def test_a_drill_that_was_not_measured_says_so_and_why_and_has_no_figures() -> None:
