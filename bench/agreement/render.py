@@ -39,7 +39,7 @@ Each job ran on a real lab and, from the same spec and job, in the simulator. It
 - **fluid**: `--engine fluid`, exactly (eps 0) and without latency, as its ratio to the lab.
 - **packets**: `--engine packets --ports lab`, {DRAWS} runs with different seeds. Hosts
   take arrivals and send when they wake, as a lab's agents do: once in 1 us, and in at most 1 ms of
-  the lab's clock, up to 0.1 ms late. A hop takes {VETH_NS:.0f} ns. Nothing of it is
+  the lab's clock, taken to be up to 0.1 ms late. A hop takes {VETH_NS:.0f} ns. Nothing of it is
   fitted to these results.
 - **ratios** are of medians, simulator over lab, with the 95 % interval of a bootstrap over the
   runs of both. A job **agrees** where the interval is within {LIMIT:.0%} of 1, *differs* where it

@@ -33,9 +33,6 @@ MODERATION_US = 1
 MODERATION_LIMITS_NS = (50_000, 1_000_000)
 """How long an agent does at least and at most, in the lab's clock."""
 
-WAKE_LATE_NS = 100_000
-"""How late an agent usually wakes at most on a quiet machine, in the lab's clock."""
-
 _SO_SNDBUFFORCE = 32
 _SEND_BUFFER_BYTES = 16 << 20
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rocelab.agent.headers import CNP_PAYLOAD_BYTES, Opcode, extension_bytes
-from rocelab.agent.nic import WAKE_LATE_NS, WIRE_OVERHEAD_BYTES, moderation_ns
+from rocelab.agent.nic import WIRE_OVERHEAD_BYTES, moderation_ns
 from rocelab.arrays import NONE, Longs
 from rocelab.jobs.dcqcn_profiles import parameters
 from rocelab.jobs.jobplan import message_bytes
@@ -38,6 +38,10 @@ OVERHEAD_BYTES = FRAME_OVERHEAD_BYTES + WIRE_OVERHEAD_BYTES
 ACK_BYTES = OVERHEAD_BYTES + extension_bytes(Opcode.RC_ACKNOWLEDGE)
 CNP_BYTES = OVERHEAD_BYTES + CNP_PAYLOAD_BYTES
 CLEARANCE_BYTES = OVERHEAD_BYTES + extension_bytes(Opcode.RC_WRITE_ONLY_WITH_IMM)
+WAKE_LATE_NS = 100_000
+"""How late an agent is taken to wake at most, in the lab's clock. Agents' own lateness was not
+measured apart: pauses of a quiet lab are half as late in the median (bench/lossless.md)."""
+
 _ECN = {Ecn.NOT_ECT: at.NOT_ECT, Ecn.ECT0: at.ECT, Ecn.CE: at.ALL_CE}
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import chain
 from random import Random
@@ -339,20 +339,11 @@ def figures_of_engine(run: PacketRun) -> dict[str, object]:
 @pytest.mark.parametrize("seed", mostly_long(range(120), range(30)))
 @pytest.mark.parametrize("with_pauses", [False, True])
 @pytest.mark.parametrize("with_changes", [False, True])
+@pytest.mark.parametrize("case_of", [random_case, gathering_case])
 def test_times_and_counts_are_those_of_a_plain_simulator(
-    seed: int, with_pauses: bool, with_changes: bool
+    case_of: Callable[[int, bool, bool], Case], seed: int, with_pauses: bool, with_changes: bool
 ) -> None:
-    case = random_case(seed, with_pauses, with_changes)
-    assert figures_of_engine(run_packets(*case[:-1])) == figures_of_oracle(Oracle(*case))
-
-
-@pytest.mark.parametrize("seed", mostly_long(range(60), range(15)))
-@pytest.mark.parametrize("with_pauses", [False, True])
-@pytest.mark.parametrize("with_changes", [False, True])
-def test_hosts_that_gather_arrivals_are_those_of_a_plain_simulator(
-    seed: int, with_pauses: bool, with_changes: bool
-) -> None:
-    case = gathering_case(seed, with_pauses, with_changes)
+    case = case_of(seed, with_pauses, with_changes)
     assert figures_of_engine(run_packets(*case[:-1])) == figures_of_oracle(Oracle(*case))
 
 
