@@ -62,7 +62,11 @@ DOCUMENTS = (
     Document("What if", "`rocelab whatif --json`", WhatIf),
     Document("Long run", "`rocelab longrun --json`", Outlook),
     Document("Diagnosis", "`rocelab diagnose --json`", Diagnosis),
-    Document("Health", "`rocelab health --json`, its last line, as `report`", HealthReport),
+    Document(
+        "Health",
+        "`rocelab health --json`, its last line, `report` beside `environment`",
+        HealthReport,
+    ),
     Document("Reachability", "`rocelab reach --json`, beside `lab`", Reachability),
     Document("Labs", f"`rocelab labs --json`, a list; {OWN} `labs/`", CatalogRow),
     Document("Labs of this machine", "`rocelab list --json`, a list", KnownLab),

@@ -80,6 +80,7 @@ def health(
     --once saw an objective missed or could not read all of the lab, 130 after Ctrl-C. With --json
     each sample is a line, and the report the last."""
     from rocelab.errors import InputError
+    from rocelab.measure.environment import environment_of
 
     need_root("reading counters in nodes")
     if once and duration is not None:
@@ -87,9 +88,11 @@ def health(
     spec = _spec(objectives, interval)
     # A monitor samples at its end: in less than an interval that is the only sample.
     limit_s = 0.99 * spec.interval / NS_PER_S if once else _seconds(duration)
-    report = _watch(running_lab(lab), spec, limit_s, prometheus, listen, evidence, json)
+    watched = running_lab(lab)
+    environment = environment_of(watched)
+    report = _watch(watched, spec, limit_s, prometheus, listen, evidence, json)
     if json:
-        write([json_dumps({"report": asdict(report)}), "\n"])
+        write([json_dumps({"report": asdict(report), "environment": asdict(environment)}), "\n"])
     else:
         print_report(report)
     if limit_s is not None and not report.is_healthy:

@@ -22,6 +22,7 @@ from rocelab.interpreter import module_command, module_environment
 from rocelab.kernel import namespaces, pidfile
 
 STOP_TIMEOUT_S = 10.0
+_LAST_LINES = 5
 
 
 def launch(
@@ -60,7 +61,7 @@ def start(
     """Start a module in a namespace. Returns its process id once it reports that it is ready.
 
     Its last two arguments are those of `serving`; `log` gets its standard error. Raises
-    MachineError with the log's last line if it does not start within `timeout_s`.
+    MachineError with the log's last lines if it does not start within `timeout_s`.
     """
     # Created here: a process whose starter was killed and cleaned up finds no file to claim.
     pid_file.touch(mode=0o600)
@@ -78,16 +79,17 @@ def start(
         finally:
             os.close(writing)
         with process:
-            if select.select([ready], [], [], timeout_s)[0] and ready.read(1):
+            in_time = bool(select.select([ready], [], [], timeout_s)[0])
+            if in_time and ready.read(1):
                 pid = pidfile.holder(pid_file)
                 if pid is not None:
                     return pid
             process.kill()
     pidfile.end(pid_file, STOP_TIMEOUT_S)
-    reason = (
-        last_line(log.read_text(errors="replace")) or f"it was not ready within {timeout_s:.0f} s"
-    )
-    raise MachineError(f"{what} did not start: {reason}")
+    late = "" if in_time else f" within {timeout_s:.0f} s"
+    last = log.read_text(errors="replace").splitlines()[-_LAST_LINES:]
+    said = "it said:" + "".join(f"\n  {line}" for line in last) if last else "it said nothing"
+    raise MachineError(f"{what} did not start{late}; {said}")
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from pathlib import Path, PurePosixPath
 
 from rocelab.errors import InputError
 from rocelab.files import append_file, write_below
+from rocelab.interruption import undone
 from rocelab.outputs import OVERWRITE
 from rocelab.plan.fabric import Fabric
 from rocelab.progress import Progress, ProgressSink, no_progress
@@ -94,6 +95,9 @@ def _write(name: str, folder: Path, files: Iterable[tuple[str, str]], *, overwri
             for path, text in files:
                 append_file(folder / MARKER, f"{path}\n")
                 write_below(below, PurePosixPath(path), text)
+        except KeyboardInterrupt:
+            undone(f"{folder} is not whole: `render --force` writes it again")
+            raise
         finally:
             os.close(below)
     except OSError as error:

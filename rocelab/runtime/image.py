@@ -10,12 +10,15 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
+import signal
 import subprocess
 import tempfile
 from pathlib import Path
 
 from rocelab.errors import MachineError
+from rocelab.interruption import undone
 from rocelab.progress import Progress, ProgressSink
 from rocelab.runtime.engine import Engine, find_engine, last_line
 
@@ -70,30 +73,46 @@ def built_image(engine: Engine, progress: ProgressSink) -> str:
     progress(Progress("image", 0, 2))
     with tempfile.TemporaryDirectory(prefix="rocelab-image-") as scratch:
         archive = Path(scratch, "root.tar")
-        try:
-            built = subprocess.run(
-                [*_RECIPE, str(archive)],
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                text=True,
-                timeout=BUILD_TIMEOUT_S,
-                check=False,
-            )
-        except subprocess.TimeoutExpired:
-            raise MachineError(
-                f"the image of containers was not built within {BUILD_TIMEOUT_S:.0f} s",
-                "look whether this machine reaches its package mirrors",
-            ) from None
-        if built.returncode != 0:
-            raise MachineError(
-                f"the image of containers was not built: {last_line(built.stderr)}",
-                "name an image that has FRR with --image",
-            )
+        _build(archive)
         progress(Progress("image", 1, 2))
         changes = (word for line in _RUNS for word in ("--change", line))
         engine.run("import", *changes, str(archive), name, timeout_s=BUILD_TIMEOUT_S)
     progress(Progress("image", 2, 2))
     return name
+
+
+def _build(archive: Path) -> None:
+    """Build the root file system, with scratch files beside the archive. If it is interrupted, all
+    processes of the build have ended. Raises MachineError where it cannot be built."""
+    # apt downloads as a user of its own, who has to reach the scratch files.
+    archive.parent.chmod(0o755)
+    with subprocess.Popen(
+        [*_RECIPE, str(archive)],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "TMPDIR": str(archive.parent)},
+        start_new_session=True,
+    ) as process:
+        try:
+            _, said = process.communicate(timeout=BUILD_TIMEOUT_S)
+        except BaseException as error:
+            os.killpg(process.pid, signal.SIGKILL)
+            # Until every process of the build has closed its end.
+            process.communicate()
+            if isinstance(error, subprocess.TimeoutExpired):
+                raise MachineError(
+                    f"the image of containers was not built within {BUILD_TIMEOUT_S:.0f} s",
+                    "look whether this machine reaches its package mirrors",
+                ) from None
+            undone("what was built of the image was removed")
+            raise
+    if process.returncode != 0:
+        raise MachineError(
+            f"the image of containers was not built: {last_line(said)}",
+            "name an image that has FRR with --image",
+        )
 
 
 def _check_tools() -> None:

@@ -4,7 +4,8 @@
 
 At the first progress that begins with STAGE, such as `cells` or `cells 1` (its name and how much is
 done), it sends the signal to the process group, like a terminal; then it waits for the next STAGE.
-So every signal has a known moment.
+So every signal has a known moment. For a command without progress STAGE is a function, as
+`rocelab.runtime.doctor:diagnose`, and the moment is its first call.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from rocelab.progress import Progress, ProgressSink
@@ -44,7 +46,20 @@ def main(stages: list[str], number: int, arguments: list[str]) -> None:
 
         yield watch
 
+    def come_to_call(module: str, name: str) -> None:
+        function = getattr(import_module(module), name)
+
+        def called(*arguments: object, **named: object) -> object:
+            come_to(f"{module}:{name}")
+            return function(*arguments, **named)
+
+        setattr(import_module(module), name, called)
+
     console.progress_bars = progress_bars
+    for stage in stages:
+        module, _, name = stage.partition(":")
+        if module.startswith("rocelab."):
+            come_to_call(module, name)
     # Here and not above: the commands take what shows progress from where it was replaced.
     from rocelab.cli.main import main as rocelab
 

@@ -71,7 +71,10 @@ def test_a_lab_that_is_up_is_converged_and_says_with_what(lab: str) -> None:
 
 def test_a_lab_that_is_up_is_reached_by_its_file_as_by_its_name(lab: str, spec: Path) -> None:
     assert read("status", spec)["lab"] == lab
-    assert rocelab("health", spec, "--once").returncode in (0, 1)
+    last = json.loads(rocelab("health", spec, "--once", "--json").stdout.splitlines()[-1])
+    assert last["report"]["lab"] == lab
+    assert last["environment"]["frr_version"] == Lab.running(lab).installation.version
+    assert last["environment"]["runtime"] == "netns"
 
 
 def test_a_lab_that_is_up_is_listed_and_not_brought_up_twice(lab: str, spec: Path) -> None:

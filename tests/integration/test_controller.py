@@ -22,13 +22,14 @@ from itertools import pairwise
 
 import pytest
 
-from rocelab.errors import InputError
+from rocelab.errors import InputError, MachineError
 from rocelab.forwarding.multipath import UDP, Flow5, select
 from rocelab.jobs.flow import Flow, permutation
 from rocelab.kernel import netlink
 from rocelab.kernel.fib import read_fib, read_objects, read_routes
 from rocelab.kernel.namespaces import inside
 from rocelab.kernel.netlink import HEADER, NLMSG_ERROR
+from rocelab.runtime.controller import process
 from rocelab.runtime.controller.collector import Collector
 from rocelab.runtime.controller.process import (
     ControllerFiles,
@@ -620,6 +621,30 @@ def test_several_links_that_fail_at_once(plain: Lab, failures: int) -> None:
     assert lost(result) == 0
     assert last.lost == 0
     assert last.max_utilisation == pytest.approx(full * -(-4 // (4 - failures)))
+
+
+@pytest.mark.side_by_side
+def test_a_controller_that_does_not_start_says_its_last_lines(plain: Lab) -> None:
+    files = plain.runtime.files
+    with pytest.raises(MachineError, match="the controller of lab t-controller") as failed:
+        start_controller(plain.fabric, files, EcmpScheme())
+    said = str(failed.value).splitlines()
+    assert said[0].endswith("did not start; it said:")
+    assert len(said) == 6
+    assert said[-1].endswith("needs no controller")
+    assert controller_pid(files) is None
+
+
+@pytest.mark.side_by_side
+def test_a_controller_that_is_late_is_ended(plain: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = plain.runtime.files
+    monkeypatch.setattr(process, "START_TIMEOUT_S", 0.0)
+    with pytest.raises(MachineError, match="did not start within 0 s; it said nothing"):
+        start_controller(plain.fabric, files, RESILIENT)
+    assert controller_pid(files) is None
+    monkeypatch.undo()
+    start_controller(plain.fabric, files, RESILIENT)
+    stop_controller(files)
 
 
 @pytest.mark.side_by_side

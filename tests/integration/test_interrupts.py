@@ -13,12 +13,14 @@ from pathlib import Path
 
 import pytest
 
+from rocelab.documents import to_json
 from rocelab.faults.record import read_faults
 from rocelab.kernel.namespaces import processes_in
 from rocelab.measure.evidence.bundle import Collection
 from rocelab.runtime.lab import Lab
 from rocelab.runtime.record import LabFiles
 from rocelab.runtime.teardown import take_down
+from tests.helpers.job_cases import planned, report
 from tests.integration.command import PROGRAM
 from tests.integration.test_ownership import belongings
 from tests.integration.waiting import RUN_LIMIT_S, wait_until
@@ -40,6 +42,7 @@ job: {pattern: allreduce, ranks: 2, size: 1MB}
 over:
   lab.dilation: [1, 2, 3, 4]
 """
+FLOW = ("--src", "srv1-1", "--dst", "srv2-1", "--sport", "50000")
 LONG = ("--pattern", "allreduce", "--ranks", "2", "--size", "4MB", "--iterations", "1000")
 
 
@@ -252,19 +255,57 @@ def test_nothing_writes_to_evidence_whose_captures_have_ended(whole: Lab, tmp_pa
     assert sorted(processes_in(inodes)) == before
 
 
+JOB = ("--pattern", "allreduce", "--ranks", "8", "--size", "1MB")
+
+
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("stage", "command"),
     [
-        ("simulating", ("simulate", "zone-small")),
-        ("paths", ("predict", "zone-small")),
-        ("simulating", ("whatif", "zone-small", "drain ctsw1 for 1s")),
+        ("simulating", ("simulate", "zone-small", *JOB)),
+        ("paths", ("predict", "zone-small", *JOB)),
+        ("simulating", ("whatif", "zone-small", "drain ctsw1 for 1s", *JOB)),
+        ("states", ("longrun", "zone-small", "--rates", "hpn", *JOB)),
+        ("rocelab.forwarding.path:walk", ("path", "zone-small", *FLOW)),
+        ("rocelab.runtime.doctor:diagnose", ("doctor",)),
+        ("rocelab.runtime.adoption.adopt:find_containers", ("adopt", "other")),
     ],
 )
-def test_what_needs_no_lab_ends_at_once(stage: str, command: tuple[str, ...]) -> None:
-    job = ("--pattern", "allreduce", "--ranks", "8", "--size", "1MB")
-    code, said = signalled(stage, signal.SIGINT, *command, *job)
+def test_what_changes_nothing_ends_at_once(stage: str, command: tuple[str, ...]) -> None:
+    code, said = signalled(stage, signal.SIGINT, *command)
     assert (code, said) == (130, ["interrupted: nothing had to be undone"])
+
+
+def test_looking_at_a_lab_ends_at_once(whole: Lab) -> None:
+    for stage, command in (
+        ("pairs", ("reach", whole.name)),
+        ("rocelab.traffic.traceroute:probe_path", ("path", whole.name, *FLOW, "--probe")),
+    ):
+        code, said = signalled(stage, signal.SIGINT, *command)
+        assert (code, said) == (130, ["interrupted: nothing had to be undone"])
+
+
+@pytest.mark.long
+def test_a_diagnosis_leaves_no_half_of_a_picture(tmp_path: Path) -> None:
+    result, picture = tmp_path / "result.json", tmp_path / "map.svg"
+    result.write_text(to_json(report(planned())))
+    for stage in (
+        "rocelab.diagnose.diagnose:diagnose_report",
+        "rocelab.diagnose.page:lateness_map",
+    ):
+        code, said = signalled(stage, signal.SIGTERM, "diagnose", result, "--picture", picture)
+        assert (code, said) == (143, ["terminated: nothing had to be undone"])
+        assert not picture.exists()
+
+
+def test_a_render_that_is_not_whole_says_so_and_is_replaced(tmp_path: Path) -> None:
+    command = ("render", "zone-small", "--out", tmp_path / "conf")
+    code, said = signalled("render 3", signal.SIGINT, *command)
+    advice = f"{tmp_path / 'conf'} is not whole: `render --force` writes it again"
+    assert (code, said) == (130, [f"interrupted: {advice}"])
+    assert len(list((tmp_path / "conf").glob("*/zebra.conf"))) == 3
+    assert ended(begin(*PROGRAM, *command, "--force")) == (0, [])
+    assert len(list((tmp_path / "conf").glob("*/zebra.conf"))) == 8
 
 
 @contextmanager

@@ -1,13 +1,16 @@
-"""A command line that is run in this process, and pages without drawings."""
+"""A command line that is run in this process, its signals, and pages without drawings."""
 
 from __future__ import annotations
 
+import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from rocelab.cli.app import run
 from rocelab.cli.main import command_line
+from rocelab.interruption import WORDS
 from rocelab.report import plots
 
 
@@ -16,6 +19,16 @@ class Outcome:
 
     def __init__(self, code: int, out: str, err: str) -> None:
         self.code, self.out, self.err = code, out, err
+
+
+@pytest.fixture
+def hears_signals() -> Iterator[None]:
+    """Signals as a program at a terminal has them, however this suite was started."""
+    handlers = dict.fromkeys(WORDS, signal.SIG_DFL) | {signal.SIGINT: signal.default_int_handler}
+    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 @pytest.fixture

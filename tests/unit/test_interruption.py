@@ -7,23 +7,14 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 
 import pytest
 
 from rocelab.compiling import numba
-from rocelab.interruption import WORDS, Interrupted, ending, shielded, undone
+from rocelab.interruption import Interrupted, ending, shielded, undone
 from rocelab.kernel import namespaces
 
-
-@pytest.fixture(autouse=True)
-def heard() -> Iterator[None]:
-    """Signals as a program at a terminal has them, however this suite was started."""
-    handlers = dict.fromkeys(WORDS, signal.SIG_DFL) | {signal.SIGINT: signal.default_int_handler}
-    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
-    yield
-    for number, handler in before.items():
-        signal.signal(number, handler)
+pytestmark = pytest.mark.usefixtures("hears_signals")
 
 
 def told(capfd: pytest.CaptureFixture[str]) -> list[str]:

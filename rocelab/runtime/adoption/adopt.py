@@ -15,6 +15,7 @@ from importlib.metadata import version
 
 from rocelab.errors import InputError
 from rocelab.files import make_folder
+from rocelab.interruption import shielded
 from rocelab.kernel import namespaces
 from rocelab.kernel.bracket import realtime_ns
 from rocelab.kernel.rights import check_rights
@@ -80,7 +81,8 @@ def adopt(text: str, progress: ProgressSink = no_progress) -> Adoption:
                 "there is nothing to break or to measure",
             )
         spec = lab_of(name, nodes)
-        _record(files, lab, engine, containers, nodes, spec)
+        with shielded(None):
+            _record(files, lab, engine, containers, nodes, spec)
     left_out = {each.name for each in found} - {each.name for each in containers}
     return Adoption(name, spec, _notes(name, lab, nodes, left_out))
 

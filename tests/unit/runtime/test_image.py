@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import subprocess
+import tempfile
 from pathlib import Path
 
 import pytest
 
 from rocelab.errors import MachineError
+from rocelab.interruption import ending
+from rocelab.kernel import processes
 from rocelab.progress import Progress
 from rocelab.runtime import image
 from rocelab.runtime.engine import Engine
+from tests.integration.waiting import wait_until
 
 SETUP = Path(__file__).resolve().parents[3] / "setup.sh"
 
@@ -57,6 +61,25 @@ def test_an_image_that_takes_too_long_is_an_error(
     monkeypatch.setattr(image, "BUILD_TIMEOUT_S", 0.05)
     with pytest.raises(MachineError, match="was not built within"):
         build()
+
+
+@pytest.mark.usefixtures("hears_signals")
+def test_a_build_that_is_interrupted_leaves_no_process_and_no_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    scratch, pid = tmp_path / "scratch", tmp_path / "pid"
+    scratch.mkdir()
+    begun = 'mkdir "$TMPDIR/root"; sleep infinity & echo $! >"$0"; kill -TERM $PPID; wait'
+    monkeypatch.setattr(tempfile, "tempdir", str(scratch))
+    monkeypatch.setattr(image, "KEYRING", tmp_path)
+    monkeypatch.setattr(image, "_RECIPE", ("sh", "-c", begun, str(pid)))
+    with pytest.raises(SystemExit) as end, ending():
+        build()
+    assert end.value.code == 143
+    assert capfd.readouterr().err == "terminated: what was built of the image was removed\n"
+    assert list(scratch.iterdir()) == []
+    # It has closed its files, which is shortly before its end.
+    wait_until(lambda: not processes.is_alive(int(pid.read_text())))
 
 
 def test_set_up_installs_what_the_message_names(tmp_path: Path) -> None:
