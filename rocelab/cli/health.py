@@ -89,10 +89,10 @@ def health(
     # A monitor samples at its end: in less than an interval that is the only sample.
     limit_s = 0.99 * spec.interval / NS_PER_S if once else _seconds(duration)
     watched = running_lab(lab)
-    environment = environment_of(watched)
+    environment = asdict(environment_of(watched)) if json else None
     report = _watch(watched, spec, limit_s, prometheus, listen, evidence, json)
     if json:
-        write([json_dumps({"report": asdict(report), "environment": asdict(environment)}), "\n"])
+        write([json_dumps({"report": asdict(report), "environment": environment}), "\n"])
     else:
         print_report(report)
     if limit_s is not None and not report.is_healthy:

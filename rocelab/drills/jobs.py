@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
+from rocelab.drills.conditions import under
 from rocelab.drills.spec import PhaseSpec
 from rocelab.faults.schedule import Timed
 from rocelab.jobs.jobplan import JobPlan, plan_jobs
@@ -55,7 +56,7 @@ def run_job_phase(
         sampler = None
         if phase.model is not None and read_engine(LabFiles(lab.name)) is not QueueEngine.OFF:
             sampler = stack.enter_context(QueueSampler(lab.fabric))
-        measured = run_jobs(lab, phase.jobs, progress, faults)
+        measured = run_jobs(lab, phase.jobs, progress, faults, seeded=under(lab, phase))
         if monitor is not None:
             # Captures and the daemons' tables take CPU time: never during a measurement.
             monitor.collect_evidence()

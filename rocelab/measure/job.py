@@ -7,7 +7,7 @@ The functions compute the parts of a `JobReport` from a `JobResult`, the agents'
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -45,6 +45,9 @@ SLICES = 10
 """Parts of the steady time of streams, each a measurement of its own."""
 
 SECOND_NS = 10**9
+
+Paths = Mapping[int, tuple[str, ...]]
+"""The links that what an end of a queue pair sends crosses, by its number."""
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -313,7 +316,7 @@ def resolution(job: JobResult, trips: RoundTrips | None, late_ns: int) -> Times 
     return times(late_ns + trips.maximum.lab_ns + lost_ns, job.plan.dilation)
 
 
-def flows(job: JobResult) -> tuple[FlowFigures, ...]:
+def flows(job: JobResult, paths: Paths) -> tuple[FlowFigures, ...]:
     """The figures of each queue pair that sent data."""
     ends = {pair.end.number: pair for pair in job.queue_pairs}
     found = []
@@ -347,6 +350,7 @@ def flows(job: JobResult) -> tuple[FlowFigures, ...]:
                 ce=takes.ce,
                 rtt_p50_ns=p50,
                 rtt_p99_ns=p99,
+                links=paths.get(end.number, ()),
             )
         )
     return tuple(found)

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 
 from rocelab.documents import to_json
@@ -21,9 +22,11 @@ from rocelab.faults.schedule import Timed
 from rocelab.faults.timetable import carried_out, events_of, prepare_first
 from rocelab.files import replace_file
 from rocelab.forwarding.balance import link_loads, tier_balances
+from rocelab.forwarding.path import NoPathError
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.jobplan import JobPlan, plan_jobs
 from rocelab.jobs.load import warning
+from rocelab.kernel.fib import read_fib
 from rocelab.kernel.rights import need_root
 from rocelab.measure import job as measure
 from rocelab.measure.accounting import check_all, disagreements
@@ -34,6 +37,9 @@ from rocelab.measure.environment import environment_of
 from rocelab.measure.fidelity import stolen_cpu_s
 from rocelab.measure.job import impact_of
 from rocelab.outputs import RESULT, check_new_file, results_folder
+from rocelab.plan.fabric import Fabric
+from rocelab.predict.matrix import FlowRow
+from rocelab.predict.predictor import Setting, asked_fabric, paths_on
 from rocelab.progress import ProgressSink, no_progress
 from rocelab.results.environment import Environment
 from rocelab.results.job import SCHEMA_VERSION, Clock, Fidelity, JobReport
@@ -85,7 +91,7 @@ def run_job(
         in_use(LabFiles(lab.name), f"a job ({job.pattern})"),
     ):
         capture = None if pcap is None else NicCapture(lab, plans[0], pcap)
-        (report,) = _measured(lab, plans, capture or nullcontext(), progress).reports
+        (report,) = _measured(lab, lab.fabric, plans, capture or nullcontext(), progress).reports
         if capture is not None and capture.lost:
             lacks = f"the capture lacks {capture.lost:,} packets tcpdump had no room or time for"
             report = replace(report, warnings=(*report.warnings, lacks))
@@ -100,16 +106,19 @@ def run_jobs(
     jobs: Sequence[JobSpec],
     progress: ProgressSink = no_progress,
     faults: Sequence[Timed] = (),
+    *,
+    seeded: Fabric | None = None,
 ) -> MeasuredJobs:
     """Run `jobs` at the same time on a lab that is up. Returns their reports in order.
 
-    All begin together, and the run ends with the last. `faults` are injected meanwhile, in the
+    `seeded` is the fabric with the hash seeds that switches have now, None if they have the lab's
+    own. All begin together, and the run ends with the last. `faults` are injected meanwhile, in the
     lab's clock from the jobs' start, and undone by the end. Counts of devices cover all jobs and
     are the same in each report. Raises as `run_job` does.
     """
     plans = plan_jobs(lab.fabric, jobs)
     _check_ready(lab)
-    return _measured(lab, plans, nullcontext(), progress, faults)
+    return _measured(lab, seeded or lab.fabric, plans, nullcontext(), progress, faults)
 
 
 def _check_ready(lab: Lab) -> None:
@@ -122,6 +131,7 @@ def _check_ready(lab: Lab) -> None:
 
 def _measured(
     lab: Lab,
+    seeded: Fabric,
     plans: Sequence[JobPlan],
     capture: AbstractContextManager[object],
     progress: ProgressSink,
@@ -135,6 +145,7 @@ def _measured(
         DeviceWatch(lab, plans) as devices,
         capture,
     ):
+        paths = [_paths(lab, seeded, plan) for plan in plans]
         traffic, elapsed_s, stolen_s, late = _send(lab, plans, injector, faults, progress)
         counts = devices.read(traffic.started_ns)
         events = tuple(
@@ -145,8 +156,29 @@ def _measured(
         late += tuple(injector.unseen)
     # A job has no packet interval that would excuse more than the port events' own delay.
     late += late_carriers(lab.fabric, injector.changes, ports, resolution_ns=0)
-    reports = assemble(environment, traffic, counts, elapsed_s, stolen_s, events, late)
+    reports = assemble(environment, traffic, counts, elapsed_s, stolen_s, events, late, paths)
     return MeasuredJobs(reports, traffic.started_ns)
+
+
+def _paths(lab: Lab, seeded: Fabric, plan: JobPlan) -> measure.Paths:
+    """The paths of a job's data by the kernels' tables; empty if the scheme does not decide them,
+    or these seeds are not known."""
+    ends = [end for end in plan.ends if not end.control]
+    rows = [
+        FlowRow(
+            plan.places[end.rank], plan.places[end.peer], end.sport, end.remote, leaves_by=end.port
+        )
+        for end in ends
+    ]
+    fib_of = cache(lambda node: read_fib(lab.node(node).netns))
+    try:
+        fabric = asked_fabric(seeded, lab.steering.read_scheme())
+        paths = paths_on(fabric, rows, Setting(fib_of))
+    except (InputError, NoPathError):
+        return {}
+    return {
+        end.number: tuple(link.name for link in path) for end, path in zip(ends, paths, strict=True)
+    }
 
 
 def planned_warning(lab: Lab, job: JobSpec) -> str | None:
@@ -221,10 +253,12 @@ def assemble(
     stolen_s: float,
     events: tuple[Event, ...] = (),
     late: tuple[str, ...] = (),
+    paths: Sequence[measure.Paths] = (),
 ) -> tuple[JobReport, ...]:
     """The report of each job of a run from all counters. Pure.
 
-    `events`: the injected faults, since the jobs' start; `late`: why they were not as planned.
+    `events`: the injected faults, since the jobs' start; `late`: why they were not as planned;
+    `paths`: of each job, none if unknown.
     """
     if not traffic.jobs:
         raise ValueError("the session had no job")
@@ -282,7 +316,7 @@ def assemble(
             goodput=measure.goodput(job),
             fairness=measure.fairness(job),
             accounting=checks,
-            flows=measure.flows(job),
+            flows=measure.flows(job, of_job),
             steps=measure.steps(job),
             stalls=measure.stalls(job),
             events=events,
@@ -290,5 +324,7 @@ def assemble(
             lossless=counts.lossless,
             resolution=measure.resolution(job, trips, fidelity.late_max_ns),
         )
-        for job, trips in zip(jobs, map(measure.round_trips, jobs), strict=True)
+        for job, trips, of_job in zip(
+            jobs, map(measure.round_trips, jobs), paths or [{}] * len(jobs), strict=True
+        )
     )

@@ -17,7 +17,7 @@ from rocelab.documents import Format
 from rocelab.forwarding.balance import Polarization, TierBalance
 from rocelab.plan.fabric import Direction
 from rocelab.results.environment import Environment
-from rocelab.results.job import Fidelity, Times, Transport
+from rocelab.results.job import Fidelity, FlowFigures, Times, Transport
 from rocelab.statistics import Spread
 
 SCHEMA_VERSION = 1
@@ -51,7 +51,8 @@ class Run:
     """One run of a cell's job. Times are in both clocks, rates of the modelled network.
 
     job_time: from the first packet to the last, warm-up included. tiers: balance of data packets,
-    beside uniform random hashing of as many flows. misplaced_packets: how many took another link
+    beside uniform random hashing of as many flows. nics: of each rank, as `server:nic`. flows: of
+    its ranks' queue pairs. misplaced_packets: how many took another link
     than predicted; None, and `polarizations` empty, if the scheme's paths cannot be predicted.
     """
 
@@ -70,6 +71,8 @@ class Run:
     tiers: tuple[TierBalance, ...]
     polarizations: tuple[Polarization, ...]
     misplaced_packets: int | None
+    nics: tuple[str, ...] = ()
+    flows: tuple[FlowFigures, ...] = ()
 
     @property
     def valid(self) -> bool:

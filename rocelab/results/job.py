@@ -271,7 +271,8 @@ class FlowFigures:
     port: of the sender's NIC. packets: sent, `retransmitted` among them, in `messages`. naks,
     timeouts, cnps, rtt_p50_ns, rtt_p99_ns: at the sender. out_of_order, duplicates, ce: at the
     receiver. acks_sport, acks_qp: source port and QP of the acknowledgements. acks_port: the port
-    of the receiver's NIC that they leave by.
+    of the receiver's NIC that they leave by. links: its path, by the kernels' tables before the
+    job; empty under a scheme that does not decide it.
     """
 
     rank: int
@@ -294,6 +295,7 @@ class FlowFigures:
     ce: int
     rtt_p50_ns: float | None
     rtt_p99_ns: float | None
+    links: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

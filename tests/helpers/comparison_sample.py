@@ -28,9 +28,9 @@ def asked(**lists: str) -> tuple[Cell, ...]:
 
 def report(**keys: object) -> JobReport:
     job = job_sample.result(job_sample.allreduce())
-    (made,) = assemble(
-        job_sample.ENVIRONMENT, job_sample.traffic(job), job_sample.counts(job), 1.0, 0.0
-    )
+    measured = job_sample.traffic(job), job_sample.counts(job)
+    paths = [job_sample.paths(job.plan)]
+    (made,) = assemble(job_sample.ENVIRONMENT, *measured, 1.0, 0.0, paths=paths)
     return replace(made, **keys)  # type: ignore[arg-type]
 
 

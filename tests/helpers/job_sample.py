@@ -152,6 +152,14 @@ def counts(*jobs: JobResult) -> DeviceCounts:
     )
 
 
+def paths(plan: JobPlan) -> dict[int, tuple[str, ...]]:
+    """The links over which `counts` has what each end of a queue pair sends."""
+    return {
+        end.number: tuple(link.name for link in _path(plan, end.rank, end.peer))
+        for end in plan.ends
+    }
+
+
 def _path(plan: JobPlan, source: int, destination: int) -> list[DirectedLink]:
     """The links from rank to rank."""
     first, last = plan.nic_link(source), plan.nic_link(destination)

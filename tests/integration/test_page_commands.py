@@ -39,7 +39,7 @@ NOT_RUN = {
     "whatif meta-32k --job llama3-16k 'drain z1-ctsw7 for 2h'": "a minute",
     "whatif meta-32k 'drain z1-ctsw7 for 2h' --job llama3-16k": "a minute",
     "longrun meta-32k --timeline events.yaml --work 2d --job llama3-16k": "a minute",
-    "sweep examples/uplinks.yaml": "20 s; test_simulator_sweep.py runs smaller ones",
+    "sweep examples/uplinks.yaml": "20 s; test_sweep.py runs smaller ones",
     "sweep uplinks.yaml --workers 4": "the same",
     "sweep examples/uplinks.yaml --cluster 10.0.0.7:8786": "needs a cluster",
     "drill diff results/before results/after": "needs two results; test_drill_command.py has them",

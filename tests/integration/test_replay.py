@@ -453,12 +453,18 @@ def test_a_page_of_a_comparison_shows_what_links_carried_in_the_cell_that_is_cho
     opened = Opener(browser, compared_file, 8).at(width, scheme)
     page = opened.page
     expect(page.locator("#of")).to_contain_text("ecmp, 1 QP, contiguous: BusBW")
-    for hidden in ("#slider", "#plots", "#earlier", "#happenings", "#flows", "#clock"):
+    for hidden in ("#slider", "#plots", "#earlier", "#happenings", "#clock"):
         expect(page.locator(hidden)).to_be_hidden()
     page.get_by_label("cell").select_option("spray, 4 QPs, fragmented")
     expect(page.locator("#of")).to_contain_text("spray, 4 QPs, fragmented: BusBW")
     expect(page.locator("#of")).to_contain_text("MMR 1.00")
     expect(page.locator("#loads")).to_contain_text("all cells by one scale")
+    expect(page.locator("#flows-are")).to_contain_text("All 4 flows")
+    page.locator("#flows tbody button").first.click()
+    expect(page.locator("#of")).to_contain_text("srv1-1:1 → srv1-2:1")
+    expect(page.locator("#path-note")).to_contain_text("by the kernels' tables then: srv1-1:rtsw1")
+    expect(page.locator("#labels [data-path]")).to_have_count(3)
+    expect(page.get_by_label("only affected")).to_be_hidden()
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     boxes = text_boxes(page)
     assert cut(boxes) == []

@@ -68,6 +68,8 @@ def run_of(
         tiers=tier_balances(loads, crossing),
         polarizations=() if expected is None else expected.polarizations,
         misplaced_packets=misplaced,
+        nics=tuple(rank.nic for rank in report.ranks),
+        flows=report.flows,
     )
 
 

@@ -1,11 +1,21 @@
-"""The data of a comparison's picture: the fabric, and what its links carried in each cell."""
+"""The data of a comparison's picture: the fabric, what its links carried in each cell, and the
+cell's flows."""
 
 from __future__ import annotations
 
 from rocelab.plan.build import plan
+from rocelab.plan.fabric import Fabric
 from rocelab.report.compare.view import cell_name, shown_run, worst_tier
-from rocelab.report.replay.recording import RecordedRun, Recording, loads_of, recording_of
-from rocelab.results.comparison import CellResult, Comparison
+from rocelab.report.replay.recording import (
+    MOST_SENT,
+    PATHS_OF_JOBS,
+    RecordedRun,
+    Recording,
+    loads_of,
+    recording_of,
+    sent_flows,
+)
+from rocelab.results.comparison import CellResult, Comparison, Run
 from rocelab.spec.adopted import recorded_spec
 
 
@@ -16,23 +26,27 @@ def recorded(found: Comparison) -> Recording | None:
         fabric = plan(recorded_spec(found.lab))
     except ValueError:
         return None
-    runs = [
-        RecordedRun(
-            title=cell_name(cell),
-            dilation=found.dilation,
-            begin_ns=0,
-            end_ns=0,
-            events=[],
-            loads=loads_of(
-                fabric, {(link.link, link.direction): link.packets for link in run.links}
-            ),
-            loads_are="packets of the job on links between switches, all cells by one scale",
-            about=_about(cell),
-        )
-        for cell in found.cells
-        if (run := shown_run(cell)) is not None
-    ]
+    ran = [(cell, run) for cell in found.cells if (run := shown_run(cell)) is not None]
+    runs = [_cell(fabric, cell, run, found.dilation, 1 / len(ran)) for cell, run in ran]
     return recording_of(fabric, runs) if runs else None
+
+
+def _cell(fabric: Fabric, cell: CellResult, run: Run, dilation: float, share: float) -> RecordedRun:
+    """`share` of the page's room is for this cell."""
+    flows, flows_are = sent_flows(fabric, [(run.nics, run.flows)], int(MOST_SENT * share))
+    return RecordedRun(
+        title=cell_name(cell),
+        dilation=dilation,
+        begin_ns=0,
+        end_ns=0,
+        events=[],
+        loads=loads_of(fabric, {(link.link, link.direction): link.packets for link in run.links}),
+        loads_are="packets of the job on links between switches, all cells by one scale",
+        about=_about(cell),
+        flows=flows,
+        flows_are=flows_are,
+        paths_are=PATHS_OF_JOBS,
+    )
 
 
 def _about(cell: CellResult) -> str:

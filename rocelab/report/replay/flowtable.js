@@ -8,7 +8,7 @@ const NAME = { title: "flow", value: ({ name }) => Number(name.replace(/\D/g, ""
 const ENDS = { title: "from, to", value: ({ source }) => source, text: ({ source, destination }) => `${source} → ${destination}` };
 
 // The first column by which flows are sorted is the fourth.
-const OF_PROBES = [
+const PROBES = [
   NAME,
   ENDS,
   { title: "events", number: true, value: ({ affected }) => affected, hint: "events that affected it" },
@@ -17,10 +17,21 @@ const OF_PROBES = [
   { title: "convergence", number: true, value: (flow) => flow.convergence_ns ?? -1, text: (flow) => (flow.convergence_ns == null ? "-" : known(flow.convergence_ns, flow)), hint: "of the worst event" },
   { title: "reordered", number: true, value: ({ reordered }) => reordered, hint: "packets" },
 ];
-const OF_JOBS = [
+const QUEUE_PAIR = { title: "queue pair", value: ({ dest_qp: qp }) => qp, text: ({ sport, dest_qp: qp }) => `${qp}, port ${sport}`, hint: "number at the destination, UDP source port" };
+const SENT = [
   NAME,
   ENDS,
-  { title: "queue pair", value: ({ dest_qp: qp }) => qp, text: ({ sport, dest_qp: qp }) => `${qp}, port ${sport}`, hint: "number at the destination, UDP source port" },
+  QUEUE_PAIR,
+  { title: "sent again", number: true, value: ({ retransmitted }) => retransmitted, hint: "packets" },
+  { title: "marked", number: true, value: ({ ce }) => ce, hint: "packets that came with a congestion mark" },
+  { title: "packets", number: true, value: ({ packets }) => packets, hint: "sent, those sent again included" },
+  { title: "bytes", number: true, value: ({ payload_bytes: size }) => size, text: ({ payload_bytes: size }) => bytes(size), hint: "payload of all its messages" },
+  { title: "RTT p99", number: true, value: ({ rtt_p99_ns: ns }) => ns ?? Infinity, text: ({ rtt_p99_ns: ns }) => (ns == null ? "-" : span(ns)), hint: "of the lab, queues and batches of ACKs included" },
+];
+const SIMULATED = [
+  NAME,
+  ENDS,
+  QUEUE_PAIR,
   { title: "slowest", number: true, value: ({ longest_ns: ns }) => ns ?? Infinity, text: ({ longest_ns: ns }) => timeOf(ns), hint: "completion time of its slowest transfer" },
   { title: "slowdown", number: true, value: ({ slowdown }) => slowdown ?? Infinity, text: ({ slowdown }) => slowdown?.toFixed(2) ?? "-", hint: "of that transfer, over the least time alone on the path" },
   { title: "bytes", number: true, value: ({ payload_bytes: size }) => size, text: ({ payload_bytes: size }) => bytes(size), hint: "payload of all its transfers" },
@@ -42,14 +53,15 @@ export class FlowTable {
     this.affected.addEventListener("change", () => this.#draw());
   }
 
-  start({ flows, flows_are: which, jobs }) {
+  start({ flows, flows_are: which }) {
     this.flows = flows;
-    this.columns = jobs.length ? OF_JOBS : OF_PROBES;
+    const [first] = flows;
+    this.columns = first && "transfers" in first ? SIMULATED : first && "dest_qp" in first ? SENT : PROBES;
     this.by = this.columns[3];
     this.down = true;
     this.which.textContent = which;
     this.affected.checked = flows.some(({ lost }) => lost);
-    this.affected.closest("label").hidden = jobs.length > 0;
+    this.affected.closest("label").hidden = this.columns !== PROBES;
     this.#draw();
   }
 

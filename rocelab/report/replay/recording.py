@@ -23,7 +23,7 @@ from rocelab.report.jobs.view import job_name
 from rocelab.report.stages import CAUSES
 from rocelab.report.view import representative
 from rocelab.results.drill import DrillResult, JobsRun, PhaseRun
-from rocelab.results.job import JobReport
+from rocelab.results.job import FlowFigures, JobReport
 from rocelab.results.probes import Event, FibChange, FlowRecord, ProbeRun, Rate
 from rocelab.results.stages import Stages, SwitchStages
 from rocelab.spec.adopted import recorded_spec
@@ -36,6 +36,9 @@ SIMULATED_RATES = 500
 MOST_TOTALS = 40_000
 MOST_RATES = 200_000
 """The most numbers that all runs of a page have as rates of all flows together, and of each."""
+PATHS_OF_JOBS = "its path when the job began, by the kernels' tables then"
+MOST_SENT = 5_000
+"""The most flows of jobs that all runs of a page list."""
 
 FAULT, STAGE, ROUTES = "fault", "stage", "routes"
 Entry = dict[str, Any]
@@ -66,6 +69,18 @@ class ProbedFlow(RecordedFlow):
     convergence_ns: int | None
     resolution_ns: int
     outages: tuple[tuple[int, int | None, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SentFlow(RecordedFlow):
+    """What one end of a queue pair sent, as `FlowFigures` has it."""
+
+    dest_qp: int
+    payload_bytes: int
+    packets: int
+    retransmitted: int
+    ce: int
+    rtt_p99_ns: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,9 +118,9 @@ class Samples:
 
 @dataclass(frozen=True, slots=True)
 class RecordedRun:
-    """One valid run, of probes with `flows` and rates, or of `jobs`, simulated ones with `flows`;
-    or a lab with `samples`; or one cell of several, with `loads` and no time. Times are the lab's,
-    whose clock runs `dilation` times slower than the modelled network's.
+    """One valid run, of probes with `flows` and rates, or of `jobs` with `flows`; or a lab with
+    `samples`; or one cell of several, with `loads`, `flows` and no time. Times are the lab's, whose
+    clock runs `dilation` times slower than the modelled network's.
 
     loads: packets of the same traffic, undisturbed, or packets or bytes of the jobs, by number of
     the direction (link i has 2 i up and 2 i + 1 down). loads_are, rates_are, flows_are, paths_are:
@@ -190,6 +205,40 @@ def numbers_of(fabric: Fabric) -> Mapping[str, int]:
     return {link.name: number for number, link in enumerate(fabric.links)}
 
 
+def sent_flows(
+    fabric: Fabric,
+    jobs: Sequence[tuple[Sequence[str], Sequence[FlowFigures]]],
+    most: int,
+) -> tuple[list[SentFlow], str]:
+    """At most `most` flows of jobs, each given by its ranks' NICs and its flows: of more, those
+    with the most packets that were sent again or marked. Second, in words, which they are."""
+    numbers = numbers_of(fabric)
+    flows = [(nics, flow) for nics, of_job in jobs for flow in of_job]
+    listed = sorted(flows, key=lambda each: (-each[1].retransmitted, -each[1].ce))[:most]
+    which = f"All {len(flows):,} flows"
+    if len(listed) < len(flows):
+        which = f"The {most:,} of {len(flows):,} flows with the most packets sent again or marked"
+    text = f"{which}; a flow is what one end of a queue pair sends."
+    if not any(flow.links for _, flow in flows):
+        text += " Their paths do not follow from tables alone."
+    return [
+        SentFlow(
+            name=f"f{number}",
+            source=nics[flow.rank],
+            destination=nics[flow.peer],
+            sport=flow.sport,
+            path=tuple(numbers[link] for link in flow.links),
+            dest_qp=flow.dest_qp,
+            payload_bytes=flow.bytes,
+            packets=flow.packets,
+            retransmitted=flow.retransmitted,
+            ce=flow.ce,
+            rtt_p99_ns=flow.rtt_p99_ns,
+        )
+        for number, (nics, flow) in enumerate(listed, 1)
+    ], text
+
+
 def loads_of(fabric: Fabric, packets: Mapping[tuple[str, Direction], int]) -> list[int]:
     """Packets in the order of directions; empty without any."""
     ways = chain.from_iterable((link.up, link.down) for link in fabric.links)
@@ -214,7 +263,7 @@ def _run(fabric: Fabric, title: str, run: PhaseRun, dilation: float, share: floa
     """`share` of the page's room is for this run."""
     if run.probes is None:
         assert run.jobs is not None
-        return _of_jobs(fabric, title, run.jobs)
+        return _of_jobs(fabric, title, run.jobs, share)
     probes = run.probes
     rate = probes.flows[0].rate
     numbers = numbers_of(fabric)
@@ -241,8 +290,10 @@ def _run(fabric: Fabric, title: str, run: PhaseRun, dilation: float, share: floa
     )
 
 
-def _of_jobs(fabric: Fabric, title: str, run: JobsRun) -> RecordedRun:
+def _of_jobs(fabric: Fabric, title: str, run: JobsRun, share: float) -> RecordedRun:
     devices = run.reports[0]
+    of_jobs = [([rank.nic for rank in report.ranks], report.flows) for report in run.reports]
+    flows, flows_are = sent_flows(fabric, of_jobs, int(MOST_SENT * share))
     return RecordedRun(
         title=title,
         dilation=devices.clock.dilation,
@@ -254,6 +305,9 @@ def _of_jobs(fabric: Fabric, title: str, run: JobsRun) -> RecordedRun:
         ),
         loads_are="packets of the jobs",
         rates_are="payload acknowledged",
+        flows=flows,
+        flows_are=flows_are,
+        paths_are=PATHS_OF_JOBS,
         jobs=[
             _job(job_name(report.job["pattern"], number, len(run.reports)), report)
             for number, report in enumerate(run.reports, 1)

@@ -224,7 +224,7 @@ function chooseFlow(flow) {
   plots.start(run, plotsOf(run, flow));
   $("#all-flows").hidden = !flow;
   const all = run.about ? run.about : run.jobs.length ? run.jobs.map(({ name }) => name).join(", ") : "All flows together";
-  const sent = flow?.transfers ? `: ${bytes(flow.payload_bytes)}, its slowest transfer ${timeOf(flow.longest_ns)}` : "";
+  const sent = !flow?.payload_bytes ? "" : `: ${bytes(flow.payload_bytes)}${flow.transfers ? `, its slowest transfer ${timeOf(flow.longest_ns)}` : ` in ${count(flow.packets)} packets`}`;
   $("#of").textContent = flow ? `Flow ${flow.name}, ${flow.source} → ${flow.destination}${sent}` : all;
   $("#path-note").textContent = !flow ? "" : flow.path.length ? `Yellow: ${run.paths_are}: ${first(flow.path)}.` : "Its path is not in this result.";
   plots.at(instant);

@@ -10,20 +10,27 @@ from typing import ClassVar
 import pytest
 
 from rocelab.drills import jobs as phases
+from rocelab.drills.hashing import reseeded
 from rocelab.drills.spec import PhaseSpec
 from rocelab.faults import injector as injecting
 from rocelab.faults.schedule import Timed
+from rocelab.forwarding.fib import planned_fibs
 from rocelab.jobs.job import JobSpec
-from rocelab.jobs.jobplan import JobPlan
+from rocelab.jobs.jobplan import JobPlan, plan_jobs
 from rocelab.kernel.bracket import realtime_ns
 from rocelab.kernel.linkwatch import LinkEvent
 from rocelab.measure import run
 from rocelab.measure.devices import DeviceCounts
 from rocelab.measure.run import run_jobs
 from rocelab.measure.timeline import FibTimeline
+from rocelab.plan.fabric import Fabric
+from rocelab.predict.matrix import rows_of_jobs
+from rocelab.predict.predictor import Setting, paths_on
 from rocelab.progress import no_progress
 from rocelab.results.drill import JobsRun
 from rocelab.runtime.lab import Lab
+from rocelab.runtime.steering.scheme import Steering
+from rocelab.spec.schemes import SprayScheme
 from rocelab.traffic.result import TrafficResult
 from tests.helpers import job_sample as sample
 from tests.helpers.noted_faults import MS, Darkens, DoesNothing, Noted, OnPaper, down
@@ -102,6 +109,8 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> Bench:
     monkeypatch.setattr(run, "Injector", lambda lab: made.injector)
     monkeypatch.setattr(run, "link_events", link_events)
     monkeypatch.setattr(run, "environment_of", lambda lab: sample.ENVIRONMENT)
+    tables = planned_fibs(LAB.fabric, LAB.fabric.prefixes)
+    monkeypatch.setattr(run, "read_fib", lambda netns: tables(netns.name))
     monkeypatch.setattr(run, "need_root", nothing)
     monkeypatch.setattr(Lab, "is_running", True)
     monkeypatch.setattr(Lab, "locked", nothing)
@@ -123,6 +132,31 @@ def job_phase(**keys: object) -> JobsRun:
     return phases.run_job_phase(
         LAB, phase, [down("ctsw1", 0)], FibTimeline(LAB, {}), (), None, no_progress
     )
+
+
+def links_of(bench: Bench, **keys: object) -> list[tuple[str, ...]]:
+    bench.begun.set()
+    (report,) = run_jobs(LAB, [JobSpec.model_validate(JOB)], **keys).reports  # type: ignore[arg-type]
+    return [flow.links for flow in report.flows]
+
+
+def test_a_job_s_flows_have_the_paths_that_tables_scheme_and_seeds_give(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (job,) = plan_jobs(LAB.fabric, [JobSpec.model_validate(JOB)])
+    rows = rows_of_jobs([job])
+
+    def expected(fabric: Fabric) -> list[tuple[str, ...]]:
+        paths = paths_on(fabric, rows, Setting())
+        return [tuple(link.name for link in path) for path in paths]
+
+    assert sorted(links_of(bench)) == sorted(expected(LAB.fabric))
+    seeded = reseeded(LAB.fabric, 7)
+    assert expected(seeded) != expected(LAB.fabric)
+    assert sorted(links_of(bench, seeded=seeded)) == sorted(expected(seeded))
+    spray = SprayScheme(kind="spray")
+    monkeypatch.setattr(Steering, "read_scheme", lambda self: spray)
+    assert set(links_of(bench)) == {()}
 
 
 def test_a_job_whose_fault_began_as_stamped_is_valid(bench: Bench) -> None:

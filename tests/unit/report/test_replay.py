@@ -11,6 +11,8 @@ import pytest
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.spec import collective_job
 from rocelab.plan.build import plan
+from rocelab.report.compare import recorded as compare_recorded
+from rocelab.report.compare.recorded import recorded as compared
 from rocelab.report.html import MAX_ROWS, render_html
 from rocelab.report.plots import fib_timeline, svg
 from rocelab.report.replay import page as replay_page
@@ -18,6 +20,7 @@ from rocelab.report.replay.page import data, modules, script
 from rocelab.report.replay.recording import (
     MOST_RATES,
     Recording,
+    SentFlow,
     recording,
     routes,
 )
@@ -36,6 +39,7 @@ from rocelab.sim.simulate import Options, simulate
 from rocelab.spec.catalog import find_lab
 from rocelab.spec.load import load_spec
 from tests.helpers import phases_sample
+from tests.helpers.comparison_sample import comparison
 from tests.helpers.report_sample import LINK, MS, repeat, result
 
 SECOND = 10**9
@@ -249,6 +253,38 @@ def test_a_job_has_its_goodput_and_the_measured_iterations_where_they_ended() ->
     assert (job.interval_ns, job.rate_bps) == (10, [5, 7, 3])
     assert [(each["t_ns"], each["fault"]) for each in run.events] == [(250, "carrier-down")]
     assert run.flows == []
+
+
+def test_a_cell_of_a_comparison_has_its_flows_and_their_paths(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    measured = comparison()
+    found = compared(measured)
+    assert found is not None
+    sent = measured.cells[0].runs[0].flows
+    names = [link["name"] for link in found.links]
+    (run, *_) = found.runs
+    flows = [flow for flow in run.flows if isinstance(flow, SentFlow)]
+    assert run.flows_are.startswith(f"All {len(sent)} flows; ")
+    assert [(flow.dest_qp, flow.packets) for flow in flows] == [
+        (each.dest_qp, each.packets) for each in sent
+    ]
+    for flow in flows:
+        crossed = [names[number] for number in flow.path]
+        assert crossed[0].startswith(flow.source.partition(":")[0])
+        assert crossed[-1].startswith(flow.destination.partition(":")[0])
+
+    again = [replace(each, retransmitted=n % 3, ce=n) for n, each in enumerate(sent)]
+    cells = [
+        replace(cell, runs=(replace(cell.runs[0], flows=tuple(again)),)) for cell in measured.cells
+    ]
+    monkeypatch.setattr(compare_recorded, "MOST_SENT", 3 * len(cells))
+    fewer = compared(replace(measured, cells=tuple(cells)))
+    assert fewer is not None
+    (run, *_) = fewer.runs
+    most = sorted(((each.retransmitted, each.ce) for each in again), reverse=True)[:3]
+    assert [(flow.retransmitted, flow.ce) for flow in run.flows] == most  # type: ignore[attr-defined]
+    assert run.flows_are.startswith(f"The 3 of {len(sent)} flows with the most packets sent again")
 
 
 def test_a_simulation_has_the_bytes_of_each_link_and_the_rate_over_time() -> None:
