@@ -114,6 +114,11 @@ OTHER_RUNS: dict[str, dict[str, Run | NotRun]] = {
             after=DOWN
         ),
     },
+    "docs/simulate.md": {
+        "rocelab simulate lossless --pattern incast --ranks 8 --size 1MB --engine packets": Run(
+            block="Pauses of lossless classes"
+        ),
+    },
     "docs/schemes.md": {
         "rocelab scheme zone-small": Run(before=UP),
         "rocelab scheme zone-small flowlet --set gap=512us": Run(after=DOWN),

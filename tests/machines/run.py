@@ -78,7 +78,7 @@ STEPS = {
             "wheel and source distribution, each in a clean environment",
         ),
         VM,
-        Step("sudo", f"make drill && {OWNED}", USER, 1200, "README's first command, with sudo"),
+        Step("sudo", f"make drill && make test && {OWNED}", USER, 4800, "both commands, with sudo"),
     )
 }
 
