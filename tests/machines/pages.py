@@ -127,6 +127,9 @@ OTHER_RUNS: dict[str, dict[str, Run | NotRun]] = {
         "rocelab traffic zone-small --pattern allreduce --ranks 8 --size 16MB --out results/job": (
             Run(before=("rm -rf results/job", *UP), after=DOWN)
         ),
+        "rocelab diagnose results/paused/result.json --phase one-qp": Run(
+            shows=(r"host-pause: rank 2 on srv2-1; ", r"How late what a rank was sent arrived")
+        ),
     },
     "docs/runtime.md": {
         "rocelab cli zone-small": Run(
