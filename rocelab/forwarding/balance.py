@@ -268,14 +268,6 @@ def polarization(pairs: PairedChoices) -> Polarization:
     )
 
 
-def normalized_information(x: Sequence[int], y: Sequence[int]) -> float | None:
-    """Mutual information I(x; y) / min(H(x), H(y)); None if either never varies.
-
-    Plug-in estimate (Cover and Thomas, Elements of Information Theory, section 2.4).
-    """
-    return _Contingency(np.asarray(x, np.int64), np.asarray(y, np.int64)).information()
-
-
 class _Contingency:
     """How often each pair of choices occurred."""
 

@@ -93,11 +93,6 @@ def planned_fibs(fabric: Fabric, prefixes: Iterable[Prefix]) -> FibOf:
     return fib_of
 
 
-def planned_fib(fabric: Fabric, node: str) -> Fib:
-    """The table that BGP will build in the switch `node`. Raises as `planned_fibs` does."""
-    return planned_fibs(fabric, fabric.prefixes)(node)
-
-
 def _planned(fabric: Fabric, node: str, routes: Mapping[str, NextHops]) -> Fib:
     connected = [
         Route(connected_prefix(link, node), (NextHop(link.port(node).interface, None),))

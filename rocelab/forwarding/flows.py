@@ -1,19 +1,16 @@
 """Many flows as arrays, for the hashes of `rocelab.forwarding.bulk` and `rocelab.forwarding.asic`.
 
-`Flows` are columns of the bytes and numbers that hashes read, all IPv4 or all IPv6, made from
-single flows or from columns of addresses and ports.
+`Flows` are columns of the bytes and numbers that hashes read, all IPv4 or all IPv6.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from ipaddress import ip_address
 
 import numpy as np
 import numpy.typing as npt
 
-from rocelab.forwarding.multipath import UDP, Flow5
+from rocelab.forwarding.multipath import UDP
 
 Bytes = npt.NDArray[np.uint8]
 Words = npt.NDArray[np.uint32]
@@ -50,20 +47,6 @@ class Flows:
         )
 
 
-def as_columns(flows: Sequence[Flow5]) -> Flows:
-    """The flows as columns. Raises ValueError for none, and for a mix of IPv4 and IPv6."""
-    if len({flow.is_v6 for flow in flows}) != 1:
-        raise ValueError("expected flows of one IP version")
-    return Flows(
-        _wire_bytes([flow.source for flow in flows]),
-        _wire_bytes([flow.destination for flow in flows]),
-        np.array([flow.protocol for flow in flows], np.uint32),
-        np.array([flow.source_port for flow in flows], np.uint32),
-        np.array([flow.destination_port for flow in flows], np.uint32),
-        np.array([flow.flow_label for flow in flows], np.uint32),
-    )
-
-
 def columns_v4(
     source: npt.ArrayLike,
     destination: npt.ArrayLike,
@@ -83,8 +66,3 @@ def columns_v4(
         destination_port=to_port,
         flow_label=np.zeros(len(to), np.uint32),
     )
-
-
-def _wire_bytes(addresses: Sequence[str]) -> Bytes:
-    packed = b"".join(ip_address(address).packed for address in addresses)
-    return np.frombuffer(packed, np.uint8).reshape(len(addresses), -1)

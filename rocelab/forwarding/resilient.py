@@ -9,29 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from itertools import accumulate, pairwise
-
-
-@dataclass(frozen=True, slots=True)
-class ResilientGroup:
-    """A running group: its members' nexthop ids and weights in its order, and its buckets.
-
-    `buckets` has the nexthop id of each.
-    """
-
-    members: tuple[int, ...]
-    weights: tuple[int, ...]
-    buckets: tuple[int, ...]
-
-    def select(self, flow_hash: int) -> int:
-        """The index of the member that takes `flow_hash`."""
-        return self.members.index(self.buckets[bucket_of(flow_hash, len(self.buckets))])
-
-
-def bucket_of(flow_hash: int, buckets: int) -> int:
-    """The bucket of a hash. Source: nexthop_select_path_res (net/ipv4/nexthop.c)."""
-    return flow_hash % buckets
 
 
 def wanted(weights: Sequence[int], buckets: int) -> tuple[int, ...]:

@@ -7,7 +7,6 @@ of the lab (the modelled network's divided by the dilation), bytes are the model
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -86,10 +85,6 @@ class QueuePlan:
         """The classes that any DSCP maps to."""
         return tuple(sorted(set(self.class_of_dscp)))
 
-    def bin_of(self, depth_bytes: int) -> int:
-        """The bin that counts a depth."""
-        return bisect_right(self.bin_edges_bytes, depth_bytes) - 1
-
 
 def plan_queues(fabric: Fabric) -> QueuePlan:
     """The queues of every switch port. Empty if the fabric has no server: nothing could send."""
@@ -128,18 +123,6 @@ def burst_bytes(rate_bps: int, mtu: int) -> int:
 def class_of_dscp(overrides: Mapping[int, int]) -> tuple[int, ...]:
     """The traffic class of each DSCP from 0 to 63: DSCP / 8 unless `overrides` has it."""
     return tuple(overrides.get(dscp, dscp >> 3) for dscp in range(DSCPS))
-
-
-def mark_probability(ecn: EcnSpec, depth_bytes: float) -> float:
-    """Probability of a mark at a depth on arrival (DCQCN, SIGCOMM 2015, section 3.1).
-
-    0 up to kmin, rising to pmax at kmax, 1 above.
-    """
-    if depth_bytes <= ecn.kmin:
-        return 0.0
-    if depth_bytes > ecn.kmax:
-        return 1.0
-    return ecn.pmax * (depth_bytes - ecn.kmin) / (ecn.kmax - ecn.kmin)
 
 
 def bin_edges_bytes(ecn: EcnSpec, buffer_bytes: int) -> tuple[int, ...]:

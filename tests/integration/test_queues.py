@@ -19,7 +19,7 @@ import pytest
 from rocelab.errors import InputError, MachineError
 from rocelab.faults.links import RateDegrade
 from rocelab.kernel import namespaces, probes
-from rocelab.plan.queues import burst_bytes, mark_probability, plan_queues
+from rocelab.plan.queues import burst_bytes, plan_queues
 from rocelab.runtime.daemons import vty_json
 from rocelab.runtime.lab import Lab
 from rocelab.runtime.queues.engine import FEATURES, LONGEST_PACKETS
@@ -31,6 +31,7 @@ from rocelab.runtime.queues.reading import (
 )
 from rocelab.runtime.record import LabFiles
 from rocelab.spec.queues import QueueEngine
+from tests.helpers.queue_lines import mark_probability
 from tests.integration.conftest import MakeLab
 from tests.integration.queue_wire import (
     ACK,

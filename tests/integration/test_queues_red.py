@@ -11,10 +11,10 @@ from collections.abc import Callable
 import pytest
 
 from rocelab.kernel import probes
-from rocelab.plan.queues import mark_probability
 from rocelab.runtime.queues.engine import FEATURES
 from rocelab.runtime.queues.red import red_probability
 from rocelab.spec.queues import EcnSpec, QueueEngine
+from tests.helpers.queue_lines import mark_probability
 from tests.integration.conftest import MakeLab
 from tests.integration.queue_wire import CE, CNP, DATA, ECT0, counted_at, lab_with, two_sided, wire
 

@@ -162,11 +162,6 @@ class Routes:
         count[partial] = live.sum(axis=1)
         return NextHops(start, width, count, partial, live)
 
-    def sends_to(self, nic: int, at: int) -> Ints:
-        """The sends that switch `at` chooses from for a NIC, in the kernel's order."""
-        hops = self.next_hops(np.array([at], np.int32), np.array([nic], np.int32))
-        return self.members(hops, 0)
-
     def members(self, hops: NextHops, row: int) -> Ints:
         """The sends of one of some groups, in the kernel's order."""
         options = np.arange(hops.count[row], dtype=np.int32)

@@ -6,7 +6,7 @@ import pytest
 
 from rocelab.drills.hashing import predict
 from rocelab.forwarding.balance import polarization
-from rocelab.forwarding.fib import planned_fib
+from rocelab.forwarding.fib import planned_fibs
 from rocelab.jobs.flow import permutation
 from rocelab.plan.build import plan
 from rocelab.plan.fabric import Fabric
@@ -20,7 +20,8 @@ def fabric_of(**keys: object) -> Fabric:
 
 
 def predicted(fabric: Fabric, flows: int = 8) -> LinkLoads | None:
-    fibs = {node.name: planned_fib(fabric, node.name) for node in fabric.switches}
+    fib_of = planned_fibs(fabric, fabric.prefixes)
+    fibs = {node.name: fib_of(node.name) for node in fabric.switches}
     sent = permutation(fabric, flows=flows, rate_pps=100, payload_bytes=256, seed=1)
     return predict(fabric, fibs, [(flow, 10) for flow in sent])
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from rocelab import compiling
 from rocelab.forwarding.demand import Demand, FlowKey
 from rocelab.forwarding.entries import difference, program, wanted_entries
-from rocelab.forwarding.fib import Fib, NextHop, Route, planned_fib
+from rocelab.forwarding.fib import Fib, NextHop, Route, planned_fibs
 from rocelab.forwarding.multipath import select
 from rocelab.forwarding.network import Network, Path, Placement
 from rocelab.forwarding.placing import lower_bound, place_cspf, place_lp
@@ -50,7 +50,8 @@ def tables(fabric_name: str) -> dict[str, Fib]:
 
 
 def tables_of(fabric: Fabric) -> dict[str, Fib]:
-    return {node.name: planned_fib(fabric, node.name) for node in fabric.switches}
+    fib_of = planned_fibs(fabric, fabric.prefixes)
+    return {node.name: fib_of(node.name) for node in fabric.switches}
 
 
 def line_rate(fabric: Fabric) -> float:

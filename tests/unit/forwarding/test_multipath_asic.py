@@ -11,9 +11,10 @@ from bench.choices import ChoiceModel, Cut, crc_model, kernel_model
 from bench.hashing import second_tier
 from rocelab.forwarding.asic import Crc, crc_hashes, crc_of
 from rocelab.forwarding.bulk import multipath_hashes, select_all
-from rocelab.forwarding.flows import as_columns, columns_v4
+from rocelab.forwarding.flows import columns_v4
 from rocelab.forwarding.multipath import Flow5
 from rocelab.spec.model import HashPolicy
+from tests.helpers.flow_columns import as_columns
 from tests.unit.forwarding.test_multipath import flows_of, seeds, weight_lists
 
 MODELS = [

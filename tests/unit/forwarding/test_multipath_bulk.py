@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 
 from rocelab.errors import InputError
 from rocelab.forwarding.bulk import multipath_hashes, select_all, select_buckets
-from rocelab.forwarding.flows import as_columns, columns_v4
+from rocelab.forwarding.flows import columns_v4
 from rocelab.forwarding.multipath import Flow5, multipath_hash, select
 from rocelab.spec.model import HashField, HashPolicy
+from tests.helpers.flow_columns import as_columns
 from tests.unit.forwarding.test_multipath import flows_of, hashings, seeds, weight_lists
 
 several = st.sampled_from([4, 6]).flatmap(lambda v: st.lists(flows_of(v), min_size=1, max_size=40))

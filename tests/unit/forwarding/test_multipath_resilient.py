@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocelab.forwarding.resilient import ResilientGroup, filled, wanted, without
+from rocelab.forwarding.resilient import filled, wanted, without
 
 groups = st.tuples(st.lists(st.integers(1, 256), min_size=2, max_size=16), st.integers(16, 300))
 
@@ -54,8 +54,3 @@ def test_a_new_member_gets_nothing_of_a_busy_group_and_its_share_of_an_idle_one(
     before = filled([None] * 12, [1, 1])
     assert filled(before, [1, 1, 1], busy=range(12)) == before
     assert Counter(filled(before, [1, 1, 1])) == {0: 4, 1: 4, 2: 4}
-
-
-def test_a_running_group_gives_a_hash_to_the_member_in_its_bucket() -> None:
-    group = ResilientGroup(members=(30, 10), weights=(1, 1), buckets=(10, 10, 30, 30))
-    assert [group.select(each) for each in (0, 1, 2, 3, 4, 2**31 - 1)] == [1, 1, 0, 0, 1, 0]

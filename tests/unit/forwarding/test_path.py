@@ -13,7 +13,7 @@ from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 
 from rocelab.errors import InputError
-from rocelab.forwarding.fib import Fib, FibOf, NextHop, Route, planned_fib, planned_fibs
+from rocelab.forwarding.fib import Fib, FibOf, NextHop, Route, planned_fibs
 from rocelab.forwarding.path import NoPathError, Path, find_nic, possible_links, walk
 from rocelab.jobs.flow import resolve_endpoints
 from rocelab.plan.build import build_fabric
@@ -113,7 +113,8 @@ def test_seed_zero_is_an_error_only_where_there_is_a_choice() -> None:
 
 
 def test_a_planned_table_orders_next_hops_by_gateway_address() -> None:
-    route = planned_fib(fabric_of(ZONE), "rtsw1").lookup("198.18.0.9")
+    fabric = fabric_of(ZONE)
+    route = planned_fibs(fabric, fabric.prefixes)("rtsw1").lookup("198.18.0.9")
     assert route is not None
     gateways = [tuple(map(int, (hop.gateway or "").split("."))) for hop in route.next_hops]
     assert len(gateways) == 8

@@ -53,6 +53,7 @@ from rocelab.runtime.record import LabFiles
 from rocelab.spec.pfc import PfcSpec
 from rocelab.spec.queues import QueuesSpec
 from tests.helpers.adopted_sample import leaf_spine
+from tests.helpers.queue_lines import bin_of
 
 FABRIC = Lab.planned("zone-small").fabric
 PLAN = plan_queues(FABRIC)
@@ -242,12 +243,12 @@ def test_a_depth_is_never_reported_deeper_than_it_was(rounds: list[list[int]]) -
     ever, before = 0, None
     for depths in rounds:
         for depth in depths:
-            packets[PLAN.bin_of(depth)] += 1
+            packets[bin_of(PLAN, depth)] += 1
         ever, deepest_before = max(ever, *depths), ever
         now = DepthCounters(ever, 0, tuple(packets), ())
         found = deepest(before, now, PLAN.bin_edges_bytes)
         assert found <= max(depths)
-        assert PLAN.bin_of(found) == PLAN.bin_of(max(depths))
+        assert bin_of(PLAN, found) == bin_of(PLAN, max(depths))
         if max(depths) > deepest_before:
             assert found == max(depths)
         before = now

@@ -13,12 +13,12 @@ from rocelab.plan.queues import (
     burst_bytes,
     class_of_dscp,
     dscp_blocks,
-    mark_probability,
     plan_queues,
     strictness,
 )
 from rocelab.spec.model import LabSpec
 from rocelab.spec.queues import EcnSpec, QueuesSpec
+from tests.helpers.queue_lines import bin_of, mark_probability
 
 CLASSES = st.lists(st.integers(0, 7), min_size=64, max_size=64).map(tuple)
 
@@ -118,7 +118,7 @@ def test_no_bin_mixes_the_parts_of_the_line(ecn: EcnSpec, buffer: int, depth: in
 
     assert len(edges) == len(made.bin_edges_bytes) == BINS
     assert list(made.bin_edges_bytes) == sorted(made.bin_edges_bytes)
-    low = made.bin_edges_bytes[made.bin_of(depth)]
+    low = made.bin_edges_bytes[bin_of(made, depth)]
     assert low <= depth
     for corner in (ecn.kmin, ecn.kmax):
         assert (low > corner) == (depth > corner)

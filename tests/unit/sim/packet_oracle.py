@@ -33,7 +33,7 @@ from rocelab.agent.rc.frames import ACK_REQUEST
 from rocelab.agent.rc.queue_pair import QueuePair, QueuePairSettings
 from rocelab.agent.rc.requester import NEVER_NS, RequesterSettings
 from rocelab.arrays import NONE
-from rocelab.plan.queues import STRICT_CLASSES, mark_probability
+from rocelab.plan.queues import STRICT_CLASSES
 from rocelab.results.simulation import PortModel
 from rocelab.sim.engine.program import Program
 from rocelab.sim.fabric.flows import Ways
@@ -44,6 +44,7 @@ from rocelab.sim.packets.pausing import Pausing
 from rocelab.sim.packets.sending import Gathering, Queues, Sending
 from rocelab.sim.packets.wiring import Wiring
 from rocelab.spec.queues import EcnSpec
+from tests.helpers.queue_lines import mark_probability
 from tests.helpers.rc_fakes import header
 from tests.unit.sim.packet_oracle_pauses import Lane, ReceiveBuffer
 

@@ -22,6 +22,7 @@ from rocelab.sim.fabric.routes import Routes
 from rocelab.spec.catalog import find_lab
 from rocelab.spec.load import load_spec
 from rocelab.spec.model import LabSpec
+from tests.helpers.groups import sends_to
 
 ONE_PLANE = {
     "kind": "hpn",
@@ -152,7 +153,7 @@ def table_agrees(routes: Routes, switches: list[int], nic: int) -> None:
         if switch in routes.origins[klass]:
             assert cell == NONE
         else:
-            expected = routes.sends_to(nic, switch).tolist()
+            expected = sends_to(routes, nic, switch).tolist()
             assert (listed.tolist() if cell != NONE else []) == expected
 
 
@@ -167,7 +168,7 @@ def groups_agree(name: str, down: set[int]) -> None:
         expected = planned(fabric, left, nic)
         hops = routes.next_hops(np.array(switches, np.int32), np.full(len(switches), nic, np.int32))
         for row, switch in enumerate(switches):
-            group = routes.sends_to(nic, switch)
+            group = sends_to(routes, nic, switch)
             node = network.node_names[switch]
             names = [network.link_name(send // 2) for send in group.tolist()]
             assert set(names) == {link.name for link in expected.get(node, ())}, (node, nic)

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from rocelab.errors import InputError
-from rocelab.plan.queues import mark_probability
 from rocelab.sim.packets import build, run
 from rocelab.sim.packets import state as at
 from rocelab.sim.packets.ports import draw
 from rocelab.spec.queues import EcnSpec
+from tests.helpers.queue_lines import mark_probability
 from tests.unit.sim.packet_runs import ENDLESS, FRAME, FULL_PS, Flow, finish_ps, ran
 
 MESSAGE = 100 * 4096

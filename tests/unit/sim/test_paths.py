@@ -31,6 +31,7 @@ from rocelab.spec.catalog import find_lab
 from rocelab.spec.load import load_spec
 from rocelab.spec.model import HashingSpec, HashWeights, LabSpec, RoutingSpec
 from rocelab.spec.schemes import SchemeSpec
+from tests.helpers.groups import sends_to
 from tests.helpers.hop_by_hop import links_of
 
 LABS = {
@@ -167,7 +168,7 @@ def test_flows_keep_to_links_that_are_up_and_all_arrive_that_can(data: st.DataOb
         own, nic = network.nic_links[flows.source[flow]], int(flows.destination[flow])
         ways = sorted(set(own.tolist()) - down, key=lambda link: link != own[flows.port[flow]])
         reached = bool(ways) and not set(network.nic_links[nic].tolist()) <= down
-        leads_on = reached and len(routes.sends_to(nic, int(network.upper[ways[0]]))) > 0
+        leads_on = reached and len(sends_to(routes, nic, int(network.upper[ways[0]]))) > 0
         assert bool(sends_of(paths, flow)) == leads_on
 
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from rocelab.arrays import NONE, Floats, Ints
 from rocelab.errors import InputError
 from rocelab.forwarding.demand import Demand, FlowKey
-from rocelab.forwarding.fib import Fib, planned_fib
+from rocelab.forwarding.fib import Fib, planned_fibs
 from rocelab.forwarding.network import Network as LabNetwork
 from rocelab.forwarding.network import Path
 from rocelab.forwarding.placing import lower_bound, place_cspf
@@ -51,7 +51,8 @@ def network(lab: str) -> Network:
 @cache
 def tables(lab: str) -> dict[str, Fib]:
     fabric = fabric_of(lab)
-    return {node.name: planned_fib(fabric, node.name) for node in fabric.switches}
+    fib_of = planned_fibs(fabric, fabric.prefixes)
+    return {node.name: fib_of(node.name) for node in fabric.switches}
 
 
 @cache
