@@ -189,6 +189,10 @@ class SessionResetSpec(SwitchFaultSpec):
     def resolve(self, fabric: Fabric) -> SessionReset:
         switch = self.find(fabric)
         links = tuple(link for link in fabric.links_of[switch] if link in fabric.sessions)
+        if not links:
+            raise InputError(
+                f"{switch} has no BGP session to reset", hint="name a switch that has neighbours"
+            )
         if self.peer is not None:
             check_node(fabric, self.peer)
             neighbours = dict.fromkeys(link.far(switch).node for link in links)

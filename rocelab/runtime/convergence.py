@@ -35,8 +35,10 @@ class SwitchHandle(Protocol):
 
 
 def convergence_timeout_s(fabric: Fabric) -> float:
-    """The time limit for a fabric: a minute, and more where there are thousands of sessions."""
-    return 60.0 + 0.1 * len(fabric.trunks)
+    """The time limit for a fabric: a minute, and more where there are thousands of sessions, or
+    where others set its timers: FRR by itself tries a lost session again after 120 s."""
+    least_s = 60.0 if fabric.observed is None else 180.0
+    return least_s + 0.1 * len(fabric.trunks)
 
 
 class ConvergenceWait:

@@ -224,7 +224,7 @@ def _bird_node(name: str, image: str, commands: list[str]) -> tuple[str, dict[st
 def _write_bird(folder: Path, router: str, asn: int, neighbours: list[tuple[str, int]]) -> None:
     sessions = "".join(
         f"protocol bgp peer{number} {{\n  local as {asn};\n  neighbor {address} as {other};\n"
-        "  connect delay time 1;\n  connect retry time 2;\n"
+        "  connect delay time 1;\n  connect retry time 2;\n  error wait time 1, 5;\n"
         "  ipv4 { import all; export all; };\n}\n"
         for number, (address, other) in enumerate(neighbours, 1)
     )

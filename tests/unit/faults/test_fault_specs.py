@@ -13,7 +13,9 @@ from rocelab.faults.pauses import PauseDeaf, PauseStorm, SlowDrain
 from rocelab.faults.spec import SINGLE_FAULT
 from rocelab.plan.build import plan
 from rocelab.plan.fabric import Fabric
+from rocelab.runtime.adoption.graph import lab_of
 from rocelab.spec.model import LabSpec
+from tests.helpers.adopted_sample import FRR, LEAF_SPINE, surveyed
 
 
 def planned(**extra: object) -> Fabric:
@@ -141,3 +143,10 @@ def test_there_is_no_leak_where_switches_pass_on_all_routes() -> None:
     leak = SINGLE_FAULT.validate_python({"kind": "route-leak", "switch": "rtsw1"})
     with pytest.raises(InputError, match="announces all that it learns already"):
         leak.resolve(open_fabric)
+
+
+def test_a_switch_without_sessions_has_none_to_reset() -> None:
+    adopted = plan(lab_of("theirs", surveyed(LEAF_SPINE, {"leaf1": FRR})))
+    reset = SINGLE_FAULT.validate_python({"kind": "session-reset", "switch": "leaf1"})
+    with pytest.raises(InputError, match="leaf1 has no BGP session to reset"):
+        reset.resolve(adopted)
