@@ -24,6 +24,8 @@ from tests.containerlab.labs import deployed, idle_image
 from tests.containerlab.test_adopt import CONVERGES_WITHIN_S, assert_same, is_converged, state_of
 from tests.integration.waiting import wait_until
 
+ROUTERS = ("router1", "router2", "router3")
+
 
 def copied(folder: Path, image: str, host_image: str) -> Path:
     """The example with these images; its topology file."""
@@ -44,10 +46,14 @@ def test_the_example_is_adopted_broken_and_given_back(
 ) -> None:
     topology = copied(tmp_path / "frr01", image, idle_image(engine, image))
     with deployed(topology):
+        # A machine with Docker forwards, and so do its containers: they begin with what the machine's
+        # own namespace has. The engine of these tests has another namespace.
+        for router in ROUTERS:
+            engine.run("exec", f"clab-frr01-{router}", "sysctl", "-qw", "net.ipv4.ip_forward=1")
         wait_until(lambda: is_converged(topology), "routes", limit_s=CONVERGES_WITHIN_S)
         before = state_of(engine, "frr01")
         lab = Lab.running(adopt(str(topology)).name)
-        assert {node.name for node in lab.fabric.switches} == {"router1", "router2", "router3"}
+        assert {node.name for node in lab.fabric.switches} == {*ROUTERS}
         assert {node.name for node in lab.fabric.servers} == {"PC1", "PC2", "PC3"}
         assert read_status(lab).converged
         found = probe_reachability(lab.fabric, lambda node: lab.node(node).netns)
