@@ -46,8 +46,8 @@ def test_the_example_is_adopted_broken_and_given_back(
 ) -> None:
     topology = copied(tmp_path / "frr01", image, idle_image(engine, image))
     with deployed(topology):
-        # A machine with Docker forwards, and so do its containers: they begin with what the machine's
-        # own namespace has. The engine of these tests has another namespace.
+        # A machine with Docker forwards, and so do its containers, which begin with what the
+        # machine's own namespace has. The engine of these tests has another one.
         for router in ROUTERS:
             engine.run("exec", f"clab-frr01-{router}", "sysctl", "-qw", "net.ipv4.ip_forward=1")
         wait_until(lambda: is_converged(topology), "routes", limit_s=CONVERGES_WITHIN_S)
