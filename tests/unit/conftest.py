@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from rocelab.cli.app import run
 from rocelab.cli.main import command_line
 from rocelab.interruption import WORDS
+from rocelab.kernel import rights
 from rocelab.report import plots
 
 
@@ -29,6 +31,14 @@ def hears_signals() -> Iterator[None]:
     yield
     for number, handler in before.items():
         signal.signal(number, handler)
+
+
+@pytest.fixture
+def rights_of_root(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands in this process find root's rights, whoever runs the tests."""
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(rights, "missing_capabilities", lambda: ())
+    monkeypatch.setattr(rights, "is_writable", lambda path: True)
 
 
 @pytest.fixture

@@ -16,21 +16,23 @@ LABS = ("t-mine", "t-theirs")
 AT_A_TERMINAL = """
 import os, sys
 from pathlib import Path
+from rocelab.kernel import rights
 from rocelab.runtime import record
 from rocelab.cli.main import main
 
 record.RUN_ROOT = Path(sys.argv[1])
 os.geteuid = lambda: 0
+rights.missing_capabilities = lambda: ()
+rights.is_writable = lambda path: True
 main(["down", "--all"])
 """
 
 
 @pytest.fixture(autouse=True)
-def labs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def labs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rights_of_root: None) -> None:
     """Two labs that have records and nothing else, on a machine of their own."""
     monkeypatch.setattr(records, "RUN_ROOT", tmp_path / "run")
     records.RUN_ROOT.mkdir()
-    monkeypatch.setattr(os, "geteuid", lambda: 0)
     for name in LABS:
         write_record(LabFiles(name), Record(name, "netns", State.RUNNING, 0.0, "0.1.0", {}, 0))
 

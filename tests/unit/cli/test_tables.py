@@ -6,7 +6,6 @@ A command runs once, with a wide stdout; each of its tables is then printed at e
 from __future__ import annotations
 
 import ast
-import os
 import re
 import sys
 from collections.abc import Callable, Iterator
@@ -24,6 +23,7 @@ from rocelab.cli import host as remote
 from rocelab.cli.health import print_report as print_health
 from rocelab.cli.reach import print_reachability
 from rocelab.faults.running import ListedFault
+from rocelab.kernel import bpf
 from rocelab.measure.health.objectives import DEFINITIONS
 from rocelab.measure.run import assemble
 from rocelab.plan.build import build_fabric
@@ -223,7 +223,9 @@ ELSEWHERE = {
 
 
 @pytest.fixture
-def tables(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, WholeTable]]:
+def tables(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, rights_of_root: None
+) -> list[tuple[str, WholeTable]]:
     """Every table that is made, with the module that made it."""
     made: list[tuple[str, WholeTable]] = []
     init = WholeTable.__init__
@@ -234,7 +236,8 @@ def tables(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, WholeTable]]:
 
     monkeypatch.setattr(WholeTable, "__init__", noted)
     monkeypatch.setattr("rocelab.report.console._PIPE_WIDTH", 1000)
-    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    # Its programs are compiled for root only.
+    monkeypatch.setattr(bpf, "CACHE", tmp_path / "bpf")
     return made
 
 

@@ -108,11 +108,10 @@ def wrong_files() -> Iterator[object]:
 
 
 @pytest.fixture(autouse=True)
-def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rights_of_root: None) -> None:
     """A machine of its own with one lab, whose user is root and is in an empty folder."""
     monkeypatch.setattr(records, "RUN_ROOT", tmp_path / "run")
     records.RUN_ROOT.mkdir()
-    monkeypatch.setattr(os, "geteuid", lambda: 0)
     write_record(LabFiles(LAB.name), RUNNING)
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")

@@ -327,6 +327,7 @@ def test_the_documentation_has_a_row_for_every_kind() -> None:
     assert [kind.name for kind in kinds() if f"| `{kind.name}` |" not in page] == []
 
 
+@pytest.mark.usefixtures("rights_of_root")
 @pytest.mark.parametrize(
     "arguments",
     [

@@ -284,9 +284,10 @@ def vtysh_refuses(text: str, folder: Path) -> str:
         pytest.skip("vtysh is not installed")
     file = folder / "frr.conf"
     file.write_text(text)
-    run = subprocess.run(
-        [vtysh, "-C", "-f", str(file)], capture_output=True, text=True, timeout=120, check=False
-    )
+    # Not /etc/frr, where only some may read.
+    (folder / "vtysh.conf").touch()
+    command = [vtysh, "--config_dir", folder, "-C", "-f", file]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     return (run.stdout + run.stderr) or ("" if run.returncode == 0 else f"exit {run.returncode}")
 
 

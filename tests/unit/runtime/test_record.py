@@ -37,7 +37,7 @@ WHOLE = Record("t-whole", "netns", State.RUNNING, 1.5, "0.1", {"name": "t-whole"
 
 
 @pytest.fixture
-def run_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def run_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rights_of_root: None) -> Path:
     root = tmp_path / "run"
     monkeypatch.setattr(record, "RUN_ROOT", root)
     monkeypatch.setattr("rocelab.runtime.inuse.RUN_ROOT", root)

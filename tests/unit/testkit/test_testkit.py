@@ -16,6 +16,7 @@ from rocelab.drills.spec import MeasureSpec
 from rocelab.errors import InputError, SpecError
 from rocelab.plan.build import plan
 from rocelab.runtime import doctor
+from rocelab.runtime import record as records
 from rocelab.runtime.doctor import Check, explained
 from rocelab.spec.base import MAX_NAME_LENGTH, check_name
 from rocelab.spec.model import LabSpec
@@ -107,9 +108,10 @@ def collected(pytester: pytest.Pytester, *options: str) -> list[str]:
 
 @pytest.mark.parametrize("where", ["absolute", "relative", "own"])
 def test_the_frr_of_the_command_line_is_that_of_the_labs(
-    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, where: str
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, where: str
 ) -> None:
     """This machine needs no FRR if another one is chosen."""
+    monkeypatch.setattr(records, "RUN_ROOT", tmp_path / "run")
     asked: list[bool] = []
 
     def why_not(*, own_frr: bool) -> None:
