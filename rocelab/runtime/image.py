@@ -18,7 +18,7 @@ import tempfile
 from pathlib import Path
 
 from rocelab.errors import MachineError
-from rocelab.interruption import undone
+from rocelab.interruption import shielded, undone
 from rocelab.progress import Progress, ProgressSink
 from rocelab.runtime.engine import Engine, find_engine, last_line
 
@@ -86,17 +86,22 @@ def _build(archive: Path) -> None:
     processes of the build have ended. Raises MachineError where it cannot be built."""
     # apt downloads as a user of its own, who has to reach the scratch files.
     archive.parent.chmod(0o755)
-    with subprocess.Popen(
-        [*_RECIPE, str(archive)],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "TMPDIR": str(archive.parent)},
-        start_new_session=True,
-    ) as process:
+    # A signal before it is waited for would leave it.
+    with (
+        shielded(None) as shield,
+        subprocess.Popen(
+            [*_RECIPE, str(archive)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "TMPDIR": str(archive.parent)},
+            start_new_session=True,
+        ) as process,
+    ):
         try:
-            _, said = process.communicate(timeout=BUILD_TIMEOUT_S)
+            with shield.lifted():
+                _, said = process.communicate(timeout=BUILD_TIMEOUT_S)
         except BaseException as error:
             os.killpg(process.pid, signal.SIGKILL)
             # Until every process of the build has closed its end.
