@@ -14,6 +14,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 
 from rocelab.documents import to_json
 from rocelab.errors import InputError
@@ -38,7 +39,7 @@ from rocelab.measure.fidelity import stolen_cpu_s
 from rocelab.measure.job import impact_of
 from rocelab.outputs import RESULT, check_new_file, results_folder
 from rocelab.plan.fabric import Fabric
-from rocelab.predict.matrix import FlowRow
+from rocelab.predict.matrix import row_of_end
 from rocelab.predict.predictor import Setting, asked_fabric, paths_on
 from rocelab.progress import ProgressSink, no_progress
 from rocelab.results.environment import Environment
@@ -145,7 +146,7 @@ def _measured(
         DeviceWatch(lab, plans) as devices,
         capture,
     ):
-        paths = [_paths(lab, seeded, plan) for plan in plans]
+        paths = _paths(lab, seeded, plans)
         traffic, elapsed_s, stolen_s, late = _send(lab, plans, injector, faults, progress)
         counts = devices.read(traffic.started_ns)
         events = tuple(
@@ -160,24 +161,19 @@ def _measured(
     return MeasuredJobs(reports, traffic.started_ns)
 
 
-def _paths(lab: Lab, seeded: Fabric, plan: JobPlan) -> measure.Paths:
-    """The paths of a job's data by the kernels' tables; empty if the scheme does not decide them,
+def _paths(lab: Lab, seeded: Fabric, plans: Sequence[JobPlan]) -> measure.Paths:
+    """The paths of the jobs' data by the kernels' tables; empty if the scheme does not decide them,
     or these seeds are not known."""
-    ends = [end for end in plan.ends if not end.control]
-    rows = [
-        FlowRow(
-            plan.places[end.rank], plan.places[end.peer], end.sport, end.remote, leaves_by=end.port
-        )
-        for end in ends
-    ]
+    ends = [(plan, end) for plan in plans for end in plan.ends if not end.control]
     fib_of = cache(lambda node: read_fib(lab.node(node).netns))
     try:
         fabric = asked_fabric(seeded, lab.steering.read_scheme())
-        paths = paths_on(fabric, rows, Setting(fib_of))
+        paths = paths_on(fabric, [row_of_end(*each) for each in ends], Setting(fib_of))
     except (InputError, NoPathError):
         return {}
     return {
-        end.number: tuple(link.name for link in path) for end, path in zip(ends, paths, strict=True)
+        end.number: tuple(link.name for link in path)
+        for (_, end), path in zip(ends, paths, strict=True)
     }
 
 
@@ -253,12 +249,12 @@ def assemble(
     stolen_s: float,
     events: tuple[Event, ...] = (),
     late: tuple[str, ...] = (),
-    paths: Sequence[measure.Paths] = (),
+    paths: measure.Paths = MappingProxyType({}),
 ) -> tuple[JobReport, ...]:
     """The report of each job of a run from all counters. Pure.
 
     `events`: the injected faults, since the jobs' start; `late`: why they were not as planned;
-    `paths`: of each job, none if unknown.
+    `paths`: of all jobs, whose queue pairs have numbers of their own; empty if unknown.
     """
     if not traffic.jobs:
         raise ValueError("the session had no job")
@@ -316,7 +312,7 @@ def assemble(
             goodput=measure.goodput(job),
             fairness=measure.fairness(job),
             accounting=checks,
-            flows=measure.flows(job, of_job),
+            flows=measure.flows(job, paths),
             steps=measure.steps(job),
             stalls=measure.stalls(job),
             events=events,
@@ -324,7 +320,5 @@ def assemble(
             lossless=counts.lossless,
             resolution=measure.resolution(job, trips, fidelity.late_max_ns),
         )
-        for job, trips, of_job in zip(
-            jobs, map(measure.round_trips, jobs), paths or [{}] * len(jobs), strict=True
-        )
+        for job, trips in zip(jobs, map(measure.round_trips, jobs), strict=True)
     )

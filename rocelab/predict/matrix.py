@@ -97,7 +97,7 @@ def _rows_of_job(plan: JobPlan) -> list[FlowRow]:
     if plan.schedule is None:
         for stream in plan.streams:
             pair = (stream.source, stream.destination)
-            rows += [_row(plan, end, None, None) for end in ends[pair]]
+            rows += [row_of_end(plan, end) for end in ends[pair]]
         return rows
     sizes: dict[tuple[int, int], list[int]] = defaultdict(list)
     for send in plan.schedule.sends:
@@ -107,7 +107,7 @@ def _rows_of_job(plan: JobPlan) -> list[FlowRow]:
         loads = _spread(plan, np.array(messages, np.int64))
         for end, size, packets in zip(ends[pair], *loads, strict=True):
             if packets:
-                rows.append(_row(plan, end, int(size), int(packets) if known else None))
+                rows.append(row_of_end(plan, end, int(size), int(packets) if known else None))
     return rows
 
 
@@ -134,6 +134,9 @@ def _spread(plan: JobPlan, messages: Longs) -> tuple[Longs, Longs]:
     return size, packets
 
 
-def _row(plan: JobPlan, end: QueuePairEnd, size: int | None, packets: int | None) -> FlowRow:
+def row_of_end(
+    plan: JobPlan, end: QueuePairEnd, size: int | None = None, packets: int | None = None
+) -> FlowRow:
+    """What an end of a queue pair sends, as a flow."""
     here, there = plan.places[end.rank], plan.places[end.peer]
     return FlowRow(here, there, end.sport, end.remote, size, packets, end.port)

@@ -29,7 +29,7 @@ def asked(**lists: str) -> tuple[Cell, ...]:
 def report(**keys: object) -> JobReport:
     job = job_sample.result(job_sample.allreduce())
     measured = job_sample.traffic(job), job_sample.counts(job)
-    paths = [job_sample.paths(job.plan)]
+    paths = job_sample.paths(job.plan)
     (made,) = assemble(job_sample.ENVIRONMENT, *measured, 1.0, 0.0, paths=paths)
     return replace(made, **keys)  # type: ignore[arg-type]
 

@@ -81,7 +81,7 @@ def adopt(text: str, progress: ProgressSink = no_progress) -> Adoption:
                 "there is nothing to break or to measure",
             )
         spec = lab_of(name, nodes)
-        with shielded(None):
+        with shielded(f"lab {name} is adopted"):
             _record(files, lab, engine, containers, nodes, spec)
     left_out = {each.name for each in found} - {each.name for each in containers}
     return Adoption(name, spec, _notes(name, lab, nodes, left_out))
