@@ -140,7 +140,7 @@ def _predicted_flows(lab: Lab, cell: Cell) -> LinkPackets:
     """Flows per link from the tables of the lab's kernels, as `rocelab predict` has them."""
     fabric = plan(cell.spec)
     rows = rows_of_jobs(plan_jobs(fabric, [cell.job]))
-    return by_link(fabric, predict_loads(fabric, rows, Setting(lab.fib_of)).flows)
+    return by_link(fabric, predict_loads(fabric, rows, Setting(lab.read_fibs())).flows)
 
 
 def loads_of(cell: Cell, packets: LinkPackets, flows: LinkPackets) -> Loads:

@@ -60,7 +60,7 @@ def path(
     source, destination = find_nic(fabric, src, src_nic), find_nic(fabric, dst, dst_nic)
     if is_running:
         need_root("reading the tables of a lab that is up")
-        fib_of = chosen.fib_of
+        fib_of = chosen.read_fibs()
     elif probe:
         raise InputError(
             f"lab {fabric.name} is not up: there is nothing to probe",

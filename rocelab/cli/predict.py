@@ -127,7 +127,7 @@ def _asked(
     runs = chosen.steering.read_scheme()
     fabric = asked_fabric(chosen.fabric, asked.scheme or runs, asked.hashing)
     entries = chosen.steering.read_entries() if runs.kind == "te" else None
-    return fabric, Setting(chosen.fib_of, Model.KERNEL, entries)
+    return fabric, Setting(chosen.read_fibs(), Model.KERNEL, entries)
 
 
 def _rows(fabric: Fabric, flows: str | None, job: dict[str, str]) -> list[FlowRow]:

@@ -116,5 +116,6 @@ def _bound(lab: Lab) -> float:
 
     fabric = lab.fabric
     demands, _ = read_demands(fabric, ControllerFiles(lab.runtime.files).demands)
-    fibs = {node.name: lab.fib_of(node.name) for node in fabric.switches}
+    fib_of = lab.read_fibs()
+    fibs = {node.name: fib_of(node.name) for node in fabric.switches}
     return lower_bound(Network(fabric, fibs), demands)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import select
 import subprocess
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
@@ -22,7 +22,7 @@ from rocelab.interpreter import module_command, module_environment
 from rocelab.kernel import namespaces, pidfile
 
 STOP_TIMEOUT_S = 10.0
-_LAST_LINES = 5
+LAST_LINES = 5
 
 
 def launch(
@@ -86,10 +86,16 @@ def start(
                     return pid
             process.kill()
     pidfile.end(pid_file, STOP_TIMEOUT_S)
-    late = "" if in_time else f" within {timeout_s:.0f} s"
-    last = log.read_text(errors="replace").splitlines()[-_LAST_LINES:]
-    said = "it said:" + "".join(f"\n  {line}" for line in last) if last else "it said nothing"
-    raise MachineError(f"{what} did not start{late}; {said}")
+    said = log.read_text(errors="replace").splitlines()[-LAST_LINES:]
+    raise MachineError(not_started(what, said, None if in_time else timeout_s))
+
+
+def not_started(what: str, said: Iterable[str], late_s: float | None) -> str:
+    """The sentence about a process that did not start, or not within `late_s`, with the last
+    lines that it wrote."""
+    late = "" if late_s is None else f" within {late_s:g} s"
+    lines = "".join(f"\n  {line}" for line in said)
+    return f"{what} did not start{late}; {'it said:' + lines if lines else 'it said nothing'}"
 
 
 @contextmanager

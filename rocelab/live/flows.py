@@ -85,7 +85,7 @@ def path_document(name: str, asked: FlowRequest) -> Document:
     source, destination = asked.ends(lab)
     found = walk(
         lab.fabric,
-        lab.fib_of,
+        lab.read_fibs(),
         source,
         destination,
         asked.sport,
@@ -109,7 +109,7 @@ def observed_document(name: str, asked: FlowRequest) -> Document:
         raise InputError("only RoCE flows are observed", hint="leave dport out")
     lab = Lab.running(name)
     source, destination = asked.ends(lab)
-    links = possible_links(lab.fabric, lab.fib_of, source, destination)
+    links = possible_links(lab.fabric, lab.read_fibs(), source, destination)
     names = {port.node for link in links for port in (link.a, link.b)}
     nodes = tuple(node for node in lab.fabric.nodes if node.name in names)
     program = flow_filter(source.ip, destination.ip, asked.sport, asked.qp)

@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 
@@ -27,7 +26,6 @@ from rocelab.forwarding.path import NoPathError
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.jobplan import JobPlan, plan_jobs
 from rocelab.jobs.load import warning
-from rocelab.kernel.fib import read_fib
 from rocelab.kernel.rights import need_root
 from rocelab.measure import job as measure
 from rocelab.measure.accounting import check_all, disagreements
@@ -165,10 +163,9 @@ def _paths(lab: Lab, seeded: Fabric, plans: Sequence[JobPlan]) -> measure.Paths:
     """The paths of the jobs' data by the kernels' tables; empty if the scheme does not decide them,
     or these seeds are not known."""
     ends = [(plan, end) for plan in plans for end in plan.ends if not end.control]
-    fib_of = cache(lambda node: read_fib(lab.node(node).netns))
     try:
         fabric = asked_fabric(seeded, lab.steering.read_scheme())
-        paths = paths_on(fabric, [row_of_end(*each) for each in ends], Setting(fib_of))
+        paths = paths_on(fabric, [row_of_end(*each) for each in ends], Setting(lab.read_fibs()))
     except (InputError, NoPathError):
         return {}
     return {

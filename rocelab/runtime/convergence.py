@@ -56,11 +56,14 @@ class ConvergenceWait:
         self._left = self._total
 
     def run(self, watch: FibWatch, timeout_s: float, progress: ProgressSink) -> None:
-        """Return when nothing is missing. Raises ExpectationError when `timeout_s` is over."""
+        """Return when nothing is missing after all changes until now. Raises ExpectationError when
+        `timeout_s` is over."""
         deadline = time.monotonic() + timeout_s
-        while self._left:
-            for event in watch.events(EVENT_WAIT_S):
+        is_checked = False
+        while self._left or not is_checked:
+            for event in watch.events(EVENT_WAIT_S if self._left else 0):
                 self._take(event)
+            is_checked = True
             if watch.overflowed:
                 raise ExpectationError(
                     f"route events of {', '.join(sorted(watch.overflowed))} were lost: "

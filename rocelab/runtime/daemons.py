@@ -36,7 +36,8 @@ from rocelab.files import (
     untrusted_tail,
     write_file,
 )
-from rocelab.kernel import mounts, namespaces, processes
+from rocelab.kernel import background, mounts, namespaces, processes
+from rocelab.kernel.background import LAST_LINES
 from rocelab.runtime.installation import Installation
 from rocelab.workers import in_vain
 
@@ -58,7 +59,6 @@ CRASH_FOLDER = Path("/var/tmp")  # noqa: S108 - FRR's choice, not ours
 configuration, what zebra and mgmtd remember, and where `frr/` with crash logs is made."""
 _PR_SET_NO_NEW_PRIVS = 38
 _LAST_BYTES = 4096
-_LAST_LINES = 5
 _VTYSH = """\
 #!/bin/sh
 # The vtysh of this switch's FRR, for its daemons alone.
@@ -258,13 +258,13 @@ def not_started(
     daemon: str, files: FrrFiles, complaint: str, *, timed_out: bool = False
 ) -> MachineError:
     """The error of a daemon that did not start, with what it printed and the end of its log."""
-    late = f" within {START_TIMEOUT_S:g} s" if timed_out else ""
-    said = [line for line in complaint.strip().splitlines() if line.strip()][-_LAST_LINES:]
+    said = [line for line in complaint.strip().splitlines() if line.strip()][-LAST_LINES:]
     logged = last_log_lines(daemon, files)
-    lines = "".join(f"\n  {line}" for line in dict.fromkeys((*said, *logged)))
+    late_s = START_TIMEOUT_S if timed_out else None
     return MachineError(
-        f"{daemon} of {files.folder.name} did not start{late}; "
-        f"{'it said:' + lines if lines else 'it said nothing'}",
+        background.not_started(
+            f"{daemon} of {files.folder.name}", dict.fromkeys((*said, *logged)), late_s
+        ),
         f"its configuration was {files.configuration(daemon)}"
         + ("; a busy machine may need longer: try again" if timed_out else ""),
     )
@@ -368,7 +368,7 @@ def last_log_lines(daemon: str, files: FrrFiles) -> list[str]:
         last = untrusted_tail(files.log(daemon), _LAST_BYTES).decode(errors="replace")
     except OSError:
         return []
-    lines = last.splitlines()[-_LAST_LINES:]
+    lines = last.splitlines()[-LAST_LINES:]
     # A log line must not write control characters to the reader's terminal.
     return ["".join(each if each.isprintable() else "?" for each in line) for line in lines]
 

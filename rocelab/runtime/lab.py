@@ -13,11 +13,11 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from functools import cached_property
+from functools import cache
 from pathlib import Path
 
 from rocelab.errors import ExpectationError, InputError
-from rocelab.forwarding.fib import Fib, FibOf
+from rocelab.forwarding.fib import FibOf
 from rocelab.interruption import shielded
 from rocelab.kernel import settings as kernel
 from rocelab.kernel.fib import read_fib
@@ -247,14 +247,6 @@ class Lab:
         """Impairments of cables while the lab runs: loss, corruption, delay."""
         return Impairments(self.fabric, self.runtime.files)
 
-    @cached_property
-    def fib_of(self) -> FibOf:
-        """The running kernels' FIBs, each read once."""
-        read: dict[str, Fib] = {}
-
-        def fib_of(node: str) -> Fib:
-            if node not in read:
-                read[node] = read_fib(self.node(node).netns)
-            return read[node]
-
-        return fib_of
+    def read_fibs(self) -> FibOf:
+        """The kernels' FIBs from now on, each read once: when it is first asked for."""
+        return cache(lambda node: read_fib(self.node(node).netns))

@@ -144,11 +144,12 @@ class LabRuntime:
                     self._start_daemons(progress)
                 with self._stage("convergence"):
                     wait = ConvergenceWait(self.fabric, self.node)
-                    wait.run(watch, convergence_timeout_s(self.fabric), progress)
+                    timeout_s = convergence_timeout_s(self.fabric)
+                    wait.run(watch, timeout_s, progress)
                     self._end_start_up()
-                    wait_for_bfd(
-                        self.fabric, self.node, convergence_timeout_s(self.fabric), progress
-                    )
+                    wait_for_bfd(self.fabric, self.node, timeout_s, progress)
+                    # A session that fell meanwhile took its routes with it.
+                    wait.run(watch, timeout_s, progress)
             if self.fabric.spec.scheme.kind != "ecmp":
                 with self._stage("scheme"):
                     Steering(self.fabric, self.files).set_scheme(self.fabric.spec.scheme, progress)

@@ -22,7 +22,7 @@ from rocelab.runtime.providers import RuntimeKind, provider_of
 from rocelab.runtime.status import read_status
 from rocelab.runtime.teardown import take_down
 from rocelab.spec.model import LabSpec
-from tests.integration.waiting import wait_until_whole
+from tests.integration.waiting import wait_until, wait_until_whole
 
 pytestmark = pytest.mark.side_by_side
 
@@ -72,10 +72,10 @@ def test_a_lab_runs_the_frr_it_was_given_and_remembers_it(lab: Lab, system: Path
     assert lab.installation == find_installation(system)
     assert lab.installation.root == str(system)
     assert read_environment(lab.installation).frr_version == lab.installation.version
+    wait_until(lambda: read_status(lab).converged, "the lab as planned")
     for node in read_status(lab).nodes:
         assert tuple(node.daemons) == (lab.daemons_of(node.name) if node.role.tier else ())
         assert None not in node.daemons.values()
-        assert node.converged
 
 
 def test_each_switch_has_folders_of_its_own_where_frr_has_paths_compiled_in(lab: Lab) -> None:

@@ -67,9 +67,10 @@ def test_a_healthy_fabric_has_equal_weights_and_is_planned_as_it_is(lab: Lab) ->
             lambda: all(is_equal(lab, name, "z1-srv1-1", n) for name, n in widths.items()),
         )
     planned = planned_fibs(lab.fabric, lab.fabric.prefixes)
+    fib_of = lab.read_fibs()
     for node in lab.fabric.switches:
         for route in planned(node.name).routes:
-            running = lab.fib_of(node.name).lookup(route.prefix.partition("/")[0])
+            running = fib_of(node.name).lookup(route.prefix.partition("/")[0])
             assert running is not None
             assert {hop.interface for hop in running.next_hops} == {
                 hop.interface for hop in route.next_hops

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 
 from rocelab.agent.filters import data_filter
@@ -20,7 +19,6 @@ from rocelab.errors import InputError, MachineError, RocelabError
 from rocelab.files import replace_file
 from rocelab.forwarding.balance import polarization
 from rocelab.jobs.jobplan import plan_jobs
-from rocelab.kernel.fib import read_fib
 from rocelab.measure.environment import environment_of
 from rocelab.measure.run import run_job
 from rocelab.measure.timeline import opened_namespaces
@@ -180,7 +178,7 @@ def _run(lab: Lab, cell: Cell) -> Run:
         packets = taps.read()
     rows = rows_of_jobs(plan_jobs(fabric, [cell.job]))
     # Read now, because a scheme's controller may have put its own groups over BGP's routes.
-    fib_of = cache(lambda node: read_fib(lab.node(node).netns))
+    fib_of = lab.read_fibs()
     expected = None
     if cell.scheme.kind in PREDICTED and all(node.hash_seed for node in fabric.switches):
         loads = predict_loads(asked_fabric(fabric, cell.scheme), rows, Setting(fib_of))
