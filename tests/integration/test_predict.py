@@ -60,7 +60,7 @@ def sent_again(run: tuple[tuple[JobReport, ...], LinkPackets]) -> tuple[str, ...
 
 
 def predicted(lab: Lab, fabric: Fabric, specs: Sequence[JobSpec]) -> LinkPackets:
-    loads = predict_loads(fabric, rows_of_jobs(plan_jobs(fabric, specs)), Setting(lab.fib_of))
+    loads = predict_loads(fabric, rows_of_jobs(plan_jobs(fabric, specs)), Setting(lab.read_fibs()))
     assert loads.packets is not None
     return by_link(fabric, loads.packets)
 

@@ -173,9 +173,9 @@ def test_packets_arrive_are_counted_and_take_the_predicted_way(lab: Lab) -> None
     assert crossed >= sent
 
     source, destination = find_nic(lab.fabric, "srv1-1"), find_nic(lab.fabric, "srv2-1")
-    ports = range(0xC000, 0xC040)
+    ports, fib_of = range(0xC000, 0xC040), lab.read_fibs()
     seen = probe_path(lab.fabric, lambda name: lab.node(name).netns, source, destination, ports)
-    walks = {port: walk(lab.fabric, lab.fib_of, source, destination, port) for port in ports}
+    walks = {port: walk(lab.fabric, fib_of, source, destination, port) for port in ports}
     assert {port: way.nodes for port, way in walks.items()} == seen
     assert len(set(seen.values())) == 2
 

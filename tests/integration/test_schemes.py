@@ -325,6 +325,7 @@ def test_each_flow_takes_the_predicted_path(
             },
         )
     model, plain = lab.steering.model(), SteeringModel(lab.fabric, EcmpScheme())
+    fib_of = lab.read_fibs()
     compared = moved = 0
     for one, other in pairs:
         leaves_by = chance.randrange(len(one.links))
@@ -342,7 +343,7 @@ def test_each_flow_takes_the_predicted_path(
                 paths = [
                     walk(
                         lab.fabric,
-                        lab.fib_of,
+                        fib_of,
                         one,
                         other,
                         port,
@@ -485,7 +486,7 @@ def await_width(lab: Lab, node: str, address: str, width: int) -> None:
 
 def live_hops(lab: Lab, node: str, address: str) -> list[str]:
     """The interfaces that a node's kernel spreads packets to an address over, in its order."""
-    route = Lab(lab.fabric).fib_of(node).lookup(address)
+    route = lab.read_fibs()(node).lookup(address)
     return [] if route is None else [hop.interface for hop in route.next_hops if hop.carrier]
 
 

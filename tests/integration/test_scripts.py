@@ -51,7 +51,7 @@ def test_no_script_is_long() -> None:
 def test_the_links_found_are_those_of_the_running_kernels_tables(lab: Lab, file: Path) -> None:
     fabric = lab.fabric
     ends = find_nic(fabric, "srv1-1"), find_nic(fabric, "srv3-1")
-    taken = walk(fabric, lab.fib_of, *ends, 50000)
+    taken = walk(fabric, lab.read_fibs(), *ends, 50000)
     lines = printed("find_link", file, "srv1-1", "srv3-1", "50000")
     assert [line.split()[0] for line in lines] == list(taken.nodes)
     assert [line.split()[2] for line in lines[:-1]] == [hop.link.name for hop in taken.hops]

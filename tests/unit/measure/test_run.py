@@ -110,7 +110,7 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> Bench:
     monkeypatch.setattr(run, "link_events", link_events)
     monkeypatch.setattr(run, "environment_of", lambda lab: sample.ENVIRONMENT)
     tables = planned_fibs(LAB.fabric, LAB.fabric.prefixes)
-    monkeypatch.setattr(run, "read_fib", lambda netns: tables(netns.name))
+    monkeypatch.setattr(Lab, "read_fibs", lambda lab: tables)
     monkeypatch.setattr(run, "need_root", nothing)
     monkeypatch.setattr(Lab, "is_running", True)
     monkeypatch.setattr(Lab, "locked", nothing)
