@@ -8,7 +8,7 @@ import os
 import random
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -21,6 +21,7 @@ from rocelab.faults import impairments as faults
 from rocelab.jobs.flow import Flow
 from rocelab.kernel import namespaces, pidfile
 from rocelab.plan.build import plan
+from rocelab.plan.fabric import DirectedLink
 from rocelab.runtime import daemons
 from rocelab.runtime.impairments import lineprocess
 from rocelab.runtime.impairments.impairment import Impairment, Kind
@@ -121,6 +122,10 @@ def run(
         return session.stop()
 
 
+def problems_of_traffic(made: tuple[TrafficResult, object]) -> tuple[str, ...]:
+    return made[0].problems
+
+
 def lost(flow: FlowRecord) -> list[int]:
     """Sequence numbers that were sent and never came."""
     return sorted(set(flow.sent_seq.tolist()) - set(flow.received_seq.tolist()))
@@ -136,25 +141,33 @@ def carrier(lab: Lab, link: str) -> list[str]:
     return found
 
 
-@pytest.mark.side_by_side
 def test_a_blackhole_loses_its_direction_alone_and_the_carrier_stays(steered: Lab) -> None:
     impairments = steered.impairments
-    impairments.impair(to(CABLE, "rtsw1"), Impairment(Kind.BLACKHOLE))
-    there, back = run(steered, 0.3).flows
-    assert carrier(steered, CABLE) == ["UP", "UP"]
-    counted = impairments.clear(to(CABLE, "rtsw1"), Kind.BLACKHOLE)
+
+    def impaired() -> tuple[TrafficResult, ImpairmentCounters | None]:
+        impairments.impair(to(CABLE, "rtsw1"), Impairment(Kind.BLACKHOLE))
+        result = run(steered, 0.3)
+        assert carrier(steered, CABLE) == ["UP", "UP"]
+        return result, impairments.clear(to(CABLE, "rtsw1"), Kind.BLACKHOLE)
+
+    result, counted = measured(impaired, problems_of_traffic)
+    there, back = result.flows
     assert len(there.sent_seq) > 100 and len(there.received_seq) == 0
     assert len(back.sent_seq) > 100 and lost(back) == []
     assert counted is not None
     assert counted.lost == counted.seen >= len(there.sent_seq)
 
 
-@pytest.mark.side_by_side
 def test_grey_loss_is_within_binomial_bounds_and_counted_to_the_packet(steered: Lab) -> None:
     impairments, share = steered.impairments, 0.1
-    impairments.impair(to(CABLE, "srv1-1"), Impairment(Kind.LOSS, share))
-    there, back = run(steered, 1, rate_pps=3000).flows
-    counted = impairments.clear(to(CABLE, "srv1-1"), Kind.LOSS)
+
+    def impaired() -> tuple[TrafficResult, ImpairmentCounters | None]:
+        impairments.impair(to(CABLE, "srv1-1"), Impairment(Kind.LOSS, share))
+        result = run(steered, 1, rate_pps=3000)
+        return result, impairments.clear(to(CABLE, "srv1-1"), Kind.LOSS)
+
+    result, counted = measured(impaired, problems_of_traffic)
+    there, back = result.flows
     assert lost(there) == []
     assert counted is not None
     assert (counted.seen, counted.lost) == (len(back.sent_seq), len(lost(back)))
@@ -162,15 +175,19 @@ def test_grey_loss_is_within_binomial_bounds_and_counted_to_the_packet(steered: 
     assert abs(counted.lost - counted.seen * share) < 5 * deviation
 
 
-@pytest.mark.side_by_side
 def test_every_corrupted_packet_fails_the_receivers_icrc(steered: Lab) -> None:
     impairments = steered.impairments
-    impairments.impair(to(CABLE, "rtsw1"), Impairment(Kind.CORRUPTION, 0.2))
-    impairments.impair(to(CABLE, "srv1-1"), Impairment(Kind.CORRUPTION, 0.3))
-    result = run(steered, 0.5)
+
+    def impaired() -> tuple[TrafficResult, Mapping[DirectedLink, ImpairmentCounters]]:
+        impairments.impair(to(CABLE, "rtsw1"), Impairment(Kind.CORRUPTION, 0.2))
+        impairments.impair(to(CABLE, "srv1-1"), Impairment(Kind.CORRUPTION, 0.3))
+        result = run(steered, 0.5)
+        counted = impairments.counters()
+        impairments.clear_all()
+        return result, counted
+
+    result, counted = measured(impaired, problems_of_traffic)
     there, back = result.flows
-    counted = impairments.counters()
-    impairments.clear_all()
     errors = {agent.server: agent.icrc_errors for agent in result.agents}
     assert errors["srv2-1"] == counted[to(CABLE, "rtsw1")].corrupted == len(lost(there)) > 0
     assert errors["srv1-1"] == counted[to(CABLE, "srv1-1")].corrupted == len(lost(back)) > 0
@@ -228,9 +245,11 @@ def test_delays_of_both_directions_add_to_one_way_times_and_keep_the_order(steer
     # Another kind comes and goes on the same port.
     impairments.impair(to(CABLE, "rtsw1"), Impairment(Kind.LOSS, 0.5, start_ns=2**62))
     impairments.clear(to(CABLE, "rtsw1"), Kind.LOSS)
-    result = measured(lambda: run(steered, 0.7, rate_pps=2000))
-    counted = impairments.counters()
-    impairments.clear_all()
+    try:
+        result = measured(lambda: run(steered, 0.7, rate_pps=2000))
+        counted = impairments.counters()
+    finally:
+        impairments.clear_all()
     for flow, base_ns, delay_ns in zip(result.flows, before, delays_ns, strict=True):
         assert lost(flow) == []
         assert (np.diff(flow.received_seq) > 0).all()
@@ -241,8 +260,6 @@ def test_delays_of_both_directions_add_to_one_way_times_and_keep_the_order(steer
 
 def test_packets_that_are_held_leave_in_order_when_a_delay_is_cleared(steered: Lab) -> None:
     impairments = steered.impairments
-    impairments.impair(to(CABLE, "rtsw1"), Impairment(Kind.DELAY, delay_ns=300 * MS))
-    impairments.impair(to(SESSION, "rtsw1"), Impairment(Kind.DELAY, delay_ns=1 * MS))
 
     def clear_one_then_the_other() -> None:
         wait_until(
@@ -253,12 +270,16 @@ def test_packets_that_are_held_leave_in_order_when_a_delay_is_cleared(steered: L
         time.sleep(0.1)
         impairments.clear(to(SESSION, "rtsw1"), Kind.DELAY)
 
-    there, back = run(steered, 0.5, during=clear_one_then_the_other).flows
+    def impaired() -> TrafficResult:
+        impairments.impair(to(CABLE, "rtsw1"), Impairment(Kind.DELAY, delay_ns=300 * MS))
+        impairments.impair(to(SESSION, "rtsw1"), Impairment(Kind.DELAY, delay_ns=1 * MS))
+        return run(steered, 0.5, during=clear_one_then_the_other)
+
+    there, back = measured(impaired).flows
     assert lost(there) == lost(back) == []
     assert (np.diff(there.received_seq) > 0).all()
 
 
-@pytest.mark.side_by_side
 def test_queues_and_steering_go_on_beside_it(steered: Lab) -> None:
     impairments = steered.impairments
     for link, node in ((CABLE, "rtsw1"), (CABLE, "srv1-1"), (SESSION, "rtsw1")):
@@ -269,17 +290,23 @@ def test_queues_and_steering_go_on_beside_it(steered: Lab) -> None:
         assert isinstance(found, list)
         assert [each["pref"] for each in found if "options" in each] == [IMPAIRMENTS.priority, 10]
 
-    def queued() -> int:
-        return sum(each.packets for each in read_queue_counters(steered.fabric)[place].values())
+    def counts() -> tuple[int, int]:
+        """Packets that the port's queues passed, and that the switch steered."""
+        queues = read_queue_counters(steered.fabric)[place].values()
+        return sum(each.packets for each in queues), steered.steering.counters()["rtsw1"].steered
 
-    packets, steered_before = queued(), steered.steering.counters()["rtsw1"].steered
-    there, back = run(steered, 0.3).flows
-    assert queued() - packets == len(back.sent_seq)
-    assert steered.steering.counters()["rtsw1"].steered - steered_before == len(
-        there.sent_seq
-    ) + len(back.sent_seq)
+    def passed() -> tuple[TrafficResult, list[int]]:
+        before = counts()
+        result = run(steered, 0.3)
+        return result, [now - then for now, then in zip(counts(), before, strict=True)]
+
+    try:
+        result, counted = measured(passed, problems_of_traffic)
+    finally:
+        impairments.clear_all()
+    there, back = result.flows
+    assert counted == [len(back.sent_seq), len(there.sent_seq) + len(back.sent_seq)]
     assert lost(there) == lost(back) == []
-    impairments.clear_all()
 
 
 def bfd_states(lab: Lab) -> list[str]:
@@ -348,7 +375,6 @@ def test_whatever_a_killed_process_left_is_cleared_by_another(steered: Lab) -> N
         wait_until(lambda: state_of(steered) == before, "the lab is as before")
 
 
-@pytest.mark.side_by_side
 def test_a_dead_delay_line_is_started_again(steered: Lab) -> None:
     impairments, files = steered.impairments, steered.runtime.files
     impairments.impair(to(CABLE, "rtsw1"), Impairment(Kind.DELAY, delay_ns=MS))
@@ -357,8 +383,10 @@ def test_a_dead_delay_line_is_started_again(steered: Lab) -> None:
     os.kill(pid, signal.SIGKILL)
     wait_until(lambda: not lineprocess.is_alive(IMPAIRMENTS, files, "rtsw1"), "the process ended")
     impairments.impair(to(CABLE, "rtsw1"), Impairment(Kind.DELAY, delay_ns=2 * MS))
-    there, _ = run(steered, 0.2).flows
-    impairments.clear_all()
+    try:
+        there, _ = measured(lambda: run(steered, 0.2)).flows
+    finally:
+        impairments.clear_all()
     assert lost(there) == []
 
 
