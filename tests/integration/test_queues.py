@@ -12,6 +12,7 @@ import statistics
 import subprocess
 import sys
 import time
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -149,9 +150,22 @@ def test_the_counters_are_what_a_packet_socket_saw(make_lab: MakeLab) -> None:
 def test_routing_protocols_and_what_is_not_ip_have_no_queue(make_lab: MakeLab, engine: str) -> None:
     lab = lab_with(make_lab, "t-queues-ctl", "1M", f"engine: {engine}")
     with wire(lab) as line:
-        sent_ns = line.send([line.frame(48, 0, 1000, number, port=179) for number in range(200)])
-        got = line.receive(200)
-        assert len(got) == 200
+        frames = [line.frame(48, 0, 1000, number, port=179) for number in range(200)]
+
+        def sent_and_received() -> tuple[list[int], list[Seen]]:
+            sent_ns, got = line.send(frames), line.receive(200)
+            assert len(got) == 200
+            return sent_ns, got
+
+        def held_up(run: tuple[list[int], list[Seen]]) -> tuple[str, ...]:
+            """A queue would send a packet every 8 ms: where none came for longer, all waited for
+            the machine."""
+            times_ns = (run[0][0], *(each.time_ns for each in run[1]))
+            longest_ns = max(after - before for before, after in pairwise(times_ns))
+            late = f"not valid because no packet came for {longest_ns / 1e6:.0f} ms"
+            return (late,) if longest_ns > 50_000_000 else ()
+
+        sent_ns, got = measured(sent_and_received, held_up)
         # In a queue, the middle one would wait 0.8 s for those before it.
         waited_ns = sorted(each.time_ns - sent_ns[each.number] for each in got)
         assert waited_ns[100] < 200_000_000
@@ -231,24 +245,35 @@ def test_an_idle_port_is_at_most_a_frame_ahead_of_a_real_one(
 ) -> None:
     """Ahead: frames that arrived, less those that the line could have carried since the first. A
     busy machine adds to it where it delays the first frame of a burst, and takes from it where it
-    delays the sender, so the median of 20 counts.
+    delays the sender, so the median of 20 counts, if it delayed fewer than half of them.
     """
     rate_bps, length = 80_000_000, 4154
     lab = lab_with(make_lab, "t-queues-idle", "80M", f"engine: {engine}", 9000)
     interval_ns = (length + PREAMBLE_AND_MORE) * 8e9 / rate_bps
-    ahead = []
     with wire(lab) as line:
-        for _ in range(20):
-            time.sleep(0.02)
-            line.send([line.frame(DATA, 0, length, number) for number in range(12)])
-            arrived_ns = [each.time_ns for each in line.receive(12)]
-            assert len(arrived_ns) == 12
-            ahead.append(
-                max(
-                    number - (each - arrived_ns[0]) / interval_ns
-                    for number, each in enumerate(arrived_ns)
+
+        def bursts() -> tuple[list[float], int]:
+            """How far each was ahead, and how many the machine held up."""
+            ahead, held_up = [], 0
+            for _ in range(20):
+                time.sleep(0.02)
+                sent_ns = line.send([line.frame(DATA, 0, length, number) for number in range(12)])
+                arrived_ns = [each.time_ns for each in line.receive(12)]
+                assert len(arrived_ns) == 12
+                held_up += max(arrived_ns[0], sent_ns[1]) - sent_ns[0] > interval_ns / 2
+                ahead.append(
+                    max(
+                        number - (each - arrived_ns[0]) / interval_ns
+                        for number, each in enumerate(arrived_ns)
+                    )
                 )
-            )
+            return ahead, held_up
+
+        def problems(run: tuple[list[float], int]) -> tuple[str, ...]:
+            late = f"not valid because the machine held up {run[1]} of 20 bursts"
+            return (late,) if run[1] >= 10 else ()
+
+        ahead, _ = measured(bursts, problems)
     assert 0.5 < statistics.median(ahead) < 1.1
 
 
