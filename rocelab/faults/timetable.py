@@ -7,7 +7,6 @@ each other count as one.
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from enum import IntEnum
@@ -159,7 +158,7 @@ def carried_out(
     failures: list[BaseException] = []
 
     def wait(instant_ns: int) -> None:
-        left_ns = instant_ns - time.clock_gettime_ns(time.CLOCK_REALTIME)
+        left_ns = instant_ns - realtime_ns()
         if over.wait(max(0, left_ns) / NS_PER_S):
             raise _OverError
 

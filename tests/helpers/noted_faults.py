@@ -5,15 +5,42 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import pytest
+
+from rocelab.faults import injector, timetable
 from rocelab.faults.injector import Held, Injector
 from rocelab.faults.record import RecordedFault
 from rocelab.faults.schedule import Timed
 from rocelab.faults.spec import SINGLE_FAULT, SingleFaultSpec
+from rocelab.kernel import bracket
 from rocelab.kernel.bracket import Bracket
 from rocelab.plan.fabric import Fabric
 from rocelab.runtime.lab import Lab
 
 MS = 10**6
+ZERO_NS = 1_000 * 10**9
+
+
+class Clock:
+    """CLOCK_REALTIME for the injector, which only the test moves."""
+
+    def __init__(self) -> None:
+        self.now_ns = ZERO_NS
+        self.extra_ns = 0
+
+    @classmethod
+    def moved_by_test(cls, monkeypatch: pytest.MonkeyPatch) -> Clock:
+        made = cls()
+        for module in (bracket, injector, timetable):
+            monkeypatch.setattr(module, "realtime_ns", lambda: made.now_ns)
+        monkeypatch.setattr(injector, "clock_offset_ns", lambda: 0)
+        return made
+
+    def wait(self, instant_ns: int) -> None:
+        self.now_ns = max(self.now_ns, instant_ns + self.extra_ns)
+
+    def advance(self, ms: int) -> None:
+        self.now_ns += ms * MS
 
 
 @dataclass(eq=False)

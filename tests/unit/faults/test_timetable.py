@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from dataclasses import dataclass
 from functools import partial
 
@@ -12,43 +11,30 @@ import pytest
 
 from rocelab.errors import MachineError
 from rocelab.faults import injector as injecting
-from rocelab.faults import timetable
 from rocelab.faults.injector import Injector
 from rocelab.faults.timetable import LATE_LIMIT_NS, carried_out, carry_out, events_of, prepare_first
 from rocelab.kernel import bracket
 from rocelab.kernel.bracket import Bracket
 from rocelab.runtime.lab import Lab
-from tests.helpers.noted_faults import DoesNothing, Noted, OnPaper, Scheduled, down
+from tests.helpers.limits import LIMIT_S
+from tests.helpers.noted_faults import (
+    MS,
+    ZERO_NS,
+    Clock,
+    DoesNothing,
+    Noted,
+    OnPaper,
+    Scheduled,
+    down,
+)
 from tests.helpers.scheduling import FIRST, may_run_first
 
-MS = 10**6
-ZERO_NS = 1_000 * 10**9
 LONG_MS = 3_600_000
-WAIT_S = 20.0
-
-
-class Clock:
-    """CLOCK_REALTIME for the injector, which only the test moves."""
-
-    def __init__(self) -> None:
-        self.now_ns = ZERO_NS
-        self.extra_ns = 0
-
-    def wait(self, instant_ns: int) -> None:
-        self.now_ns = max(self.now_ns, instant_ns + self.extra_ns)
-
-    def advance(self, ms: int) -> None:
-        self.now_ns += ms * MS
 
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    made = Clock()
-    monkeypatch.setattr(bracket, "realtime_ns", lambda: made.now_ns)
-    monkeypatch.setattr(injecting, "realtime_ns", lambda: made.now_ns)
-    monkeypatch.setattr(timetable, "realtime_ns", lambda: made.now_ns)
-    monkeypatch.setattr(injecting, "clock_offset_ns", lambda: 0)
-    return made
+    return Clock.moved_by_test(monkeypatch)
 
 
 def changes(injector: Injector) -> list[tuple[str, bool, int]]:
@@ -336,10 +322,6 @@ def test_where_there_is_nothing_to_break_nothing_was_broken(clock: Clock) -> Non
 # --- beside a caller -----------------------------------------------------------------------------
 
 
-def now_ns() -> int:
-    return time.clock_gettime_ns(time.CLOCK_REALTIME)
-
-
 def no_thread_is_left() -> bool:
     return all(thread.name != "faults" for thread in threading.enumerate())
 
@@ -348,9 +330,8 @@ def test_faults_are_carried_out_while_the_caller_works(clock: Clock) -> None:
     began = threading.Event()
     injector = OnPaper(ctsw2=began.set)
     faults = [down("ctsw1", 0), down("ctsw2", 1)]
-    # ZERO_NS is long past: nothing waits, and by the injector's clock nothing is late.
     with carried_out(injector, faults, ZERO_NS, prepare_first(injector, faults)) as problems:
-        assert began.wait(WAIT_S)
+        assert began.wait(LIMIT_S)
     assert no_thread_is_left()
     assert problems == []
     assert [each.fault.subject for each in injector.changes] == ["rtsw1:ctsw1", "rtsw1:ctsw2"]
@@ -360,8 +341,8 @@ def test_faults_that_had_not_begun_when_the_caller_ended_are_a_problem(clock: Cl
     began = threading.Event()
     injector = OnPaper(ctsw1=began.set)
     faults = [down("ctsw1", 0), down("ctsw2", LONG_MS), down("ctsw3", LONG_MS)]
-    with carried_out(injector, faults, now_ns(), prepare_first(injector, faults)) as problems:
-        assert began.wait(WAIT_S)
+    with carried_out(injector, faults, ZERO_NS, prepare_first(injector, faults)) as problems:
+        assert began.wait(LIMIT_S)
         assert problems == []
     assert no_thread_is_left()
     assert problems == ["not valid because all was over before 2 of 3 faults had begun"]
@@ -375,10 +356,8 @@ def test_a_fault_that_the_kernel_had_yet_to_begin_when_the_caller_ended_is_a_pro
     told = threading.Event()
     injector = OnPaper(ctsw1=told.set)
     injector.kind = Scheduled
-    begins_ms = LONG_MS
-    start_ns = now_ns()
-    with carried_out(injector, [down("ctsw1", begins_ms)], start_ns, {}) as problems:
-        assert told.wait(WAIT_S)
+    with carried_out(injector, [down("ctsw1", LONG_MS)], ZERO_NS, {}) as problems:
+        assert told.wait(LIMIT_S)
     assert problems == ["not valid because all was over before 1 of 1 faults had begun"]
     assert injector.happened() == ()
 
@@ -386,8 +365,8 @@ def test_a_fault_that_the_kernel_had_yet_to_begin_when_the_caller_ended_is_a_pro
 def test_a_fault_that_had_not_ended_is_no_problem_and_left_to_the_injector(clock: Clock) -> None:
     began = threading.Event()
     injector = OnPaper(ctsw1=began.set)
-    with carried_out(injector, [down("ctsw1", 0, LONG_MS)], now_ns(), {}) as problems:
-        assert began.wait(WAIT_S)
+    with carried_out(injector, [down("ctsw1", 0, LONG_MS)], ZERO_NS, {}) as problems:
+        assert began.wait(LIMIT_S)
     assert no_thread_is_left()
     assert problems == []
     assert "restore rtsw1:ctsw1" not in injector.log
@@ -399,7 +378,7 @@ def test_lateness_is_among_the_problems(clock: Clock) -> None:
     injector = OnPaper(ctsw1=began.set)
     clock.advance(250)
     with carried_out(injector, [down("ctsw1", 0)], ZERO_NS, {}) as problems:
-        assert began.wait(WAIT_S)
+        assert began.wait(LIMIT_S)
     (problem,) = problems
     assert "began 250 ms late" in problem
 
@@ -415,19 +394,21 @@ def test_a_fault_that_fails_is_raised_when_the_callers_work_is_over(clock: Clock
     worked = False
     with (
         pytest.raises(MachineError, match="no such device"),
-        carried_out(injector, [down("ctsw1", 0)], now_ns(), {}),
+        carried_out(injector, [down("ctsw1", 0)], ZERO_NS, {}),
     ):
-        assert failed.wait(WAIT_S)
+        assert failed.wait(LIMIT_S)
         worked = True
     assert worked
     assert no_thread_is_left()
 
 
-def test_what_goes_wrong_with_the_caller_ends_the_faults_and_is_what_is_raised() -> None:
+def test_what_goes_wrong_with_the_caller_ends_the_faults_and_is_what_is_raised(
+    clock: Clock,
+) -> None:
     injector = OnPaper()
     with (
         pytest.raises(KeyboardInterrupt),
-        carried_out(injector, [down("ctsw1", LONG_MS)], now_ns(), {}) as problems,
+        carried_out(injector, [down("ctsw1", LONG_MS)], ZERO_NS, {}) as problems,
     ):
         raise KeyboardInterrupt
     assert no_thread_is_left()

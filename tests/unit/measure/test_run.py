@@ -17,7 +17,6 @@ from rocelab.faults.schedule import Timed
 from rocelab.forwarding.fib import planned_fibs
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.jobplan import JobPlan, plan_jobs
-from rocelab.kernel.bracket import realtime_ns
 from rocelab.kernel.linkwatch import LinkEvent
 from rocelab.measure import run
 from rocelab.measure.devices import DeviceCounts
@@ -33,10 +32,10 @@ from rocelab.runtime.steering.scheme import Steering
 from rocelab.spec.schemes import SprayScheme
 from rocelab.traffic.result import TrafficResult
 from tests.helpers import job_sample as sample
-from tests.helpers.noted_faults import MS, Darkens, DoesNothing, Noted, OnPaper, down
+from tests.helpers.limits import LIMIT_S
+from tests.helpers.noted_faults import MS, Clock, Darkens, DoesNothing, Noted, OnPaper, down
 
 LONG_MS = 3_600_000
-WAIT_S = 20.0
 LAB = Lab.planned("zone-small")
 JOB = {"pattern": "allreduce", "ranks": 4, "size": "4MB", "iterations": 3}
 
@@ -45,7 +44,8 @@ class Bench:
     """A lab on paper whose jobs end when the fault of ctsw1 has begun. `ports`: what happened to
     ports by then."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
         self.begun = threading.Event()
         self.injector = OnPaper(ctsw1=self.begins)
         self.ports: list[LinkEvent] = []
@@ -56,13 +56,13 @@ class Bench:
         self.begun.set()
 
     def dark(self, late_ms: int) -> None:
-        at_ns = realtime_ns() + late_ms * MS
+        at_ns = self.clock.now_ns + late_ms * MS
         self.ports.append(LinkEvent(at_ns, "rtsw1", "ctsw1", up=True, carrier=False, operstate=2))
 
 
 @pytest.fixture
 def bench(monkeypatch: pytest.MonkeyPatch) -> Bench:
-    made = Bench()
+    made = Bench(Clock.moved_by_test(monkeypatch))
 
     class Session:
         def __init__(self, fabric: object, netns_of: object, flows: object, plans: object) -> None:
@@ -75,10 +75,10 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> Bench:
             """Nothing was started."""
 
         def start(self) -> int:
-            return realtime_ns()
+            return made.clock.now_ns
 
         def wait_for_jobs(self, progress: object) -> None:
-            assert made.begun.wait(WAIT_S)
+            assert made.begun.wait(LIMIT_S)
 
         def stop(self, paused: object) -> TrafficResult:
             return sample.traffic(*map(sample.result, self._plans))
