@@ -11,7 +11,7 @@ class Run:
 
     `lines` replace it, `()` keeps it; `before` and `after` must exit with 0. `shows` are regular
     expressions that its output must match; `block` is the start of the page's block with its
-    output. `typed` goes to its standard input, a terminal. After `seconds` it gets Ctrl-C.
+    output. `typed` is typed on its terminal, Ctrl-C once its output matches `until`.
     """
 
     lines: tuple[str, ...] = ()
@@ -21,7 +21,7 @@ class Run:
     shows: tuple[str, ...] = ()
     block: str = ""
     typed: str = ""
-    seconds: float | None = None
+    until: str = ""
     shortened: str = ""
 
 

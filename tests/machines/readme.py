@@ -39,6 +39,7 @@ LOG = CHECKOUT / "results/pages.log"
 DEFAULT_ENGINE = Path("/run/docker.sock")
 LIMIT_S = 900.0
 AGAIN = 2
+CTRL_C = b"\x03"
 ACTIVATE = "source .venv/bin/activate"
 
 
@@ -116,7 +117,8 @@ def try_command(typed: Typed, run: Run, page: str, log: TextIO) -> Verdict:
     if "Traceback (most recent call last)" in output:
         problems.append("a traceback")
     if not too_busy:
-        problems += [f"does not show {each!r}" for each in run.shows if not re.search(each, output)]
+        wanted = [*run.shows, run.until]
+        problems += [f"does not show {each!r}" for each in wanted if not re.search(each, output)]
     if run.block and not problems:
         (block,) = (each for each in shown_blocks(page) if each.startswith(run.block))
         problems += [f"does not show: {each}" for each in differences(block, output)]
@@ -146,8 +148,8 @@ def execute(line: str, run: Run, log: TextIO) -> tuple[int, str]:
     """Type a line in a shell of the checkout; return its exit code and output."""
     script = f"{ACTIVATE} && {line}"
     log.write(f"$ {line}\n")
-    if run.typed:
-        code, output = _on_terminal(script, run.typed)
+    if run.typed or run.until:
+        code, output = _on_terminal(script, run.typed, run.until)
     else:
         with subprocess.Popen(
             ["bash", "-c", script],
@@ -160,19 +162,19 @@ def execute(line: str, run: Run, log: TextIO) -> tuple[int, str]:
             errors="replace",
         ) as process:
             try:
-                output, _ = process.communicate(timeout=run.seconds or LIMIT_S)
-            except subprocess.TimeoutExpired:
-                # A line whose time is limited gets what a terminal sends for Ctrl-C.
-                os.killpg(process.pid, signal.SIGINT if run.seconds else signal.SIGKILL)
                 output, _ = process.communicate(timeout=LIMIT_S)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                output, _ = process.communicate()
         code = process.returncode
     log.write(f"{output}\n[exit code {code}]\n\n")
     log.flush()
     return code, output
 
 
-def _on_terminal(script: str, typed: str) -> tuple[int, str]:
-    """Run a script on a terminal of 160 columns, with typed input."""
+def _on_terminal(script: str, typed: str, until: str) -> tuple[int, str]:
+    """Run a script on a terminal of 160 columns, with typed input, and Ctrl-C once its output
+    matches `until`."""
     pid, terminal = pty.fork()
     if pid == 0:
         os.chdir(CHECKOUT)
@@ -180,7 +182,7 @@ def _on_terminal(script: str, typed: str) -> tuple[int, str]:
         os.execvp("bash", ["bash", "-c", script])
     output = b""
     left = typed
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + (LIMIT_S if until else 120)
     quiet_since = time.monotonic()
     while time.monotonic() < deadline:
         ready, _, _ = select.select([terminal], [], [], 0.2)
@@ -193,6 +195,9 @@ def _on_terminal(script: str, typed: str) -> tuple[int, str]:
                 break
             output += data
             quiet_since = time.monotonic()
+            if until and re.search(until, output.decode(errors="replace")):
+                os.write(terminal, CTRL_C)
+                until = ""
         elif left and time.monotonic() - quiet_since > 2:
             line, _, left = left.partition("\n")
             os.write(terminal, f"{line}\n".encode())

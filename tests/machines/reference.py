@@ -125,7 +125,9 @@ COMMAND_RUNS: dict[str, Run | NotRun] = {
     "rocelab reference rail-superpod all_reduce.txt --pattern allreduce --ranks 8": NotRun(
         "needs a table of nccl-tests from a machine with GPUs"
     ),
-    "rocelab live [LAB] [OPTIONS]": Run(("rocelab live zone-small",), seconds=5, code=130),
+    "rocelab live [LAB] [OPTIONS]": Run(
+        ("rocelab live zone-small",), until=r"zone-small is at http://", code=130
+    ),
     "rocelab health [LAB] [OPTIONS]": Run(("rocelab health zone-small --once",), before=UP),
     "rocelab evidence LAB [NODE]... --out DIR [OPTIONS]": Run(
         (f"rocelab evidence zone-small rtsw1 --out {OUT}/evidence",),
