@@ -66,6 +66,7 @@ missing_packages() {
     [ "${1-}" = test ] || return 0
     has_sshd || echo openssh-server
     has_engine || echo docker.io
+    command -v jq >/dev/null || echo jq
     command -v chromium-headless-shell >/dev/null || echo chromium-headless-shell
 }
 

@@ -25,5 +25,9 @@ def test_a_valid_repeat_is_right(
         record_property("problem", problem)
     wrong = "\n".join(map(str, outcome.wrong[:SHOWN]))
     assert not wrong, f"{len(outcome.wrong)} of {len(outcome.comparisons)} figures:\n{wrong}"
+    compared = bool(outcome.comparisons)
+    assert compared or outcome.valid == outcome.unseen, "no figure of a valid repeat was compared"
+    if against == "none":
+        assert outcome.refused is None, f"nothing disturbed it, and it failed: {outcome.refused}"
     if against == "nothing":
         assert not outcome.valid_faults, "a fault that did nothing gave a valid repeat"

@@ -17,10 +17,10 @@ from rocelab.live.events import Event, FaultEvent, NoteEvent
 from rocelab.live.faults import MOST_FAULTS, FaultRequest, Faults
 from rocelab.live.state import LabState
 from rocelab.runtime.lab import Lab
+from tests.helpers.limits import LIMIT_S
 
 REQUEST = FaultRequest(kind="carrier-down", keys={"link": "rtsw1:ctsw1", "lasts": "10m"})
 SHORT = FaultRequest(kind="carrier-down", keys={"link": "rtsw1:ctsw1", "lasts": "1ms"})
-LIMIT_S = 60.0
 
 
 class Feed:

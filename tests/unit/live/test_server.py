@@ -13,6 +13,7 @@ from starlette.websockets import WebSocket
 from websockets.sync.client import connect
 
 from rocelab.live.server import MOST_CONNECTIONS, HttpServer
+from tests.helpers.limits import LIMIT_S
 
 
 def test_connections_without_a_request_keep_nobody_out() -> None:
@@ -22,7 +23,7 @@ def test_connections_without_a_request_keep_nobody_out() -> None:
         for _ in range(2 * MOST_CONNECTIONS):
             idle = held.enter_context(socket.create_connection(("127.0.0.1", port)))
             idle.sendall(b"G")
-        page = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+        page = http.client.HTTPConnection("127.0.0.1", port, timeout=LIMIT_S)
         held.callback(page.close)
         page.request("GET", "/")
         answer = page.getresponse()
@@ -42,4 +43,4 @@ def test_a_websocket_is_none_of_the_connections_without_a_request() -> None:
         for _ in range(2 * MOST_CONNECTIONS):
             held.enter_context(socket.create_connection(("127.0.0.1", port)))
         terminal.send("still here")
-        assert terminal.recv(timeout=60) == "still here"
+        assert terminal.recv(timeout=LIMIT_S) == "still here"

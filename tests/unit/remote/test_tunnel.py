@@ -18,8 +18,7 @@ from rocelab.remote.tunnel import (
     MOST_PAGES,
     Tunnels,
 )
-
-LIMIT_S = 10
+from tests.helpers.limits import LIMIT_S
 
 
 class Connection:

@@ -32,6 +32,7 @@ from rocelab.render.frr import frr_configuration
 from rocelab.runtime.lab import Lab
 from rocelab.spec.model import LabSpec
 from tests.helpers.clab_check import topology_problems
+from tests.helpers.limits import LIMIT_S
 from tests.helpers.target_schemas import clab_schema
 
 GOLDEN = Path(__file__).parents[2] / "golden"
@@ -287,7 +288,7 @@ def vtysh_refuses(text: str, folder: Path) -> str:
     # Not /etc/frr, where only some may read.
     (folder / "vtysh.conf").touch()
     command = [vtysh, "--config_dir", folder, "-C", "-f", file]
-    run = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    run = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False)
     return (run.stdout + run.stderr) or ("" if run.returncode == 0 else f"exit {run.returncode}")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Event, Thread, Timer
@@ -27,6 +28,7 @@ from rocelab.runtime.peers import (
     shutting_down,
     unheard,
 )
+from tests.helpers.limits import LIMIT_S
 from tests.helpers.vty import answer_all, drip
 
 ODD = [
@@ -112,18 +114,22 @@ def test_an_answer_of_bfdd_of_another_shape_names_it_too(answer: bytes) -> None:
 
 
 def test_an_answer_has_one_deadline_and_a_greatest_length() -> None:
-    def ask(files: FrrFiles) -> None:
-        vty_command(files, "bgpd", "show version", timeout_s=0.5)
+    def ask(files: FrrFiles, timeout_s: float) -> None:
+        vty_command(files, "bgpd", "show version", timeout_s=timeout_s)
 
     with pytest.raises(ConnectionError, match="does not end"):
-        told(b"x" * (MOST_ANSWER_BYTES + 1), "bgpd", ask)
+        told(b"x" * (MOST_ANSWER_BYTES + 1), "bgpd", partial(ask, timeout_s=LIMIT_S))
     over = Event()
     # Whoever reads as long as there is something gets another error.
-    timer = Timer(20.0, over.set)
+    timer = Timer(LIMIT_S, over.set)
     timer.start()
     try:
         with pytest.raises(TimeoutError, match="in time"):
-            served(lambda listening: drip(listening, Event(), over), "bgpd", ask)
+            served(
+                lambda listening: drip(listening, Event(), over),
+                "bgpd",
+                partial(ask, timeout_s=0.5),
+            )
     finally:
         over.set()
         timer.cancel()
