@@ -430,6 +430,7 @@ def sent_by_uplinks(lab: Lab) -> dict[tuple[str, str], int]:
     }
 
 
+@pytest.mark.few_at_once
 @pytest.mark.parametrize("engine", TeEngine)
 def test_every_uplink_carries_the_packets_of_the_flows_whose_entries_name_it(
     plain: Lab, engine: TeEngine
@@ -468,6 +469,7 @@ def test_every_uplink_carries_the_packets_of_the_flows_whose_entries_name_it(
         assert 0 <= packets - expected[uplink] < 120, "besides probes only BGP's packets"
 
 
+@pytest.mark.few_at_once
 def test_a_flow_falls_back_to_a_live_uplink_when_its_own_goes_and_no_controller_lives(
     plain: Lab,
 ) -> None:

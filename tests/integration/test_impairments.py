@@ -141,6 +141,7 @@ def carrier(lab: Lab, link: str) -> list[str]:
     return found
 
 
+@pytest.mark.few_at_once
 def test_a_blackhole_loses_its_direction_alone_and_the_carrier_stays(steered: Lab) -> None:
     impairments = steered.impairments
 
@@ -158,6 +159,7 @@ def test_a_blackhole_loses_its_direction_alone_and_the_carrier_stays(steered: La
     assert counted.lost == counted.seen >= len(there.sent_seq)
 
 
+@pytest.mark.few_at_once
 def test_grey_loss_is_within_binomial_bounds_and_counted_to_the_packet(steered: Lab) -> None:
     impairments, share = steered.impairments, 0.1
 
@@ -175,6 +177,7 @@ def test_grey_loss_is_within_binomial_bounds_and_counted_to_the_packet(steered: 
     assert abs(counted.lost - counted.seen * share) < 5 * deviation
 
 
+@pytest.mark.few_at_once
 def test_every_corrupted_packet_fails_the_receivers_icrc(steered: Lab) -> None:
     impairments = steered.impairments
 
@@ -280,6 +283,7 @@ def test_packets_that_are_held_leave_in_order_when_a_delay_is_cleared(steered: L
     assert (np.diff(there.received_seq) > 0).all()
 
 
+@pytest.mark.few_at_once
 def test_queues_and_steering_go_on_beside_it(steered: Lab) -> None:
     impairments = steered.impairments
     for link, node in ((CABLE, "rtsw1"), (CABLE, "srv1-1"), (SESSION, "rtsw1")):
@@ -375,6 +379,7 @@ def test_whatever_a_killed_process_left_is_cleared_by_another(steered: Lab) -> N
         wait_until(lambda: state_of(steered) == before, "the lab is as before")
 
 
+@pytest.mark.few_at_once
 def test_a_dead_delay_line_is_started_again(steered: Lab) -> None:
     impairments, files = steered.impairments, steered.runtime.files
     impairments.impair(to(CABLE, "rtsw1"), Impairment(Kind.DELAY, delay_ns=MS))
