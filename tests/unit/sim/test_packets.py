@@ -11,12 +11,13 @@ from rocelab.jobs.spec import collective_job
 from rocelab.progress import Progress, ProgressSink, no_progress
 from rocelab.results.simulation import Engine, PortModel
 from rocelab.sim.packets import build, run
+from rocelab.sim.packets import state as at
 from rocelab.sim.packets.run import PacketRun
 from rocelab.sim.packets.sending import CLEARANCE_BYTES
 from rocelab.sim.simulate import Options, Simulation, simulate
 from rocelab.spec.catalog import find_lab
 from rocelab.spec.load import load_spec
-from tests.unit.sim.packet_runs import ACK_PS, FRAME, FULL_PS, LATENCY_PS, Flow, ran
+from tests.unit.sim.packet_runs import ACK_PS, FRAME, FULL_PS, LATENCY_PS, Flow, arranged, ran
 
 
 def sent(
@@ -106,10 +107,15 @@ def test_each_port_carries_every_byte_once() -> None:
 
 def test_sizes_without_a_ring_take_their_time_too(monkeypatch: pytest.MonkeyPatch) -> None:
     payload = [1000, 2000, 3000, 4000, 5000, 10_000]
-    ways = [[2 * number, 20, 22] for number in range(len(payload))]
-    ringed = sent(ways, payload, ack_every=2)
+    flows = [Flow([2 * n, 20, 22], size, ack_every=2) for n, size in enumerate(payload)]
+
+    def rings() -> int:
+        return int(build.state_of(*arranged(flows)).rules[at.PORT_RINGS])
+
+    ringed, before = ran(flows), rings()
     monkeypatch.setattr(build, "RINGED_SIZES", 2)
-    timed = sent(ways, payload, ack_every=2)
+    assert (before, rings()) == (4, 2)
+    timed = ran(flows)
     assert timed.sent_bits.tolist() == ringed.sent_bits.tolist()
     assert timed.finish_s.tolist() == pytest.approx(ringed.finish_s.tolist())
     last = sent([[0, 2]], [1000]).finish_s[0] * 1e12
