@@ -66,6 +66,7 @@ class Rig:
         self.plan = self.reader.plan
         self.maps = PauseMaps(pins_folder(self.files))
         self.nic_link = lab.fabric.nics(STORMED)[0].links[0]
+        self.nic = self.plan.slots[STORMED, self.nic_link.port(STORMED).interface]
         self.gate = self.plan.slots["rtsw1", self.nic_link.port("rtsw1").interface]
 
     def is_gated(self, slot: int) -> bool:
