@@ -7,6 +7,7 @@ import os
 import signal
 import stat
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -39,21 +40,54 @@ pytestmark = pytest.mark.side_by_side
 
 
 @pytest.fixture(scope="module")
-def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     with live_lab(tmp_path_factory.mktemp("live"), "live-tiny") as lab:
         yield lab
 
 
+@pytest.fixture
+def lab(made: Lab) -> Lab:
+    """The lab of all tests, up again if one took it down."""
+    if not made.is_running:
+        made.up()
+    return made
+
+
+class Shared:
+    """The server of most tests, which starts when one of them needs it: a lab has one."""
+
+    def __init__(self) -> None:
+        self._stack = ExitStack()
+        self._server: Server | None = None
+
+    def server_of(self, lab: Lab) -> Server:
+        if self._server is None:
+            self._server = self._stack.enter_context(served(lab))
+        return self._server
+
+    def end(self) -> None:
+        if self._server is not None:
+            self._server.end(signal.SIGTERM)
+            self._server = None
+        self._stack.close()
+
+
 @pytest.fixture(scope="module")
-def server(lab: Lab) -> Iterator[Server]:
-    with served(lab) as server:
-        yield server
+def shared(made: Lab) -> Iterator[Shared]:
+    shared = Shared()
+    yield shared
+    shared.end()
 
 
 @pytest.fixture
-def unserved(server: Server) -> None:
-    """The server of the other tests has ended: a lab has one."""
-    server.end(signal.SIGTERM)
+def server(lab: Lab, shared: Shared) -> Server:
+    return shared.server_of(lab)
+
+
+@pytest.fixture
+def unserved(shared: Shared) -> None:
+    """The server of other tests has ended."""
+    shared.end()
 
 
 def is_end_of(number: int) -> Callable[[Event], bool]:
@@ -76,10 +110,13 @@ def has_carrier(lab: Lab) -> bool:
 def test_a_link_that_the_page_breaks_is_dark_in_the_kernel_and_in_the_stream_and_comes_back(
     lab: Lab, server: Server
 ) -> None:
-    stream = Stream(server)
-    kind, fabric = stream.next()
-    assert kind == "fabric"
-    assert [node["state"] for node in fabric["nodes"]] == ["ok"] * 10
+    def states() -> list[str]:
+        kind, fabric = Stream(server).next()
+        assert kind == "fabric"
+        return [node["state"] for node in fabric["nodes"]]
+
+    wait_until(lambda: states() == ["ok"] * 10, "all nodes are as planned")
+    stream = news(server)
     status, answer = server.post("/faults", fault(lasts="10m"))
     assert status == 201
     begun, noted, down, _ = stream.together(
@@ -151,7 +188,6 @@ def test_a_job_of_the_page_has_the_figures_of_the_command_and_excludes_others(
     lab: Lab, server: Server
 ) -> None:
     stream = news(server)
-    assert server.read("/traffic") == {"state": None}
     assert server.post("/traffic", LONG_JOB) == (201, {})
     stream.until(job_is(None))
     found = server.read("/traffic")
@@ -280,7 +316,7 @@ def test_nothing_listens_elsewhere_and_only_root_reads_the_secret(lab: Lab, serv
     assert f"is served already on port {port}" in refused.stderr
 
 
-# Servers of their own, once the one of all tests has ended
+# Servers of their own
 
 
 @pytest.mark.usefixtures("unserved")
@@ -332,6 +368,7 @@ def test_a_job_ends_with_its_server(lab: Lab) -> None:
 def test_read_only_breaks_nothing(lab: Lab) -> None:
     with served(lab, "--read-only") as server:
         assert server.read("/fabric.json")["read_only"] is True
+        assert server.read("/traffic") == {"state": None}
         assert server.request("POST", "/faults", fault(lasts="1s")).status == 403
     assert has_carrier(lab)
     refused = rocelab("live", lab.name, "--read-only", "--terminal")
@@ -339,6 +376,7 @@ def test_read_only_breaks_nothing(lab: Lab) -> None:
     assert "root's shell is not read-only" in refused.stderr
 
 
+@pytest.mark.usefixtures("unserved")
 def test_the_server_ends_with_the_lab(lab: Lab) -> None:
     with served(lab) as server:
         assert rocelab("down", lab.name).returncode == 0

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from rocelab.jobs.job import JobSpec
-from rocelab.kernel import pidfile
 from rocelab.measure.health.monitor import HealthMonitor, Snapshot
 from rocelab.measure.health.objectives import HealthSpec
 from rocelab.measure.run import run_job
@@ -44,11 +43,17 @@ SPEC = HealthSpec.model_validate({"interval": "200ms"})
 
 
 @pytest.fixture(scope="module")
-def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Lab, str]]:
+    """A lab, and its status before it has carried anything."""
     file = tmp_path_factory.mktemp("lab") / "lab.yaml"
     file.write_text(f"name: {NAME}\n{BODY}")
-    with running(Lab.planned(file)) as made:
-        yield made
+    with running(Lab.planned(file)) as lab:
+        yield lab, rocelab("status", NAME).stdout
+
+
+@pytest.fixture
+def lab(made: tuple[Lab, str]) -> Lab:
+    return made[0]
 
 
 def shown() -> dict[tuple[str, str], dict[str, Any]]:
@@ -56,9 +61,12 @@ def shown() -> dict[tuple[str, str], dict[str, Any]]:
     return {(each["node"], each["peer"]): each for each in read("status", NAME)["pfc"]["ports"]}
 
 
+def test_a_lab_that_has_carried_nothing_has_paused_nothing(made: tuple[Lab, str]) -> None:
+    assert "nothing was paused yet" in made[1]
+
+
 def test_pauses_are_no_loss_and_both_ends_count_them(lab: Lab) -> None:
     """Three senders of a rack share one uplink and would need three."""
-    assert "nothing was paused yet" in rocelab("status", NAME).stdout
     transport = {"ecn": "not-ect", "dcqcn": False}
     job = {"pattern": "alltoall", "ranks": 6, "size": "1MB", "transport": transport}
 
@@ -100,12 +108,15 @@ def test_a_storm_is_seen_while_it_lasts_and_by_the_process_that_takes_over(lab: 
             "a sample in which the switch's port was paused",
         )
         assert shown()["rtsw1", "srv1-1"]["is_paused"]
-        os.kill(processes_of(FILES).pauser, signal.SIGKILL)
         with PauseReader(lab.fabric) as reader:
-            wait_until(
-                lambda: [each.what for each in reader.entries()].count(What.TAKEN_OVER) == 2,
-                "the next process",
-            )
+
+            def begun() -> int:
+                """How many processes that pause have begun since the lab was up."""
+                return [each.what for each in reader.entries()].count(What.TAKEN_OVER)
+
+            before = begun()
+            os.kill(processes_of(FILES).pauser, signal.SIGKILL)
+            wait_until(lambda: begun() > before, "the next process")
         wait_until(lambda: shown()["rtsw1", "srv1-1"]["is_paused"], "its pause")
         control.storm(FILES, slot, 0)
         wait_until(lambda: not shown()["rtsw1", "srv1-1"]["is_paused"], "the storm's end")
@@ -114,18 +125,22 @@ def test_a_storm_is_seen_while_it_lasts_and_by_the_process_that_takes_over(lab: 
 
 
 def test_without_the_process_that_pauses_a_lab_is_not_as_planned(lab: Lab) -> None:
-    supervisor = pidfile.holder(control.pid_file(FILES))
-    assert supervisor is not None
-    os.kill(supervisor, signal.SIGKILL)
-    wait_until(lambda: not control.is_alive(FILES), "the process's end")
-    status = rocelab("status", NAME)
-    assert status.returncode == 1
-    assert "the process that pauses has ended" in status.stdout
-    document = read("status", NAME)
-    assert (document["converged"], document["pfc"]["alive"]) == (False, False)
-    health = rocelab("health", NAME, "--once")
-    assert health.returncode == 1
-    assert "could not read lossless classes: the process that pauses has ended" in health.stderr
+    with PauseReader(lab.fabric) as reader:
+        plan = reader.plan
+    os.kill(processes_of(FILES).supervisor, signal.SIGKILL)
+    try:
+        wait_until(lambda: not control.is_alive(FILES), "the process's end")
+        status = rocelab("status", NAME)
+        assert status.returncode == 1
+        assert "the process that pauses has ended" in status.stdout
+        document = read("status", NAME)
+        assert (document["converged"], document["pfc"]["alive"]) == (False, False)
+        health = rocelab("health", NAME, "--once")
+        assert health.returncode == 1
+        ended = "could not read lossless classes: the process that pauses has ended"
+        assert ended in health.stderr
+    finally:
+        control.start(plan, FILES)
 
 
 def slot_of_a_nic(lab: Lab) -> int:

@@ -83,9 +83,14 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return page
 
 
+@pytest.fixture(autouse=True)
+def patience() -> None:
+    """Of all pages: Playwright's own is 5 s."""
+    expect.set_options(timeout=LIMIT_S * 1e3)
+
+
 @pytest.fixture
 def opener(browser: Browser, file: Path) -> Iterator[Opener]:
-    expect.set_options(timeout=LIMIT_S * 1e3)
     yield Opener(browser, file, NODES)
     for context in browser.contexts:
         context.close()
