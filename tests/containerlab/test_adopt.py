@@ -45,8 +45,9 @@ from tests.measured import probe_runs
 CONVERGES_WITHIN_S = 300.0
 WATCHFRR_WOULD_S = 15.0
 """watchfrr starts a daemon again at once, or after 10 s without an answer."""
-SETTLES_S = 10.0
-"""From the first route to every network until the last equal path: OSPF's delays."""
+WIDE_ROUTES = {"leaf-spine": 12, "triangle": 3, "birds": 2}
+"""Routes of a lab's routers with several next hops, once the last equal path is there: to hosts and
+loopbacks of other leaves, to the link between both others, to the other leaf's hosts."""
 WRITTEN = {"leaf-spine": write_leaf_spine, "triangle": write_triangle, "birds": write_bird}
 DRILL = """name: flap
 lab: tiny
@@ -71,7 +72,7 @@ def name(
     topology = WRITTEN[request.param](folder, routers, idle_image(engine, image))
     with deployed(topology):
         wait_until(lambda: is_converged(topology), "routes", limit_s=CONVERGES_WITHIN_S)
-        time.sleep(SETTLES_S)
+        wait_until(lambda: is_settled(engine, request.param), "rest", limit_s=CONVERGES_WITHIN_S)
         yield request.param
 
 
@@ -112,6 +113,13 @@ def state_of(engine: Engine, lab: str) -> dict[str, Any]:
     label = f"label=containerlab={lab}"
     names = engine.run("ps", "--filter", label, "--format", "{{.Names}}").split()
     return {name: state_of_node(engine, name) for name in sorted(names)}
+
+
+def is_settled(engine: Engine, name: str) -> bool:
+    """Whether all equal paths are there, and two readings are equal."""
+    state = state_of(engine, containerlabs(name))
+    wide = sum('"nexthops"' in route for node in state.values() for route in node["routes"])
+    return wide == WIDE_ROUTES[name] and state_of(engine, containerlabs(name)) == state
 
 
 def without_numbers(value: Any) -> Any:
