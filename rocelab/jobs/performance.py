@@ -6,6 +6,7 @@ From a pattern, sizes and times of the modelled network it computes algbw, busbw
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -29,6 +30,10 @@ DIVIDED = frozenset(
     }
 )
 """Patterns whose size counts a part for every rank, including its own, which is not sent."""
+
+LEAST_RATIO = 0.95
+"""JCT ratios below this are not of iterations by themselves. A port that lets a packet pass before
+its time explains less."""
 
 BYTE_TYPE = "uint8"
 """nccl-tests' name of ncclUint8: elements are bytes, since no data type is modelled."""
@@ -115,6 +120,18 @@ def jct_ratio(measured_ns: float, bound_ns: float) -> float:
     if bound_ns <= 0:
         raise ValueError("nothing is sent, so there is no lower bound")
     return measured_ns / bound_ns
+
+
+def ran_ahead(ratios: Sequence[float]) -> str | None:
+    """A warning where the median JCT ratio of a job's iterations is too low: ranks that were done
+    earlier had begun the next iteration."""
+    if not ratios or (median := statistics.median(ratios)) >= LEAST_RATIO:
+        return None
+    return (
+        f"the median iteration took {median:.2f} times the least time: ranks that were done "
+        f"earlier ran ahead into the next one; all {len(ratios)} together took "
+        f"{statistics.fmean(ratios):.2f} times the least"
+    )
 
 
 def nccl_table(

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from rocelab.agent.nic import WIRE_OVERHEAD_BYTES
 from rocelab.forwarding.balance import balance
 from rocelab.jobs.jobplan import JobPlan
-from rocelab.jobs.performance import FRAME_OVERHEAD_BYTES, Row, jct_ratio, roofline_ns
+from rocelab.jobs.performance import FRAME_OVERHEAD_BYTES, Row, jct_ratio, ran_ahead, roofline_ns
 from rocelab.measure.devices import DeviceCounts
 from rocelab.plan.fabric import Direction, Fabric
 from rocelab.results.impact import FEWEST, ZERO_IMPACT, Impact, overhead_bounds
@@ -103,6 +103,18 @@ def rows(job: JobResult) -> list[Row]:
     ]
 
 
+def ratios(job: JobResult) -> list[float]:
+    """The JCT ratio of each measured iteration; none without a bound."""
+    least = bound(job.plan)
+    return [] if least is None else [jct_ratio(row.time_ns, least.modelled_ns) for row in rows(job)]
+
+
+def warnings(job: JobResult) -> tuple[str, ...]:
+    """What a reader of the job's headlines has to know."""
+    ahead = ran_ahead(ratios(job))
+    return () if ahead is None or job.errors else (ahead,)
+
+
 def _collective_headlines(job: JobResult) -> tuple[Headline, ...]:
     found, least = rows(job), bound(job.plan)
     if not found or least is None:
@@ -114,13 +126,7 @@ def _collective_headlines(job: JobResult) -> tuple[Headline, ...]:
         Headline("iteration_time", "time of an iteration", "ns", of, spread(modelled_ns), lab),
         _plain("algbw", "algbw", "GB/s", of, [row.algbw_gbs for row in found]),
         _plain("busbw", "busbw", "GB/s", of, [row.busbw_gbs for row in found]),
-        _plain(
-            "jct_ratio",
-            "time over its lower bound (JCT ratio)",
-            "",
-            of,
-            [jct_ratio(time_ns, least.modelled_ns) for time_ns in modelled_ns],
-        ),
+        _plain("jct_ratio", "time over its lower bound (JCT ratio)", "", of, ratios(job)),
     )
 
 

@@ -289,7 +289,7 @@ def assemble(
             lab=lab,
             environment=environment,
             clock=Clock(dilation),
-            warnings=warnings,
+            warnings=warnings + measure.warnings(job),
             problems=traffic.problems + unfinished + differ + late + unpaused + ended,
             errors=job.errors,
             fidelity=fidelity,

@@ -204,7 +204,8 @@ class BusyLink:
 
 @dataclass(frozen=True, slots=True)
 class RateOverTime:
-    """The sum of all transfers' rates on the wire from each time on."""
+    """The sum of all transfers' rates on the wire from each time on; with packets and links each
+    has its mean rate."""
 
     time_ns: tuple[float, ...]
     rate_bps: tuple[float, ...]
@@ -358,7 +359,8 @@ class SimulationReport:
     lab: the spec in full, as JSON values. tiers: the balance of flows per link beside random
     hashing, over the links that a switch can choose for some flow. uses: the load of links. worst:
     the links with the highest load for their tier. finish_ns: when a hundredth, two hundredths, ...
-    all of the transfers were over, latency included. flow_times: None if no transfer was over.
+    all of the transfers were over, latency included. flow_times: None if no transfer was over, or
+    some are many sends that were merged, which wait for each other.
     packets: of the engine that has packets. slowest: the flows with the longest transfers, up to
     500, or as many as have 20,000 links together.
     """

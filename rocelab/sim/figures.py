@@ -15,7 +15,7 @@ import numpy.typing as npt
 from rocelab.arrays import Floats
 from rocelab.forwarding.asic import Model
 from rocelab.forwarding.balance import LinkLoad, TierBalance, balance, tier_balances
-from rocelab.jobs.performance import Row, jct_ratio
+from rocelab.jobs.performance import Row, jct_ratio, ran_ahead
 from rocelab.jobs.steps import roofline_s
 from rocelab.plan.fabric import Direction, Role, tier_name
 from rocelab.results.environment import Environment, environment_with
@@ -84,6 +84,12 @@ def figures(
             f"{stuck:,} of {len(outcome.finish_s):,} transfers never end: no path is left to them, "
             "or their queue pairs gave up"
         )
+    jobs = tuple(
+        _job(simulation, outcome, number, job, times) for number, job in enumerate(simulation.jobs)
+    )
+    for job in jobs:
+        ahead = ran_ahead([jct_ratio(each, job.roofline_ns) for each in _times_ns(job)])
+        warnings += [] if ahead is None else [f"{job.name}: {ahead}"]
     packets = packet_counts(outcome, network) if isinstance(outcome, PacketRun) else None
     if packets is not None:
         warnings += pause_warnings(simulation.spec, network)
@@ -119,10 +125,7 @@ def figures(
         ),
         cost=Cost(dict(simulation.seconds), peak_memory_bytes),
         warnings=tuple(warnings),
-        jobs=tuple(
-            _job(simulation, outcome, number, job, times)
-            for number, job in enumerate(simulation.jobs)
-        ),
+        jobs=jobs,
         tiers=_tiers(network, simulation.whole_paths, usable),
         uses=uses,
         worst=worst,
@@ -131,7 +134,7 @@ def figures(
             tuple((outcome.rate_times_s * NS).tolist()), tuple(outcome.rate_bps.tolist())
         ),
         events=tuple(_event(simulation.network, outage) for outage in simulation.outages()),
-        flow_times=flow_times(times),
+        flow_times=None if simulation.is_merged else flow_times(times),
         packets=packets,
         slowest=slowest_flows(simulation, outcome, over_s, times),
     )
@@ -169,9 +172,7 @@ def _job(
         cut_leaves=cut.leaves,
         cut_zones=cut.zones,
         payload_bytes=int(compiled.payload_bytes[own].sum()),
-        headlines=_headlines(
-            job, seconds, roofline_ns, _latency_s(simulation, outcome, tasks) * NS
-        ),
+        headlines=_headlines(simulation, outcome, job, seconds, roofline_ns, tasks),
         iterations_ns=tuple(None if np.isinf(each) else each * NS for each in seconds),
         roofline_ns=roofline_ns,
         end_ns=_ns(end_s),
@@ -180,6 +181,11 @@ def _job(
         if job.is_open_loop
         else None,
     )
+
+
+def _times_ns(job: JobOutcome) -> list[float]:
+    """Of iterations that have a bound and ended."""
+    return [each for each in job.iterations_ns if each is not None and job.roofline_ns]
 
 
 def transfers_over_s(program: Program, outcome: Outcome) -> Floats:
@@ -232,7 +238,12 @@ def _roofline_s(simulation: Simulation, number: int, own: slice) -> float:
 
 
 def _headlines(
-    job: SimulatedJob, seconds: Sequence[float], roofline_ns: float, latency_ns: float
+    simulation: Simulation,
+    outcome: Outcome,
+    job: SimulatedJob,
+    seconds: Sequence[float],
+    roofline_ns: float,
+    tasks: Longs,
 ) -> tuple[Headline, ...]:
     """The headlines of a lab's job, as far as a fluid model has them; none if an iteration never
     ends."""
@@ -253,6 +264,7 @@ def _headlines(
         rows += _training_rows(job.training, seconds)
     ratios = [jct_ratio(each, roofline_ns) for each in times_ns]
     rows.append(("jct_ratio", "time over its lower bound (JCT ratio)", "", ratios))
+    latency_ns = _latency_s(simulation, outcome, tasks) * NS
     if latency_ns:
         rows.append(("latency", "of it latency", "ns", [latency_ns]))
     return tuple(
@@ -330,8 +342,9 @@ def _uses(
     network: Network, paths: Paths, outcome: Outcome, usable: Mask
 ) -> tuple[tuple[TierUse, ...], tuple[BusyLink, ...]]:
     flows = flows_per_send(network, paths)
+    # What never ends has been carried, too, until its last packet was.
     ended = outcome.end_s[np.isfinite(outcome.end_s)]
-    last_s = float(ended.max(initial=0.0))
+    last_s = float(ended.max(initial=outcome.rate_times_s[-1]))
     uses: list[TierUse] = []
     busy: list[tuple[float, int, Floats]] = []
     for lower, upper, links in _tier_groups(network):
@@ -341,7 +354,7 @@ def _uses(
             nodes = network.lower[links]
             heads = np.flatnonzero(np.diff(nodes, prepend=-1))
             use = bits / (network.capacity_bps[sends] * last_s) if last_s else np.zeros(len(bits))
-            taken = _of_jobs(usable[sends] | (bits > 0))
+            taken = _of_jobs(usable[sends])
             whole = balance(bits[taken].tolist())
             uses.append(
                 TierUse(

@@ -289,16 +289,20 @@ class Simulation:
         update = {"ack_timeout": timeout_ns, "retries": waits.retries}
         return job.transport.model_copy(update=update)
 
+    @cached_property
+    def is_merged(self) -> bool:
+        """Whether some transfers are many sends of a lab: one after the other, or in a pipeline.
+        They take as long as all of these together, waits included."""
+        chains = self.compiled.chains
+        return bool((chains.rounds > 1).any() or chains.tokens.any() or self._fill_bits().any())
+
     def _check_packets(self) -> None:
         """Raises InputError for what the packet engine does not simulate."""
-        chains = self.compiled.chains
         reasons = {
             "--prove and --eps": self.options.prove or self.options.eps is not None,
             "ports of a lab and a hop latency of 0": self.options.ports is PortModel.LAB
             and self.hop_latency_ns == 0,
-            "merged or pipelined sends": bool(
-                (chains.rounds > 1).any() or chains.tokens.any() or self._fill_bits().any()
-            ),
+            "merged or pipelined sends": self.is_merged,
             "flows without a path": bool((np.diff(self.whole_paths.start) == 0).any()),
         }
         for name, is_asked in reasons.items():
@@ -439,7 +443,8 @@ class Simulation:
         return found
 
     def usable_sends(self) -> Bools:
-        """The sends that switches can choose for some flow with any hash, 2L."""
+        """The sends that switches can choose for some flow with any hash, 2L, in any state of the
+        links."""
         flows, hops = self.flows, links_on_path(self.whole_paths)
         ends = []
         for nics in (flows.source, flows.destination):
@@ -447,12 +452,22 @@ class Simulation:
             ends.append(np.unique(np.column_stack(columns), axis=0, return_index=True)[1])
         some = np.unique(np.concatenate(ends))
         found = np.zeros(self.network.sends, np.bool_)
-        routes = Routes(self.network)
-        for begin in range(0, len(some), USABLE_PIECE):
-            piece = some[begin : begin + USABLE_PIECE]
-            part = Flows(*(getattr(flows, column.name)[piece] for column in fields(Flows)))
-            found[paths_of(self.network, routes, part, scheme=EVERY_WAY).sends] = True
+        for routes in self._all_routes():
+            for begin in range(0, len(some), USABLE_PIECE):
+                piece = some[begin : begin + USABLE_PIECE]
+                part = Flows(*(getattr(flows, column.name)[piece] for column in fields(Flows)))
+                found[paths_of(self.network, routes, part, scheme=EVERY_WAY).sends] = True
         return found
+
+    def _all_routes(self) -> Iterator[Routes]:
+        """Those while all links are up, then those through the outages, each once."""
+        links, outages = Links(self.network), self.outages()
+        known: set[bytes] = set()
+        for now_s in (0.0, *moments_of(outages)):
+            links.at(now_s, outages)
+            if links.up.tobytes() not in known:
+                known.add(links.up.tobytes())
+                yield Routes(self.network, links.up.copy())
 
     def nic_bps(self, number: int) -> float:
         """The rate of the slowest of a job's NICs."""

@@ -53,7 +53,7 @@ def slowest_flows(
                 start_ns=_known(outcome.start_s[of_task].min() * NS),
                 over_ns=_known(over_s[own].max() * NS),
                 longest_ns=_known(times.took_s[worst] * NS),
-                slowdown=_known(times.slowdown[worst]),
+                slowdown=None if simulation.is_merged else _known(times.slowdown[worst]),
                 links=tuple(dict.fromkeys(map(network.link_name, (sends // 2).tolist()))),
             )
         )

@@ -25,7 +25,7 @@ from rocelab.sim.fabric.flows import Paths, paths_taken
 from rocelab.sim.links.part import ACK_BITS, Links, pass_part
 from rocelab.sim.links.traffic import CHUNK_PACKETS, Part, Traffic, stages, traffic_of
 from rocelab.sim.packets import state as at
-from rocelab.sim.packets.run import PacketRun
+from rocelab.sim.packets.run import PacketRun, mean_rates
 from rocelab.sim.packets.sending import OVERHEAD_BYTES, Queues, Sending
 from rocelab.sim.packets.wiring import Wiring
 from rocelab.sim.size import available_bytes
@@ -130,15 +130,15 @@ class Sums:
         end_s = program.delay_s.copy()
         np.maximum.at(end_s, task, finish_s)
         seconds = float(end_s[np.isfinite(end_s)].max(initial=0.0))
-        bits = float(program.size_bits.sum())
+        rate_times_s, rate_bps = mean_rates(program, program.delay_s, finish_s, seconds)
         sends = len(self.sent_bits)
         return PacketRun(
             start_s=program.delay_s,
             end_s=end_s,
             finish_s=finish_s,
             sent_bits=self.sent_bits,
-            rate_times_s=np.array([0.0, seconds]),
-            rate_bps=np.array([bits / seconds if seconds else 0.0, 0.0]),
+            rate_times_s=rate_times_s,
+            rate_bps=rate_bps,
             solves=0,
             packets=self.packets,
             acks=self.acks,

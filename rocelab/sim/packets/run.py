@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rocelab.arrays import Longs
+from rocelab.arrays import Floats, Longs
 from rocelab.errors import InputError
 from rocelab.progress import Progress, ProgressSink, no_progress
 from rocelab.sim.engine.program import Outcome, Program
@@ -37,6 +37,9 @@ MOST_AWAITED = 2**32
 
 MOST_IN_FLIGHT = 2**24
 """Packets on the way and in queues, for which there is room."""
+
+RATES = 200
+"""Rates over time, of intervals of equal length."""
 
 _EVENTS_AT_ONCE = 200_000
 
@@ -101,6 +104,30 @@ def run_packets(
     return _outcome(run, program, sending, queues)
 
 
+def mean_rates(
+    program: Program, start_s: Floats, finish_s: Floats, last_s: float
+) -> tuple[Floats, Floats]:
+    """The sum of all transfers' rates from each of some times on, as if each had been sent evenly.
+
+    start_s: of each task, T; finish_s: of each transfer, X; those that never end are left out.
+    last_s: when the last rate is 0.
+    """
+    task = np.repeat(np.arange(program.tasks), np.diff(program.first_transfer))
+    begun_s = start_s[task]
+    sent = np.isfinite(finish_s) & (finish_s > begun_s)
+    begun_s, finish_s = begun_s[sent], finish_s[sent]
+    rate_bps = program.size_bits[sent] / (finish_s - begun_s)
+    ends_s, place = np.unique(np.concatenate((begun_s, finish_s)), return_inverse=True)
+    change_bps = np.zeros(len(ends_s))
+    np.add.at(change_bps, place, np.concatenate((rate_bps, -rate_bps)))
+    carried = np.cumsum(np.cumsum(change_bps)[:-1] * np.diff(ends_s))
+    edges_s = np.linspace(0.0, last_s, RATES + 1)
+    if not len(carried):
+        return np.array([0.0, last_s]), np.zeros(2)
+    by_edge = np.interp(edges_s, ends_s, np.concatenate(([0.0], carried)))
+    return edges_s, np.append(np.diff(by_edge) / np.diff(edges_s), 0.0)
+
+
 def _advanced(run: State, until_ps: int, progress: ProgressSink) -> State:
     """The run at a time, or when nothing is to happen before it."""
     # In parts: a compiled function is not interrupted.
@@ -127,14 +154,16 @@ def _outcome(run: State, program: Program, sending: Sending, queues: Queues) -> 
     finish = run.transfer[sending.messages.first[1:] - 1, at.FINISH_PS]
     # Timers may be left when all has ended.
     seconds = (end.max() if (end >= 0).all() else run.counts[at.NOW_PS]) / PS
-    bits = float(program.size_bits.sum())
+    start_s = np.where(start < 0, np.inf, start / PS)
+    finish_s = np.where(finish < 0, np.inf, finish / PS)
+    rate_times_s, rate_bps = mean_rates(program, start_s, finish_s, float(seconds))
     return PacketRun(
-        start_s=np.where(start < 0, np.inf, start / PS),
+        start_s=start_s,
         end_s=np.where(end < 0, np.inf, end / PS),
-        finish_s=np.where(finish < 0, np.inf, finish / PS),
+        finish_s=finish_s,
         sent_bits=8 * run.port[:, at.CARRIED].astype(np.float64),
-        rate_times_s=np.array([0.0, seconds]),
-        rate_bps=np.array([bits / seconds if seconds else 0.0, 0.0]),
+        rate_times_s=rate_times_s,
+        rate_bps=rate_bps,
         solves=0,
         packets=int(run.flow[:, at.SENT].sum()),
         acks=int(run.counts[at.ACKS]),

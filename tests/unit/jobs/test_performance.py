@@ -15,6 +15,7 @@ from rocelab.jobs.performance import (
     busbw_factor,
     jct_ratio,
     nccl_table,
+    ran_ahead,
     roofline_ns,
 )
 from tests.helpers.nccl_sample import OUT_OF_PLACE, nccl_output
@@ -167,3 +168,12 @@ def test_the_columns_stand_where_nccl_tests_puts_them() -> None:
     assert real[0][:9] == ours[0][:9]
     assert real[1][:6] == ours[1]
     assert [row[:8] for row in real[2:]] == [row[:8] for row in ours[2:]]
+
+
+def test_iterations_of_ranks_that_ran_ahead_are_told_with_what_all_took() -> None:
+    assert ran_ahead([]) is None
+    assert ran_ahead([0.5, 0.98, 1.5]) is None
+    said = ran_ahead([3.2, 2.4, 0.6, 0.65, 0.25])
+    assert said is not None
+    assert said.startswith("the median iteration took 0.65 times the least time: ")
+    assert said.endswith("all 5 together took 1.42 times the least")

@@ -11,6 +11,7 @@ from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
@@ -24,7 +25,7 @@ from rocelab.jobs import merged_sends as collectives
 from rocelab.jobs.job import JobSpec, schedule_of
 from rocelab.jobs.jobplan import plan_jobs
 from rocelab.jobs.performance import FRAME_OVERHEAD_BYTES, roofline_ns
-from rocelab.jobs.spec import SimulatedJob, collective_job
+from rocelab.jobs.spec import SimulatedJob, collective_job, find_jobs, load_jobs
 from rocelab.jobs.training_spec import TrainingSpec
 from rocelab.plan.build import build_fabric
 from rocelab.plan.fabric import Direction
@@ -33,11 +34,11 @@ from rocelab.predict.predictor import Setting, predict_document
 from rocelab.report.simulation import plots
 from rocelab.report.simulation.html import render_html
 from rocelab.report.simulation.terminal import print_report
-from rocelab.results.simulation import SimulationReport, from_json
+from rocelab.results.simulation import Engine, SimulationReport, from_json
 from rocelab.sim import size
 from rocelab.sim.events.expectation import expected_cost
 from rocelab.sim.events.rates import HPN
-from rocelab.sim.events.spec import RestartSpec
+from rocelab.sim.events.spec import RestartSpec, TimelineSpec
 from rocelab.sim.simulate import Options, simulate
 from rocelab.spec.base import SECOND
 from rocelab.spec.catalog import find_lab
@@ -567,6 +568,68 @@ def test_uses_hold_what_links_carried() -> None:
     down = {use.tier: sum(use.bytes) for use in report.uses if use.direction is Direction.DOWN}
     assert up == pytest.approx(down)
     assert up["rtsw-ctsw"] > up["ctsw-atsw"] > 0
+
+
+def test_links_that_only_acks_take_are_not_among_those_of_the_job() -> None:
+    """Three senders of a rack and one of another: their data go down to one leaf."""
+    job = collective(pattern="incast", ranks=4, size="1MB", placement="fragmented")
+    spec = spec_of("zones-small")
+    fluid, packets = (
+        simulate(spec, [job], Options(engine=engine)) for engine in (Engine.FLUID, Engine.PACKETS)
+    )
+    for one, other in zip(fluid.uses, packets.uses, strict=True):
+        assert one.balance.links == other.balance.links
+        assert one.balance.unused == other.balance.unused
+    alone = [
+        each
+        for use in packets.uses
+        for each, flows in zip(use.bytes, use.flows, strict=True)
+        if each and not flows
+    ]
+    assert alone, "no link had only ACKs"
+
+
+@pytest.mark.parametrize("engine", [Engine.FLUID, Engine.PACKETS])
+def test_a_link_is_used_for_as_long_as_it_carries_also_what_never_ends(engine: Engine) -> None:
+    spec = LabSpec.model_validate(
+        {"name": "cut", "fabric": {"kind": "clos", "racks": 2, "spines": 1, "servers_per_rack": 2}}
+    )
+    jobs = [
+        collective(pattern="pairs", ranks=2, size=size, placement=placement)
+        for size, placement in (
+            ("1KB", ["srv1-1:1", "srv2-1:1"]),
+            ("200MB", ["srv1-2:1", "srv2-2:1"]),
+        )
+    ]
+    timeline = TimelineSpec.model_validate(
+        {"events": [{"at": "100us", "fail": "link rtsw1:ctsw1"}]}
+    )
+    report = simulate(spec, jobs, Options(engine=engine, timeline=timeline))
+    assert [job.end_ns is None for job in report.jobs] == [False, True]
+    (up,) = (use for use in report.uses if use.direction is Direction.UP)
+    assert report.rate.time_ns[-1] >= 100_000, "the cut"
+    bits = up.rate_bps / 1e9 * report.rate.time_ns[-1]
+    assert up.utilisation_max == pytest.approx(8 * max(up.bytes) / bits)
+    assert 0 < up.utilisation_max <= 1
+
+
+@pytest.mark.parametrize("engine", [Engine.PACKETS, Engine.LINKS])
+def test_rates_over_time_hold_all_bytes_and_change(engine: Engine) -> None:
+    jobs = load_jobs(find_jobs("websearch"))
+    report = simulate(spec_of("zone-small"), jobs, Options(engine=engine))
+    rates, times = report.rate.rate_bps, report.rate.time_ns
+    bits = float(np.sum(np.array(rates[:-1]) * np.diff(times)))
+    payload = sum(job.payload_bytes for job in report.jobs)
+    assert 8 * payload < bits / 1e9 < 8.4 * payload
+    assert len(set(rates)) > 100
+
+
+def test_merged_sends_have_no_flow_completion_times() -> None:
+    """Each is many sends of a lab, which wait for each other."""
+    job = collective(pattern="allreduce", ranks=192, size="1MB")
+    report = simulate(spec_of("llama3-24k"), [job], EXACT)
+    assert report.flow_times is None
+    assert {flow.slowdown for flow in report.slowest} == {None}
 
 
 def test_a_long_run_goes_through_a_timeline_and_its_parts_add_up(tmp_path: Path) -> None:
