@@ -19,6 +19,7 @@ from rocelab.cli.arguments import (
 from rocelab.cli.joboptions import given, takes_job_options
 from rocelab.cli.predict import MODELS
 from rocelab.files import replace_file
+from rocelab.interruption import shielded
 from rocelab.report.console import err, out, progress_bars, write
 
 if TYPE_CHECKING:
@@ -299,8 +300,11 @@ def _export(simulation: Simulation, folder: Path, progress: ProgressSink) -> Non
 def _write(report: SimulationReport, folder: Path) -> None:
     from rocelab.documents import to_json
     from rocelab.outputs import REPORT, RESULT
-    from rocelab.report.simulation.html import write_report
+    from rocelab.report.simulation.html import render_html
 
-    replace_file(folder / RESULT, to_json(report))
-    write_report(report, folder / REPORT)
+    page = render_html(report)
+    # Both or none: the page of a large fabric takes seconds to draw.
+    with shielded("the results are written"):
+        replace_file(folder / RESULT, to_json(report))
+        replace_file(folder / REPORT, page)
     err().print(f"written: {folder}/result.json, report.html", markup=False, soft_wrap=True)

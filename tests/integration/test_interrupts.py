@@ -276,6 +276,18 @@ def test_what_changes_nothing_ends_at_once(stage: str, command: tuple[str, ...])
     assert (code, said) == (130, ["interrupted: nothing had to be undone"])
 
 
+@pytest.mark.long
+def test_a_simulation_leaves_its_result_with_its_page_or_neither(tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    command = ("simulate", "zone-small", *JOB, "--out", folder)
+    code, said = signalled("rocelab.report.simulation.html:render_html", signal.SIGINT, *command)
+    assert (code, said[-1]) == (130, "interrupted: nothing had to be undone")
+    assert not folder.exists()
+    code, _ = signalled("rocelab.documents:to_json", signal.SIGINT, *command)
+    assert code == 130
+    assert {file.name for file in folder.iterdir()} == {"result.json", "report.html"}
+
+
 def test_looking_at_a_lab_ends_at_once(whole: Lab) -> None:
     for stage, command in (
         ("pairs", ("reach", whole.name)),

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
-from rocelab.files import replace_file
 from rocelab.report.html import inline
 from rocelab.report.job_terminal import value_text
 from rocelab.report.replay.page import data, script, style, tables_script
@@ -52,8 +50,3 @@ def render_html(report: SimulationReport) -> str:
         lab_json=json.dumps(report.lab, indent=1),
         job_json=[json.dumps(job.job, indent=1) for job in report.jobs],
     )
-
-
-def write_report(report: SimulationReport, path: Path) -> None:
-    """Write the page to `path`. Raises OSError."""
-    replace_file(path, render_html(report))
