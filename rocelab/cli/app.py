@@ -152,8 +152,8 @@ def show_error(error: RocelabError, command: str) -> None:
     text = f"{command}: {error}"
     if isinstance(error, SpecError):
         text = "\n".join(
-            str(replace(problem, file=command) if problem.file == COMMAND_LINE else problem)
-            for problem in error.problems
+            str(replace(each, file=command, line=None) if each.file == COMMAND_LINE else each)
+            for each in error.problems
         )
     for line in text.splitlines():
         style = "" if line.startswith("  hint:") else "red"

@@ -70,7 +70,7 @@ def find_engine() -> Engine:
         complaints.append(f"{program}: {last_line(answer.stderr)}")
     raise MachineError(
         f"there is no container engine: {'; '.join(complaints)}",
-        "install and start one (Debian packages docker.io or podman), or use --runtime netns",
+        "install and start one (Debian packages docker.io or podman); the runtime netns needs none",
     )
 
 

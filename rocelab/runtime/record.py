@@ -205,7 +205,8 @@ def check_absent(files: LabFiles) -> None:
         raise InputError(
             f"lab {files.lab} is up already",
             hint="`rocelab up --reuse` and `rocelab drill run --keep` use it as it runs, if it has "
-            f"the same spec; `rocelab down {files.lab}` takes it down",
+            f"the same spec, `rocelab drill run --lab {files.lab}` in any case; `rocelab down "
+            f"{files.lab}` takes it down",
         )
     raise InputError(
         f"lab {files.lab} was left behind by a command that was killed",

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rocelab.arrays import Bools, Floats, Ints
-from rocelab.errors import InputError, Problem, SpecError
+from rocelab.errors import COMMAND_LINE, InputError, Problem, SpecError
 from rocelab.sim.events.reaction import FLAP_NS, Breakage, Place, reaction_of
 from rocelab.sim.events.spec import EventSpec, Kind, Measured, TimelineSpec
 from rocelab.sim.events.targets import Thing, links_of, parse_target
@@ -49,21 +49,20 @@ class Outage:
         return moved if moved < self.ends_s else math.inf
 
 
-def resolve(network: Network, spec: TimelineSpec, file: str = "timeline") -> tuple[Outage, ...]:
+def resolve(network: Network, spec: TimelineSpec) -> tuple[Outage, ...]:
     """The outages of a timeline on a network.
 
-    Raises SpecError with every event whose target the network does not have; `file` is for
-    messages.
+    Raises SpecError with every event whose target the network does not have.
     """
     draw = np.random.default_rng(spec.seed)
     found: list[Outage] = []
     problems: list[Problem] = []
-    for number, event in enumerate(spec.events):
+    for event in spec.events:
         try:
             found.append(outage_of(network, event, spec.reaction, draw))
         except InputError as error:
-            key = f"events[{number}].{event.kind}"
-            problems.append(Problem(file, None, key, error.message, error.hint))
+            key = f"{event.kind} {event.target}"
+            problems.append(Problem(COMMAND_LINE, None, key, error.message, error.hint))
     if problems:
         raise SpecError(problems)
     return tuple(sorted(found, key=lambda outage: outage.begins_s))

@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from rocelab.cli.app import show_error
 from rocelab.documents import to_json
+from rocelab.errors import COMMAND_LINE, Problem, SpecError
 from rocelab.remote.upload import INPUTS
 from rocelab.runtime import record as records
 from rocelab.runtime.record import LabFiles, Record, State, write_record
@@ -201,6 +203,11 @@ NOTHING = ["--pattern", "nothing", "--ranks", "4", "--size", "1MB"]
         ("longrun", ["zone-1-1", "--rates", "llama3", *NOTHING], "--pattern: expected"),
         ("simulate", ["no-lab", *ALLREDUCE], "there is no lab 'no-lab'"),
         ("simulate", ["zone-1-1", "--scheme", "none", *ALLREDUCE], "scheme: expected ecmp"),
+        (
+            "simulate",
+            ["tiny", *ALLREDUCE, "--event", "fail rtsw1:ctsw7 at 5us"],
+            "fail link rtsw1:ctsw7: rtsw1 has no link to ctsw7",
+        ),
         ("whatif", ["zone-1-1", "drain nobody", *ALLREDUCE], "zone-1-1 has no node nobody"),
         ("whatif", ["zone-1-1", "drain ctsw1 for 2x", *ALLREDUCE], "lasts: expected a time"),
         ("longrun", ["zone-1-1", "--rates", "none", *ALLREDUCE], "there are no rates none"),
@@ -214,6 +221,12 @@ def test_an_error_begins_with_its_own_commands_name(
     outcome = rocelab(*command.split(), *words)
     assert outcome.code == 2
     assert outcome.err.startswith(f"rocelab {command}: {said}")
+
+
+def test_an_error_of_the_command_line_has_no_line(capsys: pytest.CaptureFixture[str]) -> None:
+    problem = Problem(COMMAND_LINE, 2, "scheme.kind", "expected ecmp")
+    show_error(SpecError([problem]), "rocelab scheme")
+    assert capsys.readouterr().err == "rocelab scheme: scheme.kind: expected ecmp\n"
 
 
 def test_an_error_of_a_file_begins_with_the_file_and_its_line(rocelab) -> None:
