@@ -167,10 +167,11 @@ class _Parts:
             sent, received = self._sent[number].get(rank, []), self._received[number].get(rank, [])
             if sent:
                 ends[number] = []
+            rounds = np.broadcast_to(step.sends.rounds, len(step.sends.source))
             last: dict[int, tuple[int, ...]] = {}
             for place in sent:
                 attrs = {**_message(step.sends, place, number), **about, _SEND: place}
-                attrs[_ROUNDS] = int(np.broadcast_to(step.sends.rounds, place + 1)[place])
+                attrs[_ROUNDS] = int(rounds[place])
                 if step.sends.chain is not None:
                     attrs[_CHAIN] = int(step.sends.chain[place])
                 attrs[_FILL], attrs[_TOKENS] = step.sends.fill_bytes, step.sends.tokens
