@@ -75,10 +75,12 @@ class WhatIf:
 
 @dataclass(frozen=True, slots=True)
 class JobOutlook:
-    """A job, in seconds. jct_s: None if it never makes progress again. healthy_s: without failures,
-    with checkpoints. slowed_s: by longer iterations during outages, never below 0. lucky: in some
-    state of the network its iterations are shorter than without failures, which counts as no gain
-    (`is_lucky`). effective: its iterations alone, without failures and
+    """A job, in seconds. jct_s: the sum of healthy_s, stalled_s, slowed_s, restarting_s and
+    lost_work_s; None if it never makes progress again. healthy_s: without failures, with
+    checkpoints. slowed_s: by longer iterations during outages, and the checkpoints that these add,
+    never below 0. lucky: in some state of the network its iterations are shorter than without
+    failures, which counts as no gain (`is_lucky`). lost_work_s: on work since the last checkpoint,
+    and in a checkpoint that broke off. effective: its iterations alone, without failures and
     checkpoints, over jct_s, 0 if that is None. breaks: by itself, by cause; the network caused the
     other restarts. expected: for the same breaks in closed form, without the cost of the network
     (`rocelab.sim.events.expectation`)."""

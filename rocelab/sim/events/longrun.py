@@ -76,9 +76,9 @@ class JobHistory:
     """What happened to a job, in seconds. jct_s: inf if it never makes progress again; healthy_s:
     its JCT without outages, checkpoints included; work_s: without checkpoints. stalled_s: time it
     waited. lucky: its iterations were shorter in some state of the network, which counted as no
-    gain. restarting_s: time that restarts took. lost_work_s: work lost since the last checkpoint.
-    breaks: how often it broke by itself, by cause; the other restarts followed from queue pairs
-    that gave up."""
+    gain. restarting_s: time that restarts took. lost_work_s: time on work since the last checkpoint
+    and in a checkpoint that broke off. breaks: how often it broke by itself, by cause; the other
+    restarts followed from queue pairs that gave up."""
 
     job: str
     jct_s: float
@@ -230,7 +230,9 @@ class _Run:
             self._undone += done
             if self._left and self._since_s >= self._every_s * (1 - 1e-12):
                 if self._next_break.at_s < self._now + self._takes_s:
-                    self._now = max(self._now, self._next_break.at_s)
+                    broke_s = max(self._now, self._next_break.at_s)
+                    self._since_s += broke_s - self._now
+                    self._now = broke_s
                     return
                 self._now += self._takes_s
                 self._since_s = self._undone = 0.0

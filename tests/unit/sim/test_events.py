@@ -27,7 +27,7 @@ from rocelab.sim.engine.program import Change, Program
 from rocelab.sim.engine.run import run
 from rocelab.sim.events.changes import changes_of
 from rocelab.sim.events.expectation import Slowdown, expected_cost
-from rocelab.sim.events.longrun import IterationTimes, run_through
+from rocelab.sim.events.longrun import Break, IterationTimes, run_through
 from rocelab.sim.events.outlook import outlook
 from rocelab.sim.events.rates import HPN, LLAMA3, MONTH_S, draw_breaks, draw_timeline, timeline_of
 from rocelab.sim.events.reaction import Breakage, Place, reaction_of, shipped_table
@@ -809,6 +809,40 @@ def test_checkpoints_bound_what_a_restart_loses(single_tor: Network) -> None:
     # Two checkpoints, at 600 and 1260 s; since then 80 s.
     assert (restarts, lost_s) == (1, pytest.approx(80))
     assert jct_s == pytest.approx(healthy_s + 80 + stalled_s + 120)
+
+
+def test_the_time_in_a_checkpoint_that_breaks_off_is_lost_work(clos: Network) -> None:
+    """A checkpoint from 3,600 to 4,800 s, and again from 8,850 to 10,050 s: the first breaks off
+    after 1,000 s."""
+    policy = RestartSpec(checkpoint_every="1h", checkpoint_takes="20m", restart_takes="650s")
+    breaks = {"a": iter((Break(4600.0, "GPU"),))}
+    arguments = (clos, (), lambda up, bps: {"a": 1.0}, {"a": 7200}, {"a": NCCL}, policy, breaks)
+    histories = run_through(*arguments)
+    found = outlook("t", "", "", policy, (), histories, {"a": 8}, {"a": 7200}, {"a": 0.0})
+    (job,) = found.jobs
+    assert job.lost_work_s == pytest.approx(3600 + 1000)
+    assert (job.restarting_s, job.stalled_s, job.slowed_s) == (650, 0, 0)
+    assert job.jct_s == pytest.approx(7200 + 1200 + 4600 + 650)
+
+
+@given(
+    st.lists(st.floats(1, 30_000), max_size=8),
+    st.integers(60, 7200),
+    st.integers(0, 3600),
+    st.integers(0, 1200),
+)
+def test_a_job_that_only_breaks_by_itself_loses_nothing_to_longer_iterations(
+    clos: Network, gaps_s: list[float], every: int, takes: int, restart: int
+) -> None:
+    policy = RestartSpec(
+        checkpoint_every=f"{every}s", checkpoint_takes=f"{takes}s", restart_takes=f"{restart}s"
+    )
+    breaks = {"a": (Break(float(at_s), "GPU") for at_s in np.cumsum(gaps_s))}
+    (history,) = run_through(
+        clos, (), lambda up, bps: {"a": 1.0}, {"a": 20_000}, {"a": NCCL}, policy, breaks
+    )
+    parts = (history.healthy_s, history.restarting_s, history.lost_work_s)
+    assert history.jct_s == pytest.approx(sum(parts))
 
 
 def test_drawn_failures_come_as_often_as_published() -> None:
