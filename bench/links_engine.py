@@ -182,7 +182,6 @@ def figures(made: Simulation, ran: PacketRun, seconds: float) -> Row:
         "p99": p99,
         "highest_bytes": int(ran.highest_bytes[switches].max()),
         "seconds": seconds,
-        "packet_hops": ran.packet_hops,
     }
 
 

@@ -66,7 +66,6 @@ def run_links(
     start_s = sent_s = traffic.start_s[traffic.flow]
     answered_s = _answered_s(paths, capacity_bps, latency_s)[traffic.flow]
     early_s = _early_s(traffic, capacity_bps)
-    hops = 0
     with workers(_threads()) as pool:
         for each in rounds:
             parts = list(stages(each, len(capacity_bps)))
@@ -78,25 +77,26 @@ def run_links(
                     left_s[passed.chunk] = passed.left_s
                     if passed.run is not None:
                         sums.add(passed.part, passed.run)
-                        hops += passed.run.packet_hops
                     done += 1
                     progress(Progress("simulating", done, sum(map(len, parts))))
             over_s = left_s + answered_s
             opened_s = (over_s - early_s)[opens]
             sent_s = np.where(opens < 0, start_s, np.maximum(start_s, opened_s))
-    return sums.outcome(program, over_s[traffic.last], hops)
+    return sums.outcome(program, over_s[traffic.last])
 
 
 @dataclass(slots=True)
 class Sums:
     """The counts of links so far, as of `PacketRun`: by flow, F, and by send, 2L. packets, acks: at
-    the links of NICs."""
+    the links of NICs. packet_hops: of each link once, though the next ones are run with it; NAKs
+    and CNPs go back over the link that dropped or marked alone."""
 
     by_flow: dict[str, Longs]
     by_send: dict[str, Longs]
     sent_bits: Floats
     packets: int = 0
     acks: int = 0
+    packet_hops: int = 0
     failed: int = 0
 
     @classmethod
@@ -119,11 +119,14 @@ class Sums:
         self.sent_bits[link] += run.sent_bits[own]
         self.sent_bits[link ^ 1] += run.sent_bits[own + 1]
         self.failed += run.failed
+        self.packet_hops += run.packet_hops
         if part.before[0] < 0:
             self.packets += run.packets
             self.acks += run.acks
+        else:
+            self.packet_hops -= run.packets + run.acks + int(run.cnps.sum())
 
-    def outcome(self, program: Program, finish_s: Floats, packet_hops: int) -> PacketRun:
+    def outcome(self, program: Program, finish_s: Floats) -> PacketRun:
         """The outcome of a program whose flows end so."""
         task = np.repeat(np.arange(program.tasks), np.diff(program.first_transfer))
         finish_s = finish_s[program.flow]
@@ -142,7 +145,7 @@ class Sums:
             solves=0,
             packets=self.packets,
             acks=self.acks,
-            packet_hops=packet_hops,
+            packet_hops=self.packet_hops,
             lost=0,
             failed=self.failed,
             lossless=(),

@@ -181,6 +181,18 @@ def test_slowdowns_are_those_of_the_packet_engine(job: SimulatedJob, p99: float)
     assert found[1] == pytest.approx(expected[1], rel=p99)
 
 
+@pytest.mark.parametrize(("transport", "rel"), [({}, 0), ({"dcqcn": "hpcc-dcqcn"}, 0.03)])
+def test_transmissions_are_counted_once_a_link_as_packet_by_packet(
+    transport: dict[str, object], rel: float
+) -> None:
+    """Not those of the link before, nor of the first of two times where flows are longer than
+    their window. A CNP goes back over the link that marked alone."""
+    _, (packets, links) = both(drawn("websearch", "50%", "500us", **transport))
+    assert (links.packets, links.acks) == (packets.packets, packets.acks)
+    assert links.packet_hops == pytest.approx(packets.packet_hops, rel=rel)
+    assert (links.cnps.sum() > 0) == bool(transport)
+
+
 def test_flows_longer_than_their_window_are_held_back_by_links_behind(tmp_path: Path) -> None:
     """Eight hosts send to one. Short flows to others find the links that they share with them
     empty or not as packet by packet: without that, one would wait for half a millisecond."""
