@@ -32,9 +32,10 @@ class Engine(StrEnum):
 
 class PortModel(StrEnum):
     """When a packet leaves a port of the packet engine: LAB: as a lab's ports do, when its first
-    bit does, and a port that was idle sends a frame ahead of its rate; hosts wake as a lab's, too
-    (`rocelab.sim.packets.hosts`). STORE_AND_FORWARD: when its last bit does. CUT_THROUGH: behind
-    its header, unless the next port is faster."""
+    bit does, and a port that was idle is ahead of its rate by a frame or by 200 us of the lab's
+    clock, whichever is more; hosts wake as a lab's, too (`rocelab.sim.packets.hosts`).
+    STORE_AND_FORWARD: when its last bit does. CUT_THROUGH: behind its header, unless the next port
+    is faster."""
 
     STORE_AND_FORWARD = "store-and-forward"
     CUT_THROUGH = "cut-through"
@@ -57,7 +58,7 @@ LEAVES_OUT = {
         "lasts until the port that asked for it is below XON; lossy classes share no memory",
         "routes: a packet keeps the way on which it left its NIC, also where routes change before "
         "it arrives",
-        _HOSTS,
+        f"{_HOSTS} and, with the ports of a lab, the time until its hosts wake",
     ),
     Engine.LINKS: (
         "other links: each is simulated alone, with the packets that the links before let through. "

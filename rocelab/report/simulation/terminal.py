@@ -7,7 +7,7 @@ from rich.table import Table
 
 from rocelab.report.console import table
 from rocelab.report.job_terminal import value_text
-from rocelab.results.simulation import Engine, JobOutcome, SimulationReport, TierUse
+from rocelab.results.simulation import Engine, JobOutcome, PortModel, SimulationReport, TierUse
 from rocelab.units import format_duration, format_size
 
 SHOWN_JOBS = 40
@@ -206,7 +206,7 @@ def _method(report: SimulationReport) -> str:
     note = "queues, marks, pauses and drops are not in it"
     if method.engine is Engine.PACKETS:
         exact = f"packet by packet, ports {method.ports}"
-        note = "hosts take no time"
+        note = f"hosts {'wake as in a lab' if method.ports is PortModel.LAB else 'take no time'}"
     elif method.engine is Engine.LINKS:
         exact = "packet by packet, each link alone"
         note = "a link does not know what happens behind it"

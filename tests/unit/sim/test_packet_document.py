@@ -13,7 +13,7 @@ from rocelab.jobs.job import JobSpec
 from rocelab.jobs.spec import collective_job
 from rocelab.report.simulation.html import render_html
 from rocelab.report.simulation.terminal import print_report
-from rocelab.results.simulation import Engine, SimulationReport, from_json
+from rocelab.results.simulation import Engine, PortModel, SimulationReport, from_json
 from rocelab.sim.simulate import Options, simulate
 from rocelab.spec.model import LabSpec
 
@@ -59,6 +59,23 @@ def test_a_terminal_and_a_page_show_it(incast: SimulationReport) -> None:
     for text in (console.file.getvalue(), render_html(incast)):  # type: ignore[attr-defined]
         assert "Flow completion" in text and "Highest queues of switch ports" in text
         assert f"{incast.packets.drops:,}" in text and incast.packets.queues[0].port in text
+
+
+@pytest.mark.parametrize(
+    ("ports", "note"),
+    [
+        (PortModel.STORE_AND_FORWARD, "hosts take no time (docs"),
+        (PortModel.LAB, "hosts wake as in a lab (docs"),
+    ],
+)
+def test_what_is_left_out_of_hosts_is_said_as_the_ports_are(ports: PortModel, note: str) -> None:
+    job = collective_job(JobSpec.model_validate({"pattern": "incast", "ranks": 2, "size": "4KB"}))
+    options = Options(engine=Engine.PACKETS, ports=ports, hop_latency_ns=2)
+    found = simulate(SPEC, [job], options)
+    console = Console(file=io.StringIO(), width=200)
+    print_report(found, console)
+    assert note in console.file.getvalue()  # type: ignore[attr-defined]
+    assert any("until its hosts wake" in text for text in found.method.leaves_out)
 
 
 def test_both_engines_have_flow_completion_times_and_one_has_packets(

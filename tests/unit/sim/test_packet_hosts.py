@@ -10,6 +10,7 @@ import pytest
 from rocelab.arrays import NONE
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.spec import collective_job
+from rocelab.plan.queues import BURST_NS
 from rocelab.results.simulation import Engine, PortModel
 from rocelab.sim.fabric.build import network_of
 from rocelab.sim.packets.run import run_packets
@@ -53,6 +54,16 @@ def test_a_labs_hosts_wake_as_its_agents_do(
     spec = load_spec(find_lab("tiny")).model_copy(update={"dilation": dilation})
     found = gathering_of(network_of(spec))
     assert (found.moderation_ns, found.late_ns) == (moderation_ns, late_ns)
+
+
+def test_a_receivers_port_that_was_idle_takes_an_incast_below_its_bound() -> None:
+    """By 200 us of the lab's clock at most, where that is more than a frame."""
+    spec = load_spec(find_lab("two-leaves")).model_copy(update={"dilation": 20.0})
+    keys = {"pattern": "incast", "ranks": 6, "size": "300KB", "transport": {"dcqcn": "off"}}
+    options = Options(engine=Engine.PACKETS, ports=PortModel.LAB, hop_latency_ns=2)
+    (job,) = simulate(spec, [collective_job(JobSpec.model_validate(keys))], options).jobs
+    assert job.roofline_ns is not None and job.iterations_ns[0] is not None
+    assert 1000 < job.roofline_ns - job.iterations_ns[0] < BURST_NS / spec.dilation
 
 
 def test_a_server_is_one_host_for_all_its_ports() -> None:
