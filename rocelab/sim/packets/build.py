@@ -142,6 +142,7 @@ def state_of(
     port[:, at.FREE_PS] = -port[:, at.BURST_PS]
     if len(host):
         port[all_ports.is_nic, at.BUSY] = at.GATHERS
+        host[:, at.SHAPED_PS] = -port[:, at.BURST_PS]
     return run
 
 

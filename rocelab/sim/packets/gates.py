@@ -11,7 +11,7 @@ from rocelab.sim.packets.compiling import compiled
 from rocelab.sim.packets.freelist import release
 from rocelab.sim.packets.hosts import rouse
 from rocelab.sim.packets.lossless import time_watchdog, watch
-from rocelab.sim.packets.ports import emptied, serve
+from rocelab.sim.packets.ports import emptied, serve, shape
 from rocelab.sim.packets.state import State
 
 
@@ -64,6 +64,8 @@ def _open(run: State, place: int) -> None:
         port[at.LAST_FLOW] = row[at.LAST_PARKED]
         row[at.FIRST_PARKED] = -1
     serve(run, number)
+    if port[at.BUSY] == at.GATHERS:
+        shape(run, number)
     # After it was idle, a lab's port may send several frames at once.
     while port[at.BUSY] < 0 and port[at.QUEUED] > 0:
         serve(run, number)

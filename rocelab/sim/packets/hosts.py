@@ -3,7 +3,7 @@
 A host takes arrivals and sends only while it is awake, by all ports of its server. It wakes at most
 once in a time, like one behind a NIC that moderates its interrupts (`rocelab.agent.agent`), each
 time a little late, and at once for a pause or its end. When it wakes it sends all that its links
-could have carried meanwhile.
+could have carried meanwhile; of a lossless class to the NIC's queue (`rocelab.sim.packets.ports`).
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from rocelab.sim.packets.freelist import release
 from rocelab.sim.packets.gates import obey, watched
 from rocelab.sim.packets.hosts import gather
 from rocelab.sim.packets.lossless import drained, receive
-from rocelab.sim.packets.ports import enqueue, offer, serialised, serve
+from rocelab.sim.packets.ports import enqueue, offer, serialised, serve, shaped
 from rocelab.sim.packets.receiver import deliver
 from rocelab.sim.packets.sender import ack_timer, go_back, leave_turns, list_flow
 from rocelab.sim.packets.state import State
@@ -116,6 +116,8 @@ def _run_out(run: State, subject: int) -> None:
         drained(run, of)
     elif kind == at.WOKEN:
         _woken(run, of)
+    elif kind == at.SHAPED:
+        shaped(run, of)
     else:
         if kind == at.TURN_DUE:
             run.flow[of, at.LISTED] = 0

@@ -3,7 +3,8 @@
 The rules are those of a lab's port (`rocelab/runtime/bpf/queues.bpf.c`): a packet that does not fit
 the port's buffer is dropped; the depth of its queue on arrival, without itself and without the
 packet under way, decides on its mark. Strict classes go first, the others share byte by byte.
-Beside lossless classes, which wait at gates, each other class has the buffer to itself.
+Beside lossless classes, which wait at gates, each other class has the buffer to itself. Behind a
+host that gathers arrivals a NIC has a queue of lossless classes only (`rocelab.runtime.pfc`).
 """
 
 from __future__ import annotations
@@ -49,8 +50,7 @@ def enqueue(run: State, packet: int, number: int) -> None:
             port[at.DROPS] += 1
         release(run, packet)
         return
-    is_closed = waits and run.pause[place, at.IS_CLOSED] > 0
-    if port[at.BUSY] < 0 and not is_closed:
+    if port[at.BUSY] < 0 and not (waits and run.pause[place, at.IS_CLOSED] > 0):
         if waits and is_switch:
             discount(run, packet, size)
         _transmit(run, packet, number)
@@ -69,10 +69,18 @@ def enqueue(run: State, packet: int, number: int) -> None:
     ):
         row[at.CE] = 1
         port[at.MARKS] += 1
+    _join(run, packet, number, place, waits)
+
+
+@inlined
+def _join(run: State, packet: int, number: int, place: int, waits: bool) -> None:
+    """A packet joins a queue, whose gate may be closed if it waits at one."""
+    port, row, queue = run.port[number], run.packet[packet], run.queue[place]
+    size = run.sizes[row[at.SIZE]] - at.ETHERNET
     row[at.NEXT] = -1
     if waits:
         run.pause[place, at.WAITING_PACKETS] += 1
-    if is_closed:
+    if waits and run.pause[place, at.IS_CLOSED] > 0:
         hold(run, packet, place)
     else:
         if queue[at.HEAD] < 0:
@@ -195,26 +203,88 @@ def offer(run: State, number: int) -> None:
     host = run.host[own[at.FIRST_PORT]]
     if host[at.DUE_PS] == now:
         return
-    if port[at.QUEUED] == 0 and port[at.FIRST_FLOW] < 0:
+    if port[at.FIRST_FLOW] < 0:
         own[at.IS_IDLE] = 1
         return
-    if own[at.IS_IDLE]:
-        port[at.FREE_PS] = max(port[at.FREE_PS], now)
-        own[at.IS_IDLE] = 0
+    _occupy(run, number)
     if host[at.WOKE_PS] < now:
         wake_by(run, number, max(now, port[at.FREE_PS]))
         return
-    while port[at.QUEUED] > 0:
-        _transmit(run, _dequeue(run, number), number)
     packet = 0
     while packet >= 0 and port[at.FREE_PS] <= now:
         packet = next_packet(run, number)
         if packet >= 0:
-            _transmit(run, packet, number)
+            _hand_over(run, packet, number)
     if port[at.FIRST_FLOW] < 0:
         own[at.IS_IDLE] = 1
     else:
         wake_by(run, number, port[at.FREE_PS])
+
+
+@compiled
+def send_answer(run: State, packet: int, number: int) -> None:
+    """A receiver sends an ACK or CNP by its NIC's port. A host that gathers arrivals is awake."""
+    if run.port[number, at.BUSY] != at.GATHERS:
+        enqueue(run, packet, number)
+    elif run.port[number, at.BUFFER] == at.CUT:
+        run.counts[at.LOST_PACKETS] += 1
+        release(run, packet)
+    else:
+        _occupy(run, number)
+        _hand_over(run, packet, number)
+
+
+@inlined
+def _occupy(run: State, number: int) -> None:
+    """A host has something to send by a port: the time for which it had nothing is over."""
+    port, own = run.port[number], run.host[number]
+    if own[at.IS_IDLE]:
+        port[at.FREE_PS] = max(port[at.FREE_PS], run.counts[at.NOW_PS])
+        own[at.IS_IDLE] = 0
+
+
+@compiled
+def _hand_over(run: State, packet: int, number: int) -> None:
+    """A host sends a packet by a port: to the NIC's queue, which has the link's rate, if its class
+    is lossless, else past it."""
+    port, row = run.port[number], run.packet[packet]
+    port[at.FREE_PS] += run.delay_ps[port[at.RATE] + row[at.SIZE]]
+    if is_lossless(run, row[at.CLASS]) and port[at.BUFFER] != at.CUT:
+        _join(run, packet, number, number * run.rules[at.CLASSES] + row[at.CLASS], True)
+        shape(run, number)
+    else:
+        _leave(run, packet, number)
+
+
+@compiled
+def shape(run: State, number: int) -> None:
+    """Let the queue of a NIC whose host gathers arrivals send what its link's rate permits."""
+    port, own, now = run.port[number], run.host[number], run.counts[at.NOW_PS]
+    while port[at.QUEUED] > 0 and not own[at.IS_SHAPING]:
+        if own[at.SHAPED_PS] > now:
+            own[at.IS_SHAPING] = 1
+            set_timer(run, own[at.SHAPED_PS], at.SHAPED, number)
+            return
+        packet = _dequeue(run, number)
+        saved = min(now - own[at.SHAPED_PS], port[at.BURST_PS])
+        own[at.SHAPED_PS] = now - saved + run.delay_ps[port[at.RATE] + run.packet[packet, at.SIZE]]
+        _leave(run, packet, number)
+
+
+@compiled
+def shaped(run: State, number: int) -> None:
+    """The link of a NIC whose host gathers arrivals can take a packet again."""
+    run.host[number, at.IS_SHAPING] = 0
+    shape(run, number)
+
+
+@inlined
+def _leave(run: State, packet: int, number: int) -> None:
+    """A packet of a host that gathers arrivals is on its way."""
+    port = run.port[number]
+    port[at.CARRIED] += run.sizes[run.packet[packet, at.SIZE]]
+    run.counts[at.HOPS] += 1
+    schedule(run, port[at.EARLY], packet)
 
 
 @inlined
@@ -223,10 +293,6 @@ def _transmit(run: State, packet: int, number: int) -> None:
     kind = port[at.RATE] + row[at.SIZE]
     port[at.CARRIED] += run.sizes[row[at.SIZE]]
     run.counts[at.HOPS] += 1
-    if port[at.BUSY] == at.GATHERS:
-        port[at.FREE_PS] += run.delay_ps[kind]
-        schedule(run, port[at.EARLY], packet)
-        return
     saved = min(now - port[at.FREE_PS], port[at.BURST_PS])
     port[at.FREE_PS] = now - saved + run.delay_ps[kind]
     port[at.BUSY] = packet

@@ -11,7 +11,7 @@ from rocelab.sim.packets import state as at
 from rocelab.sim.packets.admission import clear
 from rocelab.sim.packets.compiling import compiled, inlined
 from rocelab.sim.packets.freelist import release
-from rocelab.sim.packets.ports import enqueue
+from rocelab.sim.packets.ports import send_answer
 from rocelab.sim.packets.sender import draw_way, take
 from rocelab.sim.packets.state import State
 from rocelab.sim.packets.tasks import packets_arrived
@@ -32,7 +32,8 @@ def _answer(run: State, flow: int, kind: int) -> None:
     if row[at.ACK_WAYS] > 0:
         draw_way(run, flow, at.ACK_PATH, at.ACK_HASH)
     place = row[at.ACK_PATH]
-    enqueue(run, take(run, flow, place, size, row[at.EXPECTED], kind, class_), run.path[place])
+    packet = take(run, flow, place, size, row[at.EXPECTED], kind, class_)
+    send_answer(run, packet, run.path[place])
 
 
 @compiled

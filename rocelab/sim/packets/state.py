@@ -54,7 +54,8 @@ FIRST_FLOW, LAST_FLOW, MARKS, DROPS, DRAWS, FREE_PS, BURST_PS, EARLY = range(8, 
 PORT_CELLS = 16
 
 IS_IDLE, FIRST_PORT, NEXT_PORT, WOKE_PS, DUE_PS, FIRST_ARRIVED, LAST_ARRIVED, WAKES = range(8)
-HOST_CELLS = 8
+SHAPED_PS, IS_SHAPING = range(8, 10)
+HOST_CELLS = 10
 
 HEAD, TAIL, BYTES, DEFICIT = range(4)
 QUEUE_CELLS = 4
@@ -94,8 +95,9 @@ RING_CELLS = 8
 TIME_PS, SUBJECT = range(2)
 EVENT_CELLS = 2
 
-START, SERIALISED, TURN_DUE, ACK_LATE, WATCHED, DRAINED, WOKEN = range(7)
-"""Kinds of timers: of a task, a port, two of a flow, of a gate, a receive buffer, and a host."""
+START, SERIALISED, TURN_DUE, ACK_LATE, WATCHED, DRAINED, WOKEN, SHAPED = range(8)
+"""Kinds of timers: of a task, a port, two of a flow, of a gate, a receive buffer, a host, and a
+NIC's queue."""
 
 CLASSES, STRICT, KMIN, KMAX, PMAX, MARKED_CLASSES, QUANTUM, SEED = range(8)
 CUTS_THROUGH, PORT_RINGS, WAY_RINGS, LOSSLESS, NIC_CLASS, DRAINS = range(8, 14)
@@ -146,7 +148,9 @@ class State(NamedTuple):
     other end, if hosts are slow: it is empty at DRAINED_PS, and levels are times to drain them.
 
     With hosts that gather arrivals, else empty, host: a row per port. IS_IDLE: there was nothing
-    to send by it; NEXT_PORT: of its server. In the row of the server's FIRST_PORT, when the host
+    to send by it; NEXT_PORT: of its server. FREE_PS of such a port is the host's; its NIC's queue,
+    of lossless classes, can begin a packet at SHAPED_PS, and IS_SHAPING while a timer for it is
+    set. In the row of the server's FIRST_PORT, when the host
     WOKE_PS and is DUE_PS to wake next, and what has ARRIVED meanwhile. HOST_TIMERS: those that are
     set, also for later than is due now.
 

@@ -92,7 +92,9 @@ def _set_rates(run: State, capacity_bps: Floats, ports: Ports) -> None:
     if queues.ports is not PortModel.STORE_AND_FORWARD:
         run.port[carries, at.EARLY] = run.rules[at.WAY_RINGS] + rate
     if queues.ports is PortModel.LAB:
-        burst_bytes = np.where(ports.is_nic, 0, queues.burst_bytes)[carries]
+        # A lab's NIC has a queue that saves up only for lossless classes, behind its host.
+        saves_up = ~ports.is_nic | (len(run.host) > 0 and len(run.pause) > 0)
+        burst_bytes = np.where(saves_up, queues.burst_bytes, 0)[carries]
         run.port[carries, at.BURST_PS] = np.rint(burst_bytes * 8.0 * PS / capacity_bps[carries])
 
 

@@ -112,13 +112,15 @@ class Port:
         self.is_cut = False
         self.on_link: set[Packet] = set()
         self.connect(rate_bps)
-        self.free_ps = -self.burst_ps
+        self.free_ps = self.shaped_ps = -self.burst_ps
+        self.is_shaping = False
 
     def connect(self, rate_bps: float) -> None:
         """From now on; what a link holds that is cut is lost."""
         if rate_bps:
             self.rate_bps = rate_bps
-            saves_up = self.oracle.queues.ports is PortModel.LAB and not self.is_nic
+            is_shaped = self.host is not None and self.oracle.queues.pausing is not None
+            saves_up = self.oracle.queues.ports is PortModel.LAB and (not self.is_nic or is_shaped)
             burst_bytes = int(self.oracle.queues.burst_bytes)
             self.burst_ps = round(burst_bytes * 8 * PS / rate_bps) * saves_up
         elif not self.is_cut:
@@ -230,17 +232,9 @@ class Port:
 
     def transmit(self, packet: Packet) -> None:
         oracle, now = self.oracle, self.oracle.now
-        bytes_ = packet.size + WIRE_OVERHEAD_BYTES
-        self.carried += bytes_
-        oracle.hops += 1
-        packet.is_lost |= self.is_cut
-        self.on_link.add(packet)
-        if self.host is not None:
-            self.free_ps += round(bytes_ * 8 * PS / self.rate_bps)
-            oracle.at(now + oracle.latency_ps, oracle.reach, packet, rank=self.rate_bps)
-            return
+        self.count(packet)
         saved_ps = min(now - self.free_ps, self.burst_ps)
-        self.free_ps = now - saved_ps + round(bytes_ * 8 * PS / self.rate_bps)
+        self.free_ps = now - saved_ps + self.time_of(packet)
         early_bytes = self.early_bytes(packet)
         if early_bytes is not None:
             early_ps = round(oracle.latency_ps + early_bytes * 8 * PS / self.rate_bps)
@@ -251,6 +245,46 @@ class Port:
         else:
             self.is_busy = True
             oracle.at(self.free_ps, self.sent_whole, packet)
+
+    def count(self, packet: Packet) -> None:
+        self.carried += packet.size + WIRE_OVERHEAD_BYTES
+        self.oracle.hops += 1
+        packet.is_lost |= self.is_cut
+        self.on_link.add(packet)
+
+    def time_of(self, packet: Packet) -> int:
+        return round((packet.size + WIRE_OVERHEAD_BYTES) * 8 * PS / self.rate_bps)
+
+    def hand_over(self, packet: Packet) -> None:
+        """What a host that wakes sends at once waits for the link if its class is lossless."""
+        self.free_ps += self.time_of(packet)
+        class_ = packet.tos >> 5
+        if class_ in self.lanes and not self.is_cut:
+            self.queues[class_].append(packet)
+            self.highest = max(self.highest, sum(self.bytes_of(each) for each in CLASSES))
+            self.shape()
+        else:
+            self.put_on_link(packet)
+
+    def shape(self) -> None:
+        oracle = self.oracle
+        while self.ready and not self.is_shaping:
+            if self.shaped_ps > oracle.now:
+                self.is_shaping = True
+                oracle.at(self.shaped_ps, self.shaped)
+            elif packet := self.dequeue():
+                self.shaped_ps = max(self.shaped_ps, oracle.now - self.burst_ps)
+                self.shaped_ps += self.time_of(packet)
+                self.put_on_link(packet)
+
+    def shaped(self) -> None:
+        self.is_shaping = False
+        self.shape()
+
+    def put_on_link(self, packet: Packet) -> None:
+        self.count(packet)
+        due_ps = self.oracle.now + self.oracle.latency_ps
+        self.oracle.at(due_ps, self.oracle.reach, packet, rank=self.rate_bps)
 
     def early_bytes(self, packet: Packet) -> int | None:
         """The bytes after which a packet is on its way; None for all."""
@@ -314,22 +348,30 @@ class Host:
         now = self.oracle.now
         if self.due_ps == now:
             return
-        if not port.turns and not port.ready:
+        if not port.turns:
             port.is_idle = True
             return
-        if port.is_idle:
-            port.free_ps = max(port.free_ps, now)
-            port.is_idle = False
+        self.occupy(port)
         if self.woke_ps < now:
             self.wake_by(max(now, port.free_ps))
             return
-        while packet := port.dequeue():
-            port.transmit(packet)
         while port.free_ps <= now and (packet := port.data()):
-            port.transmit(packet)
+            port.hand_over(packet)
         port.is_idle = not port.turns
         if not port.is_idle:
             self.wake_by(port.free_ps)
+
+    def occupy(self, port: Port) -> None:
+        if port.is_idle:
+            port.free_ps = max(port.free_ps, self.oracle.now)
+            port.is_idle = False
+
+    def answer(self, packet: Packet, port: Port) -> None:
+        if port.is_cut:
+            self.oracle.lost += 1
+            return
+        self.occupy(port)
+        port.hand_over(packet)
 
 
 class Flow:
@@ -443,7 +485,11 @@ class Flow:
         """The receiver sends an ACK, a NAK or a CNP."""
         self.acks += frame[BTH_OFFSET] == Opcode.RC_ACKNOWLEDGE
         packet = self.packet(frame, is_data=False)
-        packet.ports[0].enqueue(packet)
+        port = packet.ports[0]
+        if port.host is not None:
+            port.host.answer(packet, port)
+        else:
+            port.enqueue(packet)
 
     def deliver(self, packet: Packet) -> None:
         frame, oracle = packet.frame, self.oracle

@@ -116,6 +116,8 @@ class Lane:
         self.port.turns.extend(self.parked)
         self.parked = []
         self.port.serve()
+        if self.port.host is not None:
+            self.port.shape()
 
     def watch(self) -> None:
         """Packets wait from now on."""

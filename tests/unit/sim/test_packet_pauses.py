@@ -20,7 +20,7 @@ from rocelab.jobs.job import JobSpec
 from rocelab.jobs.spec import SimulatedJob, collective_job
 from rocelab.plan.build import plan
 from rocelab.plan.pauses import plan_pauses
-from rocelab.plan.pfc import carve, headroom_of, nic_headrooms, warnings
+from rocelab.plan.pfc import carve, headroom_of, nic_headrooms, slack_of, warnings
 from rocelab.report.simulation.html import render_html
 from rocelab.report.simulation.terminal import print_report
 from rocelab.results.simulation import Engine, PortModel, SimulationReport, from_json
@@ -29,8 +29,8 @@ from rocelab.sim.fabric.flows import Paths
 from rocelab.sim.packets import state as at
 from rocelab.sim.packets.figures import lossless_links
 from rocelab.sim.packets.pausing import Drain, Pausing, Watchdog, pause_warnings, pausing_of
-from rocelab.sim.packets.run import PacketRun
-from rocelab.sim.packets.sending import Queues
+from rocelab.sim.packets.run import PacketRun, run_packets
+from rocelab.sim.packets.sending import Gathering, Queues
 from rocelab.sim.simulate import Options, Simulation, simulate
 from rocelab.spec.catalog import find_lab
 from rocelab.spec.load import load_spec
@@ -44,6 +44,7 @@ from tests.unit.sim.packet_runs import (
     FULL_PS,
     LATENCY_PS,
     Flow,
+    arranged,
     finish_ps,
     ran,
     there_and_back,
@@ -129,6 +130,43 @@ def test_the_plan_s_headroom_is_enough_and_what_it_used_less_a_byte_is_not() -> 
     assert 0 < used <= needed
     assert sum(link.dropped_packets for link in held(incast(headroom=f"{used}B"))) == 0
     assert sum(link.dropped_packets for link in held(incast(headroom=f"{used - 1}B"))) > 0
+
+
+@pytest.mark.parametrize(("class_", "most"), [(3, 0), (4, 11 * FRAME)])
+def test_what_a_host_sends_at_once_leaves_a_nic_at_its_rate_if_it_is_lossless(
+    class_: int, most: int
+) -> None:
+    """A host wakes once in the time of 12 frames. Class 3 is lossless: the switch, which sends at
+    the NIC's rate, never has a frame that waits; of class 4 all 12 come at once."""
+    queues = replace(lossless({0: 0}, 4, xoff=10**9), ports=PortModel.LAB)
+    flow = Flow([0, 3], 100 * 4096, classes=(class_, 6, 5))
+    program, wirings, latency_s, sending, queues = arranged([flow], queues)
+    host = Gathering(12 * FULL_PS / 1000, 0, np.array([0, NONE, 1, NONE]))
+    sending = replace(sending, gathering=host)
+    done = run_packets(program, wirings, latency_s, sending, queues)
+    assert done.packets == 100
+    assert done.highest_bytes[3] == most
+
+
+@pytest.mark.parametrize("dilation", [500, 1000, 5000])
+def test_the_bursts_of_a_lab_s_hosts_fit_the_headroom_with_the_lab_s_slack(dilation: float) -> None:
+    spec = LabSpec.model_validate(
+        {
+            "name": "bursts",
+            "fabric": {"kind": "clos", "racks": 1, "spines": 1, "servers_per_rack": 8},
+            "links": {"mtu": 4200},
+            "dilation": dilation,
+            "queues": {"pfc": {"xoff": "64KB"}},
+        }
+    )
+    options = Options(engine=Engine.PACKETS, ports=PortModel.LAB, hop_latency_ns=2)
+    found = simulate(spec, [job("incast", 8)], options)
+    assert found.packets is not None
+    assert sum(link.transitions for link in held(found)) > 0
+    assert found.packets.drops == found.packets.retransmitted == 0
+    needed = headroom_of(PfcSpec(), 400 * 10**9, 4200, 200)
+    used = max(link.headroom_max_bytes for link in held(found))
+    assert 0 < used <= needed.total + slack_of(needed, spec)
 
 
 def test_an_incast_of_two_stops_each_sender_half_of_the_time_and_wastes_none() -> None:
