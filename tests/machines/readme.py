@@ -56,8 +56,6 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.machines.readme")
     parser.add_argument("--pages", default=",".join(PAGES), help="default: %(default)s")
     given = parser.parse_args()
-    # A shell starts background jobs with SIGINT ignored, and so would be all that gets Ctrl-C here.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
     LOG.parent.mkdir(exist_ok=True)
     verdicts: list[Verdict] = []
     with LOG.open("w") as log, docker_engine(), engine_at(DEFAULT_ENGINE), virtual_machine():
@@ -177,6 +175,8 @@ def _on_terminal(script: str, typed: str, until: str) -> tuple[int, str]:
     matches `until`."""
     pid, terminal = pty.fork()
     if pid == 0:
+        # A shell starts background jobs, such as this one may be, with SIGINT ignored.
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
         os.chdir(CHECKOUT)
         os.environ["COLUMNS"] = "160"
         os.execvp("bash", ["bash", "-c", script])
