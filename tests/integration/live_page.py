@@ -122,10 +122,10 @@ class Elsewhere(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def planned(name: str) -> Iterator[tuple[Hub, str]]:
+def planned(name: str, *, read_only: bool = False) -> Iterator[tuple[Hub, str]]:
     """The page of a fabric that does not run, since it is too large for a test: its hub and URL."""
     lab = Lab.planned(name)
-    state = LabState(lab.fabric, read_only=False)
+    state = LabState(lab.fabric, read_only)
     hub, history = Hub(METRICS, state.document), History(lab.fabric)
     feed = SimpleNamespace(lab=lab, state=state, hub=hub, history=history)
     with socket.create_server(("127.0.0.1", 0)) as listener:
@@ -136,7 +136,7 @@ def planned(name: str) -> Iterator[tuple[Hub, str]]:
             SimpleNamespace(),  # type: ignore[arg-type]
             traffic,  # type: ignore[arg-type]
             access,
-            read_only=False,
+            read_only=read_only,
         )
         with HttpServer(app, listener), closing(feed.hub):
             yield feed.hub, access.url

@@ -370,6 +370,8 @@ def test_read_only_breaks_nothing(lab: Lab) -> None:
         assert server.read("/fabric.json")["read_only"] is True
         assert server.read("/traffic") == {"state": None}
         assert server.request("POST", "/faults", fault(lasts="1s")).status == 403
+        flow = {"src": "srv1-1", "dst": "srv2-1", "sport": 50000}
+        assert server.post("/path", flow)[0] == 200
     assert has_carrier(lab)
     refused = rocelab("live", lab.name, "--read-only", "--terminal")
     assert refused.returncode == 2

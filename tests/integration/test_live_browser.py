@@ -402,6 +402,18 @@ def test_a_zone_of_252_by_18_is_a_matrix_of_links(look: Looking) -> None:
         expect(page.locator("#panel h2")).to_have_text("ctsw18")
 
 
+def test_a_page_that_is_read_only_has_what_changes_nothing_and_no_empty_parts(
+    look: Looking,
+) -> None:
+    with planned("tiny", read_only=True) as (_, url):
+        page = look.at(url)
+        for name in ("#traffic", "#reach", "#scheme form"):
+            expect(page.locator(name)).to_be_hidden()
+        expect(page.get_by_role("button", name="Show", exact=True)).to_be_visible()
+        expect(page.locator("#scheme")).to_contain_text("Flows are spread by ecmp.")
+        assert "`" not in page.locator("body").inner_text()
+
+
 def test_events_beyond_the_newest_are_shown_when_they_are_asked_for(look: Looking) -> None:
     with planned("tiny") as (hub, url):
         for number in range(70):

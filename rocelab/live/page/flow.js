@@ -27,10 +27,10 @@ export class Flow {
     this.running.addEventListener("change", () => this.#take());
   }
 
-  start({ nodes, read_only: readOnly }) {
+  start({ nodes }) {
     const servers = nodes.filter((node) => node.tier === 0).slice(0, MOST_IN_SELECT);
     const { src, dst } = this.form.elements;
-    this.section.hidden = servers.length < 2 || readOnly;
+    this.section.hidden = servers.length < 2;
     for (const [select, first] of [[src, 0], [dst, servers.length - 1]]) {
       select.replaceChildren(...servers.map((node, index) => h("option", { selected: index === first }, node.name)));
     }

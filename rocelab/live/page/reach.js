@@ -7,6 +7,7 @@ import { post } from "./requests.js";
 export class Reach {
   // `chooser`: what chooses a server of that name.
   constructor(section, chooser) {
+    this.section = section;
     this.button = section.querySelector("button");
     this.shown = section.querySelector("div");
     this.chooser = chooser;
@@ -14,7 +15,7 @@ export class Reach {
   }
 
   start({ read_only: readOnly }) {
-    this.button.hidden = readOnly;
+    this.section.hidden = readOnly;
   }
 
   async #probe() {

@@ -26,7 +26,7 @@ export class Scheme {
   }
 
   #explain() {
-    this.meaning.textContent = this.schemes[this.select.value];
+    this.meaning.textContent = this.schemes[this.select.value].replaceAll("`", "");
   }
 
   async #switch(event) {

@@ -90,6 +90,7 @@ export class Traffic {
   #draw() {
     const { job, use } = this;
     const runs = job?.state === "running";
+    this.section.hidden = this.readOnly && !use && !job?.state;
     this.form.hidden = this.readOnly || runs || Boolean(use);
     this.button.disabled = false;
     update(this.shown, h("div", {},

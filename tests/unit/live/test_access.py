@@ -139,12 +139,16 @@ def test_another_page_may_not_even_read(client: TestClient) -> None:
     assert client.get("/events", headers={"origin": "http://127.0.0.1:802"}).status_code == 403
 
 
-def test_read_only_refuses_every_post() -> None:
+def test_read_only_refuses_every_post_but_questions() -> None:
     client = guarded(read_only=True)
     client.cookies.update(COOKIE)
-    answer = client.post("/path", headers={"origin": ORIGIN, **KEY})
-    assert answer.status_code == 403
-    assert "--read-only" in answer.text
+    for path in ("/faults", "/scheme", "/reach", "/traffic", "/path/", "/"):
+        answer = client.post(path, headers={"origin": ORIGIN, **KEY})
+        assert answer.status_code == 403
+        assert "--read-only" in answer.text
+    for path in ("/path", "/observe"):
+        assert client.post(path, headers={"origin": ORIGIN, **KEY}).status_code == 200
+        assert client.post(path, headers={"origin": ORIGIN}).status_code == 403
     assert client.get("/").status_code == 200
 
 
