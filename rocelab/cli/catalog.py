@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -87,23 +87,22 @@ def _uses(spec: LabSpec) -> tuple[str, ...]:
 def listed(catalog: Catalog, read: Callable[[Path], Row]) -> list[tuple[str, bool, Row]]:
     """The files of a catalog by name: whether each is the user's own, and its row from `read`.
 
-    Invalid files of the user are named on stderr instead.
+    Invalid files of the user are named on stderr instead, each with its first problem.
     """
     from rocelab.errors import SpecError
     from rocelab.spec.catalog import find, own_files, shipped_names
 
     own = own_files(catalog)
-    found, wrong = [], []
+    found = []
     for name in sorted({*own, *shipped_names(catalog)}):
         path = find(name, catalog)
         try:
             found.append((name, name in own, read(path)))
-        except SpecError:
+        except SpecError as error:
             if name not in own:
                 raise
-            wrong.append(str(path))
-    if wrong:
-        note(f"not listed, as no valid {catalog.kind}: {', '.join(wrong)}")
+            problem = replace(error.problems[0], hint=None)
+            note(f"not listed, as no valid {catalog.kind}: {problem}")
     return found
 
 
