@@ -35,7 +35,7 @@ from rocelab.results.environment import cpu_model
 from rocelab.results.simulation import Engine
 from rocelab.sim.engine.completion import completion
 from rocelab.sim.figures import transfer_times
-from rocelab.sim.links.part import Links, pass_part
+from rocelab.sim.links.part import Links, pass_part, rounds_s
 from rocelab.sim.links.run import run_links
 from rocelab.sim.links.traffic import Part, stages, traffic_of
 from rocelab.sim.packets.run import PacketRun, run_packets
@@ -127,7 +127,8 @@ def p99_added_up(made: Simulation) -> float:
     paths, capacity_bps = made.whole_paths, made.network.capacity_bps
     traffic = traffic_of(program, paths, sending)
     nic = paths.sends[paths.start[:-1]].astype(np.int64)
-    links = Links(traffic, capacity_bps, latency_s, queues)
+    round_s = rounds_s(traffic, capacity_bps, latency_s)
+    links = Links(traffic, capacity_bps, latency_s, queues, round_s)
     nics, *others = stages(traffic, len(capacity_bps))
     begin_s = traffic.start_s[traffic.flow]
     over_s = _left_s(links, begin_s, nics)[traffic.last] + latency_s * traffic.hops

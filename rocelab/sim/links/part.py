@@ -26,12 +26,13 @@ ACK_BITS = 8 * ACK_BYTES
 
 @dataclass(frozen=True, eq=False)
 class Links:
-    """The links of a network, 2L, and their flows."""
+    """The links of a network, 2L, and their flows. round_s: of each flow, F, as of `rounds_s`."""
 
     traffic: Traffic
     capacity_bps: Floats
     latency_s: float
     queues: Queues
+    round_s: Floats
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,9 +49,9 @@ class Passed:
 
 def pass_part(links: Links, left_s: Floats, progress: ProgressSink, part: Part) -> Passed:
     """Run the links of a part. left_s: when each chunk has come to the end of the link before, or
-    when it may leave its NIC, C; inf for one that never does. The latency of the whole path is
-    spread over the links that are run; of it only the link's own, and not the way of the ACK, is in
-    the times that are returned."""
+    when it may leave its NIC, C; inf for one that never does. What a round trip takes beyond the
+    links that are run is spread over them as latency, for windows, marks and timeouts; of it only
+    the link's own latency, and not the way of the ACK, is in the times that are returned."""
     traffic = links.traffic
     chunk, passage = _chunks(traffic, part)
     comes = np.isfinite(left_s[chunk])
@@ -66,7 +67,7 @@ def pass_part(links: Links, left_s: Floats, progress: ProgressSink, part: Part) 
         paced_s = traffic.wire_bits[chunk] / _slowest_bps(links, part)[passage]
         is_paced = (paced_s > takes_s) & (not traffic.is_coarse)
         comes_s[is_paced] = np.minimum(comes_s, left_s[chunk] - paced_s)[is_paced]
-    count, way_s = len(chunk), links.latency_s * float(traffic.hops[part.flow].mean())
+    count, way_s = len(chunk), _elsewhere_s(links, part, capacity_bps[ports]) / 2
     program = Program(
         after_start=np.zeros(count + 1, np.int64),
         after=np.empty(0, np.int32),
@@ -98,6 +99,34 @@ def pass_part(links: Links, left_s: Floats, progress: ProgressSink, part: Part) 
         last_s = _last_bits(traffic, chunk) / capacity_bps[ports[passage, 1]]
         over_s[is_paced] = np.maximum(over_s, left_s[chunk] + last_s)[is_paced]
     return Passed(part, chunk, over_s + links.latency_s, run)
+
+
+def rounds_s(traffic: Traffic, capacity_bps: Floats, latency_s: float) -> Floats:
+    """How long it takes from packets to their ACK where nothing waits, F."""
+    paths = traffic.paths
+    bit_s, nic = 1 / capacity_bps[paths.sends], paths.start[:-1]
+    sums_s, slowest_s = np.add.reduceat(bit_s, nic), np.maximum.reduceat(bit_s, nic)
+    found_s: Floats = _serialised_s(traffic, np.arange(len(traffic)), sums_s, slowest_s)
+    return found_s + 2 * latency_s * traffic.hops
+
+
+def _serialised_s(traffic: Traffic, flow: Longs, sums_s: Floats, slowest_s: Floats) -> Floats:
+    """How long links serialise packets of these flows and their ACK: the first packet and the ACK
+    one link after the other, and the other packets only the slowest link, as they are sent on while
+    they come. Seconds of a bit: over all links, and over the slowest."""
+    packet_bits = traffic.packet_bits[traffic.first[:-1][flow]]
+    further_bits = traffic.acked_bits[flow] - packet_bits
+    found: Floats = (packet_bits + ACK_BITS) * sums_s + further_bits * slowest_s
+    return found
+
+
+def _elsewhere_s(links: Links, part: Part, ports_bps: Floats) -> float:
+    """What a round trip takes but for what these ports serialise, P x 1 or 2: the mean of packets,
+    since windows hold back long flows."""
+    bit_s = 1 / ports_bps
+    here_s = _serialised_s(links.traffic, part.flow, bit_s.sum(axis=1), bit_s.max(axis=1))
+    found_s = links.round_s[part.flow] - here_s
+    return max(0.0, float(np.average(found_s, weights=links.traffic.packets[part.flow])))
 
 
 def _slowest_bps(links: Links, part: Part) -> Floats:

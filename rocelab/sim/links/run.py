@@ -22,8 +22,8 @@ from rocelab.errors import InputError, MachineError
 from rocelab.progress import Progress, ProgressSink, no_progress
 from rocelab.sim.engine.program import Program
 from rocelab.sim.fabric.flows import Paths, paths_taken
-from rocelab.sim.links.part import ACK_BITS, Links, pass_part
-from rocelab.sim.links.traffic import CHUNK_PACKETS, Part, Traffic, stages, traffic_of
+from rocelab.sim.links.part import ACK_BITS, Links, pass_part, rounds_s
+from rocelab.sim.links.traffic import Part, Traffic, stages, traffic_of
 from rocelab.sim.packets import state as at
 from rocelab.sim.packets.run import PacketRun, mean_rates
 from rocelab.sim.packets.sending import OVERHEAD_BYTES, Queues, Sending
@@ -53,36 +53,39 @@ def run_links(
     counts are sums over links.
 
     Where a flow is longer than its window, all links are simulated with a packet per chunk first,
-    for acknowledgements: the second time a NIC sends a chunk when they open the window. Raises
-    InputError for a run that would take too long, MachineError for one that does not fit.
+    for acknowledgements: the second time a NIC sends a chunk when they open the window, where other
+    links than the NIC's hold them up. Raises InputError for a run that would take too long,
+    MachineError for one that does not fit.
     """
     (wiring,) = wirings
     capacity_bps = wiring.capacity_bps
     paths = paths_taken(wiring.ways.paths, np.arange(len(sending.source)))
     traffic = traffic_of(program, paths, sending)
-    opens = traffic.a_window_before()
-    rounds = [traffic.coarse(), traffic] if (opens >= 0).any() else [traffic]
+    is_windowed = (traffic.a_window_before() >= 0).any()
+    rounds = [traffic.coarse(), traffic] if is_windowed else [traffic]
     _check_size(rounds)
-    start_s = sent_s = traffic.start_s[traffic.flow]
-    answered_s = _answered_s(paths, capacity_bps, latency_s)[traffic.flow]
-    early_s = _early_s(traffic, capacity_bps)
+    sent_s = traffic.start_s[traffic.flow]
+    round_s = rounds_s(traffic, capacity_bps, latency_s)
     with workers(_threads()) as pool:
         for each in rounds:
             parts = list(stages(each, len(capacity_bps)))
-            own_queues = queues if each is traffic else _for_chunks(queues, traffic.sending)
-            links = Links(each, capacity_bps, latency_s, own_queues)
+            own_queues = queues if each is traffic else _for_chunks(queues, traffic)
+            links = Links(each, capacity_bps, latency_s, own_queues, round_s)
             left_s, sums, done = sent_s.copy(), Sums.none(len(each), len(capacity_bps)), 0
-            for stage in parts:
+            nic_s = left_s
+            for number, stage in enumerate(parts):
                 for passed in pool.map(partial(pass_part, links, left_s, _go_on), stage):
                     left_s[passed.chunk] = passed.left_s
                     if passed.run is not None:
                         sums.add(passed.part, passed.run)
                     done += 1
                     progress(Progress("simulating", done, sum(map(len, parts))))
-            over_s = left_s + answered_s
-            opened_s = (over_s - early_s)[opens]
-            sent_s = np.where(opens < 0, start_s, np.maximum(start_s, opened_s))
-    return sums.outcome(program, over_s[traffic.last])
+                if each.is_coarse and number == 0:
+                    nic_s = left_s.copy()
+            if each.is_coarse:
+                sent_s = _opened_s(links, nic_s, left_s)
+    answered_s = _answered_s(paths, capacity_bps, latency_s)
+    return sums.outcome(program, left_s[traffic.last] + answered_s)
 
 
 @dataclass(slots=True)
@@ -166,21 +169,42 @@ def _answered_s(paths: Paths, capacity_bps: Floats, latency_s: float) -> Floats:
     return np.add.reduceat(link_s, paths.start[:-1])
 
 
-def _early_s(traffic: Traffic, capacity_bps: Floats) -> Floats:
-    """How much sooner each chunk would end if its packets, but for the first, were sent on as they
-    come, C: on all links of its path but the slowest."""
+def _opened_s(links: Links, nic_s: Floats, over_s: Floats) -> Floats:
+    """When the window opens for each chunk, C; for those that nothing behind the NIC holds up, when
+    their flow starts, as the NIC's link counts their window when it is simulated alone. nic_s,
+    over_s: when each chunk, as a single packet, has left the NIC's link and the last one."""
+    traffic, flow = links.traffic, links.traffic.flow
     paths = traffic.paths
-    bit_s = 1 / capacity_bps[paths.sends]
-    first = paths.start[:-1]
-    faster_s = np.add.reduceat(bit_s, first) - np.maximum.reduceat(bit_s, first)
-    further = np.maximum(0, traffic.payload_bytes - traffic.sending.mtu[traffic.flow])
-    early_s: Floats = 8 * further * faster_s[traffic.flow]
-    return early_s
+    bit_s, nic = 1 / links.capacity_bps[paths.sends], paths.start[:-1]
+    sums_s, slowest_s = np.add.reduceat(bit_s, nic), np.maximum.reduceat(bit_s, nic)
+    behind_s = traffic.wire_bits * (sums_s - bit_s[nic])[flow]
+    behind_s += links.latency_s * (traffic.hops - 1)[flow] + traffic.packet_bits * slowest_s[flow]
+    is_held = (over_s > nic_s + behind_s) | np.isinf(over_s)
+    # Its packets, but for the first, are sent on as they come: on all links but the slowest.
+    early_s = (traffic.wire_bits - traffic.packet_bits) * (sums_s - slowest_s)[flow]
+    answered_s = over_s + _answered_s(paths, links.capacity_bps, links.latency_s)[flow] - early_s
+    opened_s, before = traffic.start_s[flow], traffic.a_window_before()
+    waits = (before >= 0) & is_held[before]
+    opened_s[waits] = np.maximum(opened_s, answered_s[before])[waits]
+    return _in_order(opened_s, traffic.first)
 
 
-def _for_chunks(queues: Queues, sending: Sending) -> Queues:
+def _in_order(opened_s: Floats, first: Longs) -> Floats:
+    """These times, C, but none before that of an earlier chunk of its flow."""
+    number = np.arange(len(opened_s)) - np.repeat(first[:-1], np.diff(first))
+    step = 1
+    while step <= number.max():
+        (later,) = np.nonzero(number >= step)
+        opened_s[later] = np.maximum(opened_s[later], opened_s[later - step])
+        step *= 2
+    return opened_s
+
+
+def _for_chunks(queues: Queues, traffic: Traffic) -> Queues:
     """Queues that take a chunk as a single packet where they take its first one."""
-    further = (CHUNK_PACKETS - 1) * (int(sending.mtu.max()) + OVERHEAD_BYTES)
+    further = int((traffic.most_packets - 1).max()) * (
+        int(traffic.sending.mtu.max()) + OVERHEAD_BYTES
+    )
     return replace(queues, buffer_bytes=queues.buffer_bytes + further)
 
 

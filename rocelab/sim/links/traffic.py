@@ -19,8 +19,9 @@ from rocelab.sim.fabric.flows import Paths
 from rocelab.sim.packets.sending import OVERHEAD_BYTES, Sending
 
 CHUNK_PACKETS = 16
-"""The most, and as many as `transport.ack_every` by default. The packets of a chunk are taken to
-come one after the other: with shorter chunks flows that share a link mix better, and there are more
+"""In a chunk: as many as `transport.ack_every` by default. Chunks are alike and fill a window, so
+that they are longer, up to 31, where it is not a multiple. The packets of a chunk are taken to come
+one after the other: with shorter chunks flows that share a link mix better, and there are more
 events."""
 
 PART_PACKETS = 200_000
@@ -33,9 +34,11 @@ MOST_STAGES = 64
 
 @dataclass(frozen=True, eq=False)
 class Traffic:
-    """F flows in C chunks. start_s, packets, window: of each flow; window: in chunks. The chunks of
-    flow f are first[f] up to first[f + 1]; flow, payload_bytes, wire_bits: of each chunk.
-    is_coarse: a chunk is a packet."""
+    """F flows in C chunks. start_s, packets, window, acked_bits: of each flow; window: in chunks,
+    which have as many packets as the flow's window; acked_bits: of the packets that an ACK is for,
+    when its ACKs are closest. The chunks of flow f are first[f] up to first[f + 1]; flow,
+    payload_bytes, wire_bits: of each chunk; packet_bits: of its first packet. All bits are those on
+    the wire. is_coarse: a chunk is a packet."""
 
     paths: Paths
     sending: Sending
@@ -46,6 +49,8 @@ class Traffic:
     flow: Longs
     payload_bytes: Longs
     wire_bits: Floats
+    packet_bits: Floats
+    acked_bits: Floats
     is_coarse: bool = False
 
     def __len__(self) -> int:
@@ -57,6 +62,11 @@ class Traffic:
         return self.first[1:] - 1
 
     @property
+    def most_packets(self) -> Longs:
+        """Of a chunk of each flow, F."""
+        return -(-self.sending.window // self.window)
+
+    @property
     def hops(self) -> Longs:
         """Links on each flow's path, F."""
         return np.diff(self.paths.start)
@@ -65,7 +75,7 @@ class Traffic:
         """The same with a chunk as a single packet of as many bytes on the wire."""
         further = -(-self.payload_bytes // self.sending.mtu[self.flow]) - 1
         payload_bytes = self.payload_bytes + OVERHEAD_BYTES * np.maximum(0, further)
-        mtu = CHUNK_PACKETS * (self.sending.mtu + OVERHEAD_BYTES)
+        mtu = self.most_packets * (self.sending.mtu + OVERHEAD_BYTES)
         ack_every = np.ones_like(self.window)
         sending = replace(self.sending, mtu=mtu, window=self.window, ack_every=ack_every)
         return replace(
@@ -90,31 +100,41 @@ def traffic_of(program: Program, paths: Paths, sending: Sending) -> Traffic:
     run_flow = np.repeat(program.flow, np.diff(messages.first))
     size_bytes = np.zeros(len(paths), np.int64)
     np.add.at(size_bytes, run_flow, messages.count * messages.size_bytes)
-    window, most = _chunks_of(sending)
-    chunks = np.maximum(1, -(-size_bytes // most))
-    first = np.concatenate(([0], np.cumsum(chunks)))
-    flow = np.repeat(np.arange(len(paths)), chunks)
-    payload = most[flow]
-    payload[first[1:] - 1] = size_bytes - (chunks - 1) * most
+    packets = np.maximum(1, -(-size_bytes // sending.mtu))
+    window = np.maximum(1, sending.window // CHUNK_PACKETS)
+    # A flow's chunk j begins at its packet ceil(j * sending.window / window).
+    first = np.concatenate(([0], np.cumsum((packets - 1) * window // sending.window + 1)))
+    flow = np.repeat(np.arange(len(paths)), np.diff(first))
+    number = np.arange(len(flow)) - first[flow]
+    begin, end = (
+        -(-each * sending.window[flow] // window[flow]) * sending.mtu[flow]
+        for each in (number, number + 1)
+    )
+    payload = np.minimum(end, size_bytes[flow]) - begin
+    wire_bits = _wire_bits(payload, sending.mtu[flow])
+    packet_bits = _wire_bits(np.minimum(payload, sending.mtu[flow]), sending.mtu[flow])
+    # ACKs are sent for at ends of windows, and each time after ack_every packets.
+    acked_bits = np.gcd(sending.window, sending.ack_every) * packet_bits[first[:-1]]
     start_s = np.zeros(len(paths))
     start_s[program.flow] = np.repeat(program.delay_s, np.diff(program.first_transfer))
     return Traffic(
         paths=paths,
         sending=sending,
         start_s=start_s,
-        packets=np.maximum(1, -(-size_bytes // sending.mtu)),
+        packets=packets,
         window=window,
         first=first,
         flow=flow,
         payload_bytes=payload,
-        wire_bits=8 * on_wire(payload, sending.mtu[flow], OVERHEAD_BYTES).astype(np.float64),
+        wire_bits=wire_bits,
+        packet_bits=packet_bits,
+        acked_bits=np.minimum(acked_bits, wire_bits[first[:-1]]),
     )
 
 
-def _chunks_of(sending: Sending) -> tuple[Longs, Longs]:
-    """The chunks of each flow's window, which they fill, and the payload of one."""
-    window = -(-sending.window // CHUNK_PACKETS)
-    return window, -(-sending.window // window) * sending.mtu
+def _wire_bits(payload_bytes: Longs, mtu: Longs) -> Floats:
+    found: Floats = 8 * on_wire(payload_bytes, mtu, OVERHEAD_BYTES).astype(np.float64)
+    return found
 
 
 @dataclass(frozen=True, eq=False)

@@ -51,10 +51,12 @@ def listed(folder: Path, flows: list[str], **transport: object) -> SimulatedJob:
     return SimulatedJob.model_validate(keys)
 
 
-def both(job: SimulatedJob, spec: LabSpec | None = None) -> tuple[Simulation, list[PacketRun]]:
+def both(
+    job: SimulatedJob, spec: LabSpec | None = None, hop_latency_ns: float | None = None
+) -> tuple[Simulation, list[PacketRun]]:
     """A simulation, and its runs by the packet engine and link by link."""
     made = [
-        Simulation(spec or lab(), [job], Options(engine=engine))
+        Simulation(spec or lab(), [job], Options(engine=engine, hop_latency_ns=hop_latency_ns))
         for engine in (Engine.PACKETS, Engine.LINKS)
     ]
     return made[0], [each.run_packets() for each in made]
@@ -96,6 +98,48 @@ def test_a_window_that_its_path_does_not_fill_holds_a_flow_back_as_packet_by_pac
     """Whatever part of chunks it is: the path holds some 40 packets and the ACK's way back."""
     _, (packets, links) = both(listed(tmp_path, ["0 9 3 100 300000 2"], window=window))
     assert links.finish_s[0] == pytest.approx(packets.finish_s[0], rel=0.12)
+
+
+@pytest.mark.parametrize("hop_latency_ns", [0, 50, 1000, 10_000])
+@pytest.mark.parametrize("size", [300_000, 1_000_000])
+@pytest.mark.parametrize(
+    ("window", "rel"), [(1, 0.02), (4, 0.02), (16, 2e-3), (24, 0.12), (31, 0.12), (40, 0.12)]
+)
+def test_a_round_trip_takes_as_long_as_packet_by_packet(
+    window: int, rel: float, size: int, hop_latency_ns: float, tmp_path: Path
+) -> None:
+    """With what all links of a path serialise, which is all of it without latency; and no chunk
+    that does not fit into the window waits for another round."""
+    job = listed(tmp_path, [f"0 9 3 100 {size} 2"], window=window)
+    _, (packets, links) = both(job, hop_latency_ns=hop_latency_ns)
+    assert links.finish_s[0] == pytest.approx(packets.finish_s[0], rel=rel)
+
+
+@pytest.mark.parametrize("rate", ["40G", "400G"])
+@pytest.mark.parametrize("window", [1, 16, 48])
+@pytest.mark.parametrize("hop_latency_ns", [0, 200, 5000])
+def test_a_round_trip_over_links_of_several_rates_takes_as_long_as_packet_by_packet(
+    rate: str, window: int, hop_latency_ns: float, tmp_path: Path
+) -> None:
+    """Of a window that is acknowledged as a whole, the slowest link holds back all packets."""
+    spec = lab(links={"rate": rate, "server_rate": "100G", "delay": "1us"})
+    job = listed(tmp_path, ["0 9 3 100 1000000 2"], window=window)
+    _, (packets, links) = both(job, spec, hop_latency_ns)
+    assert links.finish_s[0] == pytest.approx(packets.finish_s[0], rel=0.02)
+
+
+@pytest.mark.parametrize("window", [1, 15, 16, 17, 40, 47, 512])
+def test_chunks_fill_a_window(window: int, tmp_path: Path) -> None:
+    job = listed(tmp_path, ["0 9 3 100 9000000 2"], window=window)
+    made = Simulation(lab(), [job], Options(engine=Engine.LINKS))
+    program, _, _, sending, _ = made.packet_inputs()
+    found = traffic_of(program, made.whole_paths, sending)
+    chunks = int(found.window[0])
+    packets = -(-found.payload_bytes // 4096)
+    filled = np.convolve(packets[:-1], np.ones(chunks), "valid")
+    assert found.payload_bytes.sum() == 9_000_000 and found.payload_bytes.min() > 0
+    assert set(filled) == {window} and packets.max() <= 31
+    assert packets.max() - packets[:-1].min() <= 1
 
 
 @pytest.mark.parametrize(("rate", "rel"), [("400G", 0.04), ("40G", 1e-3)])
