@@ -3,6 +3,9 @@ failures."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -157,16 +160,29 @@ def longrun(
     }
     restart = _restart(failures, {key: text for key, text in policy.items() if text is not None})
     note_compiling()
-    with progress_bars() as progress:
-        found = long_run(
-            spec, jobs, failures, _span_s("--work", work), Options(eps=eps), progress, restart
-        )
+    work_s = _span_s("--work", work)
+    with progress_bars() as progress, _problems_in(timeline):
+        found = long_run(spec, jobs, failures, work_s, Options(eps=eps), progress, restart)
     if json:
         write([to_json(found)])
     else:
         print_outlook(found, out())
     if any(each.jct_s is None for each in found.jobs):
         raise typer.Exit(1)
+
+
+@contextmanager
+def _problems_in(timeline: Path | None) -> Iterator[None]:
+    """Problems of events that name nothing of the fabric are those of their file."""
+    from rocelab.errors import SpecError
+
+    try:
+        yield
+    except SpecError as error:
+        if timeline is None:
+            raise
+        problems = [replace(each, file=str(timeline)) for each in error.problems]
+        raise SpecError(problems) from None
 
 
 def _failures(

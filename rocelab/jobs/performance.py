@@ -32,8 +32,8 @@ DIVIDED = frozenset(
 """Patterns whose size counts a part for every rank, including its own, which is not sent."""
 
 LEAST_RATIO = 0.95
-"""JCT ratios below this are not of iterations by themselves. A port that lets a packet pass before
-its time explains less."""
+"""JCT ratios below this are not of iterations by themselves: a port that lets packets pass before
+their time explains a few hundredths, unless an iteration takes little of the lab's clock."""
 
 BYTE_TYPE = "uint8"
 """nccl-tests' name of ncclUint8: elements are bytes, since no data type is modelled."""
@@ -125,7 +125,7 @@ def jct_ratio(measured_ns: float, bound_ns: float) -> float:
 def ran_ahead(ratios: Sequence[float]) -> str | None:
     """A warning where the median JCT ratio of a job's iterations is too low: ranks that were done
     earlier had begun the next iteration."""
-    if not ratios or (median := statistics.median(ratios)) >= LEAST_RATIO:
+    if len(ratios) < 2 or (median := statistics.median(ratios)) >= LEAST_RATIO:
         return None
     return (
         f"the median iteration took {median:.2f} times the least time: ranks that were done "

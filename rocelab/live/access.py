@@ -46,7 +46,7 @@ PORTS = range(700, 989)
 user cannot take the place of a server that has ended and collect what browsers send it."""
 KEY_HEADER = "x-rocelab-key"
 MOST_BYTES = 4096
-CHANGE_NOTHING = frozenset({"/path", "/observe"})
+READ_ONLY_POSTS = frozenset({"/path", "/observe"})
 """What may be posted to a page that is read-only: questions about a flow."""
 
 POLICY = (
@@ -233,7 +233,7 @@ class Guard:
         wrong = _wrong_place(connection, has_origin=True) or self._wrong_cookie(connection)
         if wrong is not None:
             return wrong
-        if self._read_only and connection.url.path not in CHANGE_NOTHING:
+        if self._read_only and connection.url.path not in READ_ONLY_POSTS:
             return "this page is served with --read-only"
         if not (len(keys) == 1 and _same(keys[0], self._key)):
             return "open the URL that `rocelab live` printed once more: the key is wrong"

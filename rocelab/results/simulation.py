@@ -208,7 +208,7 @@ class BusyLink:
 @dataclass(frozen=True, slots=True)
 class RateOverTime:
     """The sum of all transfers' rates on the wire from each time on; with packets and links each
-    has its mean rate."""
+    has its mean rate, if it ends."""
 
     time_ns: tuple[float, ...]
     rate_bps: tuple[float, ...]

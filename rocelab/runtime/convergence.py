@@ -55,14 +55,15 @@ class ConvergenceWait:
         self._total = sum(len(widths) for widths in self._missing.values())
         self._left = self._total
 
-    def run(self, watch: FibWatch, timeout_s: float, progress: ProgressSink) -> None:
-        """Return when nothing is missing after all changes until now. Raises ExpectationError when
-        `timeout_s` is over."""
+    def run(self, watch: FibWatch, timeout_s: float, progress: ProgressSink) -> bool:
+        """Return when nothing is missing after all changes until now: whether something was. Raises
+        ExpectationError when `timeout_s` is over."""
         deadline = time.monotonic() + timeout_s
-        is_checked = False
+        was_missing = is_checked = False
         while self._left or not is_checked:
             for event in watch.events(EVENT_WAIT_S if self._left else 0):
                 self._take(event)
+                was_missing |= self._left > 0
             is_checked = True
             if watch.overflowed:
                 raise ExpectationError(
@@ -72,6 +73,7 @@ class ConvergenceWait:
             progress(Progress("convergence", self._total - self._left, self._total))
             if self._left and time.monotonic() > deadline:
                 raise ExpectationError(self.report(timeout_s), "see `rocelab doctor`")
+        return was_missing
 
     def _take(self, event: FibEvent) -> None:
         expected = self._expected[event.node].get(event.prefix)

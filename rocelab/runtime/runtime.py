@@ -149,7 +149,8 @@ class LabRuntime:
                     self._end_start_up()
                     wait_for_bfd(self.fabric, self.node, timeout_s, progress)
                     # A session that fell meanwhile took its routes with it.
-                    wait.run(watch, timeout_s, progress)
+                    if wait.run(watch, timeout_s, progress):
+                        wait_for_bfd(self.fabric, self.node, timeout_s, progress)
             if self.fabric.spec.scheme.kind != "ecmp":
                 with self._stage("scheme"):
                     Steering(self.fabric, self.files).set_scheme(self.fabric.spec.scheme, progress)

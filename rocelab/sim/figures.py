@@ -184,7 +184,7 @@ def _job(
 
 
 def _times_ns(job: JobOutcome) -> list[float]:
-    """Of iterations that have a bound and ended."""
+    """The iterations that have a bound and ended, in ns."""
     return [each for each in job.iterations_ns if each is not None and job.roofline_ns]
 
 
@@ -342,9 +342,11 @@ def _uses(
     network: Network, paths: Paths, outcome: Outcome, usable: Mask
 ) -> tuple[tuple[TierUse, ...], tuple[BusyLink, ...]]:
     flows = flows_per_send(network, paths)
-    # What never ends has been carried, too, until its last packet was.
-    ended = outcome.end_s[np.isfinite(outcome.end_s)]
-    last_s = float(ended.max(initial=outcome.rate_times_s[-1]))
+    last_s = _last_s(outcome)
+    with_data = outcome.sent_bits > 0
+    if isinstance(outcome, PacketRun):
+        with_data &= outcome.data_sends
+    usable = usable | with_data
     uses: list[TierUse] = []
     busy: list[tuple[float, int, Floats]] = []
     for lower, upper, links in _tier_groups(network):
@@ -384,6 +386,17 @@ def _uses(
         )
         for ratio, send, _ in busy[:WORST]
     )
+
+
+def _last_s(outcome: Outcome) -> float:
+    """When the last byte was carried; packet by packet, if a transfer never ends, when nothing more
+    was to happen."""
+    if np.isfinite(outcome.end_s).all():
+        return float(outcome.end_s.max(initial=0.0))
+    if isinstance(outcome, PacketRun):
+        return float(outcome.rate_times_s[-1])
+    (carrying,) = np.nonzero(outcome.rate_bps)
+    return float(outcome.rate_times_s[carrying[-1] + 1]) if len(carrying) else 0.0
 
 
 def _of_jobs(usable: Mask) -> Mask:

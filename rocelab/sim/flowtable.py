@@ -63,7 +63,7 @@ def write_flows(simulation: Simulation, outcome: Outcome, path: Path) -> None:
 
 def _columns(simulation: Simulation, outcome: Outcome) -> dict[str, list[Any]]:
     """start_ns: when the transfer's step began to send; over_ns, slowdown: empty if it never was
-    over."""
+    over; slowdown also where sends are merged."""
     compiled, program, network = simulation.compiled, simulation.program, simulation.network
     task = np.repeat(np.arange(program.tasks), np.diff(program.first_transfer))
     flows, flow = simulation.flows, program.flow
@@ -90,5 +90,5 @@ def _columns(simulation: Simulation, outcome: Outcome) -> dict[str, list[Any]]:
         "wire_bytes": (program.size_bits / 8).astype(np.int64).tolist(),
         "start_ns": [None if np.isinf(each) else each for each in start_ns],
         "over_ns": [None if np.isinf(each) else each for each in over_ns],
-        "slowdown": [None if np.isinf(each) else each for each in slowdown],
+        "slowdown": [None if np.isinf(each) or simulation.is_merged else each for each in slowdown],
     }

@@ -443,8 +443,8 @@ class Simulation:
         return found
 
     def usable_sends(self) -> Bools:
-        """The sends that switches can choose for some flow with any hash, 2L, in any state of the
-        links."""
+        """The sends that switches can choose for some flow with any hash, 2L, while all links are
+        up."""
         flows, hops = self.flows, links_on_path(self.whole_paths)
         ends = []
         for nics in (flows.source, flows.destination):
@@ -452,22 +452,12 @@ class Simulation:
             ends.append(np.unique(np.column_stack(columns), axis=0, return_index=True)[1])
         some = np.unique(np.concatenate(ends))
         found = np.zeros(self.network.sends, np.bool_)
-        for routes in self._all_routes():
-            for begin in range(0, len(some), USABLE_PIECE):
-                piece = some[begin : begin + USABLE_PIECE]
-                part = Flows(*(getattr(flows, column.name)[piece] for column in fields(Flows)))
-                found[paths_of(self.network, routes, part, scheme=EVERY_WAY).sends] = True
+        routes = Routes(self.network)
+        for begin in range(0, len(some), USABLE_PIECE):
+            piece = some[begin : begin + USABLE_PIECE]
+            part = Flows(*(getattr(flows, column.name)[piece] for column in fields(Flows)))
+            found[paths_of(self.network, routes, part, scheme=EVERY_WAY).sends] = True
         return found
-
-    def _all_routes(self) -> Iterator[Routes]:
-        """Those while all links are up, then those through the outages, each once."""
-        links, outages = Links(self.network), self.outages()
-        known: set[bytes] = set()
-        for now_s in (0.0, *moments_of(outages)):
-            links.at(now_s, outages)
-            if links.up.tobytes() not in known:
-                known.add(links.up.tobytes())
-                yield Routes(self.network, links.up.copy())
 
     def nic_bps(self, number: int) -> float:
         """The rate of the slowest of a job's NICs."""

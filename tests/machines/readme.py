@@ -163,7 +163,7 @@ def execute(line: str, run: Run, log: TextIO) -> tuple[int, str]:
                 output, _ = process.communicate(timeout=LIMIT_S)
             except subprocess.TimeoutExpired:
                 os.killpg(process.pid, signal.SIGKILL)
-                output, _ = process.communicate()
+                output, _ = process.communicate(timeout=LIMIT_S)
         code = process.returncode
     log.write(f"{output}\n[exit code {code}]\n\n")
     log.flush()

@@ -85,7 +85,7 @@ def run_links(
             if each.is_coarse:
                 sent_s = _opened_s(links, nic_s, left_s)
     answered_s = _answered_s(paths, capacity_bps, latency_s)
-    return sums.outcome(program, left_s[traffic.last] + answered_s)
+    return sums.outcome(program, paths, left_s[traffic.last] + answered_s)
 
 
 @dataclass(slots=True)
@@ -129,7 +129,7 @@ class Sums:
         else:
             self.packet_hops -= run.packets + run.acks + int(run.cnps.sum())
 
-    def outcome(self, program: Program, finish_s: Floats) -> PacketRun:
+    def outcome(self, program: Program, paths: Paths, finish_s: Floats) -> PacketRun:
         """The outcome of a program whose flows end so."""
         task = np.repeat(np.arange(program.tasks), np.diff(program.first_transfer))
         finish_s = finish_s[program.flow]
@@ -138,6 +138,8 @@ class Sums:
         seconds = float(end_s[np.isfinite(end_s)].max(initial=0.0))
         rate_times_s, rate_bps = mean_rates(program, program.delay_s, finish_s, seconds)
         sends = len(self.sent_bits)
+        data_sends = np.zeros(sends, np.bool_)
+        data_sends[paths.sends] = True
         return PacketRun(
             start_s=program.delay_s,
             end_s=end_s,
@@ -154,6 +156,7 @@ class Sums:
             lossless=(),
             pause=np.zeros((sends, 0, at.PAUSE_CELLS), np.int64),
             buffer=np.zeros((0, at.BUFFER_CELLS), np.int64),
+            data_sends=data_sends,
             **self.by_flow,
             **self.by_send,
         )

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rocelab.arrays import Floats, Longs
+from rocelab.arrays import Bools, Floats, Longs
 from rocelab.errors import InputError
 from rocelab.progress import Progress, ProgressSink, no_progress
 from rocelab.sim.engine.program import Outcome, Program
-from rocelab.sim.fabric.flows import Ways
+from rocelab.sim.fabric.flows import Ways, paths_taken
 from rocelab.sim.packets import loop
 from rocelab.sim.packets import state as at
 from rocelab.sim.packets.build import packets_of, state_of
@@ -53,7 +53,8 @@ class PacketRun(Outcome):
     timeouts; data packets that came before an earlier one. lost: packets of all kinds on links that
     carried nothing, at their ports, or without a route. failed: queue pairs that gave up after too
     many attempts. pause: 2L x lossless classes in use, ascending x PAUSE_CELLS of
-    `rocelab.sim.packets.state`; buffer: its rows of receive buffers.
+    `rocelab.sim.packets.state`; buffer: its rows of receive buffers. data_sends: sends on some way
+    of data, 2L.
     """
 
     packets: int
@@ -73,6 +74,7 @@ class PacketRun(Outcome):
     lossless: tuple[int, ...]
     pause: Longs
     buffer: Longs
+    data_sends: Bools
 
 
 def run_packets(
@@ -101,7 +103,7 @@ def run_packets(
         run = _advanced(run, until_ps, progress)
         if (run.task[:, at.END_PS] >= 0).all():
             break
-    return _outcome(run, program, sending, queues)
+    return _outcome(run, program, wirings, sending, queues)
 
 
 def mean_rates(
@@ -128,6 +130,15 @@ def mean_rates(
     return edges_s, np.append(np.diff(by_edge) / np.diff(edges_s), 0.0)
 
 
+def _data_sends(wirings: Sequence[Wiring], flows: int) -> Bools:
+    """The sends on some way of these flows, which come before those of answers, 2L."""
+    found = np.zeros(len(wirings[0].capacity_bps), np.bool_)
+    for wiring in wirings:
+        ways = np.unique(wiring.ways.way[: wiring.ways.first[flows]])
+        found[paths_taken(wiring.ways.paths, ways).sends] = True
+    return found
+
+
 def _advanced(run: State, until_ps: int, progress: ProgressSink) -> State:
     """The run at a time, or when nothing is to happen before it."""
     # In parts: a compiled function is not interrupted.
@@ -148,7 +159,13 @@ def _advanced(run: State, until_ps: int, progress: ProgressSink) -> State:
     return run
 
 
-def _outcome(run: State, program: Program, sending: Sending, queues: Queues) -> PacketRun:
+def _outcome(
+    run: State,
+    program: Program,
+    wirings: Sequence[Wiring],
+    sending: Sending,
+    queues: Queues,
+) -> PacketRun:
     lossless, pause = _paused(run, sending, queues)
     start, end = run.task[:, at.START_PS], run.task[:, at.END_PS]
     finish = run.transfer[sending.messages.first[1:] - 1, at.FINISH_PS]
@@ -182,6 +199,7 @@ def _outcome(run: State, program: Program, sending: Sending, queues: Queues) -> 
         lossless=lossless,
         pause=pause,
         buffer=run.buffer,
+        data_sends=_data_sends(wirings, 1 + int(program.flow.max(initial=-1))),
     )
 
 

@@ -223,6 +223,13 @@ def test_an_error_begins_with_its_own_commands_name(
     assert outcome.err.startswith(f"rocelab {command}: {said}")
 
 
+def test_an_event_that_names_nothing_is_told_with_its_timeline(rocelab) -> None:
+    Path("failures.yaml").write_text("events: [{at: 1h, fail: ctsw9}]\n")
+    outcome = rocelab("longrun", "tiny", "--timeline", "failures.yaml", *ALLREDUCE)
+    assert outcome.code == 2
+    assert outcome.err.startswith("failures.yaml: fail switch ctsw9: tiny has no node ctsw9")
+
+
 def test_an_error_of_the_command_line_has_no_line(capsys: pytest.CaptureFixture[str]) -> None:
     problem = Problem(COMMAND_LINE, 2, "scheme.kind", "expected ecmp")
     show_error(SpecError([problem]), "rocelab scheme")

@@ -173,6 +173,7 @@ def test_the_columns_stand_where_nccl_tests_puts_them() -> None:
 def test_iterations_of_ranks_that_ran_ahead_are_told_with_what_all_took() -> None:
     assert ran_ahead([]) is None
     assert ran_ahead([0.5, 0.98, 1.5]) is None
+    assert ran_ahead([0.9]) is None, "there is no next one"
     said = ran_ahead([3.2, 2.4, 0.6, 0.65, 0.25])
     assert said is not None
     assert said.startswith("the median iteration took 0.65 times the least time: ")

@@ -54,9 +54,10 @@ def test_a_route_that_was_lost_since_is_waited_for_again() -> None:
     complete = [installed(*each) for each in WIDTHS]
     watch = Recorded(complete, [removed(*WIDTHS[0])], complete[1:], complete[:1], [])
     wait = ConvergenceWait(FABRIC, never)
-    wait.run(watch, 60, no_progress)
-    wait.run(watch, 60, no_progress)
+    assert wait.run(watch, 60, no_progress)
+    assert wait.run(watch, 60, no_progress)
     assert watch.left == [[]]
+    assert not wait.run(watch, 60, no_progress)
 
 
 def test_a_route_that_came_back_is_not_missing() -> None:
