@@ -172,7 +172,9 @@ def _job(
         cut_leaves=cut.leaves,
         cut_zones=cut.zones,
         payload_bytes=int(compiled.payload_bytes[own].sum()),
-        headlines=_headlines(simulation, outcome, job, seconds, roofline_ns, tasks),
+        headlines=_headlines(
+            job, seconds, roofline_ns, _latency_s(simulation, outcome, tasks) * NS
+        ),
         iterations_ns=tuple(None if np.isinf(each) else each * NS for each in seconds),
         roofline_ns=roofline_ns,
         end_ns=_ns(end_s),
@@ -211,8 +213,9 @@ def transfer_times(simulation: Simulation, outcome: Outcome) -> Completion:
 
 
 def _latency_s(simulation: Simulation, outcome: Outcome, tasks: Longs) -> float:
-    """The latency that rounds add to an iteration of one step; 0 if steps wait for each other."""
-    if len(tasks) > 1:
+    """The latency that rounds add to an iteration of one step; 0 if steps wait for each other, or
+    it never ends."""
+    if len(tasks) > 1 or np.isinf(outcome.end_s[tasks[0]]):
         return 0.0
     own = slice(*simulation.program.first_transfer[[tasks[0], tasks[0] + 1]])
     return float(outcome.end_s[tasks[0]] - outcome.finish_s[own].max())
@@ -238,12 +241,7 @@ def _roofline_s(simulation: Simulation, number: int, own: slice) -> float:
 
 
 def _headlines(
-    simulation: Simulation,
-    outcome: Outcome,
-    job: SimulatedJob,
-    seconds: Sequence[float],
-    roofline_ns: float,
-    tasks: Longs,
+    job: SimulatedJob, seconds: Sequence[float], roofline_ns: float, latency_ns: float
 ) -> tuple[Headline, ...]:
     """The headlines of a lab's job, as far as a fluid model has them; none if an iteration never
     ends."""
@@ -264,7 +262,6 @@ def _headlines(
         rows += _training_rows(job.training, seconds)
     ratios = [jct_ratio(each, roofline_ns) for each in times_ns]
     rows.append(("jct_ratio", "time over its lower bound (JCT ratio)", "", ratios))
-    latency_ns = _latency_s(simulation, outcome, tasks) * NS
     if latency_ns:
         rows.append(("latency", "of it latency", "ns", [latency_ns]))
     return tuple(

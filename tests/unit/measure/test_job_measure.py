@@ -70,6 +70,24 @@ def test_an_iterations_time_is_given_in_both_clocks_and_bandwidth_in_the_models(
     assert report.completion.lab_ns == 306e6
 
 
+def test_a_job_whose_ranks_ran_ahead_says_so_with_what_all_iterations_took() -> None:
+    plan = sample.allreduce()
+    result, least = sample.result(plan), measure.bound(plan)
+    assert least is not None
+    ended = np.cumsum([100e6, 0.5 * least.lab_ns, 0.6 * least.lab_ns, 4 * least.lab_ns])
+    assert len(ended) == plan.iterations
+    ranks = [replace(rank, ended_ns=ended.astype(np.int64)) for rank in result.ranks]
+    ahead = replace(result, ranks=tuple(ranks))
+
+    def told(job: JobResult) -> list[str]:
+        return [each for each in report_of(job).warnings if each.startswith("the median iteration")]
+
+    (added,) = told(ahead)
+    assert added.startswith("the median iteration took 0.60 times the least time: ")
+    assert added.endswith("all 3 together took 1.70 times the least")
+    assert told(replace(ahead, errors=("it failed",))) == []
+
+
 def test_the_roofline_of_a_ring_is_its_bytes_on_the_wire_over_the_rate_of_a_nic() -> None:
     plan = sample.allreduce()
     bound = measure.bound(plan)
