@@ -215,7 +215,7 @@ def _compiled(
     if for_packets:
         transfer = (np.cumsum(wire > 0) - 1)[place].reshape(-1, qps)
         messages = messages_of(connection, size, parts, job.transport, transfer, len(kept))
-    sending = np.zeros(len(pairs.flows), bool)
+    sending = np.zeros(len(used) * qps, bool)
     sending[flow[kept]] = True
     number = np.cumsum(sending) - 1
     return _Job(

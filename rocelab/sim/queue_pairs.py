@@ -25,23 +25,85 @@ _GOLDEN_RATIO_32 = 0x61C88647
 
 @dataclass(frozen=True, eq=False)
 class QueuePairs:
-    """The flows of pair p of `pairs` are p * qps to (p + 1) * qps - 1, by queue pair.
+    """The queue pairs of connections, the flows of pair p of which are p * qps to
+    (p + 1) * qps - 1, by queue pair.
 
-    answers: as a flow of its own, what the queue pair at the other end of each sends back. pairs:
-    source * ranks + destination of each ordered pair of ranks, ascending. control: with admission,
-    the flows by which each end of each connection clears the other to send, and their answers;
-    cleared_by: which of them those of each pair wait for. next_qp: the first free number. created:
-    how many queue pairs each NIC now has, n.
+    source, destination: ranks of each pair that sends. connection: of each pair. ends: ranks of
+    both ends of each connection, the lower first. earlier: queue pairs that each end's NIC has
+    before those of the connection, as `ends`. next_qp: the first free number. created: how many
+    queue pairs each NIC now has, n.
     """
 
-    flows: Flows
-    answers: Flows
-    pairs: Longs
-    control: Flows
-    control_answers: Flows
-    cleared_by: Longs
+    network: Network
+    places: Ints
+    transport: TransportSpec
+    base: int
+    first_qp: int
+    source: Longs
+    destination: Longs
+    connection: Longs
+    ends: Longs
+    earlier: Longs
     next_qp: int
     created: Ints
+
+    @property
+    def flows(self) -> Flows:
+        """What pairs send."""
+        return self._sent(self.connection, self.source, self.destination, self._data)
+
+    @property
+    def answers(self) -> Flows:
+        """What the queue pair at the other end of each flow sends back."""
+        return self._sent(self.connection, self.destination, self.source, self._data)
+
+    @property
+    def control(self) -> Flows:
+        """With admission, the flows by which each end of each connection clears the other to send:
+        the lower end's is flow 2c of connection c."""
+        return self._sent(*self._control_ends, self._control)
+
+    @property
+    def control_answers(self) -> Flows:
+        """What acknowledges `control`."""
+        connection, source, destination = self._control_ends
+        return self._sent(connection, destination, source, self._control)
+
+    @property
+    def cleared_by(self) -> Longs:
+        """Which flow of `control` those of each pair wait for."""
+        return 2 * self.connection + (self.destination > self.source)
+
+    @property
+    def _data(self) -> Longs:
+        return np.arange(self.transport.qps)
+
+    @property
+    def _control(self) -> Longs:
+        return np.arange(self.transport.qps, _each(self.transport))
+
+    @property
+    def _control_ends(self) -> tuple[Longs, Longs, Longs]:
+        connection = np.repeat(np.arange(len(self.ends)), 2)
+        return connection, self.ends.reshape(-1), self.ends[:, ::-1].reshape(-1)
+
+    def _sent(self, connection: Longs, source: Longs, destination: Longs, index: Longs) -> Flows:
+        """What the ends of connections at `source` send on their queue pairs of these numbers."""
+        links = self.network.nic_links
+        low = self.first_qp + 2 * (_each(self.transport) * connection[:, None] + index)
+        end = (source > destination).astype(np.int64)
+        own, remote = low + end[:, None], low + 1 - end[:, None]
+        nics = self.places[source]
+        ports = np.count_nonzero(links[nics] != NONE, axis=1)
+        number = self.earlier[connection, end][:, None] + index
+        sport = _source_ports(self.transport.source_port, own, remote, self.base)
+        return Flows(
+            source=np.repeat(nics, len(index)).astype(np.int32),
+            destination=np.repeat(self.places[destination], len(index)).astype(np.int32),
+            port=(number % ports[:, None]).reshape(-1).astype(np.int32),
+            sport=sport.reshape(-1).astype(np.int32),
+            dest_qp=remote.reshape(-1).astype(np.int32),
+        )
 
 
 def queue_pairs(
@@ -55,7 +117,8 @@ def queue_pairs(
     *,
     shared: bool = True,
 ) -> QueuePairs:
-    """The flows of ordered pairs of ranks (source * ranks + destination, ascending, each once).
+    """The queue pairs of ordered pairs of ranks (source * ranks + destination, ascending, each
+    once).
 
     Two ranks share one connection for both directions; its queue pairs, both ends of each and those
     for clear-to-sends, are numbered from `first_qp` connection by connection. Each end gets its
@@ -66,58 +129,42 @@ def queue_pairs(
     """
     ranks = len(places)
     source, destination = np.divmod(pairs, ranks)
-    ends = np.minimum(source, destination) * ranks + np.maximum(source, destination)
-    connections, connection = ends, np.arange(len(ends))
+    connections = np.minimum(source, destination) * ranks + np.maximum(source, destination)
+    connection = np.arange(len(connections))
     if shared:
-        connections, connection = np.unique(ends, return_inverse=True)
-    each = transport.qps + (transport.admission is not None)
+        connections, connection = np.unique(connections, return_inverse=True)
+    each = _each(transport)
     next_qp = first_qp + 2 * each * len(connections)
     if next_qp > QPN_LIMIT:
         raise InputError(
             f"{next_qp:,} queue pairs, and a queue pair's number has 24 bits",
             hint="take fewer ranks, or a smaller transport.qps",
         )
-    both = np.stack(np.divmod(connections, ranks), axis=1)
-    before = before_each(both.reshape(-1), np.full(both.size, each)).reshape(-1, 2)
+    ends = np.stack(np.divmod(connections, ranks), axis=1)
     if created is None:
         created = np.zeros(network.nics, np.int32)
+    before = before_each(ends.reshape(-1), np.full(ends.size, each)).reshape(-1, 2)
     total = created.copy()
-    total[places] += (each * np.bincount(both.reshape(-1), minlength=ranks)).astype(np.int32)
-    base = FIRST_SPORT + random.Random(seed).randrange(SPORTS)  # noqa: S311 - no secret
-
-    def sent(connection: Longs, source: Longs, destination: Longs, index: Longs) -> Flows:
-        """What the ends of connections at `source` send on their queue pairs of these numbers."""
-        low = first_qp + 2 * (each * connection[:, None] + index)
-        end = (source > destination).astype(np.int64)
-        own, remote = low + end[:, None], low + 1 - end[:, None]
-        nics = places[source]
-        ports = np.count_nonzero(network.nic_links[nics] != NONE, axis=1)
-        number = (created[nics] + before[connection, end])[:, None] + index
-        sport = _source_ports(transport.source_port, own, remote, base)
-        return Flows(
-            source=np.repeat(nics, len(index)).astype(np.int32),
-            destination=np.repeat(places[destination], len(index)).astype(np.int32),
-            port=(number % ports[:, None]).reshape(-1).astype(np.int32),
-            sport=sport.reshape(-1).astype(np.int32),
-            dest_qp=remote.reshape(-1).astype(np.int32),
-        )
-
-    data, control = np.arange(transport.qps), np.arange(transport.qps, each)
-    twice, low, high = (
-        np.repeat(np.arange(len(both)), 2),
-        both.reshape(-1),
-        both[:, ::-1].reshape(-1),
-    )
+    total[places] += (each * np.bincount(ends.reshape(-1), minlength=ranks)).astype(np.int32)
     return QueuePairs(
-        sent(connection, source, destination, data),
-        sent(connection, destination, source, data),
-        pairs,
-        sent(twice, low, high, control),
-        sent(twice, high, low, control),
-        2 * connection + (destination > source),
+        network,
+        places,
+        transport,
+        FIRST_SPORT + random.Random(seed).randrange(SPORTS),  # noqa: S311 - no secret
+        first_qp,
+        source,
+        destination,
+        connection,
+        ends,
+        created[places[ends]] + before,
         next_qp,
         total,
     )
+
+
+def _each(transport: TransportSpec) -> int:
+    """Queue pairs of a connection."""
+    return transport.qps + (transport.admission is not None)
 
 
 def _source_ports(mode: SourcePort, own: Longs, remote: Longs, base: int) -> Longs:

@@ -48,11 +48,13 @@ class NextHops:
 
     def take(self, rows: npt.NDArray[np.intp]) -> NextHops:
         """The groups of some pairs, repeated as often as in `rows`."""
-        of_row = np.full(len(self.start), NONE, np.intp)
-        of_row[self.partial] = np.arange(len(self.partial))
-        partial = of_row[rows]
-        (hit,) = np.nonzero(partial != NONE)
-        live = self.live[partial[hit]]
+        hit, live = self.partial, self.live
+        if len(hit):
+            of_row = np.full(len(self.start), NONE, np.intp)
+            of_row[hit] = np.arange(len(hit))
+            partial = of_row[rows]
+            (hit,) = np.nonzero(partial != NONE)
+            live = live[partial[hit]]
         return NextHops(self.start[rows], self.width[rows], self.count[rows], hit, live)
 
     def place(self, option: Ints) -> Ints:
