@@ -95,19 +95,3 @@ def pytest_terminal_summary(
     terminalreporter.section("drills against an adversary")
     for line in table(outcomes):
         terminalreporter.line(line)
-    if _shows_nothing(outcomes):
-        terminalreporter.line(
-            "no repeat of the control was compared: this run shows nothing, and fails", red=True
-        )
-
-
-def pytest_sessionfinish(session: pytest.Session) -> None:
-    outcomes = session.config.stash[OUTCOMES]
-    if _shows_nothing(outcomes):
-        session.exitstatus = pytest.ExitCode.TESTS_FAILED
-
-
-def _shows_nothing(outcomes: Sequence[tuple[str, str, Outcome]]) -> bool:
-    """Whether the control ran without any comparison."""
-    control = [outcome for _, against, outcome in outcomes if against == "none"]
-    return bool(control) and not any(outcome.comparisons for outcome in control)

@@ -40,14 +40,16 @@ JOB_SLOTS = 150_000
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The outcome of a drill. `valid_faults`: valid repeats of phases with faults. `unseen`: valid
-    repeats that the observer cannot judge because it lost packets itself. `refused`: the drill
-    ended with an error and no figure."""
+    """The outcome of a drill. `faults`: repeats of phases with faults; `idle`: those of them that
+    are invalid because a fault was not seen to take effect. `unseen`: valid repeats that the
+    observer cannot judge because it lost packets itself. `refused`: the drill ended with an error
+    and no figure."""
 
     repeats: int
     valid: int
     comparisons: tuple[Comparison, ...]
-    valid_faults: int = 0
+    faults: int = 0
+    idle: int = 0
     problems: tuple[str, ...] = ()
     unseen: int = 0
     refused: str | None = None
@@ -183,7 +185,12 @@ def _compared(
         len(runs),
         sum(run.valid for run in runs),
         tuple(comparisons),
-        sum(run.valid and run.phase in faulty for run in runs),
+        sum(run.phase in faulty for run in runs),
+        sum(run.phase in faulty and any(map(_says_idle, run.problems)) for run in runs),
         tuple(problem for run in runs for problem in run.problems),
         unseen,
     )
+
+
+def _says_idle(problem: str) -> bool:
+    return "was not seen to take effect" in problem

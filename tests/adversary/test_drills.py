@@ -29,5 +29,7 @@ def test_a_valid_repeat_is_right(
     assert compared or outcome.valid == outcome.unseen, "no figure of a valid repeat was compared"
     if against == "none":
         assert outcome.refused is None, f"nothing disturbed it, and it failed: {outcome.refused}"
+        assert compared, "nothing disturbed it, and no repeat was valid: is this machine busy?"
     if against == "nothing":
-        assert not outcome.valid_faults, "a fault that did nothing gave a valid repeat"
+        assert outcome.refused is None, f"it failed, which finds no idle fault: {outcome.refused}"
+        assert outcome.idle == outcome.faults > 0, "not every fault that did nothing was found out"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import ClassVar
 
 import numpy as np
@@ -20,6 +20,7 @@ from rocelab.forwarding.fib import Fib, planned_fibs
 from rocelab.jobs.flow import Flow, permutation
 from rocelab.kernel.bracket import realtime_ns
 from rocelab.kernel.linkwatch import LinkEvent
+from rocelab.measure.health.objectives import HealthSpec
 from rocelab.plan.build import build_fabric
 from rocelab.plan.fabric import Link
 from rocelab.results.convergence import FlowSamples, Method, Window, measure_flow, offered_rate_pps
@@ -195,3 +196,39 @@ def test_a_run_whose_blackhole_takes_packets_long_after_the_stamp_is_not_valid(
     assert problems(monkeypatch, hole, lost=range(BEGAN_MS, BEGAN_MS + 60)) == []
     (problem,) = problems(monkeypatch, hole, lost=range(BEGAN_MS + 98, BEGAN_MS + 104))
     assert "the first packet was lost 98 ms after the stamp of blackhole" in problem
+
+
+def test_evidence_is_collected_after_the_traffic_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Captures and dumps of daemons take CPU time, which a measurement must not lose."""
+    done: list[str] = []
+
+    class Watched(Session):
+        def stop(self) -> TrafficResult:
+            done.append("traffic is over")
+            return super().stop()
+
+    class Monitor:
+        report = None
+
+        def __init__(self, *_: object, **__: object) -> None:
+            """Watches nothing."""
+
+        def __enter__(self) -> Monitor:
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            """Nothing was started."""
+
+        def collect_evidence(self) -> None:
+            done.append("evidence")
+
+    monkeypatch.setattr(faulted, "TrafficSession", Watched)
+    monkeypatch.setattr(faulted, "HealthMonitor", Monitor)
+    monkeypatch.setattr(faulted, "link_events", lambda lab: nullcontext([]))
+    settings = Settings(Method(10 * MS, 100 * MS), 0, 5000 * MS, health=HealthSpec())
+    with FaultedRun(LAB, permutation(LAB.fabric, 1, 1000, 64, 1), settings, Tables()) as run:  # type: ignore[arg-type]
+        link = LAB.fabric.sessions[0]
+        began_ns = run.zero_ns + BEGAN_MS * MS
+        run.injector.changes.append(Change(CarrierDown((link,)), True, began_ns, 0))
+        run.finish()
+    assert done == ["traffic is over", "evidence"]

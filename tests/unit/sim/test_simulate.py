@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 import re
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import replace
@@ -614,6 +615,32 @@ def test_a_link_is_used_for_as_long_as_it_carries_also_what_never_ends(engine: E
         assert 0 < up.utilisation_max < 1
 
 
+def test_each_job_retries_as_its_own_transport_says() -> None:
+    """A leaf's only uplink is away for 20 ms; one job tries again after 0.1 s, the other 1 s."""
+    spec = LabSpec.model_validate(
+        {"name": "cut", "fabric": {"kind": "clos", "racks": 2, "spines": 1, "servers_per_rack": 2}}
+    )
+    jobs = [
+        collective(
+            pattern="pairs",
+            ranks=2,
+            size="200MB",
+            placement=[f"srv1-{server}:1", f"srv2-{server}:1"],
+            transport={"ack_timeout": timeout},
+        ).model_copy(update={"name": timeout})
+        for server, timeout in ((1, "100ms"), (2, "1s"))
+    ]
+    timeline = TimelineSpec.model_validate(
+        {"events": [{"at": "1ms", "fail": "link rtsw1:ctsw1", "lasts": "20ms"}]}
+    )
+    for order in (jobs, jobs[::-1]):
+        report = simulate(spec, order, Options(timeline=timeline))
+        ends_s = [job.end_ns / 1e9 for job in report.jobs if job.end_ns is not None]
+        quick_s, slow_s = ends_s if order is jobs else ends_s[::-1]
+        assert 0.1 < quick_s < 0.2
+        assert 1 < slow_s < 1.1
+
+
 @pytest.mark.parametrize("engine", [Engine.FLUID, Engine.PACKETS])
 def test_what_happens_when_all_is_over_changes_no_figure(engine: Engine) -> None:
     job = collective(pattern="alltoall", ranks=4, size="1MB", placement="fragmented")
@@ -743,6 +770,20 @@ def test_a_long_run_says_what_was_drawn_and_how_jobs_restart() -> None:
     assert re.fullmatch(r"[\d,]+ of a port, [\d,]+ of a switch", said[1])
     assert said[2] == "any cause"
     assert "a checkpoint every 3 h takes 100 s, a restart 12 h" in text
+
+
+@pytest.mark.long
+def test_llama3s_54_days_by_the_command_are_as_published() -> None:
+    """Llama 3 (arXiv 2407.21783, 3.3.4 and table 5): 419 interruptions, more than 90 %."""
+    code, text, _ = run(
+        *["longrun", "llama3-24k", "--rates", "llama3", "--work", "54d", "--json"],
+        *["--pattern", "allreduce", "--ranks", "16384", "--size", "1GB"],
+    )
+    assert code == 0
+    (job,) = json.loads(text)["jobs"]
+    assert job["restarts"] == pytest.approx(419, abs=4 * math.sqrt(419))
+    assert 0.9 < job["effective"] < 1
+    assert job["effective"] == pytest.approx(job["expected"], abs=0.02)
 
 
 def test_a_timeline_is_no_draw(tmp_path: Path) -> None:
