@@ -23,6 +23,7 @@ from tests.adversary.observer import Packets, PortChange
 
 Ints = npt.NDArray[np.int64]
 
+NS_PER_S = 10**9
 MAGIC = 0x526F4345
 WIRE_DELAY_NS = 200_000
 """The limit from a sender's clock reading to its kernel's stamp of the packet: a system call, and
@@ -69,10 +70,14 @@ class TrueOutage:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FlowTruth:
-    """A flow as captured: packets offered, those that arrived, and its outages in order."""
+    """A flow as captured: packets offered and at which rate, those that arrived, as RFC 4737 and
+    RFC 5560 count them, and its outages in order."""
 
     offered: int
+    offered_pps: float
     arrived: int
+    reordered: int
+    duplicated: int
     outages: tuple[TrueOutage, ...]
     longest_transit_ns: int
 
@@ -109,14 +114,23 @@ def flow_truth(
     seen = np.zeros(offered, dtype=np.bool_)
     seen[numbers - first] = True
     times[numbers - first] = sent["time_ns"]
+    came = came[np.argsort(came["time_ns"], kind="stable")]
     came_at = came["sequence"].astype(np.int64) - first
     arrived = np.zeros(offered, dtype=np.bool_)
-    arrived[came_at[(came_at >= 0) & (came_at < offered)]] = True
+    highest = reordered = duplicated = 0
+    for place in came_at[(came_at >= 0) & (came_at < offered)].tolist():
+        duplicated += bool(arrived[place])
+        reordered += place < highest and not arrived[place]
+        arrived[place] = True
+        highest = max(highest, place)
     _check_same(sent, came)
     transit = came["time_ns"] - times[np.clip(came_at, 0, offered - 1)]
     return FlowTruth(
         offered,
+        (offered - 1) * NS_PER_S / max(1, int(times[-1] - times[0])),
         int(np.count_nonzero(arrived)),
+        reordered,
+        duplicated,
         tuple(_outages(times, arrived, seen)),
         int(transit.max(initial=0)),
     )
@@ -191,6 +205,8 @@ def compare_flow(record: FlowRecord, truth: FlowTruth, zero_ns: int) -> Iterator
     name, claim = record.flow.name, record.measurement
     yield Comparison(f"{name} sent", claim.sent, truth.offered)
     yield Comparison(f"{name} received", claim.received, truth.arrived)
+    yield Comparison(f"{name} reordered", claim.reordered, truth.reordered)
+    yield Comparison(f"{name} duplicated", claim.duplicated, truth.duplicated)
     yield Comparison(f"{name} outages", len(claim.outages), len(truth.outages))
     if len(claim.outages) != len(truth.outages):
         return
@@ -206,12 +222,14 @@ def compare_flow(record: FlowRecord, truth: FlowTruth, zero_ns: int) -> Iterator
 @dataclass(frozen=True, slots=True)
 class _Recovery:
     """The effect of an event on a flow, by the wire: None if the flow did not recover for long
-    enough; not `sure` if that is a close decision."""
+    enough; not `sure` if that is a close decision. `lost`: until the recovery."""
 
     flow: str
     said: FlowConvergence
     end_ns: int | None
     without_ns: int | None
+    lost: int
+    offered_pps: float
     sure: bool
 
 
@@ -243,10 +261,11 @@ def _recovery(
 ) -> _Recovery:
     """The first of these outages after which packets arrived for the required time."""
     outages, claimed = truth.outages, record.measurement.outages
-    without_ns = 0
+    without_ns = lost = 0
     sure, cut_off = True, False
     for place in places:
         one = outages[place]
+        lost += one.lost
         if one.end_ns is None:
             break
         without_ns += one.end_ns - one.start_ns
@@ -260,8 +279,10 @@ def _recovery(
             sure &= abs(good_ns - method.sustained_ns) > doubt_ns + 2 * WIRE_DELAY_NS
             if good_ns < method.sustained_ns:
                 continue
-        return _Recovery(record.flow.name, said, one.end_ns, without_ns, sure)
-    return _Recovery(record.flow.name, said, None, None, sure)
+        return _Recovery(
+            record.flow.name, said, one.end_ns, without_ns, lost, truth.offered_pps, sure
+        )
+    return _Recovery(record.flow.name, said, None, None, lost, truth.offered_pps, sure)
 
 
 def _compare_event(
@@ -284,6 +305,12 @@ def _compare_event(
             one.without_ns,
             allowed,
         )
+        yield Comparison(
+            f"{what} {one.flow} loss-derived convergence",
+            one.said.loss_derived_ns,
+            None if one.end_ns is None else one.lost * NS_PER_S / one.offered_pps,
+            allowed,
+        )
     ends = [one.end_ns for one in recoveries]
     known = [end - event_ns for end in ends if end is not None]
     allowed = said.resolution_ns + WIRE_DELAY_NS
@@ -300,6 +327,13 @@ def _compare_event(
         longest = max((one.without_ns or 0 for one in recoveries), default=None)
         yield Comparison(
             f"{what} loss of connectivity", said.loss_of_connectivity_ns, longest, allowed
+        )
+        offered_pps = sum(one.offered_pps for one in recoveries)
+        yield Comparison(
+            f"{what} loss-derived convergence",
+            said.loss_derived_ns,
+            sum(one.lost for one in recoveries) * NS_PER_S / offered_pps if recoveries else None,
+            allowed,
         )
 
 

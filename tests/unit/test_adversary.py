@@ -132,6 +132,28 @@ def test_a_packet_that_was_lost_and_not_counted_is_seen() -> None:
     assert {"f1 received", "f1 outages", "packets lost"} <= {*wrong}
 
 
+def test_packets_that_came_twice_or_in_another_order_and_were_not_counted_are_seen() -> None:
+    packets = captured()
+    came = (packets["sequence"] == 1500) & ~packets["outgoing"]
+    again = packets[came]
+    again["time_ns"] += 10 * MS
+    assert compared(np.concatenate((packets, again))) == ["f1 duplicated"]
+    packets["time_ns"][came] += 3 * MS + MS // 2
+    assert compared(packets) == ["f1 reordered"]
+    truth = flow_truth(packets, ADDRESS, 0, START, START + COUNT * MS)
+    assert truth is not None
+    assert (truth.reordered, truth.duplicated) == (1, 0)
+
+
+def test_a_loss_derived_time_of_another_rate_is_seen() -> None:
+    packets = captured()
+    since_ns = packets["time_ns"] - EVENT_NS
+    packets["time_ns"] = EVENT_NS + since_ns * 9 // 10
+    wrong = compared(packets)
+    assert "event 1 f1 loss-derived convergence" in wrong
+    assert "event 1 loss-derived convergence" in wrong
+
+
 def test_an_event_stamped_too_early_or_too_late_is_seen() -> None:
     what = "event 1: the first port went dark"
     assert compared(captured(), dark_ns=EVENT_NS + 20 * MS) == [what]
