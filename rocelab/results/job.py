@@ -268,11 +268,12 @@ class HostStall:
 class FlowFigures:
     """The data of one queue pair in one direction, warm-up included.
 
-    port: of the sender's NIC. packets: sent, `retransmitted` among them, in `messages`. naks,
-    timeouts, cnps, rtt_p50_ns, rtt_p99_ns: at the sender. out_of_order, duplicates, ce: at the
-    receiver. acks_sport, acks_qp: source port and QP of the acknowledgements. acks_port: the port
-    of the receiver's NIC that they leave by. links: its path, by the kernels' tables before the
-    job; empty under a scheme that does not decide it.
+    port: of the sender's NIC. packets: sent, `retransmitted` among them, in `messages`; some may
+    still wait in a port that is paused when the job ends. naks, timeouts, cnps, rtt_p50_ns,
+    rtt_p99_ns: at the sender. out_of_order, duplicates, ce: at the receiver. acks_sport, acks_qp:
+    source port and QP of the acknowledgements. acks_port: the port of the receiver's NIC that they
+    leave by. links: its path, by the kernels' tables before the job; empty under a scheme that does
+    not decide it.
     """
 
     rank: int

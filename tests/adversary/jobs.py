@@ -3,8 +3,9 @@
 The packets are those of all servers' ports in one phase; the results are `Comparison`s.
 
 Packets, retransmissions, marks, CNPs and bytes are counted on the wire and must be equal, except
-for packets that a NIC refused, which were never there. A message's immediate has its iteration, so
-that the wire shows when an iteration's last message arrived.
+for packets that a NIC refused, which were never there, and a batch that waits in the queue of a
+port that is paused at the job's end. A message's immediate has its iteration, so that the wire
+shows when an iteration's last message arrived.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
+from rocelab.agent.nic import BATCH
 from rocelab.results.job import FlowFigures, JobReport
 from rocelab.units import parse_duration_ns
 from tests.adversary.observer import Packets
@@ -47,8 +49,9 @@ def _compare_flow(
     mine = data[data["queue_pair"] == flow.dest_qp]
     out, into = mine[mine["outgoing"]], mine[~mine["outgoing"]]
     numbers, firsts = np.unique(out["psn"], return_index=True)
-    yield Comparison(f"{name} packets", flow.packets, len(out), refused)
-    yield Comparison(f"{name} sent again", flow.retransmitted, len(out) - len(numbers), refused)
+    unseen = refused + (BATCH if _ends_paused(report, flow.rank) else 0)
+    yield Comparison(f"{name} packets", flow.packets, len(out), unseen)
+    yield Comparison(f"{name} sent again", flow.retransmitted, len(out) - len(numbers), unseen)
     marked = int(np.count_nonzero(into["tos"] & _CE == _CE))
     yield Comparison(f"{name} marks", flow.ce, marked, damaged)
     cnps = packets[(packets["opcode"] == _CNP) & (packets["queue_pair"] == flow.acks_qp)]
@@ -57,6 +60,13 @@ def _compare_flow(
         came = np.isin(numbers, into["psn"])
         delivered = int(_payload(out[firsts][came]).sum())
         yield Comparison(f"{name} bytes", flow.bytes, delivered)
+
+
+def _ends_paused(report: JobReport, rank: int) -> bool:
+    """Whether the rank's server was paused when the job ended."""
+    server = report.ranks[rank].nic.partition(":")[0]
+    spans = () if report.lossless is None else report.lossless.spans
+    return any(span.node == server and span.end_ns is None for span in spans)
 
 
 def _payload(packets: Packets) -> npt.NDArray[np.int64]:

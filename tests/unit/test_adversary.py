@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from rocelab.agent.nic import BATCH
 from rocelab.results.convergence import FlowSamples, Method
 from rocelab.results.probes import Event, Flow, ProbeRun, Timeline, probe_run
 from tests.adversary import portwatch
@@ -208,7 +209,7 @@ def job_packets() -> Packets:
     return np.array(rows, PACKET)
 
 
-def job_report(**figures: Any) -> Any:
+def job_report(paused_until_ns: int | None = 1, **figures: Any) -> Any:
     flow = {
         **{"rank": 0, "peer": 1, "dest_qp": QP, "acks_qp": ACKS, "packets": 7, "retransmitted": 1},
         **{"ce": 0, "cnps": 0, "bytes": 6 * MTU},
@@ -216,6 +217,8 @@ def job_report(**figures: Any) -> Any:
     times = [SimpleNamespace(lab_ns=figures.pop("iteration_ns", 10 * MS)) for _ in range(2)]
     return SimpleNamespace(
         flows=[SimpleNamespace(**flow | figures)],
+        ranks=[SimpleNamespace(nic="srv1-1:1")],
+        lossless=SimpleNamespace(spans=[SimpleNamespace(node="srv1-1", end_ns=paused_until_ns)]),
         iterations=times,
         errors=(),
         job={"warmup_iterations": 1, "compute": "0ns"},
@@ -245,6 +248,15 @@ def test_a_jobs_figures_are_those_of_the_wire() -> None:
 def test_a_jobs_wrong_figure_is_seen(figure: str, value: int, what: str) -> None:
     found = compare_report(job_report(**{figure: value}), job_packets())
     assert next(each.what for each in found if not each.right).endswith(what)
+
+
+def test_a_batch_may_wait_in_a_port_that_is_paused_at_the_end() -> None:
+    def wrong(packets: int) -> list[str]:
+        found = compare_report(job_report(None, packets=packets), job_packets())
+        return [each.what for each in found if not each.right]
+
+    assert wrong(7 + BATCH) == []
+    assert wrong(8 + BATCH) == ["rank 0 to 1, QP 7 packets"]
 
 
 def test_ports_as_netlink_tells_of_them() -> None:
