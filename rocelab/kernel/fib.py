@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from ipaddress import IPv6Address
 from pathlib import Path
+from typing import NamedTuple
 
 from rocelab.errors import MachineError
 from rocelab.forwarding.fib import Fib, NextHop, Route
@@ -54,6 +55,16 @@ class KernelHop:
     gateway: bytes
     weight: int
     carrier: bool = True
+
+
+class RawHop(NamedTuple):
+    """A struct rtnexthop: where it starts in its attribute, its fields and attributes."""
+
+    start: int
+    flags: int
+    weight: int
+    interface: int
+    attributes: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,17 +228,24 @@ def gateway_text(gateway: bytes) -> str | None:
 
 @lru_cache(_DISTINCT_SETS)
 def _multipath(data: bytes) -> tuple[KernelHop, ...]:
-    return tuple(_members(data))
+    return tuple(
+        found
+        for hop in next_hops(data)
+        for found in _hops(
+            hop.interface, hop.weight + 1, hop.flags, netlink.attributes(hop.attributes)
+        )
+    )
 
 
-def _members(data: bytes) -> Iterator[KernelHop]:
+def next_hops(data: bytes) -> Iterator[RawHop]:
+    """Each next hop of an RTA_MULTIPATH attribute."""
     start = 0
     while start + _RTNEXTHOP.size <= len(data):
         length, flags, weight, interface = _RTNEXTHOP.unpack_from(data, start)
         if length < _RTNEXTHOP.size:
             return
-        found = netlink.attributes(data[start + _RTNEXTHOP.size : start + length])
-        yield from _hops(interface, weight + 1, flags, found)
+        attributes = data[start + _RTNEXTHOP.size : start + length]
+        yield RawHop(start, flags, weight, interface, attributes)
         start += (length + 3) & ~3
 
 

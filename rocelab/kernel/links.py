@@ -43,12 +43,12 @@ ETHTOOL_STXCSUM, ETHTOOL_STSO, ETHTOOL_SGRO = 0x17, 0x1F, 0x2C
 _IFREQ = struct.Struct("16sP16x")
 _STATS = struct.Struct("=4Q16x2Q")
 """struct rtnl_link_stats64 up to the dropped packets, without errors."""
-_IFADDRMSG = struct.Struct("=BBBBI")
-_IFA_ADDRESS, _IFA_LOCAL = 1, 2
+IFADDRMSG = struct.Struct("=BBBBI")
+IFA_ADDRESS, IFA_LOCAL = 1, 2
 RT_SCOPE_UNIVERSE = 0
 _NETNSA_NSID, _NETNSA_FD = 1, 3
-_NDMSG = struct.Struct("=BxxxiHBB")
-_NDA_DST, _NDA_LLADDR = 1, 2
+NDMSG = struct.Struct("=BxxxiHBB")
+NDA_DST, NDA_LLADDR = 1, 2
 
 
 class LinkCounters(NamedTuple):
@@ -188,21 +188,21 @@ def parse_link(body: bytes) -> Link:
 
 def read_neighbours(channel: socket.socket) -> Iterator[Neighbour]:
     """The permanent neighbours of the socket's namespace, of IPv4 and IPv6. Raises OSError."""
-    for body in netlink.dump(channel, RTM_GETNEIGH, bytes(_NDMSG.size)):
-        _, interface, state, _, _ = _NDMSG.unpack_from(body)
-        found = netlink.attributes(body, _NDMSG.size)
-        if state & NUD_PERMANENT and _NDA_DST in found:
-            mac = found.get(_NDA_LLADDR, b"").hex(":")
-            yield Neighbour(interface, found[_NDA_DST], mac)
+    for body in netlink.dump(channel, RTM_GETNEIGH, bytes(NDMSG.size)):
+        _, interface, state, _, _ = NDMSG.unpack_from(body)
+        found = netlink.attributes(body, NDMSG.size)
+        if state & NUD_PERMANENT and NDA_DST in found:
+            mac = found.get(NDA_LLADDR, b"").hex(":")
+            yield Neighbour(interface, found[NDA_DST], mac)
 
 
 def read_addresses(channel: socket.socket) -> Iterator[Address]:
     """The addresses of the socket's namespace, of IPv4 and IPv6. Raises OSError."""
-    for body in netlink.dump(channel, RTM_GETADDR, bytes(_IFADDRMSG.size)):
-        _, length, _, scope, interface = _IFADDRMSG.unpack_from(body)
-        found = netlink.attributes(body, _IFADDRMSG.size)
+    for body in netlink.dump(channel, RTM_GETADDR, bytes(IFADDRMSG.size)):
+        _, length, _, scope, interface = IFADDRMSG.unpack_from(body)
+        found = netlink.attributes(body, IFADDRMSG.size)
         # A point-to-point address has the peer's as IFA_ADDRESS.
-        local = found.get(_IFA_LOCAL) or found.get(_IFA_ADDRESS)
+        local = found.get(IFA_LOCAL) or found.get(IFA_ADDRESS)
         if local:
             yield Address(interface, ip_address(local), length, scope == RT_SCOPE_UNIVERSE)
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import ipaddress
 import socket
-import struct
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
@@ -22,11 +21,7 @@ from rocelab.runtime.record import LabFiles
 Facts = Mapping[tuple[str, str], str]
 """The state by node and thing."""
 
-RTM_GETADDR = 22
-IFA_ADDRESS, IFA_LOCAL = 1, 2
 TCA_HTB_INIT = 2
-
-_IFADDR = struct.Struct("=BBBBI")
 
 
 def read_facts(lab: Lab) -> Facts:
@@ -130,11 +125,8 @@ def _settled(each: tc.Installed) -> bytes:
 
 
 def _addresses(channel: socket.socket, names: Mapping[int, str]) -> Iterator[tuple[str, str]]:
-    for body in netlink.dump(channel, RTM_GETADDR, bytes(_IFADDR.size)):
-        _, length, _, _, index = _IFADDR.unpack_from(body)
-        found = netlink.attributes(body, _IFADDR.size)
-        address = found.get(IFA_LOCAL) or found[IFA_ADDRESS]
-        yield names[index], f"{ipaddress.ip_address(address)}/{length}"
+    for address in links.read_addresses(channel):
+        yield names[address.interface], f"{address.ip}/{address.length}"
 
 
 def _neighbours(channel: socket.socket, names: Mapping[int, str]) -> Iterator[tuple[str, str]]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rocelab.kernel import fib, links, namespaces, netlink, processes
+from rocelab.kernel.portstate import RTPROT_KERNEL
 from rocelab.plan.settings import POLICY, SEED
 from rocelab.runtime.adoption.containers import Container
 
@@ -114,17 +115,13 @@ def _surveyed(node: Container, descriptors: Mapping[str, int]) -> Surveyed:
         routes={
             route.prefix: tuple(name_of[hop.interface] for hop in route.hops)
             for route in fib.used(routes)
-            if route.protocol != _RTPROT_KERNEL
+            if route.protocol != RTPROT_KERNEL
             and route.hops
             and all(hop.interface in name_of for hop in route.hops)
         },
         settings=dict(_settings()),
         daemons=_daemons(node),
     )
-
-
-_RTPROT_KERNEL = 2
-"""Routes that the kernel makes for addresses (include/uapi/linux/rtnetlink.h)."""
 
 
 def _host_addresses(link: links.Link, of: Mapping[int, tuple[str, ...]]) -> Iterator[str]:
