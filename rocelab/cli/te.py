@@ -29,8 +29,8 @@ def te(
     json: JsonOption = False,
 ) -> None:
     """Show what the controller of a lab with scheme te or resilient does."""
-    from rocelab.runtime.controller.process import ControllerFiles, controller_pid
     from rocelab.runtime.controller.rounds import read_rounds
+    from rocelab.runtime.steering.controller import ControllerFiles, controller_pid
 
     need_root("reading a lab's controller")
     chosen = running_lab(lab)
@@ -112,7 +112,7 @@ def _bound(lab: Lab) -> float:
     from rocelab.forwarding.demand import read_demands
     from rocelab.forwarding.network import Network
     from rocelab.forwarding.placing import lower_bound
-    from rocelab.runtime.controller.process import ControllerFiles
+    from rocelab.runtime.steering.controller import ControllerFiles
 
     fabric = lab.fabric
     demands, _ = read_demands(fabric, ControllerFiles(lab.runtime.files).demands)

@@ -31,17 +31,17 @@ from rocelab.kernel.namespaces import inside
 from rocelab.kernel.netlink import HEADER, NLMSG_ERROR
 from rocelab.runtime.controller import process
 from rocelab.runtime.controller.collector import Collector
-from rocelab.runtime.controller.process import (
+from rocelab.runtime.controller.rounds import Round, read_rounds
+from rocelab.runtime.daemons import vty_json
+from rocelab.runtime.lab import Lab
+from rocelab.runtime.steering import Steering
+from rocelab.runtime.steering.controller import (
     ControllerFiles,
     controller_pid,
     start_controller,
     stop_controller,
 )
-from rocelab.runtime.controller.resilient import IDLE_S
-from rocelab.runtime.controller.rounds import Round, read_rounds
-from rocelab.runtime.daemons import vty_json
-from rocelab.runtime.lab import Lab
-from rocelab.runtime.steering import Steering
+from rocelab.runtime.steering.resilient import IDLE_S
 from rocelab.spec.catalog import find_lab
 from rocelab.spec.schemes import EcmpScheme, ResilientScheme, TeEngine, TeScheme
 from rocelab.traffic.result import TrafficResult

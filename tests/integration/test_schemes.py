@@ -6,7 +6,6 @@ import json
 import os
 import random
 import struct
-import sys
 import threading
 import time
 from collections import Counter
@@ -16,7 +15,6 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address
 from itertools import pairwise
 from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 import pytest
@@ -125,10 +123,8 @@ def sessions_had(lab: Lab) -> int:
 @pytest.fixture
 def no_controller(monkeypatch: pytest.MonkeyPatch) -> None:
     """No controller starts: entries are the test's own."""
-    idle = ModuleType("rocelab.runtime.controller.process")
-    idle.start_controller = lambda *_: None  # type: ignore[attr-defined]
-    idle.stop_controller = lambda *_: None  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "rocelab.runtime.controller.process", idle)
+    for name in ("start_controller", "stop_controller"):
+        monkeypatch.setattr(f"rocelab.runtime.steering.scheme.{name}", lambda *_: None)
 
 
 def spines_of(found: dict[str, list[int]]) -> dict[int, str]:

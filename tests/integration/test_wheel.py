@@ -26,7 +26,7 @@ from pathlib import Path
 
 import pytest
 import rocelab
-from rocelab.runtime.controller.process import controller_pid
+from rocelab.runtime.steering.controller import controller_pid
 from rocelab.runtime.management import ManagementFiles
 from rocelab.testkit import Lab
 

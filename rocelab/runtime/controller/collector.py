@@ -18,7 +18,7 @@ from pathlib import Path
 from rocelab.forwarding.fib import Fib
 from rocelab.kernel import fib, inotify, links, namespaces, netlink
 from rocelab.kernel.closing import Closing
-from rocelab.runtime.controller.resilient import GROUPS_FROM, IDS_END
+from rocelab.runtime.steering.resilient import GROUPS_FROM, IDS_END
 
 DEBOUNCE_S = 0.003
 """A failed link causes several messages in two switches within a millisecond: one round for all."""

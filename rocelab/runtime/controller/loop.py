@@ -22,9 +22,9 @@ from rocelab.forwarding.network import Network, Placement
 from rocelab.kernel import netlink
 from rocelab.kernel.fib import KernelRoute, read_objects
 from rocelab.plan.fabric import DirectedLink, Fabric
-from rocelab.runtime.controller import resilient
 from rocelab.runtime.controller.collector import Collector, Reason
 from rocelab.runtime.controller.rounds import Round, RoundLog, TierUse
+from rocelab.runtime.steering import resilient
 from rocelab.spec.base import SECOND
 from rocelab.spec.schemes import ResilientScheme, TeEngine, TeScheme
 

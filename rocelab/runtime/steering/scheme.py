@@ -30,6 +30,7 @@ from rocelab.plan.fabric import Fabric
 from rocelab.progress import ProgressSink, no_progress
 from rocelab.runtime.record import LabFiles
 from rocelab.runtime.steering import program
+from rocelab.runtime.steering.controller import start_controller, stop_controller
 from rocelab.runtime.steering.maps import NodeCounters, SteeringMaps, node_ids
 from rocelab.spec.base import SpecModel
 from rocelab.spec.model import HashPolicy
@@ -92,8 +93,6 @@ class Steering:
     def _switch(self, scheme: SchemeSpec, progress: ProgressSink) -> None:
         before = self.read_scheme()
         if before.kind in _CONTROLLED:
-            from rocelab.runtime.controller.process import stop_controller
-
             stop_controller(self._files)
         try:
             if is_steered(scheme):
@@ -107,8 +106,6 @@ class Steering:
             ) from None
         self._write(scheme)
         if scheme.kind in _CONTROLLED:
-            from rocelab.runtime.controller.process import start_controller
-
             start_controller(self._fabric, self._files, scheme)
 
     def write_entries(self, entries: Mapping[EntryKey, int]) -> None:

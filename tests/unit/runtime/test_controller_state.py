@@ -31,7 +31,9 @@ from rocelab.kernel.fib import (
 from rocelab.kernel.netlink import HEADER, attributes
 from rocelab.plan.build import build_fabric
 from rocelab.runtime.controller import rounds as rounds_module
-from rocelab.runtime.controller.resilient import (
+from rocelab.runtime.controller.rounds import Round, RoundLog, TierUse, read_rounds
+from rocelab.runtime.record import LabFiles
+from rocelab.runtime.steering.resilient import (
     GROUPS_FROM,
     MEMBERS_FROM,
     RTPROT_BGP,
@@ -40,8 +42,6 @@ from rocelab.runtime.controller.resilient import (
     removal,
     wanted_state,
 )
-from rocelab.runtime.controller.rounds import Round, RoundLog, TierUse, read_rounds
-from rocelab.runtime.record import LabFiles
 from rocelab.spec.catalog import find_lab
 from rocelab.spec.load import load_spec
 from rocelab.traffic.demand import job_demands, probe_demands, published
