@@ -22,13 +22,16 @@ from rocelab.forwarding.fib import Fib
 from rocelab.kernel import namespaces
 from rocelab.kernel.fib import read_fib
 from rocelab.kernel.fibwatch import FibAction, FibEvent, FibWatch
-from rocelab.measure.stages.delay import SWITCH_INTERVAL_S
 from rocelab.plan.fabric import Fabric, Node
 from rocelab.plan.routes import expected_routes, expected_width
 from rocelab.results.probes import FibChange
 from rocelab.runtime.lab import Lab
 
 POLL_S = 0.25
+SWITCH_INTERVAL_S = 0.0001
+"""A thread that reads an event waits for computing threads: by default 5 ms for each
+(sys.setswitchinterval), which is more than a switch needs to converge."""
+
 SHOWN = 4
 
 

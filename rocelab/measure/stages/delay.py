@@ -21,15 +21,12 @@ from rich.table import Table
 from rocelab.agent.priority import run_first
 from rocelab.kernel import namespaces, netlink
 from rocelab.kernel.linkwatch import LinkWatch
+from rocelab.measure.timeline import SWITCH_INTERVAL_S
 from rocelab.results.stages import ReadDelay
 from rocelab.runtime import wiring
 from rocelab.units import format_duration
 
 INTERVAL_S = 0.025
-SWITCH_INTERVAL_S = 0.0001
-"""A thread that reads an event waits for computing threads: by default 5 ms for each
-(sys.setswitchinterval), which is more than a switch needs to converge."""
-
 POLL_S = 0.25
 RUN_S = 6.0
 

@@ -21,9 +21,9 @@ from rocelab.agent.priority import run_first
 from rocelab.kernel.closing import Holding
 from rocelab.kernel.linkwatch import LinkEvent, LinkWatch
 from rocelab.measure.stages import tracing
-from rocelab.measure.stages.delay import SWITCH_INTERVAL_S, DelayProbe
+from rocelab.measure.stages.delay import DelayProbe
 from rocelab.measure.stages.measure import Records
-from rocelab.measure.timeline import opened_namespaces
+from rocelab.measure.timeline import SWITCH_INTERVAL_S, opened_namespaces
 from rocelab.results.stages import LOG_STAMP_NS, ReadDelay, Resolution
 from rocelab.runtime.lab import Lab
 

@@ -7,15 +7,12 @@ A `GroupTable` has a cell for each node and class of destinations, 50 MB for 32,
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from rocelab.arrays import NONE, Ints
-
-if TYPE_CHECKING:
-    from rocelab.sim.fabric.routes import Routes
+from rocelab.sim.fabric.routes import Routes
 
 PIECE = 2**16
 """Cells computed at a time."""

@@ -13,14 +13,12 @@ lost one is in the class of the remaining leaf (Qian et al., "Alibaba HPN", SIGC
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from rocelab.arrays import NONE, Ints
-from rocelab.sim.fabric.groups import GroupTable, group_table
 from rocelab.sim.fabric.ladder import Ladder
 from rocelab.sim.fabric.network import Network
 
@@ -170,25 +168,6 @@ class Routes:
         place = hops.take(np.full(len(options), row, np.intp)).place(options)
         sends: Ints = self.slots[hops.start[row] + place]
         return sends
-
-    @cached_property
-    def _table(self) -> GroupTable:
-        return group_table(self)
-
-    @property
-    def group(self) -> Ints:
-        """The group of each node and class, as in `GroupTable`."""
-        return self._table.group
-
-    @property
-    def start(self) -> npt.NDArray[np.int64]:
-        """Where each group begins in `sends`."""
-        return self._table.start
-
-    @property
-    def sends(self) -> Ints:
-        """The members of all groups, one after the other."""
-        return self._table.sends
 
     def _asn_above_origins(self) -> npt.NDArray[np.int64]:
         """The ASN of the spines above each origin of a class; -1 for no origin."""

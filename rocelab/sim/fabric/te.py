@@ -20,6 +20,7 @@ from rocelab.forwarding.te.moves import place_optimum
 from rocelab.forwarding.te.optimum import least_maximum
 from rocelab.forwarding.te.search import Offer, Placed, Wanted, place_in_order, scratch, sums
 from rocelab.sim.fabric.flows import Flows, Paths, joined_paths, paths_taken
+from rocelab.sim.fabric.groups import group_table
 from rocelab.sim.fabric.network import Network
 from rocelab.sim.fabric.routes import Routes
 from rocelab.spec.schemes import TeEngine
@@ -126,10 +127,11 @@ def _problem(
 ) -> _Problem:
     given_bps = network.capacity_bps if capacity_bps is None else capacity_bps
     alive = np.repeat(routes.up, 2)
+    table = group_table(routes)
     offer = Offer(
-        routes.group,
-        routes.start,
-        routes.sends,
+        table.group,
+        table.start,
+        table.sends,
         network.receiver,
         np.where(alive, given_bps, 0.0),
     )

@@ -17,6 +17,7 @@ from rocelab.plan.build import plan
 from rocelab.plan.fabric import Fabric, Nic
 from rocelab.plan.routes import NextHops, spread
 from rocelab.sim.fabric.build import network_of
+from rocelab.sim.fabric.groups import GroupTable, group_table
 from rocelab.sim.fabric.network import Network
 from rocelab.sim.fabric.routes import Routes
 from rocelab.spec.catalog import find_lab
@@ -145,11 +146,11 @@ def planned(fabric: Fabric, left: Fabric, nic: int) -> dict[str, NextHops]:
     return groups | {link.b.node: (link,) for link in alive}
 
 
-def table_agrees(routes: Routes, switches: list[int], nic: int) -> None:
+def table_agrees(routes: Routes, table: GroupTable, switches: list[int], nic: int) -> None:
     klass = routes.nic_class[nic]
     for switch in switches if klass != NONE else ():
-        cell = routes.group[switch, klass]
-        listed = routes.sends[routes.start[cell] : routes.start[cell + 1]]
+        cell = table.group[switch, klass]
+        listed = table.sends[table.start[cell] : table.start[cell + 1]]
         if switch in routes.origins[klass]:
             assert cell == NONE
         else:
@@ -163,6 +164,7 @@ def groups_agree(name: str, down: set[int]) -> None:
     up = np.ones(network.links, np.bool_)
     up[list(down)] = False
     routes = Routes(network, up)
+    table = group_table(routes)
     switches = [i for i, node in enumerate(fabric.nodes) if node.is_switch]
     for nic in range(network.nics):
         expected = planned(fabric, left, nic)
@@ -175,7 +177,7 @@ def groups_agree(name: str, down: set[int]) -> None:
             assert all(network.sender[group] == switch)
             assert all(np.diff(group) > 0), "in the order of addresses, as zebra sorts gateways"
             assert hops.count[row] == len(group)
-        table_agrees(routes, switches, nic)
+        table_agrees(routes, table, switches, nic)
 
 
 @pytest.mark.parametrize("name", LABS)
