@@ -18,13 +18,13 @@ from rocelab.kernel import namespaces
 from rocelab.kernel.settings import write_settings
 from rocelab.plan.build import plan
 from rocelab.plan.fabric import Fabric
-from rocelab.plan.settings import SEED
 from rocelab.predict.loads import LinkLoads, by_link, misplaced_packets
 from rocelab.predict.matrix import FlowRow
 from rocelab.predict.predictor import Setting, predict_loads
 from rocelab.results.probes import HashingRun
 from rocelab.runtime.lab import Lab
 from rocelab.spec.model import SeedPlan
+from rocelab.sysctls import HASH_SEED
 from rocelab.traffic.result import TrafficResult
 from rocelab.traffic.taps import LinkPackets
 
@@ -56,7 +56,7 @@ def seeds_of(seeded: Fabric, lab: Lab, netns_of: Mapping[str, int]) -> Iterator[
 
 def _write_seeds(fabric: Fabric, netns_of: Mapping[str, int]) -> None:
     namespaces.inside_each(
-        netns_of, lambda name: write_settings({SEED: str(fabric.node(name).hash_seed)})
+        netns_of, lambda name: write_settings({HASH_SEED: str(fabric.node(name).hash_seed)})
     )
 
 

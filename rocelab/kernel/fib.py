@@ -21,7 +21,6 @@ from rocelab.errors import MachineError
 from rocelab.forwarding.fib import Fib, NextHop, Route
 from rocelab.kernel import netlink
 from rocelab.kernel.namespaces import inside
-from rocelab.plan.addressing import dotted
 
 RTNLGRP_IPV4_ROUTE, RTNLGRP_NEXTHOP = 7, 32
 RTM_NEWROUTE, RTM_DELROUTE, RTM_GETROUTE = 24, 25, 26
@@ -84,7 +83,7 @@ class KernelRoute:
 
     @property
     def prefix(self) -> str:
-        return f"{dotted(self.destination)}/{self.length}"
+        return f"{socket.inet_ntoa(self.destination.to_bytes(4, 'big'))}/{self.length}"
 
 
 @dataclass(frozen=True, slots=True)

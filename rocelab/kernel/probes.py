@@ -18,9 +18,9 @@ from pathlib import Path
 
 from rocelab.kernel import links, namespaces, netlink, tc
 from rocelab.kernel.netlink import attribute
-from rocelab.plan.settings import SEED
+from rocelab.kernel.settings import SETTINGS
+from rocelab.sysctls import HASH_POLICY, HASH_SEED
 
-HASH_POLICY = "ipv4/fib_multipath_hash_policy"
 PORT = "probe"
 
 
@@ -94,7 +94,7 @@ def _enter_scratch_namespace() -> None:
 
 
 def _write(setting: str, value: str) -> None:
-    path = Path("/proc/sys/net", setting)
+    path = SETTINGS / setting
     path.write_text(value)
     if path.read_text().strip() != value:
         raise OSError(errno.EINVAL, f"{path} did not take {value}")
@@ -157,7 +157,7 @@ def _send(message: bytes) -> None:
 
 PROBES: dict[str, Callable[[], None]] = {
     "hash policy": partial(_write, HASH_POLICY, "1"),
-    "hash seed": partial(_write, SEED, "1"),
+    "hash seed": partial(_write, HASH_SEED, "1"),
     "veth": _make_veth,
     "clsact": partial(_add_qdisc, "clsact"),
     "cls_bpf": _add_classic_bpf_filter,

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from rocelab.errors import MachineError
-from rocelab.plan.settings import SEED
+from rocelab.sysctls import HASH_SEED
 
 SETTINGS = Path("/proc/sys/net")
 
@@ -30,7 +30,7 @@ OPTIONAL = frozenset(
 
 def seeds_supported() -> bool:
     """Whether this kernel lets a namespace choose its ECMP hash seed (Linux 6.11 and later)."""
-    return Path(SETTINGS, SEED).exists()
+    return Path(SETTINGS, HASH_SEED).exists()
 
 
 def write_settings(settings: Mapping[str, str]) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 from rocelab.plan.fabric import Fabric, Node
 from rocelab.spec.model import HashField, HashPolicy
+from rocelab.sysctls import HASH_FIELDS, HASH_POLICY, HASH_SEED
 
 POLICY_NUMBER = {HashPolicy.L3: 0, HashPolicy.L4: 1, HashPolicy.CUSTOM: 3}
 FIELD_BIT = {
@@ -20,9 +21,6 @@ FIELD_BIT = {
     HashField.DESTINATION_PORT: 0x20,
 }
 """FIB_MULTIPATH_HASH_FIELD_* of include/net/ip_fib.h."""
-
-POLICY = "ipv4/fib_multipath_hash_policy"
-SEED = "ipv4/fib_multipath_hash_seed"
 
 
 def node_settings(fabric: Fabric, node: Node) -> Mapping[str, str]:
@@ -45,16 +43,14 @@ def node_settings(fabric: Fabric, node: Node) -> Mapping[str, str]:
             # A port without carrier gets no packets even before zebra reacts, as in a real switch.
             "ipv4/conf/all/ignore_routes_with_linkdown": "1",
             "ipv4/conf/default/ignore_routes_with_linkdown": "1",
-            POLICY: str(POLICY_NUMBER[fabric.hash_policy]),
+            HASH_POLICY: str(POLICY_NUMBER[fabric.hash_policy]),
             # A router must answer every expired TTL, or a probe of a thousand paths would not end.
             "ipv4/icmp_ratelimit": "0",
             "ipv4/icmp_msgs_per_sec": "1000000",
             "ipv4/icmp_msgs_burst": "100000",
         }
         if fields := fabric.spec.hashing.fields:
-            settings["ipv4/fib_multipath_hash_fields"] = str(
-                sum(FIELD_BIT[field] for field in fields)
-            )
+            settings[HASH_FIELDS] = str(sum(FIELD_BIT[field] for field in fields))
         if node.hash_seed:
-            settings[SEED] = str(node.hash_seed)
+            settings[HASH_SEED] = str(node.hash_seed)
     return settings

@@ -13,12 +13,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from ipaddress import IPv4Interface
 
 from rocelab.plan.fabric import Role
-from rocelab.plan.settings import POLICY, POLICY_NUMBER, SEED
+from rocelab.plan.settings import POLICY_NUMBER
 from rocelab.plan.shape import tiers
 from rocelab.runtime.adoption.survey import Interface, Surveyed
 from rocelab.spec.adopted import AdoptedLabSpec, AdoptedLink, AdoptedNode, AdoptedPort, AdoptedSpec
 from rocelab.spec.model import HashingSpec, HashPolicy, LabSpec
 from rocelab.spec.queues import QueueEngine, QueuesSpec
+from rocelab.sysctls import HASH_POLICY, HASH_SEED
 
 HOST_KINDS = frozenset({"", "linux", "host", "ext-container", "k8s-kind"})
 ROLES_BY_TIER = (Role.SERVER, Role.LEAF, Role.SPINE, Role.CORE)
@@ -45,7 +46,7 @@ def lab_of(name: str, nodes: Sequence[Surveyed]) -> LabSpec:
                     role=role_of[node.name].value,
                     asn=node.asn,
                     loopback=node.loopback,
-                    hash_seed=node.settings.get(SEED, 0),
+                    hash_seed=node.settings.get(HASH_SEED, 0),
                     daemons=tuple(node.daemons),
                 )
                 for node in ordered
@@ -142,7 +143,7 @@ def _has_session(link: AdoptedLink, sessions: set[tuple[str, str]]) -> bool:
 
 def _hashing(nodes: Sequence[Surveyed], role_of: Mapping[str, Role]) -> HashingSpec:
     """The hash policy that the switches have in common, the kernel's default otherwise."""
-    found = {node.settings.get(POLICY, 0) for node in nodes if role_of[node.name].is_switch}
+    found = {node.settings.get(HASH_POLICY, 0) for node in nodes if role_of[node.name].is_switch}
     policies = {number: policy for policy, number in POLICY_NUMBER.items()}
     policy = policies.get(next(iter(found)), HashPolicy.L3) if len(found) == 1 else HashPolicy.L3
     return HashingSpec(policy=HashPolicy.L3 if policy is HashPolicy.CUSTOM else policy)

@@ -13,8 +13,9 @@ from pathlib import Path
 
 from rocelab.kernel import fib, links, namespaces, netlink, processes
 from rocelab.kernel.portstate import RTPROT_KERNEL
-from rocelab.plan.settings import POLICY, SEED
+from rocelab.kernel.settings import SETTINGS
 from rocelab.runtime.adoption.containers import Container
+from rocelab.sysctls import HASH_POLICY, HASH_SEED
 
 DAEMONS = frozenset(
     {
@@ -24,7 +25,6 @@ DAEMONS = frozenset(
 )
 """Routing daemons, by the name of their process."""
 _MOST_COMMAND = 1 << 16
-_SETTINGS = Path("/proc/sys/net")
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,9 +135,9 @@ def _ip(text: str) -> str:
 
 
 def _settings() -> Iterator[tuple[str, int]]:
-    for name in (POLICY, SEED):
+    for name in (HASH_POLICY, HASH_SEED):
         with suppress(OSError, ValueError):
-            yield name, int((_SETTINGS / name).read_text())
+            yield name, int((SETTINGS / name).read_text())
 
 
 def _daemons(node: Container) -> dict[str, tuple[str, ...]]:
