@@ -93,12 +93,12 @@ def _standing_bytes(full: _Full) -> float:
 
 
 def _standing(case: Case) -> Iterator[_Full]:
-    figures = {(each.link, each.sender): each for each in case.report.links}
+    figures = case.report.figures_by_link(case.fabric)
     for link, flows in case.crossing.items():
         stood = [queue for queue in case.queues_at(link) if _stood(case, queue)]
         if stood:
             queue = max(stood, key=lambda each: each.packets)
-            carried = figures[link.name, link.sender]
+            carried = figures[link]
             foreign = 1 - min(1.0, _own_bytes(case, link, flows) / max(1, carried.bytes))
             reached = _reached(case, link, flows)
             yield _Full(link, queue, carried, flows, foreign, reached, _stretch(case, flows))

@@ -51,7 +51,7 @@ def predicted_paths(fabric: Fabric, report: JobReport) -> tuple[FlowPaths, ...]:
     found = tuple(
         FlowPaths(data, answers) for data, answers in zip(paths[::2], paths[1::2], strict=True)
     )
-    _check_counters(report, found)
+    _check_counters(fabric, report, found)
     return found
 
 
@@ -65,13 +65,13 @@ def suspects(links: Iterable[DirectedLink]) -> tuple[SuspectLink, ...]:
     return tuple(SuspectLink(link.name, link.sender, link.receiver) for link in links)
 
 
-def _check_counters(report: JobReport, paths: Sequence[FlowPaths]) -> None:
+def _check_counters(fabric: Fabric, report: JobReport, paths: Sequence[FlowPaths]) -> None:
+    figures = report.figures_by_link(fabric)
     own: Counter[DirectedLink] = Counter()
     for flow, path in zip(report.flows, paths, strict=True):
         own.update(dict.fromkeys(path.data, flow.packets))
-    counted = {(each.link, each.sender): each.packets for each in report.links}
     for link, packets in own.items():
-        seen = counted.get((link.name, link.sender), 0)
+        seen = figures[link].packets if link in figures else 0
         if seen < LEAST_SEEN * packets:
             raise InputError(
                 f"{link.name} carried {seen:,} packets from {link.sender}, and by the "

@@ -181,9 +181,9 @@ def _incast(
     """A switch that paused others: an incast if ports of it towards servers were full, and not
     stopped themselves."""
     end_ns = report.fidelity.elapsed_ns
-    carried = {(each.link, each.sender): each.bytes for each in report.links}
+    carried = {link: each.bytes for link, each in report.figures_by_link(fabric).items()}
     down = [each for each in fabric.directed_links if not fabric.node(each.receiver).is_switch]
-    usual = statistics.median(carried.get((port.name, port.sender), 0) for port in down)
+    usual = statistics.median(carried.get(port, 0) for port in down)
     window_ns = Stops.of([pause.span for pause in own], end_ns).whole_ns
     stopped = defaultdict(list)
     for pause in pauses:
@@ -192,7 +192,7 @@ def _incast(
     ports, evidence = [], []
     for port in (each for each in down if each.sender == switch):
         rate_bps = lab_rate_bps(port.link, report.clock.dilation)
-        size = carried.get((port.name, port.sender), 0)
+        size = carried.get(port, 0)
         busy_ns = size * 8e9 / rate_bps
         stopped_ns = Stops.of(stopped[switch, port.port.interface], end_ns).whole_ns
         if (

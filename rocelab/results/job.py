@@ -14,7 +14,7 @@ from typing import Any
 
 from rocelab.documents import Format
 from rocelab.forwarding.balance import TierBalance
-from rocelab.plan.fabric import Direction
+from rocelab.plan.fabric import DirectedLink, Direction, Fabric
 from rocelab.results.environment import Environment
 from rocelab.results.impact import Impact
 from rocelab.results.lossless import Lossless
@@ -371,6 +371,12 @@ class JobReport:
             for place, took in enumerate(self.iterations)
             if place in ends
         )
+
+    def figures_by_link(self, fabric: Fabric) -> dict[DirectedLink, LinkFigures]:
+        """`links` by the fabric's own."""
+        return {
+            DirectedLink(fabric.link_by_name[each.link], each.sender): each for each in self.links
+        }
 
     def headline(self, name: str) -> Headline:
         """The headline of that name. Raises KeyError if there is none."""

@@ -206,7 +206,7 @@ def _links(
 ) -> tuple[LinkUse, ...]:
     """The use of links between switches; nearly all their frames are the job's own."""
     seconds = job_time.lab_ns / SECOND_NS
-    sent_bytes = {(link.link, link.sender): link.bytes for link in report.links}
+    figures = report.figures_by_link(fabric)
     return tuple(
         LinkUse(
             link=each.name,
@@ -214,8 +214,8 @@ def _links(
             direction=each.direction,
             sender=each.sender,
             packets=packets[each],
-            utilization=sent_bytes[each.name, each.sender]
-            * 8
+            utilization=8
+            * figures[each].bytes
             / (each.link.rate_bps / report.clock.dilation * seconds),
         )
         for link in fabric.trunks
