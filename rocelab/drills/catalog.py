@@ -5,12 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from rocelab.drills.spec import DrillSpec
-from rocelab.spec.catalog import DRILLS, find, find_lab, shipped_names, tree_of
-
-
-def drill_names() -> tuple[str, ...]:
-    """The names of the drills that ship, in alphabetical order."""
-    return shipped_names(DRILLS)
+from rocelab.spec.catalog import DRILLS, find, find_lab, tree_of
 
 
 def find_drill(text: str) -> Path:

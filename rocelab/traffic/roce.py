@@ -34,9 +34,6 @@ from rocelab.traffic.roce_layers import IETH, RETH, AtomicAckETH, AtomicETH, Imm
 DSCP_ROCE = 26
 """NICs' default DSCP of RoCE traffic, for lossless queues."""
 
-DSCP_CNP = 48
-"""ConnectX NICs' default DSCP of CNPs, for a queue of strict priority."""
-
 ECT_0 = 0b10
 """ECN-capable transport (RFC 3168 section 5), so that switches mark packets instead of dropping
 them."""
@@ -156,20 +153,6 @@ def roce_frame(
     if payload:
         packet /= Raw(payload + bytes(pad_bytes))
     return bytes(packet)
-
-
-def cnp_frame(envelope: Envelope) -> bytes:
-    """A congestion notification packet for the queue pair `dest_qp` (annex A17.9.3): BECN, PSN 0.
-
-    ConnectX NICs send it with `DSCP_CNP` and UDP source port 0; the caller sets both in the
-    envelope.
-    """
-    return roce_frame(envelope, Opcode.CNP, psn=0, payload=bytes(CNP_PAYLOAD_BYTES))
-
-
-def acknowledge_frame(envelope: Envelope, *, psn: int, syndrome: Syndrome, msn: int) -> bytes:
-    """An ACK, NAK or RNR NAK. Raises ValueError if `psn` or `msn` does not fit 24 bits."""
-    return roce_frame(envelope, Opcode.RC_ACKNOWLEDGE, Acknowledgement(syndrome, msn), psn=psn)
 
 
 def probe_frame(

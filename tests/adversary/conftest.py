@@ -8,8 +8,9 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from rocelab.drills.catalog import drill_names, find_drill
+from rocelab.drills.catalog import find_drill
 from rocelab.drills.spec import load_drill
+from rocelab.spec.catalog import DRILLS, shipped_names
 from tests.adversary.disturbances import ASKED_FOR, DISTURBANCES, OF_FAULTS
 from tests.adversary.run import Outcome
 
@@ -21,8 +22,8 @@ def pairs(drills: str, against: str) -> list[Pair]:
     """Every drill with every disturbance that concerns it, or only the named ones. The control
     comes first: it must be right."""
     chosen = against.split() or [each for each in DISTURBANCES if each not in ASKED_FOR]
-    names = drills.split() or drill_names()
-    unknown = {*chosen} - {*DISTURBANCES} | {*names} - {*drill_names()}
+    names = drills.split() or shipped_names(DRILLS)
+    unknown = {*chosen} - {*DISTURBANCES} | {*names} - {*shipped_names(DRILLS)}
     if unknown:
         raise pytest.UsageError(f"no such drill or disturbance: {', '.join(sorted(unknown))}")
     return [

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from rocelab.agent.headers import Extension, NakCode, Opcode, Syndrome, extensions, has_payload
+from rocelab.agent.headers import (
+    CNP_PAYLOAD_BYTES,
+    Extension,
+    NakCode,
+    Opcode,
+    Syndrome,
+    extensions,
+    has_payload,
+)
 from rocelab.traffic.roce import (
     Acknowledgement,
     AtomicOperation,
@@ -14,9 +22,11 @@ from rocelab.traffic.roce import (
     Immediate,
     Invalidate,
     RemoteMemory,
-    cnp_frame,
     roce_frame,
 )
+
+DSCP_CNP = 48
+"""ConnectX NICs' default DSCP of CNPs, for a queue of strict priority."""
 
 # From the tests of Scapy's RoCE module (test/contrib/roce.uts, secdev/scapy).
 CONNECTX_4_LX_CNP = bytes.fromhex(
@@ -93,6 +103,15 @@ _EXAMPLES: dict[Extension, Header] = {
     Extension.AETH: Acknowledgement(Syndrome.nak(NakCode.REMOTE_ACCESS_ERROR), 0xFEDCBA),
     Extension.ATOMIC_ACK: AtomicOriginal(0x8877665544332211),
 }
+
+
+def cnp_frame(envelope: Envelope) -> bytes:
+    """A congestion notification packet for the queue pair `dest_qp` (annex A17.9.3): BECN, PSN 0.
+
+    ConnectX NICs send it with `DSCP_CNP` and UDP source port 0; the caller sets both in the
+    envelope.
+    """
+    return roce_frame(envelope, Opcode.CNP, psn=0, payload=bytes(CNP_PAYLOAD_BYTES))
 
 
 def example_headers(opcode: Opcode) -> tuple[Header, ...]:

@@ -29,7 +29,6 @@ from rocelab.traffic.roce import (
     Header,
     Immediate,
     RemoteMemory,
-    cnp_frame,
     probe_frame,
     roce_frame,
 )
@@ -46,6 +45,7 @@ from tests.helpers.rc_fakes import (
     nic,
     pair_settings,
 )
+from tests.helpers.roce_packets import cnp_frame
 
 OWN, REMOTE = 0x5A5A5A, 0x123456
 IMM = 0x3C0FFEE4

@@ -15,11 +15,10 @@ from rocelab.traffic.roce import (
     Header,
     Immediate,
     RemoteMemory,
-    cnp_frame,
     roce_frame,
 )
 from tests.helpers.rc_fakes import ACK_TOS, CNP_TOS, DATA_TOS, envelope, header
-from tests.helpers.roce_packets import ENVELOPE_6
+from tests.helpers.roce_packets import ENVELOPE_6, cnp_frame
 
 PSNS = [0, 1, 0x800000, PSN_MASK - 1, PSN_MASK]
 IMM = 0xC0FFEE42

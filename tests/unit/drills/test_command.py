@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from rocelab.drills.catalog import drill_names, find_drill
+from rocelab.drills.catalog import find_drill
 from rocelab.drills.listing import row_of
 from rocelab.drills.show import FaultRow, Span, view_of
 from rocelab.drills.spec import load_drill
@@ -28,6 +28,7 @@ from rocelab.faults.spec import SINGLE_FAULT, FaultSpec
 from rocelab.results.drill import DrillResult
 from rocelab.results.environment import environment_with
 from rocelab.runtime.lab import Lab
+from rocelab.spec.catalog import DRILLS, shipped_names
 from rocelab.spec.differences import differing_keys
 from rocelab.spec.fabrics import ClosSpec
 from rocelab.spec.model import LabSpec
@@ -83,7 +84,7 @@ def test_every_shipped_drill_is_listed_without_planning_a_lab(
     code, out, _ = rocelab("drill", "list")
     assert code == 0
     rows = {line.split()[0]: line for line in out.splitlines() if line.strip()}
-    assert set(drill_names()) <= set(rows)
+    assert set(shipped_names(DRILLS)) <= set(rows)
     assert rows["link-flap"].split()[1:3] == ["zone-small", "probes"]
     assert rows["allreduce"].split()[2] == "jobs"
 
@@ -96,7 +97,7 @@ def test_a_list_for_programs_says_how_long_the_traffic_lasts(rocelab) -> None:
 
 
 def test_every_shipped_drill_can_be_shown() -> None:
-    for name in drill_names():
+    for name in shipped_names(DRILLS):
         row = row_of(load_drill(find_drill(name)))
         view = view_of(find_drill(name))
         assert view.row == row

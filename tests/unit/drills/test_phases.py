@@ -10,7 +10,6 @@ import pytest
 
 from rocelab.data import shipped
 from rocelab.documents import to_json
-from rocelab.drills.catalog import drill_names
 from rocelab.drills.run import planned_faults, planned_lab, run_drill
 from rocelab.drills.spec import DrillSpec, load_drill
 from rocelab.errors import InputError, SpecError
@@ -21,6 +20,7 @@ from rocelab.results.expectations import parse_expectation
 from rocelab.results.job import Check, JobReport, RankFigures, Steps
 from rocelab.results.kpis import KPIS, data_class, format_kpi, job_figures
 from rocelab.results.lossless import Lossless, PauseSpan
+from rocelab.spec.catalog import DRILLS, shipped_names
 from tests.helpers.phases_sample import DRILL, MS, US, idle, of_jobs, repeat, result, shared, shares
 from tests.helpers.report_sample import result as probe_result
 
@@ -56,7 +56,7 @@ def refused(tmp_path: Path, text: str) -> list[str]:
     return [str(problem).partition("drill.yaml:")[2] for problem in caught.value.problems]
 
 
-@pytest.mark.parametrize("name", drill_names())
+@pytest.mark.parametrize("name", shipped_names(DRILLS))
 def test_every_drill_that_ships_is_valid_and_fits_its_lab(name: str) -> None:
     path = CATALOG / f"{name}.yaml"
     spec = load_drill(path)
@@ -73,7 +73,7 @@ def test_every_drill_that_ships_is_valid_and_fits_its_lab(name: str) -> None:
 
 
 def test_the_switch_teams_cases_ship_and_say_what_is_not_as_on_hardware() -> None:
-    cases = [name for name in drill_names() if name.startswith("roce-")]
+    cases = [name for name in shipped_names(DRILLS) if name.startswith("roce-")]
     assert len(cases) == 10
     for name in cases:
         assert "hardware" in load_drill(CATALOG / f"{name}.yaml").description
@@ -130,7 +130,7 @@ def test_a_drill_can_run_its_lab_on_a_slower_clock(tmp_path: Path) -> None:
 
 
 def test_a_dumped_drill_reads_back() -> None:
-    for name in drill_names():
+    for name in shipped_names(DRILLS):
         spec = load_drill(CATALOG / f"{name}.yaml")
         dumped = spec.model_dump(mode="json", exclude_none=True)
         assert DrillSpec.model_validate(dumped) == spec

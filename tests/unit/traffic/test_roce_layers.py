@@ -29,7 +29,6 @@ from rocelab.agent.headers import (
     is_last,
 )
 from rocelab.traffic.roce import (
-    DSCP_CNP,
     Acknowledgement,
     AtomicOperation,
     AtomicOriginal,
@@ -38,8 +37,6 @@ from rocelab.traffic.roce import (
     Immediate,
     Invalidate,
     RemoteMemory,
-    acknowledge_frame,
-    cnp_frame,
     roce_frame,
 )
 from rocelab.traffic.roce_layers import IETH, RETH, AtomicAckETH, AtomicETH, ImmDt
@@ -47,12 +44,14 @@ from tests.helpers.roce_packets import (
     CAPTURES,
     CONNECTX_4_LX_VF_ACK,
     CONNECTX_4_LX_VF_CNP,
+    DSCP_CNP,
     ENVELOPE_4,
     ENVELOPE_6,
     ENVELOPES,
     HEADERS,
     PAYLOAD,
     PSN,
+    cnp_frame,
     example_frame,
     example_headers,
 )
@@ -203,7 +202,9 @@ def test_the_ack_of_a_connectx_is_rebuilt_from_its_fields() -> None:
         dest_qp=0xD1E,
         dscp=0,
     )
-    frame = acknowledge_frame(envelope, psn=4615966, syndrome=Syndrome.ack(0), msn=945922)
+    frame = roce_frame(
+        envelope, Opcode.RC_ACKNOWLEDGE, Acknowledgement(Syndrome.ack(0), 945922), psn=4615966
+    )
     packet = Ether(frame)
     packet[IP].id = 0x3631
     assert built_anew(packet) == CONNECTX_4_LX_VF_ACK
