@@ -81,9 +81,11 @@ def compare(
     """
     from rocelab.documents import to_json
     from rocelab.drills.compare.matrix import cells
-    from rocelab.drills.compare.run import Step, write_results
+    from rocelab.drills.compare.run import Step
     from rocelab.drills.compare.run import compare as run_comparison
-    from rocelab.outputs import results_folder, shown_if_unwritten
+    from rocelab.files import replace_file
+    from rocelab.outputs import REPORT, RESULT, results_folder, shown_if_unwritten
+    from rocelab.report.compare.html import render_html
     from rocelab.report.compare.terminal import print_comparison
     from rocelab.results.comparison import Status
     from rocelab.results.environment import typed_command
@@ -111,7 +113,8 @@ def compare(
                 watch=watch,
             )
         with shown_if_unwritten([found], show):
-            write_results(found, folder)
+            replace_file(folder / RESULT, to_json(found))
+            replace_file(folder / REPORT, render_html(found))
     show(found)
     err().print(f"written: {folder}/result.json, {folder}/report.html", markup=False)
     if not any(cell.status is Status.MEASURED for cell in found.cells):

@@ -1,8 +1,8 @@
 """Runs a comparison: brings the lab up, switches to each scheme, and runs and counts each cell's
 job.
 
-The result is a `Comparison`, and a folder with result.json and report.html. A lab that was up keeps
-running with its own scheme; any other is taken down again.
+The result is a `Comparison`. A lab that was up keeps running with its own scheme; any other is
+taken down again.
 """
 
 from __future__ import annotations
@@ -10,19 +10,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 from rocelab.agent.filters import data_filter
 from rocelab.drills.compare.figures import Expected, cell_figures, run_of, status_of
 from rocelab.drills.compare.matrix import Cell
 from rocelab.errors import InputError, MachineError, RocelabError
-from rocelab.files import replace_file
 from rocelab.forwarding.balance import polarization
 from rocelab.jobs.jobplan import plan_jobs
 from rocelab.measure.environment import environment_of
 from rocelab.measure.run import run_job
 from rocelab.measure.timeline import opened_namespaces
-from rocelab.outputs import REPORT, RESULT
 from rocelab.plan.build import plan
 from rocelab.plan.fabric import Fabric
 from rocelab.predict.loads import by_link
@@ -86,15 +83,6 @@ def compare(
         notes=notes,
         cells=results,
     )
-
-
-def write_results(found: Comparison, folder: Path) -> None:
-    """Write result.json and report.html. Raises OSError if that is not possible."""
-    from rocelab.documents import to_json
-    from rocelab.report.compare.html import render_html
-
-    replace_file(folder / RESULT, to_json(found))
-    replace_file(folder / REPORT, render_html(found))
 
 
 @contextmanager
