@@ -43,11 +43,6 @@ def lab(file: Path) -> Iterator[Lab]:
         yield made
 
 
-def test_no_script_is_long() -> None:
-    assert {path.parent.name for path in SCRIPTS.values()} == {"scripts", "traffic"}
-    assert [name for name in SCRIPTS if len(SCRIPTS[name].read_text().splitlines()) > 60] == []
-
-
 def test_the_links_found_are_those_of_the_running_kernels_tables(lab: Lab, file: Path) -> None:
     fabric = lab.fabric
     ends = find_nic(fabric, "srv1-1"), find_nic(fabric, "srv3-1")

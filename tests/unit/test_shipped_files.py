@@ -1,4 +1,4 @@
-"""The tables of the folders that users read and copy match the files."""
+"""The folders that users read and copy: tables match the files, and scripts are short."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
+MOST_LINES = 60
 
 
 @pytest.mark.parametrize("folder", ["labs", "scripts", "traffic"])
@@ -38,3 +39,9 @@ def test_the_table_of_drills_has_their_labs_and_titles(rocelab) -> None:
     ]
     text = (ROOT / "scripts" / "README.md").read_text()
     assert [row for row in expected if row not in text] == []
+
+
+@pytest.mark.parametrize("folder", ["scripts", "traffic"])
+def test_no_script_is_long(folder: str) -> None:
+    lines = {path.name: len(path.read_text().splitlines()) for path in (ROOT / folder).glob("*.py")}
+    assert lines and max(lines.values()) <= MOST_LINES, lines
