@@ -3,10 +3,11 @@
     .venv/bin/python -m docs.generate
 
 `commands.md` has every command with its help, its options and the exit codes, and `man/` the same
-as manual pages, which the wheel installs; `documents.md` has every JSON document, key by key. All
-are committed, for readers on GitHub and for the wheel; `make docs` writes them and a unit test
-holds them to the code. `typer utils docs` is not used: what it writes differs between
-Typer's releases, and has a heading and a list for each option where a table does.
+as manual pages, which the wheel installs; `documents.md` has every JSON document, key by key;
+`layers.svg` draws which package may import which. All are committed, for readers on GitHub and for
+the wheel; `make docs` writes them and a unit test holds them to the code. `typer utils docs` is not
+used: what it writes differs between Typer's releases, and has a heading and a list for each option
+where a table does.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from docs.commandline import commands, default, first_sentence, names_of, parameters, usage
 from docs.documents import DOCUMENTS, document_sections
+from docs.layers import layers_svg
 from docs.man import man_pages
 from rocelab.cli.app import EXIT_CODES
 from rocelab.cli.main import command_line
@@ -44,6 +46,7 @@ def pages() -> dict[str, str]:
     return {
         "commands.md": "\n".join(_command_lines()) + "\n",
         "documents.md": "\n".join(_document_lines()) + "\n",
+        "layers.svg": layers_svg(),
         **{f"{MAN.name}/{name}": text for name, text in man_pages(command_line()).items()},
     }
 

@@ -1,12 +1,49 @@
-"""The page about the architecture has the packages in the order of the contract."""
+"""The page about the architecture: its layers are the contract's, its lists of files complete."""
 
 from __future__ import annotations
 
 import re
 import tomllib
 from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from rocelab.runtime.kind import RuntimeKind
+from rocelab.spec.fabrics import FabricSpec
+from rocelab.spec.schemes import SchemeSpec
 
 ROOT = Path(__file__).parents[2]
+MODULES = sorted((ROOT / "rocelab").rglob("*.py"))
+
+
+def names_of(models: object) -> str:
+    """A pattern of the kinds that a spec chooses among, but for the default: the first one."""
+    _, *others = get_args(get_args(models)[0])
+    kinds = [kind for each in others for kind in get_args(each.model_fields["kind"].annotation)]
+    return rf'"({"|".join(kinds)})"|\b({"|".join(each.__name__ for each in others)})\b'
+
+
+ADDITIONS = {
+    "a load-balancing scheme": (
+        names_of(SchemeSpec),
+        {
+            # Only ask whether the choice is BGP's own.
+            *("cli/catalog.py", "drills/faulted.py", "spec/model.py"),
+            *("cli/main.py", "cli/te.py"),  # the command `te`
+            "sim/simulate.py",  # `spray` stands for every path there
+        },
+    ),
+    "a fabric kind": (
+        names_of(FabricSpec),
+        {"sim/events/rates.py", "sim/events/spec.py"},  # whose failure rates: also HPN's
+    ),
+    "a runtime": (
+        rf"RuntimeKind\.({'|'.join(each.name for each in RuntimeKind if each != 'netns')})\b",
+        {"mininet.py", "runtime/teardown.py"},  # of one runtime alone
+    ),
+}
+"""What knows a scheme, kind or runtime by its name, and need not know another one."""
 
 
 def test_the_page_has_the_layers_of_the_contract() -> None:
@@ -26,6 +63,17 @@ def test_every_file_it_names_is_there() -> None:
     roots = (ROOT, ROOT / "rocelab")
     assert len(named) > 15
     assert [each for each in named if not any((root / each).exists() for root in roots)] == []
+
+
+@pytest.mark.parametrize("what", ADDITIONS)
+def test_whoever_adds_one_is_told_every_module_that_knows_one_by_name(what: str) -> None:
+    pattern, others = ADDITIONS[what]
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    (files,) = re.findall(rf"^\| {what} \| (.*) \|$", page, re.M)
+    named = tuple(re.findall(r"`([\w/.]+)`", files))
+    modules = {path.relative_to(ROOT / "rocelab").as_posix(): path for path in MODULES}
+    known = {name for name, path in modules.items() if re.search(pattern, path.read_text())}
+    assert {name for name in known if not name.startswith(named)} == others
 
 
 def test_unit_tests_have_a_folder_for_each_package() -> None:
