@@ -9,26 +9,21 @@ The carrier goes as with `ip link set down`, by pyroute2 in the namespace of the
 import sys
 import time
 
-from pyroute2 import IPRoute
+from pyroute2 import NetNS
 
 from rocelab import Lab
 from rocelab.kernel.fibwatch import FibWatch
-from rocelab.kernel.namespaces import inside
 from rocelab.measure.timeline import opened_namespaces
 
 
 def set_carrier(lab: Lab, link: str, state: str) -> int:
     """Take the carrier away or give it back; the CLOCK_REALTIME ns at which that was asked for."""
     end = lab.fabric.link_by_name[link].a
-
-    def change() -> int:
-        with IPRoute() as netlink:
-            (index,) = netlink.link_lookup(ifname=end.interface)
-            asked_ns = time.time_ns()
-            netlink.link("set", index=index, state=state)
-            return asked_ns
-
-    return inside(lab.node(end.node).netns, change)
+    with NetNS(str(lab.node(end.node).netns), flags=0) as netlink:
+        (index,) = netlink.link_lookup(ifname=end.interface)
+        asked_ns = time.time_ns()
+        netlink.link("set", index=index, state=state)
+    return asked_ns
 
 
 def main(name: str, link: str) -> None:
