@@ -124,7 +124,7 @@ class SizeBin:
 
 @dataclass(frozen=True, slots=True)
 class SlowdownBySize:
-    """The slowdown of flows that begin at given times, of those that were over.
+    """The slowdown of a job's flows, of those that were over.
 
     bins: from small to large, twentieths of the flows, or parts of about 100 if flows are few;
     those of one size are in one bin. quantiles: of all flows: 0, 1, 2, ... 100% are not above.
@@ -143,8 +143,9 @@ class JobOutcome:
     after the other. cut_leaves, cut_zones: the hops of a ring over its ranks that lead to another
     leaf and to another zone. iterations_ns: None if the job never ended. roofline_ns: the least
     time of an iteration on average: its busiest NIC at its rate, headers included, or of jobs that
-    compute their longest chain of steps. steps: of the last iteration. slowdown: of a job whose
-    flows begin at given times.
+    compute their longest chain of steps. steps: of the last iteration. slowdown: None if no
+    flow was over, or the job is merged. merged: some transfers are many sends of a lab, which wait
+    for each other.
     """
 
     name: str
@@ -161,6 +162,7 @@ class JobOutcome:
     end_ns: float | None
     steps: tuple[StepTimes, ...]
     slowdown: SlowdownBySize | None = None
+    merged: bool = False
 
     def headline(self, name: str) -> Headline:
         """The headline of that name. Raises KeyError if there is none."""
@@ -362,10 +364,9 @@ class SimulationReport:
     lab: the spec in full, as JSON values. tiers: the balance of flows per link beside random
     hashing, over the links that a switch can choose for some flow. uses: the load of links. worst:
     the links with the highest load for their tier. finish_ns: when a hundredth, two hundredths, ...
-    all of the transfers were over, latency included. flow_times: None if no transfer was over, or
-    some are many sends that were merged, which wait for each other.
-    packets: of the engine that has packets. slowest: the flows with the longest transfers, up to
-    500, or as many as have 20,000 links together.
+    all of the transfers were over, latency included. flow_times: of jobs that are not merged; None
+    if none of their transfers was over. packets: of the engine that has packets. slowest: the flows
+    with the longest transfers, up to 500, or as many as have 20,000 links together.
     """
 
     schema_version: int
@@ -384,6 +385,14 @@ class SimulationReport:
     flow_times: FlowTimes | None = None
     packets: PacketCounts | None = None
     slowest: tuple[FlowOutcome, ...] = ()
+
+    @property
+    def without_times(self) -> str:
+        """Whose flows have no times of their own and why; empty for none."""
+        names = ", ".join(job.name for job in self.jobs if job.merged)
+        if not names:
+            return ""
+        return f"No times of flows of {names}: each is many sends, merged, which wait for others."
 
 
 _FORMAT = Format(

@@ -76,6 +76,7 @@ def figures(
     uses, worst = _uses(network, simulation.whole_paths, outcome, usable)
     over_s = transfers_over_s(compiled.program, outcome)
     times = transfer_times(simulation, outcome)
+    task = np.repeat(np.arange(compiled.program.tasks), np.diff(compiled.program.first_transfer))
     finished = over_s[np.isfinite(over_s)]
     stuck = len(outcome.finish_s) - len(finished)
     warnings = [text for workload in simulation.workloads for text in workload.warnings]
@@ -134,7 +135,7 @@ def figures(
             tuple((outcome.rate_times_s * NS).tolist()), tuple(outcome.rate_bps.tolist())
         ),
         events=tuple(_event(simulation.network, outage) for outage in simulation.outages()),
-        flow_times=None if simulation.is_merged else flow_times(times),
+        flow_times=flow_times(times.of(~simulation.is_merged[compiled.job[task]])),
         packets=packets,
         slowest=slowest_flows(simulation, outcome, over_s, times),
     )
@@ -161,7 +162,7 @@ def _job(
     seconds = simulation.iteration_seconds(outcome)[number]
     roofline_ns = _roofline_s(simulation, number, own) * NS
     end_s = float(outcome.end_s[tasks].max())
-    cut = ring_cut(network, places)
+    cut, merged = ring_cut(network, places), bool(simulation.is_merged[number])
     shown = places if len(places) <= NAMED_RANKS else places[:0]
     return JobOutcome(
         name=job.name,
@@ -179,9 +180,10 @@ def _job(
         roofline_ns=roofline_ns,
         end_ns=_ns(end_s),
         steps=_steps(simulation, outcome, number),
-        slowdown=slowdown_by_size(compiled.payload_bytes[own], times.slowdown[own])
-        if job.is_open_loop
-        else None,
+        slowdown=None
+        if merged
+        else slowdown_by_size(compiled.payload_bytes[own], times.slowdown[own]),
+        merged=merged,
     )
 
 

@@ -69,7 +69,8 @@ def _columns(simulation: Simulation, outcome: Outcome) -> dict[str, list[Any]]:
     flows, flow = simulation.flows, program.flow
     names = [network.nic_name(nic) for nic in range(network.nics)]
     over_ns = (transfers_over_s(program, outcome) * NS).tolist()
-    slowdown = transfer_times(simulation, outcome).slowdown.tolist()
+    slowdown = transfer_times(simulation, outcome).slowdown
+    slowdown[simulation.is_merged[compiled.job[task]]] = np.inf
     start_ns = (outcome.start_s[task] * NS).tolist()
     job, step = compiled.job[task].tolist(), compiled.step[task].tolist()
     return {
@@ -90,5 +91,5 @@ def _columns(simulation: Simulation, outcome: Outcome) -> dict[str, list[Any]]:
         "wire_bytes": (program.size_bits / 8).astype(np.int64).tolist(),
         "start_ns": [None if np.isinf(each) else each for each in start_ns],
         "over_ns": [None if np.isinf(each) else each for each in over_ns],
-        "slowdown": [None if np.isinf(each) or simulation.is_merged else each for each in slowdown],
+        "slowdown": [None if np.isinf(each) else each for each in slowdown.tolist()],
     }

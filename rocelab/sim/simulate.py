@@ -290,11 +290,15 @@ class Simulation:
         return job.transport.model_copy(update=update)
 
     @cached_property
-    def is_merged(self) -> bool:
-        """Whether some transfers are many sends of a lab: one after the other, or in a pipeline.
-        They take as long as all of these together, waits included."""
+    def is_merged(self) -> Bools:
+        """Of each job, whether some transfers are many sends of a lab: one after the other, or in
+        a pipeline. They take as long as all of these together, waits included."""
         chains = self.compiled.chains
-        return bool((chains.rounds > 1).any() or chains.tokens.any() or self._fill_bits().any())
+        is_task: Bools = self._fill_bits() > 0
+        is_task[chains.task[(chains.rounds > 1) | (chains.tokens > 0)]] = True
+        found = np.zeros(len(self.jobs), np.bool_)
+        found[self.compiled.job[is_task]] = True
+        return found
 
     def _check_packets(self) -> None:
         """Raises InputError for what the packet engine does not simulate."""
@@ -302,7 +306,7 @@ class Simulation:
             "--prove and --eps": self.options.prove or self.options.eps is not None,
             "ports of a lab and a hop latency of 0": self.options.ports is PortModel.LAB
             and self.hop_latency_ns == 0,
-            "merged or pipelined sends": self.is_merged,
+            "merged or pipelined sends": bool(self.is_merged.any()),
             "flows without a path": bool((np.diff(self.whole_paths.start) == 0).any()),
         }
         for name, is_asked in reasons.items():

@@ -39,11 +39,12 @@ def slowest_flows(
     for flow in order.tolist():
         begin, end = np.searchsorted(program.flow[sent], (flow, flow + 1))
         own, of_task = sent[begin:end], task[begin:end]
+        job = compiled.job[of_task[0]]
         worst = own[times.took_s[own].argmax()]
         sends = paths.sends[paths.start[flow] : paths.start[flow + 1]]
         found.append(
             FlowOutcome(
-                job=simulation.jobs[compiled.job[of_task[0]]].name,
+                job=simulation.jobs[job].name,
                 source=network.nic_name(flows.source[flow]),
                 destination=network.nic_name(flows.destination[flow]),
                 source_port=int(flows.sport[flow]),
@@ -53,7 +54,7 @@ def slowest_flows(
                 start_ns=_known(outcome.start_s[of_task].min() * NS),
                 over_ns=_known(over_s[own].max() * NS),
                 longest_ns=_known(times.took_s[worst] * NS),
-                slowdown=None if simulation.is_merged else _known(times.slowdown[worst]),
+                slowdown=None if simulation.is_merged[job] else _known(times.slowdown[worst]),
                 links=tuple(dict.fromkeys(map(network.link_name, (sends // 2).tolist()))),
             )
         )

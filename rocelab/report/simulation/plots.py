@@ -145,41 +145,45 @@ def jobs(report: SimulationReport) -> Figure | None:
 
 @styled
 def slowdown(report: SimulationReport) -> Figure | None:
-    """Of flows that begin at given times: the distribution of their slowdown, and its quantiles
-    by size. None without such flows."""
+    """Of the flows of each job: the distribution of their slowdown, and where sizes differ its
+    quantiles by size. None without flows that have times of their own."""
     from matplotlib.ticker import LogFormatter
 
     found = [(job.name, job.slowdown) for job in report.jobs if job.slowdown is not None]
     if not found:
         return None
     figure = figure_of(11, 2.8)
-    all_flows, by_size = figure.subplots(1, 2)
+    sized = [(name, each) for name, each in found if len(each.bins) > 1]
+    axes = figure.subplots(1, 1 + bool(sized), squeeze=False)[0]
     several = len(found) > 1
     for name, each in found:
         shares = np.linspace(0, 1, len(each.quantiles))
-        all_flows.plot(each.quantiles, shares, linewidth=1.4, label=name)
+        axes[0].plot(each.quantiles, shares, linewidth=1.4, label=name)
+    for name, each in sized:
         sizes = [part.largest_bytes for part in each.bins]
         for quantile in ("p50", "p95", "p99"):
             values = [getattr(part, quantile) for part in each.bins]
             label = f"{name} {quantile}" if several else quantile
-            by_size.plot(sizes, values, linewidth=1.4, marker="o", markersize=3, label=label)
-    all_flows.set_xlabel("slowdown: time over the least one, alone on the path")
-    all_flows.set_ylabel("flows")
-    all_flows.set_ylim(0, 1.02)
-    by_size.set_xlabel("bytes of a flow, up to")
-    by_size.set_ylabel("slowdown")
-    all_flows.set_xscale("log")
-    by_size.set_xscale("log")
-    by_size.set_yscale("log")
-    for axis in (all_flows.xaxis, by_size.xaxis, by_size.yaxis):
+            axes[1].plot(sizes, values, linewidth=1.4, marker="o", markersize=3, label=label)
+    axes[0].set_xlabel("slowdown: time over the least one, alone on the path")
+    axes[0].set_ylabel("flows")
+    axes[0].set_ylim(0, 1.02)
+    if several:
+        axes[0].legend(frameon=False, fontsize=7)
+    scaled = [axes[0].xaxis]
+    for by_size in axes[1:]:
+        by_size.set_xlabel("bytes of a flow, up to")
+        by_size.set_ylabel("slowdown")
+        by_size.set_yscale("log")
+        by_size.legend(frameon=False, fontsize=7)
+        scaled += [by_size.xaxis, by_size.yaxis]
+    for each_axes in axes:
+        each_axes.set_xscale("log")
+        each_axes.grid(color=GRID, linewidth=0.6)
+    for axis in scaled:
         # matplotlib's own labels of powers are mathematics.
         axis.set_major_formatter(LogFormatter())
         axis.set_minor_formatter(LogFormatter())
-    for axes in (all_flows, by_size):
-        axes.grid(color=GRID, linewidth=0.6)
-    by_size.legend(frameon=False, fontsize=7)
-    if several:
-        all_flows.legend(frameon=False, fontsize=7)
     return figure
 
 

@@ -68,11 +68,13 @@ def _flow_times(report: SimulationReport) -> Table:
 
 def _slowdown(report: SimulationReport) -> Table:
     shown = table(
-        "Slowdown of flows that begin at given times, by size",
+        "Slowdown of flows, by size",
         ("job", "up to", "flows", "p50", "p95", "p99"),
     )
     for job in report.jobs:
-        for each in () if job.slowdown is None else job.slowdown.bins:
+        if job.slowdown is None or len(job.slowdown.bins) == 1:
+            continue
+        for each in job.slowdown.bins:
             values = (f"{value:.2f}" for value in (each.p50, each.p95, each.p99))
             shown.add_row(job.name, format_size(each.largest_bytes), f"{each.flows:,}", *values)
     return shown
@@ -216,5 +218,5 @@ def _method(report: SimulationReport) -> str:
         f"{method.flows:,} flows, {method.transfers:,} transfers, {method.solves:,} solves "
         f"({method.backend}, {exact}{', each proven max-min fair' if method.proven else ''}) in "
         f"{took:.1f} s and {cost.peak_memory_bytes / 2**30:,.2f} GiB. "
-        f"Engine {method.engine}: {note} (docs/simulate.md)."
-    )
+        f"Engine {method.engine}: {note} (docs/simulate.md). {report.without_times}"
+    ).rstrip()

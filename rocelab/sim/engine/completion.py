@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rocelab.arrays import Floats, Longs
+from rocelab.arrays import Bools, Floats, Longs
 from rocelab.results.simulation import Distribution, FlowTimes, SizeBin, SlowdownBySize
 from rocelab.sim.engine.program import Program
 from rocelab.sim.fabric.flows import Paths
@@ -30,6 +30,10 @@ class Completion:
     @property
     def slowdown(self) -> Floats:
         return self.took_s / self.least_s
+
+    def of(self, chosen: Bools) -> Completion:
+        """That of some transfers."""
+        return Completion(self.took_s[chosen], self.least_s[chosen])
 
 
 def completion(

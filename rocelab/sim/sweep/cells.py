@@ -112,8 +112,9 @@ def run_cell(inputs: Inputs) -> Figures:
     figures: Figures = {
         headline.name: headline.modelled.median for headline in report.jobs[0].headlines
     }
-    if report.jobs[0].slowdown is not None:
-        quantiles = report.jobs[0].slowdown.quantiles
+    slowdown = report.jobs[0].slowdown
+    if job.is_open_loop and slowdown is not None:
+        quantiles = slowdown.quantiles
         figures |= {"slowdown_p50": quantiles[50], "slowdown_p99": quantiles[99]}
     if report.packets is not None:
         figures |= _of_packets(report.packets)

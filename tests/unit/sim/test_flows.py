@@ -7,6 +7,7 @@ import io
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
 
@@ -22,6 +23,7 @@ from rocelab.sim.engine.completion import slowdown_by_size
 from rocelab.sim.events.sentence import parse_event
 from rocelab.sim.events.spec import TimelineSpec
 from rocelab.sim.flowtable import write_flows
+from rocelab.sim.packets.sending import ACK_BYTES
 from rocelab.sim.reliability import event_cost
 from rocelab.sim.simulate import Options, Simulation, simulate
 from rocelab.spec.model import LabSpec
@@ -282,7 +284,7 @@ def test_a_terminal_and_a_page_show_the_slowdown_by_size(report: SimulationRepor
     shown = f"{report.jobs[0].slowdown.bins[-1].p99:.2f}"
     for text in (console.file.getvalue(), render_html(report)):  # type: ignore[attr-defined]
         assert "p99" in text and shown in text
-    assert "Slowdown of flows that begin at given times" in console.file.getvalue()  # type: ignore[attr-defined]
+    assert "Slowdown of flows, by size" in console.file.getvalue()  # type: ignore[attr-defined]
     assert "slowdown: time over the least one" in render_html(report)
 
 
@@ -298,6 +300,25 @@ def test_the_table_of_flows_has_the_slowdown_of_each(tmp_path: Path) -> None:
         assert float(row["slowdown"]) == pytest.approx(took_ns / least_ns)
     assert float(rows[3]["slowdown"]) == pytest.approx(1)
     assert float(rows[1]["slowdown"]) > 1.01
+
+
+@pytest.mark.parametrize("engine", [Engine.PACKETS, Engine.LINKS])
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_the_table_of_flows_has_what_packets_took(
+    engine: Engine, suffix: str, tmp_path: Path
+) -> None:
+    simulation = Simulation(SPEC, [job(tmp_path, NS3)], Options(engine=engine))
+    ran, path = simulation.run(), tmp_path / f"out.{suffix}"
+    write_flows(simulation, ran, path)
+    rows = list(csv.DictReader(path.open())) if suffix == "csv" else pq.read_table(path).to_pylist()
+    assert [int(row["payload_bytes"]) for row in rows] == [1000000, 1000, 1000, 64]
+    assert [float(row["over_ns"]) for row in rows] == pytest.approx((ran.finish_s * 1e9).tolist())
+    # Alone: two links, each of which stores it, and its ACK the same way back.
+    alone_ns = 2 * (int(rows[3]["wire_bytes"]) + ACK_BYTES) * 8 / 100 + 4 * 1000
+    took_ns = float(rows[3]["over_ns"]) - float(rows[3]["start_ns"])
+    assert took_ns == pytest.approx(alone_ns, rel=0.001)
+    assert float(rows[3]["slowdown"]) == pytest.approx(alone_ns / (2 * 1000 + 12), rel=0.01)
+    assert float(rows[1]["slowdown"]) > float(rows[3]["slowdown"])
 
 
 def test_bins_of_sizes_keep_equal_flows_together() -> None:

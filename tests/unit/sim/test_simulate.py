@@ -73,6 +73,12 @@ def run(*arguments: str) -> tuple[int, str, str]:
     raise AssertionError("a command line ends with SystemExit")
 
 
+def terminal_text(report: SimulationReport) -> str:
+    console = Console(file=io.StringIO(), width=200)
+    print_report(report, console)
+    return console.file.getvalue()  # type: ignore[attr-defined,no-any-return]
+
+
 def test_a_ring_alone_on_its_leaf_takes_what_its_nics_need() -> None:
     report = simulate(
         spec_of("zone-1-1"),
@@ -681,11 +687,31 @@ def test_rates_over_time_hold_all_bytes_and_change(engine: Engine) -> None:
 
 
 def test_merged_sends_have_no_flow_completion_times() -> None:
-    """Each is many sends of a lab, which wait for each other."""
+    """Each is many sends of a lab, which wait for each other; those of another job have."""
     job = collective(pattern="allreduce", ranks=192, size="1MB")
     report = simulate(spec_of("llama3-24k"), [job], EXACT)
-    assert report.flow_times is None
+    assert report.flow_times is None and report.jobs[0].slowdown is None
     assert {flow.slowdown for flow in report.slowest} == {None}
+    said = f"No times of flows of {job.name}: "
+    assert said in terminal_text(report) and said in render_html(report)
+    other = collective(pattern="pairs", ranks=2, size="8MB").model_copy(update={"name": "pair"})
+    beside = simulate(spec_of("llama3-24k"), [job, other], EXACT)
+    assert beside.flow_times is not None
+    assert [each.slowdown is None for each in beside.jobs] == [True, False]
+    alone = {flow.job: flow.slowdown is None for flow in beside.slowest}
+    assert alone == {job.name: True, "pair": False}
+    assert said in terminal_text(beside)
+
+
+@pytest.mark.parametrize("pattern", ["alltoall", "pairs"])
+def test_the_slowdown_of_each_job_is_plotted(pattern: str) -> None:
+    """Not of flows that begin at given times alone."""
+    job = collective(pattern=pattern, ranks=8, size="8MB")
+    report = simulate(spec_of("zone-1-1"), [job], EXACT)
+    assert report.jobs[0].slowdown is not None and report.flow_times is not None
+    assert report.jobs[0].slowdown.quantiles[-1] == report.flow_times.slowdown.maximum
+    assert "slowdown: time over the least one" in render_html(report)
+    assert "Slowdown of flows, by size" not in terminal_text(report), "they have one size"
 
 
 def test_a_long_run_goes_through_a_timeline_and_its_parts_add_up(tmp_path: Path) -> None:
@@ -797,6 +823,4 @@ def test_a_timeline_is_no_draw(tmp_path: Path) -> None:
 def test_the_memory_that_a_simulation_took_is_in_gib() -> None:
     report = simulate(spec_of("zone-1-1"), [collective(pattern="allreduce", ranks=4, size="1MB")])
     report = replace(report, cost=replace(report.cost, peak_memory_bytes=5 * 2**28))
-    console = Console(file=io.StringIO(), width=200)
-    print_report(report, console)
-    assert re.search(r" s and 1\.25 GiB\.", console.file.getvalue())  # type: ignore[attr-defined]
+    assert re.search(r" s and 1\.25 GiB\.", terminal_text(report))
