@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -15,6 +16,7 @@ from rocelab.jobs.spec import collective_job
 from rocelab.report.simulation.html import render_html
 from rocelab.report.simulation.terminal import print_report
 from rocelab.results.simulation import Engine, SimulationReport, from_json
+from rocelab.sim.events.reaction import Breakage, shipped_table
 from rocelab.sim.events.sentence import parse_event
 from rocelab.sim.events.spec import TimelineSpec
 from rocelab.sim.fabric.flows import Paths
@@ -37,12 +39,12 @@ from tests.unit.sim.packet_runs import (
 TIMEOUT_PS = 50_000_000
 
 
-def cut_run(flows: list[Flow], send: int, begin_ps: int, end_ps: int) -> PacketRun:
-    """A run in which a send carries nothing for a while."""
+def cut_run(flows: list[Flow], sends: list[int], begin_ps: int, end_ps: int) -> PacketRun:
+    """A run in which sends carry nothing for a while."""
     flows = [replace(flow, timeout_ns=TIMEOUT_PS // 1000) for flow in flows]
     program, (whole,), *others = arranged(flows)
     capacity_bps = whole.capacity_bps.copy()
-    capacity_bps[send] = 0
+    capacity_bps[sends] = 0
     during = replace(whole, time_s=begin_ps / 1e12, capacity_bps=capacity_bps)
     return run_packets(program, [whole, during, replace(whole, time_s=end_ps / 1e12)], *others)
 
@@ -50,7 +52,7 @@ def cut_run(flows: list[Flow], send: int, begin_ps: int, end_ps: int) -> PacketR
 def test_what_is_on_a_link_that_fails_and_what_comes_then_is_sent_again_at_the_timeout() -> None:
     arrived, packets = 30, 100
     begin_ps = (arrived + 1) * FULL_PS + 2 * LATENCY_PS + FULL_PS // 2
-    done = cut_run([Flow([0, 2], packets * 4096)], 2, begin_ps, TIMEOUT_PS)
+    done = cut_run([Flow([0, 2], packets * 4096)], [2], begin_ps, TIMEOUT_PS)
     assert done.lost == packets - arrived
     last_ack = (arrived + 1) * FULL_PS + 2 * ACK_PS + 4 * LATENCY_PS
     again = (packets - arrived + 1) * FULL_PS + 2 * ACK_PS + 4 * LATENCY_PS
@@ -62,7 +64,7 @@ def test_what_is_on_a_link_that_fails_and_what_comes_then_is_sent_again_at_the_t
 def test_a_flap_empties_the_queue_of_its_port_and_the_next_packet_finds_it() -> None:
     flows = [Flow([2 * number, 20], 100 * 4096) for number in range(2)]
     begin_ps = 40 * FULL_PS + LATENCY_PS + FULL_PS // 2
-    done = cut_run(flows, 20, begin_ps, begin_ps + 1)
+    done = cut_run(flows, [20], begin_ps, begin_ps + 1)
     # In each time of a frame two come and one goes; one is under way, and some are on the link.
     queued, on_link = 40 - 1, 1 + LATENCY_PS // FULL_PS
     assert done.lost == pytest.approx(queued + on_link, abs=2)
@@ -70,8 +72,21 @@ def test_a_flap_empties_the_queue_of_its_port_and_the_next_packet_finds_it() -> 
     assert np.isfinite(done.finish_s).all()
 
 
+def test_all_that_is_at_a_switch_without_power_and_on_its_links_is_lost() -> None:
+    """Data in its queue and on both sides of it, and ACKs on their way back."""
+    packets = 100
+    flows = [Flow([2 * number, 20], packets * 4096) for number in range(2)]
+    begin_ps = 60 * FULL_PS + FULL_PS // 2
+    done = cut_run(flows, [0, 1, 2, 3, 20, 21], begin_ps, TIMEOUT_PS)
+    first_ack_ps = 2 * FULL_PS + 2 * ACK_PS + 4 * LATENCY_PS
+    acknowledged = 1 + (begin_ps - first_ack_ps) // FULL_PS
+    assert done.lost == 2 * packets - acknowledged
+    assert done.timeouts.tolist() == [1, 1] and done.drops.sum() == done.naks.sum() == 0
+    assert done.retransmitted.sum() == done.lost and np.isfinite(done.finish_s).all()
+
+
 def test_a_nic_whose_only_link_failed_sends_into_the_void_until_its_queue_pairs_give_up() -> None:
-    done = cut_run([Flow([0, 2], 100 * 4096, retries=3)], 0, 10 * FULL_PS, 10**12)
+    done = cut_run([Flow([0, 2], 100 * 4096, retries=3)], [0], 10 * FULL_PS, 10**12)
     assert done.failed == 1 and done.timeouts.tolist() == [4]
     arrived = 10 - 1 - LATENCY_PS // FULL_PS
     assert done.lost == done.packets - arrived
@@ -162,6 +177,28 @@ def test_a_pulled_cable_costs_what_it_costs_in_the_fluid() -> None:
         )
         assert timeout_ns < packets < 1.1 * timeout_ns
         assert packets == pytest.approx(fluid, rel=0.05)
+
+
+def test_routes_leave_a_switch_without_power_after_the_time_that_the_lab_took() -> None:
+    """Of the table that ships; until then the queue pairs whose way it was on send in vain."""
+    timeout_ms = 1
+    failing = simulation(["fail ctsw1 at 40us"], transport={"ack_timeout": f"{timeout_ms}ms"})
+    (outage,) = failing.outages()
+    (row,) = (
+        row
+        for row in shipped_table().rows
+        if row.breakage is Breakage.POWER and row.fabric == "2-tier Clos"
+    )
+    assert outage.reaction_s == row.median_ns / 1e9 > 2 * timeout_ms / 1e3
+    ran, whole = failing.run_packets(), simulation([]).run_packets()
+    sent_bits, all_bits = (
+        each.sent_bits.reshape(-1, 2)[outage.links].sum() for each in (ran, whole)
+    )
+    assert 0 < sent_bits < 0.7 * all_bits
+    in_vain = math.ceil(row.median_ns / 1e6 / timeout_ms)
+    assert set(ran.timeouts.tolist()) == {0, in_vain} and ran.lost > 0
+    waited = ran.timeouts[failing.program.flow] > 0
+    assert (outage.routed_s < ran.finish_s[waited]).all() and ran.failed == 0
 
 
 def test_the_other_port_of_a_nic_takes_over() -> None:
