@@ -42,6 +42,7 @@ RATES = 200
 """Rates over time, of intervals of equal length."""
 
 _EVENTS_AT_ONCE = 200_000
+_FEWER = "take --engine fluid, a smaller transport.window, a lower load or fewer ranks"
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,6 +93,13 @@ def run_packets(
     ACKs and CNPs before data. Raises InputError for a run that would take too long.
     """
     _check_size(program, wirings[0].ways, sending)
+    queued = queued_at_first(program, wirings[0], sending, queues)
+    if queued > MOST_IN_FLIGHT:
+        raise InputError(
+            f"when NICs have sent what their windows allow at first, {queued:,} packets are in "
+            f"flight; at most {MOST_IN_FLIGHT:,} are simulated",
+            hint=_FEWER,
+        )
     run = state_of(program, wirings, latency_s, sending, queues)
     compile_for(loop.advance, run, 0, 0)
     loop.begin(run)
@@ -104,6 +112,43 @@ def run_packets(
         if (run.task[:, at.END_PS] >= 0).all():
             break
     return _outcome(run, program, wirings, sending, queues)
+
+
+def queued_at_first(program: Program, wiring: Wiring, sending: Sending, queues: Queues) -> int:
+    """Packets that are in flight at least when NICs have sent what the windows of the flows that
+    begin first let them: all but those that the last links can have carried by then.
+
+    0 where this is not known: if something else holds senders back, packets have several ways, or
+    they do not fit into the buffers of all ports, so that some may be dropped.
+    """
+    flows, ways = len(sending.source), wiring.ways
+    if (
+        queues.pausing is not None
+        or sending.admission is not None
+        or sending.gathering is not None
+        or (sending.control >= 0).any()
+        or (np.diff(ways.first[: flows + 1]) > 1).any()
+    ):
+        return 0
+    waits = np.diff(program.after_start) > 0
+    is_first = ~waits & (program.delay_s == program.delay_s[~waits].min(initial=np.inf))
+    own = np.repeat(is_first, np.diff(program.first_transfer))
+    packets = _packets(program, sending)
+    sizes = (np.add.reduceat(packets, sending.messages.first[:-1]), program.size_bits)
+    count, bits = (np.bincount(program.flow[own], each[own], flows) for each in sizes)
+    part = np.minimum(1.0, sending.window / np.maximum(count, 1))
+    count, bits = count * part, bits * part
+    paths = paths_taken(ways.paths, ways.way[:flows])
+    nic, last = paths.sends[paths.start[:-1]], paths.sends[paths.start[1:] - 1]
+    sends = len(wiring.capacity_bps)
+    on_send = np.bincount(paths.sends, np.repeat(bits, np.diff(paths.start)), sends)
+    of_nic = np.bincount(nic, bits, sends)
+    if (on_send - of_nic).max(initial=0) > 8 * queues.buffer_bytes:
+        return 0
+    (used,) = np.nonzero(np.bincount(last, bits, sends))
+    sent_s = (of_nic[nic] / wiring.capacity_bps[nic]).max(initial=0)
+    left = np.maximum(0, 1 - wiring.capacity_bps[used] * sent_s / on_send[used])
+    return int((np.bincount(last, count, sends)[used] * left).sum())
 
 
 def mean_rates(
@@ -152,7 +197,7 @@ def _advanced(run: State, until_ps: int, progress: ProgressSink) -> State:
                 raise InputError(
                     f"after {run.counts[at.NOW_PS] / 1e9:,.3f} ms {len(run.packet):,} packets are "
                     "in flight; more are not simulated",
-                    hint="take --engine fluid, a lower load or fewer ranks",
+                    hint=_FEWER,
                 )
             run = grown(run)
         progress(Progress("simulating", int(run.counts[at.FINISHED]), len(run.transfer)))
@@ -218,9 +263,16 @@ def _paused(run: State, sending: Sending, queues: Queues) -> tuple[tuple[int, ..
     return used, pause
 
 
+def _packets(program: Program, sending: Sending) -> Longs:
+    """Of each run of equal messages, R."""
+    flow = np.repeat(program.flow, np.diff(sending.messages.first))
+    found: Longs = sending.messages.count * packets_of(sending.messages, sending.mtu[flow])
+    return found
+
+
 def _check_size(program: Program, ways: Ways, sending: Sending) -> None:
     flow = np.repeat(program.flow, np.diff(sending.messages.first))
-    packets = sending.messages.count * packets_of(sending.messages, sending.mtu[flow])
+    packets = _packets(program, sending)
     hops = int((packets * np.diff(ways.paths.start)[ways.way[ways.first[flow]]]).sum())
     if hops > MOST_HOPS:
         raise InputError(

@@ -8,12 +8,14 @@ import numpy as np
 import pytest
 
 from rocelab.errors import InputError
-from rocelab.sim.packets import build, run
+from rocelab.progress import Progress
+from rocelab.sim.packets import build, loop, run
 from rocelab.sim.packets import state as at
 from rocelab.sim.packets.ports import draw
+from rocelab.sim.packets.sending import Queues
 from rocelab.spec.queues import EcnSpec
 from tests.helpers.queue_lines import mark_probability
-from tests.unit.sim.packet_runs import ENDLESS, FRAME, FULL_PS, Flow, finish_ps, ran
+from tests.unit.sim.packet_runs import ENDLESS, FRAME, FULL_PS, Flow, arranged, finish_ps, ran
 
 MESSAGE = 100 * 4096
 
@@ -104,10 +106,43 @@ def test_room_for_packets_grows(monkeypatch: pytest.MonkeyPatch) -> None:
     assert finish_ps(ran(flows)) == finish_ps(roomy)
 
 
-def test_more_packets_in_flight_than_there_is_room_for_are_refused(
+def known_in_flight(flows: list[Flow], queues: Queues = ENDLESS) -> int:
+    program, (wiring,), _, sending, queues = arranged(flows, queues)
+    return run.queued_at_first(program, wiring, sending, queues)
+
+
+@pytest.mark.parametrize("last", [1, 20, MESSAGE // 4096])
+def test_packets_that_will_be_in_flight_are_counted_before_a_run(last: int) -> None:
+    """At least those: the last flow has fewer packets, so that the others' NICs end together."""
+    flows = [Flow([2 * number, 20, 22], MESSAGE, window=64) for number in range(3)]
+    flows.append(Flow([6, 20, 22], last * 4096, window=64))
+    expected, state, most = known_in_flight(flows), build.state_of(*arranged(flows)), 0
+    loop.begin(state)
+    while loop.advance(state, 1, at.NEVER) != loop.DONE:
+        most = max(most, len(state.packet) - state.counts[at.FREE_PACKETS])
+    windows = 3 * 64 + min(last, 64)
+    assert windows - 64 - 1 <= expected <= most <= windows
+
+
+def test_too_many_packets_in_flight_are_refused_before_a_run_where_they_are_known(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     flows = [Flow([2 * number, 20, 22], MESSAGE) for number in range(4)]
+    monkeypatch.setattr(run, "MOST_IN_FLIGHT", 100)
+    shown: list[Progress] = []
+    with pytest.raises(InputError, match="at first, 300 packets are in flight; at most 100 are"):
+        ran(flows, progress=shown.append)
+    assert not shown
+    small = replace(ENDLESS, buffer_bytes=10 * FRAME)
+    ran(flows, small)
+    assert known_in_flight(flows, small) == 0, "what is dropped is in flight no more"
+
+
+def test_more_packets_in_flight_than_there_is_room_for_are_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    flows = [Flow([2 * number, 20, 22], MESSAGE, after=[0] * (number > 0)) for number in range(4)]
+    assert known_in_flight(flows) == 0, "the others begin later"
     monkeypatch.setattr(build, "FIRST_PACKETS", 1)
     monkeypatch.setattr(run, "MOST_IN_FLIGHT", 16)
     with pytest.raises(InputError, match="packets are in flight; more are not simulated"):
