@@ -44,18 +44,34 @@ class PauseWatch:
         now_ns = monotonic_ns()
         zero_ns = started_ns - clock_offset_ns()
         after = reader.counters(now_ns)
-        entries = [entry for entry in reader.entries() if entry.t_ns >= self._begun_ns]
-        spans = [_span(each, zero_ns) for each in pauses(reader.plan, entries)]
+        whole = reader.entries()
+        entries = [entry for entry in whole if entry.t_ns >= self._begun_ns]
+        spans = [
+            _span(each, self._begun_ns, zero_ns)
+            for each in pauses(reader.plan, whole)
+            if each.end_ns is None or each.end_ns > self._begun_ns
+        ]
         kept = sorted(spans, key=lambda span: span.length_ns(now_ns - zero_ns), reverse=True)
+        longest_ns: dict[tuple[str, str, int], int] = {}
+        for span in kept:
+            place = span.node, span.interface, span.traffic_class
+            longest_ns.setdefault(place, span.length_ns(now_ns - zero_ns))
         late_ns = _lateness(entries)
         least = _least_held(reader.plan, entries)
         return Lossless(
             classes=reader.plan.pfc.classes,
             ports=tuple(
-                _figures(place[0], place[1], peer, then, now, least.get(place))
-                for place, now in after.items()
-                for then in (self._before[place],)
-                for peer in (reader.plan.by_slot[place[0].peer].node,)
+                _figures(
+                    port,
+                    traffic_class,
+                    reader.plan.by_slot[port.peer].node,
+                    then,
+                    now,
+                    longest_ns.get((port.node, port.port.interface, traffic_class), 0),
+                    least.get((port, traffic_class)),
+                )
+                for (port, traffic_class), now in after.items()
+                for then in (self._before[port, traffic_class],)
                 if _is_used(then, now)
             ),
             spans=tuple(sorted(kept[:MOST_SPANS], key=lambda span: span.begin_ns)),
@@ -101,6 +117,7 @@ def _figures(
     peer: str,
     then: ClassCounters,
     now: ClassCounters,
+    longest_ns: int,
     least_held: int | None,
 ) -> PauseFigures:
     return PauseFigures(
@@ -113,7 +130,7 @@ def _figures(
         pauses_received=now.pauses_received - then.pauses_received,
         transitions=now.transitions - then.transitions,
         paused_ns=now.paused_ns - then.paused_ns,
-        longest_ns=now.longest_ns,
+        longest_ns=longest_ns,
         held_bytes=now.held,
         held_max_bytes=now.held_max,
         headroom_max_bytes=now.headroom_max,
@@ -126,13 +143,14 @@ def _figures(
     )
 
 
-def _span(pause: Pause, zero_ns: int) -> PauseSpan:
+def _span(pause: Pause, begun_ns: int, zero_ns: int) -> PauseSpan:
+    """The part of a pause since the run began."""
     port = pause.sender
     return PauseSpan(
         node=port.node,
         interface=port.port.interface,
         traffic_class=pause.traffic_class,
         peer=pause.peer,
-        begin_ns=pause.begin_ns - zero_ns,
+        begin_ns=max(pause.begin_ns, begun_ns) - zero_ns,
         end_ns=None if pause.end_ns is None else pause.end_ns - zero_ns,
     )

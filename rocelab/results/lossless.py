@@ -59,7 +59,8 @@ class PauseFigures:
 @dataclass(frozen=True, slots=True)
 class PauseSpan:
     """A pause that a port obeyed, in ns of the lab since the jobs' start; `peer` asked for it.
-    end_ns: None if it lasted to the end of the run."""
+    begin_ns: when the run began, if the pause is older. end_ns: None if it lasted to the end of the
+    run."""
 
     node: str
     interface: str

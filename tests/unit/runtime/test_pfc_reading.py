@@ -15,85 +15,19 @@ from hypothesis import strategies as st
 from rocelab.cli import lifecycle
 from rocelab.errors import InputError
 from rocelab.plan.build import plan
-from rocelab.plan.fabric import Fabric
-from rocelab.plan.pauses import PausePlan, plan_pauses
-from rocelab.runtime.pfc import control, journal, overview, reading
+from rocelab.runtime.pfc import control, journal, overview
 from rocelab.runtime.pfc.journal import Entry, Journal, What
-from rocelab.runtime.pfc.maps import EGRESS_FIELDS, INGRESS_FIELDS, PORT_FIELDS
 from rocelab.runtime.pfc.overview import LosslessOverview, read_overview
 from rocelab.runtime.pfc.reading import History, PauseReader, pauses
 from rocelab.runtime.record import LabFiles
 from rocelab.runtime.status import LabStatus
-from rocelab.spec.fabrics import ClosSpec
-from rocelab.spec.model import LabSpec
-from rocelab.spec.pfc import PfcSpec
 from rocelab.spec.queues import QueuesSpec
-
-FABRIC: Fabric = plan(
-    LabSpec(
-        name="t-reading",
-        fabric=ClosSpec(racks=2, spines=1, servers_per_rack=1),
-        queues=QueuesSpec(pfc=PfcSpec(classes=(3, 4))),
-        dilation=1000,
-    )
-)
-
-
-def planned() -> PausePlan:
-    found = plan_pauses(FABRIC)
-    assert found is not None
-    return found
-
-
-PLAN = planned()
-SWITCH, NIC = PLAN.ports[0], PLAN.ports[-1]
-
-
-class FakeMaps:
-    """The program's arrays: rows of zeros, but for what a test sets."""
-
-    def __init__(self, _: object = None) -> None:
-        self.ports = FakeTable(PORT_FIELDS)
-        self.ingresses = FakeTable(INGRESS_FIELDS)
-        self.egresses = FakeTable(EGRESS_FIELDS)
-        self.closed = False
-
-    def close(self) -> None:
-        self.closed = True
-
-
-class FakeTable:
-    def __init__(self, fields: tuple[str, ...]) -> None:
-        self._zeros = dict.fromkeys(fields, 0)
-        self.rows: dict[int, dict[str, int]] = {}
-
-    def row(self, index: int) -> dict[str, int]:
-        return self._zeros | self.rows.get(index, {})
-
-
-class FakeLab:
-    """A lab's maps and journal, and whether its process lives."""
-
-    def __init__(self, folder: Path) -> None:
-        self.maps = FakeMaps()
-        self.file = folder / "pfc-journal"
-        self.journal = Journal(self.file)
-        self.is_alive = True
-
-    def did(self, *entries: tuple[int, What]) -> None:
-        """Of the switch's port, class 3."""
-        for t_ns, what in entries:
-            self.journal.note(t_ns, what, SWITCH.slot, 3)
-        self.journal.flush()
+from tests.helpers.lossless_fakes import FABRIC, NIC, PLAN, SWITCH, FakeLab, faked
 
 
 @pytest.fixture
 def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeLab:
-    made = FakeLab(tmp_path)
-    monkeypatch.setattr(reading, "PauseMaps", lambda _: made.maps)
-    monkeypatch.setattr(control, "journal_file", lambda _: made.file)
-    monkeypatch.setattr(control, "is_alive", lambda _: made.is_alive)
-    return made
+    return faked(tmp_path, monkeypatch)
 
 
 @pytest.fixture

@@ -1,0 +1,52 @@
+"""What a run says of its lossless classes: this run's pauses, whatever the lab did before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rocelab.measure import pauses
+from rocelab.measure.pauses import PauseWatch
+from rocelab.results.lossless import Lossless
+from rocelab.runtime.pfc.journal import What
+from tests.helpers.lossless_fakes import FABRIC, SWITCH, FakeLab, faked
+
+BEGUN_NS, ENDED_NS = 1000, 2000
+"""When a run is watched from and until. Its jobs start at 1,100."""
+
+
+@pytest.fixture
+def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeLab:
+    times: Iterator[int] = iter((BEGUN_NS, ENDED_NS))
+    monkeypatch.setattr(pauses, "monotonic_ns", lambda: next(times))
+    monkeypatch.setattr(pauses, "clock_offset_ns", lambda: 0)
+    return faked(tmp_path, monkeypatch)
+
+
+def figures(lab: FakeLab, *entries: tuple[int, What]) -> Lossless:
+    """Of a run in which the switch's port did this."""
+    with PauseWatch(FABRIC) as watch:
+        lab.did(*entries)
+        lab.maps.egresses.rows[SWITCH.slot * 8 + 3] = {"pauses": 2}
+        found = watch.figures(BEGUN_NS + 100)
+    assert found is not None
+    return found
+
+
+def test_the_longest_pause_is_this_run_s(lab: FakeLab) -> None:
+    lab.did((0, What.STOPPED), (900, What.STARTED))
+    found = figures(lab, (1200, What.STOPPED), (1230, What.STARTED), (1990, What.STOPPED))
+    (port,) = found.ports
+    assert port.node == SWITCH.node
+    assert (port.transitions, port.paused_ns, port.longest_ns) == (2, 40, 30)
+    assert [(span.begin_ns, span.end_ns) for span in found.spans] == [(100, 130), (890, None)]
+
+
+def test_a_pause_from_before_the_run_counts_from_its_beginning_on(lab: FakeLab) -> None:
+    lab.did((0, What.STOPPED))
+    found = figures(lab, (1250, What.STARTED))
+    (port,) = found.ports
+    assert port.paused_ns == port.longest_ns == 250
+    assert [(span.begin_ns, span.end_ns) for span in found.spans] == [(-100, 150)]
