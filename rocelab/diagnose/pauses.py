@@ -257,8 +257,10 @@ def paused_transfers(case: Case) -> tuple[list[Verdict], list[str], frozenset[Di
     ports whose queues either explains."""
     if not case.pauses:
         return [], [], frozenset()
+    lossless = case.report.lossless
+    assert lossless is not None
     verdicts: list[Verdict] = []
-    notes: list[str] = []
+    notes = [f"what is said of pauses is of {lossless.part}"] if lossless.part else []
     explained = {port for port in case.fabric.directed_links if _often_stopped(case, port)}
     for origin in origins(case.fabric, case.report, case.pauses):
         explained.update(origin.ports)

@@ -16,7 +16,7 @@ from rocelab.runtime.pfc.journal import Entry, What
 from rocelab.runtime.pfc.reading import ClassCounters, Pause, PauseReader, pauses
 
 MOST_SPANS = 5000
-"""The longest are kept."""
+"""Those that last and the longest are kept."""
 
 
 class PauseWatch:
@@ -51,11 +51,12 @@ class PauseWatch:
             for each in pauses(reader.plan, whole)
             if each.end_ns is None or each.end_ns > self._begun_ns
         ]
-        kept = sorted(spans, key=lambda span: span.length_ns(now_ns - zero_ns), reverse=True)
+        end_ns = now_ns - zero_ns
         longest_ns: dict[tuple[str, str, int], int] = {}
-        for span in kept:
+        for span in spans:
             place = span.node, span.interface, span.traffic_class
-            longest_ns.setdefault(place, span.length_ns(now_ns - zero_ns))
+            longest_ns[place] = max(span.length_ns(end_ns), longest_ns.get(place, 0))
+        spans.sort(key=lambda span: (span.end_ns is not None, -span.length_ns(end_ns)))
         late_ns = _lateness(entries)
         least = _least_held(reader.plan, entries)
         return Lossless(
@@ -74,8 +75,8 @@ class PauseWatch:
                 for then in (self._before[port, traffic_class],)
                 if _is_used(then, now)
             ),
-            spans=tuple(sorted(kept[:MOST_SPANS], key=lambda span: span.begin_ns)),
-            spans_left_out=max(0, len(kept) - MOST_SPANS),
+            spans=tuple(sorted(spans[:MOST_SPANS], key=lambda span: span.begin_ns)),
+            spans_left_out=max(0, len(spans) - MOST_SPANS),
             delay_ns=min(port.delay_ns for port in reader.plan.ports),
             late_p50_ns=late_ns[0] if late_ns else None,
             late_p99_ns=late_ns[1] if late_ns else None,

@@ -6,17 +6,23 @@ from collections import Counter
 
 from rocelab.jobs.placement import nic_of, reference
 from rocelab.results.kpi import Better, Kpi, PhaseJob, Quantity, attribute
-from rocelab.results.lossless import find_deadlock, root_share, traced
+from rocelab.results.lossless import Lossless, find_deadlock, root_share, traced
 
 
 def _is_lossless(job: PhaseJob) -> bool:
     return job.report.lossless is not None
 
 
-def _pause_share(job: PhaseJob) -> float | None:
+def _whole(job: PhaseJob) -> Lossless | None:
+    """What is known of every pause; None where short ones were left out."""
     lossless = job.report.lossless
+    return None if lossless is None or lossless.spans_left_out else lossless
+
+
+def _pause_share(job: PhaseJob) -> float | None:
+    lossless = _whole(job)
     elapsed_ns = job.report.fidelity.elapsed_ns
-    if lossless is None or not elapsed_ns or lossless.spans_left_out:
+    if lossless is None or not elapsed_ns:
         return None
     paused_ns: Counter[tuple[str, str, int]] = Counter()
     for span in lossless.spans:
@@ -28,16 +34,18 @@ def _pause_share(job: PhaseJob) -> float | None:
 
 
 def _incast_share(job: PhaseJob) -> float | None:
-    lossless = job.report.lossless
-    assert lossless is not None
+    lossless = _whole(job)
+    if lossless is None:
+        return None
     nics = [nic_of(job.fabric, reference(name)) for name in job.receivers]
     switches = {link.b.node for nic in nics for link in nic.links}
     return root_share(lossless.spans, lossless.servers, job.report.fidelity.elapsed_ns, switches)
 
 
-def _pause_depth(job: PhaseJob) -> int:
-    lossless = job.report.lossless
-    assert lossless is not None
+def _pause_depth(job: PhaseJob) -> int | None:
+    lossless = _whole(job)
+    if lossless is None:
+        return None
     return max((pause.depth for pause in traced(lossless.spans, lossless.servers)), default=0)
 
 

@@ -80,8 +80,8 @@ class Lossless:
 
     lateness: of stops and starts, after they were due as modelled, in the lab's clock; None without
     pauses. delay_ns: the shortest modelled time from a threshold to the peer's stop.
-    spans_left_out: of `spans`, shorter than all that are kept. unbalanced: where packets that came
-    in are neither out, dropped, purged nor held.
+    spans_left_out: of `spans`, over and shorter than all that are kept. unbalanced: where packets
+    that came in are neither out, dropped, purged nor held.
     """
 
     classes: tuple[int, ...]
@@ -94,6 +94,14 @@ class Lossless:
     late_max_ns: int | None
     unbalanced: tuple[str, ...]
     is_alive: bool
+
+    @property
+    def part(self) -> str:
+        """Which of the pauses a view of `spans` shows; empty if all."""
+        if not self.spans_left_out:
+            return ""
+        kept = len(self.spans)
+        return f"the {kept:,} longest of {kept + self.spans_left_out:,} pauses"
 
     @property
     def servers(self) -> frozenset[str]:

@@ -228,7 +228,8 @@ def pauses_plot(report: JobReport) -> Figure | None:
     axis.set_yticks(range(len(rows)), rows, fontsize=6.5)
     axis.invert_yaxis()
     axis.set_xlabel("ms of the modelled network")
-    axis.set_title("ports that stopped, by who paused them")
+    part = report.lossless.part
+    axis.set_title(f"ports that stopped, by who paused them{part and f': {part}'}")
     axis.grid(axis="x", color=GRID, linewidth=0.6)
     axis.set_axisbelow(True)
     axis.legend(frameon=False, fontsize=7, ncols=8, loc="upper left", bbox_to_anchor=(0, -0.18))

@@ -188,6 +188,8 @@ def lossless_text(report: JobReport) -> str:
         f"Lossless: {found.transitions:,} pauses, {found.dropped:,} packets dropped of "
         f"{found.packets:,}, {found.dropped + found.late:,} if late pauses had dropped"
     )
+    if found.part:
+        text += f". Where pauses began is of {found.part}"
     if found.late_p99_ns is None or found.late_p50_ns is None:
         return f"{text}."
     return (

@@ -21,7 +21,8 @@ from rocelab.plan.build import plan
 from rocelab.plan.fabric import Direction, Fabric
 from rocelab.plan.pauses import plan_pauses
 from rocelab.plan.queues import lab_rate_bps
-from rocelab.report.jobs.view import propagation_rows
+from rocelab.report.jobs.plots import pauses_plot
+from rocelab.report.jobs.view import lossless_text, propagation_rows
 from rocelab.results.diagnosis import Cause, Diagnosis, Verdict
 from rocelab.results.job import JobReport, LinkFigures
 from rocelab.results.lossless import Lossless, PauseFigures, PauseSpan
@@ -149,6 +150,18 @@ def test_a_receiver_whose_buffer_fills_is_slow_and_the_report_names_the_same_roo
     ((root, _, _, tree),) = propagation_rows(written)
     assert root == SLOW
     assert verdict.evidence[-1].endswith(tree)
+
+
+def test_every_view_of_single_pauses_says_that_short_ones_were_left_out() -> None:
+    whole = paused(planned(), BACK_PRESSURE)
+    assert whole.lossless is not None
+    left_out = replace(whole, lossless=replace(whole.lossless, spans_left_out=994))
+    for written, says in ((whole, False), (left_out, True)):
+        plot = pauses_plot(written)
+        assert plot is not None
+        notes = " ".join(diagnosed(written).notes)
+        for view in (lossless_text(written), plot.axes[0].get_title("left"), notes):
+            assert ("the 6 longest of 1,000 pauses" in view) == says
 
 
 def test_a_nic_that_pauses_while_its_buffer_is_not_full_storms() -> None:

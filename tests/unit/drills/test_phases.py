@@ -308,9 +308,16 @@ def test_the_share_of_a_run_that_a_port_was_paused_leaves_out_what_came_after_it
     lossless = Lossless((3,), (), spans, 0, 10**6, None, None, None, (), is_alive=True)
     (figures,) = job_figures([replace(idle(), lossless=lossless)])
     assert figures["pause_share"] == pytest.approx(0.5)
-    # Of more pauses than are kept the sum is not known.
-    (unknown,) = job_figures([replace(idle(), lossless=replace(lossless, spans_left_out=1))])
-    assert unknown["pause_share"] is None
+
+
+def test_figures_of_each_pause_are_unknown_where_some_were_left_out() -> None:
+    spans = (PauseSpan("srv1-2", "rtsw1", 3, "rtsw1", 0, 10**6),)
+    for left_out in (0, 1):
+        lossless = Lossless((3,), (), spans, left_out, 10**6, None, None, None, (), is_alive=True)
+        (figures,) = job_figures([replace(idle(), lossless=lossless)])
+        for name in ("pause_share", "incast_share", "pause_depth"):
+            assert (figures[name] is None) == bool(left_out)
+        assert figures["deadlock"] is False
 
 
 def test_the_farthest_pause_is_as_many_cables_from_where_pauses_began() -> None:

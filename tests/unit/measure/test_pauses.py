@@ -50,3 +50,14 @@ def test_a_pause_from_before_the_run_counts_from_its_beginning_on(lab: FakeLab) 
     (port,) = found.ports
     assert port.paused_ns == port.longest_ns == 250
     assert [(span.begin_ns, span.end_ns) for span in found.spans] == [(-100, 150)]
+
+
+def test_of_too_many_pauses_the_short_ones_that_are_over_are_left_out(
+    lab: FakeLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pauses, "MOST_SPANS", 2)
+    ended = [(1100, What.STOPPED), (1101, What.STARTED), (1200, What.STOPPED), (1250, What.STARTED)]
+    found = figures(lab, *ended, (1300, What.STOPPED), (1320, What.STARTED), (1990, What.STOPPED))
+    assert [(span.begin_ns, span.end_ns) for span in found.spans] == [(100, 150), (890, None)]
+    assert found.spans_left_out == 2
+    assert found.part == "the 2 longest of 4 pauses"
