@@ -57,7 +57,9 @@ class PauseWatch:
             place = span.node, span.interface, span.traffic_class
             longest_ns[place] = max(span.length_ns(end_ns), longest_ns.get(place, 0))
         spans.sort(key=lambda span: (span.end_ns is not None, -span.length_ns(end_ns)))
+        nics = {port.slot for port in reader.plan.ports if port.is_nic}
         late_ns = _lateness(entries)
+        nics_late_ns = _lateness([entry for entry in entries if entry.slot in nics])
         least = _least_held(reader.plan, entries)
         return Lossless(
             classes=reader.plan.pfc.classes,
@@ -83,6 +85,7 @@ class PauseWatch:
             late_max_ns=late_ns[2] if late_ns else None,
             unbalanced=reader.imbalance(),
             is_alive=reader.is_alive(),
+            nics_late_p99_ns=nics_late_ns[1] if nics_late_ns else None,
         )
 
 

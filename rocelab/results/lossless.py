@@ -78,10 +78,10 @@ class PauseSpan:
 class Lossless:
     """Lossless classes in a run.
 
-    lateness: of stops and starts, after they were due as modelled, in the lab's clock; None without
-    pauses. delay_ns: the shortest modelled time from a threshold to the peer's stop.
-    spans_left_out: of `spans`, over and shorter than all that are kept. unbalanced: where packets
-    that came in are neither out, dropped, purged nor held.
+    lateness: of stops and starts, after they were due as modelled, in the lab's clock, of all ports
+    and of NICs alone (`nics_late_p99_ns`); None without pauses. delay_ns: the shortest modelled
+    time from a threshold to the peer's stop. spans_left_out: of `spans`, over and shorter than all
+    that are kept. unbalanced: where packets that came in are neither out, dropped, purged nor held.
     """
 
     classes: tuple[int, ...]
@@ -94,6 +94,7 @@ class Lossless:
     late_max_ns: int | None
     unbalanced: tuple[str, ...]
     is_alive: bool
+    nics_late_p99_ns: int | None = None
 
     @property
     def part(self) -> str:

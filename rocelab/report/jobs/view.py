@@ -192,10 +192,12 @@ def lossless_text(report: JobReport) -> str:
         text += f". Where pauses began is of {found.part}"
     if found.late_p99_ns is None or found.late_p50_ns is None:
         return f"{text}."
+    nics = found.nics_late_p99_ns
+    of_nics = "" if nics is None else f", of NICs {nics / 1000:,.0f} us"
     return (
         f"{text}. Pauses took effect {found.late_p50_ns / 1000:,.0f} us after they were due "
-        f"(p99 {found.late_p99_ns / 1000:,.0f} us) in the lab's clock, where the modelled delay is "
-        f"{found.delay_ns / 1000:,.0f} us."
+        f"(p99 {found.late_p99_ns / 1000:,.0f} us{of_nics}) in the lab's clock, where the modelled "
+        f"delay is {found.delay_ns / 1000:,.0f} us."
     )
 
 

@@ -164,6 +164,13 @@ def test_every_view_of_single_pauses_says_that_short_ones_were_left_out() -> Non
             assert ("the 6 longest of 1,000 pauses" in view) == says
 
 
+def test_the_lateness_of_nics_is_shown_beside_that_of_all_ports() -> None:
+    whole = paused(planned(), BACK_PRESSURE)
+    assert whole.lossless is not None
+    late = replace(whole.lossless, late_p50_ns=1000, late_p99_ns=9000, nics_late_p99_ns=5000)
+    assert "(p99 9 us, of NICs 5 us)" in lossless_text(replace(whole, lossless=late))
+
+
 def test_a_nic_that_pauses_while_its_buffer_is_not_full_storms() -> None:
     full, empty = buffer_of(SLOW)
     for least, cause in (

@@ -11,7 +11,7 @@ from rocelab.measure import pauses
 from rocelab.measure.pauses import PauseWatch
 from rocelab.results.lossless import Lossless
 from rocelab.runtime.pfc.journal import What
-from tests.helpers.lossless_fakes import FABRIC, SWITCH, FakeLab, faked
+from tests.helpers.lossless_fakes import FABRIC, NIC, SWITCH, FakeLab, faked
 
 BEGUN_NS, ENDED_NS = 1000, 2000
 """When a run is watched from and until. Its jobs start at 1,100."""
@@ -61,3 +61,12 @@ def test_of_too_many_pauses_the_short_ones_that_are_over_are_left_out(
     assert [(span.begin_ns, span.end_ns) for span in found.spans] == [(100, 150), (890, None)]
     assert found.spans_left_out == 2
     assert found.part == "the 2 longest of 4 pauses"
+
+
+def test_lateness_is_of_all_ports_and_of_nics_alone(lab: FakeLab) -> None:
+    with PauseWatch(FABRIC) as watch:
+        lab.did((1200, What.STOPPED), (1300, What.STARTED), value=2000)
+        lab.did((1200, What.STOPPED), (1300, What.STARTED), slot=NIC.slot, value=10)
+        found = watch.figures(BEGUN_NS)
+    assert found is not None
+    assert (found.late_max_ns, found.nics_late_p99_ns) == (2000, 10)
