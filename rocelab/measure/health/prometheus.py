@@ -237,9 +237,11 @@ def _lossless(snapshot: Snapshot) -> Iterator[Metric]:
                 family.add_metric(values, getattr(counters, field))
             yield family
     seconds = _counter("pfc_rx_pause_duration_seconds", "Time paused, in the lab's clock", labels)
+    longest = _gauge("pfc_rx_pause_longest_seconds", "The longest pause of all this time", labels)
     for values, counters in places.items():
         seconds.add_metric(values, counters.paused_ns / 1e9)
-    yield seconds
+        longest.add_metric(values, counters.longest_ns / 1e9)
+    yield from (seconds, longest)
 
 
 def _endpoints(snapshot: Snapshot) -> Iterator[Metric]:

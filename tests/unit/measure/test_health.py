@@ -401,13 +401,15 @@ def test_a_view_is_green_only_where_everything_could_be_read(
 def test_the_exporter_names_counters_as_nics_do() -> None:
     counted = {
         **{"pauses_received": 4, "transitions": 3, "pauses_sent": 2, "paused_ns": 5 * 10**8},
+        **{"longest_ns": 2 * 10**8},
         **{"dropped_packets": 6, "watchdog_fired": 1, "headroom_max": 900, "is_paused": True},
     }
     found = exported(pausing(1, {3: counted}))
     where = f"zone-small {LINK.a.node} {LINK.a.interface} 3"
     expected = {
         **{"rx_pause_total": 4, "rx_pause_transition_total": 3, "tx_pause_total": 2},
-        **{"rx_pause_duration_seconds_total": 0.5, "rx_discards_total": 6},
+        **{"rx_pause_duration_seconds_total": 0.5, "rx_pause_longest_seconds": 0.2},
+        **{"rx_discards_total": 6},
         **{"pause_storm_events_total": 1, "headroom_max_bytes": 900, "paused": 1},
     }
     assert {name: found[f"rocelab_pfc_{name} {where}"] for name in expected} == expected
