@@ -8,7 +8,7 @@ possible; that there is a cycle is necessary for one, not sufficient (Hu et al.,
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from graphlib import CycleError, TopologicalSorter
 from itertools import combinations
@@ -18,6 +18,10 @@ from rocelab.plan.routes import NextHops, expected_routes
 
 MOST_TRUNKS_OF_PAIRS = 40
 """Links between switches of a fabric in which each pair may fail: 780 pairs take seconds."""
+
+MOST_STEPS = 2_000_000
+"""What a search may take: prefixes of servers times links between switches, of all routes that it
+follows. About a minute."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,32 +59,66 @@ def is_up_down(fabric: Fabric) -> bool:
 
 
 def find_cycle(fabric: Fabric) -> Cycle | None:
-    """A cycle of buffer dependencies in a lab's routes, or in those after the failure of as many
-    links between switches as `failures_searched` says. Of a lab that was adopted, only in the
-    routes that it had.
-
-    Quick for up-down fabrics of any size; for others it takes the routes after every failure.
+    """A cycle of buffer dependencies in a lab's routes, or in those after each of
+    `searched_failures`. Quick for up-down fabrics of any size.
     """
     if is_up_down(fabric):
         return None
-    for count in range(failures_searched(fabric) + 1):
-        for failed in combinations(fabric.trunks, count):
-            left = fabric
-            if failed:
-                kept = tuple(link for link in fabric.links if link not in failed)
-                left = replace(fabric, links=kept)
-            links = _cycle(left, expected_routes(left))
-            if links:
-                return Cycle(links, failed)
+    for failed in searched_failures(fabric):
+        left = fabric
+        if failed:
+            kept = tuple(link for link in fabric.links if link not in failed)
+            left = replace(fabric, links=kept)
+        links = _cycle(left, expected_routes(left))
+        if links:
+            return Cycle(links, failed)
     return None
 
 
-def failures_searched(fabric: Fabric) -> int:
-    """How many links at once `find_cycle` lets fail: two in a small fabric, because a packet of a
-    Clos comes down and goes up again only where no spine is left that both racks reach."""
+def searched_failures(fabric: Fabric) -> Sequence[tuple[Link, ...]]:
+    """The links between switches that fail at once in each of the routes that `find_cycle` follows,
+    first none; empty for a fabric of which it follows no routes, since they are too many.
+
+    Each link, and in a small fabric each two, because a packet of a Clos comes down and goes up
+    again only where no spine is left that both racks reach. In a large one every so many-th link.
+    Of a lab that was adopted only the routes that it had are known.
+    """
     if fabric.observed is not None:
-        return 0
-    return 2 if len(fabric.trunks) <= MOST_TRUNKS_OF_PAIRS else 1
+        return ((),)
+    trunks = fabric.trunks
+    steps = max(1, len(_prefixes_of_servers(fabric)) * len(trunks))
+    most = MOST_STEPS // steps
+    if not most:
+        return ()
+    at_once = 2 if len(trunks) <= MOST_TRUNKS_OF_PAIRS else 1
+    found = [each for count in range(at_once + 1) for each in combinations(trunks, count)]
+    if len(found) <= most:
+        return found
+    every = -(-len(trunks) // max(1, most - 1))
+    return [(), *((link,) for link in trunks[::every][: most - 1])]
+
+
+def scope(fabric: Fabric) -> str:
+    """In which routes `find_cycle` looks, for a sentence about those of the fabric as it is."""
+    if fabric.observed is not None:
+        return ""
+    searched, trunks = searched_failures(fabric), len(fabric.trunks)
+    if len(searched) == 1:
+        return ", as long as no link fails"
+    if len(searched) <= trunks:
+        return f", also after the failure of {len(searched) - 1:,} of its {trunks:,} links alone"
+    at_once = "one link" if len(searched) == trunks + 1 else "two links"
+    return f", also after the failure of any {at_once}"
+
+
+def _racks(fabric: Fabric) -> Mapping[str, None]:
+    """Switches with servers, in build order, so that a fabric's cycle is always the same one."""
+    return dict.fromkeys(link.b.node for link in fabric.links if not link.is_between_switches)
+
+
+def _prefixes_of_servers(fabric: Fabric) -> list[str]:
+    racks = _racks(fabric).keys()
+    return [each.prefix for each in fabric.prefixes if not racks.isdisjoint(each.origins)]
 
 
 def _cycle(
@@ -101,11 +139,7 @@ def _dependencies(
     fabric: Fabric, routes: Mapping[str, Mapping[str, NextHops]]
 ) -> Iterator[tuple[DirectedLink, DirectedLink]]:
     """Each link that packets of servers cross, after the one that they came by."""
-    # In build order, so that a fabric's cycle is always the same one.
-    sources = dict.fromkeys(link.b.node for link in fabric.links if not link.is_between_switches)
-    prefixes = [
-        each.prefix for each in fabric.prefixes if not sources.keys().isdisjoint(each.origins)
-    ]
+    sources, prefixes = _racks(fabric), _prefixes_of_servers(fabric)
     if fabric.observed is not None:
         prefixes = list(dict.fromkeys(prefix for table in routes.values() for prefix in table))
     for prefix in prefixes:

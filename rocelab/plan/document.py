@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 
-from rocelab.plan.dependencies import find_cycle, is_up_down
+from rocelab.plan.dependencies import find_cycle, is_up_down, searched_failures
 from rocelab.plan.fabric import Fabric, Link, Node, Port, Prefix, Role
 from rocelab.plan.pfc import (
     Headroom,
@@ -209,6 +209,7 @@ def _pfc(fabric: Fabric, pfc: PfcSpec) -> dict[str, object]:
         },
         "warnings": warnings(fabric.spec.queues, pfc, carvings, nic_headrooms(fabric, pfc)),
         "up_down": is_up_down(fabric),
+        "searched": None if is_up_down(fabric) else len(searched_failures(fabric)),
         "cycle": None
         if cycle is None
         else {

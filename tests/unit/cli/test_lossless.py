@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from rocelab.cli.main import main
+from rocelab.plan import dependencies
 
 LAB = """name: lossless
 fabric: {kind: clos, racks: 2, spines: 2, servers_per_rack: 2}
@@ -107,6 +108,16 @@ def test_a_watchdog_and_receive_buffers_are_shown_in_the_lab_s_terms(
     ]
 
 
+def test_plan_says_that_it_does_not_know_where_routes_are_too_many(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dependencies, "MOST_STEPS", 1)
+    assert command("plan", "deadlock") == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "Whether a deadlock can come of the routes is not known" in shown
+    assert "No deadlock" not in shown
+
+
 def test_plan_names_the_cycle_of_the_lab_that_deadlocks(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -117,7 +128,7 @@ def test_plan_names_the_cycle_of_the_lab_that_deadlocks(
     assert shown in DOCS.read_text()
     assert command("plan", "deadlock", "--json") == 0
     pfc = json.loads(capsys.readouterr().out)["pfc"]
-    assert pfc["up_down"] is False
+    assert (pfc["up_down"], pfc["searched"]) == (False, 1 + 8 + 28)
     assert pfc["cycle"]["without"] == ["rtsw1:ctsw1", "rtsw2:ctsw2"]
     senders = [link["sender"] for link in pfc["cycle"]["links"]]
     assert " -> ".join([*senders, senders[0]]) in shown

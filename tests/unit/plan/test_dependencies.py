@@ -14,9 +14,10 @@ from rocelab.plan import dependencies
 from rocelab.plan.build import plan
 from rocelab.plan.dependencies import (
     MOST_TRUNKS_OF_PAIRS,
-    failures_searched,
     find_cycle,
     is_up_down,
+    scope,
+    searched_failures,
 )
 from rocelab.plan.fabric import Fabric, Link, Node, Observed, Port, Prefix, Role
 from rocelab.plan.routes import expected_routes
@@ -183,7 +184,41 @@ def test_the_cycle_of_a_fabric_is_the_same_in_every_process() -> None:
 
 def test_pairs_of_failures_are_searched_in_small_fabrics_only() -> None:
     few = ring("ab", "bc", "cd", "da")
-    assert failures_searched(few) == 2
+    assert max(map(len, searched_failures(few))) == 2
+    assert scope(few).endswith("of any two links")
     trunks = few.trunks * (MOST_TRUNKS_OF_PAIRS // 4 + 1)
-    assert failures_searched(replace(few, links=trunks)) == 1
-    assert failures_searched(replace(few, observed=Observed({}, frozenset(), {}))) == 0
+    many = replace(few, links=(*few.links, *trunks))
+    assert len(searched_failures(many)) == len(many.trunks) + 1
+    assert scope(many).endswith("of any one link")
+    adopted = replace(few, observed=Observed({}, frozenset(), {}))
+    assert (searched_failures(adopted), scope(adopted)) == (((),), "")
+
+
+def test_in_large_fabrics_some_links_fail_and_in_the_largest_nothing_is_searched(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Four prefixes and four links: 16 steps for each state of the links, of which there are 11."""
+    few = ring("ab", "bc", "cd", "da")
+    for most, failed, said in (
+        (11 * 16, 2, ", also after the failure of any two links"),
+        (3 * 16, 1, ", also after the failure of 2 of its 4 links alone"),
+        (16, 0, ", as long as no link fails"),
+    ):
+        monkeypatch.setattr(dependencies, "MOST_STEPS", most)
+        found = searched_failures(few)
+        assert len(found) == most // 16
+        assert (found[0], max(map(len, found))) == ((), failed)
+        assert scope(few) == said
+    monkeypatch.setattr(dependencies, "MOST_STEPS", 3 * 16)
+    assert {link for each in searched_failures(few) for link in each} == set(few.trunks[::2])
+    monkeypatch.setattr(dependencies, "MOST_STEPS", 15)
+    assert searched_failures(few) == ()
+    assert find_cycle(few) is None
+
+
+def test_32k_gpus_whose_routes_are_not_up_down_are_answered_at_once() -> None:
+    spec = planned("meta-32k").spec
+    routing = spec.routing.model_copy(update={"valley_free": False})
+    fabric = plan(spec.model_copy(update={"routing": routing}))
+    assert not is_up_down(fabric)
+    assert searched_failures(fabric) == ()
