@@ -37,6 +37,7 @@ from rocelab.measure.fidelity import stolen_cpu_s
 from rocelab.measure.job import impact_of
 from rocelab.outputs import RESULT, check_new_file, results_folder
 from rocelab.plan.fabric import Fabric
+from rocelab.plan.pfc import too_small
 from rocelab.predict.matrix import row_of_end
 from rocelab.predict.predictor import Setting, asked_fabric, paths_on
 from rocelab.progress import ProgressSink, no_progress
@@ -267,6 +268,7 @@ def assemble(
     ended = () if counts.cables is None else counts.cables.problems()
     warnings = _warnings(jobs, environment.cpu_count, moves, counts.engine)
     warnings += () if counts.cables is None else counts.cables.warnings()
+    warnings += too_small(fabric)
     ports = [port for job in jobs for port in job.ports]
     fidelity = Fidelity(
         lost_share=max(map(measure.lost_share, jobs)),

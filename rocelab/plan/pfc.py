@@ -197,18 +197,7 @@ def warnings(
 ) -> tuple[str, ...]:
     """Why lossless classes may lose packets, or be paused before they are marked. nics: as of
     `nic_headrooms`."""
-    found = []
-    most = max(
-        (needed for carving in carvings for needed, _ in carving.headroom),
-        key=lambda needed: needed.total,
-        default=None,
-    )
-    if most is not None and pfc.headroom is not None and pfc.headroom < most.total:
-        found.append(
-            f"a headroom of {format_size(pfc.headroom)} cannot hold the {format_size(most.total)} "
-            "that may arrive after a pause: lossless classes lose packets"
-        )
-    found.extend(_of_nics(pfc, nics))
+    found = [*_of_switches(pfc, carvings), *_of_nics(pfc, nics)]
     for carving in carvings:
         full = carving.ports * len(pfc.classes) * carving.xoff
         if pfc.xoff is not None and full > carving.shared:
@@ -243,6 +232,27 @@ def nic_headrooms(fabric: Fabric, pfc: PfcSpec) -> tuple[Headroom, ...]:
     )
     one_way_ns = cable_ns(fabric.spec.links)
     return tuple(headroom_of(pfc, rate_bps, mtu, one_way_ns) for rate_bps, mtu in kinds)
+
+
+def too_small(fabric: Fabric) -> tuple[str, ...]:
+    """Of `warnings`, those for which a lab loses packets that it should not."""
+    pfc = fabric.spec.queues.pfc
+    if pfc is None:
+        return ()
+    return (*_of_switches(pfc, carve(fabric, pfc)), *_of_nics(pfc, nic_headrooms(fabric, pfc)))
+
+
+def _of_switches(pfc: PfcSpec, carvings: Sequence[Carving]) -> Iterator[str]:
+    most = max(
+        (needed for carving in carvings for needed, _ in carving.headroom),
+        key=lambda needed: needed.total,
+        default=None,
+    )
+    if most is not None and pfc.headroom is not None and pfc.headroom < most.total:
+        yield (
+            f"a headroom of {format_size(pfc.headroom)} cannot hold the {format_size(most.total)} "
+            "that may arrive after a pause: lossless classes lose packets"
+        )
 
 
 def _of_nics(pfc: PfcSpec, nics: Sequence[Headroom]) -> Iterator[str]:

@@ -23,6 +23,7 @@ from rocelab.kernel import settings as kernel
 from rocelab.kernel.fib import read_fib
 from rocelab.plan.build import plan
 from rocelab.plan.fabric import Fabric
+from rocelab.plan.pfc import too_small
 from rocelab.progress import ProgressSink, no_progress
 from rocelab.runtime.impairments.control import Impairments
 from rocelab.runtime.installation import Installation, find_installation
@@ -186,13 +187,14 @@ class Lab:
 
         If the kernel cannot seed its ECMP hash, the lab runs on the one secret that all namespaces
         share, as with `hashing: 0`; if it cannot mark as the spec asks, ports have simpler queues
-        or none. `notes` says so. Raises as `rocelab.runtime.runtime.LabRuntime.up` does.
+        or none. `notes` says so, and where its lossless classes lose packets. Raises as
+        `rocelab.runtime.runtime.LabRuntime.up` does.
         """
         spec = as_it_runs(self.fabric.spec)
         if spec != self.fabric.spec:
             self._run_unseeded(spec)
         self.runtime.up(progress)
-        self.notes += self.runtime.notes
+        self.notes += self.runtime.notes + too_small(self.fabric)
         return dict(self.runtime.stage_seconds)
 
     def _run_unseeded(self, spec: LabSpec) -> None:

@@ -11,7 +11,14 @@ from hypothesis import strategies as st
 from rocelab.errors import InputError
 from rocelab.plan.build import plan
 from rocelab.plan.fabric import Fabric
-from rocelab.plan.pfc import carve, headroom_of, nic_headrooms, response_quanta, warnings
+from rocelab.plan.pfc import (
+    carve,
+    headroom_of,
+    nic_headrooms,
+    response_quanta,
+    too_small,
+    warnings,
+)
 from rocelab.spec.fabrics import ClosSpec
 from rocelab.spec.load import load_spec
 from rocelab.spec.model import LabSpec
@@ -146,6 +153,19 @@ def test_a_nic_that_pauses_too_late_is_named() -> None:
         buffer="200KB", xoff="105KB"
     )
     assert "a NIC that pauses at 1 B of its 90 KB" in said(buffer="90KB")
+
+
+def test_a_lab_that_runs_warns_of_what_is_too_small_and_of_nothing_else() -> None:
+    def said(pfc: PfcSpec | None) -> tuple[str, ...]:
+        spec = clos().spec.model_copy(update={"queues": QueuesSpec(pfc=pfc)})
+        return too_small(plan(spec))
+
+    assert said(None) == said(PfcSpec()) == said(PfcSpec(xoff="1MB", oversubscription=2)) == ()
+    both = PfcSpec(headroom="10KB", nic=NicSpec.model_validate({"buffer": "90KB"}))
+    of_switches, of_nics = said(both)
+    assert "a headroom of 10 KB cannot hold" in of_switches
+    assert "its 90 KB cannot hold" in of_nics
+    assert set(said(both)) <= set(warned(clos(), both))
 
 
 def test_a_switch_without_memory_to_share_is_refused() -> None:
