@@ -152,7 +152,7 @@ def _receiver(fabric: Fabric, report: JobReport, server: str, own: Sequence[Trac
     asked = [port.least_held_bytes for port in lossless.ports if port.node == server]
     least = min((held for held in asked if held is not None), default=nic.buffer.full)
     is_storm = least < nic.buffer.empty
-    asks = f"it is to ask above {format_size(nic.buffer.full)}"
+    asks = f"it should ask only above {format_size(nic.buffer.full)}"
     why = (
         f"its receive buffer held only {format_size(least)} when it asked for one: {asks}"
         if is_storm

@@ -108,7 +108,7 @@ def delay(links: tuple[Link, ...], delay_ns: int, towards: str | None = None) ->
 
 
 class BlackholeSpec(LinkFaultSpec):
-    """Every packet vanishes and the carrier stays: nobody is told."""
+    """Every packet vanishes and the carrier stays, so neither end notices."""
 
     kind: Literal["blackhole"]
     towards: Towards = None

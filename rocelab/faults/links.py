@@ -74,7 +74,7 @@ class CarrierDown(LinksFault):
             if lab.fabric.observed is not None or lab.fabric.node(node).is_switch:
                 continue
             if _lacking_ports(lab, node):
-                found.append(f"{node} has not its default route")
+                found.append(f"{node} has no default route")
         return tuple(found)
 
 
@@ -183,7 +183,7 @@ class RateDegrade(LinksFault):
 
     def remains(self, lab: Lab) -> tuple[str, ...]:
         return tuple(
-            f"{link.port} has not its own rate"
+            f"{link.port} still has a reduced rate"
             for link in self._slowed()
             if self._is_slower(lab, link)
         )

@@ -126,7 +126,7 @@ class Link:
     mtu: int
 
     def __hash__(self) -> int:
-        """That of its name, which links of a fabric do not share: all its fields take long."""
+        """The hash of its name, which is unique in a fabric; hashing all fields takes long."""
         return hash((self.a.node, self.a.interface))
 
     @property

@@ -178,7 +178,7 @@ def _keep(place: Path, make: Callable[[], int]) -> None:
 
 
 def _end_view(own: Path) -> None:
-    """End what a daemon that is no more has left in its mount namespace, and the namespace."""
+    """End the processes that a dead daemon left in its mount namespace, and the namespace."""
     if own.exists():
         inodes = {own.stat().st_ino}
         while left := namespaces.processes_in(inodes, (namespaces.MOUNTS,)):

@@ -65,9 +65,9 @@ class Routing:
     def ways(
         self, whole: Paths, flows: Flows, control: Flows, answers: Flows, link_up: Bools
     ) -> Ways:
-        """Of the packets of flows, those of `control`, which no controller plans, and behind them
-        of the ACKs and CNPs of both, over these links. whole: the paths of flows over all links.
-        Raises InputError if they are too many."""
+        """The ways of all packets over these links: those of flows, then of `control`, which no
+        controller plans, then of the ACKs and CNPs of both. whole: the paths of flows over all
+        links. Raises InputError if the ways are too many."""
         scheme, routes = self._scheme, Routes(self.network, link_up)
         if divides(scheme, self.model):
             # Switches spray data only.

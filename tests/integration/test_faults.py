@@ -224,7 +224,7 @@ def test_a_server_whose_only_port_was_down_gets_its_default_route_back(rig: Rig)
     assert read_default_ports(rig.lab.node("srv1-1")) == frozenset()
     # As VethLink.up leaves it: the port is up, the route is not there.
     rig.lab.link("srv1-1:rtsw1").up()
-    assert fault.remains(rig.lab) == ("srv1-1 has not its default route",)
+    assert fault.remains(rig.lab) == ("srv1-1 has no default route",)
     rig.restore(fault)
 
 
@@ -291,7 +291,7 @@ def test_a_port_with_queues_is_slowed_in_place(rig: Rig) -> None:
     rig.inject(fault)
     assert rate_of(rig.lab, "rtsw1", "ctsw1") == "20Mbit"
     assert rate_of(rig.lab, "ctsw1", "rtsw1") == "80Mbit"
-    assert fault.remains(rig.lab) == ("rtsw1:ctsw1 has not its own rate",)
+    assert fault.remains(rig.lab) == ("rtsw1:ctsw1 still has a reduced rate",)
     rig.restore(fault)
     assert rate_of(rig.lab, "rtsw1", "ctsw1") == "80Mbit"
 
@@ -302,7 +302,7 @@ def test_a_port_without_queues_gets_a_token_bucket_and_loses_it(dual: Rig) -> No
     qdiscs = dual.lab.node("tor1a").exec(["tc", "qdisc", "show", "dev", "srv1-1"]).stdout
     assert "qdisc tbf" in qdiscs
     assert "rate 20Mbit" in qdiscs
-    assert fault.remains(dual.lab) == ("tor1a:srv1-1 has not its own rate",)
+    assert fault.remains(dual.lab) == ("tor1a:srv1-1 still has a reduced rate",)
     dual.restore(fault)
 
 

@@ -61,7 +61,7 @@ def cells(
     shared = dict(DEFAULTS) | {"ranks": str(_nics(fabric))}
     if "duration" in options:
         raise InputError(
-            "a comparison repeats a collective, and streams with --duration are none",
+            "a comparison repeats a collective; --duration makes streams, which never complete",
             hint="give a size",
         )
     found = []

@@ -102,7 +102,7 @@ class EventSpec(SpecModel):
         TargetText | None, Field(description="carrier or power is lost: both ends know")
     ] = None
     blackhole: Annotated[
-        TargetText | None, Field(description="packets vanish, carrier stays: nobody is told")
+        TargetText | None, Field(description="packets vanish, the carrier stays")
     ] = None
     drain: Annotated[
         TargetText | None, Field(description="routing moves away first, then it is taken out")
