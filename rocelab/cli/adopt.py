@@ -28,7 +28,7 @@ def adopt(
 ) -> None:
     """Adopt a lab that containerlab deployed: faults, traffic, health and drills then work on it.
 
-    Nothing of it is changed but by faults, which are undone. `rocelab release` gives it back.
+    Only faults change it, and they are undone. `rocelab release` gives it back.
     """
     from rocelab.plan.build import plan
     from rocelab.runtime.adoption.adopt import adopt as adopt_lab

@@ -84,7 +84,7 @@ LabArgument = Annotated[
     str,
     typer.Argument(
         metavar="LAB",
-        help="The name of a lab, in labs/ of this folder or that ships, or a path.",
+        help="The name of a lab (in labs/ of this folder, or shipped), or a path.",
         autocompletion=_complete_lab,
         show_default=False,
     ),
@@ -149,7 +149,7 @@ FrrOption = Annotated[
     typer.Option(
         "--frr",
         metavar="PREFIX",
-        help="The FRR that switches run: a folder that it is in; this machine's by default.",
+        help="The folder of the FRR that switches run; this machine's FRR by default.",
         show_default=False,
     ),
 ]

@@ -72,8 +72,8 @@ def compare(
 ) -> None:
     """Run a job under every scheme, number of queue pairs and placement, and report side by side.
 
-    The lab is brought up, or used as it runs. Where no option says otherwise the job is an
-    allreduce of 4MB over all NICs, 3 times, every message split over all queue pairs.
+    The lab is brought up, or used as it runs. By default the job is an allreduce of 4MB over all
+    NICs, 3 times, every message split over all queue pairs.
 
     rocelab compare zone-1-1 --schemes ecmp,e-ecmp,spray --qps 1,4,16
 

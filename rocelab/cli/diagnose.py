@@ -37,7 +37,7 @@ def diagnose(
         str | None,
         typer.Option(
             metavar="NAME",
-            help="Of a drill: the phase, whose job in the first valid repeat is diagnosed.",
+            help="For a drill: the phase whose job is diagnosed, in its first valid repeat.",
             show_default=False,
         ),
     ] = None,
@@ -45,7 +45,7 @@ def diagnose(
     json: JsonOption = False,
 ) -> None:
     """Say what slowed a job down: a host that paused, a grey, slow or congested link, or nothing;
-    with PFC also a slow receiver, a NIC that storms, an incast, or whose victim the job is.
+    with PFC also a slow receiver, a NIC that storms, an incast, or being a victim of one of them.
 
     Works on the job's document alone: times of every send, counters of queue pairs, ports and
     queues, and the paths that the lab's plan predicts.

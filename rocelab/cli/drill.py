@@ -63,7 +63,7 @@ DrillArgument = Annotated[
     str,
     typer.Argument(
         metavar="DRILL",
-        help="The name of a drill, in scripts/ of this folder or that ships, or a path.",
+        help="The name of a drill (in scripts/ of this folder, or shipped), or a path.",
         autocompletion=_complete_drill,
         show_default=False,
     ),
@@ -130,9 +130,7 @@ def run(
     json: JsonOption = False,
     keep: Annotated[
         bool,
-        typer.Option(
-            "--keep", help="Leave the lab up afterwards, and use it where it is up already."
-        ),
+        typer.Option("--keep", help="Leave the lab up afterwards, and use it if it is already up."),
     ] = False,
     lab: Annotated[
         str | None,

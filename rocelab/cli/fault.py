@@ -66,7 +66,7 @@ def inject(
         list[str] | None,
         typer.Argument(
             metavar="KEY=VALUE",
-            help="What the kind needs to know, such as link=rtsw1:ctsw2 towards=rtsw1 lasts=5s.",
+            help="Keys of the kind, such as link=rtsw1:ctsw2 towards=rtsw1 lasts=5s.",
             autocompletion=_complete_key,
             show_default=False,
         ),

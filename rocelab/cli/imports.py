@@ -30,10 +30,10 @@ def import_topology(
     file: FileOption = None,
     force: ForceOption = False,
 ) -> None:
-    """Write a lab file with the shape of a Clos that others drew, or say which part is no Clos.
+    """Write a lab file for the Clos of a topology, or say which part of it is not a Clos.
 
-    Addresses, ASNs and policy are rocelab's own; what the bound FRR configurations say otherwise is
-    listed. A lab that runs is measured as it is with `rocelab adopt`.
+    Addresses, ASNs and policy are rocelab's own; the command lists where the bound FRR
+    configurations differ. `rocelab adopt` takes a running lab as it is.
     """
     from rocelab.outputs import check_new_file, create_file
     from rocelab.plan.shape import clos_in

@@ -106,7 +106,7 @@ def _check_reusable(planned: Lab) -> None:
     again = f"take it down with `rocelab down {planned.name}`, then bring it up"
     if differing:
         raise InputError(
-            f"lab {planned.name} is up and not as asked: {listed(differing, 'and')} "
+            f"lab {planned.name} is up, but not as asked: {listed(differing, 'and')} "
             f"differ{'s' if len(differing) == 1 else ''}",
             again,
         )
@@ -138,7 +138,7 @@ def down(
 ) -> None:
     """Take a lab down, or what a killed command left of it. Needs the record only, no file.
 
-    A lab that is not up is no error.
+    If the lab is not up, nothing happens and the exit code is 0.
     """
     from rocelab.errors import InputError, RocelabError
     from rocelab.runtime.lab import name_of

@@ -58,10 +58,10 @@ def whatif(
     json: JsonOption = False,
     **job: str | bool | None,
 ) -> None:
-    """Say which jobs would pay how much for a failure or maintenance.
+    """Say what a failure or maintenance would cost each job.
 
-    Routing reacts after what the lab measured for that kind of failure. docs/whatif.md says what
-    EVENT can be. Needs no root.
+    Routing reacts after the time that the lab measured for that kind of failure. docs/whatif.md
+    says what EVENT can be. Needs no root.
 
     rocelab whatif meta-32k "drain z1-ctsw7 for 2h" --job llama3-16k
 
@@ -111,7 +111,7 @@ def longrun(
     repair: Annotated[
         str,
         typer.Option(
-            metavar="TIME", help="With --rates: how long one lasts.", rich_help_panel=_WHEN
+            metavar="TIME", help="With --rates: how long a failure lasts.", rich_help_panel=_WHEN
         ),
     ] = "1h",
     draw: Annotated[
@@ -128,7 +128,7 @@ def longrun(
         typer.Option(
             "--work",
             metavar="TIME",
-            help="How much each job has to do: as many iterations as take so long with no failure.",
+            help="The work of each job: as many iterations as take this long without failures.",
             rich_help_panel=_WHEN,
         ),
     ] = "1d",
@@ -140,8 +140,8 @@ def longrun(
 ) -> None:
     """Say what failures over days or months cost jobs: completion time, stalls, restarts.
 
-    By iterations: each takes what it takes in the state of the network that it is in. Needs no
-    root.
+    Goes through iterations: each takes the time that it takes in the network's state at its start.
+    Needs no root.
 
     rocelab longrun zone-1-1125 --rates llama3 --work 30d --pattern allreduce --ranks 16 --size 1GB
     """

@@ -259,7 +259,7 @@ def render(
     from rocelab.runtime.lab import Lab
 
     if image is not None and target is Target.FRR:
-        raise InputError("--image is of containers", "give --target containerlab or clabernetes")
+        raise InputError("--image is for containers", "give --target containerlab or clabernetes")
     fabric = Lab.planned(lab_file(lab)).fabric
     warnings: tuple[str, ...] = ()
     with progress_bars() as progress:

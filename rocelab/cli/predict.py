@@ -42,8 +42,8 @@ def predict(
         str | None,
         typer.Option(
             metavar="FILE",
-            help="Flows as CSV (source,destination,sport,...) or YAML, instead of a job: a name, "
-            "in traffic/ of this folder or that ships (elephants), or a path.",
+            help="Flows as CSV (source,destination,sport,...) or YAML, instead of a job: a name "
+            "(in traffic/ of this folder, or shipped, such as elephants), or a path.",
             show_default=False,
             autocompletion=complete_jobs,
             rich_help_panel=_INPUT,
@@ -53,7 +53,7 @@ def predict(
         str | None,
         typer.Option(
             metavar="SCHEME",
-            help="As if this scheme ran: ecmp, e-ecmp, path-pinning.",
+            help="Assume this scheme: ecmp, e-ecmp, path-pinning.",
             show_default=False,
             rich_help_panel=_WHAT_IF,
             autocompletion=_complete_scheme,
@@ -63,7 +63,7 @@ def predict(
         str | None,
         typer.Option(
             metavar="SEED",
-            help="As if switches hashed so: per-node, per-tier, shared, or a seed.",
+            help="Assume these hash seeds: per-node, per-tier, shared, or a number.",
             show_default=False,
             rich_help_panel=_WHAT_IF,
         ),
@@ -82,7 +82,7 @@ def predict(
 ) -> None:
     """Say where the flows of a job, or of a file, land: loads of links, balance, polarization.
 
-    For a lab that is up from the running kernels' tables, else as planned. No packet is sent.
+    Uses the running kernels' tables if the lab is up, else the planned ones. Sends no packet.
 
     rocelab predict zone-1-1 --pattern alltoall --ranks 16 --size 16MB --qps 4
 

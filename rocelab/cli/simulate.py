@@ -46,8 +46,8 @@ JobFileOption = Annotated[
     typer.Option(
         "--job",
         metavar="FILE",
-        help="Jobs as YAML: a name, in traffic/ of this folder or that ships (llama3-16k), or a "
-        "path.",
+        help="Jobs as YAML: a name (in traffic/ of this folder, or shipped, such as llama3-16k), "
+        "or a path.",
         show_default=False,
         autocompletion=complete_jobs,
         rich_help_panel=_INPUT,
@@ -58,7 +58,7 @@ SchemeOption = Annotated[
     typer.Option(
         "--scheme",
         metavar="SCHEME",
-        help=f"As if this scheme ran: {', '.join(SCHEMES)}.",
+        help=f"Assume this scheme: {', '.join(SCHEMES)}.",
         show_default=False,
         rich_help_panel=_WHAT_IF,
         autocompletion=_complete_scheme,
@@ -69,7 +69,7 @@ HashingOption = Annotated[
     typer.Option(
         "--hashing",
         metavar="SEED",
-        help="As if switches hashed so: per-node, per-tier, shared, or a seed.",
+        help="Assume these hash seeds: per-node, per-tier, shared, or a number.",
         show_default=False,
         rich_help_panel=_WHAT_IF,
     ),
@@ -144,8 +144,8 @@ def simulate(
         typer.Option(
             "--ports",
             metavar="MODEL",
-            help="When packets leave a port: store-and-forward, cut-through, or lab: as a lab's "
-            "do, when they begin, between hosts like a lab's. By default store-and-forward.",
+            help="When packets leave a port: store-and-forward, cut-through, or lab (with their "
+            "first bit, between hosts like a lab's). By default store-and-forward.",
             show_default=False,
             rich_help_panel=_ENGINE,
         ),
@@ -292,7 +292,7 @@ def _export(simulation: Simulation, folder: Path, progress: ProgressSink) -> Non
 
     if len(simulation.jobs) > 1:
         raise InputError(
-            f"--chakra with {len(simulation.jobs)} jobs", hint="a trace is of one: give it alone"
+            f"--chakra with {len(simulation.jobs)} jobs", hint="a trace holds one job: give one"
         )
     write_trace(simulation.workloads[0], folder, progress=progress)
 

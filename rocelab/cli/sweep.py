@@ -34,7 +34,7 @@ def sweep(
         typer.Option(
             "--out",
             metavar="DIR",
-            help="Where cells.jsonl, sweep.parquet and report.html go, and are gone on from.",
+            help="Where cells.jsonl, sweep.parquet and report.html go; finished cells are kept.",
             show_default="results/sweep-FILE",
         ),
     ] = None,

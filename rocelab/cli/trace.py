@@ -32,7 +32,7 @@ def reference(
 ) -> None:
     """Compare a table of nccl-tests with a simulation of each of its sizes.
 
-    The fit is of the measured times to latency + size / bandwidth: the latency is what a fluid
+    Also fits latency + size / bandwidth to the measured times; the latency is what a fluid model
     leaves out. Needs no root.
 
     rocelab reference rail-superpod all_reduce.txt --pattern allreduce --ranks 8

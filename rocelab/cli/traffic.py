@@ -33,8 +33,8 @@ def traffic(
         typer.Option(
             "--job",
             metavar="FILE",
-            help="A job as YAML, with every key, instead of the options below: a name, in "
-            "traffic/ of this folder or that ships (allreduce), or a path.",
+            help="A job as YAML, with every key, instead of the options below: a name (in "
+            "traffic/ of this folder, or shipped, such as allreduce), or a path.",
             show_default=False,
             autocompletion=complete_jobs,
             rich_help_panel="Input and output",
@@ -75,7 +75,7 @@ def traffic(
     rocelab traffic --pattern incast --ranks 4 --duration 20ms --dcqcn sigcomm15
 
     Exits 0 when measured, 1 when a queue pair failed, 2 when the input is wrong, 3 when this
-    machine could not carry the run: its figures are then not to be believed.
+    machine could not carry the run: its figures are then invalid.
     """
     from rocelab.measure.run import planned_warning, run_job
     from rocelab.outputs import shown_if_unwritten

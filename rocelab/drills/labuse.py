@@ -73,7 +73,7 @@ def _running(planned: Lab) -> Lab:
         differing = (*differing, "scheme")
     if differing:
         raise InputError(
-            f"lab {planned.name} is up and not as the drill wants it: {listed(differing, 'and')} "
+            f"lab {planned.name} is up, but not as the drill wants it: {listed(differing, 'and')} "
             f"differ{'s' if len(differing) == 1 else ''}",
             hint=f"take it down with `rocelab down {planned.name}`; the drill then brings up its "
             "own",

@@ -93,7 +93,7 @@ class BadPrefix(NodeFault):
         """
         if self.prefix in {each.prefix for each in lab.fabric.prefixes_of[self.node]}:
             raise InputError(
-                f"{self.node} announces {self.prefix} rightly", hint="name another rack's"
+                f"{self.prefix} is {self.node}'s own prefix", hint="name another rack's"
             )
         if not self.filtered:
             _open_neighbours(lab, self.node, accept_own_asn=False)
@@ -280,7 +280,7 @@ class BadPrefixSpec(SwitchFaultSpec):
         check_leaf(fabric, self.of)
         if self.of == self.switch:
             raise InputError(
-                f"{self.of} announces its own prefix rightly", hint="name another switch in `of`"
+                f"the prefix of {self.of} is its own", hint="name another switch in `of`"
             )
         prefixes = (each.prefix for each in fabric.prefixes_of[self.of])
         prefix = next(prefix for prefix in prefixes if not prefix.endswith("/32"))

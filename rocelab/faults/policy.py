@@ -47,7 +47,7 @@ def check_rendered(fabric: Fabric) -> None:
     """Raises InputError if the lab was adopted: its configuration is not rendered here."""
     if fabric.observed is not None:
         raise InputError(
-            f"lab {fabric.name} was adopted, and the fault is of the policy that rocelab renders",
+            f"lab {fabric.name} was adopted, and this fault changes policy that rocelab renders",
             hint="session-reset, daemon-crash and daemon-hang work on its FRR",
         )
 

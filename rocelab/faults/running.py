@@ -239,8 +239,8 @@ def restore_numbered(lab: Lab, number: int) -> Fault:
         )
     if chosen.driver is not None and chosen.driver.is_alive:
         raise InputError(
-            f"fault {number} is of process {chosen.driver.pid}, which will undo it",
-            hint="stop that process: what it broke is mended once it is gone",
+            f"fault {number} belongs to process {chosen.driver.pid}, which will undo it",
+            hint="stop that process: its faults are then undone",
         )
     return restore_faults(lab, [chosen])[0]
 

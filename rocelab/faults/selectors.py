@@ -37,7 +37,7 @@ def node_name(fabric: Fabric, text: str) -> str:
         return text
     tiers = {role.value: role.tier for role in Role}
     if place[1] not in tiers:
-        raise InputError(f"{place[1]} is no role of nodes", name_hint(place[1], tiers))
+        raise InputError(f"{place[1]} is not a role of nodes", name_hint(place[1], tiers))
     found = [node.name for node in fabric.nodes if node.role.tier == tiers[place[1]]]
     if int(place[2]) > len(found):
         there = Counter(node.role.value for node in fabric.nodes)

@@ -59,7 +59,7 @@ KEYS: Mapping[str, JobKey] = {
         "Instead of a size: how long single sends last, in the modelled network's time: 20ms.",
     ),
     "starts": JobKey(
-        "starts", "TIME,...", "With --duration: senders in as many groups, each begins then."
+        "starts", "TIME,...", "With --duration: as many groups of senders begin at these times."
     ),
     "iterations": JobKey("iterations", "N", "Measured repetitions; 5 by default, 1 if simulated."),
     "warmup": JobKey("warmup_iterations", "N", "Repetitions before, not measured; 1 by default."),
@@ -67,7 +67,7 @@ KEYS: Mapping[str, JobKey] = {
     "algorithm": JobKey(
         "algorithm",
         "NAME",
-        "Of an allreduce: ring, tree, hierarchical.",
+        "For an allreduce: ring, tree, hierarchical.",
         ("ring", "tree", "hierarchical"),
     ),
     "channels": JobKey("channels", "N", "Parts of the buffer that proceed independently."),

@@ -119,7 +119,7 @@ def workload_of(job: JobSpec, group: int | None, iterations: int) -> Workload:
     """
     if job.size is None:
         raise InputError(
-            "a job with a duration sends on and on, and nothing of it ends",
+            "a job with a duration sends streams, which never complete",
             hint="give it a size: a simulation says how long that takes",
         )
     compute_s = job.compute / 1e9

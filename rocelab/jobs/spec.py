@@ -123,7 +123,7 @@ class SimulatedJob(SpecModel):
             return self
         if self.collective.size is None:
             raise RefusedError(
-                "a collective with a duration sends on and on, and nothing of it ends",
+                "a collective with a duration sends streams, which never complete",
                 "give it a size: a simulation says how long that takes",
                 keys=("collective",),
             )
@@ -222,7 +222,7 @@ def collective_job(job: JobSpec) -> SimulatedJob:
     """
     if job.size is None:
         raise InputError(
-            "a job with a duration sends on and on, and nothing of it ends",
+            "a job with a duration sends streams, which never complete",
             hint="give it a size: a simulation says how long that takes",
         )
     return SimulatedJob(name=str(job.pattern), collective=job)

@@ -121,7 +121,7 @@ def _ends(path: Path, link: object) -> Pair | None:
     if not isinstance(ends, list) or len(ends) != 2:
         if isinstance(_mapping(link).get("type"), str):
             return None  # `type: host`, `mgmt-net` and the like have one end
-        raise InputError(f"{path}: a link has no two endpoints: {shown(link)}")
+        raise InputError(f"{path}: a link does not have two endpoints: {shown(link)}")
     names = [
         end.get("node") if isinstance(end, Mapping) else str(end).split(":")[0] for end in ends
     ]

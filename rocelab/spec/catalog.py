@@ -101,8 +101,8 @@ def find(text: str, catalog: Catalog, tree: Path = Path(), folder: Path = Path()
     no_file = "the path is a folder" if text and S_ISDIR(_mode(path)) else "no such file"
     raise InputError(
         f"there is no {catalog.kind} {shown(text)}, and {no_file}",
-        f"{meant + ' ' if meant else ''}{listed}; a file of your own is given by its "
-        f"path, or by its name where it is {catalog.folder}/NAME.yaml",
+        f"{meant + ' ' if meant else ''}{listed}; give a file of your own by its path, "
+        f"or by its name if it is {catalog.folder}/NAME.yaml",
     )
 
 

@@ -307,7 +307,7 @@ class LabSpec(SpecModel):
         if steers and self.hashing.policy is not HashPolicy.L4:
             raise RefusedError(
                 f"scheme {self.scheme.kind} needs hashing.policy: l4, got {self.hashing.policy}",
-                "the kernel takes a packet's own hash in that policy alone",
+                "only with that policy does the kernel use a packet's own hash",
                 keys=("scheme", "hashing"),
             )
         return self

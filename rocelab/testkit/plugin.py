@@ -62,7 +62,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--rocelab-frr",
         metavar="PREFIX",
-        help="the FRR that switches run: a folder that it is in (default: this machine's)",
+        help="the folder of the FRR that switches run (default: this machine's FRR)",
     )
     parser.addini(
         "rocelab_require", "fail where this machine cannot run labs", type="bool", default=False

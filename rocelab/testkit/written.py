@@ -50,7 +50,7 @@ def lasting(kind: str, keywords: Mapping[str, object]) -> SingleFaultSpec:
     for key in ("at", "lasts"):
         if key in keywords:
             raise InputError(
-                f"fault({kind!r}) has the key {key}, and the `with` block says when it is",
+                f"fault({kind!r}) has the key {key}, but the `with` block sets the time",
                 hint=f"leave {key} out, or call run.carry_out({kind!r}, ...), which takes it",
             )
     return spec

@@ -571,7 +571,7 @@ def test_another_rack_s_prefix_without_filters_draws_its_traffic(rig: Rig) -> No
 
 
 def test_a_rack_s_own_prefix_is_no_bad_one(rig: Rig) -> None:
-    with pytest.raises(InputError, match="rightly"):
+    with pytest.raises(InputError, match="own prefix"):
         BadPrefix("rtsw1", rig.prefix("rtsw1")).prepare(rig.lab)
 
 

@@ -69,7 +69,7 @@ def find_containers(text: str) -> tuple[str, Engine, tuple[Container, ...]]:
             raise InputError(
                 f"two containers of lab {lab} are node {one.name}: {one.container[:12]} and "
                 f"{other.container[:12]}",
-                "remove the one that is not of it, or destroy one of two labs of this name",
+                "remove the one of another lab, or destroy one of two labs of this name",
             )
     return lab, engine, nodes
 
@@ -105,7 +105,7 @@ def _container(described: Mapping[str, Any]) -> Container:
         raise MachineError(f"container {described['Name'].lstrip('/')} does not run")
     name = labels.get(NODE) or described["Name"].lstrip("/")
     if _NODE_NAME.fullmatch(name) is None:
-        raise InputError(f"{shown(name)} is no name of a node", "letters, digits, - _ and .")
+        raise InputError(f"{shown(name)} is not the name of a node", "letters, digits, - _ and .")
     return Container(
         name=name,
         container=described["Id"],

@@ -51,14 +51,14 @@ class Impairment:
             )
         if self.kind in (Kind.BLACKHOLE, Kind.DELAY) and self.share != 1:
             raise InputError(
-                f"a {self.kind.name.lower()} is of all packets",
-                hint="leave share away; kind LOSS takes some",
+                f"a {self.kind.name.lower()} affects all packets",
+                hint="leave share out; kind LOSS drops a share of them",
             )
         delays = self.kind is Kind.DELAY
         if (self.delay_ns != 0) != delays or not 0 <= self.delay_ns <= MAX_DELAY_NS:
             raise InputError(
                 f"kind {self.kind.name} with a delay of {self.delay_ns} ns",
-                hint="kind DELAY takes up to 10 s and the others none",
+                hint="kind DELAY takes a delay of up to 10 s, the others take none",
             )
         if self.start_ns < 0 or (self.end_ns is not None and self.end_ns <= self.start_ns):
             raise InputError(

@@ -136,7 +136,7 @@ class AdoptedNode(ContainerNode):
         if self.record.pid in (alive.get(name) for name in wanted):
             raise InputError(
                 f"the container of {self.name} runs a daemon as its first process and ends with it",
-                hint="daemon-hang stops it without an end",
+                hint="daemon-hang stops it and does not end it",
             )
         return ContainerNode.kill_daemons(self, wanted)
 

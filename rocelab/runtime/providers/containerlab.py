@@ -58,7 +58,7 @@ class ContainerlabProvider:
     def check(self) -> None:
         _find_program()
         if find_engine().program != "docker":
-            raise MachineError("containerlab needs Docker, whose engine does not answer here")
+            raise MachineError("containerlab needs Docker, and Docker's engine does not answer")
 
     def make_nodes(self, fabric: Fabric, files: LabFiles, progress: ProgressSink) -> None:
         containers = begin(files, f"clab-{files.lab}", self.image, progress)

@@ -79,7 +79,7 @@ class Steering:
         if is_steered(scheme) and policy is not HashPolicy.L4:
             raise InputError(
                 f"scheme {scheme.kind} needs hashing.policy: l4, the lab has {policy}",
-                hint="the kernel takes a packet's own hash in that policy alone",
+                hint="only with that policy does the kernel use a packet's own hash",
             )
         if self._fabric.observed is not None and scheme.kind != "ecmp":
             raise InputError(

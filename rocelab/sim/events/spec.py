@@ -204,6 +204,6 @@ class RatesSpec(SpecModel):
         Literal["hpn", "llama3"], Field(description="whose failure rates: HPN's or Llama 3's")
     ]
     repair: Annotated[
-        SpanNs, Field(gt=0, le=MAX_SPAN, description="how long one lasts, on average")
+        SpanNs, Field(gt=0, le=MAX_SPAN, description="how long a failure lasts, on average")
     ] = HOUR
     seed: Annotated[int, Field(ge=0, le=MAX_SEED, description="draws times and targets")] = 1

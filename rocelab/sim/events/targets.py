@@ -173,7 +173,7 @@ def _rack(network: Network, number: str) -> int:
         )
     names = [network.node_names[node] for node in found[:3]]
     raise InputError(
-        f"{len(found)} switches of {network.spec.name} are of a rack {number}",
+        f"{len(found)} switches of {network.spec.name} have the rack number {number}",
         f"name one of them: {', '.join(names)}{', ...' if len(found) > len(names) else ''}",
     )
 

@@ -109,7 +109,7 @@ def check_workers(versions: Mapping[str, object], address: str) -> None:
     for worker, found in versions.items():
         if found != version:
             raise MachineError(
-                f"the worker {worker} has not rocelab {version} but {found}",
+                f"the worker {worker} has rocelab {found} instead of {version}",
                 "install the same version on every machine of the cluster",
             )
 

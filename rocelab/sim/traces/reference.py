@@ -79,7 +79,7 @@ def fit_alpha_beta(sizes_bytes: Sequence[float], times_ns: Sequence[float]) -> A
             hint="measure sizes that are far apart, for example -b 8 -e 1G -f 2",
         )
     if not np.all(np.isfinite(times) & (times > 0) & (sizes >= 0)):
-        raise InputError("times must be above 0, and sizes not below", hint="leave such rows out")
+        raise InputError("times must be above 0, and sizes 0 or more", hint="leave such rows out")
     scale = sizes.max()
     parts = np.column_stack((1 / times, sizes / scale / times))
     widths = np.linalg.norm(parts, axis=0)

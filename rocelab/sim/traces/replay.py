@@ -101,7 +101,7 @@ def trace_workload(
         return exported_workload(traces, ranks)
     if ranks < 2:
         raise InputError(
-            f"{traces[0].source} alone is one rank, which has none to communicate with",
+            f"{traces[0].source} alone is one rank, which has no other to communicate with",
             hint="say how many ranks do what this trace does",
         )
     graph = _Graph(Groups(ranks, traces, groups or {}, dimensions), len(traces) < ranks)
@@ -203,7 +203,7 @@ class _Graph:
                 raise InputError(
                     f"{self.places[made.vertex]} hangs: rank{'s' * (len(missing) > 1)} "
                     f"{', '.join(map(str, missing[:5]))}{' ...' * (len(missing) > 5)} of its group "
-                    "never come to it",
+                    "never reach it",
                     hint="the traces are cut off or of different runs, or a rank's process groups "
                     "are not given",
                 )

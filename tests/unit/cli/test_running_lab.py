@@ -160,7 +160,7 @@ def test_a_lab_that_is_up_otherwise_than_asked_is_not_reused(
     )
     outcome = rocelab("up", file, "--reuse", *line)
     assert outcome.code == 2
-    assert f"lab t-file is up and not as asked: {keys}" in outcome.err
+    assert f"lab t-file is up, but not as asked: {keys}" in outcome.err
     assert "rocelab down t-file" in outcome.err
 
 

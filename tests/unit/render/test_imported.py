@@ -106,7 +106,11 @@ def test_netlabs_transformed_topology(tmp_path: Path) -> None:
     ("name", "text", "said"),
     [
         ("x.yml", "name: a", "no topology.nodes"),
-        ("x.yml", "topology: {nodes: {a: {}}, links: [{endpoints: [a]}]}", "no two endpoints"),
+        (
+            "x.yml",
+            "topology: {nodes: {a: {}}, links: [{endpoints: [a]}]}",
+            "not have two endpoints",
+        ),
         ("x.json", "[]", "no JSON object"),
         ("x.json", "{", "not JSON"),
         ("x.json", "{}", "no nodes and links"),

@@ -49,7 +49,7 @@ def fabric_of(**fabric: object) -> Fabric:
     [
         ({"kind": Kind.LOSS, "share": 0}, "a share of 0 of its packets"),
         ({"kind": Kind.LOSS, "share": 1.1}, "a share of 1.1 of its packets"),
-        ({"kind": Kind.BLACKHOLE, "share": 0.5}, "a blackhole is of all packets"),
+        ({"kind": Kind.BLACKHOLE, "share": 0.5}, "a blackhole affects all packets"),
         ({"kind": Kind.DELAY}, "with a delay of 0 ns"),
         ({"kind": Kind.DELAY, "delay_ns": MAX_DELAY_NS + 1}, "with a delay of 10000000001 ns"),
         ({"kind": Kind.LOSS, "delay_ns": 1}, "kind LOSS with a delay"),

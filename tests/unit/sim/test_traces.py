@@ -493,7 +493,7 @@ def test_involved_dimensions_are_groups_of_ranks_that_differ_only_there() -> Non
         ([trace(send(1, 0)), trace()], None, "between rank 0 and itself"),
         ([trace(send(1, 5)), trace()], None, "expected comm_dst from 0 to 1, found 5"),
         ([trace(collective(1, size=-1))], 2, "expected comm_size from 0"),
-        ([trace(collective(1)), trace()], None, "hangs: rank 1 of its group never come to it"),
+        ([trace(collective(1)), trace()], None, "hangs: rank 1 of its group never reach it"),
         (
             [trace(collective(1), collective(2)), trace(collective(1))],
             None,
