@@ -26,7 +26,7 @@ STYLE = """\
 def layers_svg() -> str:
     """The picture: the packages on the left, on the right the modules of those that have layers."""
     contracts = tomllib.loads(PYPROJECT.read_text())["tool"]["importlinter"]["contracts"]
-    whole, *parts = contracts
+    whole, *parts = (contract for contract in contracts if contract["type"] == "layers")
     left = list(_column(MARGIN, [whole]))
     right = list(_column(2 * MARGIN + WIDTH, parts))
     width = 3 * MARGIN + 2 * WIDTH
