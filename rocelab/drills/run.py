@@ -32,6 +32,7 @@ from rocelab.outputs import RESULT, results_folder
 from rocelab.plan.build import plan
 from rocelab.plan.fabric import Fabric
 from rocelab.progress import Progress, ProgressSink, no_progress
+from rocelab.report.html import write_report
 from rocelab.results.drill import DrillResult, PhaseRun, conclude
 from rocelab.runtime.convergence import convergence_timeout_s
 from rocelab.runtime.lab import Lab
@@ -274,9 +275,6 @@ def _run_phase(
 
 
 def _write(result: DrillResult, out: Path, progress: ProgressSink) -> None:
-    # Imported here, so that only reports load the template engine.
-    from rocelab.report.html import write_report
-
     progress(Progress("report", 0, 2))
     replace_file(out / RESULT, to_json(result))
     progress(Progress("report", 1, 2))

@@ -12,6 +12,7 @@ import select
 import sys
 from typing import NoReturn
 
+from rocelab.errors import RocelabError
 from rocelab.kernel.processes import children_of, kill_and_wait
 
 _PR_SET_CHILD_SUBREAPER = 36
@@ -32,7 +33,6 @@ def main(terminal: int, lab: str, node: str, program: str) -> None:
 
 
 def _become(lab: str, node: str, program: str) -> NoReturn:
-    from rocelab.errors import RocelabError
     from rocelab.runtime.lab import Lab
 
     del os.environ["PYTHONPATH"]  # of this process (`module_environment`)

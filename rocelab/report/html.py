@@ -15,11 +15,15 @@ from markupsafe import Markup
 
 from rocelab.files import replace_file
 from rocelab.outputs import REPORT
+from rocelab.report import plots
+from rocelab.report.jobs import plots as job_plots
 from rocelab.report.jobs import view as of_jobs
+from rocelab.report.plots import svg
 from rocelab.report.probes import view as of_probes
 from rocelab.report.repeats import RepeatTable, repeat_tables
 from rocelab.report.replay.page import data, script, style, tables_script
 from rocelab.report.replay.recording import recording
+from rocelab.report.stages import COLUMNS, resolution_text, stage_rows, waterfall
 from rocelab.report.view import VerdictRow, figure_rows, health_rows, representative, verdict_rows
 from rocelab.results import job
 from rocelab.results.drill import UNSCALED, DrillResult, JobsRun, PhaseSummary
@@ -91,11 +95,7 @@ def write_report(result: DrillResult, folder: Path) -> None:
         chosen = representative(result, phase.name)
         if chosen is None or chosen[1].jobs is None or chosen[1].jobs.fair_shares is None:
             continue
-        # Here and not above: a program that only reads results does not wait for matplotlib.
-        from rocelab.report.jobs import plots
-        from rocelab.report.plots import svg
-
-        drawing = svg(plots.fair_shares_plot(chosen[1].jobs.fair_shares), phase.name)
+        drawing = svg(job_plots.fair_shares_plot(chosen[1].jobs.fair_shares), phase.name)
         replace_file(folder / f"{phase.name}.svg", drawing)
 
 
@@ -159,8 +159,6 @@ def _phase(
 
 def _watched(run: ProbeRun | JobsRun, name: str) -> dict[str, Any]:
     """The template's data of what was traced and watched in the switches."""
-    from rocelab.report.stages import COLUMNS, resolution_text, stage_rows, waterfall
-
     return {
         "stages": [
             (
@@ -190,9 +188,6 @@ def evidence_link(folder: str) -> tuple[str, str]:
 
 
 def _of_probes(run: ProbeRun, name: str) -> dict[str, Any]:
-    # Here and not above: a program that only reads results does not wait for matplotlib.
-    from rocelab.report import plots
-
     rows = of_probes.flow_rows(run)
     return {
         "events": of_probes.event_rows(run),
@@ -212,8 +207,6 @@ def _of_probes(run: ProbeRun, name: str) -> dict[str, Any]:
 
 
 def _of_jobs(phase: PhaseSummary, run: JobsRun) -> dict[str, Any]:
-    from rocelab.report.jobs import plots
-
     fair, devices, many = run.fair_shares, run.reports[0], len(run.reports)
     return {
         "jobs": [
@@ -222,7 +215,7 @@ def _of_jobs(phase: PhaseSummary, run: JobsRun) -> dict[str, Any]:
                 "text": of_jobs.job_text(report.job),
                 "figures": figure_rows(figures, phase.valid_runs),
                 "progress_plot": inline(
-                    plots.progress_plot(report) if fair is None else None,
+                    job_plots.progress_plot(report) if fair is None else None,
                     f"{phase.name}-{place}-progress",
                 ),
             }
@@ -240,20 +233,18 @@ def _of_jobs(phase: PhaseSummary, run: JobsRun) -> dict[str, Any]:
         "fair": fair,
         "shares": [] if fair is None else of_jobs.share_rows(fair),
         "fair_plot": inline(
-            None if fair is None else plots.fair_shares_plot(fair), f"{phase.name}-fair"
+            None if fair is None else job_plots.fair_shares_plot(fair), f"{phase.name}-fair"
         ),
-        "loads_plot": inline(plots.link_loads_plot(devices), f"{phase.name}-loads"),
+        "loads_plot": inline(job_plots.link_loads_plot(devices), f"{phase.name}-loads"),
         "lossless": of_jobs.lossless_text(devices),
         "pauses": of_jobs.pause_rows(devices),
         "propagation": of_jobs.propagation_rows(devices),
-        "pauses_plot": inline(plots.pauses_plot(devices), f"{phase.name}-pauses"),
+        "pauses_plot": inline(job_plots.pauses_plot(devices), f"{phase.name}-pauses"),
     }
 
 
 def inline(figure: Figure | None, name: str) -> Markup:
     """The figure as SVG for a page, empty for None; `name` makes its ids unique."""
-    from rocelab.report.plots import svg
-
     # Matplotlib escapes the text it draws; names from a result cannot become markup.
     return Markup("" if figure is None else svg(figure, name))  # noqa: S704
 

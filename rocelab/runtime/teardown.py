@@ -22,6 +22,7 @@ from rocelab.runtime.providers import (
     recorded_provider,
 )
 from rocelab.runtime.providers.adopted import is_adopted
+from rocelab.runtime.providers.containers import LABEL
 from rocelab.runtime.queues.engine import remove as remove_queues
 from rocelab.runtime.record import DamagedRecordError, LabFiles, locked, read_record, remove_files
 
@@ -74,8 +75,6 @@ def tear_down(files: LabFiles, progress: ProgressSink = no_progress) -> None:
         progress(Progress("interfaces", 1, 1))
         undone(f"lab {files.lab} was taken down")
     if left is not None:
-        from rocelab.runtime.providers.containers import LABEL
-
         raise MachineError(
             f"lab {files.lab} is down, but containers of it may be left: {left.message}",
             f"look for them with `docker ps --all --filter label={LABEL}`",

@@ -61,6 +61,7 @@ from rocelab.sim.packets.wiring import Wiring
 from rocelab.sim.placement import place_ranks, ring_group
 from rocelab.sim.routing import Routing
 from rocelab.sim.size import check_fits
+from rocelab.sim.traces.replay import read_workload
 from rocelab.spec.base import SECOND
 from rocelab.spec.model import LabSpec
 from rocelab.spec.schemes import SprayScheme
@@ -512,9 +513,6 @@ def _workload(network: Network, job: SimulatedJob, places: Ints) -> Workload:
 
 
 def _traced(trace: TraceSpec, progress: ProgressSink) -> Workload:
-    # Here and not above: most simulations are of no trace.
-    from rocelab.sim.traces.replay import read_workload
-
     return read_workload(
         Path(trace.file),
         trace.ranks,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 
+from rocelab.report.compare import plots
 from rocelab.report.compare.recorded import recorded
 from rocelab.report.compare.view import (
     LIMITS,
@@ -30,9 +31,6 @@ from rocelab.templates import template
 
 def render_html(found: Comparison) -> str:
     """The page."""
-    # Imported here: a program that only reads results does not wait for matplotlib.
-    from rocelab.report.compare import plots
-
     job = found.cells[0].job
     recording = recorded(found)
     return template("report/compare.html.j2").render(

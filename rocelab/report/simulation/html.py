@@ -7,6 +7,7 @@ import json
 from rocelab.report.html import inline
 from rocelab.report.job_terminal import value_text
 from rocelab.report.replay.page import data, script, style, tables_script
+from rocelab.report.simulation import plots
 from rocelab.report.simulation.recorded import recorded, which_flows
 from rocelab.results.simulation import SimulationReport
 from rocelab.templates import template
@@ -19,9 +20,6 @@ NAMED_LINKS = 8
 
 def render_html(report: SimulationReport) -> str:
     """The page."""
-    # Imported here: a program that only reads results does not wait for matplotlib.
-    from rocelab.report.simulation import plots
-
     drawn = (
         ("heat", plots.heat(report)),
         ("timeline", plots.timeline(report)),

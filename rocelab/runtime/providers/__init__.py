@@ -6,7 +6,11 @@ from pathlib import Path
 
 from rocelab.errors import InputError
 from rocelab.runtime.kind import ADOPTED, RuntimeKind
+from rocelab.runtime.providers.adopted import AdoptedProvider
 from rocelab.runtime.providers.base import NodeProvider
+from rocelab.runtime.providers.containerlab import ContainerlabProvider
+from rocelab.runtime.providers.docker import DockerProvider
+from rocelab.runtime.providers.mininet import MininetProvider
 from rocelab.runtime.providers.netns import NetnsProvider
 
 __all__ = ["NodeProvider", "RuntimeKind", "provider_of", "recorded_provider"]
@@ -25,14 +29,9 @@ def provider_of(
             f"nodes of the runtime {kind} run the FRR of their image",
             hint="name an image that has it with --image",
         )
-    # Imported here, so that `netns` does not load the libraries of the others.
     if kind is RuntimeKind.DOCKER:
-        from rocelab.runtime.providers.docker import DockerProvider
-
         return DockerProvider(image)
     if kind is RuntimeKind.CONTAINERLAB:
-        from rocelab.runtime.providers.containerlab import ContainerlabProvider
-
         return ContainerlabProvider(image)
     if image is not None:
         raise InputError(
@@ -40,8 +39,6 @@ def provider_of(
             hint="use it with --runtime docker or containerlab",
         )
     if kind is RuntimeKind.MININET:
-        from rocelab.runtime.providers.mininet import MininetProvider
-
         return MininetProvider(frr)
     return NetnsProvider(frr)
 
@@ -49,7 +46,5 @@ def provider_of(
 def recorded_provider(runtime: str) -> NodeProvider:
     """The runtime of a lab whose record says `runtime`. Raises ValueError if there is none."""
     if runtime == ADOPTED:
-        from rocelab.runtime.providers.adopted import AdoptedProvider
-
         return AdoptedProvider()
     return provider_of(RuntimeKind(runtime))

@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rocelab.files import replace_file
+from rocelab.report.html import inline
+from rocelab.report.plots import GRID, figure_of, styled
 from rocelab.report.replay.page import shared_style, tables_script
 from rocelab.sim.sweep.command import command_of
 from rocelab.sim.sweep.spec import Axis, Sweep
@@ -107,8 +109,6 @@ def write_report(path: Path, sweep: Sweep, rows: Sequence[Row]) -> None:
 
 def render_html(sweep: Sweep, rows: Sequence[Row]) -> str:
     """The page."""
-    from rocelab.report.html import inline
-
     good = [row for row in rows if row["error"] is None]
     names = figure_names(sweep, good)
     drawn = [name for name in names if name not in NOT_DRAWN]
@@ -188,7 +188,6 @@ def _by_settings(
 
 def small_multiples(layout: Layout, rows: Sequence[Row], name: str) -> Figure:
     """One figure over the x axis: a line per scheme, a panel for each setting of two more keys."""
-    from rocelab.report.plots import figure_of, styled
 
     def draw() -> Figure:
         columns = _settings(layout.columns)
@@ -215,8 +214,6 @@ def small_multiples(layout: Layout, rows: Sequence[Row], name: str) -> Figure:
 
 
 def _panel(axis: Axes, layout: Layout, rows: Sequence[Row], name: str) -> None:
-    from rocelab.report.plots import GRID
-
     x = numbers(layout.x)
     at = list(range(len(layout.x.settings))) if x is None else x
     scale = TITLES.get(name, ("", 1.0))[1]

@@ -26,6 +26,7 @@ from rocelab.errors import RocelabError
 from rocelab.interruption import undone
 from rocelab.progress import Progress, ProgressSink, no_progress
 from rocelab.sim.sweep.cells import Cell, Figures, Inputs, cells_of, run_cell
+from rocelab.sim.sweep.report import write_report
 from rocelab.sim.sweep.spec import Sweep
 from rocelab.sim.sweep.store import (
     REPORT,
@@ -112,8 +113,6 @@ def run_sweep(
 
 def _write(folder: Path, sweep: Sweep, cells: Sequence[Cell], rows: Sequence[Row]) -> None:
     """Write the table and the page, unless the existing ones are of these cells."""
-    from rocelab.sim.sweep.report import write_report
-
     text = json.dumps([cell.digest for cell in cells])
     metadata = {
         "sweep": sweep.source.data,
