@@ -134,8 +134,8 @@ def _rows(fabric: Fabric, flows: str | None, job: dict[str, str]) -> list[FlowRo
     from rocelab.errors import InputError
     from rocelab.jobs.jobplan import plan_jobs
     from rocelab.jobs.options import job_from_options
-    from rocelab.predict.flowfile import read_flows
     from rocelab.predict.matrix import rows_of_jobs
+    from rocelab.predict.spec import read_flows
     from rocelab.spec.catalog import FLOWS
 
     if flows is None:

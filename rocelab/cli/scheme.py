@@ -85,8 +85,8 @@ def scheme(
 def asked_scheme(kind: str, settings: list[str]) -> SchemeSpec:
     """The scheme of a command line. Raises SpecError as for a file, InputError for a bare key."""
     from rocelab.errors import InputError
-    from rocelab.runtime.steering.scheme import AskedScheme
     from rocelab.spec.load import validate
+    from rocelab.spec.schemes import AskedScheme
     from rocelab.spec.source import parse_source
 
     lines = [f"  kind: {kind}"]

@@ -28,9 +28,9 @@ from rocelab.jobs.spec import find_jobs
 from rocelab.jobs.transport import DCQCN_OFF
 from rocelab.measure.health.objectives import HealthSpec
 from rocelab.results.convergence import Method
-from rocelab.results.expectspec import ExpectSpec
 from rocelab.results.kpis import KPIS
 from rocelab.results.shares import WINDOW_NS
+from rocelab.results.spec import ExpectSpec
 from rocelab.spec.base import MS, SECOND, Name, SpecModel
 from rocelab.spec.catalog import tree_of
 from rocelab.spec.load import validate

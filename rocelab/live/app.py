@@ -45,9 +45,9 @@ from rocelab.live.state import METRICS
 from rocelab.live.terminal import Terminals
 from rocelab.live.traffic import Traffic
 from rocelab.runtime.lab import Lab
-from rocelab.runtime.steering.scheme import AskedScheme
 from rocelab.spec.base import SpecModel
 from rocelab.spec.load import validate
+from rocelab.spec.schemes import AskedScheme
 from rocelab.spec.source import Source
 
 MOST_BODY_BYTES = 16 << 10

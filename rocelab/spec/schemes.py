@@ -108,6 +108,12 @@ SchemeSpec = Annotated[
 ]
 
 
+class AskedScheme(SpecModel):
+    """A scheme alone, as a command names it."""
+
+    scheme: SchemeSpec
+
+
 def scheme_kinds() -> dict[str, str]:
     """What each kind of scheme does, by its name."""
     models = get_args(get_args(SchemeSpec)[0])

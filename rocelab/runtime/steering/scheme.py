@@ -32,18 +32,11 @@ from rocelab.runtime.record import LabFiles
 from rocelab.runtime.steering import program
 from rocelab.runtime.steering.controller import start_controller, stop_controller
 from rocelab.runtime.steering.maps import NodeCounters, SteeringMaps, node_ids
-from rocelab.spec.base import SpecModel
 from rocelab.spec.model import HashPolicy
 from rocelab.spec.schemes import EcmpScheme, FlowletScheme, SchemeSpec
 
 _CONTROLLED = ("resilient", "te")
 _SCHEME: TypeAdapter[SchemeSpec] = TypeAdapter(SchemeSpec)
-
-
-class AskedScheme(SpecModel):
-    """A scheme alone, as a command names it."""
-
-    scheme: SchemeSpec
 
 
 def read_scheme(files: LabFiles) -> SchemeSpec:

@@ -27,7 +27,6 @@ from rocelab.jobs.jobplan import plan_job
 from rocelab.jobs.placement import NicRef
 from rocelab.plan.build import build_fabric, plan
 from rocelab.plan.fabric import DirectedLink, Direction, Fabric
-from rocelab.predict.flowfile import read_flows
 from rocelab.predict.loads import by_link
 from rocelab.predict.matrix import FlowRow, rows_of_jobs
 from rocelab.predict.predictor import (
@@ -37,6 +36,7 @@ from rocelab.predict.predictor import (
     predict_document,
     predict_loads,
 )
+from rocelab.predict.spec import read_flows
 from rocelab.predict.whatif import read_asked
 from rocelab.report.prediction import print_prediction
 from rocelab.results.prediction import Prediction

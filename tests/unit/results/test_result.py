@@ -9,8 +9,8 @@ import pytest
 from rocelab.documents import to_json
 from rocelab.errors import InputError
 from rocelab.results.drill import SCHEMA_VERSION, from_json
-from rocelab.results.expectspec import ExpectSpec
 from rocelab.results.kpis import probe_figures
+from rocelab.results.spec import ExpectSpec
 from tests.helpers.report_sample import DRILL, drill, repeat, result
 
 MS = 10**6
