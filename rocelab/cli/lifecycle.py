@@ -93,7 +93,7 @@ def _check_reusable(planned: Lab) -> None:
     from rocelab.errors import ExpectationError, InputError
     from rocelab.runtime.lab import Lab, as_it_runs
     from rocelab.runtime.status import read_status
-    from rocelab.spec.differences import differing_keys
+    from rocelab.spec.model import differing_keys
     from rocelab.wording import listed
 
     need_root("looking into a lab")

@@ -175,7 +175,7 @@ def _watchdog(pfc: PfcSpec, dilation: float) -> str:
 
 
 def _uplink_table(fabric: Fabric) -> Table:
-    from rocelab.plan.uplinks import uplinks_by_tier
+    from rocelab.plan.document import uplinks_by_tier
     from rocelab.units import format_rate
 
     shown = table("Uplink ratios", ("role", "switches", "down", "up", "down:up"))

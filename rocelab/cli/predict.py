@@ -113,7 +113,7 @@ def _asked(
     from rocelab.errors import InputError
     from rocelab.forwarding.asic import Model
     from rocelab.predict.predictor import Setting, asked_fabric
-    from rocelab.predict.whatif import read_asked
+    from rocelab.predict.spec import read_asked
 
     if model not in MODELS:
         raise InputError(f"there is no model {model}", hint=f"take {', '.join(MODELS)}")

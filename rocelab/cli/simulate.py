@@ -257,7 +257,7 @@ def note_compiling(engine: str = "fluid") -> None:
 
 def asked_spec(lab: str, scheme: str | None, hashing: str | None) -> LabSpec:
     """The spec of a lab, with another scheme or hashing on request. Raises SpecError."""
-    from rocelab.predict.whatif import read_asked
+    from rocelab.predict.spec import read_asked
     from rocelab.spec.load import load_spec
 
     asked = read_asked(scheme, hashing)

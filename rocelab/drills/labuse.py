@@ -20,7 +20,7 @@ from rocelab.runtime.convergence import convergence_timeout_s
 from rocelab.runtime.inuse import in_use
 from rocelab.runtime.lab import Lab, as_it_runs
 from rocelab.runtime.record import LabFiles
-from rocelab.spec.differences import differing_keys
+from rocelab.spec.model import differing_keys
 from rocelab.wording import listed
 
 LabUse = Callable[[Lab, ProgressSink], AbstractContextManager[Lab]]

@@ -22,8 +22,7 @@ from rocelab.plan.addressing import (
 )
 from rocelab.plan.fabric import Fabric, Link, Node, Port, Prefix, Role
 from rocelab.plan.kinds import adopted, clos, fat_tree, hpn, rail
-from rocelab.plan.layout import Attachment, Cable, Layout, Site
-from rocelab.plan.naming import interface_name
+from rocelab.plan.layout import Attachment, Cable, Layout, Site, interface_name
 from rocelab.spec.adopted import AdoptedLabSpec
 from rocelab.spec.fabrics import ClosSpec, FabricSpec, FatTreeSpec, HpnSpec, RailSpec
 from rocelab.spec.model import LabSpec, Numbering, SeedPlan

@@ -23,8 +23,24 @@ from rocelab.plan.pfc import (
     warnings,
 )
 from rocelab.plan.routes import expected_width, spread
-from rocelab.plan.uplinks import Uplinks, uplinks_by_tier
 from rocelab.spec.pfc import PfcSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Uplinks:
+    """The capacities of one switch of a role that has `switches`."""
+
+    role: Role
+    switches: int
+    down_bps: int
+    up_bps: int
+
+    @property
+    def ratio(self) -> str:
+        """Downlink : uplink capacity, the smaller as 1, to four digits."""
+        if self.down_bps <= self.up_bps:
+            return f"1:{self.up_bps / self.down_bps:.4g}"
+        return f"{self.down_bps / self.up_bps:.4g}:1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +138,22 @@ def _array(key: str, items: Iterable[Mapping[str, object]]) -> Iterator[str]:
         yield separator + json.dumps(item)
         separator = ",\n"
     yield "\n]"
+
+
+def uplinks_by_tier(fabric: Fabric) -> tuple[Uplinks, ...]:
+    """The capacities of every tier that has links down and up, lowest tier first."""
+    down_bps: Counter[str] = Counter()
+    up_bps: Counter[str] = Counter()
+    for link in fabric.links:
+        up_bps[link.a.node] += link.rate_bps
+        down_bps[link.b.node] += link.rate_bps
+    count = Counter(
+        (node.role, down_bps[node.name], up_bps[node.name])
+        for node in fabric.switches
+        if down_bps[node.name] and up_bps[node.name]
+    )
+    found = (Uplinks(role, switches, *rates) for (role, *rates), switches in count.items())
+    return tuple(sorted(found, key=lambda each: each.role.tier))
 
 
 def _uplinks(tier: Uplinks) -> dict[str, object]:

@@ -1,6 +1,8 @@
-"""Reads a file of flows: CSV with a header, or YAML with a key `flows`.
+"""Reads what a prediction is asked for: a file of flows, and overrides of a lab's file.
 
-Returns a `FlowRow` per flow of a fabric, or raises a SpecError with every problem at its line.
+A file of flows, CSV with a header or YAML with a key `flows`, becomes a `FlowRow` per flow of a
+fabric; the text of `--scheme` and `--hashing` becomes specs. Errors are SpecErrors with every
+problem at its line.
 """
 
 from __future__ import annotations
@@ -21,7 +23,9 @@ from rocelab.plan.fabric import Fabric
 from rocelab.predict.matrix import FlowRow
 from rocelab.spec.base import SpecModel
 from rocelab.spec.load import validate
+from rocelab.spec.model import HashingSpec
 from rocelab.spec.scalars import read_scalar
+from rocelab.spec.schemes import SchemeSpec
 from rocelab.spec.source import Data, Source, raise_problems, read_source
 from rocelab.units import SizeBytes
 from rocelab.wording import KeyPath, RefusedError, name_hint
@@ -57,6 +61,22 @@ class FlowsSpec(SpecModel):
     @classmethod
     def _a_list(cls, value: object) -> object:
         return tuple(value) if isinstance(value, list) else value
+
+
+class Asked(SpecModel):
+    """The overrides on the command line; None keeps the lab's own."""
+
+    scheme: Annotated[SchemeSpec | None, Field(description="how flows are spread")] = None
+    hashing: Annotated[HashingSpec | None, Field(description="the seeds of switches")] = None
+
+
+def read_asked(scheme: str | None, hashing: str | None = None) -> Asked:
+    """The specs of two options, None for an option that is not set. Raises SpecError."""
+    texts = {"scheme": scheme, "hashing": hashing}
+    data: dict[str, Data] = {
+        key: read_scalar(text, None, plain=True) for key, text in texts.items() if text is not None
+    }
+    return validate(Source("command line", data, {}), Asked)
 
 
 def read_flows(path: Path, fabric: Fabric) -> list[FlowRow]:

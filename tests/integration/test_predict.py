@@ -15,7 +15,7 @@ from rocelab.plan.fabric import Fabric
 from rocelab.predict.loads import by_link
 from rocelab.predict.matrix import rows_of_jobs
 from rocelab.predict.predictor import Setting, asked_fabric, predict_loads
-from rocelab.predict.whatif import read_asked
+from rocelab.predict.spec import read_asked
 from rocelab.results.job import JobReport
 from rocelab.runtime.lab import Lab
 from rocelab.spec.schemes import EcmpScheme, SchemeSpec

@@ -13,7 +13,7 @@ from rocelab.errors import InputError
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.options import job_from_options
 from rocelab.plan.fabric import Fabric
-from rocelab.predict.whatif import read_asked
+from rocelab.predict.spec import read_asked
 from rocelab.spec.schemes import SchemeSpec
 from rocelab.wording import counted
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from rocelab.plan.addressing import ASN_BASE
 from rocelab.plan.fabric import Role
-from rocelab.plan.layout import Attachment, Cable, Layout, Site, cables
-from rocelab.plan.naming import node_name, server_name
+from rocelab.plan.layout import Attachment, Cable, Layout, Site, cables, node_name, server_name
 from rocelab.spec.fabrics import FatTreeSpec
 
 

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from rocelab.arrays import Floats, Ints, Words
 from rocelab.plan.fabric import Role
-from rocelab.plan.naming import interface_name
+from rocelab.plan.layout import interface_name
 from rocelab.spec.model import LabSpec
 
 

@@ -29,9 +29,8 @@ from rocelab.results.drill import DrillResult
 from rocelab.results.environment import environment_with
 from rocelab.runtime.lab import Lab
 from rocelab.spec.catalog import DRILLS, shipped_names
-from rocelab.spec.differences import differing_keys
 from rocelab.spec.fabrics import ClosSpec
-from rocelab.spec.model import LabSpec
+from rocelab.spec.model import LabSpec, differing_keys
 from rocelab.units import format_duration
 from tests.helpers import phases_sample, report_sample
 from tests.unit.conftest import Outcome

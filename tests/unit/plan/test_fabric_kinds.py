@@ -12,7 +12,7 @@ from rocelab.forwarding.fib import planned_fibs
 from rocelab.forwarding.path import find_nic, walk
 from rocelab.plan.build import build_fabric
 from rocelab.plan.fabric import Fabric, Role
-from rocelab.plan.naming import IFNAMSIZ
+from rocelab.plan.layout import IFNAMSIZ
 from rocelab.plan.routes import expected_routes
 from rocelab.plan.zones import divisions
 from rocelab.spec.fabrics import ClosSpec, FabricSpec, FatTreeSpec, HpnSpec, RailSpec

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from rocelab.errors import InputError
 from rocelab.plan.build import plan
 from rocelab.plan.fabric import Fabric, Role
-from rocelab.plan.naming import IFNAMSIZ
+from rocelab.plan.layout import IFNAMSIZ
 from rocelab.plan.routes import expected_routes, expected_width, spread
 from rocelab.spec.model import LabSpec, Numbering
 from tests.helpers.labs import planned

@@ -10,10 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rocelab.plan.build import build_fabric
-from rocelab.plan.document import expected_widths, group_of, origins_of, plan_document
+from rocelab.plan.document import (
+    expected_widths,
+    group_of,
+    origins_of,
+    plan_document,
+    uplinks_by_tier,
+)
 from rocelab.plan.fabric import Fabric
 from rocelab.plan.routes import expected_routes, expected_width
-from rocelab.plan.uplinks import uplinks_by_tier
 from rocelab.spec.fabrics import ClosSpec
 from rocelab.spec.model import LabSpec, RoutingSpec
 from tests.helpers.labs import planned

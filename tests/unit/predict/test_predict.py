@@ -36,8 +36,7 @@ from rocelab.predict.predictor import (
     predict_document,
     predict_loads,
 )
-from rocelab.predict.spec import read_flows
-from rocelab.predict.whatif import read_asked
+from rocelab.predict.spec import read_asked, read_flows
 from rocelab.report.prediction import print_prediction
 from rocelab.results.prediction import Prediction
 from rocelab.spec.catalog import find_lab
