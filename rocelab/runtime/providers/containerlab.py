@@ -23,9 +23,7 @@ from rocelab.progress import Progress, ProgressSink
 from rocelab.render.containerlab import topology_file
 from rocelab.runtime.daemons import ETC_FOLDER, FrrFiles
 from rocelab.runtime.engine import find_engine, last_line
-from rocelab.runtime.installation import Installation
 from rocelab.runtime.kind import RuntimeKind
-from rocelab.runtime.node import NamespaceNode
 from rocelab.runtime.providers.containers import (
     CAPABILITIES,
     IMAGE_RUN_FOLDER,
@@ -33,12 +31,11 @@ from rocelab.runtime.providers.containers import (
     WAITS,
     Containers,
     begin,
-    container_node,
     engine_versions,
-    find_frr,
     keep_namespace,
     remove_containers,
 )
+from rocelab.runtime.providers.docker import DockerProvider
 from rocelab.runtime.record import LabFiles
 
 PROGRAM = "containerlab"
@@ -46,10 +43,8 @@ TIMEOUT_S = 600.0
 
 
 @dataclass(frozen=True, slots=True)
-class ContainerlabProvider:
-    """Containers that containerlab makes with Docker. `image` as in `DockerProvider`."""
-
-    image: str | None
+class ContainerlabProvider(DockerProvider):
+    """Containers that containerlab makes with Docker."""
 
     @property
     def kind(self) -> str:
@@ -70,18 +65,8 @@ class ContainerlabProvider:
             keep_namespace(files, containers, node.name)
             progress(Progress("nodes", done, total))
 
-    def installation(self, fabric: Fabric, files: LabFiles) -> Installation:
-        return find_frr(fabric, files)
-
     def versions(self, files: LabFiles) -> Mapping[str, str]:
         return {PROGRAM: _version(), **engine_versions(files)}
-
-    def gone(self, files: LabFiles) -> tuple[str, ...]:
-        """None is: the lab's folder keeps their namespaces."""
-        return ()
-
-    def node(self, files: LabFiles, name: str) -> NamespaceNode:
-        return container_node(files, name)
 
     def remove(self, files: LabFiles) -> None:
         if _file(files).exists():

@@ -19,9 +19,9 @@ from rocelab.errors import MachineError
 from rocelab.kernel import namespaces
 from rocelab.plan.fabric import Fabric
 from rocelab.progress import Progress, ProgressSink
-from rocelab.runtime.installation import Installation, find_installation
+from rocelab.runtime.installation import find_installation
 from rocelab.runtime.kind import RuntimeKind
-from rocelab.runtime.node import NamespaceNode
+from rocelab.runtime.providers.netns import NetnsProvider
 from rocelab.runtime.record import LabFiles
 
 DEBIAN_PACKAGES = "/usr/lib/python3/dist-packages"
@@ -43,11 +43,8 @@ def find_mininet() -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class MininetProvider:
-    """Namespaces that Mininet makes. `frr`: the folder of an FRR to use instead of this
-    machine's."""
-
-    frr: Path | None
+class MininetProvider(NetnsProvider):
+    """Namespaces that Mininet makes."""
 
     @property
     def kind(self) -> str:
@@ -72,21 +69,8 @@ class MininetProvider:
                 node.terminate()
             progress(Progress("nodes", done, len(fabric.nodes)))
 
-    def installation(self, fabric: Fabric, files: LabFiles) -> Installation:
-        return find_installation(self.frr)
-
     def versions(self, files: LabFiles) -> Mapping[str, str]:
         find_mininet()
         from mininet.net import VERSION
 
         return {"mininet": VERSION}
-
-    def gone(self, files: LabFiles) -> tuple[str, ...]:
-        """None is: the lab's folder keeps their namespaces."""
-        return ()
-
-    def node(self, files: LabFiles, name: str) -> NamespaceNode:
-        return NamespaceNode(name, files)
-
-    def remove(self, files: LabFiles) -> None:
-        """Nothing to do: everything is in the lab's folder."""
