@@ -23,13 +23,12 @@ class NotFairError(ArithmeticError):
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """full_sends: how many sends have no capacity left. most_used: the highest utilisation of a
-    send. widest_gap: over all transfers, the largest relative gap at a transfer's best bottleneck:
-    of its rate below the fastest, or of the send's load below its capacity; at most 1e-9."""
+    """full_sends: how many sends have no capacity left. widest_gap: over all transfers, the largest
+    relative gap at a transfer's best bottleneck: of its rate below the fastest, or of the send's
+    load below its capacity; at most 1e-9."""
 
     transfers: int
     full_sends: int
-    most_used: float
     widest_gap: float
 
 
@@ -78,6 +77,5 @@ def prove(paths: Paths, capacity_bps: Floats, rates_bps: Floats, flow: Ints | No
     return Proof(
         transfers=len(taken),
         full_sends=int(np.count_nonzero(unused <= TOLERANCE)),
-        most_used=float((1 - unused[capacity_bps > 0]).max(initial=0.0)),
         widest_gap=float(gap.max(initial=0.0)),
     )
