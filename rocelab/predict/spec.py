@@ -13,7 +13,7 @@ from io import StringIO
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import Field, field_validator
+from pydantic import Field
 
 from rocelab.errors import InputError, Problem, SpecError
 from rocelab.files import read_input
@@ -55,12 +55,9 @@ class FlowSpec(SpecModel):
 class FlowsSpec(SpecModel):
     """A file of flows."""
 
-    flows: Annotated[tuple[FlowSpec, ...], Field(min_length=1, description="the flows")]
-
-    @field_validator("flows", mode="before")
-    @classmethod
-    def _a_list(cls, value: object) -> object:
-        return tuple(value) if isinstance(value, list) else value
+    flows: Annotated[
+        tuple[FlowSpec, ...], Field(strict=False, min_length=1, description="the flows")
+    ]
 
 
 class Asked(SpecModel):

@@ -211,6 +211,7 @@ class HashingSpec(SpecModel):
     fields: Annotated[
         tuple[Annotated[HashField, Field(strict=False)], ...],
         Field(
+            strict=False,  # a list of YAML
             max_length=len(HashField),
             description="what policy custom hashes: source-ip, destination-ip, protocol, "
             "source-port, destination-port, flow-label (IPv6's)",
@@ -228,11 +229,6 @@ class HashingSpec(SpecModel):
             "the destination (BGP link bandwidth)",
         ),
     ] = HashWeights.EQUAL
-
-    @field_validator("fields", mode="before")
-    @classmethod
-    def _a_list(cls, value: object) -> object:
-        return tuple(value) if isinstance(value, list) else value
 
     @field_validator("fields")
     @classmethod

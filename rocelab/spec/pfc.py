@@ -108,7 +108,12 @@ class PfcSpec(SpecModel):
 
     classes: Annotated[
         tuple[Annotated[int, Field(ge=0, le=MAX_CLASS)], ...],
-        Field(min_length=1, max_length=MAX_CLASS + 1, description="lossless traffic classes"),
+        Field(
+            strict=False,
+            min_length=1,
+            max_length=MAX_CLASS + 1,
+            description="lossless traffic classes",
+        ),
     ] = (3,)
     memory: Annotated[
         SizeBytes,
@@ -163,11 +168,6 @@ class PfcSpec(SpecModel):
         WatchdogSpec | None,
         Field(description="frees queues that are paused too long; {}: with defaults"),
     ] = None
-
-    @field_validator("classes", mode="before")
-    @classmethod
-    def _a_list(cls, value: object) -> object:
-        return tuple(value) if isinstance(value, list) else value
 
     @field_validator("classes")
     @classmethod

@@ -93,7 +93,11 @@ class QueuesSpec(SpecModel):
     ] = CLASS_OF_DSCP
     marked: Annotated[
         tuple[Annotated[int, Field(ge=0, le=TRAFFIC_CLASSES - 1)], ...],
-        Field(max_length=TRAFFIC_CLASSES, description="traffic classes that are marked, 3 and 4"),
+        Field(
+            strict=False,
+            max_length=TRAFFIC_CLASSES,
+            description="traffic classes that are marked, 3 and 4",
+        ),
     ] = (3, 4)
     pfc: Annotated[
         PfcSpec | None,
@@ -133,11 +137,6 @@ class QueuesSpec(SpecModel):
                 )
             chosen[int(number)] = traffic_class
         return chosen
-
-    @field_validator("marked", mode="before")
-    @classmethod
-    def _a_list(cls, value: object) -> object:
-        return tuple(value) if isinstance(value, list) else value
 
     @field_validator("marked")
     @classmethod
