@@ -27,7 +27,8 @@ MODELS = ("kernel", "crc16", "crc32")
 _WHAT_IF, _INPUT = "What if", "Input and output"
 
 
-def _complete_model(incomplete: str) -> list[str]:
+def complete_model(incomplete: str) -> list[str]:
+    """The names of hash models."""
     return [name for name in MODELS if name.startswith(incomplete)]
 
 
@@ -74,7 +75,7 @@ def predict(
             metavar="MODEL",
             help="kernel; or crc16 or crc32 with modulo, as switch ASICs choose (planned tables).",
             rich_help_panel=_WHAT_IF,
-            autocompletion=_complete_model,
+            autocompletion=complete_model,
         ),
     ] = "kernel",
     json: JsonOption = False,

@@ -17,7 +17,7 @@ from rocelab.cli.arguments import (
     lab_file,
 )
 from rocelab.cli.joboptions import given, takes_job_options
-from rocelab.cli.predict import MODELS
+from rocelab.cli.predict import complete_model
 from rocelab.files import replace_file
 from rocelab.interruption import shielded
 from rocelab.report.console import err, out, progress_bars, write
@@ -31,10 +31,6 @@ if TYPE_CHECKING:
 
 SCHEMES = ("ecmp", "e-ecmp", "path-pinning", "flowlet", "spray", "resilient", "te")
 _WHAT_IF, _INPUT, _ENGINE = "What if", "Input and output", "Engine"
-
-
-def _complete_model(incomplete: str) -> list[str]:
-    return [name for name in MODELS if name.startswith(incomplete)]
 
 
 def _complete_scheme(incomplete: str) -> list[str]:
@@ -102,7 +98,7 @@ def simulate(
             metavar="MODEL",
             help="kernel; or crc16 or crc32 with modulo, as switch ASICs choose.",
             rich_help_panel=_WHAT_IF,
-            autocompletion=_complete_model,
+            autocompletion=complete_model,
         ),
     ] = "kernel",
     events: Annotated[

@@ -8,7 +8,6 @@ kernel's own hash decides. Random choices cannot be computed and are an error.
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -17,6 +16,7 @@ from typing import NamedTuple
 
 from rocelab.errors import InputError
 from rocelab.forwarding.multipath import HASH_BITS, UDP, Flow5
+from rocelab.plan.addressing import address_number
 from rocelab.plan.fabric import Fabric, Nic, Node
 from rocelab.spec.schemes import SchemeSpec
 
@@ -91,7 +91,7 @@ def e_ecmp_hash(flow: Flow5, destination_qp: int, seed: int) -> int:
     addresses and the rest. The result is the upper half, of which the kernel uses the upper 31
     bits.
     """
-    addresses = _address(flow.source) << 32 | _address(flow.destination)
+    addresses = address_number(flow.source) << 32 | address_number(flow.destination)
     rest = flow.source_port << 48 | flow.destination_port << 32 | flow.protocol << 24
     return _mixed(_mixed(_mixed(seed) ^ addresses) ^ rest ^ destination_qp) >> 32
 
@@ -194,10 +194,6 @@ class SteeringModel:
                 )
             case _:
                 return None
-
-
-def _address(text: str) -> int:
-    return int.from_bytes(socket.inet_aton(text), "big")
 
 
 def _mixed(value: int) -> int:

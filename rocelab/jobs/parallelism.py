@@ -12,7 +12,7 @@ from functools import cached_property
 
 import numpy as np
 
-from rocelab.arrays import NONE, Ints, Longs
+from rocelab.arrays import NONE, Ints
 from rocelab.jobs.collectives import Pattern
 from rocelab.jobs.merged_sends import sends_of
 from rocelab.jobs.workload import Sends
@@ -99,7 +99,7 @@ def in_groups(
     return replace(
         one,
         rounds=np.maximum(1, np.rint(one.rounds * repeats)).astype(np.int64),
-        parts=np.maximum(1, np.rint(_parts(one) * repeats).astype(np.int64)),
+        parts=np.maximum(1, np.rint(one.each_parts * repeats).astype(np.int64)),
     )
 
 
@@ -122,7 +122,7 @@ def joined(*parts: Sends | None) -> Sends | None:
         np.concatenate([send.destination for send in sends]),
         np.concatenate([send.size_bytes for send in sends]),
         np.concatenate([np.broadcast_to(send.rounds, len(send.source)) for send in sends]),
-        np.concatenate([_parts(send) for send in sends]),
+        np.concatenate([send.each_parts for send in sends]),
         _apart([_chain(send) for send in sends]),
         max(send.fill_bytes for send in sends),
         min(send.tokens for send in sends),
@@ -149,7 +149,3 @@ def _apart(chains: Sequence[Ints]) -> Ints:
             for chain, begin in zip(chains, first.tolist(), strict=True)
         ]
     )
-
-
-def _parts(sends: Sends) -> Longs:
-    return np.ones(len(sends.source), np.int64) if sends.parts is None else sends.parts

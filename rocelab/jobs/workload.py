@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from rocelab.arrays import Ints, Longs
 
 
@@ -36,6 +38,11 @@ class Sends:
     fill_bytes: int = 0
     tokens: int = 0
     turn: Ints | None = None
+
+    @property
+    def each_parts(self) -> Longs:
+        """`parts` of each send, 1 without them."""
+        return np.ones(len(self.source), np.int64) if self.parts is None else self.parts
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,7 +7,7 @@ switch-to-switch link. Blocks are assigned in build order, so a plan never chang
 
 from __future__ import annotations
 
-from socket import inet_ntoa
+from socket import inet_aton, inet_ntoa
 
 SPACE_START = (198 << 24) | (18 << 16)
 SPACE_SIZE = 2**17
@@ -24,6 +24,11 @@ class AddressSpaceFullError(ValueError):
 def dotted(address: int) -> str:
     """An IPv4 address as text, from its 32-bit value."""
     return inet_ntoa(address.to_bytes(4, "big"))
+
+
+def address_number(text: str) -> int:
+    """The 32-bit value of an IPv4 address."""
+    return int.from_bytes(inet_aton(text), "big")
 
 
 class AddressSpace:

@@ -177,7 +177,7 @@ def _compiled(
     source = _joint([each.source for each in sends])
     destination = _joint([each.destination for each in sends])
     size = _joint([each.size_bytes for each in sends])
-    parts = _joint([_parts(each) for each in sends])
+    parts = _joint([each.each_parts for each in sends])
 
     used = source * ranks + destination
     connection = np.arange(len(used))
@@ -258,10 +258,6 @@ def _chains(sends: Sequence[Sends], of_send_task: Longs) -> Chains:
     np.maximum.at(most, of_send[members], rounds[members])
     tokens = np.array([each.tokens for each in sends], np.int64)
     return Chains(of_send, task, most, np.repeat(tokens, chains))
-
-
-def _parts(sends: Sends) -> Longs:
-    return np.ones(len(sends.source), np.int64) if sends.parts is None else sends.parts
 
 
 def _added(values: Longs, place: Longs, places: int) -> Longs:

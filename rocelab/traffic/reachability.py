@@ -28,7 +28,7 @@ from rocelab.kernel.namespaces import inside
 from rocelab.plan.fabric import Fabric, Link, Nic
 from rocelab.progress import Progress, ProgressSink, no_progress
 from rocelab.runtime.runtime import raise_descriptor_limit
-from rocelab.traffic.traceroute import checksum
+from rocelab.traffic.traceroute import checksum, drain
 
 QUIET_S = (0.2, 0.5, 1.0)
 """For each attempt, how long nothing may arrive before the next attempt or the end."""
@@ -170,7 +170,7 @@ def probe_reachability(
         def receive(timeout_s: float) -> bool:
             ready = poll.poll(timeout_s)
             for descriptor, _ in ready:
-                for packet in _drain(by_descriptor[descriptor]):
+                for packet in drain(by_descriptor[descriptor]):
                     pair = frames.read(packet)
                     if pair is not None:
                         missing.pop(pair, None)
@@ -236,14 +236,6 @@ def _send(sender: socket.socket, link: Link, frame: bytes) -> None:
         sender.sendto(frame, (link.a.interface, 0))
     except OSError:
         return  # a port that is down, or whose queue is full: its packets count as lost
-
-
-def _drain(listener: socket.socket) -> Iterator[bytes]:
-    while True:
-        try:
-            yield listener.recv(128)
-        except BlockingIOError:
-            return
 
 
 def _mac(text: str) -> bytes:

@@ -13,7 +13,7 @@ import select
 import socket
 import struct
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -91,12 +91,12 @@ def probe_path(
         def receive(timeout_s: float) -> bool:
             ready, _, _ = select.select([expiries, arrivals], [], [], timeout_s)
             if expiries in ready:
-                for packet in _drain(expiries):
+                for packet in drain(expiries):
                     if probe := _expired(packet, tag, destination.ip):
                         address = socket.inet_ntoa(packet[12:16])
                         found.expire(probe, names.get(address, address))
             if arrivals in ready:
-                for packet in _drain(arrivals):
+                for packet in drain(arrivals):
                     if probe := _arrived(packet, tag, source.ip):
                         found.arrive(probe)
             return bool(ready)
@@ -249,7 +249,8 @@ def _receiving(listener: socket.socket) -> socket.socket:
     return listener
 
 
-def _drain(listener: socket.socket) -> Iterable[bytes]:
+def drain(listener: socket.socket) -> Iterator[bytes]:
+    """The packets that a socket that does not block has received."""
     while True:
         try:
             yield listener.recv(128)

@@ -7,7 +7,6 @@ rocelab/runtime/bpf/steer.bpf.c.
 
 from __future__ import annotations
 
-import socket
 import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from pathlib import Path
 
 from rocelab.forwarding.steering import EntryKey, NodeScheme, PinKey
 from rocelab.kernel import bpf
+from rocelab.plan.addressing import address_number, dotted
 from rocelab.plan.fabric import Fabric
 
 MAPS = ("nodes", "counters", "pins", "entries")
@@ -81,7 +81,7 @@ class SteeringMaps(bpf.Pinned):
     def write_pins(self, pins: Mapping[PinKey, int]) -> None:
         """Set pins."""
         for pin, value in pins.items():
-            key = _PIN.pack(self._id_of[pin.node], _address(pin.destination))
+            key = _PIN.pack(self._id_of[pin.node], address_number(pin.destination))
             bpf.set_element(self._pinned["pins"], key, _HASH.pack(value))
 
     def clear_pins(self) -> None:
@@ -96,7 +96,7 @@ class SteeringMaps(bpf.Pinned):
             value = bpf.element(self._pinned["entries"], key, _HASH.size)
             if value is not None:
                 number, source, destination, port = _ENTRY.unpack(key)
-                place = EntryKey(self._name_of[number], _text(source), _text(destination), port)
+                place = EntryKey(self._name_of[number], dotted(source), dotted(destination), port)
                 found[place] = _HASH.unpack(value)[0]
         return found
 
@@ -111,13 +111,5 @@ class SteeringMaps(bpf.Pinned):
             bpf.remove_element(self._pinned["entries"], self._entry(place))
 
     def _entry(self, place: EntryKey) -> bytes:
-        addresses = _address(place.source), _address(place.destination)
+        addresses = address_number(place.source), address_number(place.destination)
         return _ENTRY.pack(self._id_of[place.node], *addresses, place.source_port)
-
-
-def _address(text: str) -> int:
-    return int.from_bytes(socket.inet_aton(text), "big")
-
-
-def _text(address: int) -> str:
-    return socket.inet_ntoa(address.to_bytes(4, "big"))
