@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -64,7 +64,6 @@ _TYPES = {
 
 Asked = TypeVar("Asked", bound=SpecModel)
 Document = Mapping[str, object]
-Handler = Callable[[Request], Awaitable[Response]]
 
 
 def live_app(

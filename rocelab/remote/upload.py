@@ -43,8 +43,6 @@ OUTPUTS = frozenset(
     {"folder", "file", "pcap", "picture", "prometheus", "evidence", "junit", "markdown", "chakra"}
 )
 """Parameters that name files or folders to write."""
-THERE = frozenset({"frr"})
-"""Parameters that name folders of the other machine, which are left as typed."""
 STDOUT = "-"
 """The output that is no file."""
 RESULTS = "results"
