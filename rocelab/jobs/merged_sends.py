@@ -108,7 +108,7 @@ def _phases(job: JobSpec, group: int | None, size_bytes: int) -> tuple[Sends, ..
 def workload_of(job: JobSpec, group: int | None, iterations: int) -> Workload:
     """`iterations` of a job with a size, `job.compute` between them.
 
-    `group` is the group size if the job does not set it (`rocelab.jobs.placement.ring_group`).
+    `group` is the group size if the job does not set it (`rocelab.sim.placement.ring_group`).
     Up to MOST_ORDERED sends the workload is `ordered`: each send of the schedule is a step that
     waits for the same sends as in the lab, and a rank begins an iteration, after its pause, when
     all its sends and receives of the previous one have finished. Beyond, an iteration is one step

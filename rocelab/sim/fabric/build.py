@@ -1,8 +1,8 @@
 """Builds a `Network` from a spec, without building its `Fabric` first.
 
-The arrays hold the nodes, NICs and links of `rocelab.plan.build.build_fabric` in the order in which
-`rocelab.predict.wires` numbers them. Layout, address blocks and hash seeds come from the same
-functions; what only a lab needs (MACs, /31s between switches, prefixes as text) is left out.
+The arrays hold the nodes, NICs and links of `rocelab.plan.build.build_fabric` in its order. Layout,
+address blocks and hash seeds come from the same functions; what only a lab needs (MACs, /31s
+between switches, prefixes as text) is left out.
 """
 
 from __future__ import annotations
