@@ -20,14 +20,19 @@ from tests.integration.openssh import ROCELAB, ssh_server
 ROOT = Path(__file__).parents[2]
 FOLDERS = ("labs", "report", "scripts", "templates", "traffic")
 OWN = f"""
+import json
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import rocelab
-from rocelab.runtime.steering.controller import controller_pid
+from rocelab.kernel import pidfile
+from rocelab.kernel.background import launch
 from rocelab.runtime.management import ManagementFiles
+from rocelab.runtime.pfc import control
+from rocelab.runtime.steering.controller import controller_pid
 from rocelab.testkit import Lab
 
 import {", ".join(FOLDERS)}
@@ -49,6 +54,7 @@ def test_every_process_of_the_wheels_starts(lab: Lab, traffic, measure):
 @pytest.mark.lab("mine")
 def test_its_own_labs_are_found_by_name(lab: Lab):
     assert len(lab.fabric.switches) == 3
+
 @pytest.mark.lab(str(HERE / "lab.yaml"))
 def test_the_controller_and_the_relay_are_the_wheels(lab: Lab):
     controller = Path("/proc", str(controller_pid(lab.runtime.files)))
@@ -59,6 +65,30 @@ def test_the_controller_and_the_relay_are_the_wheels(lab: Lab):
         ["ssh", "-F", configuration, "ctsw1", "echo $ROCELAB_NODE"], capture_output=True, text=True
     )
     assert done.stdout.strip() == "ctsw1", done.stderr
+
+@pytest.mark.lab("lossless")
+def test_the_process_of_lossless_classes_is_the_wheels(lab: Lab):
+    pauses = Path("/proc", str(pidfile.holder(control.pid_file(lab.runtime.files))))
+    assert f"PYTHONPATH={{Path(rocelab.__file__).parents[1]}}" in environment_of(pauses)
+
+@pytest.mark.lab("lossless")
+def test_the_job_and_the_terminal_of_the_page_are_the_wheels(lab: Lab):
+    read, write = os.pipe()
+    asked = ("rocelab.live.job", lab.name, '{{"pattern": "pairs", "ranks": 2, "size": "64KB"}}')
+    with launch(*asked, str(write), stdin=subprocess.PIPE, pass_fds=(write,)) as job:
+        os.close(write)
+        with open(read) as lines:
+            assert "report" in json.loads(list(lines)[-1])
+    assert job.returncode == 0
+    terminal, end = os.openpty()
+    asked = ("rocelab.live.shell", str(end), lab.name, "ctsw1", "shell")
+    with launch(*asked, stdin=subprocess.PIPE, pass_fds=(end,)) as shell:
+        os.close(end)
+        os.write(terminal, b"echo in-$ROCELAB_NODE; exit\\n")
+        shown = b""
+        while b"in-ctsw1" not in shown:
+            shown += os.read(terminal, 4096)  # an error once the shell has ended
+    os.close(terminal)
 
 def environment_of(process: Path) -> list[str]:
     return (process / "environ").read_text().split(chr(0))
@@ -173,7 +203,7 @@ def test_a_project_with_folders_of_our_names_runs_its_tests_with_the_plugin(
     run = [python, "-m", "pytest", "-p", "no:cacheprovider", "--rocelab-require"]
     done = subprocess.run(run, cwd=project, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "4 passed" in done.stdout
+    assert "6 passed" in done.stdout
 
 
 @pytest.mark.long

@@ -25,6 +25,9 @@ MODULES = (
     ("rocelab.remote.host.supervisor", True),
     ("rocelab.runtime.management", True),
     ("rocelab.runtime.impairments.delayline", True),
+    ("rocelab.runtime.pfc.daemon", True),
+    ("rocelab.live.job", True),
+    ("rocelab.live.shell", True),
     ("rocelab.faults.guardian", True),
     ("rocelab.agent.agent", False),
 )
@@ -49,6 +52,17 @@ def test_a_module_of_ours_runs_in_a_hostile_folder_and_with_a_hostile_pythonpath
     # It is ours that cannot use its arguments.
     assert str(ROOT) in ended.stderr
     assert sprung(tmp_path) == []
+
+
+def test_these_are_all_modules_that_are_started() -> None:
+    files = {path: path.read_text() for path in (ROOT / "rocelab").rglob("*.py")}
+    named = {name for text in files.values() for name in re.findall(r'"(rocelab[.\w]+)"', text)}
+    programs = {
+        ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        for path, text in files.items()
+        if 'if __name__ == "__main__"' in text
+    }
+    assert {module for module, _ in MODULES} == named & programs
 
 
 def test_workers_of_a_sweep_import_nothing_from_the_folder_it_runs_in(tmp_path: Path) -> None:
