@@ -1,8 +1,8 @@
-"""Extracts the commands to type from the text of a documentation page.
+"""Extracts the commands and the Python to type from the text of a documentation page.
 
 A command is a line of a fenced block without a language that begins with a program's name; text
 after two spaces and # is a comment. In a table it is a row's first code that begins with `rocelab`
-or `make`. Pure.
+or `make`. Python is a fenced block of that language. Pure.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import groupby
 
 PROGRAMS = (
     *("make", "rocelab", "sudo", "ssh", "docker", "python", "pip", "source", "git", "."),
@@ -20,7 +21,7 @@ PROGRAMS = (
 
 @dataclass(frozen=True, slots=True)
 class Typed:
-    """A command of a page, without its optional parts."""
+    """A command of a page, without its optional parts, or a block of Python."""
 
     page: str
     line: int
@@ -41,15 +42,14 @@ def commands(page: str, text: str) -> list[Typed]:
 
 def shown_blocks(text: str) -> list[str]:
     """Fenced blocks without a language and without a command: the output of commands."""
-    blocks: list[list[str]] = []
-    before = None
-    for _, line, fenced in _lines(text):
-        if fenced == "" and before is None:
-            blocks.append([])
-        if fenced == "":
-            blocks[-1].append(line)
-        before = fenced
+    blocks = (block for _, block in _blocks(text, ""))
     return ["\n".join(block) for block in blocks if not any(map(_in_block, block)) and any(block)]
+
+
+def python_blocks(page: str, text: str) -> list[Typed]:
+    """Every block of Python of a page, in its order."""
+    blocks = _blocks(text, "python")
+    return [Typed(page, first, "\n".join(block) + "\n") for first, block in blocks]
 
 
 def differences(shown: str, output: str) -> list[str]:
@@ -68,6 +68,15 @@ def differences(shown: str, output: str) -> list[str]:
 def _alike(line: str) -> re.Pattern[str]:
     words = [r"\S+" if re.search(r"\d", word) else re.escape(word) for word in line.split()]
     return re.compile(" ".join(words))
+
+
+def _blocks(text: str, language: str) -> Iterator[tuple[int, list[str]]]:
+    """The lines of each fenced block in a language, and the number of the first one."""
+    lines = ((number, line) for number, line, fenced in _lines(text) if fenced == language)
+    # Numbers rise with positions within a block alone.
+    for _, block in groupby(enumerate(lines), key=lambda each: each[1][0] - each[0]):
+        (first, _), *_ = numbered = [line for _, line in block]
+        yield first, [line for _, line in numbered]
 
 
 def _lines(text: str) -> Iterator[tuple[int, str, str | None]]:

@@ -9,7 +9,7 @@ import pytest
 
 from tests.machines.how import NotRun, Run
 from tests.machines.pages import PAGES, README, RUNS, UNFENCED
-from tests.machines.typed import Typed, commands, differences, shown_blocks
+from tests.machines.typed import Typed, commands, differences, python_blocks, shown_blocks
 
 CHECKOUT = Path(__file__).parents[2]
 
@@ -32,6 +32,15 @@ Done, all
 ```yaml
 make: no command
 ```
+
+```python
+lab = "tiny"
+
+print(lab)
+```
+```python
+print("the next block")
+```
 """
 
 
@@ -46,6 +55,13 @@ def test_a_block_without_a_command_is_what_one_shows() -> None:
     (block,) = shown_blocks(PAGE)
     assert differences(block, "x\n  Full   convergence 94 ms |\n Done, all") == []
     assert differences(block, "Full convergence") == [" Full convergence   130 ms", "Done, all"]
+
+
+def test_blocks_of_python_are_whole_and_apart() -> None:
+    assert python_blocks("docs/x.md", PAGE) == [
+        Typed("docs/x.md", 21, 'lab = "tiny"\n\nprint(lab)\n'),
+        Typed("docs/x.md", 26, 'print("the next block")\n'),
+    ]
 
 
 @pytest.mark.parametrize("page", PAGES)
