@@ -19,7 +19,7 @@ import signal
 import pytest
 from hypothesis import HealthCheck, settings
 
-pytest_plugins = ["tests.measured"]
+pytest_plugins = ["tests.helpers.measured"]
 
 for profile, examples in (("suite", 20), ("thorough", 300)):
     settings.register_profile(

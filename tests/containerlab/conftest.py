@@ -9,7 +9,7 @@ import pytest
 from rocelab.progress import no_progress
 from rocelab.runtime.engine import Engine
 from rocelab.runtime.image import built_image
-from tests.integration.engine import docker_engine
+from tests.helpers.engine import docker_engine
 
 
 @pytest.fixture(scope="session")

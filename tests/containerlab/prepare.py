@@ -20,8 +20,8 @@ from rocelab.files import make_folders, replace_file
 from rocelab.progress import no_progress
 from rocelab.runtime.engine import Engine
 from rocelab.runtime.image import SUITE, built_image
+from tests.helpers.engine import docker_engine
 from tests.helpers.goprograms import BUILD_TIMEOUT_S, KEPT, go_program
-from tests.integration.engine import docker_engine
 
 VERSION = "v0.79.0"
 HOW = (

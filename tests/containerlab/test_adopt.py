@@ -39,8 +39,8 @@ from tests.containerlab.labs import (
     write_triangle,
 )
 from tests.containerlab.prepare import BIRD
-from tests.integration.waiting import wait_until
-from tests.measured import probe_runs
+from tests.helpers.measured import probe_runs
+from tests.helpers.waiting import wait_until
 
 CONVERGES_WITHIN_S = 300.0
 WATCHFRR_WOULD_S = 15.0

@@ -14,7 +14,7 @@ from rocelab.render.files import write_containerlab
 from rocelab.runtime.engine import Engine
 from rocelab.runtime.lab import Lab
 from tests.containerlab.labs import deployed as deployed_by_containerlab
-from tests.integration.waiting import wait_until
+from tests.helpers.waiting import wait_until
 
 CONVERGES_WITHIN_S = 300.0
 LABS = ("tiny", "zone-small", "hpn-small", "rail-small", "unnumbered", "bfd")

@@ -22,7 +22,7 @@ from rocelab.runtime.status import read_status
 from rocelab.traffic.reachability import probe_reachability
 from tests.containerlab.labs import deployed, idle_image
 from tests.containerlab.test_adopt import CONVERGES_WITHIN_S, assert_same, is_converged, state_of
-from tests.integration.waiting import wait_until
+from tests.helpers.waiting import wait_until
 
 ROUTERS = ("router1", "router2", "router3")
 

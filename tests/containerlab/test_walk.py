@@ -13,7 +13,7 @@ from rocelab.runtime.engine import Engine
 from rocelab.runtime.record import recorded_labs
 from tests.containerlab.labs import containerlab, idle_image, write_leaf_spine
 from tests.containerlab.test_adopt import CONVERGES_WITHIN_S, is_converged
-from tests.integration.waiting import wait_until
+from tests.helpers.waiting import wait_until
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "adopt.md"
 

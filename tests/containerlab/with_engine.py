@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from tests.integration.engine import docker_engine
+from tests.helpers.engine import docker_engine
 
 if __name__ == "__main__":
     with docker_engine():

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.adversary.run import Outcome, run_against
-from tests.measured import measured
+from tests.helpers.measured import measured
 
 pytestmark = [pytest.mark.few_at_once, pytest.mark.long]
 

@@ -8,8 +8,8 @@ from bench.agreement.plan import SHAPES, Cell
 from bench.agreement.run import measure_cell
 from bench.agreement.simulated import simulate_job
 from rocelab.runtime.lab import Lab
+from tests.helpers.measured import measured
 from tests.integration.conftest import MakeLab
-from tests.measured import measured
 
 LAB = "fabric: {kind: clos, racks: 2, spines: 2, servers_per_rack: 2}\ndilation: 8000\n"
 RING, ACROSS, ALLTOALL, _ = SHAPES

@@ -22,9 +22,9 @@ from rocelab.runtime.status import read_status
 from rocelab.traffic.result import TrafficResult
 from rocelab.traffic.session import TrafficSession
 from tests.helpers.directed import towards
+from tests.helpers.measured import measured
+from tests.helpers.waiting import wait_until
 from tests.integration.conftest import MakeLab
-from tests.integration.waiting import wait_until
-from tests.measured import measured
 
 pytestmark = pytest.mark.few_at_once
 

@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 
 from rocelab.runtime.lab import Lab
-from tests.integration.command import PROGRAM, read, rocelab, rocelab_process
-from tests.integration.waiting import RUN_LIMIT_S, wait_until
-from tests.measured import measured
+from tests.helpers.command import PROGRAM, read, rocelab, rocelab_process
+from tests.helpers.measured import measured
+from tests.helpers.waiting import RUN_LIMIT_S, wait_until
 
 pytestmark = pytest.mark.side_by_side
 

@@ -12,9 +12,9 @@ from rocelab.errors import MachineError
 from rocelab.plan.fabric import Direction
 from rocelab.results.comparison import Comparison, Run, Status, from_json
 from rocelab.runtime.record import recorded_labs
-from tests.integration.command import rocelab
+from tests.helpers.command import rocelab
+from tests.helpers.measured import measured
 from tests.integration.conftest import MakeLab
-from tests.measured import measured
 
 pytestmark = [pytest.mark.few_at_once, pytest.mark.long]
 

@@ -17,7 +17,7 @@ import pytest
 
 from rocelab import compiling
 from rocelab.compiling import LOCK, cache_folder, compile_first, compiled_in
-from tests.integration.waiting import wait_until
+from tests.helpers.waiting import wait_until
 
 pytestmark = pytest.mark.side_by_side
 

@@ -46,9 +46,9 @@ from rocelab.spec.catalog import find_lab
 from rocelab.spec.schemes import EcmpScheme, ResilientScheme, TeEngine, TeScheme
 from rocelab.traffic.result import TrafficResult
 from rocelab.traffic.session import TrafficSession
-from tests.integration.labs import running
-from tests.integration.waiting import wait_until
-from tests.measured import measured
+from tests.helpers.measured import measured
+from tests.helpers.running import running
+from tests.helpers.waiting import wait_until
 
 pytestmark = pytest.mark.few_at_once
 

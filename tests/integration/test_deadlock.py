@@ -26,8 +26,8 @@ from rocelab.runtime.pfc.journal import What
 from rocelab.runtime.pfc.reading import ClassCounters, PauseReader
 from rocelab.spec.catalog import find_lab
 from rocelab.traffic.session import TrafficSession
-from tests.integration.labs import running
-from tests.integration.waiting import wait_until
+from tests.helpers.running import running
+from tests.helpers.waiting import wait_until
 
 pytestmark = pytest.mark.few_at_once
 

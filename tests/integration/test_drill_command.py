@@ -18,9 +18,9 @@ from rocelab.results.drill import from_json
 from rocelab.runtime.lab import Lab
 from rocelab.runtime.record import LabFiles
 from rocelab.runtime.teardown import take_down
-from tests.integration.command import PROGRAM, Outcome, read, rocelab
-from tests.integration.waiting import RUN_LIMIT_S, wait_until
-from tests.measured import measured, probe_runs, problems_of_drill
+from tests.helpers.command import PROGRAM, Outcome, read, rocelab
+from tests.helpers.measured import measured, probe_runs, problems_of_drill
+from tests.helpers.waiting import RUN_LIMIT_S, wait_until
 
 pytestmark = pytest.mark.side_by_side
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from rocelab.results.drill import DrillResult, from_json
-from tests.integration.command import Outcome, rocelab
+from tests.helpers.command import Outcome, rocelab
+from tests.helpers.measured import measured, problems_of_drill
 from tests.integration.test_ownership import belongings
-from tests.measured import measured, problems_of_drill
 
 LAB = """name: it-jobs
 fabric: {kind: clos, racks: 1, spines: 1, servers_per_rack: 3}

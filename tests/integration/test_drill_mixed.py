@@ -11,7 +11,7 @@ from rocelab.drills.labuse import kept
 from rocelab.drills.run import run_drill
 from rocelab.results.drill import DrillResult
 from rocelab.runtime.lab import Lab
-from tests.measured import measured, problems_of_drill
+from tests.helpers.measured import measured, problems_of_drill
 
 pytestmark = [pytest.mark.few_at_once, pytest.mark.long]
 

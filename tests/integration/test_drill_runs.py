@@ -9,9 +9,9 @@ import pytest
 from rocelab.drills.run import run_drill
 from rocelab.errors import InputError
 from rocelab.results.drill import DrillResult, from_json
+from tests.helpers.measured import measured, probe_runs, problems_of_drill
 from tests.integration.conftest import MakeLab
 from tests.integration.test_ownership import belongings
-from tests.measured import measured, probe_runs, problems_of_drill
 
 LAB = """name: {name}
 fabric: {{kind: clos, racks: 3, spines: 2, links_per_pair: 2, servers_per_rack: 2}}

@@ -16,10 +16,10 @@ from rocelab.results.job import JobReport
 from rocelab.runtime.lab import Lab
 from rocelab.traffic.result import TrafficResult
 from rocelab.traffic.session import TrafficSession
+from tests.helpers.measured import measured, own_jct_ratio
+from tests.helpers.midway import Midway
+from tests.helpers.running import running
 from tests.integration.conftest import MakeLab
-from tests.integration.labs import running
-from tests.integration.midway import Midway
-from tests.measured import measured, own_jct_ratio
 
 pytestmark = pytest.mark.few_at_once
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.measured import INVALID, measured
+from tests.helpers.measured import INVALID, measured
 
 pytestmark = [pytest.mark.few_at_once, pytest.mark.long]
 

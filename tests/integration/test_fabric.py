@@ -25,9 +25,9 @@ from rocelab.runtime.lab import Lab
 from rocelab.runtime.node import NamespaceNode
 from rocelab.runtime.record import recorded_labs
 from rocelab.traffic.traceroute import probe_path
+from tests.helpers.running import running
+from tests.helpers.waiting import LIMIT_S, wait_for_tables
 from tests.integration.conftest import MakeLab
-from tests.integration.labs import running
-from tests.integration.waiting import LIMIT_S, wait_for_tables
 
 pytestmark = pytest.mark.side_by_side
 

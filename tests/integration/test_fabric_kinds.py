@@ -29,8 +29,8 @@ from rocelab.spec.catalog import find_lab
 from rocelab.spec.load import load_spec
 from rocelab.traffic.traceroute import probe_path
 from tests.helpers.long import mostly_long
-from tests.integration.labs import running
-from tests.integration.waiting import LIMIT_S, wait_for_tables
+from tests.helpers.running import running
+from tests.helpers.waiting import LIMIT_S, wait_for_tables
 
 pytestmark = pytest.mark.side_by_side
 

@@ -17,8 +17,8 @@ from rocelab.kernel import namespaces
 from rocelab.kernel.bracket import Bracket
 from rocelab.runtime.lab import Lab
 from rocelab.runtime.status import read_status
-from tests.integration.labs import running
-from tests.integration.waiting import wait_until
+from tests.helpers.running import running
+from tests.helpers.waiting import wait_until
 
 pytestmark = pytest.mark.side_by_side
 

@@ -21,9 +21,9 @@ from rocelab.results.convergence import Method
 from rocelab.results.probes import ProbeRun
 from rocelab.runtime.lab import Lab
 from rocelab.runtime.record import LabFiles
-from tests.integration import waiting
-from tests.integration.labs import running
-from tests.integration.waiting import LIMIT_S
+from tests.helpers import waiting
+from tests.helpers.running import running
+from tests.helpers.waiting import LIMIT_S
 
 pytestmark = pytest.mark.side_by_side
 

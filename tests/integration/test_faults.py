@@ -32,8 +32,8 @@ from rocelab.measure.timeline import FibTimeline, opened_namespaces
 from rocelab.plan.fabric import Link
 from rocelab.runtime import daemons, peers, wiring
 from rocelab.runtime.lab import Lab
-from tests.integration.labs import running
-from tests.integration.waiting import LIMIT_S, wait_until
+from tests.helpers.running import running
+from tests.helpers.waiting import LIMIT_S, wait_until
 
 pytestmark = pytest.mark.side_by_side
 

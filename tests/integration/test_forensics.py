@@ -19,9 +19,9 @@ from rocelab.documents import to_json
 from rocelab.plan.build import plan
 from rocelab.results.diagnosis import Cause, Diagnosis, from_json
 from rocelab.runtime.lab import Lab
-from tests.integration.labs import running, slowed
-from tests.integration.waiting import RUN_LIMIT_S
-from tests.measured import measured
+from tests.helpers.measured import measured
+from tests.helpers.running import running, slowed
+from tests.helpers.waiting import RUN_LIMIT_S
 
 pytestmark = [pytest.mark.few_at_once, pytest.mark.long]
 

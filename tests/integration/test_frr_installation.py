@@ -22,7 +22,7 @@ from rocelab.runtime.providers import RuntimeKind, provider_of
 from rocelab.runtime.status import read_status
 from rocelab.runtime.teardown import take_down
 from rocelab.spec.model import LabSpec
-from tests.integration.waiting import wait_until, wait_until_whole
+from tests.helpers.waiting import wait_until, wait_until_whole
 
 pytestmark = pytest.mark.side_by_side
 

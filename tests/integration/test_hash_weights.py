@@ -15,8 +15,8 @@ from rocelab.kernel.fib import read_fib
 from rocelab.kernel.fibwatch import FibWatch
 from rocelab.runtime.lab import Lab
 from rocelab.traffic.traceroute import probe_path
+from tests.helpers.waiting import wait_for_tables
 from tests.integration.conftest import MakeLab
-from tests.integration.waiting import wait_for_tables
 
 pytestmark = [pytest.mark.side_by_side, pytest.mark.long]
 

@@ -30,11 +30,11 @@ from rocelab.runtime.impairments.impairment import Impairment, Kind
 from rocelab.runtime.lab import Lab
 from rocelab.runtime.status import read_status
 from tests.helpers.directed import towards
+from tests.helpers.measured import measured
+from tests.helpers.midway import Midway
+from tests.helpers.running import running
+from tests.helpers.waiting import LIMIT_S, wait_until
 from tests.integration.conftest import MakeLab
-from tests.integration.labs import running
-from tests.integration.midway import Midway
-from tests.integration.waiting import LIMIT_S, wait_until
-from tests.measured import measured
 
 pytestmark = pytest.mark.side_by_side
 

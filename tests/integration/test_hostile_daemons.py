@@ -29,10 +29,10 @@ from rocelab.runtime import daemons
 from rocelab.runtime.installation import frr_owner
 from rocelab.runtime.lab import Lab
 from rocelab.runtime.teardown import take_down
+from tests.helpers.command import PROGRAM, rocelab
 from tests.helpers.long import mostly_long
 from tests.helpers.vty import answer_all, drip
-from tests.integration.command import PROGRAM, rocelab
-from tests.integration.waiting import LIMIT_S, RUN_LIMIT_S, wait_until
+from tests.helpers.waiting import LIMIT_S, RUN_LIMIT_S, wait_until
 
 pytestmark = pytest.mark.side_by_side
 

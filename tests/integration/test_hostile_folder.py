@@ -15,7 +15,7 @@ from rocelab.runtime.impairments.program import IMPAIRMENTS
 from rocelab.runtime.lab import Lab
 from rocelab.runtime.teardown import take_down
 from tests.helpers.hostile import fill_with_traps, sprung
-from tests.integration.waiting import RUN_LIMIT_S
+from tests.helpers.waiting import RUN_LIMIT_S
 
 pytestmark = pytest.mark.side_by_side
 

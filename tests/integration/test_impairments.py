@@ -34,9 +34,9 @@ from rocelab.spec.model import LabSpec
 from rocelab.traffic.result import FlowRecord, TrafficResult
 from rocelab.traffic.session import TrafficSession
 from tests.helpers.directed import towards
-from tests.integration.labs import running
-from tests.integration.waiting import wait_until
-from tests.measured import measured
+from tests.helpers.measured import measured
+from tests.helpers.running import running
+from tests.helpers.waiting import wait_until
 
 MS = 10**6
 CABLE = "srv1-1:rtsw1"

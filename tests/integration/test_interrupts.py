@@ -20,10 +20,10 @@ from rocelab.measure.evidence.bundle import Collection
 from rocelab.runtime.lab import Lab
 from rocelab.runtime.record import LabFiles
 from rocelab.runtime.teardown import take_down
+from tests.helpers.command import PROGRAM
 from tests.helpers.job_cases import planned, report
-from tests.integration.command import PROGRAM
+from tests.helpers.waiting import RUN_LIMIT_S, wait_until
 from tests.integration.test_ownership import belongings
-from tests.integration.waiting import RUN_LIMIT_S, wait_until
 
 pytestmark = pytest.mark.side_by_side
 
@@ -85,7 +85,7 @@ def group_of(leader: int) -> list[str]:
 
 def signalled(stages: str, number: int, *arguments: str | Path) -> tuple[int, list[str]]:
     """The outcome of a `rocelab` that gets the signal at the stages."""
-    program = (sys.executable, "-m", "tests.integration.signalled")
+    program = (sys.executable, "-m", "tests.helpers.signalled")
     return ended(begin(*program, stages, str(number), *arguments))
 
 

@@ -22,11 +22,11 @@ from rocelab.measure.run import run_job, run_jobs
 from rocelab.results.job import JobReport, from_json
 from rocelab.runtime.lab import Lab
 from rocelab.runtime.teardown import take_down
+from tests.helpers.command import PROGRAM, Outcome, rocelab
 from tests.helpers.long import mostly_long
-from tests.integration.command import PROGRAM, Outcome, rocelab
-from tests.integration.labs import running
-from tests.integration.waiting import wait_until
-from tests.measured import measured, own_jct_ratio, problems_of_command
+from tests.helpers.measured import measured, own_jct_ratio, problems_of_command
+from tests.helpers.running import running
+from tests.helpers.waiting import wait_until
 
 NAME = "t-job"
 BODY = "fabric: {racks: 2, spines: 2, servers_per_rack: 2}\ndilation: 4000\nqueues: {buffer: 8MB}\n"

@@ -19,8 +19,8 @@ from rocelab.kernel.namespaces import inside
 from rocelab.runtime.inuse import in_use, user_of
 from rocelab.runtime.lab import Lab
 from rocelab.runtime.record import LabFiles
-from tests.integration.command import rocelab
-from tests.integration.live_server import (
+from tests.helpers.command import rocelab
+from tests.helpers.live_server import (
     JOB,
     LINK,
     LONG_JOB,
@@ -34,7 +34,7 @@ from tests.integration.live_server import (
     news,
     served,
 )
-from tests.integration.waiting import LIMIT_S, wait_until, wait_until_whole
+from tests.helpers.waiting import LIMIT_S, wait_until, wait_until_whole
 
 pytestmark = pytest.mark.side_by_side
 

@@ -19,8 +19,8 @@ from rocelab.live.state import METRICS
 from rocelab.runtime.inuse import in_use
 from rocelab.runtime.lab import Lab
 from rocelab.runtime.record import LabFiles
-from tests.integration.command import rocelab
-from tests.integration.live_page import (
+from tests.helpers.command import rocelab
+from tests.helpers.live_page import (
     NODES,
     Elsewhere,
     Looking,
@@ -33,7 +33,7 @@ from tests.integration.live_page import (
     open_shell,
     planned,
 )
-from tests.integration.live_server import (
+from tests.helpers.live_server import (
     LINK,
     LONG_JOB,
     Server,
@@ -44,9 +44,9 @@ from tests.integration.live_server import (
     news,
     served,
 )
-from tests.integration.replay_page import Opener
-from tests.integration.textboxes import cut, overlapping, text_boxes
-from tests.integration.waiting import LIMIT_S, wait_until
+from tests.helpers.replay_page import Opener
+from tests.helpers.textboxes import cut, overlapping, text_boxes
+from tests.helpers.waiting import LIMIT_S, wait_until
 
 pytestmark = pytest.mark.side_by_side
 

@@ -32,11 +32,11 @@ from rocelab.runtime.pfc import control
 from rocelab.runtime.pfc.journal import Entry, What
 from rocelab.runtime.pfc.maps import CLASSES
 from rocelab.runtime.status import read_status
+from tests.helpers.lossless import LOSSLESS, STORMED, Rig, processes_of
+from tests.helpers.measured import measured
+from tests.helpers.running import running
+from tests.helpers.waiting import LIMIT_S, wait_until
 from tests.integration.conftest import MakeLab
-from tests.integration.labs import running
-from tests.integration.lossless import LOSSLESS, STORMED, Rig, processes_of
-from tests.integration.waiting import LIMIT_S, wait_until
-from tests.measured import measured
 
 pytestmark = pytest.mark.few_at_once
 

@@ -30,10 +30,10 @@ from rocelab.runtime.lab import Lab
 from rocelab.spec.schemes import EcmpScheme, SchemeSpec
 from rocelab.traffic.session import TrafficSession
 from tests.helpers.long import mostly_long
-from tests.integration.labs import running
-from tests.integration.lossless import LOSSLESS, SENDER, Rig
-from tests.integration.waiting import wait_until, wait_until_whole
-from tests.measured import measured
+from tests.helpers.lossless import LOSSLESS, SENDER, Rig
+from tests.helpers.measured import measured
+from tests.helpers.running import running
+from tests.helpers.waiting import wait_until, wait_until_whole
 
 pytestmark = pytest.mark.few_at_once
 

@@ -20,11 +20,11 @@ from rocelab.runtime.pfc import control
 from rocelab.runtime.pfc.journal import What
 from rocelab.runtime.pfc.reading import PauseReader
 from rocelab.runtime.record import LabFiles
-from tests.integration.command import read, rocelab
-from tests.integration.labs import running
-from tests.integration.lossless import processes_of
-from tests.integration.waiting import wait_until
-from tests.measured import measured
+from tests.helpers.command import read, rocelab
+from tests.helpers.lossless import processes_of
+from tests.helpers.measured import measured
+from tests.helpers.running import running
+from tests.helpers.waiting import wait_until
 
 pytestmark = pytest.mark.few_at_once
 

@@ -14,8 +14,8 @@ from rocelab.runtime.management import ManagementFiles, open_ssh
 from rocelab.runtime.record import LabFiles
 from rocelab.runtime.status import known_labs
 from rocelab.runtime.teardown import take_down
-from tests.integration.command import PROGRAM
-from tests.integration.waiting import RUN_LIMIT_S
+from tests.helpers.command import PROGRAM
+from tests.helpers.waiting import RUN_LIMIT_S
 
 pytestmark = pytest.mark.side_by_side
 

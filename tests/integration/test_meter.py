@@ -14,7 +14,7 @@ import pytest
 from rocelab.drills.run import run_drill
 from rocelab.results.drill import DrillResult
 from tests.helpers.long import mostly_long
-from tests.measured import measured, probe_runs, problems_of_drill
+from tests.helpers.measured import measured, probe_runs, problems_of_drill
 
 RATE_PPS = 2000
 INTERVAL_NS = 10**9 // RATE_PPS

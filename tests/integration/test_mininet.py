@@ -10,9 +10,9 @@ import pytest
 
 from bench.fabrics import measure_mininet
 from rocelab.runtime.teardown import take_down
-from tests.integration.command import rocelab, rocelab_process
+from tests.helpers.command import rocelab, rocelab_process
+from tests.helpers.waiting import RUN_LIMIT_S
 from tests.integration.test_ownership import belongings
-from tests.integration.waiting import RUN_LIMIT_S
 
 pytestmark = pytest.mark.side_by_side
 

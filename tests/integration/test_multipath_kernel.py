@@ -29,8 +29,7 @@ from rocelab.spec.fabrics import ClosSpec
 from rocelab.spec.model import MAX_SEED, HashField, HashingSpec, HashPolicy, LabSpec
 from rocelab.traffic.traceroute import probe_path
 from tests.helpers.flow_columns import as_columns
-from tests.helpers.long import mostly_long
-from tests.integration.hash_router import (
+from tests.helpers.hash_router import (
     KINDS,
     NETNS,
     NEXT_HOPS_IN_ROUTE,
@@ -45,7 +44,8 @@ from tests.integration.hash_router import (
     running_router,
     set_sysctls,
 )
-from tests.integration.waiting import wait_until
+from tests.helpers.long import mostly_long
+from tests.helpers.waiting import wait_until
 
 pytestmark = pytest.mark.side_by_side
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.helpers.command import rocelab
 from tests.helpers.nccl_sample import nccl_output
-from tests.integration.command import rocelab
 from tests.machines.typed import commands
 
 pytestmark = [pytest.mark.side_by_side, pytest.mark.long]

@@ -11,7 +11,7 @@ from rocelab import Lab
 from rocelab.runtime.record import recorded_labs
 from rocelab.runtime.teardown import take_down
 from tests.helpers.page_python import LAB, ON_A_LAB, ROOT, WITH_A_LAB_OF_THEIR_OWN, run_block
-from tests.integration.labs import running
+from tests.helpers.running import running
 
 pytestmark = [pytest.mark.side_by_side, pytest.mark.long]
 

@@ -10,7 +10,7 @@ import pytest
 
 from rocelab.kernel import namespaces, netlink, portstate
 from rocelab.kernel.links import read_links
-from tests.integration.waiting import wait_until
+from tests.helpers.waiting import wait_until
 
 pytestmark = pytest.mark.side_by_side
 

@@ -21,8 +21,8 @@ from rocelab.runtime.lab import Lab
 from rocelab.spec.schemes import EcmpScheme, SchemeSpec
 from rocelab.traffic.taps import LinkPackets, Taps
 from tests.helpers.long import mostly_long
-from tests.integration.labs import running
-from tests.measured import measured
+from tests.helpers.measured import measured
+from tests.helpers.running import running
 
 pytestmark = pytest.mark.side_by_side
 

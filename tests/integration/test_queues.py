@@ -1,6 +1,6 @@
 """Queues of switch ports on a real lab: the kernel's behaviour compared with the plan.
 
-`tests.integration.queue_wire` has the port under test and the wire through it.
+`tests.helpers.queue_wire` has the port under test and the wire through it.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from rocelab.runtime.queues.reading import (
 )
 from rocelab.runtime.record import LabFiles
 from rocelab.spec.queues import QueueEngine
+from tests.helpers.measured import measured
 from tests.helpers.queue_lines import mark_probability
-from tests.integration.conftest import MakeLab
-from tests.integration.queue_wire import (
+from tests.helpers.queue_wire import (
     ACK,
     CE,
     CNP,
@@ -51,8 +51,8 @@ from tests.integration.queue_wire import (
     two_sided,
     wire,
 )
-from tests.integration.waiting import LIMIT_S, wait_until
-from tests.measured import measured
+from tests.helpers.waiting import LIMIT_S, wait_until
+from tests.integration.conftest import MakeLab
 
 SLOW_PPM = 10_000
 MORE = 10_000

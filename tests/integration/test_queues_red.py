@@ -15,8 +15,8 @@ from rocelab.runtime.queues.engine import FEATURES
 from rocelab.runtime.queues.red import red_probability
 from rocelab.spec.queues import EcnSpec, QueueEngine
 from tests.helpers.queue_lines import mark_probability
+from tests.helpers.queue_wire import CE, CNP, DATA, ECT0, counted_at, lab_with, two_sided, wire
 from tests.integration.conftest import MakeLab
-from tests.integration.queue_wire import CE, CNP, DATA, ECT0, counted_at, lab_with, two_sided, wire
 
 ECT1 = 1
 

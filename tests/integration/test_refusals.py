@@ -16,9 +16,9 @@ from rocelab.kernel.namespaces import check, processes_in
 from rocelab.kernel.rights import CAPABILITIES, Capability
 from rocelab.runtime.lab import Lab
 from rocelab.runtime.teardown import take_down
-from tests.integration.command import PROGRAM, Outcome, rocelab
+from tests.helpers.command import PROGRAM, Outcome, rocelab
+from tests.helpers.waiting import RUN_LIMIT_S
 from tests.integration.test_ownership import belongings
-from tests.integration.waiting import RUN_LIMIT_S
 
 pytestmark = pytest.mark.side_by_side
 

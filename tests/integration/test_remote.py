@@ -25,10 +25,10 @@ from rocelab.kernel.namespaces import inside
 from rocelab.results.drill import from_json
 from rocelab.runtime.record import LabFiles, recorded_labs
 from rocelab.runtime.teardown import take_down
-from tests.integration.command import rocelab
-from tests.integration.openssh import Server, make_key, ssh_server
-from tests.integration.waiting import RUN_LIMIT_S
-from tests.measured import measured, problems_of_drill
+from tests.helpers.command import rocelab
+from tests.helpers.measured import measured, problems_of_drill
+from tests.helpers.openssh import Server, make_key, ssh_server
+from tests.helpers.waiting import RUN_LIMIT_S
 
 pytestmark = pytest.mark.side_by_side
 

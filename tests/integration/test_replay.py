@@ -31,9 +31,9 @@ from rocelab.spec.catalog import find_lab
 from rocelab.spec.load import load_spec
 from tests.helpers import phases_sample
 from tests.helpers.comparison_sample import comparison, run
+from tests.helpers.replay_page import LIMIT_S, Opener
 from tests.helpers.report_sample import LINK, MS, lab, repeat, result
-from tests.integration.replay_page import LIMIT_S, Opener
-from tests.integration.textboxes import cut, overlapping, text_boxes
+from tests.helpers.textboxes import cut, overlapping, text_boxes
 
 pytestmark = pytest.mark.side_by_side
 

@@ -39,13 +39,13 @@ from rocelab.runtime.teardown import take_down
 from rocelab.traffic.result import TrafficResult
 from rocelab.traffic.session import TrafficSession
 from rocelab.traffic.traceroute import probe_path
-from tests.integration.command import rocelab_process
-from tests.integration.engine import docker_engine
-from tests.integration.labs import running, slowed
+from tests.helpers.command import rocelab_process
+from tests.helpers.engine import docker_engine
+from tests.helpers.measured import measured, probe_runs, problems_of_drill
+from tests.helpers.running import running, slowed
+from tests.helpers.waiting import wait_until, wait_until_whole
 from tests.integration.test_interrupts import signalled
 from tests.integration.test_ownership import belongings
-from tests.integration.waiting import wait_until, wait_until_whole
-from tests.measured import measured, probe_runs, problems_of_drill
 
 pytestmark = pytest.mark.side_by_side
 

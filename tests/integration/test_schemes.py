@@ -42,13 +42,13 @@ from rocelab.spec.schemes import (
     TeScheme,
 )
 from rocelab.traffic.traceroute import probe_path
+from tests.helpers.command import read, rocelab
 from tests.helpers.long import mostly_long
-from tests.integration.command import read, rocelab
+from tests.helpers.measured import measured
+from tests.helpers.running import running
+from tests.helpers.scheme_wire import ACK, SchemeWire, scheme_wire
+from tests.helpers.waiting import LIMIT_S, wait_until
 from tests.integration.conftest import MakeLab
-from tests.integration.labs import running
-from tests.integration.scheme_wire import ACK, SchemeWire, scheme_wire
-from tests.integration.waiting import LIMIT_S, wait_until
-from tests.measured import measured
 
 pytestmark = pytest.mark.few_at_once
 

@@ -13,8 +13,8 @@ import pytest
 from rocelab import Lab
 from rocelab.forwarding.path import find_nic, walk
 from rocelab.runtime.queues.reading import read_queue_counters
+from tests.helpers.running import running
 from tests.integration.conftest import MakeLab
-from tests.integration.labs import running
 
 pytestmark = [pytest.mark.side_by_side, pytest.mark.long]
 

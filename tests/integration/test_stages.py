@@ -29,9 +29,9 @@ from rocelab.runtime.record import LabFiles
 from rocelab.traffic.result import TrafficResult
 from rocelab.traffic.session import TrafficSession
 from tests.helpers.directed import sent_by
-from tests.integration.labs import running
-from tests.integration.waiting import LIMIT_S, wait_until
-from tests.measured import measured
+from tests.helpers.measured import measured
+from tests.helpers.running import running
+from tests.helpers.waiting import LIMIT_S, wait_until
 
 pytestmark = pytest.mark.few_at_once
 

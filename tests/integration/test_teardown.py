@@ -14,7 +14,7 @@ from rocelab.kernel import mounts, namespaces
 from rocelab.runtime.installation import frr_owner
 from rocelab.runtime.lab import Lab
 from rocelab.runtime.teardown import take_down
-from tests.integration.waiting import RUN_LIMIT_S, wait_until
+from tests.helpers.waiting import RUN_LIMIT_S, wait_until
 
 pytestmark = pytest.mark.side_by_side
 

@@ -16,8 +16,8 @@ import pytest
 
 from rocelab.runtime.record import recorded_labs
 from rocelab.runtime.teardown import take_down
+from tests.helpers.waiting import RUN_LIMIT_S, wait_until
 from tests.integration.test_ownership import belongings
-from tests.integration.waiting import RUN_LIMIT_S, wait_until
 
 pytestmark = pytest.mark.few_at_once
 

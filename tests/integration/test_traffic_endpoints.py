@@ -30,8 +30,8 @@ from rocelab.spec.model import LabSpec
 from rocelab.traffic.result import CLOCK_JUMP_LIMIT_NS, LAG_P99_LIMIT_NS, TrafficResult
 from rocelab.traffic.roce import probe_frame
 from rocelab.traffic.session import TrafficSession
-from tests.integration.waiting import wait_until
-from tests.measured import measured
+from tests.helpers.measured import measured
+from tests.helpers.waiting import wait_until
 
 pytestmark = pytest.mark.few_at_once
 

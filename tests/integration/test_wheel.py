@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.openssh import ROCELAB, ssh_server
+from tests.helpers.openssh import ROCELAB, ssh_server
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = ("labs", "report", "scripts", "templates", "traffic")

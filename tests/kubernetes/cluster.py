@@ -23,7 +23,7 @@ from urllib.parse import urlencode
 
 import yaml
 
-from tests.integration.waiting import wait_until
+from tests.helpers.waiting import wait_until
 from tests.kubernetes.prepare import CLABERNETES, Programs
 
 PORT = 6443

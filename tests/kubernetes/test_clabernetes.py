@@ -27,7 +27,7 @@ from rocelab.render.deployment import deployment
 from rocelab.render.frr_image import DEFAULT_IMAGE
 from rocelab.runtime.lab import Lab
 from rocelab.spec.model import LabSpec
-from tests.integration.waiting import wait_until
+from tests.helpers.waiting import wait_until
 from tests.kubernetes.cluster import CORE, Api, RefusedError, cluster
 from tests.kubernetes.prepare import programs
 from tests.unit.render.test_containerlab import SMALL_LABS

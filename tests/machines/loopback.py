@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from rocelab.runtime.management import SEPARATION_FOLDER, sshd_path
-from tests.integration.openssh import make_key
+from tests.helpers.openssh import make_key
 
 PORT = 47022
 USER = "me"

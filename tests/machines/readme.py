@@ -26,13 +26,13 @@ from pathlib import Path
 from typing import TextIO
 
 from rocelab.errors import MachineError
-from tests.integration.engine import docker_engine
+from tests.helpers.engine import docker_engine
+from tests.helpers.measured import INVALID
 from tests.machines.how import NotRun, Run
 from tests.machines.loopback import virtual_machine
 from tests.machines.pages import PAGES, RUNS, UNFENCED
 from tests.machines.run import NOTHING_MEASURED
 from tests.machines.typed import Typed, commands, differences, shown_blocks
-from tests.measured import INVALID
 
 CHECKOUT = Path(__file__).parents[2]
 LOG = CHECKOUT / "results/pages.log"

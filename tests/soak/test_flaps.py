@@ -17,7 +17,7 @@ from rocelab.measure.timeline import FibTimeline, opened_namespaces
 from rocelab.runtime import daemons
 from rocelab.runtime.convergence import convergence_timeout_s
 from rocelab.runtime.lab import Lab
-from tests.integration.labs import running
+from tests.helpers.running import running
 
 LAB = "name: soak-flap\nfabric: {kind: clos, racks: 4, spines: 4, servers_per_rack: 1}\n"
 FLAPS = 1000

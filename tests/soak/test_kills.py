@@ -14,8 +14,8 @@ import pytest
 
 from rocelab.drills.run import run_drill
 from rocelab.runtime.teardown import take_down
+from tests.helpers.measured import probe_runs
 from tests.integration.test_ownership import belongings
-from tests.measured import probe_runs
 
 KILLS = 100
 LONGEST_S = 9.0

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rocelab.runtime.lab import Lab
-from tests.integration.labs import running
+from tests.helpers.running import running
 from tests.integration.test_lossless import (
     BODY,
     Rig,

@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 import pytest
 
 from tests.helpers import phases_sample, report_sample
-from tests.measured import (
+from tests.helpers.measured import (
     ATTEMPTS,
     MOST_NOT_MEASURED,
     NotMeasuredError,
@@ -27,7 +27,7 @@ LATE = "not valid because packets of flow 1 left srv1-1 80.0 ms late"
 DIFFER = "not valid because counters disagree on payload: posted 3, taken 2"
 SUITE = f"""
 import pytest
-from tests.measured import measured
+from tests.helpers.measured import measured
 
 def run(problems=({LATE!r},)):
     return measured(lambda: problems, tuple)
@@ -51,7 +51,7 @@ def importable(monkeypatch: pytest.MonkeyPatch) -> None:
 def suite(pytester: pytest.Pytester, *tests: tuple[str, str, str], how: tuple[str, ...] = ()):
     """The result of a suite of tests (name, fixture, body)."""
     pytester.makepyfile(SUITE + "".join(map(_test, tests)))
-    plugins = ("-p", "tests.measured", "-p", "no:hypothesispytest")
+    plugins = ("-p", "tests.helpers.measured", "-p", "no:hypothesispytest")
     return pytester.runpytest_inprocess(*plugins, "-ra", *how)
 
 

@@ -14,7 +14,7 @@ from rocelab.kernel import processes
 from rocelab.progress import Progress
 from rocelab.runtime import image
 from rocelab.runtime.engine import Engine
-from tests.integration.waiting import wait_until
+from tests.helpers.waiting import wait_until
 
 SETUP = Path(__file__).resolve().parents[3] / "setup.sh"
 

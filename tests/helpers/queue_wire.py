@@ -24,8 +24,8 @@ from rocelab.plan.fabric import Port
 from rocelab.plan.queues import burst_bytes
 from rocelab.runtime.lab import Lab
 from rocelab.runtime.queues.reading import read_queue_counters
+from tests.helpers.waiting import LIMIT_S, wait_until
 from tests.integration.conftest import MakeLab
-from tests.integration.waiting import LIMIT_S, wait_until
 
 UNDER_TEST = ("rtsw1", "srv1-2")
 SO_TIMESTAMPNS = 35

@@ -20,7 +20,7 @@ from rocelab.runtime.pfc.maps import CLASSES, PauseMaps
 from rocelab.runtime.pfc.program import pins_folder
 from rocelab.runtime.pfc.reading import ClassCounters, PauseReader
 from rocelab.runtime.record import LabFiles
-from tests.integration.waiting import wait_until
+from tests.helpers.waiting import wait_until
 
 LOSSLESS = 3
 SENDER, STORMED = "srv2-1", "srv1-1"

@@ -1,6 +1,6 @@
 """Runs `rocelab`, which sends itself real signals when its progress reaches a stage.
 
-    python -m tests.integration.signalled STAGE[,STAGE...] NUMBER ARGUMENT...
+    python -m tests.helpers.signalled STAGE[,STAGE...] NUMBER ARGUMENT...
 
 At the first progress that begins with STAGE, such as `cells` or `cells 1` (its name and how much is
 done), it sends the signal to the process group, like a terminal; then it waits for the next STAGE.

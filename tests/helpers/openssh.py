@@ -22,7 +22,7 @@ from rocelab.kernel import namespaces
 from rocelab.kernel.processes import kill_and_wait
 from rocelab.remote.install import this_kit
 from rocelab.runtime.management import SEPARATION_FOLDER, root_is_locked, sshd_path
-from tests.integration.waiting import RUN_LIMIT_S
+from tests.helpers.waiting import RUN_LIMIT_S
 
 SOURCE = Path(__file__).resolve().parents[2]
 ROCELAB = (sys.executable, "-P", "-c", "from rocelab.cli.main import main; main()")

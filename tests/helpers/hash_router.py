@@ -19,7 +19,7 @@ from pathlib import Path
 
 from rocelab.forwarding.multipath import UDP, Flow5
 from rocelab.kernel.namespaces import inside
-from tests.integration.waiting import LIMIT_S
+from tests.helpers.waiting import LIMIT_S
 
 NETNS = Path("/run/netns/t-path-hash")
 PREFIX = "198.19.0.0/16"

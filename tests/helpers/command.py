@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from rocelab.cli.main import main
-from tests.integration.waiting import RUN_LIMIT_S
+from tests.helpers.waiting import RUN_LIMIT_S
 
 PROGRAM = (sys.executable, "-c", "from rocelab.cli.main import main; main()")
 Outcome = subprocess.CompletedProcess[str]

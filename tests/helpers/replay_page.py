@@ -8,7 +8,7 @@ from typing import Literal
 
 from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, ViewportSize, expect
 
-from tests.integration.live_page import RED_PIXELS
+from tests.helpers.live_page import RED_PIXELS
 
 LIMIT_S = 60
 """No lab and no server takes part."""

@@ -20,7 +20,7 @@ from rocelab.kernel import namespaces
 from rocelab.kernel.netlink import SO_RCVBUFFORCE
 from rocelab.runtime.lab import Lab
 from rocelab.traffic.roce import Envelope, roce_frame
-from tests.integration.waiting import LIMIT_S
+from tests.helpers.waiting import LIMIT_S
 
 ETH_P_IP = 0x0800
 DATA, ACK = Opcode.RC_SEND_MIDDLE, Opcode.RC_ACKNOWLEDGE

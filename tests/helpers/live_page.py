@@ -25,8 +25,8 @@ from rocelab.live.state import METRICS, LabState
 from rocelab.live.stream import Hub
 from rocelab.live.traffic import NO_JOB
 from rocelab.runtime.lab import Lab
-from tests.integration.live_server import LINK
-from tests.integration.waiting import LIMIT_S
+from tests.helpers.live_server import LINK
+from tests.helpers.waiting import LIMIT_S
 
 NODES = 10
 RED_PIXELS = """() => {

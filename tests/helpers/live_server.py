@@ -17,9 +17,9 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from rocelab.runtime.lab import Lab
-from tests.integration.command import PROGRAM
-from tests.integration.labs import running
-from tests.integration.waiting import LIMIT_S
+from tests.helpers.command import PROGRAM
+from tests.helpers.running import running
+from tests.helpers.waiting import LIMIT_S
 
 Event = Mapping[str, Any]
 
