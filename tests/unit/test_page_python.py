@@ -55,6 +55,7 @@ def run_the_sweep(folder: Path) -> None:
 
 
 def write_traces(folder: Path) -> None:
+    pytest.importorskip("google.protobuf", reason="the extra `chakra` is not installed")
     (folder / "traces").mkdir()
     for name in ("traces/chakra.0.et", "traces/chakra.1.et", "chakra.0.et"):
         write_trace_file(folder / name, pytorch_trace())
