@@ -1,7 +1,7 @@
 """Case 9: the difference of rocelab's fluid from a plain one, by size of transfer.
 
 Measures the mean completion of a permutation's transfers, with headers and with the latency of
-their paths, over that of a fluid of payload alone on the same paths.
+their paths, over that of a fluid of payload alone on the same paths; and the same packet by packet.
 """
 
 from __future__ import annotations
@@ -11,20 +11,26 @@ from dataclasses import replace
 import numpy as np
 
 from bench.validation.run import Found, Task
-from bench.validation.zone import Scheme, zone
+from bench.validation.zone import GPUS, SERVERS_PER_RACK, Scheme, zone
 from rocelab.jobs.collectives import Pattern
+from rocelab.jobs.job import JobSpec
 from rocelab.jobs.merged_sends import sends_of
+from rocelab.jobs.spec import collective_job
 from rocelab.jobs.transport import TransportSpec
 from rocelab.jobs.workload import Step, Workload
+from rocelab.results.simulation import Engine
 from rocelab.sim.compile import PlacedJob, compile_jobs
 from rocelab.sim.engine.run import run
 from rocelab.sim.fabric.paths import paths_of
 from rocelab.sim.fabric.routes import Routes
-from rocelab.sim.simulate import HOP_LATENCY_NS, PACKET_OVERHEAD_BYTES
+from rocelab.sim.simulate import HOP_LATENCY_NS, PACKET_OVERHEAD_BYTES, Options, Simulation
 from rocelab.spec.schemes import EEcmpScheme, SprayScheme
 
 RACKS, UPLINKS = 16, 16
 SIZES = {"64 KB": 2**16, "1 MB": 2**20, "16 MB": 2**24, "256 MB": 2**28}
+PACKET_SIZES = ("64 KB", "1 MB", "16 MB")
+"""Larger ones take the packet engine minutes each."""
+
 SCHEMES: dict[str, Scheme | SprayScheme] = {
     "spray": SprayScheme(kind="spray"),
     "e-ecmp": EEcmpScheme(kind="e-ecmp"),
@@ -33,9 +39,10 @@ SCHEMES: dict[str, Scheme | SprayScheme] = {
 
 def tasks(seeds: int) -> list[Task]:
     return [
-        Task(permutation, (scheme, size, seed))
+        Task(function, (scheme, size, seed))
+        for function, sizes in ((permutation, SIZES), (packets, PACKET_SIZES))
         for scheme in SCHEMES
-        for size in SIZES
+        for size in sizes
         for seed in range(seeds)
     ]
 
@@ -65,3 +72,17 @@ def permutation(scheme: str, size: str, seed: int) -> Found:
         f"{key}/headers": [float(finish_s.mean() / plain_s.mean() - 1)],
         f"{key}/all": [float((finish_s + latency_s).mean() / plain_s.mean() - 1)],
     }
+
+
+def packets(scheme: str, size: str, seed: int) -> Found:
+    """Packet by packet, from the first byte to the last ACK, without congestion control: over the
+    plain fluid. Receivers take any order where packets are sprayed."""
+    spec = zone(RACKS, UPLINKS).spec.model_copy(update={"scheme": SCHEMES[scheme]})
+    keys = {"pattern": "permutation", "ranks": GPUS * SERVERS_PER_RACK * RACKS, "seed": seed}
+    transport = {"out_of_order": scheme == "spray"}
+    job = JobSpec.model_validate({**keys, "size": f"{SIZES[size]}B", "transport": transport})
+    made = Simulation(spec, [collective_job(job)], Options(engine=Engine.PACKETS))
+    took_s = made.run_packets().finish_s
+    plain = replace(made.program, size_bits=8 * made.compiled.payload_bytes.astype(np.float64))
+    plain_s = run(plain, made.whole_paths, made.network.capacity_bps).finish_s
+    return {f"fluid/{scheme}/{size}/packets": [float(took_s.mean() / plain_s.mean() - 1)]}

@@ -277,6 +277,13 @@ def volumes(found: Validation) -> list[str]:
     ]
 
 
+WHAT_COUNTS = (
+    ("headers", "headers"),
+    ("all", "headers and latency"),
+    ("packets", "packet by packet, with queues"),
+)
+
+
 def fluid(found: Validation) -> list[str]:
     lines = [
         "## What packets would add",
@@ -289,9 +296,13 @@ def fluid(found: Validation) -> list[str]:
         "|---|---|" + "--:|" * len(SIZES),
     ]
     for scheme in ("spray", "e-ecmp"):
-        for key, title in (("headers", "headers"), ("all", "headers and latency")):
-            cells = [f"{found.median(f'fluid/{scheme}/{name}/{key}'):+.1%}" for name in SIZES]
-            lines.append(f"| {scheme} | {title} | " + " | ".join(cells) + " |")
+        for key, title in WHAT_COUNTS:
+            cells = [f"fluid/{scheme}/{name}/{key}" for name in SIZES]
+            shown = [
+                f"{found.median(each):+.1%}" if each in found.values else "-" for each in cells
+            ]
+            if any(each in found.values for each in cells):
+                lines.append(f"| {scheme} | {title} | " + " | ".join(shown) + " |")
     large = found.median("fluid/e-ecmp/256 MB/all")
     return [
         *lines,

@@ -115,6 +115,22 @@ def test_cheap_cells_of_the_page_are_found_again(found: Validation) -> None:
         assert found[key][: len(values)] == pytest.approx(values, rel=1e-9), key
 
 
+def test_a_permutation_waits_in_queues_packet_by_packet() -> None:
+    for scheme in fluid.SCHEMES:
+        key = f"fluid/{scheme}/1 MB"
+        (without,) = fluid.permutation(scheme, "1 MB", 0)[f"{key}/all"]
+        (measured,) = fluid.packets(scheme, "1 MB", 0)[f"{key}/packets"]
+        assert without + 0.02 < measured < 1
+
+
+def test_the_page_has_the_permutations_that_were_measured_packet_by_packet(
+    found: Validation,
+) -> None:
+    with_packets = {**found.values, "fluid/e-ecmp/1 MB/packets": (0.123, 0.123)}
+    shown = page(replace(found, values=with_packets))
+    assert "| e-ecmp | packet by packet, with queues | - | +12.3% | - | - |" in shown
+
+
 def test_every_nic_of_a_job_sends_as_many_bytes() -> None:
     groups = churned(64, np.random.default_rng(1))
     for job in placed(groups, transport(4), 1):
