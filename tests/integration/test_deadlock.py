@@ -15,8 +15,8 @@ from time import monotonic_ns
 
 import pytest
 
-from rocelab.jobs.job import JobSpec
 from rocelab.jobs.jobplan import plan_jobs
+from rocelab.jobs.options import job_from_file
 from rocelab.kernel.fib import read_fib
 from rocelab.plan.dependencies import find_cycle
 from rocelab.plan.pauses import PausePort
@@ -24,7 +24,7 @@ from rocelab.plan.routes import expected_routes
 from rocelab.runtime.lab import Lab
 from rocelab.runtime.pfc.journal import What
 from rocelab.runtime.pfc.reading import ClassCounters, PauseReader
-from rocelab.spec.catalog import find_lab
+from rocelab.spec.catalog import JOBS, find, find_lab
 from rocelab.traffic.session import TrafficSession
 from tests.helpers.running import running
 from tests.helpers.waiting import wait_until
@@ -32,12 +32,7 @@ from tests.helpers.waiting import wait_until
 pytestmark = pytest.mark.few_at_once
 
 BROKEN = ("rtsw1:ctsw1", "rtsw2:ctsw2")
-PAIRS = (
-    *("srv1-1", "srv2-1", "srv2-2", "srv1-2", "srv3-1", "srv4-1", "srv4-2", "srv3-2"),
-    *("srv1-2", "srv2-2", "srv2-1", "srv1-1", "srv3-2", "srv4-2", "srv4-1", "srv3-1"),
-)
-"""Senders and receivers in turn: racks 1 and 2 send to each other, and racks 3 and 4."""
-
+DURATION_NS = 500_000_000
 REFRESHES = 3
 """A pause that is sent again this often has lasted 30 times as long as a full buffer takes to
 drain at the rate of its link."""
@@ -111,15 +106,9 @@ def break_cables(lab: Lab) -> None:
 
 @contextmanager
 def load(lab: Lab) -> Iterator[None]:
-    """Every NIC sends to one and receives from one, over queue pairs enough to use every path. The
-    senders end with the block, whatever is in their queues."""
-    transport = {"qps": 8, "window": 2048, "ecn": "not-ect", "dcqcn": "off"}
-    common = {"pattern": "pairs", "ranks": 8, "duration": "500ms", "transport": transport}
-    jobs = [
-        JobSpec.model_validate({**common, "placement": placement})
-        for placement in (PAIRS[:8], PAIRS[8:])
-    ]
-    plans = plan_jobs(lab.fabric, jobs)
+    """The job that ships for this, but longer. Senders end with the block, whatever is queued."""
+    job = job_from_file(find("deadlock", JOBS)).model_copy(update={"duration": DURATION_NS})
+    plans = plan_jobs(lab.fabric, [job])
     with TrafficSession(lab.fabric, lambda name: lab.node(name).netns, (), plans) as session:
         session.start()
         yield
