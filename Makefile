@@ -131,7 +131,7 @@ recording: $(READY) ## the session in README, anew: docs/session.cast and docs/s
 	$(AS_ROOT) .venv/bin/python -m docs.record
 
 .PHONY: soak
-soak: $(READY_TO_TEST) ## property tests with 300 examples, a hundred killed drills, a thousand flaps: nothing left, nothing grows
+soak: $(READY_TO_TEST) ## property tests with 300 examples, a hundred killed drills, a thousand flaps, hundreds of open pauses, ten deadlocks: nothing left, nothing grows
 	.venv/bin/python -m pytest -n auto -m hypothesis --hypothesis-profile=thorough tests/unit
 	$(AS_ROOT) .venv/bin/python -m pytest -p no:cacheprovider -o junit_family=xunit1 --junitxml=results/soak.xml tests/soak
 

@@ -69,8 +69,8 @@ class Rig:
         self.nic = self.plan.slots[STORMED, self.nic_link.port(STORMED).interface]
         self.gate = self.plan.slots["rtsw1", self.nic_link.port("rtsw1").interface]
 
-    def is_gated(self, slot: int) -> bool:
-        return bool(self.maps.egresses.get(slot * CLASSES + LOSSLESS, "gated"))
+    def is_gated(self, slot: int, traffic_class: int = LOSSLESS) -> bool:
+        return bool(self.maps.egresses.get(slot * CLASSES + traffic_class, "gated"))
 
     def passes(self, traffic_class: int = LOSSLESS) -> bool:
         """Whether a packet of the class comes through, there and back."""
@@ -102,15 +102,18 @@ class Rig:
         assert self.reader.imbalance() == ()
 
     @contextmanager
-    def storm(self) -> Iterator[None]:
-        """A pause that is open, with packets behind it."""
-        fault = PauseStorm((self.nic_link,), (LOSSLESS,))
+    def storm(self, *classes: int) -> Iterator[None]:
+        """A pause of each class, by default of LOSSLESS, that is open, with packets behind it."""
+        stormed = classes or (LOSSLESS,)
+        fault = PauseStorm((self.nic_link,), stormed)
         fault.prepare(self.lab)
         fault.inject(self.lab)
+
+        def is_paused() -> bool:
+            return all(self.is_gated(self.gate, each) and not self.passes(each) for each in stormed)
+
         try:
-            wait_until(
-                lambda: self.is_gated(self.gate) and not self.passes(), "the switch is paused"
-            )
+            wait_until(is_paused, "the switch is paused")
             yield
         finally:
             fault.restore(self.lab)

@@ -229,13 +229,11 @@ def test_what_a_switch_sends_itself_is_accounted_for_where_its_cable_is_cut(rig:
     wait_until_whole(lab)
 
 
-def test_an_open_pause_ends_as_ever_where_an_agent_that_sent_into_it_is_killed(rig: Rig) -> None:
+def kill_an_agent(rig: Rig) -> None:
+    """That has sent into an open pause."""
     lab = rig.lab
     plans = plan_jobs(lab.fabric, [job(size="64MB")])
-    with (
-        rig.storm(),
-        TrafficSession(lab.fabric, lambda name: lab.node(name).netns, (), plans) as session,
-    ):
+    with TrafficSession(lab.fabric, lambda name: lab.node(name).netns, (), plans) as session:
         session.start()
         stopped = rig.plan.by_slot[rig.gate], LOSSLESS
         wait_until(
@@ -247,3 +245,8 @@ def test_an_open_pause_ends_as_ever_where_an_agent_that_sent_into_it_is_killed(r
         for pid in lab.node(SENDER).processes():
             os.kill(pid, signal.SIGKILL)
         wait_until(lambda: not lab.node(SENDER).processes(), "the agent's end")
+
+
+def test_an_open_pause_ends_as_ever_where_an_agent_that_sent_into_it_is_killed(rig: Rig) -> None:
+    with rig.storm():
+        kill_an_agent(rig)

@@ -1,4 +1,5 @@
-"""Open pauses, a hundred times each: whatever held one ends, and the class passes packets again."""
+"""Open pauses of two classes, a hundred times each: whatever held them ends, or an agent that sent
+into them, and each class passes packets again."""
 
 from __future__ import annotations
 
@@ -8,15 +9,17 @@ from pathlib import Path
 import pytest
 
 from rocelab.runtime.lab import Lab
+from tests.helpers.lossless import LOSSLESS, Rig
 from tests.helpers.running import running
 from tests.integration.test_lossless import (
     BODY,
-    Rig,
+    OTHER_LOSSLESS,
     kill_the_child,
     kill_the_supervisor,
     lose_the_link,
     lose_the_switch,
 )
+from tests.integration.test_lossless_classes import kill_an_agent
 
 KILLS = 100
 
@@ -24,19 +27,20 @@ KILLS = 100
 @pytest.fixture(scope="module")
 def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
     file: Path = tmp_path_factory.mktemp("soak") / "lab.yaml"
-    file.write_text(f"name: soak-lossless\n{BODY % ''}")
+    classes = f", classes: [{LOSSLESS}, {OTHER_LOSSLESS}]"
+    file.write_text(f"name: soak-lossless\n{BODY % classes}")
     with running(Lab.planned(file)) as lab:
         yield Rig(lab)
 
 
 @pytest.mark.parametrize(
-    "end", [kill_the_child, kill_the_supervisor, lose_the_link, lose_the_switch]
+    "end", [kill_the_child, kill_the_supervisor, lose_the_link, lose_the_switch, kill_an_agent]
 )
 def test_a_hundred_open_pauses_end_with_what_held_them(
     rig: Rig, end: Callable[[Rig], None]
 ) -> None:
     rig.wait_for_rest()
     for _ in range(KILLS):
-        with rig.storm():
+        with rig.storm(LOSSLESS, OTHER_LOSSLESS):
             end(rig)
         rig.wait_for_rest()
