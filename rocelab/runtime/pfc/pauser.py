@@ -309,7 +309,9 @@ class Pauser:
         if left != state.left or self._egresses.get(index, "packets") == left:
             state.left = left
             state.idle_since_ns = now_ns
-        elif now_ns - state.idle_since_ns >= self._watchdog.detection_ns:
+        elif now_ns - state.idle_since_ns >= self._watchdog.detection_ns and (
+            now_ns < state.until_ns  # else the pause has run out, and nobody has looked since
+        ):
             state.fired = True
             state.watched = False
             if self._watchdog.drops:

@@ -323,6 +323,17 @@ def test_the_watchdog_does_not_fire_for_an_empty_queue_or_one_that_moves() -> No
     assert not lab.said(What.FIRED)
 
 
+def test_the_watchdog_does_not_fire_for_a_pause_that_ran_out_while_nobody_looked() -> None:
+    lab = Lab(WATCHDOG)
+    lab.egresses.set(INDEX, "packets", 5)
+    lab.hear(SWITCH, 100, 0)
+    lab.run(DELAY_NS)
+    assert lab.is_stopped
+    lab.pauser.run(DELAY_NS + 10_000)
+    assert lab.said(What.FIRED, What.EXPIRED) == [What.EXPIRED]
+    assert not lab.is_stopped
+
+
 def test_a_watchdog_that_forwards_drops_nothing() -> None:
     lab = Lab(Watchdog(800, 5000, drops=False))
     lab.egresses.set(INDEX, "packets", 5)
