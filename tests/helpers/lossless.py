@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Self
+
+import pytest
 
 from rocelab.faults.pauses import PauseStorm
 from rocelab.kernel import namespaces, pidfile
+from rocelab.kernel.netlink import SO_RCVBUFFORCE
 from rocelab.plan.pauses import PausePort
 from rocelab.runtime.lab import Lab
 from rocelab.runtime.pfc import control
@@ -20,10 +24,11 @@ from rocelab.runtime.pfc.maps import CLASSES, PauseMaps
 from rocelab.runtime.pfc.program import pins_folder
 from rocelab.runtime.pfc.reading import ClassCounters, PauseReader
 from rocelab.runtime.record import LabFiles
-from tests.helpers.waiting import wait_until
+from tests.helpers.waiting import LIMIT_S, wait_until
 
 LOSSLESS = 3
-SENDER, STORMED = "srv2-1", "srv1-1"
+SENDER, STORMED, NEIGHBOUR = "srv2-1", "srv1-1", "srv1-2"
+UDP_HEADERS = 14 + 20 + 8
 
 
 class Processes(NamedTuple):
@@ -122,3 +127,69 @@ class Rig:
     def processes(self) -> Processes:
         """Those of its lossless classes."""
         return processes_of(self.files)
+
+
+class Stream:
+    """Datagrams of one size, of the lossless class, from NEIGHBOUR to STORMED, and what their
+    switch counts for the port they come in by, since the stream began."""
+
+    def __init__(self, rig: Rig, payload: int) -> None:
+        self.link = rig.lab.fabric.nics(NEIGHBOUR)[0].links[0]
+        self.port = rig.plan.by_slot[rig.plan.slots["rtsw1", self.link.port("rtsw1").interface]]
+        self.payload, self.frame = payload, payload + UDP_HEADERS
+        self.sent = self.arrived = 0
+        self._rig, self._index = rig, self.port.slot * CLASSES + LOSSLESS
+        self._nic = self.port.peer * CLASSES + LOSSLESS
+        self._before = rig.maps.ingresses.row(self._index)
+        self._pauses_before = rig.maps.egresses.get(self._nic, "pauses")
+        address = rig.lab.fabric.nics(STORMED)[0].ip
+        self._receiver, self._sender = (
+            namespaces.inside(
+                rig.lab.node(node).netns, lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+            )
+            for node in (STORMED, NEIGHBOUR)
+        )
+        self._receiver.bind((address, 0))
+        self._receiver.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 2**24)
+        self._sender.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, LOSSLESS << 5)
+        self._sender.connect(self._receiver.getsockname())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._sender.close()
+        self._receiver.close()
+
+    def count(self, name: str) -> int:
+        return self._rig.maps.ingresses.get(self._index, name) - self._before[name]
+
+    @property
+    def pauses(self) -> int:
+        """Pause frames that the NIC of NEIGHBOUR received."""
+        return self._rig.maps.egresses.get(self._nic, "pauses") - self._pauses_before
+
+    @property
+    def is_stopped(self) -> bool:
+        return self._rig.is_gated(self.port.peer)
+
+    def send(self, packets: int = 1) -> None:
+        for _ in range(packets):
+            self._sender.send(bytes(self.payload))
+        self.sent += packets
+
+    def reach_the_switch(self) -> None:
+        """Wait until the switch has taken or dropped all that was sent."""
+        wait_until(
+            lambda: self.count("packets") + self.count("dropped_packets") == self.sent,
+            "the switch counts each packet",
+        )
+
+    def receive(self, packets: int) -> None:
+        """Wait for the datagrams that are due at the receiver, and see that no other comes."""
+        self._receiver.settimeout(LIMIT_S)
+        for _ in range(packets):
+            assert len(self._receiver.recv(2**16)) == self.payload
+        self._receiver.settimeout(1)
+        with pytest.raises(TimeoutError):
+            self._receiver.recv(2**16)

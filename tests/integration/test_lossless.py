@@ -8,7 +8,6 @@ import socket
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Self
 
 import pytest
 from scapy.layers.l2 import Ether
@@ -22,7 +21,6 @@ from rocelab.faults.pauses import EFFECT_S, PauseDeaf, PauseStorm, SlowDrain
 from rocelab.faults.power import SwitchPowerLoss
 from rocelab.jobs.job import JobSpec
 from rocelab.kernel import namespaces
-from rocelab.kernel.netlink import SO_RCVBUFFORCE
 from rocelab.measure.run import run_job
 from rocelab.results.diagnosis import Cause
 from rocelab.results.job import JobReport
@@ -32,7 +30,7 @@ from rocelab.runtime.pfc import control
 from rocelab.runtime.pfc.journal import Entry, What
 from rocelab.runtime.pfc.maps import CLASSES
 from rocelab.runtime.status import read_status
-from tests.helpers.lossless import LOSSLESS, STORMED, Rig, processes_of
+from tests.helpers.lossless import LOSSLESS, NEIGHBOUR, STORMED, Rig, Stream, processes_of
 from tests.helpers.measured import measured
 from tests.helpers.running import running
 from tests.helpers.waiting import LIMIT_S, wait_until
@@ -50,9 +48,7 @@ queues:
 """
 OTHER_LOSSLESS = 4
 REPEATS = 3
-NEIGHBOUR = "srv1-2"
 XOFF_BYTES = 100_000
-UDP_HEADERS = 14 + 20 + 8
 
 
 @pytest.fixture(scope="module")
@@ -212,72 +208,6 @@ def test_a_slow_receiver_drains_at_its_share_and_at_its_own_rate_again(rig: Rig)
     slow.restore(rig.lab)
     assert drain_bps() == own_bps
     assert not slow.remains(rig.lab)
-
-
-class Stream:
-    """Datagrams of one size, of the lossless class, from NEIGHBOUR to STORMED, and what their
-    switch counts for the port they come in by, since the stream began."""
-
-    def __init__(self, rig: Rig, payload: int) -> None:
-        self.link = rig.lab.fabric.nics(NEIGHBOUR)[0].links[0]
-        self.port = rig.plan.by_slot[rig.plan.slots["rtsw1", self.link.port("rtsw1").interface]]
-        self.payload, self.frame = payload, payload + UDP_HEADERS
-        self.sent = self.arrived = 0
-        self._rig, self._index = rig, self.port.slot * CLASSES + LOSSLESS
-        self._nic = self.port.peer * CLASSES + LOSSLESS
-        self._before = rig.maps.ingresses.row(self._index)
-        self._pauses_before = rig.maps.egresses.get(self._nic, "pauses")
-        address = rig.lab.fabric.nics(STORMED)[0].ip
-        self._receiver, self._sender = (
-            namespaces.inside(
-                rig.lab.node(node).netns, lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-            )
-            for node in (STORMED, NEIGHBOUR)
-        )
-        self._receiver.bind((address, 0))
-        self._receiver.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 2**24)
-        self._sender.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, LOSSLESS << 5)
-        self._sender.connect(self._receiver.getsockname())
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._sender.close()
-        self._receiver.close()
-
-    def count(self, name: str) -> int:
-        return self._rig.maps.ingresses.get(self._index, name) - self._before[name]
-
-    @property
-    def pauses(self) -> int:
-        """Pause frames that the NIC of NEIGHBOUR received."""
-        return self._rig.maps.egresses.get(self._nic, "pauses") - self._pauses_before
-
-    @property
-    def is_stopped(self) -> bool:
-        return self._rig.is_gated(self.port.peer)
-
-    def send(self, packets: int = 1) -> None:
-        for _ in range(packets):
-            self._sender.send(bytes(self.payload))
-        self.sent += packets
-
-    def reach_the_switch(self) -> None:
-        """Wait until the switch has taken or dropped all that was sent."""
-        wait_until(
-            lambda: self.count("packets") + self.count("dropped_packets") == self.sent,
-            "the switch counts each packet",
-        )
-
-    def receive(self, packets: int) -> None:
-        """Wait for the datagrams that are due at the receiver, and see that no other comes."""
-        self._receiver.settimeout(LIMIT_S)
-        for _ in range(packets):
-            assert len(self._receiver.recv(2**16)) == self.payload
-        self._receiver.settimeout(1)
-        with pytest.raises(TimeoutError):
-            self._receiver.recv(2**16)
 
 
 @pytest.mark.parametrize("payload", [1000, 4096, 8900])
