@@ -186,7 +186,7 @@ def open_untrusted(file: Path) -> BinaryIO:
 
 
 def read_untrusted(file: Path, offset: int = 0, most_bytes: int = MOST_BYTES) -> bytes:
-    """At most `most_bytes` of such a file, from `offset` on. Raises as `open_untrusted`."""
+    """Read at most `most_bytes` of such a file, from `offset` on. Raises as `open_untrusted`."""
     with open_untrusted(file) as opened:
         opened.seek(offset)
         return opened.read(most_bytes)

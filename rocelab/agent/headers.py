@@ -118,7 +118,7 @@ EXTENSION_BYTES = {
 
 MOST_EXTENSION_BYTES = EXTENSION_BYTES[Extension.RETH] + EXTENSION_BYTES[Extension.IMM]
 MOST_HEADER_BYTES = PAYLOAD_OFFSET + MOST_EXTENSION_BYTES + ICRC_BYTES
-"""Of the longest frame, beside its payload."""
+"""The bytes of the longest frame beside its payload."""
 
 _EXTENSIONS: dict[int, tuple[Extension, ...]] = {
     Opcode.RC_SEND_LAST_WITH_IMM: (Extension.IMM,),

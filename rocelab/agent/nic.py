@@ -85,7 +85,7 @@ class Source(Protocol):
     active: bool
     """Whether it takes turns."""
     traffic_class: int
-    """That of its data packets."""
+    """The class of its data packets."""
 
     def due_ns(self, now_ns: int) -> int:
         """When the next packet may be sent; NEVER_NS if there is none."""

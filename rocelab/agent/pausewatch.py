@@ -20,7 +20,7 @@ from rocelab.agent.nic import NEVER_NS, Nic
 
 _FRAME_BYTES = 64
 _EXPIRY = -1
-"""In place of a frame's quanta: a pause may have run out."""
+"""Replaces a frame's quanta: a pause may have run out."""
 
 
 @dataclass(slots=True)
@@ -31,7 +31,7 @@ class PausedPort:
     delay_ns: int
     quantum_ns: float
     until_ns: dict[int, int] = field(default_factory=dict)
-    """Of each class, until when it is paused."""
+    """Until when each class is paused."""
 
 
 class PauseTimers:

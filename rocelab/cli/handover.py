@@ -25,7 +25,7 @@ _CLOCK_REALTIME_COARSE = 5
 _AT_EMPTY_PATH = 0x1000
 _STATX_BTIME = 0x800
 _STATX_BYTES, _BTIME_AT = 256, 80
-"""Of struct statx (linux/stat.h): its size, and where the time of birth is."""
+"""The size of struct statx (linux/stat.h), and the offset of the time of birth."""
 
 _libc = ctypes.CDLL(None, use_errno=True)
 

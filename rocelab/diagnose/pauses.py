@@ -56,7 +56,7 @@ class Stops:
 
     @classmethod
     def of(cls, spans: Iterable[PauseSpan], end_ns: int) -> Stops:
-        """Those of some pauses in a run that ended at `end_ns`."""
+        """The stops by some pauses in a run that ended at `end_ns`."""
         edges, until = [0.0], [0.0]
         for begin, length in sorted((span.begin_ns, span.length_ns(end_ns)) for span in spans):
             begin_ns, stop_ns = max(float(begin), edges[-1]), float(begin + length)
@@ -223,7 +223,7 @@ class _Stopped:
 
     @property
     def victims(self) -> _Stopped:
-        """Those that end elsewhere than the origin is about."""
+        """The transfers that end elsewhere than at the origin's receivers."""
         ends = self.origin.receivers
         past = {
             pair: stops

@@ -41,7 +41,7 @@ class FaultRow:
     spans: tuple[Span, ...]
 
     def document(self) -> dict[str, object]:
-        """As JSON values, times in seconds."""
+        """The fault as JSON values, times in seconds."""
         return {
             "kind": self.kind,
             "subject": self.subject,
@@ -82,7 +82,7 @@ class PhaseView:
     expectations: tuple[ExpectationRow, ...]
 
     def document(self) -> dict[str, object]:
-        """As JSON values."""
+        """The phase as JSON values."""
         return {
             "name": self.name,
             "conditions": self.conditions,

@@ -1,7 +1,7 @@
 """What a fault is: keys in a file, and something that breaks a running lab and mends it again.
 
-A kind of fault is a spec, which says what it is on a fabric, and a `Fault`. In: a running lab. Out:
-the lab broken, and afterwards exactly as `up` made it. A fault holds resolved names and no state:
+A kind of fault is a spec, which says what it is on a fabric, and a `Fault`, which breaks a running
+lab and afterwards makes it exactly as `up` made it. A fault holds resolved names and no state:
 whatever was done is found in the kernel and in FRR, so that another process can undo what a killed
 one did.
 """
@@ -128,7 +128,7 @@ class LinksFault:
         return tuple(dict.fromkeys(ends))
 
     def links_at(self, node: str) -> list[Link]:
-        """Those that end at a node."""
+        """The links that end at a node."""
         return [link for link in self.links if node in (link.a.node, link.b.node)]
 
     def without(self, nodes: Set[str]) -> Self:
@@ -163,7 +163,7 @@ class TimedSpec(SpecModel):
     does not say."""
 
     no_lasts: ClassVar[tuple[str, str] | None] = None
-    """Of a kind that ends by itself: why it takes no `lasts`, and what to do instead."""
+    """Why a kind that ends by itself takes no `lasts`, and what to do instead."""
     instant: ClassVar[bool] = False
     """Whether it is over as soon as it is done."""
 

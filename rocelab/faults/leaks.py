@@ -274,13 +274,13 @@ class BadPrefixSpec(SwitchFaultSpec):
     ] = True
 
     def resolve(self, fabric: Fabric) -> BadPrefix:
-        """Of the first prefix of the other rack's servers."""
+        """The announcement of the first prefix of the other rack's servers."""
         policy.check_rendered(fabric)
         check_leaf(fabric, self.switch)
         check_leaf(fabric, self.of)
         if self.of == self.switch:
             raise InputError(
-                f"the prefix of {self.of} is its own", hint="name another switch in `of`"
+                f"{self.of} announces its own prefix anyway", hint="name another switch in `of`"
             )
         prefixes = (each.prefix for each in fabric.prefixes_of[self.of])
         prefix = next(prefix for prefix in prefixes if not prefix.endswith("/32"))

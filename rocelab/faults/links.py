@@ -122,7 +122,7 @@ class MtuMismatch(LinksFault):
         )
 
     def _mtus(self, lab: Lab) -> Mapping[Link, int]:
-        """That of each port which is still there, whatever it is called by now."""
+        """The MTU of each port that still exists, whatever its name is now."""
         found = {port.index: port.mtu for port in read_ports(lab.node(self.side)).values()}
         at = {link: link.port(self.side).index for link in self.links}
         return {link: found[index] for link, index in at.items() if index in found}

@@ -53,7 +53,7 @@ def read_default_ports(node: NamespaceNode) -> frozenset[int]:
 
 
 def running_ports(lab: Lab, ports: Sequence[tuple[str, Port]]) -> frozenset[str]:
-    """Those of these ports on which the kernel would send: up, with carrier and not dormant
+    """The ports on which the kernel would send: up, with carrier and not dormant
     (IFF_RUNNING). Makes only one system call per port, because it runs during measurements."""
     of_node: dict[str, list[str]] = {}
     for node, port in ports:

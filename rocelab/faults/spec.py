@@ -1,7 +1,7 @@
 """The kinds of faults, each a mapping with a `kind`: the one list that files and commands read.
 
-In: a drill file's `faults`, or one fault for a running lab. Out: validated specs, times in ns,
-shares in parts per million; `resolve` of a spec is the fault on a fabric.
+A drill file's `faults`, or one fault for a running lab, become validated specs with times in ns and
+shares in parts per million. `resolve` of a spec gives the fault on a fabric.
 
     {kind: blackhole, link: rtsw1:ctsw2, towards: rtsw1, at: 1s, lasts: 500ms}
 """

@@ -51,7 +51,7 @@ class Network:
                 key=lambda link: (link.sender, link.name),
             )
         )
-        """Those between two switches: what placing can move load on or off."""
+        """The links between two switches, whose load placing can change."""
         self.most_hops = 2 * max(node.role.tier for node in fabric.nodes)
         """Sends between switches on a path at most: up to the top tier and down again (no path has
         an ASN twice, and each of the tiers above the lowest has one in each zone)."""

@@ -1,6 +1,6 @@
 """A lab's flows placed by traffic engineering, over the tables that its kernels have now.
 
-In: a network and demands. Out: a placement, or the optimum. Translates between the lab's names and
+Gives the placement of demands on a network, or the optimum. Translates between the lab's names and
 the arrays of `rocelab.forwarding.te`, which places the flows of labs and of simulations alike.
 """
 

@@ -117,4 +117,4 @@ KEYS: Mapping[str, JobKey] = {
         "transport.out_of_order", "", "NICs take packets in any order: for labs that spray."
     ),
 }
-"""By the name of the option, in the order of the help."""
+"""The keys by the name of the option, in the order of the help."""

@@ -287,9 +287,9 @@ def _hierarchical(ranks: int, channels: int, size_bytes: int, group: int) -> Sen
 def _hierarchical_phases(
     ranks: int, channels: int, size_bytes: int, group: int
 ) -> tuple[Sends, Sends, Sends]:
-    """In a group a chunk crosses every edge except the one out of its collector, and on the way
-    back every edge except the one into it; between groups it goes as in a ring, from collector to
-    collector."""
+    """The three phases: in a group a chunk crosses every edge except the one out of its collector,
+    and on the way back every edge except the one into it; between groups it goes as in a ring, from
+    collector to collector."""
     groups = ranks // group
     chunks = _chunks(ranks, channels, size_bytes).reshape(groups, group, channels, 2)
     channel = np.arange(channels)[:, None]

@@ -142,7 +142,7 @@ def _leaf(fabric: Fabric, nic: Nic) -> tuple[str, ...]:
 
 
 def _nics_by_leaf(fabric: Fabric) -> list[list[list[NicRef]]]:
-    """By zone, by leaf, in order of the fabric."""
+    """The NICs by zone and leaf, in order of the fabric."""
     zones: dict[int | None, dict[tuple[str, ...], list[NicRef]]] = {}
     for server in fabric.servers:
         for nic in fabric.nics(server.name):

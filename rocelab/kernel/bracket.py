@@ -38,7 +38,7 @@ class Bracket:
 
 
 def spanning(brackets: Sequence[Bracket]) -> Bracket:
-    """From before the first to after the last. Raises ValueError without brackets."""
+    """The bracket from before the first to after the last. Raises ValueError without brackets."""
     return Bracket(
         min(bracket.before_ns for bracket in brackets),
         max(bracket.after_ns for bracket in brackets),

@@ -92,8 +92,8 @@ class Link:
 
     @property
     def peer(self) -> tuple[int, int | None]:
-        """Of one end of a veth pair: the index of the other end, and the number of its namespace as
-        this one calls it (`read_namespace_number`), None for the same namespace."""
+        """The index of a veth pair's other end, and the number of its namespace as this one calls
+        it (`read_namespace_number`), None for the same namespace."""
         number = self._find(IFLA_LINK_NETNSID)
         return netlink.number(self._find(IFLA_LINK)), netlink.number(number) if number else None
 

@@ -103,7 +103,7 @@ def from_json(text: str) -> PortState:
 
 
 def missing(before: Iterable[Kept], now: Iterable[Kept]) -> tuple[Kept, ...]:
-    """Those of `before` that are not there now."""
+    """The objects of `before` that are not there now."""
     there = {each.key for each in now}
     return tuple(each for each in before if each.key not in there)
 
@@ -163,7 +163,7 @@ def _neighbour(body: bytes) -> Kept:
 
 
 def _nexthops(bodies: Iterable[bytes], index: int) -> list[bytes]:
-    """Those over an interface that are not a routing daemon's, then the groups that have one."""
+    """The next hops over an interface that are not a routing daemon's, then the groups with one."""
     chosen: dict[int, bytes] = {}
     groups = []
     for body in bodies:

@@ -167,4 +167,4 @@ PROBES: dict[str, Callable[[], None]] = {
     "netem": lambda: _add_qdisc("netem", tc.netem_options(0, 1000)),
     "u32": _add_u32_filter,
 }
-"""In this order: later probes use the port and the hook made before."""
+"""The probes in their order: later ones use the port and the hook made before."""

@@ -42,8 +42,8 @@ ADDRESS = "127.0.0.1"
 NAMES = frozenset({"127.0.0.1", "localhost", "[::1]"})
 """What a browser may call this machine: a tunnel from another one may begin on IPv6."""
 PORTS = range(700, 989)
-"""Where only root may listen (ip(7), ip_unprivileged_port_start), and browsers connect to: another
-user cannot take the place of a server that has ended and collect what browsers send it."""
+"""Ports on which only root may listen (ip(7), ip_unprivileged_port_start) and to which browsers
+connect: another user cannot replace a server that has ended and collect what browsers send it."""
 KEY_HEADER = "x-rocelab-key"
 MOST_BYTES = 4096
 READ_ONLY_POSTS = frozenset({"/path", "/observe"})
@@ -62,7 +62,7 @@ HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "Cache-Control": "no-store",
 }
-"""On every answer."""
+"""The headers of every answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ class Access:
 
     @property
     def url(self) -> str:
-        """Where to open the page for the first time. It has the token."""
+        """The URL that opens the page for the first time. It has the token."""
         return f"http://{ADDRESS}:{self.port}/?token={self.token}"
 
     def derived(self, purpose: str) -> str:

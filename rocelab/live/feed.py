@@ -45,7 +45,7 @@ from rocelab.runtime.lab import Lab
 INTERVAL = "500ms"
 POLL_S = 0.25
 MOST_LOG_BYTES = 1 << 20
-"""Of what a bgpd logs between two samples: bgpd's user may write anything."""
+"""Limits what a bgpd logs between two samples: bgpd's user may write anything."""
 MOST_DETAIL = 200
 """Characters of a log's words, which FRR's user writes."""
 ROUTES_WITHIN_NS = 100_000_000

@@ -25,10 +25,10 @@ from rocelab.plan.queues import plan_queues
 MOST_SAMPLES = 360
 """Three minutes, two a second."""
 MOST_QUEUES = 200_000
-"""Of all samples together, some 200 bytes each: a large fabric that is congested everywhere has
+"""Limits all samples together, some 200 bytes each: a large fabric that is congested everywhere has
 fewer samples."""
 MOST_LINKS = 32
-"""Of one request."""
+"""The links of one request."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ from rocelab.report.replay.recording import (
 from rocelab.templates import template
 
 MOST_VALUES = 300_000
-"""Of links, in a page of about 5 MB: of a longer history samples are left out, and no event."""
+"""Values of links in a page of about 5 MB: a longer history leaves out samples, but no event."""
 NAMED_VALUES = 3
 """A carrier or a state, with the name of its link or node, is as long as so many values."""
 LATEST_NS = 10 * NS_PER_S

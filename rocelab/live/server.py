@@ -24,7 +24,7 @@ MOST_CONNECTIONS = 64
 MOST_WAITING = 32
 """Connections without a complete request, which anybody on this machine can open."""
 MOST_TYPED_BYTES = 1 << 20
-"""Of a message to a terminal."""
+"""Limits a message to a terminal."""
 BACKLOG = 16
 """Connections that are accepted at once."""
 POLL_S = 0.5

@@ -38,7 +38,7 @@ class Message:
     id: str
 
     def encoded(self) -> bytes:
-        """As server-sent events are written (HTML Living Standard, section 9.2)."""
+        """The message as a server-sent event (HTML Living Standard, section 9.2)."""
         return f"id: {self.id}\nevent: {self.kind}\ndata: {self.data}\n\n".encode()
 
 

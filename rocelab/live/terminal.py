@@ -41,7 +41,7 @@ class Size(SpecModel):
 
 
 class Terminals:
-    """Those of a lab."""
+    """The terminals of a lab."""
 
     def __init__(self, lab: Lab) -> None:
         self._lab = lab

@@ -16,7 +16,7 @@ from rocelab.results.health import Sli
 
 NS_PER_S = 10**9
 DIGITS = 4
-"""Of a value behind the point: a change below is none."""
+"""Digits of a value after the decimal point: a smaller change does not count."""
 
 _SLIS = {
     "marks": Sli.CE_RATIO,

@@ -73,7 +73,8 @@ def bound(plan: JobPlan) -> Times | None:
 
 
 def completion(job: JobResult) -> Times | None:
-    """From the begin of the first measured iteration to the end of the last, pauses included."""
+    """The time from the start of the first measured iteration to the end of the last, with
+    pauses."""
     if not len(job.iteration_ns):
         return None
     first = job.plan.job.warmup_iterations

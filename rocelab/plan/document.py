@@ -89,7 +89,7 @@ def origins_of(fabric: Fabric, prefix: Prefix) -> Origins:
 
 
 def expected_widths(fabric: Fabric) -> Mapping[Origins, tuple[Width, ...]]:
-    """For the prefixes of equal origins, the ECMP width in every group that learns them.
+    """The ECMP width in every group that learns the prefixes of equal origins.
 
     A fabric looks the same from each switch of a role and zone, so the first prefix of each kind
     represents the others; a spread per prefix would take a minute for 2,178 of them.

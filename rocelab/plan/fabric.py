@@ -177,7 +177,7 @@ class DirectedLink:
 
     @property
     def name(self) -> str:
-        """That of the link, in both directions."""
+        """The name of the link, the same in both directions."""
         return self.link.name
 
     @property

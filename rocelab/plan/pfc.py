@@ -113,8 +113,8 @@ def slack_of(headroom: Headroom, spec: LabSpec) -> int:
 
 
 def nic_thresholds(pfc: PfcSpec, headroom: int) -> tuple[int, int]:
-    """Where a NIC pauses, and where it resumes: bytes of its receive buffer. `headroom`: of its
-    link."""
+    """The bytes of its receive buffer at which a NIC pauses, and at which it resumes. `headroom`:
+    that of its link."""
     nic = pfc.nic
     xoff = nic.xoff if nic.xoff is not None else max(1, nic.buffer - headroom)
     return xoff, max(1, xoff - nic.xon_offset)

@@ -26,7 +26,7 @@ MIN_WIRE_BYTES = 84
 """The smallest frame's bytes on the wire."""
 
 ETHERNET_HEADER_BYTES = 14
-"""Of a frame without its check sequence, which the kernel does not count."""
+"""A frame's header, without the check sequence, which the kernel does not count."""
 
 BURST_NS = 200_000
 """A port's timer may fire this late without a loss of rate, however short a frame is."""

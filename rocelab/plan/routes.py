@@ -46,7 +46,7 @@ def spread(fabric: Fabric, origins: Sequence[str]) -> dict[str, NextHops]:
 
 
 def expected_routes(fabric: Fabric) -> Mapping[str, Mapping[str, NextHops]]:
-    """For each switch, the next-hop links of every prefix that it must hold, except its own.
+    """The next-hop links of every prefix that a switch must hold, except its own, by switch.
 
     Groups wider than routing.max_paths are cut by BGP; `expected_width` gives the width. A lab that
     was adopted must hold what it had then.

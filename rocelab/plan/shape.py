@@ -142,7 +142,7 @@ def _in(zone: Sequence[str], names: Iterable[str]) -> list[str]:
 
 
 def _uneven(what: str, of: str, counts: Mapping[str, int]) -> Iterator[str]:
-    """Those that differ from most."""
+    """Name the nodes whose count differs from most."""
     if not counts:
         return
     usual, _ = Counter(counts.values()).most_common(1)[0]

@@ -1,7 +1,6 @@
 """The answers of the other machine, checked in every field: it may be hostile, or have another kit.
 
-In: the bytes that came. Out: frozen data of the expected types, or the UnfitError of
-`not_understood`.
+The received bytes become frozen data of the expected types, or the UnfitError of `not_understood`.
 """
 
 from __future__ import annotations

@@ -350,7 +350,7 @@ def _refuse_changed(destination: Destination, error: paramiko.BadHostKeyExceptio
 
 
 def fingerprint(key: paramiko.PKey) -> str:
-    """As `ssh-keygen -l` shows it."""
+    """The fingerprint of a key as `ssh-keygen -l` shows it."""
     digest = hashlib.sha256(key.asbytes()).digest()
     return f"SHA256:{b64encode(digest).decode().rstrip('=')}"
 

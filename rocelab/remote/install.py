@@ -30,7 +30,7 @@ KINDS = (".py", ".yaml", ".json", ".j2")
 NO_PYTHON_EXIT = 97
 SMALLEST_ROOM_BYTES = 1 << 20
 LOOK_LIMIT_S = 3.0 * bootstrap.PROBE_TIMEOUT_S
-"""For a login shell, Python and `look`, whose longest part is the probe of sudo."""
+"""The limit for a login shell, Python and `look`, whose longest part is the probe of sudo."""
 _MAX_DIGITS = 18
 """Digits that are read of a size: `int` refuses thousands of them."""
 _FIND_PYTHON = """\

@@ -23,11 +23,11 @@ _URL = re.compile(rb"(?<=http://127\.0\.0\.1:)(\d{1,5})(?=/\?token=)")
 _CHUNK = 1 << 15
 
 MOST_LINE_BYTES = 1 << 16
-"""Of output that has no end of line yet: more is shown as it is."""
+"""Output that may wait for its end of line: more is shown as it is."""
 MOST_PAGES = 8
 MOST_CONNECTIONS = 64
-"""At once. Whoever is on this machine may connect, and each takes a thread and three descriptors;
-more wait. The server of a page closes all but 32 of those that ask for nothing."""
+"""Open connections. Anyone on this machine may connect, and each takes a thread and three
+descriptors; more wait. The server of a page closes all but 32 of those that ask for nothing."""
 
 
 class Tunnels:
@@ -98,7 +98,7 @@ class Tunnels:
 
 
 def _listener(port: int) -> socket.socket:
-    """On this port of the loopback, or on another one that is free."""
+    """Listen on this port of the loopback, or on another one that is free."""
     for wanted in (port, 0):
         listener = socket.socket()
         try:

@@ -27,7 +27,7 @@ CONFIG_MAP_BYTES = 1_048_576
 _MARGIN = 0.03
 """Part of each limit that stays free: sizes of what clabernetes makes are estimated."""
 _TOPOLOGY_BYTES_PER_NODE = 270
-"""Of a Topology's status and ownership of fields, beside the node's own topology (measured)."""
+"""A node's share of a Topology's status and field ownership, beside its own topology (measured)."""
 _LABELS = {"app.kubernetes.io/managed-by": "rocelab"}
 
 

@@ -22,7 +22,7 @@ IMAGE_PATHS = 64
 """Most next hops of a route in FRR's image: it is built with `--enable-multipath=64`
 (alpine/APKBUILD.in), and a larger `maximum-paths` is an error there."""
 LOG_FILE = Path("/var/run/frr/frr.log")
-"""In the only folder that belongs to the daemons' user in every image."""
+"""FRR's log, in the only folder that belongs to the daemons' user in every image."""
 
 
 def fitted(fabric: Fabric) -> Fabric:

@@ -33,7 +33,7 @@ _MERMAID_STYLES = (
     "fill:#e1edf9,stroke:#2f6cad,color:#1f2933",
     "fill:#ece6f6,stroke:#6a4fa3,color:#1f2933",
 )
-"""By tier, servers first; the same colours as in the SVG."""
+"""Styles by tier, servers first; the same colours as in the SVG."""
 
 _MARGIN = 24
 _GUTTER = 168
@@ -292,7 +292,7 @@ def _wires(place: Mapping[str, Box], edges: Iterable[Edge]) -> list[Wire]:
 
 
 def _trunk(leaf: Box, servers: Iterable[Box]) -> list[Wire]:
-    """From a switch down its left edge to each server of the stack below it."""
+    """The wires from a switch down its left edge to each server of the stack below it."""
     x = leaf.x + _SERVER_INDENT // 2
     return [
         Wire(

@@ -27,7 +27,7 @@ HOST_KINDS = frozenset({"", "linux", "host"})
 ROUTES = re.compile(
     r"frr|bird|quagga|gobgp|openbgpd|sonic|cumulus|vyos|srlinux|ceos", re.IGNORECASE
 )
-"""In the image or the bound files of a node that routes."""
+"""Matches the image or a bound file of a node that routes."""
 _AS_JSON = "write one with `netlab create -o json`"
 _ROLES = {role.value: role for role in Role}
 _TOLD = (

@@ -178,7 +178,7 @@ def _watched(run: ProbeRun | JobsRun, name: str) -> dict[str, Any]:
 
 
 def evidence_link(folder: str) -> tuple[str, str]:
-    """Where a bundle is from the page, which is beside the folder `evidence`, and its name; no
+    """The link to a bundle from the page, which is beside the folder `evidence`, and its name; no
     target for a folder elsewhere."""
     parts = PurePath(folder).parts
     if EVIDENCE not in parts:

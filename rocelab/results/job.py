@@ -114,8 +114,8 @@ class Transport:
 
 @dataclass(frozen=True, slots=True)
 class RoundTrips:
-    """From the departure of a packet that requested an acknowledgement to the reading of that
-    one."""
+    """The time from the departure of a packet that requested an acknowledgement to the reading of
+    that one."""
 
     samples: int
     p50: Times

@@ -375,4 +375,4 @@ JOB_KPIS = (
         applies=_has_dual_ports,
     ),
 )
-"""In the order in which they are shown."""
+"""The KPIs in the order in which they are shown."""

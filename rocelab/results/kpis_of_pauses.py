@@ -119,4 +119,4 @@ PAUSE_KPIS = (
         applies=_is_lossless,
     ),
 )
-"""In the order in which they are shown."""
+"""The KPIs in the order in which they are shown."""

@@ -94,4 +94,4 @@ PROBE_KPIS = (
         of_probes=lambda run: run.overall.duplicated,
     ),
 )
-"""In the order in which they are shown."""
+"""The KPIs in the order in which they are shown."""

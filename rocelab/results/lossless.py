@@ -195,7 +195,7 @@ class TracedPause:
 
 
 def traced(spans: Sequence[PauseSpan], servers: Collection[str]) -> tuple[TracedPause, ...]:
-    """From whom each pause spread, in the order of `spans`.
+    """The pauses with the node that each spread from, in the order of `spans`.
 
     A switch asks for a pause because packets wait in it. If a port of it is itself stopped at that
     moment, they wait for that port's peer, and so on: the last in this chain is the root. Of
@@ -212,7 +212,7 @@ def traced(spans: Sequence[PauseSpan], servers: Collection[str]) -> tuple[Traced
 def propagation(
     spans: Sequence[PauseSpan], servers: Collection[str], end_ns: int
 ) -> tuple[Propagation, ...]:
-    """From whom pauses spread (`traced`), the one that cost most first. `end_ns`: when lasting
+    """The nodes that pauses spread from (`traced`), the most costly first. `end_ns`: when lasting
     pauses are cut."""
     waited: dict[tuple[str, int], dict[str, int]] = defaultdict(lambda: defaultdict(int))
     depths: dict[tuple[str, int], dict[str, int]] = defaultdict(dict)

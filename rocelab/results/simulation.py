@@ -70,7 +70,7 @@ LEAVES_OUT = {
         _HOSTS,
     ),
 }
-"""In words, by engine."""
+"""What each engine leaves out, in words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +218,7 @@ class RateOverTime:
 
 @dataclass(frozen=True, slots=True)
 class Distribution:
-    """Of a figure over transfers."""
+    """The distribution of a figure over transfers."""
 
     mean: float
     p50: float

@@ -21,7 +21,7 @@ from rocelab.errors import InputError, MachineError
 from rocelab.files import replace_file
 
 TESTED_RELEASES = ("8.4", "10.3")
-"""Those of Debian 12 and 13: on each the whole suite passes (`make test-machines`)."""
+"""The releases of Debian 12 and 13: the whole suite passes on each (`make test-machines`)."""
 
 FRR_FOLDERS = (Path("/usr/lib/frr"), Path("/usr/libexec/frr"))
 FRR_USER = "frr"

@@ -214,7 +214,7 @@ class NamespaceNode:
         )
 
     def _present(self, cables: Sequence[Link]) -> list[Link]:
-        """Those of these links whose port here is there, whatever it is called by now."""
+        """The links whose port here still exists, whatever its name is now."""
         indexes = {port.index for port in self.read_ports().values()}
         return [link for link in cables if link.port(self.name).index in indexes]
 

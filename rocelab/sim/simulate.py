@@ -76,8 +76,8 @@ USABLE_PIECE = 4096
 EVERY_WAY = SprayScheme(kind="spray")
 
 HOP_LATENCY_NS = 1000
-"""Of a lab without `links.delay`: what ASTRA-sim's published inputs give a network dimension; a
-deep-buffer chassis takes more."""
+"""The default of a lab without `links.delay`: what ASTRA-sim's published inputs give a network
+dimension; a deep-buffer chassis takes more."""
 
 PACKET_OVERHEAD_BYTES = FRAME_OVERHEAD_BYTES + WIRE_OVERHEAD_BYTES
 
@@ -257,8 +257,8 @@ class Simulation:
 
     @cached_property
     def ways(self) -> Ways:
-        """Of the packets of each flow, those for clear-to-sends last, and behind them of the ACKs
-        and CNPs of each, while all links are up."""
+        """The ways of the packets of each flow, those for clear-to-sends last, and behind them
+        those of the ACKs and CNPs of each, while all links are up."""
         return self._ways_over(np.ones(self.network.links, np.bool_))
 
     def _ways_over(self, link_up: Bools) -> Ways:
@@ -268,7 +268,7 @@ class Simulation:
         return self.routing.ways(self.whole_paths, self.flows, clearing.flows, back, link_up)
 
     def _wirings(self, outages: Sequence[Outage]) -> list[Wiring]:
-        """Those of a run of packets through outages."""
+        """The wirings of a run of packets through outages."""
         links, ways = Links(self.network), self.ways
         found = [Wiring(0.0, links.capacity_bps, ways)]
         known = {links.up.tobytes(): ways}
@@ -377,7 +377,7 @@ class Simulation:
         return self.retransmissions_in(self.options.timeline)
 
     def retransmissions_in(self, timeline: TimelineSpec) -> Mapping[str, Retransmission]:
-        """Those of `retransmissions` for another timeline."""
+        """The values of `retransmissions` for another timeline."""
         return {
             job.name: Retransmission.of(timeline.retransmission, job.transport) for job in self.jobs
         }

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 MOST_FLOWS = 500
 MOST_LINKS = 20_000
-"""Of the paths of all flows: one that switches divide can have hundreds."""
+"""Limits the paths of all flows together: a flow that switches divide can have hundreds."""
 
 
 def slowest_flows(

@@ -112,7 +112,7 @@ def _files_in(folder: Path) -> dict[str, Path]:
 
 
 def _mode(path: Path) -> int:
-    """Of stat(2), 0 where nothing is or can be."""
+    """The mode of stat(2), 0 where nothing is or can be."""
     try:
         return path.stat().st_mode
     except (OSError, ValueError):

@@ -200,13 +200,14 @@ class Measurement(Holding):
 
     @property
     def full_convergence(self) -> Duration:
-        """From the event to the recovery of the last affected flow (RFC 6412 section 3.6.1), of the
-        worst event. Raises NotMeasuredError, as all times do."""
+        """The time from the event to the recovery of the last affected flow (RFC 6412 section
+        3.6.1), of the worst event. Raises NotMeasuredError, as all times do."""
         return self._time("full_convergence", self._overall.full_convergence_ns)
 
     @property
     def first_route_convergence(self) -> Duration:
-        """From the event to the recovery of the first affected flow (RFC 6412 section 3.6.2)."""
+        """The time from the event to the recovery of the first affected flow (RFC 6412 section
+        3.6.2)."""
         return self._time("first_route_convergence", self._overall.first_route_convergence_ns)
 
     @property

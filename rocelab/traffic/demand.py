@@ -29,7 +29,7 @@ _ETHERNET_BYTES = 14
 _BITS = 8
 _number = count(1)
 FOLDER = "demand"
-"""In the lab's folder."""
+"""The folder of demands, in the lab's folder."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -120,8 +120,8 @@ class JobResult:
 
     @property
     def unfinished(self) -> tuple[str, ...]:
-        """That not every byte posted was acknowledged and delivered once, although no queue pair
-        failed."""
+        """Says that not every byte posted was acknowledged and delivered once, although no queue
+        pair failed."""
         posted, acked, taken = self.posted_bytes, self.acked_bytes, self.delivered_bytes
         if self.errors or posted == acked == taken:
             return ()

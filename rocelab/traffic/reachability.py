@@ -31,9 +31,9 @@ from rocelab.runtime.runtime import raise_descriptor_limit
 from rocelab.traffic.traceroute import checksum, drain
 
 QUIET_S = (0.2, 0.5, 1.0)
-"""For each attempt, how long nothing may arrive before the next attempt or the end."""
+"""How long nothing may arrive before the next attempt, or the end, by attempt."""
 MOST_NAMES = 6
-"""Of destinations in a row of `failures`."""
+"""Limits the destinations in a row of `failures`."""
 _BURST = 64
 _RECEIVE_BUFFER = 4 << 20
 _SO_RCVBUFFORCE = 33

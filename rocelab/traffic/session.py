@@ -46,7 +46,7 @@ from rocelab.traffic.result import (
 )
 
 START_DELAY_NS = 20_000_000
-"""From `start` to the first deadline, so that every agent gets its command before."""
+"""The time from `start` to the first deadline, so that every agent gets its command before."""
 
 QUIET_NS = 200_000_000
 """A run is over when nothing has arrived for this long."""

@@ -1,6 +1,6 @@
 // Where each node is: tiers in rows, the top tier above, zones side by side.
 //
-// In: the fabric, which zones are folded, the size of the stage. Out: boxes in the units of the
+// From the fabric, the folded zones and the size of the stage it makes boxes in the units of the
 // stage, edges between boxes with the links that they stand for, captions of tiers, frames of zones.
 
 const NARROW = 84;

@@ -15,7 +15,7 @@ from rocelab.errors import RocelabError
 from rocelab.files import make_folders, write_file
 
 MOST_BYTES = 4 << 20
-"""Of a growing file, such as a log, the end is kept."""
+"""The most that is kept of a file. A growing one, such as a log, keeps its end."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -200,7 +200,7 @@ class HealthMonitor:
             )
 
     def _collect(self, sli: Sli, places: Mapping[str, float], time_ns: int) -> None:
-        """At the first breach of an SLI, start captures and collect the rest on another thread, or
+        """Start captures at the first breach of an SLI and collect the rest on another thread, or
         note it for later."""
         if self._folder is None or sli in self._collected:
             return

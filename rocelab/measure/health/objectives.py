@@ -60,7 +60,7 @@ tool's own choice: DCQCN marks by design; more than half means that it does not 
 half of the time paused: a lossless fabric pauses by design."""
 
 LOSSLESS_SLIS = frozenset({Sli.PAUSE_SHARE, Sli.LOSSLESS_DROPS, Sli.WATCHDOG_EVENTS})
-"""Of labs with lossless classes alone."""
+"""The SLIs that only labs with lossless classes have."""
 
 
 def _off(value: object) -> object:

@@ -167,8 +167,8 @@ def deepest(
 
 
 def _of_lossless(places: Places, before: PauseReading | None, now: PauseReading | None) -> _Found:
-    """Of a port's classes, the share of the one that was paused longest, and the sum of all
-    else."""
+    """The pause share of a port's class that was paused longest, and the sum over its classes of
+    all other values."""
     if before is None or now is None or now.t_ns <= before.t_ns:
         return
     span_ns = now.t_ns - before.t_ns

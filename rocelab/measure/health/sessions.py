@@ -28,9 +28,9 @@ _CHANGE = re.compile(rb"%ADJCHANGE: neighbor ([^\s(]++)\S*+ .{0,64}?\b(Up|Down)\
 ANSWER_LIMIT_S = 1.0
 """How long bgpd may take to answer: a stopped one never does."""
 READ_BYTES = 1 << 20
-"""Of a log, how much is read at once; a longer line is skipped."""
+"""How much of a log is read at once; a longer line is skipped."""
 MOST_READS = 256
-"""Of a log that grows faster than it is read, in one call."""
+"""Reads in one call, of a log that grows faster than it is read."""
 
 
 class SessionReader:

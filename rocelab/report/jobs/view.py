@@ -150,8 +150,8 @@ def pause_rows(report: JobReport) -> list[tuple[str, ...]]:
 
 
 def propagation_rows(report: JobReport) -> list[tuple[str, ...]]:
-    """From whom pauses spread, the most costly first: the node, class, time that others stopped,
-    and each of these with its distance."""
+    """The nodes that pauses spread from, the most costly first: the node, class, time that others
+    stopped, and each of these with its distance."""
     if report.lossless is None:
         return []
     rows: list[tuple[str, ...]] = []

@@ -58,7 +58,7 @@ def script() -> Markup:
 
 @cache
 def tables_script() -> Markup:
-    """For a page without a replay: its tables can be sorted and filtered."""
+    """The script of a page without a replay: it sorts and filters tables."""
     return _own(f"{modules('tables')}\nmodule_tables.sortTables();")
 
 

@@ -1,6 +1,6 @@
 """The data of a page that replays a drill, a simulation or a lab, or shows the loads of cells.
 
-In: a `DrillResult`. Out: a `Recording` of plain values, for the script of the page
+Makes from a `DrillResult` a `Recording` of plain values, for the script of the page
 (docs/results.md, "The page"). `rocelab.report.simulation.recorded`,
 `rocelab.report.compare.recorded` and `rocelab.live.recorded` make those of simulations, comparisons
 and labs. Events and losses are complete. Rates are summed over longer intervals where a page would
@@ -155,7 +155,7 @@ class Recording:
     chosen: int
 
     def document(self) -> dict[str, Any]:
-        """As JSON values."""
+        """The recording as JSON values."""
         return asdict(self)
 
 
@@ -210,8 +210,8 @@ def sent_flows(
     jobs: Sequence[tuple[Sequence[str], Sequence[FlowFigures]]],
     most: int,
 ) -> tuple[list[SentFlow], str]:
-    """At most `most` flows of jobs, each given by its ranks' NICs and its flows: of more, those
-    with the most packets that were sent again or marked. Second, in words, which they are."""
+    """At most `most` flows of jobs, each job given by its ranks' NICs and its flows: if there are
+    more, those with the most packets sent again or marked; and a sentence that says which."""
     numbers = numbers_of(fabric)
     flows = [(nics, flow) for nics, of_job in jobs for flow in of_job]
     listed = sorted(flows, key=lambda each: (-each[1].retransmitted, -each[1].ce))[:most]

@@ -36,16 +36,17 @@ from rocelab.results.simulation import (
 from rocelab.spec.adopted import recorded_spec
 
 MOST_NODES = 2_500
-"""Of a simulated fabric that is drawn whole: the page of `hpn-pod`, with 2,288, has 3.8 MB if flows
-are sprayed."""
+"""The largest simulated fabric that is drawn whole: the page of `hpn-pod`, with 2,288 nodes, has
+3.8 MB if flows are sprayed."""
 
 MOST_NODES_OF_PART = 150
-"""Of a larger fabric, where the slowest flows go: names are read and paths told apart."""
+"""The drawn part of a larger fabric, where the slowest flows go: names can be read and paths told
+apart."""
 
 
 @dataclass(frozen=True, slots=True)
 class SimulatedFlow(RecordedFlow):
-    """As `FlowOutcome` has it."""
+    """A flow of the page, from its `FlowOutcome`."""
 
     job: str
     dest_qp: int

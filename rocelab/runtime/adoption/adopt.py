@@ -88,8 +88,8 @@ def adopt(text: str, progress: ProgressSink = no_progress) -> Adoption:
 
 
 def _with_own_namespace(containers: Sequence[Container]) -> tuple[Container, ...]:
-    """Those containers that are nodes: a fault in the machine's own network namespace would break
-    the machine, and one in a namespace of two nodes both."""
+    """The containers that can be nodes: a fault in the machine's own network namespace would break
+    the machine, and a fault in a namespace of two nodes would break both."""
     machine = {namespaces.inode_of(os.getpid()), namespaces.inode_of(1)}
     by_netns: dict[int, list[Container]] = {}
     for each in containers:

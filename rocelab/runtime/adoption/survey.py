@@ -76,7 +76,7 @@ def survey(nodes: Sequence[Container]) -> tuple[Surveyed, ...]:
 
 
 def _surveyed(node: Container, descriptors: Mapping[str, int]) -> Surveyed:
-    """In the node's namespace."""
+    """Survey a node; runs in its namespace."""
     with netlink.open_socket(receive_buffer_bytes=4 << 20) as channel:
         # A container chooses names: the kernel takes control characters and what is no UTF-8.
         ports = links.read_links(channel)

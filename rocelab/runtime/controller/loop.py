@@ -224,7 +224,7 @@ class ResilientRounds:
         }
 
     def _unchanged_s(self, switch: str, routes: Iterable[KernelRoute]) -> float:
-        """For how long a switch's own routes have been as they are."""
+        """How long a switch's own routes have not changed."""
         now = time.monotonic()
         bgp = tuple(route for route in routes if not resilient.is_own(route))
         if switch not in self._bgp or self._bgp[switch][0] != bgp:

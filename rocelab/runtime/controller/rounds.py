@@ -15,7 +15,7 @@ from typing import Any
 from rocelab.files import append_file, replace_file
 
 LOG_BYTES = 8 << 20
-"""At this size the log is cut to its newer half: it is in the machine's memory."""
+"""The size at which the log is cut to its newer half: it is in the machine's memory."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -110,7 +110,7 @@ class Lateness(NamedTuple):
 
 
 def lateness_file(pid_file: Path) -> Path:
-    """Where a process counts, which has this pid file."""
+    """The file of counters of the process with this pid file."""
     return pid_file.with_name(f"{pid_file.name}.lateness")
 
 

@@ -165,8 +165,8 @@ class AdoptedNode(ContainerNode):
                 self.engine.run("exec", "--detach", self.container, *self.record.commands[name])
 
     def keep_ports(self, cables: Sequence[Link]) -> None:
-        """Of a port that is down nothing is kept, and it stays down. One that another fault has
-        changed already has been kept before."""
+        """Keep the state of ports that are up. A port that is down stays down, and one that another
+        fault has already changed was kept before."""
 
         def read() -> dict[int, portstate.PortState]:
             with netlink.open_socket() as channel:
@@ -220,8 +220,8 @@ class AdoptedNode(ContainerNode):
         return found
 
     def _kept_up(self, cables: Iterable[Link]) -> dict[Link, bool]:
-        """Those of these links whose port here was up when it was kept and is still there, each
-        with whether the port is up: nobody can undo a fault of one that was removed."""
+        """The links whose port here was up when it was kept and still exists, each with whether the
+        port is up: nobody can undo a fault of a port that was removed."""
 
         def read() -> dict[int, bool]:
             with netlink.open_socket() as channel:
@@ -281,7 +281,7 @@ class AdoptedProvider:
         return {adopted.program: release, "images": ", ".join(images)}
 
     def gone(self, files: LabFiles) -> tuple[str, ...]:
-        """Those whose containers have ended or were started again since the lab was adopted."""
+        """The nodes whose containers have ended or were started again since the lab was adopted."""
         nodes = read_adopted(files).nodes
         return tuple(name for name, node in nodes.items() if not node.is_there)
 

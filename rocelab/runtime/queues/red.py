@@ -126,7 +126,7 @@ def ipv4_rules(blocks: tuple[DscpBlock, ...]) -> list[tuple[list[Key], int]]:
 
 
 def ipv6_rules(blocks: tuple[DscpBlock, ...]) -> list[tuple[list[Key], int]]:
-    """As `ipv4_rules`, for IPv6, whose neighbour discovery is control traffic as well."""
+    """The rules of `ipv4_rules` for IPv6, whose neighbour discovery is control traffic as well."""
 
     def dscp(value: int, mask: int) -> Key:
         return (0, mask << 22, value << 22)

@@ -22,7 +22,7 @@ LEAST_OF_BIN = 100
 
 @dataclass(frozen=True, eq=False)
 class Completion:
-    """Of each transfer, X: the time it took, inf if it was never over, and the least one."""
+    """The time that each transfer took, X, inf if it was never over, and the least possible one."""
 
     took_s: Floats
     least_s: Floats
@@ -60,7 +60,7 @@ def completion(
 
 
 def flow_times(found: Completion) -> FlowTimes | None:
-    """Those of the transfers that were over."""
+    """The times of the transfers that were over."""
     done = np.isfinite(found.took_s)
     if not done.any():
         return None
@@ -69,7 +69,7 @@ def flow_times(found: Completion) -> FlowTimes | None:
 
 
 def slowdown_by_size(size_bytes: Longs, slowdown: Floats) -> SlowdownBySize | None:
-    """Of flows with these sizes; inf for those that were never over."""
+    """The slowdown of flows with these sizes; inf for those that were never over."""
     done = np.isfinite(slowdown)
     size_bytes, slowdown = size_bytes[done], slowdown[done]
     if not len(size_bytes):

@@ -66,7 +66,7 @@ class Program:
 
 @dataclass(frozen=True, eq=False)
 class Change:
-    """From `time_s` on sends have these capacities and flows take these paths; None: unchanged."""
+    """The capacities of sends and paths of flows from `time_s` on; None: unchanged."""
 
     time_s: float
     capacity_bps: Floats | None = None

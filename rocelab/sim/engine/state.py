@@ -24,22 +24,22 @@ IDLE, OUTSIDE, INSIDE = range(3)
 """Phases of a flow: it has no transfers; it keeps its rate; it has to be solved."""
 
 OTHERS, WEIGHT, LEVEL, LEFT, FREE_WEIGHT, CARRIED, MOST = range(7)
-"""Of a send while rates are solved: what flows outside take of it, weight of those inside, the
-share at which it was the bottleneck (infinite: it was not), capacity left, weight of those without
-a rate; then what those inside take, and the highest of their rates."""
+"""Columns of a send while rates are solved: what flows outside take of it, weight of those inside,
+the share at which it was the bottleneck (infinite: it was not), capacity left, weight of those
+without a rate; then what those inside take, and the highest of their rates."""
 
 CAPACITY, LOAD, HELD, TOP, HEAP_SHARE = range(5)
-"""Of each send: capacity; what it carries; the rate of flows whose bottleneck it is (-1: none); no
-flow is faster than; a heap of shares."""
+"""Columns of each send: capacity; what it carries; the rate of flows whose bottleneck it is (-1:
+none); no flow is faster than; a heap of shares."""
 
 LIST_LENGTH, UPDATES, MARKED, TOUCHED, HEAP_SEND = range(5)
-"""Of each send: how many flows are listed; changes of LOAD since it was added up; whether it is
-among those touched; a list of those; the sends of the heap."""
+"""Columns of each send: how many flows are listed; changes of LOAD since it was added up; whether
+it is among those touched; a list of those; the sends of the heap."""
 
 RATE, NEW_RATE, GIVEN, SERVED, UPDATED, BITS, END_KEY = range(7)
-"""Of each flow: rate; the one just solved; that of all its transfers, or minus their number while
-it has none; bits that each transfer had got up to a moment; the moment; bits over its path; a heap
-of when a transfer ends next."""
+"""Columns of each flow: rate; the one just solved; that of all its transfers, or minus their number
+while it has none; bits that each transfer had got up to a moment; the moment; bits over its path; a
+heap of when a transfer ends next."""
 
 (
     TRANSFERS,
@@ -56,25 +56,27 @@ of when a transfer ends next."""
     DIRTY,
     END_FLOW,
 ) = range(13)
-"""Of each flow: transfers; those that its rate is solved for; phase; bottleneck, and the one just
-solved; first transfer; place in the heap; whether sends list it, whether its transfers changed;
-lists of flows: inside, without a rate, changed; the flows of the heap."""
+"""Columns of each flow: transfers; those that its rate is solved for; phase; bottleneck, and the
+one just solved; first transfer; place in the heap; whether sends list it, whether its transfers
+changed; lists of flows: inside, without a rate, changed; the flows of the heap."""
 
 SIZE, TARGET, COUNTED, FINISH = range(4)
-"""Of each transfer: bits; what SERVED is when it ends; what of that is in BITS; when it ended."""
+"""Columns of each transfer: bits; what SERVED is when it ends; what of that is in BITS; when it
+ended."""
 
 FLOW, TASK, FOLLOWING, RING = range(4)
-"""Of each transfer: flow, task, the next on the same flow, ring or -1."""
+"""Columns of each transfer: flow, task, the next on the same flow, ring or -1."""
 
 SPENT, RING_SHARE, RING_LATENCY = range(3)
-"""Of each ring: its share of the times of its transfers that ended, share, latency."""
+"""Columns of each ring: its share of the times of its transfers that ended, share, latency."""
 
 READY, DELAY, LATENCY, STARTED, ENDED, START_KEY = range(6)
-"""Of each task: when all before it were over, delay, latency, start, end; a heap of starts."""
+"""Columns of each task: when all before it were over, delay, latency, start, end; a heap of
+starts."""
 
 OPEN_TRANSFERS, WAITS, WAITING, FIRST_TRANSFER, NEXT_START, STACK, START_TASK = range(7)
-"""Of each task: unfinished transfers, tasks it waits for at first and still, first transfer, first
-of the tasks that wait for it; a stack; the tasks of the heap."""
+"""Columns of each task: unfinished transfers, tasks it waits for at first and still, first
+transfer, first of the tasks that wait for it; a stack; the tasks of the heap."""
 
 NOW, TOTAL, HORIZON = range(3)
 """Clock: time, sum of all rates, when the last of the transfers would end at these rates."""

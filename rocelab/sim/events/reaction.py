@@ -39,7 +39,7 @@ class Breakage(StrEnum):
 
 
 class Place(StrEnum):
-    """Where: at a NIC, between leaf and spine, above that, or a whole switch."""
+    """The place of a fault: at a NIC, between leaf and spine, above that, or a whole switch."""
 
     NIC = "nic"
     RACK = "rack"

@@ -46,7 +46,7 @@ class Retransmission:
 
     @property
     def gives_up_s(self) -> float:
-        """From a loss until the queue pair is in error."""
+        """The time from a loss until the queue pair is in error."""
         return (self.retries + 1) * self.ack_timeout_s
 
     def through_s(self, lost_s: Floats | float, whole_s: float) -> Floats:

@@ -130,7 +130,7 @@ class Choice:
         return e_ecmp_hashes(source, destination, sport, dest_qp, seeds)
 
     def _pinned(self, at: Ints, which: Indices) -> Words:
-        """At leaves other than the destination's, the middle of an uplink's range of hashes
+        """The middle of an uplink's range of hashes, at leaves other than the destination's
         (`rocelab.forwarding.steering.planned_pins`)."""
         network, nic = self._network, self._flows.destination[which]
         own = (network.home_leaves[network.nic_home[nic]] == at[:, None]).any(axis=1)
@@ -160,7 +160,7 @@ class Choice:
 
     @cached_property
     def _uplinks(self) -> int:
-        """Of each leaf."""
+        """The number of uplinks of each leaf."""
         leaf = int(np.argmax(self._network.tier == 1))
         return int(np.count_nonzero(self._network.lower == leaf))
 

@@ -31,7 +31,7 @@ class Flows:
 
 
 def joined_flows(flows: Sequence[Flows]) -> Flows:
-    """All of them, one after the other."""
+    """The flows of all, one after the other."""
     columns = ([np.empty(0), *(getattr(each, it.name) for each in flows)] for it in fields(Flows))
     return Flows(*(np.concatenate(column).astype(np.int32) for column in columns))
 
@@ -74,7 +74,7 @@ def ways_along(paths: Paths) -> Ways:
 
 
 def joined_ways(one: Ways, other: Ways) -> Ways:
-    """Those of some flows, then those of others."""
+    """The ways of some flows, then those of others."""
     return Ways(
         np.concatenate((one.first, one.first[-1] + other.first[1:])),
         np.concatenate((one.way, len(one.paths) + other.way)),
@@ -84,7 +84,7 @@ def joined_ways(one: Ways, other: Ways) -> Ways:
 
 
 def joined_paths(one: Paths, other: Paths) -> Paths:
-    """Those of some flows, then those of others."""
+    """The paths of some flows, then those of others."""
     share = None
     if one.share is not None or other.share is not None:
         parts = (

@@ -133,7 +133,7 @@ class Routes:
         self._far = np.zeros_like(self._near)
         """Classes that a spine reaches by going up."""
         self._whole_up = [np.empty((0, 0), np.uint64)] * 2
-        """Of leaves and spines: classes whose group is all uplinks."""
+        """The classes whose group is all uplinks, of leaves and of spines."""
         self._sweep_spines()
         self._sweep_leaves()
         self._set_ranges()

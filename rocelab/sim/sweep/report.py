@@ -51,7 +51,7 @@ NOT_DRAWN = ("algbw",)
 
 MOST_COMMANDS = 200
 MOST_COMMAND_BYTES = 1_000_000
-"""In a page: jobs can list thousands of NICs."""
+"""Limits the commands in a page: jobs can list thousands of NICs."""
 
 MOST_DRAWN = 40
 """Characters of a value in a plot."""
@@ -163,7 +163,7 @@ def table_rows(
 
 
 def commands(sweep: Sweep, rows: Sequence[Row]) -> list[tuple[str, str]]:
-    """Of the first of those rows the settings of their first cell, and the command of its page."""
+    """The settings of the first cell of each of the first rows, and the command of its page."""
     found = []
     size = 0
     for number, (_, own) in enumerate(_by_settings(sweep, rows), 1):

@@ -19,7 +19,7 @@ _START = -1
 """Stands for the beginning of the workload in place of a step."""
 
 _Waits = dict[int, float]
-"""For each step waited for, the seconds of compute after its end."""
+"""The seconds of compute after the end of each step that is waited for."""
 
 
 @dataclass(frozen=True, slots=True)
