@@ -18,7 +18,7 @@ from rocelab.cli.arguments import (
     running_or_planned,
 )
 from rocelab.cli.handover import handed_over
-from rocelab.cli.joboptions import given, takes_job_options
+from rocelab.cli.joboptions import named_options, takes_job_options
 from rocelab.kernel.rights import need_root
 from rocelab.report.console import err, out, write
 
@@ -91,7 +91,7 @@ def compare(
     from rocelab.results.environment import typed_command
 
     chosen, _ = running_or_planned(lab, frr)
-    asked = cells(chosen.fabric, schemes, qps, placement, given(job))
+    asked = cells(chosen.fabric, schemes, qps, placement, named_options(job))
     need_root("running a comparison")
     if folder is None:
         folder = Path("results") / f"compare-{chosen.name}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"

@@ -68,8 +68,8 @@ def lab_text(imported: Imported, fabric: ClosSpec, topology: Path) -> str:
 
 def _note_the_rest(imported: Imported) -> None:
     """Note on stderr what the nodes are configured with there."""
-    told = {name: lines for name, lines in imported.configured.items() if lines}
-    for name, lines in list(told.items())[:_SHOWN]:
+    configurations = {name: lines for name, lines in imported.configured.items() if lines}
+    for name, lines in list(configurations.items())[:_SHOWN]:
         note(f"not imported, {name}: {', '.join(lines)}")
-    if len(told) > _SHOWN:
-        note(f"not imported: the configurations of {len(told) - _SHOWN} more nodes")
+    if len(configurations) > _SHOWN:
+        note(f"not imported: the configurations of {len(configurations) - _SHOWN} more nodes")

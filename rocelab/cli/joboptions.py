@@ -55,7 +55,7 @@ def _option(name: str, key: JobKey) -> Parameter:
     )
 
 
-def given(job: dict[str, Any]) -> dict[str, str]:
+def named_options(job: dict[str, Any]) -> dict[str, str]:
     """The options that were given, by their names; a flag that is set is `true`."""
     return {
         name.replace("_", "-"): "true" if value is True else str(value)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rocelab.cli.arguments import JsonOption, LabArgument
-from rocelab.cli.joboptions import given, takes_job_options
+from rocelab.cli.joboptions import named_options, takes_job_options
 from rocelab.cli.simulate import (
     EpsOption,
     HashingOption,
@@ -74,7 +74,7 @@ def whatif(
     from rocelab.sim.simulate import Options
 
     spec = asked_spec(lab, scheme, hashing)
-    jobs = asked_jobs(job_file, given(job))
+    jobs = asked_jobs(job_file, named_options(job))
     note_compiling()
     with progress_bars() as progress:
         found = event_cost(spec, jobs, parse_event(event), Options(eps=eps), progress)
@@ -151,7 +151,7 @@ def longrun(
     from rocelab.sim.simulate import Options
 
     spec = asked_spec(lab, scheme, hashing)
-    jobs = asked_jobs(job_file, given(job))
+    jobs = asked_jobs(job_file, named_options(job))
     failures = _failures(timeline, rates, repair, draw)
     policy = {
         "checkpoint_every": checkpoint_every,

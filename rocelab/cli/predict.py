@@ -13,7 +13,7 @@ from rocelab.cli.arguments import (
     file_of,
     running_or_planned,
 )
-from rocelab.cli.joboptions import given, takes_job_options
+from rocelab.cli.joboptions import named_options, takes_job_options
 from rocelab.kernel.rights import need_root
 from rocelab.report.console import err, out, progress_bars, write
 
@@ -97,7 +97,7 @@ def predict(
     if is_running:
         need_root("reading the tables of a lab that is up")
     fabric, setting = _asked(chosen, is_running, scheme, hashing, model)
-    rows = _rows(fabric, flows, given(job))
+    rows = _rows(fabric, flows, named_options(job))
     with progress_bars() as progress:
         found = predict_document(fabric, rows, setting, progress)
     if json:

@@ -207,7 +207,7 @@ def simulate(
     if file is not None:
         check_flow_file(file, overwrite=force)
     spec = asked_spec(lab, scheme, hashing)
-    jobs = asked_jobs(job_file, given(job))
+    jobs = asked_jobs(job_file, named_options(job))
     options = Options.read(
         eps=eps,
         model=model,

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from rocelab.cli.arguments import JsonOption, LabArgument
-from rocelab.cli.joboptions import given, takes_job_options
+from rocelab.cli.joboptions import named_options, takes_job_options
 from rocelab.cli.simulate import HashingOption, SchemeOption, asked_jobs, asked_spec, note_compiling
 from rocelab.report.console import out, progress_bars, table, write_json
 
@@ -56,7 +56,7 @@ def reference(
     with progress_bars() as progress:
 
         def time_ns(size_bytes: int) -> float:
-            jobs = asked_jobs(None, {**given(job), "size": f"{size_bytes}B"})
+            jobs = asked_jobs(None, {**named_options(job), "size": f"{size_bytes}B"})
             report = simulate(spec, jobs, progress=progress)
             return report.jobs[0].headline("iteration_time").modelled.median
 

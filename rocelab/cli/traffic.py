@@ -16,7 +16,7 @@ from rocelab.cli.arguments import (
     running_lab,
 )
 from rocelab.cli.handover import handed_over
-from rocelab.cli.joboptions import given, takes_job_options
+from rocelab.cli.joboptions import named_options, takes_job_options
 from rocelab.kernel.rights import need_root
 from rocelab.report.console import err, out, progress_bars, write
 
@@ -80,7 +80,7 @@ def traffic(
     from rocelab.measure.run import planned_warning, run_job
     from rocelab.outputs import shown_if_unwritten
 
-    spec = _job(job_file, given(job))
+    spec = _job(job_file, named_options(job))
     need_root("sending in a lab")
     chosen = running_lab(lab)
     warned = planned_warning(chosen, spec)

@@ -77,7 +77,7 @@ class Case:
         if lossless is None or queues.pfc is None:
             return ()
         own = class_of_dscp(queues.dscp)[self.job.transport.dscp]
-        spans = [each for each in lossless.spans if each.traffic_class == own]
+        spans = [span for span in lossless.spans if span.traffic_class == own]
         return traced(spans, lossless.servers)
 
     @cached_property
@@ -126,16 +126,16 @@ class Case:
         lossless = () if self.report.lossless is None else self.report.lossless.ports
         near, far = (
             [
-                each
-                for each in lossless
-                if (each.node, each.interface) == (port.node, port.interface)
+                figures
+                for figures in lossless
+                if (figures.node, figures.interface) == (port.node, port.interface)
             ]
             for port in (link.port, link.far)
         )
         return (
             sum(queue.dropped_packets for queue in self.queues_at(link))
-            + sum(each.discarded_packets for each in near)
-            + sum(each.dropped_packets for each in far)
+            + sum(figures.discarded_packets for figures in near)
+            + sum(figures.dropped_packets for figures in far)
         )
 
     def queues_at(self, link: DirectedLink) -> tuple[QueueFigures, ...]:

@@ -90,8 +90,8 @@ def _typical(spent: Numbers, schedule: Schedule) -> Numbers:
     sizes = np.array([send.size_bytes for send in schedule.sends], np.float64)
     classes = np.round(np.log(sizes) / np.log(SIZE_STEP)).astype(np.int64)
     found = np.zeros(len(sizes), np.int64)
-    for each in np.unique(classes):
-        own = classes == each
+    for size_class in np.unique(classes):
+        own = classes == size_class
         found[own] = int(np.quantile(spent[:, own], TYPICAL))
     return found
 

@@ -88,7 +88,7 @@ def diagnose(case: Case, notes: Sequence[str] = ()) -> Diagnosis:
         ranks=case.job.ranks,
         recorded=len(timed.took),
         verdict=verdict,
-        others=tuple(each for each in found if each is not verdict),
+        others=tuple(finding for finding in found if finding is not verdict),
         problems=tuple(case.report.problems),
         notes=(*notes, *paused_notes, *filled, *_machine(case)),
         typical=case.times(typical),
@@ -102,10 +102,10 @@ def explained(problem: str, found: Sequence[Verdict]) -> bool:
     """Whether a found cause explains why a run is invalid: a grey link's packets are missing at its
     far end, and the NIC of a paused host was idle."""
     return any(
-        all(words in problem for words in EXPLAINED[each.cause])
-        and (each.server is None or f" {each.server}:" in problem)
-        for each in found
-        if each.cause in EXPLAINED
+        all(words in problem for words in EXPLAINED[finding.cause])
+        and (finding.server is None or f" {finding.server}:" in problem)
+        for finding in found
+        if finding.cause in EXPLAINED
     )
 
 

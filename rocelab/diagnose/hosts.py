@@ -26,7 +26,7 @@ def paused_hosts(case: Case) -> list[Verdict]:
     }
     found = []
     for server, length in longest.items():
-        elsewhere = [each for name, each in longest.items() if name != server]
+        elsewhere = [longest_ns for name, longest_ns in longest.items() if name != server]
         usual = statistics.median(elsewhere) if elsewhere else 0
         if length >= max(LEAST_PAUSE_NS, ABOVE_OTHERS * usual):
             found.append(_verdict(case, server))

@@ -80,7 +80,7 @@ def _exposure(
     """All links, and the number of packets [flow, link] on each whose loss the sender notices."""
     links = sorted(
         {link for path in paths for link in (*path.data, *path.answers)},
-        key=lambda each: (each.name, each.sender),
+        key=lambda link: (link.name, link.sender),
     )
     place = {link: number for number, link in enumerate(links)}
     table = np.zeros((len(flows), len(links)))
@@ -113,7 +113,7 @@ def _verdict(
     )
     packets = sum(flow.packets for flow, own in zip(flows, crossing, strict=True) if own)
     again = [flow.retransmitted for flow in flows]
-    inside = sum(each for each, own in zip(again, crossing, strict=True) if own)
+    inside = sum(count for count, own in zip(again, crossing, strict=True) if own)
     where = "it" if len(likely) == 1 else str(likeliest)
     evidence = [
         f"the {int(crossing.sum())} queue pairs that cross {where} lost packets "

@@ -44,9 +44,9 @@ def predicted_paths(fabric: Fabric, report: JobReport) -> tuple[FlowPaths, ...]:
     nics = [reference(rank.nic) for rank in report.ranks]
     rows = []
     for flow in report.flows:
-        here, there = nics[flow.rank], nics[flow.peer]
-        rows.append(FlowRow(here, there, flow.sport, flow.dest_qp, leaves_by=flow.port))
-        rows.append(FlowRow(there, here, flow.acks_sport, flow.acks_qp, leaves_by=flow.acks_port))
+        own, peer = nics[flow.rank], nics[flow.peer]
+        rows.append(FlowRow(own, peer, flow.sport, flow.dest_qp, leaves_by=flow.port))
+        rows.append(FlowRow(peer, own, flow.acks_sport, flow.acks_qp, leaves_by=flow.acks_port))
     paths = paths_on(fabric, rows, Setting())
     found = tuple(
         FlowPaths(data, answers) for data, answers in zip(paths[::2], paths[1::2], strict=True)

@@ -119,11 +119,11 @@ def origins(fabric: Fabric, report: JobReport, pauses: Sequence[TracedPause]) ->
         for root, own in by_root.items()
     }
     end_ns = report.fidelity.elapsed_ns
-    for origin in [each for each in found.values() if each.cause is None]:
+    for origin in [origin for origin in found.values() if origin.cause is None]:
         stopped_ns = {
-            each.node: sum(s.length_ns(end_ns) for s in each.spans if s.node == origin.node)
-            for each in found.values()
-            if each.cause is not None
+            other.node: sum(s.length_ns(end_ns) for s in other.spans if s.node == origin.node)
+            for other in found.values()
+            if other.cause is not None
         }
         behind = max(stopped_ns, key=lambda node: stopped_ns[node], default="")
         if stopped_ns.get(behind):
@@ -135,7 +135,7 @@ def origins(fabric: Fabric, report: JobReport, pauses: Sequence[TracedPause]) ->
 
 def port_of(fabric: Fabric, span: PauseSpan) -> DirectedLink:
     """The port that a pause stopped, with the link that it sends on."""
-    ports = {(each.sender, each.port.interface): each for each in fabric.directed_links}
+    ports = {(link.sender, link.port.interface): link for link in fabric.directed_links}
     return ports[span.node, span.interface]
 
 
@@ -190,7 +190,7 @@ def _incast(
         stopped[pause.span.node, pause.span.interface].append(pause.span)
     senders = {pause.span.node for pause in own if not fabric.node(pause.span.node).is_switch}
     ports, evidence = [], []
-    for port in (each for each in down if each.sender == switch):
+    for port in (link for link in down if link.sender == switch):
         rate_bps = lab_rate_bps(port.link, report.clock.dilation)
         size = carried.get(port, 0)
         busy_ns = size * 8e9 / rate_bps
@@ -240,7 +240,7 @@ class _Stopped:
         """How long transfers on critical paths were stopped, in ns, and in which iterations."""
         timing = self.case.timing
         total_ns, iterations = 0.0, set()
-        for critical in (each for path in timing.paths for each in path):
+        for critical in (stretch for path in timing.paths for stretch in path):
             send = timing.schedule.sends[critical.send]
             stops = self.stops.get((send.source, send.destination))
             if stops is not None:
@@ -350,11 +350,11 @@ def _tree(case: Case, origin: Origin) -> Iterator[str]:
     lossless = case.report.lossless
     assert lossless is not None
     spans = [pause.span for pause in case.pauses]
-    for each in propagation(spans, lossless.servers, case.report.fidelity.elapsed_ns):
-        if each.root == origin.node:
+    for spread in propagation(spans, lossless.servers, case.report.fidelity.elapsed_ns):
+        if spread.root == origin.node:
             yield (
-                f"pauses that began at {each.root} stopped others for "
-                f"{each.total_ns / 1e6:,.0f} ms of the lab; by distance {by_distance(each)}"
+                f"pauses that began at {spread.root} stopped others for "
+                f"{spread.total_ns / 1e6:,.0f} ms of the lab; by distance {by_distance(spread)}"
             )
 
 

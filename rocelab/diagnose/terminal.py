@@ -125,12 +125,17 @@ def path_table(found: Diagnosis) -> Table:
         "like",
         ("send", "from", "to", "took", "excess", "host stood still"),
     )
-    late = sorted(found.path, key=lambda each: each.excess.lab_ns, reverse=True)[:SHOWN_STRETCHES]
-    for each in sorted(late, key=lambda stretch: stretch.posted.lab_ns):
+    late = sorted(found.path, key=lambda stretch: stretch.excess.lab_ns, reverse=True)[
+        :SHOWN_STRETCHES
+    ]
+    for stretch in sorted(late, key=lambda stretch: stretch.posted.lab_ns):
         shown.add_row(
-            str(each.send),
-            str(each.source),
-            str(each.destination),
-            *(format_duration(time.lab_ns) for time in (each.took, each.excess, each.hosts)),
+            str(stretch.send),
+            str(stretch.source),
+            str(stretch.destination),
+            *(
+                format_duration(time.lab_ns)
+                for time in (stretch.took, stretch.excess, stretch.hosts)
+            ),
         )
     return shown

@@ -86,8 +86,8 @@ class BrokenFibre(LinksFault):
         )
 
     def _set_dormant(self, lab: Lab, *, dormant: bool) -> Bracket:
-        there = {port.index for port in read_ports(lab.node(self.side)).values()}
-        ports = there.intersection(link.port(self.side).index for link in self.links)
+        indexes = {port.index for port in read_ports(lab.node(self.side)).values()}
+        ports = indexes.intersection(link.port(self.side).index for link in self.links)
         return lab.node(self.side).send(
             [wiring.set_dormant(index, dormant=dormant) for index in ports]
         )

@@ -40,8 +40,8 @@ def node_name(fabric: Fabric, text: str) -> str:
         raise InputError(f"{place[1]} is not a role of nodes", name_hint(place[1], tiers))
     found = [node.name for node in fabric.nodes if node.role.tier == tiers[place[1]]]
     if int(place[2]) > len(found):
-        there = Counter(node.role.value for node in fabric.nodes)
-        counts = [f"{count} {role}" for role, count in there.items()]
+        roles = Counter(node.role.value for node in fabric.nodes)
+        counts = [f"{count} {role}" for role, count in roles.items()]
         raise InputError(
             f"lab {fabric.name} has no {text}: {len(found)} nodes of its tier",
             hint=f"it has {listed(counts, 'and')}",

@@ -56,7 +56,7 @@ def columns_v4(
 ) -> Flows:
     """IPv4 flows from columns of numbers that broadcast to one length; addresses as integers."""
     values = (source, destination, source_port, destination_port)
-    columns = np.broadcast_arrays(*(np.asarray(each, np.uint32) for each in values))
+    columns = np.broadcast_arrays(*(np.asarray(column, np.uint32) for column in values))
     from_, to, from_port, to_port = (np.ascontiguousarray(column).reshape(-1) for column in columns)
     return Flows(
         source=from_.astype(">u4").view(np.uint8).reshape(-1, 4),

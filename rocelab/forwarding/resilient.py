@@ -15,7 +15,7 @@ from itertools import accumulate, pairwise
 def wanted(weights: Sequence[int], buckets: int) -> tuple[int, ...]:
     """The number of buckets that each member should have. Source: nh_res_group_rebalance."""
     total = sum(weights)
-    bounds = [(buckets * each + total // 2) // total for each in accumulate(weights, initial=0)]
+    bounds = [(buckets * weight + total // 2) // total for weight in accumulate(weights, initial=0)]
     return tuple(after - before for before, after in pairwise(bounds))
 
 
@@ -58,4 +58,4 @@ def without(
     """
     left = [i for i in range(len(weights)) if i != member]
     emptied = [None if bucket == member else left.index(bucket) for bucket in buckets]
-    return tuple(left[each] for each in filled(emptied, [weights[i] for i in left], busy))
+    return tuple(left[index] for index in filled(emptied, [weights[i] for i in left], busy))

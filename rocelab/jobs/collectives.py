@@ -349,7 +349,7 @@ def _allreduce_hierarchical(
                 _rotated(order[start : start + group], member) for start in range(0, ranks, group)
             ]
             ring = groups[home:] + groups[:home]
-            reduced = [_chain(sends, each[1:] + each[:1], chunk) for each in ring]
+            reduced = [_chain(sends, edges[1:] + edges[:1], chunk) for edges in ring]
             # The sum starts in the group after home, is complete at home, and goes round again.
             whole: list[tuple[int, ...]] = []
             after: tuple[int, ...] = ()
@@ -360,8 +360,8 @@ def _allreduce_hierarchical(
             for source_group, target_group in pairwise(ring):
                 after = (_add(sends, source_group[0], target_group[0], chunk, whole[-1]),)
                 whole.append(after)
-            for each, ready in zip(ring, whole, strict=True):
-                _chain(sends, each, chunk, ready)
+            for edges, ready in zip(ring, whole, strict=True):
+                _chain(sends, edges, chunk, ready)
 
 
 def _allreduce_trees(

@@ -137,7 +137,7 @@ def _nic(fabric: Fabric, server: str, number: int) -> Nic:
     if node is None or node.is_switch:
         what = "is a switch" if node else "is not in the fabric"
         raise InputError(
-            f"{server} {what}", hint=name_hint(server, [each.name for each in fabric.servers])
+            f"{server} {what}", hint=name_hint(server, [known.name for known in fabric.servers])
         )
     nics = fabric.nics(server)
     if not 1 <= number <= len(nics):

@@ -113,8 +113,10 @@ class JobPlan:
 
     def endpoints(self, rank: int, peer: int, port: int = 0) -> Endpoints:
         """The addresses of packets from `rank` to `peer` by port `port` (from 0) of its NIC."""
-        here, there = self.places[rank], self.places[peer]
-        return resolve_endpoints(self.fabric, here.server, there.server, here.nic, there.nic, port)
+        source, destination = self.places[rank], self.places[peer]
+        return resolve_endpoints(
+            self.fabric, source.server, destination.server, source.nic, destination.nic, port
+        )
 
 
 def plan_job(fabric: Fabric, job: JobSpec) -> JobPlan:

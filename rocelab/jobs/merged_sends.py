@@ -156,8 +156,8 @@ def _ordered(schedule: Schedule, iterations: int, compute_s: float) -> Workload:
     ).reshape(-1, 3)
     source, destination = columns[:, :2].T.astype(np.int32)
     single = [
-        Sends(source[each], destination[each], columns[each, 2])
-        for each in (slice(send.id, send.id + 1) for send in schedule.sends)
+        Sends(source[position], destination[position], columns[position, 2])
+        for position in (slice(send.id, send.id + 1) for send in schedule.sends)
     ]
     own: dict[int, list[int]] = {send.source: [] for send in schedule.sends}
     for send in schedule.sends:

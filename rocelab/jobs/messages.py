@@ -75,10 +75,10 @@ def messages_of(
     send = np.repeat(np.arange(len(parts)), parts)
     number = np.arange(len(send)) - np.repeat(np.cumsum(parts) - parts, parts)
     size, longer = np.divmod(size_bytes, parts)
-    each = size[send] + (number < longer[send])
-    runs = list(_runs(connection[send], each, np.ones_like(each), transport))
+    bytes_each = size[send] + (number < longer[send])
+    runs = list(_runs(connection[send], bytes_each, np.ones_like(bytes_each), transport))
     count = np.stack([count for count, _ in runs], axis=-1)
-    message = np.stack([np.broadcast_to(each, count.shape[:2]) for _, each in runs], axis=-1)
+    message = np.stack([np.broadcast_to(column, count.shape[:2]) for _, column in runs], axis=-1)
     of_run = np.broadcast_to(transfer[send][..., None], count.shape)
     sent = count > 0
     order = np.argsort(of_run[sent], kind="stable")
@@ -96,12 +96,12 @@ def _runs(
     parts = np.minimum(parts, size_bytes)
     size, longer = np.divmod(size_bytes, parts)
     kinds = ((size + 1, longer), (size, parts - longer))
-    messages = [-(-each // longest) for each, _ in kinds]
+    messages = [-(-length // longest) for length, _ in kinds]
     turn = before_each(
-        connection, sum(each * n for each, (_, n) in zip(messages, kinds, strict=True))
+        connection, sum(per_send * n for per_send, (_, n) in zip(messages, kinds, strict=True))
     )
-    for (each, number), per_send in zip(kinds, messages, strict=True):
-        last_bytes = each - (per_send - 1) * longest
+    for (length, number), per_send in zip(kinds, messages, strict=True):
+        last_bytes = length - (per_send - 1) * longest
         if transport.strategy is Strategy.SPLIT:
             last = np.broadcast_to(number[:, None], (len(size), pairs))
             whole = last * (per_send[:, None] - 1)

@@ -108,7 +108,7 @@ def between(source: Ints, destination: Ints, size_bytes: float, repeats: int = 1
     size = round(size_bytes) * repeats
     if size < 1 or len(source) == 0:
         return None
-    sizes, parts = (np.full(len(source), each, np.int64) for each in (size, repeats))
+    sizes, parts = (np.full(len(source), value, np.int64) for value in (size, repeats))
     return Sends(source, destination, sizes, repeats, parts)
 
 

@@ -128,14 +128,14 @@ class SimulatedJob(SpecModel):
                 keys=("collective",),
             )
         for key in IN_COLLECTIVE:
-            here, there = getattr(self, key), getattr(self.collective, key)
-            if here not in (there, type(self).model_fields[key].default):
+            own, inner = getattr(self, key), getattr(self.collective, key)
+            if own not in (inner, type(self).model_fields[key].default):
                 raise RefusedError(
                     f"{key} is said here and, otherwise, in collective",
                     "a collective has this key itself: write it there",
                     keys=(key,),
                 )
-            self._hold(key, there)
+            self._hold(key, inner)
         if "iterations" in self.collective.model_fields_set - self.model_fields_set:
             self._hold("iterations", self.collective.iterations)
         return self

@@ -27,7 +27,7 @@ class Steps:
         sends: Sends | None = None,
     ) -> int:
         """Add a step after others (None: nothing to wait for)."""
-        waits = tuple(dict.fromkeys(each for each in after if each is not None))
+        waits = tuple(dict.fromkeys(number for number in after if number is not None))
         self._steps.append(Step(name, waits, compute_s, sends))
         return len(self._steps) - 1
 

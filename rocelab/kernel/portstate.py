@@ -104,8 +104,8 @@ def from_json(text: str) -> PortState:
 
 def missing(before: Iterable[Kept], now: Iterable[Kept]) -> tuple[Kept, ...]:
     """The objects of `before` that are not there now."""
-    there = {each.key for each in now}
-    return tuple(each for each in before if each.key not in there)
+    present = {each.key for each in now}
+    return tuple(each for each in before if each.key not in present)
 
 
 def send_back(channel: socket.socket, lost: Iterable[Kept]) -> None:

@@ -153,7 +153,11 @@ def _build(spec: LabSpec, layout: Layout, *, numbered: bool) -> Fabric:
 def _nics_of_homes(layout: Layout) -> dict[tuple[str, ...], list[int]]:
     """The NICs, by index in the layout, below each switch of the lowest tier; two switches that
     share two-port NICs are one home."""
-    shared = {name: each.switches for each in layout.attachments for name in each.switches}
+    shared = {
+        name: attachment.switches
+        for attachment in layout.attachments
+        for name in attachment.switches
+    }
     homes: dict[tuple[str, ...], list[int]] = {}
     for site in layout.sites:
         if site.role.tier == 1:

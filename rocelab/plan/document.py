@@ -207,16 +207,16 @@ def _pfc(fabric: Fabric, pfc: PfcSpec) -> dict[str, object]:
         "classes": pfc.classes,
         "switches": [
             {
-                "role": each.role.value,
-                "switches": each.switches,
-                "ports": each.ports,
-                "memory_bytes": each.memory,
-                "reserved_bytes": each.reserved,
-                "headroom_bytes": each.headroom_pool,
-                "shared_bytes": each.shared,
-                "xoff_bytes": each.xoff,
-                "xon_bytes": each.xon,
-                "marked_below_bytes": each.marked_below,
+                "role": carving.role.value,
+                "switches": carving.switches,
+                "ports": carving.ports,
+                "memory_bytes": carving.memory,
+                "reserved_bytes": carving.reserved,
+                "headroom_bytes": carving.headroom_pool,
+                "shared_bytes": carving.shared,
+                "xoff_bytes": carving.xoff,
+                "xon_bytes": carving.xon,
+                "marked_below_bytes": carving.marked_below,
                 "links": [
                     {
                         **asdict(needed),
@@ -224,10 +224,10 @@ def _pfc(fabric: Fabric, pfc: PfcSpec) -> dict[str, object]:
                         "lab_slack": slack_of(needed, fabric.spec),
                         "ports": ports,
                     }
-                    for needed, ports in each.headroom
+                    for needed, ports in carving.headroom
                 ],
             }
-            for each in carvings
+            for carving in carvings
         ],
         "nics": [_nic(pfc, needed) for needed in nic_headrooms(fabric, pfc)],
         "watchdog": None

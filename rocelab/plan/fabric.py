@@ -293,7 +293,7 @@ class Fabric:
     def directed_links(self) -> tuple[DirectedLink, ...]:
         """Both directions of every link, in build order: up at 2i, down at 2i + 1. The sends of
         `rocelab.sim.fabric.network.Network` have the same numbers."""
-        return tuple(each for link in self.links for each in (link.up, link.down))
+        return tuple(direction for link in self.links for direction in (link.up, link.down))
 
     @cached_property
     def switches(self) -> tuple[Node, ...]:

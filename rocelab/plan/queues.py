@@ -108,7 +108,7 @@ def lab_rate_bps(link: Link, dilation: float) -> int:
 def roce_wire_bytes(mtu: int) -> int:
     """The longest RoCE frame on links of this MTU, with what Ethernet adds on the wire."""
     payload = max(
-        (each for each in PATH_MTUS if each + MOST_HEADER_BYTES <= mtu + IP_OFFSET),
+        (mtu_bytes for mtu_bytes in PATH_MTUS if mtu_bytes + MOST_HEADER_BYTES <= mtu + IP_OFFSET),
         default=min(PATH_MTUS),
     )
     return payload + MOST_HEADER_BYTES + ETHERNET_OVERHEAD_BYTES

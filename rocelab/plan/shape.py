@@ -116,7 +116,9 @@ def _problems(drawn: Drawn) -> Iterator[str]:
         homes = [high for (low, high) in counted if low == server]
         if len(homes) != 1:
             yield f"server {server} is on {listed(homes, 'and') if homes else 'no leaf'}"
-    yield from _uneven("server", "cables", {each: _to(counted, each, leaves) for each in servers})
+    yield from _uneven(
+        "server", "cables", {server: _to(counted, server, leaves) for server in servers}
+    )
     on_leaf = Counter(high for (low, high) in counted if drawn.tier[low] == 0)
     yield from _uneven("leaf", "servers", {leaf: on_leaf[leaf] for leaf in leaves})
     zones = _zones(drawn)
@@ -125,7 +127,7 @@ def _problems(drawn: Drawn) -> Iterator[str]:
     for zone in zones:
         yield from _unmeshed(counted, _in(zone, leaves), _in(zone, spines))
     joined = {name for zone in zones for name in zone}
-    yield from (f"spine {each} is on no leaf" for each in spines if each not in joined)
+    yield from (f"spine {spine} is on no leaf" for spine in spines if spine not in joined)
     if cores:
         yield from _unmeshed(counted, spines, cores)
     elif len(zones) > 1:

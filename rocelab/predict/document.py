@@ -61,12 +61,12 @@ def _total(values: Longs | None) -> int | None:
 
 def _links(fabric: Fabric, loads: LinkLoads) -> tuple[LinkPrediction, ...]:
     values = [
-        [None] * len(fabric.directed_links) if each is None else each.tolist()
-        for each in (loads.bytes, loads.packets)
+        [None] * len(fabric.directed_links) if counts is None else counts.tolist()
+        for counts in (loads.bytes, loads.packets)
     ]
     return tuple(
-        LinkPrediction(each.name, each.sender, each.tier, each.direction, *carried)
-        for each, *carried in zip(fabric.directed_links, loads.flows.tolist(), *values, strict=True)
+        LinkPrediction(link.name, link.sender, link.tier, link.direction, *carried)
+        for link, *carried in zip(fabric.directed_links, loads.flows.tolist(), *values, strict=True)
     )
 
 
@@ -89,28 +89,28 @@ def _tiers(fabric: Fabric, loads: LinkLoads) -> tuple[TierPrediction, ...]:
 
 def _worst(fabric: Fabric, links: Sequence[LinkPrediction]) -> tuple[WorstLink, ...]:
     between = [
-        each
-        for each, directed in zip(links, fabric.directed_links, strict=True)
+        link
+        for link, directed in zip(links, fabric.directed_links, strict=True)
         if directed.link.is_between_switches
     ]
     loads: dict[tuple[str, Direction], list[int]] = {}
-    for each in between:
-        loads.setdefault((each.tier, each.direction), []).append(_load(each))
+    for link in between:
+        loads.setdefault((link.tier, link.direction), []).append(_load(link))
     ordered = sorted(
-        (each for each in between if each.flows),
-        key=lambda each: _load(each) / fabric.link_by_name[each.link].rate_bps,
+        (link for link in between if link.flows),
+        key=lambda link: _load(link) / fabric.link_by_name[link.link].rate_bps,
         reverse=True,
     )
     return tuple(
         WorstLink(
-            each.link,
-            each.sender,
-            each.flows,
-            each.bytes,
-            _load(each) * len(tier) / max(1, sum(tier)),
+            link.link,
+            link.sender,
+            link.flows,
+            link.bytes,
+            _load(link) * len(tier) / max(1, sum(tier)),
         )
-        for each in ordered[:WORST]
-        for tier in (loads[each.tier, each.direction],)
+        for link in ordered[:WORST]
+        for tier in (loads[link.tier, link.direction],)
     )
 
 

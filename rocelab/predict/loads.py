@@ -71,9 +71,9 @@ def land(fabric: Fabric, routes: Groups, matrix: Matrix, paths: Paths) -> LinkLo
 def crossing_of(flows: Mapping[DirectedLink, int]) -> dict[tuple[str, Direction, str], int]:
     """The flows of each group of parallel links between switches."""
     found: dict[tuple[str, Direction, str], int] = {}
-    for each, count in flows.items():
-        if count and each.link.is_between_switches:
-            key = each.tier, each.direction, each.link.a.node
+    for direction, count in flows.items():
+        if count and direction.link.is_between_switches:
+            key = direction.tier, direction.direction, direction.link.a.node
             found[key] = found.get(key, 0) + count
     return found
 
@@ -103,13 +103,13 @@ def paired_choices(routes: Groups, flows: Flows, paths: Paths) -> tuple[PairedCh
     pair = stage[first] * len(names) + stage[second]
     pairs, met = np.unique(pair, return_index=True)
     found = []
-    for each in pairs[np.lexsort((pairs, hop[second[met]]))].tolist():
-        own = pair == each
+    for number in pairs[np.lexsort((pairs, hop[second[met]]))].tolist():
+        own = pair == number
         one, two = first[own], second[own]
         found.append(
             PairedChoices(
-                names[each // len(names)],
-                names[each % len(names)],
+                names[number // len(names)],
+                names[number % len(names)],
                 x=option[one],
                 y=option[two],
                 group=group[two],
@@ -123,8 +123,8 @@ def _options(slots: Ints, send: Ints, hops: NextHops) -> Longs:
     """Which of its group each send is."""
     option = np.zeros(len(send), np.int64)
     for place in range(1, int(hops.count.max(initial=0))):
-        (there,) = np.nonzero(hops.count > place)
-        option[there[slots[hops.start[there] + place] == send[there]]] = place
+        (groups,) = np.nonzero(hops.count > place)
+        option[groups[slots[hops.start[groups] + place] == send[groups]]] = place
     return option
 
 

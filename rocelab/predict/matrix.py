@@ -138,5 +138,5 @@ def row_of_end(
     plan: JobPlan, end: QueuePairEnd, size: int | None = None, packets: int | None = None
 ) -> FlowRow:
     """What an end of a queue pair sends, as a flow."""
-    here, there = plan.places[end.rank], plan.places[end.peer]
-    return FlowRow(here, there, end.sport, end.remote, size, packets, end.port)
+    source, destination = plan.places[end.rank], plan.places[end.peer]
+    return FlowRow(source, destination, end.sport, end.remote, size, packets, end.port)

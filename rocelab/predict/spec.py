@@ -114,7 +114,7 @@ def _misfits(fabric: Fabric, flow: FlowSpec) -> list[tuple[str, InputError]]:
         node = fabric.node_by_name.get(server)
         if node is None or node.is_switch:
             what = "is a switch" if node else "is not in the fabric"
-            hint = name_hint(server, [each.name for each in fabric.servers])
+            hint = name_hint(server, [known.name for known in fabric.servers])
             found.append((end, InputError(f"{server} {what}", hint)))
         elif number > len(fabric.nics(server)):
             most = len(fabric.nics(server))

@@ -239,7 +239,7 @@ def _connect(destination: Destination, home: Path, stack: ExitStack) -> Connecti
         _refuse_changed(destination, error)
     except AuthFailure:
         raise UnreachableError(
-            f"{destination} lets none of your keys in as {destination.user}: {keys.told()}",
+            f"{destination} lets none of your keys in as {destination.user}: {keys.tried_keys()}",
             hint="add your public key there: ssh-copy-id; a key with a passphrase belongs in an "
             "agent: ssh-add",
         ) from None
@@ -361,11 +361,11 @@ class _Keys(AuthStrategy):
     def __init__(self, destination: Destination) -> None:
         super().__init__(ssh_config=paramiko.SSHConfig())
         self._destination = destination
-        self._told: list[str] = []
+        self._tried: list[str] = []
 
-    def told(self) -> str:
+    def tried_keys(self) -> str:
         """The keys that were tried, as text."""
-        return ", ".join(self._told) or "there are none, in no file and in no agent"
+        return ", ".join(self._tried) or "there are none, in no file and in no agent"
 
     def get_sources(self) -> Iterator[AuthSource]:
         user = self._destination.user
@@ -373,12 +373,12 @@ class _Keys(AuthStrategy):
         listed = {_public_of(path): path for path in self._destination.keys}
         for key in held:
             if key.asbytes() in listed or not self._destination.only_these_keys:
-                self._told.append(f"{key.comment or key.get_name()} (agent)")
+                self._tried.append(f"{key.comment or key.get_name()} (agent)")
                 yield InMemoryPrivateKey(user, key)
         for path in self._destination.keys:
             key_of_file = self._load(path, {key.asbytes() for key in held})
             if key_of_file is not None:
-                self._told.append(str(path))
+                self._tried.append(str(path))
                 yield InMemoryPrivateKey(user, key_of_file)
 
     def _load(self, path: Path, tried: set[bytes]) -> paramiko.PKey | None:
@@ -388,9 +388,9 @@ class _Keys(AuthStrategy):
         try:
             return paramiko.PKey.from_path(path)
         except (paramiko.PasswordRequiredException, TypeError):
-            self._told.append(f"{path} (has a passphrase)")
+            self._tried.append(f"{path} (has a passphrase)")
         except (paramiko.SSHException, OSError, ValueError) as error:
-            self._told.append(f"{path} ({error})")
+            self._tried.append(f"{path} ({error})")
         return None
 
 

@@ -59,11 +59,11 @@ def manifests(fabric: Fabric, image: str = DEFAULT_IMAGE) -> dict[str, str]:
     containers = in_pods(deployment(short_names(fabric), image))
     config_maps, mounts = _configurations(containers)
     topology = _topology(containers, mounts)
-    for each in made_objects(topology, containers):
-        if not each.fits:
+    for made in made_objects(topology, containers):
+        if not made.fits:
             raise InputError(
-                f"lab {fabric.name} is too large for clabernetes: its {each.kind} would have "
-                f"{each.size_bytes:,} bytes, and a cluster takes {each.limit_bytes:,}",
+                f"lab {fabric.name} is too large for clabernetes: its {made.kind} would have "
+                f"{made.size_bytes:,} bytes, and a cluster takes {made.limit_bytes:,}",
                 hint="a fabric with fewer nodes or links: clabernetes keeps all of a lab's in one "
                 "object",
             )
@@ -106,14 +106,14 @@ def in_pods(made: Deployment) -> Deployment:
         for port in (link.a, link.b):
             by_mtu[port.node].setdefault(link.mtu, []).append(port.interface)
 
-    def alone(each: Container) -> Container:
+    def alone(container: Container) -> Container:
         mtus = [
             # A command per interface would fill a third of the Topology.
             f"echo {' '.join(interfaces)} | xargs -n 1 ip link set mtu {mtu} dev"
-            for mtu, interfaces in by_mtu[each.name].items()
+            for mtu, interfaces in by_mtu[container.name].items()
         ]
-        first = [] if each.entrypoint else ["ip route del default"]
-        return replace(each, commands=(*first, *mtus, *each.commands))
+        first = [] if container.entrypoint else ["ip route del default"]
+        return replace(container, commands=(*first, *mtus, *container.commands))
 
     return replace(made, containers=tuple(alone(container) for container in made.containers))
 
@@ -239,7 +239,9 @@ def node_topologies(definition: str) -> dict[str, str]:
 
 
 def _tunnels(made: Deployment) -> dict[str, list[dict[str, object]]]:
-    tunnels: dict[str, list[dict[str, object]]] = {each.name: [] for each in made.containers}
+    tunnels: dict[str, list[dict[str, object]]] = {
+        container.name: [] for container in made.containers
+    }
     for number, link in enumerate(made.links, start=1):
         for near, far in ((link.a, link.b), (link.b, link.a)):
             service = f"{made.name}-{far.node}-vx.{namespace_name(made.name)}.svc.cluster.local"

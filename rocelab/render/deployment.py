@@ -92,7 +92,7 @@ def warnings(fabric: Fabric) -> tuple[str, ...]:
             f"kernel holds {NEIGHBOUR_TABLE:,}: on the machine that deploys it, "
             f"`sysctl -w net.ipv4.neigh.default.gc_thresh3={wanted}`"
         )
-    widths = (each.width for reached in expected_widths(fabric).values() for each in reached)
+    widths = (width.width for reached in expected_widths(fabric).values() for width in reached)
     widest = max(widths, default=0)
     if widest > IMAGE_PATHS:
         found.append(

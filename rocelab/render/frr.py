@@ -126,7 +126,9 @@ def _context(fabric: Fabric, node: Node, *, interfaces: bool) -> dict[str, objec
     bfd = routing.bfd and _Bfd(routing.bfd.interval // MS, routing.bfd.multiplier)
     return {
         "node": node,
-        "networks": [each.prefix for each in fabric.prefixes_of[node.name] if not each.per_port],
+        "networks": [
+            prefix.prefix for prefix in fabric.prefixes_of[node.name] if not prefix.per_port
+        ],
         "nics_list": NICS_LIST if _nic_blocks(fabric, node.name) else None,
         "interfaces": _interfaces(fabric, node) if interfaces else [],
         "prefix_lists": _prefix_lists(fabric, node),
@@ -191,16 +193,18 @@ def _prefix_lists(fabric: Fabric, node: Node) -> list[_PrefixList]:
 
 def _own_prefixes(fabric: Fabric, leaf: str, name: str) -> list[_PrefixList]:
     """The prefix list that a switch of the lowest tier announces."""
-    always = [each.prefix for each in fabric.prefixes_of[leaf] if not each.per_port]
+    always = [prefix.prefix for prefix in fabric.prefixes_of[leaf] if not prefix.per_port]
     return [_PrefixList(name, match) for match in (*always, *_nic_blocks(fabric, leaf))]
 
 
 def _nic_blocks(fabric: Fabric, switch: str) -> list[str]:
     """Prefix-list patterns for the addresses of NICs with two ports, one of them on this switch."""
     prefixes = fabric.prefixes_of[switch]
-    if not any(each.per_port for each in prefixes):
+    if not any(prefix.per_port for prefix in prefixes):
         return []
-    shared = (each.prefix for each in prefixes if len(each.origins) > 1 and not each.per_port)
+    shared = (
+        prefix.prefix for prefix in prefixes if len(prefix.origins) > 1 and not prefix.per_port
+    )
     return [f"{prefix} ge 32" for prefix in shared]
 
 

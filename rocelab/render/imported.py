@@ -82,7 +82,9 @@ def _of_containerlab(path: Path, data: Mapping[str, Any]) -> Imported:
     for name, written in topology["nodes"].items():
         own = _mapping(written)
         group = _mapping(groups.get(_text(own.get("group")) or _text(defaults.get("group"))))
-        kind = next(filter(None, (_text(each.get("kind")) for each in (own, group, defaults))), "")
+        kind = next(
+            filter(None, (_text(mapping.get("kind")) for mapping in (own, group, defaults))), ""
+        )
         # containerlab docs/manual/topo-def-file.md: node, group, kind, defaults, in this order.
         nodes[name] = {**defaults, **_mapping(kinds.get(kind)), **group, **own, "kind": kind}
     cables = [_ends(path, link) for link in _list(topology.get("links"))]
@@ -134,7 +136,7 @@ def _is_switch(node: Mapping[str, Any], role: Role | None) -> bool:
     if node["kind"] not in HOST_KINDS:
         return True
     said = [node.get("image"), *_list(node.get("binds"))]
-    return any(ROUTES.search(_text(each)) for each in said)
+    return any(ROUTES.search(_text(text)) for text in said)
 
 
 def _configured(folder: Path, node: Mapping[str, Any]) -> tuple[str, ...]:
@@ -171,7 +173,7 @@ def _of_netlab(path: Path, data: Mapping[str, Any]) -> Imported:
     cables = []
     for link in links:
         interfaces = _list(_mapping(link).get("interfaces"))
-        ends = [_text(_mapping(each).get("node")) for each in interfaces]
+        ends = [_text(_mapping(end).get("node")) for end in interfaces]
         if len(ends) > 2:
             raise InputError(f"{path}: a link of {len(ends)} nodes is no cable: {', '.join(ends)}")
         if unknown := [end for end in ends if end not in nodes]:

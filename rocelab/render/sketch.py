@@ -196,7 +196,7 @@ def _collapse(fabric: Fabric, nodes: Sequence[Node], limit: int) -> tuple[Cell, 
 def _cell(fabric: Fabric, node: Node) -> Cell:
     if node.is_switch:
         widest = min(
-            (each.prefix for each in fabric.prefixes_of[node.name]),
+            (prefix.prefix for prefix in fabric.prefixes_of[node.name]),
             key=lambda prefix: IPv4Network(prefix).prefixlen,
         )
         lines: tuple[str, ...] = (node.name, f"AS {node.asn}", widest)
@@ -218,7 +218,7 @@ def _key(name: str) -> str:
 def _edges(fabric: Fabric, found: Iterable[Division], bands: Iterable[Band]) -> tuple[Edge, ...]:
     cells = [cell for band in bands for zone in band.zones for cell in zone.cells]
     cell_of = {name: cell for cell in cells for name in cell.nodes}
-    division_of = {role: each for each in found for role in each.roles}
+    division_of = {role: division for division in found for role in division.roles}
     nic_of = {
         link.name: nic.number
         for cell in cells

@@ -33,13 +33,13 @@ def print_difference(found: DrillDiff, console: Console) -> None:
     console.print(Text(found.name, style="bold"))
     for which, side in (("old", found.old), ("new", found.new)):
         console.print(f"{which}  {_side(side)}", markup=False, highlight=False, soft_wrap=True)
-    machine = [(ENVIRONMENT.get(each.key, each.key), each) for each in found.environment]
+    machine = [(ENVIRONMENT.get(change.key, change.key), change) for change in found.environment]
     tables = (
         _figures(found),
         _verdicts(found),
         _changes("The machine and its software, where they differ", machine),
-        _changes("The drill, where it differs", [(each.key, each) for each in found.drill]),
-        _changes("The lab, where it differs", [(each.key, each) for each in found.lab]),
+        _changes("The drill, where it differs", [(change.key, change) for change in found.drill]),
+        _changes("The lab, where it differs", [(change.key, change) for change in found.lab]),
     )
     for shown in tables:
         if shown.row_count:
@@ -105,15 +105,15 @@ def _spread(kpi: str, of_side: Spread | None, values: Sequence[float]) -> str:
     return f"{format_kpi(kpi, of_side.median)} ({low} to {high}, n {of_side.n})"
 
 
-def _difference(each: FigureDiff) -> str:
-    if each.old is None or each.new is None or each.difference is None:
+def _difference(figure: FigureDiff) -> str:
+    if figure.old is None or figure.new is None or figure.difference is None:
         return ""
-    if KPIS[each.kpi].quantity is Quantity.TRUTH:
+    if KPIS[figure.kpi].quantity is Quantity.TRUTH:
         return ""
-    sign = "-" if each.difference < 0 else "+" if each.difference else ""
-    text = sign + format_kpi(each.kpi, abs(each.difference))
-    if each.old.median and each.difference:
-        text += f" ({each.difference / each.old.median:+.1%})"
+    sign = "-" if figure.difference < 0 else "+" if figure.difference else ""
+    text = sign + format_kpi(figure.kpi, abs(figure.difference))
+    if figure.old.median and figure.difference:
+        text += f" ({figure.difference / figure.old.median:+.1%})"
     return text
 
 

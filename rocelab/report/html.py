@@ -76,7 +76,7 @@ def render_html(result: DrillResult) -> str:
         ],
         jobs=with_jobs,
         limits=limits,
-        scaled=[each for of_phase in probes for each in of_phase.clocks.scaled],
+        scaled=[figure for of_phase in probes for figure in of_phase.clocks.scaled],
         unscaled=tuple(dict.fromkeys(unscaled)),
         duration=format_duration,
         quantity=_quantity,
@@ -135,7 +135,7 @@ def _phase(
     number, run = chosen
     shown["number"] = number
     if run.probes is not None:
-        resolutions = [each.resolution_ns for each in result.runs_of(phase.name) if each.valid]
+        resolutions = [run.resolution_ns for run in result.runs_of(phase.name) if run.valid]
         rows = figure_rows(phase.figures[0], phase.valid_runs, max(resolutions))
         missed = {
             row.kpi: row.said for row in verdicts if row.phase == shown["where"] and not row.passed
@@ -197,7 +197,7 @@ def _of_probes(run: ProbeRun, name: str) -> dict[str, Any]:
         "flow_count": len(run.flows),
         "overall": run.overall,
         "fib": of_probes.fib_rows(run),
-        "plans": [of_probes.plan_title(each) for each in of_probes.by_plan(run.hashing)],
+        "plans": [of_probes.plan_title(plan) for plan in of_probes.by_plan(run.hashing)],
         "tiers": of_probes.tier_rows(run.hashing),
         "polarizations": of_probes.polarization_rows(run.hashing),
         "loss_plot": inline(plots.loss_timeline(run), f"{name}-loss"),

@@ -53,9 +53,9 @@ def junit_of(result: DrillResult, seconds: float) -> Xml.Element:
             ],
             phase.verdicts,
             [
-                each
+                figure
                 for number, summary in enumerate(phase.figures, 1)
-                for each in _spread_of(summary.spread, f"job{number}." * (len(phase.figures) > 1))
+                for figure in _spread_of(summary.spread, f"job{number}." * (len(phase.figures) > 1))
             ],
         )
         for phase in result.phases
@@ -143,16 +143,16 @@ def _suite(
 def _where_unmet(verdict: Verdict, runs: Sequence[_Run]) -> tuple[str, list[str]]:
     """The repeats that did not meet an expectation: text for its message, and a line per repeat."""
     missed = {
-        number: each
+        number: unmet
         for number, run in enumerate(runs, 1)
-        for each in run.unmet
-        if (each.kpi, each.expectation) == (verdict.kpi, verdict.expectation)
+        for unmet in run.unmet
+        if (unmet.kpi, unmet.expectation) == (verdict.kpi, verdict.expectation)
     }
     if len(runs) < 2 or not missed:
         return "", []
     numbers = listed([str(number) for number in missed], "and")
     where = f"; not met in repeat{'s' * (len(missed) > 1)} {numbers} of {len(runs)}"
-    lines = [f"repeat {n}: {each.shown()}" for n, each in missed.items()]
+    lines = [f"repeat {n}: {unmet.shown()}" for n, unmet in missed.items()]
     return where, lines
 
 

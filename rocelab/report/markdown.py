@@ -58,8 +58,8 @@ def _lines(result: DrillResult) -> Iterator[str]:
         if len(of_phase.rows) > 1:
             where = f" of phase {_text(of_phase.phase)}" if of_phase.phase else ""
             yield from ("", f"<details><summary>Repeats{where}</summary>")
-            each = ((str(row.number), row.outcome, *row.figures) for row in of_phase.rows)
-            yield from _table(("repeat", "outcome", *of_phase.columns), each)
+            lines = ((str(row.number), row.outcome, *row.figures) for row in of_phase.rows)
+            yield from _table(("repeat", "outcome", *of_phase.columns), lines)
             yield from ("", "</details>")
     figures = list(_figures(result, repeats))
     if figures:

@@ -146,9 +146,13 @@ def fib_timeline(repeat: ProbeRun) -> Figure | None:
     if not groups:
         return None
     nodes = [_nodes_of(changes) for _, _, changes in groups]
-    figure = figure_of(11, 1 + sum(0.55 + 0.2 * len(each) for each in nodes))
+    figure = figure_of(11, 1 + sum(0.55 + 0.2 * len(names) for names in nodes))
     axes = figure.subplots(
-        len(groups), 1, sharex=True, squeeze=False, height_ratios=[1 + len(each) for each in nodes]
+        len(groups),
+        1,
+        sharex=True,
+        squeeze=False,
+        height_ratios=[1 + len(names) for names in nodes],
     )[:, 0]
     for axis, (number, event, changes), names in zip(axes, groups, nodes, strict=True):
         _changes(axis, event, changes, names)
@@ -171,12 +175,12 @@ def _nodes_of(changes: Sequence[FibChange]) -> list[str]:
 def _changes(axis: Axes, event: Event, changes: Sequence[FibChange], names: Sequence[str]) -> None:
     shown = [change for change in changes if change.node in names]
     for kind, marker, colour in FIB_KINDS:
-        own = [each for each in shown if _kind(each.width_before, each.width_after) == kind]
+        own = [change for change in shown if _kind(change.width_before, change.width_after) == kind]
         # A page with a mark for each of very many changes would be too large.
         marks = {
-            (round(np.log10(after_ns) * PIXELS / 3), names.index(each.node)): after_ns
-            for each in own
-            for after_ns in [max(LEAST_NS, each.t_ns - event.t_ns)]
+            (round(np.log10(after_ns) * PIXELS / 3), names.index(change.node)): after_ns
+            for change in own
+            for after_ns in [max(LEAST_NS, change.t_ns - event.t_ns)]
         }
         axis.plot(
             list(marks.values()),
@@ -327,7 +331,7 @@ def _close_ups(repeat: ProbeRun) -> list[tuple[int, tuple[int, int]]]:
             low = record.event.t_ns - width // 4
             window = (low, min(end, record.event.t_ns + width * 5 // 4))
             found.append((sum(outage.lost for outage in outages), index + 1, window))
-    worst = sorted(found, key=lambda each: -each[0])[:MAX_CLOSE_UPS]
+    worst = sorted(found, key=lambda close_up: -close_up[0])[:MAX_CLOSE_UPS]
     return sorted((number, window) for _, number, window in worst)
 
 

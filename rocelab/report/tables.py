@@ -100,7 +100,7 @@ def fitted(wanted: Sequence[Wanted], names: int, room: int) -> list[Part]:
     """
     every = tuple(range(len(wanted)))
     if sum(wanted[index].most for index in every) + _gaps(len(every), tight=False) <= room:
-        return [Part(every, tuple(each.most for each in wanted), tight=False)]
+        return [Part(every, tuple(width.most for width in wanted), tight=False)]
     parts: list[tuple[int, ...]] = []
     columns = every[:names]
     for index in every[names:]:

@@ -103,7 +103,7 @@ def representative(result: DrillResult, phase: str) -> tuple[int, PhaseRun] | No
     if not known:
         return valid[0] if valid else None
     middle = statistics.median(time for _, _, time in known)
-    n, run, _ = min(known, key=lambda each: abs(each[2] - middle))
+    n, run, _ = min(known, key=lambda candidate: abs(candidate[2] - middle))
     return n, run
 
 

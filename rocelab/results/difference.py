@@ -86,7 +86,7 @@ class VerdictDiff:
         """Whether its statement or its outcome differs."""
         if self.old is None or self.new is None:
             return True
-        before, after = ((each.expectation, each.passed) for each in (self.old, self.new))
+        before, after = ((side.expectation, side.passed) for side in (self.old, self.new))
         return before != after
 
 

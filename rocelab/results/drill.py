@@ -187,7 +187,7 @@ class DrillResult:
         if self.passed:
             return "passed"
         verdicts = [verdict for phase in self.phases for verdict in phase.verdicts]
-        missed = any(each.observed is not None and not each.passed for each in verdicts)
+        missed = any(verdict.observed is not None and not verdict.passed for verdict in verdicts)
         measured = all(phase.valid_runs for phase in self.phases)
         return "failed" if missed or measured else "not measured"
 
@@ -205,7 +205,9 @@ class DrillResult:
         none, the first job at all. Raises InputError for a phase without jobs."""
         runs = [run for run in self.runs_of(phase) if run.reports]
         if not runs:
-            names = dict.fromkeys(run.phase for each in self.repeats for run in each if run.reports)
+            names = dict.fromkeys(
+                run.phase for repeat in self.repeats for run in repeat if run.reports
+            )
             raise InputError(
                 f"the drill {self.name} has no phase {phase} with jobs",
                 hint=f"it has {listed(names, 'and')}" if names else "its phases send probes",
@@ -220,7 +222,7 @@ class DrillResult:
     def unmet_by(self, repeat: Sequence[PhaseRun], phase: str) -> tuple[Verdict, ...]:
         """The expectations of a phase that one repeat alone does not meet, with its measurements;
         none if the phase is invalid in it."""
-        verdicts = next(each.verdicts for each in self.phases if each.name == phase)
+        verdicts = next(outcome.verdicts for outcome in self.phases if outcome.name == phase)
         held = figures_held(repeat, phase)
         return unmet(verdicts, held.figures, held.others) if held.figures else ()
 

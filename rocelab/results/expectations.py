@@ -151,7 +151,7 @@ def _verdict(
             phases.get(expectation.of_phase, {}).get(expectation.kpi) for phases in others
         ]
         compared = [_over(value, of) for value, of in zip(values, references, strict=True)]
-    known = [each for each in compared if each is not None]
+    known = [value for value in compared if value is not None]
     if not known or len(known) < len(compared):
         applies = not repeats or any(expectation.kpi in repeat for repeat in repeats)
         return Verdict(expectation.kpi, expectation.written, None, False, applies)

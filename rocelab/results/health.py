@@ -79,7 +79,7 @@ class HealthReport:
 
     def sli(self, sli: Sli) -> SliReport:
         """The report of one SLI."""
-        return next(each for each in self.slis if each.sli == sli.value)
+        return next(report for report in self.slis if report.sli == sli.value)
 
 
 class Sli(StrEnum):

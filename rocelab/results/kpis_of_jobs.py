@@ -64,7 +64,7 @@ def _queue_max(job: PhaseJob) -> int | None:
 
 
 def _undisturbed(run: ProbeRun) -> list[TierBalance]:
-    return [tier for each in run.hashing if each.own for tier in each.tiers]
+    return [tier for hashing in run.hashing if hashing.own for tier in hashing.tiers]
 
 
 def _uplinks(tiers: Iterable[TierBalance], figure: str) -> float | None:
@@ -77,7 +77,7 @@ def _uplinks(tiers: Iterable[TierBalance], figure: str) -> float | None:
 def _carried(job: PhaseJob) -> list[bool]:
     """Whether each link between switches, in each direction, carried a packet."""
     inside = {link.name for link in job.fabric.trunks}
-    return [bool(each.packets) for each in job.report.links if each.link in inside]
+    return [bool(link.packets) for link in job.report.links if link.link in inside]
 
 
 def _has_links(job: PhaseJob) -> bool:
@@ -92,7 +92,7 @@ def _unused_links(job: PhaseJob) -> float | None:
 def _dual_ports(job: PhaseJob) -> list[list[int]]:
     """Packets received by each port of every NIC that has several."""
     received = {
-        each.link: each.packets for each in job.report.links if each.direction is Direction.DOWN
+        link.link: link.packets for link in job.report.links if link.direction is Direction.DOWN
     }
     return [
         [received.get(link.name, 0) for link in nic.links]

@@ -161,7 +161,7 @@ class Lossless:
         if held and not paused:
             found.append(f"not valid because {held:,} bytes are counted that no queue holds")
         found += [
-            f"not valid because the accounting of {each} is wrong" for each in self.unbalanced
+            f"not valid because the accounting of {place} is wrong" for place in self.unbalanced
         ]
         return tuple(found)
 
@@ -224,7 +224,7 @@ def propagation(
         Propagation(root, traffic_class, dict(nodes), depths[root, traffic_class])
         for (root, traffic_class), nodes in waited.items()
     ]
-    return tuple(sorted(found, key=lambda each: -each.total_ns))
+    return tuple(sorted(found, key=lambda origin: -origin.total_ns))
 
 
 def root_share(
@@ -233,10 +233,10 @@ def root_share(
     """The share of all time paused whose pauses began at `nodes`; None without pauses. The rest as
     in `propagation`."""
     found = propagation(spans, servers, end_ns)
-    total_ns = sum(each.total_ns for each in found)
+    total_ns = sum(origin.total_ns for origin in found)
     if not total_ns:
         return None
-    return sum(each.total_ns for each in found if each.root in nodes) / total_ns
+    return sum(origin.total_ns for origin in found if origin.root in nodes) / total_ns
 
 
 def find_deadlock(spans: Sequence[PauseSpan]) -> tuple[str, ...]:
@@ -265,12 +265,12 @@ def _root(span: PauseSpan, by_node: dict[tuple[str, int], list[PauseSpan]]) -> t
         seen.add(span.peer)
         at_ns = span.begin_ns
         stopped = [
-            each
-            for each in by_node.get((span.peer, span.traffic_class), ())
-            if each.begin_ns <= at_ns and (each.end_ns is None or each.end_ns > at_ns)
+            pause
+            for pause in by_node.get((span.peer, span.traffic_class), ())
+            if pause.begin_ns <= at_ns and (pause.end_ns is None or pause.end_ns > at_ns)
         ]
         if not stopped:
             break
-        span = min(stopped, key=lambda each: each.begin_ns)
+        span = min(stopped, key=lambda pause: pause.begin_ns)
         depth += 1
     return span.peer, depth

@@ -101,10 +101,10 @@ def unheard(files: FrrFiles) -> frozenset[str]:
 
 def _neighbours(files: FrrFiles) -> dict[str, Mapping[str, object]]:
     """All that bgpd tells of a switch's sessions, by neighbour."""
-    told = vty_json(files, "bgpd", "show bgp neighbors json", dict)
+    document = vty_json(files, "bgpd", "show bgp neighbors json", dict)
     answer = _Answer(files, "bgpd")
     # The object also holds numbers of the address family.
-    return {answer.text(name): peer for name, peer in told.items() if isinstance(peer, dict)}
+    return {answer.text(name): peer for name, peer in document.items() if isinstance(peer, dict)}
 
 
 def shutting_down(files: FrrFiles) -> frozenset[str]:

@@ -412,10 +412,10 @@ class Simulation:
     @property
     def hop_latency_ns(self) -> float:
         """The modelled time that each link adds to a send."""
-        given = self.options.hop_latency_ns
-        if given is None:
-            given = self.spec.links.delay
-        return HOP_LATENCY_NS if given is None else given
+        latency_ns = self.options.hop_latency_ns
+        if latency_ns is None:
+            latency_ns = self.spec.links.delay
+        return HOP_LATENCY_NS if latency_ns is None else latency_ns
 
     def _timed_program(self) -> Program:
         """The program with the latency of each task's longest chain, and jobs at their starts."""

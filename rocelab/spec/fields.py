@@ -70,7 +70,9 @@ class Declared:
         for key in fields[0]:
             words = [choices(of_field(keys[key])) if key in keys else () for keys in fields]
             if all(len(word) == 1 for word in words):
-                return key, {word[0]: each for word, each in zip(words, self.members, strict=True)}
+                return key, {
+                    word[0]: member for word, member in zip(words, self.members, strict=True)
+                }
         return None
 
     def is_called(self, tag: str | int) -> bool:

@@ -54,11 +54,13 @@ def validate(source: Source, model: type[Model]) -> Model:
         found = _settle_unions([(locate(model, detail["loc"]), detail) for detail in details])
         # Items that are wrong themselves are not there for pydantic, so that too few seem to be.
         found = [
-            each for each in found if not (each[1]["type"] == "too_short" and each[1]["input"])
+            mistake
+            for mistake in found
+            if not (mistake[1]["type"] == "too_short" and mistake[1]["input"])
         ]
-        found.sort(key=lambda each: source.line(each[0].path) or 0)
-    problems = [_problem(source, model, *each) for each in found[:MAX_PROBLEMS]]
-    named = {_path(source, *each) for each in found}
+        found.sort(key=lambda mistake: source.line(mistake[0].path) or 0)
+    problems = [_problem(source, model, *mistake) for mistake in found[:MAX_PROBLEMS]]
+    named = {_path(source, *mistake) for mistake in found}
     problems += [
         Problem(
             source.file,
@@ -89,12 +91,12 @@ def _without_value(data: Data, path: KeyPath = ()) -> Iterator[KeyPath]:
 
 def _settle_unions(found: Sequence[Found]) -> list[Found]:
     """One error per place: for a union only the errors of the best fitting member."""
-    settled = [each for each in found if each[0].union is None]
+    settled = [mistake for mistake in found if mistake[0].union is None]
     unions: dict[KeyPath, dict[str | int | None, list[Found]]] = {}
-    for each in found:
-        union = each[0].union
+    for mistake in found:
+        union = mistake[0].union
         if union is not None:
-            unions.setdefault(union.path, {}).setdefault(each[0].member, []).append(each)
+            unions.setdefault(union.path, {}).setdefault(mistake[0].member, []).append(mistake)
     for path, members in unions.items():
         fitting = [errors for errors in members.values() if _fits(errors, path)]
         if fitting:

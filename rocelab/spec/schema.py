@@ -66,10 +66,10 @@ def _write_as_people_do(
                 written["default"] = default_text(info)
             written["description"] += f": {phrase(declared)}"
         item = declared.at(0)
-        each = quantity_of(item)
-        if each is not None:
+        item_quantity = quantity_of(item)
+        if item_quantity is not None:
             if isinstance(info.default, tuple):
-                written["default"] = [each.written(value) for value in info.default]
+                written["default"] = [item_quantity.written(value) for value in info.default]
             written["description"] += f": each {phrase(item)}"
         for member in declared.members:
             if member.model is not None:
@@ -80,7 +80,7 @@ def _write_as_people_do(
 
 def _leave_null_out(written: Schema) -> None:
     """Remove null: an optional key is left out of a file, never null."""
-    forms = [each for each in written.get("anyOf", ()) if each != {"type": "null"}]
+    forms = [form for form in written.get("anyOf", ()) if form != {"type": "null"}]
     if len(forms) < len(written.get("anyOf", ())):
         del written["default"]
         written["anyOf"] = forms

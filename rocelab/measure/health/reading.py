@@ -159,7 +159,7 @@ class HealthReader:
 
     def read(self) -> Reading:
         """All counters now. Raises ExpectationError if the lab went down meanwhile."""
-        self._check_there()
+        self._check_up()
         time_ns = time.clock_gettime_ns(time.CLOCK_REALTIME)
         gaps: list[str] = []
         ports: dict[Place, PortReading] = {}
@@ -202,13 +202,13 @@ class HealthReader:
         now_ns = time.monotonic_ns()
         return PauseReading(now_ns, self._pauses.is_alive(), self._pauses.counters(now_ns))
 
-    def _check_there(self) -> None:
+    def _check_up(self) -> None:
         """An open socket would keep a lab's links after its `down`, so the reader must close it."""
         try:
-            there = self._files.netns_of(self._first).stat().st_ino == self._inode
+            is_up = self._files.netns_of(self._first).stat().st_ino == self._inode
         except OSError:
-            there = False
-        if not there:
+            is_up = False
+        if not is_up:
             raise ExpectationError(f"lab {self._lab.name} went down while it was watched")
 
     def _on_wire(self) -> Mapping[DirectedLink, ImpairmentCounters]:

@@ -150,7 +150,7 @@ def load_map(found: Comparison, placement: str) -> Figure | None:
     """Every link's load over its tier's mean: a row per scheme and number of queue pairs, a panel
     per tier and direction. If links do not all fit, sorted neighbours are joined."""
     panels = [(key, link_matrix(found, placement, *key)) for key in tiers_of(found)]
-    panels = [(key, each) for key, each in panels if each[0]]
+    panels = [(key, matrix) for key, matrix in panels if matrix[0]]
     if not panels:
         return None
     rows = len(panels[0][1][0])

@@ -73,7 +73,7 @@ def _best(found: Comparison) -> str:
     ]
     if not measured:
         return "No cell was measured."
-    ratio, cell = min(measured, key=lambda each: each[0])
+    ratio, cell = min(measured, key=lambda pair: pair[0])
     return (
         f"Nearest to the lower bound: {name_of(cell.kind)}, {count(cell.qps)}, {cell.placement}, "
         f"JCT ratio {ratio:.2f}"

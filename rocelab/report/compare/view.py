@@ -244,7 +244,7 @@ def cell_name(cell: CellResult) -> str:
 
 def shown_run(cell: CellResult) -> Run | None:
     """The run whose links are drawn: the first valid one, or the first; None without runs."""
-    return next((each for each in cell.runs if each.valid), next(iter(cell.runs), None))
+    return next((run for run in cell.runs if run.valid), next(iter(cell.runs), None))
 
 
 def link_matrix(

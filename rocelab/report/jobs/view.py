@@ -156,13 +156,13 @@ def propagation_rows(report: JobReport) -> list[tuple[str, ...]]:
         return []
     rows: list[tuple[str, ...]] = []
     lossless = report.lossless
-    for each in propagation(lossless.spans, lossless.servers, report.fidelity.elapsed_ns):
+    for origin in propagation(lossless.spans, lossless.servers, report.fidelity.elapsed_ns):
         rows.append(
             (
-                each.root,
-                str(each.traffic_class),
-                format_duration(each.total_ns / report.clock.dilation),
-                by_distance(each),
+                origin.root,
+                str(origin.traffic_class),
+                format_duration(origin.total_ns / report.clock.dilation),
+                by_distance(origin),
             )
         )
     return rows

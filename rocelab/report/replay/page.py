@@ -36,7 +36,7 @@ def shared_style() -> Markup:
 @cache
 def style() -> Markup:
     """The style of a page that replays."""
-    return _own("\n".join((shared_style(), *(each.read_text() for each in STYLES))))
+    return _own("\n".join((shared_style(), *(sheet.read_text() for sheet in STYLES))))
 
 
 @cache

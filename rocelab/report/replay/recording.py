@@ -214,7 +214,7 @@ def sent_flows(
     more, those with the most packets sent again or marked; and a sentence that says which."""
     numbers = numbers_of(fabric)
     flows = [(nics, flow) for nics, of_job in jobs for flow in of_job]
-    listed = sorted(flows, key=lambda each: (-each[1].retransmitted, -each[1].ce))[:most]
+    listed = sorted(flows, key=lambda entry: (-entry[1].retransmitted, -entry[1].ce))[:most]
     which = f"All {len(flows):,} flows"
     if len(listed) < len(flows):
         which = f"The {most:,} of {len(flows):,} flows with the most packets sent again or marked"
@@ -272,14 +272,14 @@ def _run(fabric: Fabric, title: str, run: PhaseRun, dilation: float, share: floa
         dilation=dilation,
         begin_ns=rate.start_ns,
         end_ns=rate.start_ns + rate.interval_ns * len(rate.sent),
-        events=_events([each.event for each in probes.events], probes.stages, probes.fib),
+        events=_events([event.event for event in probes.events], probes.stages, probes.fib),
         loads=loads_of(
             fabric,
             {
                 (load.link, load.direction): load.packets
-                for each in probes.hashing
-                if each.own
-                for load in each.loads
+                for hashing in probes.hashing
+                if hashing.own
+                for load in hashing.loads
             },
         ),
         loads_are="packets of the same traffic, undisturbed",
@@ -320,7 +320,10 @@ def _job(name: str, report: JobReport) -> RecordedJob:
     return RecordedJob(
         name=name,
         interval_ns=report.goodput.step.lab_ns,
-        rate_bps=[round(sum(each)) for each in zip_longest(*rates, fillvalue=0.0)],
+        rate_bps=[
+            round(sum(rates_of_interval))
+            for rates_of_interval in zip_longest(*rates, fillvalue=0.0)
+        ],
         iterations=report.iteration_spans_ns,
     )
 
@@ -421,9 +424,9 @@ def _steps(event: Event, switch: SwitchStages) -> tuple[tuple[int | None, str], 
 def _flow(run: ProbeRun, record: FlowRecord, numbers: Mapping[str, int]) -> ProbedFlow:
     measured = record.measurement
     affected = [
-        (each.convergence_ns, each.resolution_ns + event.event.took_ns)
-        for each, event in zip(measured.events, run.events, strict=True)
-        if each.affected
+        (event_convergence.convergence_ns, event_convergence.resolution_ns + event.event.took_ns)
+        for event_convergence, event in zip(measured.events, run.events, strict=True)
+        if event_convergence.affected
     ]
     return ProbedFlow(
         name=record.flow.name,
@@ -437,14 +440,14 @@ def _flow(run: ProbeRun, record: FlowRecord, numbers: Mapping[str, int]) -> Prob
         convergence_ns=max((ns for ns, _ in affected if ns is not None), default=None),
         resolution_ns=max((ns for _, ns in affected), default=round(measured.resolution_ns)),
         path=tuple(numbers[link] for link in record.path),
-        outages=tuple((each.start_ns, each.end_ns, each.lost) for each in measured.outages),
+        outages=tuple((outage.start_ns, outage.end_ns, outage.lost) for outage in measured.outages),
     )
 
 
 def _totals(run: ProbeRun, most: int) -> Rates:
     rate = run.flows[0].rate
-    sent = _summed(each.rate.sent for each in run.flows)
-    received = _summed(each.rate.received for each in run.flows)
+    sent = _summed(flow.rate.sent for flow in run.flows)
+    received = _summed(flow.rate.received for flow in run.flows)
     return _rates([Rate(rate.start_ns, rate.interval_ns, sent, received)], most)
 
 

@@ -37,7 +37,7 @@ def heat(report: SimulationReport) -> Figure | None:
     for axis in grid.flat[len(uses) :]:
         axis.set_visible(False)
     shown = [_over_mean(use) for use in uses]
-    most = max(2.0, max(float(each.max()) for each in shown))
+    most = max(2.0, max(float(values.max()) for values in shown))
     for axis, use, values in zip(grid.flat, uses, shown, strict=False):
         image = axis.imshow(
             values, cmap="cividis", vmin=0, vmax=most, aspect="auto", interpolation="nearest"
@@ -162,7 +162,7 @@ def slowdown(report: SimulationReport) -> Figure | None:
     for name, each in sized:
         sizes = [part.largest_bytes for part in each.bins]
         for quantile in ("p50", "p95", "p99"):
-            values = [getattr(part, quantile) for part in each.bins]
+            values = [getattr(part, quantile) for part in found_slowdown.bins]
             label = f"{name} {quantile}" if several else quantile
             axes[1].plot(sizes, values, linewidth=1.4, marker="o", markersize=3, label=label)
     axes[0].set_xlabel("slowdown: time over the least one, alone on the path")

@@ -114,7 +114,7 @@ def _part(fabric: Fabric, flows: Sequence[FlowOutcome]) -> tuple[Fabric, list[Fl
     part = replace(
         fabric,
         nodes=tuple(node for node in fabric.nodes if node.name in nodes),
-        links=tuple(each for each in fabric.links if {each.a.node, each.b.node} <= nodes),
+        links=tuple(link for link in fabric.links if {link.a.node, link.b.node} <= nodes),
     )
     return part, list(flows[:inside]) if nodes else []
 

@@ -57,11 +57,11 @@ def _flow_times(report: SimulationReport) -> Table:
     shown = table("Flow completion, transfer by transfer", ("", "mean", "p50", "p99", "highest"))
     found = report.flow_times
     if found is not None:
-        for name, each, written in (
+        for name, distribution, written in (
             ("time", found.time_ns, format_duration),
             ("slowdown", found.slowdown, "{:.2f}".format),
         ):
-            values = (each.mean, each.p50, each.p99, each.maximum)
+            values = (distribution.mean, distribution.p50, distribution.p99, distribution.maximum)
             shown.add_row(name, *(written(value) for value in values))
     return shown
 

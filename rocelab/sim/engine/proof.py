@@ -62,11 +62,11 @@ def prove(paths: Paths, capacity_bps: Floats, rates_bps: Floats, flow: Ints | No
     unused = 1 - np.divide(load, capacity_bps, out=np.ones(sends), where=capacity_bps > 0)
     gap = np.full(len(taken), np.inf)
     for place in range(int(lengths.max(initial=0))):
-        there = np.flatnonzero(lengths[taken] > place)
-        passed = paths.sends[paths.start[taken[there]] + place]
+        rows = np.flatnonzero(lengths[taken] > place)
+        passed = paths.sends[paths.start[taken[rows]] + place]
         most = fastest[passed]
-        behind = 1 - np.divide(rates_bps[there], most, out=np.ones(len(there)), where=most > 0)
-        gap[there] = np.minimum(gap[there], np.maximum(unused[passed], behind))
+        behind = 1 - np.divide(rates_bps[rows], most, out=np.ones(len(rows)), where=most > 0)
+        gap[rows] = np.minimum(gap[rows], np.maximum(unused[passed], behind))
     gap[lengths[taken] == 0] = 0
     if np.any(gap > TOLERANCE):
         worst = int(np.argmax(gap))

@@ -224,5 +224,5 @@ def _links_at(network: Network, nodes: list[int]) -> Ints:
     return np.nonzero(inside[network.lower] | inside[network.upper])[0].astype(np.int32)
 
 
-def _unknown(message: str, name: str, there: Iterable[str]) -> InputError:
-    return InputError(message, name_hint(name, list(there)))
+def _unknown(message: str, name: str, known: Iterable[str]) -> InputError:
+    return InputError(message, name_hint(name, list(known)))

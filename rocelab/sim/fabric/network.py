@@ -106,6 +106,6 @@ class Network:
     def send_name(self, send: int) -> str:
         """`ctsw2:rtsw1`: the node that sends and its interface."""
         link = send // 2
-        here, there = int(self.sender[send]), int(self.receiver[send])
-        interface = interface_name(self.node_names[there], int(self.parallel[link]))
-        return f"{self.node_names[here]}:{interface}"
+        sender, receiver = int(self.sender[send]), int(self.receiver[send])
+        interface = interface_name(self.node_names[receiver], int(self.parallel[link]))
+        return f"{self.node_names[sender]}:{interface}"

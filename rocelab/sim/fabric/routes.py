@@ -270,9 +270,9 @@ class Routes:
         width = np.where(own, 0, width)
         for port in range(self.network.nic_links.shape[1]):
             link = self.network.nic_links[nic, port]
-            there = (link != NONE) & (self.network.upper[link] == at) & self.up[link]
-            start = np.where(there, ladder.down_to(link), start)
-            width = np.where(there, 1, width)
+            is_attached = (link != NONE) & (self.network.upper[link] == at) & self.up[link]
+            start = np.where(is_attached, ladder.down_to(link), start)
+            width = np.where(is_attached, 1, width)
         return start, width, whole | own
 
     def _at_spine(self, at: Ints, nic: Ints, klass: Ints) -> tuple[Ints, Ints, Mask]:
@@ -301,8 +301,8 @@ class Routes:
         live = place < width[:, None]
         send = self.ladder.slots[np.where(live, start[:, None] + place, 0)]
         live &= self.up[send // 2]
-        there, tier = self.network.receiver[send], self.network.tier[at]
-        row = np.where(self.network.tier[there] > 1, self.ladder.row[there], 0)
+        receiver, tier = self.network.receiver[send], self.network.tier[at]
+        row = np.where(self.network.tier[receiver] > 1, self.ladder.row[receiver], 0)
         of = klass[:, None]
         near = _bit(self._near, row, of)
         leaf, up = tier == 1, send % 2 == 0

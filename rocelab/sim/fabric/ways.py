@@ -32,8 +32,10 @@ def ways_of(network: Network, routes: Groups, flows: Flows, scheme: SchemeSpec) 
     every = np.arange(len(flows))
     found = _Rows(every, first, first[:, None], np.ones(len(flows), np.int64))
     for _ in range(MOST_HOPS):
-        there = network.receiver[found.last] == network.nic_server[flows.destination[found.flow]]
-        (going,) = np.nonzero((found.last != NONE) & ~there)
+        is_at_end = (
+            network.receiver[found.last] == network.nic_server[flows.destination[found.flow]]
+        )
+        (going,) = np.nonzero((found.last != NONE) & ~is_at_end)
         if not len(going):
             break
         found = _next(network, routes, choice, flows, found, going)

@@ -22,7 +22,7 @@ def command_of(sweep: Sweep, values: Mapping[str, Data], name: str) -> str:
         if kind in job:
             folder = sweep.parts["job"].path.parent
             job[kind] = {**job[kind], "file": str(folder / job[kind]["file"])}
-    given = [
+    arguments = [
         word
         for key, value in options.items()
         for word in (f"--{key.replace('_', '-')}", str(value))
@@ -32,7 +32,7 @@ def command_of(sweep: Sweep, values: Mapping[str, Data], name: str) -> str:
         (
             _written(f"{name}-lab.yaml", lab),
             _written(f"{name}-job.yaml", {"jobs": [{"name": "job", **job}]}),
-            shlex.join([*command, *given, "--out", f"results/{name}"]),
+            shlex.join([*command, *arguments, "--out", f"results/{name}"]),
         )
     )
 

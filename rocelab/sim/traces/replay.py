@@ -128,7 +128,7 @@ class _Collective:
     kind: CommType
     size_bytes: int
     root: int
-    there: set[int] = field(default_factory=set)
+    ranks: set[int] = field(default_factory=set)
 
 
 @dataclass
@@ -199,7 +199,7 @@ class _Graph:
         if self.alike:
             return
         for (members, _), made in self._collectives.items():
-            if missing := sorted(set(members) - made.there):
+            if missing := sorted(set(members) - made.ranks):
                 raise InputError(
                     f"{self.places[made.vertex]} hangs: rank{'s' * (len(missing) > 1)} "
                     f"{', '.join(map(str, missing[:5]))}{' ...' * (len(missing) > 5)} of its group "
@@ -240,7 +240,7 @@ class _Graph:
                 f"({self.places[made.vertex]})",
                 hint="the traces are of different runs, or a rank's process groups are not given",
             )
-        made.there.add(rank)
+        made.ranks.add(rank)
         return made.vertex
 
     def _point_to_point(self, node: Node, rank: int, place: str) -> int:
@@ -250,11 +250,13 @@ class _Graph:
                 hint="give one trace for each rank",
             )
         size = _integer(node, "comm_size", place, 1, MAX_BYTES)
-        there = "comm_dst" if node.kind is Kind.SEND else "comm_src"
-        peer = _integer(node, there, place, 0, self.groups.ranks - 1)
+        attribute = "comm_dst" if node.kind is Kind.SEND else "comm_src"
+        peer = _integer(node, attribute, place, 0, self.groups.ranks - 1)
         tag = _integer(node, "comm_tag", place, -(2**31), 2**32) if "comm_tag" in node.attrs else 0
         if peer == rank:
-            raise InputError(f"{place} is between rank {rank} and itself", hint=f"see its {there}")
+            raise InputError(
+                f"{place} is between rank {rank} and itself", hint=f"see its {attribute}"
+            )
         vertex = self._vertex(place)
         if node.kind is Kind.RECEIVE:
             self._receives[peer, rank, tag].append(vertex)
