@@ -31,15 +31,15 @@ def results_folder(folder: Path, *, overwrite: bool = False) -> Iterator[None]:
     if not overwrite:
         check_new(folder)
     with _written_to(folder):
-        made = [each for each in (folder, *folder.parents) if not each.exists()]
+        made = [path for path in (folder, *folder.parents) if not path.exists()]
         folder.mkdir(parents=True, exist_ok=True)
     try:
         with _written_to(folder):
             yield
     except BaseException:
-        for each in made:
+        for path in made:
             with suppress(OSError):
-                each.rmdir()
+                path.rmdir()
         raise
 
 
@@ -92,8 +92,8 @@ def shown_if_unwritten(found: Sequence[T], show: Callable[[T], None]) -> Iterato
     try:
         yield
     except Exception:
-        for each in found:
-            show(each)
+        for result in found:
+            show(result)
         raise
 
 

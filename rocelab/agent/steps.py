@@ -51,7 +51,7 @@ class StepTimes:
 
     def columns(self) -> list[bytes]:
         """The columns posted, acknowledged, arrived."""
-        return [each.tobytes() for each in (self.posted_ns, self.acked_ns, self.arrived_ns)]
+        return [times.tobytes() for times in (self.posted_ns, self.acked_ns, self.arrived_ns)]
 
 
 class Stalls:

@@ -152,8 +152,12 @@ def show_error(error: RocelabError, command: str) -> None:
     text = f"{command}: {error}"
     if isinstance(error, SpecError):
         text = "\n".join(
-            str(replace(each, file=command, line=None) if each.file == COMMAND_LINE else each)
-            for each in error.problems
+            str(
+                replace(problem, file=command, line=None)
+                if problem.file == COMMAND_LINE
+                else problem
+            )
+            for problem in error.problems
         )
     for line in text.splitlines():
         style = "" if line.startswith("  hint:") else "red"

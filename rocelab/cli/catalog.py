@@ -102,7 +102,7 @@ def listed(catalog: Catalog, read: Callable[[Path], Row]) -> list[tuple[str, boo
             if name not in own:
                 raise
             problem = replace(error.problems[0], hint=None)
-            note(f"not listed, as no valid {catalog.kind}: {problem}")
+            note(f"not listed, not a valid {catalog.kind}: {problem}")
     return found
 
 

@@ -89,7 +89,7 @@ def list_drills(json: JsonOption = False) -> None:
         shown.add_row(marked(name, own), row.lab, row.kind, row.title, seconds)
     out().print(shown)
     say_own(DRILLS, rows)
-    say("A repeat of jobs takes as long as they do; bringing the lab up and down comes on top.")
+    say("A repeat of jobs takes as long as the jobs, plus the time to bring the lab up and down.")
 
 
 @app.command()

@@ -168,9 +168,9 @@ def list_faults(lab: OneRunningLab = None, json: JsonOption = False) -> None:
         "orphaned": "process {} is gone: restore it",
     }
     shown = table("", ("fault", "kind", "of", "since", "driver"), left=5, names=3)
-    for each in faults:
-        driver = drivers[each.driver].format(each.pid)
-        shown.add_row(str(each.number), each.kind, each.subject, each.since, driver)
+    for fault in faults:
+        driver = drivers[fault.driver].format(fault.pid)
+        shown.add_row(str(fault.number), fault.kind, fault.subject, fault.since, driver)
     out().print(shown)
 
 
@@ -240,7 +240,7 @@ def list_kinds(json: JsonOption = False) -> None:
         return
     for kind in kinds():
         say(f"{kind.name}\n    {kind.meaning}\n    {_usage(kind)}")
-    say("\nWhat stands in [ ] may be left out; ( ) has the default. Without lasts a fault stays.")
+    say("\nKeys in [ ] may be left out; ( ) has the default. Without lasts a fault stays.")
 
 
 def _usage(kind: Kind) -> str:

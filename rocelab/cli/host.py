@@ -113,15 +113,15 @@ def show_runs(host: str, *, json: bool) -> None:
     with _machine(host) as (connection, installed):
         found = list_runs(connection, installed)
     if json:
-        write_json([{**asdict(each), "state": each.state} for each in found])
+        write_json([{**asdict(run), "state": run.state} for run in found])
         return
     if not found:
         say("no runs")
         return
     shown = table("", ("run", "state", "since", "from", "command"), left=5)
-    for each in found:
-        since = datetime.fromtimestamp(each.started_unix_s, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
-        shown.add_row(each.run, each.state, since, each.client, each.command)
+    for run in found:
+        since = datetime.fromtimestamp(run.started_unix_s, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+        shown.add_row(run.run, run.state, since, run.client, run.command)
     out().print(shown)
 
 
@@ -176,7 +176,7 @@ def _tell_what_is_missing(connection: Connection, installed: Installed) -> None:
 
 def _is_live(words: Sequence[str]) -> bool:
     """Whether `rocelab WORDS...` is LIVE, after options for all commands."""
-    return next((each for each in words if not each.startswith("-")), None) == LIVE
+    return next((word for word in words if not word.startswith("-")), None) == LIVE
 
 
 def _see_to_its_end(run: Run, words: Sequence[str], outputs: Sequence[str]) -> int:

@@ -225,7 +225,7 @@ def _print_labs(labs: Sequence[KnownLab]) -> None:
     out().print(shown)
     for lab in labs:
         if lab.problem is not None:
-            say(f"{lab.problem}; `rocelab down {lab.name}` removes what there is of it")
+            say(f"{lab.problem}; `rocelab down {lab.name}` removes what is left of it")
 
 
 def status(lab: OneRunningLab = None, json: JsonOption = False) -> None:
@@ -279,23 +279,23 @@ def _print_lossless(lossless: LosslessOverview) -> None:
     from rocelab.units import format_duration, format_size
 
     took_part = sorted(
-        (each for each in lossless.classes if each.took_part),
-        key=lambda each: each.counters.paused_ns,
+        (lossless_class for lossless_class in lossless.classes if lossless_class.took_part),
+        key=lambda lossless_class: lossless_class.counters.paused_ns,
         reverse=True,
     )
     if took_part:
         columns = ("port", "class", "rx pause", "tx pause", "transitions", "paused", "modelled")
         more = ("longest", "headroom max", "discards", "late", "watchdog")
         shown = table("Lossless classes: ports that paused or were paused", (*columns, *more))
-        for each in took_part[:_SHOWN_SWITCHES]:
-            counted = each.counters
+        for lossless_class in took_part[:_SHOWN_SWITCHES]:
+            counted = lossless_class.counters
             times = (
                 *(counted.paused_ns, counted.paused_ns / lossless.dilation),
                 counted.longest_ns / lossless.dilation,
             )
             shown.add_row(
-                f"{each.port}{' (now)' if counted.is_paused else ''}",
-                str(each.traffic_class),
+                f"{lossless_class.port}{' (now)' if counted.is_paused else ''}",
+                str(lossless_class.traffic_class),
                 f"{counted.pauses_received:,}",
                 f"{counted.pauses_sent:,}",
                 f"{counted.transitions:,}",

@@ -167,7 +167,7 @@ def longrun(
         write([to_json(found)])
     else:
         print_outlook(found, out())
-    if any(each.jct_s is None for each in found.jobs):
+    if any(outcome.jct_s is None for outcome in found.jobs):
         raise typer.Exit(1)
 
 
@@ -181,7 +181,7 @@ def _problems_in(timeline: Path | None) -> Iterator[None]:
     except SpecError as error:
         if timeline is None:
             raise
-        problems = [replace(each, file=str(timeline)) for each in error.problems]
+        problems = [replace(problem, file=str(timeline)) for problem in error.problems]
         raise SpecError(problems) from None
 
 

@@ -136,7 +136,7 @@ def _print_lossless(fabric: Fabric, pfc: PfcSpec) -> None:
     for warning in warnings(fabric.spec.queues, pfc, carvings, nic_headrooms(fabric, pfc)):
         err().print(f"warning: {warning}", markup=False, soft_wrap=True)
     if is_up_down(fabric):
-        say("No deadlock can come of the routes: each goes up, then down, whichever links fail.")
+        say("The routes cannot deadlock: each goes up, then down, whichever links fail.")
         return
     if not searched_failures(fabric):
         say(
@@ -189,16 +189,18 @@ def _ecmp_table(fabric: Fabric) -> Table:
     from rocelab.plan.document import expected_widths
     from rocelab.plan.zones import divisions
 
-    word_of = {role: (each, each.word) for each in divisions(fabric) for role in each.roles}
+    word_of = {
+        role: (division, division.word) for division in divisions(fabric) for role in division.roles
+    }
     widths: dict[tuple[str, str], set[int]] = {}
     for origins, reached in expected_widths(fabric).items():
         origin = origins[0].group
         of = f"{origin.role} pair" if len(origins) > 1 else origin.role.value
-        for each in reached:
-            division, word = word_of[each.group.role]
-            other = origin.role in division.roles and each.group.zone != origin.zone
+        for width in reached:
+            division, word = word_of[width.group.role]
+            other = origin.role in division.roles and width.group.zone != origin.zone
             where = f", another {word}" if other else ""
-            widths.setdefault((of, f"{each.group.role}{where}"), set()).add(each.width)
+            widths.setdefault((of, f"{width.group.role}{where}"), set()).add(width.width)
     shown = table("Expected ECMP width", ("prefix of", "at", "next hops"), left=2, names=2)
     for (of, at), found in widths.items():
         shown.add_row(of, at, ", ".join(map(str, sorted(found))))

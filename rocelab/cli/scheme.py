@@ -65,18 +65,22 @@ def scheme(
             {
                 "lab": chosen.name,
                 "scheme": runs.model_dump(mode="json"),
-                "counters": [{"node": name} | asdict(each) for name, each in counters.items()],
+                "counters": [
+                    {"node": name} | asdict(counted) for name, counted in counters.items()
+                ],
             }
         )
         return
     keys = runs.model_dump(mode="json", exclude={"kind"})
     text = "".join(f", {key} {value}" for key, value in keys.items())
     say(f"lab {chosen.name}: {runs.kind}{text}")
-    busy = {name: each for name, each in counters.items() if each.steered or each.misses}
+    busy = {
+        name: counted for name, counted in counters.items() if counted.steered or counted.misses
+    }
     if kind is None and busy:
         shown = table("RoCE packets", ("switch", *_COUNTED))
-        for name, each in list(busy.items())[:_SHOWN_SWITCHES]:
-            shown.add_row(name, *(f"{getattr(each, key):,}" for key in _COUNTED))
+        for name, counted in list(busy.items())[:_SHOWN_SWITCHES]:
+            shown.add_row(name, *(f"{getattr(counted, key):,}" for key in _COUNTED))
         out().print(shown)
         if len(busy) > _SHOWN_SWITCHES:
             say(f"and {len(busy) - _SHOWN_SWITCHES} more switches: --json has them")

@@ -237,7 +237,7 @@ def simulate(
         print_report(report, out())
     for text in report.warnings:
         err().print(f"warning: {text}", style="yellow", markup=False, soft_wrap=True)
-    if any(None in each.iterations_ns for each in report.jobs):
+    if any(None in simulated.iterations_ns for simulated in report.jobs):
         raise typer.Exit(1)
 
 

@@ -49,7 +49,7 @@ def te(
                 "scheme": scheme.model_dump(mode="json"),
                 "process": pid,
                 "optimum": optimum,
-                "rounds": [asdict(each) for each in rounds],
+                "rounds": [asdict(te_round) for te_round in rounds],
                 "entries": [
                     {**key._asdict(), "hash": value} for key, value in sorted(entries.items())
                 ],
@@ -83,15 +83,15 @@ def _print_rounds(rounds: list[Round]) -> None:
 
     columns = ("at", "because of", "flows", "lost", "set", "removed", "collect ms", "engine ms")
     shown = table("last rounds", (*columns, "program ms", "most used", "optimum"), left=2)
-    for each in rounds:
-        at = datetime.fromtimestamp(each.started_unix_s).astimezone()
+    for te_round in rounds:
+        at = datetime.fromtimestamp(te_round.started_unix_s).astimezone()
         shown.add_row(
             f"{at:%H:%M:%S}.{at.microsecond // 1000:03d}",
-            ", ".join(each.reasons),
-            *map(str, (each.demands, each.lost, each.changed, each.removed)),
-            *(f"{ms:.1f}" for ms in (each.collect_ms, each.engine_ms, each.program_ms)),
-            f"{each.max_utilisation:.3f}",
-            "" if each.lp_bound is None else f"{each.lp_bound:.3f}",
+            ", ".join(te_round.reasons),
+            *map(str, (te_round.demands, te_round.lost, te_round.changed, te_round.removed)),
+            *(f"{ms:.1f}" for ms in (te_round.collect_ms, te_round.engine_ms, te_round.program_ms)),
+            f"{te_round.max_utilisation:.3f}",
+            "" if te_round.lp_bound is None else f"{te_round.lp_bound:.3f}",
         )
     out().print(shown)
     for problem in rounds[-1].problems:

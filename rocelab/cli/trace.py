@@ -62,15 +62,15 @@ def reference(
 
         found = compare(rows, time_ns)
     if json:
-        write_json({"sizes": [asdict(each) for each in found], "fit": asdict(fit)})
+        write_json({"sizes": [asdict(row) for row in found], "fit": asdict(fit)})
         return
     shown = table("busbw, GB/s", ("size", "measured", "simulated", "simulated / measured"))
-    for each in found:
+    for row in found:
         shown.add_row(
-            SIZE.written(each.size_bytes),
-            f"{each.measured_busbw_gbs:.2f}",
-            f"{each.simulated_busbw_gbs:.2f}",
-            f"{each.ratio:.2f}",
+            SIZE.written(row.size_bytes),
+            f"{row.measured_busbw_gbs:.2f}",
+            f"{row.simulated_busbw_gbs:.2f}",
+            f"{row.ratio:.2f}",
         )
     out().print(shown)
     out().print(

@@ -77,7 +77,7 @@ def heat_map(found: Diagnosis, case: Case, width: int) -> list[str]:
     columns, steps = _columns(late, max(1, min(MOST_COLUMNS, width - names - len("     ") - 4)))
     top = top_ns(case)
     lines = [
-        f"How late what a rank was sent arrived, iteration {found.shown}, "
+        f"How late data reached each rank, iteration {found.shown}, "
         f"{'a step' if steps == 1 else f'{steps} steps'} per block; full: "
         f"{format_duration(top)} of the lab"
     ]

@@ -87,7 +87,7 @@ def _mend(lab: Lab, progress: ProgressSink, note: Callable[[str], None]) -> None
         note(f"undid {fault.kind} of {fault.subject}, which a killed command had left")
     left = read_faults(LabFiles(lab.name))
     if left:
-        numbers = listed([str(each.number) for each in left], "and")
+        numbers = listed([str(fault.number) for fault in left], "and")
         raise InputError(
             f"lab {lab.name} has fault{'s' * (len(left) > 1)} {numbers}: a drill needs it whole",
             hint=f"undo them with `rocelab fault restore {lab.name} --all`",

@@ -25,7 +25,7 @@ def row_of(drill: DrillSpec) -> DrillRow:
     """The drill's row."""
     kinds = dict.fromkeys("probes" if phase.probes else "jobs" for phase in drill.phases)
     times_ns = [_lasts_ns(phase) for phase in drill.phases]
-    known = [each for each in times_ns if each is not None]
+    known = [time_ns for time_ns in times_ns if time_ns is not None]
     seconds = sum(known) / _NS_PER_S if len(known) == len(times_ns) else None
     title = drill.title or drill.name
     return DrillRow(drill.name, drill.lab, " and ".join(kinds), title, seconds)

@@ -94,7 +94,9 @@ def asked_fault(kind: str, pairs: Sequence[str]) -> FaultSpec:
         try:
             data[key] = _value(key, text, fields[key])
         except SpecError as error:
-            problems += [replace(each, line=None, key=key) for each in error.problems]
+            problems += [
+                replace(found_problem, line=None, key=key) for found_problem in error.problems
+            ]
         except RefusedError as refusal:
             problems.append(Problem(COMMAND_LINE, None, key, refusal.message, refusal.hint))
     if problems:
@@ -110,7 +112,7 @@ def ends_by_itself(spec: FaultSpec) -> bool:
 def _models() -> dict[str, type[TimedSpec]]:
     """The models by the kind they are of."""
     union = get_args(FaultSpec)[0]
-    return {get_args(each.model_fields["kind"].annotation)[0]: each for each in get_args(union)}
+    return {get_args(model.model_fields["kind"].annotation)[0]: model for model in get_args(union)}
 
 
 def _keys(model: type[TimedSpec]) -> list[tuple[str, FieldInfo]]:
@@ -147,7 +149,7 @@ def _value(key: str, text: str, declared: Declared) -> Data:
     if text[:1] in ("[", "{"):
         return parse_source(f"{key}: {text}", COMMAND_LINE).data.get(key)
     if _is_list(declared):
-        return [each.strip() for each in text.split(",")] if text else None
+        return [word.strip() for word in text.split(",")] if text else None
     kinds = {member.annotation for member in declared.members}
     if kinds & {int, float, bool} and quantity_of(declared) is None:
         return read_scalar(text, None, plain=True)

@@ -184,7 +184,7 @@ class Injector:
         others = [
             other.fault
             for other in self._held.values()
-            if other is not held and any(other.fault is each for each in begun)
+            if other is not held and any(other.fault is fault for fault in begun)
         ]
         return any(set(other.nodes) & set(held.fault.nodes) for other in others)
 
@@ -193,7 +193,7 @@ class Injector:
         to `unseen`. Only the first call counts. A fault that began during another on its nodes is
         not checked."""
         intact = self._intact.pop(held.recorded.number, None)
-        if intact is None or all(each.fault is not held.fault for each in self.happened()):
+        if intact is None or all(other.fault is not held.fault for other in self.happened()):
             return
         if unseen := _unseen_effect(self._lab, held.fault, intact):
             self.unseen.append(f"not valid because {unseen}")
@@ -256,7 +256,7 @@ def wait_for_effect(
     this one cannot change. Raises ExpectationError where there was nothing that the fault could
     change, and where its effect is not seen in time.
     """
-    others = [each for each in read_faults(LabFiles(lab.name)) if each.number != recorded.number]
+    others = [other for other in read_faults(LabFiles(lab.name)) if other.number != recorded.number]
     if any(set(other.spec.resolve(lab.fabric).nodes) & set(fault.nodes) for other in others):
         return
     deadline = time.monotonic() + PROOF_TIMEOUT_S
@@ -295,14 +295,16 @@ def restore_recorded(lab: Lab, *, orphans_only: bool = False) -> tuple[Fault, ..
     """
     recorded = read_faults(LabFiles(lab.name))
     if orphans_only:
-        recorded = tuple(each for each in recorded if each.driver and not each.driver.is_alive)
+        recorded = tuple(
+            record for record in recorded if record.driver and not record.driver.is_alive
+        )
     return restore_faults(lab, recorded)
 
 
 def restore_faults(lab: Lab, recorded: Sequence[RecordedFault]) -> tuple[Fault, ...]:
     """Undo these faults of the lab's record, last first, and return them. Raises ExpectationError
     if something of one remains."""
-    return undo(lab, [(each.spec.resolve(lab.fabric), each) for each in reversed(recorded)])
+    return undo(lab, [(record.spec.resolve(lab.fabric), record) for record in reversed(recorded)])
 
 
 def undo(lab: Lab, faults: Sequence[tuple[Fault, RecordedFault]]) -> tuple[Fault, ...]:
@@ -311,10 +313,10 @@ def undo(lab: Lab, faults: Sequence[tuple[Fault, RecordedFault]]) -> tuple[Fault
     with shielded("faults are undone"):
         failures: list[Exception] = []
         restored = []
-        for each in faults:
+        for entry in faults:
             try:
-                each[0].restore(lab)
-                restored.append(each)
+                entry[0].restore(lab)
+                restored.append(entry)
             except Exception as failure:
                 failures.append(failure)
         try:

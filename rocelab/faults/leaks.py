@@ -48,7 +48,7 @@ class RouteLeak(NodeFault):
         return _announced(lab, self.node)
 
     def inject(self, lab: Lab) -> Bracket:
-        lines = [f"no {each.line}" for each in policy.filters(lab.fabric, self.node, "out")]
+        lines = [f"no {entry.line}" for entry in policy.filters(lab.fabric, self.node, "out")]
         return policy.configure(lab, self.node, lines, in_family=True)
 
     def restore(self, lab: Lab) -> Bracket | None:
@@ -91,7 +91,7 @@ class BadPrefix(NodeFault):
 
         Raises InputError if the prefix is the switch's own.
         """
-        if self.prefix in {each.prefix for each in lab.fabric.prefixes_of[self.node]}:
+        if self.prefix in {prefix.prefix for prefix in lab.fabric.prefixes_of[self.node]}:
             raise InputError(
                 f"{self.prefix} is {self.node}'s own prefix", hint="name another rack's"
             )
@@ -125,7 +125,7 @@ class BadPrefix(NodeFault):
         if policy.has_bgpd(lab, self.node):
             running = policy.running_lines(lab, self.node)
             lines = self._permitted(running) + [
-                each for each in (self._network,) if each in running
+                line for line in (self._network,) if line in running
             ]
             found += [f"{self.node} has `{line}`" for line in lines]
             found += _still_announced(lab, self.node)
@@ -137,7 +137,7 @@ class BadPrefix(NodeFault):
 
     def _permits(self, lab: Lab) -> list[str]:
         """What lets the prefix through the switch's own filter."""
-        names = dict.fromkeys(each.name for each in policy.filters(lab.fabric, self.node, "out"))
+        names = dict.fromkeys(entry.name for entry in policy.filters(lab.fabric, self.node, "out"))
         return [f"ip prefix-list {name} permit {self.prefix}" for name in names]
 
     def _permitted(self, running: frozenset[str]) -> list[str]:
@@ -242,7 +242,7 @@ def _left_at_neighbours(lab: Lab, leaf: str) -> tuple[str, ...]:
 
 def _missing(lab: Lab, switch: str, wanted: Sequence[policy.Filter]) -> list[str]:
     running = policy.running_lines(lab, switch)
-    return [each.line for each in wanted if each.line not in running]
+    return [entry.line for entry in wanted if entry.line not in running]
 
 
 class RouteLeakSpec(SwitchFaultSpec):
@@ -282,6 +282,6 @@ class BadPrefixSpec(SwitchFaultSpec):
             raise InputError(
                 f"{self.of} announces its own prefix anyway", hint="name another switch in `of`"
             )
-        prefixes = (each.prefix for each in fabric.prefixes_of[self.of])
+        prefixes = (prefix.prefix for prefix in fabric.prefixes_of[self.of])
         prefix = next(prefix for prefix in prefixes if not prefix.endswith("/32"))
         return BadPrefix(self.switch, prefix, self.filtered)

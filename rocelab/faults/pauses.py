@@ -49,10 +49,10 @@ class PauseStorm(LinksFault):
 
     def intact(self, lab: Lab) -> frozenset[str]:
         return frozenset(
-            f"{port} pauses class {each} only while its buffer is full"
+            f"{port} pauses class {number} only while its buffer is full"
             for port, stormed in self._stormed(lab)
-            for each in self.classes
-            if not stormed >> each & 1
+            for number in self.classes
+            if not stormed >> number & 1
         )
 
     def inject(self, lab: Lab) -> Bracket:
@@ -76,11 +76,11 @@ class PauseStorm(LinksFault):
     def _unpaused(self, lab: Lab, maps: PauseMaps) -> list[int]:
         """The peers' egresses that the NIC does not pause yet."""
         return [
-            port.peer * CLASSES + each
+            port.peer * CLASSES + number
             for port, stormed in self._stormed(lab)
-            for each in self.classes
-            if not stormed >> each & 1
-            and not maps.ingresses.get(port.slot * CLASSES + each, "over")
+            for number in self.classes
+            if not stormed >> number & 1
+            and not maps.ingresses.get(port.slot * CLASSES + number, "over")
         ]
 
     def remains(self, lab: Lab) -> tuple[str, ...]:
@@ -88,18 +88,18 @@ class PauseStorm(LinksFault):
         found = []
         with PauseMaps(pins_folder(LabFiles(lab.name))) as maps:
             for port, stormed in self._stormed(lab):
-                for each in self.classes:
-                    if stormed >> each & 1:
-                        found.append(f"{port} pauses class {each} for ever")
+                for number in self.classes:
+                    if stormed >> number & 1:
+                        found.append(f"{port} pauses class {number} for ever")
                     elif maps.egresses.get(
-                        port.peer * CLASSES + each, "gated"
-                    ) and not maps.ingresses.get(port.slot * CLASSES + each, "over"):
-                        found.append(f"class {each} towards {port} is still paused")
+                        port.peer * CLASSES + number, "gated"
+                    ) and not maps.ingresses.get(port.slot * CLASSES + number, "over"):
+                        found.append(f"class {number} towards {port} is still paused")
         return tuple(found)
 
     @property
     def _bits(self) -> int:
-        return sum(1 << each for each in self.classes)
+        return sum(1 << number for number in self.classes)
 
     def _set(self, lab: Lab, change: Callable[[int], int]) -> Bracket | None:
         files = LabFiles(lab.name)
@@ -163,8 +163,8 @@ class PauseDeaf(LinksFault):
                 (
                     port,
                     any(
-                        maps.egresses.get(port.slot * CLASSES + each, "deaf")
-                        for each in range(CLASSES)
+                        maps.egresses.get(port.slot * CLASSES + number, "deaf")
+                        for number in range(CLASSES)
                     ),
                 )
                 for port in ports
@@ -288,7 +288,7 @@ class PauseStormSpec(NicFaultSpec):
     def resolve(self, fabric: Fabric) -> PauseStorm:
         lossless = _plan(fabric).pfc.classes
         find_nic_link(fabric, self.server, self.nic, 1)
-        other = [str(each) for each in self.classes if each not in lossless]
+        other = [str(number) for number in self.classes if number not in lossless]
         if other:
             raise InputError(
                 f"class {listed(other)} of lab {fabric.name} is not lossless",

@@ -46,7 +46,7 @@ def read_default_ports(node: NamespaceNode) -> frozenset[int]:
 
     def read() -> frozenset[int]:
         with netlink.open_socket() as channel:
-            default = [each for each in fib.read_routes(channel) if each.length == 0]
+            default = [route for route in fib.read_routes(channel) if route.length == 0]
         return frozenset(hop.interface for route in fib.used(default) for hop in route.hops)
 
     return namespaces.inside(node.netns, read)

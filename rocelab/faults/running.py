@@ -230,9 +230,9 @@ def restore_numbered(lab: Lab, number: int) -> Fault:
     """Undo one fault of the lab's record. Raises InputError if there is none of that number, or a
     living process will undo it; ExpectationError if something of it remains."""
     recorded = read_faults(LabFiles(lab.name))
-    chosen = next((each for each in recorded if each.number == number), None)
+    chosen = next((fault for fault in recorded if fault.number == number), None)
     if chosen is None:
-        numbers = [str(each.number) for each in recorded]
+        numbers = [str(fault.number) for fault in recorded]
         raise InputError(
             f"lab {lab.name} has no fault {number}",
             hint=f"it has {listed(numbers, 'and')}" if numbers else "it has none",
@@ -252,5 +252,5 @@ def restore_ownerless(lab: Lab) -> tuple[tuple[Fault, ...], tuple[RecordedFault,
     Raises ExpectationError if something of one remains.
     """
     recorded = read_faults(LabFiles(lab.name))
-    owned = [each for each in recorded if each.driver is not None and each.driver.is_alive]
-    return restore_faults(lab, [each for each in recorded if each not in owned]), tuple(owned)
+    owned = [fault for fault in recorded if fault.driver is not None and fault.driver.is_alive]
+    return restore_faults(lab, [fault for fault in recorded if fault not in owned]), tuple(owned)

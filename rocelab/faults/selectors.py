@@ -63,7 +63,7 @@ def with_names(spec: Spec, fabric: Fabric) -> Spec:
             changed[key] = tuple(node_name(fabric, name) for name in value)
         elif isinstance(value, tuple):
             changed[key] = tuple(
-                with_names(each, fabric) if isinstance(each, SpecModel) else each for each in value
+                with_names(item, fabric) if isinstance(item, SpecModel) else item for item in value
             )
     return spec.model_copy(update=changed)
 

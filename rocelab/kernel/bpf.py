@@ -76,7 +76,7 @@ def compiled(source: Path) -> Path:
     Raises BpfError."""
     machine = f"{platform.machine()}-linux-gnu"
     command = (*_FLAGS, f"-I/usr/include/{machine}")
-    texts = [each.read_bytes() for each in (source, *sorted(source.parent.glob("*.h")))]
+    texts = [file.read_bytes() for file in (source, *sorted(source.parent.glob("*.h")))]
     digest = hashlib.blake2s(b"\0".join([" ".join(command).encode(), *texts]), digest_size=12)
     kept = CACHE / f"{source.name.removesuffix('.bpf.c')}-{digest.hexdigest()}.o"
     if kept.exists():

@@ -84,14 +84,14 @@ def read_port(channel: socket.socket, port: Link) -> PortState:
         *(_neighbour(each) for each in neighbours if _is_kept_neighbour(each, index)),
         *(_neighbour(each) for each in proxies if links.NDMSG.unpack_from(each)[1] == index),
         *map(_nexthop, nexthops),
-        *(_route(each) for each in routes if _is_kept_route(each, index, ids)),
+        *(_route(route) for route in routes if _is_kept_route(route, index, ids)),
     )
     return PortState(port.txqlen, kept)
 
 
 def to_json(state: PortState) -> str:
     """The state as text."""
-    kept = [[each.kind, each.body.hex()] for each in state.kept]
+    kept = [[message.kind, message.body.hex()] for message in state.kept]
     return json.dumps({"txqlen": state.txqlen, "kept": kept})
 
 
@@ -104,8 +104,8 @@ def from_json(text: str) -> PortState:
 
 def missing(before: Iterable[Kept], now: Iterable[Kept]) -> tuple[Kept, ...]:
     """The objects of `before` that are not there now."""
-    present = {each.key for each in now}
-    return tuple(each for each in before if each.key not in present)
+    present = {kept.key for kept in now}
+    return tuple(kept for kept in before if kept.key not in present)
 
 
 def send_back(channel: socket.socket, lost: Iterable[Kept]) -> None:
@@ -115,7 +115,7 @@ def send_back(channel: socket.socket, lost: Iterable[Kept]) -> None:
     5.4): what is refused is tried again for some seconds, and stays lost then.
     """
     left, end = list(lost), time.monotonic() + _SETTLES_S
-    while left := [each for each in left if _is_refused(channel, each)]:
+    while left := [kept for kept in left if _is_refused(channel, kept)]:
         if time.monotonic() > end:
             return
         time.sleep(_STEP_S)

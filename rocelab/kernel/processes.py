@@ -140,8 +140,8 @@ def status_of(pid: int) -> Mapping[str, str]:
 
 def children_of(pid: int) -> list[int]:
     """The processes whose parent it is."""
-    found = (int(each.name) for each in Path("/proc").iterdir() if each.name.isdigit())
-    return [each for each in found if status_of(each).get("PPid") == str(pid)]
+    found = (int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit())
+    return [child for child in found if status_of(child).get("PPid") == str(pid)]
 
 
 def is_alive(pid: int) -> bool:
@@ -157,7 +157,7 @@ def is_running(pid: int) -> bool:
 def _is_told_to_stop(pid: int) -> bool:
     status = status_of(pid)
     pending = (int(status.get(field, "0"), 16) for field in ("SigPnd", "ShdPnd"))
-    return any(each >> (signal.SIGSTOP - 1) & 1 for each in pending)
+    return any(signals >> (signal.SIGSTOP - 1) & 1 for signals in pending)
 
 
 def _state(pid: int) -> str:

@@ -78,7 +78,7 @@ def effective_capabilities(status: str) -> int:
 def missing_capabilities() -> tuple[Capability, ...]:
     """The capabilities that this process lacks."""
     effective = effective_capabilities(Path("/proc/self/status").read_text())
-    return tuple(each for each in CAPABILITIES if not effective >> each.bit & 1)
+    return tuple(capability for capability in CAPABILITIES if not effective >> capability.bit & 1)
 
 
 def is_writable(path: Path) -> bool:
@@ -104,9 +104,9 @@ def check_rights(*, taking_down: bool = False) -> tuple[str, ...]:
     need_root("a lab")
     missing = missing_capabilities()
     lacking = [
-        f"{each.name} is missing ({each.purpose})"
-        for each in missing
-        if (each.takes_down if taking_down else each.needed)
+        f"{capability.name} is missing ({capability.purpose})"
+        for capability in missing
+        if (capability.takes_down if taking_down else capability.needed)
     ]
     if not is_writable(RUN):
         lacking.append(f"{RUN} is read-only")
@@ -120,7 +120,9 @@ def check_rights(*, taking_down: bool = False) -> tuple[str, ...]:
             "for /proc/sys; `rocelab doctor` lists all that a lab needs",
         )
     return tuple(
-        f"{each.name} is missing: {each.purpose}" for each in missing if each.name == SYS_NICE
+        f"{capability.name} is missing: {capability.purpose}"
+        for capability in missing
+        if capability.name == SYS_NICE
     )
 
 

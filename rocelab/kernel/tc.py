@@ -161,7 +161,7 @@ def read(channel: socket.socket, kind: int, interface: int = 0, parent: int = 0)
     body = TCMSG.pack(socket.AF_UNSPEC, interface, 0, parent, 0)
     found = map(parse, netlink.dump(channel, kind, body))
     # The kernel lists the qdiscs of all interfaces, whatever the request.
-    return [each for each in found if interface in (0, each.interface)]
+    return [installed for installed in found if interface in (0, installed.interface)]
 
 
 def parse(body: bytes) -> Installed:

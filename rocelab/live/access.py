@@ -147,9 +147,9 @@ def _listener(port: int | None, last: Access | None) -> socket.socket:
             raise MachineError(
                 f"port {port} cannot be listened on: {error.strerror}", hint="take another --port"
             ) from None
-    for each in (*([last.port] if last else ()), *_shuffled(PORTS)):
+    for number in (*([last.port] if last else ()), *_shuffled(PORTS)):
         try:
-            return _bound(each)
+            return _bound(number)
         except PermissionError:
             break
         except OSError as error:

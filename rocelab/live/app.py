@@ -274,11 +274,14 @@ def _refused(_: Request, error: Exception) -> Response:
     document: dict[str, object] = {"error": error.message, "hint": error.hint}
     if isinstance(error, SpecError):
         # A problem's file is the command line, of which a request has none.
-        said = [": ".join(filter(None, (each.key, each.message))) for each in error.problems]
-        hints = {each.hint for each in error.problems}
+        said = [
+            ": ".join(filter(None, (problem.key, problem.message))) for problem in error.problems
+        ]
+        hints = {problem.hint for problem in error.problems}
         document = {"error": "; ".join(said), "hint": hints.pop() if len(hints) == 1 else None}
         document["problems"] = [
-            {"key": each.key, "error": each.message, "hint": each.hint} for each in error.problems
+            {"key": problem.key, "error": problem.message, "hint": problem.hint}
+            for problem in error.problems
         ]
     return JSONResponse(document, status_code=status)
 

@@ -83,16 +83,16 @@ class Faults:
     def look(self) -> None:
         """Publish which faults of others have entered the lab's record, and which have left it."""
         with self._looking:
-            found = {each.number: each for each in faults_of(self._lab)}
+            found = {fault.number: fault for fault in faults_of(self._lab)}
             for number, event in list(self._feed.state.faults.items()):
                 if number not in found and number not in self._own:
                     self._feed.publish(replace(event, t_ns=realtime_ns(), begins=False))
-            for number, each in found.items():
-                is_own = each.driver == "alive" and each.pid == os.getpid()
+            for number, fault in found.items():
+                is_own = fault.driver == "alive" and fault.pid == os.getpid()
                 if number not in self._feed.state.faults and not is_own:
-                    began_ns = round(each.since_unix_s * NS_PER_S)
+                    began_ns = round(fault.since_unix_s * NS_PER_S)
                     self._feed.publish(
-                        FaultEvent(began_ns, number, each.kind, each.subject, True, None)
+                        FaultEvent(began_ns, number, fault.kind, fault.subject, True, None)
                     )
 
     def inject(self, request: FaultRequest) -> int:

@@ -170,9 +170,9 @@ class Feed(Holding):
             self.note("; ".join(reading.gaps) or "everything can be read again")
         values = values_of(self.lab.fabric, self._before, snapshot)
         states = {
-            node: each.state.value
-            for node, each in self.state.conditions.items()
-            if each.state is not NodeState.OK
+            node: node_state.state.value
+            for node, node_state in self.state.conditions.items()
+            if node_state.state is not NodeState.OK
         }
         self.history.add(values, states, self._before, reading)
         self.hub.sample(reading.time_ns, values)
@@ -231,18 +231,20 @@ class SessionLogs:
         self._last: frozenset[SessionUp | SessionDown] = frozenset()
         if lab.fabric.observed is None:
             running = tracing.running_daemons(lab)
-            self._daemons = tuple(each for each in running if each.name == "bgpd")
+            self._daemons = tuple(daemon for daemon in running if daemon.name == "bgpd")
             self._sizes = tracing.log_sizes(self._daemons)
 
     def changes(self) -> Iterator[SessionEvent | NoteEvent]:
         """What the logs have had since the last call, in order of time."""
         before = self._sizes
         self._sizes = tracing.log_sizes(self._daemons)
-        grown = [each for each in self._daemons if self._sizes[each.log] != before[each.log]]
-        for each in grown:
-            skipped = self._sizes[each.log] - before[each.log] - MOST_LOG_BYTES
+        grown = [
+            daemon for daemon in self._daemons if self._sizes[daemon.log] != before[daemon.log]
+        ]
+        for daemon in grown:
+            skipped = self._sizes[daemon.log] - before[daemon.log] - MOST_LOG_BYTES
             if skipped > 0:
-                text = f"{each.node}: {skipped:,} bytes of bgpd's log were too many to read"
+                text = f"{daemon.node}: {skipped:,} bytes of bgpd's log were too many to read"
                 yield NoteEvent(realtime_ns(), text)
         # A log that grew after its size was read has lines that the next call reads again.
         last, found = self._last, []

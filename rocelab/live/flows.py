@@ -124,7 +124,7 @@ def observed_document(name: str, asked: FlowRequest) -> Document:
     place = {link.name: number for number, link in enumerate(links)}
     seen = [
         {"link": way.link.name, "from": way.sender, "to": way.receiver, "packets": packets}
-        for way, packets in sorted(counts.items(), key=lambda each: place[each[0].link.name])
+        for way, packets in sorted(counts.items(), key=lambda entry: place[entry[0].link.name])
         if packets
     ]
     return {"span_s": span_s, "links": seen}

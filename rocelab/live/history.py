@@ -100,7 +100,7 @@ class History:
         queues = {} if before is None else dict(self._queues(before, now))
         with self._lock:
             self._moments.append(Moment(now.time_ns, rows, dark, states, queues))
-            while sum(len(each.queues) for each in self._moments) > MOST_QUEUES:
+            while sum(len(moment.queues) for moment in self._moments) > MOST_QUEUES:
                 self._moments.popleft()
 
     def _row(self, values: Mapping[int, float]) -> NDArray[np.float32]:
@@ -119,7 +119,7 @@ class History:
         with self._lock:
             if not self._moments:
                 raise InputError("nothing has been read yet", hint="ask again in a second")
-            earlier = (each for each in reversed(self._moments) if each.t_ns <= t_ns)
+            earlier = (moment for moment in reversed(self._moments) if moment.t_ns <= t_ns)
             moment = next(earlier, self._moments[0])
         return {
             "t_ns": moment.t_ns,
@@ -154,10 +154,10 @@ class History:
             raise InputError("these are too many links", hint=f"ask for {MOST_LINKS} at once")
         places = [self._index[find_link(self._fabric, name).name] for name in names]
         with self._lock:
-            moments = [each for each in self._moments if each.t_ns > since_ns]
+            moments = [moment for moment in self._moments if moment.t_ns > since_ns]
         directions = [place + way for place in places for way in (0, 1)]
         return {
-            "t_ns": [each.t_ns for each in moments],
+            "t_ns": [moment.t_ns for moment in moments],
             "series": [*self._loads(moments, directions), *self._depths(moments, directions)],
         }
 
@@ -165,18 +165,18 @@ class History:
         self, moments: Sequence[Moment], directions: Iterable[int]
     ) -> Iterator[Mapping[str, object]]:
         for direction in directions:
-            values = [each.value("load", direction) for each in moments]
+            values = [moment.value("load", direction) for moment in moments]
             yield {**self._place(direction), "class": None, "what": "load", "values": values}
 
     def _depths(
         self, moments: Sequence[Moment], directions: Iterable[int]
     ) -> Iterator[Mapping[str, object]]:
         wanted = set(directions)
-        used = {queue for each in moments for queue in each.queues if queue[0] in wanted}
+        used = {queue for moment in moments for queue in moment.queues if queue[0] in wanted}
         for direction, number in sorted(used):
-            found = [each.queues.get((direction, number), _IDLE) for each in moments]
+            found = [moment.queues.get((direction, number), _IDLE) for moment in moments]
             for what in ("depth_bytes", "marks_per_s", "drops_per_s"):
-                values = [getattr(each, what) for each in found]
+                values = [getattr(queue, what) for queue in found]
                 if any(values):
                     place = self._place(direction)
                     yield {**place, "class": number, "what": what, "values": values}

@@ -57,7 +57,7 @@ def recorded_page(feed: Feed) -> str:
         version=version("rocelab"),
         dilation=run.dilation,
         links=busiest(lab.fabric, moments),
-        events=[_row(each) for each in run.events[-MOST_ROWS:]],
+        events=[_row(event) for event in run.events[-MOST_ROWS:]],
         earlier=max(0, len(run.events) - MOST_ROWS),
         style=style(),
         script=script(),
@@ -77,12 +77,12 @@ def events_of(
     """The events of these samples in order of time, after the faults that were there before."""
     began_ns, ends_ns = moments[0].t_ns, moments[-1].t_ns + LATEST_NS
     events, faults = [], {}
-    for each in sorted(kept, key=lambda each: each["t_ns"]):
-        if began_ns <= each["t_ns"] <= ends_ns:
-            events.append(each)
-        elif each["t_ns"] < began_ns and each["kind"] == "fault":
-            faults[each["number"]] = each
-    return [*(each for each in faults.values() if each["begins"]), *events]
+    for event in sorted(kept, key=lambda event: event["t_ns"]):
+        if began_ns <= event["t_ns"] <= ends_ns:
+            events.append(event)
+        elif event["t_ns"] < began_ns and event["kind"] == "fault":
+            faults[event["number"]] = event
+    return [*(fault for fault in faults.values() if fault["begins"]), *events]
 
 
 def recorded(
@@ -91,8 +91,8 @@ def recorded(
     """The recording of at least two samples, and of their events; times count from the first
     sample."""
     began_ns = moments[0].t_ns
-    happened = [_since(each, began_ns) for each in events]
-    ends_ns = [each["until_ns"] if "until_ns" in each else each["t_ns"] for each in happened]
+    happened = [_since(event, began_ns) for event in events]
+    ends_ns = [event["until_ns"] if "until_ns" in event else event["t_ns"] for event in happened]
     run = RecordedRun(
         title="",
         dilation=fabric.spec.dilation,
@@ -110,7 +110,7 @@ def recorded(
 
 def busiest(fabric: Fabric, moments: Sequence[Moment]) -> Sequence[tuple[str, str, float]]:
     """The directions with the greatest mean load: link, sender and that load."""
-    mean = np.array([_row_of(fabric, each) for each in moments[1:]]).mean(axis=0)
+    mean = np.array([_row_of(fabric, moment) for moment in moments[1:]]).mean(axis=0)
     first = np.argsort(-mean, kind="stable")[:MOST_LINKS].tolist()
     sent = fabric.directed_links
     return [(sent[n].link.name, sent[n].sender, float(mean[n])) for n in first if mean[n]]
@@ -129,12 +129,12 @@ def _rate(fabric: Fabric, moments: Sequence[Moment]) -> RecordedJob:
     """What servers sent, in bit/s of the modelled network."""
     rates = np.array(
         [
-            0 if fabric.node(each.sender).is_switch else each.link.rate_bps
-            for each in fabric.directed_links
+            0 if fabric.node(direction.sender).is_switch else direction.link.rate_bps
+            for direction in fabric.directed_links
         ]
     )
-    sent = np.array([_row_of(fabric, each) @ rates for each in moments[1:]])
-    times = np.array([each.t_ns - moments[0].t_ns for each in moments], np.float64)
+    sent = np.array([_row_of(fabric, moment) @ rates for moment in moments[1:]])
+    times = np.array([moment.t_ns - moments[0].t_ns for moment in moments], np.float64)
     return rate_over_time("all servers", times, sent)
 
 
@@ -145,30 +145,30 @@ def _row_of(fabric: Fabric, moment: Moment) -> NDArray[np.float32]:
 
 
 def _samples(fabric: Fabric, moments: Sequence[Moment]) -> Samples:
-    total = sum(int(np.count_nonzero(row)) for each in moments for row in each.values.values())
-    for named in ([each.dark for each in moments], [each.states for each in moments]):
-        total += NAMED_VALUES * sum(len(each) for each in _changes(named) if each)
+    total = sum(int(np.count_nonzero(row)) for moment in moments for row in moment.values.values())
+    for named in ([moment.dark for moment in moments], [moment.states for moment in moments]):
+        total += NAMED_VALUES * sum(len(change) for change in _changes(named) if change)
     kept = moments[:: -(1 + total // MOST_VALUES)][::-1]
     return Samples(
-        t_ns=[each.t_ns - moments[0].t_ns for each in kept],
+        t_ns=[moment.t_ns - moments[0].t_ns for moment in kept],
         values=[
-            {metric: each.used(metric) for metric in METRICS if metric in each.values}
-            for each in kept
+            {metric: moment.used(metric) for metric in METRICS if metric in moment.values}
+            for moment in kept
         ],
         carrier=[
             None if dark is None else dict(carriers(fabric, dark))
-            for dark in _changes(each.dark for each in kept)
+            for dark in _changes(moment.dark for moment in kept)
         ],
-        states=list(_changes(each.states for each in kept)),
+        states=list(_changes(moment.states for moment in kept)),
     )
 
 
 def _changes(values: Iterable[Value]) -> Iterator[Value | None]:
     """None in place of what is equal to what was before it."""
     last: Value | None = None
-    for each in values:
-        yield None if each == last else each
-        last = each
+    for value in values:
+        yield None if value == last else value
+        last = value
 
 
 def _row(event: Entry) -> tuple[float, str, str]:

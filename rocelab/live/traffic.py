@@ -201,18 +201,18 @@ class _Run:
 
 def figures(report: JobReport) -> dict[str, object]:
     """What the page shows of a result: headlines as text, of the modelled network, and why it is
-    not to be believed."""
+    invalid."""
     return {
         "headlines": [
             {
-                "title": each.title,
+                "title": headline.title,
                 **{
-                    key: value_text(getattr(each.modelled, key), each.unit)
+                    key: value_text(getattr(headline.modelled, key), headline.unit)
                     for key in ("median", "minimum", "maximum")
                 },
-                "n": each.modelled.n,
+                "n": headline.modelled.n,
             }
-            for each in report.headlines
+            for headline in report.headlines
         ],
         "problems": report.problems,
         "errors": report.errors,

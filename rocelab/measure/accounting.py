@@ -128,9 +128,9 @@ def _fabric_links(fabric: Fabric, counts: DeviceCounts) -> Check:
     for queue in counts.queues:
         left[queue.node, queue.interface] += queue.packets
     links = [
-        (str(each.port), left[each.sender, each.port.interface], counts.roce[each])
-        for each in fabric.directed_links
-        if each.port.role.is_switch
+        (str(link.port), left[link.sender, link.port.interface], counts.roce[link])
+        for link in fabric.directed_links
+        if link.port.role.is_switch
     ]
     lost = _lost(counts)
     if lost:

@@ -25,8 +25,8 @@ class CableFigures:
     def problems(self) -> tuple[str, ...]:
         """Why the run is no measurement."""
         return tuple(
-            f"not valid because the process that held packets on the cables of {each} had ended"
-            for each in self.broken
+            f"not valid because the process that held packets on the cables of {switch} had ended"
+            for switch in self.broken
         )
 
     def warnings(self) -> tuple[str, ...]:

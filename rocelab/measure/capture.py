@@ -147,5 +147,5 @@ def _merged(
                 yield packet.time_ns, number, packet
 
     streams = map(numbered, range(len(captures)))
-    for _, number, packet in heapq.merge(*streams, key=lambda each: each[:2]):
+    for _, number, packet in heapq.merge(*streams, key=lambda entry: entry[:2]):
         yield number, packet

@@ -73,7 +73,7 @@ class DeviceWatch(Holding):
         for link in self._lab.fabric.directed_links:
             try:
                 now, then = (
-                    each[link.sender][link.port.interface] for each in (after, self._before)
+                    counters[link.sender][link.port.interface] for counters in (after, self._before)
                 )
             except KeyError:
                 raise PortGoneError(link.port) from None

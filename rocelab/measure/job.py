@@ -385,9 +385,9 @@ def _table(values: npt.NDArray[np.int64]) -> tuple[tuple[int, ...], ...]:
 def stalls(job: JobResult) -> tuple[HostStall, ...]:
     """When servers stood still, in order of time."""
     found = [
-        HostStall(each.server, began, length)
-        for each in job.stalls
-        for began, length in zip(each.began_ns.tolist(), each.length_ns.tolist(), strict=True)
+        HostStall(record.server, began, length)
+        for record in job.stalls
+        for began, length in zip(record.began_ns.tolist(), record.length_ns.tolist(), strict=True)
     ]
     return tuple(sorted(found, key=lambda stall: stall.began_ns))
 

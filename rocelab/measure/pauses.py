@@ -112,7 +112,7 @@ def _least_held(plan: PausePlan, entries: list[Entry]) -> dict[tuple[PausePort, 
 def _is_used(then: ClassCounters, now: ClassCounters) -> bool:
     """Whether a port and class sent, held, paused or was paused."""
     counts = ("admitted_packets", "queued_packets", "pauses_sent", "pauses_received")
-    return now.is_paused or any(getattr(now, each) != getattr(then, each) for each in counts)
+    return now.is_paused or any(getattr(now, name) != getattr(then, name) for name in counts)
 
 
 def _figures(

@@ -48,8 +48,8 @@ def differences(
     """What each queue did between two readings of the same ports."""
     found = []
     for (node, interface), queues in after.items():
-        for each, now in queues.items():
-            then = before.get((node, interface), {}).get(each, _NONE)
+        for number, now in queues.items():
+            then = before.get((node, interface), {}).get(number, _NONE)
             packets = now.packets - then.packets
             dropped = now.dropped_packets - then.dropped_packets
             if not packets and not dropped:
@@ -59,7 +59,7 @@ def differences(
                 QueueFigures(
                     node=node,
                     interface=interface,
-                    traffic_class=each,
+                    traffic_class=number,
                     packets=packets,
                     bytes=now.bytes - then.bytes,
                     marked=now.marked - then.marked,

@@ -166,7 +166,7 @@ def _paths(lab: Lab, seeded: Fabric, plans: Sequence[JobPlan]) -> measure.Paths:
     ends = [(plan, end) for plan in plans for end in plan.ends if not end.control]
     try:
         fabric = asked_fabric(seeded, lab.steering.read_scheme())
-        paths = paths_on(fabric, [row_of_end(*each) for each in ends], Setting(lab.read_fibs()))
+        paths = paths_on(fabric, [row_of_end(*end) for end in ends], Setting(lab.read_fibs()))
     except (InputError, NoPathError):
         return {}
     return {
@@ -257,7 +257,7 @@ def assemble(
     if not traffic.jobs:
         raise ValueError("the session had no job")
     jobs = _with_deadlock(traffic, counts.lossless)
-    unfinished = tuple(f"not valid because {each}" for job in jobs for each in job.unfinished)
+    unfinished = tuple(f"not valid because {reason}" for job in jobs for reason in job.unfinished)
     fabric, dilation = jobs[0].plan.fabric, jobs[0].plan.dilation
     checks = check_all(jobs, traffic.agents, counts)
     # Packets that a broken link took are missing, and no queue dropped them: a fault did, or it

@@ -190,6 +190,6 @@ def _check_header(file: str, header: Sequence[str]) -> None:
         if field.is_required() and name not in header
     ]
     if len(set(header)) < len(header):
-        problems.append(Problem(file, 1, "", "a column stands there twice", hint))
+        problems.append(Problem(file, 1, "", "a column is named twice", hint))
     if problems:
         raise SpecError(problems)

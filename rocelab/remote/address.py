@@ -111,7 +111,7 @@ def resolve(address: Address, config: paramiko.SSHConfig, home: Path) -> Destina
     except (ValueError, KeyError, paramiko.SSHException) as error:
         raise InputError(f"~/.ssh/config on {address.host}: {error}") from None
     _check_host(options["hostname"])
-    keys = tuple(Path(each).expanduser() for each in options.get("identityfile", ()))
+    keys = tuple(Path(path).expanduser() for path in options.get("identityfile", ()))
     return Destination(
         address=address,
         host=options["hostname"],
@@ -140,7 +140,7 @@ def _check_host(host: str) -> None:
 def _known_hosts(text: str | None, home: Path) -> tuple[Path, ...]:
     own: Sequence[Path] = [home / ".ssh/known_hosts", home / ".ssh/known_hosts2"]
     if text is not None:
-        own = [Path(each).expanduser() for each in text.split()]
+        own = [Path(path).expanduser() for path in text.split()]
     return (*own, Path("/etc/ssh/ssh_known_hosts"))
 
 
@@ -151,4 +151,4 @@ def _unless_none(text: str | None) -> str | None:
 def _jumps(text: str | None) -> tuple[Address, ...]:
     if text is None:
         return ()
-    return tuple(parse_address(each.strip().removeprefix("ssh://")) for each in text.split(","))
+    return tuple(parse_address(hop.strip().removeprefix("ssh://")) for hop in text.split(","))

@@ -111,9 +111,12 @@ def this_kit(extra: str | None = None) -> Kit:
         f"Metadata-Version: 2.1\nName: rocelab\nVersion: {distribution.version}\n".encode()
     )
     # Names and versions, and what they are for: `extra == 'live'`.
-    required = (each.partition("; ") for each in distribution.requires or ())
+    required = (requirement.partition("; ") for requirement in distribution.requires or ())
     wanted = ("", f"extra == '{extra}'")
-    return Kit(content, tuple(sorted(each for each, _, marker in required if marker in wanted)))
+    return Kit(
+        content,
+        tuple(sorted(requirement for requirement, _, marker in required if marker in wanted)),
+    )
 
 
 def zipped(content: Iterable[tuple[str, bytes]]) -> bytes:

@@ -248,15 +248,15 @@ def list_runs(connection: Connection, installed: Installed) -> list[Listed]:
     found = marked(RUNS, output.out, connection.destination, "a list of runs")
     return [
         Listed(
-            run=each.run,
-            command=shlex.join(["rocelab", *each.words]),
-            client=each.client,
-            started_unix_s=each.started_unix_s,
-            exit_code=each.exit_code,
-            alive=each.alive,
+            run=run.run,
+            command=shlex.join(["rocelab", *run.words]),
+            client=run.client,
+            started_unix_s=run.started_unix_s,
+            exit_code=run.exit_code,
+            alive=run.alive,
         )
-        for each in found
-        if _NAME.fullmatch(each.run)
+        for run in found
+        if _NAME.fullmatch(run.run)
     ]
 
 

@@ -113,7 +113,7 @@ def is_within(place: str, outputs: Sequence[str]) -> bool:
     if not parts or ".." in parts or parts[0] == "/" or not place.isprintable():
         return False
     named = [PurePosixPath(output).parts for output in outputs]
-    return any(each and parts[: len(each)] == each for each in named)
+    return any(path and parts[: len(path)] == path for path in named)
 
 
 def _file_to_read(name: str, text: str, here: Path) -> Path | None:
@@ -182,7 +182,7 @@ def _texts(path: Path) -> Iterator[tuple[object, str]]:
         elif isinstance(value, Mapping):
             pending += value.items()
         elif isinstance(value, list):
-            pending += ((key, each) for each in value)
+            pending += ((key, item) for item in value)
 
 
 def _rewritten(word: str, moved: Mapping[str, str]) -> str:

@@ -278,5 +278,5 @@ def _verdict(report: JobReport) -> str:
     if fidelity.backlog_share is not None:
         carried += f", packets waiting for a server {fidelity.backlog_share:.2%} of the time"
     if report.problems:
-        return f"invalid, its figures are not to be believed; {carried}"
+        return f"invalid, its figures do not count; {carried}"
     return f"a queue pair failed; {carried}" if report.errors else carried

@@ -210,7 +210,7 @@ def check_absent(files: LabFiles) -> None:
         )
     raise InputError(
         f"lab {files.lab} was left behind by a command that was killed",
-        hint=f"remove what there is of it with `rocelab down {files.lab}`",
+        hint=f"remove what is left of it with `rocelab down {files.lab}`",
     )
 
 

@@ -189,4 +189,4 @@ def _unused(folder: Path) -> Path:
 
 def _but_routes(found: tuple[str, ...]) -> bool:
     """Whether anything differs that is not a route."""
-    return any(": route " not in each for each in found)
+    return any(": route " not in difference for difference in found)

@@ -65,8 +65,8 @@ def _change(was: str | None, found: str | None) -> str:
     old, new = was.split(", "), found.split(", ")
     if max(len(old), len(new)) == 1:
         return f"is {found or 'none'}, and was {was or 'none'}"
-    gone = [f"no longer {each}" for each in old if each and each not in new]
-    come = [f"now {each}" for each in new if each and each not in old]
+    gone = [f"no longer {line}" for line in old if line and line not in new]
+    come = [f"now {line}" for line in new if line and line not in old]
     return f"changed: {', '.join(gone + come) or f'{found}, and was {was}'}"
 
 
@@ -105,24 +105,24 @@ def _queues(channel: socket.socket, index: int) -> Iterator[tuple[str, str]]:
     """Qdiscs, classes and filters of an interface, with a digest of their settings."""
     parents = []
     for kind, what in ((tc.RTM_GETQDISC, "qdisc"), (tc.RTM_GETTCLASS, "class")):
-        for each in tc.read(channel, kind, index):
+        for installed in tc.read(channel, kind, index):
             if what == "qdisc":
-                clsact = each.handle == tc.CLSACT_HANDLE
-                parents += [tc.CLSACT_INGRESS, tc.CLSACT_EGRESS] if clsact else [each.handle]
-            place = f"{each.handle:x} below {each.parent:x}"
-            yield "", f"{what} {each.kind} {place} ({_digest(_settled(each))})"
+                clsact = installed.handle == tc.CLSACT_HANDLE
+                parents += [tc.CLSACT_INGRESS, tc.CLSACT_EGRESS] if clsact else [installed.handle]
+            place = f"{installed.handle:x} below {installed.parent:x}"
+            yield "", f"{what} {installed.kind} {place} ({_digest(_settled(installed))})"
     for parent in parents:
-        for each in tc.read(channel, tc.RTM_GETTFILTER, index, parent):
-            name = netlink.text(each.options.get(tc.TCA_BPF_NAME, b""))
-            place = f"{each.handle:x} of priority {each.info >> 16} at {parent:x}"
-            yield "", f"filter {f'{each.kind} {name}'.strip()} {place}"
+        for installed in tc.read(channel, tc.RTM_GETTFILTER, index, parent):
+            name = netlink.text(installed.options.get(tc.TCA_BPF_NAME, b""))
+            place = f"{installed.handle:x} of priority {installed.info >> 16} at {parent:x}"
+            yield "", f"filter {f'{installed.kind} {name}'.strip()} {place}"
 
 
-def _settled(each: tc.Installed) -> bytes:
+def _settled(qdisc: tc.Installed) -> bytes:
     """A qdisc's options without packet counters (struct tc_htb_glob, direct_pkts)."""
-    if each.kind == "htb" and TCA_HTB_INIT in each.options:
-        return each.options[TCA_HTB_INIT][:16]
-    return each.find(tc.TCA_OPTIONS)
+    if qdisc.kind == "htb" and TCA_HTB_INIT in qdisc.options:
+        return qdisc.options[TCA_HTB_INIT][:16]
+    return qdisc.find(tc.TCA_OPTIONS)
 
 
 def _addresses(channel: socket.socket, names: Mapping[int, str]) -> Iterator[tuple[str, str]]:

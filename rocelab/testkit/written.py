@@ -65,7 +65,7 @@ def _validated(block: str, model: type[Model], keywords: Mapping[str, object]) -
 
 def _plain(value: object) -> Data:
     """A value as in YAML: tuples become lists."""
-    return cast(Data, [_plain(each) for each in value] if isinstance(value, tuple) else value)
+    return cast(Data, [_plain(item) for item in value] if isinstance(value, tuple) else value)
 
 
 def _where() -> tuple[str, int]:

@@ -100,7 +100,7 @@ def failures(found: Reachability) -> Iterator[tuple[str, str]]:
         if name in deaf:
             yield "any", name
     for source, lost in by_source.items():
-        rest = [each for each in lost if each not in deaf]
+        rest = [pair for pair in lost if pair not in deaf]
         if source not in silent and rest:
             more = f" and {len(rest) - MOST_NAMES} more" if len(rest) > MOST_NAMES else ""
             yield source, ", ".join(rest[:MOST_NAMES]) + more

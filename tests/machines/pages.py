@@ -130,7 +130,7 @@ OTHER_RUNS: dict[str, dict[str, Run | NotRun]] = {
             Run(before=("rm -rf results/job", *UP), after=DOWN)
         ),
         "rocelab diagnose results/paused/result.json --phase one-qp": Run(
-            shows=(r"host-pause: rank 2 on srv2-1; ", r"How late what a rank was sent arrived")
+            shows=(r"host-pause: rank 2 on srv2-1; ", r"How late data reached each rank")
         ),
     },
     "docs/runtime.md": {

@@ -219,5 +219,5 @@ def _links(
             / (each.link.rate_bps / report.clock.dilation * seconds),
         )
         for link in fabric.trunks
-        for each in (link.up, link.down)
+        for direction in (link.up, link.down)
     )

@@ -92,7 +92,7 @@ export class Picture {
     const large = zones.find((zone) => leavesOf(fabric, zone).length >= MATRIX_FROM);
     stage.classList.toggle("as-matrix", large !== undefined);
     stage.querySelector("#ways").textContent = large === undefined
-      ? `Of the two lines of a link, each is on the right-hand side of its direction. Red and dashed: ${this.dark}.`
+      ? `A link has two lines, each on the right-hand side of its direction. Red and dashed: ${this.dark}.`
       : `A cell is a link: up in its upper half, down in its lower half; red: ${this.dark}.`;
     if (large === undefined) {
       this.matrix?.canvas.remove();

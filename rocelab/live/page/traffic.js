@@ -8,7 +8,7 @@ const EVERY_MS = 500;
 const PATTERNS = ["allreduce", "alltoall", "allgather", "reducescatter", "broadcast", "gather", "incast", "pairs", "permutation"];
 const VERDICTS = {
   valid: "Valid.",
-  invalid: "Invalid: its figures are not to be believed.",
+  invalid: "Invalid: its figures do not count.",
   failed: "Failed.",
   stopped: "Stopped: nothing of it remains.",
 };

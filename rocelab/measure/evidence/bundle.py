@@ -210,7 +210,7 @@ def _queues(lab: Lab, nodes: Sequence[str]) -> str:
         return "{}"
     return json.dumps(
         {
-            f"{node}:{interface}": {each: asdict(queue) for each, queue in queues.items()}
+            f"{node}:{interface}": {number: asdict(queue) for number, queue in queues.items()}
             for (node, interface), queues in read_queue_counters(lab.fabric).items()
             if node in nodes
         },

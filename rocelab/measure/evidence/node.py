@@ -70,11 +70,11 @@ def collect_node(lab: Lab, name: str, shelf: Shelf, capture: Capture | None) -> 
     for file, what, command in COMMANDS:
         shelf.keep(file, what, lambda argv=command: _ran(node, argv))  # type: ignore[misc]
     _traffic_control(node, _interfaces(lab, name), shelf)
-    for each in PROC:
-        path = Path("/proc/thread-self/net", each)
+    for proc_name in PROC:
+        path = Path("/proc/thread-self/net", proc_name)
         shelf.keep(
-            f"proc-{each}.txt",
-            f"/proc/net/{each}",
+            f"proc-{proc_name}.txt",
+            f"/proc/net/{proc_name}",
             lambda path=path: namespaces.inside(node.netns, path.read_bytes),  # type: ignore[misc]
         )
     if capture is not None:

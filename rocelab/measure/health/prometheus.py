@@ -146,10 +146,10 @@ def _links(snapshot: Snapshot) -> Iterator[Metric]:
     lost = _counter("link_lost_packets", "Packets sent and not taken at the far end", _DIRECTION)
     packets = _counter("link_sent_packets", "Packets sent onto the link", _DIRECTION)
     size = _counter("link_sent_bytes", "Bytes sent onto the link", _DIRECTION)
-    for each in lab.fabric.directed_links:
-        labels = (lab.name, each.name, each.receiver)
-        lost.add_metric(labels, reading.lost.get(each, 0))
-        port = reading.ports.get((each.sender, each.port.interface))
+    for direction in lab.fabric.directed_links:
+        labels = (lab.name, direction.name, direction.receiver)
+        lost.add_metric(labels, reading.lost.get(direction, 0))
+        port = reading.ports.get((direction.sender, direction.port.interface))
         if port is not None:
             packets.add_metric(labels, port.tx_packets)
             size.add_metric(labels, port.tx_bytes)
@@ -179,10 +179,10 @@ def _queues(snapshot: Snapshot) -> Iterator[Metric]:
     deepest_seen = _gauge("queue_max_depth_bytes", "Deepest queue that a packet ever met", labels)
     for link in snapshot.lab.fabric.directed_links:
         queues = snapshot.reading.queues.get((link.sender, link.port.interface), {})
-        for each, queue in queues.items():
+        for number, queue in queues.items():
             if not queue.packets and not queue.dropped_packets:
                 continue
-            values = (snapshot.lab.name, link.name, link.receiver, str(each))
+            values = (snapshot.lab.name, link.name, link.receiver, str(number))
             packets.add_metric(values, queue.packets)
             dropped.add_metric(values, queue.dropped_packets)
             marked.add_metric(values, queue.marked)
@@ -274,7 +274,7 @@ def _slis(snapshot: Snapshot) -> Iterator[Metric]:
     worst = _gauge("sli_worst", "The worst value of the newest sample", ("lab", "sli"))
     breached = _counter("sli_breached_samples", "Samples that missed it", ("lab", "sli"))
     measured = frozenset(Sli) if snapshot.reading.pauses else frozenset(Sli) - LOSSLESS_SLIS
-    for sli in (each for each in Sli if each in measured):
+    for sli in (sli for sli in Sli if sli in measured):
         objective = snapshot.spec.objective(sli)
         if objective is not None:
             objectives.add_metric((lab, sli.value), objective)

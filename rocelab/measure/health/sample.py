@@ -127,18 +127,18 @@ def _of_queues(places: Places, plan: QueuePlan, before: Reading, now: Reading) -
         if queues is None:
             continue
         then = before.queues.get(port, {})
-        pairs = {each: (then.get(each, _EMPTY), queue) for each, queue in queues.items()}
+        pairs = {number: (then.get(number, _EMPTY), queue) for number, queue in queues.items()}
         drops = sum(b.dropped_packets - a.dropped_packets for a, b in pairs.values())
         yield Sli.QUEUE_DROPS, name, drops
         # The buffer is of lossy classes: it limits no other, and they share it with no other.
-        lossy = [pair for each, pair in pairs.items() if each not in plan.lossless_classes]
+        lossy = [pair for number, pair in pairs.items() if number not in plan.lossless_classes]
         depth = max(
             sum(queue.depth_bytes for _, queue in lossy),
             *(deepest(a.on_arrival, b.on_arrival, plan.bin_edges_bytes) for a, b in lossy),
             0,
         )
         yield Sli.QUEUE_DEPTH, name, depth / plan.buffer_bytes
-        marked = [pair for each, pair in pairs.items() if each in plan.marked_classes]
+        marked = [pair for number, pair in pairs.items() if number in plan.marked_classes]
         packets = sum(b.packets - a.packets for a, b in marked)
         if packets >= LEAST_PACKETS:
             yield Sli.CE_RATIO, name, sum(_ce(b) - _ce(a) for a, b in marked) / packets

@@ -66,7 +66,7 @@ def measure_costs(lab: Lab, repeats: int, link: str) -> dict[bool, tuple[Cost, .
                 for traced, cost in valid.items():
                     costs[traced].append(cost)
         timeline.wait_until_whole(convergence_timeout_s(lab.fabric))
-    return {traced: tuple(each) for traced, each in costs.items()}
+    return {traced: tuple(values) for traced, values in costs.items()}
 
 
 def _measure(lab: Lab, timeline: FibTimeline, link: str, *, traced: bool) -> Cost | None:

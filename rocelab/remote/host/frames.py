@@ -51,7 +51,7 @@ class FrameReader:
         while len(self._rest) >= HEADER.size:
             kind, length = HEADER.unpack_from(self._rest)
             if length > MAX_PAYLOAD:
-                raise ValueError(f"a frame of {length} bytes is none")
+                raise ValueError(f"no frame has {length} bytes")
             end = HEADER.size + length
             if len(self._rest) < end:
                 return

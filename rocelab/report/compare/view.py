@@ -238,7 +238,7 @@ def worst_tier(figures: CellFigures) -> TierFigures | None:
 
 
 def cell_name(cell: CellResult) -> str:
-    """`ecmp, 4 QPs, contiguous`; with a star if its figures are not to be believed."""
+    """`ecmp, 4 QPs, contiguous`; with a star if its figures do not count."""
     return f"{cell.kind}, {count(cell.qps)}, {cell.placement}{_flag(cell)}"
 
 

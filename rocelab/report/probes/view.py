@@ -22,7 +22,7 @@ LIMITS = (
     "It does not tell how long an ASIC takes to program its FIB, nor what optics, carrier-delay "
     "timers or hardware fast reroute add or save.",
     "It does not tell about line-rate queues, PFC, or a NIC's retransmissions: the flows here are "
-    "constant-rate packets that nobody acknowledges.",
+    "constant-rate packets without acknowledgements.",
     "All switches share this machine's CPUs, so with many switches a convergence time includes "
     "waiting for a CPU that real switches do not share.",
 )

@@ -96,7 +96,7 @@ class Reaction:
         return self.median_s if which is Measured.MEDIAN else self.p95_s
 
 
-NEVER = Reaction(math.inf, math.inf, "no protocol watches a NIC's link: nobody notices")
+NEVER = Reaction(math.inf, math.inf, "no protocol watches a NIC's link")
 
 
 @cache

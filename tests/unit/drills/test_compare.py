@@ -175,7 +175,7 @@ def test_an_invalid_cell_is_marked_in_every_table_and_not_dropped() -> None:
     bad = (run(problems=("not valid because of the test",)),)
     found = comparison(lambda each: bad if each.scheme.kind == "spray" else (run(),))
     assert all(row[-1].endswith("*") and not row[-2].endswith("*") for row in busbw_rows(found))
-    assert "to be believed, see Anomalies" in render_html(found)
+    assert "*: invalid, see Anomalies" in render_html(found)
     names, links, values = link_matrix(found, "contiguous", "rtsw-ctsw", Direction.UP)
     assert names == ["ecmp, 1 QP", "ecmp, 4 QPs", "spray, 1 QP*", "spray, 4 QPs*"]
     assert dict(zip(links, values[0], strict=True))["rtsw1:ctsw1"] == 1.5
