@@ -108,7 +108,7 @@ def test_jobs_at_once_have_a_column_each_on_the_terminal_and_a_section_each_on_t
     assert re.search(r"idle +shared, job 1 +shared, job 2", text)
     assert re.search(r"CNPs +0 +90 +0", text)
     page = render_html(at_once())
-    assert "2 jobs at the same time; what switches count is of all of them." in page
+    assert "2 jobs at the same time; the counters of switches cover all of them." in page
     assert page.index("<h3>shared, job 1</h3>") < page.index("incast, 3 ranks")
     assert page.index("<h3>shared, job 2</h3>") < page.rindex("pairs, 2 ranks")
 
