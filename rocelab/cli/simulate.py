@@ -16,7 +16,7 @@ from rocelab.cli.arguments import (
     file_of,
     lab_file,
 )
-from rocelab.cli.joboptions import given, takes_job_options
+from rocelab.cli.joboptions import named_options, takes_job_options
 from rocelab.cli.predict import complete_model
 from rocelab.files import replace_file
 from rocelab.interruption import shielded

@@ -209,14 +209,14 @@ def _links(
     figures = report.figures_by_link(fabric)
     return tuple(
         LinkUse(
-            link=each.name,
-            tier=each.tier,
-            direction=each.direction,
-            sender=each.sender,
-            packets=packets[each],
+            link=direction.name,
+            tier=direction.tier,
+            direction=direction.direction,
+            sender=direction.sender,
+            packets=packets[direction],
             utilization=8
-            * figures[each].bytes
-            / (each.link.rate_bps / report.clock.dilation * seconds),
+            * figures[direction].bytes
+            / (direction.link.rate_bps / report.clock.dilation * seconds),
         )
         for link in fabric.trunks
         for direction in (link.up, link.down)

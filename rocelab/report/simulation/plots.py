@@ -162,7 +162,7 @@ def slowdown(report: SimulationReport) -> Figure | None:
     for name, each in sized:
         sizes = [part.largest_bytes for part in each.bins]
         for quantile in ("p50", "p95", "p99"):
-            values = [getattr(part, quantile) for part in found_slowdown.bins]
+            values = [getattr(part, quantile) for part in each.bins]
             label = f"{name} {quantile}" if several else quantile
             axes[1].plot(sizes, values, linewidth=1.4, marker="o", markersize=3, label=label)
     axes[0].set_xlabel("slowdown: time over the least one, alone on the path")
