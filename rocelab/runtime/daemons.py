@@ -370,7 +370,10 @@ def last_log_lines(daemon: str, files: FrrFiles) -> list[str]:
         return []
     lines = last.splitlines()[-LAST_LINES:]
     # A log line must not write control characters to the reader's terminal.
-    return ["".join(each if each.isprintable() else "?" for each in line) for line in lines]
+    return [
+        "".join(character if character.isprintable() else "?" for character in line)
+        for line in lines
+    ]
 
 
 class UnreadableAnswerError(OSError):

@@ -139,7 +139,7 @@ def _of_system(root: Path) -> Installation:
     def inside(folder: Path) -> Path:
         return root / folder.relative_to("/")
 
-    folder = next((each for each in FRR_FOLDERS if (inside(each) / "bgpd").exists()), None)
+    folder = next((folder for folder in FRR_FOLDERS if (inside(folder) / "bgpd").exists()), None)
     if folder is None:
         raise InputError(
             f"the system in {root} has no FRR",
@@ -148,7 +148,7 @@ def _of_system(root: Path) -> Installation:
     user, group = _ids_in(root)
     said = _version_text(("chroot", str(root), str(folder / "bgpd"), "--version"), {})
     vtysh = next(
-        (each / "vtysh" for each in VTYSH_FOLDERS if (inside(each) / "vtysh").exists()), ""
+        (place / "vtysh" for place in VTYSH_FOLDERS if (inside(place) / "vtysh").exists()), ""
     )
     return Installation(
         version=version_in(said),
@@ -164,14 +164,16 @@ def _of_system(root: Path) -> Installation:
 
 def _installed(prefix: Path) -> Installation:
     """FRR that was installed or unpacked in `prefix`, and runs with this machine's C library."""
-    folders = (Path(prefix, each) for each in INSTALLED_FOLDERS)
-    folder = next((each for each in folders if (each / "bgpd").exists()), None)
+    folders = (Path(prefix, name) for name in INSTALLED_FOLDERS)
+    folder = next((folder for folder in folders if (folder / "bgpd").exists()), None)
     if folder is None:
         raise InputError(
             f"there is no FRR in {prefix}",
             hint="name a folder that has bgpd and zebra, or one that has them in usr/lib/frr",
         )
-    libraries = sorted({str(file.parent) for each in LIBRARIES for file in prefix.rglob(each)})
+    libraries = sorted(
+        {str(file.parent) for library in LIBRARIES for file in prefix.rglob(library)}
+    )
     return _described(folder, (prefix / "usr/bin", prefix / "bin", folder), libraries)
 
 

@@ -39,8 +39,8 @@ def make_links(files: LabFiles, netns: Path, address_of: Mapping[str, str]) -> N
                 pairs = [_pair(node, bridge, to) for node, to in nodes.items()]
                 netlink.send_batch(channel, [*pairs, *_address(BRIDGE, str(FIRST_ADDRESS))])
         finally:
-            for each in nodes.values():
-                os.close(each)
+            for node_descriptor in nodes.values():
+                os.close(node_descriptor)
 
     namespaces.on_own_thread(make_bridge)
     for node, address in address_of.items():

@@ -237,7 +237,10 @@ class NamespaceNode:
         def read() -> tuple[dict[str, links.Link], set[tuple[int, str]]]:
             with netlink.open_socket() as channel:
                 ports = {port.name: port for port in links.read_links(channel)}
-                known = {(each.interface, each.mac) for each in links.read_neighbours(channel)}
+                known = {
+                    (neighbour.interface, neighbour.mac)
+                    for neighbour in links.read_neighbours(channel)
+                }
                 return ports, known
 
         ports, known = namespaces.inside(self.netns, read)

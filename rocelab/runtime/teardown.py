@@ -120,4 +120,4 @@ def _kept(folder: Path) -> dict[int, str]:
         return {}
     tmpfs = folder.stat().st_dev
     mounts = {entry: entry.stat() for entry in folder.iterdir()}
-    return {each.st_ino: path.name for path, each in mounts.items() if each.st_dev != tmpfs}
+    return {status.st_ino: path.name for path, status in mounts.items() if status.st_dev != tmpfs}

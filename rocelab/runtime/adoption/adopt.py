@@ -83,7 +83,9 @@ def adopt(text: str, progress: ProgressSink = no_progress) -> Adoption:
         spec = lab_of(name, nodes)
         with shielded(f"lab {name} is adopted"):
             _record(files, lab, engine, containers, nodes, spec)
-    left_out = {each.name for each in found} - {each.name for each in containers}
+    left_out = {container.name for container in found} - {
+        container.name for container in containers
+    }
     return Adoption(name, spec, _notes(name, lab, nodes, left_out))
 
 
@@ -92,8 +94,8 @@ def _with_own_namespace(containers: Sequence[Container]) -> tuple[Container, ...
     the machine, and a fault in a namespace of two nodes would break both."""
     machine = {namespaces.inode_of(os.getpid()), namespaces.inode_of(1)}
     by_netns: dict[int, list[Container]] = {}
-    for each in containers:
-        by_netns.setdefault(namespaces.inode_of(each.pid), []).append(each)
+    for container in containers:
+        by_netns.setdefault(namespaces.inode_of(container.pid), []).append(container)
     return tuple(
         sharing[0]
         for inode, sharing in by_netns.items()
@@ -149,7 +151,7 @@ def _read(
     """The survey of all nodes, with what bgpd of those that run FRR says."""
     nodes = []
     for done, node in enumerate(survey(containers), start=1):
-        container = next(each for each in containers if each.name == node.name)
+        container = next(container for container in containers if container.name == node.name)
         nodes.append(_with_bgp(files, container, node) if "bgpd" in node.daemons else node)
         progress(Progress("nodes", done, len(containers)))
     return tuple(nodes)
@@ -184,22 +186,22 @@ def _record(
             lab,
             engine.program,
             {
-                each.name: AdoptedContainer(
-                    each.container,
-                    each.image,
-                    each.pid,
-                    namespaces.inode_of(each.pid),
-                    commands_of[each.name],
+                container.name: AdoptedContainer(
+                    container.container,
+                    container.image,
+                    container.pid,
+                    namespaces.inode_of(container.pid),
+                    commands_of[container.name],
                 )
-                for each in containers
+                for container in containers
             },
         ),
     )
-    for each in containers:
-        make_folder(files.node(each.name), exist_ok=True)
-        link = files.netns_of(each.name)
+    for container in containers:
+        make_folder(files.node(container.name), exist_ok=True)
+        link = files.netns_of(container.name)
         link.unlink(missing_ok=True)
-        link.symlink_to(each.netns)
+        link.symlink_to(container.netns)
     write_installation(files.root, _installation(files, containers, nodes))
     write_record(
         files,
@@ -221,7 +223,7 @@ def _installation(
     """The FRR of the first node that runs one, for results; with version `none` if none does."""
     running = {node.name for node in nodes if "zebra" in node.daemons}
     release = NO_FRR
-    if found := next((each for each in containers if each.name in running), None):
+    if found := next((container for container in containers if container.name in running), None):
         said = ""
         with suppress(OSError):
             said = vty_command(_frr(files, found), "zebra", "show version")

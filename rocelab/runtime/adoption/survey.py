@@ -81,7 +81,7 @@ def _surveyed(node: Container, descriptors: Mapping[str, int]) -> Surveyed:
         # A container chooses names: the kernel takes control characters and what is no UTF-8.
         ports = links.read_links(channel)
         here = [port for port in ports if port.name.isprintable() and "\ufffd" not in port.name]
-        addresses = [each for each in links.read_addresses(channel) if each.is_global]
+        addresses = [address for address in links.read_addresses(channel) if address.is_global]
         routes = fib.read_routes(channel)
         known = {
             links.read_namespace_number(channel, descriptor): name
@@ -90,9 +90,9 @@ def _surveyed(node: Container, descriptors: Mapping[str, int]) -> Surveyed:
     name_of = {link.index: link.name for link in here}
     of = {
         link.index: tuple(
-            f"{each.ip}/{each.length}"
-            for each in addresses
-            if each.interface == link.index and each.ip.version == 4
+            f"{address.ip}/{address.length}"
+            for address in addresses
+            if address.interface == link.index and address.ip.version == 4
         )
         for link in here
     }

@@ -174,9 +174,9 @@ def tier_use(fabric: Fabric, utilisation: Mapping[DirectedLink, float]) -> dict[
     """Utilisation by the roles that links join, as in `rtsw>ctsw`; idle links count."""
     found: dict[str, list[float]] = {}
     for link in fabric.trunks:
-        for each in (link.up, link.down):
-            name = f"{each.port.role}>{each.far.role}"
-            found.setdefault(name, []).append(utilisation.get(each, 0.0))
+        for direction in (link.up, link.down):
+            name = f"{direction.port.role}>{direction.far.role}"
+            found.setdefault(name, []).append(utilisation.get(direction, 0.0))
     return {
         name: TierUse(len(used), round(max(used), 6), round(sum(used) / len(used), 6))
         for name, used in found.items()

@@ -85,7 +85,7 @@ def remove_pins(stage: Stage, files: LabFiles) -> None:
     for folder in (stage.pins(files), _unfinished(stage.pins(files))):
         shutil.rmtree(folder, ignore_errors=True)
     # Names with a dot are the kernel's own (kernel/bpf/inode.c): it puts two on every bpffs.
-    if os.path.ismount(base) and all("." in each.name for each in base.iterdir()):
+    if os.path.ismount(base) and all("." in entry.name for entry in base.iterdir()):
         namespaces.detach_mount(base)
     with suppress(OSError):
         base.rmdir()
@@ -105,7 +105,7 @@ def detach(stage: Stage, index: int, *, at_egress: bool) -> None:
         if _is_on(channel, stage, index, _side(at_egress)):
             request = tc.bpf_removal(_side(at_egress), stage.priority)
             netlink.send_batch(channel, [tc.on_interface(request, index)])
-        if not any(_filters(channel, index, _side(each)) for each in (False, True)):
+        if not any(_filters(channel, index, _side(egress)) for egress in (False, True)):
             request = tc.clsact(tc.RTM_DELQDISC, flags=netlink.REQUEST_ACK)
             try:
                 netlink.send_batch(channel, [tc.on_interface(request, index)])
@@ -135,7 +135,8 @@ def _side(at_egress: bool) -> int:
 def _is_on(channel: socket.socket, stage: Stage, index: int, side: int) -> bool:
     wanted = f"{_name(stage)}\0".encode()
     return any(
-        each.options.get(tc.TCA_BPF_NAME) == wanted for each in _filters(channel, index, side)
+        installed.options.get(tc.TCA_BPF_NAME) == wanted
+        for installed in _filters(channel, index, side)
     )
 
 

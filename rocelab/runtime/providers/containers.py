@@ -234,4 +234,4 @@ def _variables(environment: Mapping[str, str]) -> list[str]:
 
 def _inner_ids(pid: int) -> list[int]:
     """The id of a process in its innermost pid namespace; none if it has ended."""
-    return [int(each) for each in processes.status_of(pid).get("NSpid", "").split()[-1:]]
+    return [int(number) for number in processes.status_of(pid).get("NSpid", "").split()[-1:]]

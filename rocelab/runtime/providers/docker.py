@@ -94,7 +94,7 @@ def _create(files: LabFiles, name: str, containers: Containers) -> list[str]:
     return [
         *("run", "--detach", "--name", containers.container(name), "--hostname", name),
         *("--label", f"{LABEL}={containers.label}", "--network", "none", "--cap-drop", "ALL"),
-        *(word for each in CAPABILITIES for word in ("--cap-add", each)),
+        *(word for capability in CAPABILITIES for word in ("--cap-add", capability)),
         *(_PODMAN_LIMITS if containers.program == "podman" else ()),
         *(word for mount in mounts for word in ("--mount", mount)),
         *("--entrypoint", "/bin/sh", containers.image, "-c", WAITS),

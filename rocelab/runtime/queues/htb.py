@@ -47,7 +47,7 @@ def tree(rate_bps: int, mtu: int, classes: Sequence[int]) -> list[bytes]:
     return [
         tc.message(tc.RTM_NEWQDISC, "htb", handle=HANDLE, parent=tc.TC_H_ROOT, options=root),
         _root_class(rate_bps, mtu, netlink.REQUEST_ACK_CREATE_EXCL),
-        *(leaf_class(class_id(each), mtu, strictness(each)) for each in classes),
+        *(leaf_class(class_id(number), mtu, strictness(number)) for number in classes),
     ]
 
 

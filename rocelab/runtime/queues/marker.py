@@ -67,7 +67,7 @@ def settings(plan: QueuePlan) -> bytes:
         plan.ecn.kmax,
         round(plan.ecn.pmax * _PROBABILITY_ONE),
         *plan.bin_edges_bytes,
-        sum(1 << each for each in plan.marked_classes),
-        sum(1 << each for each in plan.lossless_classes),
+        sum(1 << number for number in plan.marked_classes),
+        sum(1 << number for number in plan.lossless_classes),
         *plan.class_of_dscp,
     )

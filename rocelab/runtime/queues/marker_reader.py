@@ -66,10 +66,10 @@ class MarkerReader(bpf.Pinned):
         used = np.any(now, axis=2)
         return {
             (port.node, port.interface): {
-                each: self._counters(now[port.slot, each].tolist(), depths[port.slot][each])
-                if used[port.slot, each]
+                number: self._counters(now[port.slot, number].tolist(), depths[port.slot][number])
+                if used[port.slot, number]
                 else UNUSED
-                for each in self._plan.classes
+                for number in self._plan.classes
             }
             for port in self._plan.ports
         }

@@ -71,9 +71,9 @@ def read_rate(index: int) -> PortRate | None:
     for qdisc in qdiscs:
         if qdisc.parent == tc.TC_H_ROOT and qdisc.kind == "tbf":
             return PortRate("tbf", 8 * _rate(qdisc.options, TCA_TBF_PARMS, TCA_TBF_RATE64))
-    for each in classes:
-        if each.handle == htb.ROOT_CLASS and each.kind == "htb":
-            return PortRate("htb", 8 * _rate(each.options, TCA_HTB_PARMS, TCA_HTB_RATE64))
+    for installed in classes:
+        if installed.handle == htb.ROOT_CLASS and installed.kind == "htb":
+            return PortRate("htb", 8 * _rate(installed.options, TCA_HTB_PARMS, TCA_HTB_RATE64))
     return None
 
 

@@ -50,14 +50,14 @@ class RedQueues:
         leaves = [
             tc.message(
                 tc.RTM_NEWQDISC,
-                "red" if each in plan.marked_classes else "bfifo",
-                handle=leaf_handle(each),
-                parent=htb.class_id(each),
+                "red" if number in plan.marked_classes else "bfifo",
+                handle=leaf_handle(number),
+                parent=htb.class_id(number),
                 options=red_options(plan)
-                if each in plan.marked_classes
+                if number in plan.marked_classes
                 else struct.pack("=I", min(plan.buffer_bytes, _MAX_LIMIT)),
             )
-            for each in plan.classes
+            for number in plan.classes
         ]
         return htb.tree(port.rate_bps, port.mtu, plan.classes) + leaves + self._filters
 

@@ -35,8 +35,8 @@ class RedReader:
         """Bytes in each queue now, by slot and class; row 0 is of no port."""
         depths = np.zeros((len(self._plan.ports) + 1, TRAFFIC_CLASSES), dtype=np.uint64)
         for place, queues in self.counters().items():
-            for each, counters in queues.items():
-                depths[self._plan.port_of[place].slot, each] = counters.depth_bytes
+            for number, counters in queues.items():
+                depths[self._plan.port_of[place].slot, number] = counters.depth_bytes
         return depths
 
     def counters(self) -> PortCounters:
@@ -45,11 +45,11 @@ class RedReader:
             (port.node, port.interface): {} for port in self._plan.ports
         }
         for node in self._plan.ports_of:
-            for interface, each, counters in namespaces.inside(
+            for interface, number, counters in namespaces.inside(
                 self._files.netns_of(node), read_queues
             ):
                 if (node, interface) in found:
-                    found[node, interface][each] = counters
+                    found[node, interface][number] = counters
         return found
 
 
@@ -63,8 +63,8 @@ def read_queues() -> list[tuple[str, int, QueueCounters]]:
 
 def queue_of(qdisc: tc.Installed) -> tuple[int, int, QueueCounters] | None:
     """Interface index, traffic class and counters of a qdisc; None for other qdiscs."""
-    each = qdisc.parent - htb.class_id(0)
-    if not 0 <= each < TRAFFIC_CLASSES:
+    number = qdisc.parent - htb.class_id(0)
+    if not 0 <= number < TRAFFIC_CLASSES:
         return None
     counts, marked = qdisc.counts, 0
     if qdisc.kind == "red":
@@ -72,4 +72,4 @@ def queue_of(qdisc: tc.Installed) -> tuple[int, int, QueueCounters] | None:
     counters = QueueCounters(
         counts.packets, counts.bytes, marked, counts.dropped, counts.backlog_bytes, None, None, None
     )
-    return qdisc.interface, each, counters
+    return qdisc.interface, number, counters

@@ -86,8 +86,12 @@ def own_state(
 ) -> State:
     """The part of a kernel's state that rocelab made."""
     return State(
-        {number: each for number, each in members.items() if MEMBERS_FROM <= number < GROUPS_FROM},
-        {number: each for number, each in groups.items() if GROUPS_FROM <= number < IDS_END},
+        {
+            number: member
+            for number, member in members.items()
+            if MEMBERS_FROM <= number < GROUPS_FROM
+        },
+        {number: group for number, group in groups.items() if GROUPS_FROM <= number < IDS_END},
         {(route.destination, route.length): route.group for route in routes if is_own(route)},
     )
 
@@ -137,9 +141,9 @@ def wanted_state(
             continue
         if entries not in by_entries:
             number = next(
-                each
-                for each in range(GROUPS_FROM, IDS_END)
-                if each not in groups and each not in present.groups
+                free
+                for free in range(GROUPS_FROM, IDS_END)
+                if free not in groups and free not in present.groups
             )
             by_entries[entries] = number
             groups[number] = Group(entries, buckets)
@@ -196,7 +200,7 @@ def _like_before(number: int, present: State, wanted: State) -> list[bytes]:
     if before is None or before.buckets != group.buckets:
         return []
     kept = tuple(entry for entry in before.members if entry[0] in wanted.members)
-    if not {each for each, _ in group.members} <= {each for each, _ in kept}:
+    if not {member for member, _ in group.members} <= {member for member, _ in kept}:
         return []
     return [_set_group(number, Group(kept, group.buckets))]
 
@@ -215,8 +219,8 @@ def _set_member(number: int, member: Member) -> bytes:
 
 def _set_group(number: int, group: Group) -> bytes:
     entries = b"".join(
-        GROUP_ENTRY.pack(each, weight - 1 & 0xFF, weight - 1 >> 8, 0)
-        for each, weight in group.members
+        GROUP_ENTRY.pack(member, weight - 1 & 0xFF, weight - 1 >> 8, 0)
+        for member, weight in group.members
     )
     timers = attribute(_RES_IDLE_TIMER, u32(round(IDLE_S * _USER_HZ)))
     timers += attribute(_RES_UNBALANCED_TIMER, u32(round(UNBALANCED_S * _USER_HZ)))
