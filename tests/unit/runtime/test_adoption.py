@@ -175,7 +175,7 @@ def test_a_link_in_a_containers_files_does_not_lead_out_of_them(tmp_path: Path) 
 
 @pytest.mark.parametrize("name", ["../../etc", "a/b", "", "-x", "a\x1b[31m", "x" * 65])
 def test_a_label_that_is_no_name_of_a_node_is_refused(name: str) -> None:
-    with pytest.raises(InputError, match="no name of a node"):
+    with pytest.raises(InputError, match="not the name of a node"):
         containers._container(described("1", name))
 
 
