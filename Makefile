@@ -183,6 +183,7 @@ bench-simulator: $(READY) ## the simulator's engine up to 131,072 GPUs, and besi
 	.venv/bin/python -m bench.simulator
 	.venv/bin/python -m bench.packet_engine
 	.venv/bin/python -m bench.links_engine
+	.venv/bin/python -m bench.links_collectives
 	.venv/bin/python -m bench.simgrid
 
 .PHONY: clean

@@ -1,0 +1,37 @@
+"""Collectives link by link: the document says what was measured, and when sends begin."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bench.links_collectives import begins_s, markdown, opened, simulation, waits_for_data
+from rocelab.sim.packets.run import run_packets
+
+FOLDER = Path(__file__).parents[3] / "bench"
+
+
+def test_the_page_is_that_of_the_measurement() -> None:
+    measured = json.loads((FOLDER / "links_collectives.json").read_text())
+    page = (FOLDER / "links_collectives.md").read_text()
+    assert page == markdown(measured["rows"], measured["machine"])
+
+
+@pytest.mark.parametrize("pattern", ["allreduce", "alltoall"])
+def test_sends_begin_as_packet_by_packet_if_they_take_as_long(pattern: str) -> None:
+    made = simulation(pattern, 4, "1MB", "off")
+    program, (wiring,), latency_s, sending, queues = made.packet_inputs()
+    ran = run_packets(program, [wiring], latency_s, sending, queues)
+    took_s = ran.finish_s - ran.start_s
+    receives = waits_for_data(program, sending)
+    assert receives.any() == (pattern == "allreduce")
+    # Data arrives before its last ACK does: here not at all later, so that receivers begin late.
+    start_s, end_s = begins_s(program, took_s, np.zeros_like(took_s), receives)
+    assert (start_s >= ran.start_s - 1e-11).all() and end_s >= ran.end_s.max() - 1e-11
+    if pattern == "alltoall":
+        assert start_s.tolist() == pytest.approx(ran.start_s.tolist(), abs=1e-11)
+    alone, own = opened(program, sending)
+    assert not len(alone.after) and len(own.source) == len(own.window) == program.transfers
