@@ -14,6 +14,7 @@ from rocelab.results.simulation import PortModel
 from rocelab.sim.engine.program import Program
 from rocelab.sim.packets import dcqcn
 from rocelab.sim.packets import state as at
+from rocelab.sim.packets.draws import drawn_order
 from rocelab.sim.packets.freelist import free_packets
 from rocelab.sim.packets.hosts import with_wakes
 from rocelab.sim.packets.pausing import Pausing, pause_rules, pause_tables
@@ -80,11 +81,12 @@ def state_of(
     host, host_rules = _hosts(sending.gathering)
     most_taken += 2 * _most_ports(host) * int(host_rules.sum()) // int(delay_ps.min())
     pool = max(FIRST_PACKETS, 2 * most_taken, ports)
-    early_ps = _early_ps(queues.ports, rates, latency_s)
+    early_ps = _early_ps(queues.ports, rates[all_ports.by_rate], latency_s)
     ask_ps = np.unique([] if pausing is None else pausing.delay_ps).astype(int).tolist()
     on_the_way_ps = [*ask_ps, *early_ps, round(latency_s * PS)]
-    ring = _rings(delay_ps[is_ring], ports, on_the_way_ps, pool)
     port_rings = int(is_ring.sum())
+    by_serialisation = drawn_order(queues.seed, port_rings)
+    ring = _rings(delay_ps[is_ring][by_serialisation], ports, on_the_way_ps, pool)
     way_rings = port_rings + len(ask_ps)
     transfer = np.full((program.transfers, at.TRANSFER_CELLS), -1, np.int64)
     transfer[:, at.PACKETS], transfer[:, at.MESSAGE] = count * message, message
@@ -102,6 +104,8 @@ def state_of(
         _class_of(each, sizes) for each in (first, middle)
     )
     task, next_task = _tasks(program, sending)
+    starts = start_order(program, sending, queues.seed)
+    task[starts, at.STARTS_AS] = np.arange(len(starts))
     rules = _rules(queues, order, strict)
     rules[at.PORT_RINGS], rules[at.WAY_RINGS] = port_rings, way_rings
     rules[at.GAP_PS] = round(wirings[0].ways.gap_s * PS) or -1
@@ -112,6 +116,8 @@ def state_of(
     counts = np.zeros(at.COUNTS, np.int64)
     counts[[at.FREE_PACKETS, at.MOST_TAKEN]] = pool, most_taken
     counts[at.FINISHED], counts[at.MOST_HOST_TIMERS] = len(endless), -2 * len(host)
+    port_ring = np.full(is_ring.shape, -1)
+    port_ring[is_ring] = np.argsort(by_serialisation)
     run = State(
         task=task,
         transfer=np.concatenate((transfer, endless)),
@@ -127,9 +133,10 @@ def state_of(
         clearance=clearance,
         packet=free_packets(0, pool),
         next_task=next_task,
+        starts=starts,
         path=np.array([at.LOST], np.int32),
         sizes=sizes,
-        ring_of=np.where(is_ring, np.cumsum(is_ring).reshape(is_ring.shape) - 1, -1).ravel(),
+        ring_of=port_ring.ravel(),
         delay_ps=delay_ps.ravel(),
         ring=ring,
         event=np.zeros((int((ring[:, at.MASK] + 1).sum()), at.EVENT_CELLS), np.int64),
@@ -311,6 +318,15 @@ def _tasks(program: Program, sending: Sending) -> tuple[Table, Longs]:
     task[:, at.FIRST_NEXT], task[:, at.LAST_NEXT] = first[:-1], first[1:]
     task[:, at.FIRST_ACKED] = first[:-1] + arrivals
     return task, waiter[np.lexsort((for_ack, program.after))].astype(np.int64)
+
+
+def start_order(program: Program, sending: Sending, seed: int) -> Longs:
+    """The tasks as they start at one instant."""
+    task = np.repeat(np.arange(program.tasks), np.diff(program.first_transfer))
+    nic, place = np.unique(
+        _only(task, sending.source[program.flow], program.tasks), return_inverse=True
+    )
+    return np.argsort(drawn_order(seed, len(nic))[place], kind="stable")
 
 
 def _receives(program: Program, sending: Sending, waiter: Longs) -> Bools:

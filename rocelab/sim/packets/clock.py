@@ -1,16 +1,19 @@
 """The order of the packet engine's events: a ring per constant delay and a heap of timers.
 
-Events of one delay are due in the order in which they were scheduled. At one instant timers go
-first, by the number of what they are of, then the rings in their order: whatever its size, the
-packet that a port has sent has left before the next one comes.
+Events of one delay are due in the order in which they were scheduled. At one instant tasks start
+first (`State.starts`), then other timers run out, in an order that the seed draws; then come the
+rings: of serialisation, of pauses, and of packets on their way, those that were sent whole last.
+So, whatever its size, the packet that a port has sent has left before the next one comes. The seed
+also draws the order of the rings of serialisation, and of those of packets that left early.
 """
 
 from __future__ import annotations
 
 from rocelab.arrays import Longs
 from rocelab.sim.packets import state as at
-from rocelab.sim.packets.compiling import inlined
-from rocelab.sim.packets.state import State, Table
+from rocelab.sim.packets.compiling import compiled, inlined
+from rocelab.sim.packets.draws import TIES, draw
+from rocelab.sim.packets.state import State
 
 
 @inlined
@@ -50,11 +53,21 @@ def next_due(due: Longs) -> int:
     return found
 
 
+@compiled
+def _tie(run: State, subject: int) -> int:
+    """Where a timer comes among those of one instant."""
+    if subject & 7 == at.START:
+        return subject - 2**31
+    return draw(run.rules[at.SEED], TIES, subject)
+
+
 @inlined
-def _is_before(heap: Table, place: int, time: int, subject: int) -> bool:
+def _is_before(run: State, place: int, time: int, subject: int) -> bool:
     """Whether the timer at a place of the heap runs out before another one."""
-    due = heap[place, at.TIME_PS]
-    return bool(due < time or (due == time and heap[place, at.SUBJECT] < subject))
+    due = run.timer[place, at.TIME_PS]
+    return bool(
+        due < time or (due == time and _tie(run, run.timer[place, at.SUBJECT]) < _tie(run, subject))
+    )
 
 
 @inlined
@@ -62,7 +75,7 @@ def set_timer(run: State, time: int, kind: int, of: int) -> None:
     """Let a timer of a task, port, flow or gate run out at a time."""
     heap, place, subject = run.timer, run.counts[at.TIMERS], 8 * of + kind
     run.counts[at.TIMERS] += 1
-    while place > 0 and not _is_before(heap, (place - 1) >> 1, time, subject):
+    while place > 0 and not _is_before(run, (place - 1) >> 1, time, subject):
         parent = (place - 1) >> 1
         heap[place, at.TIME_PS] = heap[parent, at.TIME_PS]
         heap[place, at.SUBJECT] = heap[parent, at.SUBJECT]
@@ -82,10 +95,10 @@ def next_timer(run: State) -> int:
     while True:
         child = 2 * place + 1
         if child + 1 < count and _is_before(
-            heap, child + 1, heap[child, at.TIME_PS], heap[child, at.SUBJECT]
+            run, child + 1, heap[child, at.TIME_PS], heap[child, at.SUBJECT]
         ):
             child += 1
-        if child >= count or not _is_before(heap, child, time, last):
+        if child >= count or not _is_before(run, child, time, last):
             break
         heap[place, at.TIME_PS] = heap[child, at.TIME_PS]
         heap[place, at.SUBJECT] = heap[child, at.SUBJECT]

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import numpy as np
+
+from rocelab.arrays import Longs
 from rocelab.sim.packets.compiling import compiled
 
 M31 = 2**31 - 1
+TIES = -1
+"""In place of a port: of things that happen at one instant. No two numbers below 2^31 draw the
+same."""
 
 
 @compiled
@@ -19,3 +25,8 @@ def draw(seed: int, port: int, count: int) -> int:
         word = ((word ^ word >> 16) * 0x45D9F3B) & M31
         word = ((word ^ word >> 15) * 0x119DE1F3) & M31
     return word ^ word >> 16
+
+
+def drawn_order(seed: int, count: int) -> Longs:
+    """So many things in an order that the seed draws."""
+    return np.argsort([draw(seed, TIES, number) for number in range(count)])

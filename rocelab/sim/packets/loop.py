@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rocelab.arrays import Longs
 from rocelab.sim.packets import dcqcn
 from rocelab.sim.packets import state as at
 from rocelab.sim.packets.admission import send_clearances
@@ -107,7 +108,7 @@ def _run_out(run: State, subject: int) -> None:
     """A timer runs out."""
     kind, of = subject & 7, subject >> 3
     if kind == at.START:
-        start(run, of)
+        start(run, run.starts[of])
     elif kind == at.SERIALISED:
         serialised(run, of)
     elif kind == at.WATCHED:
@@ -138,15 +139,16 @@ def move(run: State, flow: int, number: int) -> None:
 
 
 @compiled
-def begin(run: State) -> None:
-    """Time the tasks that wait for no other, and clear the first messages."""
-    for task in range(len(run.task)):
-        if run.task[task, at.WAITING] == 0:
-            set_timer(run, run.task[task, at.DELAY_PS], at.START, task)
+def begin(run: State, clearing: Longs) -> None:
+    """Time the tasks that wait for no other, and clear the first messages, in an order of all
+    clearances."""
+    for task in run.task:
+        if task[at.WAITING] == 0:
+            set_timer(run, task[at.DELAY_PS], at.START, task[at.STARTS_AS])
     for flow in range(len(run.flow)):
         if run.flow[flow, at.CONTROL] >= 0:
             dcqcn.begin(run.pace[flow], run.rule[run.flow[flow, at.CONTROL]])
-    for clearance in range(len(run.clearance)):
+    for clearance in clearing:
         send_clearances(run, clearance, 1)
 
 

@@ -31,8 +31,8 @@ ETHERNET = 24
 """Bytes of a packet on the wire that queues do not count (`rocelab.agent.nic`)."""
 
 READY_PS, START_PS, END_PS, DELAY_PS, WAITING, OPEN, COMING = range(7)
-FIRST_TRANSFER, LAST_TRANSFER, FIRST_NEXT, FIRST_ACKED, LAST_NEXT = range(7, 12)
-TASK_CELLS = 12
+FIRST_TRANSFER, LAST_TRANSFER, FIRST_NEXT, FIRST_ACKED, LAST_NEXT, STARTS_AS = range(7, 13)
+TASK_CELLS = 13
 
 PACKETS, END_PSN, NEXT_TRANSFER, MESSAGE, LAST_SIZE, FINISH_PS, TASK, QUEUE_PAIR = range(8)
 TRANSFER_CELLS = 8
@@ -114,7 +114,9 @@ COUNTS = 12
 class State(NamedTuple):
     """task: T rows. WAITING: tasks that it waits for; OPEN, COMING: its transfers that are not
     acknowledged, not arrived. The tasks that wait for it are next_task[FIRST_NEXT:LAST_NEXT], those
-    before FIRST_ACKED for the arrival of its data, the others for its last ACK.
+    before FIRST_ACKED for the arrival of its data, the others for its last ACK. starts: all tasks
+    as they start at one instant, NIC by NIC, in an order that the seed draws, those of a NIC in
+    their own; STARTS_AS: its place there.
 
     transfer: R rows, one for each run of equal messages (`rocelab.jobs.messages`). MESSAGE: packets
     of each message; LAST_SIZE: the size class of its last packet, or its only one. flow: F rows,
@@ -177,6 +179,7 @@ class State(NamedTuple):
     clearance: Table
     packet: Packets
     next_task: Longs
+    starts: Longs
     path: Ints
     sizes: Longs
     ring_of: Longs

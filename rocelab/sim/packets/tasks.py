@@ -20,7 +20,7 @@ def _go_on(run: State, first: int, last: int) -> None:
         row[at.WAITING] -= 1
         if row[at.WAITING] == 0:
             row[at.READY_PS] = run.counts[at.NOW_PS]
-            set_timer(run, row[at.READY_PS] + row[at.DELAY_PS], at.START, later)
+            set_timer(run, row[at.READY_PS] + row[at.DELAY_PS], at.START, row[at.STARTS_AS])
 
 
 @inlined

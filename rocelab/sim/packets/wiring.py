@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from rocelab.arrays import Bools, Floats, Ints, Longs
 from rocelab.results.simulation import PortModel
 from rocelab.sim.fabric.flows import Ways
 from rocelab.sim.packets import state as at
+from rocelab.sim.packets.draws import drawn_order
 from rocelab.sim.packets.freelist import grown
 from rocelab.sim.packets.loop import move
 from rocelab.sim.packets.ports import cut
@@ -46,6 +48,11 @@ class Ports:
     rates_bps: Floats
     is_nic: Bools
     queues: Queues
+
+    @cached_property
+    def by_rate(self) -> Longs:
+        """The rates in the order of their rings for packets that left early."""
+        return drawn_order(self.queues.seed, len(self.rates_bps))
 
 
 def ports_of(wirings: Sequence[Wiring], queues: Queues) -> Ports:
@@ -90,7 +97,7 @@ def _set_rates(run: State, capacity_bps: Floats, ports: Ports) -> None:
     rate = np.searchsorted(ports.rates_bps, capacity_bps[carries])
     run.port[carries, at.RATE] = rate * len(run.sizes)
     if queues.ports is not PortModel.STORE_AND_FORWARD:
-        run.port[carries, at.EARLY] = run.rules[at.WAY_RINGS] + rate
+        run.port[carries, at.EARLY] = run.rules[at.WAY_RINGS] + np.argsort(ports.by_rate)[rate]
     if queues.ports is PortModel.LAB:
         # A lab's NIC has a queue that saves up only for lossless classes, behind its host.
         saves_up = ~ports.is_nic | (len(run.host) > 0 and len(run.pause) > 0)

@@ -2,8 +2,9 @@
 
 It is written for reading: one heap of events, an object for each port, queue pair and task, frames
 as bytes. Its queue pairs are the lab's own (`rocelab.agent.rc`), in a lab whose nanoseconds are the
-picoseconds of the modelled network. At one instant packets reach a port or a NIC after all else,
-those that left a port early by its rate, slow ones first, and then those that it sent whole.
+picoseconds of the modelled network. At one instant tasks start first, in the engine's order, and
+packets reach a port or a NIC after all else, those that left a port early by its rate, in an order
+that the seed draws, and then those that it sent whole.
 """
 
 from __future__ import annotations
@@ -38,8 +39,8 @@ from rocelab.results.simulation import PortModel
 from rocelab.sim.engine.program import Program
 from rocelab.sim.fabric.flows import Ways
 from rocelab.sim.packets import state as at
-from rocelab.sim.packets.build import CUT_BYTES, PMAX_UNITS
-from rocelab.sim.packets.draws import draw
+from rocelab.sim.packets.build import CUT_BYTES, PMAX_UNITS, start_order
+from rocelab.sim.packets.draws import draw, drawn_order
 from rocelab.sim.packets.pausing import Pausing
 from rocelab.sim.packets.sending import Gathering, Queues, Sending
 from rocelab.sim.packets.wiring import Wiring
@@ -238,7 +239,7 @@ class Port:
         early_bytes = self.early_bytes(packet)
         if early_bytes is not None:
             early_ps = round(oracle.latency_ps + early_bytes * 8 * PS / self.rate_bps)
-            oracle.at(now + early_ps, oracle.reach, packet, rank=self.rate_bps)
+            oracle.at(now + early_ps, oracle.reach, packet, rank=oracle.rank_of[self.rate_bps])
             if self.free_ps > now:
                 self.is_busy = True
                 oracle.at(self.free_ps, self.sent)
@@ -284,7 +285,7 @@ class Port:
     def put_on_link(self, packet: Packet) -> None:
         self.count(packet)
         due_ps = self.oracle.now + self.oracle.latency_ps
-        self.oracle.at(due_ps, self.oracle.reach, packet, rank=self.rate_bps)
+        self.oracle.at(due_ps, self.oracle.reach, packet, rank=self.oracle.rank_of[self.rate_bps])
 
     def early_bytes(self, packet: Packet) -> int | None:
         """The bytes after which a packet is on its way; None for all."""
@@ -564,6 +565,9 @@ class Oracle:
         self.lost = 0
         self.gap_ps = round(wirings[0].ways.gap_s * PS) or -1
         self.hosts: dict[int, Host] = {}
+        rates = np.unique(np.concatenate([wiring.capacity_bps for wiring in wirings]))
+        drawn = rates[rates > 0][drawn_order(queues.seed, np.count_nonzero(rates))]
+        self.rank_of = {rate_bps: 1 + place for place, rate_bps in enumerate(drawn.tolist())}
         nics = {way[0] for wiring in wirings for way in sends_of(wiring.ways) if way}
         self.ports = [
             Port(self, number, bps, number in nics)
@@ -576,6 +580,7 @@ class Oracle:
         half = len(ways) // 2
         self.flows = [Flow(self, i, ways[i], ways[half + i]) for i in range(half)]
         self.finish_ps = [-1] * program.transfers
+        self.starts = start_order(program, sending, queues.seed).tolist()
         self.tasks = self.made_tasks()
         self.task_of = [task for task in self.tasks for _ in task.transfers]
         self.open = [len(self.messages(transfer)) for transfer in range(program.transfers)]
@@ -659,7 +664,7 @@ class Oracle:
 
     def time(self, task: Task) -> None:
         """Start a task after its delay, those of one instant in their order."""
-        rank = self.tasks.index(task) / len(self.tasks) - 1
+        rank = self.starts.index(self.tasks.index(task)) / len(self.tasks) - 1
         self.at(self.now + task.delay_ps, self.start, task, rank=rank)
 
     def start(self, task: Task) -> None:
