@@ -146,6 +146,17 @@ def simulate(
             rich_help_panel=_ENGINE,
         ),
     ] = None,
+    engine_seed: Annotated[
+        int | None,
+        typer.Option(
+            "--engine-seed",
+            metavar="N",
+            help="With packets: draws marks, the ways of sprayed packets, how late a lab's hosts "
+            "wake, and who is first of what meets at one instant; 1 by default.",
+            show_default=False,
+            rich_help_panel=_ENGINE,
+        ),
+    ] = None,
     prove: Annotated[
         bool,
         typer.Option(
@@ -216,6 +227,7 @@ def simulate(
         prove=prove,
         engine=engine,
         ports=ports,
+        engine_seed=engine_seed,
     )
     note_compiling(engine)
     with nullcontext() if folder is None else results_folder(folder, overwrite=force):

@@ -77,7 +77,7 @@ LEAVES_OUT = {
 class Method:
     """How it was computed. eps: completions within this share of the longest remaining time were
     taken together, 0 for none. proven: every solve proved itself max-min fair. leaves_out: in
-    words, what the engine leaves out. ports: of an engine with packets."""
+    words, what the engine leaves out. ports, seed: of an engine with packets."""
 
     eps: float
     backend: str
@@ -91,6 +91,7 @@ class Method:
     leaves_out: tuple[str, ...]
     engine: Engine = Engine.FLUID
     ports: PortModel | None = None
+    seed: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

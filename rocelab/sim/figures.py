@@ -123,6 +123,7 @@ def figures(
             leaves_out=LEAVES_OUT[simulation.options.engine],
             engine=simulation.options.engine,
             ports=simulation.options.ports if isinstance(outcome, PacketRun) else None,
+            seed=simulation.options.seed if isinstance(outcome, PacketRun) else None,
         ),
         cost=Cost(dict(simulation.seconds), peak_memory_bytes),
         warnings=tuple(warnings),

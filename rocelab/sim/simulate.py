@@ -63,7 +63,7 @@ from rocelab.sim.routing import Routing
 from rocelab.sim.size import check_fits
 from rocelab.sim.traces.replay import read_workload
 from rocelab.spec.base import SECOND
-from rocelab.spec.model import LabSpec
+from rocelab.spec.model import MAX_SEED, LabSpec
 from rocelab.spec.schemes import SprayScheme
 from rocelab.units import DURATION
 from rocelab.wording import RefusedError
@@ -79,6 +79,7 @@ HOP_LATENCY_NS = 1000
 """The default of a lab without `links.delay`: what ASTRA-sim's published inputs give a network
 dimension; a deep-buffer chassis takes more."""
 
+ENGINE_SEED = 1
 PACKET_OVERHEAD_BYTES = FRAME_OVERHEAD_BYTES + WIRE_OVERHEAD_BYTES
 
 
@@ -86,7 +87,8 @@ PACKET_OVERHEAD_BYTES = FRAME_OVERHEAD_BYTES + WIRE_OVERHEAD_BYTES
 class Options:
     """How to simulate. eps: None is 0 up to EXACT_TRANSFERS and LARGE_EPS beyond. hop_latency_ns:
     of each send on a path; None is `links.delay` of the lab. timeline: failures meanwhile. ports,
-    seed: of the packet engine; `seed` draws what queues mark, and how late a lab's hosts wake."""
+    seed: of the packet engine; `seed` draws what queues mark, ways of packets where a flow has
+    several, how late a lab's hosts wake, and the order of what happens at one instant."""
 
     eps: float | None = None
     model: Model = Model.KERNEL
@@ -95,7 +97,7 @@ class Options:
     prove: bool = False
     engine: Engine = Engine.FLUID
     ports: PortModel = PortModel.STORE_AND_FORWARD
-    seed: int = 1
+    seed: int = ENGINE_SEED
 
     @classmethod
     def read(
@@ -108,6 +110,7 @@ class Options:
         prove: bool,
         engine: str = Engine.FLUID,
         ports: str | None = None,
+        engine_seed: int | None = None,
     ) -> Options:
         """Parse options as typed. Raises InputError for invalid ones."""
         if model not in tuple(Model):
@@ -121,13 +124,25 @@ class Options:
             )
         if ports not in (None, *PortModel):
             raise InputError(f"there are no ports {ports}", hint=f"take {', '.join(PortModel)}")
+        if engine_seed is not None and engine == Engine.FLUID:
+            raise InputError("--engine-seed: a fluid draws nothing", hint="add --engine packets")
+        if engine_seed is not None and not 0 <= engine_seed <= MAX_SEED:
+            raise InputError(f"--engine-seed: expected 0 to {MAX_SEED}, got {engine_seed}")
         try:
             latency_ns = None if hop_latency is None else DURATION.parse(hop_latency)
         except RefusedError as error:
             raise InputError(f"--hop-latency: {error.message}", hint=error.hint) from None
         timeline = TimelineSpec(events=tuple(parse_event(line) for line in events))
-        model_of_ports = PortModel(ports or PortModel.STORE_AND_FORWARD)
-        return cls(eps, Model(model), latency_ns, timeline, prove, Engine(engine), model_of_ports)
+        return cls(
+            eps,
+            Model(model),
+            latency_ns,
+            timeline,
+            prove,
+            Engine(engine),
+            PortModel(ports or PortModel.STORE_AND_FORWARD),
+            ENGINE_SEED if engine_seed is None else engine_seed,
+        )
 
 
 class Simulation:

@@ -207,10 +207,10 @@ def _method(report: SimulationReport) -> str:
     exact = "exact" if method.eps == 0 else f"completions batched within {method.eps:.2%}"
     note = "queues, marks, pauses and drops are not in it"
     if method.engine is Engine.PACKETS:
-        exact = f"packet by packet, ports {method.ports}"
+        exact = f"packet by packet, ports {method.ports}, seed {method.seed}"
         note = f"hosts {'wake as in a lab' if method.ports is PortModel.LAB else 'take no time'}"
     elif method.engine is Engine.LINKS:
-        exact = "packet by packet, each link alone"
+        exact = f"packet by packet, each link alone, seed {method.seed}"
         note = "a link does not know what happens behind it"
     took = sum(cost.seconds.values())
     return (

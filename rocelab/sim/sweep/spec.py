@@ -19,6 +19,7 @@ from rocelab.results.simulation import Engine, PortModel
 from rocelab.spec.base import SECOND, SpecModel
 from rocelab.spec.catalog import JOBS, LABS, find, tree_of
 from rocelab.spec.load import validate
+from rocelab.spec.model import MAX_SEED
 from rocelab.spec.reference import may_be_quoted, named_by
 from rocelab.spec.source import Data, Source, read_source
 from rocelab.units import DurationNs
@@ -92,6 +93,15 @@ class SimulateSpec(SpecModel):
     ports: Annotated[
         PortModel | None, Field(strict=False, description="of packets: when one leaves a port")
     ] = None
+    engine_seed: Annotated[
+        int | None,
+        Field(
+            ge=0,
+            le=MAX_SEED,
+            description="of packets: draws marks, ways of sprayed packets and the order of what "
+            "happens at one instant",
+        ),
+    ] = None
 
     @model_validator(mode="after")
     def _what_the_engine_has(self) -> Self:
@@ -99,6 +109,10 @@ class SimulateSpec(SpecModel):
             raise RefusedError("packets are simulated exactly", "leave it out", keys=("eps",))
         if self.engine is not Engine.PACKETS and self.ports is not None:
             raise RefusedError(_NO_PORTS, "add engine: packets", keys=("ports",))
+        if self.engine is Engine.FLUID and self.engine_seed is not None:
+            raise RefusedError(
+                "a fluid draws nothing", "add engine: packets", keys=("engine_seed",)
+            )
         return self
 
 

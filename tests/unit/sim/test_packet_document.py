@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -76,6 +78,41 @@ def test_what_is_left_out_of_hosts_is_said_as_the_ports_are(ports: PortModel, no
     print_report(found, console)
     assert note in console.file.getvalue()  # type: ignore[attr-defined]
     assert any("until its hosts wake" in text for text in found.method.leaves_out)
+
+
+def test_a_user_varies_what_is_drawn_and_the_result_says_with_which_seed(
+    tmp_path: Path,
+    rocelab,  # type: ignore[no-untyped-def]
+) -> None:
+    lab = tmp_path / "lossy.yaml"
+    lab.write_text(json.dumps(SPEC.model_dump(mode="json", exclude_unset=True)))
+    job = ("--pattern", "incast", "--ranks", "6", "--size", "500KB", "--engine", "packets")
+
+    def done(*seed: str) -> SimulationReport:
+        return from_json(rocelab("simulate", lab, *job, *seed, "--json").out)
+
+    first, same, other = (done(*seed) for seed in ((), ("--engine-seed=1",), ("--engine-seed=2",)))
+    assert [each.method.seed for each in (first, same, other)] == [1, 1, 2]
+    assert first.packets == same.packets != other.packets
+    text = rocelab("simulate", lab, *job, "--engine-seed=2").out
+    assert "ports store-and-forward, seed 2" in " ".join(text.split())
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((), "--engine-seed: a fluid draws nothing"),
+        (("--engine", "packets"), "--engine-seed: expected 0 to 4294967295, got -1"),
+    ],
+)
+def test_a_seed_that_draws_nothing_is_refused(
+    words: tuple[str, ...],
+    said: str,
+    rocelab,  # type: ignore[no-untyped-def]
+) -> None:
+    job = ("--pattern", "incast", "--ranks", "2", "--size", "4KB")
+    found = rocelab("simulate", "zone-1-1", *job, *words, "--engine-seed=-1")
+    assert found.code == 2 and said in found.err
 
 
 def test_both_engines_have_flow_completion_times_and_one_has_packets(

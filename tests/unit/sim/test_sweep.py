@@ -497,6 +497,16 @@ def test_a_cell_is_simulated_with_packets(tmp_path: Path) -> None:
     assert "all pauses, us" in page
 
 
+def test_seeds_of_the_packet_engine_are_repeats_of_a_cell(tmp_path: Path) -> None:
+    job = "{pattern: incast, ranks: 6, size: 500KB, iterations: 1}"
+    over = "  simulate.engine_seed: {repeat: 2}\n"
+    more = "simulate: {engine: packets}\n"
+    cells = cells_of(swept(tmp_path, over, lab="zone-1-1", job=job, more=more))
+    assert [cell.inputs["simulate"]["engine_seed"] for cell in cells] == [1, 2]
+    first, other = (run_cell(cell.inputs) for cell in cells)
+    assert first["marks"] > 0 and first != other
+
+
 def test_flows_are_of_the_folder_of_the_sweep_and_a_change_of_them_is_another_cell(
     tmp_path: Path,
 ) -> None:
@@ -526,6 +536,7 @@ def test_a_cell_is_simulated_link_by_link(tmp_path: Path) -> None:
     [
         ("{engine: packets, eps: 0.1}", "simulate.eps: packets are simulated exactly"),
         ("{ports: lab}", "simulate.ports: only the engine packets has several models of ports"),
+        ("{engine_seed: 2}", "simulate.engine_seed: a fluid draws nothing"),
         ("{engine: links, eps: 0.1}", "simulate.eps: packets are simulated exactly"),
         ("{engine: ns3}", "simulate.engine: expected fluid, packets or links, got 'ns3'"),
     ],
@@ -620,7 +631,7 @@ def test_the_command_of_a_cell_simulates_that_cell(
     columns = "source,destination,bytes,start"
     (beside / "flows.csv").write_text(f"{columns}\nsrv1-1,srv2-1,1MB,0ms\n")
     over = "  lab.fabric.spines: [2]\n  job.transport.mtu: [1024, 4096]\n  simulate.ports: [lab]\n"
-    over += "  simulate.hop_latency: [500ns]\n"
+    over += "  simulate.hop_latency: [500ns]\n  simulate.engine_seed: [3]\n"
     monkeypatch.chdir(tmp_path)
     sweep = swept(Path(folder), over, job=job, more="simulate: {engine: packets}\n")
     for number, cell in enumerate(cells_of(sweep)):
@@ -639,6 +650,7 @@ def test_the_command_of_a_cell_simulates_that_cell(
             f"./cell-{number}-job.yaml",
         ]
         given = ["--engine", "packets", "--ports", "lab", "--hop-latency", "500ns"]
+        given += ["--engine-seed", "3"]
         assert words[5:] == [*given, "--out", f"results/cell-{number}"]
         assert load_spec(Path(words[2])).model_dump(mode="json") == cell.inputs["lab"]
         (made,) = load_jobs(Path(words[4]))
