@@ -30,7 +30,9 @@ SCHEMES = "ecmp,e-ecmp,path-pinning,flowlet,spray,resilient,te"
 _MATRIX, _OUTPUT = "What is compared", "Input and output"
 
 
-@takes_job_options(but=("qps", "placement", "duration", "starts", "out-of-order"))
+@takes_job_options(
+    but=("qps", "placement", "duration", "starts", "out-of-order", "selective-repeat")
+)
 def compare(
     lab: LabArgument,
     schemes: Annotated[

@@ -143,6 +143,11 @@ def plan_jobs(fabric: Fabric, jobs: Sequence[JobSpec]) -> tuple[JobPlan, ...]:
 
 
 def _planned(fabric: Fabric, job: JobSpec, first_qp: int, created: Counter[NicRef]) -> JobPlan:
+    if job.transport.selective_repeat:
+        raise InputError(
+            "transport.selective_repeat: the NICs of a lab go back N",
+            hint="leave it out, or take `rocelab simulate --engine packets`, which has it",
+        )
     places = place(fabric, job.ranks, job.placement, job.seed)
     for ref in places:
         check_mtu(job.transport, nic_of(fabric, ref).links[0].mtu)

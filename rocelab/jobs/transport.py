@@ -101,6 +101,13 @@ class TransportSpec(SpecModel):
             "loss is then found by ack_timeout alone; false: go-back-N, as RoCE was specified"
         ),
     ] = False
+    selective_repeat: Annotated[
+        bool,
+        Field(
+            description="receivers keep what comes beyond a gap, NAKs name it, and senders send "
+            "again only what is missing, as IRN; simulated with packets only, as labs go back N"
+        ),
+    ] = False
     source_port: Annotated[
         SourcePort,
         Field(
@@ -164,6 +171,16 @@ class TransportSpec(SpecModel):
                 f"DCQCN ({self.dcqcn}) never acts on packets that are not ECN-capable",
                 "set ecn: ect0, or dcqcn: off",
                 keys=("ecn", "dcqcn"),
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _one_kind_of_receiver(self) -> Self:
+        if self.out_of_order and self.selective_repeat:
+            raise RefusedError(
+                "a gap causes no NAK where packets may come in any order",
+                "keep out_of_order or selective_repeat, one of the two",
+                keys=("out_of_order", "selective_repeat"),
             )
         return self
 

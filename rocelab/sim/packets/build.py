@@ -18,7 +18,6 @@ from rocelab.sim.packets.draws import drawn_order
 from rocelab.sim.packets.freelist import free_packets
 from rocelab.sim.packets.hosts import with_wakes
 from rocelab.sim.packets.pausing import Pausing, pause_rules, pause_tables
-from rocelab.sim.packets.receiver import BITS
 from rocelab.sim.packets.sending import (
     ACK_BYTES,
     CLEARANCE_BYTES,
@@ -185,8 +184,8 @@ def _most_asked(pausing: Pausing | None) -> int:
 
 
 def _flows(sending: Sending, order: list[int]) -> Table:
-    words = -(-int(sending.reach.max(initial=0)) // BITS)
-    flow = np.zeros((len(sending.source), at.FLOW_CELLS + 2 * words), np.int64)
+    words = -(-int(sending.reach.max(initial=0)) // at.BITS)
+    flow = np.zeros((len(sending.source), at.FLOW_CELLS + at.BITMAPS * words), np.int64)
     flow[:, [at.NEXT_FLOW, at.SENDING, at.ARRIVING, at.ACKING, at.LAST, at.ASKED]] = -1
     flow[:, at.DEADLINE_PS] = at.NEVER
     flow[:, [at.DATA_PS, at.ACK_PS]] = -at.NEVER
@@ -204,6 +203,7 @@ def _flows(sending: Sending, order: list[int]) -> Table:
         at.CNP_CLASS: place[sending.cnp_class],
         at.CONTROL: sending.control,
         at.REACH: sending.reach,
+        at.SELECTIVE: sending.selective,
     }
     for cell, values in columns.items():
         flow[:, cell] = values

@@ -20,7 +20,7 @@ def draw(seed: int, port: int, count: int) -> int:
     Multiplications and shifts as in MurmurHash3's finalizer, with 31 bits, which a product of 64
     bits holds.
     """
-    word = (seed * 0x2545F491 + port * 0x1B873593 + count) & M31
+    word = (seed * 0x2545F491 + int(port) * 0x1B873593 + count) & M31
     for _ in range(2):
         word = ((word ^ word >> 16) * 0x45D9F3B) & M31
         word = ((word ^ word >> 15) * 0x119DE1F3) & M31

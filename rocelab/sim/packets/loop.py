@@ -14,6 +14,7 @@ from rocelab.sim.packets.hosts import gather
 from rocelab.sim.packets.lossless import drained, receive
 from rocelab.sim.packets.ports import enqueue, offer, serialised, serve, shaped
 from rocelab.sim.packets.receiver import deliver
+from rocelab.sim.packets.selective import learn
 from rocelab.sim.packets.sender import ack_timer, go_back, leave_turns, list_flow
 from rocelab.sim.packets.state import State
 from rocelab.sim.packets.tasks import packets_acknowledged, start
@@ -25,13 +26,14 @@ DONE, MORE, FULL = range(3)
 @compiled
 def _acknowledge(run: State, packet: int) -> None:
     """An ACK or NAK reaches its sender."""
-    flow, acked = run.packet[packet, at.FLOW], run.packet[packet, at.PSN]
-    is_nak = run.packet[packet, at.KIND] == at.NAK
+    flow, acked = run.packet[packet, at.FLOW], int(run.packet[packet, at.PSN])
+    ahead = run.packet[packet, at.KIND] - at.NAK
     release(run, packet)
     row = run.flow[flow]
-    if acked < row[at.UNACKED] or row[at.WINDOW] == 0:
+    unacked = row[at.UNACKED]
+    if acked < unacked or row[at.WINDOW] == 0:
         return
-    if acked > row[at.UNACKED]:
+    if acked > unacked:
         row[at.UNACKED] = acked
         row[at.LEFT_RETRIES] = row[at.RETRIES]
         row[at.DEADLINE_PS] = at.NEVER
@@ -40,11 +42,12 @@ def _acknowledge(run: State, packet: int) -> None:
         packets_acknowledged(run, flow)
         if row[at.NEXT_PSN] < acked:
             row[at.NEXT_PSN], row[at.SENDING] = acked, row[at.ACKING]
-    if is_nak:
-        row[at.NAKS] += 1
-        # A copy of a NAK that was already served asks for nothing new.
-        if row[at.NEXT_PSN] > row[at.UNACKED]:
-            go_back(run, flow)
+    row[at.NAKS] += ahead >= 0
+    if row[at.SELECTIVE]:
+        learn(run, flow, unacked, acked + ahead)
+    # A copy of a NAK that was already served asks for nothing new.
+    elif ahead >= 0 and row[at.NEXT_PSN] > row[at.UNACKED]:
+        go_back(run, flow)
     list_flow(run, flow)
     serve(run, row[at.NIC])
 

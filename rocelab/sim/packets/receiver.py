@@ -1,4 +1,5 @@
-"""The packet engine's receivers: data in order only, or in any order, and what they answer.
+"""The packet engine's receivers: data in order only, beyond gaps too, or in any order, and what
+they answer.
 
 The rules are those of a lab's queue pair (`rocelab.agent.rc.responder`, and of any order
 `rocelab.agent.rc.reordering`).
@@ -15,9 +16,6 @@ from rocelab.sim.packets.ports import send_answer
 from rocelab.sim.packets.sender import draw_way, take
 from rocelab.sim.packets.state import State
 from rocelab.sim.packets.tasks import packets_arrived
-
-BITS = 32
-"""Packets of which a cell says whether they have come."""
 
 
 @inlined
@@ -40,7 +38,7 @@ def _answer(run: State, flow: int, kind: int) -> None:
 def deliver(run: State, packet: int) -> None:
     """Data reaches its NIC."""
     flow = run.packet[packet, at.FLOW]
-    psn, is_marked = run.packet[packet, at.PSN], run.packet[packet, at.CE]
+    psn, is_marked = int(run.packet[packet, at.PSN]), run.packet[packet, at.CE]
     asks = run.packet[packet, at.KIND] == at.ASKING
     release(run, packet)
     row = run.flow[flow]
@@ -54,6 +52,8 @@ def deliver(run: State, packet: int) -> None:
     is_new = psn == row[at.EXPECTED]
     if row[at.REACH]:
         asks = _take_any(run, flow, psn, asks)
+        if row[at.SELECTIVE] and 0 < psn - row[at.EXPECTED] < row[at.REACH]:
+            _answer(run, flow, at.NAK + psn - row[at.EXPECTED])
     elif psn > row[at.EXPECTED]:
         row[at.OUT_OF_ORDER] += 1
         if row[at.NAK_SENT] == 0:
@@ -78,8 +78,8 @@ def _take_any(run: State, flow: int, psn: int, asks: bool) -> bool:
     ahead = psn - row[at.EXPECTED]
     if ahead < 0 or ahead >= row[at.REACH]:
         return asks and ahead < 0
-    words = (len(row) - at.FLOW_CELLS) // 2
-    place, bit = at.FLOW_CELLS + psn // BITS % words, 1 << psn % BITS
+    words = (len(row) - at.FLOW_CELLS) // at.BITMAPS
+    place, bit = at.FLOW_CELLS + psn // at.BITS % words, 1 << psn % at.BITS
     if ahead > 0:
         row[at.OUT_OF_ORDER] += row[place] & bit == 0
         row[place] |= bit
@@ -88,8 +88,8 @@ def _take_any(run: State, flow: int, psn: int, asks: bool) -> bool:
         return False
     while True:
         row[at.EXPECTED] += 1
-        place = at.FLOW_CELLS + row[at.EXPECTED] // BITS % words
-        bit = 1 << row[at.EXPECTED] % BITS
+        place = at.FLOW_CELLS + row[at.EXPECTED] // at.BITS % words
+        bit = 1 << row[at.EXPECTED] % at.BITS
         if row[place] & bit == 0:
             return asks
         asks = asks or row[place + words] & bit != 0

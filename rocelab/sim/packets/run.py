@@ -34,7 +34,8 @@ HOPS_PER_SECOND = 2_000_000
 """Packet-hops per second, of data and ACKs, on a core of 2 GHz, for the estimate."""
 
 MOST_AWAITED = 2**32
-"""Packets that receivers which take any order keep account of, two bits of a word of 32 each."""
+"""Packets that receivers which take them beyond gaps keep account of, three bits of a word of 32
+each."""
 
 MOST_IN_FLIGHT = 2**24
 """Packets on the way and in queues, for which there is room."""
@@ -284,7 +285,7 @@ def _check_size(program: Program, ways: Ways, sending: Sending) -> None:
     awaited = len(sending.reach) * int(sending.reach.max(initial=0))
     if awaited > MOST_AWAITED:
         raise InputError(
-            f"receivers that take any order have windows of {awaited:,} packets; at most "
+            f"receivers that take packets beyond gaps have windows of {awaited:,} packets; at most "
             f"{MOST_AWAITED:,} are simulated",
             hint="take a smaller transport.window, or fewer queue pairs",
         )

@@ -1,6 +1,7 @@
 """The packet engine's senders: turns of queue pairs at a NIC, windows, pacing, go-back-N.
 
-The rules are those of a lab's queue pair (`rocelab.agent.rc.requester`).
+The rules are those of a lab's queue pair (`rocelab.agent.rc.requester`), but for selective
+retransmission, which labs do not have (`rocelab.sim.packets.selective`).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from rocelab.sim.packets.compiling import compiled, inlined
 from rocelab.sim.packets.draws import draw
 from rocelab.sim.packets.freelist import unused
 from rocelab.sim.packets.lossless import is_lossless, park
+from rocelab.sim.packets.selective import seek
 from rocelab.sim.packets.state import State
 
 
@@ -42,13 +44,20 @@ def draw_way(run: State, flow: int, path: int, drawn: int) -> None:
 
 
 @inlined
+def _may_send(row: Longs) -> bool:
+    """Whether a flow has a packet to send, and its window room for it: none once it gave up."""
+    return bool(
+        row[at.SENDING] >= 0
+        and row[at.NEXT_PSN] - row[at.UNACKED] < row[at.WINDOW]
+        and row[at.NEXT_PSN] < row[at.POSTED]
+    )
+
+
+@inlined
 def list_flow(run: State, flow: int) -> None:
     """Give a flow that may send a turn at its NIC's port."""
     row = run.flow[flow]
-    is_open = row[at.NEXT_PSN] - row[at.UNACKED] < row[at.WINDOW] and (
-        row[at.NEXT_PSN] < row[at.POSTED]
-    )
-    if row[at.LISTED] or row[at.SENDING] < 0 or not is_open:
+    if row[at.LISTED] or not _may_send(row):
         return
     row[at.LISTED], row[at.NEXT_FLOW] = 1, -1
     port = run.port[row[at.NIC]]
@@ -68,8 +77,8 @@ def next_packet(run: State, number: int) -> int:
         row = run.flow[flow]
         port[at.FIRST_FLOW] = row[at.NEXT_FLOW]
         row[at.LISTED] = 0
-        # It gave up, or an ACK came before the turn in which it was to send again.
-        if row[at.WINDOW] == 0 or row[at.SENDING] < 0:
+        # It gave up, or an ACK or NAK came before the turn in which it was to send again.
+        if not _may_send(row):
             continue
         if is_lossless(run, row[at.DATA_CLASS]):
             place = number * run.rules[at.CLASSES] + row[at.DATA_CLASS]
@@ -115,10 +124,11 @@ def _emit(run: State, flow: int, sent: int) -> int:
     is_last = place == transfer[at.MESSAGE] - 1
     row[at.NEXT_PSN] = psn + 1
     row[at.SENT] += 1
-    if psn < row[at.HIGHEST_PSN]:
-        row[at.RETRANSMITTED] += 1
-    else:
-        row[at.HIGHEST_PSN] = psn + 1
+    asks = (
+        is_last
+        or psn - row[at.UNACKED] == row[at.WINDOW] - 1
+        or psn % row[at.ACK_EVERY] == row[at.ACK_EVERY] - 1
+    )
     size, kind = row[at.MIDDLE_SIZE], at.DATA
     if is_last:
         size = transfer[at.LAST_SIZE]
@@ -126,13 +136,16 @@ def _emit(run: State, flow: int, sent: int) -> int:
             row[at.SENDING] = transfer[at.NEXT_TRANSFER]
     elif place == 0:
         size = row[at.FIRST_SIZE]
-    if (
-        is_last
-        or psn - row[at.UNACKED] == row[at.WINDOW] - 1
-        or psn % row[at.ACK_EVERY] == row[at.ACK_EVERY] - 1
-    ):
+    if psn == row[at.HIGHEST_PSN]:
+        row[at.HIGHEST_PSN] = psn + 1
+    else:
+        row[at.RETRANSMITTED] += 1
+        if row[at.SELECTIVE]:
+            asks, row[at.DEADLINE_PS], row[at.AGAIN] = True, at.NEVER, psn + 1
+            seek(run, flow)
+    if asks:
         kind = at.ASKING
-        row[at.ASKED] = psn
+        row[at.ASKED] = max(row[at.ASKED], psn)
         if row[at.DEADLINE_PS] == at.NEVER:
             row[at.DEADLINE_PS] = now + row[at.TIMEOUT_PS]
             if not row[at.TIMED]:
@@ -147,8 +160,8 @@ def _emit(run: State, flow: int, sent: int) -> int:
 
 @inlined
 def go_back(run: State, flow: int) -> None:
-    """Send again from the oldest packet that is not acknowledged on; after too many attempts in a
-    row the queue pair fails and sends no more."""
+    """Send again from the oldest packet that is not acknowledged on, a selective sender only what
+    no NAK named; after too many attempts in a row the queue pair fails and sends no more."""
     row = run.flow[flow]
     row[at.DEADLINE_PS] = at.NEVER
     if row[at.LEFT_RETRIES] == 0:
@@ -158,6 +171,7 @@ def go_back(run: State, flow: int) -> None:
     row[at.LEFT_RETRIES] -= 1
     row[at.NEXT_PSN], row[at.SENDING] = row[at.UNACKED], row[at.ACKING]
     row[at.ASKED] = row[at.UNACKED] - 1
+    row[at.AGAIN], row[at.LOST_TO] = row[at.UNACKED], row[at.HIGHEST_PSN]
     list_flow(run, flow)
 
 

@@ -73,8 +73,9 @@ class Sending:
     receive; the mtu; the most packets in flight and per ACK; the time until packets are sent again
     and how often in a row; the ECN field; the traffic classes of data, ACKs and CNPs; control: its
     row of `rules`, -1 for no congestion control; reach: the window within which a receiver takes
-    any order, 0 for in order only. admission: None without. gathering: of all hosts, behind ports
-    as a lab's; None: they take and send each packet when they may."""
+    packets beyond a gap, 0 for in order only; selective: whether NAKs then name what comes, and
+    senders send again only what is missing. admission: None without. gathering: of all hosts,
+    behind ports as a lab's; None: they take and send each packet when they may."""
 
     messages: Messages
     source: Longs
@@ -90,6 +91,7 @@ class Sending:
     cnp_class: Longs
     control: Longs
     reach: Longs
+    selective: Longs
     rules: Rates
     admission: Admission | None = None
     gathering: Gathering | None = None
@@ -187,7 +189,10 @@ def sending_of(
         ack_class=column([classes[each.ack_dscp] for each in transports]),
         cnp_class=column([classes[each.cnp_dscp] for each in transports]),
         control=row[kind.reshape(-1)],
-        reach=column([each.window * each.out_of_order for each in transports]),
+        reach=column(
+            [each.window * (each.out_of_order or each.selective_repeat) for each in transports]
+        ),
+        selective=column([each.selective_repeat for each in transports]),
         rules=np.array(rules).reshape(-1, RULE_CELLS),
         admission=admission_of(transports, job, waits_for),
         gathering=gathering,

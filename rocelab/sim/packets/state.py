@@ -43,8 +43,11 @@ ACKING, SENT, LEFT_RETRIES, ASKED, DEADLINE_PS, TIMED, TIMEOUT_PS, RETRIES = ran
 ACK_PATH, ACK_WAYS, ACK_CLASS, CNP_CLASS, EXPECTED, ARRIVING, NAK_SENT, REACH = range(24, 32)
 LAST, TOTAL, SENT_PS, SENT_BYTES, RETRANSMITTED, NAKS, TIMEOUTS, DRAWN = range(32, 40)
 MARKED, CNPS, CNP_DUE_PS, OUT_OF_ORDER, DATA_HASH, DATA_PS, ACK_HASH, ACK_PS = range(40, 48)
-POSTING, POSTED, CLEARANCE = range(48, 51)
-FLOW_CELLS = 51
+POSTING, POSTED, CLEARANCE, SELECTIVE, AGAIN, LOST_TO = range(48, 54)
+FLOW_CELLS = 54
+BITMAPS, BITS = 3, 32
+"""Of a flow whose receiver takes packets beyond a gap: behind its cells, with so many packets each
+cell."""
 
 CLEARED, INITIAL, PARTS, FIRST_PAIR, PAIRS, NEXT_PAIR = range(6)
 CLEARANCE_CELLS = 6
@@ -75,8 +78,9 @@ BUFFER_CELLS = 8
 NEXT, FLOW, PLACE, SIZE, PSN, KIND, CE, CLASS = range(8)
 PACKET_CELLS = 8
 
-DATA, ASKING, ACK, NAK, CNP = range(5)
-"""Kinds of packets. ASKING: data that asks for an ACK."""
+DATA, ASKING, ACK, CNP, NAK = range(5)
+"""Kinds of packets. ASKING: data that asks for an ACK. That of a NAK is as much higher as the
+packet that it names is ahead of the one that it asks for."""
 
 NOT_ECT, ECT, ALL_CE = range(3)
 
@@ -121,10 +125,11 @@ class State(NamedTuple):
     transfer: R rows, one for each run of equal messages (`rocelab.jobs.messages`). MESSAGE: packets
     of each message; LAST_SIZE: the size class of its last packet, or its only one. flow: F rows,
     the sender and the receiver of a queue pair, with the size classes of first packets and of
-    those between; CONTROL: its row in `rule`, -1 for none; REACH: of a receiver that takes any
-    order, its window, else 0: a bit for each packet in it that has come is in the cells from
-    FLOW_CELLS on, and in as many more whether it asked for an ACK. pace: F rows, rule: a row per
-    set of parameters (`rocelab.sim.packets.dcqcn`).
+    those between; CONTROL: its row in `rule`, -1 for none; REACH: of a receiver that takes packets
+    beyond a gap, its window, else 0: of each packet in it BITMAPS say whether it has come, whether
+    it asked for an ACK, and, of a SELECTIVE sender, whether a NAK named it. Of the packets before
+    LOST_TO the others are lost; AGAIN is the first of them that was not sent again. pace: F rows,
+    rule: a row per set of parameters (`rocelab.sim.packets.dcqcn`).
 
     With admission, else empty, clearance: a row for each of the flows from DATA_FLOWS on, whose
     packets clear others to send: messages that are CLEARED and not posted yet, and the data flows

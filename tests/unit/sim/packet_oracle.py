@@ -48,6 +48,7 @@ from rocelab.spec.queues import EcnSpec
 from tests.helpers.queue_lines import mark_probability
 from tests.helpers.rc_fakes import header
 from tests.unit.sim.packet_oracle_pauses import Lane, ReceiveBuffer
+from tests.unit.sim.packet_oracle_selective import SelectiveRequester, SelectiveResponder
 
 PS = 1e12
 CLASSES = range(8)
@@ -405,12 +406,15 @@ class Flow:
             ack_tos=tos(int(of.ack_class[number])),
             cnp_tos=tos(int(of.cnp_class[number])),
             dcqcn=None if dcqcn is None else dcqcn.dilated(1000),
-            out_of_order=bool(of.reach[number]),
+            out_of_order=bool(of.reach[number] and not of.selective[number]),
         )
         self.sender, self.receiver = (
             QueuePair(0, self, header(), settings, self.nic.rate_bps / 1000)  # type: ignore[arg-type]
             for _ in range(2)
         )
+        if of.selective[number]:
+            self.sender.requester = SelectiveRequester(header(), settings.requester)
+            self.receiver.responder = SelectiveResponder(settings.requester.window)
 
     def connect(self, data: list[Way], back: list[Way]) -> None:
         """The ways of packets from now on."""
@@ -499,6 +503,10 @@ class Flow:
         if opcode == Opcode.CNP:
             self.sender.on_cnp(oracle.now)
         elif opcode == Opcode.RC_ACKNOWLEDGE:
+            requester = self.sender.requester
+            if isinstance(requester, SelectiveRequester):
+                end = PAYLOAD_OFFSET + extension_bytes(opcode)
+                requester.ahead = int.from_bytes(frame[end - 3 : end], "big")
             for transfer in self.sender.on_ack(word & PSN_MASK, frame[PAYLOAD_OFFSET], oracle.now):
                 oracle.acknowledged(transfer, self)
             self.watch()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from itertools import count
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from rocelab.sim.engine.program import Program
 from rocelab.sim.fabric.flows import Paths, Ways, joined_paths, ways_along
 from rocelab.sim.packets import state as at
 from rocelab.sim.packets.dcqcn import RULE_CELLS
+from rocelab.sim.packets.draws import drawn_order
 from rocelab.sim.packets.run import PacketRun, run_packets
 from rocelab.sim.packets.sending import Queues, Sending
 from rocelab.sim.packets.wiring import Wiring
@@ -24,6 +26,9 @@ FRAME = 4096 + 58 + 20
 
 FULL_PS, ACK_PS = (FRAME + 24) * 80, 86 * 80
 ENDLESS = Queues(10**15, 10**14, 10**15, 1.0, (3, 4), 9014)
+
+ORDERED = next(seed for seed in count() if drawn_order(seed, 3).tolist() == [0, 1, 2])
+"""A seed with which three NICs begin in their order where they begin at one instant."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +49,7 @@ class Flow:
     classes: tuple[int, int, int] = (3, 6, 5)
     rule: Sequence[float] = field(default=())
     any_order: bool = False
+    selective: bool = False
 
 
 def ran(
@@ -114,7 +120,8 @@ def arranged(
                 for i, flow in enumerate(flows)
             ]
         ),
-        reach=column([flow.window * flow.any_order for flow in flows]),
+        reach=column([flow.window * (flow.any_order or flow.selective) for flow in flows]),
+        selective=column([flow.selective for flow in flows]),
         rules=np.array(rules, np.float64).reshape(-1, RULE_CELLS),
     )
     wiring = Wiring(0.0, capacity_bps, there_and_back(Paths(starts, sends)))

@@ -128,6 +128,17 @@ def gathering_case(seed: int, with_pauses: bool, with_changes: bool) -> Case:
     )
 
 
+def selective_case(seed: int, with_pauses: bool, with_changes: bool) -> Case:
+    """As the others, but most queue pairs send again only what is missing."""
+    random = Random(10**6 + seed)
+    case_of = random.choice([random_case, gathering_case])
+    program, wirings, latency_s, sending, queues, dcqcn = case_of(seed, with_pauses, with_changes)
+    selective = np.array([random.random() < 0.8 for _ in dcqcn], np.int64)
+    reach = np.where(selective, sending.window, sending.reach)
+    sending = replace(sending, selective=selective, reach=reach)
+    return program, wirings, latency_s, sending, queues, dcqcn
+
+
 def random_wirings(
     random: Random,
     spines: int,
@@ -342,7 +353,7 @@ def figures_of_engine(run: PacketRun) -> dict[str, object]:
 @pytest.mark.parametrize("seed", mostly_long(range(120), CORE_SEEDS))
 @pytest.mark.parametrize("with_pauses", [False, True])
 @pytest.mark.parametrize("with_changes", [False, True])
-@pytest.mark.parametrize("case_of", [random_case, gathering_case])
+@pytest.mark.parametrize("case_of", [random_case, gathering_case, selective_case])
 def test_times_and_counts_are_those_of_a_plain_simulator(
     case_of: Callable[[int, bool, bool], Case], seed: int, with_pauses: bool, with_changes: bool
 ) -> None:
@@ -350,7 +361,7 @@ def test_times_and_counts_are_those_of_a_plain_simulator(
     assert figures_of_engine(run_packets(*case[:-1])) == figures_of_oracle(Oracle(*case))
 
 
-@pytest.mark.parametrize("case_of", [random_case, gathering_case])
+@pytest.mark.parametrize("case_of", [random_case, gathering_case, selective_case])
 def test_no_figure_is_zero_in_all_of_the_cases(
     case_of: Callable[[int, bool, bool], Case],
 ) -> None:

@@ -80,6 +80,11 @@ def test_random_numbers_are_even_and_a_port_s_own() -> None:
     assert abs(shifted) < 0.08 and abs(np.corrcoef(words)[0, 1]) < 0.08
 
 
+def test_random_numbers_are_the_same_without_numba() -> None:
+    plain = getattr(draw, "py_func", draw)
+    assert plain(1, np.int32(20), 3) == draw(1, 20, 3)
+
+
 @pytest.mark.parametrize(("ack_class", "waits"), [(6, False), (3, True)])
 def test_a_strict_class_passes_a_queue_of_data(ack_class: int, waits: bool) -> None:
     # The ACK of flow 0 comes by port 1, which three other flows fill.

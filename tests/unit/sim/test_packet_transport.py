@@ -13,12 +13,13 @@ from tests.unit.sim.packet_runs import (
     FRAME,
     FULL_PS,
     LATENCY_PS,
+    ORDERED,
     Flow,
     finish_ps,
     ran,
 )
 
-ONE = replace(ENDLESS, buffer_bytes=FRAME)
+ONE = replace(ENDLESS, buffer_bytes=FRAME, seed=ORDERED)
 """Of three packets that come at once, the first is sent, the second waits and the third is lost."""
 
 OTHERS = [Flow([0, 20], 4096), Flow([2, 20], 4096)]
