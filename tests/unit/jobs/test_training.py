@@ -354,11 +354,14 @@ def test_experts_of_a_serving_model_exchange_tokens_both_ways():
     assert prefill.tolist() == [expected] * 8 + [0] * 8
 
 
-def is_flows(name: str) -> bool:
-    return "flows" in read_source(find_jobs(name)).data
+def catalog(key: str) -> list[str]:
+    return [name for name in shipped_names(JOBS) if key in read_source(find_jobs(name)).data]
 
 
-@pytest.mark.parametrize("name", [name for name in shipped_names(JOBS) if not is_flows(name)])
+STREAMS = catalog("duration")
+
+
+@pytest.mark.parametrize("name", sorted({*shipped_names(JOBS)} - {*catalog("flows"), *STREAMS}))
 def test_every_file_of_the_catalog_is_a_job_that_reads_back(name):
     for job in load_jobs(find_jobs(name)):
         assert SimulatedJob.model_validate_json(job.model_dump_json()) == job
@@ -396,6 +399,14 @@ def test_a_key_said_twice_and_differently_is_refused():
         SimulatedJob.model_validate(
             {"name": "a", "placement": "fragmented", "collective": COLLECTIVE}
         )
+
+
+def test_streams_of_the_catalog_are_for_labs_only():
+    assert STREAMS == ["deadlock"]
+    for name in STREAMS:
+        assert JobSpec.model_validate(read_source(find_jobs(name)).data).duration
+        with pytest.raises(InputError, match="never complete"):
+            load_jobs(find_jobs(name))
 
 
 def test_a_collective_without_an_end_is_refused():

@@ -43,6 +43,7 @@ LEFT_OUT = {
     "rocelab_endpoint_probes_received_total": "the loss of links is shown",
     "rocelab_health_sample_duration_seconds": "of the tool, not of the lab",
     "rocelab_pfc_process_up": "what cannot be read counts it",
+    "rocelab_pfc_rx_pause_longest_seconds": "the maximum since the lab came up never falls",
     "rocelab_pfc_rx_pause_total": "the time paused says what they cost",
     "rocelab_pfc_rx_resume_total": "the time paused says what they cost",
     "rocelab_pfc_rx_pause_transition_total": "the time paused says what they cost",
