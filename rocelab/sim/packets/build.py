@@ -14,7 +14,7 @@ from rocelab.results.simulation import PortModel
 from rocelab.sim.engine.program import Program
 from rocelab.sim.packets import dcqcn
 from rocelab.sim.packets import state as at
-from rocelab.sim.packets.draws import drawn_order
+from rocelab.sim.packets.draws import drawn_order, order_by_nic
 from rocelab.sim.packets.freelist import free_packets
 from rocelab.sim.packets.hosts import with_wakes
 from rocelab.sim.packets.pausing import Pausing, pause_rules, pause_tables
@@ -323,10 +323,7 @@ def _tasks(program: Program, sending: Sending) -> tuple[Table, Longs]:
 def start_order(program: Program, sending: Sending, seed: int) -> Longs:
     """The tasks as they start at one instant."""
     task = np.repeat(np.arange(program.tasks), np.diff(program.first_transfer))
-    nic, place = np.unique(
-        _only(task, sending.source[program.flow], program.tasks), return_inverse=True
-    )
-    return np.argsort(drawn_order(seed, len(nic))[place], kind="stable")
+    return order_by_nic(seed, _only(task, sending.source[program.flow], program.tasks))
 
 
 def _receives(program: Program, sending: Sending, waiter: Longs) -> Bools:

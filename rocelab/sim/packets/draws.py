@@ -30,3 +30,9 @@ def draw(seed: int, port: int, count: int) -> int:
 def drawn_order(seed: int, count: int) -> Longs:
     """So many things in an order that the seed draws."""
     return np.argsort([draw(seed, TIES, number) for number in range(count)])
+
+
+def order_by_nic(seed: int, nic: Longs) -> Longs:
+    """Things of NICs, NIC by NIC in an order that the seed draws, those of a NIC in their own."""
+    used, place = np.unique(nic, return_inverse=True)
+    return np.argsort(drawn_order(seed, len(used))[place], kind="stable")

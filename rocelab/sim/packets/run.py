@@ -21,7 +21,7 @@ from rocelab.sim.packets import loop
 from rocelab.sim.packets import state as at
 from rocelab.sim.packets.build import packets_of, state_of
 from rocelab.sim.packets.compiling import compile_for
-from rocelab.sim.packets.draws import drawn_order
+from rocelab.sim.packets.draws import order_by_nic
 from rocelab.sim.packets.freelist import grown
 from rocelab.sim.packets.hosts import with_wakes
 from rocelab.sim.packets.lossless import resumed
@@ -104,7 +104,8 @@ def run_packets(
         )
     run = state_of(program, wirings, latency_s, sending, queues)
     compile_for(loop.advance, run, 0, 0)
-    loop.begin(run, drawn_order(queues.seed, len(run.clearance)))
+    clears = sending.source[len(sending.source) - len(run.clearance) :]
+    loop.begin(run, order_by_nic(queues.seed, clears))
     ports = ports_of(wirings, queues)
     for number, wiring in enumerate(wirings):
         if number:

@@ -17,6 +17,7 @@ from rocelab.jobs.messages import loads_of, messages_of
 from rocelab.jobs.transport import Strategy, TransportSpec
 from rocelab.sim.engine.program import Program
 from rocelab.sim.packets import sending as sent
+from rocelab.sim.packets.draws import order_by_nic
 from rocelab.sim.packets.run import run_packets
 from rocelab.sim.packets.sending import Queues, Sending
 from rocelab.sim.packets.wiring import Wiring
@@ -87,9 +88,10 @@ class AdmittingOracle(Oracle):
         ]
 
     def run(self) -> Oracle:
-        for number, connection in enumerate(self.connections):
-            if connection.pairs:
-                connection.open()
+        clears = self.sending.source[self.first :]
+        for number in order_by_nic(self.queues.seed, clears).tolist():
+            if self.connections[number].pairs:
+                self.connections[number].open()
             else:
                 self.flows[self.first + number].sender.post(0, CLEAR_TO_SEND)
             self.flows[self.first + number].nic.serve()
