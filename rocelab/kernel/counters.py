@@ -14,7 +14,8 @@ class DepthCounters:
     """The depths of a queue when packets arrived, which only the engine `bpf` sees.
 
     `packets` and `marked` have an entry per bin of `QueuePlan.bin_edges_bytes`. A depth is the
-    bytes of the frames ahead of the packet, not its own.
+    bytes of the frames ahead of the packet, not its own. max_bytes: since jobs last began, the
+    others since the port was created.
     """
 
     max_bytes: int

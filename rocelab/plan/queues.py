@@ -95,7 +95,7 @@ def plan_queues(fabric: Fabric) -> QueuePlan:
         ecn=queues.ecn,
         class_of_dscp=class_of_dscp(queues.dscp),
         marked_classes=queues.marked,
-        bin_edges_bytes=bin_edges_bytes(queues.ecn, queues.buffer),
+        bin_edges_bytes=bin_edges_bytes(queues.ecn.kmin, queues.ecn.kmax, queues.buffer),
         lossless_classes=() if queues.pfc is None else queues.pfc.classes,
     )
 
@@ -125,13 +125,13 @@ def class_of_dscp(overrides: Mapping[int, int]) -> tuple[int, ...]:
     return tuple(overrides.get(dscp, dscp >> 3) for dscp in range(DSCPS))
 
 
-def bin_edges_bytes(ecn: EcnSpec, buffer_bytes: int) -> tuple[int, ...]:
+def bin_edges_bytes(kmin: int, kmax: int, buffer_bytes: int) -> tuple[int, ...]:
     """The lower edges of the `BINS` bins of depth, not descending.
 
     Up to kmin no packet is marked, so a bin's edge is one byte above it: no bin mixes packets of
     two parts of the line.
     """
-    kmin, kmax = ecn.kmin + 1, ecn.kmax + 1
+    kmin, kmax = kmin + 1, kmax + 1
     top = max(kmax, buffer_bytes)
     below = [kmin * i // BINS_BELOW for i in range(BINS_BELOW)]
     between = [kmin + (kmax - kmin) * i // BINS_BETWEEN for i in range(BINS_BETWEEN)]

@@ -127,9 +127,9 @@ class RoundTrips:
 class QueueFigures:
     """What a switch port's queue of one traffic class did in this run; unused ones are left out.
 
-    None: the lab's queues cannot count it. marked: marked here. ce_out: left with a mark, set here
-    or before. depth_max_bytes: on arrival; an upper bound if the queue was deeper in an earlier
-    run. depth_mean_bytes: on arrival.
+    None or empty: the lab's queues cannot count it. marked: marked here. ce_out: left with a mark,
+    set here or before. depth_max_bytes, depth_mean_bytes: on arrival. packets_by_depth,
+    marked_by_depth: by bin of depth on arrival, 8 below kmin, 16 from there to kmax and 8 above.
     """
 
     node: str
@@ -142,6 +142,8 @@ class QueueFigures:
     ce_out: int | None
     depth_max_bytes: int | None
     depth_mean_bytes: float | None
+    packets_by_depth: tuple[int, ...] = ()
+    marked_by_depth: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -269,7 +269,8 @@ class FlowOutcome:
 @dataclass(frozen=True, slots=True)
 class PortQueue:
     """The queues of a switch port. port: `ctsw2:rtsw1`, the switch and its interface.
-    highest_bytes: in frames without FCS, without the packet under way."""
+    highest_bytes: the most that a packet found in its class, in frames without FCS, without the one
+    under way, as in a lab."""
 
     port: str
     highest_bytes: int

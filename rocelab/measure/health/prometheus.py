@@ -176,7 +176,9 @@ def _queues(snapshot: Snapshot) -> Iterator[Metric]:
     marked = _counter("queue_marked_packets", "Packets marked with CE by this queue", labels)
     ce = _counter("queue_ce_packets", "Packets that left with CE, marked here or before", labels)
     depth = _gauge("queue_depth_bytes", "Bytes in the queue when it was read", labels)
-    deepest_seen = _gauge("queue_max_depth_bytes", "Deepest queue that a packet ever met", labels)
+    deepest_seen = _gauge(
+        "queue_max_depth_bytes", "Deepest queue that a packet met since jobs last began", labels
+    )
     for link in snapshot.lab.fabric.directed_links:
         queues = snapshot.reading.queues.get((link.sender, link.port.interface), {})
         for number, queue in queues.items():

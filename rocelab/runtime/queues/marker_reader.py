@@ -36,16 +36,16 @@ class MarkerReader(bpf.Pinned):
         except bpf.BpfError as error:
             raise InputError(f"the lab's queues cannot be read: {error}") from None
         self._maps = {
-            "queues": self._map("queues", queues * QUEUE_WORDS),
-            "depths": self._map("depths", queues),
+            "queues": self._map("queues", queues * QUEUE_WORDS, mmap.PROT_READ | mmap.PROT_WRITE),
+            "depths": self._map("depths", queues, mmap.PROT_READ),
         }
         shape = (-1, TRAFFIC_CLASSES, QUEUE_WORDS)
         self._queues = _words(self._maps["queues"], queues * QUEUE_WORDS).reshape(shape)
         self._depths = _words(self._maps["depths"], queues).reshape(-1, TRAFFIC_CLASSES)
 
-    def _map(self, name: str, words: int) -> mmap.mmap:
+    def _map(self, name: str, words: int, access: int) -> mmap.mmap:
         size = -(-words * _WORD_BYTES // mmap.PAGESIZE) * mmap.PAGESIZE
-        return mmap.mmap(self._pinned[name], size, mmap.MAP_SHARED, mmap.PROT_READ)
+        return mmap.mmap(self._pinned[name], size, mmap.MAP_SHARED, access)
 
     def close(self) -> None:
         """Close the maps."""
@@ -58,6 +58,10 @@ class MarkerReader(bpf.Pinned):
         """Bytes in each queue now, by slot and class; row 0 is of no port."""
         bpf.run(self._pinned["sample"])
         return self._depths.copy()
+
+    def forget_maximum(self) -> None:
+        """Count the greatest depth of each queue anew."""
+        self._queues[:, :, QUEUE_FIELDS.index("depth_max")] = 0
 
     def counters(self) -> PortCounters:
         """Every queue's counters now."""

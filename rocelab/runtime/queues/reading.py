@@ -55,6 +55,10 @@ class QueueReader(Closing):
         """Counters of every queue of every switch port, by (node, interface) and class."""
         return self._reader.counters()
 
+    def forget_maximum(self) -> None:
+        """Count the greatest depth of every queue anew."""
+        self._reader.forget_maximum()
+
     def depths_bytes(self) -> Depths:
         """Bytes in every queue now: by slot of the plan (0 is of no port) and class."""
         return self._reader.depths_bytes()

@@ -31,6 +31,9 @@ class RedReader:
     def close(self) -> None:
         """Nothing to close."""
 
+    def forget_maximum(self) -> None:
+        """Nothing to forget: sch_red does not count it."""
+
     def depths_bytes(self) -> npt.NDArray[np.uint64]:
         """Bytes in each queue now, by slot and class; row 0 is of no port."""
         depths = np.zeros((len(self._plan.ports) + 1, TRAFFIC_CLASSES), dtype=np.uint64)

@@ -19,6 +19,7 @@ import numpy as np
 
 from rocelab.arrays import Floats, Longs
 from rocelab.errors import InputError, MachineError
+from rocelab.plan.queues import BINS
 from rocelab.progress import Progress, ProgressSink, no_progress
 from rocelab.sim.engine.program import Program
 from rocelab.sim.fabric.flows import Paths, paths_taken
@@ -96,6 +97,7 @@ class Sums:
 
     by_flow: dict[str, Longs]
     by_send: dict[str, Longs]
+    marking: Longs
     sent_bits: Floats
     packets: int = 0
     acks: int = 0
@@ -108,6 +110,7 @@ class Sums:
         return cls(
             {name: np.zeros(flows, np.int64) for name in _BY_FLOW},
             {name: np.zeros(sends, np.int64) for name in _BY_SEND},
+            np.zeros((BINS, 2), np.int64),
             np.zeros(sends),
         )
 
@@ -119,6 +122,7 @@ class Sums:
             np.add.at(sums, part.flow, getattr(run, name))
         for name, sums in self.by_send.items():
             sums[link] = getattr(run, name)[own]
+        self.marking += run.marking
         self.sent_bits[link] += run.sent_bits[own]
         self.sent_bits[link ^ 1] += run.sent_bits[own + 1]
         self.failed += run.failed
@@ -151,6 +155,7 @@ class Sums:
             packets=self.packets,
             acks=self.acks,
             packet_hops=self.packet_hops,
+            marking=self.marking,
             lost=0,
             failed=self.failed,
             lossless=(),

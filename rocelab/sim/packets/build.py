@@ -10,6 +10,7 @@ import numpy as np
 from rocelab.agent.headers import Opcode
 from rocelab.arrays import NONE, Bools, Floats, Longs
 from rocelab.jobs.messages import Messages
+from rocelab.plan.queues import bin_edges_bytes
 from rocelab.results.simulation import PortModel
 from rocelab.sim.engine.program import Program
 from rocelab.sim.packets import dcqcn
@@ -102,6 +103,9 @@ def state_of(
     flow[:, at.FIRST_SIZE], flow[:, at.MIDDLE_SIZE] = (
         _class_of(each, sizes) for each in (first, middle)
     )
+    floors = bin_edges_bytes(queues.kmin, queues.kmax, queues.buffer_bytes)
+    marking = np.zeros((len(floors), at.MARKING_CELLS), np.int64)
+    marking[:, at.FLOOR] = floors
     task, next_task = _tasks(program, sending)
     starts = start_order(program, sending, queues.seed)
     task[starts, at.STARTS_AS] = np.arange(len(starts))
@@ -125,6 +129,7 @@ def state_of(
         rule=sending.rules,
         port=port,
         queue=queue,
+        marking=marking,
         pause=pause,
         pool=memory,
         buffer=buffer,

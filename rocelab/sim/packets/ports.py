@@ -22,15 +22,22 @@ from rocelab.sim.packets.state import State
 
 @inlined
 def _is_marked(run: State, number: int, depth: int) -> bool:
-    rules = run.rules
-    if depth <= rules[at.KMIN]:
-        return False
-    if depth > rules[at.KMAX]:
-        return True
-    port = run.port[number]
-    port[at.DRAWS] += 1
-    limit = (depth - rules[at.KMIN]) * rules[at.PMAX] // (rules[at.KMAX] - rules[at.KMIN])
-    return bool(draw(rules[at.SEED], number, port[at.DRAWS]) < limit)
+    """Whether a packet that can be marked is, at a depth above KMIN; it is counted by its depth."""
+    rules, port = run.rules, run.port[number]
+    place, step = 0, len(run.marking) // 2
+    while step > 0:
+        if run.marking[place + step, at.FLOOR] <= depth:
+            place += step
+        step //= 2
+    by_depth = run.marking[place]
+    by_depth[at.MARKABLE] += 1
+    if depth <= rules[at.KMAX]:
+        port[at.DRAWS] += 1
+        limit = (depth - rules[at.KMIN]) * rules[at.PMAX] // (rules[at.KMAX] - rules[at.KMIN])
+        if draw(rules[at.SEED], number, port[at.DRAWS]) >= limit:
+            return False
+    by_depth[at.MARKED_THERE] += 1
+    return True
 
 
 @inlined
@@ -65,6 +72,7 @@ def enqueue(run: State, packet: int, number: int) -> None:
         and row[at.CE] == 0
         and run.flow[row[at.FLOW], at.ECN] != at.NOT_ECT
         and is_switch
+        and queue[at.BYTES] > rules[at.KMIN]
         and _is_marked(run, number, queue[at.BYTES])
     ):
         row[at.CE] = 1
@@ -89,9 +97,9 @@ def _join(run: State, packet: int, number: int, place: int, waits: bool) -> None
             run.packet[queue[at.TAIL], at.NEXT] = packet
         queue[at.TAIL] = packet
         port[at.QUEUED] += 1
+    port[at.HIGHEST] = max(port[at.HIGHEST], queue[at.BYTES])
     queue[at.BYTES] += size
     port[at.DEPTH] += size
-    port[at.HIGHEST] = max(port[at.HIGHEST], port[at.DEPTH])
 
 
 @inlined

@@ -51,8 +51,10 @@ _FEWER = "take --engine fluid, a smaller transport.window, a lower load or fewer
 class PacketRun(Outcome):
     """An outcome, and data packets sent, ACKs and NAKs; packet_hops: transmissions of all packets.
 
-    Of each send, 2L: highest_bytes of its queues, without the packet under way; marks, drops. Of
-    each flow, F: packets that its receiver got with a mark; CNPs and NAKs; packets sent again;
+    Of each send, 2L: highest_bytes that a packet found in its queue, without the one under way;
+    marks, drops. marking: packets that queues of switches could mark at a depth above kmin, and
+    those that they did, by bin of depth (`rocelab.plan.queues.bin_edges_bytes`). Of each flow, F:
+    packets that its receiver got with a mark; CNPs and NAKs; packets sent again;
     timeouts; data packets that came before an earlier one. lost: packets of all kinds on links that
     carried nothing, at their ports, or without a route. failed: queue pairs that gave up after too
     many attempts. pause: 2L x lossless classes in use, ascending x PAUSE_CELLS of
@@ -66,6 +68,7 @@ class PacketRun(Outcome):
     highest_bytes: Longs
     marks: Longs
     drops: Longs
+    marking: Longs
     marked: Longs
     cnps: Longs
     naks: Longs
@@ -236,6 +239,7 @@ def _outcome(
         highest_bytes=run.port[:, at.HIGHEST],
         marks=run.port[:, at.MARKS],
         drops=run.port[:, at.DROPS],
+        marking=run.marking[:, at.MARKABLE :],
         marked=run.flow[:, at.MARKED],
         cnps=run.flow[:, at.CNPS],
         naks=run.flow[:, at.NAKS],

@@ -69,6 +69,9 @@ FIRST_PARKED, LAST_PARKED, CLOSED_PS, PAUSED_PS, LONGEST_PS, STOPS = range(13, 1
 IDLE_PS, IS_WATCHED, HAS_FIRED, FIRINGS, DISCARDS = range(19, 24)
 PAUSE_CELLS = 24
 
+FLOOR, MARKABLE, MARKED_THERE = range(3)
+MARKING_CELLS = 3
+
 SHARED, SHARED_SIZE, RESERVE, RESERVE_SIZE = range(4)
 POOL_CELLS = 4
 
@@ -143,9 +146,11 @@ class State(NamedTuple):
     by a packet more than GAP_PS after the last one's DATA_PS, ACK_PS.
 
     port: 2L rows. FREE_PS: when it can begin a packet; while idle it saves up BURST_PS at most.
-    EARLY: the ring by which packets leave as they begin, -1 for none. queue: a row per class of
-    each port, the strict ones first. packet: P rows, free ones linked by NEXT. The PSN of an ACK is
-    one more than the last that it acknowledges.
+    EARLY: the ring by which packets leave as they begin, -1 for none. HIGHEST: the most that a
+    packet found in its queue. queue: a row per class of each port, the strict ones first. marking:
+    a row per bin of depths, whose lowest is FLOOR, for all queues of switches: packets that came at
+    such a depth above KMIN and could be marked, and those that were. packet: P rows, free ones
+    linked by NEXT. The PSN of an ACK is one more than the last that it acknowledges.
 
     With lossless classes, else empty. pause: a row per class of each port, as of `queue`. Up to
     REFUSED of what the receiver at the link's other end holds for it, of it BEYOND in headroom; the
@@ -177,6 +182,7 @@ class State(NamedTuple):
     rule: Rates
     port: Table
     queue: Table
+    marking: Table
     pause: Table
     pool: Table
     buffer: Table

@@ -34,7 +34,7 @@ LEFT_OUT = {
     "rocelab_link_sent_packets_total": "bytes say how busy a link is",
     "rocelab_queue_packets_total": "bytes say how busy a port is",
     "rocelab_queue_ce_packets_total": "what servers receive says where marks end up",
-    "rocelab_queue_max_depth_bytes": "the maximum since the lab came up never falls",
+    "rocelab_queue_max_depth_bytes": "the maximum since jobs last began does not fall meanwhile",
     "rocelab_endpoint_sent_packets_total": "acknowledged bytes say what arrived",
     "rocelab_endpoint_duplicate_packets_total": "follow from retransmissions",
     "rocelab_endpoint_naks_sent_total": "the requesters' side is shown",

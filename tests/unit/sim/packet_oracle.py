@@ -10,6 +10,7 @@ that the seed draws, and then those that it sent whole.
 from __future__ import annotations
 
 import heapq
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -34,7 +35,7 @@ from rocelab.agent.rc.frames import ACK_REQUEST
 from rocelab.agent.rc.queue_pair import QueuePair, QueuePairSettings
 from rocelab.agent.rc.requester import NEVER_NS, RequesterSettings
 from rocelab.arrays import NONE
-from rocelab.plan.queues import STRICT_CLASSES
+from rocelab.plan.queues import BINS, STRICT_CLASSES, bin_edges_bytes
 from rocelab.results.simulation import PortModel
 from rocelab.sim.engine.program import Program
 from rocelab.sim.fabric.flows import Ways
@@ -139,7 +140,6 @@ class Port:
 
     def enqueue(self, packet: Packet) -> None:
         class_ = packet.tos >> 5
-        depth = sum(self.bytes_of(class_) for class_ in CLASSES)
         lane = self.lanes.get(class_)
         if self.is_cut:
             self.oracle.lost += 1
@@ -156,10 +156,10 @@ class Port:
         if not self.is_nic and packet.tos & 0b11 and not packet.is_ce and self.marked(class_):
             packet.is_marked = True
             self.marks += 1
+        self.highest = max(self.highest, self.bytes_of(class_))
         self.queues[class_].append(packet)
         if lane and lane.is_closed and len(self.queues[class_]) == 1:
             lane.watch()
-        self.highest = max(self.highest, depth + packet.size)
 
     def takes(self, packet: Packet) -> bool:
         """Whether a switch has room for a packet."""
@@ -175,14 +175,19 @@ class Port:
 
     def marked(self, class_: int) -> bool:
         queues, depth = self.oracle.queues, self.bytes_of(class_)
-        if class_ not in queues.marked:
+        if class_ not in queues.marked or depth <= queues.kmin:
             return False
-        if not queues.kmin < depth <= queues.kmax:
-            return depth > queues.kmax
-        self.draws += 1
-        ecn = EcnSpec.model_construct(kmin=queues.kmin, kmax=queues.kmax, pmax=queues.pmax)
-        limit = int(mark_probability(ecn, depth) * PMAX_UNITS)
-        return draw(queues.seed, self.number, self.draws) < limit
+        found = depth > queues.kmax
+        if not found:
+            self.draws += 1
+            ecn = EcnSpec.model_construct(kmin=queues.kmin, kmax=queues.kmax, pmax=queues.pmax)
+            limit = int(mark_probability(ecn, depth) * PMAX_UNITS)
+            found = draw(queues.seed, self.number, self.draws) < limit
+        floors = bin_edges_bytes(queues.kmin, queues.kmax, queues.buffer_bytes)
+        by_depth = self.oracle.marking[bisect_right(floors, depth) - 1]
+        by_depth[0] += 1
+        by_depth[1] += found
+        return found
 
     def dequeue(self) -> Packet | None:
         ready = self.ready
@@ -262,8 +267,8 @@ class Port:
         self.free_ps += self.time_of(packet)
         class_ = packet.tos >> 5
         if class_ in self.lanes and not self.is_cut:
+            self.highest = max(self.highest, self.bytes_of(class_))
             self.queues[class_].append(packet)
-            self.highest = max(self.highest, sum(self.bytes_of(each) for each in CLASSES))
             self.shape()
         else:
             self.put_on_link(packet)
@@ -571,6 +576,7 @@ class Oracle:
         self.events: list[tuple[int, float, int, Callable[..., None], tuple[object, ...]]] = []
         self.born = count()
         self.lost = 0
+        self.marking = [[0, 0] for _ in range(BINS)]
         self.gap_ps = round(wirings[0].ways.gap_s * PS) or -1
         self.hosts: dict[int, Host] = {}
         rates = np.unique(np.concatenate([wiring.capacity_bps for wiring in wirings]))

@@ -46,11 +46,11 @@ def test_a_port_stores_what_goes_to_a_faster_one() -> None:
 
 
 def test_a_lab_s_port_that_was_idle_sends_two_frames_at_once() -> None:
-    done = ran([Flow([2 * number, 20], 4096) for number in range(3)], LAB)
-    expected = [0, ACK_PS, FULL_PS]
+    done = ran([Flow([2 * number, 20], 4096) for number in range(4)], LAB)
+    expected = [0, ACK_PS, FULL_PS, 2 * FULL_PS]
     found = sorted(finish_ps(done))
     assert found == pytest.approx([4 * LATENCY_PS + each for each in expected], abs=0.5)
-    assert done.highest_bytes[20] == FRAME
+    assert done.highest_bytes[20] == FRAME, "the fourth finds the third"
 
 
 @pytest.mark.parametrize("model", PortModel)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from rocelab.errors import InputError
+from rocelab.plan.queues import bin_edges_bytes
 from rocelab.progress import Progress
 from rocelab.sim.packets import build, loop, run
 from rocelab.sim.packets import state as at
@@ -26,7 +28,7 @@ def test_a_buffer_drops_what_it_cannot_hold() -> None:
     queues = replace(ENDLESS, buffer_bytes=20 * FRAME)
     done = ran(flows, queues, latency_ps=10**9, timeout_ns=10**8, retries=0)
     assert done.drops[20] == done.drops.sum() == 100 - 20
-    assert done.highest_bytes[20] == 20 * FRAME
+    assert done.highest_bytes[20] == 19 * FRAME, "the last one that fits finds the others"
     assert (done.failed, np.isinf(done.finish_s).tolist()) == (1, [False, True])
 
 
@@ -46,12 +48,17 @@ def test_marks_are_binomial_at_a_constant_depth() -> None:
     queues = replace(ENDLESS, kmin=ecn.kmin, kmax=ecn.kmax, pmax=ecn.pmax)
     packets = 20_000
     done = ran([Flow([0, 2], packets * 4096, window=40)], queues, {2: 50e9}, latency_ps=1000)
-    probability = mark_probability(ecn, done.highest_bytes[2] - FRAME)
+    probability = mark_probability(ecn, done.highest_bytes[2])
     assert 0.1 < probability < 0.2
     spread = (packets * probability * (1 - probability)) ** 0.5
     assert abs(done.marks[2] - packets * probability) < 5 * spread
     assert done.marked[0] == done.marks[2]
     assert done.marks.sum() == done.marks[2], "a NIC marks nothing"
+    floors = bin_edges_bytes(ecn.kmin, ecn.kmax, queues.buffer_bytes)
+    came, marked = done.marking[bisect_right(floors, done.highest_bytes[2]) - 1].tolist()
+    assert done.marking[:, 1].sum() == done.marks[2]
+    assert packets - 80 <= came <= packets, "but for those before 40 are in flight, two times 40"
+    assert done.marks[2] - 80 <= marked <= done.marks[2]
 
 
 def test_marks_are_those_of_a_class_that_is_marked_and_of_packets_that_can_be() -> None:

@@ -88,8 +88,8 @@ def test_an_incast_drains_at_the_rate_of_its_last_port() -> None:
     expected = FULL_PS + 8 * 50 * FULL_PS + 2 * LATENCY_PS + 2 * (ACK_PS + LATENCY_PS)
     assert done.finish_s.max() * 1e12 == pytest.approx(expected, abs=0.5)
     assert done.highest_bytes.argmax() == 20
-    assert done.highest_bytes[20] == (8 * 50 - 50) * FRAME, (
-        "the last eight arrive as frame 50 starts"
+    assert done.highest_bytes[20] == (8 * 50 - 50 - 1) * FRAME, (
+        "the last eight arrive as frame 50 starts, and the last of them finds the others"
     )
 
 
