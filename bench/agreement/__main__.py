@@ -19,10 +19,11 @@ from rich.console import Console
 from rich.status import Status
 
 from bench.agreement.anew import simulated_anew
-from bench.agreement.document import AGREEMENT, SCHEMA_VERSION, Agreement, LabResult, Verdict
+from bench.agreement.document import AGREEMENT, SCHEMA_VERSION, Agreement, LabResult
 from bench.agreement.plan import NOT_RUN, cells_of, chosen_labs
 from bench.agreement.render import DOCUMENT, PAGE, page
 from bench.agreement.run import RUNS, measure_lab
+from bench.agreement.significance import Verdict
 from bench.agreement.store import Store
 from rocelab.documents import to_json
 from rocelab.errors import InputError, RocelabError

@@ -10,8 +10,8 @@ from dataclasses import replace
 from statistics import fmean
 
 from bench.agreement.document import Agreement, CellResult, LabResult
-from bench.agreement.run import DRAWS
-from bench.agreement.simulated import simulate_job, simulate_packets
+from bench.agreement.run import simulate_draws
+from bench.agreement.simulated import simulate_job
 from rocelab.jobs.job import JobSpec
 from rocelab.spec.model import LabSpec
 
@@ -30,9 +30,11 @@ def _cell(lab: LabResult, cell: CellResult) -> CellResult:
     spec = LabSpec.model_validate(lab.lab | {"scheme": cell.scheme})
     job = JobSpec.model_validate(cell.job)
     made = simulate_job(spec, job)
+    runs, queues = simulate_draws(spec, job)
     return replace(
         cell,
         fluid_ns=fmean(made.iteration_ns),
         least_ns=made.least_ns,
-        packets=tuple(simulate_packets(spec, job, seed) for seed in range(DRAWS)),
+        packets=runs,
+        packets_queues=queues,
     )

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
+from hashlib import sha256
 from typing import Any
 
 import numpy as np
 
+from bench.agreement.queues import Queues
+from bench.agreement.significance import Verdict, distribution_p
 from rocelab.documents import Format
 from rocelab.jobs.collectives import Pattern
 from rocelab.jobs.performance import Row
@@ -24,6 +26,9 @@ LIMIT = 0.05
 """The largest relative difference of busbw for agreement."""
 
 RESAMPLED = 10_000
+
+CONTENDED = 1.05
+"""A link between switches with this much more load than the busiest NIC delays a job."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,14 +66,6 @@ class Run:
     timeouts: int
 
 
-class Verdict(StrEnum):
-    """Whether the ratio of medians is within LIMIT of 1, by its interval."""
-
-    AGREES = "agrees"
-    DIFFERS = "differs"
-    UNDECIDED = "undecided"
-
-
 @dataclass(frozen=True, slots=True)
 class Ratio:
     """The median busbw of a simulator over the lab's, and its 95 % interval."""
@@ -79,6 +76,7 @@ class Ratio:
 
     @property
     def verdict(self) -> Verdict:
+        """Whether it is within LIMIT of 1, by its interval."""
         if self.low >= 1 - LIMIT and self.high <= 1 + LIMIT:
             return Verdict.AGREES
         if self.high < 1 - LIMIT or self.low > 1 + LIMIT:
@@ -90,7 +88,8 @@ class Ratio:
 class CellResult:
     """A job on a lab. lab: its valid runs; with none of them `problems` says why. attempts: the
     number of runs. fluid_ns: the mean of its measured iterations as a fluid. bottleneck, least_ns:
-    see `Simulated`. packets: runs of the packet engine with different seeds."""
+    see `Simulated`. packets: runs of the packet engine with different seeds. lab_queues,
+    packets_queues: of the same runs; None where they were not counted."""
 
     name: str
     title: str
@@ -104,6 +103,14 @@ class CellResult:
     bottleneck: float
     least_ns: float
     packets: tuple[Run, ...]
+    lab_queues: Queues | None = None
+    packets_queues: Queues | None = None
+
+    @property
+    def label(self) -> str:
+        """The job, with its congestion control."""
+        dcqcn = self.job["transport"]["dcqcn"]
+        return self.title if dcqcn == "off" else f"{self.title}, DCQCN {dcqcn}"
 
     @property
     def is_carried(self) -> bool:
@@ -137,6 +144,17 @@ class CellResult:
         times = (self.fluid_ns, *self.packets_ns)
         return max(times) <= (1 + LIMIT) * self.least_ns
 
+    @property
+    def is_repeated(self) -> bool:
+        """Whether the lab runs it often enough to compare distributions: the setting does not
+        decide, or links between switches are contended."""
+        return not self.is_set or self.bottleneck > CONTENDED
+
+    @property
+    def distribution_p(self) -> float:
+        """See `bench.agreement.significance`: of the lab's and the packet engine's times."""
+        return distribution_p(self.lab_ns, self.packets_ns)
+
 
 def ratio_of_medians(lab_ns: Sequence[float], simulated_ns: Sequence[float]) -> Ratio:
     """The ratio of median bandwidths, simulator over lab, with its 95 % bootstrap interval (Efron
@@ -166,6 +184,12 @@ class LabResult:
     took_s: float
     failed: str | None
 
+    @property
+    def half(self) -> int:
+        """0 or 1, by the name's hash: whoever fits a model to labs of half 0 scores it on half
+        1."""
+        return sha256(self.name.encode()).digest()[0] % 2
+
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
@@ -175,6 +199,11 @@ class Agreement:
     command: str
     labs: tuple[LabResult, ...]
     not_run: dict[str, str]
+
+    @property
+    def carried(self) -> tuple[tuple[LabResult, CellResult], ...]:
+        """The jobs that the machine carried, each with its lab."""
+        return tuple((lab, cell) for lab in self.labs for cell in lab.cells if cell.is_carried)
 
 
 LAB = Format(LabResult, SCHEMA_VERSION, "a compared lab", "remove it to run it again")

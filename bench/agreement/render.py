@@ -8,24 +8,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from bench.agreement.document import LIMIT, Agreement, CellResult, LabResult, Ratio, Verdict
+from bench.agreement.document import LIMIT, Agreement, CellResult, Ratio
+from bench.agreement.queues_text import sections
 from bench.agreement.run import DRAWS, FREE_RUNS, RUNS
+from bench.agreement.significance import LEVEL, Verdict, holm
 from bench.agreement.simulated import VETH_NS
 from rocelab.statistics import spread
 
 DOCUMENT, PAGE = "agreement.json", "agreement.md"
-COUNTS = {
-    "marked": "marked",
-    "dropped": "dropped",
-    "retransmitted": "sent again",
-    "cnps": "CNPs",
-    "timeouts": "timeouts",
-}
-"""Fields of a `Run`, and their names in the table."""
-
 READING = f"""\
 Each job ran on a real lab and, from the same spec and job, in the simulator. It takes all NICs, or
-16 in labs that have more. A lab runs a job {RUNS} times, or {FREE_RUNS} where the setting decides.
+16 in labs that have more. A lab runs a job {RUNS} times, or {FREE_RUNS} where the setting decides
+and no link between switches is contended.
 
 - **links**: data packets by link and direction, counted by the kernel of the receiving port,
   compared with the packets of the simulator's flows; and the simulator's flows per link compared
@@ -45,14 +39,15 @@ Each job ran on a real lab and, from the same spec and job, in the simulator. It
   runs of both. A job **agrees** where the interval is within {LIMIT:.0%} of 1, *differs* where it
   is outside, else it is undecided. Of three runs, or where few of ten were valid, the interval is
   too narrow: a bootstrap knows only what was seen.
+- **p**: of jobs that the setting does not decide or whose links between switches are contended, the
+  p-value of the two-sample test of Cramer and von Mises, exact, that the lab's and the packet
+  engine's times have one distribution. A small p is a difference in place or in width, however
+  small: it does not say that the difference matters, nor a large one that there is none.
 - **by construction**: in both engines the job takes the least time that its busiest link allows,
   within {LIMIT:.0%}: any model with the right paths and rates agrees. The others are
-  predictions."""
-
-QUEUES = """\
-Packets that switches marked and dropped, that were sent again, CNPs and timeouts, of all iterations
-of a run: median, in brackets the least and the most of all runs. Jobs without any in both are left
-out."""
+  predictions.
+- **halves**: nothing is fitted to these labs. For whoever does so, the hash of a lab's name divides
+  them once and for all: fit to those of half A, score on half B."""
 
 FINDINGS = """\
 - **Links** agree to the packet, contended or not, because both follow the same addresses, ports,
@@ -67,6 +62,14 @@ FINDINGS = """\
   switch."""
 
 
+HALVES = "AB"
+WORDS = {
+    Verdict.AGREES: "agrees",
+    Verdict.DIFFERS: "differs",
+    Verdict.UNDECIDED: "is undecided",
+}
+
+
 def page(found: Agreement, missing: Sequence[str] = ()) -> str:
     """The page; `missing` are labs that have not been run yet."""
     lines = ["# Lab and simulator compared", ""]
@@ -79,7 +82,7 @@ def page(found: Agreement, missing: Sequence[str] = ()) -> str:
         return "\n".join([*lines, "Nothing is measured yet."]) + "\n"
     lines += [*_machine(found), "", *_summary(found), "", "## How to read it", "", READING, ""]
     lines += ["## Table", "", *_table(found), ""]
-    lines += [*_queues(found), *_differing(found), *_trouble(found)]
+    lines += [*sections(found), *_differing(found), *_trouble(found)]
     lines += ["## What is seen", "", FINDINGS, ""]
     lines += ["## Shipped labs that are left out", ""]
     lines += [f"- `{name}`: not run yet" for name in missing]
@@ -99,12 +102,8 @@ def _machine(found: Agreement) -> list[str]:
     ]
 
 
-def _carried(found: Agreement) -> list[tuple[LabResult, CellResult]]:
-    return [(lab, cell) for lab in found.labs for cell in lab.cells if cell.is_carried]
-
-
 def _summary(found: Agreement) -> list[str]:
-    carried = [cell for _, cell in _carried(found)]
+    carried = [cell for _, cell in found.carried]
     equal = [cell for cell in carried if cell.loads is not None and cell.loads.agree]
     links = sum(cell.loads.links for cell in carried if cell.loads is not None)
     same = sum(cell.loads.equal for cell in carried if cell.loads is not None)
@@ -117,9 +116,14 @@ def _summary(found: Agreement) -> list[str]:
         "| | jobs | fluid agrees | differs | undecided | packets agree | differ | undecided |",
         "|---|---:|---:|---:|---:|---:|---:|---:|",
     ]
+    predicted = [(lab.half, cell) for lab, cell in found.carried if not cell.is_set]
     for title, cells in (
         ("by construction", [cell for cell in carried if cell.is_set]),
-        ("predicted", [cell for cell in carried if not cell.is_set]),
+        ("predicted", [cell for _, cell in predicted]),
+        *(
+            (f"predicted, half {name} of the labs", [cell for half, cell in predicted if half == n])
+            for n, name in enumerate(HALVES)
+        ),
     ):
         counts = [
             Counter(ratio.verdict for ratio in ratios)
@@ -130,13 +134,39 @@ def _summary(found: Agreement) -> list[str]:
         ]
         figures = [str(count[verdict]) for count in counts for verdict in Verdict]
         lines.append(f"| {title} | {len(cells)} | {' | '.join(figures)} |")
-    return lines
+    return [*lines, "", *_beside_the_fluid(carried), "", *_distributions(carried)]
+
+
+def _beside_the_fluid(cells: Sequence[CellResult]) -> list[str]:
+    """How the packet engine does where the fluid agrees, and where it does not."""
+    counts = Counter((cell.fluid_ratio.verdict, cell.packets_ratio.verdict) for cell in cells)
+    return [
+        "| of jobs in which the fluid | jobs | packets agree | differ | undecided |",
+        "|---|---:|---:|---:|---:|",
+        *(
+            f"| {WORDS[fluid]} | {sum(row)} | {' | '.join(map(str, row))} |"
+            for fluid in Verdict
+            for row in [[counts[fluid, packets] for packets in Verdict]]
+        ),
+    ]
+
+
+def _distributions(cells: Sequence[CellResult]) -> list[str]:
+    """The two-sample tests in a sentence."""
+    p_values = [cell.distribution_p for cell in cells if cell.is_repeated]
+    differing = sum(p < LEVEL for p in holm(p_values))
+    return [
+        f"**Distributions** of the lab's and the packet engine's times: {differing} of "
+        f"{len(p_values)} jobs that the setting does not decide or that are contended differ (p "
+        f"below {LEVEL}, corrected for their number after Holm)."
+    ]
 
 
 def _table(found: Agreement) -> list[str]:
     lines = [
-        "| lab | job | QPs | scheme | ranks | size | links | load | lab | runs | fluid | packets |",
-        "|---|---|---:|---|---:|---:|---:|---:|---|---:|---|---|",
+        "| lab | job | QPs | scheme | ranks | size | links | load | lab | runs | fluid | packets "
+        "| p |",
+        "|---|---|---:|---|---:|---:|---:|---:|---|---:|---|---|---:|",
     ]
     for lab in found.labs:
         name = f"{lab.name}, dilation {lab.dilation:,.0f}"
@@ -148,11 +178,11 @@ def _table(found: Agreement) -> list[str]:
 
 def _row(cell: CellResult) -> str:
     job = cell.job
-    columns = [_title(cell), str(job["transport"]["qps"]), cell.scheme, str(job["ranks"])]
+    columns = [cell.label, str(job["transport"]["qps"]), cell.scheme, str(job["ranks"])]
     columns.append(job["size"])
     loads = cell.loads
     if loads is None:
-        return " | ".join((*columns, "", f"{cell.bottleneck:.2f}", "not carried", "0", "", ""))
+        return " | ".join((*columns, "", f"{cell.bottleneck:.2f}", "not carried", "0", "", "", ""))
     links = f"{loads.links} =" if loads.agree else f"**{loads.equal} of {loads.links}**"
     lab = spread([cell.busbw_gbs(time_ns) for time_ns in cell.lab_ns])
     columns += [
@@ -162,13 +192,9 @@ def _row(cell: CellResult) -> str:
         str(lab.n),
         _ratio(cell.fluid_ratio),
         _ratio(cell.packets_ratio) + (", by construction" if cell.is_set else ""),
+        f"{cell.distribution_p:.2g}" if cell.is_repeated else "",
     ]
     return " | ".join(columns)
-
-
-def _title(cell: CellResult) -> str:
-    dcqcn = cell.job["transport"]["dcqcn"]
-    return cell.title if dcqcn == "off" else f"{cell.title}, DCQCN {dcqcn}"
 
 
 def _ratio(ratio: Ratio) -> str:
@@ -180,37 +206,10 @@ def _ratio(ratio: Ratio) -> str:
     return f"{ratio.value:.3f} [{ratio.low:.3f}..{ratio.high:.3f}] {said[ratio.verdict]}"
 
 
-def _queues(found: Agreement) -> list[str]:
-    lines = []
-    for lab, cell in _carried(found):
-        columns = []
-        for count in COUNTS:
-            ours, theirs = (
-                [getattr(run, count) for run in runs] for runs in (cell.lab, cell.packets)
-            )
-            is_there = any(ours) or any(theirs)
-            columns.append(f"{_counts(ours)} / {_counts(theirs)}" if is_there else "")
-        if any(columns):
-            qps = cell.job["transport"]["qps"]
-            lines.append(f"| {lab.name} | {_title(cell)}, {qps} QPs | {' | '.join(columns)} |")
-    if not lines:
-        return []
-    head = [
-        "| lab | job | " + " | ".join(f"{name}, lab / packets" for name in COUNTS.values()) + " |",
-        "|---|---|" + "---|" * len(COUNTS),
-    ]
-    return ["## Queues and losses", "", QUEUES, "", *head, *lines, ""]
-
-
-def _counts(values: Sequence[int]) -> str:
-    found = spread(values)
-    return f"{found.median:,.0f} [{found.minimum:,}..{found.maximum:,}]"
-
-
 def _differing(found: Agreement) -> list[str]:
     rows = [
         (lab, cell)
-        for lab, cell in _carried(found)
+        for lab, cell in found.carried
         if cell.loads is not None and not cell.loads.agree
     ]
     if not rows:

@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import os
 import time
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from statistics import fmean
+
+import numpy as np
 
 from bench.agreement.document import (
     SCHEMA_VERSION,
@@ -19,27 +22,32 @@ from bench.agreement.document import (
     Run,
 )
 from bench.agreement.plan import Cell
+from bench.agreement.queues import COUNTS, PortCounts, Queues, joined
 from bench.agreement.simulated import simulate_packets
 from rocelab.agent.filters import data_filter
 from rocelab.errors import RocelabError
+from rocelab.jobs.job import JobSpec
 from rocelab.jobs.jobplan import plan_jobs
 from rocelab.measure.attempts import RETRIES, measure_valid
 from rocelab.measure.environment import read_environment
 from rocelab.measure.run import run_job
 from rocelab.measure.timeline import opened_namespaces
 from rocelab.plan.build import plan
+from rocelab.plan.queues import BINS
 from rocelab.predict.loads import by_link
 from rocelab.predict.matrix import rows_of_jobs
 from rocelab.predict.predictor import Setting, predict_loads
-from rocelab.results.job import JobReport
+from rocelab.results.job import JobReport, QueueFigures
+from rocelab.results.lossless import PauseFigures
 from rocelab.runtime.lab import Lab
+from rocelab.spec.model import LabSpec
 from rocelab.traffic.taps import LinkPackets, Taps
 
 DRAWS = 20
 """Runs of the packet engine: the time of an AlltoAll depends on which flows got ahead."""
 
 RUNS, FREE_RUNS = 10, 3
-"""Runs of a job in the lab, and of one that the setting decides."""
+"""Runs of a job in the lab, and of one that is not `is_repeated`."""
 
 SHOWN = 4
 """The most differing links that are named."""
@@ -94,6 +102,7 @@ def measure_cell(lab: Lab, cell: Cell, most: int = RUNS) -> CellResult:
     """Run a job on a running lab, up to `most` times, and compare it with its simulations. Raises
     as `run_job` does."""
     simulated = cell.simulated
+    packets, queues = simulate_draws(cell.spec, cell.job)
     found = CellResult(
         name=cell.shape.name,
         title=cell.shape.title,
@@ -106,9 +115,10 @@ def measure_cell(lab: Lab, cell: Cell, most: int = RUNS) -> CellResult:
         fluid_ns=fmean(simulated.iteration_ns),
         bottleneck=simulated.bottleneck,
         least_ns=simulated.least_ns,
-        packets=tuple(simulate_packets(cell.spec, cell.job, seed) for seed in range(DRAWS)),
+        packets=packets,
+        packets_queues=queues,
     )
-    wanted = min(most, FREE_RUNS if found.is_set else RUNS)
+    wanted = min(most, RUNS if found.is_repeated else FREE_RUNS)
     runs = measure_valid(wanted, RETRIES, lambda _: _run(lab, cell), lambda run: _is_valid(run[0]))
     valid = [(report, packets) for report, packets in runs if _is_valid(report)]
     last = runs[-1][0]
@@ -118,7 +128,14 @@ def measure_cell(lab: Lab, cell: Cell, most: int = RUNS) -> CellResult:
         problems=() if valid else (*last.problems, *last.errors),
         loads=loads_of(cell, valid[0][1], _predicted_flows(lab, cell)) if valid else None,
         lab=tuple(_measured(report) for report, _ in valid),
+        lab_queues=joined([queues_of(cell.spec, report) for report, _ in valid]) if valid else None,
     )
+
+
+def simulate_draws(spec: LabSpec, job: JobSpec) -> tuple[tuple[Run, ...], Queues]:
+    """DRAWS runs of the packet engine."""
+    runs = [simulate_packets(spec, job, seed) for seed in range(DRAWS)]
+    return tuple(run for run, _ in runs), joined([queues for _, queues in runs])
 
 
 def _is_valid(report: JobReport) -> bool:
@@ -171,4 +188,42 @@ def _measured(report: JobReport) -> Run:
         retransmitted=report.transport.retransmitted,
         cnps=report.transport.cnps_received,
         timeouts=report.transport.timeouts,
+    )
+
+
+def queues_of(spec: LabSpec, report: JobReport) -> Queues:
+    """What the lab's queues did in a run."""
+    queues: dict[str, list[QueueFigures]] = defaultdict(list)
+    pauses: dict[str, list[PauseFigures]] = defaultdict(list)
+    for queue in report.queues:
+        queues[f"{queue.node}:{queue.interface}"].append(queue)
+    for port in report.lossless.ports if report.lossless is not None else ():
+        pauses[f"{port.node}:{port.interface}"].append(port)
+    ports = (
+        PortCounts(
+            place,
+            (sum(queue.marked for queue in queues[place]),),
+            (sum(queue.dropped_packets for queue in queues[place]),),
+            (max((queue.depth_max_bytes or 0 for queue in queues[place]), default=0),),
+            (sum(port.transitions for port in pauses[place]),),
+        )
+        for place in sorted(queues.keys() | pauses.keys())
+    )
+    # Where none came marked, all packets of the class could be marked.
+    first = [
+        queue
+        for queue in report.queues
+        if queue.traffic_class in spec.queues.marked
+        and queue.ce_out == queue.marked
+        and queue.packets_by_depth
+    ]
+    return Queues(
+        tuple(port for port in ports if any(any(getattr(port, count)) for count in COUNTS)),
+        *(
+            tuple(np.sum([(0,) * BINS, *columns], axis=0).tolist())
+            for columns in (
+                [queue.packets_by_depth for queue in first],
+                [queue.marked_by_depth for queue in first],
+            )
+        ),
     )

@@ -12,6 +12,7 @@ from statistics import fmean
 import numpy as np
 
 from bench.agreement.document import Run
+from bench.agreement.queues import PortCounts, Queues
 from rocelab.agent.nic import SECOND_NS
 from rocelab.arrays import Floats
 from rocelab.jobs.job import JobSpec
@@ -20,7 +21,10 @@ from rocelab.plan.build import plan
 from rocelab.predict.loads import by_link
 from rocelab.results.simulation import Engine, PortModel
 from rocelab.sim.compile import PlacedJob, compile_jobs
+from rocelab.sim.fabric.network import Network
 from rocelab.sim.fabric.paths import flows_per_send
+from rocelab.sim.packets import state as at
+from rocelab.sim.packets.run import PacketRun
 from rocelab.sim.simulate import PACKET_OVERHEAD_BYTES, Options, Simulation
 from rocelab.spec.model import LabSpec
 from rocelab.traffic.taps import LinkPackets
@@ -73,7 +77,7 @@ def simulate_job(spec: LabSpec, job: JobSpec) -> Simulated:
     )
 
 
-def simulate_packets(spec: LabSpec, job: JobSpec, seed: int) -> Run:
+def simulate_packets(spec: LabSpec, job: JobSpec, seed: int) -> tuple[Run, Queues]:
     """A run of the packet engine, with the ports and hosts of a lab; `seed` draws how late hosts
     wake. Raises as `simulate_job` does."""
     options = Options(
@@ -85,13 +89,34 @@ def simulate_packets(spec: LabSpec, job: JobSpec, seed: int) -> Run:
     simulation = _simulation(spec, job, options)
     outcome = simulation.run_packets()
     (seconds,) = simulation.iteration_seconds(outcome)
-    return Run(
+    run = Run(
         iteration_ns=fmean(seconds[job.warmup_iterations :]) * SECOND_NS,
         marked=int(outcome.marks.sum()),
         dropped=int(outcome.drops.sum()),
         retransmitted=int(outcome.retransmitted.sum()),
         cnps=int(outcome.cnps.sum()),
         timeouts=int(outcome.timeouts.sum()),
+    )
+    return run, _queues(simulation.network, outcome)
+
+
+def _queues(network: Network, outcome: PacketRun) -> Queues:
+    is_switch = network.tier[network.sender] > 0
+    counts = np.stack(
+        (
+            outcome.marks,
+            outcome.drops,
+            np.where(is_switch, outcome.highest_bytes, 0),
+            outcome.pause[..., at.STOPS].sum(axis=1),
+        ),
+        axis=1,
+    )
+    return Queues(
+        tuple(
+            PortCounts(network.send_name(send), *((each,) for each in counts[send].tolist()))
+            for send in np.flatnonzero(counts.any(axis=1)).tolist()
+        ),
+        *(tuple(column) for column in outcome.marking.T.tolist()),
     )
 
 

@@ -35,6 +35,10 @@ class Store:
         return result if result is not None and result.lab == wanted else None
 
     def is_finished(self, name: str) -> bool:
-        """Whether a lab's run is complete."""
+        """Whether a lab's run is complete, queues included."""
         result = self.read(name)
-        return result is not None and result.failed is None
+        return (
+            result is not None
+            and result.failed is None
+            and all(cell.lab_queues is not None for cell in result.cells if cell.is_carried)
+        )

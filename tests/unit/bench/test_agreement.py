@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from statistics import fmean
 
 import numpy as np
@@ -16,17 +18,29 @@ from bench.agreement.document import (
     LabResult,
     Loads,
     Run,
-    Verdict,
     ratio_of_medians,
 )
-from bench.agreement.plan import NOT_RUN, QUEUED, SHAPES, Cell, cells_of, chosen_labs
+from bench.agreement.plan import (
+    INCAST,
+    NOT_RUN,
+    QUEUED,
+    SHAPES,
+    Cell,
+    cells_of,
+    chosen_labs,
+    lab_spec,
+)
+from bench.agreement.queues import PortCounts, Queues
 from bench.agreement.render import page
 from bench.agreement.run import loads_of
+from bench.agreement.significance import Verdict
 from bench.agreement.simulated import simulate_job, simulate_packets
+from bench.agreement.store import Store
 from rocelab.documents import to_json
 from rocelab.errors import InputError
 from rocelab.jobs.jobplan import plan_jobs
 from rocelab.plan.build import build_fabric
+from rocelab.plan.queues import BINS
 from rocelab.predict.loads import by_link
 from rocelab.predict.matrix import rows_of_jobs
 from rocelab.predict.predictor import Setting, predict_loads
@@ -72,11 +86,15 @@ def result_of(**changes: object) -> CellResult:
     return replace(whole, **changes)  # type: ignore[arg-type]
 
 
+def lab_of(name: str, *cells: CellResult, numbering: str = "numbered") -> LabResult:
+    lab = {"routing": {"numbering": numbering}, "queues": {}}
+    return LabResult(
+        SCHEMA_VERSION, name, lab, ENVIRONMENT, (0.5, 0.5, 0.5), 4, 8000.0, cells, 60.0, None
+    )
+
+
 def page_of(*cells: CellResult, numbering: str = "numbered") -> str:
-    lab = LabResult(
-        SCHEMA_VERSION, "tiny", {"routing": {"numbering": numbering}}, ENVIRONMENT,
-        (0.5, 0.5, 0.5), 4, 8000.0, cells, 60.0, None,
-    )  # fmt: skip
+    lab = lab_of("tiny", *cells, numbering=numbering)
     found = Agreement(SCHEMA_VERSION, "python -m bench.agreement", (lab,), NOT_RUN)
     assert AGREEMENT.read(to_json(found)) == found
     return page(found)
@@ -128,26 +146,34 @@ def test_packet_by_packet_with_a_labs_ports_a_ring_takes_no_longer_than_as_a_flu
     # In each of 6 steps a host wakes to send the last packet, and another for what has arrived,
     # each 1.1 ms / 4,000 late at most.
     assert cell.spec.dilation == 4000
-    run = simulate_packets(cell.spec, cell.job, 1)
+    run, _ = simulate_packets(cell.spec, cell.job, 1)
     assert 0 < run.iteration_ns - fluid_ns < 6 * 2 * 1.1e6 / 4000
-    assert run != simulate_packets(cell.spec, cell.job, 2)
+    assert run != simulate_packets(cell.spec, cell.job, 2)[0]
 
 
 def test_queues_that_serve_in_order_of_arrival_cost_an_alltoall_time() -> None:
     cell = cell_of("hpn-single-tor", 2, 8)
-    draws = [simulate_packets(cell.spec, cell.job, seed).iteration_ns for seed in range(4)]
+    draws = [simulate_packets(cell.spec, cell.job, seed)[0].iteration_ns for seed in range(4)]
     assert min(draws) >= cell.simulated.least_ns
     assert max(draws) > 1.2 * cell.simulated.least_ns
 
 
 def test_labs_of_queues_mark_and_drop_thousands_of_packets() -> None:
     early, small = (
-        [simulate_packets(cell.spec, cell.job, 1) for cell in cells_of(name)] for name in QUEUED
+        [simulate_packets(cell.spec, cell.job, 1)[0] for cell in cells_of(name)] for name in QUEUED
     )
     assert all(run.marked > 1000 and run.dropped == 0 for run in early)
     assert early[2].cnps > 100 and early[3].cnps > 100
     assert min(small[0].dropped, small[2].retransmitted) > 1000
     assert all(run.timeouts > 0 for run in small)
+    assert small[-1].timeouts > 1000
+
+
+def test_ports_of_lossless_labs_pause() -> None:
+    for name in ("lossless", "lossless-marked", "two-leaves-lossless"):
+        cell = next(cell for cell in cells_of(name) if cell.shape is INCAST)
+        _, queues = simulate_packets(cell.spec, cell.job, 1)
+        assert sum(pauses for port in queues.ports for pauses in port.pauses) > 100, name
 
 
 def test_busbw_is_the_factor_of_nccl_tests_over_the_mean_of_iterations() -> None:
@@ -221,3 +247,84 @@ def test_links_that_differ_and_runs_that_were_not_carried_are_named() -> None:
     assert "**6 of 8**" in text
     assert "order of next hops" in text
     assert "3 runs, not valid because late" in text
+
+
+def test_the_page_counts_what_the_packet_engine_makes_of_a_fluid_s_verdicts() -> None:
+    far, near, unsure = runs(60_000.0), runs(41_000.0), runs(30_000.0, 41_000.0, 52_000.0)
+    text = page_of(
+        result_of(),
+        result_of(packets=far),
+        result_of(fluid_ns=60_000.0, packets=near),
+        result_of(fluid_ns=60_000.0, packets=far),
+        result_of(fluid_ns=60_000.0, packets=unsure),
+    )
+    assert "| agrees | 2 | 1 | 1 | 0 |" in text
+    assert "| differs | 3 | 1 | 1 | 1 |" in text
+    assert "| is undecided | 0 | 0 | 0 | 0 |" in text
+
+
+def test_halves_of_the_labs_have_scores_of_their_own() -> None:
+    cell = result_of(least_ns=20_000.0)
+    halves = [lab_of(name).half for name in chosen_labs()]
+    assert min(halves.count(0), halves.count(1)) >= len(halves) / 4
+    text = page_of(cell)
+    rows = [f"| predicted, half {name} of the labs | " for name in "AB"]
+    own = lab_of("tiny").half
+    assert rows[own] + "1 | 1 | 0 | 0 | 1 | 0 | 0 |" in text
+    assert rows[1 - own] + "0 | 0 | 0 | 0 | 0 | 0 | 0 |" in text
+
+
+def test_a_distribution_of_another_width_differs_though_medians_are_equal() -> None:
+    lab = [40_000.0 + 10 * step for step in range(-5, 5)]
+    wide = [40_200.0 + 400 * step for step in range(-10, 10)]
+    alike = result_of(least_ns=20_000.0, lab=runs(*lab), packets=runs(*lab, *lab))
+    other = replace(alike, packets=runs(*wide))
+    assert other.packets_ratio.value == pytest.approx(1, abs=0.001)
+    assert alike.distribution_p > 0.9
+    assert other.distribution_p < 0.03
+    assert replace(other, lab=runs(40_000.0)).distribution_p == 1
+    assert "times: 1 of 1 jobs" in page_of(other)
+    assert "times: 0 of 2 jobs" in page_of(alike, other), "corrected for their number: 0.056"
+    assert f"| {other.distribution_p:.2g} |" in page_of(other)
+
+
+def test_jobs_that_are_contended_are_repeated_though_the_setting_decides() -> None:
+    free = result_of()
+    assert free.is_set and not free.is_repeated
+    assert replace(free, bottleneck=1.06).is_repeated
+    assert replace(free, least_ns=20_000.0).is_repeated
+    assert "times: 0 of 0 jobs" in page_of(free)
+
+
+def test_a_run_whose_queues_were_not_counted_is_read_and_run_again(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    spec = lab_spec("tiny").model_dump(mode="json", exclude_none=True)
+    counted = Queues((), (0,) * BINS, (0,) * BINS)
+    for queues, finished in ((None, False), (counted, True)):
+        result = replace(lab_of("tiny", result_of(lab_queues=queues)), lab=spec)
+        store.write(result)
+        assert store.read("tiny") == result
+        assert store.is_finished("tiny") is finished
+
+
+def counted(marks: Sequence[int], pauses: Sequence[int], highest: Sequence[int]) -> Queues:
+    """One port, and 1,000 packets in the first bin above kmin of which 12 were marked."""
+    none = (0,) * len(marks)
+    port = PortCounts("rtsw1:ctsw1", tuple(marks), none, tuple(highest), tuple(pauses))
+    return Queues((port,), *(tuple(n * (bin_ == 8) for bin_ in range(BINS)) for n in (1000, 12)))
+
+
+def test_the_page_has_ports_within_the_lab_s_range_and_marks_by_depth() -> None:
+    cell = result_of(
+        lab_queues=counted((10, 20), (0, 0), (100_000, 120_000)),
+        packets_queues=counted((21, 21), (0, 0), (100_000, 100_000)),
+    )
+    text = page_of(cell)
+    assert "| AllReduce, ring, leaf by leaf, 1 QPs | 0 of 1 |  |  | 1 of 1, 0.91 |" in text
+    assert "| all | | 0 of 1 |  |  | 1 of 1 |" in text
+    assert (
+        "| tiny | 800 | 0.0% to 1.2% | 12 of 1,000 | 1 | agrees | 12 of 1,000 | 1 | agrees |"
+        in text
+    )
+    assert "## Port by port" not in page_of(result_of())
+    assert "## Marks by depth" not in page_of(result_of())
