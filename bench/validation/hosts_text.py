@@ -20,6 +20,7 @@ HPN_ROWS = (
         "planes/shared/256/16",
         signed,
         "all switches hash alike, 16 QPs",
+        "planes/*/256/[136]*",
     ),
     *(
         Row(
@@ -31,6 +32,7 @@ HPN_ROWS = (
             f"planes/shared/256/{qps}",
             signed,
             f"all switches hash alike, {qps} QPs",
+            "planes/*/256/[136]*",
         )
         for qps in (32, 64)
     ),
@@ -56,6 +58,7 @@ HPN_ROWS = (
             f"dual-tor/{overlap}",
             lambda value: f"-{value:.1%}",
             f"LLaMa-7B, 256 GPUs, {overlap} of gradients overlapped",
+            "dual-tor/*%",
         )
         for overlap in OVERLAPS
     ),
@@ -184,6 +187,7 @@ FLUID_ROWS = (
         "fluid/e-ecmp/1 MB/all",
         signed,
         "E-ECMP, 1 MB",
+        "fluid/e-ecmp/*/all",
     ),
     Row(
         "the same, 256 MB",
@@ -193,6 +197,7 @@ FLUID_ROWS = (
         "fluid/e-ecmp/256 MB/all",
         signed,
         "E-ECMP, 256 MB",
+        "fluid/e-ecmp/*/all",
     ),
 )
 ROWS = HPN_ROWS + VOLUME_ROWS + FLUID_ROWS

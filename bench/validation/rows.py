@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
+from fnmatch import filter as matching
 
 from bench.validation.document import Validation
 
@@ -51,6 +52,16 @@ BY_CONSTRUCTION = (
 configured rate, arithmetic of timeouts, formulas."""
 
 
+class Kind(StrEnum):
+    """What agreement of a row is worth: it follows from the input and tests only the arithmetic;
+    the setting is one of several that the publication leaves open, and they do not all compare
+    alike; or it could have failed."""
+
+    BY_CONSTRUCTION = "by construction"
+    ONE_OF_SEVERAL = "one of several choices"
+    PREDICTED = "predicted"
+
+
 def size(value: float) -> str:
     """Bytes in the decimal units of the papers."""
     unit, name = (1e9, "GB") if value >= 1e9 else (1e6, "MB")
@@ -60,7 +71,8 @@ def size(value: float) -> str:
 @dataclass(frozen=True)
 class Row:
     """published: as text; low, high: the same as numbers, for the comparison. cell: the key of
-    rocelab's figure. setting: its conditions."""
+    rocelab's figure. setting: its conditions. choices: the cells, as a shell's glob, of the same
+    figure in all measured settings that the publication leaves open; without, the row's alone."""
 
     what: str
     published: str
@@ -70,12 +82,14 @@ class Row:
     cell: str
     shown: Shown
     setting: str
+    choices: str = ""
 
-    @property
-    def by_construction(self) -> bool:
-        """Whether the figure follows from the inputs, so that agreement tests only the
-        arithmetic."""
-        return self.cell.startswith(BY_CONSTRUCTION)
+    def kind(self, found: Validation) -> Kind:
+        if self.cell.startswith(BY_CONSTRUCTION):
+            return Kind.BY_CONSTRUCTION
+        cells = matching(found.values, self.choices)
+        words = {replace(self, cell=cell).compared(found) for cell in cells}
+        return Kind.ONE_OF_SEVERAL if len(words) > 1 else Kind.PREDICTED
 
     def ours(self, found: Validation) -> str:
         """Median, extremes and number of repeats."""
@@ -109,10 +123,14 @@ def table(rows: Sequence[Row], found: Validation) -> list[str]:
     ]
     lines += [
         f"| {row.what} | {row.published} | {row.source} | {row.ours(found)} | {row.setting} "
-        f"| {row.compared(found)}{', by construction' * row.by_construction} |"
+        f"| {row.compared(found)}{_qualified(row.kind(found))} |"
         for row in rows
     ]
     return [*lines, ""]
+
+
+def _qualified(kind: Kind) -> str:
+    return "" if kind is Kind.PREDICTED else f", {kind}"
 
 
 def around(value: float, by: float = 0.1) -> tuple[float, float]:

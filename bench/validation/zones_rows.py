@@ -67,6 +67,7 @@ QP_ROWS = (
         "qp/64/churn/1:2/4/mean",
         over,
         "1:2, first fit after churn",
+        "qp/64/*/*/4/mean",
     ),
     Row(
         "the same at 1:1.125",
@@ -76,6 +77,7 @@ QP_ROWS = (
         "qp/64/churn/1:1.125/4/mean",
         over,
         "1:1.125, first fit after churn",
+        "qp/64/*/*/4/mean",
     ),
     Row(
         "the same at 1:1",
@@ -85,6 +87,7 @@ QP_ROWS = (
         "qp/64/churn/1:1/4/mean",
         over,
         "1:1, first fit after churn",
+        "qp/64/*/*/4/mean",
     ),
     Row(
         "worst job, 4 QPs, part of roofline",
@@ -94,6 +97,7 @@ QP_ROWS = (
         "qp/64/churn/1:1/4/worst",
         percent,
         "1:1, first fit after churn",
+        "qp/64/*/*/4/worst",
     ),
     Row(
         "worst job, 32 QPs, part of roofline",
@@ -103,6 +107,7 @@ QP_ROWS = (
         "qp/64/churn/1:1/32/worst",
         percent,
         "1:1, first fit after churn",
+        "qp/64/*/*/32/worst",
     ),
     Row(
         "worst job, 4 QPs, part of roofline",
@@ -112,6 +117,7 @@ QP_ROWS = (
         "qp/64/churn/1:2/4/worst",
         percent,
         "1:2, first fit after churn",
+        "qp/64/*/*/4/worst",
     ),
     Row(
         "worst job, 32 QPs, part of roofline",
@@ -121,6 +127,7 @@ QP_ROWS = (
         "qp/64/churn/1:2/32/worst",
         percent,
         "1:2, first fit after churn",
+        "qp/64/*/*/32/worst",
     ),
     Row(
         "AllReduce, E-ECMP and QP scaling against ECMP",
@@ -131,6 +138,7 @@ QP_ROWS = (
         "gain/1:2/4/mean",
         signed,
         f"1:2, 4 rings, 1 against {GAIN_QPS} QPs of one port, mean job",
+        "gain/*/*/mean",
     ),
 )
 TE_ROWS = (
@@ -163,6 +171,7 @@ TE_ROWS = (
         "te/scatter/1:1/0/cspf 1",
         percent,
         "CSPF, whole flows, jobs scattered",
+        "te/*/1:1/0/[cl]* 1",
     ),
 )
 UTIL_ROWS = (
@@ -183,6 +192,7 @@ UTIL_ROWS = (
         "util/80%/e-ecmp 32/low",
         percent,
         "32 QPs",
+        "util/80%/e-ecmp */low",
     ),
     Row(
         "with E-ECMP, 95th percentile",
@@ -192,6 +202,7 @@ UTIL_ROWS = (
         "util/80%/e-ecmp 32/high",
         percent,
         "32 QPs",
+        "util/80%/e-ecmp */high",
     ),
     Row(
         "bus bandwidth of TE over E-ECMP",
@@ -202,6 +213,7 @@ UTIL_ROWS = (
         "util/80%/e-ecmp 128/gain",
         signed,
         "128 QPs, NICs held to 80 %",
+        "util/80%/e-ecmp */gain",
     ),
     Row(
         "the same with fewer flows",
@@ -212,6 +224,7 @@ UTIL_ROWS = (
         "util/80%/e-ecmp 32/gain",
         signed,
         "32 QPs, NICs held to 80 %",
+        "util/80%/e-ecmp */gain",
     ),
 )
 PIN_ROWS = (
@@ -224,6 +237,7 @@ PIN_ROWS = (
         "pin/whole/mean",
         percent,
         "1:1, mean job",
+        "pin/whole/*",
     ),
     Row(
         "path pinning, fragments, loss",
@@ -234,6 +248,7 @@ PIN_ROWS = (
         "pin/churn/mean",
         percent,
         "1:1, first fit after churn, mean job",
+        "pin/[cs]*/*",
     ),
     Row(
         "path pinning, an uplink of each rack failed, loss",
@@ -244,6 +259,7 @@ PIN_ROWS = (
         "pin/failed/mean",
         percent,
         "1:1, whole racks, mean job",
+        "pin/failed/*",
     ),
 )
 ROWS = MMR_ROWS + FEW_ROWS + QP_ROWS + TE_ROWS + UTIL_ROWS + PIN_ROWS

@@ -3,7 +3,9 @@ again."""
 
 from __future__ import annotations
 
+import fnmatch
 import re
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +17,7 @@ from bench.validation.__main__ import CASES, COMMAND, SEEDS
 from bench.validation.document import FORMAT, Validation
 from bench.validation.plot import plots
 from bench.validation.render import DATA, page
-from bench.validation.rows import Row, Source, ratio
+from bench.validation.rows import Kind, Row, Source, ratio
 from bench.validation.zone import (
     E_ECMP,
     GPUS,
@@ -65,15 +67,34 @@ def test_figures_known_from_write_ups_are_marked_so() -> None:
     assert all("second-hand" not in row.source for row in hosts_text.HPN_ROWS)
 
 
-def test_predictions_are_counted_apart_from_what_holds_by_construction(found: Validation) -> None:
-    compared = [row for row in ROWS if row.low is not None]
-    apart = [
-        int(n) for n in re.findall(r"- (\d+) comparisons are (?:predicted|by constr)", page(found))
-    ]
-    assert sum(apart) == len(compared)
-    assert apart[1] == sum(row.by_construction for row in compared) > 10
-    assert not any(row.by_construction for row in zones_rows.QP_ROWS)
-    assert all(row.by_construction for row in hosts_text.VOLUME_ROWS)
+def test_predictions_choices_and_what_holds_by_construction_are_counted_apart(
+    found: Validation,
+) -> None:
+    kinds = Counter(row.kind(found) for row in ROWS if row.low is not None)
+    apart = {
+        Kind(kind): int(n) for n, kind in re.findall(r"- (\d+) comparisons are (.+):", page(found))
+    }
+    assert apart == kinds
+    assert min(kinds.values()) > 0
+    assert {row.kind(found) for row in hosts_text.VOLUME_ROWS} == {Kind.BY_CONSTRUCTION}
+    assert {row.kind(found) for row in zones_rows.QP_ROWS[:3]} == {Kind.ONE_OF_SEVERAL}
+
+
+def test_a_row_is_one_of_several_choices_only_where_they_do_not_compare_alike(
+    found: Validation,
+) -> None:
+    row = Row("a", "1.1 to 1.3", Source.META, 1.1, 1.3, "x/2/mean", ratio, "2 QPs", "x/*/mean")
+    cells = {"x/2/mean": (1.2,), "x/4/mean": (1.25,), "x/4/worst": (2.0,)}
+    assert row.kind(replace(found, values=cells)) is Kind.PREDICTED
+    assert row.kind(replace(found, values=cells | {"x/4/mean": (1.4,)})) is Kind.ONE_OF_SEVERAL
+
+
+def test_the_choices_of_a_row_hold_its_own_cell_and_others(found: Validation) -> None:
+    for row in ROWS:
+        if row.choices:
+            cells = fnmatch.filter(found.values, row.choices)
+            assert row.cell in cells
+            assert len(cells) > 1
 
 
 @pytest.mark.parametrize(
