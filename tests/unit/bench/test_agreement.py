@@ -293,6 +293,7 @@ def test_jobs_that_are_contended_are_repeated_though_the_setting_decides() -> No
     assert free.is_set and not free.is_repeated
     assert replace(free, bottleneck=1.06).is_repeated
     assert replace(free, least_ns=20_000.0).is_repeated
+    assert not replace(free, packets=runs(30_000.0)).is_set, "ranks ran ahead"
     assert "times: 0 of 0 jobs" in page_of(free)
 
 
