@@ -20,6 +20,7 @@ import pytest
 from rocelab.errors import InputError, MachineError
 from rocelab.faults.links import RateDegrade
 from rocelab.kernel import namespaces, probes
+from rocelab.measure.queues import QueueWatch
 from rocelab.plan.queues import burst_bytes, plan_queues
 from rocelab.runtime.daemons import vty_json
 from rocelab.runtime.lab import Lab
@@ -121,6 +122,26 @@ def test_marks_follow_the_wred_line(make_lab: MakeLab) -> None:
     assert queue.bytes == 4 * count * length
     assert queue.on_arrival is not None
     assert sum(queue.on_arrival.packets) == 4 * count
+
+
+def test_the_deepest_queue_of_a_run_is_its_own_though_it_was_deeper_before(
+    make_lab: MakeLab,
+) -> None:
+    lab = lab_with(make_lab, "t-queues-deep", "100M")
+    runs = []
+    with wire(lab) as line:
+        for count in (100, 2):
+            watch = QueueWatch(lab.fabric)
+            line.send([line.frame(DATA, ECT0, 1000, number) for number in range(count)])
+            assert len(line.receive(count)) == count
+            (queue,) = (
+                each
+                for each in watch.figures()
+                if (each.node, each.interface, each.traffic_class) == (*UNDER_TEST, 3)
+            )
+            assert sum(queue.packets_by_depth) == count
+            runs.append(queue.depth_max_bytes or 0)
+    assert runs[1] <= 1000 < runs[0], "the second of two finds the first"
 
 
 @pytest.mark.side_by_side
