@@ -15,6 +15,14 @@ LAB = "fabric: {kind: clos, racks: 2, spines: 2, servers_per_rack: 2}\ndilation:
 RING, ACROSS, ALLTOALL, _ = SHAPES
 
 
+def switch_ports(lab: Lab) -> set[str]:
+    return {
+        f"{link.sender}:{link.port.interface}"
+        for link in lab.fabric.directed_links
+        if link.port.role.is_switch
+    }
+
+
 def agreement(lab: Lab, shape: int) -> CellResult:
     spec = lab.fabric.spec
     job = SHAPES[shape].job(4, 2**17)
@@ -33,6 +41,11 @@ def test_simulated_loads_and_bandwidth_are_the_labs(make_lab: MakeLab) -> None:
         assert found.loads is not None
         assert found.loads.agree, found.loads.differing
         assert found.loads.packets > 1000
+        # What comes from a NIC passes a switch's port for each link after its own.
+        assert found.lab_queues is not None and found.packets_queues is not None
+        assert sum(found.lab_queues.markable) > found.loads.packets / 2
+        assert {port.port for port in found.lab_queues.ports} <= switch_ports(lab)
+        assert {port.port for port in found.packets_queues.ports} <= switch_ports(lab)
     assert ring.bottleneck <= 1
     # docs/agreement.md holds it to 5 %; a machine that has run tests for minutes adds to a step.
     for ratio in (ring.fluid_ratio, ring.packets_ratio):
