@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -13,6 +13,7 @@ from typing import NamedTuple, Self
 
 import pytest
 
+from rocelab.agent import pauseframe
 from rocelab.faults.pauses import PauseStorm
 from rocelab.kernel import namespaces, pidfile
 from rocelab.kernel.netlink import SO_RCVBUFFORCE
@@ -29,6 +30,8 @@ from tests.helpers.waiting import LIMIT_S, wait_until
 LOSSLESS = 3
 SENDER, STORMED, NEIGHBOUR = "srv2-1", "srv1-1", "srv1-2"
 UDP_HEADERS = 14 + 20 + 8
+PARTS = ("rocelab-pfc", " tbf ")
+"""Words of tc: the program and the gates of a node."""
 
 
 class Processes(NamedTuple):
@@ -59,6 +62,24 @@ def processes_of(files: LabFiles) -> Processes:
 
     wait_until(look, "the supervisor has a child that pauses, and a guard")
     return found[0]
+
+
+def parts_of(lab: Lab) -> set[str]:
+    """What a lab that is up has for lossless classes, of its first switch and server."""
+    files, found = LabFiles(lab.name), set()
+    if pidfile.holder(control.pid_file(files)) is not None:
+        found.add("process")
+    if pins_folder(files).exists():
+        found.add("maps")
+    for node in ("rtsw1", NEIGHBOUR):
+        ports = [link.port(node).interface for link in lab.fabric.links_of[node]]
+        sides = [(port, side) for port in ports for side in ("ingress", "egress")]
+        asked = [["qdisc"], *(["filter", "show", "dev", *each] for each in sides)]
+        shown = "".join(lab.node(node).exec(["tc", *each]).stdout for each in asked)
+        found |= {f"{node} {part}" for part in PARTS if part in shown}
+        if node == NEIGHBOUR and " htb " in shown:
+            found.add("queues of NICs")
+    return found
 
 
 class Rig:
@@ -123,6 +144,18 @@ class Rig:
         finally:
             fault.restore(self.lab)
         wait_until(lambda: not fault.remains(self.lab), "the storm is over")
+
+    def send_foreign_pause(self, quanta: Mapping[int, int]) -> None:
+        """One frame for these classes from the NIC of STORMED that rocelab has not sent."""
+        port = self.nic_link.port(STORMED)
+        frame = pauseframe.encode(bytes.fromhex(port.mac.replace(":", "")), quanta)
+
+        def send() -> None:
+            with socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as opened:
+                opened.bind((port.interface, 0))
+                opened.send(frame)
+
+        namespaces.inside(self.lab.node(STORMED).netns, send)
 
     def processes(self) -> Processes:
         """Those of its lossless classes."""

@@ -25,6 +25,7 @@ from rocelab.runtime.lab import Lab
 from rocelab.runtime.node import NamespaceNode
 from rocelab.runtime.record import recorded_labs
 from rocelab.traffic.traceroute import probe_path
+from tests.helpers.lossless import parts_of
 from tests.helpers.running import running
 from tests.helpers.waiting import LIMIT_S, wait_for_tables
 from tests.integration.conftest import MakeLab
@@ -273,3 +274,8 @@ def test_a_kernel_without_hash_seeds_runs_the_lab_polarized_and_says_so(
     with pytest.raises(InputError, match="cannot be predicted"):
         walk(lab.fabric, lab.read_fibs(), source, destination, 50000)
     assert Lab.running("it-noseed").fabric == lab.fabric
+
+
+@only("two-tiers")
+def test_a_lab_without_lossless_classes_has_no_part_of_them(lab: Lab) -> None:
+    assert parts_of(lab) == set()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -30,7 +31,17 @@ from rocelab.runtime.pfc import control
 from rocelab.runtime.pfc.journal import Entry, What
 from rocelab.runtime.pfc.maps import CLASSES
 from rocelab.runtime.status import read_status
-from tests.helpers.lossless import LOSSLESS, NEIGHBOUR, STORMED, Rig, Stream, processes_of
+from tests.helpers.command import rocelab
+from tests.helpers.lossless import (
+    LOSSLESS,
+    NEIGHBOUR,
+    PARTS,
+    STORMED,
+    Rig,
+    Stream,
+    parts_of,
+    processes_of,
+)
 from tests.helpers.measured import measured
 from tests.helpers.running import running
 from tests.helpers.waiting import LIMIT_S, wait_until
@@ -90,6 +101,12 @@ def test_alltoall_loses_nothing_while_ports_pause_and_every_packet_is_accounted_
     assert all(port.pauses_received for port in report.lossless.ports if port.transitions)
 
 
+def test_a_lab_with_lossless_classes_has_all_their_parts(rig: Rig) -> None:
+    """And one without has none (`test_fabric.py`)."""
+    programs = {f"{node} {part}" for node in ("rtsw1", NEIGHBOUR) for part in PARTS}
+    assert parts_of(rig.lab) == {"process", "maps", "queues of NICs", *programs}
+
+
 def test_pauses_of_a_slow_receiver_go_back_to_it(rig: Rig) -> None:
     slow = SlowDrain((rig.nic_link,), 100_000)
     slow.inject(rig.lab)
@@ -126,6 +143,21 @@ def test_a_pause_is_a_frame_of_802_1qbb_on_the_wire(rig: Rig) -> None:
     quanta = [int.from_bytes(frame[at : at + 2]) for at in range(18, 34, 2)]
     assert quanta == [0xFFFF if each == LOSSLESS else 0 for each in range(8)]
     assert frame[34:] == bytes(26)
+
+
+def test_a_captured_pause_frame_is_one_for_tshark(rig: Rig, tmp_path: Path) -> None:
+    file = tmp_path / "pauses.pcapng"
+    port = f"{STORMED}:{rig.nic_link.port(STORMED).interface}"
+    with rig.storm():
+        # It is refreshed twice a second, and packets that wait behind it come no further.
+        captured = rocelab("capture", rig.lab.name, port, "--out", file, "--count", "4")
+    assert captured.returncode == 0
+    fields = ("macc.opcode", "macc.cbfc.enbv", f"macc.cbfc.pause_time.c{LOSSLESS}", "eth.dst")
+    asked = [f"-e{field}" for field in fields]
+    command = ["tshark", "-r", file, "-Y", "macc", "-T", "fields", *asked]
+    shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    frame = "\t".join(("0x0101", f"0x{1 << LOSSLESS:04x}", "65535", "01:80:c2:00:00:01"))
+    assert set(shown.splitlines()) == {frame}
 
 
 def test_a_storming_nic_stops_its_victims_until_the_fault_is_restored(rig: Rig) -> None:
@@ -256,6 +288,36 @@ def test_the_same_packets_wait_at_a_sender_that_obeys(rig: Rig) -> None:
         stream.receive(stream.sent)
 
 
+def test_what_does_not_fit_a_nic_s_receive_buffer_is_the_nic_s_drop(rig: Rig) -> None:
+    """The host takes next to nothing, and the port in front of the NIC is deaf to its pauses."""
+    slow, deaf = SlowDrain((rig.nic_link,), 1), PauseDeaf((rig.nic_link,), STORMED)
+    nic = rig.plan.by_slot[rig.nic]
+    assert nic.buffer is not None
+
+    def dropped() -> int:
+        return rig.counters()[nic, LOSSLESS].dropped_packets
+
+    before = dropped()
+    with Stream(rig, 8900) as stream:
+        fitting, more = nic.buffer.size // stream.frame, 3
+        slow.inject(rig.lab)
+        deaf.inject(rig.lab)
+        try:
+            stream.send(fitting)
+            stream.reach_the_switch()
+            stream.send(more)
+            wait_until(lambda: dropped() - before == more, "the NIC drops what does not fit")
+        finally:
+            deaf.restore(rig.lab)
+            slow.restore(rig.lab)
+        stream.receive(fitting)
+        assert dropped() - before == more
+        assert stream.count("dropped_packets") == 0
+    slow.inject(rig.lab)
+    assert rig.counters()[nic, LOSSLESS].held == 0, "a host that took all has left nothing"
+    slow.restore(rig.lab)
+
+
 def kill_the_child(rig: Rig) -> None:
     child = rig.processes().pauser
     os.kill(child, signal.SIGKILL)
@@ -335,21 +397,35 @@ def test_an_open_pause_ends_with_its_switch(rig: Rig) -> None:
         lose_the_switch(rig)
 
 
+def watched(make_lab: MakeLab, action: str) -> Rig:
+    """A lab with a watchdog."""
+    times = f"detection: 100us, restoration: 1ms, action: {action}"
+    lab = make_lab("t-watchdog", BODY % f", classes: [3, 4], watchdog: {{{times}}}")
+    lab.up()
+    rig = Rig(lab)
+    wait_until(rig.passes, "a packet of the lossless class passes")
+    return rig
+
+
+def noted(rig: Rig, what: What) -> bool:
+    """Whether this has happened at the gate."""
+    return any(each.what is what and each.slot == rig.gate for each in rig.reader.entries())
+
+
 def test_the_watchdog_frees_a_stormed_queue_alone_and_obeys_again_after_it(
     make_lab: MakeLab,
 ) -> None:
-    watchdog = ", classes: [3, 4], watchdog: {detection: 100us, restoration: 1ms}"
-    lab = make_lab("t-watchdog", BODY % watchdog)
-    lab.up()
-    rig = Rig(lab)
+    rig = watched(make_lab, "drop")
     index = rig.gate * CLASSES + LOSSLESS
-    wait_until(rig.passes, "a packet of the lossless class passes")
 
-    def noted(what: What) -> bool:
-        return any(each.what is what and each.slot == rig.gate for each in rig.reader.entries())
+    # Half as long as the detection takes.
+    rig.send_foreign_pause({LOSSLESS: 10_000})
+    assert rig.passes()
+    wait_until(lambda: noted(rig, What.EXPIRED), "the short pause ends")
+    assert not noted(rig, What.FIRED)
 
     with rig.storm():
-        wait_until(lambda: noted(What.FIRED), "the watchdog fires")
+        wait_until(lambda: noted(rig, What.FIRED), "the watchdog fires")
         wait_until(
             lambda: rig.maps.egresses.get(index, "discarded_packets"), "the queue's packets go"
         )
@@ -358,7 +434,26 @@ def test_the_watchdog_frees_a_stormed_queue_alone_and_obeys_again_after_it(
         other = rig.gate * CLASSES + OTHER_LOSSLESS
         assert rig.maps.egresses.get(other, "packets")
         assert not rig.maps.egresses.get(other, "discarded_packets")
-    wait_until(lambda: noted(What.RESTORED), "pauses are obeyed again")
+    wait_until(lambda: noted(rig, What.RESTORED), "pauses are obeyed again")
+    rig.wait_for_rest()
+
+
+@pytest.mark.long
+def test_a_watchdog_that_forwards_sends_the_stormed_queue_and_drops_nothing(
+    make_lab: MakeLab,
+) -> None:
+    rig = watched(make_lab, "forward")
+    storm = PauseStorm((rig.nic_link,), (LOSSLESS,))
+    storm.inject(rig.lab)
+    try:
+        wait_until(
+            lambda: rig.passes() and noted(rig, What.FIRED), "a packet passes after it has fired"
+        )
+        assert rig.passes()
+    finally:
+        storm.restore(rig.lab)
+    assert not any(each.discarded_packets for each in rig.counters().values())
+    wait_until(lambda: noted(rig, What.RESTORED), "pauses are obeyed again")
     rig.wait_for_rest()
 
 

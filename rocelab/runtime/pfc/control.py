@@ -102,5 +102,7 @@ def deafen(files: LabFiles, slot: int, *, deaf: bool) -> None:
 def drain(files: LabFiles, slot: int, bytes_per_s: int) -> None:
     """Have a NIC's host take packets at this rate; 0: as they come. Raises BpfError."""
     with PauseMaps(pins_folder(files), writable=True) as maps:
+        if not maps.ports.get(slot, "drain"):
+            maps.ports.set(slot, "held", 0)  # all was taken as it came
         maps.ports.set(slot, "drain", bytes_per_s)
         maps.evaluate()
