@@ -12,13 +12,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from operator import itemgetter
 from subprocess import DEVNULL, Popen
+from time import monotonic_ns
 from typing import Any
 
 import pytest
 from pydantic import TypeAdapter
 
-from rocelab.faults.schedule import Timed
-from rocelab.faults.spec import SINGLE_FAULT
+from rocelab.faults.schedule import Timed, expand
+from rocelab.faults.spec import SINGLE_FAULT, FaultSpec
 from rocelab.jobs.collectives import Pattern
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.jobplan import plan_jobs
@@ -27,6 +28,7 @@ from rocelab.measure.run import run_jobs
 from rocelab.results.job import JobReport
 from rocelab.results.lossless import Lossless
 from rocelab.runtime.lab import Lab
+from rocelab.runtime.pfc.journal import Entry, What
 from rocelab.spec.schemes import EcmpScheme, SchemeSpec
 from rocelab.traffic.session import TrafficSession
 from tests.helpers.long import mostly_long
@@ -49,6 +51,7 @@ queues:
 """
 DSCP_OF = {1: 8, LOSSLESS: 26, 4: 34}
 S = 10**9
+FAULT: TypeAdapter[FaultSpec] = TypeAdapter(FaultSpec)
 SCHEMES = ("ecmp", "e-ecmp", "path-pinning", "flowlet", "spray", "resilient", "te")
 REORDERING = ("spray", "flowlet")
 FAULT_FROM_NS, FAULT_TO_NS = 1 * S, 3 * S
@@ -65,7 +68,19 @@ LOSING = {
     "power-loss": {"switch": "ctsw1"},
     "daemon-crash": {"switch": "ctsw1"},
     "drain": {"switch": "ctsw1"},
+    "abrupt-removal": {"switch": "ctsw1"},
+    "session-reset": {"switch": "ctsw1"},
+    "route-leak": {"switch": "rtsw2"},
+    "bad-prefix": {"switch": "rtsw2", "of": "rtsw1"},
+    "grey-loss": {"link": "rtsw2:ctsw1", "loss": "5%"},
+    "corruption": {"link": "rtsw2:ctsw1", "share": "5%"},
+    "blackhole": {"link": "rtsw2:ctsw1"},
+    "delay": {"link": "rtsw2:ctsw1", "delay": "5ms"},
+    "mtu-mismatch": {"link": "rtsw2:ctsw1"},
+    "flapping": {"link": "rtsw2:ctsw1", "period": "400ms", "count": 5},
+    "campaign": {"count": 5, "every": "400ms", "each_lasts": "400ms"},
 }
+WITHOUT_LASTS = ("session-reset", "flapping", "campaign")
 
 
 @pytest.fixture(scope="module")
@@ -135,6 +150,31 @@ def test_a_class_that_is_paused_for_ever_does_not_stop_another(rig: Rig) -> None
     assert resent([report]) == 0
 
 
+def test_a_foreign_pause_frame_counts_from_its_arrival_and_expires_by_its_quanta(rig: Rig) -> None:
+    """Of two classes in one frame, for 0.13 and 0.26 s of the lab's clock."""
+    quanta, place = {LOSSLESS: 10_000, 4: 20_000}, rig.plan.by_slot[rig.gate]
+    delay_ns = rig.plan.by_slot[place.peer].delay_ns
+    known, heard = len(rig.reader.entries()), rig.counters()[place, 4].pauses_received
+    sent_ns = monotonic_ns()
+    rig.send_foreign_pause(quanta)
+    wait_until(lambda: rig.counters()[place, 4].pauses_received > heard, "the frame has arrived")
+    arrived_ns = monotonic_ns()
+
+    def expired() -> list[Entry]:
+        return [each for each in rig.reader.entries(known) if each.what is What.EXPIRED]
+
+    wait_until(lambda: len(expired()) == len(quanta), "both pauses end")
+    stopped = [each for each in rig.reader.entries(known) if each.what is What.STOPPED]
+    assert {each.slot for each in (*stopped, *expired())} == {rig.gate}
+    assert [each.traffic_class for each in expired()] == list(quanta)
+    due_ns = {each.traffic_class: each.t_ns - each.value for each in stopped}
+    assert set(due_ns) == set(quanta)
+    for entry in expired():
+        due = due_ns[entry.traffic_class]
+        assert sent_ns <= due - delay_ns <= arrived_ns
+        assert entry.t_ns >= due + int(quanta[entry.traffic_class] * place.quantum_ns)
+
+
 def test_dcqcn_marks_and_pauses_in_one_run(rig: Rig) -> None:
     (report,) = ran(rig, job(size="8MB", ecn="ect0", dcqcn="sigcomm15"))
     paused_without_loss(report)
@@ -166,10 +206,11 @@ def test_pauses_work_with_every_scheme(rig: Rig, kind: str) -> None:
 @pytest.mark.parametrize("kind", mostly_long([*KEEPING, *LOSING], ("host-pause", "power-loss")))
 def test_a_fault_during_pauses_costs_no_accounting_and_leaves_no_gate(rig: Rig, kind: str) -> None:
     """An incast: whatever path or sender fails, two senders are left, and their port pauses."""
-    keys: dict[str, Any] = (KEEPING | LOSING)[kind]
-    fault = SINGLE_FAULT.validate_python({"kind": kind, **keys})
-    timed = Timed(fault, FAULT_FROM_NS, FAULT_TO_NS)
-    (report,) = ran(rig, job(size="6MB", pattern=Pattern.INCAST, qps=2), faults=[timed])
+    keys: dict[str, Any] = {"kind": kind, "at": f"{FAULT_FROM_NS}ns", **(KEEPING | LOSING)[kind]}
+    if kind not in WITHOUT_LASTS:
+        keys["lasts"] = f"{FAULT_TO_NS - FAULT_FROM_NS}ns"
+    faults = expand(rig.lab.fabric, [FAULT.validate_python(keys)])
+    (report,) = ran(rig, job(size="6MB", pattern=Pattern.INCAST, qps=2), faults=faults)
     found = paused_without_loss(report)
     assert any(FAULT_FROM_NS < span.begin_ns < FAULT_TO_NS for span in found.spans)
     if kind in KEEPING:
