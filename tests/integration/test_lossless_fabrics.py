@@ -1,0 +1,56 @@
+"""Lossless classes on each kind of fabric: NICs with two ports, rails, fat trees, three tiers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from time import monotonic_ns
+
+import pytest
+import yaml
+
+from rocelab.jobs.job import JobSpec
+from rocelab.measure.run import run_job
+from rocelab.runtime.lab import Lab
+from rocelab.runtime.pfc.reading import PauseReader
+from rocelab.spec.catalog import find_lab
+from tests.integration.labs import running
+from tests.integration.waiting import wait_until
+from tests.measured import measured
+
+pytestmark = [pytest.mark.few_at_once, pytest.mark.long]
+
+QUEUES = {
+    "ecn": {"kmin": "40MB", "kmax": "60MB"},
+    "pfc": {"xoff": "100KB", "xon_offset": "5KB", "memory": "1MB"},
+}
+JOB = {
+    "pattern": "incast",
+    "ranks": 8,
+    "size": "512KB",
+    "iterations": 1,
+    "warmup_iterations": 0,
+    "transport": {"qps": 2, "ecn": "not-ect", "dcqcn": "off"},
+}
+
+
+def is_at_rest(reader: PauseReader) -> bool:
+    found = reader.counters(monotonic_ns()).values()
+    return not any(each.is_paused or each.in_queue for each in found)
+
+
+@pytest.mark.parametrize("name", ["hpn-small", "rail-small", "fat-tree-4", "zones-small"])
+def test_an_incast_pauses_and_loses_nothing(name: str, tmp_path: Path) -> None:
+    written = yaml.safe_load(find_lab(name).read_text())
+    file = tmp_path / "lab.yaml"
+    own = {"name": f"t-{name}", "queues": QUEUES, "dilation": 20_000}
+    file.write_text(yaml.safe_dump({**written, **own}))
+    with running(Lab.planned(file)) as lab:
+        report = measured(lambda: run_job(lab, JobSpec.model_validate(JOB)))
+        with PauseReader(lab.fabric) as reader:
+            wait_until(lambda reader=reader: is_at_rest(reader), "nothing is paused or queued")
+            assert reader.imbalance() == ()
+    found = report.lossless
+    assert found is not None
+    assert found.transitions > 0
+    assert found.dropped == report.transport.retransmitted == 0
+    assert found.unbalanced == ()
