@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import signal
+import subprocess
 from collections.abc import Iterator
+from pathlib import Path
+from subprocess import PIPE
 from typing import Any
 
 import pytest
@@ -20,11 +25,11 @@ from rocelab.runtime.pfc import control
 from rocelab.runtime.pfc.journal import What
 from rocelab.runtime.pfc.reading import PauseReader
 from rocelab.runtime.record import LabFiles
-from tests.helpers.command import read, rocelab
+from tests.helpers.command import PROGRAM, Outcome, read, rocelab
 from tests.helpers.lossless import processes_of
-from tests.helpers.measured import measured
+from tests.helpers.measured import measured, problems_of_command
 from tests.helpers.running import running
-from tests.helpers.waiting import wait_until
+from tests.helpers.waiting import LIMIT_S, wait_until
 
 pytestmark = pytest.mark.few_at_once
 
@@ -38,6 +43,12 @@ queues:
   ecn: {kmin: 40MB, kmax: 60MB}
   buffer: 150KB
   pfc: {xoff: 100KB, xon_offset: 5KB, memory: 400KB}
+"""
+MINE = "t-lossless-mine"
+WITH_DEFAULTS = """
+fabric: {kind: clos, racks: 2, spines: 2, servers_per_rack: 2}
+queues:
+  pfc: {}
 """
 SPEC = HealthSpec.model_validate({"interval": "200ms"})
 
@@ -147,3 +158,41 @@ def slot_of_a_nic(lab: Lab) -> int:
     """The slot of a server's NIC."""
     with PauseReader(lab.fabric) as reader:
         return reader.plan.slots["srv1-1", "rtsw1"]
+
+
+@pytest.mark.long
+def test_with_defaults_a_slow_receiver_is_reported_captured_and_diagnosed(tmp_path: Path) -> None:
+    """As docs/pfc.md does by hand: all that a user wrote is `queues: {pfc: {}}`."""
+    file, out, pcap = tmp_path / "mine.yaml", tmp_path / "job", tmp_path / "pauses.pcapng"
+    file.write_text(f"name: {MINE}\n{WITH_DEFAULTS}")
+    job = ("--pattern", "allreduce", "--ranks", "4", "--size", "8MB", "--iterations", "2")
+
+    def ran() -> Outcome:
+        command = [*PROGRAM, "capture", MINE, "rtsw2:srv2-1", "--out", str(pcap), "--force"]
+        with subprocess.Popen(command, stdout=PIPE, stderr=PIPE, text=True) as capture:
+            assert capture.stderr is not None
+            assert "Ctrl-C" in capture.stderr.readline()
+            try:
+                return rocelab("traffic", MINE, *job, "--out", out, "--force")
+            finally:
+                capture.send_signal(signal.SIGINT)
+                capture.communicate(timeout=LIMIT_S)
+
+    with running(Lab.planned(file)):
+        slow = ("slow-receiver", "server=srv2-1", "rate=25%")
+        assert rocelab("fault", "inject", MINE, *slow).returncode == 0
+        shown = measured(ran, problems_of_command).stdout
+    pauses = json.loads((out / "result.json").read_text())["lossless"]["ports"]
+    by = {(each["node"], each["peer"]): each["transitions"] for each in pauses}
+    assert by["rtsw2", "srv2-1"] > 0
+    tables = shown.partition("Ports that were paused")[2].partition("Where pauses began")
+    assert re.search(r"rtsw2:srv2-1 +3 +srv2-1 ", tables[0])
+    assert re.search(r"srv2-1 +3 .* 1: rtsw2", tables[2])
+    frames = subprocess.run(
+        ["tshark", "-r", pcap, "-Y", "macc.opcode == 0x0101", "-T", "fields", "-eeth.src"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.split()
+    assert len(frames) > 1
+    assert rocelab("diagnose", out / "result.json").stdout.startswith("slow-receiver: srv2-1;")
