@@ -13,9 +13,9 @@ from rocelab.measure.run import run_job
 from rocelab.runtime.lab import Lab
 from rocelab.runtime.pfc.reading import PauseReader
 from rocelab.spec.catalog import find_lab
-from tests.integration.labs import running
-from tests.integration.waiting import wait_until
-from tests.measured import measured
+from tests.helpers.measured import measured
+from tests.helpers.running import running
+from tests.helpers.waiting import wait_until
 
 pytestmark = [pytest.mark.few_at_once, pytest.mark.long]
 

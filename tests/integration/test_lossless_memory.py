@@ -11,9 +11,9 @@ from rocelab.faults.pauses import PauseDeaf
 from rocelab.jobs.job import JobSpec
 from rocelab.measure.run import run_job
 from rocelab.runtime.lab import Lab
-from tests.integration.labs import running
-from tests.integration.lossless import NEIGHBOUR, Rig, Stream
-from tests.integration.waiting import wait_until
+from tests.helpers.lossless import NEIGHBOUR, Rig, Stream
+from tests.helpers.running import running
+from tests.helpers.waiting import wait_until
 
 pytestmark = pytest.mark.few_at_once
 

@@ -12,6 +12,7 @@ import pytest
 
 from rocelab.runtime.lab import Lab
 from rocelab.runtime.pfc.reading import PauseReader
+from tests.helpers.waiting import wait_until
 from tests.integration.test_deadlock import (
     PACKETS,
     break_cables,
@@ -23,7 +24,6 @@ from tests.integration.test_deadlock import (
     wait_for_standstill,
     wait_until_drained,
 )
-from tests.integration.waiting import wait_until
 
 RUNS = 10
 PULLED = "rtsw3:ctsw1"
