@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from rocelab.results.job import JobReport
 
 
-@takes_job_options(but=("selective-repeat",))
+@takes_job_options()
 def traffic(
     lab: OneRunningLab = None,
     job_file: Annotated[
