@@ -108,7 +108,7 @@ def test_one_port_agrees_with_the_model_of_its_equations(profile: str) -> None:
     cnps, queue, carried = [], [], []
     for seed in range(3):
         run = state_of(*arranged(flows, replace(queues, seed=seed), latency_ps=latency_ps))
-        loop.begin(run)
+        loop.begin(run, np.zeros(0, np.int64))
         area, last_ps = 0, 0
         while last_ps < 1000 * LASTS_NS:
             depth = run.port[20, at.DEPTH]
@@ -205,7 +205,7 @@ def test_marks_and_rates_settle_at_the_fixed_point(flows: int, line_bps: float) 
         for number in range(flows)
     ]
     run = state_of(*arranged(endless, queues, dict.fromkeys(range(202), line_bps)))
-    loop.begin(run)
+    loop.begin(run, np.zeros(0, np.int64))
     counts = []
     for until_ps in (80 * 10**9, 300 * 10**9):
         while (state := loop.advance(run, 10**5, until_ps)) != loop.DONE:

@@ -129,7 +129,7 @@ def test_packets_that_will_be_in_flight_are_counted_before_a_run(last: int) -> N
     flows = [Flow([2 * number, 20, 22], MESSAGE, window=64) for number in range(3)]
     flows.append(Flow([6, 20, 22], last * 4096, window=64))
     expected, state, most = known_in_flight(flows), build.state_of(*arranged(flows)), 0
-    loop.begin(state)
+    loop.begin(state, np.zeros(0, np.int64))
     while loop.advance(state, 1, at.NEVER) != loop.DONE:
         most = max(most, len(state.packet) - state.counts[at.FREE_PACKETS])
     windows = 3 * 64 + min(last, 64)
