@@ -1,9 +1,8 @@
 """DCQCN's sender, the packet engine's congestion control: a queue pair's permitted rate.
 
-A congestion control is five functions of a row of its state and one of its parameters: `begin`,
-`rate_bps` at a time, `next_rise` of that rate by itself, `on_sent` and `on_cnp`. Here they are
-those of `rocelab.agent.dcqcn`, which says where the algorithms are from: `paper` and `sampled`.
-Times are in picoseconds.
+The functions of a congestion control (`rocelab.sim.packets.control`) are here those of
+`rocelab.agent.dcqcn`, which says where the algorithms are from: `paper` and `sampled`. Times are in
+picoseconds.
 """
 
 from __future__ import annotations

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from rocelab.arrays import Longs
-from rocelab.sim.packets import dcqcn
 from rocelab.sim.packets import state as at
 from rocelab.sim.packets.admission import send_clearances
 from rocelab.sim.packets.clock import next_due, next_in_ring, next_timer, set_timer
 from rocelab.sim.packets.compiling import compiled, inlined
+from rocelab.sim.packets.control import control
 from rocelab.sim.packets.freelist import release
 from rocelab.sim.packets.gates import obey, watched
 from rocelab.sim.packets.hosts import gather
@@ -64,7 +64,7 @@ def _take(run: State, packet: int) -> None:
         flow = row[at.FLOW]
         release(run, packet)
         rule = run.rule[run.flow[flow, at.CONTROL]]
-        dcqcn.on_cnp(run.pace[flow], rule, float(run.counts[at.NOW_PS]))
+        control.on_cnp(run.pace[flow], rule, float(run.counts[at.NOW_PS]))
 
 
 @inlined
@@ -150,7 +150,7 @@ def begin(run: State, clearing: Longs) -> None:
             set_timer(run, task[at.DELAY_PS], at.START, task[at.STARTS_AS])
     for flow in range(len(run.flow)):
         if run.flow[flow, at.CONTROL] >= 0:
-            dcqcn.begin(run.pace[flow], run.rule[run.flow[flow, at.CONTROL]])
+            control.begin(run.pace[flow], run.rule[run.flow[flow, at.CONTROL]])
     for clearance in clearing:
         send_clearances(run, clearance, 1)
 

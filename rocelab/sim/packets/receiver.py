@@ -7,10 +7,10 @@ The rules are those of a lab's queue pair (`rocelab.agent.rc.responder`, and of 
 
 from __future__ import annotations
 
-from rocelab.sim.packets import dcqcn
 from rocelab.sim.packets import state as at
 from rocelab.sim.packets.admission import clear
 from rocelab.sim.packets.compiling import compiled, inlined
+from rocelab.sim.packets.control import control
 from rocelab.sim.packets.freelist import release
 from rocelab.sim.packets.ports import send_answer
 from rocelab.sim.packets.sender import draw_way, take
@@ -45,7 +45,7 @@ def deliver(run: State, packet: int) -> None:
     if is_marked:
         row[at.MARKED] += 1
         if row[at.CONTROL] >= 0 and run.counts[at.NOW_PS] >= row[at.CNP_DUE_PS]:
-            interval = int(run.rule[row[at.CONTROL], dcqcn.CNP_PS])
+            interval = int(run.rule[row[at.CONTROL], control.CNP_PS])
             row[at.CNP_DUE_PS] = run.counts[at.NOW_PS] + interval
             row[at.CNPS] += 1
             _answer(run, flow, at.CNP)

@@ -7,10 +7,10 @@ retransmission, which labs do not have (`rocelab.sim.packets.selective`).
 from __future__ import annotations
 
 from rocelab.arrays import Longs
-from rocelab.sim.packets import dcqcn
 from rocelab.sim.packets import state as at
 from rocelab.sim.packets.clock import set_timer
 from rocelab.sim.packets.compiling import compiled, inlined
+from rocelab.sim.packets.control import control
 from rocelab.sim.packets.draws import draw
 from rocelab.sim.packets.freelist import unused
 from rocelab.sim.packets.lossless import is_lossless, park
@@ -90,7 +90,7 @@ def next_packet(run: State, number: int) -> int:
             due = _due(run, flow)
             if due > sent:
                 row[at.LISTED] = 1
-                rise = dcqcn.next_rise(run.pace[flow])
+                rise = control.next_rise(run.pace[flow])
                 set_timer(run, int(rise) if rise < due else due, at.TURN_DUE, flow)
                 continue
             if port[at.BUSY] == at.GATHERS and row[at.SENT_BYTES] > 0:
@@ -110,7 +110,7 @@ def _due(run: State, flow: int) -> int:
     """When a paced flow may send: at its present rate after its last packet."""
     row = run.flow[flow]
     now = float(run.counts[at.NOW_PS])
-    rate = dcqcn.rate_bps(run.pace[flow], run.rule[row[at.CONTROL]], now)
+    rate = control.rate_bps(run.pace[flow], run.rule[row[at.CONTROL]], now)
     return int(row[at.SENT_PS] + 8e12 * row[at.SENT_BYTES] / rate)
 
 
@@ -154,7 +154,7 @@ def _emit(run: State, flow: int, sent: int) -> int:
     if row[at.CONTROL] >= 0:
         row[at.SENT_PS], row[at.SENT_BYTES] = sent, run.sizes[size]
         bytes_ = run.sizes[size] - at.ETHERNET
-        dcqcn.on_sent(run.pace[flow], run.rule[row[at.CONTROL]], bytes_, float(now))
+        control.on_sent(run.pace[flow], run.rule[row[at.CONTROL]], bytes_, float(now))
     return int(take(run, flow, row[at.DATA_PATH], size, psn, kind, row[at.DATA_CLASS]))
 
 

@@ -29,7 +29,7 @@ from rocelab.results.simulation import PortModel
 from rocelab.sim.fabric.flows import Flows
 from rocelab.sim.fabric.network import Network
 from rocelab.sim.packets import state as at
-from rocelab.sim.packets.dcqcn import RULE_CELLS, rule_of
+from rocelab.sim.packets.control import control
 from rocelab.sim.packets.pausing import Pausing, pausing_of
 from rocelab.sim.packets.state import Rates
 from rocelab.spec.model import LabSpec
@@ -170,7 +170,7 @@ def sending_of(
     kinds, kind = np.unique(np.column_stack((job, line_bps)), axis=0, return_inverse=True)
     controlled = [transports[int(number)].dcqcn != DCQCN_OFF for number, _ in kinds]
     rules = [
-        rule_of(parameters(transports[int(number)].dcqcn, round(bps)), bps)
+        control.rule_of(parameters(transports[int(number)].dcqcn, round(bps)), bps)
         for (number, bps), is_controlled in zip(kinds, controlled, strict=True)
         if is_controlled
     ]
@@ -193,7 +193,7 @@ def sending_of(
             [each.window * (each.out_of_order or each.selective_repeat) for each in transports]
         ),
         selective=column([each.selective_repeat for each in transports]),
-        rules=np.array(rules).reshape(-1, RULE_CELLS),
+        rules=np.array(rules).reshape(-1, control.RULE_CELLS),
         admission=admission_of(transports, job, waits_for),
         gathering=gathering,
     )

@@ -132,7 +132,7 @@ class State(NamedTuple):
     beyond a gap, its window, else 0: of each packet in it BITMAPS say whether it has come, whether
     it asked for an ACK, and, of a SELECTIVE sender, whether a NAK named it. Of the packets before
     LOST_TO the others are lost; AGAIN is the first of them that was not sent again. pace: F rows,
-    rule: a row per set of parameters (`rocelab.sim.packets.dcqcn`).
+    rule: a row per set of parameters (`rocelab.sim.packets.control`).
 
     With admission, else empty, clearance: a row for each of the flows from DATA_FLOWS on, whose
     packets clear others to send: messages that are CLEARED and not posted yet, and the data flows

@@ -13,7 +13,7 @@ from rocelab.progress import ProgressSink, no_progress
 from rocelab.sim.engine.program import Program
 from rocelab.sim.fabric.flows import Paths, Ways, joined_paths, ways_along
 from rocelab.sim.packets import state as at
-from rocelab.sim.packets.dcqcn import RULE_CELLS
+from rocelab.sim.packets.control import control
 from rocelab.sim.packets.draws import drawn_order
 from rocelab.sim.packets.run import PacketRun, run_packets
 from rocelab.sim.packets.sending import Queues, Sending
@@ -122,7 +122,7 @@ def arranged(
         ),
         reach=column([flow.window * (flow.any_order or flow.selective) for flow in flows]),
         selective=column([flow.selective for flow in flows]),
-        rules=np.array(rules, np.float64).reshape(-1, RULE_CELLS),
+        rules=np.array(rules, np.float64).reshape(-1, control.RULE_CELLS),
     )
     wiring = Wiring(0.0, capacity_bps, there_and_back(Paths(starts, sends)))
     return program, [wiring], latency_ps / 1e12, sending, queues
