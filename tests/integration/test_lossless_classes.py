@@ -75,8 +75,7 @@ LOSING = {
     "grey-loss": {"link": "rtsw2:ctsw1", "loss": "5%"},
     "corruption": {"link": "rtsw2:ctsw1", "share": "5%"},
     "blackhole": {"link": "rtsw2:ctsw1"},
-    "delay": {"link": "rtsw2:ctsw1", "delay": "5ms"},
-    "mtu-mismatch": {"link": "rtsw2:ctsw1"},
+    "delay": {"link": "rtsw2:ctsw1", "delay": "200us"},
     "flapping": {"link": "rtsw2:ctsw1", "period": "400ms", "count": 5},
     "campaign": {"count": 5, "every": "400ms", "each_lasts": "400ms"},
 }
