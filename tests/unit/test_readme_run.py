@@ -14,8 +14,8 @@ from tests.machines.typed import Typed
 
 ENDS_ON_CTRL_C = """
 import sys, time
-print({shown!r}, flush=True)
 try:
+    print({shown!r}, flush=True)
     time.sleep(3600)
 except KeyboardInterrupt:
     print("interrupted")
