@@ -29,12 +29,11 @@ from rocelab.kernel import netlink
 from rocelab.kernel.fib import read_fib, read_objects, read_routes
 from rocelab.kernel.namespaces import inside
 from rocelab.kernel.netlink import HEADER, NLMSG_ERROR
-from rocelab.runtime.controller import process
 from rocelab.runtime.controller.collector import Collector
 from rocelab.runtime.controller.rounds import Round, read_rounds
 from rocelab.runtime.daemons import vty_json
 from rocelab.runtime.lab import Lab
-from rocelab.runtime.steering import Steering
+from rocelab.runtime.steering import Steering, controller
 from rocelab.runtime.steering.controller import (
     ControllerFiles,
     controller_pid,
@@ -668,7 +667,7 @@ def test_a_controller_that_does_not_start_says_its_last_lines(plain: Lab) -> Non
 @pytest.mark.side_by_side
 def test_a_controller_that_is_late_is_ended(plain: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     files = plain.runtime.files
-    monkeypatch.setattr(process, "START_TIMEOUT_S", 0.0)
+    monkeypatch.setattr(controller, "START_TIMEOUT_S", 0.0)
     with pytest.raises(MachineError, match="did not start within 0 s; it said nothing"):
         start_controller(plain.fabric, files, RESILIENT)
     assert controller_pid(files) is None
