@@ -96,6 +96,12 @@ def carry_out(
         if step is _Step.LOOK:
             continue
         change = _change(injector, one, begins=begins)
+        if change is None:
+            problems.append(
+                f"not valid because {one.fault.kind} of {one.fault.subject} ended before it had "
+                "begun: this machine's clock was set back"
+            )
+            continue
         late_ns = change.t_ns - due_ns
         if late_ns > LATE_LIMIT_NS:
             problems.append(_late(change, late_ns))
@@ -135,11 +141,15 @@ def _looks(injector: Injector, faults: Sequence[Timed]) -> dict[int, int]:
     return found
 
 
-def _change(injector: Injector, held: Held, *, begins: bool) -> Change:
+def _change(injector: Injector, held: Held, *, begins: bool) -> Change | None:
+    """None if the fault was restored before its time came, as when a clock is set back."""
     return next(
-        change
-        for change in reversed(injector.changes)
-        if change.fault is held.fault and change.begins is begins
+        (
+            change
+            for change in reversed(injector.changes)
+            if change.fault is held.fault and change.begins is begins
+        ),
+        None,
     )
 
 

@@ -152,6 +152,24 @@ def test_a_fault_that_the_kernel_schedules_is_not_begun_again(clock: Clock) -> N
     assert changes(injector) == [("rtsw1:ctsw1", True, 100), ("rtsw1:ctsw1", False, 300)]
 
 
+def test_a_scheduled_fault_whose_end_comes_while_the_clock_is_set_back_is_not_valid(
+    clock: Clock,
+) -> None:
+    def wait(instant_ns: int) -> None:
+        clock.wait(instant_ns)
+        if instant_ns == ZERO_NS + 300 * MS:
+            clock.advance(-2000)
+
+    injector = OnPaper()
+    injector.kind = Scheduled
+    (problem,) = carry_out(injector, [down("ctsw1", 100, 300)], ZERO_NS, wait)
+    assert problem == (
+        "not valid because carrier-down of rtsw1:ctsw1 ended before it had begun: this machine's "
+        "clock was set back"
+    )
+    assert injector.log[-1] == "restore rtsw1:ctsw1"
+
+
 @pytest.mark.parametrize(("late_ms", "problems"), [(100, 0), (101, 2)])
 def test_a_change_later_than_the_limit_is_not_what_was_asked_for(
     clock: Clock, late_ms: int, problems: int
