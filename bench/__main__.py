@@ -8,13 +8,11 @@ bench/results.md, which state the machine.
 
 from __future__ import annotations
 
-import json
 import os
 import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -23,11 +21,11 @@ from rich.table import Table
 
 from bench import lossless, runtimes
 from bench.fabrics import Up, measure_mininet, measure_rocelab, spread
+from bench.written import write
 from rocelab.interruption import ending
 from rocelab.measure.environment import read_environment
 
 SMALL, ZONE = "bench-16x4", "zone-252x18"
-FOLDER = Path(__file__).parent
 GIB = 2**30
 Row = tuple[str, Callable[[Up], float], str]
 
@@ -74,7 +72,6 @@ def write_results(measured: dict[str, dict[str, list[Up]]]) -> None:
         for lab, by_tool in measured.items()
     }
     document = {"environment": environment, "load_average": os.getloadavg(), "runs": runs}
-    FOLDER.joinpath("results.json").write_text(json.dumps(document, indent=1) + "\n")
     lines = ["# Results of `make bench`", "", f"Measured {time.strftime('%Y-%m-%d')} on:", ""]
     lines += [f"- {key.replace('_', ' ')}: {value}" for key, value in environment.items()]
     for lab, by_tool in measured.items():
@@ -83,7 +80,7 @@ def write_results(measured: dict[str, dict[str, list[Up]]]) -> None:
         lines += ["| " + " | ".join(cells) + " |" for cells in rows(by_tool)]
         counts = ", ".join(f"{tool} n={len(ups)}" for tool, ups in by_tool.items())
         lines += ["", f"{counts}."]
-    FOLDER.joinpath("results.md").write_text("\n".join(lines) + "\n")
+    write("results", document, "\n".join(lines) + "\n")
 
 
 def rows(by_tool: dict[str, list[Up]]) -> list[list[str]]:

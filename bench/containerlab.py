@@ -13,7 +13,6 @@ that all see the same machine; invalid ones are counted and run again.
 
 from __future__ import annotations
 
-import json
 import os
 import statistics
 import tempfile
@@ -37,6 +36,7 @@ from bench.fabrics import (
     spread,
 )
 from bench.runtimes import COLUMNS, cells
+from bench.written import write
 from rocelab.drills.labuse import kept
 from rocelab.drills.run import run_drill
 from rocelab.faults.running import release
@@ -50,7 +50,6 @@ from rocelab.spec.catalog import DRILLS, find, find_lab
 
 LAB = "bench-16x4"
 DRILL = "link-flap"
-FOLDER = Path(__file__).parent
 LIMIT = 0.1
 """The greatest difference of two runtimes' medians, of that in namespaces, that is called the same:
 written down before the first measurement. The drill's own spread is about as large (README.md)."""
@@ -100,8 +99,7 @@ def main(
         "repeats": repeats_of,
         "invalid": invalid,
     }
-    FOLDER.joinpath("containerlab.json").write_text(json.dumps(document, indent=1) + "\n")
-    FOLDER.joinpath("containerlab.md").write_text(text)
+    write("containerlab", document, text)
     Console().print(text, markup=False, soft_wrap=True)
 
 

@@ -6,17 +6,15 @@ and endpoints.md next to this file.
 
 from __future__ import annotations
 
-import json
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 
 from bench.pacing import Pacing
 from bench.throughput import IN_FLIGHT, MEASURED_S, PAYLOAD_BYTES, Throughput
+from bench.written import write
 from rocelab.results.environment import Environment
 
-FOLDER = Path(__file__).parent
 TARGET_PER_S = 100_000
 RATE_ERROR_TARGET = 0.01
 Load = tuple[float, float, float]
@@ -203,7 +201,6 @@ def write_results(
             for queues, runs in paced.items()
         },
     }
-    FOLDER.joinpath("endpoints.json").write_text(json.dumps(document, indent=1) + "\n")
     before, after = (", ".join(f"{one:.2f}" for one in load) for load in loads)
     lines = [
         "# Results of `make bench-endpoints`",
@@ -219,4 +216,4 @@ def write_results(
         "",
         "",
     ]
-    FOLDER.joinpath("endpoints.md").write_text("\n".join(lines) + markdown(measured, paced))
+    write("endpoints", document, "\n".join(lines) + markdown(measured, paced))

@@ -10,17 +10,16 @@ Writes bench/links_collectives.json and bench/links_collectives.md.
 
 from __future__ import annotations
 
-import json
 import platform
 import time
 from dataclasses import fields, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import typer
 from rich.console import Console
 
+from bench.written import write
 from rocelab.arrays import Bools, Floats, Longs
 from rocelab.interruption import ending
 from rocelab.jobs.job import JobSpec
@@ -39,7 +38,6 @@ from rocelab.sim.simulate import Options, Simulation
 from rocelab.spec.catalog import find_lab
 from rocelab.spec.load import load_spec
 
-FOLDER = Path(__file__).parent
 RATE_BPS = 100 * 10**9
 MOST_ITERATIONS = 64
 SETTLED = 0.01
@@ -188,11 +186,8 @@ def main() -> None:
     """Measure, print and write results."""
     rows = [measured(*cell) for cell in CELLS]
     machine = f"{cpu_model()}, Python {platform.python_version()}"
-    FOLDER.joinpath("links_collectives.json").write_text(
-        json.dumps({"machine": machine, "rows": rows}, indent=1) + "\n"
-    )
     text = markdown(rows, machine)
-    FOLDER.joinpath("links_collectives.md").write_text(text)
+    write("links_collectives", {"machine": machine, "rows": rows}, text)
     Console().print(text, markup=False)
 
 

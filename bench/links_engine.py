@@ -11,13 +11,11 @@ and bench/links_engine.md.
 
 from __future__ import annotations
 
-import json
 import platform
 import tempfile
 import time
 from dataclasses import asdict, dataclass, replace
 from itertools import chain, product
-from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -25,6 +23,7 @@ import numpy as np
 import typer
 from rich.console import Console
 
+from bench.written import write
 from rocelab.arrays import Floats
 from rocelab.interruption import ending
 from rocelab.jobs.flow_list import FlowList
@@ -44,7 +43,6 @@ from rocelab.spec.catalog import find_lab
 from rocelab.spec.load import load_spec
 from rocelab.spec.model import LabSpec
 
-FOLDER = Path(__file__).parent
 RATE_BPS = 100 * 10**9
 BURST = 16
 SIZES = ("websearch", "fb-hadoop", "alistorage")
@@ -251,11 +249,8 @@ def main() -> None:
         rows.append(measured(cell))
         console.print(_line(rows[-1]), markup=False, soft_wrap=True)
     machine = f"{cpu_model()}, Python {platform.python_version()}"
-    FOLDER.joinpath("links_engine.json").write_text(
-        json.dumps({"machine": machine, "rows": rows}, indent=1) + "\n"
-    )
     text = markdown(rows, machine)
-    FOLDER.joinpath("links_engine.md").write_text(text)
+    write("links_engine", {"machine": machine, "rows": rows}, text)
     Console().print(text, markup=False)
 
 

@@ -30,6 +30,7 @@ from typing import Annotated, Any
 import typer
 from playwright.sync_api import Browser, Page, sync_playwright
 
+from bench.written import write
 from rocelab.interruption import ending
 from rocelab.kernel.bracket import realtime_ns
 from rocelab.kernel.counters import QueueCounters
@@ -50,7 +51,6 @@ from rocelab.plan.queues import plan_queues
 from rocelab.runtime.lab import Lab
 
 SMALL, ZONE = "bench-16x4", "zone-252x18"
-FOLDER = Path(__file__).parent
 SAMPLE_S = 0.5
 READINGS = 6
 """Different ones, which follow each other again and again."""
@@ -132,9 +132,8 @@ def main(
         "storm": asdict(storm),
         "costs": [asdict(cost) for cost in costs],
     }
-    FOLDER.joinpath("live_page.json").write_text(json.dumps(document, indent=1) + "\n")
     text = "\n".join(_lines(storm, costs, document)) + "\n"
-    FOLDER.joinpath("live_page.md").write_text(text)
+    write("live_page", document, text)
     sys.stdout.write(text)
 
 

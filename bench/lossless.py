@@ -7,7 +7,6 @@ take turns. Writes bench/lossless.json and bench/lossless.md.
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -15,13 +14,13 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
 from bench.fabrics import busy_s, spread
+from bench.written import write
 from rocelab.agent.nic import WIRE_OVERHEAD_BYTES
 from rocelab.interruption import ending
 from rocelab.jobs.job import JobSpec
@@ -33,7 +32,6 @@ from rocelab.results.job import JobReport
 from rocelab.runtime.lab import Lab
 from rocelab.spec.model import LabSpec
 
-FOLDER = Path(__file__).parent
 SERVER_RATE_BPS = 100e9
 MEMORY = "400KB"
 """For each port: pooled by its switch, headroom included, or without PFC a buffer of its own."""
@@ -229,7 +227,6 @@ def _write(found: dict[str, list[Measured]]) -> None:
         "load_average": os.getloadavg(),
         "runs": {name: [asdict(run) for run in runs] for name, runs in found.items()},
     }
-    FOLDER.joinpath("lossless.json").write_text(json.dumps(document, indent=1) + "\n")
     lines = ["# Lossless classes, measured by `make bench`", ""]
     lines += [f"Measured {time.strftime('%Y-%m-%d')} on:", ""]
     lines += [f"- {key.replace('_', ' ')}: {value}" for key, value in environment.items() if value]
@@ -238,7 +235,7 @@ def _write(found: dict[str, list[Measured]]) -> None:
     lines += ["|---" * (len(COLUMNS) + 1) + "|"]
     for name, runs in found.items():
         lines.append("| " + " | ".join([name, *(cell(runs) for _, cell in COLUMNS)]) + " |")
-    FOLDER.joinpath("lossless.md").write_text("\n".join(lines) + "\n")
+    write("lossless", document, "\n".join(lines) + "\n")
 
 
 if __name__ == "__main__":

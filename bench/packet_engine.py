@@ -16,12 +16,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
+from bench.written import write
 from rocelab.interruption import ending
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.spec import collective_job
@@ -33,7 +33,6 @@ from rocelab.spec.catalog import find_lab
 from rocelab.spec.load import load_spec
 from rocelab.spec.pfc import PfcSpec
 
-FOLDER = Path(__file__).parent
 ARITIES = (8, 16, 32)
 """Of fat trees of 128, 1,024 and 8,192 hosts."""
 RATE_BPS = 100 * 10**9
@@ -144,11 +143,8 @@ def main(only: Annotated[int, typer.Option(hidden=True)] = 0) -> None:
         return
     rows = [measured(arity) for arity in ARITIES]
     machine = f"{cpu_model()}, Python {platform.python_version()}"
-    FOLDER.joinpath("packet_engine.json").write_text(
-        json.dumps({"machine": machine, "rows": rows}, indent=1) + "\n"
-    )
     text = markdown(rows, machine)
-    FOLDER.joinpath("packet_engine.md").write_text(text)
+    write("packet_engine", {"machine": machine, "rows": rows}, text)
     Console().print(text, markup=False)
 
 

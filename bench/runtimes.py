@@ -6,12 +6,10 @@ same machine. Writes bench/runtimes.json and bench/runtimes.md.
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -19,13 +17,13 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.fabrics import Up, measure_rocelab, spread
+from bench.written import write
 from rocelab.errors import MachineError
 from rocelab.interruption import ending
 from rocelab.measure.environment import read_environment
 from rocelab.runtime.providers import RuntimeKind, provider_of
 
 LAB = "bench-16x4"
-FOLDER = Path(__file__).parent
 MIB = 2**20
 
 COLUMNS: Sequence[tuple[str, Callable[[Up], float], str]] = (
@@ -90,7 +88,6 @@ def _write(measured: Mapping[RuntimeKind, Sequence[Up]], lacking: dict[RuntimeKi
         "runs": {kind: [asdict(up) for up in ups] for kind, ups in measured.items()},
         "not_measured": lacking,
     }
-    FOLDER.joinpath("runtimes.json").write_text(json.dumps(document, indent=1) + "\n")
     count = len(next(iter(measured.values())))
     lines = ["# Runtimes, measured by `make bench`", ""]
     lines += [f"{LAB} on each, n={count} in turn, on {time.strftime('%Y-%m-%d')}:", ""]
@@ -99,7 +96,7 @@ def _write(measured: Mapping[RuntimeKind, Sequence[Up]], lacking: dict[RuntimeKi
     lines += ["|---" * (len(COLUMNS) + 1) + "|"]
     lines += ["| " + " | ".join(row) + " |" for row in _rows(measured)]
     lines += ["", *(f"Not measured: {kind}, {why}." for kind, why in lacking.items())]
-    FOLDER.joinpath("runtimes.md").write_text("\n".join(lines).rstrip() + "\n")
+    write("runtimes", document, "\n".join(lines).rstrip() + "\n")
 
 
 if __name__ == "__main__":

@@ -26,13 +26,13 @@ from rich.console import Console
 
 from bench.simgrid_cases import CASES, Case, problem_of, write_problem
 from bench.simgrid_results import Compared, Side, Times, markdown
+from bench.written import FOLDER, write
 from rocelab.arrays import Floats
 from rocelab.errors import MachineError
 from rocelab.interruption import ending
 from rocelab.results.environment import cpu_model
 from rocelab.sim.engine.backend import best_backend
 
-FOLDER = Path(__file__).parent
 SYSTEM_PYTHON = "/usr/bin/python3"
 RUNS = 3
 SHORT_S = 3.0
@@ -79,9 +79,8 @@ def main(
     load.append(os.getloadavg())
     measured = {"machine": machine, "load_average": load, "limit_s": limit_s}
     document = {**measured, "cases": [asdict(each) for each in compared]}
-    FOLDER.joinpath("simgrid.json").write_text(json.dumps(document, indent=1) + "\n")
     text = markdown(compared, machine, limit_s)
-    FOLDER.joinpath("simgrid.md").write_text(text)
+    write("simgrid", document, text)
     print(text)
 
 

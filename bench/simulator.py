@@ -18,13 +18,13 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Annotated, Any, ParamSpec, TypeVar
 
 import numpy as np
 import typer
 from rich.console import Console
 
+from bench.written import write
 from rocelab.arrays import Floats
 from rocelab.interruption import ending
 from rocelab.jobs.collectives import Pattern
@@ -49,7 +49,6 @@ from rocelab.spec.catalog import find_lab
 from rocelab.spec.load import load_spec
 from rocelab.spec.schemes import EEcmpScheme
 
-FOLDER = Path(__file__).parent
 GROWTH = (64, 192, 512, 1024)
 """Racks in each of 8 zones: 8,192 to 131,072 GPUs."""
 SMALL = 4
@@ -221,9 +220,8 @@ def main(
     small = _in_process("small", SMALL)
     machine = f"{cpu_model()}, Python {platform.python_version()}, numpy {np.__version__}"
     document = {"machine": machine, "growth": growth, "small": small}
-    FOLDER.joinpath("simulator.json").write_text(json.dumps(document, indent=1) + "\n")
     text = markdown(growth, small, machine)
-    FOLDER.joinpath("simulator.md").write_text(text)
+    write("simulator", document, text)
     Console().print(text, markup=False)
 
 
