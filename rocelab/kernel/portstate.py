@@ -221,7 +221,7 @@ def _route(body: bytes) -> Kept:
             found.pop(kind, None)
     if fib.RTA_MULTIPATH in found:
         found[fib.RTA_MULTIPATH] = _without_state(found[fib.RTA_MULTIPATH])
-    told = (
+    naming = (
         RTA_TABLE,
         fib.RTA_DST,
         fib.RTA_PRIORITY,
@@ -231,7 +231,7 @@ def _route(body: bytes) -> Kept:
         fib.RTA_NH_ID,
     )
     hops = tuple(_interfaces(found.get(fib.RTA_MULTIPATH, b"")))
-    key = ("route", family, table, length, tos, *(found.get(kind) for kind in told), hops)
+    key = ("route", family, table, length, tos, *(found.get(kind) for kind in naming), hops)
     plain = fib.RTMSG.pack(*header, flags & ~_RTNH_STATE)
     return Kept(fib.RTM_NEWROUTE, plain + _joined(found), key)
 
