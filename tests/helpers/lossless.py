@@ -25,6 +25,7 @@ from rocelab.runtime.pfc.maps import CLASSES, PauseMaps
 from rocelab.runtime.pfc.program import pins_folder
 from rocelab.runtime.pfc.reading import ClassCounters, PauseReader
 from rocelab.runtime.record import LabFiles
+from tests.helpers.running import running
 from tests.helpers.waiting import LIMIT_S, wait_until
 
 LOSSLESS = 3
@@ -85,6 +86,15 @@ def parts_of(lab: Lab) -> set[str]:
 class Rig:
     """A lab that is up, and its maps."""
 
+    @classmethod
+    @contextmanager
+    def of(cls, spec: str, folder: Path) -> Iterator[Self]:
+        """Of a lab that is up while the block runs."""
+        file = folder / "lab.yaml"
+        file.write_text(spec)
+        with running(Lab.planned(file)) as lab:
+            yield cls(lab)
+
     def __init__(self, lab: Lab) -> None:
         self.lab = lab
         self.files = LabFiles(lab.name)
@@ -125,6 +135,13 @@ class Rig:
         for each in self.plan.pfc.classes:
             wait_until(partial(self.passes, each), f"a packet of class {each} passes")
         wait_until(self.is_at_rest, "nothing is paused or held")
+
+    @contextmanager
+    def resting(self) -> Iterator[Self]:
+        """At rest when the block begins, and when it has ended without an error."""
+        self.wait_for_rest()
+        yield self
+        self.wait_for_rest()
         assert self.reader.imbalance() == ()
 
     @contextmanager

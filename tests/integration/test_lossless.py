@@ -64,17 +64,14 @@ XOFF_BYTES = 100_000
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
-    file = tmp_path_factory.mktemp("lossless") / "lab.yaml"
-    file.write_text(f"name: t-lossless\n{BODY % ''}")
-    with running(Lab.planned(file)) as lab:
-        yield Rig(lab)
+    with Rig.of(f"name: t-lossless\n{BODY % ''}", tmp_path_factory.mktemp("lossless")) as rig:
+        yield rig
 
 
 @pytest.fixture
 def rig(made: Rig) -> Iterator[Rig]:
-    made.wait_for_rest()
-    yield made
-    made.wait_for_rest()
+    with made.resting():
+        yield made
 
 
 def alltoall(rig: Rig) -> JobReport:

@@ -34,7 +34,6 @@ from rocelab.traffic.session import TrafficSession
 from tests.helpers.long import mostly_long
 from tests.helpers.lossless import LOSSLESS, SENDER, Rig
 from tests.helpers.measured import measured
-from tests.helpers.running import running
 from tests.helpers.waiting import wait_until, wait_until_whole
 
 pytestmark = pytest.mark.few_at_once
@@ -84,17 +83,14 @@ WITHOUT_LASTS = ("session-reset", "flapping", "campaign")
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
-    file = tmp_path_factory.mktemp("classes") / "lab.yaml"
-    file.write_text(LAB)
-    with running(Lab.planned(file)) as lab:
-        yield Rig(lab)
+    with Rig.of(LAB, tmp_path_factory.mktemp("classes")) as rig:
+        yield rig
 
 
 @pytest.fixture
 def rig(made: Rig) -> Iterator[Rig]:
-    made.wait_for_rest()
-    yield made
-    made.wait_for_rest()
+    with made.resting():
+        yield made
 
 
 def job(

@@ -10,9 +10,7 @@ import pytest
 from rocelab.faults.pauses import PauseDeaf
 from rocelab.jobs.job import JobSpec
 from rocelab.measure.run import run_job
-from rocelab.runtime.lab import Lab
 from tests.helpers.lossless import NEIGHBOUR, Rig, Stream
-from tests.helpers.running import running
 from tests.helpers.waiting import wait_until
 
 pytestmark = pytest.mark.few_at_once
@@ -30,17 +28,14 @@ queues:
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
-    file = tmp_path_factory.mktemp("memory") / "lab.yaml"
-    file.write_text(LAB)
-    with running(Lab.planned(file)) as lab:
-        yield Rig(lab)
+    with Rig.of(LAB, tmp_path_factory.mktemp("memory")) as rig:
+        yield rig
 
 
 @pytest.fixture
 def rig(made: Rig) -> Iterator[Rig]:
-    made.wait_for_rest()
-    yield made
-    made.wait_for_rest()
+    with made.resting():
+        yield made
 
 
 def test_a_port_pauses_where_the_free_memory_says_and_its_switch_s_headroom_is_shared(

@@ -4,13 +4,10 @@ into them, and each class passes packets again."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
-from rocelab.runtime.lab import Lab
 from tests.helpers.lossless import LOSSLESS, Rig
-from tests.helpers.running import running
 from tests.integration.test_lossless import (
     BODY,
     OTHER_LOSSLESS,
@@ -26,11 +23,10 @@ KILLS = 100
 
 @pytest.fixture(scope="module")
 def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
-    file: Path = tmp_path_factory.mktemp("soak") / "lab.yaml"
     classes = f", classes: [{LOSSLESS}, {OTHER_LOSSLESS}]"
-    file.write_text(f"name: soak-lossless\n{BODY % classes}")
-    with running(Lab.planned(file)) as lab:
-        yield Rig(lab)
+    spec = f"name: soak-lossless\n{BODY % classes}"
+    with Rig.of(spec, tmp_path_factory.mktemp("soak")) as rig:
+        yield rig
 
 
 @pytest.mark.parametrize(

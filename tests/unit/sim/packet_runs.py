@@ -52,6 +52,12 @@ class Flow:
     selective: bool = False
 
 
+ONE_WAITS = replace(ENDLESS, buffer_bytes=FRAME, seed=ORDERED)
+OTHERS = [Flow([0, 20], 4096), Flow([2, 20], 4096)]
+"""With one packet more by port 20 at once: the first is sent, the second waits, the third is lost
+where one waits."""
+
+
 def ran(
     flows: Sequence[Flow],
     queues: Queues = ENDLESS,

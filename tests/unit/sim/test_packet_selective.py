@@ -20,23 +20,20 @@ from tests.unit.sim.packet_runs import (
     FRAME,
     FULL_PS,
     LATENCY_PS,
-    ORDERED,
+    ONE_WAITS,
+    OTHERS,
     Flow,
     finish_ps,
     ran,
 )
 from tests.unit.sim.test_packet_oracle import figures_of_engine, random_case
 
-ONE = replace(ENDLESS, buffer_bytes=FRAME, seed=ORDERED)
-"""Of three packets that come at once, the first is sent, the second waits and the third is lost."""
-
-OTHERS = [Flow([0, 20], 4096), Flow([2, 20], 4096)]
 TRIP_PS = 2 * (FULL_PS + LATENCY_PS) + 2 * (ACK_PS + LATENCY_PS)
 
 
 def test_of_three_packets_the_one_that_is_lost_is_sent_again() -> None:
     found = [
-        ran([*OTHERS, Flow([4, 20], 3 * 4096, selective=is_selective)], ONE)
+        ran([*OTHERS, Flow([4, 20], 3 * 4096, selective=is_selective)], ONE_WAITS)
         for is_selective in (False, True)
     ]
     assert [done.retransmitted[2] for done in found] == [3, 1]
@@ -49,7 +46,7 @@ def test_of_three_packets_the_one_that_is_lost_is_sent_again() -> None:
 
 def test_a_lost_packet_with_none_behind_it_is_sent_again_at_the_timeout() -> None:
     flow = Flow([4, 20], 4096, timeout_ns=50_000, selective=True)
-    done = ran([*OTHERS, flow], ONE)
+    done = ran([*OTHERS, flow], ONE_WAITS)
     assert finish_ps(done)[2] == pytest.approx(50_000_000 + TRIP_PS, abs=0.5)
     assert done.timeouts.tolist() == done.retransmitted.tolist() == [0, 0, 1]
 

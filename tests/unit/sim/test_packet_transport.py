@@ -13,20 +13,16 @@ from tests.unit.sim.packet_runs import (
     FRAME,
     FULL_PS,
     LATENCY_PS,
-    ORDERED,
+    ONE_WAITS,
+    OTHERS,
     Flow,
     finish_ps,
     ran,
 )
 
-ONE = replace(ENDLESS, buffer_bytes=FRAME, seed=ORDERED)
-"""Of three packets that come at once, the first is sent, the second waits and the third is lost."""
-
-OTHERS = [Flow([0, 20], 4096), Flow([2, 20], 4096)]
-
 
 def test_a_lost_packet_without_another_behind_it_is_sent_again_at_the_timeout() -> None:
-    done = ran([*OTHERS, Flow([4, 20], 4096, timeout_ns=50_000)], ONE)
+    done = ran([*OTHERS, Flow([4, 20], 4096, timeout_ns=50_000)], ONE_WAITS)
     alone = 2 * (FULL_PS + LATENCY_PS) + 2 * (ACK_PS + LATENCY_PS)
     assert finish_ps(done)[2] == pytest.approx(50_000_000 + alone, abs=0.5)
     assert done.timeouts.tolist() == done.retransmitted.tolist() == [0, 0, 1]
@@ -34,7 +30,7 @@ def test_a_lost_packet_without_another_behind_it_is_sent_again_at_the_timeout() 
 
 
 def test_a_gap_is_closed_by_one_nak_and_all_from_it_on() -> None:
-    done = ran([*OTHERS, Flow([4, 20], 3 * 4096)], ONE)
+    done = ran([*OTHERS, Flow([4, 20], 3 * 4096)], ONE_WAITS)
     # The second packet waits for those of the others, and its NAK comes back to an idle NIC.
     nak = 4 * FULL_PS + 2 * LATENCY_PS + 2 * (ACK_PS + LATENCY_PS)
     again = 4 * FULL_PS + 2 * LATENCY_PS + 2 * (ACK_PS + LATENCY_PS)
