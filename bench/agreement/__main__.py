@@ -1,8 +1,8 @@
 """`python -m bench.agreement`: compares the catalog's labs with the simulator.
 
 Runs each lab's jobs and keeps the results below `--results`; the same command continues a run that
-ended early. Once every lab is measured the page goes to docs/; until then it is in the folder of
-the results.
+ended early. Runs that are kept of a lab count too, where machine and software were the same. Once
+every lab is measured the page goes to docs/; until then it is in the folder of the results.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ OVERHEAD_S = 2.0
 
 def main(
     labs: Annotated[str, typer.Option(help="only labs whose name fits this glob")] = "*",
-    again: Annotated[bool, typer.Option(help="also labs that are there already")] = False,
+    again: Annotated[bool, typer.Option(help="also labs that are there")] = False,
     simulate: Annotated[
         bool, typer.Option(help="only simulate again what docs/ has of labs, and write the table")
     ] = False,
@@ -72,7 +72,8 @@ def main(
             with console.status(f"{head}: simulating") as status:
                 cells = cells_of(name)
                 result = measure_lab(name, cells, partial(_show, status, head))
-            store.write(result)
+            earlier = store.read(name)
+            store.write(result if earlier is None else result.after(earlier))
             console.print(f"{head}: {_told(result)}", markup=False)
         _write(console, store)
     except RocelabError as error:

@@ -12,7 +12,6 @@ from statistics import fmean
 from bench.agreement.document import Agreement, CellResult, LabResult
 from bench.agreement.run import simulate_draws
 from bench.agreement.simulated import simulate_job
-from rocelab.jobs.job import JobSpec
 from rocelab.spec.model import LabSpec
 
 
@@ -28,7 +27,7 @@ def _lab(lab: LabResult) -> LabResult:
 
 def _cell(lab: LabResult, cell: CellResult) -> CellResult:
     spec = LabSpec.model_validate(lab.lab | {"scheme": cell.scheme})
-    job = JobSpec.model_validate(cell.job)
+    job = cell.spec
     made = simulate_job(spec, job)
     runs, queues = simulate_draws(spec, job)
     return replace(

@@ -7,16 +7,17 @@ Times are those of the modelled network.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Any
 
 import numpy as np
 
-from bench.agreement.queues import Queues
+from bench.agreement.queues import Queues, joined
 from bench.agreement.significance import Verdict, distribution_p
 from rocelab.documents import Format
 from rocelab.jobs.collectives import Pattern
+from rocelab.jobs.job import JobSpec
 from rocelab.jobs.performance import Row
 from rocelab.results.environment import Environment
 from rocelab.units import parse_size_bytes
@@ -113,6 +114,10 @@ class CellResult:
         return self.title if dcqcn == "off" else f"{self.title}, DCQCN {dcqcn}"
 
     @property
+    def spec(self) -> JobSpec:
+        return JobSpec.model_validate(self.job)
+
+    @property
     def is_carried(self) -> bool:
         return bool(self.lab)
 
@@ -136,6 +141,18 @@ class CellResult:
     @property
     def packets_ratio(self) -> Ratio:
         return ratio_of_medians(self.lab_ns, self.packets_ns)
+
+    def after(self, earlier: CellResult) -> CellResult:
+        """With the lab's runs of this job that were made before."""
+        counted = [cell.lab_queues for cell in (earlier, self) if cell.lab_queues is not None]
+        return replace(
+            self,
+            attempts=earlier.attempts + self.attempts,
+            problems=() if earlier.is_carried else self.problems,
+            loads=self.loads or earlier.loads,
+            lab=(*earlier.lab, *self.lab),
+            lab_queues=joined(counted) if counted else None,
+        )
 
     @property
     def is_set(self) -> bool:
@@ -184,6 +201,27 @@ class LabResult:
     cells: tuple[CellResult, ...]
     took_s: float
     failed: str | None
+
+    def after(self, earlier: LabResult) -> LabResult:
+        """With the runs of its jobs that were made before, if by the same software on the same
+        machine."""
+        if any(
+            getattr(self.environment, name) != getattr(earlier.environment, name)
+            for name in ("tool_version", "kernel", "frr_version", "cpu_model", "cpu_count")
+        ):
+            return self
+        before = {(cell.name, cell.scheme): cell for cell in earlier.cells}
+
+        def cell_after(cell: CellResult) -> CellResult:
+            known = before.get((cell.name, cell.scheme))
+            return cell if known is None or known.spec != cell.spec else cell.after(known)
+
+        return replace(
+            self,
+            environment=earlier.environment,
+            cells=tuple(map(cell_after, self.cells)),
+            took_s=earlier.took_s + self.took_s,
+        )
 
     @property
     def half(self) -> int:

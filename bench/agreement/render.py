@@ -19,7 +19,7 @@ DOCUMENT, PAGE = "agreement.json", "agreement.md"
 READING = f"""\
 Each job ran on a real lab and, from the same spec and job, in the simulator. It takes all NICs, or
 16 in labs that have more. A lab runs a job {RUNS} times, or {FREE_RUNS} where the setting decides
-and no link between switches is contended.
+and no link between switches is contended, and as often again in each further campaign.
 
 - **links**: data packets by link and direction, counted by the kernel of the receiving port,
   compared with the packets of the simulator's flows; and the simulator's flows per link compared

@@ -43,7 +43,7 @@ from rocelab.runtime.lab import Lab
 from rocelab.spec.model import LabSpec
 from rocelab.traffic.taps import LinkPackets, Taps
 
-DRAWS = 20
+DRAWS = 60
 """Runs of the packet engine: the time of an AlltoAll depends on which flows got ahead."""
 
 RUNS, FREE_RUNS = 10, 3

@@ -308,6 +308,24 @@ def test_a_run_whose_queues_were_not_counted_is_read_and_run_again(tmp_path: Pat
         assert store.is_finished("tiny") is finished
 
 
+def test_runs_that_are_kept_of_a_job_come_before_new_ones_of_the_same_machine() -> None:
+    none = Queues((), (0,) * BINS, (0,) * BINS)
+    kept = result_of(lab=runs(40_000.0), attempts=2)
+    cells = (
+        result_of(lab=runs(50_000.0), attempts=1, lab_queues=none),
+        result_of(name="other", lab=runs(60_000.0)),
+    )
+    other_job = replace(kept, name="other", job=RING.job(8, 2**18).model_dump(mode="json"))
+    earlier, new = lab_of("tiny", kept, other_job), lab_of("tiny", *cells)
+    same, other = new.after(earlier).cells
+    assert same.lab == runs(40_000.0, 50_000.0)
+    assert (same.attempts, same.lab_queues) == (3, none)
+    assert other.lab == runs(60_000.0), "another job of that name"
+    assert new.after(earlier).took_s == 120.0
+    elsewhere = replace(ENVIRONMENT, cpu_count=ENVIRONMENT.cpu_count + 1)
+    assert new.after(replace(earlier, environment=elsewhere)) == new
+
+
 def counted(marks: Sequence[int], pauses: Sequence[int], highest: Sequence[int]) -> Queues:
     """One port, and 1,000 packets in the first bin above kmin of which 12 were marked."""
     none = (0,) * len(marks)
