@@ -22,8 +22,9 @@ MANY_CONTAINERS = 500
 NEIGHBOUR_TABLE = 1024
 """Entries of the kernel's neighbour table, one for all namespaces of a machine: the default of
 net.ipv4.neigh.default.gc_thresh3 (net/ipv4/arp.c)."""
+_WITHOUT_IPV6 = "ipv6/conf/all/disable_ipv6"
 _ONCE_STARTED = (
-    "ipv6/conf/all/disable_ipv6",
+    _WITHOUT_IPV6,
     "ipv4/icmp_msgs_per_sec",
     "ipv4/icmp_msgs_burst",
 )
@@ -117,6 +118,10 @@ def _container(fabric: Fabric, node: Node) -> Container:
     ]
     if not node.is_switch:
         commands += _server_commands(fabric, node)
+    elif _WITHOUT_IPV6 not in settings:
+        # zebra misses the link-local address of an interface that comes and gets its name while
+        # zebra starts (seen with 8.4.4), and its session never begins: addresses come anew.
+        commands += [f"echo {value} > /proc/sys/net/{_WITHOUT_IPV6}" for value in (1, 0)]
     files = frr_files(fabric, node) if node.is_switch else {}
     return Container(
         name=node.name,

@@ -227,9 +227,21 @@ def test_a_container_gets_every_kernel_setting_that_a_namespace_gets(lab: str) -
         for command in container.commands:
             if written := re.fullmatch(r"echo (\d+) > /proc/sys/net/(\S+)", command):
                 settings_[written[2]] = written[1]
+        if settings_.get("ipv6/conf/all/disable_ipv6") == "0":
+            del settings_["ipv6/conf/all/disable_ipv6"]
         if settings_.get("ipv6/conf/all/disable_ipv6") == "1":
             settings_["ipv6/conf/default/disable_ipv6"] = "1"
         assert settings_ == node_settings(planned, planned.node(container.name))
+
+
+def test_switches_with_sessions_over_link_local_addresses_get_these_anew() -> None:
+    switches = [each for each in deployment(small("unnumbered")).containers if each.files]
+    assert switches
+    for switch in switches:
+        assert switch.commands[-2:] == (
+            "echo 1 > /proc/sys/net/ipv6/conf/all/disable_ipv6",
+            "echo 0 > /proc/sys/net/ipv6/conf/all/disable_ipv6",
+        )
 
 
 def test_nothing_that_containerlab_sets_otherwise_is_set_before_the_start() -> None:
