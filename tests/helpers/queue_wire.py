@@ -6,6 +6,7 @@ both sides, independently of the counters under test.
 
 from __future__ import annotations
 
+import errno
 import select
 import socket
 import struct
@@ -15,6 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
 from math import exp, lgamma, log, log1p
+from typing import NamedTuple
 
 from rocelab.agent.priority import running_first
 from rocelab.kernel import namespaces
@@ -48,6 +50,35 @@ class Seen:
     length: int
 
 
+class Arrival(NamedTuple):
+    """A packet that came to the port: the bytes before it in the queue are `depth` at most, and
+    `least` at least."""
+
+    is_marked: bool
+    depth: int
+    least: int
+
+
+def arrivals(sent_ns: Sequence[int], got: Sequence[Seen], rate_bps: int) -> list[Arrival]:
+    """Of packets of one length. depth: those sent before less those received before. A busy machine
+    stamps what it sends early and what it receives late. least: less those that the port could have
+    sent from the first on."""
+    length = got[0].length
+    wire_bytes = length + PREAMBLE_AND_MORE
+    interval_ns = wire_bytes * 8 * 10**9 // rate_bps
+    burst = burst_bytes(rate_bps, 1500) // wire_bytes
+    behind_ns = [*sent_ns[1:], got[-1].time_ns]
+    gone, found = 0, []
+    for number, seen in enumerate(got):
+        while gone < number and got[gone].time_ns < sent_ns[number]:
+            gone += 1
+        could_go = burst + 1 + (behind_ns[number] - sent_ns[0]) // interval_ns
+        found.append(
+            Arrival(seen.ecn == CE, *(length * (number - out) for out in (gone, could_go)))
+        )
+    return found
+
+
 @dataclass
 class Wire:
     """A sender in srv1-1 and a packet socket in srv1-2."""
@@ -77,12 +108,20 @@ class Wire:
 
     def send(self, frames: list[bytes]) -> list[int]:
         """Send all frames at once, with priority; return the time (CLOCK_REALTIME, ns) before
-        each."""
-        times = []
+        each. Where the far end's backlog is full, as of a single CPU that only sends, the kernel
+        has dropped the frame, and it is sent again."""
+        times: list[int] = []
         with running_first():
-            for frame in frames:
-                times.append(time.time_ns())
-                self.sender.send(frame)
+            while len(times) < len(frames):
+                before_ns = time.time_ns()
+                try:
+                    self.sender.send(frames[len(times)])
+                except OSError as error:
+                    if error.errno != errno.ENOBUFS:
+                        raise
+                    time.sleep(0.001)
+                else:
+                    times.append(before_ns)
         return times
 
     def receive(self, count: int, timeout_s: float = LIMIT_S) -> list[Seen]:

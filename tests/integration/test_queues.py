@@ -21,7 +21,7 @@ from rocelab.errors import InputError, MachineError
 from rocelab.faults.links import RateDegrade
 from rocelab.kernel import namespaces, probes
 from rocelab.measure.queues import QueueWatch
-from rocelab.plan.queues import burst_bytes, plan_queues
+from rocelab.plan.queues import plan_queues
 from rocelab.runtime.daemons import vty_json
 from rocelab.runtime.lab import Lab
 from rocelab.runtime.queues.engine import FEATURES, LONGEST_PACKETS
@@ -47,6 +47,7 @@ from tests.helpers.queue_wire import (
     Drained,
     Seen,
     Wire,
+    arrivals,
     counted_at,
     lab_with,
     two_sided,
@@ -71,9 +72,7 @@ def engine(request: pytest.FixtureRequest) -> str:
 
 @pytest.mark.few_at_once
 def test_marks_follow_the_wred_line(make_lab: MakeLab) -> None:
-    """The depth at each packet's arrival is computed: packets sent before it minus those already
-    received. A busy machine stamps what it sends early and what it receives late, so the depth is
-    at most that, and at least what is left if the port has sent at its rate from the first on.
+    """The depth at each packet's arrival is computed.
 
     Confidence: each of the bins of 16 KB stays within the exact binomial bounds at 0.1 % over the
     number of bins (Bonferroni), so a correct marker fails at most one run in a thousand.
@@ -83,9 +82,6 @@ def test_marks_follow_the_wred_line(make_lab: MakeLab) -> None:
     )
     ecn, length = lab.fabric.spec.queues.ecn, 110
     count, width = 3200, 16_000
-    wire_bytes, rate_bps = length + PREAMBLE_AND_MORE, 4_000_000
-    interval_ns = wire_bytes * 8 * 10**9 // rate_bps
-    burst = burst_bytes(rate_bps, 1500) // wire_bytes
     seen_in: dict[int, list[tuple[float, bool]]] = {}
     with wire(lab) as line:
         for _ in range(4):
@@ -93,19 +89,12 @@ def test_marks_follow_the_wred_line(make_lab: MakeLab) -> None:
             sent = line.send(frames)
             got = line.receive(count)
             assert [each.number for each in got] == list(range(count)), "dropped or reordered"
-            arrivals = [each.time_ns for each in got]
-            behind = [*sent[1:], arrivals[-1]]
-            gone = 0
-            for number, each in enumerate(got):
-                while gone < number and arrivals[gone] < sent[number]:
-                    gone += 1
-                depth = length * (number - gone)
-                could_go = burst + 1 + (behind[number] - sent[0]) // interval_ns
-                expected = mark_probability(ecn, depth)
-                marked = each.ecn == CE
+            for marked, depth, least in arrivals(sent, got, 4_000_000):
                 assert not marked or depth > ecn.kmin - 2 * length
-                assert marked or length * (number - could_go) <= ecn.kmax + 2 * length
-                seen_in.setdefault(depth // width, []).append((expected, marked))
+                assert marked or least <= ecn.kmax + 2 * length
+                seen_in.setdefault(depth // width, []).append(
+                    (mark_probability(ecn, depth), marked)
+                )
         queue = line.queue(3)
 
     sloped = {each: seen for each, seen in seen_in.items() if all(0 < p < 1 for p, _ in seen)}

@@ -15,7 +15,17 @@ from rocelab.runtime.queues.engine import FEATURES
 from rocelab.runtime.queues.red import red_probability
 from rocelab.spec.queues import EcnSpec, QueueEngine
 from tests.helpers.queue_lines import mark_probability
-from tests.helpers.queue_wire import CE, CNP, DATA, ECT0, counted_at, lab_with, two_sided, wire
+from tests.helpers.queue_wire import (
+    CE,
+    CNP,
+    DATA,
+    ECT0,
+    arrivals,
+    counted_at,
+    lab_with,
+    two_sided,
+    wire,
+)
 from tests.integration.conftest import MakeLab
 
 ECT1 = 1
@@ -40,8 +50,7 @@ def red_share(ecn: EcnSpec, depth_bytes: float) -> float:
 def test_marks_follow_the_wred_line(
     make_lab: MakeLab, record_property: Callable[[str, object], None]
 ) -> None:
-    """The depth at each packet's arrival is computed: packets sent before it minus those already
-    received.
+    """The depth at each packet's arrival is computed.
 
     Confidence: each bin of 16 KB, and all together, stays within the exact binomial bounds at
     0.1 % over the number of tests (Bonferroni). RED spaces marks more evenly than chance, so its
@@ -57,15 +66,9 @@ def test_marks_follow_the_wred_line(
             sent = line.send([line.frame(DATA, ECT0, length, number) for number in range(count)])
             got = line.receive(count)
             assert [each.number for each in got] == list(range(count)), "dropped or reordered"
-            arrivals = [each.time_ns for each in got]
-            gone = 0
-            for number, each in enumerate(got):
-                while gone < number and arrivals[gone] < sent[number]:
-                    gone += 1
-                depth = length * (number - gone)
-                marked = each.ecn == CE
+            for marked, depth, least in arrivals(sent, got, 1_000_000):
                 assert not marked or depth > ecn.kmin - 2 * length
-                assert marked or depth <= ecn.kmax + 2 * length
+                assert marked or least <= ecn.kmax + 2 * length
                 seen_in.setdefault(depth // width, []).append(
                     (mark_probability(ecn, depth), red_share(ecn, depth), marked)
                 )
