@@ -1,8 +1,9 @@
 """Measures what lossless classes (PFC) cost and what they give: the same jobs with and without.
 
 Part of `make bench`, and `python -m bench.lossless` alone. Twelve NICs, five switches with 24
-ports. Without PFC as much memory, divided among the ports, drops what does not fit. Runs of both
-take turns. Writes bench/lossless.json and bench/lossless.md.
+ports, and larger fabrics with as much for the machine to carry. Without PFC as much memory, divided
+among the ports, drops what does not fit. Runs of both take turns. Writes bench/lossless.json and
+bench/lossless.md.
 """
 
 from __future__ import annotations
@@ -40,6 +41,10 @@ DILATION = 2500
 FASTER = (1500, 1000, 750, 500)
 """Further dilations: the machine carries rates that much higher."""
 
+RACKS, SERVERS_PER_RACK = 2, 6
+LARGER = (4, 8, 16)
+"""Racks of further fabrics, at a dilation that grows with them."""
+
 QUIET = {"dcqcn": "off", "ecn": "not-ect"}
 ON = "with PFC"
 QUEUES: dict[str, dict[str, Any]] = {
@@ -55,6 +60,7 @@ class Case:
     name: str
     rate: str
     job: dict[str, Any]
+    racks: int = RACKS
 
     @property
     def most_bps(self) -> float:
@@ -65,16 +71,19 @@ class Case:
         return spec.ranks * SERVER_RATE_BPS * share
 
 
-STREAMS = Case(
-    "12 senders at line rate, none paused",
-    "400G",
-    {
+def streams(racks: int) -> Case:
+    """Each NIC sends to one other, and no two to the same."""
+    senders = racks * SERVERS_PER_RACK
+    job = {
         "pattern": "permutation",
-        "ranks": 12,
+        "ranks": senders,
         "duration": "2ms",
         "transport": {**QUIET, "qps": 4},
-    },
-)
+    }
+    return Case(f"{senders} senders at line rate, none paused", "400G", job, racks)
+
+
+STREAMS = streams(RACKS)
 ALLTOALL = Case(
     "AlltoAll of 12 ranks, 20 MB, three times",
     "100G",
@@ -112,7 +121,8 @@ def main(
         int, typer.Option(min=1, help="of the AlltoAll, which takes longer, and at lower dilations")
     ] = 3,
 ) -> None:
-    """Measure both jobs, then the streams at lower dilations and beside other load."""
+    """Measure both jobs, then the streams at lower dilations, on larger fabrics and beside other
+    load."""
     console = Console(stderr=True)
     found: dict[str, list[Measured]] = {}
     cases = {STREAMS: runs, ALLTOALL: few}
@@ -128,6 +138,12 @@ def main(
         with _up(STREAMS, ON, dilation) as lab:
             console.print(name)
             found[name] = [measure(lab, STREAMS) for _ in range(few)]
+    for racks in LARGER:
+        case, dilation = streams(racks), DILATION * racks // RACKS
+        name = f"{case.name}, {ON}, dilation {dilation}"
+        with _up(case, ON, dilation) as lab:
+            console.print(name)
+            found[name] = [measure(lab, case) for _ in range(few)]
     for case, count in cases.items():
         name = f"{case.name}, {ON}, beside a busy process for each CPU"
         with _up(case, ON, DILATION) as lab, _busy():
@@ -140,7 +156,12 @@ def spec_of(case: Case, kind: str, dilation: int = DILATION) -> LabSpec:
     """The lab of a case, with or without lossless classes."""
     spec = {
         "name": f"bench-{'pfc' if kind == ON else 'drop'}",
-        "fabric": {"kind": "clos", "racks": 2, "spines": 3, "servers_per_rack": 6},
+        "fabric": {
+            "kind": "clos",
+            "racks": case.racks,
+            "spines": 3,
+            "servers_per_rack": SERVERS_PER_RACK,
+        },
         "links": {"rate": case.rate, "server_rate": "100G"},
         "dilation": dilation,
         # Marks would slow senders down: none here.

@@ -17,7 +17,7 @@ mount -t overlay -o lowerdir=/host,upperdir=/layer/upper,workdir=/layer/work roo
 for each in dev proc sys; do mount -o bind /$each /new/$each; done
 mkdir -p /new/dev/shm /new/dev/pts
 mount -t devpts pts /new/dev/pts
-for each in dev/shm tmp run; do mount -t tmpfs $each /new/$each; done
+for each in dev/shm run; do mount -t tmpfs $each /new/$each; done
 mkdir /new/run/vm
 mount -t 9p -o $share results /new/run/vm
 ip link set lo up
