@@ -2,8 +2,8 @@
 
 Prints what docs/pfc.md has beside the lab's figures, of the drills `finding-pfc-*` and of the
 AlltoAll of `bench.lossless`: a lab's own latency is next to nothing in modelled time, and its ports
-and hosts are those of a lab. Each job is run with ten seeds, which draw what is marked and how late
-hosts wake: medians, and the least and the most.
+and hosts are those of a lab. Each job is run with ten seeds, which draw what is marked, how late
+hosts wake, and which packet is first at one instant: medians, and the least and the most.
 """
 
 from __future__ import annotations
