@@ -23,8 +23,7 @@ def typed() -> list[str]:
     the last command of the first. Its leaf1 is our Leaf_1."""
     blocks = re.findall(r"^```\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
     walk, tour = (
-        [line.partition("#")[0].removeprefix("sudo ").strip() for line in block.splitlines()]
-        for block in blocks[:2]
+        [line.partition("#")[0].strip() for line in block.splitlines()] for block in blocks[:2]
     )
     return [*walk[:-1], *(line.replace("leaf1", "Leaf_1") for line in tour), walk[-1]]
 
