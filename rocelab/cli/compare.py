@@ -49,7 +49,8 @@ def compare(
         str,
         typer.Option(
             metavar="HOW,...",
-            help="contiguous (rack by rack), fragmented (racks in turn), random.",
+            help="contiguous (server by server), topology-aware (leaf by leaf), fragmented (zones "
+            "and leaves in turn), random.",
             rich_help_panel=_MATRIX,
         ),
     ] = "fragmented",

@@ -181,7 +181,7 @@ def simulate(
         typer.Option(
             "--flows",
             metavar="FILE",
-            help="Write when each queue pair's transfers began and were over, and their slowdown: "
+            help="Write when each queue pair's transfers began and ended, and their slowdown: "
             ".csv or .parquet.",
             show_default=False,
             rich_help_panel=_INPUT,

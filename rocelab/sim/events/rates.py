@@ -64,9 +64,9 @@ class FailureRates:
 
 HPN = FailureRates(
     "hpn",
-    "HPN (SIGCOMM'24): of NIC-ToR links 0.057 % and of ToRs 0.051 % fail in a month (of 30 days "
-    "here), a large job breaks once or twice a month (1.5 here); its 5,000 to 60,000 flaps a day "
-    "are of a fleet of unknown size, so none are drawn",
+    "HPN (SIGCOMM'24): 0.057 % of NIC-ToR links and 0.051 % of ToRs fail in a month (30 days "
+    "here), and a large job breaks once or twice a month (1.5 times here); no flaps are drawn, "
+    "since the size of the fleet that has 5,000 to 60,000 a day is not published",
     port=0.00057 / MONTH_S,
     leaf=0.00051 / MONTH_S,
     job=1.5 / MONTH_S,
@@ -75,8 +75,8 @@ HPN = FailureRates(
 LLAMA3 = FailureRates(
     "llama3",
     "Llama 3 (arXiv 2407.21783, table 5): in 54 days on 16,384 GPUs 35 interruptions by switches "
-    "and cables and 7 by NICs, of 419 unexpected ones; here the 35 are of links drawn alike, for "
-    "how many were switches is not published, and jobs break of the other 377",
+    "and cables and 7 by NICs, of 419 unexpected ones; here the 35 are failures of links, since "
+    "the share of switches is not published, and the other 377 break jobs",
     link_per_nic=35 / _LLAMA3_GPU_S,
     nic=7 / _LLAMA3_GPU_S,
     job_per_gpu=419 / _LLAMA3_GPU_S,
