@@ -35,20 +35,20 @@ of a run: median, in brackets the least and the most of all runs. Jobs without a
 out."""
 
 PORTS = f"""\
-Of each job, the ports at which the median of the packet engine's runs is within the extremes of the
-lab's, of those with a mark, a drop or a pause in any run; *deepest*: the ports whose high-water
-marks, medians of the most that a packet found in a queue, differ by {NEAR:.0%} at most, of those
-with {LEAST_DEEP_BYTES:,} bytes or more in either, and of all these the ratio farthest from 1. Of
-three runs the extremes are narrow."""
+For each job: of the ports with a mark, a drop or a pause in any run, those at which the median of
+the packet engine's runs is within the extremes of the lab's. *Deepest*: of the ports whose
+high-water mark (the median over runs of the most that a packet found in a queue) is
+{LEAST_DEEP_BYTES:,} bytes or more in either, those at which the two differ by {NEAR:.0%} at most,
+and the ratio that is farthest from 1. With three runs the extremes are narrow."""
 
 MARKINGS = f"""\
-Of each lab, all jobs and runs: the packets that found a queue at such a depth and could be marked,
-and those that were, against the probability that the marking line has there (from one end of the
-bin to the other). Of the lab's queues only those count to which no packet came that was marked
-before. p: of the exact two-sided binomial test against the nearest probability of the bin,
+For each lab, over all jobs and runs: the packets that found a queue at this depth and could be
+marked, those that were, and the probability that the marking line has there (from one end of the
+bin to the other). Of the lab's queues only those count that got no packet with a mark of an earlier
+switch. p is that of the exact two-sided binomial test against the nearest probability of the bin,
 corrected for the number of bins (Holm); below {LEVEL} marks *differ*. *Too few* packets decide
-nothing: half of the line's least probability and twice its most would pass as well. Bins without
-packets are left out."""
+nothing: half of the line's least probability and twice its greatest would pass as well. Bins
+without packets are left out."""
 
 SAID = {Verdict.AGREES: "agrees", Verdict.DIFFERS: "*differs*", Verdict.UNDECIDED: "too few"}
 

@@ -28,37 +28,37 @@ and no link between switches is contended, and as often again in each further ca
 - **load**: the load of the busiest link between switches over that of the busiest NIC, each for its
   rate. Above 1 links between switches are contended.
 - **lab**: busbw, GB/s of the modelled network: the median of all runs, in brackets the slowest and
-  the fastest. A run's is that of its two measured iterations together: ranks run ahead of each
-  other into the next one.
+  the fastest. A run's figure is that of its two measured iterations together, since ranks run
+  ahead of each other into the next one.
 - **fluid**: `--engine fluid`, exactly (eps 0) and without latency, as its ratio to the lab.
 - **packets**: `--engine packets --ports lab`, {DRAWS} runs with different seeds. Hosts
-  take arrivals and send when they wake, as a lab's agents do: once in 1 us, and in at most 1 ms of
-  the lab's clock, taken to be up to 0.1 ms late. A hop takes {VETH_NS:.0f} ns. Nothing of it is
-  fitted to these results.
+  take arrivals and send when they wake, as a lab's agents do: once in 1 us x dilation, but in 50 us
+  at least and 1 ms at most of the lab's clock, and up to 0.1 ms late, which is an assumption. A hop
+  takes {VETH_NS:.0f} ns. Nothing of this is fitted to these results.
 - **ratios** are of medians, simulator over lab, with the 95 % interval of a bootstrap over the
   runs of both. A job **agrees** where the interval is within {LIMIT:.0%} of 1, *differs* where it
   is outside, else it is undecided. Of three runs, or where few of ten were valid, the interval is
   too narrow: a bootstrap knows only what was seen.
-- **p**: of jobs that the setting does not decide or whose links between switches are contended, the
-  p-value of the two-sample test of Cramer and von Mises, exact, that the lab's and the packet
-  engine's times have one distribution. A small p is a difference in place or in width, however
-  small: it does not say that the difference matters, nor a large one that there is none.
+- **p**, for jobs that the setting does not decide or whose links between switches are contended:
+  the p-value of the exact two-sample test of Cramer and von Mises that the lab's and the packet
+  engine's times have one distribution. A small p shows a difference in place or in width, however
+  small. It does not say that the difference matters, and a large p does not say that there is none.
 - **by construction**: in both engines the job takes the least time that its busiest link allows,
   within {LIMIT:.0%}: any model with the right paths and rates agrees. The others are
   predictions.
-- **halves**: nothing is fitted to these labs. For whoever does so, the hash of a lab's name divides
-  them once and for all: fit to those of half A, score on half B."""
+- **halves**: nothing is fitted to these labs. To fit something, use the labs of half A and score it
+  on half B; the hash of a lab's name says which half it is in."""
 
 FINDINGS = """\
 - **Links** agree to the packet, contended or not, because both follow the same addresses, ports,
   queue-pair numbers and hash.
-- **Contended links** are where a fluid differs from queues, in either direction. The ranks of an
-  AlltoAll go through rounds, each after their previous one. A fluid divides a link anew as soon as
-  a flow begins; a queue serves in the order of arrival. So other ranks get ahead, other rounds meet
-  on a link, and the link is idle between them for another time. How it goes on depends on the
-  microsecond in which a rank looks: runs of the lab differ, and so do runs with other seeds.
-- **What this does not tell**: the lab is this kit's own sender over kernel queues, at a dilation
-  that this machine carries. That two of its parts agree does not make either of them a NIC or a
+- **Contended links** are where a fluid differs from queues, in either direction. Each rank of an
+  AlltoAll goes through rounds, one after the other. A fluid divides a link anew as soon as a flow
+  begins; a queue serves packets in the order of arrival. So different ranks get ahead, different
+  rounds meet on a link, and the link is idle for a different time between them. The course depends
+  on the microsecond in which a rank wakes: runs of the lab differ, and so do seeds of the engine.
+- **What this does not show**: the lab is rocelab's own sender over kernel queues, at a dilation
+  that this machine carries. That two parts of rocelab agree does not make either of them a NIC or a
   switch."""
 
 
