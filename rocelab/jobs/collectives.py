@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import pairwise
 
@@ -75,7 +75,8 @@ class Send:
 @dataclass(frozen=True, slots=True)
 class Schedule:
     """Every send of one collective. A send's id is its index; it is greater than the ids in its
-    `after`."""
+    `after`. A rank's sends are in the order in which it comes to them, channel by channel in an
+    AlltoAll(v)."""
 
     pattern: Pattern
     ranks: int
@@ -161,7 +162,9 @@ def schedule(
         case Pattern.INCAST | Pattern.PAIRS | Pattern.PERMUTATION:
             for source, destination in point_to_point(pattern, ranks, seed):
                 _at_once(sends, source, destination, size_bytes, channels)
-    return Schedule(pattern, ranks, size_bytes, tuple(sends))
+    return Schedule(
+        pattern, ranks, size_bytes, tuple(sends) if pattern in EXCHANGES else _in_rounds(sends)
+    )
 
 
 def check_collective(
@@ -294,6 +297,19 @@ def _add(
 ) -> int:
     sends.append(Send(len(sends), source, destination, size_bytes, after))
     return len(sends) - 1
+
+
+def _in_rounds(sends: Sequence[Send]) -> tuple[Send, ...]:
+    """The sends by how many others come before each, one after the other."""
+    rounds: list[int] = []
+    for send in sends:
+        rounds.append(max((rounds[before] + 1 for before in send.after), default=0))
+    order = sorted(range(len(sends)), key=rounds.__getitem__)
+    number = dict(zip(order, range(len(sends)), strict=True))
+    return tuple(
+        replace(sends[old], id=new, after=tuple(number[before] for before in sends[old].after))
+        for new, old in enumerate(order)
+    )
 
 
 def _chain(

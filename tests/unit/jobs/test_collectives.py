@@ -305,6 +305,20 @@ def test_rings_use_every_nic_the_same_and_no_more_than_they_must(
     assert set(into) == set(out) == {2 * (ranks - 1) * size // ranks}
 
 
+@given(RANKS, SIZES, CHANNELS)
+def test_a_rank_has_its_sends_in_the_order_in_which_it_comes_to_them(
+    ranks: int, size: int, channels: int
+) -> None:
+    """Its queue pairs get the messages in this order, in a lab and in a simulation."""
+    plan = schedule(Pattern.ALLREDUCE, ranks, size, channels=channels)
+    rounds: list[int] = []
+    for send in plan.sends:
+        rounds.append(1 + max((rounds[before] for before in send.after), default=0))
+    for rank in range(ranks):
+        own = [rounds[send.id] for send in plan.sends if send.source == rank]
+        assert own == sorted(own)
+
+
 @given(st.integers(2, 200))
 def test_two_trees_take_twice_the_buffer_over_no_nic_and_logarithmically_many_hops(
     ranks: int,

@@ -205,3 +205,18 @@ def test_with_one_buffer_each_message_waits_until_the_one_before_is_cleared() ->
     there_ps = LATENCY_PS + first_bytes * byte_ps + LATENCY_PS + ack_ps
     assert many_ps - without_ps == pytest.approx(clear_ps, abs=1)
     assert one_ps - many_ps == pytest.approx(3 * (there_ps + clear_ps), abs=1)
+
+
+@pytest.mark.parametrize("qps", [2, 4])
+def test_clear_to_sends_reach_the_queue_pair_that_a_rings_next_send_is_on(qps: int) -> None:
+    one, several = (
+        simulated(
+            "two-leaves",
+            Options(engine=Engine.PACKETS),
+            pattern="allreduce",
+            ranks=4,
+            transport={"admission": True, "qps": number},
+        )
+        for number in (1, qps)
+    )
+    assert several == pytest.approx(one, rel=0.01)
