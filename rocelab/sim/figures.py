@@ -15,8 +15,10 @@ import numpy.typing as npt
 from rocelab.arrays import Floats
 from rocelab.forwarding.asic import Model
 from rocelab.forwarding.balance import LinkLoad, TierBalance, balance, tier_balances
+from rocelab.jobs.jobplan import message_bytes
 from rocelab.jobs.performance import Row, jct_ratio, ran_ahead
 from rocelab.jobs.steps import roofline_s
+from rocelab.jobs.transport import Strategy
 from rocelab.plan.fabric import Direction, Role, tier_name
 from rocelab.results.environment import Environment, environment_with
 from rocelab.results.job import Headline
@@ -51,6 +53,7 @@ from rocelab.statistics import spread
 if TYPE_CHECKING:
     from rocelab.jobs.spec import SimulatedJob
     from rocelab.jobs.training_spec import TrainingSpec
+    from rocelab.jobs.workload import Workload
     from rocelab.sim.simulate import Simulation
 
 Longs = npt.NDArray[np.intp]
@@ -91,6 +94,7 @@ def figures(
     for job in jobs:
         ahead = ran_ahead([jct_ratio(each, job.roofline_ns) for each in _times_ns(job)])
         warnings += [] if ahead is None else [f"{job.name}: {ahead}"]
+    warnings += filter(None, map(_spread_too_far, simulation.jobs, simulation.workloads))
     packets = packet_counts(outcome, network) if isinstance(outcome, PacketRun) else None
     if packets is not None:
         warnings += pause_warnings(simulation.spec, network)
@@ -425,6 +429,28 @@ def _event(network: Network, outage: Outage) -> SimulatedEvent:
         _ns(outage.routed_s),
         _ns(outage.ends_s),
         tuple(network.link_name(link) for link in outage.links[:NAMED_LINKS].tolist()),
+    )
+
+
+def _spread_too_far(job: SimulatedJob, workload: Workload) -> str | None:
+    """A warning if merged rings use more queue pairs at once than the messages of a send do."""
+    transport, longest = job.transport, message_bytes(job.transport)
+    if transport.strategy is Strategy.SPLIT:
+        return None
+    rings = [step.sends for step in workload.steps if step.sends and step.sends.tokens]
+    used = min(
+        (
+            ring.tokens * int((-(-ring.size_bytes // (ring.each_parts * longest))).max())
+            for ring in rings
+        ),
+        default=transport.qps,
+    )
+    if used >= transport.qps:
+        return None
+    return (
+        f"{job.name}: merged sends use all {transport.qps} queue pairs at once; in a lab a rank "
+        f"of a ring uses {used} at a time, which takes longer where flows meet on a link (with "
+        "transport.strategy: split both use all)"
     )
 
 

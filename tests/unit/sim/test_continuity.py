@@ -157,3 +157,26 @@ def test_completions_taken_together_move_an_alltoall_by_less_than_a_percent() ->
     assert microseconds(0, eps=LARGE_EPS, **keys) == pytest.approx(
         microseconds(0, eps=0.0, **keys), rel=0.01
     )
+
+
+@pytest.mark.parametrize(
+    ("transport", "is_warned_of"),
+    [
+        ({"qps": 4}, True),
+        ({"qps": 4, "message": "256KB"}, False),
+        ({"qps": 4, "message": "257KB"}, False),
+        ({"qps": 4, "message": "334KB"}, True),
+        ({"qps": 4, "strategy": "split"}, False),
+        ({"qps": 1}, False),
+    ],
+)
+def test_merged_rings_on_queue_pairs_that_a_lab_has_idle_are_warned_of(
+    monkeypatch: pytest.MonkeyPatch, transport: dict[str, object], is_warned_of: bool
+) -> None:
+    keys = {"pattern": "allreduce", "ranks": 8, "size": "8MB", "transport": transport}
+    job = collective_job(JobSpec.model_validate(keys))
+    assert not simulate.simulate(LARGE, [job]).warnings
+    monkeypatch.setattr(collectives, "MOST_ORDERED", 0)
+    assert any("at a time" in each for each in simulate.simulate(LARGE, [job]).warnings) == (
+        is_warned_of
+    )
