@@ -97,7 +97,7 @@ compare: $(READY) ## every load-balancing scheme on zone-1-1, 1 to 32 queue pair
 .PHONY: simulate
 simulate: $(READY) ## 32,256 GPUs in a ring: what ECMP and E-ECMP cost it, in seconds
 	@.venv/bin/rocelab simulate meta-32k --pattern allreduce --ranks 32256 --size 16GB --qps 16 \
-		--scheme e-ecmp --placement topology-aware --out "results/simulate-$(NOW)"
+		--strategy split --scheme e-ecmp --placement topology-aware --out "results/simulate-$(NOW)"
 
 .PHONY: agreement
 agreement: $(READY) ## the simulator beside the lab on every lab that fits this machine: docs/agreement.md

@@ -206,7 +206,7 @@ def simulate(
     By default a fluid model: rates are max-min fair, packets and queues are not simulated. Needs
     no root.
 
-    rocelab simulate meta-32k --pattern allreduce --ranks 32256 --size 1GB --qps 16 --scheme e-ecmp
+    rocelab simulate meta-32k --pattern allreduce --ranks 32256 --size 1GB --qps 16 --strategy split
 
     rocelab simulate llama3-24k --job llama3-16k --out results/llama3
     """
