@@ -194,7 +194,7 @@ def _flows(sending: Sending, order: list[int]) -> Table:
     flow[:, [at.NEXT_FLOW, at.SENDING, at.ARRIVING, at.ACKING, at.LAST, at.ASKED]] = -1
     flow[:, at.DEADLINE_PS] = at.NEVER
     flow[:, [at.DATA_PS, at.ACK_PS]] = -at.NEVER
-    place = np.zeros(1 + max(order), np.int64)
+    place = np.zeros(1 + max(order, default=0), np.int64)
     place[order] = np.arange(len(order))
     columns: dict[int, Longs] = {
         at.WINDOW: sending.window,

@@ -7,7 +7,7 @@ import pytest
 
 from rocelab.errors import InputError
 from rocelab.jobs.job import JobSpec
-from rocelab.jobs.spec import collective_job
+from rocelab.jobs.spec import SimulatedJob, collective_job
 from rocelab.progress import Progress, ProgressSink, no_progress
 from rocelab.results.simulation import Engine, PortModel
 from rocelab.sim.packets import build, run
@@ -220,3 +220,16 @@ def test_clear_to_sends_reach_the_queue_pair_that_a_rings_next_send_is_on(qps: i
         for number in (1, qps)
     )
     assert several == pytest.approx(one, rel=0.01)
+
+
+def test_a_job_that_sends_nothing_takes_as_long_as_in_the_fluid() -> None:
+    """Tensor parallelism is NVLink's; without pipeline or replicas nothing else is sent."""
+    shape = {"layers": 4, "hidden": 256, "heads": 4, "ffn": 512, "vocab": 1000, "sequence": 64}
+    training = {"model": shape, "tensor": 2, "server_gpus": 2, "gpu_flops": "100T"}
+    job = SimulatedJob.model_validate({"name": "alone", "training": training})
+    fluid, packets = (
+        simulate(load_spec(find_lab("two-leaves")), [job], Options(engine=engine)).jobs[0]
+        for engine in (Engine.FLUID, Engine.PACKETS)
+    )
+    assert packets.payload_bytes == 0
+    assert packets.iterations_ns == pytest.approx(fluid.iterations_ns, rel=1e-6)
