@@ -64,6 +64,8 @@ def place_ranks(
                 hint="a rank needs a NIC of its own: take fewer ranks or jobs",
             )
         raise no_room(ranks, len(left), network.spec.name)
+    if not ranks:
+        return np.empty(0, np.int32)
     zone, leaf = _zones_and_leaves(network)
     match how:
         case Placement.CONTIGUOUS:

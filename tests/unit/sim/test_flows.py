@@ -14,6 +14,7 @@ from rich.console import Console
 from rocelab.documents import to_json
 from rocelab.errors import InputError, SpecError
 from rocelab.jobs.flow_files import read_flow_file
+from rocelab.jobs.placement import Placement
 from rocelab.jobs.spec import SimulatedJob, load_jobs
 from rocelab.jobs.sport import source_port
 from rocelab.report.simulation.html import render_html
@@ -224,8 +225,17 @@ def test_flows_share_the_network_with_other_jobs(tmp_path: Path) -> None:
     assert [places.tolist() for places in simulation.places] == [[2, 6], [0, 1, 3, 4, 5, 7]]
     numbers = simulation.flows.dest_qp
     assert len(set(numbers.tolist())) == len(numbers), "jobs have no queue pair in common"
+
+
+@pytest.mark.parametrize("placement", Placement)
+def test_random_flows_are_refused_where_other_jobs_leave_no_nic(placement: Placement) -> None:
+    keys = {"sizes": "alistorage", "load": "10%", "duration": "1ms"}
+    all_nics, rest = (
+        SimulatedJob.model_validate({"name": name, "placement": placement, "poisson": keys})
+        for name in ("first", "load")
+    )
     with pytest.raises(InputError, match=r"^load: flows between 0 NICs"):
-        Simulation(SPEC, [job(tmp_path, NS3), rest])
+        Simulation(SPEC, [all_nics, rest])
 
 
 @pytest.fixture(scope="module")
