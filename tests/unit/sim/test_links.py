@@ -115,6 +115,19 @@ def test_a_round_trip_takes_as_long_as_packet_by_packet(
     assert links.finish_s[0] == pytest.approx(packets.finish_s[0], rel=rel)
 
 
+@pytest.mark.parametrize("hop_latency_ns", [0, 100, 1000])
+@pytest.mark.parametrize("window", [1, 16, 64])
+@pytest.mark.parametrize("size", [4097, 8193, 65_537, 200_001])
+def test_a_short_last_packet_costs_a_packets_time_for_each_link_at_most(
+    size: int, window: int, hop_latency_ns: float, tmp_path: Path
+) -> None:
+    """A chunk's packets count as equally long where its window waits for it."""
+    job = listed(tmp_path, [f"0 9 3 100 {size} 2"], window=window)
+    made, (packets, links) = both(job, hop_latency_ns=hop_latency_ns)
+    packet_s = 8 * 4200 / made.network.capacity_bps.min()
+    assert abs(links.finish_s[0] - packets.finish_s[0]) < len(made.whole_paths.sends) * packet_s
+
+
 @pytest.mark.parametrize("rate", ["40G", "400G"])
 @pytest.mark.parametrize("window", [1, 16, 48])
 @pytest.mark.parametrize("hop_latency_ns", [0, 200, 5000])
