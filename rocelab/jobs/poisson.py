@@ -21,7 +21,7 @@ from rocelab.errors import InputError
 from rocelab.jobs.flow_list import MOST_FLOWS, FlowList
 from rocelab.jobs.transport import MAX_DURATION
 from rocelab.spec.base import SpecModel
-from rocelab.units import SHARE, DurationNs, SharePpm
+from rocelab.units import SHARE, DurationNs, SharePpm, format_duration
 
 
 class FlowSizes(StrEnum):
@@ -88,18 +88,16 @@ def poisson_flows(spec: PoissonSpec, nic_bps: Floats, seed: int, job: str = "poi
     flows_per_s = spec.load / 1e6 * nic_bps / (8 * sizes.mean_bytes)
     duration_s = spec.duration / 1e9
     expected = float(flows_per_s.sum()) * duration_s
-    load = SHARE.written(spec.load)
+    asked = f"{SHARE.written(spec.load)} of {ranks:,} NICs for {format_duration(spec.duration)}"
     if expected > MOST_FLOWS:
         raise InputError(
-            f"{job}: {load} of {ranks:,} NICs for {duration_s:g} s are about {expected:,.0f} "
-            f"flows; at most {MOST_FLOWS:,} are simulated",
+            f"{job}: {asked} are about {expected:,.0f} flows; at most {MOST_FLOWS:,} are simulated",
             hint="take a shorter duration",
         )
     flows = int(rng.poisson(expected))
     if flows == 0:
         raise InputError(
-            f"{job}: no flow begins; {load} of {ranks:,} NICs for {duration_s:g} s are "
-            f"{expected:.2g} flows on average",
+            f"{job}: no flow begins; {asked} are {expected:.2g} flows on average",
             hint="take a longer duration",
         )
     source = np.searchsorted(np.cumsum(flows_per_s), rng.random(flows) * flows_per_s.sum())
