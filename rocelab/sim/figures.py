@@ -395,10 +395,10 @@ def _uses(
 def _last_s(outcome: Outcome) -> float:
     """When the last byte was carried; packet by packet, if a transfer never ends, when nothing more
     was to happen."""
+    if isinstance(outcome, PacketRun):
+        return max(float(outcome.rate_times_s[-1]), outcome.idle_s)
     if np.isfinite(outcome.end_s).all():
         return float(outcome.end_s.max(initial=0.0))
-    if isinstance(outcome, PacketRun):
-        return float(outcome.rate_times_s[-1])
     (carrying,) = np.nonzero(outcome.rate_bps)
     return float(outcome.rate_times_s[carrying[-1] + 1]) if len(carrying) else 0.0
 

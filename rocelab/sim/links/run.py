@@ -103,6 +103,7 @@ class Sums:
     acks: int = 0
     packet_hops: int = 0
     failed: int = 0
+    idle_s: float = 0.0
 
     @classmethod
     def none(cls, flows: int, sends: int) -> Sums:
@@ -126,6 +127,7 @@ class Sums:
         self.sent_bits[link] += run.sent_bits[own]
         self.sent_bits[link ^ 1] += run.sent_bits[own + 1]
         self.failed += run.failed
+        self.idle_s = max(self.idle_s, run.idle_s)
         self.packet_hops += run.packet_hops
         if part.before[0] < 0:
             self.packets += run.packets
@@ -162,6 +164,7 @@ class Sums:
             pause=np.zeros((sends, 0, at.PAUSE_CELLS), np.int64),
             buffer=np.zeros((0, at.BUFFER_CELLS), np.int64),
             data_sends=data_sends,
+            idle_s=self.idle_s,
             **self.by_flow,
             **self.by_send,
         )

@@ -59,7 +59,8 @@ class PacketRun(Outcome):
     carried nothing, at their ports, or without a route. failed: queue pairs that gave up after too
     many attempts. pause: 2L x lossless classes in use, ascending x PAUSE_CELLS of
     `rocelab.sim.packets.state`; buffer: its rows of receive buffers. data_sends: sends on some way
-    of data, 2L.
+    of data, 2L. idle_s: from when on no port sends any more: what was sent again in vain may leave
+    after the last transfer's end.
     """
 
     packets: int
@@ -81,6 +82,7 @@ class PacketRun(Outcome):
     pause: Longs
     buffer: Longs
     data_sends: Bools
+    idle_s: float
 
 
 def run_packets(
@@ -252,6 +254,7 @@ def _outcome(
         pause=pause,
         buffer=run.buffer,
         data_sends=_data_sends(wirings, 1 + int(program.flow.max(initial=-1))),
+        idle_s=float(run.port[:, at.FREE_PS].max() / PS),
     )
 
 

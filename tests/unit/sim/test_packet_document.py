@@ -29,10 +29,15 @@ SPEC = LabSpec.model_validate(
 
 
 def report(
-    pattern: str, ranks: int, engine: Engine, size: str = "1MB", **transport: object
+    pattern: str,
+    ranks: int,
+    engine: Engine,
+    size: str = "1MB",
+    spec: LabSpec = SPEC,
+    **transport: object,
 ) -> SimulationReport:
     keys = {"pattern": pattern, "ranks": ranks, "size": size, "transport": transport}
-    return simulate(SPEC, [collective_job(JobSpec.model_validate(keys))], Options(engine=engine))
+    return simulate(spec, [collective_job(JobSpec.model_validate(keys))], Options(engine=engine))
 
 
 @pytest.fixture(scope="module")
@@ -52,6 +57,17 @@ def test_a_document_counts_what_packets_did(incast: SimulationReport) -> None:
     assert sum(queue.marks for queue in found.queues) == found.marks
     assert all(queue.port.startswith(("rtsw", "ctsw")) for queue in found.queues)
     assert from_json(to_json(incast)) == incast
+
+
+def test_no_link_is_in_use_for_longer_than_it_sends() -> None:
+    """What was sent again in vain leaves when the last transfer is over."""
+    slow = {"racks": 2, "spines": 1}, {"rate": "25G", "server_rate": "100G", "delay": "1ns"}
+    spec = LabSpec.model_validate({"name": "slow", "fabric": slow[0], "links": slow[1]})
+    hasty = {"window": 64, "ack_every": 600, "ack_timeout": "1us"}
+    found = report("pairs", 2, Engine.PACKETS, "200KB", spec, **hasty)
+    assert found.packets is not None
+    assert found.packets.retransmitted > found.packets.data_packets / 2
+    assert 0.9 < max(use.utilisation_max for use in found.uses) <= 1
 
 
 def test_a_terminal_and_a_page_show_it(incast: SimulationReport) -> None:
