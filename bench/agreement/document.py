@@ -213,13 +213,15 @@ class LabResult:
         before = {(cell.name, cell.scheme): cell for cell in earlier.cells}
 
         def cell_after(cell: CellResult) -> CellResult:
-            known = before.get((cell.name, cell.scheme))
+            known = before.pop((cell.name, cell.scheme), None)
             return cell if known is None or known.spec != cell.spec else cell.after(known)
 
+        cells = tuple(map(cell_after, self.cells))
         return replace(
             self,
             environment=earlier.environment,
-            cells=tuple(map(cell_after, self.cells)),
+            # A campaign that failed has not come to these.
+            cells=cells if self.failed is None else (*cells, *before.values()),
             took_s=earlier.took_s + self.took_s,
         )
 

@@ -322,6 +322,8 @@ def test_runs_that_are_kept_of_a_job_come_before_new_ones_of_the_same_machine() 
     assert (same.attempts, same.lab_queues) == (3, none)
     assert other.lab == runs(60_000.0), "another job of that name"
     assert new.after(earlier).took_s == 120.0
+    failed = replace(new, cells=cells[:1], failed="no memory")
+    assert failed.after(earlier).cells == (same, other_job), "its runs are kept"
     elsewhere = replace(ENVIRONMENT, cpu_count=ENVIRONMENT.cpu_count + 1)
     assert new.after(replace(earlier, environment=elsewhere)) == new
 
