@@ -13,7 +13,7 @@ from rocelab.arrays import Longs
 from rocelab.sim.packets import state as at
 from rocelab.sim.packets.compiling import compiled, inlined
 from rocelab.sim.packets.draws import TIES, draw
-from rocelab.sim.packets.state import State, Table
+from rocelab.sim.packets.state import State
 
 
 @inlined
@@ -54,31 +54,33 @@ def next_due(due: Longs) -> int:
 
 
 @compiled
-def _order(run: State, subject: int) -> int:
-    """Where a timer comes among those of one instant, with its subject as the lowest bits."""
+def _tie(run: State, subject: int) -> int:
+    """Where a timer comes among those of one instant."""
     if subject & 7 == at.START:
-        return subject - 2**32
-    return draw(run.rules[at.SEED], TIES, subject) << 32 | subject
+        return subject - 2**31
+    return draw(run.rules[at.SEED], TIES, subject)
 
 
 @inlined
-def _is_before(heap: Table, place: int, time: int, order: int) -> bool:
+def _is_before(run: State, place: int, time: int, subject: int) -> bool:
     """Whether the timer at a place of the heap runs out before another one."""
-    due = heap[place, at.TIME_PS]
-    return bool(due < time or (due == time and heap[place, at.ORDER] < order))
+    due = run.timer[place, at.TIME_PS]
+    return bool(
+        due < time or (due == time and _tie(run, run.timer[place, at.SUBJECT]) < _tie(run, subject))
+    )
 
 
 @inlined
 def set_timer(run: State, time: int, kind: int, of: int) -> None:
     """Let a timer of a task, port, flow or gate run out at a time."""
-    heap, place, order = run.timer, run.counts[at.TIMERS], _order(run, 8 * of + kind)
+    heap, place, subject = run.timer, run.counts[at.TIMERS], 8 * of + kind
     run.counts[at.TIMERS] += 1
-    while place > 0 and not _is_before(heap, (place - 1) >> 1, time, order):
+    while place > 0 and not _is_before(run, (place - 1) >> 1, time, subject):
         parent = (place - 1) >> 1
         heap[place, at.TIME_PS] = heap[parent, at.TIME_PS]
-        heap[place, at.ORDER] = heap[parent, at.ORDER]
+        heap[place, at.SUBJECT] = heap[parent, at.SUBJECT]
         place = parent
-    heap[place, at.TIME_PS], heap[place, at.ORDER] = time, order
+    heap[place, at.TIME_PS], heap[place, at.SUBJECT] = time, subject
     run.due[-1] = heap[0, at.TIME_PS]
 
 
@@ -86,21 +88,21 @@ def set_timer(run: State, time: int, kind: int, of: int) -> None:
 def next_timer(run: State) -> int:
     """Take the subject of the timer that runs out first."""
     heap, place = run.timer, 0
-    first = heap[0, at.ORDER]
+    subject = heap[0, at.SUBJECT]
     run.counts[at.TIMERS] -= 1
     count = run.counts[at.TIMERS]
-    time, last = heap[count, at.TIME_PS], heap[count, at.ORDER]
+    time, last = heap[count, at.TIME_PS], heap[count, at.SUBJECT]
     while True:
         child = 2 * place + 1
         if child + 1 < count and _is_before(
-            heap, child + 1, heap[child, at.TIME_PS], heap[child, at.ORDER]
+            run, child + 1, heap[child, at.TIME_PS], heap[child, at.SUBJECT]
         ):
             child += 1
-        if child >= count or not _is_before(heap, child, time, last):
+        if child >= count or not _is_before(run, child, time, last):
             break
         heap[place, at.TIME_PS] = heap[child, at.TIME_PS]
-        heap[place, at.ORDER] = heap[child, at.ORDER]
+        heap[place, at.SUBJECT] = heap[child, at.SUBJECT]
         place = child
-    heap[place, at.TIME_PS], heap[place, at.ORDER] = time, last
+    heap[place, at.TIME_PS], heap[place, at.SUBJECT] = time, last
     run.due[-1] = heap[0, at.TIME_PS] if count else at.NEVER
-    return int(first & (2**32 - 1))
+    return int(subject)

@@ -100,9 +100,6 @@ FIRST, MASK, FRONT, BACK, RING_DELAY_PS = range(5)
 RING_CELLS = 8
 
 TIME_PS, SUBJECT = range(2)
-ORDER = SUBJECT
-"""Of a timer: its subject, below what orders those of one instant."""
-
 EVENT_CELLS = 2
 
 START, SERIALISED, TURN_DUE, ACK_LATE, WATCHED, DRAINED, WOKEN, SHAPED = range(8)
