@@ -25,13 +25,16 @@ from rocelab.jobs.collectives import (
     point_to_point,
 )
 from rocelab.jobs.job import JobSpec, schedule_of
+from rocelab.jobs.messages import spread_evenly
 from rocelab.jobs.workload import Sends, Step, Workload
 
 MOST_ORDERED = 2**15
-"""Sends of a job, over all iterations, that are simulated one by one; more are merged."""
+"""Sends of a job, over all iterations, that are simulated one by one although they can be merged.
+"""
 
-MOST_EXCHANGED = 2**20
-"""Sends of a job's AlltoAll(v)s, over all iterations, which go in turn: 1,024 ranks once."""
+MOST_IN_TURN = 2**20
+"""Sends of a job, over all iterations, that wait for one another and cannot be merged: an AlltoAll
+of 1,024 ranks once."""
 
 
 def sends_of(
@@ -108,14 +111,14 @@ def _phases(job: JobSpec, group: int | None, size_bytes: int) -> tuple[Sends, ..
 def workload_of(job: JobSpec, group: int | None, iterations: int) -> Workload:
     """`iterations` of a job with a size, `job.compute` between them.
 
-    `group` is the group size if the job does not set it (`rocelab.sim.placement.ring_group`).
-    Up to MOST_ORDERED sends the workload is `ordered`: each send of the schedule is a step that
-    waits for the same sends as in the lab, and a rank begins an iteration, after its pause, when
-    all its sends and receives of the previous one have finished. Beyond, an iteration is one step
-    of merged sends that all ranks begin together, or three (`_phases`).
+    `group` is the group size if the job does not set it (`rocelab.sim.placement.ring_group`). A
+    workload of `sends_in_order` is `ordered`: each send of the schedule is a step that waits for
+    the same sends as in the lab, and a rank begins an iteration, after its pause, when all its
+    sends and receives of the previous one have finished. In any other, an iteration is one step of
+    merged sends that all ranks begin together, or three (`_phases`).
 
-    Raises InputError for a job of streams, for a group that does not divide the ranks, and for an
-    exchange of more than MOST_EXCHANGED sends.
+    Raises InputError for a job of streams, for a group that does not divide the ranks, and for more
+    than MOST_IN_TURN sends that cannot be merged.
     """
     if job.size is None:
         raise InputError(
@@ -123,8 +126,7 @@ def workload_of(job: JobSpec, group: int | None, iterations: int) -> Workload:
             hint="give it a size: a simulation says how long that takes",
         )
     compute_s = job.compute / 1e9
-    sends = iterations * count_sends(job.pattern, job.ranks, job.size, job.algorithm, job.channels)
-    if sends <= MOST_ORDERED:
+    if sends_in_order(job, iterations):
         return _ordered(schedule_of(job, group), iterations, compute_s)
     phases = _phases(job, group if job.group is None else job.group, job.size)
     steps: list[Step] = []
@@ -140,6 +142,44 @@ def workload_of(job: JobSpec, group: int | None, iterations: int) -> Workload:
                 )
             )
     return Workload(job.ranks, tuple(steps))
+
+
+def sends_in_order(job: JobSpec, iterations: int) -> int:
+    """The sends of `iterations` of a job with a size if they are simulated one by one, else 0:
+    more than MOST_ORDERED are merged, if all queue pairs carry as much of each part of a ring, tree
+    or chain (`spread_evenly`). Merged sends keep all of them busy all the time; in order, a queue
+    pair that gets more of a part than others delays the rest of its way.
+
+    Raises InputError for more than MOST_IN_TURN that cannot be merged.
+    """
+    assert job.size is not None
+    sends = iterations * count_sends(job.pattern, job.ranks, job.size, job.algorithm, job.channels)
+    part_bytes = _part_bytes(job, job.size)
+    if sends <= MOST_ORDERED:
+        return sends
+    if part_bytes is None or spread_evenly(np.array(part_bytes), job.transport):
+        return 0
+    if sends > MOST_IN_TURN:
+        raise InputError(
+            f"{sends:,} sends, each after another, whose messages are not as many on each of "
+            f"{job.transport.qps} queue pairs; at most {MOST_IN_TURN:,} are simulated",
+            hint="with transport.strategy: split (--strategy split) each message is divided over "
+            "all queue pairs; or take one queue pair, or fewer ranks, channels or iterations",
+        )
+    return sends
+
+
+def _part_bytes(job: JobSpec, size_bytes: int) -> int | None:
+    """The longest of the parts that pass from rank to rank; None where no rank passes any on."""
+    match job.pattern:
+        case Pattern.ALLREDUCE if job.algorithm is Algorithm.TREE:
+            return _piece_bytes(size_bytes, 2 * job.channels)
+        case Pattern.BROADCAST:
+            return _piece_bytes(size_bytes, job.channels)
+        case Pattern.ALLREDUCE | Pattern.REDUCESCATTER | Pattern.ALLGATHER:
+            return -(-size_bytes // (job.ranks * job.channels))
+        case _:
+            return None
 
 
 def _following(pattern: Pattern, merged: Sends) -> Sends:
@@ -315,10 +355,10 @@ def _hierarchical_phases(
 
 def check_exchanged(sends: int) -> None:
     """Raise InputError where AlltoAll(v)s are more sends than are simulated in turn."""
-    if sends > MOST_EXCHANGED:
+    if sends > MOST_IN_TURN:
         raise InputError(
             f"AlltoAlls of {sends:,} sends, each after its rank's last; at most "
-            f"{MOST_EXCHANGED:,} are simulated",
+            f"{MOST_IN_TURN:,} are simulated",
             hint="take fewer ranks, channels or iterations, or several jobs of fewer ranks each",
         )
 

@@ -40,6 +40,12 @@ class Messages:
     size_bytes: Longs
 
 
+def spread_evenly(part_bytes: Longs, transport: TransportSpec) -> bool:
+    """Whether each of these parts has as many messages on every queue pair of a connection."""
+    messages = -(-part_bytes // message_bytes(transport))
+    return transport.strategy is Strategy.SPLIT or not np.any(messages % transport.qps)
+
+
 def loads_of(
     connection: Longs,
     size_bytes: Longs,

@@ -8,6 +8,7 @@ from rich.table import Table
 from rocelab.report.console import table
 from rocelab.results.prediction import Prediction, TierPrediction
 from rocelab.units import format_size
+from rocelab.wording import counted
 
 
 def print_prediction(found: Prediction, console: Console) -> None:
@@ -21,7 +22,7 @@ def print_prediction(found: Prediction, console: Console) -> None:
 
 def _what(found: Prediction) -> str:
     origin = "the running kernels' tables" if found.tables == "kernel" else "planned tables"
-    carried = [f"{found.flows:,} flows"]
+    carried = [counted(found.flows, "flow")]
     if found.bytes is not None:
         carried.append(f"{format_size(found.bytes)} of payload")
     if found.packets is not None:

@@ -53,7 +53,8 @@ class Chains:
 
     def timed(self, program: Program, flow_s: Floats) -> Program:
         """The program with the latency of its chains: rounds times the mean of `flow_s` (F) over
-        the chain's flows. A chain that is no ring adds it at the end of its task."""
+        the chain's flows. A chain adds it at the end of its task, a ring only that of the last
+        round: chunks hide the others from one another."""
         (members,) = np.nonzero(self.of_transfer != NONE)
         chain, count = self.of_transfer[members], len(self.task)
         length = np.maximum(np.bincount(chain, minlength=count), 1)
@@ -62,12 +63,12 @@ class Chains:
         is_ring = self.tokens > 0
         latency_s = program.latency_s.copy()
         own_s = np.zeros(program.tasks)
-        np.maximum.at(own_s, self.task[~is_ring], chain_s[~is_ring])
+        np.maximum.at(own_s, self.task, np.where(is_ring, mean_s, chain_s))
         number = np.append(np.where(is_ring, np.cumsum(is_ring) - 1, NONE), NONE)
         rings = Rings(
             number[self.of_transfer].astype(np.int32),
             1 / (length * np.maximum(self.tokens, 1))[is_ring],
-            chain_s[is_ring],
+            (chain_s - mean_s)[is_ring],
         )
         return replace(program, latency_s=latency_s + own_s, rings=rings)
 

@@ -15,10 +15,9 @@ import numpy.typing as npt
 from rocelab.arrays import Floats
 from rocelab.forwarding.asic import Model
 from rocelab.forwarding.balance import LinkLoad, TierBalance, balance, tier_balances
-from rocelab.jobs.jobplan import message_bytes
+from rocelab.jobs.messages import spread_evenly
 from rocelab.jobs.performance import Row, jct_ratio, ran_ahead
 from rocelab.jobs.steps import roofline_s
-from rocelab.jobs.transport import Strategy
 from rocelab.plan.fabric import Direction, Role, tier_name
 from rocelab.results.environment import Environment, environment_with
 from rocelab.results.job import Headline
@@ -94,7 +93,7 @@ def figures(
     for job in jobs:
         ahead = ran_ahead([jct_ratio(each, job.roofline_ns) for each in _times_ns(job)])
         warnings += [] if ahead is None else [f"{job.name}: {ahead}"]
-    warnings += filter(None, map(_spread_too_far, simulation.jobs, simulation.workloads))
+    warnings += filter(None, map(_unevenly_spread, simulation.jobs, simulation.workloads))
     packets = packet_counts(outcome, network) if isinstance(outcome, PacketRun) else None
     if packets is not None:
         warnings += pause_warnings(simulation.spec, network)
@@ -432,25 +431,16 @@ def _event(network: Network, outage: Outage) -> SimulatedEvent:
     )
 
 
-def _spread_too_far(job: SimulatedJob, workload: Workload) -> str | None:
-    """A warning if merged rings use more queue pairs at once than the messages of a send do."""
-    transport, longest = job.transport, message_bytes(job.transport)
-    if transport.strategy is Strategy.SPLIT:
-        return None
+def _unevenly_spread(job: SimulatedJob, workload: Workload) -> str | None:
+    """A warning if the parts of merged rings are not as many messages on each queue pair."""
     rings = [step.sends for step in workload.steps if step.sends and step.sends.tokens]
-    used = min(
-        (
-            ring.tokens * int((-(-ring.size_bytes // (ring.each_parts * longest))).max())
-            for ring in rings
-        ),
-        default=transport.qps,
-    )
-    if used >= transport.qps:
+    parts = [-(-ring.size_bytes // ring.each_parts) for ring in rings]
+    if all(spread_evenly(part, job.transport) for part in parts):
         return None
     return (
-        f"{job.name}: merged sends use all {transport.qps} queue pairs at once; in a lab a rank "
-        f"of a ring uses {used} at a time, which takes longer where flows meet on a link (with "
-        "transport.strategy: split both use all)"
+        f"{job.name}: merged sends keep all {job.transport.qps} queue pairs busy; in a lab those "
+        "that get more messages of a chunk than others delay it, which takes longer (with "
+        "transport.strategy: split all get as much)"
     )
 
 

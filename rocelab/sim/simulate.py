@@ -27,7 +27,7 @@ from rocelab.forwarding.asic import Model
 from rocelab.jobs.collectives import Algorithm
 from rocelab.jobs.flow_files import read_flow_file
 from rocelab.jobs.inference import inference_workload
-from rocelab.jobs.merged_sends import workload_of
+from rocelab.jobs.merged_sends import MOST_ORDERED, workload_of
 from rocelab.jobs.performance import FRAME_OVERHEAD_BYTES
 from rocelab.jobs.placement import Placement
 from rocelab.jobs.poisson import poisson_flows
@@ -318,18 +318,32 @@ class Simulation:
 
     def _check_packets(self) -> None:
         """Raises InputError for what the packet engine does not simulate."""
-        reasons = {
-            "--prove and --eps": self.options.prove or self.options.eps is not None,
-            "ports of a lab and a hop latency of 0": self.options.ports is PortModel.LAB
-            and self.hop_latency_ns == 0,
-            "merged or pipelined sends": bool(self.is_merged.any()),
-            "flows without a path": bool((np.diff(self.whole_paths.start) == 0).any()),
-        }
-        for name, is_asked in reasons.items():
+        reasons = [
+            (
+                self.options.prove or self.options.eps is not None,
+                "--prove and --eps",
+                "they are of --engine fluid",
+            ),
+            (
+                self.options.ports is PortModel.LAB and self.hop_latency_ns == 0,
+                "ports of a lab and a hop latency of 0",
+                "give another --hop-latency or other --ports",
+            ),
+            (
+                bool(self.is_merged.any()),
+                "merged or pipelined sends",
+                f"take --engine fluid, or a collective of at most {MOST_ORDERED:,} sends, which go "
+                "in order: fewer ranks, channels or iterations",
+            ),
+            (
+                bool((np.diff(self.whole_paths.start) == 0).any()),
+                "flows without a path",
+                "take --engine fluid",
+            ),
+        ]
+        for is_asked, what, hint in reasons:
             if is_asked:
-                raise InputError(
-                    f"the packet engine does not simulate {name}", hint="take --engine fluid"
-                )
+                raise InputError(f"the packet engine does not simulate {what}", hint=hint)
 
     def report(self, outcome: Outcome | None = None) -> SimulationReport:
         """The report of `outcome`, or of a run if it is None."""

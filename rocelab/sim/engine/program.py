@@ -24,9 +24,9 @@ class Rings:
     the transfer time of others.
 
     of_transfer: the ring that each transfer is a hop of, -1 for none, X. share: 1 / (transfers of
-    the ring x chunks on each hop at once). latency_s: of a chunk on its whole way. A chunk takes
-    its share of the sum of the transfers' times, from the task's start, plus the latency; the task
-    is not over before that.
+    the ring x chunks on each hop at once). latency_s: of a chunk on its whole way but
+    its last hop, C. A chunk takes its share of the sum of the transfers' times, from the task's
+    start, plus the latency; the task's own latency begins no sooner.
     """
 
     of_transfer: Ints

@@ -9,12 +9,13 @@ from rocelab.errors import InputError
 from rocelab.jobs import merged_sends as collectives
 from rocelab.jobs.collectives import Pattern, count_sends
 from rocelab.jobs.job import JobSpec
-from rocelab.jobs.merged_sends import MOST_EXCHANGED, MOST_ORDERED
+from rocelab.jobs.merged_sends import MOST_IN_TURN, MOST_ORDERED
 from rocelab.jobs.parallelism import in_groups
 from rocelab.jobs.spec import collective_job
 from rocelab.jobs.steps import Steps
 from rocelab.sim import simulate
 from rocelab.sim.fabric.build import network_of
+from rocelab.sim.figures import _unevenly_spread
 from rocelab.sim.simulate import LARGE_EPS, Options, Simulation
 from rocelab.spec.catalog import find_lab
 from rocelab.spec.load import load_spec
@@ -72,7 +73,7 @@ def test_an_alltoall_takes_as_long_in_turn_as_in_order(
 
 def test_an_alltoall_of_more_sends_than_are_simulated_in_order_is_refused() -> None:
     job = JobSpec.model_validate({"pattern": "alltoall", "ranks": 1025, "size": "64MB"})
-    assert count_sends(job.pattern, 1024, 64 * 10**6) <= MOST_EXCHANGED
+    assert count_sends(job.pattern, 1024, 64 * 10**6) <= MOST_IN_TURN
     with pytest.raises(InputError, match="AlltoAlls of 1,049,600 sends") as caught:
         collectives.workload_of(job, None, 1)
     assert "fewer ranks" in (caught.value.hint or "")
@@ -159,24 +160,83 @@ def test_completions_taken_together_move_an_alltoall_by_less_than_a_percent() ->
     )
 
 
-@pytest.mark.parametrize(
-    ("transport", "is_warned_of"),
-    [
-        ({"qps": 4}, True),
-        ({"qps": 4, "message": "256KB"}, False),
-        ({"qps": 4, "message": "257KB"}, False),
-        ({"qps": 4, "message": "334KB"}, True),
-        ({"qps": 4, "strategy": "split"}, False),
-        ({"qps": 1}, False),
-    ],
-)
-def test_merged_rings_on_queue_pairs_that_a_lab_has_idle_are_warned_of(
-    monkeypatch: pytest.MonkeyPatch, transport: dict[str, object], is_warned_of: bool
+RING = {"pattern": "allreduce", "ranks": 24, "size": "12MB"}
+"""Chunks of 500 KB."""
+
+EVENLY = [
+    ({"qps": 4}, False),
+    ({"qps": 4, "message": "125KB"}, True),
+    ({"qps": 4, "message": "100KB"}, False),
+    ({"qps": 2, "message": "100KB"}, False),
+    ({"qps": 4, "strategy": "split"}, True),
+    ({"qps": 1}, True),
+]
+
+
+@pytest.mark.parametrize(("transport", "evenly"), EVENLY)
+def test_rings_are_merged_only_where_queue_pairs_carry_as_much_of_each_chunk(
+    monkeypatch: pytest.MonkeyPatch, transport: dict[str, object], evenly: bool
 ) -> None:
-    keys = {"pattern": "allreduce", "ranks": 8, "size": "8MB", "transport": transport}
-    job = collective_job(JobSpec.model_validate(keys))
-    assert not simulate.simulate(LARGE, [job]).warnings
+    job = JobSpec.model_validate(RING | {"transport": transport, "placement": "random"})
+    in_order = collectives.workload_of(job, None, 1)
+    assert in_order.ordered
     monkeypatch.setattr(collectives, "MOST_ORDERED", 0)
-    assert any("at a time" in each for each in simulate.simulate(LARGE, [job]).warnings) == (
-        is_warned_of
-    )
+    assert collectives.workload_of(job, None, 1).ordered is not evenly
+    monkeypatch.setattr(collectives, "MOST_IN_TURN", 24 * 2 * 23 - 1)
+    if evenly:
+        assert not collectives.workload_of(job, None, 1).ordered
+    else:
+        with pytest.raises(InputError, match="1,104 sends, each after another") as caught:
+            collectives.workload_of(job, None, 1)
+        assert "--strategy split" in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize(
+    ("bound", "keys"),
+    [
+        (0.01, {"pattern": "allreduce"}),
+        (0.03, {"pattern": "reducescatter", "channels": 2}),
+        (0.06, {"pattern": "broadcast"}),
+        (0.15, {"pattern": "allreduce", "algorithm": "tree"}),
+        (0.10, {"pattern": "allreduce", "algorithm": "hierarchical", "group": 8}),
+    ],
+    ids=lambda value: "-".join(map(str, value.values())) if isinstance(value, dict) else None,
+)
+@pytest.mark.parametrize(("qps", "messages"), [(2, 2), (4, 4), (4, 8), (16, 16)])
+def test_merged_parts_of_as_many_messages_on_each_queue_pair_take_what_those_in_order_take(
+    monkeypatch: pytest.MonkeyPatch, bound: float, keys: dict[str, object], qps: int, messages: int
+) -> None:
+    job = JobSpec.model_validate(keys | {"ranks": RANKS, "size": "16MB"})
+    part = collectives._part_bytes(job, 16 * 10**6)
+    assert part is not None
+    transport = {"qps": qps, "message": f"{-(-part // messages)}B"}
+    times = []
+    for most in (2**30, 0):
+        monkeypatch.setattr(collectives, "MOST_ORDERED", most)
+        times.append(
+            microseconds(
+                1000,
+                ranks=RANKS,
+                size="16MB",
+                placement="random",
+                eps=0.0,
+                transport=transport,
+                **keys,
+            )
+        )
+    in_order, merged = times
+    assert merged == pytest.approx(in_order, rel=bound)
+
+
+@pytest.mark.parametrize(("transport", "evenly"), EVENLY)
+def test_rings_of_a_training_that_spread_unevenly_are_warned_of(
+    transport: dict[str, object], evenly: bool
+) -> None:
+    """A training's rings are merged at every size."""
+    sends = in_groups(Pattern.ALLREDUCE, 12e6, np.arange(24, dtype=np.int32)[None])
+    steps = Steps()
+    steps.add("gradients", sends=sends)
+    job = collective_job(JobSpec.model_validate(RING | {"transport": transport}))
+    warning = _unevenly_spread(job, steps.workload(24, 1))
+    assert (warning is None) is evenly
+    assert warning is None or "strategy: split" in warning

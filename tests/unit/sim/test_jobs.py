@@ -19,7 +19,7 @@ from rocelab.jobs import merged_sends as collectives
 from rocelab.jobs.collectives import IN_RING_ORDER, ROOTED, Algorithm, Pattern, schedule
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.jobplan import plan_jobs
-from rocelab.jobs.merged_sends import MOST_EXCHANGED, sends_of, workload_of
+from rocelab.jobs.merged_sends import MOST_IN_TURN, sends_of, workload_of
 from rocelab.jobs.messages import loads_of, messages_of
 from rocelab.jobs.placement import Placement, cut, group_size, place
 from rocelab.jobs.sport import QPN_LIMIT, SourcePort
@@ -274,7 +274,7 @@ def test_a_ring_of_32256_ranks_is_one_send_per_rank() -> None:
 
 @pytest.mark.parametrize("ranks", [1025, 32256])
 def test_more_sends_in_turn_than_can_be_simulated_are_refused(ranks: int) -> None:
-    with pytest.raises(InputError, match=f"at most {MOST_EXCHANGED:,}") as caught:
+    with pytest.raises(InputError, match=f"at most {MOST_IN_TURN:,}") as caught:
         sends_of(Pattern.ALLTOALL, ranks, 2**30)
     assert "fewer ranks" in (caught.value.hint or "")
 
@@ -526,7 +526,7 @@ def test_merged_or_not_the_same_bytes_go_over_the_same_queue_pairs(
         algorithm=algorithm,
         iterations=3,
         group=2,
-        transport={"qps": 3, "strategy": strategy, "message": "600KB"},
+        transport={"qps": 3, "strategy": strategy, "message": "175KB"},
     )
     fabric, network = FABRICS["hpn-small"], NETWORKS["hpn-small"]
     ordered = compiled(network, [spec])
@@ -603,7 +603,8 @@ def test_queue_pairs_run_out_of_numbers_at_24_bits() -> None:
 
 
 def test_a_random_ring_over_32256_gpus_compiles_to_a_transfer_per_queue_pair() -> None:
-    spec = job(ranks=32256, size="32256MB", placement="random", iterations=1, transport={"qps": 16})
+    transport = {"qps": 16, "strategy": Strategy.SPLIT}
+    spec = job(ranks=32256, size="32256MB", placement="random", iterations=1, transport=transport)
     made = compiled(BIG, [spec])
     assert made.program.transfers == len(made.flows) == 516_096
     sent = np.bincount(made.flows.source, made.payload_bytes)

@@ -352,11 +352,11 @@ def test_a_simulation_too_large_for_memory_is_refused_before_it_starts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(size, "available_bytes", lambda: 300 * 2**20)
+    job = collective(
+        pattern="allreduce", ranks=24576, size="1GB", transport={"qps": 64, "strategy": "split"}
+    )
     with pytest.raises(MachineError, match=r"need about .* of memory, and .* are free"):
-        simulate(
-            spec_of("llama3-24k"),
-            [collective(pattern="allreduce", ranks=24576, size="1GB", transport={"qps": 64})],
-        )
+        simulate(spec_of("llama3-24k"), [job])
 
 
 def test_the_command_prints_jobs_links_and_how_it_was_worked_out(tmp_path: Path) -> None:
