@@ -142,6 +142,13 @@ class CellResult:
     def packets_ratio(self) -> Ratio:
         return ratio_of_medians(self.lab_ns, self.packets_ns)
 
+    @property
+    def lab_verdict(self) -> Verdict:
+        """Of the lab beside itself: every second of its runs over the others."""
+        if len(self.lab) < 2:
+            return Verdict.UNDECIDED
+        return ratio_of_medians(self.lab_ns[::2], self.lab_ns[1::2]).verdict
+
     def after(self, earlier: CellResult) -> CellResult:
         """With the lab's runs of this job that were made before."""
         counted = [cell.lab_queues for cell in (earlier, self) if cell.lab_queues is not None]

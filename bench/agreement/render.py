@@ -134,7 +134,14 @@ def _summary(found: Agreement) -> list[str]:
         ]
         figures = [str(count[verdict]) for count in counts for verdict in Verdict]
         lines.append(f"| {title} | {len(cells)} | {' | '.join(figures)} |")
-    return [*lines, "", *_beside_the_fluid(carried), "", *_distributions(carried)]
+    return [
+        *lines,
+        "",
+        *_beside_the_fluid(carried),
+        "",
+        *_beside_itself(carried),
+        *_distributions(carried),
+    ]
 
 
 def _beside_the_fluid(cells: Sequence[CellResult]) -> list[str]:
@@ -148,6 +155,23 @@ def _beside_the_fluid(cells: Sequence[CellResult]) -> list[str]:
             for fluid in Verdict
             for row in [[counts[fluid, packets] for packets in Verdict]]
         ),
+    ]
+
+
+def _beside_itself(cells: Sequence[CellResult]) -> list[str]:
+    """How the lab does beside itself where the setting does not decide."""
+    predicted = [cell for cell in cells if not cell.is_set]
+    counts = Counter((cell.lab_verdict, cell.packets_ratio.verdict) for cell in predicted)
+    agrees, differs, undecided = (
+        sum(counts[lab, packets] for packets in Verdict) for lab in Verdict
+    )
+    return [
+        f"**The lab beside itself**, every second run over the others, by the same rule: of "
+        f"{len(predicted)} predicted jobs {agrees} agree, {differs} differ, {undecided} are "
+        f"undecided, among them {counts[Verdict.UNDECIDED, Verdict.UNDECIDED]} of the "
+        f"{sum(counts[lab, Verdict.UNDECIDED] for lab in Verdict)} that the packet engine leaves "
+        "undecided.",
+        "",
     ]
 
 

@@ -349,3 +349,15 @@ def test_the_page_has_ports_within_the_lab_s_range_and_marks_by_depth() -> None:
     )
     assert "## Port by port" not in page_of(result_of())
     assert "## Marks by depth" not in page_of(result_of())
+
+
+def test_the_page_says_how_the_lab_does_beside_itself() -> None:
+    steady, spread_out = runs(*[40_000.0] * 6), runs(*[40_000.0, 60_000.0] * 3)
+    unlike = runs(*[60_000.0] * 6)
+    text = page_of(
+        result_of(name="set"),
+        result_of(name="steady", lab=steady, packets=unlike),
+        result_of(name="apart", lab=spread_out, packets=unlike),
+        result_of(name="wide", lab=runs(*[40_000.0] * 2, *[60_000.0] * 4), packets=unlike),
+    )
+    assert "of 3 predicted jobs 1 agree, 1 differ, 1 are undecided, among them 1 of the 2" in text
