@@ -459,13 +459,19 @@ class Simulation:
         return replace(program, latency_s=latency_s, delay_s=delay_s)
 
     def _fill_bits(self) -> Floats:
-        """The bits that fill each task's pipeline of pieces, T."""
+        """The bits that fill each task's pipeline of pieces, T, with as much of headers as its
+        transfers have."""
+        compiled = self.compiled
         steps = [step for workload in self.workloads for step in workload.steps]
-        found = np.zeros(self.compiled.program.tasks)
-        found[self.compiled.first_task[1:] - 1] = [
-            8.0 * step.sends.fill_bytes if step.sends else 0.0 for step in steps
+        found = np.zeros(compiled.program.tasks)
+        found[compiled.first_task[1:] - 1] = [
+            step.sends.fill_bytes if step.sends else 0 for step in steps
         ]
-        return found
+        task = np.repeat(np.arange(len(found)), np.diff(compiled.program.first_transfer))
+        wire_bits = np.bincount(task, compiled.program.size_bits, len(found))
+        payload = np.bincount(task, compiled.payload_bytes, len(found))
+        filled: Floats = found * wire_bits / np.maximum(payload, 1)
+        return filled
 
     def _begins_s(self) -> Floats:
         """When each flow of an open loop begins, F; 0 for flows of other jobs."""

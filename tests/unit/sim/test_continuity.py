@@ -228,6 +228,17 @@ def test_merged_parts_of_as_many_messages_on_each_queue_pair_take_what_those_in_
     assert merged == pytest.approx(in_order, rel=bound)
 
 
+@pytest.mark.parametrize("transport", [{"qps": 1}, {"qps": 4, "strategy": "split"}])
+def test_headers_fill_a_chain_too(
+    monkeypatch: pytest.MonkeyPatch, transport: dict[str, object]
+) -> None:
+    """Of 100 bytes, most on the wire is headers."""
+    keys = {"pattern": "broadcast", "ranks": 9, "size": "100B", "transport": transport}
+    in_order = microseconds(0, eps=0.0, **keys)
+    monkeypatch.setattr(collectives, "MOST_ORDERED", 0)
+    assert microseconds(0, eps=0.0, **keys) == pytest.approx(in_order, rel=0.02)
+
+
 @pytest.mark.parametrize(("transport", "evenly"), EVENLY)
 def test_rings_of_a_training_that_spread_unevenly_are_warned_of(
     transport: dict[str, object], evenly: bool
