@@ -39,7 +39,7 @@ OVERHEAD_S = 2.0
 
 def main(
     labs: Annotated[str, typer.Option(help="only labs whose name fits this glob")] = "*",
-    again: Annotated[bool, typer.Option(help="also labs that are there: their runs add up")] = False,
+    again: Annotated[bool, typer.Option(help="labs that are there too: runs add up")] = False,
     simulate: Annotated[
         bool, typer.Option(help="only simulate again what docs/ has of labs, and write the table")
     ] = False,
