@@ -27,6 +27,7 @@ from rocelab.files import (
     write_file,
 )
 from rocelab.remote.host import bootstrap
+from rocelab.runtime.impairments import delayline
 
 
 @pytest.fixture(params=[0o000, 0o022, 0o077], ids=oct)
@@ -50,6 +51,13 @@ def test_modes_are_those_that_are_named_under_any_umask(umask: int, tmp_path: Pa
     append_file(tmp_path / "p", "x", 0o600)
     assert [mode(tmp_path / name) for name in "abwrp"] == [0o755, 0o700, 0o640, 0o644, 0o600]
     assert mode(tmp_path / "b" / "c") == 0o700
+
+
+def test_the_counts_of_a_delay_line_are_not_others_to_write(umask: int, tmp_path: Path) -> None:
+    counts = delayline._zeroed(tmp_path / "line.lateness")
+    counts[1] = 7
+    assert mode(tmp_path / "line.lateness") == 0o644
+    assert delayline.read_lateness(tmp_path / "line").late == 7
 
 
 def test_folders_of_code_are_not_others_to_write(

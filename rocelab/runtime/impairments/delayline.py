@@ -26,6 +26,7 @@ from typing import NamedTuple
 
 from rocelab.agent.priority import run_first, wake_on_time
 from rocelab.agent.ring import SECOND_NS, Ring
+from rocelab.files import write_file
 from rocelab.kernel.background import serving
 from rocelab.runtime.impairments.maps import ImpairmentMaps
 
@@ -291,9 +292,9 @@ def main() -> None:
 
 
 def _zeroed(file: Path) -> memoryview:
-    with file.open("w+b") as opened:
-        opened.write(bytes(_LATENESS.size))
-        opened.flush()
+    # Whatever the umask: who can cut a mapped file short ends the process that writes to it.
+    write_file(file, bytes(_LATENESS.size))
+    with file.open("r+b") as opened:
         return memoryview(mmap.mmap(opened.fileno(), _LATENESS.size)).cast("Q")
 
 
