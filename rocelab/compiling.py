@@ -2,8 +2,8 @@
 
 The folder follows from the sources of the functions: NUMBA_CACHE_DIR, else beside the sources, else
 the user's cache folder (XDG_CACHE_HOME, ~/.cache). If the user owns none of them, every process
-compiles anew: cached machine code is executed, so another user must not be able to write it. numba
-is imported on use.
+compiles anew: cached machine code is executed, so another user must not be able to write or replace
+it. numba is imported on use.
 """
 
 from __future__ import annotations
@@ -97,11 +97,15 @@ def cache_folder(sources: Path) -> Path | None:
         digest.update(source.read_bytes())
     user = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     folder = os.environ.get("NUMBA_CACHE_DIR")
-    for parent in [Path(folder)] if folder else [sources / "__pycache__", user / "rocelab"]:
-        made = parent / f"numba-{digest.hexdigest()[:16]}"
+    beside = sources / "__pycache__"
+    for parent in [Path(folder)] if folder else [beside, user / "rocelab"]:
+        # A link above it could be changed after the look; one in its place is no folder of ours.
+        made = Path(os.path.realpath(parent), f"numba-{digest.hexdigest()[:16]}")
         try:
             make_folders(made)
-            if _is_ours_alone(made):
+            # Who can replace a folder above the sources can replace the sources.
+            stays = parent == beside or not any(map(_is_others_to_change, made.parents))
+            if stays and _is_ours_alone(made):
                 return made
         except OSError:
             continue
@@ -114,6 +118,14 @@ def _is_ours_alone(folder: Path) -> bool:
     others = stat.S_IWGRP | stat.S_IWOTH
     is_ours = found.st_uid == os.geteuid() and not found.st_mode & others
     return stat.S_ISDIR(found.st_mode) and is_ours
+
+
+def _is_others_to_change(folder: Path) -> bool:
+    """Whether a user who is neither this process's nor root may put another folder in place of one
+    of ours in it, at any time. A group that may is its user's choice."""
+    found = folder.stat()
+    is_open = found.st_mode & stat.S_IWOTH and not found.st_mode & stat.S_ISVTX
+    return bool(is_open) or found.st_uid not in (0, os.geteuid())
 
 
 def compiled_in(

@@ -74,6 +74,40 @@ def test_folders_of_code_are_not_others_to_write(
         assert not mode(folder) & 0o022, folder
 
 
+def test_compiled_code_is_kept_in_no_folder_that_others_can_replace(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "source.py").write_text("")
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    (tmp_path / "link").symlink_to(shared)
+    for place in (shared / "numba", tmp_path / "link" / "numba"):
+        monkeypatch.setenv("NUMBA_CACHE_DIR", str(place))
+        shared.chmod(0o777)
+        assert cache_folder(tmp_path) is None
+        shared.chmod(0o1777)
+        kept = cache_folder(tmp_path)
+        assert kept is not None
+        assert kept.parent == shared.resolve() / "numba"
+    kept.rename(tmp_path / "elsewhere")
+    kept.symlink_to(tmp_path / "elsewhere")
+    assert cache_folder(tmp_path) is None
+    place.parent.unlink()
+    place.parent.symlink_to(place.parent)
+    assert cache_folder(tmp_path) is None
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives folders away")
+def test_roots_compiled_code_is_kept_below_no_folder_of_another_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "home" / "numba"))
+    (tmp_path / "home").mkdir()
+    assert cache_folder(tmp_path) is not None
+    os.chown(tmp_path / "home", 65534, 65534)
+    assert cache_folder(tmp_path) is None
+
+
 def test_a_file_is_replaced_whole_or_not_at_all(tmp_path: Path) -> None:
     file = tmp_path / "record.json"
     replace_file(file, "old")
