@@ -73,11 +73,14 @@ def sources(common_folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     tried.write_text(SOURCE)
     assert [compiled_from([tried]), compiled_from([tried])] == [COMPILED, HITS]
     # Nor this checkout.
-    copied = shutil.copy(compiling.__file__, common_folder)
+    copied = Path(shutil.copy(compiling.__file__, common_folder))
     monkeypatch.setattr(compiling, "__file__", str(copied))
     source = common_folder / "checkout" / "source.py"
     source.parent.mkdir()
     source.write_text(SOURCE)
+    # Whatever the umask here, and where this was cloned.
+    for each, mode in ((copied, 0o644), (source, 0o644), (source.parent, 0o755)):
+        each.chmod(mode)
     home = common_folder / "home"
     home.mkdir()
     os.chown(home, NOBODY, NOBODY)
