@@ -147,8 +147,8 @@ def workload_of(job: JobSpec, group: int | None, iterations: int) -> Workload:
 def sends_in_order(job: JobSpec, iterations: int) -> int:
     """The sends of `iterations` of a job with a size if they are simulated one by one, else 0:
     more than MOST_ORDERED are merged, if all queue pairs carry as much of each part of a ring, tree
-    or chain (`spread_evenly`). Merged sends keep all of them busy all the time; in order, a queue
-    pair that gets more of a part than others delays the rest of its way.
+    or chain, within a hundredth (`spread_evenly`). Merged sends keep all of them busy all the time;
+    in order, a queue pair that gets more of a part than others delays the rest of its way.
 
     Raises InputError for more than MOST_IN_TURN that cannot be merged.
     """
@@ -161,8 +161,8 @@ def sends_in_order(job: JobSpec, iterations: int) -> int:
         return 0
     if sends > MOST_IN_TURN:
         raise InputError(
-            f"{sends:,} sends, each after another, whose messages are not as many on each of "
-            f"{job.transport.qps} queue pairs; at most {MOST_IN_TURN:,} are simulated",
+            f"{sends:,} sends, each after another, of which {job.transport.qps} queue pairs do not "
+            f"carry as much each; at most {MOST_IN_TURN:,} are simulated",
             hint="with transport.strategy: split (--strategy split) each message is divided over "
             "all queue pairs; or take one queue pair, or fewer ranks, channels or iterations",
         )

@@ -41,9 +41,13 @@ class Messages:
 
 
 def spread_evenly(part_bytes: Longs, transport: TransportSpec) -> bool:
-    """Whether each of these parts has as many messages on every queue pair of a connection."""
-    messages = -(-part_bytes // message_bytes(transport))
-    return transport.strategy is Strategy.SPLIT or not np.any(messages % transport.qps)
+    """Whether no queue pair of a connection gets over a hundredth more of any of these parts than
+    an even share of it."""
+    longest = message_bytes(transport)
+    messages = -(-part_bytes // longest)
+    most_bytes = np.minimum(part_bytes, -(-messages // transport.qps) * longest)
+    uneven = most_bytes * transport.qps > 1.01 * part_bytes
+    return transport.strategy is Strategy.SPLIT or not uneven.any()
 
 
 def loads_of(

@@ -432,14 +432,14 @@ def _event(network: Network, outage: Outage) -> SimulatedEvent:
 
 
 def _unevenly_spread(job: SimulatedJob, workload: Workload) -> str | None:
-    """A warning if the parts of merged rings are not as many messages on each queue pair."""
+    """A warning if queue pairs do not carry as much of each part of merged rings."""
     rings = [step.sends for step in workload.steps if step.sends and step.sends.tokens]
     parts = [-(-ring.size_bytes // ring.each_parts) for ring in rings]
     if all(spread_evenly(part, job.transport) for part in parts):
         return None
     return (
         f"{job.name}: merged sends keep all {job.transport.qps} queue pairs busy; in a lab those "
-        "that get more messages of a chunk than others delay it, which takes longer (with "
+        "that get more of a chunk than others delay it, which takes longer (with "
         "transport.strategy: split all get as much)"
     )
 

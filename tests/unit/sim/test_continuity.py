@@ -166,7 +166,11 @@ RING = {"pattern": "allreduce", "ranks": 24, "size": "12MB"}
 EVENLY = [
     ({"qps": 4}, False),
     ({"qps": 4, "message": "125KB"}, True),
+    ({"qps": 4, "message": "126KB"}, True),
+    ({"qps": 4, "message": "127KB"}, False),
+    ({"qps": 4, "message": "166KB"}, False),
     ({"qps": 4, "message": "100KB"}, False),
+    ({"qps": 2, "message": "2488B"}, True),
     ({"qps": 2, "message": "100KB"}, False),
     ({"qps": 4, "strategy": "split"}, True),
     ({"qps": 1}, True),
@@ -203,7 +207,7 @@ def test_rings_are_merged_only_where_queue_pairs_carry_as_much_of_each_chunk(
     ids=lambda value: "-".join(map(str, value.values())) if isinstance(value, dict) else None,
 )
 @pytest.mark.parametrize(("qps", "messages"), [(2, 2), (4, 4), (4, 8), (16, 16)])
-def test_merged_parts_of_as_many_messages_on_each_queue_pair_take_what_those_in_order_take(
+def test_merged_parts_of_which_each_queue_pair_carries_as_much_take_what_those_in_order_take(
     monkeypatch: pytest.MonkeyPatch, bound: float, keys: dict[str, object], qps: int, messages: int
 ) -> None:
     job = JobSpec.model_validate(keys | {"ranks": RANKS, "size": "16MB"})
