@@ -243,6 +243,21 @@ def test_headers_fill_a_chain_too(
     assert microseconds(0, eps=0.0, **keys) == pytest.approx(in_order, rel=0.02)
 
 
+@pytest.mark.long
+@pytest.mark.parametrize(("group", "least", "most"), [(3, 1.3, 1.41), (11, 1.05, 1.10)])
+def test_merged_phases_of_small_groups_do_not_overlap_as_those_in_order_do(
+    monkeypatch: pytest.MonkeyPatch, group: int, least: float, most: float
+) -> None:
+    """In order, chunks are in other phases, on other links, at the same time."""
+    keys = {"pattern": "allreduce", "algorithm": "hierarchical", "group": group, "ranks": 132}
+    times = []
+    for sends in (2**30, 0):
+        monkeypatch.setattr(collectives, "MOST_ORDERED", sends)
+        times.append(microseconds(1000, size="1056MB", placement="random", eps=0.0, **keys))
+    in_order, merged = times
+    assert least < merged / in_order < most
+
+
 @pytest.mark.parametrize(("transport", "evenly"), EVENLY)
 def test_rings_of_a_training_that_spread_unevenly_are_warned_of(
     transport: dict[str, object], evenly: bool
