@@ -16,6 +16,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
+from rocelab.files import sudo_user
+
 MOST_DEPTH = 16
 """More than any folder of results has."""
 
@@ -38,11 +40,10 @@ def handed_over(path: Path | None) -> Iterator[None]:
     Only entries of root with a single name that were made since change their owner: the target of a
     link keeps its owner, and so do all on a file system that does not say when a file was made.
     """
-    user, group = (os.environ.get(name) for name in ("SUDO_UID", "SUDO_GID"))
-    if path is None or user is None or group is None or os.geteuid() != 0:
+    owner = sudo_user()
+    if path is None or owner is None or os.geteuid() != 0:
         yield
         return
-    owner = int(user), int(group)
     place = path.absolute()
     above = next((parent for parent in place.parents if parent.is_dir()), place)
     names = place.relative_to(above).parts

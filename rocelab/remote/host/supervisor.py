@@ -26,6 +26,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import NoReturn
 
+from rocelab.files import sudo_user
 from rocelab.kernel import inotify
 from rocelab.remote.host.bootstrap import MARK, NO_SPACE_EXIT
 from rocelab.remote.host.frames import MAX_PAYLOAD, Frame, FrameReader, Kind
@@ -135,8 +136,8 @@ def supervise(folder: RunFolder, request: Request, on_start: Callable[[], None])
     with suppress(OSError):
         folder.write_written(before)
         folder.write_state(replace(state, ended_unix_s=time.time(), exit_code=code))
-    if "SUDO_UID" in os.environ:
-        folder.hand_over(int(os.environ["SUDO_UID"]), int(os.environ["SUDO_GID"]))
+    if owner := sudo_user():
+        folder.hand_over(*owner)
     log.end(code)
 
 

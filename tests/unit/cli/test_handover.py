@@ -161,3 +161,14 @@ def test_without_sudo_all_stays(home: Path, monkeypatch: pytest.MonkeyPatch) -> 
     with handed_over(file), handed_over(None):
         file.touch()
     assert owner(file) == (0, 0)
+
+
+@pytest.mark.parametrize("user", ["", "root", "-1", "\N{ARABIC-INDIC DIGIT ONE}"])
+def test_a_user_of_sudo_that_is_no_number_is_none(
+    user: str, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SUDO_UID", user)
+    file = home / "result.json"
+    with handed_over(file):
+        file.touch()
+    assert owner(file) == (0, 0)

@@ -9,7 +9,7 @@ from rocelab.errors import InputError
 from rocelab.jobs import merged_sends as collectives
 from rocelab.jobs.collectives import Pattern, count_sends
 from rocelab.jobs.job import JobSpec
-from rocelab.jobs.merged_sends import MOST_IN_TURN, MOST_ORDERED
+from rocelab.jobs.merged_sends import MOST_IN_TURN, MOST_ORDERED, sends_in_order
 from rocelab.jobs.parallelism import in_groups
 from rocelab.jobs.spec import collective_job
 from rocelab.jobs.steps import Steps
@@ -34,6 +34,14 @@ def microseconds(latency_ns: float, eps: float | None = None, **keys: object) ->
     job = collective_job(JobSpec.model_validate(keys))
     simulation = Simulation(LARGE, [job], Options(eps=eps, hop_latency_ns=latency_ns))
     return 1e6 * simulation.iteration_seconds(simulation.run())[0][-1]
+
+
+def test_as_many_sends_as_are_simulated_in_order_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    job = JobSpec.model_validate({"pattern": "allreduce", "ranks": 4, "size": "1MiB"})
+    sends = count_sends(job.pattern, job.ranks, 2**20, job.algorithm, job.channels)
+    monkeypatch.setattr(collectives, "MOST_ORDERED", 3 * sends)
+    assert sends_in_order(job, 3) == 3 * sends
+    assert sends_in_order(job, 4) == 0
 
 
 @pytest.mark.long
