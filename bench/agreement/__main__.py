@@ -1,7 +1,7 @@
 """`python -m bench.agreement`: compares the catalog's labs with the simulator.
 
 Runs each lab's jobs and keeps the results below `--results`; the same command continues a run that
-ended early. Runs that are kept of a lab count too, where machine and software were the same. Once
+ended early. Runs that are kept of a lab count too, where the software was the same. Once
 every lab is measured the page goes to docs/; until then it is in the folder of the results.
 """
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from statistics import fmean
 
 from bench.agreement.document import Agreement, CellResult, LabResult
-from bench.agreement.run import simulate_draws
+from bench.agreement.run import simulated_packets
 from bench.agreement.simulated import simulate_job
 from rocelab.spec.model import LabSpec
 
@@ -27,13 +27,6 @@ def _lab(lab: LabResult) -> LabResult:
 
 def _cell(lab: LabResult, cell: CellResult) -> CellResult:
     spec = LabSpec.model_validate(lab.lab | {"scheme": cell.scheme})
-    job = cell.spec
-    made = simulate_job(spec, job)
-    runs, queues = simulate_draws(spec, job)
-    return replace(
-        cell,
-        fluid_ns=fmean(made.iteration_ns),
-        least_ns=made.least_ns,
-        packets=runs,
-        packets_queues=queues,
-    )
+    made = simulate_job(spec, cell.spec)
+    fluid = replace(cell, fluid_ns=fmean(made.iteration_ns), least_ns=made.least_ns)
+    return simulated_packets(fluid, spec)

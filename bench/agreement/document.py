@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from rocelab.jobs.performance import Row
 from rocelab.results.environment import Environment
 from rocelab.units import parse_size_bytes
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 LIMIT = 0.05
 """The largest relative difference of busbw for agreement."""
 
@@ -87,10 +88,10 @@ class Ratio:
 
 @dataclass(frozen=True, slots=True)
 class CellResult:
-    """A job on a lab. lab: its valid runs; with none of them `problems` says why. attempts: the
-    number of runs. fluid_ns: the mean of its measured iterations as a fluid. bottleneck, least_ns:
-    see `Simulated`. packets: runs of the packet engine with different seeds. lab_queues,
-    packets_queues: of the same runs; None where they were not counted."""
+    """A job on a lab. lab: its valid runs, by machine; with none of them `problems` says why.
+    attempts: the number of runs. fluid_ns: the mean of its measured iterations as a fluid.
+    bottleneck, least_ns: see `Simulated`. packets: runs of the packet engine with different seeds.
+    lab_queues, packets_queues: of these runs; None where they were not counted."""
 
     name: str
     title: str
@@ -99,7 +100,7 @@ class CellResult:
     attempts: int
     problems: tuple[str, ...]
     loads: Loads | None
-    lab: tuple[Run, ...]
+    lab: tuple[tuple[Run, ...], ...]
     fluid_ns: float
     bottleneck: float
     least_ns: float
@@ -119,7 +120,7 @@ class CellResult:
 
     @property
     def is_carried(self) -> bool:
-        return bool(self.lab)
+        return any(self.lab)
 
     def busbw_gbs(self, time_ns: float) -> float:
         """Bus bandwidth of an iteration of this time, GB/s: nccl-tests' factor."""
@@ -127,8 +128,13 @@ class CellResult:
         return Row(Pattern(self.job["pattern"]), self.job["ranks"], size, time_ns).busbw_gbs
 
     @property
+    def lab_runs(self) -> tuple[Run, ...]:
+        """Those of all machines."""
+        return tuple(chain.from_iterable(self.lab))
+
+    @property
     def lab_ns(self) -> tuple[float, ...]:
-        return tuple(run.iteration_ns for run in self.lab)
+        return tuple(run.iteration_ns for run in self.lab_runs)
 
     @property
     def packets_ns(self) -> tuple[float, ...]:
@@ -145,19 +151,32 @@ class CellResult:
     @property
     def lab_verdict(self) -> Verdict:
         """Of the lab beside itself: every second of its runs over the others."""
-        if len(self.lab) < 2:
+        if len(self.lab_ns) < 2:
             return Verdict.UNDECIDED
         return ratio_of_medians(self.lab_ns[::2], self.lab_ns[1::2]).verdict
 
-    def after(self, earlier: CellResult) -> CellResult:
-        """With the lab's runs of this job that were made before."""
+    @property
+    def machines_p(self) -> float | None:
+        """See `bench.agreement.significance`: of the first machine's times and all others'; None
+        where one machine ran it."""
+        first = len(next(filter(None, self.lab), ()))
+        others = self.lab_ns[first:]
+        return distribution_p(self.lab_ns[:first], others) if others else None
+
+    def after(self, earlier: CellResult, machine: int) -> CellResult:
+        """With the lab's runs of this job that were made before, on machines of which this is
+        number `machine`."""
         counted = [cell.lab_queues for cell in (earlier, self) if cell.lab_queues is not None]
         return replace(
             self,
             attempts=earlier.attempts + self.attempts,
             problems=() if earlier.is_carried else self.problems,
             loads=self.loads or earlier.loads,
-            lab=(*earlier.lab, *self.lab),
+            lab=(
+                *earlier.lab[:machine],
+                tuple(chain.from_iterable((*earlier.lab[machine : machine + 1], *self.lab))),
+                *earlier.lab[machine + 1 :],
+            ),
             lab_queues=joined(counted) if counted else None,
         )
 
@@ -196,12 +215,13 @@ def ratio_of_medians(lab_ns: Sequence[float], simulated_ns: Sequence[float]) -> 
 
 @dataclass(frozen=True, slots=True)
 class LabResult:
-    """The jobs of a lab. failed: why the measurement ended early, None if it did not."""
+    """The jobs of a lab. machines: that ran it, each as it was first. failed: why the measurement
+    ended early, None if it did not."""
 
     schema_version: int
     name: str
     lab: dict[str, Any]
-    environment: Environment
+    machines: tuple[Environment, ...]
     load_average: tuple[float, float, float]
     nics: int
     dilation: float
@@ -210,23 +230,30 @@ class LabResult:
     failed: str | None
 
     def after(self, earlier: LabResult) -> LabResult:
-        """With the runs of its jobs that were made before, if by the same software on the same
-        machine."""
-        if any(
-            getattr(self.environment, name) != getattr(earlier.environment, name)
-            for name in ("tool_version", "kernel", "frr_version", "cpu_model", "cpu_count")
-        ):
+        """This one machine's result with the runs of its jobs that were made before, if by the same
+        software."""
+        (own,) = self.machines
+        machines = earlier.machines
+        if any(_software(own) != _software(machine) for machine in machines):
             return self
+        known = [_machine(machine) for machine in machines]
+        if _machine(own) not in known:
+            known, machines = [*known, _machine(own)], (*machines, own)
+        place = known.index(_machine(own))
         before = {(cell.name, cell.scheme): cell for cell in earlier.cells}
 
         def cell_after(cell: CellResult) -> CellResult:
-            known = before.pop((cell.name, cell.scheme), None)
-            return cell if known is None or known.spec != cell.spec else cell.after(known)
+            found = before.pop((cell.name, cell.scheme), None)
+            if found is None or found.spec != cell.spec:
+                found = replace(
+                    cell, attempts=0, lab=((),) * len(earlier.machines), lab_queues=None
+                )
+            return cell.after(found, place)
 
         cells = tuple(map(cell_after, self.cells))
         return replace(
             self,
-            environment=earlier.environment,
+            machines=machines,
             # A campaign that failed has not come to these.
             cells=cells if self.failed is None else (*cells, *before.values()),
             took_s=earlier.took_s + self.took_s,
@@ -237,6 +264,14 @@ class LabResult:
         """0 or 1, by the name's hash: whoever fits a model to labs of half 0 scores it on half
         1."""
         return sha256(self.name.encode()).digest()[0] % 2
+
+
+def _software(environment: Environment) -> tuple[str, str]:
+    return environment.tool_version, environment.frr_version
+
+
+def _machine(environment: Environment) -> tuple[str, str, int]:
+    return environment.kernel, environment.cpu_model, environment.cpu_count
 
 
 @dataclass(frozen=True, slots=True)

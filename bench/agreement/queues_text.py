@@ -68,7 +68,7 @@ def _losses(found: Agreement) -> list[str]:
         columns = []
         for count in COUNTS:
             ours, theirs = (
-                [getattr(run, count) for run in runs] for runs in (cell.lab, cell.packets)
+                [getattr(run, count) for run in runs] for runs in (cell.lab_runs, cell.packets)
             )
             is_there = any(ours) or any(theirs)
             columns.append(f"{_counts(ours)} / {_counts(theirs)}" if is_there else "")

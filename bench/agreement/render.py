@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from bench.agreement.document import LIMIT, Agreement, CellResult, Ratio
 from bench.agreement.queues_text import sections
-from bench.agreement.run import DRAWS, FREE_RUNS, RUNS
+from bench.agreement.run import DRAWS, FREE_DRAWS, FREE_RUNS, RUNS
 from bench.agreement.significance import LEVEL, Verdict, holm
 from bench.agreement.simulated import VETH_NS
 from rocelab.statistics import spread
@@ -19,7 +19,8 @@ DOCUMENT, PAGE = "agreement.json", "agreement.md"
 READING = f"""\
 Each job ran on a real lab and, from the same spec and job, in the simulator. It takes all NICs, or
 16 in labs that have more. A lab runs a job {RUNS} times, or {FREE_RUNS} where the setting decides
-and no link between switches is contended, and as often again in each further campaign.
+and no link between switches is contended, and as often again in each further campaign; runs on
+another machine are added with a plus.
 
 - **links**: data packets by link and direction, counted by the kernel of the receiving port,
   compared with the packets of the simulator's flows; and the simulator's flows per link compared
@@ -31,16 +32,17 @@ and no link between switches is contended, and as often again in each further ca
   the fastest. A run's figure is that of its two measured iterations together, since ranks run
   ahead of each other into the next one.
 - **fluid**: `--engine fluid`, exactly (eps 0) and without latency, as its ratio to the lab.
-- **packets**: `--engine packets --ports lab`, {DRAWS} runs with different seeds. Hosts
-  take arrivals and send when they wake, as a lab's agents do: once in 1 us x dilation, but in 50 us
-  at least and 1 ms at most of the lab's clock, and up to 0.1 ms late, which is an assumption. A hop
-  takes {VETH_NS:.0f} ns. Nothing of this is fitted to these results.
+- **packets**: `--engine packets --ports lab`, {DRAWS} runs with different seeds, or
+  {FREE_DRAWS} of a job that the lab runs {FREE_RUNS} times. Hosts take arrivals and send when they
+  wake, as a lab's agents do: once in 1 us x dilation, but in 50 us at least and 1 ms at most of the
+  lab's clock, and up to 0.1 ms late, which is an assumption. A hop takes {VETH_NS:.0f} ns. Nothing
+  of this is fitted to these results.
 - **ratios** are of medians, simulator over lab, with the 95 % interval of a bootstrap over the
   runs of both. A job **agrees** where the interval is within {LIMIT:.0%} of 1, *differs* where it
   is outside, else it is undecided. Of three runs, or where few of ten were valid, the interval is
   too narrow: a bootstrap knows only what was seen.
 - **p**, for jobs that the setting does not decide or whose links between switches are contended:
-  the p-value of the exact two-sample test of Cramer and von Mises that the lab's and the packet
+  the p-value of the two-sample test of Cramer and von Mises that the lab's and the packet
   engine's times have one distribution. A small p shows a difference in place or in width, however
   small. It does not say that the difference matters, and a large p does not say that there is none.
 - **by construction**: in both engines the job takes the least time that its busiest link allows,
@@ -80,7 +82,7 @@ def page(found: Agreement, missing: Sequence[str] = ()) -> str:
     ]
     if not found.labs:
         return "\n".join([*lines, "Nothing is measured yet."]) + "\n"
-    lines += [*_machine(found), "", *_summary(found), "", "## How to read it", "", READING, ""]
+    lines += [*_machines(found), "", *_summary(found), "", "## How to read it", "", READING, ""]
     lines += ["## Table", "", *_table(found), ""]
     lines += [*sections(found), *_differing(found), *_trouble(found)]
     lines += ["## What is seen", "", FINDINGS, ""]
@@ -90,15 +92,21 @@ def page(found: Agreement, missing: Sequence[str] = ()) -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _machine(found: Agreement) -> list[str]:
-    first = found.labs[0].environment
+def _machines(found: Agreement) -> list[str]:
+    machines: dict[str, int] = {}
+    for machine in (machine for lab in found.labs for machine in lab.machines):
+        name = (
+            f"{machine.cpu_count} CPUs ({machine.cpu_model}), {machine.memory_bytes / 2**30:.0f} "
+            f"GiB, {machine.kernel}, FRR {machine.frr_version}, Python {machine.python}"
+        )
+        machines[name] = machines.get(name, 0) + 1
+    started = min(machine.started for lab in found.labs for machine in lab.machines)
     loads = [lab.load_average[0] for lab in found.labs]
     return [
-        f"- {first.cpu_count} CPUs ({first.cpu_model}), {first.memory_bytes / 2**30:.0f} GiB",
-        f"- {first.kernel}, FRR {first.frr_version}, Python {first.python}",
-        f"- rocelab {first.tool_version}, from {min(lab.environment.started for lab in found.labs)}"
-        f" on; {sum(lab.took_s for lab in found.labs) / 60:.0f} minutes in all; load average "
-        f"(1 minute) before a lab up to {max(loads):.1f}",
+        *(f"- {name}: {labs} labs" for name, labs in machines.items()),
+        f"- rocelab {found.labs[0].machines[0].tool_version}, from {started} on; "
+        f"{sum(lab.took_s for lab in found.labs) / 60:.0f} minutes in all; load average (1 minute) "
+        f"before a lab up to {max(loads):.1f}",
     ]
 
 
@@ -140,6 +148,7 @@ def _summary(found: Agreement) -> list[str]:
         *_beside_the_fluid(carried),
         "",
         *_beside_itself(carried),
+        *_between_machines(carried),
         *_distributions(carried),
     ]
 
@@ -171,6 +180,20 @@ def _beside_itself(cells: Sequence[CellResult]) -> list[str]:
         f"undecided, among them {counts[Verdict.UNDECIDED, Verdict.UNDECIDED]} of the "
         f"{sum(counts[lab, Verdict.UNDECIDED] for lab in Verdict)} that the packet engine leaves "
         "undecided.",
+        "",
+    ]
+
+
+def _between_machines(cells: Sequence[CellResult]) -> list[str]:
+    """Whether a lab's times depend on the machine, where several ran a job."""
+    p_values = [p for cell in cells if cell.is_repeated and (p := cell.machines_p) is not None]
+    if not p_values:
+        return []
+    differing = sum(p < LEVEL for p in holm(p_values))
+    return [
+        f"**Machines**: of {len(p_values)} jobs that the setting does not decide or that are "
+        f"contended and that several machines ran, the times of the first and of the others differ "
+        f"in {differing} (p below {LEVEL}, corrected after Holm).",
         "",
     ]
 
@@ -213,7 +236,7 @@ def _row(cell: CellResult) -> str:
         links,
         f"{cell.bottleneck:.2f}",
         f"{lab.median:.2f} [{lab.minimum:.2f}..{lab.maximum:.2f}]",
-        str(lab.n),
+        " + ".join(str(len(runs)) for runs in cell.lab if runs),
         _ratio(cell.fluid_ratio),
         _ratio(cell.packets_ratio) + (", by construction" if cell.is_set else ""),
         f"{cell.distribution_p:.2g}" if cell.is_repeated else "",

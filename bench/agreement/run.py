@@ -26,7 +26,6 @@ from bench.agreement.queues import COUNTS, PortCounts, Queues, joined
 from bench.agreement.simulated import simulate_packets
 from rocelab.agent.filters import data_filter
 from rocelab.errors import RocelabError
-from rocelab.jobs.job import JobSpec
 from rocelab.jobs.jobplan import plan_jobs
 from rocelab.measure.attempts import RETRIES, measure_valid
 from rocelab.measure.environment import read_environment
@@ -43,8 +42,9 @@ from rocelab.runtime.lab import Lab
 from rocelab.spec.model import LabSpec
 from rocelab.traffic.taps import LinkPackets, Taps
 
-DRAWS = 60
-"""Runs of the packet engine: the time of an AlltoAll depends on which flows got ahead."""
+DRAWS, FREE_DRAWS = 300, 60
+"""Runs of the packet engine of a job that `is_repeated`, since the time of an AlltoAll depends on
+which flows got ahead; and of any other. Queues are kept of FREE_DRAWS."""
 
 RUNS, FREE_RUNS = 10, 3
 """Runs of a job in the lab, and of one that is not `is_repeated`."""
@@ -70,7 +70,7 @@ def measure_lab(name: str, cells: Sequence[Cell], watch: Sink) -> LabResult:
         schema_version=SCHEMA_VERSION,
         name=name,
         lab=spec.model_dump(mode="json", exclude_none=True),
-        environment=read_environment(),
+        machines=(read_environment(),),
         load_average=os.getloadavg(),
         nics=sum(len(fabric.nics(server.name)) for server in fabric.servers),
         dilation=spec.dilation,
@@ -102,7 +102,6 @@ def measure_cell(lab: Lab, cell: Cell, most: int = RUNS) -> CellResult:
     """Run a job on a running lab, up to `most` times, and compare it with its simulations. Raises
     as `run_job` does."""
     simulated = cell.simulated
-    packets, queues = simulate_draws(cell.spec, cell.job)
     found = CellResult(
         name=cell.shape.name,
         title=cell.shape.title,
@@ -115,9 +114,9 @@ def measure_cell(lab: Lab, cell: Cell, most: int = RUNS) -> CellResult:
         fluid_ns=fmean(simulated.iteration_ns),
         bottleneck=simulated.bottleneck,
         least_ns=simulated.least_ns,
-        packets=packets,
-        packets_queues=queues,
+        packets=(),
     )
+    found = simulated_packets(found, cell.spec)
     wanted = min(most, RUNS if found.is_repeated else FREE_RUNS)
     runs = measure_valid(wanted, RETRIES, lambda _: _run(lab, cell), lambda run: _is_valid(run[0]))
     valid = [(report, packets) for report, packets in runs if _is_valid(report)]
@@ -127,15 +126,23 @@ def measure_cell(lab: Lab, cell: Cell, most: int = RUNS) -> CellResult:
         attempts=len(runs),
         problems=() if valid else (*last.problems, *last.errors),
         loads=loads_of(cell, valid[0][1], _predicted_flows(lab, cell)) if valid else None,
-        lab=tuple(_measured(report) for report, _ in valid),
+        lab=(tuple(_measured(report) for report, _ in valid),),
         lab_queues=joined([queues_of(cell.spec, report) for report, _ in valid]) if valid else None,
     )
 
 
-def simulate_draws(spec: LabSpec, job: JobSpec) -> tuple[tuple[Run, ...], Queues]:
-    """DRAWS runs of the packet engine."""
-    runs = [simulate_packets(spec, job, seed) for seed in range(DRAWS)]
-    return tuple(run for run, _ in runs), joined([queues for _, queues in runs])
+def simulated_packets(cell: CellResult, spec: LabSpec) -> CellResult:
+    """A job with runs of the packet engine, DRAWS or FREE_DRAWS."""
+    first = [simulate_packets(spec, cell.spec, seed) for seed in range(FREE_DRAWS)]
+    cell = replace(
+        cell,
+        packets=tuple(run for run, _ in first),
+        packets_queues=joined([queues for _, queues in first]),
+    )
+    if not cell.is_repeated:
+        return cell
+    more = (simulate_packets(spec, cell.spec, seed)[0] for seed in range(FREE_DRAWS, DRAWS))
+    return replace(cell, packets=(*cell.packets, *more))
 
 
 def _is_valid(report: JobReport) -> bool:

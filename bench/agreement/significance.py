@@ -24,9 +24,9 @@ class Verdict(StrEnum):
 
 def distribution_p(one: Sequence[float], other: Sequence[float]) -> float:
     """The p-value of the two-sample test of Cramer and von Mises (Anderson 1962;
-    scipy.stats.cramervonmises_2samp, exact for so few): how likely two samples of one distribution
-    are as far apart, in place or in width. 1 where one has a single value, which decides nothing.
-    """
+    scipy.stats.cramervonmises_2samp, exact for up to 20 values): how likely two samples of one
+    distribution are as far apart, in place or in width. 1 where one has a single value, which
+    decides nothing."""
     if min(len(one), len(other)) < 2:
         return 1.0
     return float(cramervonmises_2samp(one, other).pvalue)

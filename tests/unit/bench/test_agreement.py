@@ -77,7 +77,7 @@ def result_of(**changes: object) -> CellResult:
         attempts=3,
         problems=(),
         loads=Loads(8, 8, 8, 1000, 1000, ()),
-        lab=runs(40_000.0, 41_000.0, 42_000.0),
+        lab=(runs(40_000.0, 41_000.0, 42_000.0),),
         fluid_ns=40_500.0,
         bottleneck=0.5,
         least_ns=39_000.0,
@@ -89,7 +89,7 @@ def result_of(**changes: object) -> CellResult:
 def lab_of(name: str, *cells: CellResult, numbering: str = "numbered") -> LabResult:
     lab = {"routing": {"numbering": numbering}, "queues": {}}
     return LabResult(
-        SCHEMA_VERSION, name, lab, ENVIRONMENT, (0.5, 0.5, 0.5), 4, 8000.0, cells, 60.0, None
+        SCHEMA_VERSION, name, lab, (ENVIRONMENT,), (0.5, 0.5, 0.5), 4, 8000.0, cells, 60.0, None
     )
 
 
@@ -230,7 +230,7 @@ def test_the_page_says_what_agrees_and_what_the_setting_decides() -> None:
 def test_marks_and_losses_of_both_stand_side_by_side() -> None:
     text = page_of(
         result_of(
-            lab=runs(40_000.0, marked=1200) + runs(41_000.0, marked=1300),
+            lab=(runs(40_000.0, marked=1200) + runs(41_000.0, marked=1300),),
             packets=runs(40_000.0, marked=1250, dropped=3),
         )
     )
@@ -277,12 +277,12 @@ def test_halves_of_the_labs_have_scores_of_their_own() -> None:
 def test_a_distribution_of_another_width_differs_though_medians_are_equal() -> None:
     lab = [40_000.0 + 10 * step for step in range(-5, 5)]
     wide = [40_200.0 + 400 * step for step in range(-10, 10)]
-    alike = result_of(least_ns=20_000.0, lab=runs(*lab), packets=runs(*lab, *lab))
+    alike = result_of(least_ns=20_000.0, lab=(runs(*lab),), packets=runs(*lab, *lab))
     other = replace(alike, packets=runs(*wide))
     assert other.packets_ratio.value == pytest.approx(1, abs=0.001)
     assert alike.distribution_p > 0.9
     assert other.distribution_p < 0.03
-    assert replace(other, lab=runs(40_000.0)).distribution_p == 1
+    assert replace(other, lab=(runs(40_000.0),)).distribution_p == 1
     assert "times: 1 of 1 jobs" in page_of(other)
     assert "times: 0 of 2 jobs" in page_of(alike, other), "corrected for their number: 0.056"
     assert f"| {other.distribution_p:.2g} |" in page_of(other)
@@ -310,22 +310,47 @@ def test_a_run_whose_queues_were_not_counted_is_read_and_run_again(tmp_path: Pat
 
 def test_runs_that_are_kept_of_a_job_come_before_new_ones_of_the_same_machine() -> None:
     none = Queues((), (0,) * BINS, (0,) * BINS)
-    kept = result_of(lab=runs(40_000.0), attempts=2)
+    kept = result_of(lab=(runs(40_000.0),), attempts=2)
     cells = (
-        result_of(lab=runs(50_000.0), attempts=1, lab_queues=none),
-        result_of(name="other", lab=runs(60_000.0)),
+        result_of(lab=(runs(50_000.0),), attempts=1, lab_queues=none),
+        result_of(name="other", lab=(runs(60_000.0),)),
     )
     other_job = replace(kept, name="other", job=RING.job(8, 2**18).model_dump(mode="json"))
     earlier, new = lab_of("tiny", kept, other_job), lab_of("tiny", *cells)
     same, other = new.after(earlier).cells
-    assert same.lab == runs(40_000.0, 50_000.0)
+    assert same.lab == (runs(40_000.0, 50_000.0),)
     assert (same.attempts, same.lab_queues) == (3, none)
-    assert other.lab == runs(60_000.0), "another job of that name"
+    assert other.lab == (runs(60_000.0),), "another job of that name"
     assert new.after(earlier).took_s == 120.0
     failed = replace(new, cells=cells[:1], failed="no memory")
     assert failed.after(earlier).cells == (same, other_job), "its runs are kept"
-    elsewhere = replace(ENVIRONMENT, cpu_count=ENVIRONMENT.cpu_count + 1)
-    assert new.after(replace(earlier, environment=elsewhere)) == new
+    other_release = replace(ENVIRONMENT, tool_version="0.3.0")
+    assert new.after(replace(earlier, machines=(other_release,))) == new
+
+
+def test_runs_of_another_machine_are_kept_apart_and_compared() -> None:
+    elsewhere = replace(ENVIRONMENT, cpu_count=ENVIRONMENT.cpu_count + 1, started="2026-12-31")
+    slow, fast = runs(*range(60_000, 60_030)), runs(*range(40_000, 40_030))
+    contended = {"least_ns": 20_000.0}
+    earlier = lab_of("tiny", result_of(lab=(slow,), **contended))
+    there = replace(
+        lab_of("tiny", result_of(lab=(fast,), **contended), result_of(name="new", lab=(fast,))),
+        machines=(elsewhere,),
+    )
+    both = there.after(earlier)
+    assert both.machines == (ENVIRONMENT, elsewhere)
+    assert [cell.lab for cell in both.cells] == [(slow, fast), ((), fast)]
+    assert both.cells[1].machines_p is None
+    again = there.after(both)
+    assert again.machines == both.machines
+    assert [cell.lab for cell in again.cells] == [(slow, fast * 2), ((), fast * 2)]
+    back = lab_of("tiny", result_of(lab=(slow,), **contended)).after(again)
+    assert back.cells[0].lab == (slow * 2, fast * 2)
+    for cell, differ in ((back.cells[0], 1), (replace(back.cells[0], lab=(slow, slow)), 0)):
+        assert (cell.machines_p < 0.05) is (differ == 1)
+        text = page_of(cell)
+        assert f"times of the first and of the others differ in {differ} " in text
+    assert "| 60 + 60 |" in page_of(back.cells[0])
 
 
 def counted(marks: Sequence[int], pauses: Sequence[int], highest: Sequence[int]) -> Queues:
@@ -356,8 +381,8 @@ def test_the_page_says_how_the_lab_does_beside_itself() -> None:
     unlike = runs(*[60_000.0] * 6)
     text = page_of(
         result_of(name="set"),
-        result_of(name="steady", lab=steady, packets=unlike),
-        result_of(name="apart", lab=spread_out, packets=unlike),
-        result_of(name="wide", lab=runs(*[40_000.0] * 2, *[60_000.0] * 4), packets=unlike),
+        result_of(name="steady", lab=(steady,), packets=unlike),
+        result_of(name="apart", lab=(spread_out,), packets=unlike),
+        result_of(name="wide", lab=(runs(*[40_000.0] * 2, *[60_000.0] * 4),), packets=unlike),
     )
     assert "of 3 predicted jobs 1 agree, 1 differ, 1 are undecided, among them 1 of the 2" in text
