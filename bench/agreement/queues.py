@@ -51,13 +51,18 @@ class Queues:
 
 
 def joined(runs: Sequence[Queues]) -> Queues:
-    """Runs as one."""
+    """Runs as one. A port that is not in one of them did nothing in as many runs as that has of its
+    other ports, one without any."""
     places = sorted({port.port for run in runs for port in run.ports})
     by_run = [{port.port: port for port in run.ports} for run in runs]
-    none = PortCounts("", (0,), (0,), (0,), (0,))
+    absent = [(0,) * (len(run.ports[0].marks) if run.ports else 1) for run in runs]
 
     def counts(place: str, name: str) -> tuple[int, ...]:
-        return tuple(each for run in by_run for each in getattr(run.get(place, none), name))
+        return tuple(
+            each
+            for run, none in zip(by_run, absent, strict=True)
+            for each in (getattr(run[place], name) if place in run else none)
+        )
 
     return Queues(
         tuple(PortCounts(place, *(counts(place, name) for name in COUNTS)) for place in places),

@@ -103,7 +103,7 @@ def _machines(found: Agreement) -> list[str]:
     started = min(machine.started for lab in found.labs for machine in lab.machines)
     loads = [lab.load_average[0] for lab in found.labs]
     return [
-        *(f"- {name}: {labs} labs" for name, labs in machines.items()),
+        *(f"- {name}: {labs} of {len(found.labs)} labs" for name, labs in machines.items()),
         f"- rocelab {found.labs[0].machines[0].tool_version}, from {started} on; "
         f"{sum(lab.took_s for lab in found.labs) / 60:.0f} minutes in all; load average (1 minute) "
         f"before a lab up to {max(loads):.1f}",

@@ -95,6 +95,9 @@ def test_runs_are_joined_port_by_port_and_ports_that_did_nothing_count_zero() ->
     )
     found = joined([one, two])
     assert [(each.port, each.marks) for each in found.ports] == [("a", (3, 0)), ("b", (0, 4))]
+    # As many runs as a port has, when joined before.
+    (_, again) = joined([joined([one, one]), two]).ports
+    assert again.marks == (0, 0, 4)
     assert found.markable[9] == found.marked[9] == 7
     assert sum(found.markable) == 7
 

@@ -298,6 +298,28 @@ def test_paths_in_a_ring_are_refused() -> None:
         links_run.run_links(*arranged(flows))
 
 
+@pytest.mark.parametrize("selective_repeat", [False, True])
+@pytest.mark.parametrize(
+    ("job", "p99"),
+    [(("alistorage", "500us"), 0.15), (("websearch", "2ms"), 0.5)],
+    ids=["short flows", "long flows"],
+)
+def test_losses_are_repaired_nearly_as_packet_by_packet(
+    job: tuple[str, str], p99: float, selective_repeat: bool
+) -> None:
+    """At a buffer of 15 packets, which loses a tenth of all and more (docs/simulate.md)."""
+    sizes, duration = job
+    made, (packets, links) = both(
+        drawn(sizes, "50%", duration, selective_repeat=selective_repeat),
+        lab(queues={"buffer": "60KB", "ecn": {"kmin": "10KB", "kmax": "40KB"}}),
+    )
+    assert packets.drops.sum() > 0.1 * links.packets
+    assert links.retransmitted.sum() == pytest.approx(packets.retransmitted.sum(), rel=0.25)
+    assert quantiles(made, links)[1] == pytest.approx(quantiles(made, packets)[1], rel=p99)
+    # Go-back-N sends all again that came after what was lost.
+    assert (links.retransmitted.sum() < 1.05 * links.drops.sum()) == selective_repeat
+
+
 def test_a_flow_whose_queue_pair_gives_up_never_ends_and_delays_no_other(tmp_path: Path) -> None:
     """One packet at a time fits into a queue."""
     flows = [f"{source} 0 3 100 400000 2" for source in (4, 8)] + ["5 1 3 100 1000 2"]
