@@ -75,8 +75,8 @@ EpsOption = Annotated[
     typer.Option(
         "--eps",
         metavar="SHARE",
-        help="Take completions within this share of the longest remaining time together; 0 is "
-        "exact. By default 0 up to 50,000 transfers, 0.01 beyond.",
+        help="Take completions within this share of the longest remaining time of all together: "
+        "sooner done where very many sizes differ. By default each is taken when it comes.",
         show_default=False,
         rich_help_panel=_ENGINE,
         min=0.0,

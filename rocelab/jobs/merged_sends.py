@@ -29,12 +29,11 @@ from rocelab.jobs.messages import spread_evenly
 from rocelab.jobs.workload import Sends, Step, Workload
 
 MOST_ORDERED = 2**15
-"""Sends of a job, over all iterations, that are simulated one by one although they can be merged.
-"""
+"""Sends of an iteration that are simulated one by one although they can be merged."""
 
 MOST_IN_TURN = 2**20
-"""Sends of a job, over all iterations, that wait for one another and cannot be merged: an AlltoAll
-of 1,024 ranks once."""
+"""Sends of a job, over all iterations, that are simulated one by one: an AlltoAll of 1,024 ranks
+once."""
 
 
 def sends_of(
@@ -108,14 +107,17 @@ def _phases(job: JobSpec, group: int | None, size_bytes: int) -> tuple[Sends, ..
     return (whole,)
 
 
-def workload_of(job: JobSpec, group: int | None, iterations: int) -> Workload:
+def workload_of(
+    job: JobSpec, group: int | None, iterations: int, *, barrier: bool = False
+) -> Workload:
     """`iterations` of a job with a size, `job.compute` between them.
 
     `group` is the group size if the job does not set it (`rocelab.sim.placement.ring_group`). A
     workload of `sends_in_order` is `ordered`: each send of the schedule is a step that waits for
     the same sends as in the lab, and a rank begins an iteration, after its pause, when all its
-    sends and receives of the previous one have finished. In any other, an iteration is one step of
-    merged sends that all ranks begin together, or three (`_phases`).
+    sends and receives of the previous one have finished; with a `barrier`, when those of all ranks
+    have. In any other, an iteration is one step of merged sends that all ranks begin together, or
+    three (`_phases`).
 
     Raises InputError for a job of streams, for a group that does not divide the ranks, and for more
     than MOST_IN_TURN sends that cannot be merged.
@@ -127,7 +129,7 @@ def workload_of(job: JobSpec, group: int | None, iterations: int) -> Workload:
         )
     compute_s = job.compute / 1e9
     if sends_in_order(job, iterations):
-        return _ordered(schedule_of(job, group), iterations, compute_s)
+        return _ordered(schedule_of(job, group), iterations, compute_s, barrier)
     phases = _phases(job, group if job.group is None else job.group, job.size)
     steps: list[Step] = []
     for iteration in range(iterations):
@@ -146,16 +148,18 @@ def workload_of(job: JobSpec, group: int | None, iterations: int) -> Workload:
 
 def sends_in_order(job: JobSpec, iterations: int) -> int:
     """The sends of `iterations` of a job with a size if they are simulated one by one, else 0:
-    more than MOST_ORDERED are merged, if all queue pairs carry as much of each part of a ring, tree
-    or chain, within a hundredth (`spread_evenly`). Merged sends keep all of them busy all the time;
-    in order, a queue pair that gets more of a part than others delays the rest of its way.
+    more than MOST_ORDERED in an iteration, or MOST_IN_TURN in all, are merged, if all queue pairs
+    carry as much of each part of a ring, tree or chain, within a hundredth (`spread_evenly`).
+    Merged sends keep all of them busy all the time; in order, a queue pair that gets more of a part
+    than others delays the rest of its way.
 
     Raises InputError for more than MOST_IN_TURN that cannot be merged.
     """
     assert job.size is not None
-    sends = iterations * count_sends(job.pattern, job.ranks, job.size, job.algorithm, job.channels)
+    once = count_sends(job.pattern, job.ranks, job.size, job.algorithm, job.channels)
+    sends = iterations * once
     part_bytes = _part_bytes(job, job.size)
-    if sends <= MOST_ORDERED:
+    if once <= MOST_ORDERED and sends <= MOST_IN_TURN:
         return sends
     if part_bytes is None or spread_evenly(np.array(part_bytes), job.transport):
         return 0
@@ -190,7 +194,7 @@ def _following(pattern: Pattern, merged: Sends) -> Sends:
     return replace(merged, rounds=1, chain=None, fill_bytes=0)
 
 
-def _ordered(schedule: Schedule, iterations: int, compute_s: float) -> Workload:
+def _ordered(schedule: Schedule, iterations: int, compute_s: float, barrier: bool) -> Workload:
     columns = np.array(
         [(send.source, send.destination, send.size_bytes) for send in schedule.sends], np.int64
     ).reshape(-1, 3)
@@ -208,7 +212,13 @@ def _ordered(schedule: Schedule, iterations: int, compute_s: float) -> Workload:
     first = 0
     for iteration in range(iterations):
         pause: dict[int, tuple[int, ...]] = dict.fromkeys(own, ())
-        if iteration:
+        if iteration and barrier:
+            pause = dict.fromkeys(own, (len(steps),))
+            name = f"iteration {iteration + 1}, pause"
+            steps.append(
+                Step(name, tuple(range(first, len(steps))), compute_s, iteration=iteration)
+            )
+        elif iteration:
             for rank, sends in own.items():
                 pause[rank] = (len(steps),)
                 name = f"iteration {iteration + 1}, pause of rank {rank}"

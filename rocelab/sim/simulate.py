@@ -24,7 +24,7 @@ from rocelab.agent.nic import WIRE_OVERHEAD_BYTES
 from rocelab.arrays import NONE, Bools, Floats, Ints, Longs
 from rocelab.errors import InputError
 from rocelab.forwarding.asic import Model
-from rocelab.jobs.collectives import Algorithm
+from rocelab.jobs.collectives import EXCHANGES, Algorithm
 from rocelab.jobs.flow_files import read_flow_file
 from rocelab.jobs.inference import inference_workload
 from rocelab.jobs.merged_sends import MOST_ORDERED, workload_of
@@ -60,7 +60,7 @@ from rocelab.sim.packets.sending import Queues, Sending, gathering_of, queues_of
 from rocelab.sim.packets.wiring import Wiring
 from rocelab.sim.placement import place_ranks, ring_group
 from rocelab.sim.routing import Routing
-from rocelab.sim.size import check_fits
+from rocelab.sim.size import check_fits, check_steps_fit
 from rocelab.sim.traces.replay import read_workload
 from rocelab.spec.base import SECOND
 from rocelab.spec.model import MAX_SEED, LabSpec
@@ -68,10 +68,6 @@ from rocelab.spec.schemes import SprayScheme
 from rocelab.units import DURATION
 from rocelab.wording import RefusedError
 
-EXACT_TRANSFERS = 50_000
-"""Up to this many transfers every completion is an event of its own by default."""
-
-LARGE_EPS = 0.01
 USABLE_PIECE = 4096
 EVERY_WAY = SprayScheme(kind="spray")
 
@@ -85,10 +81,10 @@ PACKET_OVERHEAD_BYTES = FRAME_OVERHEAD_BYTES + WIRE_OVERHEAD_BYTES
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How to simulate. eps: None is 0 up to EXACT_TRANSFERS and LARGE_EPS beyond. hop_latency_ns:
-    of each send on a path; None is `links.delay` of the lab. timeline: failures meanwhile. ports,
-    seed: of the packet engine; `seed` draws what queues mark, ways of packets where a flow has
-    several, how late a lab's hosts wake, and the order of what happens at one instant."""
+    """How to simulate. eps: None is 0, exactly. hop_latency_ns: of each send on a path; None is
+    `links.delay` of the lab. timeline: failures meanwhile. ports, seed: of the packet engine;
+    `seed` draws what queues mark, ways of packets where a flow has several, how late a lab's hosts
+    wake, and the order of what happens at one instant."""
 
     eps: float | None = None
     model: Model = Model.KERNEL
@@ -184,9 +180,10 @@ class Simulation:
             check_fits(self.network, spec.scheme, self.jobs, sum(map(len, listed.values())))
             known = traced | {name: flows.workload() for name, flows in listed.items()}
             self.workloads = tuple(
-                known.get(job.name) or _workload(self.network, job, places)
+                known.get(job.name) or self._workload(job, places)
                 for job, places in zip(self.jobs, self.places, strict=True)
             )
+            check_steps_fit(self.jobs, self.workloads)
             self.compiled = self._compiled()
             self.flows = self.compiled.flows
         with self._timed("paths"):
@@ -194,15 +191,27 @@ class Simulation:
             self.whole_paths = self.routing.paths(self.flows)
             self.program = self._timed_program()
 
+    def _workload(self, job: SimulatedJob, places: Ints) -> Workload:
+        """The workload of a job whose ranks are on these NICs; traces and flows need no NICs."""
+        if job.collective is not None:
+            needs_group = (
+                job.collective.group is None and job.collective.algorithm is Algorithm.HIERARCHICAL
+            )
+            group = ring_group(self.network, places) if needs_group else None
+            # Flows that get out of step stay so in a fluid, and more of them with each iteration.
+            barrier = self.options.engine is Engine.FLUID and job.collective.pattern in EXCHANGES
+            return workload_of(job.collective, group, job.iterations, barrier=barrier)
+        if job.training is not None:
+            return training_workload(job.training, iterations=job.iterations)
+        if job.ranking is not None:
+            return ranking_workload(job.ranking, iterations=job.iterations)
+        assert job.inference is not None
+        return inference_workload(job.inference, iterations=job.iterations)
+
     @property
     def eps(self) -> float:
         """The eps of the engine (`rocelab.sim.engine.run.run`)."""
-        if self.options.eps is not None:
-            return self.options.eps
-        # The longest remaining time is that of the largest flow, and others are far shorter.
-        if any(job.is_open_loop for job in self.jobs):
-            return 0.0
-        return 0.0 if self.program.transfers <= EXACT_TRANSFERS else LARGE_EPS
+        return self.options.eps or 0.0
 
     def outages(self) -> tuple[Outage, ...]:
         """The timeline's outages on this network. Raises SpecError."""
@@ -332,8 +341,8 @@ class Simulation:
             (
                 bool(self.is_merged.any()),
                 "merged or pipelined sends",
-                f"take --engine fluid, or a collective of at most {MOST_ORDERED:,} sends, which go "
-                "in order: fewer ranks, channels or iterations",
+                f"take --engine fluid; sends go in order in a collective alone with at most "
+                f"{MOST_ORDERED:,} of them an iteration, not in a training, inference or trace",
             ),
             (
                 bool((np.diff(self.whole_paths.start) == 0).any()),
@@ -529,22 +538,6 @@ def simulate(
     job that cannot end is no error: its iterations are None.
     """
     return Simulation(spec, jobs, options, progress).report()
-
-
-def _workload(network: Network, job: SimulatedJob, places: Ints) -> Workload:
-    """The workload of a job whose ranks are on these NICs; traces and flows need no NICs."""
-    if job.collective is not None:
-        needs_group = (
-            job.collective.group is None and job.collective.algorithm is Algorithm.HIERARCHICAL
-        )
-        group = ring_group(network, places) if needs_group else None
-        return workload_of(job.collective, group, job.iterations)
-    if job.training is not None:
-        return training_workload(job.training, iterations=job.iterations)
-    if job.ranking is not None:
-        return ranking_workload(job.ranking, iterations=job.iterations)
-    assert job.inference is not None
-    return inference_workload(job.inference, iterations=job.iterations)
 
 
 def _traced(trace: TraceSpec, progress: ProgressSink) -> Workload:

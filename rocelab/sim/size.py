@@ -1,6 +1,7 @@
 """Checks that a simulation fits into this machine's memory, before anything large is built.
 
-The estimate follows from the numbers of ranks, queue pairs and links.
+The first estimate follows from the numbers of ranks, queue pairs and links, the second from the
+steps of the jobs; engines have their own.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ from rocelab.errors import MachineError
 from rocelab.jobs.collectives import EXCHANGES
 from rocelab.jobs.merged_sends import sends_in_order
 from rocelab.jobs.spec import SimulatedJob
+from rocelab.jobs.workload import Workload
 from rocelab.sim.fabric.network import Network
 from rocelab.spec.schemes import SchemeSpec
-from rocelab.units import SIZE
 
 BASE_BYTES = 250 * 2**20
 """An interpreter with numpy, numba and this package."""
@@ -26,6 +27,10 @@ pairs each took about 380 (`python -m bench.simulator`)."""
 
 ENTRY_BYTES = 40
 """A send that carries part of a flow."""
+
+TRANSFER_BYTES = 150
+"""A transfer of a workload's steps beyond its flow: 12.7 million of a training job over a hundred
+iterations took 116 bytes each."""
 
 LINK_BYTES = 200
 SENDS_BYTES = 2000
@@ -43,13 +48,37 @@ def check_fits(
     if scheme.kind in ("flowlet", "spray"):
         needed += flows * _most_entries(network, scheme.kind) * ENTRY_BYTES
     needed += SENDS_BYTES * (listed + sum(_ordered(job) for job in jobs))
+    check_memory(
+        f"{flows:,} flows over {network.links:,} links",
+        needed,
+        "take fewer ranks or queue pairs, a collective that is not between all pairs, or a machine "
+        "with more memory",
+    )
+
+
+def check_steps_fit(jobs: Sequence[SimulatedJob], workloads: Sequence[Workload]) -> None:
+    """Raises MachineError if the transfers of the jobs' steps need more memory than is free."""
+    transfers = sum(
+        job.transport.qps * len(step.sends.source)
+        for job, workload in zip(jobs, workloads, strict=True)
+        for step in workload.steps
+        if step.sends is not None
+    )
+    check_memory(
+        f"{transfers:,} transfers",
+        transfers * TRANSFER_BYTES,
+        "take fewer iterations, ranks or queue pairs, or a machine with more memory",
+    )
+
+
+def check_memory(what: str, needed: int, hint: str) -> None:
+    """Raises MachineError if `what` needs more memory, in bytes, than is free."""
     free = available_bytes()
     if needed > free:
         raise MachineError(
-            f"{flows:,} flows over {network.links:,} links need about {SIZE.written(needed)} of "
-            f"memory, and {SIZE.written(free)} are free",
-            hint="take fewer ranks or queue pairs, a collective that is not between all pairs, or "
-            "a machine with more memory",
+            f"{what} need about {needed / 1e9:,.2f} GB of memory, and {free / 1e9:,.2f} GB are "
+            "free",
+            hint=hint,
         )
 
 

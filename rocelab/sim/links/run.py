@@ -18,7 +18,7 @@ from functools import partial
 import numpy as np
 
 from rocelab.arrays import Floats, Longs
-from rocelab.errors import InputError, MachineError
+from rocelab.errors import InputError
 from rocelab.plan.queues import BINS
 from rocelab.progress import Progress, ProgressSink, no_progress
 from rocelab.sim.engine.program import Program
@@ -29,8 +29,7 @@ from rocelab.sim.packets import state as at
 from rocelab.sim.packets.run import PacketRun, mean_rates
 from rocelab.sim.packets.sending import OVERHEAD_BYTES, Queues, Sending
 from rocelab.sim.packets.wiring import Wiring
-from rocelab.sim.size import available_bytes
-from rocelab.units import SIZE
+from rocelab.sim.size import check_memory
 from rocelab.workers import in_vain, workers
 
 MOST_S = 1200
@@ -242,10 +241,5 @@ def _check_size(rounds: Sequence[Traffic]) -> None:
             f"processors; at most {MOST_S:,} s are simulated",
             hint=_SMALLER,
         )
-    needed, free = CHUNK_BYTES * len(rounds[0].flow), available_bytes()
-    if needed > free:
-        raise MachineError(
-            f"{len(rounds[0].flow):,} chunks of flows need about {SIZE.written(needed)} of memory, "
-            f"and {SIZE.written(free)} are free",
-            hint=_SMALLER,
-        )
+    chunks = len(rounds[0].flow)
+    check_memory(f"{chunks:,} chunks of flows", CHUNK_BYTES * chunks, _SMALLER)

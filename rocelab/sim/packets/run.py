@@ -28,6 +28,7 @@ from rocelab.sim.packets.lossless import resumed
 from rocelab.sim.packets.sending import Queues, Sending, class_order
 from rocelab.sim.packets.state import State
 from rocelab.sim.packets.wiring import PS, Wiring, connected, ports_of
+from rocelab.sim.size import check_memory
 
 MOST_HOPS = 600_000_000
 HOPS_PER_SECOND = 2_000_000
@@ -39,6 +40,10 @@ each."""
 
 MOST_IN_FLIGHT = 2**24
 """Packets on the way and in queues, for which there is room."""
+
+PACKET_WORDS = 12
+"""A packet in flight, in words of 8 bytes: 4 of it, and as many events as there are twice, since
+room is doubled."""
 
 RATES = 200
 """Rates over time, of intervals of equal length."""
@@ -107,6 +112,7 @@ def run_packets(
             f"flight; at most {MOST_IN_FLIGHT:,} are simulated",
             hint=_FEWER,
         )
+    _check_memory(program, sending, queued)
     run = state_of(program, wirings, latency_s, sending, queues)
     compile_for(loop.advance, run, 0, 0)
     clears = sending.source[len(sending.source) - len(run.clearance) :]
@@ -290,10 +296,30 @@ def _check_size(program: Program, ways: Ways, sending: Sending) -> None:
             f"about {2 * hops / HOPS_PER_SECOND:,.0f} s; at most {MOST_HOPS:,} are simulated",
             hint="take --engine fluid, a smaller size or fewer ranks",
         )
-    awaited = len(sending.reach) * int(sending.reach.max(initial=0))
+    awaited = _awaited(sending)
     if awaited > MOST_AWAITED:
         raise InputError(
             f"receivers that take packets beyond gaps have windows of {awaited:,} packets; at most "
             f"{MOST_AWAITED:,} are simulated",
             hint="take a smaller transport.window, or fewer queue pairs",
         )
+
+
+def _check_memory(program: Program, sending: Sending, queued: int) -> None:
+    """Raises MachineError if the tables of flows, transfers and packets do not fit."""
+    cells = (
+        len(sending.source) * at.FLOW_CELLS
+        + -(-_awaited(sending) // at.BITS) * at.BITMAPS
+        + program.transfers * at.TRANSFER_CELLS
+        + queued * PACKET_WORDS
+    )
+    check_memory(
+        f"{len(sending.source):,} flows and at least {queued:,} packets in flight",
+        8 * cells,
+        _FEWER,
+    )
+
+
+def _awaited(sending: Sending) -> int:
+    """The packets of all windows beyond gaps."""
+    return len(sending.reach) * int(sending.reach.max(initial=0))

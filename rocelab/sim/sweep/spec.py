@@ -73,7 +73,7 @@ class SimulateSpec(SpecModel):
             ge=0,
             le=0.5,
             description="completions within this share of the longest remaining time are taken "
-            "together; 0: exactly; left out: as `rocelab simulate` chooses",
+            "together; left out: each when it comes",
         ),
     ] = None
     model: Annotated[

@@ -11,12 +11,12 @@ from rocelab.jobs.collectives import Pattern, count_sends
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.merged_sends import MOST_IN_TURN, MOST_ORDERED, sends_in_order
 from rocelab.jobs.parallelism import in_groups
-from rocelab.jobs.spec import collective_job
+from rocelab.jobs.spec import SimulatedJob, collective_job
 from rocelab.jobs.steps import Steps
 from rocelab.sim import simulate
 from rocelab.sim.fabric.build import network_of
 from rocelab.sim.figures import _unevenly_spread
-from rocelab.sim.simulate import LARGE_EPS, Options, Simulation
+from rocelab.sim.simulate import Options, Simulation
 from rocelab.spec.catalog import find_lab
 from rocelab.spec.load import load_spec
 
@@ -36,12 +36,17 @@ def microseconds(latency_ns: float, eps: float | None = None, **keys: object) ->
     return 1e6 * simulation.iteration_seconds(simulation.run())[0][-1]
 
 
-def test_as_many_sends_as_are_simulated_in_order_are(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_iterations_are_simulated_in_order_up_to_as_many_sends_as_a_job_may_have(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     job = JobSpec.model_validate({"pattern": "allreduce", "ranks": 4, "size": "1MiB"})
     sends = count_sends(job.pattern, job.ranks, 2**20, job.algorithm, job.channels)
-    monkeypatch.setattr(collectives, "MOST_ORDERED", 3 * sends)
+    monkeypatch.setattr(collectives, "MOST_ORDERED", sends)
+    monkeypatch.setattr(collectives, "MOST_IN_TURN", 3 * sends)
     assert sends_in_order(job, 3) == 3 * sends
     assert sends_in_order(job, 4) == 0
+    monkeypatch.setattr(collectives, "MOST_ORDERED", sends - 1)
+    assert sends_in_order(job, 1) == 0
 
 
 @pytest.mark.long
@@ -163,9 +168,29 @@ def test_a_rings_latency_is_that_of_its_own_hops_at_every_size() -> None:
 
 def test_completions_taken_together_move_an_alltoall_by_less_than_a_percent() -> None:
     keys = {"pattern": "alltoall", "ranks": 96, "size": "64MB"}
-    assert microseconds(0, eps=LARGE_EPS, **keys) == pytest.approx(
+    assert microseconds(0, eps=0.01, **keys) == pytest.approx(
         microseconds(0, eps=0.0, **keys), rel=0.01
     )
+
+
+def test_every_iteration_of_an_alltoall_takes_as_long() -> None:
+    """Out of step, those of a fluid took up to seven times as long as the first."""
+    keys = {"pattern": "alltoall", "ranks": 32, "size": "32MB", "iterations": 20}
+    simulation = Simulation(LARGE, [collective_job(JobSpec.model_validate(keys))])
+    (times,) = simulation.iteration_seconds(simulation.run())
+    assert times == pytest.approx([times[0]] * 20, rel=1e-9)
+
+
+def test_jobs_that_share_no_link_take_as_long_as_alone_however_many_transfers_there_are() -> None:
+    """51,584 of them, and one that takes a thousand times as long."""
+    keys = {"pattern": "alltoall", "ranks": 32, "size": "32MB"}
+    small = SimulatedJob.model_validate({"name": "small", "iterations": 52, "collective": keys})
+    large = collective_job(JobSpec.model_validate({"pattern": "pairs", "ranks": 2, "size": "64GB"}))
+    alone, beside = (
+        (simulation := Simulation(LARGE, jobs)).iteration_seconds(simulation.run())[0]
+        for jobs in ([small], [small, large])
+    )
+    assert beside == pytest.approx(alone, rel=1e-9)
 
 
 RING = {"pattern": "allreduce", "ranks": 24, "size": "12MB"}

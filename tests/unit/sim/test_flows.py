@@ -259,16 +259,6 @@ def test_random_flows_take_all_nics_or_those_listed(loaded: Simulation) -> None:
     assert set(Simulation(SPEC, [two]).flows.source.tolist()) == {1, 4}
 
 
-@pytest.mark.long
-def test_completions_of_flows_are_never_taken_together(loaded: Simulation) -> None:
-    assert loaded.eps == 0
-    many = SimulatedJob.model_validate(
-        {"name": "load", "poisson": {"sizes": "fb-hadoop", "load": "90%", "duration": "100ms"}}
-    )
-    simulation = Simulation(SPEC, [many])
-    assert simulation.program.transfers > 50_000 and simulation.eps == 0
-
-
 def test_a_report_has_the_slowdown_of_flows_by_size(
     report: SimulationReport, loaded: Simulation
 ) -> None:

@@ -329,9 +329,14 @@ def test_a_large_job_is_one_step_of_merged_sends_per_iteration() -> None:
         assert step.sends.size_bytes.tolist() == merged.size_bytes.tolist()
 
 
-def test_the_most_ordered_sends_count_over_all_iterations() -> None:
-    assert workload_of(job(ranks=64), None, 4).ordered
-    assert not workload_of(job(ranks=64), None, 5).ordered
+def test_with_a_barrier_ranks_begin_an_iteration_when_all_have_ended_the_one_before() -> None:
+    work = workload_of(job(pattern="alltoall", compute="3ms"), None, 3, barrier=True)
+    assert work.ordered
+    pauses = [at for at, step in enumerate(work.steps) if step.sends is None]
+    assert pauses == [12, 25]
+    assert [work.steps[at].after for at in pauses] == [tuple(range(12)), tuple(range(13, 25))]
+    assert {work.steps[at].compute_s for at in pauses} == {0.003}
+    assert all(12 in step.after for step in work.steps[13:25])
 
 
 def test_streams_are_refused_because_nothing_of_them_ends() -> None:

@@ -16,6 +16,7 @@ from rocelab.jobs.spec import SimulatedJob, collective_job
 from rocelab.report.simulation.html import render_html
 from rocelab.report.simulation.terminal import print_report
 from rocelab.results.simulation import Engine, PortModel, from_json
+from rocelab.sim import size
 from rocelab.sim.events.sentence import parse_event
 from rocelab.sim.events.spec import TimelineSpec
 from rocelab.sim.figures import transfer_times
@@ -399,6 +400,6 @@ def test_a_run_that_takes_too_long_or_too_much_memory_is_refused_with_an_estimat
     with pytest.raises(InputError, match=r"link by link this takes .* packet-hops, about"):
         made.run_packets()
     monkeypatch.undo()
-    monkeypatch.setattr(links_run, "available_bytes", lambda: 1000)
+    monkeypatch.setattr(size, "available_bytes", lambda: 1000)
     with pytest.raises(MachineError, match=r"chunks of flows need about .* are free"):
         made.run_packets()
