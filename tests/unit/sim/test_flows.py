@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+from dataclasses import astuple
 from pathlib import Path
 
 import numpy as np
@@ -13,14 +14,16 @@ from rich.console import Console
 
 from rocelab.documents import to_json
 from rocelab.errors import InputError, SpecError
+from rocelab.jobs import merged_sends
 from rocelab.jobs.flow_files import read_flow_file
+from rocelab.jobs.job import JobSpec
 from rocelab.jobs.placement import Placement
-from rocelab.jobs.spec import SimulatedJob, load_jobs
+from rocelab.jobs.spec import SimulatedJob, collective_job, load_jobs
 from rocelab.jobs.sport import source_port
 from rocelab.report.simulation.html import render_html
 from rocelab.report.simulation.terminal import print_report
-from rocelab.results.simulation import Engine, SimulationReport, from_json
-from rocelab.sim.engine.completion import slowdown_by_size
+from rocelab.results.simulation import Distribution, Engine, SimulationReport, from_json
+from rocelab.sim.engine.completion import Completion, flow_times, slowdown_by_size
 from rocelab.sim.events.sentence import parse_event
 from rocelab.sim.events.spec import TimelineSpec
 from rocelab.sim.flowtable import write_flows
@@ -321,6 +324,40 @@ def test_the_table_of_flows_has_what_packets_took(
     assert float(rows[1]["slowdown"]) > float(rows[3]["slowdown"])
 
 
+@pytest.mark.parametrize("most", [0, merged_sends.MOST_ORDERED])
+def test_the_table_of_flows_is_the_same_in_both_formats_and_tells_iterations_apart(
+    most: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Also of merged sends, which have no slowdown."""
+    monkeypatch.setattr(merged_sends, "MOST_ORDERED", most)
+    keys = {"pattern": "allreduce", "ranks": 4, "size": "1MB", "iterations": 2}
+    simulation = Simulation(SPEC, [collective_job(JobSpec.model_validate(keys))])
+    ran = simulation.run()
+    for suffix in ("csv", "parquet"):
+        write_flows(simulation, ran, tmp_path / f"out.{suffix}")
+    rows = pq.read_table(tmp_path / "out.parquet").to_pylist()
+    written = list(csv.DictReader((tmp_path / "out.csv").open()))
+    assert written == [
+        {name: "" if value is None else str(value) for name, value in row.items()} for row in rows
+    ]
+    assert {row["slowdown"] is None for row in rows} == {most == 0}
+    assert {row["iteration"] for row in rows} == {0, 1}
+    for row in rows:
+        assert row["step"].startswith(f"iteration {row['iteration'] + 1}")
+
+
+@pytest.mark.parametrize(("flows", "p50", "p99"), [(1000, 500.5, 990.01), (2, 1.5, 1.99)])
+def test_quantiles_of_times_are_interpolated_between_flows_that_were_over(
+    flows: int, p50: float, p99: float
+) -> None:
+    slowdown = np.append(np.arange(flows, 0.0, -1), np.inf)
+    found = flow_times(Completion(slowdown * 1e-6, np.full(flows + 1, 1e-6)))
+    assert found is not None and found.transfers == flows
+    expected = Distribution((flows + 1) / 2, p50, p99, flows)
+    assert astuple(found.slowdown) == pytest.approx(astuple(expected))
+    assert astuple(found.time_ns) == pytest.approx([1000 * each for each in astuple(expected)])
+
+
 def test_bins_of_sizes_keep_equal_flows_together() -> None:
     size = np.repeat([10, 20, 30], [1500, 400, 100])
     found = slowdown_by_size(size, np.arange(2000.0))
@@ -331,11 +368,23 @@ def test_bins_of_sizes_keep_equal_flows_together() -> None:
         (30, 100),
     ]
     assert found.bins[0].p50 == pytest.approx(749.5) and found.bins[2].p99 == pytest.approx(1998.01)
+    assert [each.p95 for each in found.bins] == pytest.approx([1424.05, 1879.05, 1994.05])
     few = slowdown_by_size(np.arange(1, 251), np.ones(250))
     assert few is not None and [each.flows for each in few.bins] == [125, 125]
     never = slowdown_by_size(np.array([1, 2]), np.array([np.inf, 3.0]))
     assert never is not None and never.bins[0].flows == 1
     assert slowdown_by_size(np.array([1]), np.array([np.inf])) is None
+
+
+@pytest.mark.parametrize(
+    ("flows", "bins"),
+    [(199, [199]), (200, [100] * 2), (302, [101, 101, 100]), (2200, [110] * 20)],
+)
+def test_sizes_are_in_as_many_bins_as_have_a_hundred_flows_and_in_twenty_at_most(
+    flows: int, bins: list[int]
+) -> None:
+    found = slowdown_by_size(np.arange(flows), np.ones(flows))
+    assert found is not None and [each.flows for each in found.bins] == bins
 
 
 def test_a_failure_has_no_cost_by_iterations(tmp_path: Path) -> None:
