@@ -11,6 +11,7 @@ import pytest
 
 from bench.agreement.plan import SHAPES
 from bench.agreement.queues import (
+    LEAST_DEEP_BYTES,
     HighWater,
     Inside,
     PortCounts,
@@ -88,6 +89,18 @@ def test_high_water_marks_are_near_within_a_fifth_and_the_worst_is_told() -> Non
     assert high_water(queues(), queues()) == HighWater(0, 0, None)
 
 
+def test_a_single_deep_run_moves_no_high_water_mark() -> None:
+    lab = queues(port("a", highest_bytes=(30_000,)))
+    packets = queues(port("a", highest_bytes=(30_000, 30_000, 90_000)))
+    assert high_water(lab, packets) == high_water(packets, lab) == HighWater(1, 1, 1)
+
+
+@pytest.mark.parametrize(("deep", "ports"), [(LEAST_DEEP_BYTES, 1), (LEAST_DEEP_BYTES - 1, 0)])
+def test_a_queue_is_deep_from_five_frames_on(deep: int, ports: int) -> None:
+    lab = queues(port("a", highest_bytes=(deep,)))
+    assert high_water(lab, lab) == HighWater(ports, ports, 1 if ports else None)
+
+
 def test_runs_are_joined_port_by_port_and_ports_that_did_nothing_count_zero() -> None:
     one, two = (
         replace(binned({9: (n, n)}), ports=(PortCounts(name, (n,), (0,), (0,), (0,)),))
@@ -141,6 +154,14 @@ def test_among_many_bins_one_that_is_a_little_off_is_chance() -> None:
     assert alone.verdict is Verdict.DIFFERS
     among = markings(ECN, BUFFER, binned(expected | off))
     assert {row.verdict for row in among} == {Verdict.AGREES}
+
+
+def test_among_many_bins_packets_decide_less_than_alone() -> None:
+    few = {12: (40, 5)}
+    (alone,) = markings(ECN, BUFFER, binned(few))
+    assert alone.verdict is Verdict.AGREES
+    first, *_ = markings(ECN, BUFFER, binned(few | {13: (1, 0), 14: (1, 0)}))
+    assert first.verdict is Verdict.UNDECIDED
 
 
 def test_p_values_are_corrected_after_holm() -> None:

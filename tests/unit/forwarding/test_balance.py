@@ -82,7 +82,12 @@ def test_random_hashing_is_exact_where_it_can_be_worked_out() -> None:
     assert two.mmr == pytest.approx(1.5, abs=0.03)
     assert two.unused_fraction == 0.25
     assert random_balance(5, 1).mmr == 1.0
-    assert random_balance(64, 16) == random_balance(64, 16)
+
+
+def test_random_hashing_is_the_same_in_every_run() -> None:
+    once = random_balance(64, 16)
+    random_groups.cache_clear()
+    assert random_balance(64, 16) == once
 
 
 def test_flows_spread_evenly_over_racks_are_more_even_than_flows_hashed_over_all_links() -> None:

@@ -8,7 +8,7 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rocelab.agent.rc.connection import Connection
@@ -227,6 +227,16 @@ def collective(draw: st.DrawFn) -> dict[str, object]:
 
 
 @given(collective())
+@example(
+    {
+        "pattern": Pattern.ALLREDUCE,
+        "algorithm": Algorithm.HIERARCHICAL,
+        "ranks": 6,
+        "group": 2,
+        "size_bytes": 1_000_003,
+        "channels": 3,
+    }
+)
 def test_merged_sends_are_the_sums_of_a_schedules(keys: dict[str, object]) -> None:
     whole = schedule(**keys)
     size: Counter[tuple[int, int]] = Counter()

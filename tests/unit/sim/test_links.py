@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,8 @@ from rocelab.sim.events.spec import TimelineSpec
 from rocelab.sim.figures import transfer_times
 from rocelab.sim.links import run as links_run
 from rocelab.sim.links import traffic
-from rocelab.sim.links.traffic import stages, traffic_of
+from rocelab.sim.links.run import Sums
+from rocelab.sim.links.traffic import Part, stages, traffic_of
 from rocelab.sim.links.turns import begins_in_turn
 from rocelab.sim.packets import loop
 from rocelab.sim.packets.run import PacketRun
@@ -30,7 +32,7 @@ from rocelab.sim.simulate import Options, Simulation, simulate
 from rocelab.spec.catalog import find_lab
 from rocelab.spec.load import load_spec
 from rocelab.spec.model import LabSpec
-from tests.unit.sim.packet_runs import Flow, arranged
+from tests.unit.sim.packet_runs import Flow, arranged, ran
 
 
 def lab(**keys: object) -> LabSpec:
@@ -156,6 +158,25 @@ def test_chunks_fill_a_window(window: int, tmp_path: Path) -> None:
     assert packets.max() - packets[:-1].min() <= 1
 
 
+@pytest.mark.parametrize(("window", "closest"), [(1, 1), (16, 16), (24, 8), (40, 8), (48, 16)])
+def test_acks_come_after_a_window_and_after_sixteen_packets(
+    window: int, closest: int, tmp_path: Path
+) -> None:
+    job = listed(tmp_path, ["0 9 3 100 9000000 2"], window=window, ack_every=16)
+    made = Simulation(lab(), [job], Options(engine=Engine.LINKS))
+    program, _, _, sending, _ = made.packet_inputs()
+    found = traffic_of(program, made.whole_paths, sending)
+    assert found.acked_bits[0] == pytest.approx(closest * found.packet_bits[0], rel=0.01)
+
+
+def test_a_long_flow_has_its_own_round_trip_beside_short_flows_from_near(tmp_path: Path) -> None:
+    """None of them meets it, but the links of all NICs are simulated with one latency."""
+    flows = ["0 9 3 100 1000000 2"]
+    flows += [f"{source} {source + 1} 3 100 64 2" for source in (2, 4, 6, 10, 12, 14)]
+    _, (packets, links) = both(listed(tmp_path, flows, window=16))
+    assert links.finish_s[0] == pytest.approx(packets.finish_s[0], rel=0.02)
+
+
 @pytest.mark.parametrize(("rate", "rel"), [("400G", 0.04), ("40G", 1e-3)])
 @pytest.mark.parametrize("size", [4097, 65536, 1_000_000])
 def test_a_flow_over_links_of_several_rates_takes_as_long_as_packet_by_packet(
@@ -251,6 +272,31 @@ def test_transmissions_are_counted_once_a_link_as_packet_by_packet(
     assert (links.cnps.sum() > 0) == bool(transport)
 
 
+def test_a_cnp_is_transmitted_on_one_link(tmp_path: Path) -> None:
+    """All else on each of the six links of a path."""
+    flows = [f"{source} 0 3 100 2000000 2" for source in (4, 8, 12)]
+    made = Simulation(
+        lab(queues={"ecn": {"kmin": "10KB", "kmax": "40KB"}}),
+        [listed(tmp_path, flows, dcqcn="sigcomm15")],
+        Options(engine=Engine.LINKS),
+    )
+    links = made.run_packets()
+    cnps = int(links.cnps.sum())
+    assert cnps > 0 == links.drops.sum()
+    assert links.packet_hops == 6 * (links.packets + links.acks) + cnps
+
+
+def test_counts_of_parts_add_up() -> None:
+    run = ran([Flow([0, 2], 4096)])
+    sums = Sums.none(flows=1, sends=4)
+    for link, count in ((0, 3), (2, 1)):
+        part = Part(*(np.array([each]) for each in (0, link, link - 1, link)))
+        marking = np.full_like(run.marking, count)
+        sums.add(part, replace(run, failed=count, idle_s=count / 1000, marking=marking))
+    assert (sums.failed, sums.idle_s) == (4, 0.003)
+    assert (sums.marking == 4).all()
+
+
 def test_flows_longer_than_their_window_are_held_back_by_links_behind(tmp_path: Path) -> None:
     """Eight hosts send to one. Short flows to others find the links that they share with them
     empty or not as packet by packet: without that, one would wait for half a millisecond."""
@@ -327,8 +373,8 @@ def test_a_flow_whose_queue_pair_gives_up_never_ends_and_delays_no_other(tmp_pat
     job = listed(tmp_path, flows, retries=0)
     made, (packets, links) = both(job, lab(queues={"buffer": "5KB"}))
     assert links.failed == packets.failed > 0
-    for ran in (packets, links):
-        assert np.isinf(ran.finish_s[:2]).any() and np.isfinite(ran.finish_s[2])
+    for each in (packets, links):
+        assert np.isinf(each.finish_s[:2]).any() and np.isfinite(each.finish_s[2])
     assert made.report(links).jobs[0].end_ns is None
 
 
@@ -403,3 +449,15 @@ def test_a_run_that_takes_too_long_or_too_much_memory_is_refused_with_an_estimat
     monkeypatch.setattr(size, "available_bytes", lambda: 1000)
     with pytest.raises(MachineError, match=r"chunks of flows need about .* are free"):
         made.run_packets()
+
+
+@pytest.mark.parametrize(("threads", "about_s"), [(1, 500), (3, 167)])
+def test_an_estimate_is_of_all_processors_and_of_each_link_with_the_one_before(
+    threads: int, about_s: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NUMBA_NUM_THREADS", str(threads))
+    monkeypatch.setattr(links_run, "HOPS_PER_SECOND", 1)
+    monkeypatch.setattr(links_run, "MOST_S", 1)
+    said = rf"takes 500 packet-hops, about {about_s} s on {threads} processors"
+    with pytest.raises(InputError, match=said):
+        links_run.run_links(*arranged([Flow([0, 2, 4], 100 * 4096)]))

@@ -254,6 +254,15 @@ def test_buffers_that_wait_for_each_other_end_the_run_and_are_named() -> None:
     assert {link.port for link in found.links if link.is_paused} >= {"port:6", "port:8", "port:10"}
 
 
+def test_a_pause_that_never_ends_lasts_to_the_end_of_the_run() -> None:
+    """Which is when the last timer runs out that nothing can be sent for."""
+    done = around()
+    stuck = done.pause[done.pause[..., at.IS_CLOSED] > 0]
+    (end_ps,) = set((stuck[:, at.CLOSED_PS] + stuck[:, at.LONGEST_PS]).tolist())
+    assert end_ps > 1e12 * done.idle_s
+    assert (stuck[:, at.PAUSED_PS] >= stuck[:, at.LONGEST_PS]).all()
+
+
 def test_a_ring_is_stuck_only_where_no_threshold_has_risen_meanwhile() -> None:
     """Two NICs of the first switch fill its memory, so that the ring stops; when they are done
     there is more, and no packet of the ring leaves to look at it."""

@@ -123,8 +123,13 @@ def test_sizes_without_a_ring_take_their_time_too(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_run_that_takes_too_long_is_refused_with_an_estimate() -> None:
-    with pytest.raises(InputError, match="packet-hops"):
+    """Its packets' hops and those of as many ACKs."""
+    with pytest.raises(InputError, match="packet-hops") as refused:
         sent([[0, 2, 4]], [4096 * 10**9])
+    about_s = 2 * 3 * 10**9 / run.HOPS_PER_SECOND
+    assert (f"1,000,000,000 packets and 3,000,000,000 packet-hops, about {about_s:,.0f} s;") in str(
+        refused.value
+    )
 
 
 def test_a_job_runs_through_the_same_report_and_is_no_faster_than_the_fluid() -> None:
