@@ -169,12 +169,14 @@ def test_acks_come_after_a_window_and_after_sixteen_packets(
     assert found.acked_bits[0] == pytest.approx(closest * found.packet_bits[0], rel=0.01)
 
 
-def test_a_long_flow_has_its_own_round_trip_beside_short_flows_from_near(tmp_path: Path) -> None:
-    """None of them meets it, but the links of all NICs are simulated with one latency."""
-    flows = ["0 9 3 100 1000000 2"]
-    flows += [f"{source} {source + 1} 3 100 64 2" for source in (2, 4, 6, 10, 12, 14)]
+def test_a_long_flow_from_near_has_its_own_round_trip_beside_short_ones_from_far(
+    tmp_path: Path,
+) -> None:
+    """They do not meet, but the links of all NICs are simulated with one latency."""
+    flows = ["0 1 3 100 1000000 2"]
+    flows += [f"{source} {source + 8} 3 100 64 2" for source in range(2, 8)]
     _, (packets, links) = both(listed(tmp_path, flows, window=16))
-    assert links.finish_s[0] == pytest.approx(packets.finish_s[0], rel=0.02)
+    assert links.finish_s[0] == pytest.approx(packets.finish_s[0], rel=0.05)
 
 
 @pytest.mark.parametrize(("rate", "rel"), [("400G", 0.04), ("40G", 1e-3)])
