@@ -64,6 +64,16 @@ def test_a_rate_is_the_endpoint_s_after_any_events(profile: str, seed: int) -> N
     assert cuts > 1000
 
 
+@pytest.mark.parametrize("profile", PROFILES)
+def test_a_nic_slower_than_the_least_rate_is_never_slowed(profile: str) -> None:
+    found = replace(parameters(profile, LINE_BPS), min_rate_bps=10**8)
+    row, state = np.array(dcqcn.rule_of(found, 10**7)), np.zeros(dcqcn.STATE_CELLS)
+    dcqcn.begin(state, row)
+    for now_ps in (1e9, 2e9, 3e9):
+        dcqcn.on_cnp(state, row, now_ps)
+        assert dcqcn.rate_bps(state, row, now_ps + 5e8) == 10**7
+
+
 def test_a_flow_that_no_mark_slows_sends_at_its_nic_s_rate() -> None:
     free, paced = (ran([Flow([0, 2], 500 * 4096, rule=each)]) for each in ((), rule("sigcomm15")))
     assert paced.finish_s[0] == pytest.approx(free.finish_s[0], rel=1e-9)

@@ -81,20 +81,21 @@ def of(run: PacketRun, cell: int, send: int) -> int:
     return int(run.pause[send, 0, cell])
 
 
+@pytest.mark.parametrize(("of_whom", "count"), [("headroom", 4), ("reserve", 1)])
 @pytest.mark.parametrize("extra_ps", [0, FULL_PS - (2 * LATENCY_PS + RESPONSE_PS) % FULL_PS])
 def test_a_headroom_holds_what_arrives_after_a_threshold_and_not_a_byte_less(
-    extra_ps: int,
+    extra_ps: int, of_whom: str, count: int
 ) -> None:
-    """Nothing leaves meanwhile: the next port takes seconds for a frame. The sender goes on for the
-    pause's way, its response and the frame begun; what was on its way arrives."""
+    """A port's, and that of its whole switch. Nothing leaves meanwhile: the next port takes seconds
+    for a frame. The sender goes on for the pause's way, its response and the frame begun; what was
+    on its way arrives."""
     after_ps = LATENCY_PS + DELAY_PS + extra_ps
     frames = after_ps // FULL_PS + 1
     assert extra_ps == 0 or after_ps % FULL_PS == 0, "a frame begins as the pause takes effect"
     found = []
-    for headroom in (frames * FRAME, frames * FRAME - 1):
-        queues = lossless(
-            {0: 0}, 4, headroom=np.full(4, headroom), delay_ps=np.full(4, DELAY_PS + extra_ps)
-        )
+    for size in (frames * FRAME, frames * FRAME - 1):
+        memory = {of_whom: np.full(count, size)}
+        queues = lossless({0: 0}, 4, delay_ps=np.full(4, DELAY_PS + extra_ps), **memory)
         done = ran([Flow([0, 2], 100 * 4096, retries=0)], queues, {2: 1e5, 3: 1e5}, **PATIENT)
         found.append(done)
     enough, short = found
@@ -227,6 +228,16 @@ def test_a_slow_host_pauses_its_switch_and_gets_all_at_its_own_rate() -> None:
     assert ran([Flow([0, 2], 1000 * 4096)], lossless({0: 0}, sends, drain=tight)).buffer[
         2, at.OVERFLOWS
     ]
+
+
+@pytest.mark.parametrize(("size", "overflows"), [(FRAME, 0), (FRAME - 1, 1)])
+def test_a_receive_buffer_holds_a_frame_of_its_size_and_not_a_byte_more(
+    size: int, overflows: int
+) -> None:
+    level = np.full(4, size)
+    drain = Drain(np.array([0, 25, 25, 0]) * 10**9, level, level, level)
+    done = ran([Flow([0, 2], 4096, retries=0)], lossless({0: 0}, 4, drain=drain))
+    assert done.buffer[2, at.OVERFLOWS] == overflows
 
 
 RING = {6: 1, 8: 2, 10: 0} | {2 * nic: nic for nic in range(3)}

@@ -25,7 +25,10 @@ from rocelab.sim.simulate import Options, Simulation
 from rocelab.spec.catalog import find_lab
 from rocelab.spec.load import load_spec
 from rocelab.spec.model import LabSpec
-from tests.unit.sim.packet_runs import Flow, arranged
+from tests.unit.sim.packet_runs import ACK_PS, FULL_PS, LATENCY_PS, Flow, arranged
+
+ROUND_PS = 3 * (FULL_PS + ACK_PS + 2 * LATENCY_PS)
+"""From a packet over three links to its ACK."""
 
 
 def simulation(
@@ -138,9 +141,12 @@ def test_sprayed_packets_spread_over_links_and_receivers_that_take_any_order_sen
     assert (pairs.max(axis=1) < 1.15 * pairs.min(axis=1)).all()
 
 
-@pytest.mark.parametrize(("gap_s", "changes"), [(3e-6, True), (30e-6, False)])
+@pytest.mark.parametrize(
+    ("gap_s", "changes"),
+    [(3e-6, True), (30e-6, False), ((ROUND_PS - 1) / 1e12, True), (ROUND_PS / 1e12, False)],
+)
 def test_a_flowlet_may_choose_anew_after_a_pause_only(gap_s: float, changes: bool) -> None:
-    """With a window of one packet each waits for the ACK of the one before, for some 5 us."""
+    """With a window of one packet each waits for the ACK of the one before."""
     program, (wiring,), *others = arranged([Flow([0, 2, 6], 64 * 4096, window=1)])
     there = [0, 2, 6], [0, 4, 6]
     back = [7, 3, 1]
