@@ -151,7 +151,8 @@ def open_input(file: Path) -> BinaryIO:
 def read_input(file: Path, most_bytes: int = MOST_BYTES) -> bytes:
     """The content of such a file. Raises as `open_input`, and TooLargeError for a larger file."""
     with open_input(file) as opened:
-        content = opened.read(most_bytes + 1)
+        # None of a file of /proc that has nothing now.
+        content = opened.read(most_bytes + 1) or b""
     if len(content) > most_bytes:
         reason = f"it is larger than {most_bytes:,} bytes"
         raise TooLargeError(errno.EFBIG, reason, str(file))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 import traceback
 from collections.abc import Sequence
@@ -91,6 +92,10 @@ def build_app() -> typer.Typer:
 
 def run(app: TyperGroup, arguments: Sequence[str] | None = None) -> None:
     """Run a command line, sys.argv by default. Always ends with SystemExit."""
+    for stream in (sys.stdout, sys.stderr):
+        # In a locale without some character, such as an arrow's, that is no reason to end.
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
     try:
         try:
             _run(app, arguments)

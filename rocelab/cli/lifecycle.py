@@ -264,6 +264,8 @@ def _print_status(state: LabStatus) -> None:
         verdict = f"{len(faulty)} switches are not as planned"
     elif state.broken_cables:
         verdict = f"cables of {', '.join(state.broken_cables)} lose all packets"
+    elif state.lacks_controller:
+        verdict = "the controller of the scheme has ended (`rocelab scheme` sets it anew)"
     else:
         verdict = "lossless classes are not paused"
     say(

@@ -28,6 +28,7 @@ from rocelab.forwarding.path import Path, find_nic, walk
 from rocelab.jobs.flow import Flow, resolve_flow
 from rocelab.kernel.closing import Holding
 from rocelab.kernel.linkwatch import LinkEvent
+from rocelab.measure.devices import NO_CONTROLLER
 from rocelab.measure.effects import late_carriers, late_losses, link_events
 from rocelab.measure.fidelity import judged, stolen_cpu_s
 from rocelab.measure.health.monitor import HealthMonitor
@@ -42,6 +43,7 @@ from rocelab.results.probes import Event, FibChange, HashingRun, ProbeRun, Timel
 from rocelab.results.stages import Stages
 from rocelab.runtime.convergence import convergence_timeout_s
 from rocelab.runtime.lab import Lab
+from rocelab.runtime.steering.scheme import lacks_controller
 from rocelab.traffic.result import FlowRecord
 from rocelab.traffic.session import TrafficSession
 
@@ -157,6 +159,7 @@ class FaultedRun(Holding):
                 *self.injector.unseen,
                 *gaps,
                 *untraced,
+                *((NO_CONTROLLER,) if lacks_controller(self._lab.runtime.files) else ()),
             ),
         )
         repeat = replace(

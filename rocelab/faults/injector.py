@@ -7,6 +7,7 @@ process undoes it.
 
 from __future__ import annotations
 
+import os
 import subprocess
 import time
 from collections.abc import Sequence
@@ -32,7 +33,7 @@ from rocelab.kernel import background, namespaces
 from rocelab.kernel.bracket import Bracket, realtime_ns
 from rocelab.runtime.lab import Lab
 from rocelab.runtime.node import PortGoneError
-from rocelab.runtime.record import LabFiles
+from rocelab.runtime.record import LabFiles, is_still_at
 
 PROOF_TIMEOUT_S = 60.0
 """The time limit for a restarted daemon and its sessions until nothing of a fault remains."""
@@ -75,11 +76,14 @@ class Injector:
         self._unproven: list[Held] = []
         self._intact: dict[int, frozenset[str]] = {}
         self._guardian: subprocess.Popen[bytes] | None = None
+        self._folder: int | None = None
         self.changes: list[Change] = []
         self.unseen: list[str] = []
         """Why injected faults are not valid: their effect was not seen."""
 
     def __enter__(self) -> Self:
+        # Open, so that no other lab's folder gets its number.
+        self._folder = os.open(self._files.root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         return self
 
     def __exit__(
@@ -88,6 +92,10 @@ class Injector:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        if self._is_gone():
+            # A lab of the same name that is up by now has nothing of these faults.
+            self._held.clear()
+            self._unproven.clear()
         faults = [held.fault for held in (*self._held.values(), *self._unproven)]
         if error is not None:
             self._intact.clear()  # nothing is measured from here on
@@ -106,6 +114,17 @@ class Injector:
                 )
             finally:
                 self._dismiss_guardian()
+                if self._folder is not None:
+                    os.close(self._folder)
+                    self._folder = None
+
+    def check_lab(self) -> None:
+        """Raises ExpectationError if the lab went down meanwhile."""
+        if self._is_gone():
+            raise ExpectationError(f"lab {self._lab.name} went down while it was broken")
+
+    def _is_gone(self) -> bool:
+        return self._folder is not None and not is_still_at(self._folder, self._files.root)
 
     def _dismiss_guardian(self) -> None:
         """Let the guardian end: now if everything is proven undone, else once it has restored the

@@ -94,7 +94,7 @@ def remove_fault(files: LabFiles, fault: RecordedFault) -> None:
 def _started(pid: int) -> int | None:
     """The start of a process; None if there is no such process, or it is a zombie."""
     try:
-        text = Path(f"/proc/{pid}/stat").read_text()
+        text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
     except OSError:
         return None
     state, *fields = text.rpartition(") ")[2].split()

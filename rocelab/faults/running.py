@@ -133,7 +133,8 @@ def inject_and_wait(
         timed.spec.resolve(lab.fabric)
     with _by_hand(lab), Injector(lab) as injector:
         zero_ns = time.clock_gettime_ns(time.CLOCK_REALTIME) + HEAD_START_NS
-        late = carry_out(injector, faults, zero_ns, _waiter(faults, spec.kind, zero_ns, progress))
+        wait = _waiter(injector, faults, spec.kind, zero_ns, progress)
+        late = carry_out(injector, faults, zero_ns, wait)
         injector.restore_all()
         changes = tuple(change for change in injector.changes if change.begins or not spec.instant)
     if injector.unseen:
@@ -188,15 +189,16 @@ def _by_hand(lab: Lab) -> AbstractContextManager[None]:
 
 
 def _waiter(
-    faults: Sequence[Timed], name: str, zero_ns: int, progress: ProgressSink
+    injector: Injector, faults: Sequence[Timed], name: str, zero_ns: int, progress: ProgressSink
 ) -> Callable[[int], None]:
-    """A function that waits until an instant and shows how many seconds of the total have
-    passed."""
+    """A function that waits until an instant and shows how many seconds of the total have passed.
+    It raises ExpectationError if the lab goes down meanwhile."""
     last_ns = max(timed.ends_ns or timed.begins_ns for timed in faults)
     total = -(-last_ns // NS_PER_S)
 
     def wait(instant_ns: int) -> None:
         while (now_ns := time.clock_gettime_ns(time.CLOCK_REALTIME)) < instant_ns:
+            injector.check_lab()
             progress(Progress(name, max(0, (now_ns - zero_ns) // NS_PER_S), total))
             time.sleep(min(instant_ns - now_ns, _STEP_NS) / NS_PER_S)
 

@@ -85,6 +85,7 @@ def carry_out(
         due_ns = max(zero_ns + at_ns, free_ns + realtime_ns() - begun_ns)
         with nullcontext() if step is _Step.LOOK else running_first():
             wait(zero_ns + at_ns)
+            injector.check_lab()
             begun_ns = realtime_ns()
             if step is _Step.LOOK:
                 injector.look(one)

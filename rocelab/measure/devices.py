@@ -24,9 +24,12 @@ from rocelab.results.job import QueueFigures
 from rocelab.results.lossless import Lossless
 from rocelab.runtime.lab import Lab
 from rocelab.runtime.node import PortGoneError
+from rocelab.runtime.steering.scheme import lacks_controller
 from rocelab.spec.queues import QueueEngine
 from rocelab.traffic.jobparts import nic_links
 from rocelab.traffic.taps import LinkPackets, Taps
+
+NO_CONTROLLER = "not valid because the controller of the scheme had ended"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +37,8 @@ class DeviceCounts:
     """Packets by (link name, sending node): RoCEv2 (`roce`) and, on NICs' links, data (`data`), as
     they came in; all frames as they left (`sent_packets`, `sent_bytes`). Also the queues that were
     active; `engine` says what counted them. `lossless`: None in a lab without such classes.
-    `cables`: how punctual they were; None where they take no time."""
+    `cables`: how punctual they were; None where they take no time. `lacks_controller`: the
+    scheme's has ended."""
 
     roce: LinkPackets
     data: LinkPackets
@@ -44,6 +48,7 @@ class DeviceCounts:
     engine: QueueEngine
     lossless: Lossless | None = None
     cables: CableFigures | None = None
+    lacks_controller: bool = False
 
 
 class DeviceWatch(Holding):
@@ -88,6 +93,7 @@ class DeviceWatch(Holding):
             engine=self._queues.engine,
             lossless=self._pauses.figures(started_ns),
             cables=self._cables.figures(),
+            lacks_controller=lacks_controller(self._lab.runtime.files),
         )
 
 

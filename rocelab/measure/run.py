@@ -30,7 +30,7 @@ from rocelab.kernel.rights import need_root
 from rocelab.measure import job as measure
 from rocelab.measure.accounting import check_all, disagreements
 from rocelab.measure.capture import NicCapture
-from rocelab.measure.devices import DeviceCounts, DeviceWatch
+from rocelab.measure.devices import NO_CONTROLLER, DeviceCounts, DeviceWatch
 from rocelab.measure.effects import late_carriers, link_events
 from rocelab.measure.environment import environment_of
 from rocelab.measure.fidelity import stolen_cpu_s
@@ -266,6 +266,7 @@ def assemble(
     differ = () if jobs[0].errors or moves or events else disagreements(checks)
     unpaused = () if counts.lossless is None else counts.lossless.problems()
     ended = () if counts.cables is None else counts.cables.problems()
+    ended += (NO_CONTROLLER,) if counts.lacks_controller else ()
     warnings = _warnings(jobs, environment.cpu_count, moves, counts.engine)
     warnings += () if counts.cables is None else counts.cables.warnings()
     warnings += too_small(fabric)

@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path, PurePosixPath
 
 from rocelab.errors import InputError
-from rocelab.files import append_file, write_below
+from rocelab.files import append_file, read_input, write_below
 from rocelab.interruption import undone
 from rocelab.outputs import OVERWRITE
 from rocelab.plan.fabric import Fabric
@@ -123,8 +123,8 @@ def _claim(folder: Path, *, overwrite: bool) -> None:
         return
     if not overwrite:
         raise InputError(f"{folder} has rendered files already", hint=OVERWRITE)
-    written = [PurePosixPath(line) for line in marker.read_text().splitlines()[1:]]
-    for path in written:
+    lines = read_input(marker).decode(errors="replace").splitlines()[1:]
+    for path in [PurePosixPath(line) for line in lines if "\0" not in line]:
         if not path.is_absolute() and ".." not in path.parts and len(path.parts) <= 2:
             _remove(folder, path)
 

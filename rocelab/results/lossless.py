@@ -15,6 +15,10 @@ LATE_SHARE_LIMIT = 0.005
 """The most of all packets of lossless classes that may have been admitted only because a peer
 stopped later than modelled."""
 
+LATEST_LIMIT = 20.0
+"""The most that a single pause may be late, over the same delay: the process that pauses was
+stopped, or had no CPU, for some hundredths of an iteration."""
+
 LATENESS_LIMIT = 0.1
 """The most that the 99th percentile of pauses may be late, as a share of the modelled delay from a
 threshold to the peer's stop."""
@@ -154,6 +158,11 @@ class Lossless:
                 f"not valid because 1 of 100 pauses was {self.late_p99_ns / 1000:,.0f} us late or "
                 f"more (the limit is {limit_ns / 1000:,.0f} us, {LATENESS_LIMIT:.0%} of the "
                 "modelled delay)"
+            )
+        if self.late_max_ns is not None and self.late_max_ns > LATEST_LIMIT * self.delay_ns:
+            found.append(
+                f"not valid because a pause was {self.late_max_ns / 1e6:,.0f} ms late (the limit "
+                f"is {LATEST_LIMIT * self.delay_ns / 1e6:,.0f} ms)"
             )
         paused = any(span.end_ns is None for span in self.spans)
         # Only switches admit packets; the receive buffer of a NIC may still drain.

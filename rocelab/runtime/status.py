@@ -32,6 +32,7 @@ from rocelab.runtime.record import (
     read_record,
     recorded_labs,
 )
+from rocelab.runtime.steering.scheme import lacks_controller
 from rocelab.workers import workers
 
 _KIB = 1024
@@ -79,6 +80,7 @@ class LabStatus:
     """Every node of a lab, in build order, its active faults and its lossless classes, if any.
 
     broken_cables: switches that lose what crosses their cables, as their delay line has ended.
+    lacks_controller: the scheme's has ended, so that nothing answers failures and load.
     """
 
     lab: str
@@ -86,12 +88,15 @@ class LabStatus:
     faults: tuple[KnownFault, ...] = ()
     lossless: LosslessOverview | None = None
     broken_cables: tuple[str, ...] = ()
+    lacks_controller: bool = False
 
     @property
     def converged(self) -> bool:
-        """Whether every node is as planned, cables carry and lossless classes are paused."""
+        """Whether every node is as planned, cables carry, lossless classes are paused and the
+        scheme's controller runs."""
         pauses = self.lossless is None or self.lossless.is_alive
-        return pauses and not self.broken_cables and all(node.converged for node in self.nodes)
+        runs = pauses and not self.broken_cables and not self.lacks_controller
+        return runs and all(node.converged for node in self.nodes)
 
     @property
     def pss_bytes(self) -> int:
@@ -106,6 +111,7 @@ class LabStatus:
             "converged": self.converged,
             "faults": [asdict(fault) for fault in self.faults],
             "broken_cables": self.broken_cables,
+            "lacks_controller": self.lacks_controller,
             "nodes": [
                 {
                     "name": node.name,
@@ -161,7 +167,8 @@ def read_status(lab: Lab) -> LabStatus:
         nodes = tuple(pool.map(read, fabric.nodes))
     files = lab.runtime.files
     faults, broken = recorded_faults(files), cables.broken(fabric, files)
-    return LabStatus(lab.name, nodes, faults, read_overview(fabric), broken)
+    overview, controller = read_overview(fabric), lacks_controller(files)
+    return LabStatus(lab.name, nodes, faults, overview, broken, controller)
 
 
 def recorded_faults(files: LabFiles) -> tuple[KnownFault, ...]:

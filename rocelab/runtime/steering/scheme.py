@@ -30,7 +30,7 @@ from rocelab.plan.fabric import Fabric
 from rocelab.progress import ProgressSink, no_progress
 from rocelab.runtime.record import LabFiles
 from rocelab.runtime.steering import program
-from rocelab.runtime.steering.controller import start_controller, stop_controller
+from rocelab.runtime.steering.controller import controller_pid, start_controller, stop_controller
 from rocelab.runtime.steering.maps import NodeCounters, SteeringMaps, node_ids
 from rocelab.spec.model import HashPolicy
 from rocelab.spec.schemes import EcmpScheme, FlowletScheme, SchemeSpec
@@ -45,6 +45,11 @@ def read_scheme(files: LabFiles) -> SchemeSpec:
         return _SCHEME.validate_json(_scheme_file(files).read_text())
     except FileNotFoundError:
         return EcmpScheme()
+
+
+def lacks_controller(files: LabFiles) -> bool:
+    """Whether the lab's scheme needs a controller, and none runs."""
+    return read_scheme(files).kind in _CONTROLLED and controller_pid(files) is None
 
 
 class Steering:

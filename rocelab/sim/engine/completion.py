@@ -17,7 +17,7 @@ BINS = 20
 """Parts of the distribution of sizes: those of HPCC's analysis (analysis/fct_analysis.py)."""
 
 LEAST_OF_BIN = 100
-"""Flows of a bin: with fewer a p99 is the highest."""
+"""Flows of a bin: with fewer the p99 is between the two highest."""
 
 
 @dataclass(frozen=True, eq=False)

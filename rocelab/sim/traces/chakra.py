@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
+from operator import attrgetter
 from pathlib import Path
 from typing import BinaryIO
 
@@ -228,6 +229,8 @@ def _read(
         ids[node.id] = node.id
         nodes.append(node)
     attrs = {attr.name: _value(attr) for attr in metadata.attr}
+    # Where several may begin, Chakra's feeder takes them by id, whatever their order in the file.
+    nodes.sort(key=attrgetter("id"))
     return Trace(source, Metadata(metadata.version, attrs), tuple(nodes))
 
 
