@@ -126,7 +126,9 @@ def test_messages_become_the_same_packets_however_they_are_batched(
 def test_psns_wrap_after_24_bits_and_acknowledgements_with_them() -> None:
     sender = requester(first_psn=PSN_MASK - 1)
     sender.post(4 * 1024, imm=1)
-    assert emit(sender).psns == [PSN_MASK - 1, PSN_MASK, 0, 1]
+    sent = emit(sender)
+    assert sent.psns == [PSN_MASK - 1, PSN_MASK, 0, 1]
+    assert not any(frame[PSN_OFFSET] & 0x7F for frame in sent), "bits that are reserved"
     assert sender.on_ack(PSN_MASK, ACK, 0) == []
     assert sender.counters.acked_bytes == 2048
     assert sender.on_ack(1, ACK, 0) == [1]

@@ -16,12 +16,13 @@ from rocelab.plan.pfc import (
     headroom_of,
     nic_headrooms,
     response_quanta,
+    slack_of,
     too_small,
     warnings,
 )
 from rocelab.spec.fabrics import ClosSpec
 from rocelab.spec.load import load_spec
-from rocelab.spec.model import LabSpec
+from rocelab.spec.model import LabSpec, LinksSpec
 from rocelab.spec.pfc import NicSpec, PfcSpec
 from rocelab.spec.queues import EcnSpec, QueuesSpec
 
@@ -51,6 +52,16 @@ def test_the_headroom_of_a_link_term_by_term() -> None:
     assert (needed.frame, needed.begun, needed.cable, needed.response) == (4192, 4192, 5000, 25216)
     assert needed.total == 4192 + 4192 + 5000 + 25216
     assert headroom_of(PfcSpec(cell_factor=2), 100 * GIGA, 4178, 200).total == 4192 + 2 * 34408
+
+
+def test_a_lab_that_delays_packets_adds_half_of_the_cable_to_the_headroom() -> None:
+    """Of both directions it is the way to a server."""
+    needed = headroom_of(PfcSpec(), 100 * GIGA, 4178, 200)
+    at_once, delayed = (
+        slack_of(needed, LabSpec(name="pfc", fabric=ClosSpec(), links=links))
+        for links in (LinksSpec(), LinksSpec.model_validate({"delay": "200ns"}))
+    )
+    assert delayed - at_once == needed.cable / 2 == 2500
 
 
 def test_longer_cables_need_what_a_switch_vendor_gives_them() -> None:
