@@ -113,7 +113,7 @@ class StepTimes:
 
 @dataclass(frozen=True, slots=True)
 class SizeBin:
-    """Flows of about one size, and half, 95% and 99% of their slowdowns at most (`FlowTimes`).
+    """Flows of about one size, and quantiles of their slowdowns (`FlowTimes`), interpolated.
     largest_bytes: payload of the largest; the bin before has those of its own largest."""
 
     largest_bytes: int

@@ -97,6 +97,7 @@ def figures(
     packets = packet_counts(outcome, network) if isinstance(outcome, PacketRun) else None
     if packets is not None:
         warnings += pause_warnings(simulation.spec, network)
+        warnings += _discarding_sprayed(simulation)
     elif simulation.spec.queues.pfc is not None:
         warnings.append(
             "queues.pfc has no effect here: a fluid has no queues that fill, so nothing is paused"
@@ -429,6 +430,18 @@ def _event(network: Network, outage: Outage) -> SimulatedEvent:
         _ns(outage.ends_s),
         tuple(network.link_name(link) for link in outage.links[:NAMED_LINKS].tolist()),
     )
+
+
+def _discarding_sprayed(simulation: Simulation) -> list[str]:
+    """Jobs whose NICs take packets in order only, under a scheme that changes the order."""
+    if simulation.spec.scheme.kind != "spray":
+        return []
+    return [
+        f"{job.name}: sprayed packets overtake each other, and its NICs discard what comes early: "
+        "--out-of-order (transport.out_of_order) takes any order"
+        for job in simulation.jobs
+        if not (job.transport.out_of_order or job.transport.selective_repeat)
+    ]
 
 
 def _unevenly_spread(job: SimulatedJob, workload: Workload) -> str | None:

@@ -33,6 +33,7 @@ from rocelab.runtime.controller.collector import Collector
 from rocelab.runtime.controller.rounds import Round, read_rounds
 from rocelab.runtime.daemons import vty_json
 from rocelab.runtime.lab import Lab
+from rocelab.runtime.status import read_status
 from rocelab.runtime.steering import Steering, controller
 from rocelab.runtime.steering.controller import (
     ControllerFiles,
@@ -312,7 +313,10 @@ def test_bgp_keeps_its_routes_and_takes_over_when_a_dead_controllers_group_is_em
     bgp = widths(plain, "rtsw1")
     pid = controller_pid(plain.runtime.files)
     assert pid is not None
+    assert not read_status(plain).lacks_controller
     os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: read_status(plain).lacks_controller)
+    assert not read_status(plain).converged
     for spine in (1, 2, 3, 4):
         plain.link(f"rtsw1:ctsw{spine}").down()
     wait_until(lambda: not own_routes(plain, "rtsw1"))

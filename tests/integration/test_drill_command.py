@@ -217,6 +217,25 @@ def test_the_guardian_mends_what_a_killed_command_broke(broken: Lab) -> None:
     wait_until(lambda: not read_faults(LabFiles("it-fault")), "the proof")
 
 
+def test_a_waiting_fault_ends_with_its_lab_and_leaves_a_new_one_of_that_name_alone(
+    broken: Lab,
+) -> None:
+    line = ("fault", "inject", "it-fault", "carrier-down", "link=rtsw2:ctsw2", "lasts=10m")
+    with start(*line) as driver:
+        wait_until(lambda: not carriers(broken, "rtsw2")["ctsw2"], "the fault")
+        take_down("it-fault")
+        broken.up()
+        kept = rocelab("fault", "inject", "it-fault", "carrier-down", "link=rtsw1:ctsw1")
+        _, said = driver.communicate(timeout=RUN_LIMIT_S)
+    assert (kept.returncode, driver.returncode) == (0, 1), said
+    assert "lab it-fault went down while it was broken" in said
+    assert "Traceback" not in said and "guardian" not in said
+    assert [each.spec.kind for each in read_faults(LabFiles("it-fault"))] == ["carrier-down"]
+    assert not carriers(broken, "rtsw1")["ctsw1"]
+    assert carriers(broken, "rtsw2")["ctsw2"]
+    assert rocelab("fault", "restore", "it-fault", "1").returncode == 0
+
+
 def test_a_fault_that_the_lab_can_not_have_leaves_nothing(broken: Lab) -> None:
     refused = rocelab("fault", "inject", "it-fault", "carrier-down", "link=rtsw1:ctsw9")
     assert (refused.returncode, "rtsw1 has no interface ctsw9" in refused.stderr) == (2, True)

@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft7Validator, Draft202012Validator
 
 from rocelab.cli.main import main
+from rocelab.errors import InputError
 from rocelab.plan.build import plan
 from rocelab.plan.fabric import Fabric
 from rocelab.plan.settings import node_settings
@@ -383,6 +384,21 @@ def test_a_marker_that_names_files_outside_has_nothing_removed_there(tmp_path: P
     (folder / MARKER).write_text(f"golden\n../mine\n{outside}\nlink/mine\na/../../mine\n")
     write_containerlab(fabric(), folder, overwrite=True)
     assert outside.read_text() == "mine"
+
+
+@pytest.mark.parametrize("content", [b"golden\n\xff\nmine\0\n", None], ids=["bytes", "pipe"])
+def test_a_marker_that_was_replaced_is_no_reason_to_hang_or_to_fail_in_a_strange_way(
+    content: bytes | None, tmp_path: Path
+) -> None:
+    folder = tmp_path / "out"
+    folder.mkdir()
+    if content is not None:
+        (folder / MARKER).write_bytes(content)
+        write_containerlab(fabric(), folder, overwrite=True)
+        return
+    os.mkfifo(folder / MARKER)
+    with pytest.raises(InputError, match="not a regular file"):
+        write_containerlab(fabric(), folder, overwrite=True)
 
 
 def test_an_image_is_refused_where_no_container_is_rendered(tmp_path: Path, capsys: Any) -> None:

@@ -127,6 +127,9 @@ def test_classes_do_not_mix() -> None:
 def test_a_run_within_its_limits_is_valid() -> None:
     assert RUN.problems() == ()
     assert replace(RUN, late_p99_ns=100_000).problems() == ()
+    assert replace(RUN, late_max_ns=20_000_000).problems() == ()
+    (problem,) = replace(RUN, late_max_ns=20_000_001).problems()
+    assert "a pause was 20 ms late" in problem
 
 
 @pytest.mark.parametrize(

@@ -127,6 +127,7 @@ def test_sprayed_packets_spread_over_links_and_receivers_that_take_any_order_sen
     assert any_order.out_of_order.sum() > 0
     assert any_order.retransmitted.sum() == any_order.naks.sum() == 0
     in_order = simulation("spray", **keys)
+    assert any("--out-of-order" in text for text in in_order.report().warnings)
     ran = in_order.run_packets()
     assert ran.out_of_order.sum() > ran.naks.sum() > 0
     assert ran.retransmitted.sum() > 0

@@ -40,7 +40,7 @@ from rocelab.sim import size
 from rocelab.sim.events.expectation import expected_cost
 from rocelab.sim.events.rates import HPN
 from rocelab.sim.events.spec import RestartSpec, TimelineSpec
-from rocelab.sim.simulate import Options, simulate
+from rocelab.sim.simulate import Options, Simulation, simulate
 from rocelab.spec.base import SECOND
 from rocelab.spec.catalog import find_lab
 from rocelab.spec.fabrics import ClosSpec
@@ -357,6 +357,20 @@ def test_a_simulation_too_large_for_memory_is_refused_before_it_starts(
     )
     with pytest.raises(MachineError, match=r"need about .* of memory, and .* are free"):
         simulate(spec_of("llama3-24k"), [job])
+
+
+def test_transfers_and_windows_too_large_for_memory_are_refused_before_they_are_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    windows = {"selective_repeat": True, "strategy": "split", "window": 65536, "qps": 256}
+    job = collective(pattern="alltoall", ranks=16, size="16MB", transport=windows)
+    made = Simulation(spec_of("zone-1-1"), [job], Options(engine=Engine.PACKETS))
+    monkeypatch.setattr(size, "available_bytes", lambda: 3 * 10**9)
+    with pytest.raises(MachineError, match=r"61,440 flows .* need about 3.05 GB of memory, and 3"):
+        made.run_packets()
+    monkeypatch.setattr(size, "available_bytes", lambda: 8 * 10**6)
+    with pytest.raises(MachineError, match=r"61,440 transfers need about 0.01 GB"):
+        size.check_steps_fit(made.jobs, made.workloads)
 
 
 def test_the_command_prints_jobs_links_and_how_it_was_worked_out(tmp_path: Path) -> None:

@@ -76,6 +76,14 @@ def written(folder: Path, made: Trace) -> Path:
     return file
 
 
+def test_nodes_that_may_begin_are_taken_by_id_whatever_their_order_in_the_file(
+    tmp_path: Path,
+) -> None:
+    nodes = (compute(1, 10), collective(2, 1), collective(3, 1))
+    read = read_trace(written(tmp_path, trace(*reversed(nodes))))
+    assert [node.id for node in read.nodes] == [1, 2, 3]
+
+
 def pairs(sends: Sends | None) -> dict[tuple[int, int], int]:
     assert sends is not None
     rows = zip(sends.source, sends.destination, sends.size_bytes, strict=True)
