@@ -11,6 +11,7 @@ import os
 import subprocess
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
@@ -83,7 +84,8 @@ class Injector:
 
     def __enter__(self) -> Self:
         # Open, so that no other lab's folder gets its number.
-        self._folder = os.open(self._files.root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        with suppress(FileNotFoundError):
+            self._folder = os.open(self._files.root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         return self
 
     def __exit__(

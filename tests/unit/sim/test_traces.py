@@ -150,9 +150,9 @@ def test_a_trace_reads_back_as_it_was_written(tmp_path: Path) -> None:
         Metadata("0.0.4", {"schema": "1.1.0", "pid": 7}),
         (
             Node(3, "init", Kind.METADATA, inputs="['[{}]']"),
-            compute(2**63, 2**40, 3, is_cpu_op=True, tid=4),
             collective(5, 3, 2**63, pg_name="2", involved_dim=(True, False)),
             replace(compute(6, 1), ctrl_deps=(5, 99), attrs={"rocelab_x": 0.1, "runtime": -1}),
+            compute(2**63, 2**40, 3, is_cpu_op=True, tid=4),
         ),
     )
     assert read_trace(written(tmp_path, made)) == made
