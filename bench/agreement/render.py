@@ -20,7 +20,8 @@ READING = f"""\
 Each job ran on a real lab and, from the same spec and job, in the simulator. It takes all NICs, or
 16 in labs that have more. A lab runs a job {RUNS} times, or {FREE_RUNS} where the setting decides
 and no link between switches is contended, and as often again in each further campaign; runs on
-another machine are added with a plus.
+another machine are added with a plus. Campaigns are added for labs with undecided jobs: to stop
+where all are decided favours verdicts a little over what the intervals promise.
 
 - **links**: data packets by link and direction, counted by the kernel of the receiving port,
   compared with the packets of the simulator's flows; and the simulator's flows per link compared
