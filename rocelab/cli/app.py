@@ -92,10 +92,9 @@ def build_app() -> typer.Typer:
 
 def run(app: TyperGroup, arguments: Sequence[str] | None = None) -> None:
     """Run a command line, sys.argv by default. Always ends with SystemExit."""
-    for stream in (sys.stdout, sys.stderr):
-        # In a locale without some character, such as an arrow's, that is no reason to end.
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")
+    # That a locale lacks a character, such as an arrow, is no reason to end; stderr escapes it.
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")
     try:
         try:
             _run(app, arguments)

@@ -25,10 +25,13 @@ import pytest
 from rocelab.errors import InputError, MachineError
 from rocelab.forwarding.multipath import UDP, Flow5, select
 from rocelab.jobs.flow import Flow, permutation
+from rocelab.jobs.job import JobSpec
 from rocelab.kernel import netlink
 from rocelab.kernel.fib import read_fib, read_objects, read_routes
 from rocelab.kernel.namespaces import inside
 from rocelab.kernel.netlink import HEADER, NLMSG_ERROR
+from rocelab.measure.devices import NO_CONTROLLER
+from rocelab.measure.run import run_job
 from rocelab.runtime.controller.collector import Collector
 from rocelab.runtime.controller.rounds import Round, read_rounds
 from rocelab.runtime.daemons import vty_json
@@ -317,6 +320,8 @@ def test_bgp_keeps_its_routes_and_takes_over_when_a_dead_controllers_group_is_em
     os.kill(pid, signal.SIGKILL)
     wait_until(lambda: read_status(plain).lacks_controller)
     assert not read_status(plain).converged
+    job = JobSpec.model_validate({"pattern": "pairs", "ranks": 2, "size": "64KB"})
+    assert NO_CONTROLLER in run_job(plain, job).problems
     for spine in (1, 2, 3, 4):
         plain.link(f"rtsw1:ctsw{spine}").down()
     wait_until(lambda: not own_routes(plain, "rtsw1"))

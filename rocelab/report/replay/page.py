@@ -30,13 +30,13 @@ _LEFT = re.compile(r"^(?:import|export)\b.*", re.MULTILINE)
 @cache
 def shared_style() -> Markup:
     """The colours and controls that all pages have in common."""
-    return _own((LIVE / "shared.css").read_text())
+    return _own(_read(LIVE / "shared.css"))
 
 
 @cache
 def style() -> Markup:
     """The style of a page that replays."""
-    return _own("\n".join((shared_style(), *(sheet.read_text() for sheet in STYLES))))
+    return _own("\n".join((shared_style(), *(_read(sheet) for sheet in STYLES))))
 
 
 @cache
@@ -47,8 +47,7 @@ def script() -> Markup:
     would end the element.
     """
     libraries = [
-        f"/*\n{(VENDOR / licence).read_text()}*/\n{(VENDOR / name).read_text()}"
-        for name, licence in LIBRARIES
+        f"/*\n{_read(VENDOR / licence)}*/\n{_read(VENDOR / name)}" for name, licence in LIBRARIES
     ]
     text = "\n".join((*libraries, modules("replay")))
     if "</script" in text or "<!--" in text:
@@ -74,10 +73,12 @@ def data(values: Mapping[str, object]) -> Markup:
     return _own(json.dumps(values, separators=(",", ":")).replace("<", "\\u003c"))
 
 
+def _read(file: Path) -> str:
+    return file.read_text(encoding="utf-8")
+
+
 def _add(name: str, found: dict[str, str]) -> None:
-    text = next(
-        path.read_text() for folder in (HERE, LIVE) if (path := folder / f"{name}.js").is_file()
-    )
+    text = next(_read(path) for folder in (HERE, LIVE) if (path := folder / f"{name}.js").is_file())
     for _, needed in _IMPORT.findall(text):
         if needed not in found:
             _add(needed, found)

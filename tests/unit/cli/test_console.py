@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -101,3 +103,16 @@ def test_the_traceback_of_a_defect_does_not_reach_the_terminal_raw(
         run(group, ["fail"])
 
     assert "\x1b" not in capsys.readouterr().err
+
+
+def test_a_character_that_the_locale_lacks_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    written = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding="ascii"))
+    app = typer.Typer()
+    app.callback()(lambda: None)
+    app.command("show")(lambda: say("srv1-1 \N{RIGHTWARDS ARROW} srv2-1"))
+    group = get_command(app)
+    assert isinstance(group, TyperGroup)
+    with pytest.raises(SystemExit) as ended:
+        run(group, ["show"])
+    assert (ended.value.code, written.getvalue()) == (0, b"srv1-1 ? srv2-1\n")

@@ -20,6 +20,7 @@ from rocelab.forwarding.fib import Fib, planned_fibs
 from rocelab.jobs.flow import Flow, permutation
 from rocelab.kernel.bracket import realtime_ns
 from rocelab.kernel.linkwatch import LinkEvent
+from rocelab.measure.devices import NO_CONTROLLER
 from rocelab.measure.health.objectives import HealthSpec
 from rocelab.plan.build import build_fabric
 from rocelab.plan.fabric import Link
@@ -196,6 +197,21 @@ def test_a_run_whose_blackhole_takes_packets_long_after_the_stamp_is_not_valid(
     assert problems(monkeypatch, hole, lost=range(BEGAN_MS, BEGAN_MS + 60)) == []
     (problem,) = problems(monkeypatch, hole, lost=range(BEGAN_MS + 98, BEGAN_MS + 104))
     assert "the first packet was lost 98 ms after the stamp of blackhole" in problem
+
+
+@pytest.mark.parametrize("lacks", [False, True])
+def test_a_run_whose_schemes_controller_had_ended_is_not_valid(
+    lacks: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(faulted, "TrafficSession", Session)
+    monkeypatch.setattr(faulted, "link_events", lambda lab: nullcontext([]))
+    monkeypatch.setattr(faulted, "lacks_controller", lambda files: lacks)
+    settings = Settings(Method(10 * MS, 100 * MS), 0, 5000 * MS)
+    with FaultedRun(LAB, permutation(LAB.fabric, 1, 1000, 64, 1), settings, Tables()) as run:  # type: ignore[arg-type]
+        began_ns = run.zero_ns + BEGAN_MS * MS
+        fault = CarrierDown((LAB.fabric.sessions[0],))
+        run.injector.changes.append(Change(fault, True, began_ns, 0))
+        assert (NO_CONTROLLER in run.finish().problems) is lacks
 
 
 def test_evidence_is_collected_after_the_traffic_is_over(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -386,16 +386,19 @@ def test_a_marker_that_names_files_outside_has_nothing_removed_there(tmp_path: P
     assert outside.read_text() == "mine"
 
 
-@pytest.mark.parametrize("content", [b"golden\n\xff\nmine\0\n", None], ids=["bytes", "pipe"])
-def test_a_marker_that_was_replaced_is_no_reason_to_hang_or_to_fail_in_a_strange_way(
-    content: bytes | None, tmp_path: Path
-) -> None:
+def test_lines_of_a_marker_that_are_no_names_are_passed_over(tmp_path: Path) -> None:
     folder = tmp_path / "out"
     folder.mkdir()
-    if content is not None:
-        (folder / MARKER).write_bytes(content)
-        write_containerlab(fabric(), folder, overwrite=True)
-        return
+    (folder / "old").touch()
+    (folder / MARKER).write_bytes(b"golden\n\xff\nmine\0\nold\n")
+    write_containerlab(fabric(), folder, overwrite=True)
+    assert not (folder / "old").exists()
+    assert (folder / "golden.clab.yml").exists()
+
+
+def test_a_marker_that_is_a_pipe_is_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    folder.mkdir()
     os.mkfifo(folder / MARKER)
     with pytest.raises(InputError, match="not a regular file"):
         write_containerlab(fabric(), folder, overwrite=True)

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -16,7 +20,7 @@ from rocelab.report.compare.recorded import recorded as compared
 from rocelab.report.html import MAX_ROWS, render_html
 from rocelab.report.plots import fib_timeline, svg
 from rocelab.report.replay import page as replay_page
-from rocelab.report.replay.page import data, modules, script
+from rocelab.report.replay.page import data, modules, script, style
 from rocelab.report.replay.recording import (
     MOST_RATES,
     Recording,
@@ -362,3 +366,18 @@ def test_of_a_fabric_of_thousands_of_nodes_the_part_is_drawn_that_the_slowest_fl
     assert all(max(carried[name]) > 0 for name in between)
     nobody = replace(report, slowest=(replace(report.slowest[0], links=()),))
     assert simulated(nobody) is None
+
+
+def test_the_page_s_script_and_style_are_there_in_a_locale_of_ascii() -> None:
+    read = "from rocelab.report.replay.page import script, style; print(len(script() + style()))"
+    ascii_only = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    done = subprocess.run(
+        [sys.executable, "-c", read],
+        env=os.environ | ascii_only,
+        cwd=Path(__file__).parents[3],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) == len(script() + style())
