@@ -265,7 +265,7 @@ def _print_status(state: LabStatus) -> None:
     elif state.broken_cables:
         verdict = f"cables of {', '.join(state.broken_cables)} lose all packets"
     elif state.lacks_controller:
-        verdict = "the controller of the scheme has ended (`rocelab scheme` sets it anew)"
+        verdict = "the controller of the scheme does not run (`rocelab scheme` sets it anew)"
     else:
         verdict = "lossless classes are not paused"
     say(
@@ -318,7 +318,7 @@ def _print_lossless(lossless: LosslessOverview) -> None:
     elif lossless.works:
         say("lossless classes: nothing was paused yet")
     if not lossless.is_alive:
-        say("lossless classes: the process that pauses has ended, so nothing is paused any more")
+        say("lossless classes: the process that pauses does not run, so nothing is paused any more")
     if lossless.problem is not None:
         say(f"lossless classes: {lossless.problem}")
 

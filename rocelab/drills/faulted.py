@@ -28,11 +28,11 @@ from rocelab.forwarding.path import Path, find_nic, walk
 from rocelab.jobs.flow import Flow, resolve_flow
 from rocelab.kernel.closing import Holding
 from rocelab.kernel.linkwatch import LinkEvent
-from rocelab.measure.devices import NO_CONTROLLER
 from rocelab.measure.effects import late_carriers, late_losses, link_events
 from rocelab.measure.fidelity import judged, stolen_cpu_s
 from rocelab.measure.health.monitor import HealthMonitor
 from rocelab.measure.health.objectives import HealthSpec
+from rocelab.measure.processes import ProcessWatch
 from rocelab.measure.stages.event import Felt, stages_of_events
 from rocelab.measure.stages.measure import FlowRecovery
 from rocelab.measure.stages.recorder import StageRecorder
@@ -43,7 +43,6 @@ from rocelab.results.probes import Event, FibChange, HashingRun, ProbeRun, Timel
 from rocelab.results.stages import Stages
 from rocelab.runtime.convergence import convergence_timeout_s
 from rocelab.runtime.lab import Lab
-from rocelab.runtime.steering.scheme import lacks_controller
 from rocelab.traffic.result import FlowRecord
 from rocelab.traffic.session import TrafficSession
 
@@ -112,6 +111,7 @@ class FaultedRun(Holding):
         stack.enter_context(self.injector)
         # Before the traffic, because its CPU time would make senders late.
         self._prepared = prepare_first(self.injector, self._faults)
+        self._processes = ProcessWatch(self._lab)
         self._stolen_s = stolen_cpu_s()
         self.start_ns = self._session.start()
         self.zero_ns = self.start_ns + self._settings.warmup_ns
@@ -130,6 +130,7 @@ class FaultedRun(Holding):
         end_ns = time.clock_gettime_ns(time.CLOCK_REALTIME)
         events = events_of(self.injector.happened(), self._settings.method.sustained_ns)
         traffic = self._session.stop()
+        unsupported = self._processes.problems()
         stolen_s = stolen_cpu_s() - self._stolen_s
         if self._monitor is not None:
             # Captures and the daemons' tables take CPU time: never during a measurement.
@@ -159,7 +160,7 @@ class FaultedRun(Holding):
                 *self.injector.unseen,
                 *gaps,
                 *untraced,
-                *((NO_CONTROLLER,) if lacks_controller(self._lab.runtime.files) else ()),
+                *unsupported,
             ),
         )
         repeat = replace(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from rocelab.plan.delays import lab_delay_ns
 from rocelab.plan.fabric import Fabric
 from rocelab.runtime.impairments import cables
-from rocelab.runtime.impairments.delayline import LATE_PART, Lateness
+from rocelab.runtime.impairments.delayline import LATE_PART, VERY_LATE, Lateness
 from rocelab.runtime.record import LabFiles
 from rocelab.units import format_duration
 
@@ -24,14 +24,21 @@ class CableFigures:
 
     def problems(self) -> tuple[str, ...]:
         """Why the run is no measurement."""
-        return tuple(
+        found = [
             f"not valid because the process that held packets on the cables of {switch} had ended"
             for switch in self.broken
-        )
+        ]
+        if self.lateness.very_late:
+            limit = format_duration(VERY_LATE * self.delay_ns)
+            found.append(
+                f"not valid because {self.lateness.very_late:,} packets left a link more than "
+                f"{limit} late ({VERY_LATE} times links.delay)"
+            )
+        return tuple(found)
 
     def warnings(self) -> tuple[str, ...]:
         """What of latency was the machine's."""
-        packets, late, total_ns = self.lateness
+        packets, late, total_ns, _ = self.lateness
         if late <= LATE_SHARE_LIMIT * packets:
             return ()
         return (

@@ -16,20 +16,17 @@ from rocelab.jobs.jobplan import JobPlan
 from rocelab.kernel import namespaces
 from rocelab.kernel.closing import Holding
 from rocelab.kernel.links import LinkCounters, read_counters
-from rocelab.measure.cables import CableFigures, CableWatch
 from rocelab.measure.pauses import PauseWatch
+from rocelab.measure.processes import ProcessWatch
 from rocelab.measure.queues import QueueWatch
 from rocelab.measure.timeline import opened_namespaces
 from rocelab.results.job import QueueFigures
 from rocelab.results.lossless import Lossless
 from rocelab.runtime.lab import Lab
 from rocelab.runtime.node import PortGoneError
-from rocelab.runtime.steering.scheme import lacks_controller
 from rocelab.spec.queues import QueueEngine
 from rocelab.traffic.jobparts import nic_links
 from rocelab.traffic.taps import LinkPackets, Taps
-
-NO_CONTROLLER = "not valid because the controller of the scheme had ended"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +34,7 @@ class DeviceCounts:
     """Packets by (link name, sending node): RoCEv2 (`roce`) and, on NICs' links, data (`data`), as
     they came in; all frames as they left (`sent_packets`, `sent_bytes`). Also the queues that were
     active; `engine` says what counted them. `lossless`: None in a lab without such classes.
-    `cables`: how punctual they were; None where they take no time. `lacks_controller`: the
-    scheme's has ended."""
+    `problems` and `warnings`: of the lab's processes (`ProcessWatch`)."""
 
     roce: LinkPackets
     data: LinkPackets
@@ -47,8 +43,8 @@ class DeviceCounts:
     queues: tuple[QueueFigures, ...]
     engine: QueueEngine
     lossless: Lossless | None = None
-    cables: CableFigures | None = None
-    lacks_controller: bool = False
+    problems: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
 
 class DeviceWatch(Holding):
@@ -62,7 +58,7 @@ class DeviceWatch(Holding):
         """Raises InputError if queues cannot be read, MachineError if ports cannot."""
         lab = self._lab
         self._queues = QueueWatch(lab.fabric)
-        self._cables = CableWatch(lab.fabric)
+        self._processes = ProcessWatch(lab)
         self._pauses = stack.enter_context(PauseWatch(lab.fabric))
         self._netns_of = stack.enter_context(opened_namespaces(lab, lab.fabric.nodes))
         taps = partial(Taps, lab.fabric, self._netns_of)
@@ -92,8 +88,8 @@ class DeviceWatch(Holding):
             queues=self._queues.figures(),
             engine=self._queues.engine,
             lossless=self._pauses.figures(started_ns),
-            cables=self._cables.figures(),
-            lacks_controller=lacks_controller(self._lab.runtime.files),
+            problems=self._processes.problems(),
+            warnings=self._processes.warnings(),
         )
 
 

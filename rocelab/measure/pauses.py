@@ -86,6 +86,8 @@ class PauseWatch:
             unbalanced=reader.imbalance(),
             is_alive=reader.is_alive(),
             nics_late_p99_ns=nics_late_ns[1] if nics_late_ns else None,
+            restarts=sum(entry.what is What.TAKEN_OVER for entry in entries),
+            is_recorded=all(entry.what is not What.LOST for entry in whole),
         )
 
 

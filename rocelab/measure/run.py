@@ -30,7 +30,7 @@ from rocelab.kernel.rights import need_root
 from rocelab.measure import job as measure
 from rocelab.measure.accounting import check_all, disagreements
 from rocelab.measure.capture import NicCapture
-from rocelab.measure.devices import NO_CONTROLLER, DeviceCounts, DeviceWatch
+from rocelab.measure.devices import DeviceCounts, DeviceWatch
 from rocelab.measure.effects import late_carriers, link_events
 from rocelab.measure.environment import environment_of
 from rocelab.measure.fidelity import stolen_cpu_s
@@ -265,11 +265,8 @@ def assemble(
     moves = sum(pair.port_moves for job in jobs for pair in job.queue_pairs)
     differ = () if jobs[0].errors or moves or events else disagreements(checks)
     unpaused = () if counts.lossless is None else counts.lossless.problems()
-    ended = () if counts.cables is None else counts.cables.problems()
-    ended += (NO_CONTROLLER,) if counts.lacks_controller else ()
     warnings = _warnings(jobs, environment.cpu_count, moves, counts.engine)
-    warnings += () if counts.cables is None else counts.cables.warnings()
-    warnings += too_small(fabric)
+    warnings += counts.warnings + too_small(fabric)
     ports = [port for job in jobs for port in job.ports]
     fidelity = Fidelity(
         lost_share=max(map(measure.lost_share, jobs)),
@@ -293,7 +290,7 @@ def assemble(
             environment=environment,
             clock=Clock(dilation),
             warnings=warnings + measure.warnings(job),
-            problems=traffic.problems + unfinished + differ + late + unpaused + ended,
+            problems=traffic.problems + unfinished + differ + late + unpaused + counts.problems,
             errors=job.errors,
             fidelity=fidelity,
             headlines=measure.headlines(job),

@@ -86,6 +86,8 @@ class Lossless:
     and of NICs alone (`nics_late_p99_ns`); None without pauses. delay_ns: the shortest modelled
     time from a threshold to the peer's stop. spans_left_out: of `spans`, over and shorter than all
     that are kept. unbalanced: where packets that came in are neither out, dropped, purged nor held.
+    is_alive: the process that pauses ran at the end. restarts: how often it ended before and was
+    started again, each time with all gates open. is_recorded: its journal had room for all pauses.
     """
 
     classes: tuple[int, ...]
@@ -99,6 +101,8 @@ class Lossless:
     unbalanced: tuple[str, ...]
     is_alive: bool
     nics_late_p99_ns: int | None = None
+    restarts: int = 0
+    is_recorded: bool = True
 
     @property
     def part(self) -> str:
@@ -146,7 +150,13 @@ class Lossless:
         """Why the run is no measurement of lossless classes."""
         found = []
         if not self.is_alive:
-            found.append("not valid because the process that pauses had ended")
+            found.append("not valid because the process that pauses had ended or was stopped")
+        if self.restarts:
+            found.append("not valid because the process that pauses ended and was started again")
+        if not self.is_recorded:
+            found.append(
+                "not valid because there was no room to record all pauses: take the lab down and up"
+            )
         if self.packets and self.late > LATE_SHARE_LIMIT * self.packets:
             found.append(
                 f"not valid because {self.late:,} of {self.packets:,} packets came later than the "

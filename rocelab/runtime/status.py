@@ -80,7 +80,7 @@ class LabStatus:
     """Every node of a lab, in build order, its active faults and its lossless classes, if any.
 
     broken_cables: switches that lose what crosses their cables, as their delay line has ended.
-    lacks_controller: the scheme's has ended, so that nothing answers failures and load.
+    lacks_controller: the scheme's does not run, so that nothing answers failures and load.
     """
 
     lab: str

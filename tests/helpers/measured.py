@@ -55,7 +55,7 @@ DEFECTS = (
     "was not acknowledged after",
     "because the accounting of",
     "bytes are counted that no queue holds",
-    "the process that pauses had ended",
+    "the process that pauses",
 )
 """Words of problems that a busy machine does not cause by itself."""
 

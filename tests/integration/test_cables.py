@@ -6,6 +6,8 @@ import os
 import signal
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import numpy as np
 import pytest
@@ -137,3 +139,23 @@ def test_a_job_says_what_of_its_latency_is_the_machine_s(make_lab: MakeLab) -> N
     spec = JobSpec.model_validate({"pattern": "allreduce", "ranks": 2, "size": "64KB"})
     report = run_job(lab, spec)
     assert any("packets left a link later than links.delay" in each for each in report.warnings)
+
+
+def test_a_job_whose_delay_line_stood_still_is_not_valid(lab: Lab) -> None:
+    if probes.missing(("netem",)) is None:
+        pytest.skip("netem holds the packets here")
+    line = pidfile.holder(lineprocess.pid_file(CABLES, lab.runtime.files, "rtsw1"))
+    assert line is not None
+    spec = JobSpec.model_validate({"pattern": "pairs", "ranks": 2, "size": "4MB"})
+    held = partial(cables.lateness, lab.fabric, lab.runtime.files)
+    with ThreadPoolExecutor(1) as pool:
+        before = held().packets
+        ran = pool.submit(run_job, lab, spec)
+        wait_until(lambda: held().packets > before, "packets of the job")
+        os.kill(line, signal.SIGSTOP)
+        try:
+            time.sleep(0.5)  # six times the limit
+        finally:
+            os.kill(line, signal.SIGCONT)
+        problems = ran.result().problems
+    assert any("packets left a link more than 80 ms late" in each for each in problems), problems

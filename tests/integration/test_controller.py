@@ -30,7 +30,7 @@ from rocelab.kernel import netlink
 from rocelab.kernel.fib import read_fib, read_objects, read_routes
 from rocelab.kernel.namespaces import inside
 from rocelab.kernel.netlink import HEADER, NLMSG_ERROR
-from rocelab.measure.devices import NO_CONTROLLER
+from rocelab.measure.processes import NO_CONTROLLER
 from rocelab.measure.run import run_job
 from rocelab.runtime.controller.collector import Collector
 from rocelab.runtime.controller.rounds import Round, read_rounds
@@ -317,6 +317,10 @@ def test_bgp_keeps_its_routes_and_takes_over_when_a_dead_controllers_group_is_em
     pid = controller_pid(plain.runtime.files)
     assert pid is not None
     assert not read_status(plain).lacks_controller
+    os.kill(pid, signal.SIGSTOP)
+    wait_until(lambda: read_status(plain).lacks_controller)
+    os.kill(pid, signal.SIGCONT)
+    wait_until(lambda: not read_status(plain).lacks_controller)
     os.kill(pid, signal.SIGKILL)
     wait_until(lambda: read_status(plain).lacks_controller)
     assert not read_status(plain).converged

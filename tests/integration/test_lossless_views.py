@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from subprocess import PIPE
 from typing import Any
@@ -135,6 +136,40 @@ def test_a_storm_is_seen_while_it_lasts_and_by_the_process_that_takes_over(lab: 
     assert not monitor.report.sli(Sli.PAUSE_SHARE).met
 
 
+@pytest.mark.parametrize(
+    ("number", "said"),
+    [
+        (signal.SIGKILL, "the process that pauses ended and was started again"),
+        (signal.SIGSTOP, "the process that pauses had ended or was stopped"),
+    ],
+)
+def test_a_job_whose_pausing_process_was_killed_or_stopped_is_not_valid(
+    lab: Lab, number: signal.Signals, said: str
+) -> None:
+    job = {"pattern": "alltoall", "ranks": 6, "size": "4MB", "iterations": 2}
+    transport = {"ecn": "not-ect", "dcqcn": False}
+    pauser = processes_of(FILES).pauser
+    with PauseReader(lab.fabric) as reader, ThreadPoolExecutor(1) as pool:
+
+        def pauses() -> int:
+            return [each.what for each in reader.entries()].count(What.STOPPED)
+
+        before = pauses()
+        ran = pool.submit(run_job, lab, JobSpec.model_validate({**job, "transport": transport}))
+        try:
+            wait_until(lambda: pauses() > before, "a pause of the job")
+            os.kill(pauser, number)
+            problems = ran.result().problems
+        finally:
+            if number == signal.SIGSTOP:
+                os.kill(pauser, signal.SIGCONT)
+    assert any(said in each for each in problems), problems
+    wait_until(
+        lambda: not any(port["is_paused"] or port["held_bytes"] for port in shown().values()),
+        "the last pauses end",
+    )
+
+
 def test_without_the_process_that_pauses_a_lab_is_not_as_planned(lab: Lab) -> None:
     with PauseReader(lab.fabric) as reader:
         plan = reader.plan
@@ -143,12 +178,12 @@ def test_without_the_process_that_pauses_a_lab_is_not_as_planned(lab: Lab) -> No
         wait_until(lambda: not control.is_alive(FILES), "the process's end")
         status = rocelab("status", NAME)
         assert status.returncode == 1
-        assert "the process that pauses has ended" in status.stdout
+        assert "the process that pauses does not run" in status.stdout
         document = read("status", NAME)
         assert (document["converged"], document["pfc"]["alive"]) == (False, False)
         health = rocelab("health", NAME, "--once")
         assert health.returncode == 1
-        ended = "could not read lossless classes: the process that pauses has ended"
+        ended = "could not read lossless classes: the process that pauses does not run"
         assert ended in health.stderr
     finally:
         control.start(plan, FILES)

@@ -180,7 +180,7 @@ class HealthReader:
         queues = {} if self._queues is None else self._queues.counters()
         pauses = self._lossless()
         if pauses is not None and not pauses.is_alive:
-            gaps.append("lossless classes: the process that pauses has ended")
+            gaps.append("lossless classes: the process that pauses does not run")
         sessions = self._sessions.established()
         lost = self._losses.look(ports, queues, self._on_wire())
         self.endpoints.look()

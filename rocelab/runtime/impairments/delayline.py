@@ -50,7 +50,11 @@ EARLY_NS = 20_000
 LATE_PART = 10
 """A packet is late where it leaves more than a tenth of its delay after it was due."""
 
-_LATENESS = struct.Struct("=QQQ")
+VERY_LATE = 20
+"""A packet is very late where it leaves more than this many times its delay after it was due: the
+process was stopped, or had no CPU."""
+
+_LATENESS = struct.Struct("=QQQQ")
 
 _ETH_P_ALL = 0x0003
 _SOL_PACKET = 263
@@ -97,17 +101,23 @@ class Held(NamedTuple):
 
 
 class Lateness(NamedTuple):
-    """Packets that a delay line let out, how many of them late, and the sum of all lateness."""
+    """Packets that a delay line let out, how many of them late, the sum of all lateness, and how
+    many were very late."""
 
     packets: int = 0
     late: int = 0
     total_ns: int = 0
+    very_late: int = 0
 
     def after(self, held: Held, now_ns: int) -> Lateness:
         """With a packet that leaves now."""
         late_ns = max(0, now_ns - held.due_ns)
-        is_late = late_ns > held.delay_ns // LATE_PART
-        return Lateness(self.packets + 1, self.late + is_late, self.total_ns + late_ns)
+        return Lateness(
+            self.packets + 1,
+            self.late + (late_ns > held.delay_ns // LATE_PART),
+            self.total_ns + late_ns,
+            self.very_late + (late_ns > held.delay_ns * VERY_LATE),
+        )
 
 
 def lateness_file(pid_file: Path) -> Path:

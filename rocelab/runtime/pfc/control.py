@@ -11,7 +11,7 @@ import signal
 from pathlib import Path
 
 from rocelab.files import write_file
-from rocelab.kernel import background, pidfile
+from rocelab.kernel import background, pidfile, processes
 from rocelab.plan.pauses import PausePlan
 from rocelab.runtime.pfc.daemon import Configuration
 from rocelab.runtime.pfc.maps import CLASSES, PauseMaps
@@ -52,8 +52,12 @@ def start(plan: PausePlan, files: LabFiles) -> None:
 
 
 def is_alive(files: LabFiles) -> bool:
-    """Whether the process runs: without it nothing pauses."""
-    return pidfile.holder(pid_file(files)) is not None
+    """Whether the process and its supervisor run, and no signal has stopped them: without it
+    nothing pauses."""
+    supervisor = pidfile.holder(pid_file(files))
+    if supervisor is None:
+        return False
+    return not any(map(processes.is_stopped, (supervisor, *processes.children_of(supervisor))))
 
 
 def configuration(plan: PausePlan, files: LabFiles) -> Configuration:

@@ -24,7 +24,7 @@ from rocelab.forwarding.steering import (
     planned_pins,
 )
 from rocelab.interruption import shielded, undone
-from rocelab.kernel import probes
+from rocelab.kernel import probes, processes
 from rocelab.kernel.bpf import BpfError
 from rocelab.plan.fabric import Fabric
 from rocelab.progress import ProgressSink, no_progress
@@ -48,8 +48,11 @@ def read_scheme(files: LabFiles) -> SchemeSpec:
 
 
 def lacks_controller(files: LabFiles) -> bool:
-    """Whether the lab's scheme needs a controller, and none runs."""
-    return read_scheme(files).kind in _CONTROLLED and controller_pid(files) is None
+    """Whether the lab's scheme needs a controller, and none runs, or a signal has stopped it."""
+    if read_scheme(files).kind not in _CONTROLLED:
+        return False
+    pid = controller_pid(files)
+    return pid is None or processes.is_stopped(pid)
 
 
 class Steering:

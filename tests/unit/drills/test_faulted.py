@@ -20,8 +20,9 @@ from rocelab.forwarding.fib import Fib, planned_fibs
 from rocelab.jobs.flow import Flow, permutation
 from rocelab.kernel.bracket import realtime_ns
 from rocelab.kernel.linkwatch import LinkEvent
-from rocelab.measure.devices import NO_CONTROLLER
+from rocelab.measure import processes
 from rocelab.measure.health.objectives import HealthSpec
+from rocelab.measure.processes import NO_CONTROLLER
 from rocelab.plan.build import build_fabric
 from rocelab.plan.fabric import Link
 from rocelab.results.convergence import FlowSamples, Method, Window, measure_flow, offered_rate_pps
@@ -205,7 +206,7 @@ def test_a_run_whose_schemes_controller_had_ended_is_not_valid(
 ) -> None:
     monkeypatch.setattr(faulted, "TrafficSession", Session)
     monkeypatch.setattr(faulted, "link_events", lambda lab: nullcontext([]))
-    monkeypatch.setattr(faulted, "lacks_controller", lambda files: lacks)
+    monkeypatch.setattr(processes, "lacks_controller", lambda files: lacks)
     settings = Settings(Method(10 * MS, 100 * MS), 0, 5000 * MS)
     with FaultedRun(LAB, permutation(LAB.fabric, 1, 1000, 64, 1), settings, Tables()) as run:  # type: ignore[arg-type]
         began_ns = run.zero_ns + BEGAN_MS * MS

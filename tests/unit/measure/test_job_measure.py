@@ -18,7 +18,8 @@ from rocelab.jobs.jobplan import JobPlan, plan_jobs
 from rocelab.jobs.load import CARRIED_SHARE, estimate, warning
 from rocelab.measure import job as measure
 from rocelab.measure.accounting import check_all, disagreements
-from rocelab.measure.devices import NO_CONTROLLER, DeviceCounts
+from rocelab.measure.devices import DeviceCounts
+from rocelab.measure.processes import NO_CONTROLLER
 from rocelab.measure.run import assemble
 from rocelab.report.job_terminal import print_report
 from rocelab.results.job import JobReport, from_json
@@ -52,12 +53,15 @@ def test_without_queues_a_report_warns_that_flows_do_not_share_links() -> None:
     assert "no rate and no queue" in added
 
 
-def test_a_job_whose_schemes_controller_had_ended_is_not_valid() -> None:
+def test_a_job_says_what_was_wrong_with_the_lab_s_processes() -> None:
     result = sample.result(sample.allreduce())
     counts = sample.counts(result)
-    usual = the_report(sample.traffic(result), counts).problems
-    alone = the_report(sample.traffic(result), replace(counts, lacks_controller=True)).problems
-    assert set(alone).difference(usual) == {NO_CONTROLLER}
+    usual = the_report(sample.traffic(result), counts)
+    alone = the_report(
+        sample.traffic(result), replace(counts, problems=(NO_CONTROLLER,), warnings=("late",))
+    )
+    assert set(alone.problems).difference(usual.problems) == {NO_CONTROLLER}
+    assert set(alone.warnings).difference(usual.warnings) == {"late"}
 
 
 def test_an_iterations_time_is_given_in_both_clocks_and_bandwidth_in_the_models() -> None:

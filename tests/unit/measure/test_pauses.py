@@ -70,3 +70,22 @@ def test_lateness_is_of_all_ports_and_of_nics_alone(lab: FakeLab) -> None:
         found = watch.figures(BEGUN_NS)
     assert found is not None
     assert (found.late_max_ns, found.nics_late_p99_ns) == (2000, 10)
+
+
+@pytest.mark.parametrize(("begun_ns", "restarts"), [(900, 0), (1300, 1)])
+def test_a_pausing_process_that_was_started_again_counts_if_it_was_in_this_run(
+    lab: FakeLab, begun_ns: int, restarts: int
+) -> None:
+    lab.did((0, What.TAKEN_OVER))
+    assert figures(lab, (begun_ns, What.TAKEN_OVER)).restarts == restarts
+
+
+@pytest.mark.parametrize("lost_ns", [500, 1500])
+def test_a_full_journal_lacks_pauses_of_this_run_and_of_all_after_it(
+    lab: FakeLab, lost_ns: int
+) -> None:
+    assert not figures(lab, (lost_ns, What.LOST)).is_recorded
+
+
+def test_a_journal_with_room_has_all_pauses(lab: FakeLab) -> None:
+    assert figures(lab, (1200, What.STOPPED), (1300, What.STARTED)).is_recorded

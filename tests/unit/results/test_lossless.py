@@ -138,7 +138,9 @@ def test_a_run_within_its_limits_is_valid() -> None:
         (replace(RUN, late_p99_ns=100_001), "1 of 100 pauses was 100 us late"),
         (replace(RUN, ports=(replace(PORT, late_packets=6),)), "6 of 1,000 packets came later"),
         (replace(RUN, ports=(replace(PORT, held_bytes=4200),)), "4,200 bytes are counted"),
-        (replace(RUN, is_alive=False), "the process that pauses had ended"),
+        (replace(RUN, is_alive=False), "the process that pauses had ended or was stopped"),
+        (replace(RUN, restarts=1), "the process that pauses ended and was started again"),
+        (replace(RUN, is_recorded=False), "no room to record all pauses"),
         (replace(RUN, unbalanced=("rtsw1:srv1-1 class 3",)), "accounting of rtsw1:srv1-1 class 3"),
     ],
 )

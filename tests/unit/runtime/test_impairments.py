@@ -182,6 +182,19 @@ def test_a_packet_is_late_more_than_a_tenth_of_its_delay_after_it_was_due() -> N
     assert counted == Lateness(packets=3, late=1, total_ns=1_001)
 
 
+def test_a_packet_is_very_late_more_than_twenty_delays_after_it_was_due() -> None:
+    held = Held(1_000_000, b"", delay_ns=5_000)
+    counted = Lateness().after(held, held.due_ns + 100_000)
+    assert counted.very_late == 0
+    assert counted.after(held, held.due_ns + 100_001).very_late == 1
+
+
+def test_a_run_over_cables_that_stood_still_is_no_measurement() -> None:
+    lateness = Lateness(1000, 3, 10**9, very_late=2)
+    (problem,) = CableFigures(5_000_000, lateness, broken=()).problems()
+    assert "2 packets left a link more than 100 ms late (20 times links.delay)" in problem
+
+
 @pytest.mark.parametrize(("late", "said"), [(10, False), (11, True)])
 def test_a_run_says_where_latency_is_the_machine_s(late: int, said: bool) -> None:
     figures = CableFigures(5_000_000, Lateness(1000, late, 400_000_000), broken=())

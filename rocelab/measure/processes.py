@@ -1,0 +1,74 @@
+"""Judges whether the processes that a lab's packets depend on did their work during a run.
+
+They are the scheme's controller and those that hold packets on cables. The one that pauses is
+judged by what it did (`rocelab.results.lossless`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from itertools import pairwise
+
+from rocelab.measure.cables import CableWatch
+from rocelab.runtime.controller.loop import period_s
+from rocelab.runtime.controller.rounds import read_rounds
+from rocelab.runtime.lab import Lab
+from rocelab.runtime.record import LabFiles
+from rocelab.runtime.steering.controller import ControllerFiles
+from rocelab.runtime.steering.scheme import lacks_controller, read_scheme
+from rocelab.spec.schemes import ResilientScheme, TeScheme
+
+NO_CONTROLLER = "not valid because the controller of the scheme had ended or was stopped"
+CONTROLLER_STALL_LIMIT_S = 1.0
+"""The most that a round of a controller may come late."""
+
+
+class ProcessWatch:
+    """Watches a lab's processes from when it is made."""
+
+    def __init__(self, lab: Lab) -> None:
+        self._files = lab.runtime.files
+        self._cables = CableWatch(lab.fabric)
+        self._began_unix_s = _now_unix_s()
+
+    def problems(self) -> tuple[str, ...]:
+        """Why what happened since is no measurement."""
+        cables = self._cables.figures()
+        return (
+            *(() if cables is None else cables.problems()),
+            *_controller_problems(self._files, self._began_unix_s, _now_unix_s()),
+        )
+
+    def warnings(self) -> tuple[str, ...]:
+        """What of latency was the machine's."""
+        cables = self._cables.figures()
+        return () if cables is None else cables.warnings()
+
+
+def _controller_problems(
+    files: LabFiles, began_unix_s: float, ended_unix_s: float
+) -> Iterator[str]:
+    if lacks_controller(files):
+        yield NO_CONTROLLER
+        return
+    scheme = read_scheme(files)
+    if not isinstance(scheme, TeScheme | ResilientScheme):
+        return
+    rounds = [
+        each
+        for each in read_rounds(ControllerFiles(files).rounds)
+        if each.finished_unix_s > began_unix_s
+    ]
+    took_s = max((each.finished_unix_s - each.started_unix_s for each in rounds), default=0.0)
+    ends = (began_unix_s, *(each.finished_unix_s for each in rounds), ended_unix_s)
+    gap_s = max(later - earlier for earlier, later in pairwise(ends))
+    if gap_s > period_s(scheme) + took_s + CONTROLLER_STALL_LIMIT_S:
+        yield (
+            f"not valid because the controller of the scheme finished no round for {gap_s:.1f} s "
+            f"(its period is {period_s(scheme):g} s)"
+        )
+
+
+def _now_unix_s() -> float:
+    return time.clock_gettime(time.CLOCK_REALTIME)

@@ -1,0 +1,76 @@
+"""What a run says of the processes that its packets depended on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from rocelab.measure import processes
+from rocelab.measure.processes import NO_CONTROLLER, ProcessWatch
+from rocelab.plan.build import build_fabric
+from rocelab.runtime.controller.rounds import Round, RoundLog
+from rocelab.runtime.steering.controller import ControllerFiles
+from rocelab.spec.schemes import EcmpScheme, SchemeSpec, TeScheme
+from tests.helpers.report_sample import lab as lab_spec
+
+BEGAN_S, ENDED_S = 1000.0, 1010.0
+
+
+@pytest.fixture
+def watch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ProcessWatch:
+    """A run of ten seconds under scheme te, whose controller lives."""
+    times = iter((BEGAN_S, ENDED_S))
+    monkeypatch.setattr(processes, "_now_unix_s", lambda: next(times))
+    monkeypatch.setattr(processes, "lacks_controller", lambda files: False)
+    scheme: SchemeSpec = TeScheme(kind="te")
+    monkeypatch.setattr(processes, "read_scheme", lambda files: scheme)
+    files = SimpleNamespace(root=tmp_path)
+    ControllerFiles(files).make()  # type: ignore[arg-type]
+    lab = SimpleNamespace(fabric=build_fabric(lab_spec()), runtime=SimpleNamespace(files=files))
+    return ProcessWatch(lab)  # type: ignore[arg-type]
+
+
+def made_rounds(folder: Path, finished_s: list[float], took_s: float = 0.01) -> None:
+    log = RoundLog(ControllerFiles(SimpleNamespace(root=folder)).rounds)  # type: ignore[arg-type]
+    for each in finished_s:
+        log.write(Round(each - took_s, each, ("period",), 0, 0, 0, 0, 0, 0))
+
+
+def test_a_run_whose_controller_made_every_round_is_valid(
+    watch: ProcessWatch, tmp_path: Path
+) -> None:
+    made_rounds(tmp_path, [BEGAN_S - 100, *(BEGAN_S + step for step in range(10))])
+    assert watch.problems() == ()
+
+
+@pytest.mark.parametrize("missing", [{1, 2}, {4, 5}, {8, 9}])
+def test_a_run_whose_controller_stood_still_is_not_valid(
+    missing: set[int], watch: ProcessWatch, tmp_path: Path
+) -> None:
+    steps = [step for step in range(1, 10) if step not in missing]
+    made_rounds(tmp_path, [BEGAN_S - 0.5, *(BEGAN_S + step for step in steps)])
+    (problem,) = watch.problems()
+    assert "the controller of the scheme finished no round for 3.0 s (its period is 1 s)" in problem
+
+
+def test_a_controller_whose_rounds_take_long_did_not_stand_still(
+    watch: ProcessWatch, tmp_path: Path
+) -> None:
+    made_rounds(tmp_path, [BEGAN_S + step for step in (2.5, 5.0, 7.5)], took_s=1.5)
+    assert watch.problems() == ()
+
+
+def test_a_scheme_without_a_controller_needs_none(
+    watch: ProcessWatch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(processes, "read_scheme", lambda files: EcmpScheme())
+    assert watch.problems() == ()
+
+
+def test_a_controller_that_is_gone_makes_a_run_invalid(
+    watch: ProcessWatch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(processes, "lacks_controller", lambda files: True)
+    assert watch.problems() == (NO_CONTROLLER,)
