@@ -1,6 +1,6 @@
 """The links that a flow takes, choice by choice, and how many of a job's flows take them with it.
 
-    python scripts/find_link.py zone-small srv1-1 srv3-1 50000
+    .venv/bin/python scripts/find_link.py zone-small srv1-1 srv3-1 50000
 
 The tables are those that BGP will build; of a lab that is up, `rocelab path` reads the kernel's.
 """
@@ -8,8 +8,8 @@ The tables are those that BGP will build; of a lab that is up, `rocelab path` re
 import sys
 
 from rocelab import Lab
-from rocelab.forwarding.fib import planned_fibs
 from rocelab.forwarding.path import Path, find_nic, walk
+from rocelab.forwarding.planned import planned_fibs
 
 
 def paths_of(lab: Lab, source: str, destination: str, ports: range) -> list[Path]:

@@ -1,6 +1,6 @@
 """Polarization: where all switches hash with one seed, a tier repeats the choice of the one before.
 
-    python scripts/polarization.py zone-small
+    .venv/bin/python scripts/polarization.py zone-small
 
 Prints what part of the second tier's links 256 flows use, with one seed and with a seed per switch.
 """

@@ -52,8 +52,8 @@ def path(
 ) -> None:
     """Show every hop a flow takes: from the running kernels' tables, or as planned."""
     from rocelab.errors import InputError
-    from rocelab.forwarding.fib import planned_fibs
     from rocelab.forwarding.path import find_nic, walk
+    from rocelab.forwarding.planned import planned_fibs
 
     chosen, is_running = running_or_planned(lab)
     fabric = chosen.fabric

@@ -8,9 +8,10 @@ from ipaddress import IPv4Address
 
 from bench.choices import crc_model
 from rocelab.forwarding.asic import CRCS, Model
-from rocelab.forwarding.fib import FibOf, planned_fibs
+from rocelab.forwarding.fib import FibOf
 from rocelab.forwarding.flows import columns_v4
 from rocelab.forwarding.path import find_nic, walk
+from rocelab.forwarding.planned import planned_fibs
 from rocelab.forwarding.steering import ROCE_PORT, SteeringModel
 from rocelab.plan.fabric import DirectedLink, Fabric, Nic
 from rocelab.predict.matrix import FlowRow

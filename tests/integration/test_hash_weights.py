@@ -9,8 +9,8 @@ from fractions import Fraction
 
 import pytest
 
-from rocelab.forwarding.fib import planned_fibs
 from rocelab.forwarding.path import find_nic, walk
+from rocelab.forwarding.planned import planned_fibs
 from rocelab.kernel.fib import read_fib
 from rocelab.kernel.fibwatch import FibWatch
 from rocelab.runtime.lab import Lab

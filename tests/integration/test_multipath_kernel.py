@@ -15,9 +15,10 @@ from typing import NamedTuple
 import pytest
 
 from rocelab.forwarding.bulk import multipath_hashes, select_all, select_buckets
-from rocelab.forwarding.fib import Fib, FibOf, NextHop, Route, planned_fibs
+from rocelab.forwarding.fib import Fib, FibOf, NextHop, Route
 from rocelab.forwarding.multipath import multipath_hash, select
 from rocelab.forwarding.path import find_nic, walk
+from rocelab.forwarding.planned import planned_fibs
 from rocelab.forwarding.resilient import filled, without
 from rocelab.kernel import netlink
 from rocelab.kernel.fib import NHA_ID, NHMSG, read_fib, read_objects

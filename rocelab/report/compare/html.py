@@ -12,12 +12,12 @@ import json
 from rocelab.report.compare import plots
 from rocelab.report.compare.recorded import recorded
 from rocelab.report.compare.view import (
-    LIMITS,
     anomalies,
     blocks,
     busbw_rows,
     flags_used,
     jct_rows,
+    limits,
     name_of,
     polarization_rows,
     repeatability,
@@ -50,7 +50,7 @@ def render_html(found: Comparison) -> str:
         runs=run_rows(found),
         repeatability=repeatability(found),
         starred=flags_used(found.cells),
-        limits=LIMITS,
+        limits=limits(found),
         lines_plot=inline(plots.by_queue_pairs(found), "lines"),
         jfi_plot=inline(plots.fairness_bars(found), "jfi"),
         maps=[

@@ -29,15 +29,29 @@ NAMES = {
 RECOMMENDED_CV = 0.05
 """The draft (section 13) recommends a coefficient of variation below this."""
 
-LIMITS = (
+_FORWARDING = (
     "Forwarding, hashing and the choice of paths are the Linux kernel's, packet by packet, steered "
-    "by eBPF; queues, rates and times are of the modelled network, divided by the dilation.",
+    "by eBPF; queues, rates and times are of the modelled network, divided by the dilation."
+)
+_LOSSY = (
     "There is no PFC: a full buffer drops, and what is lost is sent again. The draft's PFC counts "
-    "are therefore not reported.",
+    "are therefore not reported."
+)
+_LOSSLESS = (
+    "Lossless classes pause their senders. Pauses are emulated, and their counts are not in this "
+    "comparison: `rocelab traffic` shows those of a run."
+)
+_LIMITS = (
     "Flowlets choose at random (LetFlow) and not the least loaded path, as some switch ASICs do.",
     "Sizes and iteration counts are far below the draft's (100 iterations, up to 4 GB, 128 "
     "accelerators and more): what runs on one machine.",
 )
+
+
+def limits(found: Comparison) -> tuple[str, ...]:
+    """What the results of a comparison do not tell."""
+    lossless = found.lab["queues"].get("pfc")
+    return (_FORWARDING, _LOSSLESS if lossless else _LOSSY, *_LIMITS)
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,8 +45,9 @@ from bench.convergence.traffic import EACH_WAY, OTHERS, choose_probes, crossing
 from bench.convergence.validity import unsound
 from rocelab.documents import to_json
 from rocelab.errors import InputError
-from rocelab.forwarding.fib import Fib, NextHop, Route, planned_fibs
+from rocelab.forwarding.fib import Fib, NextHop, Route
 from rocelab.forwarding.path import find_nic, walk
+from rocelab.forwarding.planned import planned_fibs
 from rocelab.plan.build import plan
 from rocelab.results.convergence import (
     EventConvergence,

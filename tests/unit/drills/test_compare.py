@@ -267,3 +267,12 @@ def test_the_command_refuses_what_does_not_fit_before_it_touches_anything(
         main(["compare", "zone-1-1", "--schemes", "ecmp", "--qps", "x"])
     assert ended.value.code == 2
     assert "whole numbers" in capsys.readouterr().err
+
+
+def test_the_page_says_whether_the_lab_had_lossless_classes() -> None:
+    lossy = comparison()
+    assert "There is no PFC" in render_html(lossy)
+    queues = {**lossy.lab["queues"], "pfc": {"classes": [3]}}
+    lossless = render_html(replace(lossy, lab={**lossy.lab, "queues": queues}))
+    assert "There is no PFC" not in lossless
+    assert "Lossless classes pause their senders" in lossless

@@ -16,7 +16,8 @@ from rocelab.faults.base import Fault
 from rocelab.faults.impairments import blackhole
 from rocelab.faults.injector import Change
 from rocelab.faults.links import CarrierDown
-from rocelab.forwarding.fib import Fib, planned_fibs
+from rocelab.forwarding.fib import Fib
+from rocelab.forwarding.planned import planned_fibs
 from rocelab.jobs.flow import Flow, permutation
 from rocelab.kernel.bracket import realtime_ns
 from rocelab.kernel.linkwatch import LinkEvent

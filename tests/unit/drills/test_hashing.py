@@ -6,7 +6,7 @@ import pytest
 
 from rocelab.drills.hashing import predict
 from rocelab.forwarding.balance import polarization
-from rocelab.forwarding.fib import planned_fibs
+from rocelab.forwarding.planned import planned_fibs
 from rocelab.jobs.flow import permutation
 from rocelab.plan.build import plan
 from rocelab.plan.fabric import Fabric

@@ -17,10 +17,11 @@ from hypothesis import strategies as st
 from rocelab import compiling
 from rocelab.forwarding.demand import Demand, FlowKey
 from rocelab.forwarding.entries import difference, program, wanted_entries
-from rocelab.forwarding.fib import Fib, NextHop, Route, planned_fibs
+from rocelab.forwarding.fib import Fib, NextHop, Route
 from rocelab.forwarding.multipath import select
 from rocelab.forwarding.network import Network, Path, Placement
 from rocelab.forwarding.placing import lower_bound, place_cspf, place_lp
+from rocelab.forwarding.planned import planned_fibs
 from rocelab.forwarding.steering import EntryKey, steering_hash
 from rocelab.plan.build import build_fabric
 from rocelab.plan.fabric import DirectedLink, Fabric

@@ -13,8 +13,9 @@ from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 
 from rocelab.errors import InputError
-from rocelab.forwarding.fib import Fib, FibOf, NextHop, Route, planned_fibs
+from rocelab.forwarding.fib import Fib, FibOf, NextHop, Route
 from rocelab.forwarding.path import NoPathError, Path, find_nic, possible_links, walk
+from rocelab.forwarding.planned import planned_fibs
 from rocelab.jobs.flow import resolve_endpoints
 from rocelab.plan.build import build_fabric
 from rocelab.plan.fabric import Fabric

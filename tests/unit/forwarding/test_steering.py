@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 
 from rocelab.errors import InputError
 from rocelab.forwarding.bulk import e_ecmp_hashes
-from rocelab.forwarding.fib import FibOf, planned_fibs
+from rocelab.forwarding.fib import FibOf
 from rocelab.forwarding.multipath import UDP, Flow5, select
 from rocelab.forwarding.path import Path, find_nic, walk
+from rocelab.forwarding.planned import planned_fibs
 from rocelab.forwarding.steering import (
     ROCE_PORT,
     EntryKey,

@@ -14,7 +14,7 @@ from rocelab.drills.hashing import reseeded
 from rocelab.drills.spec import PhaseSpec
 from rocelab.faults import injector as injecting
 from rocelab.faults.schedule import Timed
-from rocelab.forwarding.fib import planned_fibs
+from rocelab.forwarding.planned import planned_fibs
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.jobplan import JobPlan, plan_jobs
 from rocelab.kernel.linkwatch import LinkEvent

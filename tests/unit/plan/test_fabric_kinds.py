@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocelab.forwarding.fib import planned_fibs
 from rocelab.forwarding.path import find_nic, walk
+from rocelab.forwarding.planned import planned_fibs
 from rocelab.plan.build import build_fabric
 from rocelab.plan.fabric import Fabric, Role
 from rocelab.plan.layout import IFNAMSIZ

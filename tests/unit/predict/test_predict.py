@@ -19,8 +19,9 @@ from rocelab.documents import to_json
 from rocelab.errors import InputError, SpecError
 from rocelab.forwarding.asic import Model
 from rocelab.forwarding.balance import Polarization, polarization
-from rocelab.forwarding.fib import Fib, NextHop, Route, planned_fibs
+from rocelab.forwarding.fib import Fib, NextHop, Route
 from rocelab.forwarding.path import NoPathError
+from rocelab.forwarding.planned import planned_fibs
 from rocelab.forwarding.steering import EntryKey, SteeringModel
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.jobplan import plan_job

@@ -16,10 +16,11 @@ from hypothesis import strategies as st
 from rocelab.arrays import NONE, Floats, Ints
 from rocelab.errors import InputError
 from rocelab.forwarding.demand import Demand, FlowKey
-from rocelab.forwarding.fib import Fib, planned_fibs
+from rocelab.forwarding.fib import Fib
 from rocelab.forwarding.network import Network as LabNetwork
 from rocelab.forwarding.network import Path
 from rocelab.forwarding.placing import lower_bound, place_cspf
+from rocelab.forwarding.planned import planned_fibs
 from rocelab.forwarding.te import optimum, search
 from rocelab.plan.build import build_fabric
 from rocelab.plan.fabric import Fabric
