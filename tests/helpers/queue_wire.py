@@ -13,7 +13,7 @@ import struct
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 from math import exp, lgamma, log, log1p
 from typing import NamedTuple
@@ -32,7 +32,7 @@ from tests.integration.conftest import MakeLab
 UNDER_TEST = ("rtsw1", "srv1-2")
 SO_TIMESTAMPNS = 35
 PACKET_OUTGOING = 4
-DATA, CNP, ACK = 26, 48, 46
+DATA, CNP, ACK, ROUTING = 26, 48, 46, 48
 ECT0, CE = 2, 3
 PREAMBLE_AND_MORE = 24
 """Bytes of a frame on a wire beyond those that a packet socket shows."""
@@ -59,20 +59,36 @@ class Arrival(NamedTuple):
     least: int
 
 
-def arrivals(sent_ns: Sequence[int], got: Sequence[Seen], rate_bps: int) -> list[Arrival]:
-    """Of packets of one length. depth: those sent before less those received before. A busy machine
-    stamps what it sends early and what it receives late. least: less those that the port could have
-    sent from the first on."""
-    length = got[0].length
-    wire_bytes = length + PREAMBLE_AND_MORE
-    interval_ns = wire_bytes * 8 * 10**9 // rate_bps
-    burst = burst_bytes(rate_bps, 1500) // wire_bytes
-    behind_ns = [*sent_ns[1:], got[-1].time_ns]
+def arrivals(line: Wire, length: int, count: int, rate_bps: int) -> list[Arrival]:
+    """Send `count` packets of class 3 at once, and see them arrive, none dropped or reordered.
+
+    Behind each comes one that the port sends at once: a switch may be behind, and the time when
+    that one has passed is the first known when the packet was in the queue. depth: those sent
+    before less those received before. A busy machine stamps what it sends early and what it
+    receives late. least: less those that the port could have sent since the first was sent.
+    """
+    frames = (
+        (line.frame(DATA, ECT0, length, number), line.frame(ROUTING, 0, 60, number, port=179))
+        for number in range(count)
+    )
+    sent_ns = line.send([frame for pair in frames for frame in pair])[::2]
+    got, passed_ns = [], {count: 2**63}
+    while len(got) < count:
+        (seen,) = line.receive(1)
+        if seen.dscp == DATA:
+            got.append(seen)
+        else:
+            passed_ns[seen.number] = seen.time_ns
+    assert [each.number for each in got] == list(range(count)), "dropped or reordered"
+    for number in reversed(range(count)):  # a full backlog may have dropped one
+        passed_ns.setdefault(number, passed_ns[number + 1])
+    wire_bytes, burst = length + PREAMBLE_AND_MORE, burst_bytes(rate_bps, 1500)
     gone, found = 0, []
     for number, seen in enumerate(got):
         while gone < number and got[gone].time_ns < sent_ns[number]:
             gone += 1
-        could_go = burst + 1 + (behind_ns[number] - sent_ns[0]) // interval_ns
+        could_bytes = burst + (passed_ns[number] - sent_ns[0]) * rate_bps / 8e9
+        could_go = 1 + int(could_bytes / wire_bytes)
         found.append(
             Arrival(seen.ecn == CE, *(length * (number - out) for out in (gone, could_go)))
         )
@@ -89,7 +105,6 @@ class Wire:
     source: Port
     gateway: Port
     target: Port
-    sent_ns: list[int] = field(default_factory=list)
 
     def frame(self, dscp: int, ecn: int, length: int, number: int, port: int = 4791) -> bytes:
         """A UDP frame of `length` bytes from srv1-1's NIC to srv1-2's."""
@@ -197,13 +212,10 @@ def wire(lab: Lab) -> Iterator[Wire]:
         return made
 
     nodes = [lab.node(name).netns for name in ("srv1-1", "srv1-2")]
-    sender, receiver = (namespaces.inside(node, packet_socket) for node in nodes)
     up, down = (lab.fabric.links_of[name][0] for name in ("srv1-1", "srv1-2"))
-    try:
+    sender, receiver = (namespaces.inside(node, packet_socket) for node in nodes)
+    with sender, receiver:
         yield Wire(lab, sender, receiver, up.a, up.b, down.a)
-    finally:
-        sender.close()
-        receiver.close()
 
 
 def lab_with(make_lab: MakeLab, name: str, rate: str, queues: str = "", mtu: int = 1500) -> Lab:

@@ -85,11 +85,7 @@ def test_marks_follow_the_wred_line(make_lab: MakeLab) -> None:
     seen_in: dict[int, list[tuple[float, bool]]] = {}
     with wire(lab) as line:
         for _ in range(4):
-            frames = [line.frame(DATA, ECT0, length, number) for number in range(count)]
-            sent = line.send(frames)
-            got = line.receive(count)
-            assert [each.number for each in got] == list(range(count)), "dropped or reordered"
-            for marked, depth, least in arrivals(sent, got, 4_000_000):
+            for marked, depth, least in arrivals(line, length, count, 4_000_000):
                 assert not marked or depth > ecn.kmin - 2 * length
                 assert marked or least <= ecn.kmax + 2 * length
                 seen_in.setdefault(depth // width, []).append(
