@@ -42,10 +42,10 @@ from rocelab.live.server import HttpServer
 from rocelab.live.traffic import NO_JOB
 from rocelab.measure.environment import read_environment
 from rocelab.measure.health.monitor import Snapshot
-from rocelab.measure.health.objectives import HealthSpec
 from rocelab.measure.health.ports import PortReading
 from rocelab.measure.health.reading import Reading
 from rocelab.measure.health.sample import Places, compare
+from rocelab.measure.health.spec import HealthSpec
 from rocelab.plan.fabric import Fabric
 from rocelab.plan.queues import plan_queues
 from rocelab.runtime.lab import Lab

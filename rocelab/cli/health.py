@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from rocelab.measure.health.monitor import OnSample, Snapshot
-    from rocelab.measure.health.objectives import HealthSpec
+    from rocelab.measure.health.spec import HealthSpec
     from rocelab.results.health import HealthReport
     from rocelab.runtime.lab import Lab
 
@@ -103,7 +103,7 @@ def _spec(objectives: Path | None, interval: str | None) -> HealthSpec:
     from pydantic import ValidationError
 
     from rocelab.errors import InputError
-    from rocelab.measure.health.objectives import HealthSpec
+    from rocelab.measure.health.spec import HealthSpec
     from rocelab.spec.load import validate
     from rocelab.spec.source import read_source
 

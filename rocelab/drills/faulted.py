@@ -31,7 +31,7 @@ from rocelab.kernel.linkwatch import LinkEvent
 from rocelab.measure.effects import late_carriers, late_losses, link_events
 from rocelab.measure.fidelity import judged, stolen_cpu_s
 from rocelab.measure.health.monitor import HealthMonitor
-from rocelab.measure.health.objectives import HealthSpec
+from rocelab.measure.health.spec import HealthSpec
 from rocelab.measure.processes import ProcessWatch
 from rocelab.measure.stages.event import Felt, stages_of_events
 from rocelab.measure.stages.measure import FlowRecovery

@@ -26,7 +26,7 @@ from rocelab.jobs.collectives import Pattern
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.spec import find_jobs
 from rocelab.jobs.transport import DCQCN_OFF
-from rocelab.measure.health.objectives import HealthSpec
+from rocelab.measure.health.spec import HealthSpec
 from rocelab.results.convergence import Method
 from rocelab.results.kpis import KPIS
 from rocelab.results.shares import WINDOW_NS

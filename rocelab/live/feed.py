@@ -33,9 +33,9 @@ from rocelab.live.state import METRICS, Condition, LabState, NodeState, conditio
 from rocelab.live.stream import Hub
 from rocelab.live.values import values_of
 from rocelab.measure.health.monitor import HealthMonitor, Snapshot
-from rocelab.measure.health.objectives import HealthSpec
 from rocelab.measure.health.reading import Reading
 from rocelab.measure.health.sessions import links_by_neighbour
+from rocelab.measure.health.spec import HealthSpec
 from rocelab.measure.stages import tracing
 from rocelab.measure.stages.frrlog import SessionDown, SessionUp
 from rocelab.measure.timeline import opened_namespaces

@@ -20,8 +20,8 @@ from rocelab.kernel import processes
 from rocelab.measure.evidence import bundle
 from rocelab.measure.evidence.bundle import collect_evidence
 from rocelab.measure.health.monitor import HealthMonitor, Snapshot
-from rocelab.measure.health.objectives import HealthSpec
 from rocelab.measure.health.prometheus import Exporter
+from rocelab.measure.health.spec import HealthSpec
 from rocelab.measure.run import run_job, run_jobs
 from rocelab.results.health import HealthReport, Sli
 from rocelab.results.job import JobReport

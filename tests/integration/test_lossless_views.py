@@ -17,7 +17,7 @@ import pytest
 
 from rocelab.jobs.job import JobSpec
 from rocelab.measure.health.monitor import HealthMonitor, Snapshot
-from rocelab.measure.health.objectives import HealthSpec
+from rocelab.measure.health.spec import HealthSpec
 from rocelab.measure.run import run_job
 from rocelab.results.health import HealthReport, Sli
 from rocelab.results.job import JobReport

@@ -22,10 +22,10 @@ from typing import Self
 from rocelab.errors import RocelabError
 from rocelab.measure.evidence.bundle import Collection
 from rocelab.measure.health.endpoints import LOOK_INTERVAL_S
-from rocelab.measure.health.objectives import HealthSpec
 from rocelab.measure.health.reading import HealthReader, Reading
 from rocelab.measure.health.report import Account
 from rocelab.measure.health.sample import Places, Sample, compare
+from rocelab.measure.health.spec import HealthSpec
 from rocelab.results.health import HealthReport, Sli
 from rocelab.runtime.lab import Lab
 

@@ -21,7 +21,7 @@ from rocelab.agent.live import LiveCounters
 from rocelab.errors import InputError, MachineError
 from rocelab.files import replace_file
 from rocelab.measure.health.monitor import Snapshot
-from rocelab.measure.health.objectives import LOSSLESS_SLIS
+from rocelab.measure.health.spec import LOSSLESS_SLIS
 from rocelab.plan.queues import lab_rate_bps
 from rocelab.results.health import Sli
 

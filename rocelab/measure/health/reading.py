@@ -19,10 +19,10 @@ from rocelab.kernel import namespaces
 from rocelab.kernel.counters import Place, PortCounters
 from rocelab.measure.health.endpoints import EndpointTracker
 from rocelab.measure.health.losses import LossTracker
-from rocelab.measure.health.objectives import LOSSLESS_SLIS
 from rocelab.measure.health.ports import PortReader, PortReading
 from rocelab.measure.health.routes import RouteReader
 from rocelab.measure.health.sessions import AskedSessions, SessionReader
+from rocelab.measure.health.spec import LOSSLESS_SLIS
 from rocelab.plan.fabric import DirectedLink
 from rocelab.plan.pauses import PausePort
 from rocelab.plan.queues import plan_queues

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from rocelab.measure.health.objectives import DEFINITIONS, LOSSLESS_SLIS, HealthSpec
 from rocelab.measure.health.sample import Sample
+from rocelab.measure.health.spec import DEFINITIONS, LOSSLESS_SLIS, HealthSpec
 from rocelab.results.health import PlaceBreach, Sli, SliReport
 
 MOST_PLACES = 32

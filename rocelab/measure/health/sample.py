@@ -12,8 +12,8 @@ from functools import cached_property
 
 from rocelab.agent.live import LiveCounters
 from rocelab.kernel.counters import DepthCounters, QueueCounters
-from rocelab.measure.health.objectives import DEFINITIONS, LEAST_PACKETS, HealthSpec, Of
 from rocelab.measure.health.reading import PauseReading, Reading
+from rocelab.measure.health.spec import DEFINITIONS, LEAST_PACKETS, HealthSpec, Of
 from rocelab.plan.fabric import DirectedLink, Fabric, Link
 from rocelab.plan.queues import QueuePlan
 from rocelab.results.health import Sli

@@ -24,7 +24,7 @@ from rocelab.cli.health import print_report as print_health
 from rocelab.cli.reach import print_reachability
 from rocelab.faults.running import ListedFault
 from rocelab.kernel import bpf
-from rocelab.measure.health.objectives import DEFINITIONS
+from rocelab.measure.health.spec import DEFINITIONS
 from rocelab.measure.run import assemble
 from rocelab.plan.build import build_fabric
 from rocelab.plan.fabric import Role

@@ -22,7 +22,7 @@ from rocelab.jobs.flow import Flow, permutation
 from rocelab.kernel.bracket import realtime_ns
 from rocelab.kernel.linkwatch import LinkEvent
 from rocelab.measure import processes
-from rocelab.measure.health.objectives import HealthSpec
+from rocelab.measure.health.spec import HealthSpec
 from rocelab.measure.processes import NO_CONTROLLER
 from rocelab.plan.build import build_fabric
 from rocelab.plan.fabric import Link

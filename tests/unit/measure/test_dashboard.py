@@ -13,11 +13,11 @@ import pytest
 from rocelab.agent.live import LiveCounters
 from rocelab.kernel.counters import DepthCounters, QueueCounters
 from rocelab.measure.health.monitor import Snapshot
-from rocelab.measure.health.objectives import HealthSpec
 from rocelab.measure.health.ports import PortReading
 from rocelab.measure.health.prometheus import HealthCollector
 from rocelab.measure.health.reading import PauseReading, Reading
 from rocelab.measure.health.sample import Places, compare
+from rocelab.measure.health.spec import HealthSpec
 from rocelab.plan.build import build_fabric
 from rocelab.plan.pauses import PausePort, plan_pauses
 from rocelab.plan.queues import plan_queues

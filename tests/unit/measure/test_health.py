@@ -31,13 +31,13 @@ from rocelab.measure.health import sessions
 from rocelab.measure.health.endpoints import EndpointTracker
 from rocelab.measure.health.losses import LossTracker
 from rocelab.measure.health.monitor import HealthMonitor
-from rocelab.measure.health.objectives import DEFINITIONS, LOSSLESS_SLIS, HealthSpec
 from rocelab.measure.health.ports import PortReading
 from rocelab.measure.health.prometheus import HealthCollector, loopback_address
 from rocelab.measure.health.reading import PauseReading, Reading
 from rocelab.measure.health.report import Account
 from rocelab.measure.health.sample import Places, Sample, compare, deepest
 from rocelab.measure.health.sessions import SessionLog, both_up, parse_changes
+from rocelab.measure.health.spec import DEFINITIONS, LOSSLESS_SLIS, HealthSpec
 from rocelab.measure.timeline import FibTimeline
 from rocelab.plan.build import build_fabric
 from rocelab.plan.pauses import PausePort, plan_pauses
