@@ -11,13 +11,12 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from rocelab.measure.cables import CableWatch
-from rocelab.runtime.controller.loop import period_s
+from rocelab.runtime.controller.loop import controller_period_s
 from rocelab.runtime.controller.rounds import read_rounds
 from rocelab.runtime.lab import Lab
 from rocelab.runtime.record import LabFiles
 from rocelab.runtime.steering.controller import ControllerFiles
 from rocelab.runtime.steering.scheme import lacks_controller, read_scheme
-from rocelab.spec.schemes import ResilientScheme, TeScheme
 
 NO_CONTROLLER = "not valid because the controller of the scheme had ended or was stopped"
 CONTROLLER_STALL_LIMIT_S = 1.0
@@ -52,8 +51,8 @@ def _controller_problems(
     if lacks_controller(files):
         yield NO_CONTROLLER
         return
-    scheme = read_scheme(files)
-    if not isinstance(scheme, TeScheme | ResilientScheme):
+    period_s = controller_period_s(read_scheme(files))
+    if period_s is None:
         return
     rounds = [
         each
@@ -63,10 +62,10 @@ def _controller_problems(
     took_s = max((each.finished_unix_s - each.started_unix_s for each in rounds), default=0.0)
     ends = (began_unix_s, *(each.finished_unix_s for each in rounds), ended_unix_s)
     gap_s = max(later - earlier for earlier, later in pairwise(ends))
-    if gap_s > period_s(scheme) + took_s + CONTROLLER_STALL_LIMIT_S:
+    if gap_s > period_s + took_s + CONTROLLER_STALL_LIMIT_S:
         yield (
             f"not valid because the controller of the scheme finished no round for {gap_s:.1f} s "
-            f"(its period is {period_s(scheme):g} s)"
+            f"(its period is {period_s:g} s)"
         )
 
 

@@ -1,4 +1,4 @@
-"""The YAML of `health`: the SLIs of a lab and their objectives: what is measured, and which values are acceptable.
+"""YAML to `HealthSpec`: the SLIs of a lab and their objectives, which values are acceptable.
 
 A drill's block `health`, or the defaults, give a validated `HealthSpec`. The monitor compares each
 sample with `objective(sli)`.
