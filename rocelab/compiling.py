@@ -12,6 +12,7 @@ import fcntl
 import hashlib
 import importlib.util
 import os
+import resource
 import stat
 import threading
 from collections.abc import Callable, Iterator
@@ -21,9 +22,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import ParamSpec, Protocol, TypeVar, cast
 
+from rocelab.errors import MachineError
 from rocelab.files import make_folders
 from rocelab.interpreter import imported
 from rocelab.interruption import shielded
+from rocelab.units import format_size
 
 LOCK = "lock"
 """A file in each cache folder that only its user may open: another user who can open it could hold
@@ -32,13 +35,26 @@ the lock."""
 OFF = "NUMBA_DISABLE_JIT"
 """numba's variable: with 1 nothing is compiled, and here numba is not even imported."""
 
+LEAST_BYTES = 700_000_000
+"""The least address space to compile in: 716 MB were enough, 614 MB were not."""
+
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 
 
 def numba() -> ModuleType:
     """The numba module, without settings from the current folder, which numba reads at import and
-    whenever it compiles (numba/core/config.py)."""
+    whenever it compiles (numba/core/config.py).
+
+    Raises MachineError where this process may not have the memory to compile: LLVM then aborts, or
+    never ends."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if 0 <= limit < LEAST_BYTES:
+        raise MachineError(
+            f"a process may have {format_size(limit)} here, and to compile a simulation takes "
+            f"{format_size(LEAST_BYTES)}",
+            "raise the limit with `ulimit -v`",
+        )
     found = imported("numba")
     found.core.config._config_fname = os.devnull
     _shield_compiler(found.core.event)

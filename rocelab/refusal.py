@@ -1,7 +1,7 @@
-"""Turns an OSError for a refusal by the machine into an error that a user can act on.
+"""Turns an exception for a refusal by the machine into an error that a user can act on.
 
-The `MachineError` says what, where and what to do. There is none for an OSError that a defect of
-this program more likely caused, such as a missing file.
+The `MachineError` says what, where and what to do. There is none for what a defect of this program
+more likely caused, such as a missing file.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import errno
 
 from rocelab.errors import MachineError
 
+_MEMORY_ADVICE = "ask for less, or free memory; `ulimit -v` says what one process may have"
 _ADVICE = {
     errno.ENOSPC: "make room there, or name another place",
     errno.EDQUOT: "make room there, or name another place",
@@ -17,12 +18,17 @@ _ADVICE = {
     errno.EACCES: "run it with sudo; `rocelab doctor` says what this machine does not allow",
     errno.EPERM: "run it with sudo; `rocelab doctor` says what this machine does not allow",
     errno.EMFILE: "raise the limit with `ulimit -n`",
+    errno.ENOMEM: _MEMORY_ADVICE,
     errno.ENFILE: "raise the limit with `sysctl fs.file-max`",
 }
 
 
-def refusal(error: OSError) -> MachineError | None:
+def refusal(error: BaseException) -> MachineError | None:
     """The error for the user, None if it is not the machine's refusal."""
+    if isinstance(error, MemoryError):
+        return MachineError("there is not enough memory for it", _MEMORY_ADVICE)
+    if not isinstance(error, OSError):
+        return None
     advice = _ADVICE.get(error.errno or 0)
     if advice is None:
         return None

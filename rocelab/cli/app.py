@@ -118,7 +118,7 @@ def _run(app: TyperGroup, arguments: Sequence[str] | None) -> None:
     except Exception as error:
         if isinstance(error, BrokenPipeError) and is_reader_gone():
             raise
-        refused = refusal(error) if isinstance(error, OSError) and not settings.debug else None
+        refused = None if settings.debug else refusal(error)
         if refused is not None:
             show_error(refused, _typed_command(app, arguments))
             sys.exit(refused.exit_code)

@@ -56,7 +56,7 @@ def _run(name: str, job: str, write: Write) -> None:
         spec = JobSpec.model_validate_json(job)
         report = run_job(Lab.running(name), spec, progress=show)
     except (RocelabError, OSError) as error:
-        refused = refusal(error) if isinstance(error, OSError) else error
+        refused = error if isinstance(error, RocelabError) else refusal(error)
         if refused is None:
             raise
         write({"error": refused.message, "hint": refused.hint, "exit_code": refused.exit_code})

@@ -82,6 +82,14 @@ def test_what_a_defect_may_have_caused_is_no_refusal() -> None:
     assert (refused.exit_code, "/x: Operation" in str(refused)) == (3, True)
 
 
+def test_a_lack_of_memory_is_a_refusal() -> None:
+    for error in (MemoryError(), OSError(errno.ENOMEM, "Cannot allocate memory")):
+        refused = refusal(error)
+        assert refused is not None
+        assert "memory" in refused.message
+        assert "`ulimit -v`" in (refused.hint or "")
+
+
 def test_simulate_asks_before_it_overwrites(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import resource
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from rich.console import Console
 
 from rocelab import compiling
 from rocelab.cli import simulate
+from rocelab.errors import MachineError
 
 ENGINE = Path(simulate.__file__).parents[1] / "sim/engine"
 
@@ -50,3 +52,14 @@ def test_nothing_is_said_of_what_is_compiled_already_or_not_at_all(
     (cache / "engine" / "heap.nbi").unlink()
     monkeypatch.setenv(compiling.OFF, "1")
     assert noted(monkeypatch) == ""
+
+
+def test_nothing_is_compiled_where_a_process_may_not_have_the_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for limit in (resource.RLIM_INFINITY, compiling.LEAST_BYTES):
+        monkeypatch.setattr(resource, "getrlimit", lambda _, limit=limit: (limit, limit))
+        compiling.numba()
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (compiling.LEAST_BYTES - 1,) * 2)
+    with pytest.raises(MachineError, match="to compile a simulation takes 700 MB"):
+        compiling.numba()
