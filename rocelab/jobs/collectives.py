@@ -94,8 +94,6 @@ def schedule(
     group: int | None = None,
     root: int = 0,
     seed: int = 0,
-    matrix: Sequence[Sequence[int]] | None = None,
-    piece_bytes: int = PIECE_BYTES,
 ) -> Schedule:
     """The sends of `pattern` among `ranks` ranks.
 
@@ -108,14 +106,14 @@ def schedule(
       algorithms`. tree: two binary trees, each for half of the data; no rank has children in both,
       but for the root of one of them if the number of ranks is odd (Sanders, Speck and Traeff
       2009, `Two-tree algorithms for full bandwidth broadcast, reduction and scan`), in pieces of
-      `piece_bytes`. hierarchical: rings within groups of `group` ranks and, from group to group, a
+      PIECE_BYTES. hierarchical: rings within groups of `group` ranks and, from group to group, a
       ring per member.
     - AllGather and ReduceScatter are rings. Broadcast is a chain in ring order from `root`, in
-      pieces of `piece_bytes`: it moves each byte once over each NIC, as a binomial tree does not.
+      pieces of PIECE_BYTES: it moves each byte once over each NIC, as a binomial tree does not.
     - AlltoAll goes in rounds: rank r sends to r+1, then r+2, so that no rank receives from all at
       once.
-      AlltoAllv's sizes are `matrix`[source][destination], a row at most `size_bytes`, or are drawn
-      from `seed`, each row `size_bytes`. The part that a rank keeps is counted but not sent.
+      AlltoAllv's sizes are drawn from `seed` (`uneven_sizes`). The part that a rank keeps is
+      counted but not sent.
     - Gather and incast (to rank 0) start all at once; pairs sends from rank 2i to 2i+1, a
       permutation from every rank to another drawn from `seed`.
 
@@ -123,10 +121,8 @@ def schedule(
     rotated within each `group` (all ranks, if None), so that in each channel another member sends
     the data that leaves the group. Raises InputError if the numbers do not fit.
     """
-    if piece_bytes < 1:
-        raise InputError(f"piece is {piece_bytes}", hint="give a piece of 1 or more")
     check_collective(pattern, ranks, size_bytes, algorithm, channels, group, root)
-    expected = count_sends(pattern, ranks, size_bytes, algorithm, channels, piece_bytes)
+    expected = count_sends(pattern, ranks, size_bytes, algorithm, channels)
     if expected > MAX_SENDS:
         raise InputError(
             f"{pattern} of {ranks} ranks is {expected:,} sends; at most {MAX_SENDS:,} are planned",
@@ -136,7 +132,7 @@ def schedule(
     orders = [_order(ranks, group or ranks, channel) for channel in range(channels)]
     match pattern:
         case Pattern.ALLREDUCE if algorithm is Algorithm.TREE:
-            _allreduce_trees(sends, orders, size_bytes, piece_bytes)
+            _allreduce_trees(sends, orders, size_bytes)
         case Pattern.ALLREDUCE if algorithm is Algorithm.HIERARCHICAL and group is not None:
             _allreduce_hierarchical(sends, orders, size_bytes, group)
         case Pattern.ALLREDUCE:
@@ -147,14 +143,12 @@ def schedule(
             _ring(sends, orders, size_bytes, lambda ring: ring)
         case Pattern.BROADCAST:
             for order, part in zip(orders, _split(size_bytes, channels), strict=True):
-                for piece in _pieces(part, piece_bytes):
+                for piece in _pieces(part):
                     _chain(sends, _rotated(order, order.index(root)), piece)
         case Pattern.ALLTOALL:
             _exchange(sends, [_split(size_bytes, ranks)] * ranks, channels)
         case Pattern.ALLTOALLV:
-            rows = uneven_sizes(ranks, size_bytes, seed) if matrix is None else matrix
-            _check_matrix(rows, ranks, size_bytes)
-            _exchange(sends, rows, channels)
+            _exchange(sends, uneven_sizes(ranks, size_bytes, seed), channels)
         case Pattern.GATHER:
             for rank, share in enumerate(_split(size_bytes, ranks)):
                 if rank != root:
@@ -199,10 +193,9 @@ def count_sends(
     size_bytes: int,
     algorithm: Algorithm = Algorithm.RING,
     channels: int = 1,
-    piece_bytes: int = PIECE_BYTES,
 ) -> int:
     """How many sends `schedule` makes at most, without making them."""
-    pieces = -(-size_bytes // piece_bytes)
+    pieces = -(-size_bytes // PIECE_BYTES)
     match pattern:
         case Pattern.ALLREDUCE if algorithm is Algorithm.TREE:
             return 2 * (ranks - 1) * (pieces + 2 * channels)
@@ -255,20 +248,6 @@ def uneven_sizes(ranks: int, size_bytes: int, seed: int) -> list[list[int]]:
     return rows
 
 
-def _check_matrix(rows: Sequence[Sequence[int]], ranks: int, size_bytes: int) -> None:
-    if len(rows) != ranks or any(len(row) != ranks for row in rows):
-        raise InputError(
-            f"sizes for {ranks} ranks are {ranks} rows of {ranks}",
-            hint="give a row for each source and a size for each destination",
-        )
-    for rank, row in enumerate(rows):
-        if min(row) < 0 or sum(row) > size_bytes:
-            raise InputError(
-                f"rank {rank}'s sizes come to {sum(row)} of {size_bytes} bytes",
-                hint="give sizes of 0 or more that fit the send buffer",
-            )
-
-
 def _order(ranks: int, group: int, channel: int) -> list[int]:
     """The ranks in a channel's order: group by group, each rotated by the channel's number."""
     return [
@@ -288,8 +267,8 @@ def _split(size_bytes: int, parts: int) -> list[int]:
     return [high - low for low, high in pairwise(bounds)]
 
 
-def _pieces(size_bytes: int, piece_bytes: int) -> list[int]:
-    return _split(size_bytes, -(-size_bytes // piece_bytes)) if size_bytes else []
+def _pieces(size_bytes: int) -> list[int]:
+    return _split(size_bytes, -(-size_bytes // PIECE_BYTES)) if size_bytes else []
 
 
 def _add(
@@ -380,15 +359,13 @@ def _allreduce_hierarchical(
                 _chain(sends, edges, chunk, ready)
 
 
-def _allreduce_trees(
-    sends: list[Send], orders: Sequence[list[int]], size_bytes: int, piece_bytes: int
-) -> None:
+def _allreduce_trees(sends: list[Send], orders: Sequence[list[int]], size_bytes: int) -> None:
     """Half of each channel goes up and down one tree, half another whose inner ranks are leaves of
     the first."""
     for order, part in zip(orders, _split(size_bytes, len(orders)), strict=True):
         other = order[::-1] if len(order) % 2 == 0 else _rotated(order, 1)
         for ranks, half in zip((order, other), _split(part, 2), strict=True):
-            for piece in _pieces(half, piece_bytes):
+            for piece in _pieces(half):
                 _up_and_down(sends, ranks, piece)
 
 

@@ -15,7 +15,7 @@ from rocelab.agent.nic import NEVER_NS
 from rocelab.agent.program import ROUNDS, PlannedSend, Program, Stream, immediate
 from rocelab.agent.rc.connection import CLEAR_TO_SEND, Admission, Connection
 from rocelab.agent.rc.queue_pair import QueuePair
-from rocelab.jobs.collectives import Algorithm, Pattern, Schedule, schedule
+from rocelab.jobs.collectives import PIECE_BYTES, Algorithm, Pattern, Schedule, schedule
 
 Delay = Callable[[int, int, int], int]
 """Nanoseconds that a message takes, by source rank, destination rank and bytes."""
@@ -140,9 +140,7 @@ def planned(pattern: Pattern, ranks: int, size: int, algorithm: Algorithm) -> Sc
     group = ranks // 2 if algorithm is Algorithm.HIERARCHICAL and ranks % 2 == 0 else None
     if algorithm is Algorithm.HIERARCHICAL and group is None:
         group = ranks
-    return schedule(
-        pattern, ranks, size, algorithm=algorithm, group=group, channels=2, piece_bytes=2000
-    )
+    return schedule(pattern, ranks, size, algorithm=algorithm, group=group, channels=2)
 
 
 def random_delays(seed: int, longest_ns: int) -> Delay:
@@ -161,7 +159,7 @@ SHAPES = [
 @settings(max_examples=15)
 @given(
     ranks=st.sampled_from([2, 4, 6, 8]),
-    size=st.integers(1, 20_000),
+    size=st.integers(1, 10 * PIECE_BYTES),
     qps=st.integers(1, 3),
     split=st.booleans(),
     admitted=st.integers(0, 3),
@@ -189,7 +187,7 @@ def test_every_collective_ends_everywhere_with_every_byte_whatever_the_delays(
         qps=qps,
         split=split,
         admitted=admitted,
-        message_bytes=700,
+        message_bytes=PIECE_BYTES // 3,
     )
     lab.run(starts)
     lab.check()
@@ -225,7 +223,7 @@ def test_what_arrives_before_a_rank_begins_counts_once_it_has() -> None:
 
 
 def test_a_send_waits_for_what_it_is_after() -> None:
-    ring = schedule(Pattern.BROADCAST, 4, 1000, piece_bytes=1000)
+    ring = schedule(Pattern.BROADCAST, 4, 1000)
     lab = Lab(ring, iterations=1, delay=lambda source, destination, size: 100)
     lab.run()
     lab.check()
@@ -233,7 +231,7 @@ def test_a_send_waits_for_what_it_is_after() -> None:
 
 
 def test_a_rank_waits_while_it_has_nothing_of_its_own_under_way() -> None:
-    chain = schedule(Pattern.BROADCAST, 3, 1000, piece_bytes=1000)
+    chain = schedule(Pattern.BROADCAST, 3, 1000)
     lab = Lab(chain, iterations=1, delay=lambda source, destination, size: 100)
     lab.run()
     assert [program.waited_ns.tolist() for program in lab.programs] == [[0], [100], [200]]

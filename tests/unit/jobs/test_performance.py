@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocelab.jobs.collectives import Algorithm, Pattern, Schedule, schedule
+from rocelab.jobs.collectives import Algorithm, Pattern, Schedule, Send, schedule
 from rocelab.jobs.performance import (
     FRAME_OVERHEAD_BYTES,
     Row,
@@ -83,9 +83,9 @@ def test_headers_of_every_packet_count_the_last_short_one_too() -> None:
 
 def test_the_busiest_direction_of_the_busiest_nic_is_the_bound() -> None:
     assert bound(schedule(Pattern.INCAST, 5, 10**6)) == pytest.approx(4 * 10**6 / 50)
-    matrix = [[0, 10, 20], [0, 0, 30], [5, 0, 0]]
-    skewed = schedule(Pattern.ALLTOALLV, 3, 30, matrix=matrix)
-    assert bound(skewed) == pytest.approx((20 + 30) / 50)
+    sizes = {(0, 1): 10, (0, 2): 20, (1, 2): 30, (2, 0): 5}
+    sends = (Send(i, *ends, size, ()) for i, (ends, size) in enumerate(sizes.items()))
+    assert bound(Schedule(Pattern.ALLTOALLV, 3, 30, tuple(sends))) == pytest.approx((20 + 30) / 50)
 
 
 def test_a_jct_ratio_is_measured_over_possible() -> None:
