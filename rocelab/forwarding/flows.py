@@ -52,16 +52,16 @@ def columns_v4(
     destination: npt.ArrayLike,
     source_port: npt.ArrayLike,
     destination_port: npt.ArrayLike,
-    protocol: int = UDP,
 ) -> Flows:
-    """IPv4 flows from columns of numbers that broadcast to one length; addresses as integers."""
+    """UDP flows over IPv4 from columns of numbers that broadcast to one length; addresses are
+    integers."""
     values = (source, destination, source_port, destination_port)
     columns = np.broadcast_arrays(*(np.asarray(column, np.uint32) for column in values))
     from_, to, from_port, to_port = (np.ascontiguousarray(column).reshape(-1) for column in columns)
     return Flows(
         source=from_.astype(">u4").view(np.uint8).reshape(-1, 4),
         destination=to.astype(">u4").view(np.uint8).reshape(-1, 4),
-        protocol=np.full(len(to), protocol, np.uint32),
+        protocol=np.full(len(to), UDP, np.uint32),
         source_port=from_port,
         destination_port=to_port,
         flow_label=np.zeros(len(to), np.uint32),

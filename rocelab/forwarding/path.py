@@ -98,13 +98,12 @@ def walk(
     destination: Nic,
     source_port: int,
     destination_port: int = ROCE_PORT,
-    protocol: int = UDP,
     *,
     leaves_by: int = 0,
     destination_qp: int | None = None,
     steering: SteeringModel | None = None,
 ) -> Path:
-    """The path of a flow from one server's NIC to another's, out of port `leaves_by` (from 0).
+    """The path of a UDP flow from one server's NIC to another's, out of port `leaves_by` (from 0).
 
     `fib_of` is called once per switch passed. `steering` is the scheme's model, by default that of
     the spec's scheme; `destination_qp` is the BTH's, which e-ecmp hashes. Raises NoPathError if a
@@ -118,7 +117,7 @@ def walk(
             hint="name two different servers",
         )
     model = steering or SteeringModel(fabric, fabric.spec.scheme)
-    flow = Flow5(source.ip, destination.ip, protocol, source_port, destination_port)
+    flow = Flow5(source.ip, destination.ip, UDP, source_port, destination_port)
 
     def hash_at(node: Node) -> int:
         steered = model.hash_at(node, flow, destination_qp)

@@ -56,15 +56,10 @@ def asked_fabric(
     return plan(fabric.spec.model_copy(update=update)) if update else fabric
 
 
-def predict_loads(
-    fabric: Fabric,
-    rows: Sequence[FlowRow],
-    setting: Setting,
-    progress: ProgressSink = no_progress,
-) -> LinkLoads:
+def predict_loads(fabric: Fabric, rows: Sequence[FlowRow], setting: Setting) -> LinkLoads:
     """The link loads of flows. Raises InputError if they cannot be predicted, NoPathError if a flow
     does not arrive."""
-    return _landed(fabric, rows, setting, progress)[1]
+    return _landed(fabric, rows, setting, no_progress)[1]
 
 
 def predict_document(

@@ -9,7 +9,6 @@ import shutil
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import IO
 
 from rocelab.errors import MachineError
 
@@ -34,14 +33,13 @@ class Engine:
         self,
         arguments: Sequence[str],
         *,
-        stdin: IO[bytes] | None = None,
         timeout_s: float = TIMEOUT_S,
     ) -> subprocess.CompletedProcess[str]:
         """The engine's output, standard error and exit status. Raises MachineError if it hangs."""
         try:
             return subprocess.run(
                 [self.program, *arguments],
-                stdin=stdin or subprocess.DEVNULL,
+                stdin=subprocess.DEVNULL,
                 capture_output=True,
                 text=True,
                 errors="replace",

@@ -37,18 +37,16 @@ def place_te(
     rate_bps: Floats,
     engine: TeEngine,
     *,
-    capacity_bps: Floats | None = None,
     fallback: Paths,
 ) -> Paths:
     """The path of every flow as a controller places them, all in one round.
 
-    rate_bps: the demand of each flow, F. capacity_bps: of each send, 2L, the network's by default.
-    A flow without a path to its destination keeps its path of `fallback`: ECMP is the fallback of
-    every entry. Queue pairs of one NIC port that share addresses and source port are one flow to a
-    switch and stay together. Raises InputError if the linear programme is too large, MachineError
-    if the solver fails.
+    rate_bps: the demand of each flow, F. A flow without a path to its destination keeps its path of
+    `fallback`: ECMP is the fallback of every entry. Queue pairs of one NIC port that share
+    addresses and source port are one flow to a switch and stay together. Raises InputError if the
+    linear programme is too large, MachineError if the solver fails.
     """
-    problem = _problem(network, routes, flows, rate_bps, capacity_bps)
+    problem = _problem(network, routes, flows, rate_bps)
     asked = problem.offer, problem.wanted, problem.order
     most_hops = _most_hops(network)
     if engine is TeEngine.CSPF:
@@ -58,16 +56,10 @@ def place_te(
     return _chosen(placed.hops[problem.merged_of] != NONE, _whole(problem, placed), fallback)
 
 
-def least_utilisation(
-    network: Network,
-    routes: Routes,
-    flows: Flows,
-    rate_bps: Floats,
-    capacity_bps: Floats | None = None,
-) -> float:
+def least_utilisation(network: Network, routes: Routes, flows: Flows, rate_bps: Floats) -> float:
     """The least possible utilisation of the most used send between switches if flows are split at
     will: a lower bound for every placement. Arguments and errors are those of `place_te`."""
-    problem = _problem(network, routes, flows, rate_bps, capacity_bps)
+    problem = _problem(network, routes, flows, rate_bps)
     return least_maximum(problem.offer, problem.wanted, problem.order, _most_hops(network))
 
 
@@ -122,10 +114,7 @@ class _Problem:
     last: Ints
 
 
-def _problem(
-    network: Network, routes: Routes, flows: Flows, rate_bps: Floats, capacity_bps: Floats | None
-) -> _Problem:
-    given_bps = network.capacity_bps if capacity_bps is None else capacity_bps
+def _problem(network: Network, routes: Routes, flows: Flows, rate_bps: Floats) -> _Problem:
     alive = np.repeat(routes.up, 2)
     table = group_table(routes)
     offer = Offer(
@@ -133,7 +122,7 @@ def _problem(
         table.start,
         table.sends,
         network.receiver,
-        np.where(alive, given_bps, 0.0),
+        np.where(alive, network.capacity_bps, 0.0),
     )
     _, one_of, merged_of = np.unique(_key(network, flows), return_index=True, return_inverse=True)
     source, destination, sport = (
