@@ -11,7 +11,7 @@ import numpy as np
 from bench.validation.run import Found, Task
 from bench.validation.zone import E_ECMP, ECMP, Scheme
 from rocelab.forwarding.asic import Model
-from rocelab.forwarding.balance import balance, random_balance
+from rocelab.forwarding.balance import balance, random_groups
 from rocelab.jobs.sport import FIRST_PORT, PORTS
 from rocelab.sim.fabric.build import network_of
 from rocelab.sim.fabric.flows import Flows, Paths
@@ -39,7 +39,7 @@ def tasks(seeds: int) -> list[Task]:
 
 def expected(flows: int, links: int) -> Found:
     """The mean and the 99th percentile of uniform hashing."""
-    random = random_balance(flows, links)
+    random = random_groups(((flows, links),))
     key = f"mmr/uniform/{links}/{flows}"
     return {key: [random.mmr], f"{key}/p99": [random.mmr_p99]}
 

@@ -204,8 +204,6 @@ class NakCode(IntEnum):
 NO_CREDITS = 0b11111
 """The credit count of an ACK from a responder that does not use end-to-end credits."""
 
-_VALUE_MASK = 0b11111
-
 
 class Syndrome(NamedTuple):
     """The fields of an AETH's first byte (InfiniBand specification, volume 1, AETH syndrome field).
@@ -217,32 +215,16 @@ class Syndrome(NamedTuple):
     value: int
 
     @classmethod
-    def ack(cls, credit_count: int = NO_CREDITS) -> Syndrome:
-        """An acknowledgement. Raises ValueError if the count does not fit five bits."""
-        return cls(SyndromeKind.ACK, _five_bits(credit_count))
-
-    @classmethod
-    def rnr_nak(cls, timer: int) -> Syndrome:
-        """Receiver not ready; `timer` is the encoded delay, 0 to 31, else ValueError."""
-        return cls(SyndromeKind.RNR_NAK, _five_bits(timer))
+    def ack(cls) -> Syndrome:
+        """An acknowledgement."""
+        return cls(SyndromeKind.ACK, NO_CREDITS)
 
     @classmethod
     def nak(cls, code: NakCode) -> Syndrome:
         """A negative acknowledgement."""
         return cls(SyndromeKind.NAK, code)
 
-    @classmethod
-    def from_byte(cls, byte: int) -> Syndrome:
-        """Parse the byte. Raises ValueError for the reserved kind."""
-        return cls(SyndromeKind(byte >> 5 & 0b11), byte & _VALUE_MASK)
-
     @property
     def byte(self) -> int:
         """The byte on the wire."""
         return self.kind << 5 | self.value
-
-
-def _five_bits(value: int) -> int:
-    if not 0 <= value <= _VALUE_MASK:
-        raise ValueError(f"an AETH syndrome holds 0 to {_VALUE_MASK}, got {value}")
-    return value

@@ -19,6 +19,7 @@ import numpy.typing as npt
 from rocelab.plan.fabric import DirectedLink, Direction, Fabric, Role
 
 _SEED = 20240804
+_PAIRINGS = 200
 
 Ints = npt.NDArray[np.int64]
 
@@ -72,11 +73,6 @@ class RandomBalance:
     jfi: float
     cov: float
     unused_fraction: float
-
-
-def random_balance(flows: int, links: int) -> RandomBalance:
-    """The expectation for one group: `flows` flows hashed uniformly over `links` links."""
-    return random_groups(((flows, links),))
 
 
 @lru_cache(maxsize=256)
@@ -282,10 +278,10 @@ class _Contingency:
     def information(self) -> float | None:
         return self._with(self._y)
 
-    def information_by_chance(self, trials: int = 200) -> float | None:
+    def information_by_chance(self) -> float | None:
         """The mean over random pairings of the same choices."""
         generator = np.random.default_rng(_SEED)
-        found = [self._with(generator.permutation(self._y)) for _ in range(trials)]
+        found = [self._with(generator.permutation(self._y)) for _ in range(_PAIRINGS)]
         known = [value for value in found if value is not None]
         return float(np.mean(known)) if known else None
 

@@ -74,11 +74,6 @@ def attribute(kind: int, value: bytes) -> bytes:
     return _pack_attribute(4 + len(value), kind) + value + bytes(-len(value) % 4)
 
 
-def nested(kind: int, *attributes: bytes) -> bytes:
-    """An attribute that holds attributes."""
-    return attribute(kind, b"".join(attributes))
-
-
 def messages(datagram: bytes, sequence: int | None = None) -> Iterator[tuple[int, bytes]]:
     """Type and body of each message in a datagram, with `sequence` only of the answers to that
     request: answers to one that timed out may come later."""

@@ -3,8 +3,8 @@
 As with real switches, nodes are reachable out of band: a port `mgmt0` that no route of the fabric
 uses, on a bridge in a separate namespace (`netns/management`), so that nothing touches the
 machine's own network. `start` runs an sshd per node that accepts the lab's key, and writes an ssh
-configuration for users (`ssh -F FILE rtsw1`); drills use `open_ssh`. `down` removes it all by the
-lab's record.
+configuration for users (`ssh -F FILE rtsw1`); `open_ssh` is for programs. `down` removes it all by
+the lab's record.
 """
 
 from __future__ import annotations

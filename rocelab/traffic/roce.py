@@ -119,7 +119,6 @@ def roce_frame(
     psn: int,
     payload: bytes = b"",
     ack_request: bool = False,
-    solicited: bool = False,
 ) -> bytes:
     """One packet as an Ethernet frame, with the opcode's headers in wire order.
 
@@ -140,7 +139,6 @@ def roce_frame(
     pad_bytes = -len(payload) % 4
     packet = _up_to_udp(envelope) / BTH(
         opcode=int(opcode),
-        solicited=int(solicited),
         migreq=int(not is_cnp),
         becn=int(is_cnp),
         padcount=pad_bytes,

@@ -35,6 +35,11 @@ PARTS = ("rocelab-pfc", " tbf ")
 """Words of tc: the program and the gates of a node."""
 
 
+def in_queue(found: ClassCounters) -> int:
+    """Packets in the port's queue and on its cable."""
+    return found.queued_packets - found.sent_packets - found.purged_packets
+
+
 class Processes(NamedTuple):
     """The processes of lossless classes, by id."""
 
@@ -123,7 +128,7 @@ class Rig:
     def is_at_rest(self) -> bool:
         """Whether no gate is closed and nothing is held or queued."""
         return all(
-            not each.is_paused and not each.in_queue and (port.is_nic or not each.held)
+            not each.is_paused and not in_queue(each) and (port.is_nic or not each.held)
             for (port, _), each in self.counters().items()
         )
 

@@ -10,6 +10,7 @@ from rocelab.agent.headers import (
     NakCode,
     Opcode,
     Syndrome,
+    SyndromeKind,
     extensions,
     has_payload,
 )
@@ -137,11 +138,7 @@ def _unsigned(bits: int) -> st.SearchStrategy[int]:
     return st.integers(0, 2**bits - 1)
 
 
-_SYNDROMES = (
-    st.builds(Syndrome.ack, st.integers(0, 31))
-    | st.builds(Syndrome.rnr_nak, st.integers(0, 31))
-    | st.builds(Syndrome.nak, st.sampled_from(NakCode))
-)
+_SYNDROMES = st.builds(Syndrome, st.sampled_from(SyndromeKind), st.integers(0, 31))
 HEADERS: dict[Extension, st.SearchStrategy[Header]] = {
     Extension.RETH: st.builds(RemoteMemory, _unsigned(64), _unsigned(32), _unsigned(32)),
     Extension.IMM: st.builds(Immediate, _unsigned(32)),

@@ -26,6 +26,7 @@ from rocelab.runtime.pfc.journal import What
 from rocelab.runtime.pfc.reading import ClassCounters, PauseReader
 from rocelab.spec.catalog import JOBS, find, find_lab
 from rocelab.traffic.session import TrafficSession
+from tests.helpers.lossless import in_queue
 from tests.helpers.running import running
 from tests.helpers.waiting import wait_until
 
@@ -120,7 +121,7 @@ def counters(reader: PauseReader) -> Mapping[PausePort, ClassCounters]:
 
 def is_stuck(found: Mapping[PausePort, ClassCounters], ring: Ring) -> bool:
     """Whether each queue of the ring is not empty and its gate is closed."""
-    return all(found[port].is_paused and found[port].in_queue > 0 for port in ring)
+    return all(found[port].is_paused and in_queue(found[port]) > 0 for port in ring)
 
 
 def wait_for_standstill(reader: PauseReader, candidates: tuple[Ring, ...]) -> Ring:
@@ -161,7 +162,7 @@ def wait_until_drained(reader: PauseReader) -> None:
     for."""
 
     def drained() -> bool:
-        return not any(each.in_queue or each.is_paused for each in counters(reader).values())
+        return not any(in_queue(each) or each.is_paused for each in counters(reader).values())
 
     wait_until(drained, "empty queues and open gates")
     assert reader.imbalance() == ()

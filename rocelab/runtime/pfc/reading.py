@@ -60,11 +60,6 @@ class ClassCounters:
     leaked_packets: int
     watchdog_fired: int
 
-    @property
-    def in_queue(self) -> int:
-        """Packets in the port's queue and on its cable."""
-        return self.queued_packets - self.sent_packets - self.purged_packets
-
 
 @dataclass(frozen=True, slots=True)
 class Pause:

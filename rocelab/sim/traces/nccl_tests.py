@@ -18,7 +18,6 @@ from rocelab.errors import Problem, SpecError
 _PREFIX = re.compile(r"^\s*(\[\d+,\d+\]<std(out|err)>:|\d+:)\s?")
 """The prefix that `mpirun --tag-output` and `srun --label` put before each line."""
 
-_LEADING = ("size", "count", "type", "redop", "root")
 _WRONG = ("#wrong", "wrong", "error", "res")
 
 

@@ -23,7 +23,6 @@ from rocelab.agent.headers import (
 from rocelab.agent.icrc import icrc
 from rocelab.agent.probe import MIN_PAYLOAD_BYTES
 from rocelab.agent.rc.queue_pair import QueuePair
-from rocelab.agent.rc.responder import ACK, NAK_SEQUENCE
 from rocelab.traffic.roce import (
     Acknowledgement,
     Header,
@@ -142,7 +141,7 @@ def test_all_that_came_together_gets_one_acknowledgement() -> None:
         roce_frame(
             envelope(REMOTE, ACK_TOS),
             Opcode.RC_ACKNOWLEDGE,
-            Acknowledgement(Syndrome.from_byte(ACK), 5),
+            Acknowledgement(Syndrome.ack(), 5),
             psn=4,
         )
     ]
@@ -156,7 +155,7 @@ def test_a_gap_gets_a_nak() -> None:
         roce_frame(
             envelope(REMOTE, ACK_TOS),
             Opcode.RC_ACKNOWLEDGE,
-            Acknowledgement(Syndrome.from_byte(NAK_SEQUENCE), 1),
+            Acknowledgement(Syndrome.nak(NakCode.PSN_SEQUENCE_ERROR), 1),
             psn=1,
         )
     ]

@@ -17,7 +17,6 @@ from rocelab.forwarding.balance import (
     leaf_uplinks,
     link_loads,
     polarization,
-    random_balance,
     random_groups,
     random_unused,
     tier_balances,
@@ -66,7 +65,7 @@ def test_random_hashing_agrees_with_the_reference_table() -> None:
     rows = list(csv.DictReader(REFERENCE.open()))
     assert len(rows) > 50
     for row in rows:
-        ours = random_balance(int(row["n"]), int(row["k"]))
+        ours = random_groups(((int(row["n"]), int(row["k"])),))
         place = f"n={row['n']} k={row['k']}"
         assert ours.mmr == pytest.approx(float(row["E[MMR]"]), rel=0.03), place
         assert ours.jfi == pytest.approx(float(row["E[JFI]"]), rel=0.03), place
@@ -78,23 +77,23 @@ def test_random_hashing_agrees_with_the_reference_table() -> None:
 
 
 def test_random_hashing_is_exact_where_it_can_be_worked_out() -> None:
-    two = random_balance(2, 2)
+    two = random_groups(((2, 2),))
     assert two.mmr == pytest.approx(1.5, abs=0.03)
     assert two.unused_fraction == 0.25
-    assert random_balance(5, 1).mmr == 1.0
+    assert random_groups(((5, 1),)).mmr == 1.0
 
 
 def test_random_hashing_is_the_same_in_every_run() -> None:
-    once = random_balance(64, 16)
+    once = random_groups(((64, 16),))
     random_groups.cache_clear()
-    assert random_balance(64, 16) == once
+    assert random_groups(((64, 16),)) == once
 
 
 def test_flows_spread_evenly_over_racks_are_more_even_than_flows_hashed_over_all_links() -> None:
     # One flow per rack of two links: always one of the two, so the busiest has twice the mean.
     racks = random_groups(((1, 2),) * 8)
     assert (racks.flows, racks.links, racks.mmr, racks.unused_fraction) == (8, 16, 2.0, 0.5)
-    assert random_balance(8, 16).mmr > 3
+    assert random_groups(((8, 16),)).mmr > 3
     with pytest.raises(ValueError, match="one flow"):
         random_groups(((0, 4),))
 

@@ -157,7 +157,7 @@ def test_a_red_queue_s_counters_are_read_from_its_dump() -> None:
         3, struct.pack("=5I", 2, 200, 7, 0, 9)
     )
     body = tc.TCMSG.pack(0, 12, red.leaf_handle(3), htb.class_id(3), 1)
-    body += netlink.attribute(tc.TCA_KIND, b"red\0") + netlink.nested(tc.TCA_STATS2, stats)
+    body += netlink.attribute(tc.TCA_KIND, b"red\0") + netlink.attribute(tc.TCA_STATS2, stats)
     body += netlink.attribute(tc.TCA_XSTATS, struct.pack("=4I", 1, 2, 3, 11))
 
     read = red_reader.queue_of(tc.parse(body))
