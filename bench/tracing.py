@@ -1,7 +1,9 @@
-"""Measures the cost of tracing: the same carrier loss with and without it, alternating, on one lab.
+"""What tracing costs: the same carrier loss with and without it, alternating, on one lab.
 
-Prints a table of full convergence and of the last FIB change, with their spread. Run it with a lab,
-the number of repeats and a link: `python -m rocelab.measure.stages.cost zone-small 16 rtsw1:ctsw2`.
+    sudo .venv/bin/python -m bench.tracing zone-small 16 rtsw1:ctsw2
+
+Takes a lab, the number of repeats and a link. Prints full convergence and the last FIB change, with
+their spread.
 """
 
 from __future__ import annotations
