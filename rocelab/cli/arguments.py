@@ -37,6 +37,13 @@ def complete_jobs(incomplete: str) -> list[str]:
     return completed(JOBS, incomplete)
 
 
+def complete_schemes(incomplete: str) -> list[str]:
+    """The names of load-balancing schemes."""
+    from rocelab.spec.schemes import SCHEMES
+
+    return [kind for kind in SCHEMES if kind.startswith(incomplete)]
+
+
 def complete_running(incomplete: str) -> list[str]:
     """The labs that have a record on this machine."""
     from rocelab.runtime.record import recorded_labs

@@ -71,13 +71,12 @@ def memory_text(memory_bytes: int) -> str:
 def _uses(spec: LabSpec) -> tuple[str, ...]:
     from rocelab.plan.counts import is_numbered
 
-    steered = spec.scheme.kind not in ("ecmp", "resilient")
     engine = spec.queues.engine
     found = {
         "hash seed": spec.hashing.seed != 0,
         "bpf or red queues": engine is QueueEngine.AUTO,
         f"{engine} queues": engine in (QueueEngine.BPF, QueueEngine.RED),
-        "bpf steering": steered,
+        "bpf steering": spec.scheme.is_steered,
         "BFD": spec.routing.bfd is not None,
         "IPv6 (unnumbered)": not is_numbered(spec),
     }

@@ -21,12 +21,12 @@ from rocelab.cli.handover import handed_over
 from rocelab.cli.joboptions import named_options, takes_job_options
 from rocelab.kernel.rights import need_root
 from rocelab.report.console import err, out, write
+from rocelab.spec.schemes import SCHEMES
 
 if TYPE_CHECKING:
     from rocelab.drills.compare.run import Step, Watch
     from rocelab.results.comparison import Comparison
 
-SCHEMES = "ecmp,e-ecmp,path-pinning,flowlet,spray,resilient,te"
 _MATRIX, _OUTPUT = "What is compared", "Input and output"
 
 
@@ -38,7 +38,7 @@ def compare(
     schemes: Annotated[
         str,
         typer.Option(metavar="NAME,...", help="Schemes, in this order.", rich_help_panel=_MATRIX),
-    ] = SCHEMES,
+    ] = ",".join(SCHEMES),
     qps: Annotated[
         str,
         typer.Option(

@@ -16,6 +16,7 @@ from rocelab.cli.arguments import (
 from rocelab.cli.joboptions import named_options, takes_job_options
 from rocelab.kernel.rights import need_root
 from rocelab.report.console import err, out, progress_bars, write
+from rocelab.spec.schemes import predictable_kinds
 
 if TYPE_CHECKING:
     from rocelab.plan.fabric import Fabric
@@ -33,7 +34,7 @@ def complete_model(incomplete: str) -> list[str]:
 
 
 def _complete_scheme(incomplete: str) -> list[str]:
-    return [name for name in ("ecmp", "e-ecmp", "path-pinning") if name.startswith(incomplete)]
+    return [name for name in predictable_kinds() if name.startswith(incomplete)]
 
 
 @takes_job_options()
@@ -54,7 +55,7 @@ def predict(
         str | None,
         typer.Option(
             metavar="SCHEME",
-            help="Assume this scheme: ecmp, e-ecmp, path-pinning.",
+            help=f"Assume this scheme: {', '.join(predictable_kinds())}.",
             show_default=False,
             rich_help_panel=_WHAT_IF,
             autocompletion=_complete_scheme,
@@ -125,10 +126,9 @@ def _asked(
     asked = read_asked(scheme, hashing)
     if model != "kernel" or not is_running:
         return asked_fabric(chosen.fabric, asked.scheme, asked.hashing), Setting(model=Model(model))
-    runs = chosen.steering.read_scheme()
-    fabric = asked_fabric(chosen.fabric, asked.scheme or runs, asked.hashing)
-    entries = chosen.steering.read_entries() if runs.kind == "te" else None
-    return fabric, Setting(chosen.read_fibs(), Model.KERNEL, entries)
+    steering = chosen.steering.model()
+    fabric = asked_fabric(chosen.fabric, asked.scheme or steering.scheme, asked.hashing)
+    return fabric, Setting(chosen.read_fibs(), Model.KERNEL, steering.entries)
 
 
 def _rows(fabric: Fabric, flows: str | None, job: dict[str, str]) -> list[FlowRow]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rocelab.cli.arguments import JsonOption, RunningLab, running_lab
+from rocelab.cli.arguments import JsonOption, RunningLab, complete_schemes, running_lab
 from rocelab.kernel.rights import need_root
 from rocelab.report.console import out, progress_bars, say, table, write_json
 
@@ -17,12 +17,6 @@ _SHOWN_SWITCHES = 40
 _COUNTED = ("steered", "hits", "misses", "flowlets", "changes")
 
 
-def _complete_scheme(incomplete: str) -> list[str]:
-    from rocelab.spec.schemes import scheme_kinds
-
-    return [kind for kind in scheme_kinds() if kind.startswith(incomplete)]
-
-
 def scheme(
     lab: RunningLab,
     kind: Annotated[
@@ -30,7 +24,7 @@ def scheme(
         typer.Argument(
             metavar="[SCHEME]",
             help="The scheme to switch to; without it, show the one that runs.",
-            autocompletion=_complete_scheme,
+            autocompletion=complete_schemes,
             show_default=False,
         ),
     ] = None,

@@ -13,6 +13,7 @@ from rocelab.cli.arguments import (
     JsonOption,
     LabArgument,
     complete_jobs,
+    complete_schemes,
     file_of,
     lab_file,
 )
@@ -21,6 +22,7 @@ from rocelab.cli.predict import complete_model
 from rocelab.files import replace_file
 from rocelab.interruption import shielded
 from rocelab.report.console import err, out, progress_bars, write
+from rocelab.spec.schemes import SCHEMES
 
 if TYPE_CHECKING:
     from rocelab.jobs.spec import SimulatedJob
@@ -29,13 +31,7 @@ if TYPE_CHECKING:
     from rocelab.sim.simulate import Simulation
     from rocelab.spec.model import LabSpec
 
-SCHEMES = ("ecmp", "e-ecmp", "path-pinning", "flowlet", "spray", "resilient", "te")
 _WHAT_IF, _INPUT, _ENGINE = "What if", "Input and output", "Engine"
-
-
-def _complete_scheme(incomplete: str) -> list[str]:
-    return [name for name in SCHEMES if name.startswith(incomplete)]
-
 
 JobFileOption = Annotated[
     str | None,
@@ -57,7 +53,7 @@ SchemeOption = Annotated[
         help=f"Assume this scheme: {', '.join(SCHEMES)}.",
         show_default=False,
         rich_help_panel=_WHAT_IF,
-        autocompletion=_complete_scheme,
+        autocompletion=complete_schemes,
     ),
 ]
 HashingOption = Annotated[

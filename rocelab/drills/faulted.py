@@ -179,7 +179,8 @@ class FaultedRun(Holding):
         """Faults whose first effect does not fit their time stamp."""
         changes, zero_ns = self.injector.changes, timeline.events[0].t_ns
         resolution_ns = repeat.overall.resolution_ns
-        paths = {} if self._is_steered else self._paths
+        # Where a program steers packets, tables alone do not determine paths.
+        paths = {} if self._lab.fabric.spec.scheme.is_steered else self._paths
         first = min(changes, key=lambda change: change.t_ns)
         measured = {
             flow.id: record.measurement
@@ -190,14 +191,9 @@ class FaultedRun(Holding):
             *late_losses(first, paths, measured, resolution_ns, zero_ns),
         )
 
-    @property
-    def _is_steered(self) -> bool:
-        """Whether tables alone do not determine paths, because a program steers packets."""
-        return self._lab.fabric.spec.scheme.kind not in ("ecmp", "resilient")
-
     def _links_of(self, flow: Flow) -> tuple[str, ...]:
         """The links of a flow's path before the first event; empty if it is not determined."""
-        path = None if self._is_steered else self._paths.get(flow.id)
+        path = None if self._lab.fabric.spec.scheme.is_steered else self._paths.get(flow.id)
         return () if path is None else tuple(hop.link.name for hop in path.hops)
 
     def _stages(

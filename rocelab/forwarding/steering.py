@@ -27,7 +27,6 @@ MULTIPLIERS = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
 """The multipliers of SplitMix64's finalizer."""
 
 _WORD = 2**64 - 1
-_KERNELS_OWN = ("ecmp", "resilient")
 
 
 class NodeScheme(IntEnum):
@@ -60,11 +59,6 @@ class PinKey(NamedTuple):
 
     node: str
     destination: str
-
-
-def is_steered(scheme: SchemeSpec) -> bool:
-    """Whether switches set a packet's hash under `scheme`; otherwise the kernel's is unchanged."""
-    return scheme.kind not in _KERNELS_OWN
 
 
 def node_scheme(scheme: SchemeSpec, node: Node) -> NodeScheme:
@@ -159,12 +153,9 @@ class SteeringModel:
         Raises InputError if the scheme chooses at random, hashes a QP that is missing, uses unknown
         entries, or chooses by a table of buckets (`resilient`).
         """
-        if self.scheme.kind == "resilient":
-            raise InputError(
-                "paths under resilient depend on which buckets each switch has moved: "
-                "they cannot be predicted",
-                hint="--probe cannot check one either; count packets per link instead",
-            )
+        unpredictable = self.scheme.unpredictable
+        if unpredictable and not self.scheme.is_steered:
+            raise unpredictable.error("path")
         if flow.protocol != UDP or flow.destination_port != ROCE_PORT:
             return None
         match node_scheme(self.scheme, node):
@@ -177,21 +168,11 @@ class SteeringModel:
                 return e_ecmp_hash(flow, destination_qp, node.hash_seed)
             case NodeScheme.PINS:
                 return self._pins.get(PinKey(node.name, flow.destination))
-            case NodeScheme.ENTRIES:
-                if self.entries is None:
-                    raise InputError(
-                        "te places flows while the lab runs: a planned lab has no paths yet",
-                        hint="bring the lab up, and ask again while it carries traffic",
-                    )
+            case NodeScheme.ENTRIES if self.entries is not None:
                 key = EntryKey(node.name, flow.source, flow.destination, flow.source_port)
                 return self.entries.get(key)
-            case NodeScheme.FLOWLET | NodeScheme.SPRAY as drawn:
-                unit = "flowlet" if drawn is NodeScheme.FLOWLET else "packet"
-                raise InputError(
-                    f"under {self.scheme.kind} each {unit} draws its path at random: "
-                    "a flow's path cannot be predicted",
-                    hint="`rocelab scheme LAB ecmp` gives paths that can",
-                )
+            case NodeScheme.ENTRIES | NodeScheme.FLOWLET | NodeScheme.SPRAY if unpredictable:
+                raise unpredictable.error("path")
             case _:
                 return None
 

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from rocelab.measure.cables import CableWatch
-from rocelab.runtime.controller.loop import controller_period_s
 from rocelab.runtime.controller.rounds import read_rounds
 from rocelab.runtime.lab import Lab
 from rocelab.runtime.record import LabFiles
@@ -51,7 +50,7 @@ def _controller_problems(
     if lacks_controller(files):
         yield NO_CONTROLLER
         return
-    period_s = controller_period_s(read_scheme(files))
+    period_s = read_scheme(files).controller_period_s
     if period_s is None:
         return
     rounds = [

@@ -94,7 +94,10 @@ def _paths(
     routes: Groups, flows: Flows, setting: Setting, progress: ProgressSink = no_progress
 ) -> Paths:
     network = routes.network
-    _check_predictable(network.spec.scheme.kind, setting)
+    scheme = network.spec.scheme
+    is_placed = scheme.has_entries and setting.entries is not None
+    if scheme.unpredictable and setting.model is Model.KERNEL and not is_placed:
+        raise scheme.unpredictable.error("loads")
     paths = paths_of(
         network, routes, flows, model=setting.model, entries=setting.entries, progress=progress
     )
@@ -126,26 +129,3 @@ def _groups(network: Network, setting: Setting) -> Groups:
             hint="bring the lab up, or ask with `--hashing per-node`",
         )
     return Routes(network)
-
-
-def _check_predictable(kind: str, setting: Setting) -> None:
-    if setting.model is not Model.KERNEL:
-        return
-    if kind in ("flowlet", "spray"):
-        unit = "flowlet" if kind == "flowlet" else "packet"
-        raise InputError(
-            f"under {kind} each {unit} draws its path at random: loads cannot be predicted",
-            hint="`rocelab compare` measures them",
-        )
-    if kind == "resilient":
-        raise InputError(
-            "paths under resilient depend on which buckets each switch has moved: loads cannot "
-            "be predicted",
-            hint="while nothing has failed they are as even as ecmp's: take --scheme ecmp, or "
-            "measure with `rocelab compare`",
-        )
-    if kind == "te" and setting.entries is None:
-        raise InputError(
-            "te places flows while the lab runs: these flows have no paths yet",
-            hint="measure it with `rocelab compare`",
-        )

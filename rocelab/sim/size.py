@@ -45,7 +45,7 @@ def check_fits(
     begin at given times."""
     flows = listed + sum(_flows(job) for job in jobs)
     needed = BASE_BYTES + LINK_BYTES * network.links + flows * FLOW_BYTES
-    if scheme.kind in ("flowlet", "spray"):
+    if scheme.divides_flows:
         needed += flows * _most_entries(network, scheme.kind) * ENTRY_BYTES
     needed += SENDS_BYTES * (listed + sum(_ordered(job) for job in jobs))
     check_memory(

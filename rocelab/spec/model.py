@@ -299,8 +299,7 @@ class LabSpec(SpecModel):
 
     @model_validator(mode="after")
     def _steering_needs_the_l4_hash(self) -> Self:
-        steers = self.scheme.kind not in ("ecmp", "resilient")
-        if steers and self.hashing.policy is not HashPolicy.L4:
+        if self.scheme.is_steered and self.hashing.policy is not HashPolicy.L4:
             raise RefusedError(
                 f"scheme {self.scheme.kind} needs hashing.policy: l4, got {self.hashing.policy}",
                 "only with that policy does the kernel use a packet's own hash",

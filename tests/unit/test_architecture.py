@@ -28,8 +28,6 @@ ADDITIONS = {
     "a load-balancing scheme": (
         names_of(SchemeSpec),
         {
-            # Only ask whether the choice is BGP's own.
-            *("cli/catalog.py", "drills/faulted.py", "spec/model.py"),
             *("cli/main.py", "cli/te.py"),  # the command `te`
             "sim/figures.py",  # warns of `spray` where NICs go back N
             "sim/simulate.py",  # `spray` stands for every path there

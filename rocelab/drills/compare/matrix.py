@@ -25,9 +25,6 @@ DEFAULTS: Mapping[str, str] = {
 }
 """The default options of a job; by default its ranks are all NICs."""
 
-REORDERING = ("flowlet", "spray")
-"""Schemes whose receivers must accept packets in any order: go-back-N would retransmit them."""
-
 
 @dataclass(frozen=True, slots=True)
 class Cell:
@@ -69,7 +66,8 @@ def cells(
         for placement in _items("--placement", placements):
             for number in numbers:
                 mine = shared | dict(options) | {"qps": str(number), "placement": placement}
-                if scheme.kind in REORDERING:
+                if scheme.divides_flows:
+                    # Go-back-N would retransmit what comes in another order.
                     mine["out-of-order"] = "true"
                 found.append(Cell(scheme, number, placement, job_from_options(mine)))
     return tuple(found)

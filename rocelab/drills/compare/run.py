@@ -32,9 +32,6 @@ from rocelab.spec.model import SeedPlan
 from rocelab.spec.schemes import EcmpScheme, SchemeSpec
 from rocelab.traffic.taps import Taps
 
-PREDICTED = ("ecmp", "e-ecmp", "path-pinning")
-"""Schemes whose paths depend only on tables and flows."""
-
 
 @dataclass(frozen=True, slots=True)
 class Step:
@@ -168,7 +165,7 @@ def _run(lab: Lab, cell: Cell) -> Run:
     # Read now, because a scheme's controller may have put its own groups over BGP's routes.
     fib_of = lab.read_fibs()
     expected = None
-    if cell.scheme.kind in PREDICTED and all(node.hash_seed for node in fabric.switches):
+    if not cell.scheme.unpredictable and all(node.hash_seed for node in fabric.switches):
         loads = predict_loads(asked_fabric(fabric, cell.scheme), rows, Setting(fib_of))
         if loads.packets is not None:
             polarized = tuple(map(polarization, loads.choices))

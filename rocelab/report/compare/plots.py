@@ -13,21 +13,23 @@ import numpy as np
 from rocelab.report.compare.view import cells_of, link_matrix, name_of, tiers_of, worst_tier
 from rocelab.report.plots import GRID, INK, MUTED, figure_of, styled
 from rocelab.results.comparison import CellResult, Comparison, Status
+from rocelab.spec.schemes import SCHEMES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 # Colour, marker, line and hatch, lightness falling and rising so that neighbours differ in grey.
-_LOOKS = {
-    "ecmp": ("#1c2530", "o", "-", ""),
-    "e-ecmp": ("#1f6fb2", "s", "--", "//"),
-    "path-pinning": ("#d9822b", "^", "-.", ".."),
-    "flowlet": ("#2e8b57", "D", ":", "\\\\"),
-    "spray": ("#c8102e", "v", (0, (5, 1)), "xx"),
-    "resilient": ("#9aa5b1", "P", (0, (1, 1)), "--"),
-    "te": ("#8a5fb0", "X", (0, (3, 1, 1, 1)), "++"),
-}
+_IN_TURN = (
+    ("#1c2530", "o", "-", ""),
+    ("#1f6fb2", "s", "--", "//"),
+    ("#d9822b", "^", "-.", ".."),
+    ("#2e8b57", "D", ":", "\\\\"),
+    ("#c8102e", "v", (0, (5, 1)), "xx"),
+    ("#9aa5b1", "P", (0, (1, 1)), "--"),
+    ("#8a5fb0", "X", (0, (3, 1, 1, 1)), "++"),
+)
+_LOOKS = dict(zip(SCHEMES, _IN_TURN, strict=False))
 _OTHER = ("#7a5c3e", "*", "-", "oo")
 MOST_COLUMNS = 96
 

@@ -14,18 +14,10 @@ from dataclasses import dataclass
 
 from rocelab.plan.fabric import Direction
 from rocelab.results.comparison import CellFigures, CellResult, Comparison, Run, Status, TierFigures
+from rocelab.spec.schemes import SCHEMES
 from rocelab.units import format_duration
 from rocelab.wording import counted
 
-NAMES = {
-    "ecmp": "ECMP (baseline)",
-    "e-ecmp": "E-ECMP (destination QP in the hash)",
-    "path-pinning": "Path pinning",
-    "flowlet": "DLB (flowlet)",
-    "spray": "Packet spray",
-    "resilient": "ECMP, resilient groups",
-    "te": "Traffic engineering",
-}
 RECOMMENDED_CV = 0.05
 """The draft (section 13) recommends a coefficient of variation below this."""
 
@@ -98,7 +90,7 @@ class Block:
 
 def name_of(kind: str) -> str:
     """The name of a scheme."""
-    return NAMES.get(kind, kind)
+    return SCHEMES[kind].title if kind in SCHEMES else kind
 
 
 def count(qps: int) -> str:

@@ -25,11 +25,7 @@ from rocelab.plan.fabric import DirectedLink, Fabric
 from rocelab.runtime.controller.collector import Collector, Reason
 from rocelab.runtime.controller.rounds import Round, RoundLog, TierUse
 from rocelab.runtime.steering import resilient
-from rocelab.spec.base import SECOND
-from rocelab.spec.schemes import ResilientScheme, SchemeSpec, TeEngine, TeScheme
-
-RESILIENT_PERIOD_S = 1.0
-"""Between rounds of scheme `resilient` without events: only lost events wait for it."""
+from rocelab.spec.schemes import ResilientScheme, TeEngine, TeScheme
 
 SETTLED_S = 1.0
 """Routes that have not changed for this long are taken for BGP's last word."""
@@ -230,13 +226,3 @@ class ResilientRounds:
         if switch not in self._bgp or self._bgp[switch][0] != bgp:
             self._bgp[switch] = bgp, now
         return now - self._bgp[switch][1]
-
-
-def period_s(scheme: TeScheme | ResilientScheme) -> float:
-    """Seconds between rounds without events."""
-    return scheme.period / SECOND if isinstance(scheme, TeScheme) else RESILIENT_PERIOD_S
-
-
-def controller_period_s(scheme: SchemeSpec) -> float | None:
-    """Seconds between a controller's rounds without events; None for a scheme that has none."""
-    return period_s(scheme) if isinstance(scheme, TeScheme | ResilientScheme) else None

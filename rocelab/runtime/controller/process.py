@@ -14,7 +14,7 @@ from rocelab.kernel import background
 from rocelab.plan.build import plan
 from rocelab.plan.fabric import Fabric
 from rocelab.runtime.controller.collector import Collector
-from rocelab.runtime.controller.loop import ResilientRounds, TeRounds, period_s, run_rounds
+from rocelab.runtime.controller.loop import ResilientRounds, TeRounds, run_rounds
 from rocelab.runtime.controller.rounds import RoundLog
 from rocelab.runtime.record import LabFiles, read_record
 from rocelab.runtime.steering import Steering
@@ -39,7 +39,7 @@ def run_controller(
             rounds = TeRounds(fabric, collector, scheme, controller.demands, table)
         else:
             rounds = ResilientRounds(collector, scheme)
-        run_rounds(collector, rounds, period_s(scheme), log, ready)
+        run_rounds(collector, rounds, scheme.controller_period_s, log, ready)
 
 
 def parse_scheme(text: str) -> ControllerScheme:

@@ -19,7 +19,6 @@ from rocelab.forwarding.steering import (
     EntryKey,
     NodeScheme,
     SteeringModel,
-    is_steered,
     node_scheme,
     planned_pins,
 )
@@ -35,7 +34,6 @@ from rocelab.runtime.steering.maps import NodeCounters, SteeringMaps, node_ids
 from rocelab.spec.model import HashPolicy
 from rocelab.spec.schemes import EcmpScheme, FlowletScheme, SchemeSpec
 
-_CONTROLLED = ("resilient", "te")
 _SCHEME: TypeAdapter[SchemeSpec] = TypeAdapter(SchemeSpec)
 
 
@@ -49,7 +47,7 @@ def read_scheme(files: LabFiles) -> SchemeSpec:
 
 def lacks_controller(files: LabFiles) -> bool:
     """Whether the lab's scheme needs a controller, and none runs, or a signal has stopped it."""
-    if read_scheme(files).kind not in _CONTROLLED:
+    if read_scheme(files).controller_period_s is None:
         return False
     pid = controller_pid(files)
     return pid is None or processes.is_stopped(pid)
@@ -77,7 +75,7 @@ class Steering:
         if not self._files.root.exists():
             raise InputError(f"lab {self._fabric.name} is not up")
         policy = self._fabric.hash_policy
-        if is_steered(scheme) and policy is not HashPolicy.L4:
+        if scheme.is_steered and policy is not HashPolicy.L4:
             raise InputError(
                 f"scheme {scheme.kind} needs hashing.policy: l4, the lab has {policy}",
                 hint="only with that policy does the kernel use a packet's own hash",
@@ -93,12 +91,12 @@ class Steering:
 
     def _switch(self, scheme: SchemeSpec, progress: ProgressSink) -> None:
         before = self.read_scheme()
-        if before.kind in _CONTROLLED:
+        if before.controller_period_s is not None:
             stop_controller(self._files)
         try:
-            if is_steered(scheme):
+            if scheme.is_steered:
                 self._steer(before, scheme, progress)
-            elif is_steered(before):
+            elif before.is_steered:
                 self._let_go(scheme, progress)
         except OSError as error:
             raise MachineError(
@@ -106,7 +104,7 @@ class Steering:
                 "run `rocelab doctor` for what eBPF programs need",
             ) from None
         self._write(scheme)
-        if scheme.kind in _CONTROLLED:
+        if scheme.controller_period_s is not None:
             start_controller(self._fabric, self._files, scheme)
 
     def write_entries(self, entries: Mapping[EntryKey, int]) -> None:
@@ -130,7 +128,7 @@ class Steering:
 
     def counters(self) -> dict[str, NodeCounters]:
         """The counters of each switch since its scheme was set; empty if the scheme steers none."""
-        if not is_steered(self.read_scheme()):
+        if not self.read_scheme().is_steered:
             return {}
         with self._maps() as maps:
             return maps.counters()
@@ -138,7 +136,7 @@ class Steering:
     def model(self) -> SteeringModel:
         """The hashes that the switches give packets now, for `rocelab.forwarding.path.walk`."""
         scheme = self.read_scheme()
-        entries = self.read_entries() if scheme.kind == "te" else None
+        entries = self.read_entries() if scheme.has_entries else None
         return SteeringModel(self._fabric, scheme, entries)
 
     def _maps(self) -> SteeringMaps:
@@ -149,7 +147,7 @@ class Steering:
 
     def _entry_maps(self) -> SteeringMaps:
         scheme = self.read_scheme()
-        if scheme.kind != "te":
+        if not scheme.has_entries:
             raise InputError(
                 f"lab {self._fabric.name} has no entries: its scheme is {scheme.kind}",
                 hint=f"`rocelab scheme {self._fabric.name} te` switches to the one that has",
@@ -158,7 +156,7 @@ class Steering:
 
     def _steer(self, before: SchemeSpec, scheme: SchemeSpec, progress: ProgressSink) -> None:
         pins = planned_pins(self._fabric)
-        if not is_steered(before):
+        if not before.is_steered:
             lacking = probes.missing(program.NEEDS)
             if lacking:
                 raise OSError(lacking)
@@ -175,7 +173,7 @@ class Steering:
             maps.reset_counters()
             if scheme.kind != "path-pinning":
                 maps.clear_pins()
-            if scheme.kind != "te":
+            if not scheme.has_entries:
                 maps.remove_entries(maps.read_entries())
 
     def _let_go(self, scheme: SchemeSpec, progress: ProgressSink) -> None:

@@ -30,7 +30,7 @@ from rocelab.spec.schemes import ResilientScheme, SchemeSpec
 
 def divides(scheme: SchemeSpec, model: Model) -> bool:
     """Whether flows have parts."""
-    return model is Model.KERNEL and scheme.kind in ("spray", "flowlet")
+    return model is Model.KERNEL and scheme.divides_flows
 
 
 class Choice:

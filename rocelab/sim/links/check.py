@@ -9,7 +9,8 @@ from rocelab.jobs.spec import SimulatedJob
 from rocelab.results.simulation import PortModel
 from rocelab.sim.events.spec import TimelineSpec
 from rocelab.spec.model import LabSpec
-from rocelab.spec.schemes import EcmpScheme, EEcmpScheme, PathPinningScheme
+from rocelab.spec.schemes import predictable_kinds
+from rocelab.wording import listed
 
 
 def check_links(
@@ -38,9 +39,9 @@ def check_links(
         ),
         (bool(timeline.events), "failures, which move flows", "take --engine packets or fluid"),
         (
-            not isinstance(spec.scheme, EcmpScheme | EEcmpScheme | PathPinningScheme),
+            spec.scheme.unpredictable is not None,
             f"the scheme {spec.scheme.kind}, under which flows change paths",
-            "take --engine packets or fluid, or --scheme ecmp, e-ecmp or path-pinning",
+            f"take --engine packets or fluid, or --scheme {listed(predictable_kinds())}",
         ),
         (
             ports is not PortModel.STORE_AND_FORWARD,
