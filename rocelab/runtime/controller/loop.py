@@ -23,7 +23,7 @@ from rocelab.kernel import netlink
 from rocelab.kernel.fib import KernelRoute, read_objects
 from rocelab.plan.fabric import DirectedLink, Fabric
 from rocelab.runtime.controller.collector import Collector, Reason
-from rocelab.runtime.controller.rounds import Round, RoundLog, TierUse
+from rocelab.runtime.controller.rounds import Round, RoundLog, Utilisation
 from rocelab.runtime.steering import resilient
 from rocelab.spec.schemes import ResilientScheme, TeEngine, TeScheme
 
@@ -166,15 +166,15 @@ def place(
     return place_lp(network, demands)
 
 
-def tier_use(fabric: Fabric, utilisation: Mapping[DirectedLink, float]) -> dict[str, TierUse]:
-    """Utilisation by the roles that links join, as in `rtsw>ctsw`; idle links count."""
+def tier_use(fabric: Fabric, utilisation: Mapping[DirectedLink, float]) -> dict[str, Utilisation]:
+    """Utilisation by tier and direction, as in `rtsw-ctsw up`; idle links count."""
     found: dict[str, list[float]] = {}
     for link in fabric.trunks:
         for direction in (link.up, link.down):
-            name = f"{direction.port.role}>{direction.far.role}"
+            name = f"{direction.tier} {direction.direction}"
             found.setdefault(name, []).append(utilisation.get(direction, 0.0))
     return {
-        name: TierUse(len(used), round(max(used), 6), round(sum(used) / len(used), 6))
+        name: Utilisation(len(used), round(max(used), 6), round(sum(used) / len(used), 6))
         for name, used in found.items()
     }
 

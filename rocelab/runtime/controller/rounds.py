@@ -19,8 +19,8 @@ LOG_BYTES = 8 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class TierUse:
-    """Utilisation of the links from one role to another: the most used, and the mean of all."""
+class Utilisation:
+    """Of a tier's links in one direction: the most used, and the mean of all."""
 
     links: int
     maximum: float
@@ -51,7 +51,7 @@ class Round:
     overloaded: int = 0
     max_utilisation: float = 0.0
     lp_bound: float | None = None
-    tiers: Mapping[str, TierUse] = field(default_factory=dict)
+    tiers: Mapping[str, Utilisation] = field(default_factory=dict)
     problems: tuple[str, ...] = ()
 
 
@@ -85,6 +85,6 @@ def read_rounds(path: Path, last: int | None = None) -> list[Round]:
 
 
 def _round(fields: dict[str, Any]) -> Round:
-    tiers = {name: TierUse(**use) for name, use in fields.pop("tiers").items()}
+    tiers = {name: Utilisation(**use) for name, use in fields.pop("tiers").items()}
     reasons, problems = tuple(fields.pop("reasons")), tuple(fields.pop("problems"))
     return Round(**fields, reasons=reasons, problems=problems, tiers=tiers)

@@ -34,7 +34,7 @@ from rocelab.report.job_terminal import print_report as print_job
 from rocelab.report.tables import WholeTable
 from rocelab.results.health import HealthReport, SliReport
 from rocelab.runtime import doctor
-from rocelab.runtime.controller.rounds import Round, TierUse
+from rocelab.runtime.controller.rounds import Round, Utilisation
 from rocelab.runtime.status import KnownLab, LabStatus, NodeStatus, Presence
 from rocelab.traffic.reachability import Reachability
 from tests.helpers import job_sample
@@ -107,7 +107,7 @@ def show_job() -> None:
 
 
 def show_controller() -> None:
-    tiers = {"z2-rtsw to z2-ctsw": TierUse(4536, 0.987, 0.123)}
+    tiers = {"rtsw-ctsw down": Utilisation(4536, 0.987, 0.123)}
     reasons = ("a link went down", "demands changed")
     rounds = [
         Round(0.0, 1.0, reasons, 1234.5, 12345.6, 1234.5, 12345, 1234, 99999, 10240, 17, 1, 0.987,

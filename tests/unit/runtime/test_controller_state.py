@@ -31,7 +31,7 @@ from rocelab.kernel.fib import (
 from rocelab.kernel.netlink import HEADER, attributes
 from rocelab.plan.build import build_fabric
 from rocelab.runtime.controller import rounds as rounds_module
-from rocelab.runtime.controller.rounds import Round, RoundLog, TierUse, read_rounds
+from rocelab.runtime.controller.rounds import Round, RoundLog, Utilisation, read_rounds
 from rocelab.runtime.record import LabFiles
 from rocelab.runtime.steering.resilient import (
     GROUPS_FROM,
@@ -322,7 +322,7 @@ def a_round(number: int) -> Round:
         removed=0,
         total=9,
         max_utilisation=0.5,
-        tiers={"rtsw>ctsw": TierUse(16, 0.5, 0.25)},
+        tiers={"rtsw-ctsw up": Utilisation(16, 0.5, 0.25)},
         problems=("a.json: not JSON",),
     )
 
