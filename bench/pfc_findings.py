@@ -14,14 +14,13 @@ from statistics import fmean
 
 from bench.fabrics import spread
 from bench.lossless import ALLTOALL, QUEUES, spec_of
-from rocelab.drills.catalog import find_drill
 from rocelab.drills.spec import load_drill
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.spec import collective_job
 from rocelab.results.simulation import Engine, PortModel, SimulationReport
 from rocelab.sim.packets.run import run_packets
 from rocelab.sim.simulate import Options, Simulation, simulate
-from rocelab.spec.catalog import find_lab
+from rocelab.spec.catalog import DRILLS, find, find_lab
 from rocelab.spec.load import load_spec
 from rocelab.spec.model import LabSpec
 
@@ -34,7 +33,7 @@ def main() -> None:
     """Print a line for each phase, and for each kind of queues and hosts."""
     lab = load_spec(find_lab("lossless-marked"))
     for name in ("finding-pfc-allreduce", "finding-pfc-alltoall"):
-        for phase in load_drill(find_drill(name)).phases:
+        for phase in load_drill(find(name, DRILLS)).phases:
             (job,) = phase.jobs
             print(f"{name} {phase.name}: {_figures(_simulated(lab, job, PortModel.LAB))}")
         fluid = simulate(lab, [collective_job(job)], Options(eps=0.0, hop_latency_ns=0))

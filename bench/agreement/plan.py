@@ -19,7 +19,7 @@ from rocelab.jobs.jobplan import plan_jobs
 from rocelab.jobs.load import estimate
 from rocelab.plan.build import plan
 from rocelab.plan.fabric import Fabric
-from rocelab.spec.catalog import catalog_names, find_lab
+from rocelab.spec.catalog import LABS, find_lab, shipped_names
 from rocelab.spec.load import load_spec
 from rocelab.spec.model import LabSpec
 from rocelab.spec.queues import QueuesSpec
@@ -168,7 +168,7 @@ def chosen_labs(pattern: str = "*") -> tuple[str, ...]:
 
     Raises InputError if there is none.
     """
-    labs = [name for name in catalog_names() if name not in NOT_RUN]
+    labs = [name for name in shipped_names(LABS) if name not in NOT_RUN]
     labs += QUEUED
     found = tuple(name for name in labs if fnmatchcase(name, pattern))
     if not found:

@@ -7,15 +7,15 @@ The `LinkFailureTest` comes from the shipped drill `ietf-link-failure`
 from __future__ import annotations
 
 from bench.convergence.document import SCHEMA_VERSION, LinkFailureTest
-from rocelab.drills.catalog import find_drill
 from rocelab.drills.run import run_drill
+from rocelab.spec.catalog import DRILLS, find
 
 DRILL = "ietf-link-failure"
 
 
 def measure_job(repeats: int) -> LinkFailureTest:
     """Run the drill `repeats` times on one lab. Raises as `run_drill` does."""
-    result = run_drill(find_drill(DRILL), repeats=repeats)
+    result = run_drill(find(DRILL, DRILLS), repeats=repeats)
     reports = [run.reports[0] for repeat in result.repeats for run in repeat]
     valid = [report for report in reports if report.valid]
     return LinkFailureTest(

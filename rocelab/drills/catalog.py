@@ -1,16 +1,11 @@
-"""Finds the file of a drill that a user names, and of the lab that a drill names."""
+"""Finds the file of the lab that a drill names."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from rocelab.drills.spec import DrillSpec
-from rocelab.spec.catalog import DRILLS, find, find_lab, tree_of
-
-
-def find_drill(text: str) -> Path:
-    """The file of the drill that a user calls `text`, as `rocelab.spec.catalog.find` does."""
-    return find(text, DRILLS)
+from rocelab.spec.catalog import find_lab, tree_of
 
 
 def lab_of(drill: DrillSpec, path: Path) -> Path:

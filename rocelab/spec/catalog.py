@@ -38,11 +38,6 @@ JOBS = Catalog("traffic", "file of jobs")
 FLOWS = Catalog("traffic", "file of flows")
 
 
-def catalog_names() -> tuple[str, ...]:
-    """The names of the shipped labs, in alphabetical order."""
-    return shipped_names(LABS)
-
-
 def shipped_names(catalog: Catalog) -> tuple[str, ...]:
     """The names of the shipped files, in alphabetical order."""
     return tuple(sorted(_files_in(shipped(catalog.folder))))

@@ -8,9 +8,8 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from rocelab.drills.catalog import find_drill
 from rocelab.drills.spec import load_drill
-from rocelab.spec.catalog import DRILLS, shipped_names
+from rocelab.spec.catalog import DRILLS, find, shipped_names
 from tests.adversary.disturbances import ASKED_FOR, DISTURBANCES, OF_FAULTS
 from tests.adversary.run import Outcome
 
@@ -35,7 +34,7 @@ def pairs(drills: str, against: str) -> list[Pair]:
 
 
 def _breaks_something(drill: str) -> bool:
-    spec = load_drill(find_drill(drill))
+    spec = load_drill(find(drill, DRILLS))
     return any(phase.faults for phase in spec.phases)
 
 

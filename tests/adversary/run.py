@@ -12,7 +12,6 @@ from typing import Any
 from unittest.mock import patch
 
 from rocelab.drills import faulted, jobs
-from rocelab.drills.catalog import find_drill
 from rocelab.drills.labuse import fresh
 from rocelab.drills.run import run_drill
 from rocelab.drills.spec import HASHING_NS, DrillSpec, PhaseSpec, load_drill
@@ -26,6 +25,7 @@ from rocelab.results.drill import DrillResult
 from rocelab.results.job import JobReport
 from rocelab.results.probes import ProbeRun, Timeline, probe_run
 from rocelab.runtime.lab import Lab
+from rocelab.spec.catalog import DRILLS, find
 from tests.adversary.disturbances import DISTURBANCES, Scene
 from tests.adversary.jobs import compare_report
 from tests.adversary.observer import Observer, PortChange, Taken, slots_of
@@ -77,7 +77,7 @@ class _SeenPhase:
 
 def run_against(drill: str, disturbance: str, seed: int) -> Outcome:
     """Run a drill under a disturbance, and compare its valid repeats."""
-    path = find_drill(drill)
+    path = find(drill, DRILLS)
     spec = load_drill(path)
     seen: list[_Seen] = []
     phases: list[_SeenPhase] = []

@@ -15,7 +15,7 @@ from rocelab.plan.build import plan
 from rocelab.plan.fabric import Fabric, Node
 from rocelab.render.frr import frr_configuration
 from rocelab.runtime.installation import find_installation
-from rocelab.spec.catalog import catalog_names, find_lab
+from rocelab.spec.catalog import LABS, find_lab, shipped_names
 from rocelab.spec.fabrics import ClosSpec, FatTreeSpec
 from rocelab.spec.load import load_spec
 
@@ -61,7 +61,7 @@ def kind_of(daemon: str, text: str) -> tuple[str, ...]:
 
 def test_every_kind_of_configuration_of_catalog_labs_passes_frr_s_parser(folder: Path) -> None:
     longest: dict[tuple[str, ...], str] = {}
-    for name in catalog_names():
+    for name in shipped_names(LABS):
         fabric = planned(name)
         for node in chosen(fabric):
             for daemon, text in frr_configuration(fabric, node).items():

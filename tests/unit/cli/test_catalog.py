@@ -11,13 +11,13 @@ import pytest
 from rocelab.cli.catalog import CatalogRow, available_memory, catalog_row, memory_text
 from rocelab.plan.build import build_fabric
 from rocelab.plan.counts import counts_of, is_numbered
-from rocelab.spec.catalog import catalog_names, find_lab
+from rocelab.spec.catalog import LABS, find_lab, shipped_names
 from rocelab.spec.load import load_spec
 from rocelab.spec.model import LabSpec
 
 FABRICS = (Path(__file__).parents[3] / "docs/fabrics.md").read_text()
 LARGE = {"fat-tree-48", "hpn-pod", "llama3-24k", "meta-32k", "zones-28-24k"}
-SMALL = [name for name in catalog_names() if name not in LARGE]
+SMALL = [name for name in shipped_names(LABS) if name not in LARGE]
 EDGES = (
     "{kind: hpn, servers_per_segment: 0}",
     "{kind: hpn, servers_per_segment: 1, planes: 1, cores: 3, links_per_core: 2}",
@@ -33,7 +33,7 @@ EDGES = (
 
 
 def catalog_rows(available_bytes: int) -> list[CatalogRow]:
-    return [catalog_row(load_spec(find_lab(name)), available_bytes) for name in catalog_names()]
+    return [catalog_row(load_spec(find_lab(name)), available_bytes) for name in shipped_names(LABS)]
 
 
 def assert_as_planned(spec: LabSpec) -> None:
@@ -110,8 +110,8 @@ def test_available_memory_is_in_bytes() -> None:
 def test_the_catalog_is_listed_for_people_and_for_programs(rocelab) -> None:
     outcome = rocelab("labs", "--json")
     assert outcome.code == 0
-    assert tuple(each["name"] for each in json.loads(outcome.out)) == catalog_names()
+    assert tuple(each["name"] for each in json.loads(outcome.out)) == shipped_names(LABS)
     shown = rocelab("labs")
     assert shown.code == 0
-    assert all(f" {name} " in shown.out for name in catalog_names())
+    assert all(f" {name} " in shown.out for name in shipped_names(LABS))
     assert "simulate only" in shown.out

@@ -15,7 +15,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from rocelab.drills.catalog import find_drill
 from rocelab.drills.listing import row_of
 from rocelab.drills.show import FaultRow, Span, view_of
 from rocelab.drills.spec import load_drill
@@ -28,7 +27,7 @@ from rocelab.faults.spec import SINGLE_FAULT, FaultSpec
 from rocelab.results.drill import DrillResult
 from rocelab.results.environment import environment_with
 from rocelab.runtime.lab import Lab
-from rocelab.spec.catalog import DRILLS, shipped_names
+from rocelab.spec.catalog import DRILLS, find, shipped_names
 from rocelab.spec.fabrics import ClosSpec
 from rocelab.spec.model import LabSpec, differing_keys
 from rocelab.units import format_duration
@@ -97,8 +96,8 @@ def test_a_list_for_programs_says_how_long_the_traffic_lasts(rocelab) -> None:
 
 def test_every_shipped_drill_can_be_shown() -> None:
     for name in shipped_names(DRILLS):
-        row = row_of(load_drill(find_drill(name)))
-        view = view_of(find_drill(name))
+        row = row_of(load_drill(find(name, DRILLS)))
+        view = view_of(find(name, DRILLS))
         assert view.row == row
         kinds = dict.fromkeys("probes" if phase.probes else "jobs" for phase in view.phases)
         assert " and ".join(kinds) == row.kind

@@ -7,13 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from rocelab.drills.catalog import find_drill
 from rocelab.drills.show import view_of
 from rocelab.drills.view import print_view
 from rocelab.report.console import table
 from rocelab.report.tables import Wanted, fitted
 from rocelab.report.terminal import print_result
-from rocelab.spec.catalog import DRILLS, shipped_names
+from rocelab.spec.catalog import DRILLS, find, shipped_names
 from tests.helpers import phases_sample, report_sample
 from tests.helpers.narrow import broken, printed, too_long, words
 
@@ -106,7 +105,7 @@ def test_the_reports_of_drills_keep_names_whole(width: int) -> None:
 
 @pytest.mark.parametrize("name", shipped_names(DRILLS))
 def test_what_a_drill_will_do_fits(name: str) -> None:
-    view = view_of(find_drill(name))
+    view = view_of(find(name, DRILLS))
     whole = words(printed(lambda console: print_view(view, console), 1000))
     for width in NARROW:
         text = printed(lambda console: print_view(view, console), width)

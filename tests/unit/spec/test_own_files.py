@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from rocelab.data import shipped
-from rocelab.drills.catalog import find_drill, lab_of
+from rocelab.drills.catalog import lab_of
 from rocelab.drills.spec import load_drill
 from rocelab.errors import InputError, SpecError
 from rocelab.jobs.spec import find_jobs
 from rocelab.remote.upload import make_upload, mirrored
 from rocelab.runtime.lab import Lab
 from rocelab.sim.sweep.spec import read_sweep
-from rocelab.spec.catalog import LABS, find_lab, own_files, shipped_names, tree_of
+from rocelab.spec.catalog import DRILLS, LABS, find, find_lab, own_files, shipped_names, tree_of
 from rocelab.spec.reference import named_by
 from rocelab.testkit.choice import chosen_labs
 
@@ -50,7 +50,7 @@ def test_a_file_of_this_folder_is_found_by_its_name_and_before_one_that_ships(
     assert find_lab("mine") == find_lab("mine", Path()) == Path("labs/mine.yaml")
     assert find_lab("tiny") == Path("labs/tiny.yaml")
     assert find_lab("bfd") == shipped("labs") / "bfd.yaml"
-    assert find_drill("flap") == Path("scripts/flap.yaml")
+    assert find("flap", DRILLS) == Path("scripts/flap.yaml")
     assert find_jobs("ring") == Path("traffic/ring.yaml")
     assert Lab.planned("mine").fabric.name == "mine"
 
