@@ -31,7 +31,6 @@ from rocelab.arrays import Floats
 from rocelab.errors import MachineError
 from rocelab.interruption import ending
 from rocelab.results.environment import cpu_model
-from rocelab.sim.engine.backend import best_backend
 
 SYSTEM_PYTHON = "/usr/bin/python3"
 RUNS = 3
@@ -59,7 +58,6 @@ def main(
     console = Console(stderr=True)
     machine = {
         "simgrid": simgrid_version(),
-        "engine": str(best_backend()),
         "numba": _version("numba"),
         "numpy": _version("numpy"),
         "python": platform.python_version(),

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
+from bench.maxmin import max_min_rates
 from bench.simgrid_cases import Problem, read_problem
-from rocelab.sim.engine.maxmin import max_min_rates
 from rocelab.sim.engine.program import Program
 from rocelab.sim.engine.run import run
 from rocelab.sim.fabric.flows import Paths

@@ -24,6 +24,7 @@ import numpy as np
 import typer
 from rich.console import Console
 
+from bench.maxmin import max_min_rates
 from bench.written import write
 from rocelab.arrays import Floats
 from rocelab.interruption import ending
@@ -35,8 +36,6 @@ from rocelab.jobs.workload import Step, Workload
 from rocelab.progress import no_progress
 from rocelab.results.environment import cpu_model
 from rocelab.sim.compile import PlacedJob, compile_jobs
-from rocelab.sim.engine.backend import Backend
-from rocelab.sim.engine.maxmin import max_min_rates
 from rocelab.sim.engine.program import Program
 from rocelab.sim.engine.proof import prove
 from rocelab.sim.engine.run import drive, run
@@ -95,7 +94,7 @@ def uneven(program: Program) -> Program:
 
 
 def measure_growth(racks: int) -> Row:
-    """One size with numba: a solve, the collective, and the same with uneven sizes."""
+    """One size: a solve, the collective, and the same with uneven sizes."""
     make_s, (program, paths, capacity) = _timed(ring, racks)
     first_s, rates = _timed(max_min_rates, paths, capacity)
     proof = prove(paths, capacity, rates)
@@ -121,8 +120,7 @@ def measure_growth(racks: int) -> Row:
 
 
 def measure_small(racks: int) -> Row:
-    """One small size with uneven sizes: updates of affected flows against updates of all, on both
-    backends."""
+    """One small size, even and uneven: updates of affected flows against updates of all."""
     from rocelab.sim.engine.incremental import Incremental
 
     even, paths, capacity = ring(racks)
@@ -135,12 +133,9 @@ def measure_small(racks: int) -> Row:
             key = f"{name}_{'everything' if everything else 'touched'}"
             row |= {f"{key}_s": seconds, f"{key}_solves": outcome.solves}
             row[f"{key}_end_s"] = float(outcome.end_s.max())
-    for backend in Backend:
-        seconds, rough = _timed(run, uneven(even), paths, capacity, eps=EPS, backend=backend)
-        row[f"{backend}_rough_s"], row["rough_end_s"] = seconds, float(rough.end_s.max())
-    row["numpy_solve_s"], rates = _timed(max_min_rates, paths, capacity, None, Backend.NUMPY)
-    row["numba_solve_s"], same = _timed(max_min_rates, paths, capacity, None, Backend.NUMBA)
-    row["difference"] = float(np.abs(rates / same - 1).max())
+    row["rough_s"], rough = _timed(run, uneven(even), paths, capacity, eps=EPS)
+    row["rough_end_s"] = float(rough.end_s.max())
+    row["solve_s"], _ = _timed(max_min_rates, paths, capacity)
     return row
 
 
@@ -199,10 +194,8 @@ def markdown(growth: list[Row], small: Row, machine: str) -> str:
     error = small["rough_end_s"] / small["uneven_touched_end_s"] - 1
     lines += [
         "",
-        f"Uneven sizes with eps 1 %: {small['numba_rough_s']:.3f} s, last end {error:+.3%} off; "
-        f"numpy {small['numpy_rough_s']:.2f} s. One solve: numba "
-        f"{1e3 * small['numba_solve_s']:.1f} ms, numpy {1e3 * small['numpy_solve_s']:.1f} ms, "
-        f"rates equal to {small['difference']:.0e}.",
+        f"Uneven sizes with eps 1 %: {small['rough_s']:.3f} s, last end {error:+.3%} off. One "
+        f"solve: {1e3 * small['solve_s']:.1f} ms.",
     ]
     return "\n".join(lines) + "\n"
 

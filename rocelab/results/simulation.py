@@ -76,7 +76,8 @@ LEAVES_OUT = {
 @dataclass(frozen=True, slots=True)
 class Method:
     """How it was computed. eps: completions within this share of the longest remaining time were
-    taken together, 0 for none. proven: every solve proved itself max-min fair. leaves_out: in
+    taken together, 0 for none. backend: what compiled the engine, numba; older documents may have
+    an engine of numpy alone. proven: every solve proved itself max-min fair. leaves_out: in
     words, what the engine leaves out. ports, seed: of an engine with packets."""
 
     eps: float

@@ -34,7 +34,6 @@ from rocelab.results.simulation import (
     StepTimes,
     TierUse,
 )
-from rocelab.sim.engine.backend import Backend
 from rocelab.sim.engine.completion import Completion, completion, flow_times, slowdown_by_size
 from rocelab.sim.engine.program import Outcome, Program
 from rocelab.sim.events.timeline import Outage
@@ -69,9 +68,7 @@ SHOWN_STEPS = 200
 NS = 1e9
 
 
-def figures(
-    simulation: Simulation, outcome: Outcome, backend: Backend, peak_memory_bytes: int
-) -> SimulationReport:
+def figures(simulation: Simulation, outcome: Outcome, peak_memory_bytes: int) -> SimulationReport:
     """The report of an outcome."""
     network, compiled = simulation.network, simulation.compiled
     usable = simulation.usable_sends()
@@ -116,7 +113,7 @@ def figures(
         environment=simulation_environment(),
         method=Method(
             eps=simulation.eps,
-            backend=str(backend),
+            backend="numba",
             proven=simulation.options.prove,
             model=_model(simulation),
             flows=len(simulation.flows),

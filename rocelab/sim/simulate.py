@@ -39,7 +39,6 @@ from rocelab.jobs.workload import Workload
 from rocelab.progress import ProgressSink, no_progress
 from rocelab.results.simulation import Engine, PortModel, SimulationReport
 from rocelab.sim.compile import Compiled, PlacedJob, compile_jobs
-from rocelab.sim.engine.backend import best_backend
 from rocelab.sim.engine.program import Outcome, Program
 from rocelab.sim.engine.run import run
 from rocelab.sim.events.changes import changes_of
@@ -358,7 +357,7 @@ class Simulation:
         """The report of `outcome`, or of a run if it is None."""
         outcome = outcome or self.run()
         peak_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-        return figures(self, outcome, best_backend(), peak_bytes)
+        return figures(self, outcome, peak_bytes)
 
     def iteration_times(self, link_up: Bools, capacity_bps: Floats) -> Mapping[str, float]:
         """Seconds of the last iteration of each job while routing uses these links, L, and sends

@@ -8,11 +8,8 @@ import numpy as np
 from hypothesis import strategies as st
 
 from rocelab.arrays import Floats
-from rocelab.sim.engine.backend import Backend, best_backend
 from rocelab.sim.engine.program import Change, Program, Rings
 from rocelab.sim.fabric.flows import Paths
-
-BACKENDS = [Backend.NUMPY, *([Backend.NUMBA] if best_backend() is Backend.NUMBA else [])]
 
 
 def offsets(lists: Sequence[Sequence[object]]) -> np.ndarray:
@@ -71,7 +68,7 @@ def _drawn_rings(rng: np.random.Generator, counts: np.ndarray) -> Rings:
     return Rings(ring.astype(np.int32), rng.uniform(0, 1, rings), rng.choice([0.0, 3.0], rings))
 
 
-def _case(seed: int) -> Case:
+def drawn_case(seed: int) -> Case:
     rng = np.random.default_rng(seed)
     sends, flows, tasks = (int(rng.integers(low, high)) for low, high in ((2, 14), (1, 50), (1, 8)))
     shared = bool(rng.random() < 0.5)
@@ -103,5 +100,5 @@ def _case(seed: int) -> Case:
     return work, first, drawn_capacity(rng, sends), changes
 
 
-cases = st.integers(0, 2**32 - 1).map(_case)
+cases = st.integers(0, 2**32 - 1).map(drawn_case)
 """Programs with dependencies over random networks that change."""

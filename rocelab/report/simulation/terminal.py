@@ -216,7 +216,7 @@ def _method(report: SimulationReport) -> str:
     return (
         f"{report.lab['name']}, scheme {report.lab['scheme']['kind']}, choice by {method.model}: "
         f"{method.flows:,} flows, {method.transfers:,} transfers, {method.solves:,} solves "
-        f"({method.backend}, {exact}{', each proven max-min fair' if method.proven else ''}) in "
+        f"({exact}{', each proven max-min fair' if method.proven else ''}) in "
         f"{took:.1f} s and {cost.peak_memory_bytes / 2**30:,.2f} GiB. "
         f"Engine {method.engine}: {note} (docs/simulate.md). {report.without_times}"
     ).rstrip()

@@ -1,7 +1,7 @@
 """Max-min fair rates by progressive filling, compiled.
 
-Changes the arrays of `rocelab.sim.engine.state.Fair` in place. `solve_all` solves once; `join` and
-`fill` solve some flows while all others keep their rates.
+Changes the arrays of `rocelab.sim.engine.state.Fair` in place: `join` and `fill` solve some
+flows while all others keep their rates.
 """
 
 from __future__ import annotations
@@ -164,41 +164,3 @@ def weigh(fair: Fair) -> int:
             touched += 1
             row[send, at.OTHERS], row[send, at.WEIGHT] = 0.0, weight
     return touched
-
-
-@compiled
-def _list_all(fair: Fair) -> None:
-    """Put all flows on the lists of their sends."""
-    sends, listed, end = fair.sends, fair.listed, fair.of_send[at.LIST_LENGTH]
-    for send in range(len(end)):
-        end[send] = fair.list_start[send]
-    for flow in range(len(fair.start) - 1):
-        for entry in range(fair.start[flow], fair.start[flow + 1]):
-            send = sends[entry]
-            place = end[send]
-            listed[place] = flow
-            end[send] = place + 1
-    for send in range(len(end)):
-        end[send] -= fair.list_start[send]
-
-
-@compiled
-def solve_all(fair: Fair) -> None:
-    """Rates of all flows that have transfers."""
-    flows = len(fair.start) - 1
-    index(fair)
-    inside = 0
-    for flow in range(flows):
-        fair.flow[at.GIVEN, flow] = -float(fair.of_flow[at.TRANSFERS, flow])
-        inside += fair.of_flow[at.TRANSFERS, flow] > 0
-    if len(fair.share) == 0 and inside == flows:
-        _list_all(fair)
-    else:
-        for flow in range(flows):
-            if fair.of_flow[at.TRANSFERS, flow] > 0:
-                list_flow(fair, flow)
-    fill(fair, inside, weigh(fair))
-    for flow in range(flows):
-        if fair.of_flow[at.TRANSFERS, flow] > 0:
-            allotted = max(fair.flow[at.GIVEN, flow], 0.0)
-            fair.flow[at.RATE, flow] = allotted / fair.of_flow[at.TRANSFERS, flow]

@@ -1,6 +1,6 @@
 """The compiled event loop: after each event it solves only what the event affects.
 
-`Incremental` is an engine for `rocelab.sim.engine.run`. Importing this module imports numba.
+`rocelab.sim.engine.run` runs an `Incremental` to its end. Importing this module imports numba.
 """
 
 from __future__ import annotations
@@ -40,9 +40,11 @@ class Incremental:
 
     @property
     def finished(self) -> int:
+        """How many transfers have finished."""
         return int(self._run.counts[at.DONE])
 
     def advance(self, until_s: float, *, one_event: bool) -> bool:
+        """Run until `until_s` or until nothing can move; False if not there yet."""
         again, self._again = self._again, self._again[:0]
         work = 1 if one_event else WORK
         return advance(self._fair, self._run, until_s, self._eps, again, self._everything, work)
@@ -103,6 +105,7 @@ class Incremental:
         self._sent += np.bincount(paths.sends, bits, len(self._sent))
 
     def rates(self) -> tuple[Ints, Floats]:
+        """The flows with transfers that have begun and not finished, and the rate of each."""
         flow = np.unique(self._run.of_transfer[at.FLOW, self._under_way()])
         return flow, self._fair.flow[at.RATE, flow]
 

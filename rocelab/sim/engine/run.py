@@ -8,41 +8,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import Protocol
+from typing import TYPE_CHECKING
 
-from rocelab.arrays import Floats, Ints
+from rocelab.arrays import Floats
 from rocelab.progress import Progress, ProgressSink, no_progress
-from rocelab.sim.engine.backend import Backend, chosen
 from rocelab.sim.engine.program import Change, Outcome, Program
 from rocelab.sim.engine.proof import prove as prove_rates
-from rocelab.sim.engine.stepping import Stepping
 from rocelab.sim.fabric.flows import Paths
 
-
-class Engine(Protocol):
-    """A running program; implementations differ in how they compute rates."""
-
-    paths: Paths
-    capacity_bps: Floats
-
-    @property
-    def finished(self) -> int:
-        """How many transfers have finished."""
-        ...
-
-    def advance(self, until_s: float, *, one_event: bool) -> bool:
-        """Run until `until_s` or until nothing can move; False if not there yet."""
-        ...
-
-    def change(self, change: Change) -> None:
-        """Apply new capacities or paths from now on."""
-        ...
-
-    def rates(self) -> tuple[Ints, Floats]:
-        """The flow and the rate of each transfer that has begun and not finished."""
-        ...
-
-    def outcome(self) -> Outcome: ...
+if TYPE_CHECKING:
+    from rocelab.sim.engine.incremental import Incremental
 
 
 def run(
@@ -52,7 +27,6 @@ def run(
     *,
     eps: float = 0.0,
     changes: Iterable[Change] = (),
-    backend: Backend | None = None,
     prove: bool = False,
     progress: ProgressSink = no_progress,
 ) -> Outcome:
@@ -65,24 +39,20 @@ def run(
     capacity 0, or that has no path, waits for a change.
 
     Raises ValueError for impossible capacities, sends, shares, sizes or eps and for changes out of
-    order; MachineError if the backend is not installed; NotFairError if a proof fails.
+    order; NotFairError if a proof fails.
     """
     if eps < 0:
         raise ValueError(f"eps is {eps}, below 0")
     if program.transfers and not program.size_bits.min() > 0:
         raise ValueError("a transfer has no bits")
-    engine: Engine
-    if chosen(backend) is Backend.NUMBA:
-        from rocelab.sim.engine.incremental import Incremental
+    from rocelab.sim.engine.incremental import Incremental
 
-        engine = Incremental(program, paths, capacity_bps, eps)
-    else:
-        engine = Stepping(program, paths, capacity_bps, eps)
+    engine = Incremental(program, paths, capacity_bps, eps)
     return drive(engine, program.transfers, changes, prove, progress)
 
 
 def drive(
-    engine: Engine,
+    engine: Incremental,
     transfers: int,
     changes: Iterable[Change],
     prove: bool,

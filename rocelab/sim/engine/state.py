@@ -1,9 +1,9 @@
 """The arrays of the compiled core, built from a program and its paths.
 
-The unknowns are the rates of flows. A flow's transfers run one after the other, so in a program
-TRANSFERS is at most 1; it is more only when rates alone are asked for. Columns of one kind are rows
-of one table, as each array argument of a compiled function costs compile time. All are changed in
-place, so that the core can stop at a change and continue after it.
+The unknowns are the rates of flows. A flow's transfers run one after the other, so TRANSFERS is at
+most 1. Columns of one kind are rows of one table, as each array argument of a compiled function
+costs compile time. All are changed in place, so that the core can stop at a change and continue
+after it.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from bench.maxmin import max_min_rates
 from bench.simgrid import ask, distinct, simgrid_version, widest_difference
 from bench.simgrid_cases import (
     CASES,
@@ -23,8 +24,6 @@ from bench.simgrid_cases import (
 from bench.simgrid_engine import all_at_once
 from bench.simgrid_results import Compared, Side, Times, growth_lines, markdown, verdict
 from rocelab.errors import MachineError
-from rocelab.sim.engine.backend import Backend
-from rocelab.sim.engine.maxmin import max_min_rates
 from rocelab.sim.engine.run import run
 from rocelab.sim.fabric.flows import Paths
 
@@ -60,8 +59,8 @@ def test_simgrid_and_the_engine_agree_on_every_rate_and_every_end(tmp_path: Path
     problem = problem_of(SMALL)
     rates, ends = asked(problem, tmp_path)
     program, capacity = all_at_once(problem), problem.capacity_bps
-    ours = run(program, problem.paths, capacity, backend=Backend.NUMPY).finish_s
-    solved = max_min_rates(problem.paths, capacity, backend=Backend.NUMPY)
+    ours = run(program, problem.paths, capacity).finish_s
+    solved = max_min_rates(problem.paths, capacity)
     assert len(set(ours)) > len(ours) / 2
     assert rates == pytest.approx(solved, rel=1e-9)
     assert ends == pytest.approx(ours, rel=1e-9)

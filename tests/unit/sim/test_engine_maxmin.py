@@ -1,93 +1,102 @@
-"""Max-min fair rates: worked examples, the proof, and both backends on random networks."""
+"""Max-min fair rates: worked examples, the proof, and the oracle on random networks."""
 
 from __future__ import annotations
 
+import math
 import subprocess
 import sys
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocelab.sim.engine.backend import Backend
-from rocelab.sim.engine.maxmin import max_min_rates
+from rocelab.arrays import Floats
+from rocelab.sim.engine.incremental import Incremental
 from rocelab.sim.engine.proof import NotFairError, prove
-from tests.helpers.engine_samples import BACKENDS, drawn_capacity, drawn_paths, paths
+from rocelab.sim.fabric.flows import Paths
+from tests.helpers.engine_samples import drawn_capacity, drawn_paths, paths, program
+from tests.helpers.fluid_oracle import rates_in_rounds
 
-each_backend = pytest.mark.parametrize("backend", BACKENDS)
+Rates = Callable[[Paths, Floats], Floats]
 LINE = paths([0, 1, 2], [0], [1], [2])
 
 
-@each_backend
-def test_on_a_parking_lot_the_long_flow_gets_as_much_as_each_short_one(backend: Backend) -> None:
-    rates = max_min_rates(LINE, np.ones(3), backend=backend)
+def engine_rates(network: Paths, capacity: Floats) -> Floats:
+    """The rates of the engine when all flows begin at once."""
+    at_once = program([(flow, 1.0) for flow in range(len(network))])
+    engine = Incremental(at_once, network, capacity, 0.0)
+    engine.advance(math.inf, one_event=True)
+    flow, rates = engine.rates()
+    assert flow.tolist() == list(range(len(network)))
+    return rates
+
+
+def oracle_rates(network: Paths, capacity: Floats) -> Floats:
+    return rates_in_rounds(network, capacity, np.ones(len(network), np.int32))
+
+
+each_engine = pytest.mark.parametrize("rates_of", [engine_rates, oracle_rates])
+
+
+@each_engine
+def test_on_a_parking_lot_the_long_flow_gets_as_much_as_each_short_one(rates_of: Rates) -> None:
+    rates = rates_of(LINE, np.ones(3))
     np.testing.assert_allclose(rates, [0.5, 0.5, 0.5, 0.5])
 
 
-@each_backend
-def test_what_a_flow_can_not_use_goes_to_the_others(backend: Backend) -> None:
-    rates = max_min_rates(LINE, np.array([1.0, 2.0, 10.0]), backend=backend)
+@each_engine
+def test_what_a_flow_can_not_use_goes_to_the_others(rates_of: Rates) -> None:
+    rates = rates_of(LINE, np.array([1.0, 2.0, 10.0]))
     np.testing.assert_allclose(rates, [0.5, 0.5, 1.5, 9.5])
 
 
-@each_backend
-def test_a_dumbbell_shares_its_middle_equally(backend: Backend) -> None:
+@each_engine
+def test_a_dumbbell_shares_its_middle_equally(rates_of: Rates) -> None:
     dumbbell = paths([0, 4, 2], [1, 4, 3], [1, 3])
-    rates = max_min_rates(dumbbell, np.array([9.0, 9.0, 9.0, 9.0, 4.0]), backend=backend)
+    rates = rates_of(dumbbell, np.array([9.0, 9.0, 9.0, 9.0, 4.0]))
     np.testing.assert_allclose(rates, [2.0, 2.0, 7.0])
 
 
-@each_backend
-def test_a_flow_that_is_half_on_a_link_counts_half_there(backend: Backend) -> None:
+@each_engine
+def test_a_flow_that_is_half_on_a_link_counts_half_there(rates_of: Rates) -> None:
     sprayed = paths([0, 1, 2], [1], share=[1.0, 0.5, 0.5, 1.0])
-    rates = max_min_rates(sprayed, np.array([8.0, 3.0, 8.0]), backend=backend)
+    rates = rates_of(sprayed, np.array([8.0, 3.0, 8.0]))
     np.testing.assert_allclose(rates, [2.0, 2.0])
 
 
-@each_backend
-def test_transfers_on_one_flow_are_shared_between_as_if_each_had_its_own(backend: Backend) -> None:
-    flow = np.array([1, 0, 1], np.int32)
-    rates = max_min_rates(paths([0], [0, 1]), np.array([3.0, 9.0]), flow, backend)
-    np.testing.assert_allclose(rates, [1.0, 1.0, 1.0])
-
-
-@each_backend
-def test_nothing_arrives_without_a_path_or_over_a_dead_link(backend: Backend) -> None:
-    rates = max_min_rates(paths([], [0, 1], [1]), np.array([0.0, 5.0]), backend=backend)
+@each_engine
+def test_nothing_arrives_without_a_path_or_over_a_dead_link(rates_of: Rates) -> None:
+    rates = rates_of(paths([], [0, 1], [1]), np.array([0.0, 5.0]))
     np.testing.assert_allclose(rates, [0.0, 0.0, 5.0])
 
 
-@each_backend
-def test_a_link_of_thousands_of_flows_is_shared_exactly(backend: Backend) -> None:
+@each_engine
+def test_a_link_of_thousands_of_flows_is_shared_exactly(rates_of: Rates) -> None:
     flows, leaves = 3000, 40
     incast = paths(*([flow % leaves, leaves] for flow in range(flows)))
     capacity = np.append(np.linspace(1.0, 90.0, leaves), 1000.0)
-    prove(incast, capacity, max_min_rates(incast, capacity, backend=backend))
+    prove(incast, capacity, rates_of(incast, capacity))
 
 
-@each_backend
-def test_capacities_sends_and_shares_that_can_not_be_are_refused(backend: Backend) -> None:
+def test_capacities_sends_and_shares_that_can_not_be_are_refused() -> None:
     with pytest.raises(ValueError, match="capacity"):
-        max_min_rates(LINE, np.array([1.0, np.inf, 1.0]), backend=backend)
+        engine_rates(LINE, np.array([1.0, np.inf, 1.0]))
     with pytest.raises(ValueError, match="send outside"):
-        max_min_rates(LINE, np.ones(2), backend=backend)
+        engine_rates(LINE, np.ones(2))
     with pytest.raises(ValueError, match="share"):
-        max_min_rates(paths([0], share=[0.0]), np.ones(1), backend=backend)
+        engine_rates(paths([0], share=[0.0]), np.ones(1))
 
 
-@given(seed=st.integers(0, 2**32 - 1), shared=st.booleans(), several=st.booleans())
-def test_rates_on_any_network_are_proven_and_equal_on_both_backends(
-    seed: int, shared: bool, several: bool
-) -> None:
+@given(seed=st.integers(0, 2**32 - 1), shared=st.booleans())
+def test_rates_on_any_network_are_proven_and_those_of_the_oracle(seed: int, shared: bool) -> None:
     rng = np.random.default_rng(seed)
     flows, sends = int(rng.integers(1, 80)), int(rng.integers(1, 20))
     network, capacity = drawn_paths(rng, flows, sends, shared=shared), drawn_capacity(rng, sends)
-    flow = rng.integers(0, flows, 90).astype(np.int32) if several else None
-    rates = [max_min_rates(network, capacity, flow, backend) for backend in BACKENDS]
-    for one in rates:
-        prove(network, capacity, one, flow)
-        np.testing.assert_allclose(one, rates[0], rtol=1e-9)
+    rates = engine_rates(network, capacity)
+    prove(network, capacity, rates)
+    np.testing.assert_allclose(rates, oracle_rates(network, capacity), rtol=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -115,7 +124,6 @@ def test_the_proof_counts_full_sends() -> None:
 
 
 def test_importing_the_engine_does_not_import_numba() -> None:
-    engine = "rocelab.sim.engine"
-    code = f"import sys, {engine}.run, {engine}.maxmin; print('numba' in sys.modules)"
+    code = "import sys, rocelab.sim.engine.run; print('numba' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"

@@ -22,7 +22,6 @@ from rocelab.errors import InputError, SpecError
 from rocelab.jobs.transport import TransportSpec
 from rocelab.report.simulation.whatif import print_outlook, print_what_if
 from rocelab.results.whatif import WhatIf
-from rocelab.sim.engine.backend import Backend
 from rocelab.sim.engine.program import Change, Program
 from rocelab.sim.engine.run import run
 from rocelab.sim.events.changes import changes_of
@@ -572,7 +571,7 @@ def test_the_engine_takes_a_timeline(clos: Network, line: str, finishes_s: list[
         np.zeros(len(flows), np.int32),
         np.zeros(len(flows)),
     )
-    outcome = run(program, whole, clos.capacity_bps, changes=coming, backend=Backend.NUMPY)
+    outcome = run(program, whole, clos.capacity_bps, changes=coming)
     assert outcome.finish_s.tolist() == pytest.approx(finishes_s)
 
 
