@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
-import importlib.util
 import os
 import resource
 import stat
@@ -33,7 +32,7 @@ LOCK = "lock"
 the lock."""
 
 OFF = "NUMBA_DISABLE_JIT"
-"""numba's variable: with 1 nothing is compiled, and here numba is not even imported."""
+"""numba's variable: with 1 nothing is compiled, and `compiler` does not even import numba."""
 
 LEAST_BYTES = 700_000_000
 """The least address space to compile in: 716 MB were enough, 614 MB were not."""
@@ -89,15 +88,10 @@ class _Uninterrupted(threading.local):
             self._shields.pop().__exit__(None, None, None)
 
 
-def is_installed() -> bool:
-    """Whether numba, an optional extra, is installed."""
-    return importlib.util.find_spec("numba") is not None
-
-
 def is_compiled(sources: Path) -> bool:
     """Whether functions of the modules in the folder `sources` are in the cache, or are not
     compiled here at all."""
-    if not is_installed() or os.environ.get(OFF) == "1":
+    if os.environ.get(OFF) == "1":
         return True
     folder = cache_folder(sources)
     return folder is not None and any(folder.rglob("*.nbi"))
@@ -185,9 +179,8 @@ def compiler(
     sources: Path, *, makes_arrays: bool = True, is_inlined: bool = False
 ) -> Callable[[Callable[Arguments, Result]], Callable[Arguments, Result]]:
     """A decorator for functions of the modules in the folder `sources`: compiled on their first
-    call where numba is installed. Without it, and with `OFF`, they run as they stand. makes_arrays,
-    is_inlined: as of `compiled_in`."""
-    if not is_installed() or os.environ.get(OFF) == "1":
+    call. With `OFF` they run as they stand. makes_arrays, is_inlined: as of `compiled_in`."""
+    if os.environ.get(OFF) == "1":
         return lambda function: function
     return partial(
         compiled_in, cache_folder(sources), makes_arrays=makes_arrays, is_inlined=is_inlined

@@ -4,8 +4,7 @@ Of the offered paths (all of them shortest: BGP keeps no others) a flow takes th
 used send stays least used. Ties go to the path whose second most used send stays least used, and so
 on, then to the kernel's order. Meta's TE places flows so, largest first, where there is most room
 left (Gangidi et al., SIGCOMM 2024, section 5.3). The controller of a lab and the simulator run this
-code. The functions are compiled if numba is installed; without it they run as plain Python, some
-hundred times slower.
+code: the simulator compiled, the controller as plain Python, some hundred times slower.
 """
 
 from __future__ import annotations

@@ -21,7 +21,6 @@ def cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """The empty cache of a user's first simulation."""
     monkeypatch.delenv(compiling.OFF, raising=False)
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
-    monkeypatch.setattr(compiling, "is_installed", lambda: True)
     folder = compiling.cache_folder(ENGINE)
     assert folder is not None
     return folder

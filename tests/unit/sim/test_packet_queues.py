@@ -87,7 +87,7 @@ def test_random_numbers_are_even_and_a_port_s_own() -> None:
     assert abs(shifted) < 0.08 and abs(np.corrcoef(words)[0, 1]) < 0.08
 
 
-def test_random_numbers_are_the_same_without_numba() -> None:
+def test_random_numbers_are_the_same_in_code_that_is_not_compiled() -> None:
     plain = getattr(draw, "py_func", draw)
     assert plain(1, np.int32(20), 3) == draw(1, 20, 3)
 

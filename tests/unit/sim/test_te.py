@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rocelab import compiling
 from rocelab.arrays import NONE, Floats, Ints
 from rocelab.errors import InputError
 from rocelab.forwarding.demand import Demand, FlowKey
@@ -268,7 +269,7 @@ def test_utilisation_adds_the_parts_of_flows_and_is_infinite_on_dead_sends() -> 
     assert utilisation(paths, np.array([8.0, 2.0]), np.array([0.0, 4.0, 0.0]))[0] == np.inf
 
 
-def test_without_numba_the_same_paths_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_code_that_is_not_compiled_finds_the_same_paths(monkeypatch: pytest.MonkeyPatch) -> None:
     net = network("zones-small")
     flows, rate_bps = random_flows(net, 30, 1)
     problem = net, Routes(net), flows, rate_bps
@@ -276,7 +277,7 @@ def test_without_numba_the_same_paths_are_found(monkeypatch: pytest.MonkeyPatch)
     engine = [f"forwarding.te.{name}" for name in ("search", "even", "optimum", "moves")]
     modules = [importlib.import_module(f"rocelab.{name}") for name in (*engine, "sim.fabric.te")]
     with monkeypatch.context() as patch:
-        patch.setattr(importlib.util, "find_spec", lambda name: None)
+        patch.setenv(compiling.OFF, "1")
         for module in modules:
             importlib.reload(module)
         plain = search.best_path
