@@ -6,7 +6,7 @@ from rocelab.arrays import Floats
 from rocelab.sim.engine import state as at
 from rocelab.sim.engine.compiling import compiled
 from rocelab.sim.engine.filling import fill, index, weigh
-from rocelab.sim.engine.state import Fair, fair_state
+from rocelab.sim.engine.state import FairState, fair_state
 from rocelab.sim.fabric.flows import Paths
 
 
@@ -24,7 +24,7 @@ def max_min_rates(paths: Paths, capacity_bps: Floats) -> Floats:
 
 
 @compiled
-def _list_all(fair: Fair) -> None:
+def _list_all(fair: FairState) -> None:
     """Put all flows on the lists of their sends."""
     sends, listed, end = fair.sends, fair.listed, fair.of_send[at.LIST_LENGTH]
     for send in range(len(end)):
@@ -40,7 +40,7 @@ def _list_all(fair: Fair) -> None:
 
 
 @compiled
-def _solve(fair: Fair) -> None:
+def _solve(fair: FairState) -> None:
     """Rates of flows of which none has a rate yet."""
     flows = len(fair.start) - 1
     index(fair)

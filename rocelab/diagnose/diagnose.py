@@ -23,7 +23,7 @@ from rocelab.jobs.job import JobSpec
 from rocelab.jobs.jobplan import plan_job
 from rocelab.plan.build import plan
 from rocelab.plan.fabric import Fabric
-from rocelab.results.diagnosis import SCHEMA_VERSION, Cause, Diagnosis, Stretch, Verdict
+from rocelab.results.diagnosis import SCHEMA_VERSION, Cause, Diagnosis, PathPart, Verdict
 from rocelab.results.job import JobReport
 from rocelab.spec.adopted import recorded_spec
 
@@ -94,7 +94,7 @@ def diagnose(case: Case, notes: Sequence[str] = ()) -> Diagnosis:
         typical=case.times(typical),
         shown=timed.first + shown,
         took=case.times(float(timed.took[shown])),
-        path=tuple(_stretch(case, link) for link in timed.paths[shown]),
+        path=tuple(_path_part(case, link) for link in timed.paths[shown]),
     )
 
 
@@ -142,9 +142,9 @@ def _machine(case: Case) -> list[str]:
     ]
 
 
-def _stretch(case: Case, critical: CriticalSend) -> Stretch:
+def _path_part(case: Case, critical: CriticalSend) -> PathPart:
     send = case.timing.schedule.sends[critical.send]
-    return Stretch(
+    return PathPart(
         send=critical.send,
         source=send.source,
         destination=send.destination,

@@ -240,7 +240,7 @@ class _Stopped:
         """How long transfers on critical paths were stopped, in ns, and in which iterations."""
         timing = self.case.timing
         total_ns, iterations = 0.0, set()
-        for critical in (stretch for path in timing.paths for stretch in path):
+        for critical in (sent for path in timing.paths for sent in path):
             send = timing.schedule.sends[critical.send]
             stops = self.stops.get((send.source, send.destination))
             if stops is not None:

@@ -19,7 +19,7 @@ from rocelab.units import format_duration
 SHADES = " ░▒▓█"
 MOST_COLUMNS = 64
 SHOWN_RANKS = 32
-SHOWN_STRETCHES = 8
+SHOWN_PARTS = 8
 
 
 def print_diagnosis(found: Diagnosis, case: Case, console: Console) -> None:
@@ -125,17 +125,12 @@ def path_table(found: Diagnosis) -> Table:
         "like",
         ("send", "from", "to", "took", "excess", "host stood still"),
     )
-    late = sorted(found.path, key=lambda stretch: stretch.excess.lab_ns, reverse=True)[
-        :SHOWN_STRETCHES
-    ]
-    for stretch in sorted(late, key=lambda stretch: stretch.posted.lab_ns):
+    late = sorted(found.path, key=lambda part: part.excess.lab_ns, reverse=True)[:SHOWN_PARTS]
+    for part in sorted(late, key=lambda part: part.posted.lab_ns):
         shown.add_row(
-            str(stretch.send),
-            str(stretch.source),
-            str(stretch.destination),
-            *(
-                format_duration(time.lab_ns)
-                for time in (stretch.took, stretch.excess, stretch.hosts)
-            ),
+            str(part.send),
+            str(part.source),
+            str(part.destination),
+            *(format_duration(time.lab_ns) for time in (part.took, part.excess, part.hosts)),
         )
     return shown

@@ -204,7 +204,7 @@ class PhaseBody(SpecModel):
     @classmethod
     def _each_once(cls, plans: tuple[SeedPlan, ...]) -> tuple[SeedPlan, ...]:
         if len(set(plans)) < len(plans):
-            raise RefusedError("a seed plan stands here twice", "name each once")
+            raise RefusedError("a seed plan is listed twice", "name each once")
         return plans
 
     @model_validator(mode="after")
@@ -256,7 +256,7 @@ class PhaseBody(SpecModel):
                 raise RefusedError(
                     f"the fault at {format_duration(fault.at)} leaves less than measure.sustained "
                     f"({format_duration(sustained)}) between its last change and the end of the "
-                    "traffic: recovery could not be told",
+                    "traffic: recovery cannot be seen",
                     "lengthen traffic.duration, or let the fault be earlier or shorter",
                     keys=("faults",),
                 )

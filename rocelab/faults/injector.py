@@ -48,7 +48,7 @@ SHOWN = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class RunningFault:
     """A fault in the lab's record, resolved on this lab."""
 
     fault: Fault
@@ -73,8 +73,8 @@ class Injector:
     def __init__(self, lab: Lab) -> None:
         self._lab = lab
         self._files = LabFiles(lab.name)
-        self._held: dict[int, Held] = {}
-        self._unproven: list[Held] = []
+        self._held: dict[int, RunningFault] = {}
+        self._unproven: list[RunningFault] = []
         self._intact: dict[int, frozenset[str]] = {}
         self._guardian: subprocess.Popen[bytes] | None = None
         self._folder: int | None = None
@@ -141,7 +141,7 @@ class Injector:
         else:
             guardian.wait()
 
-    def prepare(self, spec: SingleFaultSpec) -> Held:
+    def prepare(self, spec: SingleFaultSpec) -> RunningFault:
         """Record the fault and do everything slow. Raises InputError if it does not fit the lab,
         MachineError if this machine cannot do it."""
         held = self._recorded(spec)
@@ -150,12 +150,12 @@ class Injector:
         self._intact[held.recorded.number] = held.fault.intact(self._lab)
         return held
 
-    def _recorded(self, spec: SingleFaultSpec) -> Held:
+    def _recorded(self, spec: SingleFaultSpec) -> RunningFault:
         fault = spec.resolve(self._lab.fabric)
         check_there(self._lab, fault)
         if self._guardian is None:
             self._guardian = _start_guardian(self._lab)
-        return Held(fault, write_fault(self._files, spec, Driver.this_process()))
+        return RunningFault(fault, write_fault(self._files, spec, Driver.this_process()))
 
     def happened(self) -> tuple[Change, ...]:
         """The changes so far, without those that the kernel has yet to make."""
@@ -166,7 +166,7 @@ class Injector:
         """The nodes that a fault concerns. Raises InputError where it does not fit the lab."""
         return frozenset(spec.resolve(self._lab.fabric).nodes)
 
-    def schedule(self, held: Held, start_ns: int, end_ns: int | None) -> bool:
+    def schedule(self, held: RunningFault, start_ns: int, end_ns: int | None) -> bool:
         """Let the kernel begin and end a prepared fault (CLOCK_REALTIME); return whether it can."""
         if not isinstance(held.fault, ScheduledFault):
             return False
@@ -188,7 +188,7 @@ class Injector:
             self.changes.append(Change(held.fault, False, end_ns, 0))
         return True
 
-    def inject(self, held: Held) -> None:
+    def inject(self, held: RunningFault) -> None:
         """Inject a prepared fault."""
         if self._is_overlapped(held):
             # This fault cannot change, nor show, what another fault has already removed.
@@ -199,7 +199,7 @@ class Injector:
         done = held.fault.inject(self._lab)
         self.changes.append(Change(held.fault, True, done.before_ns, done.width_ns))
 
-    def _is_overlapped(self, held: Held) -> bool:
+    def _is_overlapped(self, held: RunningFault) -> bool:
         """Whether another fault on one of its nodes is under way."""
         begun = [change.fault for change in self.happened() if change.begins]
         others = [
@@ -209,7 +209,7 @@ class Injector:
         ]
         return any(set(other.nodes) & set(held.fault.nodes) for other in others)
 
-    def look(self, held: Held) -> None:
+    def look(self, held: RunningFault) -> None:
         """Check by the kernel and FRR whether a fault that has begun took effect, and add a problem
         to `unseen`. Only the first call counts. A fault that began during another on its nodes is
         not checked."""
@@ -219,13 +219,13 @@ class Injector:
         if unseen := _unseen_effect(self._lab, held.fault, intact):
             self.unseen.append(f"not valid because {unseen}")
 
-    def wait_for_effect(self, held: Held) -> None:
+    def wait_for_effect(self, held: RunningFault) -> None:
         """Return once a fault that was injected is seen to take effect. Raises ExpectationError as
         `wait_for_effect`."""
         if (intact := self._intact.pop(held.recorded.number, None)) is not None:
             wait_for_effect(self._lab, held.fault, held.recorded, intact)
 
-    def restore(self, held: Held) -> None:
+    def restore(self, held: RunningFault) -> None:
         """Restore a fault, after `look`. It stays in the record until `prove`."""
         self.look(held)
         now_ns = realtime_ns()

@@ -17,8 +17,8 @@ from rocelab.errors import ExpectationError, InputError
 from rocelab.faults.base import Fault, LinksFault
 from rocelab.faults.injector import (
     Change,
-    Held,
     Injector,
+    RunningFault,
     check_there,
     restore_faults,
     undo,
@@ -104,7 +104,7 @@ def inject_and_leave(lab: Lab, spec: SingleFaultSpec) -> tuple[RecordedFault, Fa
 
 
 @contextmanager
-def injected(lab: Lab, spec: SingleFaultSpec) -> Iterator[tuple[Injector, Held]]:
+def injected(lab: Lab, spec: SingleFaultSpec) -> Iterator[tuple[Injector, RunningFault]]:
     """Break the lab for the duration of the context, from when the fault is seen to take effect
     until it is proven undone, whose injector has its changes. Undone too where this is interrupted
     or killed.

@@ -14,7 +14,7 @@ from itertools import chain
 
 from rocelab.agent.priority import running_first
 from rocelab.faults.base import CarrierFault, LinksFault, NodeFault
-from rocelab.faults.injector import Change, Held, Injector
+from rocelab.faults.injector import Change, Injector, RunningFault
 from rocelab.faults.schedule import Timed
 from rocelab.interruption import shielded
 from rocelab.kernel.bracket import realtime_ns
@@ -33,7 +33,7 @@ each other."""
 SHOWN = 4
 
 
-Prepared = dict[int, Held]
+Prepared = dict[int, RunningFault]
 """Prepared faults, by their index among all."""
 
 
@@ -67,7 +67,7 @@ def carry_out(
         + [(at_ns, _Step.LOOK, place) for place, at_ns in _looks(injector, faults).items()]
     )
     waiting = [place for _, step, place in order if step is _Step.BEGIN]
-    held: dict[int, tuple[Held, bool]] = {}
+    held: dict[int, tuple[RunningFault, bool]] = {}
     problems = []
     free_ns = 0
     for at_ns, step, place in order:
@@ -142,7 +142,7 @@ def _looks(injector: Injector, faults: Sequence[Timed]) -> dict[int, int]:
     return found
 
 
-def _change(injector: Injector, held: Held, *, begins: bool) -> Change | None:
+def _change(injector: Injector, held: RunningFault, *, begins: bool) -> Change | None:
     """None if the fault was restored before its time came, as when a clock is set back."""
     return next(
         (

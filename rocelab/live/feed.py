@@ -67,7 +67,7 @@ class Feed(Holding):
         self._before: Reading | None = None
         self._gaps: tuple[str, ...] = ()
         self._ports = threading.Lock()
-        """Held while a port's state is compared and published, which two threads do."""
+        """RunningFault while a port's state is compared and published, which two threads do."""
         self._link_of_port = {
             (port.node, port.interface): link.name
             for link in lab.fabric.links

@@ -81,7 +81,7 @@ def searched_failures(fabric: Fabric) -> Sequence[tuple[Link, ...]]:
 
     Each link, and in a small fabric each two, because a packet of a Clos comes down and goes up
     again only where no spine is left that both racks reach. In a large one every so many-th link.
-    Of a lab that was adopted only the routes that it had are known.
+    Only the present routes of an adopted lab are known.
     """
     if fabric.observed is not None:
         return ((),)

@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rocelab.report.console import table
-from rocelab.results.drill import DrillResult, figures_held
+from rocelab.results.drill import DrillResult, compared_figures
 from rocelab.results.expectations import Verdict
 from rocelab.results.kpi import Figures, Kpi
 from rocelab.results.kpis import KPIS, format_kpi
@@ -105,7 +105,7 @@ def repeat_tables(result: DrillResult) -> list[RepeatTable]:
 
 
 def _phase_table(result: DrillResult, phase: str, verdicts: Sequence[Verdict]) -> RepeatTable:
-    held = [figures_held(repeat, phase).figures for repeat in result.repeats]
+    held = [compared_figures(repeat, phase).figures for repeat in result.repeats]
     shown = _shown(verdicts, [figure for figures in held for figure in figures])
     rows = []
     for number, (repeat, figures) in enumerate(zip(result.repeats, held, strict=True), 1):

@@ -59,7 +59,7 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class PathPart:
     """A part of an iteration's critical path: a send from its earliest start to its end.
 
     excess: its time beyond that of other sends of its size in the job; hosts: the part of the
@@ -99,7 +99,7 @@ class Diagnosis:
     typical: Times
     shown: int
     took: Times
-    path: tuple[Stretch, ...]
+    path: tuple[PathPart, ...]
 
 
 _FORMAT = Format(

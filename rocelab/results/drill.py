@@ -223,7 +223,7 @@ class DrillResult:
         """The expectations of a phase that one repeat alone does not meet, with its measurements;
         none if the phase is invalid in it."""
         verdicts = next(outcome.verdicts for outcome in self.phases if outcome.name == phase)
-        held = figures_held(repeat, phase)
+        held = compared_figures(repeat, phase)
         return unmet(verdicts, held.figures, held.others) if held.figures else ()
 
 
@@ -274,7 +274,7 @@ def summarise(
     """
     runs = [run for repeat in repeats for run in repeat if run.phase == name and run.valid]
     valid = [run.figures() for run in runs]
-    held = [figures_held(repeat, name) for repeat in repeats]
+    held = [compared_figures(repeat, name) for repeat in repeats]
     figures = [figure for of_repeat in held for figure in of_repeat.figures]
     others = [other for of_repeat in held for other in of_repeat.others]
     summaries = tuple(map(_summarised, zip(*valid, strict=True)))
@@ -283,7 +283,7 @@ def summarise(
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class ComparedFigures:
     """The figures that a phase's expectations are compared with in one repeat: those of each of its
     jobs, and for each those of the other phases."""
 
@@ -291,14 +291,14 @@ class Held:
     others: tuple[Mapping[str, Figures], ...]
 
 
-def figures_held(repeat: Sequence[PhaseRun], phase: str) -> Held:
+def compared_figures(repeat: Sequence[PhaseRun], phase: str) -> ComparedFigures:
     """The figures of a phase in one repeat, none if it is invalid; those of another valid phase are
     those of its first job."""
     figures = {run.phase: phase_figures(run.figures()) for run in repeat if run.valid}
     if phase not in figures:
-        return Held((), ())
+        return ComparedFigures((), ())
     firsts = {name: of_phase[0] for name, of_phase in figures.items()}
-    return Held(figures[phase], (firsts,) * len(figures[phase]))
+    return ComparedFigures(figures[phase], (firsts,) * len(figures[phase]))
 
 
 def _summarised(figures: Sequence[Figures]) -> FigureSummary:

@@ -195,7 +195,7 @@ JOB_KPIS = (
         "timeouts",
         Quantity.COUNT,
         "ACK timeouts",
-        "times that a sender waited for an ACK in vain (local ACK timeout)",
+        "times that no ACK came before a sender's local ACK timeout",
         better=Better.LOWER,
         of_job=lambda job: job.report.transport.timeouts,
         summed=True,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pytest
 
 from rocelab.faults import injector, timetable
-from rocelab.faults.injector import Held, Injector
+from rocelab.faults.injector import Injector, RunningFault
 from rocelab.faults.record import RecordedFault
 from rocelab.faults.schedule import Timed
 from rocelab.faults.spec import SINGLE_FAULT, SingleFaultSpec
@@ -118,12 +118,12 @@ class OnPaper(Injector):
         self.kind: type[Noted] = Noted
         self._count = 0
 
-    def _recorded(self, spec: SingleFaultSpec) -> Held:
+    def _recorded(self, spec: SingleFaultSpec) -> RunningFault:
         subject = spec.resolve(self._lab.fabric).subject
         begins = self._begins.get(subject.partition(":")[2], lambda: None)
         fault = self.kind(subject, self.log, begins, self.reaches_kernel)
         self._count += 1
-        return Held(fault, RecordedFault(self._count, spec, None))
+        return RunningFault(fault, RecordedFault(self._count, spec, None))
 
 
 def down(spine: str, at_ms: int, ends_ms: int | None = None) -> Timed:

@@ -11,7 +11,7 @@ import pytest
 from rocelab.faults import policy
 from rocelab.faults.asked import kinds
 from rocelab.faults.base import Fault
-from rocelab.faults.injector import Change, Held, Injector
+from rocelab.faults.injector import Change, Injector, RunningFault
 from rocelab.faults.spec import SINGLE_FAULT
 from rocelab.kernel import namespaces
 from rocelab.kernel.bracket import Bracket
@@ -85,12 +85,12 @@ def lab(made: Lab) -> Iterator[Lab]:
 class Idle(Injector):
     """An injector that reports an injection but does nothing."""
 
-    def inject(self, held: Held) -> None:
+    def inject(self, held: RunningFault) -> None:
         now = Bracket.now()
         self.changes.append(Change(held.fault, True, now.before_ns, 0))
 
 
-def prepared(injector: Injector, name: str) -> Held:
+def prepared(injector: Injector, name: str) -> RunningFault:
     return injector.prepare(SINGLE_FAULT.validate_python({"kind": name} | SAMPLES[name]))
 
 

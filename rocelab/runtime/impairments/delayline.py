@@ -91,7 +91,7 @@ def arrivals(ring: Ring) -> Iterator[Arrival]:
             yield Arrival(slot, seconds * SECOND_NS + nanoseconds, frame)
 
 
-class Held(NamedTuple):
+class HeldPacket(NamedTuple):
     """A packet, when it is due, in CLOCK_MONOTONIC ns, and after which delay; 0: it may leave
     early, as its delay was cleared."""
 
@@ -109,7 +109,7 @@ class Lateness(NamedTuple):
     total_ns: int = 0
     very_late: int = 0
 
-    def after(self, held: Held, now_ns: int) -> Lateness:
+    def after(self, held: HeldPacket, now_ns: int) -> Lateness:
         """With a packet that leaves now."""
         late_ns = max(0, now_ns - held.due_ns)
         return Lateness(
@@ -138,7 +138,7 @@ class DelayQueues:
 
     def __init__(self, limit_bytes: int = HELD_LIMIT_BYTES) -> None:
         self._limit_bytes = limit_bytes
-        self._queue_of: dict[int, deque[Held]] = {}
+        self._queue_of: dict[int, deque[HeldPacket]] = {}
         self.bytes = 0
 
     def put(self, slot: int, due_ns: int, frame: bytes, delay_ns: int = 0) -> None:
@@ -148,9 +148,11 @@ class DelayQueues:
             return
         self.bytes += cost
         queue = self._queue_of.setdefault(slot, deque())
-        queue.append(Held(max(due_ns, queue[-1].due_ns) if queue else due_ns, frame, delay_ns))
+        queue.append(
+            HeldPacket(max(due_ns, queue[-1].due_ns) if queue else due_ns, frame, delay_ns)
+        )
 
-    def pop_due(self, now_ns: int) -> Iterator[tuple[int, Held]]:
+    def pop_due(self, now_ns: int) -> Iterator[tuple[int, HeldPacket]]:
         """Every packet that is due by `now_ns`, with its slot."""
         for slot, queue in self._queue_of.items():
             while queue and queue[0].due_ns <= now_ns:
@@ -165,7 +167,7 @@ class DelayQueues:
     def hasten(self, slot: int) -> None:
         """Make all of a slot's packets due now."""
         queue = self._queue_of[slot]
-        self._queue_of[slot] = deque(Held(0, held.frame) for held in queue)
+        self._queue_of[slot] = deque(HeldPacket(0, held.frame) for held in queue)
 
     def next_ns(self) -> int | None:
         """When the next packet is due, None where none is held."""

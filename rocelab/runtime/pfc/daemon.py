@@ -294,7 +294,7 @@ def _work_as_child(
 
 def main() -> None:
     """`python -m rocelab.runtime.pfc.daemon PINS CONFIGURATION JOURNAL PID_FILE READY_FD`."""
-    # Before anybody may signal: until there are handlers, SIGHUP would end this process.
+    # Until there are handlers, SIGHUP would end this process.
     signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     pins, file, journal, *found_by = sys.argv[1:]
     configuration = json.loads(Path(file).read_text())

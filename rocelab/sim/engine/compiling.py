@@ -41,7 +41,7 @@ def _types() -> dict[str, Any]:
         "Floats": real[::1],
         "Numbers": numba.int32[:, ::1],
         "Table": real[:, ::1],
-        "Fair": numba.typeof(fair_state(Paths(offsets, ints), floats)),
+        "FairState": numba.typeof(fair_state(Paths(offsets, ints), floats)),
         "Run": numba.typeof(run_state(program)),
     }
 

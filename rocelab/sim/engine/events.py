@@ -14,11 +14,11 @@ from rocelab.sim.engine.compiling import compiled
 from rocelab.sim.engine.filling import index, join, list_flow
 from rocelab.sim.engine.heap import settle, sink
 from rocelab.sim.engine.refilling import SAME, expect_anew, serve, solve, targets
-from rocelab.sim.engine.state import Fair, Run
+from rocelab.sim.engine.state import FairState, Run
 
 
 @compiled
-def _touch(fair: Fair, dirty: int, flow: int) -> int:
+def _touch(fair: FairState, dirty: int, flow: int) -> int:
     if fair.of_flow[at.IS_DIRTY, flow] == 0:
         fair.of_flow[at.IS_DIRTY, flow] = 1
         fair.of_flow[at.DIRTY, dirty] = flow
@@ -86,7 +86,7 @@ def _last_chunk(run: Run, task: int, time: float) -> float:
 
 
 @compiled
-def _finish(fair: Fair, run: Run, dirty: int) -> int:
+def _finish(fair: FairState, run: Run, dirty: int) -> int:
     """End the transfer that is first to end, at its own time."""
     flow, time = fair.of_flow[at.END_FLOW, 0], fair.flow[at.END_KEY, 0]
     target, _ = targets(fair, run, flow)
@@ -132,7 +132,7 @@ def _finish(fair: Fair, run: Run, dirty: int) -> int:
 
 
 @compiled
-def _begin(fair: Fair, run: Run, dirty: int) -> int:
+def _begin(fair: FairState, run: Run, dirty: int) -> int:
     """Start the task that is first to start."""
     task = run.of_task[at.START_TASK, 0]
     run.task[at.STARTED, task] = run.task[at.START_KEY, 0]
@@ -165,7 +165,7 @@ def _begin(fair: Fair, run: Run, dirty: int) -> int:
 
 
 @compiled
-def _compact(fair: Fair, run: Run) -> None:
+def _compact(fair: FairState, run: Run) -> None:
     """Take flows without transfers off all lists."""
     weighted = len(fair.share) > 0
     for send in range(fair.send.shape[1]):
@@ -207,7 +207,7 @@ def _point(run: Run) -> None:
 
 
 @compiled
-def _apply(fair: Fair, run: Run, dirty: int, again: Ints, everything: bool) -> None:
+def _apply(fair: FairState, run: Run, dirty: int, again: Ints, everything: bool) -> None:
     """Solve for flows whose number of transfers has changed, and the flows that this affects."""
     weighted = len(fair.share) > 0
     changed = 0
@@ -270,7 +270,7 @@ def _apply(fair: Fair, run: Run, dirty: int, again: Ints, everything: bool) -> N
 
 
 @compiled
-def _window(fair: Fair, run: Run, eps: float) -> float:
+def _window(fair: FairState, run: Run, eps: float) -> float:
     """The time up to which completions are taken together."""
     if run.counts[at.LATEST] < 0:
         run.clock[at.HORIZON] = 0.0
@@ -289,7 +289,7 @@ def _window(fair: Fair, run: Run, eps: float) -> float:
 
 @compiled
 def advance(
-    fair: Fair, run: Run, until: float, eps: float, again: Ints, everything: bool, work: int
+    fair: FairState, run: Run, until: float, eps: float, again: Ints, everything: bool, work: int
 ) -> bool:
     """Run up to `until`, the next change. False if it stopped earlier, after some `work`.
 

@@ -1,6 +1,6 @@
 """Max-min fair rates by progressive filling, compiled.
 
-Changes the arrays of `rocelab.sim.engine.state.Fair` in place: `join` and `fill` solve some
+Changes the arrays of `rocelab.sim.engine.state.FairState` in place: `join` and `fill` solve some
 flows while all others keep their rates.
 """
 
@@ -12,7 +12,7 @@ from rocelab.arrays import Floats, Ints
 from rocelab.sim.engine import state as at
 from rocelab.sim.engine.compiling import compiled
 from rocelab.sim.engine.heap import sink
-from rocelab.sim.engine.state import Fair
+from rocelab.sim.engine.state import FairState
 
 NOISE = 1.0 + 1e-14
 LONG_LIST = 512
@@ -20,7 +20,7 @@ LONG_LIST = 512
 
 
 @compiled
-def index(fair: Fair) -> None:
+def index(fair: FairState) -> None:
     """Reserve list space for the flows of each send; the lists stay empty."""
     fair.list_start[:] = 0
     for send in fair.sends:
@@ -31,7 +31,7 @@ def index(fair: Fair) -> None:
 
 
 @compiled
-def list_flow(fair: Fair, flow: int) -> None:
+def list_flow(fair: FairState, flow: int) -> None:
     """Put a flow on the lists of its sends."""
     weighted = len(fair.share) > 0
     for entry in range(fair.start[flow], fair.start[flow + 1]):
@@ -44,7 +44,7 @@ def list_flow(fair: Fair, flow: int) -> None:
 
 
 @compiled
-def join(fair: Fair, flow: int, inside: int, touched: int, afresh: bool) -> int:
+def join(fair: FairState, flow: int, inside: int, touched: int, afresh: bool) -> int:
     """Add a flow to those to be solved, as number `inside`, and its sends to those touched. Returns
     the number of touched sends. afresh: sends carry nothing yet."""
     row, weighted = fair.row, len(fair.share) > 0
@@ -80,7 +80,7 @@ def _insert(shares: Floats, heap: Ints, size: int, share: float, send: int) -> N
 
 
 @compiled
-def fill(fair: Fair, inside: int, touched: int) -> None:
+def fill(fair: FairState, inside: int, touched: int) -> None:
     """Progressive filling of the flows inside, over the capacity that the flows outside leave: the
     send with the least share is the bottleneck of all its flows (Bertsekas and Gallager, Data
     Networks, 6.5.2). A share only grows while other flows get their rates, so it is recomputed only
@@ -149,7 +149,7 @@ def fill(fair: Fair, inside: int, touched: int) -> None:
 
 
 @compiled
-def weigh(fair: Fair) -> int:
+def weigh(fair: FairState) -> int:
     """Mark every send that lists flows as touched, with the weight of the flows to be solved and no
     load from others. Returns the number of touched sends."""
     row, weighted, touched = fair.row, len(fair.share) > 0, 0

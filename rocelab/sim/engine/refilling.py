@@ -14,7 +14,7 @@ from rocelab.sim.engine import state as at
 from rocelab.sim.engine.compiling import compiled
 from rocelab.sim.engine.filling import fill, join, weigh
 from rocelab.sim.engine.heap import settle
-from rocelab.sim.engine.state import Fair, Run
+from rocelab.sim.engine.state import FairState, Run
 
 SAME = 1e-12
 """Rates, loads and times that differ by less than this, relative, are equal."""
@@ -27,7 +27,7 @@ IN_ORDER = 8
 
 
 @compiled
-def _tally(fair: Fair, inside: int, touched: int) -> None:
+def _tally(fair: FairState, inside: int, touched: int) -> None:
     """Compute the load of the flows inside on each send, the fastest of them, and their
     bottlenecks."""
     row, weighted = fair.row, len(fair.share) > 0
@@ -54,7 +54,7 @@ def _tally(fair: Fair, inside: int, touched: int) -> None:
 
 
 @compiled
-def _violations(fair: Fair, inside: int, touched: int) -> tuple[int, int]:
+def _violations(fair: FairState, inside: int, touched: int) -> tuple[int, int]:
     """Add the flows outside that lost their bottleneck, or exceed the bottleneck of a flow
     inside."""
     row = fair.row
@@ -88,7 +88,7 @@ def _violations(fair: Fair, inside: int, touched: int) -> tuple[int, int]:
 
 
 @compiled
-def serve(fair: Fair, run: Run, flow: int) -> None:
+def serve(fair: FairState, run: Run, flow: int) -> None:
     """Update the bits that a flow's transfers have sent so far."""
     elapsed = run.clock[at.NOW] - fair.flow[at.UPDATED, flow]
     fair.flow[at.SERVED, flow] += fair.flow[at.RATE, flow] * elapsed
@@ -96,7 +96,7 @@ def serve(fair: Fair, run: Run, flow: int) -> None:
 
 
 @compiled
-def targets(fair: Fair, run: Run, flow: int) -> tuple[float, float]:
+def targets(fair: FairState, run: Run, flow: int) -> tuple[float, float]:
     """The bits served at which a flow's first and last transfers end."""
     least, most = np.inf, 0.0
     transfer = fair.of_flow[at.FIRST, flow]
@@ -108,7 +108,7 @@ def targets(fair: Fair, run: Run, flow: int) -> tuple[float, float]:
 
 
 @compiled
-def expect(fair: Fair, run: Run, flow: int) -> int:
+def expect(fair: FairState, run: Run, flow: int) -> int:
     """Note when the next transfer of a flow ends at its rate. Returns its place in the heap of
     ends."""
     place = fair.of_flow[at.PLACE, flow]
@@ -131,13 +131,13 @@ def expect(fair: Fair, run: Run, flow: int) -> int:
 
 
 @compiled
-def expect_anew(fair: Fair, run: Run, flow: int) -> None:
+def expect_anew(fair: FairState, run: Run, flow: int) -> None:
     """Note when the next transfer of a flow ends and move it to its place in the heap of ends."""
     settle(fair.flow, fair.of_flow, expect(fair, run, flow), run.counts[at.ACTIVE])
 
 
 @compiled
-def _load(fair: Fair, send: int) -> float:
+def _load(fair: FairState, send: int) -> float:
     """What a send carries, added up over its flows."""
     weighted = len(fair.share) > 0
     load = 0.0
@@ -150,7 +150,7 @@ def _load(fair: Fair, send: int) -> float:
 
 
 @compiled
-def _forget(fair: Fair, inside: int, touched: int) -> None:
+def _forget(fair: FairState, inside: int, touched: int) -> None:
     for number in range(touched):
         fair.of_send[at.MARKED, fair.of_send[at.TOUCHED, number]] = 0
     for number in range(inside):
@@ -160,7 +160,7 @@ def _forget(fair: Fair, inside: int, touched: int) -> None:
 
 
 @compiled
-def _join_all(fair: Fair, active: int) -> int:
+def _join_all(fair: FairState, active: int) -> int:
     """Mark all active flows to be solved: in order if they are many, which is faster."""
     flows, inside, touched = len(fair.start) - 1, 0, 0
     if active * IN_ORDER < flows:
@@ -177,7 +177,7 @@ def _join_all(fair: Fair, active: int) -> int:
 
 
 @compiled
-def _keep_rates(fair: Fair, run: Run, inside: int, whole: bool) -> None:
+def _keep_rates(fair: FairState, run: Run, inside: int, whole: bool) -> None:
     """Let the flows inside continue at their new rates."""
     for number in range(inside):
         flow = fair.of_flow[at.INSIDE_LIST, number]
@@ -200,7 +200,7 @@ def _keep_rates(fair: Fair, run: Run, inside: int, whole: bool) -> None:
 
 
 @compiled
-def _keep_loads(fair: Fair, touched: int, whole: bool) -> None:
+def _keep_loads(fair: FairState, touched: int, whole: bool) -> None:
     """Note what the sends touched carry now, and for which rates they are the bottleneck."""
     row, sends = fair.row, fair.send
     for number in range(touched):
@@ -219,7 +219,7 @@ def _keep_loads(fair: Fair, touched: int, whole: bool) -> None:
 
 
 @compiled
-def solve(fair: Fair, run: Run, inside: int, touched: int, everything: bool) -> None:
+def solve(fair: FairState, run: Run, inside: int, touched: int, everything: bool) -> None:
     """Solve the flows inside and those that turn out to depend on them; take their rates."""
     active = run.counts[at.ACTIVE]
     before, whole = -1, False

@@ -91,7 +91,7 @@ flows, the flow that ends last, flows solved so far, solves since the last point
 POINTS_KEPT = 2048
 
 
-class Fair(NamedTuple):
+class FairState(NamedTuple):
     """F flows with E sends in all, over S sends.
 
     start: F + 1. sends, share: E (share: empty where every send carries all of a flow).
@@ -140,12 +140,12 @@ def checked(paths: Paths, capacity_bps: Floats) -> None:
         raise ValueError("a share is not above 0")
 
 
-def fair_state(paths: Paths, capacity_bps: Floats) -> Fair:
+def fair_state(paths: Paths, capacity_bps: Floats) -> FairState:
     """Nothing under way. Raises ValueError as `checked` does."""
     checked(paths, capacity_bps)
     flows, sends, entries = len(paths), len(capacity_bps), len(paths.sends)
     shared = paths.share is not None
-    fair = Fair(
+    fair = FairState(
         start=np.require(paths.start, np.int64, ["C", "W"]),
         sends=np.require(paths.sends, np.int32, ["C", "W"]),
         share=np.require(paths.share if shared else np.empty(0), np.float64, ["C", "W"]),

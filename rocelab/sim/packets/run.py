@@ -64,7 +64,7 @@ class PacketRun(Outcome):
     carried nothing, at their ports, or without a route. failed: queue pairs that gave up after too
     many attempts. pause: 2L x lossless classes in use, ascending x PAUSE_CELLS of
     `rocelab.sim.packets.state`; buffer: its rows of receive buffers. data_sends: sends on some way
-    of data, 2L. idle_s: from when on no port sends any more: what was sent again in vain may leave
+    of data, 2L. idle_s: from when on no port sends any more: what was resent for nothing may leave
     after the last transfer's end.
     """
 

@@ -129,7 +129,7 @@ def test_a_drill_without_a_fault_or_with_a_seed_plan_twice_is_refused(tmp_path: 
     (problem,) = refused(tmp_path, "name: flap\nlab: l\nfaults: []\n")
     assert problem.startswith("3: faults: a phase of probes needs a fault")
     (problem,) = refused(tmp_path, BASE + "compare_hashing: [shared, shared]\n")
-    assert problem.startswith("5: compare_hashing: a seed plan stands here twice")
+    assert problem.startswith("5: compare_hashing: a seed plan is listed twice")
 
 
 @pytest.mark.parametrize(

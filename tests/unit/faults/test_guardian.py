@@ -14,7 +14,7 @@ import pytest
 from rocelab.errors import ExpectationError, InputError, MachineError, RocelabError
 from rocelab.faults import guardian
 from rocelab.faults import injector as injecting
-from rocelab.faults.injector import Held, Injector
+from rocelab.faults.injector import Injector, RunningFault
 from rocelab.faults.record import Driver, RecordedFault, faults_folder, read_faults, write_fault
 from rocelab.faults.spec import SINGLE_FAULT
 from rocelab.runtime import record
@@ -105,7 +105,7 @@ class Broken(Injector):
 
     def __init__(self, kind: type[Noted]) -> None:
         super().__init__(Lab.planned("tiny"))
-        held = Held(kind("rtsw1:ctsw1", []), RecordedFault(1, SPEC, None))
+        held = RunningFault(kind("rtsw1:ctsw1", []), RecordedFault(1, SPEC, None))
         self._held[1] = held
         self.stdin = io.BytesIO()
         self.waited = 0

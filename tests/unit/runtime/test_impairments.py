@@ -21,7 +21,12 @@ from rocelab.plan.build import plan
 from rocelab.plan.fabric import Fabric
 from rocelab.runtime.impairments import cables, program
 from rocelab.runtime.impairments.control import _impairment, _part
-from rocelab.runtime.impairments.delayline import PACKET_COST_BYTES, DelayQueues, Held, Lateness
+from rocelab.runtime.impairments.delayline import (
+    PACKET_COST_BYTES,
+    DelayQueues,
+    HeldPacket,
+    Lateness,
+)
 from rocelab.runtime.impairments.impairment import MAX_DELAY_NS, Hooks, Impairment, Kind
 from rocelab.runtime.impairments.maps import (
     IDLE,
@@ -175,7 +180,7 @@ def test_a_hastened_slot_leaves_at_once_and_others_stay() -> None:
 
 
 def test_a_packet_is_late_more_than_a_tenth_of_its_delay_after_it_was_due() -> None:
-    held = Held(1_000_000, b"", delay_ns=5_000)
+    held = HeldPacket(1_000_000, b"", delay_ns=5_000)
     counted = Lateness()
     for late_ns in (-200, 500, 501):
         counted = counted.after(held, held.due_ns + late_ns)
@@ -183,7 +188,7 @@ def test_a_packet_is_late_more_than_a_tenth_of_its_delay_after_it_was_due() -> N
 
 
 def test_a_packet_is_very_late_more_than_twenty_delays_after_it_was_due() -> None:
-    held = Held(1_000_000, b"", delay_ns=5_000)
+    held = HeldPacket(1_000_000, b"", delay_ns=5_000)
     counted = Lateness().after(held, held.due_ns + 100_000)
     assert counted.very_late == 0
     assert counted.after(held, held.due_ns + 100_001).very_late == 1
