@@ -41,12 +41,15 @@ def scheme(
 ) -> None:
     """Show how a lab spreads flows over equal paths, or switch it while traffic runs."""
     from rocelab.errors import InputError
+    from rocelab.runtime.inuse import in_use
+    from rocelab.runtime.record import LabFiles
 
     need_root("the scheme of a lab that is up")
     chosen = running_lab(lab)
     if kind is not None:
         wanted = asked_scheme(kind, settings or [])
-        with chosen.locked(), progress_bars() as progress:
+        using = in_use(LabFiles(chosen.name), "a change of scheme", shared=True)
+        with using, chosen.locked(), progress_bars() as progress:
             chosen.steering.set_scheme(wanted, progress)
     elif settings:
         raise InputError("--set needs a scheme to set it for")

@@ -190,12 +190,16 @@ class Injector:
 
     def inject(self, held: RunningFault) -> None:
         """Inject a prepared fault."""
-        if self._is_overlapped(held):
-            # This fault cannot change, nor show, what another fault has already removed.
-            self._intact.pop(held.recorded.number, None)
-        elif not self._intact.get(held.recorded.number, True):
-            # It was prepared while the fault before it still lasted, as with a flapping link.
-            self._intact[held.recorded.number] = held.fault.intact(self._lab)
+        is_overlapped = self._is_overlapped(held)
+        if is_overlapped or not self._intact.get(held.recorded.number, True):
+            # It cannot change, nor show, what a fault that began since it was prepared has already
+            # removed; and it may have been prepared while the one before it still lasted, as with
+            # a flapping link.
+            intact = held.fault.intact(self._lab)
+            if intact or not is_overlapped:
+                self._intact[held.recorded.number] = intact
+            else:
+                self._intact.pop(held.recorded.number, None)
         done = held.fault.inject(self._lab)
         self.changes.append(Change(held.fault, True, done.before_ns, done.width_ns))
 
@@ -212,7 +216,7 @@ class Injector:
     def look(self, held: RunningFault) -> None:
         """Check by the kernel and FRR whether a fault that has begun took effect, and add a problem
         to `unseen`. Only the first call counts. A fault that began during another on its nodes is
-        not checked."""
+        not checked where that one had left nothing for it to change."""
         intact = self._intact.pop(held.recorded.number, None)
         if intact is None or all(other.fault is not held.fault for other in self.happened()):
             return

@@ -35,6 +35,10 @@ MOST_IN_TURN = 2**20
 """Sends of a job, over all iterations, that are simulated one by one: an AlltoAll of 1,024 ranks
 once."""
 
+OVERTAKING = {Algorithm.TREE: 0.27, Algorithm.HIERARCHICAL: 0.4}
+"""How much more or less time these take merged, as a share, because pieces overtake each other in
+order and phases overlap: the most that was seen."""
+
 
 def sends_of(
     pattern: Pattern,
@@ -148,10 +152,10 @@ def workload_of(
 
 def sends_in_order(job: JobSpec, iterations: int) -> int:
     """The sends of `iterations` of a job with a size if they are simulated one by one, else 0:
-    more than MOST_ORDERED in an iteration, or MOST_IN_TURN in all, are merged, if all queue pairs
-    carry as much of each part of a ring, tree or chain, within a hundredth (`spread_evenly`).
-    Merged sends keep all of them busy all the time; in order, a queue pair that gets more of a part
-    than others delays the rest of its way.
+    more than MOST_ORDERED in an iteration (MOST_IN_TURN of OVERTAKING ones), or MOST_IN_TURN in
+    all, are merged, if all queue pairs carry as much of each part of a ring, tree or chain, within
+    a hundredth (`spread_evenly`). Merged sends keep all of them busy all the time; in order, a
+    queue pair that gets more of a part than others delays the rest of its way.
 
     Raises InputError for more than MOST_IN_TURN that cannot be merged.
     """
@@ -159,7 +163,8 @@ def sends_in_order(job: JobSpec, iterations: int) -> int:
     once = count_sends(job.pattern, job.ranks, job.size, job.algorithm, job.channels)
     sends = iterations * once
     part_bytes = _part_bytes(job, job.size)
-    if once <= MOST_ORDERED and sends <= MOST_IN_TURN:
+    overtaking = job.pattern is Pattern.ALLREDUCE and job.algorithm in OVERTAKING
+    if once <= (MOST_IN_TURN if overtaking else MOST_ORDERED) and sends <= MOST_IN_TURN:
         return sends
     if part_bytes is None or spread_evenly(np.array(part_bytes), job.transport):
         return 0

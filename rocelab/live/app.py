@@ -44,7 +44,9 @@ from rocelab.live.recorded import recorded_page
 from rocelab.live.state import METRICS
 from rocelab.live.terminal import Terminals
 from rocelab.live.traffic import Traffic
+from rocelab.runtime.inuse import in_use
 from rocelab.runtime.lab import Lab
+from rocelab.runtime.record import LabFiles
 from rocelab.spec.base import SpecModel
 from rocelab.spec.load import validate
 from rocelab.spec.schemes import AskedScheme
@@ -261,7 +263,7 @@ async def _answered(document: Callable[..., Document], *arguments: object) -> Re
 
 def _switch(lab: Lab, asked: AskedScheme) -> None:
     """Spread flows in another way, as `rocelab scheme`. Raises as `Steering.set_scheme`."""
-    with lab.locked():
+    with in_use(LabFiles(lab.name), "a change of scheme", shared=True), lab.locked():
         lab.steering.set_scheme(asked.scheme)
 
 

@@ -16,6 +16,7 @@ from rocelab.runtime.lab import Lab
 from rocelab.runtime.record import LabFiles
 from rocelab.runtime.steering.controller import ControllerFiles
 from rocelab.runtime.steering.scheme import lacks_controller, read_scheme
+from rocelab.spec.schemes import SchemeSpec
 
 NO_CONTROLLER = "not valid because the controller of the scheme had ended or was stopped"
 CONTROLLER_STALL_LIMIT_S = 1.0
@@ -28,6 +29,7 @@ class ProcessWatch:
     def __init__(self, lab: Lab) -> None:
         self._files = lab.runtime.files
         self._cables = CableWatch(lab.fabric)
+        self._scheme = read_scheme(self._files)
         self._began_unix_s = _now_unix_s()
 
     def problems(self) -> tuple[str, ...]:
@@ -35,6 +37,7 @@ class ProcessWatch:
         cables = self._cables.figures()
         return (
             *(() if cables is None else cables.problems()),
+            *_scheme_problems(self._scheme, read_scheme(self._files)),
             *_controller_problems(self._files, self._began_unix_s, _now_unix_s()),
         )
 
@@ -42,6 +45,14 @@ class ProcessWatch:
         """What of latency was the machine's."""
         cables = self._cables.figures()
         return () if cables is None else cables.warnings()
+
+
+def _scheme_problems(before: SchemeSpec, after: SchemeSpec) -> Iterator[str]:
+    if after != before:
+        yield (
+            f"not valid because the lab's scheme was changed from {before.kind} to {after.kind} "
+            "meanwhile"
+        )
 
 
 def _controller_problems(

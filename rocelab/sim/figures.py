@@ -15,6 +15,8 @@ import numpy.typing as npt
 from rocelab.arrays import Floats
 from rocelab.forwarding.asic import Model
 from rocelab.forwarding.balance import LinkLoad, TierBalance, balance, tier_balances
+from rocelab.jobs.collectives import Pattern
+from rocelab.jobs.merged_sends import MOST_IN_TURN, OVERTAKING
 from rocelab.jobs.messages import spread_evenly
 from rocelab.jobs.performance import Row, jct_ratio, ran_ahead
 from rocelab.jobs.steps import roofline_s
@@ -91,6 +93,7 @@ def figures(simulation: Simulation, outcome: Outcome, peak_memory_bytes: int) ->
         ahead = ran_ahead([jct_ratio(each, job.roofline_ns) for each in _times_ns(job)])
         warnings += [] if ahead is None else [f"{job.name}: {ahead}"]
     warnings += filter(None, map(_unevenly_spread, simulation.jobs, simulation.workloads))
+    warnings += filter(None, map(_overtaking, simulation.jobs, simulation.workloads))
     packets = packet_counts(outcome, network) if isinstance(outcome, PacketRun) else None
     if packets is not None:
         warnings += pause_warnings(simulation.spec, network)
@@ -451,6 +454,20 @@ def _unevenly_spread(job: SimulatedJob, workload: Workload) -> str | None:
         f"{job.name}: merged sends keep all {job.transport.qps} queue pairs busy; in a lab those "
         "that get more of a chunk than others delay it, which takes longer (with "
         "transport.strategy: split all get as much)"
+    )
+
+
+def _overtaking(job: SimulatedJob, workload: Workload) -> str | None:
+    """A warning if merged sends take another time than those in order would."""
+    spec = job.collective
+    if workload.ordered or spec is None or spec.pattern is not Pattern.ALLREDUCE:
+        return None
+    share = OVERTAKING.get(spec.algorithm)
+    if share is None:
+        return None
+    return (
+        f"{job.name}: more than {MOST_IN_TURN:,} sends are not simulated one by one; merged, a "
+        f"{spec.algorithm} allreduce takes up to {share:.0%} more or less time"
     )
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from rocelab.drills.spec import load_drill
 from rocelab.spec.catalog import DRILLS, find, shipped_names
-from tests.adversary.disturbances import ASKED_FOR, DISTURBANCES, OF_FAULTS
+from tests.adversary.disturbances import ASKED_FOR, DISTURBANCES, OF_FAULTS, OF_SEVERAL_KINDS
 from tests.adversary.run import Outcome
 
 OUTCOMES = pytest.StashKey[list[tuple[str, str, Outcome]]]()
@@ -29,13 +29,17 @@ def pairs(drills: str, against: str) -> list[Pair]:
         (drill, disturbance)
         for drill in names
         for disturbance in chosen
-        if disturbance not in OF_FAULTS or _breaks_something(drill)
+        if _kinds_of_faults(drill) >= _least_kinds(disturbance)
     ]
 
 
-def _breaks_something(drill: str) -> bool:
+def _least_kinds(disturbance: str) -> int:
+    return 2 if disturbance in OF_SEVERAL_KINDS else int(disturbance in OF_FAULTS)
+
+
+def _kinds_of_faults(drill: str) -> int:
     spec = load_drill(find(drill, DRILLS))
-    return any(phase.faults for phase in spec.phases)
+    return len({fault.kind for phase in spec.phases for fault in phase.faults})
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -166,7 +166,21 @@ def late(scene: Scene) -> Iterator[None]:
 @contextmanager
 def nothing(scene: Scene) -> Iterator[None]:
     """Faults that are said to have been injected and do nothing."""
-    kinds = {type(timed.spec.resolve(scene.lab.fabric)) for timed in scene.faults}
+    with _idle(scene, scene.faults):
+        yield
+
+
+@contextmanager
+def partly(scene: Scene) -> Iterator[None]:
+    """Of several kinds of faults only those of the first do anything."""
+    first = scene.faults[0].spec.kind
+    with _idle(scene, [timed for timed in scene.faults if timed.spec.kind != first]):
+        yield
+
+
+@contextmanager
+def _idle(scene: Scene, faults: Sequence[Timed]) -> Iterator[None]:
+    kinds = {type(timed.spec.resolve(scene.lab.fabric)) for timed in faults}
     with ExitStack() as patches:
         for kind in kinds:
             for name in ("inject", "schedule"):
@@ -270,11 +284,14 @@ def _beside(act: Callable[[threading.Event], None]) -> Iterator[None]:
 
 
 DISTURBANCES: Mapping[str, Callable[[Scene], Any]] = {
-    each.__name__: each for each in (none, load, steal, late, nothing, pause, clock)
+    each.__name__: each for each in (none, load, steal, late, nothing, partly, pause, clock)
 }
 
 OF_FAULTS = ("late", "nothing")
 """Disturbances that need a fault: for a drill without one they equal the control."""
+
+OF_SEVERAL_KINDS = ("partly",)
+"""Disturbances that need faults of several kinds."""
 
 ASKED_FOR = ("clock",)
 """Disturbances that run only if they are named."""

@@ -26,6 +26,7 @@ from rocelab.forwarding.path import find_nic, walk
 from rocelab.forwarding.steering import EntryKey, PinKey, SteeringModel, planned_pins, steering_hash
 from rocelab.kernel import bpf, namespaces, netlink, tc
 from rocelab.runtime.daemons import vty_json
+from rocelab.runtime.inuse import in_use
 from rocelab.runtime.lab import Lab
 from rocelab.runtime.record import LabFiles
 from rocelab.runtime.steering import read_scheme
@@ -670,6 +671,9 @@ def test_the_command_line_switches_schemes_and_predicts_by_the_one_that_runs(
     counters = {each["node"]: each for each in read("scheme", lab.name)["counters"]}
     assert counters["rtsw1"]["steered"] >= 6
 
+    with in_use(lab.runtime.files, "a drill"):
+        refused = rocelab("scheme", lab.name, "spray")
+    assert (refused.returncode, "in use by a drill" in refused.stderr) == (2, True)
     switched = rocelab("scheme", lab.name, "flowlet", "--set", "gap=512us")
     assert (switched.returncode, "flowlet, gap 512us" in switched.stdout) == (0, True)
     assert rocelab(*flow, "--qp", "1").returncode == 2

@@ -270,6 +270,7 @@ def test_ports_as_netlink_tells_of_them() -> None:
 def test_what_is_run_is_what_was_asked_for() -> None:
     assert pairs("link-flap", "none late") == [("link-flap", "none"), ("link-flap", "late")]
     assert pairs("allreduce", "none late nothing") == [("allreduce", "none")]
+    assert pairs("link-flap drain", "partly") == [("drain", "partly")]
     every = pairs("", "")
     assert ("storm", "steal") in every
     assert not [pair for pair in every if pair[1] == "clock"], "only where it is asked for"

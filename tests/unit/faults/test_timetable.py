@@ -127,21 +127,42 @@ def test_what_the_work_on_one_fault_delays_is_not_late(clock: Clock) -> None:
     assert begun[1] - 250 > LATE_LIMIT_NS // MS
 
 
-def test_a_fault_that_began_while_another_on_its_nodes_lasted_is_not_looked_at(
+def unseen(injector: Injector) -> list[str]:
+    """The faults that were not seen to take effect."""
+    return [
+        each.removeprefix("not valid because ").split(" was not seen")[0]
+        for each in injector.unseen
+    ]
+
+
+def test_a_fault_that_does_nothing_is_told_also_where_another_on_its_nodes_lasts(
     clock: Clock,
 ) -> None:
     injector = OnPaper()
-    idle = OnPaper()
-    for each in (injector, idle):
-        each.kind = DoesNothing
+    injector.kind = DoesNothing
     carry_out(injector, [down("ctsw1", 0), down("ctsw2", 300)], ZERO_NS, clock.wait)
     injector.restore_all()
-    assert [said.split(" was not seen")[0] for said in injector.unseen] == [
-        "not valid because carrier-down of rtsw1:ctsw1"
-    ]
-    carry_out(idle, [down("ctsw1", 0, 300), down("ctsw2", 400)], clock.now_ns, clock.wait)
-    idle.restore_all()
-    assert len(idle.unseen) == 2
+    assert unseen(injector) == ["carrier-down of rtsw1:ctsw1", "carrier-down of rtsw1:ctsw2"]
+
+
+def test_a_fault_is_not_looked_at_where_another_on_its_nodes_left_it_nothing_to_change(
+    clock: Clock,
+) -> None:
+    class OfTheSwitch(DoesNothing):
+        """What the first of them, or another fault, has changed on the switch."""
+
+        def intact(self, lab: Lab) -> frozenset[str]:
+            return frozenset() if is_dark else frozenset({"rtsw1 forwards"})
+
+    is_dark = False
+    injector = OnPaper()
+    injector.kind = OfTheSwitch
+    first, second = (prepare_first(injector, [down(spine, 0)])[0] for spine in ("ctsw1", "ctsw2"))
+    injector.inject(first)
+    is_dark = True
+    injector.inject(second)
+    injector.restore_all()
+    assert unseen(injector) == []
 
 
 def test_a_fault_that_the_kernel_schedules_is_not_begun_again(clock: Clock) -> None:

@@ -12,7 +12,7 @@ from rocelab.measure.processes import NO_CONTROLLER, ProcessWatch
 from rocelab.plan.build import build_fabric
 from rocelab.runtime.controller.rounds import Round, RoundLog
 from rocelab.runtime.steering.controller import ControllerFiles
-from rocelab.spec.schemes import EcmpScheme, SchemeSpec, TeScheme
+from rocelab.spec.schemes import EcmpScheme, SchemeSpec, SprayScheme, TeScheme
 from tests.helpers.report_sample import lab as lab_spec
 
 BEGAN_S, ENDED_S = 1000.0, 1010.0
@@ -65,6 +65,7 @@ def test_a_controller_whose_rounds_take_long_did_not_stand_still(
 def test_a_scheme_without_a_controller_needs_none(
     watch: ProcessWatch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(watch, "_scheme", EcmpScheme())
     monkeypatch.setattr(processes, "read_scheme", lambda files: EcmpScheme())
     assert watch.problems() == ()
 
@@ -74,3 +75,11 @@ def test_a_controller_that_is_gone_makes_a_run_invalid(
 ) -> None:
     monkeypatch.setattr(processes, "lacks_controller", lambda files: True)
     assert watch.problems() == (NO_CONTROLLER,)
+
+
+def test_a_run_during_which_the_scheme_was_changed_is_not_valid(
+    watch: ProcessWatch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(processes, "read_scheme", lambda files: SprayScheme(kind="spray"))
+    (problem,) = watch.problems()
+    assert "the lab's scheme was changed from te to spray meanwhile" in problem

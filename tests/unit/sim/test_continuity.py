@@ -36,6 +36,17 @@ def microseconds(latency_ns: float, eps: float | None = None, **keys: object) ->
     return 1e6 * simulation.iteration_seconds(simulation.run())[0][-1]
 
 
+def in_order_and_merged(
+    monkeypatch: pytest.MonkeyPatch, latency_ns: float, **keys: object
+) -> tuple[float, float]:
+    """The time of a job whose sends go in order, and merged."""
+    monkeypatch.setattr(collectives, "MOST_ORDERED", MOST_IN_TURN)
+    in_order = microseconds(latency_ns, eps=0.0, **keys)
+    monkeypatch.setattr(collectives, "MOST_ORDERED", 0)
+    monkeypatch.setattr(collectives, "MOST_IN_TURN", 0)
+    return in_order, microseconds(latency_ns, eps=0.0, **keys)
+
+
 def test_iterations_are_simulated_in_order_up_to_as_many_sends_as_a_job_may_have(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -69,7 +80,7 @@ def test_an_alltoall_takes_as_long_in_a_step_of_a_training_job_as_alone(
     steps, everyone = Steps(), np.arange(ranks, dtype=np.int32)[None]
     steps.add("exchange", sends=in_groups(Pattern.ALLTOALL, 64e6, everyone))
     one_step = steps.workload(ranks, 1)
-    monkeypatch.setattr(simulate, "workload_of", lambda job, group, iterations: one_step)
+    monkeypatch.setattr(simulate, "workload_of", lambda job, group, iterations, **_: one_step)
     assert microseconds(latency_ns, eps=0.0, **keys) == pytest.approx(alone, rel=1e-9)
 
 
@@ -126,11 +137,7 @@ def test_merged_sends_take_what_those_in_order_take(
 ) -> None:
     """Trees fill, and phases of a hierarchical AllReduce follow each other, in order a little
     sooner than merged: pieces overtake."""
-    times = []
-    for most in (2**30, 0):
-        monkeypatch.setattr(collectives, "MOST_ORDERED", most)
-        times.append(microseconds(latency_ns, ranks=RANKS, size=size, eps=0.0, **keys))
-    in_order, merged = times
+    in_order, merged = in_order_and_merged(monkeypatch, latency_ns, ranks=RANKS, size=size, **keys)
     assert merged == pytest.approx(in_order, rel=bound)
 
 
@@ -148,11 +155,9 @@ def test_iterations_that_follow_another_take_what_those_in_order_take(
     monkeypatch: pytest.MonkeyPatch, bound: float, keys: dict[str, object]
 ) -> None:
     """The number of iterations decides about the method too."""
-    times = []
-    for most in (2**30, 0):
-        monkeypatch.setattr(collectives, "MOST_ORDERED", most)
-        times.append(microseconds(1000, ranks=16, size="1MB", iterations=3, eps=0.0, **keys))
-    in_order, merged = times
+    in_order, merged = in_order_and_merged(
+        monkeypatch, 1000, ranks=16, size="1MB", iterations=3, **keys
+    )
     assert merged == pytest.approx(in_order, rel=bound)
 
 
@@ -247,21 +252,8 @@ def test_merged_parts_of_which_each_queue_pair_carries_as_much_take_what_those_i
     part = collectives._part_bytes(job, 16 * 10**6)
     assert part is not None
     transport = {"qps": qps, "message": f"{-(-part // messages)}B"}
-    times = []
-    for most in (2**30, 0):
-        monkeypatch.setattr(collectives, "MOST_ORDERED", most)
-        times.append(
-            microseconds(
-                1000,
-                ranks=RANKS,
-                size="16MB",
-                placement="random",
-                eps=0.0,
-                transport=transport,
-                **keys,
-            )
-        )
-    in_order, merged = times
+    keys |= {"ranks": RANKS, "size": "16MB", "placement": "random", "transport": transport}
+    in_order, merged = in_order_and_merged(monkeypatch, 1000, **keys)
     assert merged == pytest.approx(in_order, rel=bound)
 
 
@@ -283,11 +275,8 @@ def test_merged_phases_of_small_groups_do_not_overlap_as_those_in_order_do(
 ) -> None:
     """In order, chunks are in other phases, on other links, at the same time."""
     keys = {"pattern": "allreduce", "algorithm": "hierarchical", "group": group, "ranks": 132}
-    times = []
-    for sends in (2**30, 0):
-        monkeypatch.setattr(collectives, "MOST_ORDERED", sends)
-        times.append(microseconds(1000, size="1056MB", placement="random", eps=0.0, **keys))
-    in_order, merged = times
+    keys |= {"size": "1056MB", "placement": "random"}
+    in_order, merged = in_order_and_merged(monkeypatch, 1000, **keys)
     assert least < merged / in_order < most
 
 
@@ -303,3 +292,22 @@ def test_rings_of_a_training_that_spread_unevenly_are_warned_of(
     warning = _unevenly_spread(job, steps.workload(24, 1))
     assert (warning is None) is evenly
     assert warning is None or "strategy: split" in warning
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "share"), [("tree", "27%"), ("hierarchical", "40%"), ("ring", "")]
+)
+def test_trees_and_phases_go_in_order_as_long_as_can_be_and_merged_ones_are_warned_of(
+    monkeypatch: pytest.MonkeyPatch, algorithm: str, share: str
+) -> None:
+    keys = {"pattern": "allreduce", "algorithm": algorithm, "ranks": 16, "size": "1MB"}
+    job = JobSpec.model_validate(keys | ({"group": 4} if algorithm == "hierarchical" else {}))
+    sends = count_sends(job.pattern, job.ranks, 10**6, job.algorithm, job.channels)
+    monkeypatch.setattr(collectives, "MOST_ORDERED", sends - 1)
+    assert bool(sends_in_order(job, 1)) is bool(share)
+    monkeypatch.setattr(collectives, "MOST_IN_TURN", sends - 1)
+    assert not sends_in_order(job, 1)
+    report = Simulation(LARGE, [collective_job(job)]).report()
+    told = [each for each in report.warnings if "are not simulated one by one" in each]
+    assert len(told) == bool(share)
+    assert all(f"{algorithm} allreduce takes up to {share} more or less" in each for each in told)

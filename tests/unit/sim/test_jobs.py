@@ -546,6 +546,7 @@ def test_merged_or_not_the_same_bytes_go_over_the_same_queue_pairs(
     fabric, network = FABRICS["hpn-small"], NETWORKS["hpn-small"]
     ordered = compiled(network, [spec])
     monkeypatch.setattr(collectives, "MOST_ORDERED", 0)
+    monkeypatch.setattr(collectives, "MOST_IN_TURN", 0)
     merged = compiled(network, [spec])
     phases = 3 if algorithm is Algorithm.HIERARCHICAL else 1
     assert len(merged.step) == 3 * phases < len(ordered.step)
