@@ -14,7 +14,7 @@ from rocelab.diagnose.case import Case
 from rocelab.diagnose.congestion import full_links
 from rocelab.diagnose.critical import CriticalSend, timing
 from rocelab.diagnose.hosts import paused_hosts
-from rocelab.diagnose.losses import lossy_links
+from rocelab.diagnose.losses import lossy_links, notes_on_losses
 from rocelab.diagnose.paths import FlowPaths, predicted_paths
 from rocelab.diagnose.pauses import paused_transfers
 from rocelab.errors import InputError
@@ -90,7 +90,7 @@ def diagnose(case: Case, notes: Sequence[str] = ()) -> Diagnosis:
         verdict=verdict,
         others=tuple(finding for finding in found if finding is not verdict),
         problems=tuple(case.report.problems),
-        notes=(*notes, *paused_notes, *filled, *_machine(case)),
+        notes=(*notes, *notes_on_losses(case), *paused_notes, *filled, *_machine(case)),
         typical=case.times(typical),
         shown=timed.first + shown,
         took=case.times(float(timed.took[shown])),

@@ -6,7 +6,7 @@ with one faulty link as the hypothesis, over predicted paths.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -41,8 +41,7 @@ def lossy_links(case: Case) -> list[Verdict]:
     flows = case.report.flows
     losses = np.array([_losses(case, flow) for flow in flows], np.float64)
     if case.paths is None:
-        dropped = sum(queue.dropped_packets for queue in case.report.queues)
-        return [] if losses.sum() - dropped < LEAST_LOSSES else [_unlocated(case, losses)]
+        return [] if _any_drop(case) or losses.sum() < LEAST_LOSSES else [_unlocated(case, losses)]
     losses = np.maximum(0, losses - _dropped_on_the_way(case, case.paths))
     if losses.sum() < LEAST_LOSSES:
         return []
@@ -53,6 +52,21 @@ def lossy_links(case: Case) -> list[Verdict]:
     if any(case.dropped_at(link) for link in likely):
         return []  # the queue in front of the link says what became of them
     return [_verdict(case, losses, likely, links[int(np.argmax(scores))])]
+
+
+def notes_on_losses(case: Case) -> Iterator[str]:
+    """What of losses cannot be told."""
+    losses = sum(_losses(case, flow) for flow in case.report.flows)
+    if case.paths is None and _any_drop(case) and losses >= LEAST_LOSSES:
+        yield (
+            f"queue pairs lost packets {losses:,.0f} times, and queues dropped some; without paths "
+            "it cannot be told whether a link lost any"
+        )
+
+
+def _any_drop(case: Case) -> bool:
+    """Whether a queue dropped packets, of this job or another."""
+    return any(queue.dropped_packets for queue in case.report.queues)
 
 
 def _losses(case: Case, flow: FlowFigures) -> float:
@@ -153,6 +167,6 @@ def _unlocated(case: Case, losses: Floats) -> Verdict:
         iterations=iterations,
         evidence=(
             f"{len(hit)} of {len(losses)} queue pairs lost packets {losses.sum():,.0f} times, and "
-            "no queue dropped as many; without paths the link cannot be named",
+            "no queue dropped any; without paths the link cannot be named",
         ),
     )

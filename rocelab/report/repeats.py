@@ -15,7 +15,7 @@ from rich.text import Text
 
 from rocelab.report.console import table
 from rocelab.results.drill import DrillResult, compared_figures
-from rocelab.results.expectations import Verdict
+from rocelab.results.expectations import NOT_APPLICABLE, Verdict
 from rocelab.results.kpi import Figures, Kpi
 from rocelab.results.kpis import KPIS, format_kpi
 
@@ -136,7 +136,12 @@ def _row(
 
 def _cell(kpi: Kpi, figures: Sequence[Figures], resolution_ns: float) -> str:
     """One figure, or one of each job if they differ."""
-    cells = [format_kpi(kpi.name, figure.get(kpi.name), resolution_ns) for figure in figures]
+    cells = [
+        format_kpi(kpi.name, figure[kpi.name], resolution_ns)
+        if kpi.name in figure
+        else NOT_APPLICABLE
+        for figure in figures
+    ]
     return ", ".join(dict.fromkeys(cells))
 
 

@@ -24,6 +24,9 @@ _OPERATORS: dict[str, Callable[[float, float], bool]] = {
     ">": operator.gt,
     "==": operator.eq,
 }
+NOT_APPLICABLE = "not applicable"
+"""What is shown of a KPI that does not apply to what ran."""
+
 _RELATIVE = re.compile(r"(?P<factor>[0-9]{1,6}(\.[0-9]{1,9})?) x (?P<phase>[a-z][a-z0-9-]*)")
 _COMPARISON = re.compile(r"\s*(?P<operator><=|>=|==|<|>)?\s*(?P<limit>\S.*?)\s*")
 _NUMBER = re.compile(r"[0-9]{1,15}(\.[0-9]{1,9})?")
@@ -68,7 +71,7 @@ class Verdict:
 
     def shown(self) -> str:
         """The observed value as text."""
-        return format_kpi(self.kpi, self.observed) if self.applicable else "not applicable"
+        return format_kpi(self.kpi, self.observed) if self.applicable else NOT_APPLICABLE
 
 
 def parse_expectation(kpi: str, value: object) -> Expectation:

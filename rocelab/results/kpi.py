@@ -84,7 +84,7 @@ class PhaseJob:
         return sum(queue.packets for queue in queues if queue.traffic_class == traffic_class)
 
 
-def _always(job: PhaseJob) -> bool:
+def _always(_: object) -> bool:
     return True
 
 
@@ -93,8 +93,8 @@ class Kpi:
     """A figure that a drill reports and for which a drill file may state an expectation.
 
     better: None if neither direction is. of_probes, of_job: how it is read from a run of probes or
-    a job, None if it has none; `applies` says to which jobs it applies. summed: endpoints count it,
-    and a phase's value is the sum over its jobs.
+    a job, None if it has none; `applies_to_run` and `applies` say to which runs and jobs it
+    applies. summed: endpoints count it, and a phase's value is the sum over its jobs.
     """
 
     name: str
@@ -103,6 +103,7 @@ class Kpi:
     meaning: str
     better: Better | None = None
     of_probes: Callable[[ProbeRun], KpiValue] | None = None
+    applies_to_run: Callable[[ProbeRun], bool] = _always
     of_job: Callable[[PhaseJob], KpiValue] | None = None
     applies: Callable[[PhaseJob], bool] = _always
     summed: bool = False

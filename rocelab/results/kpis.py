@@ -26,7 +26,11 @@ KPIS = {kpi.name: kpi for kpi in (*PROBE_KPIS, *JOB_KPIS)}
 
 def probe_figures(run: ProbeRun) -> Figures:
     """The KPIs of a run of probes."""
-    return {kpi.name: kpi.of_probes(run) for kpi in KPIS.values() if kpi.of_probes is not None}
+    return {
+        kpi.name: kpi.of_probes(run)
+        for kpi in KPIS.values()
+        if kpi.of_probes is not None and kpi.applies_to_run(run)
+    }
 
 
 def job_figures(

@@ -3,6 +3,13 @@
 from __future__ import annotations
 
 from rocelab.results.kpi import Better, Kpi, Quantity
+from rocelab.results.probes import ProbeRun
+
+
+def _is_felt(run: ProbeRun) -> bool:
+    """Whether a flow was affected, so that there was something to recover from."""
+    return run.overall.affected_flows > 0
+
 
 PROBE_KPIS = (
     Kpi(
@@ -20,6 +27,7 @@ PROBE_KPIS = (
         "event to recovery of the last affected flow (RFC 6412 section 3.6.1), worst event",
         better=Better.LOWER,
         of_probes=lambda run: run.overall.full_convergence_ns,
+        applies_to_run=_is_felt,
     ),
     Kpi(
         "first_route_convergence",
@@ -28,6 +36,7 @@ PROBE_KPIS = (
         "event to recovery of the first affected flow (RFC 6412 section 3.6.2), worst event",
         better=Better.LOWER,
         of_probes=lambda run: run.overall.first_route_convergence_ns,
+        applies_to_run=_is_felt,
     ),
     Kpi(
         "loss_derived_convergence",
@@ -36,6 +45,7 @@ PROBE_KPIS = (
         "packets lost over the rate offered to the affected flows (RFC 6412 section 3.6.4)",
         better=Better.LOWER,
         of_probes=lambda run: run.overall.loss_derived_ns,
+        applies_to_run=_is_felt,
     ),
     Kpi(
         "rate_derived_convergence",
@@ -44,6 +54,7 @@ PROBE_KPIS = (
         "event until throughput is back and stays (RFC 6412 section 3.5.1), last affected flow",
         better=Better.LOWER,
         of_probes=lambda run: run.overall.rate_derived_ns,
+        applies_to_run=_is_felt,
     ),
     Kpi(
         "loss_of_connectivity",
@@ -52,6 +63,7 @@ PROBE_KPIS = (
         "longest Route Loss of Connectivity Period of any flow (RFC 6412 section 3.6.5)",
         better=Better.LOWER,
         of_probes=lambda run: run.overall.loss_of_connectivity_ns,
+        applies_to_run=_is_felt,
     ),
     Kpi(
         "affected_flows",

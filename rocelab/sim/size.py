@@ -76,8 +76,8 @@ def check_memory(what: str, needed: int, hint: str) -> None:
     free = available_bytes()
     if needed > free:
         raise MachineError(
-            f"{what} need about {needed / 1e9:,.2f} GB of memory, and {free / 1e9:,.2f} GB are "
-            "free",
+            f"{what} need about {needed / 2**30:,.2f} GiB of memory, and {free / 2**30:,.2f} GiB "
+            "are free",
             hint=hint,
         )
 

@@ -147,7 +147,7 @@ def _outlook(cells: Sequence[Cell], todo: Sequence[Cell], journal: Journal) -> s
     said = (
         f"{len(todo):,} of {len(cells):,} cells to run; the largest has "
         f"{max(cell.nics for cell in todo):,} NICs{of_flows}, some "
-        f"{(BASE_BYTES + flows * FLOW_BYTES) / 1e9:.1f} GB of memory"
+        f"{(BASE_BYTES + flows * FLOW_BYTES) / 2**30:.1f} GiB of memory"
     )
     if took:
         said += f"; one took {statistics.median(took):.1f} s so far (median)"

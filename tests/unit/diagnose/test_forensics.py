@@ -342,6 +342,16 @@ def test_without_paths_hosts_are_still_told_and_links_are_not_named() -> None:
     )
 
 
+def test_without_paths_losses_beside_drops_of_any_queue_are_no_links() -> None:
+    job = planned("spray")
+    sent = flows(planned(), lambda ways: 20)
+    dropped = (queue(uplinks(planned())[0], marked=0.0, dropped=1),)
+    written = report(planned(), sent=sent, queues=dropped)
+    found = diagnosed(replace(written, lab=job.fabric.spec.model_dump(mode="json")))
+    assert Cause.GREY_LINK not in {each.cause for each in (found.verdict, *found.others)}
+    assert any("it cannot be told whether a link lost any" in each for each in found.notes)
+
+
 def test_counters_that_contradict_the_predicted_paths_are_believed_rather_than_these() -> None:
     job = planned()
     written = report(job)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -51,6 +52,23 @@ def test_uplink_balance_is_that_of_the_labs_own_seed_plan() -> None:
     assert figures["uplink_mmr"] == 2.0
     own = next(run for run in repeat(1).hashing if run.own)
     assert figures["uplink_jfi"] == own.tiers[0].all_links.jfi
+
+
+def test_nothing_converges_where_no_flow_was_affected() -> None:
+    """Not applicable, which is not the same as not measured."""
+    felt = repeat(1)
+    unfelt = replace(
+        felt, overall=replace(felt.overall, affected_flows=0, full_convergence_ns=None)
+    )
+    convergence = {
+        *("full_convergence", "first_route_convergence", "loss_of_connectivity"),
+        *("loss_derived_convergence", "rate_derived_convergence"),
+    }
+    assert probe_figures(felt).keys() - probe_figures(unfelt).keys() == convergence
+    (phase,) = result(unfelt).phases
+    assert not convergence & phase.figures[0].unmeasured.keys()
+    (verdict,) = (each for each in phase.verdicts if each.kpi == "full_convergence")
+    assert (verdict.passed, verdict.shown()) == (False, "not applicable")
 
 
 def test_the_spread_and_the_verdicts_cover_the_valid_repeats_only() -> None:

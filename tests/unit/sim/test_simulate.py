@@ -365,11 +365,11 @@ def test_transfers_and_windows_too_large_for_memory_are_refused_before_they_are_
     windows = {"selective_repeat": True, "strategy": "split", "window": 65536, "qps": 256}
     job = collective(pattern="alltoall", ranks=16, size="16MB", transport=windows)
     made = Simulation(spec_of("zone-1-1"), [job], Options(engine=Engine.PACKETS))
-    monkeypatch.setattr(size, "available_bytes", lambda: 3 * 10**9)
-    with pytest.raises(MachineError, match=r"61,440 flows .* need about 3.05 GB of memory, and 3"):
+    monkeypatch.setattr(size, "available_bytes", lambda: 5 * 2**29)
+    with pytest.raises(MachineError, match=r"61,440 flows .* need about 2.84 GiB"):
         made.run_packets()
     monkeypatch.setattr(size, "available_bytes", lambda: 8 * 10**6)
-    with pytest.raises(MachineError, match=r"61,440 transfers need about 0.01 GB"):
+    with pytest.raises(MachineError, match=r"61,440 transfers need about 0.01 GiB"):
         size.check_steps_fit(made.jobs, made.workloads)
 
 
