@@ -1,7 +1,7 @@
-"""Which NIC each rank of a job runs on.
+"""Which NIC each rank of a job runs on, in a lab and in a simulation.
 
-`place` chooses a NIC of a `Fabric` per rank. It draws only from a seed, so a placement can be
-repeated.
+`choose` chooses a NIC per rank among the `Nics` of a fabric, also beside other jobs; `place` does
+so for a `Fabric`. It draws only from a seed, so a placement can be repeated.
 """
 
 from __future__ import annotations
@@ -9,9 +9,10 @@ from __future__ import annotations
 import random
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property
 from itertools import groupby, zip_longest
 
 from rocelab.errors import InputError
@@ -39,49 +40,6 @@ class NicRef:
         return f"{self.server}:{self.nic}"
 
 
-def place(
-    fabric: Fabric, ranks: int, how: Placement | Sequence[str], seed: int = 0
-) -> tuple[NicRef, ...]:
-    """The NIC of each rank, each NIC used once at most.
-
-    contiguous fills server by server, all NICs of each, as launchers number ranks: neighbours are
-    on one server, which NVLink joins in reality. topology-aware fills leaf by leaf within
-    a zone (unit, segment, pod), then the next zone: a ring crosses as few leaves and zones as
-    possible (`cut`). If all NICs of a server are on one leaf the two are the same; with
-    rails contiguous changes the leaf at every step. fragmented distributes ranks over the zones in
-    turn and within each over its leaves in turn, so that consecutive ranks are on different leaves
-    as long as NICs are left; random draws NICs from `seed`. A list names the NIC of each rank:
-    `srv1-2:3`, or `srv1-2` for NIC 1.
-
-    Raises InputError for more ranks than NICs, a fragmented placement on one leaf, and a list that
-    is too short or long, repeats a NIC or names a missing one.
-    """
-    if not isinstance(how, Placement):
-        return _listed(fabric, ranks, how)
-    zones = _nics_by_leaf(fabric)
-    leaves = [leaf for zone in zones for leaf in zone]
-    nics = [nic for leaf in leaves for nic in leaf]
-    if ranks > len(nics):
-        raise no_room(ranks, len(nics), fabric.name)
-    match how:
-        case Placement.CONTIGUOUS:
-            chosen = [
-                NicRef(server.name, nic.number)
-                for server in fabric.servers
-                for nic in fabric.nics(server.name)
-            ]
-        case Placement.TOPOLOGY_AWARE:
-            chosen = nics
-        case Placement.FRAGMENTED:
-            if len(leaves) < 2:
-                raise one_leaf(fabric.name)
-            chosen = _in_turn([_in_turn(zone) for zone in zones])
-        case Placement.RANDOM:
-            rng = random.Random(seed)  # noqa: S311 - repeatable draws, not secrets
-            chosen = rng.sample(nics, len(nics))
-    return tuple(chosen[:ranks])
-
-
 @dataclass(frozen=True, slots=True)
 class Cut:
     """The hops of a closed ring over all ranks that go from leaf to leaf and, among these, from
@@ -91,99 +49,143 @@ class Cut:
     zones: int
 
 
-def cut(fabric: Fabric, places: Sequence[NicRef]) -> Cut:
-    """The cut of a ring over a placement.
+@dataclass(frozen=True)
+class Nics:
+    """The NICs of a fabric by column, counted from 0 in the fabric's order.
 
-    A NIC with two ports is on its two leaves at once; a hop stays on a leaf where both NICs are on
-    the same. Raises KeyError for a server that is not in the fabric.
+    server: the name; number: on that server, from 1; leaf: the switches that the NIC is wired to;
+    zone: of the first of these. nodes: the names of servers and switches.
     """
-    leaves = [_leaf(fabric, nic_of(fabric, place)) for place in places]
-    zones = [fabric.node(switches[0]).zone for switches in leaves]
-    hops = range(len(places))
-    return Cut(
-        leaves=sum(leaves[hop] != leaves[hop - 1] for hop in hops),
-        zones=sum(zones[hop] != zones[hop - 1] for hop in hops),
-    )
+
+    fabric: str
+    nodes: Collection[str]
+    server: Sequence[str]
+    number: Sequence[int]
+    leaf: Sequence[tuple[Hashable, ...]]
+    zone: Sequence[Hashable]
+
+    @cached_property
+    def index(self) -> dict[NicRef, int]:
+        """Where each NIC is in the columns."""
+        return {ref: nic for nic, ref in enumerate(map(NicRef, self.server, self.number))}
+
+    def cut(self, chosen: Sequence[int]) -> Cut:
+        """The cut of a ring over a placement.
+
+        A NIC with two ports is on its two leaves at once; a hop stays on a leaf where both NICs are
+        on the same.
+        """
+        leaves, zones = ([column[nic] for nic in chosen] for column in (self.leaf, self.zone))
+        hops = range(len(chosen))
+        return Cut(
+            leaves=sum(leaves[hop] != leaves[hop - 1] for hop in hops),
+            zones=sum(zones[hop] != zones[hop - 1] for hop in hops),
+        )
+
+    def group_size(self, chosen: Sequence[int]) -> int:
+        """How many consecutive ranks make up a group of a hierarchical collective.
+
+        The ranks on one server if every server holds the same number of them, two or more; else the
+        ranks on one leaf. Raises InputError if leaves hold different numbers or the ranks of a leaf
+        are not consecutive.
+        """
+        servers, leaves = (
+            [self.server[nic] for nic in chosen],
+            [self.leaf[nic][0] for nic in chosen],
+        )
+        for homes, least in ((servers, 2), (leaves, 1)):
+            runs = [len(list(run)) for _, run in groupby(homes)]
+            if len(runs) == len(set(homes)) and len(set(runs)) == 1 and runs[0] >= least:
+                return runs[0]
+        raise InputError(
+            "the ranks do not fall into groups of one size by server or leaf",
+            hint="give the group size, or place ranks contiguous on full servers or leaves",
+        )
+
+
+def choose(
+    nics: Nics,
+    ranks: int,
+    how: Placement | Sequence[str],
+    seed: int = 0,
+    taken: Sequence[bool] | None = None,
+) -> list[int]:
+    """The NIC of each rank, each NIC used once at most, without those that are `taken`.
+
+    contiguous fills server by server, all NICs of each, as launchers number ranks: neighbours are
+    on one server, which NVLink joins in reality. topology-aware has the least cut between zones
+    (unit, segment, pod) and consecutive ranks near each other (Gangidi et al., SIGCOMM 2024, `RDMA
+    over Ethernet for Distributed AI Training at Meta Scale`). A job that fits into one zone gets
+    the zone where it needs the fewest leaves, the fullest of several. A larger job fills the
+    emptiest zones, then places the remaining ranks by the same rule. In a zone it takes the
+    emptiest leaves, and for its last ranks the fullest leaf with room for them. A job in one zone
+    thus has the fewest possible leaves, and any job the fewest zones; a job in several zones has
+    the fewest leaves in each, not always overall. Ranks then follow the fabric's order: zone by
+    zone, leaf by leaf. If all NICs of a server are on one leaf and no other job has any, contiguous
+    is the same; with rails contiguous changes the leaf at every step. fragmented distributes ranks
+    over the zones in turn and within each over its leaves in turn, so that consecutive ranks are on
+    different leaves as long as NICs are left; random draws NICs from `seed`. A list names the NIC
+    of each rank: `srv1-2:3`, or `srv1-2` for NIC 1.
+
+    Raises InputError for more ranks than free NICs, a fragmented placement on one leaf, and a list
+    that is too short or long, repeats a NIC or names one that is taken or does not exist.
+    """
+    if not isinstance(how, Placement):
+        return _listed(nics, ranks, how, taken)
+    zones = _free_by_leaf(nics, taken)
+    leaves = [leaf for zone in zones for leaf in zone]
+    free = [nic for leaf in leaves for nic in leaf]
+    if ranks > len(free):
+        beside_others = len(free) < len(nics.leaf)
+        raise InputError(
+            f"{ranks} ranks do not fit the {len(free)} NICs of {nics.fabric}"
+            + " that other jobs leave" * beside_others,
+            hint="a rank needs a NIC of its own: take fewer ranks"
+            + (" or jobs" if beside_others else ", or give the fabric more servers or NICs"),
+        )
+    match how:
+        case Placement.CONTIGUOUS:
+            chosen = sorted(free)
+        case Placement.TOPOLOGY_AWARE:
+            chosen = _nearest(zones, ranks)
+        case Placement.FRAGMENTED:
+            if ranks and sum(map(bool, leaves)) < 2:
+                raise InputError(
+                    f"{nics.fabric} has servers on one leaf only",
+                    hint="a fragmented placement needs two; take contiguous",
+                )
+            chosen = _in_turn([_in_turn(zone) for zone in zones])
+        case Placement.RANDOM:
+            rng = random.Random(seed)  # noqa: S311 - repeatable draws, not secrets
+            chosen = rng.sample(free, len(free))
+    return chosen[:ranks]
+
+
+def place(
+    fabric: Fabric, ranks: int, how: Placement | Sequence[str], seed: int = 0
+) -> tuple[NicRef, ...]:
+    """The NIC of each rank, as `choose` chooses among all; raises as it does."""
+    nics = _nics_of(fabric)
+    refs = list(nics.index)
+    return tuple(refs[nic] for nic in choose(nics, ranks, how, seed))
+
+
+def cut(fabric: Fabric, places: Sequence[NicRef]) -> Cut:
+    """The cut of a ring over a placement. Raises KeyError for a NIC that is not in the fabric."""
+    nics = _nics_of(fabric)
+    return nics.cut([nics.index[place] for place in places])
+
+
+def group_size(fabric: Fabric, places: Sequence[NicRef]) -> int:
+    """How many consecutive ranks make up a group of a hierarchical collective, and errors, as
+    `Nics.group_size`."""
+    nics = _nics_of(fabric)
+    return nics.group_size([nics.index[place] for place in places])
 
 
 def nic_of(fabric: Fabric, ref: NicRef) -> Nic:
     """The NIC that `ref` names in a fabric that has it."""
     return fabric.nics(ref.server)[ref.nic - 1]
-
-
-def group_size(fabric: Fabric, places: Sequence[NicRef]) -> int:
-    """How many consecutive ranks make up a group of a hierarchical collective.
-
-    The ranks on one server if every server holds the same number of them, two or more; else the
-    ranks on one leaf. Raises InputError if leaves hold different numbers or the ranks of a leaf are
-    not consecutive.
-    """
-    return even_group(
-        [place.server for place in places],
-        [nic_of(fabric, place).links[0].b.node for place in places],
-    )
-
-
-def even_group(servers: Sequence[str | int], leaves: Sequence[str | int]) -> int:
-    """`group_size` of ranks on these servers and leaves. Raises InputError as it does."""
-    for homes, least in ((servers, 2), (leaves, 1)):
-        runs = [len(list(run)) for _, run in groupby(homes)]
-        if len(runs) == len(set(homes)) and len(set(runs)) == 1 and runs[0] >= least:
-            return runs[0]
-    raise InputError(
-        "the ranks do not fall into groups of one size by server or leaf",
-        hint="give the group size, or place ranks contiguous on full servers or leaves",
-    )
-
-
-def _leaf(fabric: Fabric, nic: Nic) -> tuple[str, ...]:
-    """The switches that a NIC is wired to."""
-    return tuple(link.b.node for link in nic.links)
-
-
-def _nics_by_leaf(fabric: Fabric) -> list[list[list[NicRef]]]:
-    """The NICs by zone and leaf, in order of the fabric."""
-    zones: dict[int | None, dict[tuple[str, ...], list[NicRef]]] = {}
-    for server in fabric.servers:
-        for nic in fabric.nics(server.name):
-            switches = _leaf(fabric, nic)
-            leaves = zones.setdefault(fabric.node(switches[0]).zone, {})
-            leaves.setdefault(switches, []).append(NicRef(server.name, nic.number))
-    return [list(leaves.values()) for leaves in zones.values()]
-
-
-def _in_turn(groups: Sequence[Sequence[NicRef]]) -> list[NicRef]:
-    """The first NIC of each group, then the second of each, and so on."""
-    return [nic for one_each in zip_longest(*groups) for nic in one_each if nic is not None]
-
-
-def _listed(fabric: Fabric, ranks: int, names: Sequence[str]) -> tuple[NicRef, ...]:
-    places = references(ranks, names)
-    for place in places:
-        node = fabric.node_by_name.get(place.server)
-        if node is None or node.is_switch:
-            raise no_server(
-                place.server, node is not None, [server.name for server in fabric.servers]
-            )
-        check_nic(place, len(fabric.nics(place.server)))
-    return places
-
-
-def references(ranks: int, names: Sequence[str]) -> tuple[NicRef, ...]:
-    """The NICs that a list names, each once. Raises InputError if it does not fit `ranks`."""
-    if len(names) != ranks:
-        raise InputError(
-            f"the placement lists {len(names)} NICs for {ranks} ranks",
-            hint="list one NIC per rank, as server or server:nic",
-        )
-    places = tuple(map(reference, names))
-    place, times = Counter(places).most_common(1)[0]
-    if times > 1:
-        raise InputError(
-            f"NIC {place} is listed {times} times",
-            hint=f"a rank needs a NIC of its own; {place.server} alone means {place.server}:1",
-        )
-    return places
 
 
 def reference(name: str) -> NicRef:
@@ -197,30 +199,103 @@ def reference(name: str) -> NicRef:
     return NicRef(match[1], int(match[2] or 1))
 
 
-def no_server(name: str, is_switch: bool, servers: Sequence[str]) -> InputError:
-    """The error for a name that is none of `servers`."""
-    what = "is a switch" if is_switch else "is not in the fabric"
-    return InputError(f"{shown(name)} {what}", hint=name_hint(name, servers))
-
-
-def check_nic(place: NicRef, nics: int) -> None:
-    """Raise InputError if a server with `nics` NICs does not have this one."""
-    if not 1 <= place.nic <= nics:
-        raise InputError(f"{place.server} has no NIC {place.nic}", hint=f"its NICs are 1 to {nics}")
-
-
-def no_room(ranks: int, nics: int, fabric: str) -> InputError:
-    """The error for too few NICs."""
-    return InputError(
-        f"{ranks} ranks do not fit the {nics} NICs of {fabric}",
-        hint="a rank needs a NIC of its own: take fewer ranks, or give the fabric more servers "
-        "or NICs",
+def _nics_of(fabric: Fabric) -> Nics:
+    nics = [(server.name, nic) for server in fabric.servers for nic in fabric.nics(server.name)]
+    leaf = [tuple(link.b.node for link in nic.links) for _, nic in nics]
+    return Nics(
+        fabric.name,
+        fabric.node_by_name,
+        server=[server for server, _ in nics],
+        number=[nic.number for _, nic in nics],
+        leaf=leaf,
+        zone=[fabric.node(switches[0]).zone for switches in leaf],
     )
 
 
-def one_leaf(fabric: str) -> InputError:
-    """The error for a fragmented placement on fewer than two leaves."""
-    return InputError(
-        f"{fabric} has servers on one leaf only",
-        hint="a fragmented placement needs two; take contiguous",
-    )
+def _free_by_leaf(nics: Nics, taken: Sequence[bool] | None) -> list[list[list[int]]]:
+    """The NICs that are not taken, by zone and leaf, all of these in the fabric's order."""
+    zones: dict[Hashable, dict[tuple[Hashable, ...], list[int]]] = {}
+    for nic, (zone, leaf) in enumerate(zip(nics.zone, nics.leaf, strict=True)):
+        free = zones.setdefault(zone, {}).setdefault(leaf, [])
+        if taken is None or not taken[nic]:
+            free.append(nic)
+    return [list(leaves.values()) for leaves in zones.values()]
+
+
+def _in_turn(groups: Sequence[Sequence[int]]) -> list[int]:
+    """The first NIC of each group, then the second of each, and so on."""
+    return [nic for one_each in zip_longest(*groups) for nic in one_each if nic is not None]
+
+
+def _nearest(zones: Sequence[Sequence[Sequence[int]]], ranks: int) -> list[int]:
+    """The NICs of a topology-aware placement, from free ones by zone and leaf."""
+    free = [list(map(len, leaves)) for leaves in zones]
+    room = list(map(sum, free))
+    take = [[0] * len(leaves) for leaves in zones]
+    while ranks:
+        shares = {
+            zone: _fewest_leaves(free[zone], ranks)
+            for zone, nics in enumerate(room)
+            if nics >= ranks
+        }
+        if shares:
+            best = min(shares, key=lambda zone: (sum(map(bool, shares[zone])), room[zone]))
+            take[best] = shares[best]
+        else:
+            best = room.index(max(room))
+            take[best] = free[best]
+        ranks -= sum(take[best])
+        room[best] = 0
+    return [
+        nic
+        for leaves, counts in zip(zones, take, strict=True)
+        for leaf, count in zip(leaves, counts, strict=True)
+        for nic in leaf[:count]
+    ]
+
+
+def _fewest_leaves(free: Sequence[int], ranks: int) -> list[int]:
+    """How many of `ranks` to put on each of the leaves of a zone that has room for all."""
+    take = [0] * len(free)
+    for leaf in sorted(range(len(free)), key=free.__getitem__, reverse=True):
+        if free[leaf] >= ranks:
+            break
+        take[leaf] = free[leaf]
+        ranks -= free[leaf]
+    others = [leaf for leaf, nics in enumerate(free) if not take[leaf] and nics >= ranks]
+    take[min(others, key=free.__getitem__)] = ranks
+    return take
+
+
+def _listed(
+    nics: Nics, ranks: int, names: Sequence[str], taken: Sequence[bool] | None
+) -> list[int]:
+    if len(names) != ranks:
+        raise InputError(
+            f"the placement lists {len(names)} NICs for {ranks} ranks",
+            hint="list one NIC per rank, as server or server:nic",
+        )
+    places = list(map(reference, names))
+    place, times = Counter(places).most_common(1)[0]
+    if times > 1:
+        raise InputError(
+            f"NIC {place} is listed {times} times",
+            hint=f"a rank needs a NIC of its own; {place.server} alone means {place.server}:1",
+        )
+    nics_of = Counter(nics.server)
+    for place in places:
+        if place.server not in nics_of:
+            what = "is a switch" if place.server in nics.nodes else "is not in the fabric"
+            raise InputError(
+                f"{shown(place.server)} {what}", hint=name_hint(place.server, list(nics_of))
+            )
+        if place not in nics.index:
+            raise InputError(
+                f"{place.server} has no NIC {place.nic}",
+                hint=f"its NICs are 1 to {nics_of[place.server]}",
+            )
+        if taken is not None and taken[nics.index[place]]:
+            raise InputError(
+                f"NIC {place} belongs to another job", hint="list NICs that no other job has"
+            )
+    return [nics.index[place] for place in places]

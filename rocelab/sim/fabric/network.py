@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rocelab.arrays import Floats, Ints, Words
+from rocelab.jobs.placement import Nics
 from rocelab.plan.fabric import Role
 from rocelab.plan.layout import interface_name
 from rocelab.spec.model import LabSpec
@@ -86,6 +87,19 @@ class Network:
     def capacity_bps(self) -> Floats:
         """The rate of each send, 2L."""
         return np.repeat(self.rate_bps, 2)
+
+    @cached_property
+    def nic_columns(self) -> Nics:
+        """The NICs, to place ranks on."""
+        leaves = list(map(tuple, self.home_leaves.tolist()))
+        return Nics(
+            self.spec.name,
+            self.node_names,
+            server=[self.node_names[node] for node in self.nic_server.tolist()],
+            number=self.nic_number.tolist(),
+            leaf=[leaves[home] for home in self.nic_home.tolist()],
+            zone=self.zone[self.home_leaves[self.nic_home, 0]].tolist(),
+        )
 
     @cached_property
     def _number_of(self) -> dict[str, int]:

@@ -28,6 +28,7 @@ from rocelab.jobs.workload import Sends, Step, Workload
 from rocelab.plan.build import build_fabric
 from rocelab.plan.fabric import Fabric
 from rocelab.predict.matrix import rows_of_jobs
+from rocelab.runtime.adoption.graph import lab_of
 from rocelab.sim.compile import Compiled, PlacedJob, compile_jobs
 from rocelab.sim.fabric.build import network_of
 from rocelab.sim.fabric.network import Network
@@ -37,6 +38,7 @@ from rocelab.spec.catalog import find_lab
 from rocelab.spec.fabrics import ClosSpec, HpnSpec, RailSpec
 from rocelab.spec.load import load_spec
 from rocelab.spec.model import LabSpec
+from tests.helpers.adopted_sample import FRR, surveyed
 from tests.helpers.rc_fakes import header, requester_settings
 
 LABS = ("zone-small", "zones-small", "rail-small", "hpn-small", "hpn-single-plane", "fat-tree-4")
@@ -105,6 +107,20 @@ def test_ranks_get_the_nics_that_they_get_in_the_lab(
     assert place_ranks(network, ranks, names(network, places)).tolist() == places.tolist()
     assert ring_cut(network, places) == cut(fabric, expected)
     assert group_or_none(ring_group, network, places) == group_or_none(group_size, fabric, expected)
+
+
+def test_ranks_fill_the_leaf_with_room_for_all_in_a_lab_and_in_its_simulation() -> None:
+    leaves = ["leaf1"] + ["leaf2"] * 3
+    cables = [(f"host{number}", leaf) for number, leaf in enumerate(leaves, 1)]
+    cables += [("leaf1", "spine1"), ("leaf2", "spine1")]
+    spec = lab_of("uneven", surveyed(cables, dict.fromkeys(("leaf1", "leaf2", "spine1"), FRR)))
+    fabric, network = build_fabric(spec), network_of(spec)
+    for ranks, expected in ((1, [1]), (2, [2, 3]), (3, [2, 3, 4]), (4, [1, 2, 3, 4])):
+        places = place_ranks(network, ranks, Placement.TOPOLOGY_AWARE)
+        assert names(network, places) == [f"host{number}:1" for number in expected]
+        assert names(network, places) == list(
+            map(str, place(fabric, ranks, Placement.TOPOLOGY_AWARE))
+        )
 
 
 def group_or_none(size_of: Callable[..., int], *arguments: object) -> int | None:
