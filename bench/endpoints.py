@@ -38,7 +38,8 @@ from bench.throughput import (
     steering,
 )
 from rocelab.interruption import ending
-from rocelab.jobs.flow import FIRST_QP, FIRST_SPORT, Flow
+from rocelab.jobs.flow import FIRST_QP, Flow
+from rocelab.jobs.sport import FIRST_SPORT
 from rocelab.measure.environment import read_environment
 from rocelab.plan.build import plan
 from rocelab.runtime.lab import Lab

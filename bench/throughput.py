@@ -28,9 +28,10 @@ from bench.senders import Sender
 from rocelab.agent.headers import Opcode
 from rocelab.agent.ring import open_sink
 from rocelab.errors import MachineError
-from rocelab.jobs.flow import FIRST_QP, FIRST_SPORT, resolve_endpoints
+from rocelab.jobs.flow import FIRST_QP, resolve_endpoints
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.jobplan import plan_job
+from rocelab.jobs.sport import FIRST_SPORT
 from rocelab.kernel import namespaces
 from rocelab.runtime.lab import Lab
 from rocelab.traffic.roce import Envelope, roce_frame

@@ -12,7 +12,7 @@ from bench.validation.run import Found, Task
 from bench.validation.zone import E_ECMP, ECMP, Scheme
 from rocelab.forwarding.asic import Model
 from rocelab.forwarding.balance import balance, random_groups
-from rocelab.jobs.sport import FIRST_PORT, PORTS
+from rocelab.jobs.sport import FIRST_SPORT, SPORTS
 from rocelab.sim.fabric.build import network_of
 from rocelab.sim.fabric.flows import Flows, Paths
 from rocelab.sim.fabric.network import Network
@@ -55,7 +55,7 @@ def drawn(model: Model, flows: int) -> Found:
             source=draw.integers(half, size=flows, dtype=np.int32),
             destination=half + draw.integers(half, size=flows, dtype=np.int32),
             port=np.zeros(flows, np.int32),
-            sport=FIRST_PORT + draw.integers(PORTS, size=flows, dtype=np.int32),
+            sport=FIRST_SPORT + draw.integers(SPORTS, size=flows, dtype=np.int32),
             dest_qp=draw.integers(2**24, size=flows, dtype=np.int32),
         )
         values.append(_mmr(network, some, ECMP, model))
@@ -74,7 +74,7 @@ def few_pairs(seeds: int) -> Found:
     found: dict[str, list[float]] = {}
     for seed in range(seeds):
         draw = np.random.default_rng(seed)
-        port = FIRST_PORT + int(draw.integers(PORTS))
+        port = FIRST_SPORT + int(draw.integers(SPORTS))
         first_qp = int(draw.integers(2**23))
         some = Flows(
             source=source,

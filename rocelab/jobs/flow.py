@@ -12,17 +12,12 @@ from dataclasses import dataclass
 
 from rocelab.agent.probe import IP_OVERHEAD_BYTES, MIN_PAYLOAD_BYTES, NO_FLOW
 from rocelab.errors import InputError
+from rocelab.jobs.sport import FIRST_SPORT, QPN_LIMIT, SPORTS
 from rocelab.plan.fabric import Fabric, Nic
 from rocelab.wording import name_hint
 
-FIRST_SPORT = 0xC000
-"""RoCEv2 senders take UDP source ports from 0xC000 up (rdma_flow_label_to_udp_sport, Linux)."""
-
-SPORTS = 0x10000 - FIRST_SPORT
 FIRST_QP = 2
 """QP 0 and 1 are the management QPs (InfiniBand Architecture Specification 3.9.1)."""
-
-QP_LIMIT = 1 << 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +44,7 @@ class Flow:
         limits = (
             ("id", self.id, 0, NO_FLOW - 1),
             ("sport", self.sport, 1, 2**16 - 1),
-            ("dest_qp", self.dest_qp, 0, QP_LIMIT - 1),
+            ("dest_qp", self.dest_qp, 0, QPN_LIMIT - 1),
             ("rate_pps", self.rate_pps, 1, 10**6),
             ("payload_bytes", self.payload_bytes, MIN_PAYLOAD_BYTES, 4096),
         )
@@ -170,7 +165,7 @@ def permutation(
     sports = [
         port for _ in range(-(-flows // SPORTS)) for port in rng.sample(range(SPORTS), SPORTS)
     ]
-    queue_pairs = rng.sample(range(FIRST_QP, QP_LIMIT), flows)
+    queue_pairs = rng.sample(range(FIRST_QP, QPN_LIMIT), flows)
     per_round = sum(len(rack) for rack in racks)
     dealt = []
     for index, (source, destination) in enumerate(pairs[:flows]):

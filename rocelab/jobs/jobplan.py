@@ -6,7 +6,6 @@ clock. Pure and repeatable.
 
 from __future__ import annotations
 
-import random
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -17,10 +16,10 @@ from rocelab.agent.lag import affinity
 from rocelab.agent.program import MAX_ID
 from rocelab.errors import InputError
 from rocelab.jobs.collectives import Algorithm, Schedule
-from rocelab.jobs.flow import FIRST_QP, FIRST_SPORT, SPORTS, Endpoints, resolve_endpoints
+from rocelab.jobs.flow import FIRST_QP, Endpoints, resolve_endpoints
 from rocelab.jobs.job import JobSpec, Stream, schedule_of, streams_of
 from rocelab.jobs.placement import NicRef, group_size, nic_of, place
-from rocelab.jobs.sport import source_port
+from rocelab.jobs.sport import base_port, source_port
 from rocelab.jobs.transport import TransportSpec
 from rocelab.plan.fabric import Fabric, Link, Nic
 
@@ -201,12 +200,11 @@ def _queue_pairs(
     """
     transport = job.transport
     connections = sorted({(min(pair), max(pair)) for pair in pairs})
-    base = FIRST_SPORT + random.Random(job.seed).randrange(SPORTS)  # noqa: S311 - no secret
+    base = base_port(job.seed)
     ends = []
     number = first_qp
-    per_connection = transport.qps + (transport.admission is not None)
     for low, high in connections:
-        for index in range(per_connection):
+        for index in range(transport.queue_pairs):
             for own, remote, rank, peer in (
                 (number, number + 1, low, high),
                 (number + 1, number, high, low),

@@ -139,6 +139,11 @@ class TransportSpec(SpecModel):
         ),
     ] = None
 
+    @property
+    def queue_pairs(self) -> int:
+        """Queue pairs of a connection: those for data, then the one for clear-to-sends if any."""
+        return self.qps + (self.admission is not None)
+
     @field_validator("dcqcn", mode="before")
     @classmethod
     def _a_known_profile(cls, value: object) -> object:

@@ -17,8 +17,8 @@ from pydantic import Field
 
 from rocelab.errors import InputError, Problem, SpecError
 from rocelab.files import read_input
-from rocelab.jobs.flow import QP_LIMIT
 from rocelab.jobs.placement import NicRef
+from rocelab.jobs.sport import QPN_LIMIT
 from rocelab.plan.fabric import Fabric
 from rocelab.predict.matrix import FlowRow
 from rocelab.spec.base import SpecModel
@@ -42,7 +42,7 @@ class FlowSpec(SpecModel):
     destination_nic: Annotated[int, Field(ge=1, le=64, description="its NIC, from 1")] = 1
     sport: Annotated[int, Field(ge=1, le=65535, description="UDP source port")]
     dest_qp: Annotated[
-        int, Field(ge=0, lt=QP_LIMIT, description="destination QP, which e-ecmp hashes")
+        int, Field(ge=0, lt=QPN_LIMIT, description="destination QP, which e-ecmp hashes")
     ] = 0
     leaves_by: Annotated[
         int, Field(ge=0, le=1, description="port of a NIC that has two, from 0")

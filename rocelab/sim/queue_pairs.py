@@ -6,21 +6,18 @@ that carry data, and where the numbering of the next job continues.
 
 from __future__ import annotations
 
-import random
 from dataclasses import dataclass
 
 import numpy as np
 
 from rocelab.arrays import NONE, Ints, Longs
 from rocelab.errors import InputError
-from rocelab.jobs.flow import FIRST_QP, FIRST_SPORT, SPORTS
+from rocelab.jobs.flow import FIRST_QP
 from rocelab.jobs.messages import before_each
-from rocelab.jobs.sport import FIRST_PORT, PORTS, QPN_LIMIT, SourcePort
+from rocelab.jobs.sport import QPN_LIMIT, base_port, unchecked_source_port
 from rocelab.jobs.transport import TransportSpec
 from rocelab.sim.fabric.flows import Flows
 from rocelab.sim.fabric.network import Network
-
-_GOLDEN_RATIO_32 = 0x61C88647
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,7 +77,7 @@ class QueuePairs:
 
     @property
     def _control(self) -> Longs:
-        return np.arange(self.transport.qps, _each(self.transport))
+        return np.arange(self.transport.qps, self.transport.queue_pairs)
 
     @property
     def _control_ends(self) -> tuple[Longs, Longs, Longs]:
@@ -90,13 +87,13 @@ class QueuePairs:
     def _sent(self, connection: Longs, source: Longs, destination: Longs, index: Longs) -> Flows:
         """What the ends of connections at `source` send on their queue pairs of these numbers."""
         links = self.network.nic_links
-        low = self.first_qp + 2 * (_each(self.transport) * connection[:, None] + index)
+        low = self.first_qp + 2 * (self.transport.queue_pairs * connection[:, None] + index)
         end = (source > destination).astype(np.int64)
         own, remote = low + end[:, None], low + 1 - end[:, None]
         nics = self.places[source]
         ports = np.count_nonzero(links[nics] != NONE, axis=1)
         number = self.earlier[connection, end][:, None] + index
-        sport = _source_ports(self.transport.source_port, own, remote, self.base)
+        sport = unchecked_source_port(self.transport.source_port, own, remote, self.base)
         return Flows(
             source=np.repeat(nics, len(index)).astype(np.int32),
             destination=np.repeat(self.places[destination], len(index)).astype(np.int32),
@@ -133,7 +130,7 @@ def queue_pairs(
     connection = np.arange(len(connections))
     if shared:
         connections, connection = np.unique(connections, return_inverse=True)
-    each = _each(transport)
+    each = transport.queue_pairs
     next_qp = first_qp + 2 * each * len(connections)
     if next_qp > QPN_LIMIT:
         raise InputError(
@@ -150,7 +147,7 @@ def queue_pairs(
         network,
         places,
         transport,
-        FIRST_SPORT + random.Random(seed).randrange(SPORTS),  # noqa: S311 - no secret
+        base_port(seed),
         first_qp,
         source,
         destination,
@@ -160,24 +157,3 @@ def queue_pairs(
         next_qp,
         total,
     )
-
-
-def _each(transport: TransportSpec) -> int:
-    """Queue pairs of a connection."""
-    return transport.qps + (transport.admission is not None)
-
-
-def _source_ports(mode: SourcePort, own: Longs, remote: Longs, base: int) -> Longs:
-    """`rocelab.jobs.sport.source_port` of each."""
-    match mode:
-        case SourcePort.FIXED:
-            return np.full(own.shape, base)
-        case SourcePort.PER_QP:
-            return FIRST_PORT + (base + own) % PORTS
-        case SourcePort.FLOW_LABEL:
-            label = own * remote
-            label ^= label >> 20
-            label = (label ^ label >> 40) & 0xFFFFF
-            return FIRST_PORT | (label & 0x3FFF) ^ (label >> 14)
-        case SourcePort.RXE:
-            return FIRST_PORT + ((own * _GOLDEN_RATIO_32 & 0xFFFFFFFF) >> 18)

@@ -16,15 +16,8 @@ from rocelab.errors import InputError
 from rocelab.faults.base import Fault
 from rocelab.faults.injector import Injector
 from rocelab.faults.spec import SingleFaultSpec
-from rocelab.jobs.flow import (
-    FIRST_QP,
-    FIRST_SPORT,
-    QP_LIMIT,
-    SPORTS,
-    Flow,
-    permutation,
-    resolve_flow,
-)
+from rocelab.jobs.flow import FIRST_QP, Flow, permutation, resolve_flow
+from rocelab.jobs.sport import FIRST_SPORT, QPN_LIMIT, SPORTS
 from rocelab.plan.fabric import Fabric
 from rocelab.testkit.bench import Bench
 from rocelab.testkit.measurement import Measurement, Traffic
@@ -75,7 +68,7 @@ def between(pairs: Pairs, spec: TrafficSpec) -> tuple[Flow, ...]:
             destination=destination,
             destination_nic=1,
             sport=FIRST_SPORT + draw.randrange(SPORTS),
-            dest_qp=draw.randrange(FIRST_QP, QP_LIMIT),
+            dest_qp=draw.randrange(FIRST_QP, QPN_LIMIT),
             rate_pps=spec.rate_pps,
             payload_bytes=spec.payload,
         )

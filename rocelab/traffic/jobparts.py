@@ -25,9 +25,10 @@ from rocelab.agent.headers import (
 from rocelab.agent.nic import moderation_ns
 from rocelab.jobs.collectives import Send
 from rocelab.jobs.dcqcn_profiles import parameters
-from rocelab.jobs.flow import FIRST_QP, FIRST_SPORT, Endpoints
+from rocelab.jobs.flow import FIRST_QP, Endpoints
 from rocelab.jobs.jobplan import JobPlan, QueuePairEnd
 from rocelab.jobs.placement import NicRef, nic_of
+from rocelab.jobs.sport import FIRST_SPORT
 from rocelab.jobs.transport import DCQCN_OFF, Ecn, Strategy
 from rocelab.plan.fabric import Fabric, Link, Nic
 from rocelab.plan.pauses import obedience_ns

@@ -5,11 +5,19 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocelab.jobs.sport import SourcePort, flow_label, hash_32, source_port, udp_sport
+from rocelab.jobs.sport import (
+    SourcePort,
+    flow_label,
+    hash_32,
+    source_port,
+    udp_sport,
+    unchecked_source_port,
+)
 
 QPNS = st.integers(0, 2**24 - 1)
 PORTS = st.integers(0xC000, 0xFFFF)
@@ -100,6 +108,16 @@ def test_sixteen_queue_pairs_in_a_row_nearly_always_differ_by_linuxs_formula() -
             for qp in range(first, first + 16)
         }
         assert len(ports) >= 14
+
+
+@given(st.sampled_from(SourcePort), st.lists(st.tuples(QPNS, QPNS), min_size=1), PORTS)
+def test_the_simulators_arrays_give_the_ports_that_a_lab_computes_one_by_one(
+    mode: SourcePort, ends: list[tuple[int, int]], base: int
+) -> None:
+    local, remote = np.array(ends, np.int64).T
+    assert unchecked_source_port(mode, local, remote, base).tolist() == [
+        source_port(mode, local_qpn=own, remote_qpn=other, base=base) for own, other in ends
+    ]
 
 
 @pytest.mark.parametrize(("local", "base"), [(2**24, 0xC000), (-1, 0xC000), (2, 0xBFFF)])
