@@ -225,6 +225,20 @@ def test_a_flow_that_nothing_leads_to_is_lost_and_others_are_placed() -> None:
     assert set(placed.paths) == {local.key}
 
 
+def test_a_path_through_a_rack_that_leaks_routes_is_placed_whole() -> None:
+    fabric = clos(3, 2, 1, 1)
+    fibs = without(without(tables_of(fabric), "rtsw1", "ctsw2"), "rtsw3", "ctsw1")
+    flow = demand(fabric, ("srv1-1", 0), ("srv2-1", 0), 50_000, GBPS)
+    leaked = tuple(
+        Route(route.prefix, (NextHop("rtsw3", hop.gateway),)) if hop.interface == "rtsw2" else route
+        for route in fibs["ctsw1"].routes
+        for hop in route.next_hops
+    )
+    network = Network(fabric, {**fibs, "ctsw1": Fib(leaked)})
+    path = place_cspf(network, [flow]).paths[flow.key]
+    assert [step.switch for step in path] == ["rtsw1", "ctsw1", "rtsw3", "ctsw2", "rtsw2"]
+
+
 def test_a_next_hop_without_carrier_is_not_taken_but_keeps_its_place_in_the_group() -> None:
     fabric = clos(2, 2, 1, 1)
     fibs = tables_of(fabric)
