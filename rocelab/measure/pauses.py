@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import ExitStack
 from time import monotonic_ns
 from typing import Self
@@ -14,6 +15,8 @@ from rocelab.plan.pauses import PausePlan, PausePort
 from rocelab.results.lossless import Lossless, PauseFigures, PauseSpan
 from rocelab.runtime.pfc.journal import Entry, What
 from rocelab.runtime.pfc.reading import ClassCounters, Pause, PauseReader, pauses
+
+Counters = Mapping[tuple[PausePort, int], ClassCounters]
 
 MOST_SPANS = 5000
 """Those that last and the longest are kept."""
@@ -88,6 +91,7 @@ class PauseWatch:
             nics_late_p99_ns=nics_late_ns[1] if nics_late_ns else None,
             restarts=sum(entry.what is What.TAKEN_OVER for entry in entries),
             is_recorded=all(entry.what is not What.LOST for entry in whole),
+            unreceived=_unreceived(reader.plan, self._before, after),
         )
 
 
@@ -108,6 +112,19 @@ def _least_held(plan: PausePlan, entries: list[Entry]) -> dict[tuple[PausePort, 
             place = port, entry.traffic_class
             if port.is_nic:
                 found[place] = min(entry.value, found.get(place, entry.value))
+    return found
+
+
+def _unreceived(plan: PausePlan, before: Counters, after: Counters) -> dict[str, int]:
+    """Pause frames sent and not received since, by port; that of a peer that is still paused may be
+    on its way."""
+    found = {}
+    for (port, traffic_class), now in after.items():
+        far = plan.by_slot[port.peer], traffic_class
+        sent = now.pauses_sent - before[port, traffic_class].pauses_sent
+        lost = sent - (after[far].pauses_received - before[far].pauses_received)
+        if lost > after[far].is_paused:
+            found[f"{port} class {traffic_class}"] = lost
     return found
 
 

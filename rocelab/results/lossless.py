@@ -7,8 +7,8 @@ against the traffic, to the senders.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
 
 LATE_SHARE_LIMIT = 0.005
@@ -88,6 +88,7 @@ class Lossless:
     that are kept. unbalanced: where packets that came in are neither out, dropped, purged nor held.
     is_alive: the process that pauses ran at the end. restarts: how often it ended before and was
     started again, each time with all gates open. is_recorded: its journal had room for all pauses.
+    unreceived: ports whose peer received fewer pause frames than they sent, by how many.
     """
 
     classes: tuple[int, ...]
@@ -103,6 +104,7 @@ class Lossless:
     nics_late_p99_ns: int | None = None
     restarts: int = 0
     is_recorded: bool = True
+    unreceived: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def part(self) -> str:
@@ -145,6 +147,14 @@ class Lossless:
     @property
     def watchdog(self) -> int:
         return sum(port.watchdog for port in self.ports)
+
+    def lost_frames(self) -> tuple[str, ...]:
+        """Why a run in which no link was broken is no measurement: pause frames sent and not
+        received. A link that is broken takes some with it."""
+        return tuple(
+            f"not valid because {count:,} pause frames of {place} did not reach its peer"
+            for place, count in self.unreceived.items()
+        )
 
     def problems(self) -> tuple[str, ...]:
         """Why the run is no measurement of lossless classes."""

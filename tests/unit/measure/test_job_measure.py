@@ -24,6 +24,7 @@ from rocelab.measure.run import assemble
 from rocelab.report.job_terminal import print_report
 from rocelab.results.job import JobReport, from_json
 from rocelab.results.lossless import Lossless, PauseSpan
+from rocelab.results.probes import Event
 from rocelab.spec.queues import QueueEngine
 from rocelab.traffic.jobresult import JobResult
 from rocelab.traffic.result import TrafficResult
@@ -400,3 +401,15 @@ def test_pauses_in_a_ring_in_which_nothing_waits_fail_no_job() -> None:
     paused = Lossless((3,), (), LASTING, 0, 1000, None, None, None, (), is_alive=True)
     counts = replace(sample.counts(job), lossless=paused)
     assert the_report(sample.traffic(job), counts).errors == ()
+
+
+def test_lost_pause_frames_make_a_run_invalid_where_no_link_was_broken() -> None:
+    job = sample.result(sample.allreduce())
+    lost = {"rtsw1:srv1-1 class 3": 2}
+    paused = Lossless((3,), (), (), 0, 1000, None, None, None, (), is_alive=True, unreceived=lost)
+    counts = replace(sample.counts(job), lossless=paused)
+    (whole,) = assemble(sample.ENVIRONMENT, sample.traffic(job), counts, 0.5, 0.0)
+    assert "2 pause frames of rtsw1:srv1-1 class 3 did not reach its peer" in whole.problems[-1]
+    cut = (Event(1000, "carrier-down", "begin", "rtsw1:ctsw1"),)
+    (broken,) = assemble(sample.ENVIRONMENT, sample.traffic(job), counts, 0.5, 0.0, cut)
+    assert not any("pause frames" in each for each in broken.problems)

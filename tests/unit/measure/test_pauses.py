@@ -89,3 +89,22 @@ def test_a_full_journal_lacks_pauses_of_this_run_and_of_all_after_it(
 
 def test_a_journal_with_room_has_all_pauses(lab: FakeLab) -> None:
     assert figures(lab, (1200, What.STOPPED), (1300, What.STARTED)).is_recorded
+
+
+@pytest.mark.parametrize(
+    ("received", "is_paused", "lost"), [(2, False, 0), (3, False, 0), (1, False, 1), (1, True, 0)]
+)
+def test_pause_frames_that_did_not_reach_the_peer_are_told(
+    lab: FakeLab, received: int, is_paused: bool, lost: int
+) -> None:
+    """The last one to a peer that is still paused may be on its way."""
+    lab.did((0, What.PAUSE_SENT))
+    with PauseWatch(FABRIC) as watch:
+        lab.did((1200, What.PAUSE_SENT), (1300, What.REFRESHED))
+        row = {"pauses": received, "gated": int(is_paused)}
+        lab.maps.egresses.rows[SWITCH.peer * 8 + 3] = row
+        found = watch.figures(BEGUN_NS)
+    assert found is not None
+    assert list(found.unreceived.values()) == [lost] * bool(lost)
+    assert len(found.lost_frames()) == bool(lost)
+    assert not any("did not reach" in each for each in found.problems())
