@@ -182,14 +182,12 @@ class DrillResult:
 
     @property
     def outcome(self) -> Literal["passed", "failed", "not measured"]:
-        """`not measured`: a phase has no valid run, and no measured figure missed an
-        expectation."""
+        """`not measured`: no repeat is valid, and no measured figure missed an expectation."""
         if self.passed:
             return "passed"
         verdicts = [verdict for phase in self.phases for verdict in phase.verdicts]
         missed = any(verdict.observed is not None and not verdict.passed for verdict in verdicts)
-        measured = all(phase.valid_runs for phase in self.phases)
-        return "failed" if missed or measured else "not measured"
+        return "failed" if missed or self.valid_repeats else "not measured"
 
     @property
     def valid_repeats(self) -> tuple[tuple[PhaseRun, ...], ...]:

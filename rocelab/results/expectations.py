@@ -119,7 +119,8 @@ def judge(
     """A verdict per expectation over the KPIs of all valid repeats: passed only if every repeat
     meets it, never without repeats.
 
-    `others`: for each of `repeats` the KPIs of its valid phases by name.
+    `others`: for each of `repeats` the KPIs of its valid phases by name. A repeat without the phase
+    that an expectation compares with says nothing of it.
     """
     return tuple(_verdict(expectation, repeats, others) for expectation in expectations)
 
@@ -138,7 +139,9 @@ def unmet(
 ) -> tuple[Verdict, ...]:
     """Verdicts of the expectations that the figures of one repeat do not meet, judged on this
     repeat alone."""
-    judged = judge([stated(verdict) for verdict in verdicts], repeat, others)
+    present = {None}.union(*others)
+    wanted = [stated(verdict) for verdict in verdicts]
+    judged = judge([each for each in wanted if each.of_phase in present], repeat, others)
     return tuple(verdict for verdict in judged if not verdict.passed)
 
 
@@ -147,12 +150,17 @@ def _verdict(
     repeats: Sequence[Figures],
     others: Sequence[Mapping[str, Figures]],
 ) -> Verdict:
-    values = [repeat.get(expectation.kpi) for repeat in repeats]
-    compared = values
-    if expectation.of_phase is not None:
-        references = [
-            phases.get(expectation.of_phase, {}).get(expectation.kpi) for phases in others
+    phase = expectation.of_phase
+    if phase is not None:
+        both = [
+            (repeat, phases[phase])
+            for repeat, phases in zip(repeats, others, strict=True)
+            if phase in phases
         ]
+        repeats = [repeat for repeat, _ in both]
+    compared = values = [repeat.get(expectation.kpi) for repeat in repeats]
+    if phase is not None:
+        references = [reference.get(expectation.kpi) for _, reference in both]
         compared = [_over(value, of) for value, of in zip(values, references, strict=True)]
     known = [value for value in compared if value is not None]
     if not known or len(known) < len(compared):

@@ -15,8 +15,8 @@ from rocelab.drills.spec import DrillSpec, load_drill
 from rocelab.errors import InputError, SpecError
 from rocelab.jobs.jobplan import plan_jobs
 from rocelab.report.view import figure_rows
-from rocelab.results.drill import PhaseRun, from_json, summarise
-from rocelab.results.expectations import parse_expectation
+from rocelab.results.drill import PhaseRun, compared_figures, from_json, summarise
+from rocelab.results.expectations import parse_expectation, unmet
 from rocelab.results.job import Check, JobReport, RankFigures, Steps
 from rocelab.results.kpis import KPIS, data_class, format_kpi, job_figures
 from rocelab.results.lossless import Lossless, PauseSpan
@@ -261,6 +261,15 @@ def test_without_the_other_phase_nothing_is_held_against_it() -> None:
     repeats = [[invalid, busbw(20.0, "fast")]]
     (verdict,) = summarise("fast", repeats, [parse_expectation("busbw", ">= 1 x slow")]).verdicts
     assert (verdict.passed, verdict.observed) == (False, None)
+    held = compared_figures(repeats[0], "fast")
+    assert unmet([verdict], held.figures, held.others) == ()
+
+
+def test_a_repeat_whose_other_phase_is_invalid_says_nothing_of_a_comparison() -> None:
+    invalid = of_jobs("slow", idle(problems=("late",)))
+    repeats = [[invalid, busbw(5.0, "fast")], [busbw(10.0, "slow"), busbw(20.0, "fast")]]
+    (verdict,) = summarise("fast", repeats, [parse_expectation("busbw", ">= 1 x slow")]).verdicts
+    assert (verdict.passed, verdict.observed) == (True, 20.0)
 
 
 def test_what_queues_count_does_not_apply_to_a_lab_without() -> None:

@@ -132,6 +132,14 @@ def test_a_drill_with_a_phase_never_valid_is_not_measured_unless_another_phase_f
     assert terminal(failed).rstrip().endswith("two-to-one: failed")
 
 
+def test_a_drill_whose_phases_were_never_valid_in_one_repeat_is_not_measured() -> None:
+    """In the first the jobs never came to fair shares."""
+    first = repeat(30 * MS, problems=("a NIC stood idle",))
+    second = (repeat()[0], of_jobs("shared", replace(shared(), problems=("a NIC stood idle",))))
+    assert result(first, second).outcome == "not measured"
+    assert result(first, repeat()).outcome == "failed"
+
+
 @pytest.mark.usefixtures("undrawn")
 def test_no_median_hides_a_repeat_that_failed_or_is_invalid() -> None:
     three = result(repeat(), repeat(30 * MS), repeat(problems=("a <NIC> stood idle",)))
