@@ -71,14 +71,17 @@ WITHOUT_A_LAB: dict[str, Callable[[Path], None]] = {
     "docs/simulate.md 1": write_nothing,
     "docs/sweep.md 1": run_the_sweep,
     "docs/sweep.md 2": write_sweep,
+    "docs/te.md 1": write_nothing,
     "docs/traces.md 1": write_traces,
     "docs/traces.md 2": write_nccl_output,
     "docs/training.md 1": write_nothing,
+    "docs/training.md 2": write_nothing,
+    "docs/training.md 3": write_nothing,
     "docs/whatif.md 1": write_nothing,
 }
 """What writes the files that a block reads."""
 
-LONG = ("docs/simulate.md 1", "docs/sweep.md 2", "docs/training.md 1")
+LONG = ("docs/simulate.md 1", "docs/sweep.md 2", "docs/te.md 1", "docs/training.md 1")
 """Simulations."""
 
 PRINTS = {"docs/whatif.md 1": "0.57\n0.91\n"}
