@@ -37,6 +37,7 @@ from tests.helpers.directed import towards
 from tests.helpers.measured import measured
 from tests.helpers.running import running
 from tests.helpers.waiting import wait_until
+from tests.integration.conftest import MakeLab
 
 MS = 10**6
 CABLE = "srv1-1:rtsw1"
@@ -395,10 +396,10 @@ def test_a_dead_delay_line_is_started_again(steered: Lab) -> None:
     assert lost(there) == []
 
 
-def test_a_lab_that_is_down_has_no_cables(steered: Lab) -> None:
-    other = Lab.planned("tiny")
+def test_a_lab_that_is_down_has_no_cables(steered: Lab, make_lab: MakeLab) -> None:
+    other = make_lab("t-down", "fabric: {racks: 2, spines: 2}")
     link = other.fabric.sessions[0]
-    with pytest.raises(InputError, match="lab tiny is not up"):
+    with pytest.raises(InputError, match="lab t-down is not up"):
         other.impairments.impair(link.down, Impairment(Kind.BLACKHOLE))
     assert other.impairments.clear(link.down, Kind.BLACKHOLE) is None
     assert other.impairments.remains(link.down, Kind.BLACKHOLE) == ()
