@@ -1,7 +1,7 @@
 """Runs the commands of the documentation that need no lab, as they are typed.
 
-Each runs in a folder with only the files that its page names. `make test-machines` runs
-the commands that need a lab.
+Each runs in a folder with only the files that its page names. `test_page_labs.py` and
+`make test-machines` run the commands that need a lab.
 """
 
 from __future__ import annotations
@@ -54,16 +54,19 @@ FILES = {
 """The input files of commands."""
 
 
+def needs_no_lab(command: str) -> bool:
+    """Whether a command is one of those, with its usage line in the reference."""
+    return f"{command} ".startswith(tuple(f"rocelab {each} " for each in WITHOUT_A_LAB))
+
+
 def typed_without_a_lab() -> list[str]:
     """Every such command of the pages once, without the usage lines of the reference."""
-    found = []
+    found = set()
     for page in PAGES:
         for each in commands(page, (ROOT / page).read_text()):
-            program, _, line = each.text.partition(" ")
-            if program == "rocelab" and "[OPTIONS]" not in line:
-                found.append(shlex.join(shlex.split(line)))
-    begins = tuple(f"{each} " for each in WITHOUT_A_LAB)
-    return sorted({line for line in found if f"{line} ".startswith(begins)})
+            if needs_no_lab(each.text) and "[OPTIONS]" not in each.text:
+                found.add(shlex.join(shlex.split(each.text)[1:]))
+    return sorted(found)
 
 
 @pytest.mark.parametrize("line", [each for each in typed_without_a_lab() if each not in NOT_RUN])

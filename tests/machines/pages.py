@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from tests.machines.how import DOWN, OWN_LAB, SPEC, UP, NotRun, Run, write
 from tests.machines.reference import COMMAND_RUNS, NEEDS_CONTAINERLAB, NO_WINDOW
+from tests.machines.subjects import SUBJECT_RUNS
 
 README = "README.md"
 
@@ -193,7 +194,9 @@ RUNS: dict[str, dict[str, Run | NotRun]] = {
     README: README_RUNS,
     "docs/commands.md": COMMAND_RUNS,
     **OTHER_RUNS,
+    **SUBJECT_RUNS,
 }
+"""By page. Those of `subjects.py` are not in PAGES."""
 
 UNFENCED: dict[str, str] = {
     "make setup": "what every step begins with",

@@ -41,6 +41,8 @@ LIMIT_S = 900.0
 AGAIN = 2
 CTRL_C = b"\x03"
 ACTIVATE = "source .venv/bin/activate"
+TOO_BUSY = "not measured: this machine was too busy"
+"""The only problem of a command that measures, if none of its runs was valid."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +113,7 @@ def try_command(typed: Typed, run: Run, page: str, log: TextIO) -> Verdict:
         if code != run.code:
             problems.append(f"{line}: exit code {code} instead of {run.code}")
     if too_busy:
-        problems = ["not measured: this machine was too busy"]
+        problems = [TOO_BUSY]
     if "Traceback (most recent call last)" in output:
         problems.append("a traceback")
     if not too_busy:

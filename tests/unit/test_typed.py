@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from tests.machines.how import NotRun, Run
-from tests.machines.pages import PAGES, README, RUNS, UNFENCED
+from tests.machines.pages import README, RUNS, UNFENCED
 from tests.machines.typed import Typed, commands, differences, python_blocks, shown_blocks
 
 CHECKOUT = Path(__file__).parents[2]
+PAGES = (README, *(f"docs/{path.name}" for path in sorted((CHECKOUT / "docs").glob("*.md"))))
 
 PAGE = """\
 Text with `make drill`.
