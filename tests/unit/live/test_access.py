@@ -6,6 +6,7 @@ import json
 import socket
 import stat
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -233,11 +234,23 @@ def test_a_port_that_somebody_else_has_taken_gives_a_new_token(up: Path) -> None
             assert second.token != first.token
 
 
-@pytest.mark.parametrize("port", [None, 47_300])
+def free_ports(count: int) -> list[int]:
+    """Different ports that nobody listens on now: another test run, or a connection, may have any
+    that is written here."""
+    with ExitStack() as held:
+        found = [held.enter_context(socket.socket()) for _ in range(count)]
+        for each in found:
+            each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in found]
+
+
+@pytest.mark.parametrize("is_asked_for", [False, True])
 def test_a_port_that_others_could_have_had_meanwhile_gives_a_new_token(
-    up: Path, monkeypatch: pytest.MonkeyPatch, port: int | None
+    up: Path, monkeypatch: pytest.MonkeyPatch, is_asked_for: bool
 ) -> None:
-    monkeypatch.setattr(access, "_first_unprivileged", lambda: 47_300)
+    (free,) = free_ports(1)
+    port = free if is_asked_for else None
+    monkeypatch.setattr(access, "_first_unprivileged", lambda: free)
     with opened("tiny", port) as (first, _):
         pass
     with opened("tiny", port) as (second, _):
@@ -245,9 +258,10 @@ def test_a_port_that_others_could_have_had_meanwhile_gives_a_new_token(
 
 
 def test_another_port_has_another_token(up: Path) -> None:
-    with opened("tiny", 47_301) as (first, _):
+    one, other = free_ports(2)
+    with opened("tiny", one) as (first, _):
         pass
-    with opened("tiny", 47_302) as (second, _):
+    with opened("tiny", other) as (second, _):
         assert second.token != first.token
 
 
