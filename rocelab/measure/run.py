@@ -265,6 +265,10 @@ def assemble(
     moves = sum(pair.port_moves for job in jobs for pair in job.queue_pairs)
     differ = () if jobs[0].errors or moves or events else disagreements(checks)
     unpaused = () if counts.lossless is None else counts.lossless.problems()
+    if counts.lossless is not None and counts.lossless.dropped and counts.warnings:
+        unpaused += (
+            "not valid because lossless classes dropped packets while cables let others go late",
+        )
     if counts.lossless is not None and not events:
         unpaused += counts.lossless.lost_frames()
     warnings = _warnings(jobs, environment.cpu_count, moves, counts.engine)

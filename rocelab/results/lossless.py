@@ -172,6 +172,11 @@ class Lossless:
                 f"not valid because {self.late:,} of {self.packets:,} packets came later than the "
                 f"modelled pause allows (the limit is {LATE_SHARE_LIMIT:.1%})"
             )
+        if self.dropped and self.late:
+            found.append(
+                f"not valid because {self.dropped:,} packets were dropped for lack of room while "
+                f"{self.late:,} others, late only because of this machine, may have held it"
+            )
         limit_ns = LATENESS_LIMIT * self.delay_ns
         if self.late_p99_ns is not None and self.late_p99_ns > limit_ns:
             found.append(

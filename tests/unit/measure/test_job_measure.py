@@ -23,7 +23,7 @@ from rocelab.measure.processes import NO_CONTROLLER
 from rocelab.measure.run import assemble
 from rocelab.report.job_terminal import print_report
 from rocelab.results.job import JobReport, from_json
-from rocelab.results.lossless import Lossless, PauseSpan
+from rocelab.results.lossless import Lossless, PauseFigures, PauseSpan
 from rocelab.results.probes import Event
 from rocelab.spec.queues import QueueEngine
 from rocelab.traffic.jobresult import JobResult
@@ -371,6 +371,7 @@ def stuck(*, drained: bool = True, spans: tuple[PauseSpan, ...]) -> JobReport:
     return the_report(replace(traffic, agents=agents), replace(sample.counts(job), lossless=paused))
 
 
+NOT_LATE = dict.fromkeys(("late_packets", "purged_packets", "discarded_packets", "watchdog"), 0)
 LASTING = (
     PauseSpan("rtsw1", "ctsw1", 3, "ctsw1", 0, None),
     PauseSpan("ctsw1", "rtsw1", 3, "rtsw1", 0, None),
@@ -413,3 +414,14 @@ def test_lost_pause_frames_make_a_run_invalid_where_no_link_was_broken() -> None
     cut = (Event(1000, "carrier-down", "begin", "rtsw1:ctsw1"),)
     (broken,) = assemble(sample.ENVIRONMENT, sample.traffic(job), counts, 0.5, 0.0, cut)
     assert not any("pause frames" in each for each in broken.problems)
+
+
+def test_drops_of_lossless_classes_behind_late_cables_are_no_measurement() -> None:
+    job = sample.result(sample.allreduce())
+    port = PauseFigures("rtsw1", "srv1-1", 3, "srv1-1", 9, *[0] * 8, dropped_packets=1, **NOT_LATE)
+    paused = Lossless((3,), (port,), (), 0, 1000, None, None, None, (), is_alive=True)
+    counts = replace(sample.counts(job), lossless=paused)
+    usual = the_report(sample.traffic(job), counts).problems
+    late = the_report(sample.traffic(job), replace(counts, warnings=("late",))).problems
+    (added,) = set(late).difference(usual)
+    assert "dropped packets while cables let others go late" in added

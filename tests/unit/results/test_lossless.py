@@ -126,6 +126,7 @@ def test_classes_do_not_mix() -> None:
 
 def test_a_run_within_its_limits_is_valid() -> None:
     assert RUN.problems() == ()
+    assert replace(RUN, ports=(replace(PORT, dropped_packets=2),)).problems() == ()
     assert replace(RUN, late_p99_ns=100_000).problems() == ()
     assert replace(RUN, late_max_ns=20_000_000).problems() == ()
     (problem,) = replace(RUN, late_max_ns=20_000_001).problems()
@@ -137,6 +138,10 @@ def test_a_run_within_its_limits_is_valid() -> None:
     [
         (replace(RUN, late_p99_ns=100_001), "1 of 100 pauses was 100 us late"),
         (replace(RUN, ports=(replace(PORT, late_packets=6),)), "6 of 1,000 packets came later"),
+        (
+            replace(RUN, ports=(replace(PORT, dropped_packets=2, late_packets=1),)),
+            "2 packets were dropped for lack of room while 1 others, late only because of",
+        ),
         (replace(RUN, ports=(replace(PORT, held_bytes=4200),)), "4,200 bytes are counted"),
         (replace(RUN, is_alive=False), "the process that pauses had ended or was stopped"),
         (replace(RUN, restarts=1), "the process that pauses ended and was started again"),
