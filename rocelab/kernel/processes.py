@@ -144,6 +144,15 @@ def children_of(pid: int) -> list[int]:
     return [child for child in found if status_of(child).get("PPid") == str(pid)]
 
 
+def forked_by(pid: int) -> list[int]:
+    """The children of a process with one thread, without a look at all others; none if it does not
+    exist, or where the kernel does not tell (CONFIG_PROC_CHILDREN)."""
+    try:
+        return list(map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()))
+    except OSError:
+        return []
+
+
 def is_alive(pid: int) -> bool:
     """Whether the process exists and is not dead; it may be stopped."""
     return _state(pid) not in ("", "Z", "X")

@@ -57,7 +57,7 @@ def is_alive(files: LabFiles) -> bool:
     supervisor = pidfile.holder(pid_file(files))
     if supervisor is None:
         return False
-    return not any(map(processes.is_stopped, (supervisor, *processes.children_of(supervisor))))
+    return not any(map(processes.is_stopped, (supervisor, *processes.forked_by(supervisor))))
 
 
 def configuration(plan: PausePlan, files: LabFiles) -> Configuration:
