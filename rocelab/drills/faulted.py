@@ -130,7 +130,7 @@ class FaultedRun(Holding):
         end_ns = time.clock_gettime_ns(time.CLOCK_REALTIME)
         events = events_of(self.injector.happened(), self._settings.method.sustained_ns)
         traffic = self._session.stop()
-        unsupported = self._processes.problems()
+        unsupported = self._processes.figures().problems
         stolen_s = stolen_cpu_s() - self._stolen_s
         if self._monitor is not None:
             # Captures and the daemons' tables take CPU time: never during a measurement.

@@ -33,6 +33,9 @@ from rocelab.wording import listed
 EFFECT_S = 0.5
 """How long an injection waits for the first frame of a storm."""
 
+SPARING = frozenset({"pause-storm", "pause-deaf", "slow-receiver"})
+"""Faults that take no packet themselves: what is lost under them, a queue or a buffer counts."""
+
 _LOOK_EVERY_S = 0.0005
 
 

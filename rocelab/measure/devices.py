@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 from rocelab.agent.filters import data_filter, roce_filter
@@ -17,7 +17,7 @@ from rocelab.kernel import namespaces
 from rocelab.kernel.closing import Holding
 from rocelab.kernel.links import LinkCounters, read_counters
 from rocelab.measure.pauses import PauseWatch
-from rocelab.measure.processes import ProcessWatch
+from rocelab.measure.processes import ProcessFigures, ProcessWatch
 from rocelab.measure.queues import QueueWatch
 from rocelab.measure.timeline import opened_namespaces
 from rocelab.results.job import QueueFigures
@@ -34,7 +34,7 @@ class DeviceCounts:
     """Packets by (link name, sending node): RoCEv2 (`roce`) and, on NICs' links, data (`data`), as
     they came in; all frames as they left (`sent_packets`, `sent_bytes`). Also the queues that were
     active; `engine` says what counted them. `lossless`: None in a lab without such classes.
-    `problems` and `warnings`: of the lab's processes (`ProcessWatch`)."""
+    `processes`: what those of the lab did."""
 
     roce: LinkPackets
     data: LinkPackets
@@ -43,8 +43,7 @@ class DeviceCounts:
     queues: tuple[QueueFigures, ...]
     engine: QueueEngine
     lossless: Lossless | None = None
-    problems: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = ()
+    processes: ProcessFigures = field(default_factory=ProcessFigures)
 
 
 class DeviceWatch(Holding):
@@ -88,8 +87,7 @@ class DeviceWatch(Holding):
             queues=self._queues.figures(),
             engine=self._queues.engine,
             lossless=self._pauses.figures(started_ns),
-            problems=self._processes.problems(),
-            warnings=self._processes.warnings(),
+            processes=self._processes.figures(),
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from contextlib import ExitStack
 from time import monotonic_ns
@@ -34,6 +35,7 @@ class PauseWatch:
             self._cleanup.push(self._reader)
             self._begun_ns = monotonic_ns()
             self._before = self._reader.counters(self._begun_ns)
+            self._unreported_before = self._reader.unreported()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -91,7 +93,9 @@ class PauseWatch:
             nics_late_p99_ns=nics_late_ns[1] if nics_late_ns else None,
             restarts=sum(entry.what is What.TAKEN_OVER for entry in entries),
             is_recorded=all(entry.what is not What.LOST for entry in whole),
+            unreported=reader.unreported() - self._unreported_before,
             unreceived=_unreceived(reader.plan, self._before, after),
+            unaccounted=_unaccounted(reader.plan, self._before, after),
         )
 
 
@@ -126,6 +130,20 @@ def _unreceived(plan: PausePlan, before: Counters, after: Counters) -> dict[str,
         if lost > after[far].is_paused:
             found[f"{port} class {traffic_class}"] = lost
     return found
+
+
+def _unaccounted(plan: PausePlan, before: Counters, after: Counters) -> dict[str, int]:
+    """Packets that came into a switch since, and that it neither admitted, dropped nor discarded,
+    by switch and class; negative if it had more than came."""
+    missing: Counter[str] = Counter()
+    for (port, traffic_class), now in after.items():
+        if port.is_nic:
+            continue
+        far = plan.by_slot[port.peer], traffic_class
+        came = after[far].arrived_packets - before[far].arrived_packets
+        taken = now.taken_packets - before[port, traffic_class].taken_packets
+        missing[f"{port.node} class {traffic_class}"] += came - taken
+    return {place: count for place, count in missing.items() if count}
 
 
 def _is_used(then: ClassCounters, now: ClassCounters) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import pairwise
 
 from rocelab.measure.cables import CableWatch
@@ -23,6 +24,16 @@ CONTROLLER_STALL_LIMIT_S = 1.0
 """The most that a round of a controller may come late."""
 
 
+@dataclass(frozen=True, slots=True)
+class ProcessFigures:
+    """What a lab's processes did during a run. problems: why it is no measurement. warnings: what
+    of latency was the machine's. late_on_cables: packets that left a cable late."""
+
+    problems: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    late_on_cables: int = 0
+
+
 class ProcessWatch:
     """Watches a lab's processes from when it is made."""
 
@@ -32,19 +43,18 @@ class ProcessWatch:
         self._scheme = read_scheme(self._files)
         self._began_unix_s = _now_unix_s()
 
-    def problems(self) -> tuple[str, ...]:
-        """Why what happened since is no measurement."""
-        cables = self._cables.figures()
-        return (
-            *(() if cables is None else cables.problems()),
+    def figures(self) -> ProcessFigures:
+        """What happened since."""
+        problems = (
             *_scheme_problems(self._scheme, read_scheme(self._files)),
             *_controller_problems(self._files, self._began_unix_s, _now_unix_s()),
         )
-
-    def warnings(self) -> tuple[str, ...]:
-        """What of latency was the machine's."""
         cables = self._cables.figures()
-        return () if cables is None else cables.warnings()
+        if cables is None:
+            return ProcessFigures(problems)
+        return ProcessFigures(
+            (*cables.problems(), *problems), cables.warnings(), cables.lateness.late
+        )
 
 
 def _scheme_problems(before: SchemeSpec, after: SchemeSpec) -> Iterator[str]:

@@ -18,6 +18,7 @@ from types import MappingProxyType
 from rocelab.documents import to_json
 from rocelab.errors import InputError
 from rocelab.faults.injector import Injector
+from rocelab.faults.pauses import SPARING
 from rocelab.faults.schedule import Timed
 from rocelab.faults.timetable import carried_out, events_of, prepare_first
 from rocelab.files import replace_file
@@ -239,6 +240,22 @@ def _with_deadlock(traffic: TrafficResult, lossless: Lossless | None) -> tuple[J
     return tuple(replace(job, errors=(*job.errors, f"deadlock: {nodes}")) for job in jobs)
 
 
+def _lossless_problems(counts: DeviceCounts, *, is_whole: bool) -> tuple[str, ...]:
+    """Why the run is no measurement of lossless classes. is_whole: nothing was broken."""
+    lossless, late = counts.lossless, counts.processes.late_on_cables
+    if lossless is None:
+        return ()
+    found = lossless.problems()
+    if is_whole:
+        found += lossless.losses()
+    if lossless.dropped and late:
+        found += (
+            f"not valid because lossless classes dropped {lossless.dropped:,} packets behind "
+            f"cables that let {late:,} go late, as many as a headroom does not hold",
+        )
+    return found
+
+
 def assemble(
     environment: Environment,
     traffic: TrafficResult,
@@ -263,16 +280,12 @@ def assemble(
     # Packets that a broken link took are missing, and no queue dropped them: a fault did, or it
     # ended a queue pair, or moved some to another port.
     moves = sum(pair.port_moves for job in jobs for pair in job.queue_pairs)
-    differ = () if jobs[0].errors or moves or events else disagreements(checks)
-    unpaused = () if counts.lossless is None else counts.lossless.problems()
-    if counts.lossless is not None and counts.lossless.dropped and counts.warnings:
-        unpaused += (
-            "not valid because lossless classes dropped packets while cables let others go late",
-        )
-    if counts.lossless is not None and not events:
-        unpaused += counts.lossless.lost_frames()
+    kinds = {change.kind for event in events for change in event.faults}
+    is_whole = not moves and kinds <= SPARING
+    differ = disagreements(checks) if is_whole and not jobs[0].errors else ()
+    unpaused = _lossless_problems(counts, is_whole=is_whole)
     warnings = _warnings(jobs, environment.cpu_count, moves, counts.engine)
-    warnings += counts.warnings + too_small(fabric)
+    warnings += counts.processes.warnings + too_small(fabric)
     ports = [port for job in jobs for port in job.ports]
     fidelity = Fidelity(
         lost_share=max(map(measure.lost_share, jobs)),
@@ -296,7 +309,10 @@ def assemble(
             environment=environment,
             clock=Clock(dilation),
             warnings=warnings + measure.warnings(job),
-            problems=traffic.problems + unfinished + differ + late + unpaused + counts.problems,
+            problems=(
+                *(*traffic.problems, *unfinished, *differ, *late, *unpaused),
+                *counts.processes.problems,
+            ),
             errors=job.errors,
             fidelity=fidelity,
             headlines=measure.headlines(job),

@@ -68,9 +68,18 @@ struct port {
 	__u64 empty;     // and end below
 	__u64 held;      // bytes in it, when
 	__u64 held_ns;   // it was last filled
+	__u64 late;      // of these, bytes that came only because the peer stopped later than modelled
 	__u64 overflow_packets;
-	__u64 overflow_bytes;
 	__u64 held_max;
+	__u64 unreported; // events that the daemon did not get, since it had not read those before
+};
+
+// Bytes of headroom in use. Of these, `late` came only because the peer stopped later than modelled:
+// they take no room from what came in time. For `beyond`, a part of the late ones, there was no room.
+struct headroom {
+	__s64 held;
+	__s64 late;
+	__s64 beyond;
 };
 
 // The memory of a switch.
@@ -80,30 +89,21 @@ struct pool {
 	__s64 shared_size;
 	__s64 shared;
 	__s64 headroom_size;
-	__s64 headroom;
+	struct headroom headroom;
 };
 
 // Of each port and class: bytes that the switch holds for it.
 struct ingress {
 	__s64 held;
-	__s64 headroom;     // of these
+	struct headroom headroom; // of these
 	__u64 over;         // 1: XOFF was crossed, and XON was not yet
 	__u64 crossed_ns;   // when it last was, either way
 	__u64 packets;
-	__u64 bytes;
 	__s64 held_max;
 	__s64 headroom_max;
 	__u64 xoffs;
-	__u64 xons;
 	__u64 dropped_packets; // the headroom was full
-	__u64 dropped_bytes;
-	__u64 late_packets;    // taken only because the peer stopped later than modelled
-	__u64 late_bytes;
-	__s64 late;            // of these, since XOFF
-	__u64 left_packets;
-	__u64 left_bytes;
-	__u64 purged_packets;
-	__u64 purged_bytes;
+	__u64 late_packets;    // taken though it was, because the peer stopped later than modelled
 };
 
 // Of each port and class: what was sent, and what the peer asked for.
@@ -119,10 +119,9 @@ struct egress {
 	__u64 out_bytes;
 	__u64 purged_packets;
 	__u64 purged_bytes;
-	__u64 discarded_packets;
-	__u64 discarded_bytes;
-	__u64 leaked_packets; // that left while the class was stopped
-	__u64 leaked_bytes;
+	__u64 discarded_packets; // by the watchdog
+	__u64 flushed_packets;   // of these, that had been in the queue, and then reached the peer
+	__u64 leaked_packets;    // that left while the class was stopped
 };
 
 struct event {
@@ -179,22 +178,6 @@ struct {
 	__uint(max_entries, EVENT_BYTES);
 } events SEC(".maps");
 
-static __always_inline void report(__u32 what, __u32 slot, __u32 class, __u64 quanta, __u64 crossed_ns)
-{
-	struct event *event = bpf_ringbuf_reserve(&events, sizeof(*event), 0);
-
-	if (!event)
-		return;
-	event->what = what;
-	event->slot = slot;
-	event->class = class;
-	event->unused = 0;
-	event->quanta = quanta;
-	event->t_ns = bpf_ktime_get_ns();
-	event->crossed_ns = crossed_ns;
-	bpf_ringbuf_submit(event, BPF_RB_FORCE_WAKEUP);
-}
-
 static __always_inline struct settings *set_of(void)
 {
 	__u32 zero = 0;
@@ -205,6 +188,27 @@ static __always_inline struct settings *set_of(void)
 static __always_inline struct port *port_of(__u32 slot)
 {
 	return bpf_map_lookup_elem(&ports, &slot);
+}
+
+static __always_inline void report(__u32 what, __u32 slot, __u32 class, __u64 quanta, __u64 crossed_ns)
+{
+	struct event *event = bpf_ringbuf_reserve(&events, sizeof(*event), 0);
+
+	if (!event) {
+		struct port *port = port_of(slot);
+
+		if (port)
+			__sync_fetch_and_add(&port->unreported, 1);
+		return;
+	}
+	event->what = what;
+	event->slot = slot;
+	event->class = class;
+	event->unused = 0;
+	event->quanta = quanta;
+	event->t_ns = bpf_ktime_get_ns();
+	event->crossed_ns = crossed_ns;
+	bpf_ringbuf_submit(event, BPF_RB_FORCE_WAKEUP);
 }
 
 static __always_inline struct ingress *ingress_of(__u32 slot, __u32 class)
@@ -239,6 +243,11 @@ static __always_inline __s64 more(__s64 value, __s64 least)
 	return value > least ? value : least;
 }
 
+static __always_inline __s64 less(__s64 value, __s64 most)
+{
+	return value < most ? value : most;
+}
+
 // The threshold at this moment, of what a port and class hold beyond what is reserved for them: a
 // static one is no higher than what is there for all.
 static __always_inline __s64 xoff_of(const struct settings *set, const struct pool *pool, __s64 beyond)
@@ -246,7 +255,7 @@ static __always_inline __s64 xoff_of(const struct settings *set, const struct po
 	__s64 unused = more(pool->shared_size - pool->shared, 0);
 
 	if (set->xoff)
-		return beyond + unused < (__s64)set->xoff ? beyond + unused : (__s64)set->xoff;
+		return less(beyond + unused, set->xoff);
 	return set->dynamic_th >= 0 ? unused << (set->dynamic_th & 31) : unused >> (-set->dynamic_th & 31);
 }
 
@@ -256,12 +265,37 @@ static __always_inline int is_below_xon(const struct settings *set, const struct
 {
 	__s64 beyond = more(in->held - (__s64)set->reserved, 0);
 
-	return !in->held || beyond <= more(xoff_of(set, pool, beyond) - (__s64)set->xon_offset, 0);
+	return !in->headroom.held &&
+	       (!in->held || beyond <= more(xoff_of(set, pool, beyond) - (__s64)set->xon_offset, 0));
+}
+
+// Without its late bytes, a port's headroom would be empty sooner.
+static __always_inline void release(struct headroom *pool, struct headroom *own, __s64 length)
+{
+	__s64 held = own->held - length, late = less(own->late, held), beyond = less(own->beyond, held);
+
+	pool->held -= length;
+	pool->late -= own->late - late;
+	pool->beyond -= own->beyond - beyond;
+	own->held = held;
+	own->late = late;
+	own->beyond = beyond;
+}
+
+static __always_inline int has_room(const struct headroom *headroom, __s64 size, __s64 length, int late)
+{
+	return headroom->held - (late ? headroom->beyond : headroom->late) + length <= size;
+}
+
+static __always_inline void take(struct headroom *headroom, __s64 length, __s64 late, __s64 beyond)
+{
+	headroom->held += length;
+	headroom->late += late;
+	headroom->beyond += beyond;
 }
 
 // What a switch held for a port leaves it: first what it had beyond XOFF.
-static __always_inline void discount(const struct settings *set, __u32 slot, __u32 class, __u32 length,
-				     int purged)
+static __always_inline void discount(const struct settings *set, __u32 slot, __u32 class, __u32 length)
 {
 	struct port *port = port_of(slot);
 	struct ingress *in = ingress_of(slot, class);
@@ -277,23 +311,13 @@ static __always_inline void discount(const struct settings *set, __u32 slot, __u
 	bpf_spin_lock(&pool->lock);
 	before = in->held;
 	in->held = before - length;
-	part = in->headroom < length ? in->headroom : length;
-	in->headroom -= part;
-	pool->headroom -= part;
+	part = less(in->headroom.held, length);
+	release(&pool->headroom, &in->headroom, part);
 	// Of the rest, what was beyond the reserved part was shared.
 	pool->shared -= more(before - part - (__s64)set->reserved, 0) -
 			more(in->held - (__s64)set->reserved, 0);
-	if (purged) {
-		in->purged_packets++;
-		in->purged_bytes += length;
-	} else {
-		in->left_packets++;
-		in->left_bytes += length;
-	}
-	if (in->over && !in->headroom && is_below_xon(set, pool, in)) {
+	if (in->over && is_below_xon(set, pool, in)) {
 		in->over = 0;
-		in->late = 0;
-		in->xons++;
 		resumes = 1;
 	}
 	bpf_spin_unlock(&pool->lock);
@@ -305,26 +329,27 @@ static __always_inline void discount(const struct settings *set, __u32 slot, __u
 	}
 }
 
-// Whether a packet of a class came only because the peer stopped later than modelled.
+// Whether a packet of a class came only because the peer stopped later than modelled: it has not
+// stopped yet, or others of these are still `held`, and this one was on its way when it stopped.
 static __always_inline int is_late(const struct port *port, const struct ingress *in, __u32 class,
-				   __u64 now_ns)
+				   __u64 now_ns, __s64 held)
 {
 	struct egress *up = egress_of(port->peer, class);
 
-	return up && in->over && !up->gated && !up->deaf &&
-	       now_ns - in->crossed_ns > port->delay_ns;
+	return up && in->over && !up->deaf &&
+	       (held || (!up->gated && now_ns - in->crossed_ns > port->delay_ns));
 }
 
 // Count a packet for the port it came in by; whether there is room.
 static __always_inline int admit_from(const struct settings *set, __u32 slot, __u32 class, __u32 length,
-				      int stops_late)
+				      int late)
 {
 	struct port *port = port_of(slot);
 	struct ingress *in = ingress_of(slot, class);
 	struct pool *pool;
 	__u64 now_ns = bpf_ktime_get_ns();
-	__s64 beyond, late = 0;
-	int admitted = 1, crosses = 0;
+	__s64 beyond;
+	int fits = 1, admitted = 1, crosses = 0;
 
 	if (!port || !in)
 		return 1;
@@ -333,18 +358,13 @@ static __always_inline int admit_from(const struct settings *set, __u32 slot, __
 		return 1;
 	bpf_spin_lock(&pool->lock);
 	if (in->over) {
-		if (in->headroom + length > (__s64)port->headroom + in->late ||
-		    pool->headroom + length > pool->headroom_size + in->late) {
-			if (stops_late)
-				late = length;
-			else
-				admitted = 0;
-		}
+		fits = has_room(&in->headroom, port->headroom, length, late) &&
+		       has_room(&pool->headroom, pool->headroom_size, length, late);
+		admitted = fits || late;
 		if (admitted) {
-			in->headroom += length;
-			pool->headroom += length;
-			in->late += late;
-			in->headroom_max = more(in->headroom, in->headroom_max);
+			take(&in->headroom, length, late ? length : 0, fits ? 0 : length);
+			take(&pool->headroom, length, late ? length : 0, fits ? 0 : length);
+			in->headroom_max = more(in->headroom.held, in->headroom_max);
 		}
 	} else {
 		beyond = more(in->held + length - (__s64)set->reserved, 0);
@@ -359,14 +379,10 @@ static __always_inline int admit_from(const struct settings *set, __u32 slot, __
 		in->held += length;
 		in->held_max = more(in->held, in->held_max);
 		in->packets++;
-		in->bytes += length;
-		if (late) {
+		if (!fits)
 			in->late_packets++;
-			in->late_bytes += length;
-		}
 	} else {
 		in->dropped_packets++;
-		in->dropped_bytes += length;
 	}
 	bpf_spin_unlock(&pool->lock);
 	if (crosses) {
@@ -392,7 +408,6 @@ static __always_inline int join(struct __sk_buff *skb, const struct settings *se
 		return TC_ACT_UNSPEC;
 	if (out->discards) {
 		__sync_fetch_and_add(&out->discarded_packets, 1);
-		__sync_fetch_and_add(&out->discarded_bytes, length);
 		return TC_ACT_STOLEN;
 	}
 	if (from && !admit_from(set, from, class, length, label & LATE))
@@ -502,16 +517,14 @@ static __always_inline int arrive(struct __sk_buff *skb, const struct settings *
 	if (out) {
 		__sync_fetch_and_add(&out->out_packets, 1);
 		__sync_fetch_and_add(&out->out_bytes, length);
-		if (out->gated) {
+		if (out->gated)
 			__sync_fetch_and_add(&out->leaked_packets, 1);
-			__sync_fetch_and_add(&out->leaked_bytes, length);
-		}
 	}
 	if (SLOT_OF(label))
-		discount(set, SLOT_OF(label), class, length, 0);
+		discount(set, SLOT_OF(label), class, length);
 	if (out && out->discards) {
 		__sync_fetch_and_add(&out->discarded_packets, 1);
-		__sync_fetch_and_add(&out->discarded_bytes, length);
+		__sync_fetch_and_add(&out->flushed_packets, 1);
 		return 1;
 	}
 	return 0;
@@ -522,7 +535,8 @@ static __always_inline __u32 left_late(__u32 label, const struct port *port, __u
 	__u32 class = label & (CLASSES - 1);
 	struct ingress *in = ingress_of(slot, class);
 
-	return label & COUNTED && in && is_late(port, in, class, bpf_ktime_get_ns()) ? LATE : 0;
+	return label & COUNTED && in && is_late(port, in, class, bpf_ktime_get_ns(), in->headroom.late) ?
+		       LATE : 0;
 }
 
 // At ingress of a switch's port, before anything else.
@@ -562,18 +576,17 @@ static __always_inline int receive(const struct settings *set, struct port *port
 				   __u32 of_class, __u32 length)
 {
 	__u64 now_ns = bpf_ktime_get_ns(), held = held_now(port, now_ns);
+	__u64 before = less(port->late, held); // of the late ones
+	struct ingress *own = ingress_of(slot, of_class);
+	int late = own && is_lossless(set, of_class) && is_late(port, own, of_class, now_ns, before);
 
-	if (held + length > port->size) {
-		struct ingress *in = ingress_of(slot, of_class);
-
-		if (!in || !is_lossless(set, of_class) || !is_late(port, in, of_class, now_ns)) {
-			__sync_fetch_and_add(&port->overflow_packets, 1);
-			__sync_fetch_and_add(&port->overflow_bytes, length);
-			return 0;
-		}
-		__sync_fetch_and_add(&in->late_packets, 1);
-		__sync_fetch_and_add(&in->late_bytes, length);
+	if (!late && held - before + length > port->size) {
+		__sync_fetch_and_add(&port->overflow_packets, 1);
+		return 0;
 	}
+	if (late && held + length > port->size)
+		__sync_fetch_and_add(&own->late_packets, 1);
+	port->late = before + (late ? length : 0);
 	held += length;
 	port->held = held;
 	port->held_ns = now_ns;
@@ -650,7 +663,7 @@ int BPF_PROG(freed, struct sk_buff *skb, void *location, enum skb_drop_reason re
 	out = egress_of(is_far ? port->peer : slot, class);
 	length = BPF_CORE_READ(skb, len) + (is_pulled ? ETH_HLEN : 0);
 	if (SLOT_OF(label))
-		discount(set, SLOT_OF(label), class, length, 1);
+		discount(set, SLOT_OF(label), class, length);
 	if (out) {
 		__sync_fetch_and_add(&out->purged_packets, 1);
 		__sync_fetch_and_add(&out->purged_bytes, length);
@@ -675,15 +688,12 @@ static long evaluate_port(void *map, const __u32 *key, struct ingress *in, void 
 	if (!pool) {
 		if (!port->drain || held_now(port, now_ns) < port->empty) {
 			in->over = 0;
-			in->xons++;
 			resumes = 1;
 		}
 	} else {
 		bpf_spin_lock(&pool->lock);
-		if (in->over && !in->headroom && is_below_xon(set, pool, in)) {
+		if (in->over && is_below_xon(set, pool, in)) {
 			in->over = 0;
-			in->late = 0;
-			in->xons++;
 			resumes = 1;
 		}
 		bpf_spin_unlock(&pool->lock);

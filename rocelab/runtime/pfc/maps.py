@@ -22,19 +22,17 @@ from rocelab.kernel.closing import Closing
 CLASSES = 8
 PORT_FIELDS = (
     *("device", "peer", "pool", "headroom", "delay_ns", "storms"),
-    *("drain", "size", "full", "empty", "held", "held_ns"),
-    *("overflow_packets", "overflow_bytes", "held_max"),
+    *("drain", "size", "full", "empty", "held", "held_ns", "late"),
+    *("overflow_packets", "held_max", "unreported"),
 )
 INGRESS_FIELDS = (
-    *("held", "headroom", "over", "crossed_ns", "packets", "bytes", "held_max", "headroom_max"),
-    *("xoffs", "xons", "dropped_packets", "dropped_bytes"),
-    *("late_packets", "late_bytes", "late"),
-    *("left_packets", "left_bytes", "purged_packets", "purged_bytes"),
+    *("held", "headroom", "headroom_late", "headroom_beyond", "over", "crossed_ns"),
+    *("packets", "held_max", "headroom_max", "xoffs", "dropped_packets", "late_packets"),
 )
 EGRESS_FIELDS = (
     *("gated", "deaf", "discards", "pauses", "resumes", "packets", "bytes"),
     *("out_packets", "out_bytes", "purged_packets", "purged_bytes"),
-    *("discarded_packets", "discarded_bytes", "leaked_packets", "leaked_bytes"),
+    *("discarded_packets", "flushed_packets", "leaked_packets"),
 )
 ARRAYS = {"ports": PORT_FIELDS, "ingresses": INGRESS_FIELDS, "egresses": EGRESS_FIELDS}
 PINS = (*ARRAYS, "events", "evaluate")

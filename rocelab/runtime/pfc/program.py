@@ -34,7 +34,7 @@ EGRESS_PRIORITY = 20
 """After the program of queues, which chooses a packet's class and may drop it."""
 
 _SETTINGS = Struct("=QQQQq64B")
-_POOL = Struct("=II4q")
+_POOL = Struct("=II6q")
 _WORD = Struct("=q")
 _KEY = Struct("=I")
 
@@ -119,7 +119,7 @@ class PausePorts(Closing):
         try:
             bpf.set_element(loaded.descriptor("settings"), _KEY.pack(0), settings(plan))
             for number, pool in enumerate(plan.pools, start=1):
-                entry = _POOL.pack(0, 0, pool.shared, 0, pool.headroom, 0)
+                entry = _POOL.pack(0, 0, pool.shared, 0, pool.headroom, 0, 0, 0)
                 bpf.set_element(loaded.descriptor("pools"), _KEY.pack(number), entry)
             for port in plan.ports:
                 bpf.set_element(loaded.descriptor("ports"), _KEY.pack(port.slot), entry_of(port))

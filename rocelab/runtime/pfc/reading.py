@@ -6,7 +6,7 @@ journal of the pausing process what it did and when.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
@@ -32,10 +32,11 @@ class ClassCounters:
 
     As a sender: what its peer asked of it (`pauses_received`, `resumes_received`) and what it did
     (`paused_ns`, `longest_ns`, `transitions`); `queued`: what joined its queue, `sent`: what
-    reached the peer, `purged`: what the kernel freed on the way, `discarded`: by the watchdog. As a
-    receiver: `pauses_sent`; what its switch held for it now and at most, also in its headroom;
-    `late`: packets admitted beyond it only because this machine stopped the peer late; `dropped`:
-    for which there was no room. A NIC has one receive buffer for all classes: `held` is what is in
+    reached the peer, `purged`: what the kernel freed on the way, `discarded`: by the watchdog,
+    `flushed`: of these, what had been in the queue, and counts as sent. As a receiver:
+    `pauses_sent`; what its switch held for it now and at most, also in its headroom; `late`:
+    packets admitted beyond it only because this machine stopped the peer late; `dropped`: for
+    which there was no room. A NIC has one receive buffer for all classes: `held` is what is in
     it, and what it had no room for is dropped of the NIC's first lossless class.
     """
 
@@ -57,8 +58,21 @@ class ClassCounters:
     sent_packets: int
     purged_packets: int
     discarded_packets: int
+    flushed_packets: int
     leaked_packets: int
     watchdog_fired: int
+
+    @property
+    def arrived_packets(self) -> int:
+        """What this port sent that its peer goes on with."""
+        return self.sent_packets - self.flushed_packets
+
+    @property
+    def taken_packets(self) -> int:
+        """What came in by this port of a switch and was counted, or was discarded before it joined
+        this port's queue: over all ports, what came in."""
+        discarded = self.discarded_packets - self.flushed_packets
+        return self.admitted_packets + self.dropped_packets + discarded
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,22 +169,37 @@ class PauseReader(Closing):
             sent_packets=out["out_packets"],
             purged_packets=out["purged_packets"],
             discarded_packets=out["discarded_packets"],
+            flushed_packets=out["flushed_packets"],
             leaked_packets=out["leaked_packets"],
             watchdog_fired=did.counts[What.FIRED],
         )
 
+    def unreported(self) -> int:
+        """How many events the process that pauses never got, as it had not read those before."""
+        return sum(self._maps.ports.row(port.slot)["unreported"] for port in self.plan.ports)
+
     def imbalance(self) -> tuple[str, ...]:
-        """Where packets that came in are neither out, dropped, purged nor held; empty where all
-        are accounted for. True of a lab at rest."""
+        """Where queues hold packets that no pause stops, and where switches hold more or less for
+        their ports than is in their queues; empty where all is accounted for. True of a lab at
+        rest, also of one whose pauses last."""
         found = []
+        held: Counter[tuple[str, int]] = Counter()
+        queued: Counter[tuple[str, int]] = Counter()
         for port in self.plan.ports:
             for each in self.plan.pfc.classes:
                 index = port.slot * CLASSES + each
                 into, out = self._maps.ingresses.row(index), self._maps.egresses.row(index)
-                if into["bytes"] - into["left_bytes"] - into["purged_bytes"] != into["held"]:
-                    found.append(f"{port} class {each}: held for it")
-                if out["packets"] < out["out_packets"] + out["purged_packets"]:
-                    found.append(f"{port} class {each}: more left its queue than joined it")
+                waiting = out["packets"] - out["out_packets"] - out["purged_packets"]
+                if waiting < 0 or (waiting and not out["gated"]):
+                    found.append(f"{port} class {each} ({waiting:,} packets in its queue)")
+                if not port.is_nic:
+                    held[port.node, each] += into["held"]
+                    queued[port.node, each] += out["bytes"] - out["out_bytes"] - out["purged_bytes"]
+        found += [
+            f"{node} class {each} ({held[node, each]:,} bytes held, {queued[node, each]:,} queued)"
+            for node, each in held
+            if held[node, each] != queued[node, each]
+        ]
         return tuple(found)
 
 

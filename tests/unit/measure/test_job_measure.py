@@ -19,12 +19,12 @@ from rocelab.jobs.load import CARRIED_SHARE, estimate, warning
 from rocelab.measure import job as measure
 from rocelab.measure.accounting import check_all, disagreements
 from rocelab.measure.devices import DeviceCounts
-from rocelab.measure.processes import NO_CONTROLLER
+from rocelab.measure.processes import NO_CONTROLLER, ProcessFigures
 from rocelab.measure.run import assemble
 from rocelab.report.job_terminal import print_report
 from rocelab.results.job import JobReport, from_json
 from rocelab.results.lossless import Lossless, PauseFigures, PauseSpan
-from rocelab.results.probes import Event
+from rocelab.results.probes import Event, FaultChange
 from rocelab.spec.queues import QueueEngine
 from rocelab.traffic.jobresult import JobResult
 from rocelab.traffic.result import TrafficResult
@@ -59,7 +59,8 @@ def test_a_job_says_what_was_wrong_with_the_lab_s_processes() -> None:
     counts = sample.counts(result)
     usual = the_report(sample.traffic(result), counts)
     alone = the_report(
-        sample.traffic(result), replace(counts, problems=(NO_CONTROLLER,), warnings=("late",))
+        sample.traffic(result),
+        replace(counts, processes=ProcessFigures((NO_CONTROLLER,), ("late",))),
     )
     assert set(alone.problems).difference(usual.problems) == {NO_CONTROLLER}
     assert set(alone.warnings).difference(usual.warnings) == {"late"}
@@ -411,9 +412,52 @@ def test_lost_pause_frames_make_a_run_invalid_where_no_link_was_broken() -> None
     counts = replace(sample.counts(job), lossless=paused)
     (whole,) = assemble(sample.ENVIRONMENT, sample.traffic(job), counts, 0.5, 0.0)
     assert "2 pause frames of rtsw1:srv1-1 class 3 did not reach its peer" in whole.problems[-1]
-    cut = (Event(1000, "carrier-down", "begin", "rtsw1:ctsw1"),)
+    cut = (event("carrier-down"),)
     (broken,) = assemble(sample.ENVIRONMENT, sample.traffic(job), counts, 0.5, 0.0, cut)
     assert not any("pause frames" in each for each in broken.problems)
+
+
+@pytest.mark.parametrize(
+    ("kinds", "found"),
+    [
+        ((), 2),
+        (("pause-storm",), 2),
+        (("pause-deaf", "slow-receiver"), 2),
+        (("grey-loss",), 0),
+        (("slow-receiver", "carrier-down"), 0),
+    ],
+)
+def test_packets_that_are_missing_are_excused_only_by_faults_that_take_some(
+    kinds: tuple[str, ...], found: int
+) -> None:
+    """Between a link's two ends, and in a switch."""
+    job = sample.result(sample.allreduce())
+    counts = sample.counts(job)
+    link = next(iter(counts.roce))
+    counts = replace(
+        counts,
+        roce=counts.roce | {link: counts.roce[link] + 1},
+        lossless=Lossless(
+            *((3,), (), (), 0, 1000, None, None, None, ()),
+            is_alive=True,
+            unaccounted={"rtsw1 class 3": 1},
+        ),
+    )
+    (report,) = assemble(
+        sample.ENVIRONMENT, sample.traffic(job), counts, 0.5, 0.0, tuple(map(event, kinds))
+    )
+    of_links = [each for each in report.problems if "counters disagree" in each]
+    in_switch = [
+        each
+        for each in report.problems
+        if "1 packets that came into rtsw1 class 3 are not accounted for" in each
+    ]
+    assert bool(of_links) + len(in_switch) == found
+
+
+def event(kind: str) -> Event:
+    change = FaultChange(1000, kind, True, "rtsw1:ctsw1")
+    return Event(1000, kind, "begin", "rtsw1:ctsw1", faults=(change,))
 
 
 def test_drops_of_lossless_classes_behind_late_cables_are_no_measurement() -> None:
@@ -422,6 +466,10 @@ def test_drops_of_lossless_classes_behind_late_cables_are_no_measurement() -> No
     paused = Lossless((3,), (port,), (), 0, 1000, None, None, None, (), is_alive=True)
     counts = replace(sample.counts(job), lossless=paused)
     usual = the_report(sample.traffic(job), counts).problems
-    late = the_report(sample.traffic(job), replace(counts, warnings=("late",))).problems
-    (added,) = set(late).difference(usual)
-    assert "dropped packets while cables let others go late" in added
+    warned = replace(counts, processes=ProcessFigures(warnings=("late",)))
+    assert the_report(sample.traffic(job), warned).problems == usual
+    late = replace(counts, processes=ProcessFigures(late_on_cables=7))
+    (added,) = set(the_report(sample.traffic(job), late).problems).difference(usual)
+    assert "dropped 1 packets behind cables that let 7 go late" in added
+    whole = replace(late, lossless=replace(paused, ports=()))
+    assert the_report(sample.traffic(job), whole).problems == ()

@@ -106,5 +106,48 @@ def test_pause_frames_that_did_not_reach_the_peer_are_told(
         found = watch.figures(BEGUN_NS)
     assert found is not None
     assert list(found.unreceived.values()) == [lost] * bool(lost)
-    assert len(found.lost_frames()) == bool(lost)
+    assert len(found.losses()) == bool(lost)
     assert not any("did not reach" in each for each in found.problems())
+
+
+ROWS = SWITCH.slot * 8 + 3, SWITCH.peer * 8 + 3
+"""Of the switch's port and its peer's, class 3."""
+
+
+@pytest.mark.parametrize(
+    ("own", "sent", "into", "missing"),
+    [
+        ({}, {"out_packets": 9}, {"packets": 9}, 0),
+        ({}, {"out_packets": 9}, {"packets": 7, "dropped_packets": 2}, 0),
+        ({}, {"out_packets": 9}, {"packets": 8}, 1),
+        ({}, {"out_packets": 9}, {"packets": 10}, -1),
+        ({}, {"out_packets": 9, "discarded_packets": 4, "flushed_packets": 3}, {"packets": 6}, 0),
+        ({}, {"out_packets": 9, "discarded_packets": 3, "flushed_packets": 3}, {"packets": 9}, -3),
+        ({"discarded_packets": 5, "flushed_packets": 1}, {"out_packets": 9}, {"packets": 5}, 0),
+        ({"discarded_packets": 5}, {"out_packets": 9}, {"packets": 5}, -1),
+    ],
+)
+def test_what_came_into_a_switch_is_admitted_dropped_or_discarded(
+    lab: FakeLab, own: dict[str, int], sent: dict[str, int], into: dict[str, int], missing: int
+) -> None:
+    """`own`: of the switch's egress. What its watchdog takes from a queue has been admitted, what
+    it takes before one has not."""
+    with PauseWatch(FABRIC) as watch:
+        egresses, ingresses = lab.maps.egresses.rows, lab.maps.ingresses.rows
+        egresses[ROWS[0]], egresses[ROWS[1]], ingresses[ROWS[0]] = own, sent, into
+        found = watch.figures(BEGUN_NS)
+    assert found is not None
+    place = f"{SWITCH.node} class 3"
+    assert dict(found.unaccounted) == ({place: missing} if missing else {})
+    assert len(found.losses()) == bool(missing)
+
+
+def test_what_came_before_a_run_is_not_accounted_for_in_it(lab: FakeLab) -> None:
+    lab.maps.egresses.rows[ROWS[1]] = {"out_packets": 9}
+    lab.maps.ports.rows[SWITCH.slot] = {"unreported": 4}
+    with PauseWatch(FABRIC) as watch:
+        lab.maps.ports.rows[SWITCH.slot] = {"unreported": 6}
+        found = watch.figures(BEGUN_NS)
+    assert found is not None
+    assert not found.unaccounted
+    assert found.unreported == 2

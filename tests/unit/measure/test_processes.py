@@ -42,7 +42,7 @@ def test_a_run_whose_controller_made_every_round_is_valid(
     watch: ProcessWatch, tmp_path: Path
 ) -> None:
     made_rounds(tmp_path, [BEGAN_S - 100, *(BEGAN_S + step for step in range(10))])
-    assert watch.problems() == ()
+    assert watch.figures().problems == ()
 
 
 @pytest.mark.parametrize("missing", [{1, 2}, {4, 5}, {8, 9}])
@@ -51,7 +51,7 @@ def test_a_run_whose_controller_stood_still_is_not_valid(
 ) -> None:
     steps = [step for step in range(1, 10) if step not in missing]
     made_rounds(tmp_path, [BEGAN_S - 0.5, *(BEGAN_S + step for step in steps)])
-    (problem,) = watch.problems()
+    (problem,) = watch.figures().problems
     assert "the controller of the scheme finished no round for 3.0 s (its period is 1 s)" in problem
 
 
@@ -59,7 +59,7 @@ def test_a_controller_whose_rounds_take_long_did_not_stand_still(
     watch: ProcessWatch, tmp_path: Path
 ) -> None:
     made_rounds(tmp_path, [BEGAN_S + step for step in (2.5, 5.0, 7.5)], took_s=1.5)
-    assert watch.problems() == ()
+    assert watch.figures().problems == ()
 
 
 def test_a_scheme_without_a_controller_needs_none(
@@ -67,19 +67,19 @@ def test_a_scheme_without_a_controller_needs_none(
 ) -> None:
     monkeypatch.setattr(watch, "_scheme", EcmpScheme())
     monkeypatch.setattr(processes, "read_scheme", lambda files: EcmpScheme())
-    assert watch.problems() == ()
+    assert watch.figures().problems == ()
 
 
 def test_a_controller_that_is_gone_makes_a_run_invalid(
     watch: ProcessWatch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(processes, "lacks_controller", lambda files: True)
-    assert watch.problems() == (NO_CONTROLLER,)
+    assert watch.figures().problems == (NO_CONTROLLER,)
 
 
 def test_a_run_during_which_the_scheme_was_changed_is_not_valid(
     watch: ProcessWatch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(processes, "read_scheme", lambda files: SprayScheme(kind="spray"))
-    (problem,) = watch.problems()
+    (problem,) = watch.figures().problems
     assert "the lab's scheme was changed from te to spray meanwhile" in problem

@@ -222,6 +222,52 @@ def test_a_nic_s_buffer_drains_without_an_event_and_its_drops_count_once(
     assert reader.counters(3_000_000)[NIC, 3].held == 0
 
 
+QUEUED = {"packets": 5, "out_packets": 2, "purged_packets": 1}
+"""Two packets wait."""
+QUEUED_BYTES = {"bytes": 500, "out_bytes": 200, "purged_bytes": 100}
+
+
+@pytest.mark.parametrize(
+    ("out", "held", "found"),
+    [
+        ({}, 0, []),
+        ({"packets": 5, "out_packets": 4, "purged_packets": 1}, 0, []),
+        (QUEUED, 0, ["2 packets in its queue"]),
+        (QUEUED | {"gated": 1}, 0, []),
+        ({"packets": 5, "out_packets": 6, "gated": 1}, 0, ["-1 packets in its queue"]),
+        (QUEUED | QUEUED_BYTES | {"gated": 1}, 200, []),
+        (QUEUED | QUEUED_BYTES | {"gated": 1}, 0, ["0 bytes held, 200 queued"]),
+        ({}, 200, ["200 bytes held, 0 queued"]),
+    ],
+)
+def test_a_lab_at_rest_holds_what_waits_for_pauses_and_nothing_else(
+    lab: FakeLab, reader: PauseReader, out: dict[str, int], held: int, found: list[str]
+) -> None:
+    """Held for one port, in the queue of another of the same switch."""
+    other = next(each for each in PLAN.ports_of[SWITCH.node] if each is not SWITCH)
+    lab.maps.egresses.rows[SWITCH.slot * 8 + 3] = out
+    lab.maps.ingresses.rows[other.slot * 8 + 3] = {"held": held}
+    told = reader.imbalance()
+    assert len(told) == len(found)
+    assert all(part in each for part, each in zip(found, told, strict=True))
+
+
+def test_what_a_nic_has_not_sent_waits_for_pauses_too(lab: FakeLab, reader: PauseReader) -> None:
+    lab.maps.egresses.rows[NIC.slot * 8 + 3] = QUEUED | QUEUED_BYTES
+    (told,) = reader.imbalance()
+    assert str(NIC) in told
+    lab.maps.egresses.rows[NIC.slot * 8 + 3]["gated"] = 1
+    assert reader.imbalance() == ()
+
+
+def test_a_switch_that_holds_another_s_packets_is_found(lab: FakeLab, reader: PauseReader) -> None:
+    """In sum over the fabric as much is held as is queued."""
+    far = next(each for each in PLAN.ports if each.pool not in (0, SWITCH.pool))
+    lab.maps.egresses.rows[SWITCH.slot * 8 + 3] = QUEUED | QUEUED_BYTES | {"gated": 1}
+    lab.maps.ingresses.rows[far.slot * 8 + 3] = {"held": 200}
+    assert len(reader.imbalance()) == 2
+
+
 def test_a_lab_without_lossless_classes_has_no_reader() -> None:
     without = FABRIC.spec.model_copy(update={"queues": QueuesSpec()})
     with pytest.raises(InputError, match="has no lossless classes"):
