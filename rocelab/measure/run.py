@@ -281,7 +281,8 @@ def assemble(
     # ended a queue pair, or moved some to another port.
     moves = sum(pair.port_moves for job in jobs for pair in job.queue_pairs)
     kinds = {change.kind for event in events for change in event.faults}
-    is_whole = not moves and kinds <= SPARING
+    spared = counts.engine is QueueEngine.BPF and kinds <= SPARING
+    is_whole = not moves and (spared or not events)
     differ = disagreements(checks) if is_whole and not jobs[0].errors else ()
     unpaused = _lossless_problems(counts, is_whole=is_whole)
     warnings = _warnings(jobs, environment.cpu_count, moves, counts.engine)

@@ -185,11 +185,13 @@ class Rig:
 
 
 class Stream:
-    """Datagrams of one size, of the lossless class, from NEIGHBOUR to STORMED, and what their
-    switch counts for the port they come in by, since the stream began."""
+    """Datagrams of one size and class from a server of its rack to STORMED, and what their switch
+    counts in the lossless class for the port they come in by, since the stream began."""
 
-    def __init__(self, rig: Rig, payload: int) -> None:
-        self.link = rig.lab.fabric.nics(NEIGHBOUR)[0].links[0]
+    def __init__(
+        self, rig: Rig, payload: int, sender: str = NEIGHBOUR, traffic_class: int = LOSSLESS
+    ) -> None:
+        self.link = rig.lab.fabric.nics(sender)[0].links[0]
         self.port = rig.plan.by_slot[rig.plan.slots["rtsw1", self.link.port("rtsw1").interface]]
         self.payload, self.frame = payload, payload + UDP_HEADERS
         self.sent = self.arrived = 0
@@ -202,11 +204,11 @@ class Stream:
             namespaces.inside(
                 rig.lab.node(node).netns, lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
             )
-            for node in (STORMED, NEIGHBOUR)
+            for node in (STORMED, sender)
         )
         self._receiver.bind((address, 0))
         self._receiver.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 2**24)
-        self._sender.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, LOSSLESS << 5)
+        self._sender.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, traffic_class << 5)
         self._sender.connect(self._receiver.getsockname())
 
     def __enter__(self) -> Self:
@@ -221,7 +223,7 @@ class Stream:
 
     @property
     def pauses(self) -> int:
-        """Pause frames that the NIC of NEIGHBOUR received."""
+        """Pause frames that the sender's NIC received."""
         return self._rig.maps.egresses.get(self._nic, "pauses") - self._pauses_before
 
     @property

@@ -54,7 +54,7 @@ DEFECTS = (
     "so it did not trace",
     "was not acknowledged after",
     "because the accounting of",
-    "bytes are counted that no queue holds",
+    "are not accounted for",
     "the process that pauses",
 )
 """Words of problems that a busy machine does not cause by itself."""
