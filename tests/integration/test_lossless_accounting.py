@@ -1,4 +1,4 @@
-"""Programs of lossless classes that lose packets or events uncounted: the runs that they spoil say so,
+"""Programs of lossless classes that lose packets or events uncounted: runs that they spoil say so,
 also beside a fault that takes no packet."""
 
 from __future__ import annotations
