@@ -49,6 +49,7 @@ NOT_RUN = {
     "four-ports-lossless": _LOSSLESS,
     "hpn-pod": "too large to run here: 368 switches with 17,280 routes each",
     "llama3-24k": "too large to run here: 1,692 switches",
+    "lossless-headroom": _LOSSLESS,
     "lossless-incast": _LOSSLESS,
     "lossless-watchdog": _LOSSLESS,
     "meta-32k": "too large to run here: 2,178 switches",

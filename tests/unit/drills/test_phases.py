@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 
 import pytest
 
+from rocelab.agent.headers import EXTENSION_BYTES, Extension
 from rocelab.data import shipped
 from rocelab.documents import to_json
 from rocelab.drills.run import planned_faults, planned_lab, run_drill
 from rocelab.drills.spec import DrillSpec, load_drill
 from rocelab.errors import InputError, SpecError
 from rocelab.jobs.jobplan import plan_jobs
+from rocelab.jobs.performance import FRAME_OVERHEAD_BYTES
+from rocelab.plan.pauses import plan_pauses
 from rocelab.report.view import figure_rows
 from rocelab.results.drill import PhaseRun, compared_figures, from_json, summarise
 from rocelab.results.expectations import parse_expectation, unmet
@@ -25,6 +29,7 @@ from tests.helpers.phases_sample import DRILL, MS, US, idle, of_jobs, repeat, re
 from tests.helpers.report_sample import result as probe_result
 
 CATALOG = shipped("scripts")
+RETH, IMM = EXTENSION_BYTES[Extension.RETH], EXTENSION_BYTES[Extension.IMM]
 BASE = """name: both
 lab: four-ports
 phases:
@@ -229,6 +234,52 @@ def test_what_one_job_of_two_did_not_measure_is_not_met_by_the_other() -> None:
     shown = {row.name: row.value for row in figure_rows(phase.figures[1], phase.valid_runs)}
     assert shown["busbw"] == "not measured"
     assert "goodput" not in shown
+
+
+def test_the_sizes_of_headroom_exact_are_those_of_its_labs_plan() -> None:
+    """To the byte: with a byte more of XOFF, or less of headroom, the drill fails."""
+    path = CATALOG / "headroom-exact.yaml"
+    spec = load_drill(path)
+    fabric = planned_lab(spec, path).fabric
+    pauses = plan_pauses(fabric)
+    assert pauses is not None
+    assert pauses.pfc.xoff is not None
+    (job,) = spec.phases[0].jobs
+    receiver, sender = job.placement
+    (port,) = (
+        pauses.by_slot[pauses.slots["rtsw1", link.port("rtsw1").interface]]
+        for link in fabric.nics(sender)[0].links
+    )
+
+    def held(packets: int) -> int:
+        """What the switch counts of the first packets of a message that is longer."""
+        return packets * (job.transport.mtu + FRAME_OVERHEAD_BYTES) + RETH
+
+    to_xoff = next(n for n in count(1) if held(n) >= pauses.pfc.xoff)
+    assert held(to_xoff) == pauses.pfc.xoff
+    fitting, rest = divmod(port.headroom, job.transport.mtu + FRAME_OVERHEAD_BYTES)
+    assert rest == 0
+    full = to_xoff + fitting
+    packets = (
+        (to_xoff - 1, False),
+        (to_xoff, False),
+        (full, True),
+        (full + 1, True),
+        (full + 1, False),
+    )
+    for phase, (sent, is_deaf) in zip(spec.phases, packets, strict=True):
+        (job,) = phase.jobs
+        assert job.size == sent * job.transport.mtu - IMM, "the last packet is as long as others"
+        assert job.size <= job.transport.message
+        storm, *deaf = planned_faults(fabric, phase)
+        assert storm.spec.resolve(fabric).subject == f"{receiver}:rtsw1"
+        assert [timed.spec.resolve(fabric).subject for timed in deaf] == [
+            f"{sender}:rtsw1"
+        ] * is_deaf
+        assert storm.ends_ns is not None
+        assert storm.begins_ns < job.compute * fabric.spec.dilation
+        timeout_ns = (job.compute + job.transport.ack_timeout) * fabric.spec.dilation
+        assert storm.ends_ns < timeout_ns, "nothing is sent again while the storm lasts"
 
 
 def busbw(gbps: float, name: str) -> PhaseRun:
