@@ -53,6 +53,18 @@ def diagnose_report(report: JobReport) -> tuple[Diagnosis, Case]:
     return diagnose(case), case
 
 
+def finding_of(report: JobReport) -> str | None:
+    """What slowed a job down, in a few words (`Verdict.finding`): None for a stream, empty if its
+    document does not have the times of its sends."""
+    if JobSpec.model_validate(report.job).size is None:
+        return None
+    try:
+        diagnosis, _ = diagnose_report(report)
+    except InputError:
+        return ""
+    return diagnosis.verdict.finding
+
+
 def make_case(report: JobReport, fabric: Fabric, paths: Sequence[FlowPaths] | None) -> Case:
     """The case of a report. Raises InputError if the report has no times of steps."""
     job = JobSpec.model_validate(report.job)

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
+from rocelab.diagnose.diagnose import finding_of
 from rocelab.drills.conditions import under
 from rocelab.drills.spec import PhaseSpec
 from rocelab.faults.schedule import Timed
@@ -68,6 +69,7 @@ def run_job_phase(
         fair_shares=_fair_shares(lab, phase, measured, plan, before, sampler),
         stages=() if recorder is None else _stages(measured, recorder, fib),
         health=None if monitor is None else monitor.report,
+        diagnoses=tuple(map(finding_of, measured.reports)) if phase.expect.of("diagnosis") else (),
     )
 
 

@@ -28,6 +28,7 @@ from rocelab.jobs.spec import find_jobs
 from rocelab.jobs.transport import DCQCN_OFF
 from rocelab.measure.health.spec import HealthSpec
 from rocelab.results.convergence import Method
+from rocelab.results.kpi import JOINED
 from rocelab.results.kpis import KPIS
 from rocelab.results.shares import WINDOW_NS
 from rocelab.results.spec import ExpectSpec
@@ -232,6 +233,20 @@ class PhaseBody(SpecModel):
                     f"figures of {others}: {listed(_kpis(jobs=bool(self.jobs)))}",
                     keys=("expect",),
                 )
+        return self
+
+    @model_validator(mode="after")
+    def _a_diagnosis_of_each_job(self) -> Self:
+        if (expected := self.expect.of("diagnosis")) is None:
+            return self
+        findings = expected.written.split(JOINED)
+        sized = [job for job in self.jobs if job.size is not None]
+        if len(findings) != len(sized):
+            raise RefusedError(
+                f"diagnosis lists {len(findings)}, and jobs with a size are {len(sized)}",
+                "list one for each job with a size, in their order: streams have no diagnosis",
+                keys=("expect",),
+            )
         return self
 
     @model_validator(mode="after")

@@ -179,6 +179,8 @@ def _figures_of(runs: Iterable[_Run]) -> Iterator[tuple[str, str]]:
         for name, value in run.figures:
             if isinstance(value, bool):
                 yield f"repeat{number}.{name}", str(value).lower()
+            elif isinstance(value, str):
+                yield f"repeat{number}.{name}", value
             elif value is not None:
                 yield f"repeat{number}.{name}", f"{value:.12g}"
 

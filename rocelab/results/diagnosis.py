@@ -57,6 +57,14 @@ class Verdict:
     iterations: tuple[int, ...]
     evidence: tuple[str, ...]
 
+    @property
+    def finding(self) -> str:
+        """Cause and subject, such as `slow-receiver srv2-1`, of a victim without the port that it
+        shares; `none` without a cause."""
+        if self.cause is Cause.NONE:
+            return str(self.cause)
+        return f"{self.cause} {self.subject}".partition(", at ")[0]
+
 
 @dataclass(frozen=True, slots=True)
 class PathPart:

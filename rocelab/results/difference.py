@@ -255,7 +255,7 @@ def _figures(old: DrillResult, new: DrillResult) -> Iterator[FigureDiff]:
 
 def _measured(repeats: Iterable[Figures], kpi: str) -> tuple[float, ...]:
     values = (repeat.get(kpi) for repeat in repeats)
-    return tuple(float(value) for value in values if value is not None)
+    return tuple(float(value) for value in values if isinstance(value, int | float))
 
 
 def _verdicts(old: DrillResult, new: DrillResult) -> Iterator[VerdictDiff]:

@@ -72,6 +72,8 @@ class JobsRun:
     of devices cover all jobs and are the same in each report. has_model: whether the
     phase has a model. fair_shares: what it says; None without one, or if the job failed or sent
     nothing. stages: of each event, empty without `measure.stages`. health: None without `health`.
+    diagnoses: what `rocelab diagnose` finds for each job, None for a stream, empty if the job has
+    no times of its sends; none unless the phase expects a diagnosis.
     """
 
     problems: tuple[str, ...]
@@ -80,6 +82,7 @@ class JobsRun:
     fair_shares: FairShares | None = None
     stages: tuple[Stages, ...] = ()
     health: HealthReport | None = None
+    diagnoses: tuple[str | None, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,14 +125,17 @@ class PhaseRun:
         if self.jobs is None:
             return ()
         return job_figures(
-            self.jobs.reports, has_model=self.jobs.has_model, fair=self.jobs.fair_shares
+            self.jobs.reports,
+            has_model=self.jobs.has_model,
+            fair=self.jobs.fair_shares,
+            diagnoses=self.jobs.diagnoses,
         )
 
 
 @dataclass(frozen=True, slots=True)
 class FigureSummary:
-    """The KPIs of the probes, or of a job, over the valid runs. A KPI in none of the three does not
-    apply.
+    """The KPIs of the probes, or of a job, over the valid runs, but for findings. A KPI in none of
+    the three does not apply.
 
     truths: in how many runs a KPI was true. spread: over the runs that measured the KPI (its `n`).
     unmeasured: in how many runs an applicable KPI was not measured.
@@ -308,6 +314,8 @@ def _summarised(figures: Sequence[Figures]) -> FigureSummary:
         for kpi, value in of_run.items():
             if isinstance(value, bool):
                 truths[kpi] = truths.get(kpi, 0) + value
+            elif isinstance(value, str):
+                continue
             elif value is None:
                 unmeasured[kpi] = unmeasured.get(kpi, 0) + 1
             else:

@@ -12,7 +12,8 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from rocelab.results.kpi import Figures, KpiValue, Quantity
+from rocelab.results.diagnosis import Cause
+from rocelab.results.kpi import JOINED, Figures, KpiValue, Quantity
 from rocelab.results.kpis import KPIS, format_kpi
 from rocelab.units import parse_duration_ns, parse_size_bytes
 from rocelab.wording import shown
@@ -37,14 +38,15 @@ _EXAMPLES = {
     Quantity.BANDWIDTH: '">= 40" (GB/s)',
     Quantity.RATIO: '">= 0.9" or "<= 2.5"',
     Quantity.TRUTH: "true or false",
+    Quantity.FINDING: "none, slow-receiver srv2-1, or a list with one for each job",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
     """`kpi` compared with `limit` by `comparison`; durations in ns, sizes in bytes, truths as 0 or
-    1. `written` is the text of the drill file. With `of_phase` the limit is a factor, compared with
-    `kpi` over that of the other phase in the same repeat."""
+    1. `written` is the text of the drill file, and what a finding must be. With `of_phase` the
+    limit is a factor, compared with `kpi` over that of the other phase in the same repeat."""
 
     kpi: str
     comparison: str
@@ -54,14 +56,16 @@ class Expectation:
 
     def met_by(self, compared: KpiValue) -> bool:
         """Whether `compared` meets it. None (not measured) never does."""
-        return compared is not None and _OPERATORS[self.comparison](float(compared), self.limit)
+        if compared is None or isinstance(compared, str):
+            return compared == self.written
+        return _OPERATORS[self.comparison](float(compared), self.limit)
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """An expectation and its outcome. `observed` is of the worst repeat, in the KPI's unit (ns,
-    packets, ratio, truth); None if a repeat did not measure it, or if it does not apply to what ran
-    (`applicable`)."""
+    packets, ratio, truth, text); None if a repeat did not measure it, or if it does not apply to
+    what ran (`applicable`)."""
 
     kpi: str
     expectation: str
@@ -77,8 +81,8 @@ class Verdict:
 def parse_expectation(kpi: str, value: object) -> Expectation:
     """The expectation that a drill file states of `kpi`.
 
-    A bare number or truth means equality. Raises KeyError for an unknown KPI and ValueError for a
-    value of another quantity.
+    A bare number, truth or finding means equality. Raises KeyError for an unknown KPI and
+    ValueError for a value of another quantity.
     """
     quantity = KPIS[kpi].quantity
     wrong = ValueError(f"expected {_EXAMPLES[quantity]}, got {shown(value)}")
@@ -86,6 +90,11 @@ def parse_expectation(kpi: str, value: object) -> Expectation:
         if not isinstance(value, bool):
             raise wrong
         return Expectation(kpi, "==", float(value), str(value).lower())
+    if quantity is Quantity.FINDING:
+        written = JOINED.join(map(str, value if isinstance(value, list) else [value]))
+        if not {each.partition(" ")[0] for each in written.split(JOINED)} <= set(Cause):
+            raise wrong
+        return Expectation(kpi, "==", 0.0, written)
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise wrong
     match = _COMPARISON.fullmatch(str(value))
@@ -173,11 +182,16 @@ def _verdict(
 
 def _over(value: KpiValue, reference: KpiValue) -> float | None:
     """The ratio; None if either was not measured or the reference is 0."""
-    return value / reference if value is not None and reference else None
+    if isinstance(value, int | float) and isinstance(reference, int | float) and reference:
+        return value / reference
+    return None
 
 
-def _worst(expectation: Expectation, values: Sequence[float | bool]) -> float | bool:
-    """The value that is worst for the expectation."""
+def _worst(expectation: Expectation, known: Sequence[KpiValue]) -> KpiValue:
+    """The value that is worst for the expectation, of those that were measured."""
+    values = [value for value in known if isinstance(value, int | float)]
+    if not values:
+        return next((text for text in known if not expectation.met_by(text)), known[0])
     match expectation.comparison:
         case "<=" | "<":
             return max(values)

@@ -16,14 +16,18 @@ from rocelab.results.probes import ProbeRun
 from rocelab.results.shares import FairShares
 from rocelab.spec.adopted import recorded_spec
 
-KpiValue = int | float | bool | None
+KpiValue = int | float | bool | str | None
 Figures = Mapping[str, KpiValue]
 """The KPIs of one run by name, without those that do not apply."""
 
 
+JOINED = "; "
+"""Between the findings on several jobs."""
+
+
 class Quantity(StrEnum):
     """The quantity of a KPI: durations are nanoseconds, counts whole numbers, sizes bytes,
-    bandwidths GB/s (10^9 bytes)."""
+    bandwidths GB/s (10^9 bytes), findings text."""
 
     DURATION = "duration"
     COUNT = "count"
@@ -31,6 +35,7 @@ class Quantity(StrEnum):
     BANDWIDTH = "bandwidth"
     RATIO = "ratio"
     TRUTH = "truth"
+    FINDING = "finding"
 
 
 UNITS = {
@@ -40,6 +45,7 @@ UNITS = {
     Quantity.BANDWIDTH: "GB/s",
     Quantity.RATIO: "ratio",
     Quantity.TRUTH: "truth",
+    Quantity.FINDING: "text",
 }
 """How documents name the unit of a KPI; a truth is 0 or 1 in figures."""
 
@@ -55,13 +61,15 @@ class Better(StrEnum):
 class PhaseJob:
     """A job of a phase, the input of its figures. `has_model`: whether the phase has a model;
     `fair`: what it says, None if it could not be compared; data_classes: the traffic classes of the
-    data of all jobs of the phase; receivers: the NICs that receive data in any of them."""
+    data of all jobs of the phase; receivers: the NICs that receive data in any of them. diagnosis:
+    what `rocelab diagnose` finds, empty if nothing could be said; None if it was not asked."""
 
     report: JobReport
     has_model: bool
     fair: FairShares | None
     data_classes: frozenset[int]
     receivers: frozenset[str]
+    diagnosis: str | None = None
 
     @cached_property
     def spec(self) -> JobSpec:
@@ -94,7 +102,8 @@ class Kpi:
 
     better: None if neither direction is. of_probes, of_job: how it is read from a run of probes or
     a job, None if it has none; `applies_to_run` and `applies` say to which runs and jobs it
-    applies. summed: endpoints count it, and a phase's value is the sum over its jobs.
+    applies. summed: endpoints count it, and a phase's value is the sum over its jobs; that of
+    findings has the finding of each job.
     """
 
     name: str

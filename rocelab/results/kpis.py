@@ -8,11 +8,12 @@ KPI that does not apply (a stream has no busbw) is missing. Nothing is measured 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import zip_longest
 
 from rocelab.jobs.job import JobSpec
 from rocelab.plan.queues import class_of_dscp
 from rocelab.results.job import JobReport
-from rocelab.results.kpi import Figures, KpiValue, PhaseJob, Quantity
+from rocelab.results.kpi import JOINED, Figures, KpiValue, PhaseJob, Quantity
 from rocelab.results.kpis_of_jobs import JOB_KPIS
 from rocelab.results.kpis_of_probes import PROBE_KPIS
 from rocelab.results.probes import ProbeRun
@@ -34,14 +35,21 @@ def probe_figures(run: ProbeRun) -> Figures:
 
 
 def job_figures(
-    reports: Sequence[JobReport], *, has_model: bool = False, fair: FairShares | None = None
+    reports: Sequence[JobReport],
+    *,
+    has_model: bool = False,
+    fair: FairShares | None = None,
+    diagnoses: Sequence[str | None] = (),
 ) -> tuple[Figures, ...]:
     """The KPIs of each job of a phase. Counts of devices cover all jobs and are the same for
-    each."""
+    each. `diagnoses`: as in `JobsRun`."""
     classes = frozenset(map(data_class, reports))
     ranks = [rank for report in reports for rank in report.ranks]
     receivers = frozenset(rank.nic for rank in ranks if rank.delivered_bytes)
-    jobs = [PhaseJob(report, has_model, fair, classes, receivers) for report in reports]
+    jobs = [
+        PhaseJob(report, has_model, fair, classes, receivers, diagnosis)
+        for report, diagnosis in zip_longest(reports, diagnoses)
+    ]
     return tuple(
         {
             kpi.name: kpi.of_job(job)
@@ -54,12 +62,15 @@ def job_figures(
 
 def phase_figures(jobs: Sequence[Figures]) -> tuple[Figures, ...]:
     """The figures that a phase's expectations are compared with, one set per job: the counts summed
-    over all jobs, and every other applicable figure of the job, measured or not."""
+    and the findings joined over all jobs, and every other applicable figure of the job, measured or
+    not."""
     found: list[dict[str, KpiValue]] = [{} for _ in jobs]
     for kpi in KPIS.values():
         values = [figures[kpi.name] for figures in jobs if kpi.name in figures]
         if kpi.summed and values:
-            values = [sum(value or 0 for value in values)]
+            values = [sum(value for value in values if isinstance(value, int | float))]
+        elif kpi.quantity is Quantity.FINDING and values:
+            values = [None if None in values else JOINED.join(map(str, values))]
         for place, figures in enumerate(found if values else ()):
             figures[kpi.name] = values[min(place, len(values) - 1)]
     return tuple(found)
@@ -77,6 +88,8 @@ def format_kpi(kpi: str, value: KpiValue, resolution_ns: float = 0.0) -> str:
     `resolution_ns` is shown as below it."""
     if value is None:
         return "not measured"
+    if isinstance(value, str):
+        return value
     if KPIS[kpi].quantity is Quantity.DURATION and value <= resolution_ns:
         return f"< {format_duration(resolution_ns)}"
     match KPIS[kpi].quantity:
@@ -90,5 +103,5 @@ def format_kpi(kpi: str, value: KpiValue, resolution_ns: float = 0.0) -> str:
             return f"{value:.3g} GB/s"
         case Quantity.RATIO:
             return f"{value:.3g}"
-        case Quantity.TRUTH:
+        case _:
             return "yes" if value else "no"

@@ -374,5 +374,13 @@ JOB_KPIS = (
         of_job=_nic_port_share,
         applies=_has_dual_ports,
     ),
+    Kpi(
+        "diagnosis",
+        Quantity.FINDING,
+        "Diagnosis",
+        "cause and subject that `rocelab diagnose` finds for each job with a size, or none",
+        of_job=lambda job: job.diagnosis or None,
+        applies=lambda job: job.diagnosis is not None,
+    ),
 )
 """The KPIs in the order in which they are shown."""

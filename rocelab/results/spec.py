@@ -22,6 +22,7 @@ _FORMS: dict[Quantity, dict[str, Any]] = {
     Quantity.BANDWIDTH: {"type": ["number", "string"], "examples": [">= 40"]},
     Quantity.RATIO: {"type": ["number", "string"], "examples": ["<= 2.5"]},
     Quantity.DURATION: {"type": "string", "examples": ["<= 1s"]},
+    Quantity.FINDING: {"type": ["string", "array"], "examples": ["none", "slow-receiver srv2-1"]},
 }
 
 
@@ -55,6 +56,10 @@ class Expectations(SpecModel):
         """The expectations in the file, in the order of the KPIs."""
         stated = [getattr(self, name) for name in type(self).model_fields]
         return tuple(expectation for expectation in stated if expectation is not None)
+
+    def of(self, kpi: str) -> Expectation | None:
+        """The expectation of a KPI; None if the file has none."""
+        return next((each for each in self.expectations() if each.kpi == kpi), None)
 
 
 def _key(kpi: str) -> object:

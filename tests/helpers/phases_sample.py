@@ -211,6 +211,12 @@ def of_jobs(phase: str, *reports: JobReport, fair: FairShares | None = None) -> 
     return PhaseRun(phase, jobs=JobsRun(problems, reports, phase == "shared", fair))
 
 
+def diagnosed(run: PhaseRun, *found: str | None) -> PhaseRun:
+    """The run, whose phase expects a diagnosis, with what was found for each job."""
+    assert run.jobs is not None
+    return replace(run, jobs=replace(run.jobs, diagnoses=found))
+
+
 def repeat(
     fair_after_ns: int = 4 * MS, problems: tuple[str, ...] = ()
 ) -> tuple[PhaseRun, PhaseRun]:

@@ -35,6 +35,7 @@ phases:
       dropped_packets: "DROPPED"
       class_5_packets: 0
       class_6_packets: ">= 32"
+      diagnosis: none
   - name: shared
     jobs:
       - pattern: incast

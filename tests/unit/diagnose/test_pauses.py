@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rocelab.diagnose.diagnose import finding_of
 from rocelab.diagnose.pauses import FAN_IN, LINE_RATE, Stops
 from rocelab.documents import to_json
 from rocelab.jobs.job import JobSpec
@@ -236,6 +237,32 @@ def test_victims_of_an_incast_name_its_port() -> None:
     found = diagnosed(paused(planned(OTHERS), INCAST, carried={SLOW: 300.0})).verdict
     assert found.cause is Cause.VICTIM
     assert found.subject.startswith(f"of incast {SLOW}:rtsw2 towards {SLOW}, at ")
+
+
+@pytest.mark.parametrize(
+    ("ranks", "spans", "least_held", "finding"),
+    [
+        (ALL, (), 0, "none"),
+        (ALL, BACK_PRESSURE, buffer_of(SLOW)[0], "slow-receiver srv2-1"),
+        (ALL, BACK_PRESSURE, 0, "pause-storm srv2-1"),
+        (OTHERS, BACK_PRESSURE, 0, "victim of pause-storm srv2-1"),
+        (ALL, INCAST, None, "incast srv2-1:rtsw2 towards srv2-1"),
+        (OTHERS, INCAST, None, "victim of incast srv2-1:rtsw2 towards srv2-1"),
+    ],
+)
+def test_a_drill_expects_cause_and_subject(
+    ranks: tuple[str, ...], spans: Sequence[PauseSpan], least_held: int | None, finding: str
+) -> None:
+    written = paused(planned(ranks), spans, least_held=least_held, carried={SLOW: 300.0})
+    assert finding_of(written) == finding
+
+
+def test_a_drill_expects_nothing_of_jobs_without_times() -> None:
+    written = paused(planned(), BACK_PRESSURE, least_held=0)
+    assert finding_of(replace(written, steps=None)) == ""
+    stream = {"pattern": "incast", "ranks": 3, "duration": "1ms"}
+    streamed = JobSpec.model_validate(stream).model_dump(mode="json", exclude_none=True)
+    assert finding_of(replace(written, job=streamed, steps=None)) is None
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,18 @@ from rocelab.results.job import Check, JobReport, RankFigures, Steps
 from rocelab.results.kpis import KPIS, data_class, format_kpi, job_figures
 from rocelab.results.lossless import Lossless, PauseSpan
 from rocelab.spec.catalog import DRILLS, shipped_names
-from tests.helpers.phases_sample import DRILL, MS, US, idle, of_jobs, repeat, result, shared, shares
+from tests.helpers.phases_sample import (
+    DRILL,
+    MS,
+    US,
+    diagnosed,
+    idle,
+    of_jobs,
+    repeat,
+    result,
+    shared,
+    shares,
+)
 from tests.helpers.report_sample import result as probe_result
 
 CATALOG = shipped("scripts")
@@ -172,7 +183,8 @@ def test_the_figures_of_a_phase_are_those_of_its_report() -> None:
         "lossless_drops",
         "watchdog_events",
     }
-    inapplicable = of_iterations | of_faults | of_links | of_pfc | {"nic_port_share"}
+    of_neither = {"nic_port_share", "diagnosis"}
+    inapplicable = of_iterations | of_faults | of_links | of_pfc | of_neither
     assert {name for name, kpi in KPIS.items() if kpi.of_job} - set(figures) == inapplicable
 
 
@@ -234,6 +246,73 @@ def test_what_one_job_of_two_did_not_measure_is_not_met_by_the_other() -> None:
     shown = {row.name: row.value for row in figure_rows(phase.figures[1], phase.valid_runs)}
     assert shown["busbw"] == "not measured"
     assert "goodput" not in shown
+
+
+FOUND = ("victim of slow-receiver srv2-1", "slow-receiver srv2-1")
+BESIDE = """name: beside
+lab: lossless
+jobs:
+  - {pattern: alltoall, ranks: 4, size: 1MB}
+  - {pattern: incast, ranks: 3, size: 1MB}
+  - {pattern: incast, ranks: 3, duration: 1ms}
+expect: {diagnosis: %s}
+"""
+
+
+@pytest.mark.parametrize(
+    ("expected", "passed"),
+    [
+        (list(FOUND), True),
+        (list(reversed(FOUND)), False),
+        ([FOUND[0], "slow-receiver srv2-2"], False),
+        ([FOUND[0], "pause-storm srv2-1"], False),
+    ],
+)
+def test_a_diagnosis_is_expected_of_each_job_with_a_size(expected: list[str], passed: bool) -> None:
+    run = diagnosed(of_jobs("both", pair_beside(), pair_beside(), shared()), *FOUND, None)
+    (verdict,) = summarise("both", [[run]], [parse_expectation("diagnosis", expected)]).verdicts
+    assert (verdict.passed, verdict.shown()) == (passed, "; ".join(FOUND))
+    assert [figures.get("diagnosis") for figures in run.figures()] == [*FOUND, None]
+
+
+def test_a_diagnosis_shows_the_repeat_that_found_another_and_meets_nothing_without_one() -> None:
+    def ran(found: str) -> PhaseRun:
+        return diagnosed(of_jobs("idle", idle()), found)
+
+    expected = [parse_expectation("diagnosis", "none")]
+    repeats = [[ran("none")], [ran("incast a towards b")], [ran("none")]]
+    phase = summarise("idle", repeats, expected)
+    assert [(each.passed, each.observed) for each in phase.verdicts] == [
+        (False, "incast a towards b")
+    ]
+    assert "diagnosis" not in {row.name for row in figure_rows(phase.figures[0], 3)}
+    assert summarise("idle", [[ran("none")]], expected).passed
+    (silent,) = summarise("idle", [[ran("")]], expected).verdicts
+    assert (silent.passed, silent.shown()) == (False, "not measured")
+
+
+@pytest.mark.parametrize(
+    ("written", "problem"),
+    [
+        ("[none]", "diagnosis lists 1, and jobs with a size are 2"),
+        ("[none, none, none]", "diagnosis lists 3, and jobs with a size are 2"),
+        ("[none, slow srv2-1]", "expected none, slow-receiver srv2-1, or a list"),
+        ("[none, 5]", "expected none, slow-receiver srv2-1, or a list"),
+        ("true", "expected none, slow-receiver srv2-1, or a list"),
+    ],
+)
+def test_a_diagnosis_that_no_run_can_have_is_refused(
+    written: str, problem: str, tmp_path: Path
+) -> None:
+    (found,) = refused(tmp_path, BESIDE % written)
+    assert problem in found
+
+
+def test_a_diagnosis_of_each_job_reads_back(tmp_path: Path) -> None:
+    path = tmp_path / "drill.yaml"
+    path.write_text(BESIDE % f"[{', '.join(FOUND)}]")
+    spec = load_drill(path)
+    assert DrillSpec.model_validate(spec.model_dump(mode="json", exclude_none=True)) == spec
 
 
 def test_the_sizes_of_headroom_exact_are_those_of_its_labs_plan() -> None:

@@ -232,6 +232,7 @@ def test_a_figure_that_was_not_measured_meets_nothing(kpi: str) -> None:
         Quantity.RATIO: ">= 0",
         Quantity.SIZE: ">= 0B",
         Quantity.BANDWIDTH: ">= 0",
+        Quantity.FINDING: "none",
     }
     expectation = parse_expectation(kpi, written[KPIS[kpi].quantity])
     missing: list[list[dict[str, KpiValue]]] = [[{kpi: None}], [{}], [], [{kpi: 0}, {kpi: None}]]

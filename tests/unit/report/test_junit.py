@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from rocelab.errors import InputError, MachineError
 from rocelab.outputs import make_place
 from rocelab.report.junit import junit_of, junit_of_error, write_junit
-from rocelab.results.drill import DrillResult
+from rocelab.results.drill import DrillResult, summarise
+from rocelab.results.expectations import parse_expectation
 from tests.helpers import phases_sample, report_sample
 
 ALLOWED = {
@@ -135,6 +136,18 @@ def test_a_failed_expectation_names_the_repeats_that_missed_it_and_what_each_saw
     assert failure is not None
     assert (failure.get("message") or "").endswith("; not met in repeat 3 of 3")
     assert (failure.text or "").splitlines()[1] == f"repeat 3: {most}"
+
+
+def test_a_diagnosis_is_a_property_and_what_was_found_is_in_its_failure(tmp_path: Path) -> None:
+    whole = phases_sample.result((phases_sample.diagnosed(_IDLE, "incast a towards b"), _SHARED))
+    expected = [parse_expectation("diagnosis", "none")]
+    phases = (summarise("idle", whole.repeats, expected), *whole.phases[1:])
+    root = written(junit_of(replace(whole, phases=phases), 1), tmp_path)
+    check(root)
+    failure = root.find(".//testcase[@name='diagnosis none']/failure")
+    assert failure is not None
+    assert failure.get("message") == "Diagnosis: expected none, observed incast a towards b"
+    assert properties(root[0])["repeat1.diagnosis"] == "incast a towards b"
 
 
 def test_a_drill_that_ran_once_does_not_count_its_repeat(tmp_path: Path) -> None:

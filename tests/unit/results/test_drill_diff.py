@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from rocelab.documents import to_json
 from rocelab.report.difference import print_difference
 from rocelab.results.difference import Change, DrillDiff, Finding, changes, compared, difference
-from rocelab.results.drill import DrillResult
+from rocelab.results.drill import DrillResult, summarise
+from rocelab.results.expectations import parse_expectation
 from rocelab.statistics import least_rank_sum_p, rank_sum_p
 from tests.helpers import phases_sample, report_sample
 from tests.helpers.narrow import broken, printed, too_long
@@ -176,6 +177,23 @@ def test_drills_of_jobs_are_compared_phase_by_phase(tmp_path: Path) -> None:
     assert changed == [("shared", "time_to_fairness")]
     text = printed(lambda console: print_difference(found, console), 160)
     assert "<= 30ms: not met, not measured" in " ".join(text.split())
+
+
+def test_a_diagnosis_is_no_figure_and_a_change_of_it_is_an_expectations(tmp_path: Path) -> None:
+    def found(diagnosis: str) -> DrillResult:
+        idle, shared = phases_sample.repeat()
+        whole = phases_sample.result((phases_sample.diagnosed(idle, diagnosis), shared))
+        expected = [parse_expectation("diagnosis", "none")]
+        return replace(
+            whole, phases=(summarise("idle", whole.repeats, expected), *whole.phases[1:])
+        )
+
+    old, new = saved(tmp_path / "old", found("none")), saved(tmp_path / "new", found("incast a"))
+    told = difference(old, new)
+    assert "diagnosis" not in {figure.kpi for figure in told.figures}
+    assert [each.kpi for each in told.verdicts if each.changed] == ["diagnosis"]
+    shown = printed(lambda console: print_difference(told, console), 160)
+    assert "none: not met, incast a" in shown
 
 
 def test_where_values_differ_is_named_by_key_and_place() -> None:
