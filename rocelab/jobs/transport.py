@@ -15,6 +15,7 @@ from pydantic import Field, WithJsonSchema, field_validator, model_validator
 from rocelab.jobs.dcqcn_profiles import PROFILES
 from rocelab.jobs.sport import SourcePort
 from rocelab.spec.base import MS, SECOND, SpecModel
+from rocelab.spec.queues import ACK_DSCP, CNP_DSCP, DATA_DSCP
 from rocelab.units import SIZE, DurationNs, SizeBytes
 from rocelab.wording import RefusedError, described, did_you_mean, listed, shown
 
@@ -116,9 +117,11 @@ class TransportSpec(SpecModel):
             "that of its software RoCE, rxe",
         ),
     ] = SourcePort.PER_QP
-    dscp: Annotated[Dscp, Field(description="DSCP of data packets")] = 26
-    ack_dscp: Annotated[Dscp, Field(description="DSCP of ACKs and NAKs")] = 46
-    cnp_dscp: Annotated[Dscp, Field(description="DSCP of congestion notifications (CNP)")] = 48
+    dscp: Annotated[Dscp, Field(description="DSCP of data packets")] = DATA_DSCP
+    ack_dscp: Annotated[Dscp, Field(description="DSCP of ACKs and NAKs")] = ACK_DSCP
+    cnp_dscp: Annotated[Dscp, Field(description="DSCP of congestion notifications (CNP)")] = (
+        CNP_DSCP
+    )
     ecn: Annotated[
         Ecn,
         Field(

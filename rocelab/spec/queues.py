@@ -22,8 +22,11 @@ MAX_BUFFER = 64 * 10**9
 
 TRAFFIC_CLASSES = 8
 DSCPS = 64
-CLASS_OF_DSCP = {46: 6, 48: 5}
-"""Packets whose class is not DSCP / 8: ACK and NAK, and the CNPs of ConnectX NICs."""
+DATA_DSCP, ACK_DSCP, CNP_DSCP = 26, 46, 48
+"""What a job's packets have unless its `transport` says otherwise: data, ACKs and NAKs, and, as
+from ConnectX NICs, CNPs."""
+CLASS_OF_DSCP = {ACK_DSCP: 6, CNP_DSCP: 5}
+"""DSCPs whose class is not DSCP / 8."""
 DSCP_NAMES = {
     **{f"cs{n}": 8 * n for n in range(8)},
     **{f"af{n}{drop}": 8 * n + 2 * drop for n in range(1, 5) for drop in range(1, 4)},
