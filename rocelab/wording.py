@@ -30,15 +30,17 @@ _PLAIN_KEY = re.compile(rf"[A-Za-z0-9_-]{{1,{MAX_SHOWN}}}")
 class RefusedError(ValueError):
     """Why a value is refused, what to do about it, and which of its keys to point at.
 
-    `keys` are names under the refused value; the first that the file sets is where the problem is
-    shown. Raised by parsers and pydantic validators.
+    `keys` are names, or paths, under the refused value; the first that the file sets is where the
+    problem is shown. Raised by parsers and pydantic validators.
     """
 
-    def __init__(self, message: str, hint: str | None = None, keys: Iterable[str] = ()) -> None:
+    def __init__(
+        self, message: str, hint: str | None = None, keys: Iterable[str | KeyPath] = ()
+    ) -> None:
         super().__init__(message)
         self.message = message
         self.hint = hint
-        self.keys = tuple(keys)
+        self.keys = tuple((key,) if isinstance(key, str) else key for key in keys)
 
 
 def shown(value: object) -> str:

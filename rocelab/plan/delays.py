@@ -1,20 +1,9 @@
-"""The time that links take: `links.delay`, one way, of a cable and of the switch at its end.
-
-Labs, lossless classes and simulations take it from here. Without it labs add none, lossless classes
-have room for a cable of a usual length, and a simulation has a default of its own. Pure.
-"""
+"""The time that a lab holds packets on links: `links.delay`, one way, of a cable and of the switch
+at its end, in the lab's clock. Pure."""
 
 from __future__ import annotations
 
-from rocelab.spec.model import LabSpec, LinksSpec
-
-USUAL_CABLE_NS = 200
-"""40 m of fibre, or of copper, at two thirds of the speed of light."""
-
-
-def cable_ns(links: LinksSpec) -> int:
-    """The modelled time for which what a link carries is on its cable, as pauses count it."""
-    return USUAL_CABLE_NS if links.delay is None else links.delay
+from rocelab.spec.model import LabSpec
 
 
 def lab_delay_ns(spec: LabSpec) -> int:

@@ -14,15 +14,9 @@ from dataclasses import asdict, dataclass
 
 from rocelab.plan.dependencies import find_cycle, is_up_down, searched_failures
 from rocelab.plan.fabric import Fabric, Link, Node, Port, Prefix, Role
-from rocelab.plan.pfc import (
-    Headroom,
-    carve,
-    nic_headrooms,
-    nic_thresholds,
-    slack_of,
-    warnings,
-)
+from rocelab.plan.pfc import carve, nic_headrooms, nic_thresholds, slack_of, warnings
 from rocelab.plan.routes import expected_width, spread
+from rocelab.spec.headroom import Headroom
 from rocelab.spec.pfc import PfcSpec
 
 

@@ -11,18 +11,12 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from rocelab.errors import InputError
-from rocelab.plan.delays import cable_ns, lab_delay_ns
+from rocelab.plan.delays import lab_delay_ns
 from rocelab.plan.fabric import Fabric, Link, Port
-from rocelab.plan.pfc import (
-    Headroom,
-    carving_of,
-    headroom_of,
-    nic_thresholds,
-    response_quanta,
-    slack_of,
-)
+from rocelab.plan.pfc import carving_of, nic_thresholds, slack_of
 from rocelab.plan.queues import lab_rate_bps, plan_queues
 from rocelab.spec.base import SECOND
+from rocelab.spec.headroom import Headroom, headroom_of, response_quanta
 from rocelab.spec.model import LabSpec
 from rocelab.spec.pfc import PfcSpec
 
@@ -137,7 +131,7 @@ def plan_pauses(fabric: Fabric) -> PausePlan | None:
 
     def port(link: Link, end: Port) -> PausePort:
         far = link.far(end.node)
-        terms = headroom_of(pfc, link.rate_bps, link.mtu, cable_ns(fabric.spec.links))
+        terms = headroom_of(pfc, link.rate_bps, link.mtu, fabric.spec.links.cable_ns)
         rate_bps = lab_rate_bps(link, fabric.spec.dilation)
         delay_ns, quantum_ns = obedience_ns(pfc, fabric.spec, link, end)
         slack = slack_of(terms, fabric.spec)
@@ -175,7 +169,7 @@ def obedience_ns(pfc: PfcSpec, spec: LabSpec, link: Link, pauser: Port) -> tuple
     """
     quantum_ns = QUANTUM_BITS * SECOND * spec.dilation / link.rate_bps
     crossings = 1 if lab_delay_ns(spec) and pauser.role.is_switch else 2
-    on_the_way_ns = crossings * cable_ns(spec.links) * spec.dilation
+    on_the_way_ns = crossings * spec.links.cable_ns * spec.dilation
     return round(on_the_way_ns + response_quanta(pfc, link.rate_bps) * quantum_ns), quantum_ns
 
 

@@ -11,45 +11,14 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from rocelab.errors import InputError
-from rocelab.plan.delays import cable_ns, lab_delay_ns
+from rocelab.plan.delays import lab_delay_ns
 from rocelab.plan.fabric import Fabric, Role
-from rocelab.plan.queues import ETHERNET_HEADER_BYTES, burst_bytes
+from rocelab.plan.queues import burst_bytes, class_of_dscp
+from rocelab.spec.headroom import Headroom, divided, headroom_of
 from rocelab.spec.model import LabSpec
 from rocelab.spec.pfc import PfcSpec
-from rocelab.spec.queues import QueuesSpec
-from rocelab.units import format_size
-
-QUANTUM_BYTES = 64
-"""A quantum of a pause frame is 512 bit times (IEEE 802.3 annex 31B)."""
-
-RESPONSE_QUANTA = {40 * 10**9: 118, 100 * 10**9: 394, 200 * 10**9: 453, 400 * 10**9: 905}
-"""The time that a sender may take to stop, by its rate in bit/s: of a slower link that of the next
-in this list, of a faster one in proportion to the last. Source: the peer response times of SONiC's
-dynamic buffer calculation."""
-
-
-@dataclass(frozen=True, slots=True)
-class Headroom:
-    """What may still arrive for a class after its port has crossed XOFF, in bytes, term by term.
-
-    frame: one that the port itself has begun to send, before its pause; begun: one that the peer
-    has begun when it stops; cable: what is on the way, in both directions; response: what the peer
-    sends before it stops.
-    """
-
-    rate_bps: int
-    mtu: int
-    frame: int
-    begun: int
-    cable: int
-    response: int
-    cell_factor: float
-
-    @property
-    def total(self) -> int:
-        """Source: SONiC's dynamic buffer calculation, without gearboxes."""
-        return self.begun + round(self.cell_factor * (self.frame + self.cable + self.response))
+from rocelab.spec.queues import ACK_DSCP, CNP_DSCP, DATA_DSCP, QueuesSpec
+from rocelab.units import format_duration, format_size
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,32 +48,6 @@ class Carving:
         return self.memory - self.reserved - self.headroom_pool
 
 
-def headroom_of(pfc: PfcSpec, rate_bps: int, mtu: int, one_way_ns: int) -> Headroom:
-    """What a link of this rate needs, whose cable takes this long."""
-    frame = mtu + ETHERNET_HEADER_BYTES
-    on_the_cable = 2 * one_way_ns * rate_bps / 8e9
-    return Headroom(
-        rate_bps=rate_bps,
-        mtu=mtu,
-        frame=frame,
-        begun=frame,
-        cable=round(on_the_cable),
-        response=QUANTUM_BYTES * response_quanta(pfc, rate_bps),
-        cell_factor=pfc.cell_factor,
-    )
-
-
-def response_quanta(pfc: PfcSpec, rate_bps: int) -> int:
-    """The time in which a sender at this rate obeys a pause."""
-    if pfc.response is not None:
-        return pfc.response
-    fastest = max(RESPONSE_QUANTA)
-    for listed_bps, quanta in sorted(RESPONSE_QUANTA.items()):
-        if rate_bps <= listed_bps:
-            return quanta
-    return round(RESPONSE_QUANTA[fastest] * rate_bps / fastest)
-
-
 def slack_of(headroom: Headroom, spec: LabSpec) -> int:
     """What a lab adds to a link's headroom, beside the formula: its ports send in bursts, and what
     crosses a cable to a server does so before it is counted for the port that it came in by."""
@@ -122,7 +65,7 @@ def nic_thresholds(pfc: PfcSpec, headroom: int) -> tuple[int, int]:
 
 def carve(fabric: Fabric, pfc: PfcSpec) -> tuple[Carving, ...]:
     """The memory of every kind of switch: those of one role whose ports are the same, lowest tier
-    first. Raises InputError if nothing of it would be left to share."""
+    first."""
     links: dict[str, Counter[tuple[int, int]]] = {node.name: Counter() for node in fabric.switches}
     for link in fabric.links:
         for port in (link.a, link.b):
@@ -133,15 +76,15 @@ def carve(fabric: Fabric, pfc: PfcSpec) -> tuple[Carving, ...]:
         for node in fabric.switches
         if links[node.name]
     )
-    one_way_ns = cable_ns(fabric.spec.links)
+    one_way_ns = fabric.spec.links.cable_ns
     found = (carving(pfc, role, count, ports, one_way_ns) for (role, ports), count in kinds.items())
     return tuple(sorted(found, key=lambda carving: carving.role.tier))
 
 
 def carving_of(fabric: Fabric, pfc: PfcSpec, switch: str) -> Carving:
-    """The memory of one switch. Raises as `carve` does."""
+    """The memory of one switch."""
     links = Counter((link.rate_bps, link.mtu) for link in fabric.links_of[switch])
-    role, one_way_ns = fabric.node(switch).role, cable_ns(fabric.spec.links)
+    role, one_way_ns = fabric.node(switch).role, fabric.spec.links.cable_ns
     return carving(pfc, role, 1, sorted(links.items()), one_way_ns)
 
 
@@ -153,31 +96,25 @@ def carving(
     one_way_ns: int,
 ) -> Carving:
     """The memory of each of `switches` equal switches. links: of one of them, with their rate in
-    bit/s and MTU, and how many there are. Raises as `carve` does."""
+    bit/s and MTU, and how many there are."""
     ports = sum(count for _, count in links)
-    classes = len(pfc.classes)
-    memory, reserved = pfc.memory * ports, pfc.reserved * ports * classes
     needs = tuple(
         (headroom_of(pfc, rate_bps, mtu, one_way_ns), count) for (rate_bps, mtu), count in links
     )
-    held = sum(count * (pfc.headroom or needed.total) for needed, count in needs)
-    pool = round(held * classes / pfc.oversubscription)
+    memory, reserved, pool = divided(pfc, needs)
     shared = memory - reserved - pool
-    if shared <= 0:
-        raise InputError(
-            f"nothing of the memory of a {role} is left to share: of {format_size(memory)}, "
-            f"{format_size(pool)} are headroom and {format_size(reserved)} are reserved",
-            "more queues.pfc.memory, fewer classes, a shorter links.delay or an oversubscription",
-        )
     if pfc.xoff is None:
-        # A class with q bytes is paused at q = a x (shared - q).
+        # A class with q bytes is paused at q = a x (shared - q), and resumed at the offset less.
         share = 2.0**pfc.dynamic_th
         xoff = round(shared * share / (1 + share))
+        xon = round((shared * share - pfc.xon_offset) / (1 + share))
         # DCQCN (SIGCOMM 2015), section 4, with the lossless classes for its eight.
-        marked_below = round(shared * share / (1 + share) / (classes * ports))
+        marked_below = round(shared * share / (1 + share) / (len(pfc.classes) * ports))
     else:
+        xoff = min(pfc.xoff, shared)
+        xon = xoff - pfc.xon_offset
         # All egress queues may hold packets of one ingress port (ibid.).
-        xoff, marked_below = pfc.xoff, pfc.xoff // ports
+        marked_below = xoff // ports
     return Carving(
         role=role,
         switches=switches,
@@ -187,7 +124,7 @@ def carving(
         headroom=needs,
         headroom_pool=pool,
         xoff=xoff,
-        xon=max(0, xoff - pfc.xon_offset),
+        xon=max(0, xon),
         marked_below=marked_below,
     )
 
@@ -195,12 +132,12 @@ def carving(
 def warnings(
     queues: QueuesSpec, pfc: PfcSpec, carvings: Sequence[Carving], nics: Sequence[Headroom]
 ) -> tuple[str, ...]:
-    """Why lossless classes may lose packets, or be paused before they are marked. nics: as of
-    `nic_headrooms`."""
+    """Why lossless classes may lose packets, be paused before they are marked or for too long, or
+    hold other packets than they should. nics: as of `nic_headrooms`."""
     found = [*_of_switches(pfc, carvings), *_of_nics(pfc, nics)]
     for carving in carvings:
-        full = carving.ports * len(pfc.classes) * carving.xoff
-        if pfc.xoff is not None and full > carving.shared:
+        full = carving.ports * len(pfc.classes) * (pfc.xoff or 0)
+        if full > carving.shared:
             found.append(
                 f"{carving.role}: the static XOFFs of all ports and classes are "
                 f"{format_size(full)}, but only {format_size(carving.shared)} are shared: if more "
@@ -212,6 +149,20 @@ def warnings(
                 f"({format_size(queues.ecn.kmin)}) is not below "
                 f"{format_size(carving.marked_below)} (DCQCN paper, section 4)"
             )
+        if carving.xon == 0:
+            found.append(
+                f"{carving.role}: a port resumes only when it holds nothing of the shared memory, "
+                f"as xon_offset ({format_size(pfc.xon_offset)}) is too large for an XOFF of "
+                f"{format_size(carving.xoff)}"
+            )
+    for needed in nics:
+        xoff, _ = nic_thresholds(pfc, needed.total)
+        if pfc.nic.xon_offset >= xoff:
+            found.append(
+                f"a NIC resumes only when its buffer is empty, as nic.xon_offset "
+                f"({format_size(pfc.nic.xon_offset)}) is not below its XOFF ({format_size(xoff)})"
+            )
+    found += _of_dscps(queues, pfc)
     unmarked = [str(number) for number in pfc.classes if number not in queues.marked]
     if unmarked:
         found.append(f"lossless class {', '.join(unmarked)} is not marked: see queues.marked")
@@ -220,6 +171,15 @@ def warnings(
             f"the headroom pool holds 1 of {pfc.oversubscription:g} of all headrooms: if more fill "
             "at once, lossless classes lose packets"
         )
+    if pfc.watchdog is not None:
+        links = (needed for carving in carvings for needed, _ in carving.headroom)
+        obeyed_ns = max((needed.obeyed_ns for needed in links), default=0)
+        if pfc.watchdog.detection <= obeyed_ns:
+            found.append(
+                f"the watchdog takes ordinary pauses for storms, as its detection "
+                f"({format_duration(pfc.watchdog.detection)}) is not longer than a sender takes to "
+                f"obey a pause ({format_duration(obeyed_ns)})"
+            )
     return tuple(found)
 
 
@@ -230,7 +190,7 @@ def nic_headrooms(fabric: Fabric, pfc: PfcSpec) -> tuple[Headroom, ...]:
         for link in fabric.links
         if not (link.a.role.is_switch and link.b.role.is_switch)
     )
-    one_way_ns = cable_ns(fabric.spec.links)
+    one_way_ns = fabric.spec.links.cable_ns
     return tuple(headroom_of(pfc, rate_bps, mtu, one_way_ns) for rate_bps, mtu in kinds)
 
 
@@ -253,6 +213,14 @@ def _of_switches(pfc: PfcSpec, carvings: Sequence[Carving]) -> Iterator[str]:
             f"a headroom of {format_size(pfc.headroom)} cannot hold the {format_size(most.total)} "
             "that may arrive after a pause: lossless classes lose packets"
         )
+    for carving in carvings:
+        one = max(needed.total for needed, _ in carving.headroom)
+        if pfc.oversubscription > 1 and carving.headroom_pool < one:
+            yield (
+                f"{carving.role}: the headroom pool ({format_size(carving.headroom_pool)}) cannot "
+                f"hold the {format_size(one)} that may arrive at one port after a pause: lossless "
+                "classes lose packets"
+            )
 
 
 def _of_nics(pfc: PfcSpec, nics: Sequence[Headroom]) -> Iterator[str]:
@@ -264,4 +232,20 @@ def _of_nics(pfc: PfcSpec, nics: Sequence[Headroom]) -> Iterator[str]:
                 f"a NIC that pauses at {format_size(xoff)} of its {format_size(pfc.nic.buffer)} "
                 f"cannot hold the {format_size(needed.total)} that may arrive after the pause: a "
                 "slow host loses packets"
+            )
+
+
+def _of_dscps(queues: QueuesSpec, pfc: PfcSpec) -> Iterator[str]:
+    """Of jobs that leave their DSCPs at the defaults."""
+    classes = class_of_dscp(queues.dscp)
+    if classes[DATA_DSCP] not in pfc.classes:
+        yield (
+            f"data (DSCP {DATA_DSCP}, unless a job has another) is in class {classes[DATA_DSCP]}, "
+            "which is not lossless: see queues.dscp"
+        )
+    for dscp, packets in ((CNP_DSCP, "CNPs and BGP"), (ACK_DSCP, "ACKs and NAKs")):
+        if classes[dscp] in pfc.classes:
+            yield (
+                f"{packets} (DSCP {dscp}) are in lossless class {classes[dscp]}: pauses stop them "
+                "too, see queues.dscp"
             )

@@ -51,6 +51,11 @@ class ClosSpec(SpecModel):
         int, Field(ge=1, le=16, description="parallel links between a CTSW and an ATSW")
     ] = 1
 
+    @property
+    def leaf_ports(self) -> tuple[int, int]:
+        """Ports of an RTSW: to NICs, and up."""
+        return self.servers_per_rack * self.nics_per_server, self.spines * self.links_per_pair
+
     @model_validator(mode="after")
     def _zones_are_joined(self) -> Self:
         if self.zones > 1 and self.atsws == 0:
@@ -63,10 +68,8 @@ class ClosSpec(SpecModel):
 
     @model_validator(mode="after")
     def _a_size_that_can_be_planned(self) -> Self:
-        nics = self.racks * self.servers_per_rack * self.nics_per_server
-        uplinks = self.racks * self.spines * self.links_per_pair
         trunks = self.spines * self.atsws * self.links_per_atsw
-        links = self.zones * (nics + uplinks + trunks)
+        links = self.zones * (self.racks * sum(self.leaf_ports) + trunks)
         _check_links(
             links,
             "zones x racks x (spines x links_per_pair + servers_per_rack x nics_per_server) + "
@@ -93,11 +96,15 @@ class RailSpec(SpecModel):
         int, Field(ge=1, le=32, description="parallel links between a leaf and a spine")
     ] = 1
 
+    @property
+    def leaf_ports(self) -> tuple[int, int]:
+        """Ports of a leaf: to NICs, and up."""
+        return self.servers_per_unit, self.spines * self.links_per_pair
+
     @model_validator(mode="after")
     def _a_size_that_can_be_planned(self) -> Self:
-        leaf = self.servers_per_unit + self.spines * self.links_per_pair
         _check_links(
-            self.units * self.rails * leaf,
+            self.units * self.rails * sum(self.leaf_ports),
             "units x rails x (servers_per_unit + spines x links_per_pair)",
         )
         return self
@@ -141,6 +148,11 @@ class HpnSpec(SpecModel):
         Field(ge=1, le=16, description="parallel links between an agg and a core"),
     ] = 1
 
+    @property
+    def leaf_ports(self) -> tuple[int, int]:
+        """Ports of a ToR: to NICs, and up."""
+        return self.servers_per_segment, self.aggs * self.links_per_pair
+
     @model_validator(mode="after")
     def _planes_need_ports(self) -> Self:
         if self.planes > self.ports_per_nic:
@@ -153,10 +165,10 @@ class HpnSpec(SpecModel):
 
     @model_validator(mode="after")
     def _a_size_that_can_be_planned(self) -> Self:
-        tor = self.servers_per_segment + self.aggs * self.links_per_pair
         tors = self.segments * self.rails * self.ports_per_nic
         _check_links(
-            tors * tor + self.planes * self.aggs * self.cores * self.links_per_core,
+            tors * sum(self.leaf_ports)
+            + self.planes * self.aggs * self.cores * self.links_per_core,
             "segments x rails x ports_per_nic x (servers_per_segment + aggs x links_per_pair) + "
             "planes x aggs x cores x links_per_core",
         )
@@ -187,6 +199,11 @@ class FatTreeSpec(SpecModel):
     def servers(self) -> int:
         """Servers of each edge switch."""
         return self.k // 2 if self.servers_per_edge is None else self.servers_per_edge
+
+    @property
+    def leaf_ports(self) -> tuple[int, int]:
+        """Ports of an edge switch: to NICs, and up."""
+        return self.servers, self.k // 2
 
 
 def _clos_unless_said(value: object) -> object:

@@ -149,14 +149,15 @@ def _problem(source: Source, model: type[BaseModel], place: Place, error: ErrorD
 def _path(source: Source, place: Place, error: ErrorDetails) -> KeyPath:
     """The path at which to show a problem: that of its key, present or missing in the file."""
     refusal = error.get("ctx", {}).get("error")
-    keys: Sequence[str] = ()
+    keys: Sequence[KeyPath] = ()
     if isinstance(refusal, RefusedError):
         keys = refusal.keys
     elif error["type"].startswith("union_tag") and place.declared.kinds is not None:
-        keys = place.declared.kinds[:1]
-        if keys[0] not in error["input"]:
-            return (*place.path, *keys)
-    return place.path + next(((key,) for key in keys if (*place.path, key) in source.lines), ())
+        key, _ = place.declared.kinds
+        if key not in error["input"]:
+            return (*place.path, key)
+        keys = ((key,),)
+    return place.path + next((key for key in keys if (*place.path, *key) in source.lines), ())
 
 
 def _key_hint(model: type[BaseModel], place: Place) -> str:

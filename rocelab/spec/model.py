@@ -15,6 +15,7 @@ from pydantic import Field, field_validator, model_validator
 
 from rocelab.spec.base import MS, SECOND, Name, SpecModel
 from rocelab.spec.fabrics import FabricSpec
+from rocelab.spec.headroom import check_shared_memory, headroom_of
 from rocelab.spec.queues import QueuesSpec
 from rocelab.spec.schemes import EcmpScheme, SchemeSpec
 from rocelab.units import DURATION, DurationNs, RateBps
@@ -23,6 +24,8 @@ from rocelab.wording import RefusedError, described
 MAX_SEED = 2**32 - 1
 MIN_RATE = 10**6
 MAX_RATE = 10 * 10**12
+USUAL_CABLE_NS = 200
+"""40 m of fibre, or of copper, at two thirds of the speed of light."""
 
 
 class LinksSpec(SpecModel):
@@ -48,6 +51,11 @@ class LinksSpec(SpecModel):
             "and simulations take 1us"
         ),
     ] = None
+
+    @property
+    def cable_ns(self) -> int:
+        """The modelled time for which what a link carries is on its cable, as pauses count it."""
+        return USUAL_CABLE_NS if self.delay is None else self.delay
 
 
 class Numbering(StrEnum):
@@ -305,6 +313,20 @@ class LabSpec(SpecModel):
                 "only with that policy does the kernel use a packet's own hash",
                 keys=("scheme", "hashing"),
             )
+        return self
+
+    @model_validator(mode="after")
+    def _lossless_classes_leave_memory_to_share(self) -> Self:
+        pfc, links = self.queues.pfc, self.links
+        if pfc is not None:
+            to_nic, to_switch = (
+                headroom_of(pfc, rate, links.mtu, links.cable_ns)
+                for rate in (links.server_rate, links.rate)
+            )
+            down, up = self.fabric.leaf_ports
+            check_shared_memory(pfc, [(to_nic, down), (to_switch, up)])
+            # All ports of a higher switch are alike, so any number of them has as much.
+            check_shared_memory(pfc, [(to_switch, 1)])
         return self
 
 

@@ -18,10 +18,13 @@ from rocelab.wording import RefusedError
 MAX_CLASS = 4
 """Classes 5 to 7, of CNPs, ACKs and control, are never paused."""
 
+MIN_DETECTION = MS // 100
+"""The process that watches a lab's queues looks several times within it."""
 MAX_WATCHDOG = 60 * SECOND
 ALL_PPM = 100 * SHARE.units["%"]
 
 MAX_MEMORY = 64 * 10**9
+USUAL_DYNAMIC_TH = 3
 MAX_QUANTA = 65_535
 """A pause frame's field has 16 bits (IEEE 802.3 annex 31B)."""
 
@@ -39,7 +42,7 @@ class WatchdogSpec(SpecModel):
     detection: Annotated[
         DurationNs,
         Field(
-            gt=0,
+            ge=MIN_DETECTION,
             le=MAX_WATCHDOG,
             description="nothing left a queue for this long, and pauses still came",
         ),
@@ -132,7 +135,7 @@ class PfcSpec(SpecModel):
     dynamic_th: Annotated[
         int,
         Field(ge=-7, le=8, description="XOFF is 2^dynamic_th of what is free of the shared memory"),
-    ] = 3
+    ] = USUAL_DYNAMIC_TH
     xoff: Annotated[
         Annotated[SizeBytes, Field(ge=1, le=MAX_MEMORY)] | None,
         Field(description="a static XOFF instead of the dynamic one"),
@@ -173,6 +176,18 @@ class PfcSpec(SpecModel):
     @classmethod
     def _in_order_and_once(cls, value: tuple[int, ...]) -> tuple[int, ...]:
         return tuple(sorted(set(value)))
+
+    @model_validator(mode="after")
+    def _one_threshold(self) -> Self:
+        # A record of a lab has every key, those left out too.
+        if self.xoff is not None and self.dynamic_th != USUAL_DYNAMIC_TH:
+            raise RefusedError(
+                f"expected no dynamic_th beside xoff ({SIZE.written(self.xoff)}), "
+                f"got {self.dynamic_th}",
+                "a threshold is static or dynamic: leave one of the two out",
+                keys=("dynamic_th", "xoff"),
+            )
+        return self
 
     @model_validator(mode="after")
     def _resumes_above_nothing(self) -> Self:

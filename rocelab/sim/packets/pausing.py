@@ -15,21 +15,14 @@ import numpy as np
 
 from rocelab.arrays import NONE, Longs
 from rocelab.errors import InputError
-from rocelab.plan.delays import cable_ns
 from rocelab.plan.pauses import QUANTUM_BITS
-from rocelab.plan.pfc import (
-    carving,
-    headroom_of,
-    nic_thresholds,
-    response_quanta,
-    slack_of,
-    warnings,
-)
+from rocelab.plan.pfc import carving, nic_thresholds, slack_of, warnings
 from rocelab.results.simulation import PortModel
 from rocelab.sim.fabric.network import Network
 from rocelab.sim.packets import state as at
 from rocelab.sim.packets.state import Table
 from rocelab.spec.base import SECOND
+from rocelab.spec.headroom import headroom_of, response_quanta
 from rocelab.spec.model import LabSpec
 from rocelab.spec.pfc import WatchdogAction
 from rocelab.units import format_duration
@@ -92,7 +85,7 @@ def pausing_of(
     pfc = spec.queues.pfc
     if pfc is None:
         return None
-    cable, mtu = cable_ns(spec.links), spec.links.mtu
+    cable, mtu = spec.links.cable_ns, spec.links.mtu
     rates, rate = np.unique(network.capacity_bps, return_inverse=True)
     bps = [round(each) for each in rates]
     needs = [headroom_of(pfc, each, mtu, cable) for each in bps]
@@ -162,7 +155,7 @@ def pause_warnings(spec: LabSpec, network: Network) -> tuple[str, ...]:
     pfc = spec.queues.pfc
     if pfc is None:
         return ()
-    cable, mtu = cable_ns(spec.links), spec.links.mtu
+    cable, mtu = spec.links.cable_ns, spec.links.mtu
     ports: dict[int, Counter[int]] = {}
     for switch, rate in zip(
         network.receiver.tolist(), np.rint(network.capacity_bps).astype(int).tolist(), strict=True

@@ -62,6 +62,19 @@ def test_the_document_has_the_memory_and_no_cycle(
         assert needed == switch["headroom_bytes"]
 
 
+@pytest.mark.parametrize(
+    "arguments", ["plan", "up", "simulate --pattern alltoall", "render --out rendered"]
+)
+def test_memory_of_which_nothing_is_left_to_share_is_located(
+    lossless: Path, capsys: pytest.CaptureFixture[str], arguments: str
+) -> None:
+    lossless.write_text(LAB.replace("{}", "{headroom: 1GB}"))
+    name, *options = arguments.split()
+    assert command(name, lossless, *options) == 2
+    message = capsys.readouterr().err
+    assert f"{lossless}:4: queues.pfc.headroom: nothing of a switch's memory is left" in message
+
+
 def test_the_lab_s_slack_is_apart_from_what_a_link_needs(
     lossless: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -3,27 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocelab.errors import InputError
 from rocelab.plan.build import plan
 from rocelab.plan.fabric import Fabric
-from rocelab.plan.pfc import (
-    carve,
-    headroom_of,
-    nic_headrooms,
-    response_quanta,
-    slack_of,
-    too_small,
-    warnings,
-)
+from rocelab.plan.pfc import Carving, carve, nic_headrooms, slack_of, too_small, warnings
 from rocelab.spec.fabrics import ClosSpec
+from rocelab.spec.headroom import headroom_of, response_quanta
 from rocelab.spec.load import load_spec
 from rocelab.spec.model import LabSpec, LinksSpec
-from rocelab.spec.pfc import NicSpec, PfcSpec
+from rocelab.spec.pfc import NicSpec, PfcSpec, WatchdogSpec
 from rocelab.spec.queues import EcnSpec, QueuesSpec
 
 LABS = Path(__file__).parents[3] / "labs"
@@ -110,7 +103,30 @@ def test_a_dynamic_threshold_is_a_share_of_what_it_leaves_free(dynamic_th: int) 
     for carving in carve(clos(), PfcSpec(dynamic_th=dynamic_th)):
         free = carving.shared - carving.xoff
         assert carving.xoff == pytest.approx(2.0**dynamic_th * free, abs=2.0**dynamic_th + 1)
-        assert carving.xon == max(0, carving.xoff - 20_000)
+
+
+@pytest.mark.parametrize(
+    ("keys", "xoff", "xon"),
+    [
+        # 2 q = 3,600,000 and 2 q = 3,600,000 - 100,000.
+        ({"dynamic_th": 0, "xon_offset": "100KB"}, 1_800_000, 1_750_000),
+        # 9 q = 8 x 3,600,000 and 9 q = 8 x 3,600,000 - 90,000.
+        ({"xon_offset": "90KB"}, 3_200_000, 3_190_000),
+        # 5 q = 3,600,000, and nothing is far enough below it.
+        ({"dynamic_th": -2, "xon_offset": "900KB"}, 720_000, 0),
+        ({"xoff": "1MB", "xon_offset": "100KB"}, 1_000_000, 900_000),
+        # No more than there is.
+        ({"xoff": "4MB", "xon_offset": "100KB"}, 3_600_000, 3_500_000),
+        ({"xoff": "4MB", "xon_offset": "3700KB"}, 3_600_000, 0),
+    ],
+)
+def test_a_resume_comes_below_the_threshold_of_that_moment(
+    keys: dict[str, Any], xoff: int, xon: int
+) -> None:
+    """As a class drains, the free memory and with it a dynamic threshold rise."""
+    spine = carve(clos(), PfcSpec.model_validate({"headroom": "200KB", **keys}))[-1]
+    assert spine.shared == 2 * (2_000_000 - 200_000)
+    assert (spine.xoff, spine.xon) == (xoff, xon)
 
 
 def test_marks_begin_before_pauses_where_the_paper_says() -> None:
@@ -123,6 +139,42 @@ def test_marks_begin_before_pauses_where_the_paper_says() -> None:
     spine = carve(lab, pfc)[-1]
     assert (spine.ports, spine.shared) == (32, shared)
     assert spine.marked_below / 8 == pytest.approx(21_750, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("keys", "marked_below"),
+    [
+        # beta (B - n t_flight) / ((1 + beta) n): 8 x 11,283,200 / (9 x 32).
+        ({"classes": (3,)}, 313_422),
+        # The same of two classes: 8 x 10,566,400 / (9 x 32 x 2).
+        ({"classes": (3, 4)}, 146_756),
+        # beta 1/2: 10,566,400 / (3 x 32 x 2).
+        ({"classes": (3, 4), "dynamic_th": -1}, 55_033),
+        # t_PFC / n, of however many classes: 352,600 / 32.
+        ({"classes": (3,), "xoff": "352600B"}, 11_018),
+        ({"classes": (3, 4), "xoff": "352600B"}, 11_018),
+    ],
+)
+def test_how_deep_a_queue_may_be_before_it_is_marked(
+    keys: dict[str, Any], marked_below: int
+) -> None:
+    """DCQCN, section 4, of its switch: B 12 MB, n 32 ports, t_flight 22.4 KB, beta 8 by default."""
+    pfc = PfcSpec.model_validate({"memory": "375KB", "headroom": "22400B", **keys})
+
+    def said(kmin: int) -> list[str]:
+        ecn = EcnSpec.model_validate({"kmin": f"{kmin}B"})
+        lab = plan(
+            LabSpec(
+                name="pfc",
+                fabric=ClosSpec(racks=32, spines=1, servers_per_rack=0),
+                queues=QueuesSpec(ecn=ecn),
+            )
+        )
+        assert carve(lab, pfc)[-1].marked_below == marked_below
+        return [each for each in warned(lab, pfc) if each.startswith("ctsw: pauses may come")]
+
+    assert said(marked_below)
+    assert not said(marked_below - 1)
 
 
 @pytest.mark.parametrize("classes", [(3,), (3, 4)])
@@ -179,9 +231,95 @@ def test_a_lab_that_runs_warns_of_what_is_too_small_and_of_nothing_else() -> Non
     assert set(said(both)) <= set(warned(clos(), both))
 
 
-def test_a_switch_without_memory_to_share_is_refused() -> None:
-    with pytest.raises(InputError, match="nothing of the memory of a ctsw is left to share") as it:
-        carve(clos(), PfcSpec(memory="96KB", headroom="96KB"))
-    assert carve(clos(), PfcSpec(memory="96KB", headroom="95KB"))[0].shared == 4000
-    assert it.value.hint is not None
-    assert "queues.pfc.memory" in it.value.hint
+def test_a_pool_that_does_not_hold_one_headroom_loses_packets_of_a_single_port() -> None:
+    """The RTSWs' pool has four headrooms, the CTSWs' two."""
+
+    def said(oversubscription: float) -> tuple[str, ...]:
+        queues = QueuesSpec(pfc=PfcSpec(oversubscription=oversubscription))
+        return too_small(plan(clos().spec.model_copy(update={"queues": queues})))
+
+    assert said(2) == ()
+    (of_ctsws,) = said(2.1)
+    assert "ctsw: the headroom pool (91.4 KB) cannot hold the 95.9 KB" in of_ctsws
+    assert ["rtsw" in each for each in said(4.1)] == [True, False]
+
+
+def test_thresholds_that_resume_only_empty_ports_are_named() -> None:
+    def said(**keys: Any) -> str:
+        return "; ".join(warned(clos(), PfcSpec.model_validate(keys)))
+
+    # 8 x 3,808,104 bytes of a CTSW, 8 x 7,616,208 of an RTSW.
+    assert said(xon_offset="30MB") == ""
+    assert "ctsw: a port resumes only when it holds nothing" in said(xon_offset="31MB")
+    assert "rtsw: a port" not in said(xon_offset="31MB")
+    assert "rtsw: a port resumes" in said(xon_offset="61MB")
+    assert said(nic={"buffer": "116KB"}) == ""
+    assert "a NIC resumes only when its buffer is empty, as nic.xon_offset (20 KB)" in said(
+        nic={"buffer": "115KB"}
+    )
+
+
+def test_a_watchdog_that_fires_in_ordinary_pauses_is_named() -> None:
+    """A sender at 400G obeys after 2 x 5 us and 905 x 1.28 ns."""
+    links = LinksSpec.model_validate({"delay": "5us"})
+    fabric = plan(LabSpec(name="pfc", fabric=ClosSpec(servers_per_rack=2), links=links))
+
+    def said(detection: int) -> str:
+        watchdog = WatchdogSpec.model_validate({"detection": f"{detection}ns"})
+        return "; ".join(warned(fabric, PfcSpec(watchdog=watchdog)))
+
+    assert said(11_159) == ""
+    assert "its detection (11.2 us) is not longer than a sender takes" in said(11_158)
+
+
+def test_a_map_of_dscps_that_defeats_lossless_classes_is_named() -> None:
+    def said(dscp: dict[str, int], classes: tuple[int, ...] = (3,)) -> list[str]:
+        queues = QueuesSpec.model_validate({"dscp": dscp})
+        fabric = plan(clos().spec.model_copy(update={"queues": queues}))
+        return [each for each in warned(fabric, PfcSpec(classes=classes)) if "DSCP" in each]
+
+    assert said({}) == said({}, (3, 4)) == said({"af31": 4}, (3, 4)) == said({"ef": 2}) == []
+    cnps, acks = said({"cs6": 3, "ef": 3})
+    assert cnps.startswith("CNPs and BGP (DSCP 48) are in lossless class 3")
+    assert acks.startswith("ACKs and NAKs (DSCP 46) are in lossless class 3")
+    (data,) = said({"af31": 1})
+    assert data.startswith("data (DSCP 26, unless a job has another) is in class 1, which is not")
+    assert said({}, (4,)) == [data.replace("class 1", "class 3")]
+
+
+@pytest.mark.parametrize(
+    "fabric",
+    [
+        {"kind": "clos", "racks": 2, "spines": 3, "links_per_pair": 2, "nics_per_server": 2},
+        {"kind": "clos", "zones": 2, "atsws": 2, "links_per_atsw": 3, "servers_per_rack": 3},
+        {"kind": "rail", "servers_per_unit": 3, "spines": 2, "links_per_pair": 2},
+        {"kind": "hpn", "servers_per_segment": 5, "aggs": 3, "links_per_pair": 2},
+        {"kind": "hpn", "planes": 1, "cores": 2, "links_per_core": 2},
+        {"kind": "hpn", "planes": 1, "ports_per_nic": 1},
+        {"kind": "fat-tree", "k": 4, "servers_per_edge": 3},
+        {"kind": "fat-tree", "k": 6},
+    ],
+)
+def test_a_lab_is_refused_if_a_switch_has_nothing_to_share_and_else_accepted(
+    fabric: dict[str, Any],
+) -> None:
+    """With links to NICs that need more than others, the lowest switches have the least."""
+    lab = {"name": "pfc", "fabric": fabric, "links": {"rate": "100G", "server_rate": "400G"}}
+
+    def carved(memory: int) -> tuple[Carving, ...]:
+        pfc = {"memory": f"{memory}B", "classes": [3, 4], "reserved": "1KB"}
+        spec = LabSpec.model_validate(lab | {"queues": {"pfc": pfc}})
+        assert spec.queues.pfc is not None
+        return carve(plan(spec), spec.queues.pfc)
+
+    leaf = carved(10**6)[0]
+    down, up = LabSpec.model_validate(lab).fabric.leaf_ports
+    assert {needed.rate_bps: count for needed, count in leaf.headroom} == {
+        400 * GIGA: down,
+        100 * GIGA: up,
+    }
+    least = (leaf.headroom_pool + leaf.reserved) // leaf.ports + 1
+    shared = [each.shared for each in carved(least)]
+    assert min(shared) == shared[0] and 0 < shared[0] <= leaf.ports
+    with pytest.raises(ValueError, match="nothing of a switch's memory is left to share"):
+        carved(least - 1)

@@ -20,7 +20,7 @@ from rocelab.jobs.job import JobSpec
 from rocelab.jobs.spec import SimulatedJob, collective_job
 from rocelab.plan.build import plan
 from rocelab.plan.pauses import plan_pauses
-from rocelab.plan.pfc import carve, headroom_of, nic_headrooms, slack_of, warnings
+from rocelab.plan.pfc import carve, nic_headrooms, slack_of, warnings
 from rocelab.report.simulation.html import render_html
 from rocelab.report.simulation.terminal import print_report
 from rocelab.results.simulation import Engine, PortModel, SimulationReport, from_json
@@ -33,6 +33,7 @@ from rocelab.sim.packets.run import PacketRun, run_packets
 from rocelab.sim.packets.sending import Gathering, Queues
 from rocelab.sim.simulate import Options, Simulation, simulate
 from rocelab.spec.catalog import find_lab
+from rocelab.spec.headroom import headroom_of
 from rocelab.spec.load import load_spec
 from rocelab.spec.model import LabSpec
 from rocelab.spec.pfc import PfcSpec
