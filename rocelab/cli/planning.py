@@ -82,7 +82,7 @@ def _print_plan(fabric: Fabric) -> None:
 
 
 def _print_lossless(fabric: Fabric, pfc: PfcSpec) -> None:
-    from rocelab.plan.dependencies import find_cycle, is_up_down, scope, searched_failures
+    from rocelab.plan.dependencies import is_up_down, search
     from rocelab.plan.pfc import carve, nic_headrooms, nic_thresholds, slack_of, warnings
     from rocelab.units import format_rate, format_size
 
@@ -138,17 +138,16 @@ def _print_lossless(fabric: Fabric, pfc: PfcSpec) -> None:
     if is_up_down(fabric):
         say("The routes cannot deadlock: each goes up, then down, whichever links fail.")
         return
-    if not searched_failures(fabric):
+    found = search(fabric)
+    if not found.states:
         say(
             "Whether a deadlock can come of the routes is not known: they are too many to follow. "
             "routing.valley_free keeps each up-down, which needs no search."
         )
-        return
-    cycle = find_cycle(fabric)
-    if cycle is None:
-        say(f"No deadlock can come of the routes{scope(fabric)}.")
+    elif found.cycle is None:
+        say(f"No deadlock can come of the routes{found.scope}.")
     else:
-        say(f"A deadlock is possible: buffers depend on each other along {cycle}.")
+        say(f"A deadlock is possible: buffers depend on each other along {found.cycle}.")
 
 
 def _drained(pfc: PfcSpec) -> str:

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 
-from rocelab.plan.dependencies import find_cycle, is_up_down, searched_failures
+from rocelab.plan.dependencies import is_up_down, search
 from rocelab.plan.fabric import Fabric, Link, Node, Port, Prefix, Role
 from rocelab.plan.pfc import carve, nic_headrooms, nic_thresholds, slack_of, warnings
 from rocelab.plan.routes import expected_width, spread
@@ -196,7 +196,8 @@ def _session(link: Link) -> dict[str, object]:
 def _pfc(fabric: Fabric, pfc: PfcSpec) -> dict[str, object]:
     carvings = carve(fabric, pfc)
     watchdog, dilation = pfc.watchdog, fabric.spec.dilation
-    cycle = find_cycle(fabric)
+    found = None if is_up_down(fabric) else search(fabric)
+    cycle = found.cycle if found else None
     return {
         "classes": pfc.classes,
         "switches": [
@@ -234,8 +235,8 @@ def _pfc(fabric: Fabric, pfc: PfcSpec) -> dict[str, object]:
             "lab_restoration_ns": round(watchdog.restoration * dilation),
         },
         "warnings": warnings(fabric.spec.queues, pfc, carvings, nic_headrooms(fabric, pfc)),
-        "up_down": is_up_down(fabric),
-        "searched": None if is_up_down(fabric) else len(searched_failures(fabric)),
+        "up_down": found is None,
+        "searched": found.states if found else None,
         "cycle": None
         if cycle is None
         else {

@@ -18,7 +18,7 @@ import pytest
 from rocelab.jobs.jobplan import plan_jobs
 from rocelab.jobs.options import job_from_file
 from rocelab.kernel.fib import read_fib
-from rocelab.plan.dependencies import find_cycle
+from rocelab.plan.dependencies import search
 from rocelab.plan.pauses import PausePort
 from rocelab.plan.routes import expected_routes
 from rocelab.runtime.lab import Lab
@@ -65,7 +65,7 @@ def ring_lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
 def rings(lab: Lab, reader: PauseReader) -> tuple[Ring, Ring]:
     """The ports whose queues `plan` says can wait for each other, in the order of packets, and
     those of the other way round, which can as well."""
-    cycle = find_cycle(lab.fabric)
+    cycle = search(lab.fabric).cycle
     assert cycle is not None
     by_name = {(port.node, port.port.interface): port for port in reader.plan.ports}
     forward = tuple(by_name[link.sender, link.port.interface] for link in cycle.links)
@@ -75,7 +75,7 @@ def rings(lab: Lab, reader: PauseReader) -> tuple[Ring, Ring]:
 
 def break_cables(lab: Lab) -> None:
     """Pull the cables, and wait until every kernel has the routes in which `plan` saw the cycle."""
-    cycle = find_cycle(lab.fabric)
+    cycle = search(lab.fabric).cycle
     assert cycle is not None
     assert tuple(link.name for link in cycle.without) == BROKEN
     for name in BROKEN:

@@ -6,60 +6,78 @@ import subprocess
 import sys
 from dataclasses import replace
 from itertools import pairwise
+from math import comb
 from pathlib import Path
+from random import Random
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from rocelab.plan import dependencies
 from rocelab.plan.build import plan
-from rocelab.plan.dependencies import (
-    MOST_TRUNKS_OF_PAIRS,
-    find_cycle,
-    is_up_down,
-    scope,
-    searched_failures,
-)
-from rocelab.plan.fabric import Fabric, Link, Node, Observed, Port, Prefix, Role
+from rocelab.plan.dependencies import LEAST_DESTINATIONS, Search, is_up_down, search
+from rocelab.plan.fabric import Fabric, Observed, Prefix, Role
 from rocelab.plan.routes import expected_routes
-from rocelab.spec.fabrics import ClosSpec
+from rocelab.spec.fabrics import ClosSpec, FatTreeSpec, HpnSpec, RailSpec
 from rocelab.spec.model import LabSpec, RoutingSpec
 from tests.helpers.labs import planned
+from tests.helpers.networks import networks, ring
+from tests.helpers.plain_dependencies import depends_on_itself, failures
 
 ALL_LABS = sorted((Path(__file__).parents[3] / "labs").glob("*.yaml"))
 LABS = [file for file in ALL_LABS if not file.stem.startswith("deadlock")]
 SMALL = ("tiny", "two-leaves", "zones-small", "hpn-small", "rail-small", "fat-tree-4")
 
 
-def port(node: str, role: Role, far: str) -> Port:
-    return Port(node, role, far, 1, None, "02:00:00:00:00:01")
+few = st.integers(1, 3)
+two = st.integers(1, 2)
+kinds = st.one_of(
+    st.builds(
+        ClosSpec,
+        zones=two,
+        racks=few,
+        spines=two,
+        links_per_pair=two,
+        atsws=two,
+        links_per_atsw=two,
+    ),
+    st.builds(RailSpec, kind=st.just("rail"), units=two, rails=two, spines=few, links_per_pair=two),
+    st.builds(
+        HpnSpec,
+        kind=st.just("hpn"),
+        segments=two,
+        rails=two,
+        ports_per_nic=st.just(2),
+        planes=two,
+        aggs=two,
+        cores=two,
+    ),
+    st.builds(FatTreeSpec, kind=st.just("fat-tree"), k=st.sampled_from([2, 4])),
+)
 
 
-def ring(*pairs: str) -> Fabric:
-    """Switches named by a letter, joined by pairs of letters, each with a server and an ASN of its
-    own; all of them announce what they learn, as leaves of a Clos do not."""
-    names = sorted({letter for pair in pairs for letter in pair})
-    switches = tuple(
-        Node(name, Role.SPINE, None, 65000 + number, None, 0) for number, name in enumerate(names)
-    )
-    servers = tuple(Node(f"srv-{name}", Role.SERVER, None, None, None, 0) for name in names)
-    links = [
-        Link(port(f"srv-{name}", Role.SERVER, name), port(name, Role.SPINE, "srv"), 10**9, 9000)
-        for name in names
-    ]
-    links += [
-        Link(port(one, Role.SPINE, other), port(other, Role.SPINE, one), 10**9, 9000)
-        for one, other in pairs
-    ]
-    prefixes = tuple(Prefix(f"198.18.{n}.0/24", (name,)) for n, name in enumerate(names))
-    spec = LabSpec(name="ring", fabric=ClosSpec(), routing=RoutingSpec(valley_free=False))
-    return Fabric(spec, switches + servers, tuple(links), prefixes, numbered=False)
+@st.composite
+def planned_with_broken_links(draw: st.DrawFn) -> Fabric:
+    """Of any kind; some links have failed before, of servers too."""
+    routing = RoutingSpec(valley_free=False)
+    fabric = plan(LabSpec(name="t", fabric=draw(kinds), routing=routing))
+    broken = draw(st.sets(st.sampled_from(fabric.links), max_size=4))
+    return replace(fabric, links=tuple(link for link in fabric.links if link not in broken))
 
 
-def searched(fabric: Fabric, monkeypatch: pytest.MonkeyPatch) -> str | None:
-    """What the search finds, without the proof by policy."""
-    monkeypatch.setattr(dependencies, "is_up_down", lambda _: False)
-    found = find_cycle(fabric)
-    return None if found is None else str(found)
+@given(planned_with_broken_links() | networks(), st.randoms(use_true_random=False))
+def test_the_search_agrees_with_a_plain_one(fabric: Fabric, random: Random) -> None:
+    states = list(failures(fabric))
+    found = search(fabric)
+    assert found.states == len(states)
+    most = 2
+    if found.cycle is not None:
+        assert depends_on_itself(fabric, found.cycle.without)
+        most = len(found.cycle.without) - 1
+    fewer = [failed for failed in states if len(failed) <= most]
+    for failed in random.sample(fewer, min(len(fewer), 20)):
+        assert not depends_on_itself(fabric, failed)
 
 
 @pytest.mark.long
@@ -67,19 +85,20 @@ def searched(fabric: Fabric, monkeypatch: pytest.MonkeyPatch) -> str | None:
 def test_every_lab_that_ships_but_the_deadlocks_goes_up_and_then_down(file: Path) -> None:
     fabric = planned(file.stem)
     assert is_up_down(fabric)
-    assert find_cycle(fabric) is None
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", SMALL)
-def test_the_search_agrees_with_the_proof(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert searched(planned(name), monkeypatch) is None
+def test_the_plain_search_agrees_with_the_proof(name: str) -> None:
+    fabric = planned(name)
+    assert not any(depends_on_itself(fabric, failed) for failed in failures(fabric))
+    assert search(fabric).cycle is None
 
 
 def test_a_ring_of_four_depends_on_itself() -> None:
     fabric = ring("ab", "bc", "cd", "da")
     assert not is_up_down(fabric)
-    found = find_cycle(fabric)
+    found = search(fabric).cycle
     assert found is not None
     assert found.without == ()
     assert len(found.links) == 4
@@ -96,15 +115,15 @@ def turns(names: str) -> list[str]:
 
 
 def test_a_ring_of_three_has_no_path_of_two_links() -> None:
-    assert find_cycle(ring("ab", "bc", "ca")) is None
+    assert search(ring("ab", "bc", "ca")).cycle is None
 
 
 def test_a_cycle_after_one_failure_is_named_with_the_link() -> None:
     """Four switches of which a and c are not joined: b and d reach each other directly, until their
     link fails and the ring is left."""
     fabric = ring("ab", "bc", "cd", "da", "bd")
-    assert find_cycle(replace(fabric, links=fabric.links[:-1])) is not None
-    found = find_cycle(fabric)
+    assert search(replace(fabric, links=fabric.links[:-1])).cycle is not None
+    found = search(fabric).cycle
     assert found is not None
     assert found.without == (fabric.links[-1],)
     assert str(found).endswith(", while b:d is down")
@@ -121,53 +140,60 @@ def test_switches_above_one_with_asns_of_their_own_are_searched() -> None:
 def test_only_what_servers_send_can_be_paused() -> None:
     fabric = ring("ab", "bc", "cd", "da")
     without = tuple(link for link in fabric.links if link.is_between_switches)
-    assert find_cycle(replace(fabric, links=without)) is None
+    assert search(replace(fabric, links=without)).cycle is None
+
+
+def test_a_switch_without_servers_sends_nothing() -> None:
+    """A ring but for what a would send to c; f, which announces the same as a, is far away."""
+    fabric = ring("ab", "bc", "cd", "da", "be", "ef")
+    shared = replace(fabric, prefixes=(*fabric.prefixes, Prefix("198.19.0.0/24", ("a", "f"))))
+    assert search(shared).cycle is not None
+    links = tuple(link for link in fabric.links if link.a.node != "srv-a")
+    assert search(replace(shared, links=links)).cycle is None
 
 
 def test_an_adopted_lab_has_the_routes_that_it_had() -> None:
     """Those of a ring, and those in which each switch reaches the others directly."""
     fabric = ring("ab", "bc", "cd", "da", "ac", "bd")
-    found = find_cycle(fabric)
+    found = search(fabric).cycle
     assert found is not None
     assert len(found.without) == 2
     around = expected_routes(ring("ab", "bc", "cd", "da"))
     seen = replace(fabric, prefixes=(), observed=Observed(around, frozenset(), {}))
-    found = find_cycle(seen)
+    found = search(seen).cycle
     assert found is not None
     assert found.without == ()
     seen = replace(seen, observed=Observed(expected_routes(fabric), frozenset(), {}))
-    assert find_cycle(seen) is None
+    assert search(seen).cycle is None
 
 
 @pytest.mark.parametrize("name", ["deadlock", "deadlock-watchdog"])
 def test_racks_that_share_no_spine_go_through_a_third_and_close_a_ring(name: str) -> None:
     fabric = planned(name)
     assert not is_up_down(fabric)
-    found = find_cycle(fabric)
+    found = search(fabric).cycle
     assert found is not None
     assert [link.name for link in found.without] == ["rtsw1:ctsw1", "rtsw2:ctsw2"]
     assert {link.sender for link in found.links} == {"rtsw3", "rtsw4", "ctsw1", "ctsw2"}
     assert str(found).endswith(", while rtsw1:ctsw1 and rtsw2:ctsw2 are down")
     # Whole, or with one cable broken, its shortest paths go up and then down.
-    for failed in ((), *((link,) for link in fabric.trunks)):
-        left = replace(fabric, links=tuple(link for link in fabric.links if link not in failed))
-        assert not dependencies._cycle(left, expected_routes(left))
+    assert not any(
+        depends_on_itself(fabric, failed) for failed in failures(fabric) if len(failed) < 2
+    )
 
 
-def test_the_same_fabric_with_a_valley_free_policy_has_no_cycle(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    free = planned("deadlock").spec.model_copy(update={"routing": RoutingSpec()})
-    assert is_up_down(plan(free))
-    assert searched(plan(free), monkeypatch) is None
+def test_the_same_fabric_with_a_valley_free_policy_has_no_cycle() -> None:
+    free = plan(planned("deadlock").spec.model_copy(update={"routing": RoutingSpec()}))
+    assert is_up_down(free)
+    assert not any(depends_on_itself(free, failed) for failed in failures(free))
 
 
 @pytest.mark.long
 def test_the_cycle_of_a_fabric_is_the_same_in_every_process() -> None:
     code = (
-        "from rocelab.plan.build import plan; from rocelab.plan.dependencies import find_cycle; "
+        "from rocelab.plan.build import plan; from rocelab.plan.dependencies import search; "
         "from rocelab.spec.catalog import find_lab; from rocelab.spec.load import load_spec; "
-        "print(find_cycle(plan(load_spec(find_lab('deadlock')))))"
+        "print(search(plan(load_spec(find_lab('deadlock')))).cycle)"
     )
     found = {
         subprocess.run(
@@ -182,43 +208,50 @@ def test_the_cycle_of_a_fabric_is_the_same_in_every_process() -> None:
     assert len(found) == 1
 
 
-def test_pairs_of_failures_are_searched_in_small_fabrics_only() -> None:
-    few = ring("ab", "bc", "cd", "da")
-    assert max(map(len, searched_failures(few))) == 2
-    assert scope(few).endswith("of any two links")
-    trunks = few.trunks * (MOST_TRUNKS_OF_PAIRS // 4 + 1)
-    many = replace(few, links=(*few.links, *trunks))
-    assert len(searched_failures(many)) == len(many.trunks) + 1
-    assert scope(many).endswith("of any one link")
-    adopted = replace(few, observed=Observed({}, frozenset(), {}))
-    assert (searched_failures(adopted), scope(adopted)) == (((),), "")
-
-
-def test_in_large_fabrics_some_links_fail_and_in_the_largest_nothing_is_searched(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Four prefixes and four links: 16 steps for each state of the links, of which there are 11."""
-    few = ring("ab", "bc", "cd", "da")
-    for most, failed, said in (
-        (11 * 16, 2, ", also after the failure of any two links"),
-        (3 * 16, 1, ", also after the failure of 2 of its 4 links alone"),
-        (16, 0, ", as long as no link fails"),
-    ):
-        monkeypatch.setattr(dependencies, "MOST_STEPS", most)
-        found = searched_failures(few)
-        assert len(found) == most // 16
-        assert (found[0], max(map(len, found))) == ((), failed)
-        assert scope(few) == said
-    monkeypatch.setattr(dependencies, "MOST_STEPS", 3 * 16)
-    assert {link for each in searched_failures(few) for link in each} == set(few.trunks[::2])
-    monkeypatch.setattr(dependencies, "MOST_STEPS", 15)
-    assert searched_failures(few) == ()
-    assert find_cycle(few) is None
-
-
-def test_32k_gpus_whose_routes_are_not_up_down_are_answered_at_once() -> None:
-    spec = planned("meta-32k").spec
+def with_valleys(spec: LabSpec) -> Fabric:
     routing = spec.routing.model_copy(update={"valley_free": False})
-    fabric = plan(spec.model_copy(update={"routing": routing}))
+    return plan(spec.model_copy(update={"routing": routing}))
+
+
+@pytest.mark.parametrize("name", ["meta-32k", "hpn-pod", "zone-252x18"])
+def test_large_fabrics_that_are_not_up_down_are_searched_with_every_failure(name: str) -> None:
+    fabric = with_valleys(planned(name).spec)
     assert not is_up_down(fabric)
-    assert searched_failures(fabric) == ()
+    count = len(fabric.trunks)
+    assert search(fabric) == Search(
+        None, 1 + count + comb(count, 2), ", also after the failure of any two links"
+    )
+
+
+@pytest.mark.parametrize(
+    ("most", "states", "scope"),
+    [
+        (0, 0, ", as long as no link fails (searched after the failure of 0 of 4 links)"),
+        (1, 1, ", as long as no link fails (searched after the failure of 0 of 4 links)"),
+        (2, 3, ", also after the failure of 2 of its 4 links alone"),
+        (3, 4, ", also after the failure of 3 of its 4 links alone"),
+        (4, 5, ", also after the failure of any one link"),
+        (100, 11, ", also after the failure of any two links"),
+    ],
+)
+def test_what_takes_too_long_is_not_called_searched(
+    most: int, states: int, scope: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of this tree's links, ab and ac are alike. `most` is of states of its links."""
+    tree = ring("ab", "ac", "ad", "de")
+    monkeypatch.setattr(dependencies, "MOST_STEPS", most * 4 * LEAST_DESTINATIONS)
+    assert search(tree) == Search(None, states, scope)
+
+
+def test_pairs_count_only_if_all_are_searched(monkeypatch: pytest.MonkeyPatch) -> None:
+    star = ring("ab", "ac", "ad")
+    for most, states in ((2, 1 + 3), (3, 1 + 3 + 3)):
+        monkeypatch.setattr(dependencies, "MOST_STEPS", most * 3 * LEAST_DESTINATIONS)
+        assert search(star).states == states
+
+
+def test_of_an_adopted_lab_only_the_present_routes_are_known() -> None:
+    fabric = replace(ring("ab", "bc", "cd", "da"), observed=Observed({}, frozenset(), {}))
+    found = search(fabric)
+    assert (found.cycle, found.states) == (None, 1)
+    assert found.scope == ", as long as no link fails (searched after the failure of 0 of 4 links)"
