@@ -138,7 +138,8 @@ def _print_lossless(fabric: Fabric, pfc: PfcSpec) -> None:
     if is_up_down(fabric):
         say("The routes cannot deadlock: each goes up, then down, whichever links fail.")
         return
-    found = search(fabric)
+    with progress_bars() as progress:
+        found = search(fabric, progress)
     if not found.states:
         say(
             "Whether a deadlock can come of the routes is not known: they are too many to follow. "

@@ -20,6 +20,7 @@ from itertools import pairwise
 from rocelab.plan.fabric import DirectedLink, Fabric, Link
 from rocelab.plan.routes import expected_routes
 from rocelab.plan.symmetry import alike
+from rocelab.progress import Progress, ProgressSink, no_progress
 
 MOST_STEPS = 6_000_000_000
 """What a search may take: links between switches times destinations, of all routes that it follows.
@@ -91,7 +92,7 @@ def is_up_down(fabric: Fabric) -> bool:
     return all(len(above) == 1 for above in asns.values())
 
 
-def search(fabric: Fabric) -> Search:
+def search(fabric: Fabric, progress: ProgressSink = no_progress) -> Search:
     """Look for a cycle of buffer dependencies in a lab's routes, as they are and after failures.
 
     Links fail alone and in pairs, because a packet of a Clos comes down and goes up again only
@@ -100,6 +101,7 @@ def search(fabric: Fabric) -> Search:
     second link of a pair in the fabric that lacks the first. If this takes too long, only links
     alone fail, and fewer of them. Only the present routes of an adopted lab are known.
     """
+    progress(Progress("routes", 0, 1))
     failures, trunks = _failures(fabric), len(fabric.trunks)
     if failures.pairs:
         scope = ", also after the failure of any two links"
@@ -110,7 +112,8 @@ def search(fabric: Fabric) -> Search:
     else:
         scope = f", as long as no link fails (searched after the failure of 0 of {trunks:,} links)"
     states = bool(failures.followed) + failures.alone + failures.pairs * trunks * (trunks - 1) // 2
-    for failed in failures.followed:
+    for done, failed in enumerate(failures.followed):
+        progress(Progress("routes", done, len(failures.followed)))
         left = _without(fabric, failed)
         links = _cycle(left, _crossed(left))
         if links:

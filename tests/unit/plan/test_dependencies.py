@@ -19,6 +19,7 @@ from rocelab.plan.build import plan
 from rocelab.plan.dependencies import LEAST_DESTINATIONS, Search, is_up_down, search
 from rocelab.plan.fabric import Fabric, Observed, Prefix, Role
 from rocelab.plan.routes import expected_routes
+from rocelab.progress import Progress
 from rocelab.spec.fabrics import ClosSpec, FatTreeSpec, HpnSpec, RailSpec
 from rocelab.spec.model import LabSpec, RoutingSpec
 from tests.helpers.labs import planned
@@ -255,3 +256,11 @@ def test_of_an_adopted_lab_only_the_present_routes_are_known() -> None:
     found = search(fabric)
     assert (found.cycle, found.states) == (None, 1)
     assert found.scope == ", as long as no link fails (searched after the failure of 0 of 4 links)"
+
+
+def test_a_search_tells_how_many_states_it_has_followed() -> None:
+    told: list[Progress] = []
+    search(ring("ab", "bc", "ca"), told.append)
+    _, *followed = told
+    assert [step.done for step in followed] == list(range(followed[0].total))
+    assert len(followed) > 1
