@@ -92,7 +92,8 @@ class PauseWatch:
             is_alive=reader.is_alive(),
             nics_late_p99_ns=nics_late_ns[1] if nics_late_ns else None,
             restarts=sum(entry.what is What.TAKEN_OVER for entry in entries),
-            is_recorded=all(entry.what is not What.LOST for entry in whole),
+            is_recorded=not reader.unrecorded()
+            and all(entry.what is not What.LOST for entry in whole),
             unreported=reader.unreported() - self._unreported_before,
             unreceived=_unreceived(reader.plan, self._before, after),
             unaccounted=_unaccounted(reader.plan, self._before, after),

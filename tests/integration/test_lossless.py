@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -202,6 +203,28 @@ def test_a_storm_has_begun_when_its_first_frame_is_there_and_else_nobody_knows_w
     finally:
         os.kill(pauser, signal.SIGCONT)
         storm.restore(rig.lab)
+
+
+def test_pauses_that_the_disk_has_no_room_for_are_recorded_when_it_has(rig: Rig) -> None:
+    """A limit of the process stands for the disk's."""
+    pauser, file = rig.processes().pauser, control.journal_file(rig.files)
+    before = len(rig.reader.entries())
+    own = resource.prlimit(pauser, resource.RLIMIT_FSIZE)
+    resource.prlimit(pauser, resource.RLIMIT_FSIZE, (file.stat().st_size + 30, own[1]))
+    try:
+        with rig.storm():
+            wait_until(rig.reader.unrecorded, "records wait")
+            lossless = read_status(rig.lab).lossless
+            assert lossless is not None
+            assert "wait for room" in str(lossless.problem)
+            assert len(rig.reader.entries()) == before + 1
+    finally:
+        resource.prlimit(pauser, resource.RLIMIT_FSIZE, own)
+    with rig.storm():
+        wait_until(lambda: not rig.reader.unrecorded(), "nothing waits any more")
+    found = [(each.what, each.slot) for each in rig.reader.entries(before)]
+    assert found.count((What.STOPPED, rig.gate)) == 2
+    assert not {What.LOST, What.TAKEN_OVER} & {what for what, _ in found}
 
 
 def test_a_deaf_port_obeys_no_pause(rig: Rig) -> None:

@@ -71,7 +71,9 @@ struct port {
 	__u64 late;      // of these, bytes that came only because the peer stopped later than modelled
 	__u64 overflow_packets;
 	__u64 held_max;
-	__u64 unreported; // events that the daemon did not get, since it had not read those before
+	// Events that the daemon did not get, since it had not read those before. Of slot 0: records that it
+	// had no room for.
+	__u64 unreported;
 };
 
 // Bytes of headroom in use. Of these, `late` came only because the peer stopped later than modelled:

@@ -181,6 +181,8 @@ def work(configuration: Configuration, wire: LabWire, maps: PauseMaps, journal: 
                 pauser.on_event(event, time.monotonic_ns())
             pauser.run(time.monotonic_ns())
             noted.flush()
+            if noted.waiting != maps.ports.get(0, "unreported"):
+                maps.ports.set(0, "unreported", noted.waiting)
             wait_ns = pauser.next_ns - time.monotonic_ns()
             timeout = None if pauser.next_ns == NEVER_NS else max(0, wait_ns) / 1e9
             # epoll itself counts in milliseconds.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from enum import IntEnum
 from pathlib import Path
 from struct import Struct
@@ -37,6 +38,11 @@ class What(IntEnum):
     TAKEN_OVER = 11
     """The process began, with all gates open: pauses of one before it have ended. Of no port."""
 
+    @classmethod
+    def _missing_(cls, value: object) -> What:
+        """Of a record that is damaged."""
+        return cls.LOST
+
 
 class Entry(NamedTuple):
     """`value`: ns after it was due, as modelled, of what STOPPED and STARTED; bytes in a NIC's
@@ -54,23 +60,31 @@ class Journal:
 
     def __init__(self, file: Path) -> None:
         self._descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        self._waiting: list[bytes] = []
-        self._left = MOST_BYTES - os.fstat(self._descriptor).st_size
+        self._waiting = bytearray()
+        written = os.fstat(self._descriptor).st_size
+        # A process that was killed may have had room for a part of a record.
+        os.ftruncate(self._descriptor, written - written % _RECORD.size)
+        self._left = MOST_BYTES - written
+
+    @property
+    def waiting(self) -> int:
+        """How many records there was no room for yet."""
+        return -(-len(self._waiting) // _RECORD.size)
 
     def note(self, t_ns: int, what: What, slot: int, traffic_class: int, value: int = 0) -> None:
         """Note what happened."""
         self._left -= _RECORD.size
         if self._left < 0:
             if self._left >= -_RECORD.size:
-                self._waiting.append(_RECORD.pack(t_ns, 0, slot, traffic_class, What.LOST))
+                self._waiting += _RECORD.pack(t_ns, 0, slot, traffic_class, What.LOST)
             return
-        self._waiting.append(_RECORD.pack(t_ns, value, slot, traffic_class, what))
+        self._waiting += _RECORD.pack(t_ns, value, slot, traffic_class, what)
 
     def flush(self) -> None:
-        """Write what was noted since the last call. Raises OSError."""
+        """Write what was noted since the last call; what does not fit the disk waits."""
         if self._waiting:
-            os.write(self._descriptor, b"".join(self._waiting))
-            self._waiting.clear()
+            with suppress(OSError):
+                del self._waiting[: os.write(self._descriptor, self._waiting)]
 
 
 def read(file: Path, since: int = 0) -> Iterator[Entry]:

@@ -113,9 +113,16 @@ def read_overview(fabric: Fabric) -> LosslessOverview | None:
                     ClassOverview(port, by_slot[port.peer].node, traffic_class, counters)
                     for (port, traffic_class), counters in found.items()
                 ),
-                problem=None
-                if reader.is_complete
-                else "the journal of pauses is full: pauses and times are of its part only",
+                problem=_unrecorded(reader),
             )
     except InputError as error:
         return LosslessOverview(is_alive=False, dilation=dilation, problem=error.message)
+
+
+def _unrecorded(reader: PauseReader) -> str | None:
+    """What is missing of the times and counts that come from the journal."""
+    if not reader.is_complete:
+        return "the journal of pauses is full: pauses and times are of its part only"
+    if waiting := reader.unrecorded():
+        return f"{waiting:,} records of pauses wait for room on the disk of /run/rocelab"
+    return None

@@ -178,6 +178,10 @@ class PauseReader(Closing):
         """How many events the process that pauses never got, as it had not read those before."""
         return sum(self._maps.ports.row(port.slot)["unreported"] for port in self.plan.ports)
 
+    def unrecorded(self) -> int:
+        """How many records of pauses wait for room in the journal."""
+        return self._maps.ports.row(0)["unreported"]
+
     def imbalance(self) -> tuple[str, ...]:
         """Where queues hold packets that no pause stops, and where switches hold more or less for
         their ports than is in their queues; empty where all is accounted for. True of a lab at

@@ -91,6 +91,11 @@ def test_a_journal_with_room_has_all_pauses(lab: FakeLab) -> None:
     assert figures(lab, (1200, What.STOPPED), (1300, What.STARTED)).is_recorded
 
 
+def test_records_that_wait_for_room_are_missing_in_this_run(lab: FakeLab) -> None:
+    lab.maps.ports.rows[0] = {"unreported": 1}
+    assert not figures(lab, (1200, What.STOPPED)).is_recorded
+
+
 @pytest.mark.parametrize(
     ("received", "is_paused", "lost"), [(2, False, 0), (3, False, 0), (1, False, 1), (1, True, 0)]
 )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -69,6 +71,52 @@ def test_a_full_journal_says_so_once(tmp_path: Path, monkeypatch: pytest.MonkeyP
     noted.flush()
     found = [each.what for each in journal.read(tmp_path / "journal")]
     assert found == [*3 * [What.STOPPED], What.LOST]
+
+
+def test_what_does_not_fit_the_disk_waits_and_no_record_is_torn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    noted = Journal(tmp_path / "journal")
+    room = [13, 0, 30]
+
+    def write(descriptor: int, data: bytes) -> int:
+        if not room:
+            return real(descriptor, data)
+        if not (fits := room.pop(0)):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return real(descriptor, data[:fits])
+
+    real = os.write
+    monkeypatch.setattr(journal.os, "write", write)
+    waiting = []
+    for t_ns in range(4):
+        noted.note(t_ns, What.STOPPED, 1, 3)
+        noted.flush()
+        waiting.append(noted.waiting)
+        assert all(each.what is What.STOPPED for each in journal.read(tmp_path / "journal"))
+    assert waiting == [1, 2, 1, 0]
+    assert [each.t_ns for each in journal.read(tmp_path / "journal")] == [0, 1, 2, 3]
+
+
+def test_a_process_begins_after_the_last_whole_record(tmp_path: Path) -> None:
+    file = tmp_path / "journal"
+    first = Journal(file)
+    first.note(10, What.STOPPED, 7, 3)
+    first.flush()
+    with file.open("ab") as opened:
+        opened.write(b"half")
+    second = Journal(file)
+    second.note(20, What.STARTED, 7, 3)
+    second.flush()
+    found = [(each.t_ns, each.what) for each in journal.read(file)]
+    assert found == [(10, What.STOPPED), (20, What.STARTED)]
+
+
+def test_a_record_that_is_damaged_is_lost(tmp_path: Path) -> None:
+    file = tmp_path / "journal"
+    file.write_bytes(bytes(20))
+    (found,) = journal.read(file)
+    assert found.what is What.LOST
 
 
 # Pauses
@@ -319,6 +367,14 @@ def test_status_says_when_the_journal_is_full(
     assert status.converged
     lifecycle._print_status(status)
     assert "the journal of pauses is full" in capsys.readouterr().out
+
+
+def test_status_says_how_many_records_wait(
+    lab: FakeLab, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lab.maps.ports.rows[0] = {"unreported": 1200}
+    lifecycle._print_status(LabStatus("t-reading", (), lossless=read_overview(FABRIC)))
+    assert "1,200 records of pauses wait for room" in capsys.readouterr().out
 
 
 def test_status_shows_who_took_part(
