@@ -71,11 +71,13 @@ def _any_drop(case: Case) -> bool:
 
 def _losses(case: Case, flow: FlowFigures) -> float:
     """How often the sender learned of a missing packet, by a NAK or a timeout; without timeouts if
-    a server at either end, or a port on the way, paused long enough to cause one."""
+    a server at either end, or a port on the way, paused long enough to cause one, or if packets
+    waited as long in queues and the receiver had all that was sent again."""
     ends = {case.server_of[flow.rank], case.server_of[flow.peer]}
     limit_ns = case.job.transport.ack_timeout * case.report.clock.dilation / 2
     stalled = any(end - begin >= limit_ns for name in ends for begin, end in case.spans[name])
     stalled |= case.longest_pause_ns((flow.rank, flow.peer)) >= limit_ns
+    stalled |= (flow.rtt_p99_ns or 0) >= limit_ns and flow.duplicates >= flow.retransmitted
     return float(flow.naks + (0 if stalled else flow.timeouts))
 
 

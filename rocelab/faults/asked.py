@@ -149,7 +149,7 @@ def _value(key: str, text: str, declared: Declared) -> Data:
     if text[:1] in ("[", "{"):
         return parse_source(f"{key}: {text}", COMMAND_LINE).data.get(key)
     if _is_list(declared):
-        return [word.strip() for word in text.split(",")] if text else None
+        return [_value(key, word.strip(), declared.at(0)) for word in text.split(",")]
     kinds = {member.annotation for member in declared.members}
     if kinds & {int, float, bool} and quantity_of(declared) is None:
         return read_scalar(text, None, plain=True)

@@ -209,6 +209,26 @@ def test_timeouts_towards_a_server_that_stood_still_are_no_losses() -> None:
     assert Cause.GREY_LINK not in {each.cause for each in _all(stalled)}
 
 
+@pytest.mark.parametrize(
+    ("waited", "had", "is_lost"), [(1.0, 60, False), (1.0, 59, True), (0.4, 60, True)]
+)
+def test_timeouts_of_packets_that_waited_and_arrived_are_no_losses(
+    waited: float, had: int, is_lost: bool
+) -> None:
+    """In queues, as long as the ACK timeout or not, where no pause was as long."""
+    job = planned()
+    timeout_ns = job.job.transport.ack_timeout * job.dilation
+    late = {
+        "timeouts": 3,
+        "retransmitted": 60,
+        "duplicates": had,
+        "rtt_p99_ns": waited * timeout_ns,
+    }
+    sent = [replace(flow, **late) if flow.peer == 3 else flow for flow in flows(job)]
+    found = {each.cause for each in _all(report(job, sent=sent))}
+    assert (Cause.GREY_LINK in found) == is_lost
+
+
 def _all(written: JobReport) -> tuple[Verdict, ...]:
     found = diagnosed(written)
     return (found.verdict, *found.others)

@@ -23,6 +23,7 @@ from rocelab.errors import InputError
 from rocelab.faults.asked import asked_fault, ends_by_itself, kinds
 from rocelab.faults.impairments import BlackholeSpec
 from rocelab.faults.links import CarrierDownSpec
+from rocelab.faults.pauses import PauseStormSpec
 from rocelab.faults.spec import SINGLE_FAULT, FaultSpec
 from rocelab.results.drill import DrillResult
 from rocelab.results.environment import environment_with
@@ -219,6 +220,13 @@ def test_lists_are_written_with_commas_or_as_in_a_file(links: str) -> None:
     asked = asked_fault("carrier-down", [f"links={links}"])
     assert isinstance(asked, CarrierDownSpec)
     assert [link.interface for link in asked.links] == ["ctsw1", "ctsw2"]
+
+
+@pytest.mark.parametrize(("classes", "found"), [("2", (2,)), ("2,4", (2, 4)), ("[2, 4]", (2, 4))])
+def test_numbers_in_a_list_are_numbers(classes: str, found: tuple[int, ...]) -> None:
+    asked = asked_fault("pause-storm", ["server=srv1-1", f"classes={classes}"])
+    assert isinstance(asked, PauseStormSpec)
+    assert asked.classes == found
 
 
 def test_a_link_may_be_named_by_its_place_as_in_a_file() -> None:
