@@ -113,6 +113,8 @@ def _written_to(folder: Path) -> Iterator[None]:
     except OSError as error:
         where = Path(error.filename) if isinstance(error.filename, str) else None
         if error.errno in NO_ROOM:
+            if where is not None and not where.is_relative_to(folder):
+                raise MachineError(f"there is no room for {where}: {error.strerror}") from None
             raise MachineError(
                 f"there is no room for results in {folder}: {error.strerror}",
                 hint="make room there, or name another folder",

@@ -90,7 +90,8 @@ def _print_lossless(fabric: Fabric, pfc: PfcSpec) -> None:
     dilation = fabric.spec.dilation
     carvings = carve(fabric, pfc)
     memory = table(
-        f"Memory of a switch, lossless class {', '.join(map(str, pfc.classes))}",
+        f"Memory of a switch, lossless class{'es' * (len(pfc.classes) > 1)} "
+        f"{', '.join(map(str, pfc.classes))}",
         ("role", "switches", "ports", "memory", "reserved", "headroom", "shared", "XOFF", "XON"),
     )
     for part in carvings:

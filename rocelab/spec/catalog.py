@@ -93,6 +93,8 @@ def find(text: str, catalog: Catalog, tree: Path = Path(), folder: Path = Path()
     if catalog.listing:
         listed = f"`{catalog.listing}` lists the names"
     meant = did_you_mean(text, names)
+    if S_ISREG(_mode(folder / f"{text}.yaml")):
+        meant = f"did you mean the path {text}.yaml?"
     no_file = "the path is a folder" if text and S_ISDIR(_mode(path)) else "no such file"
     raise InputError(
         f"there is no {catalog.kind} {shown(text)}, and {no_file}",

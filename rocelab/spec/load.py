@@ -203,7 +203,10 @@ def _word_hint(value: object, words: Sequence[str]) -> str | None:
 def _value_hint(place: Place, value: object) -> str | None:
     """Advice about a value of the wrong type or beyond a limit."""
     if isinstance(value, bool):
-        return "YAML reads a bare on, yes or true as true, and off, no or false as false"
+        if value and any(member.model for member in place.declared.members):
+            return "{} takes the default of each key"
+        quote = "quote it: " if choices(place.declared) else ""
+        return f"{quote}YAML reads a bare on, yes or true as true, and off, no or false as false"
     if isinstance(value, str):
         if takes_text(place.declared):
             return _word_hint(value, choices(place.declared)) or place.description

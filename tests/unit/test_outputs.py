@@ -61,6 +61,14 @@ def test_a_full_disk_is_the_machines(tmp_path: Path) -> None:
         raise OSError(errno.ENOSPC, "No space left on device", str(tmp_path))
 
 
+def test_another_full_disk_is_named(tmp_path: Path) -> None:
+    with (
+        pytest.raises(MachineError, match="no room for /run/elsewhere"),
+        results_folder(tmp_path),
+    ):
+        raise OSError(errno.ENOSPC, "No space left on device", "/run/elsewhere")
+
+
 def test_what_was_found_out_is_shown_where_it_can_not_be_written() -> None:
     shown: list[int] = []
     with pytest.raises(MachineError), shown_if_unwritten([1], shown.append):

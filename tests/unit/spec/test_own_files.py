@@ -99,6 +99,16 @@ def test_an_unknown_name_is_compared_with_the_users_own_too(project: Path) -> No
     assert "labs/NAME.yaml" in caught.value.hint
 
 
+def test_a_file_that_is_beside_and_not_in_the_folder_of_labs_is_meant_by_its_path(
+    project: Path,
+) -> None:
+    (project / "office.yaml").write_text(LAB.format("office"))
+    with pytest.raises(InputError) as caught:
+        find_lab("office")
+    assert caught.value.hint is not None
+    assert caught.value.hint.startswith("did you mean the path office.yaml? ")
+
+
 @pytest.mark.parametrize(
     ("file", "tree"),
     [
