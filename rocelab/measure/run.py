@@ -250,8 +250,8 @@ def _lossless_problems(counts: DeviceCounts, *, is_whole: bool) -> tuple[str, ..
         found += lossless.losses()
     if lossless.dropped and late:
         found += (
-            f"not valid because lossless classes dropped {lossless.dropped:,} packets behind "
-            f"cables that let {late:,} go late, as many as a headroom does not hold",
+            f"not valid because lossless classes dropped {lossless.dropped:,} packets while cables "
+            f"let {late:,} go late: these come at once with those behind them",
         )
     return found
 
@@ -284,7 +284,8 @@ def assemble(
     spared = counts.engine is QueueEngine.BPF and kinds <= SPARING
     is_whole = not moves and (spared or not events)
     differ = disagreements(checks) if is_whole and not jobs[0].errors else ()
-    unpaused = _lossless_problems(counts, is_whole=is_whole)
+    problems = traffic.problems + unfinished + differ + late
+    problems += _lossless_problems(counts, is_whole=is_whole) + counts.processes.problems
     warnings = _warnings(jobs, environment.cpu_count, moves, counts.engine)
     warnings += counts.processes.warnings + too_small(fabric)
     ports = [port for job in jobs for port in job.ports]
@@ -310,10 +311,7 @@ def assemble(
             environment=environment,
             clock=Clock(dilation),
             warnings=warnings + measure.warnings(job),
-            problems=(
-                *(*traffic.problems, *unfinished, *differ, *late, *unpaused),
-                *counts.processes.problems,
-            ),
+            problems=problems,
             errors=job.errors,
             fidelity=fidelity,
             headlines=measure.headlines(job),

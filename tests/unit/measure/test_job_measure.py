@@ -470,6 +470,6 @@ def test_drops_of_lossless_classes_behind_late_cables_are_no_measurement() -> No
     assert the_report(sample.traffic(job), warned).problems == usual
     late = replace(counts, processes=ProcessFigures(late_on_cables=7))
     (added,) = set(the_report(sample.traffic(job), late).problems).difference(usual)
-    assert "dropped 1 packets behind cables that let 7 go late" in added
+    assert "dropped 1 packets while cables let 7 go late" in added
     whole = replace(late, lossless=replace(paused, ports=()))
     assert the_report(sample.traffic(job), whole).problems == ()
