@@ -121,21 +121,30 @@ def _least_held(plan: PausePlan, entries: list[Entry]) -> dict[tuple[PausePort, 
 
 
 def _unreceived(plan: PausePlan, before: Counters, after: Counters) -> dict[str, int]:
-    """Pause frames sent and not received since, by port; that of a peer that is still paused may be
-    on its way."""
+    """Pause frames, also those that end a pause, sent and not received since, by port; that of a
+    peer that is still paused may be on its way."""
     found = {}
     for (port, traffic_class), now in after.items():
         far = plan.by_slot[port.peer], traffic_class
-        sent = now.pauses_sent - before[port, traffic_class].pauses_sent
-        lost = sent - (after[far].pauses_received - before[far].pauses_received)
-        if lost > after[far].is_paused:
+        then, there, then_there = before[port, traffic_class], after[far], before[far]
+        pauses = now.pauses_sent - then.pauses_sent
+        pauses -= there.pauses_received - then_there.pauses_received + there.is_paused
+        resumes = now.resumes_sent - then.resumes_sent
+        resumes -= there.resumes_received - then_there.resumes_received
+        if lost := max(0, pauses) + max(0, resumes):
             found[f"{port} class {traffic_class}"] = lost
     return found
 
 
 def _unaccounted(plan: PausePlan, before: Counters, after: Counters) -> dict[str, int]:
-    """Packets that came into a switch since, and that it neither admitted, dropped nor discarded,
-    by switch and class; negative if it had more than came."""
+    """Packets that came into a switch's port since, and that it neither admitted, dropped nor
+    discarded, by port and class, and by switch where a watchdog discarded some, as nobody knows
+    which port these came by; negative if there were more than came."""
+    discarding = {
+        (port.node, traffic_class)
+        for (port, traffic_class), now in after.items()
+        if now.discarded_packets != before[port, traffic_class].discarded_packets
+    }
     missing: Counter[str] = Counter()
     for (port, traffic_class), now in after.items():
         if port.is_nic:
@@ -143,7 +152,8 @@ def _unaccounted(plan: PausePlan, before: Counters, after: Counters) -> dict[str
         far = plan.by_slot[port.peer], traffic_class
         came = after[far].arrived_packets - before[far].arrived_packets
         taken = now.taken_packets - before[port, traffic_class].taken_packets
-        missing[f"{port.node} class {traffic_class}"] += came - taken
+        place = port.node if (port.node, traffic_class) in discarding else str(port)
+        missing[f"{place} class {traffic_class}"] += came - taken
     return {place: count for place, count in missing.items() if count}
 
 

@@ -114,7 +114,7 @@ def carving(
         xoff = min(pfc.xoff, shared)
         xon = xoff - pfc.xon_offset
         # All egress queues may hold packets of one ingress port (ibid.).
-        marked_below = xoff // ports
+        marked_below = min(xoff // ports, shared // (len(pfc.classes) * ports))
     return Carving(
         role=role,
         switches=switches,
@@ -149,7 +149,7 @@ def warnings(
                 f"({format_size(queues.ecn.kmin)}) is not below "
                 f"{format_size(carving.marked_below)} (DCQCN paper, section 4)"
             )
-        if carving.xon == 0:
+        if carving.xon < max(needed.frame for needed, _ in carving.headroom):
             found.append(
                 f"{carving.role}: a port resumes only when it holds nothing of the shared memory, "
                 f"as xon_offset ({format_size(pfc.xon_offset)}) is too large for an XOFF of "
@@ -243,7 +243,7 @@ def _of_dscps(queues: QueuesSpec, pfc: PfcSpec) -> Iterator[str]:
             f"data (DSCP {DATA_DSCP}, unless a job has another) is in class {classes[DATA_DSCP]}, "
             "which is not lossless: see queues.dscp"
         )
-    for dscp, packets in ((CNP_DSCP, "CNPs and BGP"), (ACK_DSCP, "ACKs and NAKs")):
+    for dscp, packets in ((CNP_DSCP, "CNPs"), (ACK_DSCP, "ACKs and NAKs")):
         if classes[dscp] in pfc.classes:
             yield (
                 f"{packets} (DSCP {dscp}) are in lossless class {classes[dscp]}: pauses stop them "

@@ -90,8 +90,9 @@ class Lossless:
     is_alive: the process that pauses ran at the end. restarts: how often it ended before and was
     started again, each time with all gates open. is_recorded: its journal had room for all pauses.
     unreported: events of ports that it did not get. unreceived: ports whose peer received fewer
-    pause frames than they sent, by how many. unaccounted: switches and classes with packets that
-    came in, and were neither admitted, dropped nor discarded, by how many.
+    pause frames than they sent, by how many. unaccounted: switches' ports, or switches whose
+    watchdog discarded packets, with packets that came in, and were neither admitted, dropped nor
+    discarded, by how many.
     """
 
     classes: tuple[int, ...]
@@ -161,7 +162,8 @@ class Lossless:
             for place, count in self.unreceived.items()
         )
         packets = (
-            f"not valid because {count:,} packets that came into {place} are not accounted for"
+            f"not valid because {count:,} packets that came into {place} are not accounted for; "
+            "was there other traffic?"
             for place, count in self.unaccounted.items()
         )
         return (*frames, *packets)

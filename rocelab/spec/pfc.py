@@ -18,7 +18,7 @@ from rocelab.wording import RefusedError
 MAX_CLASS = 4
 """Classes 5 to 7, of CNPs, ACKs and control, are never paused."""
 
-MIN_DETECTION = MS // 100
+MIN_WATCHDOG = MS // 100
 """The process that watches a lab's queues looks several times within it."""
 MAX_WATCHDOG = 60 * SECOND
 ALL_PPM = 100 * SHARE.units["%"]
@@ -42,14 +42,18 @@ class WatchdogSpec(SpecModel):
     detection: Annotated[
         DurationNs,
         Field(
-            ge=MIN_DETECTION,
+            ge=MIN_WATCHDOG,
             le=MAX_WATCHDOG,
             description="nothing left a queue for this long, and pauses still came",
         ),
     ] = 400 * MS
     restoration: Annotated[
         DurationNs,
-        Field(gt=0, le=MAX_WATCHDOG, description="pauses are obeyed again after this long without"),
+        Field(
+            ge=MIN_WATCHDOG,
+            le=MAX_WATCHDOG,
+            description="pauses are obeyed again after this long without",
+        ),
     ] = 2 * SECOND
     action: Annotated[
         WatchdogAction,

@@ -155,6 +155,27 @@ def test_late_packets_take_no_headroom_from_another_port_of_the_switch(rig: Rig)
     lose_one_of_what_fits(rig)
 
 
+def test_packets_of_a_queue_that_a_watchdog_has_freed_are_never_late(rig: Rig) -> None:
+    """Its gate is open though its peer pauses."""
+    in_headroom = pool_of(rig).headroom
+    with Stream(rig, 1000) as stream, PauseMaps(pins_folder(rig.files), writable=True) as maps:
+        in_headroom //= stream.frame
+        gate, to_xoff = stream.port.peer * CLASSES + LOSSLESS, packets_to_xoff(rig, stream)
+        with rig.storm(), stopped_pauser(rig):
+            maps.egresses.set(gate, "freed", 1)
+            try:
+                stream.send(to_xoff)
+                stream.reach_the_switch()
+                time.sleep(2 * stream.port.delay_ns / 1e9)
+                stream.send(in_headroom + 1)
+                stream.reach_the_switch()
+                assert stream.count("late_packets") == 0
+                assert stream.count("dropped_packets") == 1
+            finally:
+                maps.egresses.set(gate, "freed", 0)
+        stream.receive(to_xoff + in_headroom)
+
+
 def test_late_packets_take_no_room_in_a_nic_from_packets_of_other_classes(rig: Rig) -> None:
     slow = SlowDrain((rig.nic_link,), 1)
     buffer = rig.plan.by_slot[rig.nic].buffer
@@ -175,8 +196,11 @@ def test_late_packets_take_no_room_in_a_nic_from_packets_of_other_classes(rig: R
                 assert rig.maps.ingresses.get(nic, "late_packets") - before == 3
                 other.send()
                 other.receive(1)
+                assert rig.maps.ports.get(rig.nic, "late") > 0
         finally:
             slow.restore(rig.lab)
+    rig.wait_for_rest()
+    assert rig.maps.ports.get(rig.nic, "late") == 0, "a NIC that resumes begins anew"
 
 
 def test_a_port_resumes_when_it_holds_the_offset_less_than_the_threshold_of_that_moment(

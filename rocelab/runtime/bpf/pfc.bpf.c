@@ -112,7 +112,8 @@ struct ingress {
 struct egress {
 	__u64 gated;        // the daemon has stopped the class
 	__u64 deaf;         // 1: it does not obey (a fault)
-	__u64 discards;     // 1: the watchdog drops what leaves
+	__u64 freed;        // 1: the watchdog has taken it off its pause
+	__u64 discards;     // 1: and drops what leaves
 	__u64 pauses;       // frames that pause
 	__u64 resumes;
 	__u64 packets;      // in all, in the queue
@@ -338,7 +339,7 @@ static __always_inline int is_late(const struct port *port, const struct ingress
 {
 	struct egress *up = egress_of(port->peer, class);
 
-	return up && in->over && !up->deaf &&
+	return up && in->over && !up->deaf && !up->freed &&
 	       (held || (!up->gated && now_ns - in->crossed_ns > port->delay_ns));
 }
 
@@ -689,6 +690,7 @@ static long evaluate_port(void *map, const __u32 *key, struct ingress *in, void 
 	pool = pool_of(port);
 	if (!pool) {
 		if (!port->drain || held_now(port, now_ns) < port->empty) {
+			port->late = 0;
 			in->over = 0;
 			resumes = 1;
 		}

@@ -216,7 +216,8 @@ def _watchdog(configuration: Configuration) -> Watchdog | None:
 def _open_all(wire: LabWire, maps: PauseMaps, classes: list[int]) -> None:
     for slot in wire.ports:
         for traffic_class in classes:
-            maps.egresses.set(slot * CLASSES + traffic_class, "discards", 0)
+            for word in ("discards", "freed"):
+                maps.egresses.set(slot * CLASSES + traffic_class, word, 0)
             with suppress(OSError):
                 wire.move(slot, traffic_class, closed=False)
 

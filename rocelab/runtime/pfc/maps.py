@@ -30,7 +30,7 @@ INGRESS_FIELDS = (
     *("packets", "held_max", "headroom_max", "xoffs", "dropped_packets", "late_packets"),
 )
 EGRESS_FIELDS = (
-    *("gated", "deaf", "discards", "pauses", "resumes", "packets", "bytes"),
+    *("gated", "deaf", "freed", "discards", "pauses", "resumes", "packets", "bytes"),
     *("out_packets", "out_bytes", "purged_packets", "purged_bytes"),
     *("discarded_packets", "flushed_packets", "leaked_packets"),
 )

@@ -132,7 +132,7 @@ class Pauser:
         """Take over from a process that has ended: nothing it had stopped stays so."""
         for slot, traffic_class in self._obeyed:
             self._wire.move(slot, traffic_class, closed=False)
-            self._egresses.set(_index(slot, traffic_class), "discards", 0)
+            self._free(slot, traffic_class, discards=0, freed=0)
         self._journal.note(now_ns, What.TAKEN_OVER, 0, 0)
         self.look(now_ns)
 
@@ -295,6 +295,11 @@ class Pauser:
         self._obeyed[slot, traffic_class].closed = closed
         self._journal.note(now_ns, what, slot, traffic_class, late_ns)
 
+    def _free(self, slot: int, traffic_class: int, *, discards: int, freed: int) -> None:
+        """Tell the program what the watchdog does."""
+        self._egresses.set(_index(slot, traffic_class), "discards", discards)
+        self._egresses.set(_index(slot, traffic_class), "freed", freed)
+
     def _watch(self, slot: int, traffic_class: int, now_ns: int) -> None:
         """Fire where packets wait and none has left for the time of detection."""
         assert self._watchdog is not None
@@ -314,8 +319,7 @@ class Pauser:
         ):
             state.fired = True
             state.watched = False
-            if self._watchdog.drops:
-                self._egresses.set(index, "discards", 1)
+            self._free(slot, traffic_class, discards=int(self._watchdog.drops), freed=1)
             self._move(slot, traffic_class, False, now_ns, What.FIRED)
             self._at(
                 now_ns + self._watchdog.restoration_ns,
@@ -339,7 +343,7 @@ class Pauser:
             self._at(next_ns, lambda t: self._restore(slot, traffic_class, t))
             return
         state.fired = False
-        self._egresses.set(_index(slot, traffic_class), "discards", 0)
+        self._free(slot, traffic_class, discards=0, freed=0)
         self._journal.note(now_ns, What.RESTORED, slot, traffic_class)
 
 

@@ -11,7 +11,7 @@ from rocelab.measure import pauses
 from rocelab.measure.pauses import PauseWatch
 from rocelab.results.lossless import Lossless
 from rocelab.runtime.pfc.journal import What
-from tests.helpers.lossless_fakes import FABRIC, NIC, SWITCH, FakeLab, faked
+from tests.helpers.lossless_fakes import FABRIC, NIC, PLAN, SWITCH, FakeLab, faked
 
 BEGUN_NS, ENDED_NS = 1000, 2000
 """When a run is watched from and until. Its jobs start at 1,100."""
@@ -115,6 +115,21 @@ def test_pause_frames_that_did_not_reach_the_peer_are_told(
     assert not any("did not reach" in each for each in found.problems())
 
 
+@pytest.mark.parametrize(
+    ("pauses", "resumes", "lost"), [(1, 1, 0), (2, 2, 0), (1, 0, 1), (2, 0, 1), (0, 0, 2)]
+)
+def test_frames_that_end_a_pause_are_not_made_up_for_by_others(
+    lab: FakeLab, pauses: int, resumes: int, lost: int
+) -> None:
+    with PauseWatch(FABRIC) as watch:
+        lab.did((1200, What.PAUSE_SENT), (1300, What.RESUME_SENT))
+        row = {"pauses": pauses, "resumes": resumes}
+        lab.maps.egresses.rows[SWITCH.peer * 8 + 3] = row
+        found = watch.figures(BEGUN_NS)
+    assert found is not None
+    assert sum(found.unreceived.values()) == lost
+
+
 ROWS = SWITCH.slot * 8 + 3, SWITCH.peer * 8 + 3
 """Of the switch's port and its peer's, class 3."""
 
@@ -142,9 +157,20 @@ def test_what_came_into_a_switch_is_admitted_dropped_or_discarded(
         egresses[ROWS[0]], egresses[ROWS[1]], ingresses[ROWS[0]] = own, sent, into
         found = watch.figures(BEGUN_NS)
     assert found is not None
-    place = f"{SWITCH.node} class 3"
-    assert dict(found.unaccounted) == ({place: missing} if missing else {})
+    place = SWITCH.node if own.get("discarded_packets") else SWITCH
+    assert dict(found.unaccounted) == ({f"{place} class 3": missing} if missing else {})
     assert len(found.losses()) == bool(missing)
+
+
+def test_packets_that_are_counted_for_another_port_of_a_switch_are_found(lab: FakeLab) -> None:
+    other = next(each for each in PLAN.ports_of[SWITCH.node] if each is not SWITCH)
+    with PauseWatch(FABRIC) as watch:
+        lab.maps.egresses.rows[ROWS[1]] = {"out_packets": 9}
+        lab.maps.ingresses.rows[ROWS[0]] = {"packets": 7}
+        lab.maps.ingresses.rows[other.slot * 8 + 3] = {"packets": 2}
+        found = watch.figures(BEGUN_NS)
+    assert found is not None
+    assert dict(found.unaccounted) == {f"{SWITCH} class 3": 2, f"{other} class 3": -2}
 
 
 def test_what_came_before_a_run_is_not_accounted_for_in_it(lab: FakeLab) -> None:

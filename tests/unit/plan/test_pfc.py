@@ -280,7 +280,7 @@ def test_a_map_of_dscps_that_defeats_lossless_classes_is_named() -> None:
 
     assert said({}) == said({}, (3, 4)) == said({"af31": 4}, (3, 4)) == said({"ef": 2}) == []
     cnps, acks = said({"cs6": 3, "ef": 3})
-    assert cnps.startswith("CNPs and BGP (DSCP 48) are in lossless class 3")
+    assert cnps.startswith("CNPs (DSCP 48) are in lossless class 3")
     assert acks.startswith("ACKs and NAKs (DSCP 46) are in lossless class 3")
     (data,) = said({"af31": 1})
     assert data.startswith("data (DSCP 26, unless a job has another) is in class 1, which is not")

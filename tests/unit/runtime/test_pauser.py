@@ -340,6 +340,7 @@ def test_a_watchdog_that_forwards_drops_nothing() -> None:
     stormed(lab, 4000)
     assert lab.said(What.FIRED)
     assert lab.egresses.get(INDEX, "discards") == 0
+    assert lab.egresses.get(INDEX, "freed") == 1
 
 
 def test_pauses_are_obeyed_again_after_the_time_of_restoration_without_any() -> None:
