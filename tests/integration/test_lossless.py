@@ -75,12 +75,12 @@ def rig(made: Rig) -> Iterator[Rig]:
         yield made
 
 
-def alltoall(rig: Rig) -> JobReport:
+def alltoall(rig: Rig, size: str = "8MB") -> JobReport:
     spec = JobSpec.model_validate(
         {
             "pattern": "alltoall",
             "ranks": 4,
-            "size": "8MB",
+            "size": size,
             "iterations": 1,
             "transport": {"dcqcn": "off", "ecn": "not-ect"},
         }
@@ -109,7 +109,7 @@ def test_pauses_of_a_slow_receiver_go_back_to_it(rig: Rig) -> None:
     slow = SlowDrain((rig.nic_link,), 100_000)
     slow.inject(rig.lab)
     try:
-        report = alltoall(rig)
+        report = alltoall(rig, "3MB")
     finally:
         slow.restore(rig.lab)
     verdict = diagnose_report(report)[0].verdict

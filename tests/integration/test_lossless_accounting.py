@@ -31,7 +31,6 @@ queues: {pfc: {}}
 """
 ONE_OF_64 = "if (skb->len > 1000 && !(bpf_get_prandom_u32() & 63))\n\t\treturn TC_ACT_STOLEN;"
 ADMITS = "	if (from && !admit_from("
-LABELS = "	skb->tc_index = COUNTED | from << 3 | class;"
 ENTERS = "	late = left_late(skb->tc_index, port, slot);"
 
 
@@ -53,10 +52,9 @@ def lab_with(old: str, new: str, folder: Path, monkeypatch: pytest.MonkeyPatch) 
     ("before", "why"),
     [
         (ADMITS, "packets that came into"),
-        (LABELS, "packets in its queue"),
         (ENTERS, "packets in its queue"),
     ],
-    ids=["before a queue", "in a queue", "on a cable"],
+    ids=["before a queue", "on a cable"],
 )
 def test_packets_that_vanish_uncounted_make_a_run_invalid(
     before: str, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

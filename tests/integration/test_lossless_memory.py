@@ -209,7 +209,7 @@ def test_a_port_resumes_when_it_holds_the_offset_less_than_the_threshold_of_that
     """Where a few packets have left and the port to the NIC is stopped again, the switch holds as
     much for a while. The threshold is dynamic: as packets leave, it rises."""
     pfc, shared = rig.plan.pfc, pool_of(rig).shared
-    slow = RateDegrade((rig.nic_link,), 20_000, STORMED)
+    slow = RateDegrade((rig.nic_link,), 60_000, STORMED)
     storm = PauseStorm((rig.nic_link,), (LOSSLESS,))
     pauses_at: dict[int, bool] = {}
     with Stream(rig, 8900) as stream:
