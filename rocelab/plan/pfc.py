@@ -151,8 +151,8 @@ def warnings(
             )
         if carving.xon < max(needed.frame for needed, _ in carving.headroom):
             found.append(
-                f"{carving.role}: a port resumes only when it holds nothing of the shared memory, "
-                f"as xon_offset ({format_size(pfc.xon_offset)}) is too large for an XOFF of "
+                f"{carving.role}: a port resumes only when it holds less than a packet, as "
+                f"xon_offset ({format_size(pfc.xon_offset)}) is too large for an XOFF of "
                 f"{format_size(carving.xoff)}"
             )
     for needed in nics:

@@ -250,7 +250,7 @@ def test_thresholds_that_resume_only_empty_ports_are_named() -> None:
 
     # 8 x 3,808,104 bytes of a CTSW, 8 x 7,616,208 of an RTSW.
     assert said(xon_offset="30MB") == ""
-    assert "ctsw: a port resumes only when it holds nothing" in said(xon_offset="31MB")
+    assert "ctsw: a port resumes only when it holds less than a packet" in said(xon_offset="31MB")
     assert "rtsw: a port" not in said(xon_offset="31MB")
     assert "rtsw: a port resumes" in said(xon_offset="61MB")
     assert said(nic={"buffer": "116KB"}) == ""
@@ -323,3 +323,19 @@ def test_a_lab_is_refused_if_a_switch_has_nothing_to_share_and_else_accepted(
     assert min(shared) == shared[0] and 0 < shared[0] <= leaf.ports
     with pytest.raises(ValueError, match="nothing of a switch's memory is left to share"):
         carved(least - 1)
+
+
+def test_marks_of_several_classes_come_before_all_ports_fill_the_memory() -> None:
+    """Where static thresholds are more than there is, ports pause once it is full."""
+    sizes = {"xoff": "400KB", "memory": "350KB"}
+    pfc = PfcSpec.model_validate({"classes": (3, 4), **sizes})
+    racks = carve(clos(), pfc)[0]
+    assert racks.shared // 8 < racks.xoff // 4
+    assert racks.marked_below == racks.shared // 8
+
+
+@pytest.mark.parametrize(("xon", "is_told"), [(9013, True), (9014, False)])
+def test_an_xon_below_one_packet_is_told(xon: int, is_told: bool) -> None:
+    pfc = PfcSpec.model_validate({"xoff": "100KB", "xon_offset": f"{100_000 - xon}B"})
+    found = [each for each in warned(clos(), pfc) if "less than a packet" in each]
+    assert bool(found) == is_told
