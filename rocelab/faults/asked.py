@@ -146,6 +146,8 @@ def _wrong_pair(model: type[TimedSpec], key: str, equals: str, known: bool) -> P
 
 def _value(key: str, text: str, declared: Declared) -> Data:
     """The value of a text for a field declared as `declared`. Raises RefusedError and SpecError."""
+    if not text:
+        return None
     if text[:1] in ("[", "{"):
         return parse_source(f"{key}: {text}", COMMAND_LINE).data.get(key)
     if _is_list(declared):
@@ -153,7 +155,7 @@ def _value(key: str, text: str, declared: Declared) -> Data:
     kinds = {member.annotation for member in declared.members}
     if kinds & {int, float, bool} and quantity_of(declared) is None:
         return read_scalar(text, None, plain=True)
-    return text or None
+    return text
 
 
 def _default(info: FieldInfo) -> str | None:
