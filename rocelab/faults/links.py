@@ -19,8 +19,7 @@ from rocelab.faults.ports import read_default_ports, read_ports, running_ports
 from rocelab.faults.selectors import NodeName, check_end, directed, find_nic_link
 from rocelab.kernel import namespaces, tc
 from rocelab.kernel.bracket import Bracket, spanning
-from rocelab.kernel.links import Link as NodePort
-from rocelab.plan.fabric import DirectedLink, Fabric, Link
+from rocelab.plan.fabric import DirectedLink, Fabric, Link, Nic
 from rocelab.plan.queues import lab_rate_bps
 from rocelab.runtime import wiring
 from rocelab.runtime.lab import Lab
@@ -64,7 +63,7 @@ class CarrierDown(LinksFault):
         for node, links in _by_lower_end(self.links):
             lit.append(lab.node(node).raise_ports(links))
             if not lab.fabric.node(node).is_switch and lab.fabric.observed is None:
-                _restore_default_route(lab, node)
+                _restore_default_routes(lab, node)
         return spanning(lit)
 
     def remains(self, lab: Lab) -> tuple[str, ...]:
@@ -73,8 +72,7 @@ class CarrierDown(LinksFault):
             found += lab.node(node).port_faults(links)
             if lab.fabric.observed is not None or lab.fabric.node(node).is_switch:
                 continue
-            if _lacking_ports(lab, node):
-                found.append(f"{node} has no default route")
+            found += [f"{node} has no default route{_of(nic)}" for nic, _ in _lacking(lab, node)]
         return tuple(found)
 
 
@@ -215,32 +213,32 @@ def _has_queues(lab: Lab) -> bool:
     return read_engine(LabFiles(lab.name)) is not QueueEngine.OFF
 
 
-def _lacking_ports(lab: Lab, server: str) -> tuple[Link, ...]:
-    """The ports, except those that are down, that a server's default route should use but does
-    not."""
+def _lacking(lab: Lab, server: str) -> list[tuple[Nic, list[Link]]]:
+    """A server's NICs whose default route does not use all of their ports that are there and up,
+    with these."""
     node = lab.node(server)
-    ports, used = read_ports(node), read_default_ports(node)
-    return tuple(
-        link for link in _usable(lab, server, ports) if ports[link.a.interface].index not in used
-    )
+    ports, lacking = read_ports(node), []
+    for nic in lab.fabric.nics(server):
+        usable = [
+            link
+            for link in nic.links
+            if (port := ports.get(link.a.interface)) is not None and port.up
+        ]
+        used = read_default_ports(node, nic.table) if usable else frozenset()
+        if any(ports[link.a.interface].index not in used for link in usable):
+            lacking.append((nic, usable))
+    return lacking
 
 
-def _restore_default_route(lab: Lab, server: str) -> None:
-    """Restore the route, which the kernel drops with its last next hop."""
-    if not _lacking_ports(lab, server):
-        return
-    node = lab.node(server)
-    usable = _usable(lab, server, read_ports(node))
-    node.send([wiring.default_route(lab.fabric, server, by=usable)])
+def _restore_default_routes(lab: Lab, server: str) -> None:
+    """Restore the routes, each of which the kernel drops with its last next hop."""
+    routes = [wiring.default_route(nic, by=usable) for nic, usable in _lacking(lab, server)]
+    if routes:
+        lab.node(server).send(routes)
 
 
-def _usable(lab: Lab, server: str, ports: Mapping[str, NodePort]) -> list[Link]:
-    """The links of a server's first NIC whose port is there and up."""
-    return [
-        link
-        for link in lab.fabric.nics(server)[0].links
-        if (port := ports.get(link.a.interface)) is not None and port.up
-    ]
+def _of(nic: Nic) -> str:
+    return "" if nic.number == 1 else f" for packets from NIC {nic.number}"
 
 
 def check_rates(fabric: Fabric) -> None:

@@ -1,4 +1,4 @@
-"""A node's ports and its default route, as its kernel reports them.
+"""A node's ports and its default routes, as its kernel reports them.
 
 Every call reads them again: they prove that faults are undone.
 """
@@ -41,12 +41,12 @@ def check_ports(lab: Lab, ports: Iterable[tuple[str, str]]) -> None:
                 raise PortGoneError(f"{node}:{interface}")
 
 
-def read_default_ports(node: NamespaceNode) -> frozenset[int]:
-    """Indexes of the interfaces of the node's default route; empty if it has none."""
+def read_default_ports(node: NamespaceNode, table: int = fib.RT_TABLE_MAIN) -> frozenset[int]:
+    """Indexes of the interfaces of the default route of a node's table; empty if it has none."""
 
     def read() -> frozenset[int]:
         with netlink.open_socket() as channel:
-            default = [route for route in fib.read_routes(channel) if route.length == 0]
+            default = [route for route in fib.read_routes(channel, table) if route.length == 0]
         return frozenset(hop.interface for route in fib.used(default) for hop in route.hops)
 
     return namespaces.inside(node.netns, read)

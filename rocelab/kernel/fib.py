@@ -38,7 +38,6 @@ NHMSG = struct.Struct("=BBBBI")
 GROUP_ENTRY = struct.Struct("=IBBH")
 
 _RTNEXTHOP = struct.Struct("=HBBi")
-_ROUTES_OF_MAIN = RTMSG.pack(socket.AF_INET, 0, 0, 0, RT_TABLE_MAIN, 0, 0, 0, 0)
 _DISTINCT_SETS = 4096
 """Cached sets of next hops: more than the switches of a zone have at a time."""
 
@@ -68,7 +67,7 @@ class RawHop(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class KernelRoute:
-    """An IPv4 route of the main table. `group` is the id of its next-hop object, 0 if it has none.
+    """An IPv4 route. `group` is the id of its next-hop object, 0 if it has none.
 
     Next hops are in the kernel's order, without dead ones.
     """
@@ -119,22 +118,27 @@ def read_fib(netns: Path) -> Fib:
     return inside(netns, read)
 
 
-def read_routes(channel: socket.socket) -> tuple[KernelRoute, ...]:
-    """The routes of the main table that forward or discard. Raises OSError, and MachineError as
+def read_routes(channel: socket.socket, table: int = RT_TABLE_MAIN) -> tuple[KernelRoute, ...]:
+    """The routes of a table that forward or discard. Raises OSError, and MachineError as
     `parse_route` does."""
-    found = map(parse_route, netlink.dump(channel, RTM_GETROUTE, _ROUTES_OF_MAIN))
+    asked = RTMSG.pack(socket.AF_INET, 0, 0, 0, table, 0, 0, 0, 0)
+    try:
+        bodies = netlink.dump(channel, RTM_GETROUTE, asked)
+    except FileNotFoundError:  # a table that never had a route
+        return ()
+    found = (parse_route(body, table) for body in bodies)
     return tuple(
         route for route in found if route is not None and (route.hops or route.kind != RTN_UNICAST)
     )
 
 
-def parse_route(body: bytes) -> KernelRoute | None:
-    """A route from the body of its message; None for those of other tables than the main one.
+def parse_route(body: bytes, of_table: int = RT_TABLE_MAIN) -> KernelRoute | None:
+    """A route from the body of its message; None for those of other tables than that one.
 
     Raises MachineError when the kernel does not list the members of a group.
     """
     _, length, _, _, table, protocol, _, kind, flags = RTMSG.unpack_from(body)
-    if table != RT_TABLE_MAIN:
+    if table != of_table:
         return None
     found = netlink.attributes(body, RTMSG.size)
     hops: tuple[KernelHop, ...] = ()

@@ -1,8 +1,8 @@
-"""Encodes requests to change links, addresses, neighbours and routes.
+"""Encodes requests to change links, addresses, neighbours, routes and rules.
 
 Fields and attributes have the kernel's names (include/uapi/linux/if_link.h, veth.h, if_addr.h,
-neighbour.h and rtnetlink.h). Messages of every kind begin with a struct of fields, 0 where nothing
-else is said, and attributes follow in the order in which they are given.
+neighbour.h, rtnetlink.h and fib_rules.h). Messages of every kind begin with a struct of fields, 0
+where nothing else is said, and attributes follow in the order in which they are given.
 """
 
 from __future__ import annotations
@@ -18,6 +18,9 @@ from rocelab.kernel.fib import RTA_GATEWAY, RTM_NEWROUTE
 from rocelab.kernel.links import IFLA_INFO_DATA, IFLA_INFO_KIND, RTM_NEWLINK, VETH_INFO_PEER
 from rocelab.kernel.netlink import REQUEST_ACK, REQUEST_ACK_CREATE_EXCL, REQUEST_ACK_REPLACE
 from rocelab.kernel.portstate import RTM_NEWADDR, RTM_NEWNEIGH
+
+RTM_NEWRULE = 32
+FR_ACT_TO_TBL = 1
 
 Attribute = tuple[str, object]
 Attributes = Sequence[Attribute]
@@ -66,6 +69,11 @@ def put_neighbour(attributes: Attributes, **fields: int) -> bytes:
 def put_route(attributes: Attributes, **fields: int) -> bytes:
     """The request for a route, in place of one to this prefix."""
     return netlink.request(RTM_NEWROUTE, _ROUTE.body(attributes, fields), REQUEST_ACK_REPLACE)
+
+
+def add_rule(attributes: Attributes, **fields: int) -> bytes:
+    """The request for a rule that there is not, of which packets look up which table."""
+    return netlink.request(RTM_NEWRULE, _RULE.body(attributes, fields), REQUEST_ACK_CREATE_EXCL)
 
 
 class _Message(NamedTuple):
@@ -139,4 +147,9 @@ _ROUTE = _Message(
     struct.Struct("=BBBBBBBBI"),
     ("family", "dst_len", "src_len", "tos", "table", "proto", "scope", "type", "flags"),
     {"RTA_MULTIPATH": (9, _hops)},
+)
+_RULE = _Message(
+    struct.Struct("=BBBBBxxBI"),
+    ("family", "dst_len", "src_len", "tos", "table", "action", "flags"),
+    {"FRA_SRC": (2, _ip), "FRA_PRIORITY": (6, netlink.u32)},
 )

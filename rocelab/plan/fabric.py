@@ -14,6 +14,11 @@ from ipaddress import IPv4Address, IPv4Network
 
 from rocelab.spec.model import HashPolicy, LabSpec
 
+MAIN_TABLE = 254
+"""RT_TABLE_MAIN of include/uapi/linux/rtnetlink.h."""
+NIC_TABLES = 100
+"""The tables and rules of a server's second NIC and of those after it have numbers above this."""
+
 
 class Role(StrEnum):
     """The role of a node in the fabric."""
@@ -217,6 +222,12 @@ class Nic:
     number: int
     ip: str
     links: tuple[Link, ...]
+
+    @property
+    def table(self) -> int:
+        """The routing table of packets from its address, whose default route leaves by its ports:
+        for a server's first NIC the main table, for another one of its own."""
+        return MAIN_TABLE if self.number == 1 else NIC_TABLES + self.number
 
 
 @dataclass(frozen=True, slots=True)

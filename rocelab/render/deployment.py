@@ -138,14 +138,19 @@ def _container(fabric: Fabric, node: Node) -> Container:
 
 
 def _server_commands(fabric: Fabric, node: Node) -> list[str]:
-    """A server's addresses and its default route, as in `rocelab.runtime.wiring`."""
+    """A server's addresses, its default routes and its rules, as in `rocelab.runtime.wiring`."""
     commands = []
     for link in fabric.links_of[node.name]:
         near, far = link.port(node.name), link.far(node.name)
         address = [near.ip, "peer", f"{far.ip}/32"] if near.is_shared else [str(near.address)]
         commands.append(shlex.join(["ip", "address", "add", *address, "dev", near.interface]))
-    hops = [["via", link.b.ip, "dev", link.a.interface] for link in fabric.nics(node.name)[0].links]
-    several = len(hops) > 1
-    words = [word for hop in hops for word in (["nexthop", *hop] if several else hop)]
-    commands.append(shlex.join(["ip", "route", "replace", "default", *words]))
+    for nic in fabric.nics(node.name):
+        hops = [["via", link.b.ip, "dev", link.a.interface] for link in nic.links]
+        several = len(hops) > 1
+        words = [word for hop in hops for word in (["nexthop", *hop] if several else hop)]
+        own = [] if nic.number == 1 else ["table", str(nic.table)]
+        commands.append(shlex.join(["ip", "route", "replace", "default", *own, *words]))
+        if own:
+            rule = ["from", nic.ip, "lookup", str(nic.table), "priority", str(nic.table)]
+            commands.append(shlex.join(["ip", "rule", "add", *rule]))
     return commands

@@ -214,7 +214,7 @@ class LabRuntime:
             for link in ready:
                 messages += wiring.bring_up(link, name)
             if not node.is_switch:
-                messages.append(wiring.default_route(fabric, name))
+                messages += wiring.server_routes(fabric, name)
             # The answers to a whole batch of small messages queue up in this buffer.
             with netlink.open_socket(receive_buffer_bytes=8 << 20) as channel:
                 netlink.send_batch(channel, messages)

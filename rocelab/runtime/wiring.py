@@ -11,10 +11,10 @@ from ipaddress import IPv6Address
 from socket import AF_INET, AF_INET6
 
 from rocelab.kernel import rtnetlink
-from rocelab.kernel.fib import RT_TABLE_MAIN, RTN_UNICAST
+from rocelab.kernel.fib import RTN_UNICAST
 from rocelab.kernel.links import IF_LINK_MODE_DORMANT, IF_OPER_DORMANT, IFF_UP, NUD_PERMANENT
 from rocelab.kernel.portstate import RTPROT_STATIC
-from rocelab.plan.fabric import Fabric, Link, Node, Port
+from rocelab.plan.fabric import Fabric, Link, Nic, Node, Port
 from rocelab.runtime.queues.engine import LONGEST_PACKETS
 
 LOOPBACK_INDEX = 1
@@ -48,19 +48,35 @@ def configure_node(fabric: Fabric, node: Node) -> list[bytes]:
     return messages
 
 
-def default_route(fabric: Fabric, server: str, *, by: Sequence[Link] | None = None) -> bytes:
-    """A server's default route: through its first NIC, over all its ports. The NIC must be up.
+def server_routes(fabric: Fabric, server: str) -> list[bytes]:
+    """What makes a server send by the NIC of a packet's source address, and by its first NIC what
+    is bound to none: a default route for each NIC, and a rule for each but the first."""
+    nics = fabric.nics(server)
+    return [*map(default_route, nics), *(_source_rule(nic) for nic in nics if nic.number > 1)]
+
+
+def default_route(nic: Nic, *, by: Sequence[Link] | None = None) -> bytes:
+    """The default route through a NIC, over all its ports, in the NIC's table. It must be up.
 
     Replaces an existing one. `by`: only over these ports of the NIC, if others are down.
     """
-    links = fabric.nics(server)[0].links if by is None else by
-    hops = [rtnetlink.Hop(link.a.index, link.b.ip) for link in links]
+    hops = [rtnetlink.Hop(link.a.index, link.b.ip) for link in (nic.links if by is None else by)]
     return rtnetlink.put_route(
         [("RTA_MULTIPATH", hops)],
         family=AF_INET,
-        table=RT_TABLE_MAIN,
+        table=nic.table,
         proto=RTPROT_STATIC,
         type=RTN_UNICAST,
+    )
+
+
+def _source_rule(nic: Nic) -> bytes:
+    return rtnetlink.add_rule(
+        [("FRA_SRC", nic.ip), ("FRA_PRIORITY", nic.table)],
+        family=AF_INET,
+        src_len=32,
+        table=nic.table,
+        action=rtnetlink.FR_ACT_TO_TBL,
     )
 
 

@@ -3,6 +3,7 @@ failures that the kind is built for."""
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import socket
@@ -15,10 +16,12 @@ from pathlib import Path
 
 import pytest
 
+from rocelab.faults.links import CarrierDown
 from rocelab.forwarding.fib import Fib
 from rocelab.forwarding.path import find_nic, walk
 from rocelab.kernel.fib import read_fib
 from rocelab.kernel.fibwatch import FibWatch
+from rocelab.kernel.links import read_counters
 from rocelab.kernel.namespaces import inside
 from rocelab.plan.build import plan
 from rocelab.plan.fabric import Nic
@@ -39,6 +42,8 @@ KINDS = ("rail-small", "hpn-small", "hpn-single-plane", "hpn-single-tor", "fat-t
 PORT = 5000
 Paths = dict[int, tuple[str | None, ...]]
 FLOWS = 64
+DATAGRAMS = 40
+"""More than a server sends by itself in the meantime."""
 
 
 @pytest.fixture(
@@ -111,6 +116,49 @@ def _send(name: str, nics: list[Nic]) -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
         for nic in nics:
             sender.sendto(name.encode(), (nic.ip, PORT))
+
+
+def test_a_socket_leaves_by_the_nic_of_its_address_and_is_answered_by_the_nic_it_asked(
+    lab: Lab,
+) -> None:
+    first, *_, last = lab.fabric.servers
+    for source, destination in zip(
+        lab.fabric.nics(first.name), lab.fabric.nics(last.name), strict=True
+    ):
+        ends = [(source, lab.node(first.name).netns), (destination, lab.node(last.name).netns)]
+        with ExitStack() as opened:
+            asks, answers = (
+                opened.enter_context(inside(netns, partial(_listen, nic))) for nic, netns in ends
+            )
+            before = [inside(netns, read_counters) for _, netns in ends]
+            for number in range(DATAGRAMS):
+                asks.sendto(bytes([number]), (destination.ip, PORT))
+                answers.sendto(*answers.recvfrom(64))
+                assert asks.recv(64) == bytes([number])
+            after = [inside(netns, read_counters) for _, netns in ends]
+        for (nic, _), then, now in zip(ends, before, after, strict=True):
+            sent = {name: now[name].tx_packets - then[name].tx_packets for name in now}
+            own = sum(sent[link.a.interface] for link in nic.links)
+            assert own >= DATAGRAMS > sum(sent.values()) - own, (nic, sent)
+
+
+@only("rail-small")
+def test_a_nic_that_was_down_gets_its_own_route_back(lab: Lab) -> None:
+    second = lab.fabric.nics(lab.fabric.servers[0].name)[1]
+    fault = CarrierDown(second.links, kind="nic-port-down")
+
+    def device() -> str:
+        asked = ["ip", "-json", "route", "get", other.ip, "from", second.ip]
+        return str(json.loads(lab.node(second.server).exec(asked).stdout)[0]["dev"])
+
+    other = lab.fabric.nics(lab.fabric.servers[-1].name)[1]
+    assert device() == second.links[0].a.interface
+    fault.inject(lab)
+    lab.link(second.links[0].name).up()
+    assert fault.remains(lab) == (f"{second.server} has no default route for packets from NIC 2",)
+    fault.restore(lab)
+    assert fault.remains(lab) == ()
+    assert device() == second.links[0].a.interface
 
 
 def test_predicted_paths_are_the_ones_seen_on_the_wire_from_every_port_of_every_nic(

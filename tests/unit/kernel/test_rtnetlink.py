@@ -1,10 +1,11 @@
-"""Requests for links, addresses, neighbours and routes, beside what pyroute2 encodes."""
+"""Requests for links, addresses, neighbours, routes and rules, beside what pyroute2 encodes."""
 
 from __future__ import annotations
 
 from socket import AF_INET, AF_INET6
 
 from pyroute2.netlink import nlmsg
+from pyroute2.netlink.rtnl.fibmsg import fibmsg
 from pyroute2.netlink.rtnl.ifaddrmsg import ifaddrmsg
 from pyroute2.netlink.rtnl.ifinfmsg import ifinfmsg
 from pyroute2.netlink.rtnl.ndmsg import ndmsg
@@ -13,7 +14,7 @@ from pyroute2.netlink.rtnl.rtmsg import rtmsg
 from rocelab.kernel import rtnetlink
 
 CREATE, CHANGE, REPLACE = 0x605, 0x005, 0x505
-NEWLINK, NEWADDR, NEWROUTE, NEWNEIGH = 16, 20, 24, 28
+NEWLINK, NEWADDR, NEWROUTE, NEWNEIGH, NEWRULE = 16, 20, 24, 28, 32
 END = [
     ("IFLA_GROUP", 7),
     ("IFLA_TXQLEN", 32767),
@@ -92,4 +93,12 @@ def test_a_route_over_several_links() -> None:
     ]
     assert rtnetlink.put_route(ours, **fields) == encoded(
         rtmsg(), NEWROUTE, REPLACE, [("RTA_MULTIPATH", theirs)], **fields
+    )
+
+
+def test_a_rule_for_packets_from_an_address() -> None:
+    attributes = [("FRA_SRC", "198.18.0.2"), ("FRA_PRIORITY", 102)]
+    fields = {"family": AF_INET, "src_len": 32, "table": 102, "action": 1}
+    assert rtnetlink.add_rule(attributes, **fields) == encoded(
+        fibmsg(), NEWRULE, CREATE, attributes, **fields
     )

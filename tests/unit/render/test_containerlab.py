@@ -250,7 +250,7 @@ def test_nothing_that_containerlab_sets_otherwise_is_set_before_the_start() -> N
         assert "net.ipv6.conf.all.disable_ipv6" not in container.sysctls
 
 
-def test_a_server_of_nics_with_two_ports_gets_its_addresses_and_a_route_over_both() -> None:
+def test_a_server_of_nics_with_two_ports_gets_addresses_and_a_route_over_both_of_each() -> None:
     made = {each.name: each for each in deployment(small("hpn-small")).containers}
     assert made["srv1-1"].entrypoint == "sleep infinity"
     assert made["srv1-1"].commands[1:] == (
@@ -260,6 +260,9 @@ def test_a_server_of_nics_with_two_ports_gets_its_addresses_and_a_route_over_bot
         "ip address add 198.18.0.2 peer 198.18.0.17/32 dev s1-tor2b",
         "ip route replace default nexthop via 198.18.0.14 dev s1-tor1a "
         "nexthop via 198.18.0.15 dev s1-tor1b",
+        "ip route replace default table 102 nexthop via 198.18.0.16 dev s1-tor2a "
+        "nexthop via 198.18.0.17 dev s1-tor2b",
+        "ip rule add from 198.18.0.2 lookup 102 priority 102",
     )
 
 
