@@ -1,9 +1,10 @@
 """Keeps compiled functions in a cache folder, so that only the first process compiles them.
 
 The folder follows from the sources of the functions: NUMBA_CACHE_DIR, else beside the sources, else
-the user's cache folder (XDG_CACHE_HOME, ~/.cache). If the user owns none of them, every process
-compiles anew: cached machine code is executed, so another user must not be able to write or replace
-it. numba is imported on use.
+the user's cache folder (XDG_CACHE_HOME, ~/.cache). If others may change all of them, every process
+compiles anew, and says so: cached machine code is executed, so another user must not be able to
+write or replace it. Thus root keeps nothing in a user's checkout, though it runs the code there.
+numba is imported on use.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ import fcntl
 import hashlib
 import os
 import resource
-import stat
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -22,9 +22,9 @@ from types import ModuleType
 from typing import ParamSpec, Protocol, TypeVar, cast
 
 from rocelab.errors import MachineError
-from rocelab.files import make_folders
 from rocelab.interpreter import imported
 from rocelab.interruption import shielded
+from rocelab.trust import not_used, private_folder
 from rocelab.units import format_size
 
 LOCK = "lock"
@@ -100,42 +100,26 @@ def is_compiled(sources: Path) -> bool:
 def cache_folder(sources: Path) -> Path | None:
     """A cache folder for this state of the modules in the folder `sources`, and of how they are
     compiled. numba alone misses changes in a function called from another file. None if no folder
-    is private to this user.
+    is private to this user, which is then said on stderr.
     """
     digest = hashlib.sha256()
     for source in (Path(__file__), *sorted(sources.glob("*.py"))):
         digest.update(source.read_bytes())
     user = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    folder = os.environ.get("NUMBA_CACHE_DIR")
-    beside = sources / "__pycache__"
-    for parent in [Path(folder)] if folder else [beside, user / "rocelab"]:
-        # A link above it could be changed after the look; one in its place is no folder of ours.
-        made = Path(os.path.realpath(parent), f"numba-{digest.hexdigest()[:16]}")
+    chosen = os.environ.get("NUMBA_CACHE_DIR")
+    refused: tuple[Path, OSError] | None = None
+    for parent in [Path(chosen)] if chosen else [sources / "__pycache__", user / "rocelab"]:
+        made = parent / f"numba-{digest.hexdigest()[:16]}"
         try:
-            make_folders(made)
-            # Who can replace a folder above the sources can replace the sources.
-            stays = parent == beside or not any(map(_is_others_to_change, made.parents))
-            if stays and _is_ours_alone(made):
-                return made
-        except OSError:
-            continue
+            # numba's files in it have the modes of the umask.
+            folder = private_folder(made)
+            if folder.stat().st_uid == os.geteuid():
+                return folder
+        except OSError as error:
+            refused = parent, error
+    if refused is not None:
+        not_used(*refused)
     return None
-
-
-def _is_ours_alone(folder: Path) -> bool:
-    """Whether this process's user owns the folder and no other user may write in it."""
-    found = folder.lstat()
-    others = stat.S_IWGRP | stat.S_IWOTH
-    is_ours = found.st_uid == os.geteuid() and not found.st_mode & others
-    return stat.S_ISDIR(found.st_mode) and is_ours
-
-
-def _is_others_to_change(folder: Path) -> bool:
-    """Whether a user who is neither this process's nor root may put another folder in place of one
-    of ours in it, at any time. A group that may is its user's choice."""
-    found = folder.stat()
-    is_open = found.st_mode & stat.S_IWOTH and not found.st_mode & stat.S_ISVTX
-    return bool(is_open) or found.st_uid not in (0, os.geteuid())
 
 
 def compiled_in(

@@ -209,12 +209,3 @@ def untrusted_lines(text: AnyStr) -> list[AnyStr]:
     """The lines of what was read from such a file, without longer ones than any of a daemon: some
     expressions take hours for one of a megabyte."""
     return [line for line in text.splitlines() if len(line) <= MOST_LINE]
-
-
-def sudo_user() -> tuple[int, int] | None:
-    """The user and group of who typed the command with sudo; None without sudo, which sets both."""
-    numbers = tuple(os.environ.get(name, "") for name in ("SUDO_UID", "SUDO_GID"))
-    if not all(number.isascii() and number.isdecimal() for number in numbers):
-        return None
-    user, group = map(int, numbers)
-    return user, group

@@ -15,6 +15,8 @@ from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
+from rocelab.trust import use_private_caches
+
 HOME = Path(__file__).parents[1]
 """The folder that this package is imported from."""
 
@@ -37,6 +39,7 @@ def imported(name: str) -> ModuleType:
     """Import a library that reads settings, which may be code, from the current folder at import
     (matplotlib, numba), as if that folder were `/`."""
     if name not in sys.modules:
+        use_private_caches()
         here = os.open(".", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.chdir("/")

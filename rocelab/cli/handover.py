@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
-from rocelab.files import sudo_user
+from rocelab.trust import sudo_user
 
 MOST_DEPTH = 16
 """More than any folder of results has."""

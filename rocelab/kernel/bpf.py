@@ -19,10 +19,11 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 
-from rocelab.files import make_folder, make_folders
+from rocelab import trust
+from rocelab.files import make_folder
 from rocelab.kernel.closing import Closing
 
-CACHE = Path("/var/cache/rocelab/bpf")
+CACHE = trust.CACHE / "bpf"
 """The folder of compiled programs: labs belong to root, and so do the programs that they load into
 the kernel."""
 
@@ -78,14 +79,17 @@ def compiled(source: Path) -> Path:
     command = (*_FLAGS, f"-I/usr/include/{machine}")
     texts = [file.read_bytes() for file in (source, *sorted(source.parent.glob("*.h")))]
     digest = hashlib.blake2s(b"\0".join([" ".join(command).encode(), *texts]), digest_size=12)
-    kept = CACHE / f"{source.name.removesuffix('.bpf.c')}-{digest.hexdigest()}.o"
+    try:
+        cache_folder = trust.private_folder(CACHE)
+    except trust.UntrustedFolderError as error:
+        raise BpfError(f"no program is loaded from {CACHE}: {error}") from None
+    kept = cache_folder / f"{source.name.removesuffix('.bpf.c')}-{digest.hexdigest()}.o"
     if kept.exists():
         return kept
     clang = shutil.which("clang")
     if clang is None:
         raise BpfError("clang is missing")
-    make_folders(CACHE, 0o700)
-    with tempfile.TemporaryDirectory(dir=CACHE) as folder:
+    with tempfile.TemporaryDirectory(dir=cache_folder) as folder:
         fresh = Path(folder, "fresh.o")
         try:
             done = subprocess.run(

@@ -91,6 +91,7 @@ def test_compiled_code_is_kept_in_no_folder_that_others_can_replace(
         assert kept.parent == shared.resolve() / "numba"
     kept.rename(tmp_path / "elsewhere")
     kept.symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "elsewhere").chmod(0o777)
     assert cache_folder(tmp_path) is None
     place.parent.unlink()
     place.parent.symlink_to(place.parent)
