@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from pydantic import TypeAdapter, ValidationError
 
 from rocelab.errors import InputError
-from rocelab.files import read_input
+from rocelab.files import NotTextError, read_input, text_of
 from rocelab.wording import dotted, printable, shown
 
 if TYPE_CHECKING:
@@ -48,9 +48,11 @@ def _keys(part: object) -> dict[str, Any]:
 def read_text(file: Path, hint: str) -> str:
     """The text of a document. Raises InputError with the file if it cannot be read."""
     try:
-        return read_input(file).decode()
-    except (OSError, UnicodeDecodeError, ValueError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is no text"
+        return text_of(read_input(file))
+    except NotTextError as error:
+        raise InputError(f"{file} cannot be read: {error}", hint=f"{error.hint}; {hint}") from None
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else str(error)
         raise InputError(f"{file} cannot be read: {why}", hint=hint) from None
 
 

@@ -35,6 +35,16 @@ class TooLargeError(OSError):
     """A file that exceeds the limit of its kind."""
 
 
+class NotTextError(ValueError):
+    """What is not UTF-8 text. The message says what it is; hint: what to do; line: where, or
+    None."""
+
+    def __init__(self, message: str, hint: str, line: int | None = None) -> None:
+        super().__init__(message)
+        self.hint = hint
+        self.line = line
+
+
 def make_folder(folder: Path, mode: int = FOLDER_MODE, *, exist_ok: bool = False) -> None:
     """Make one folder; an existing one keeps its mode. Raises OSError."""
     try:
@@ -157,6 +167,20 @@ def read_input(file: Path, most_bytes: int = MOST_BYTES) -> bytes:
         reason = f"it is larger than {most_bytes:,} bytes"
         raise TooLargeError(errno.EFBIG, reason, str(file))
     return content
+
+
+def text_of(content: bytes) -> str:
+    """The text of a file that a user wrote: UTF-8, with or without the byte order mark that
+    spreadsheets and editors of Windows write. Raises NotTextError."""
+    if content.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise NotTextError("UTF-16 text", "save it as UTF-8")
+    if b"\0" in content:
+        raise NotTextError("a binary file; expected text", "is it the right file?")
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise NotTextError("not UTF-8 text", "save it as UTF-8", line) from None
 
 
 def open_untrusted(file: Path) -> BinaryIO:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rocelab.cli.arguments import JsonOption, LabArgument
 from rocelab.cli.joboptions import named_options, takes_job_options
 from rocelab.cli.simulate import HashingOption, SchemeOption, asked_jobs, asked_spec, note_compiling
-from rocelab.report.console import out, progress_bars, table, write_json
+from rocelab.report.console import err, out, progress_bars, table, write_json
+
+if TYPE_CHECKING:
+    from rocelab.jobs.collectives import Pattern
 
 
 @takes_job_options(but=("duration", "starts", "warmup", "iterations", "size", "compute"))
@@ -21,7 +24,7 @@ def reference(
         Path,
         typer.Argument(
             metavar="FILE",
-            help="The output of all_reduce_perf or another of nccl-tests, as text or CSV.",
+            help="The output of a program of nccl-tests or rccl-tests, as text, CSV or JSON.",
             show_default=False,
         ),
     ],
@@ -33,38 +36,43 @@ def reference(
     """Compare a table of nccl-tests with a simulation of each of its sizes.
 
     Also fits latency + size / bandwidth to the measured times; the latency is what a fluid model
-    leaves out. Needs no root.
+    leaves out. --pattern and --ranks are needed where the file does not say them. Needs no root.
 
     rocelab reference rail-superpod all_reduce.txt --pattern allreduce --ranks 8
     """
-    from rocelab.errors import InputError
-    from rocelab.files import read_input
+    from rocelab.documents import read_text
     from rocelab.sim.simulate import simulate
     from rocelab.sim.traces.nccl_tests import read_nccl_tests
     from rocelab.sim.traces.reference import compare, fit_alpha_beta
     from rocelab.units import SIZE, format_duration
 
     spec = asked_spec(lab, scheme, hashing)
-    try:
-        rows = read_nccl_tests(read_input(measured).decode(), str(measured))
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{measured}: {error}", hint="give the text that it printed") from None
+    options = named_options(job)
+    pattern, ranks = _asked(options)
+    text = read_text(measured, hint="give the text that nccl-tests printed")
+    test = read_nccl_tests(text, str(measured), pattern=pattern, ranks=ranks)
+    named = {"pattern": test.pattern.value, "ranks": str(test.ranks)}
+    options = {**options, **named}
     fit = fit_alpha_beta(
-        [row.size_bytes for row in rows], [row.timing.time_us * 1000 for row in rows]
+        [row.size_bytes for row in test.rows], [row.timing.time_us * 1000 for row in test.rows]
     )
     note_compiling()
     with progress_bars() as progress:
 
         def time_ns(size_bytes: int) -> float:
-            jobs = asked_jobs(None, {**named_options(job), "size": f"{size_bytes}B"})
+            jobs = asked_jobs(None, {**options, "size": f"{size_bytes}B"})
             report = simulate(spec, jobs, progress=progress)
             return report.jobs[0].headline("iteration_time").modelled.median
 
-        found = compare(rows, time_ns)
+        found = compare(test, time_ns)
     if json:
-        write_json({"sizes": [asdict(row) for row in found], "fit": asdict(fit)})
+        of = {"pattern": test.pattern.value, "ranks": test.ranks, "notes": test.notes}
+        write_json({**of, "sizes": [asdict(row) for row in found], "fit": asdict(fit)})
         return
-    shown = table("busbw, GB/s", ("size", "measured", "simulated", "simulated / measured"))
+    for note in test.notes:
+        err().print(f"note: {note}", markup=False, soft_wrap=True)
+    title = f"{test.pattern} of {test.ranks} ranks: busbw, GB/s"
+    shown = table(title, ("size", "measured", "simulated", "simulated / measured"))
     for row in found:
         shown.add_row(
             SIZE.written(row.size_bytes),
@@ -78,3 +86,17 @@ def reference(
         f"{fit.worst:.1%} off at most",
         highlight=False,
     )
+
+
+def _asked(options: dict[str, str]) -> tuple[Pattern | None, int | None]:
+    """The collective and the ranks that the options name. Raises SpecError if they are wrong."""
+    from rocelab.jobs.collectives import Pattern
+    from rocelab.jobs.options import job_from_options
+
+    if not {"pattern", "ranks"} & set(options):
+        return None, None
+    asked = {name: text for name, text in options.items() if name in ("pattern", "ranks")}
+    job = job_from_options(
+        {"pattern": Pattern.ALLREDUCE.value, "ranks": "2", **asked, "size": "1MB"}
+    )
+    return (job.pattern if "pattern" in asked else None), (job.ranks if "ranks" in asked else None)

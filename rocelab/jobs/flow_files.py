@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from rocelab.errors import Problem, SpecError
-from rocelab.files import read_input
+from rocelab.files import NotTextError, read_input, text_of
 from rocelab.jobs.flow_list import MOST_FLOWS, FlowList
 from rocelab.jobs.transport import MAX_SIZE
 from rocelab.spec.source import raise_problems
@@ -66,12 +66,12 @@ def read_flow_file(path: Path) -> FlowList:
 def _lines(path: Path) -> list[Line]:
     """The lines that are not empty and no comment."""
     try:
-        text = read_input(path).decode("utf-8-sig")
+        text = text_of(read_input(path))
     except OSError as error:
         problem = Problem(str(path), None, "", f"cannot be read: {error.strerror}")
         raise SpecError([problem]) from None
-    except UnicodeDecodeError:
-        raise SpecError([Problem(str(path), None, "", "not text of a file of flows")]) from None
+    except NotTextError as error:
+        raise SpecError([Problem(str(path), error.line, "", str(error), error.hint)]) from None
     found = ((number, line.split()) for number, line in enumerate(text.splitlines(), start=1))
     return [(number, words) for number, words in found if words and words[0][0] != "#"]
 

@@ -16,7 +16,7 @@ from typing import Annotated
 from pydantic import Field
 
 from rocelab.errors import InputError, Problem, SpecError
-from rocelab.files import read_input
+from rocelab.files import NotTextError, read_input, text_of
 from rocelab.jobs.placement import NicRef
 from rocelab.jobs.sport import QPN_LIMIT
 from rocelab.plan.fabric import Fabric
@@ -136,7 +136,7 @@ def _read_csv(path: Path) -> Source:
     """The rows with the same keys and values as in YAML, each with its line."""
     file = str(path)
     try:
-        text = StringIO(read_input(path).decode(), newline="")
+        text = StringIO(text_of(read_input(path)), newline="")
         reader = csv.DictReader(text, strict=True)
         header = [name.strip() for name in reader.fieldnames or ()]
         _check_header(file, header)
@@ -144,10 +144,8 @@ def _read_csv(path: Path) -> Source:
         return _rows(file, reader)
     except OSError as error:
         raise SpecError([Problem(file, None, "", f"cannot be read: {error.strerror}")]) from None
-    except UnicodeDecodeError as error:
-        raise SpecError(
-            [Problem(file, None, "", f"not UTF-8 text: {error.reason}", "save it as UTF-8")]
-        ) from None
+    except NotTextError as error:
+        raise SpecError([Problem(file, error.line, "", str(error), error.hint)]) from None
     except csv.Error as error:
         raise SpecError([Problem(file, reader.line_num, "", f"not CSV: {error}")]) from None
 

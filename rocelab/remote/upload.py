@@ -15,7 +15,7 @@ from pathlib import Path, PurePosixPath
 import yaml
 
 from rocelab.errors import InputError
-from rocelab.files import read_input
+from rocelab.files import NotTextError, read_input, text_of
 from rocelab.spec.catalog import DRILLS, FLOWS, JOBS, LABS, own_file, tree_of
 from rocelab.spec.source import MAX_FILE_BYTES
 
@@ -171,9 +171,9 @@ def _texts(path: Path) -> Iterator[tuple[object, str]]:
     reports."""
     try:
         pending: list[tuple[object, object]] = [
-            (None, yaml.safe_load(read_input(path, MAX_FILE_BYTES)))
+            (None, yaml.safe_load(text_of(read_input(path, MAX_FILE_BYTES))))
         ]
-    except (yaml.YAMLError, UnicodeDecodeError, OSError):
+    except (yaml.YAMLError, NotTextError, OSError):
         return
     while pending:
         key, value = pending.pop()

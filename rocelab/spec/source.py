@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 import yaml
 
 from rocelab.errors import Problem, SpecError
-from rocelab.files import TooLargeError, read_input
+from rocelab.files import NotTextError, TooLargeError, read_input, text_of
 from rocelab.spec.scalars import Scalar, read_scalar, unknown_tag
 from rocelab.wording import CONTROL, KeyPath, RefusedError, dotted, printable, shown
 
@@ -177,15 +177,10 @@ def _read_text(path: Path, file: str) -> str:
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         _refuse(file, f"it cannot be read: {reason}")
-    if content.startswith((b"\xff\xfe", b"\xfe\xff")):
-        _refuse(file, "UTF-16 text", "save it as UTF-8")
-    if b"\0" in content:
-        _refuse(file, "a binary file; expected YAML text", "is it the right file?")
     try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        _refuse(file, "not UTF-8 text", "save it as UTF-8", line=line)
+        return text_of(content)
+    except NotTextError as error:
+        _refuse(file, str(error), error.hint, line=error.line)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,10 @@ import pytest
 
 from rocelab import files
 from rocelab.compiling import cache_folder
+from rocelab.documents import read_text
+from rocelab.errors import InputError
 from rocelab.files import (
+    NotTextError,
     UntrustedFileError,
     append_file,
     make_folder,
@@ -22,10 +25,12 @@ from rocelab.files import (
     remove_tree,
     replace_file,
     replacing,
+    text_of,
     untrusted_size,
     untrusted_tail,
     write_file,
 )
+from rocelab.jobs.flow_files import read_flow_file
 from rocelab.remote.host import bootstrap
 from rocelab.runtime.impairments import delayline
 
@@ -197,3 +202,37 @@ def test_a_file_that_could_not_be_written_whole_is_as_it_was(tmp_path: Path) -> 
         raise RuntimeError
     assert [path.name for path in tmp_path.iterdir()] == ["table"]
     assert file.read_text() == "old"
+
+
+def test_text_of_a_user_has_a_byte_order_mark_or_none() -> None:
+    assert text_of("a: ä\n".encode("utf-8-sig")) == text_of("a: ä\n".encode()) == "a: ä\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "message", "line"),
+    [
+        ("a: 1\n".encode("utf-16"), "UTF-16 text", None),
+        ("\ufeffa: 1\n".encode("utf-16-be"), "UTF-16 text", None),
+        (b"a\0b", "a binary file", None),
+        (b"a: 1\nb: \xe4\n", "not UTF-8 text", 2),
+    ],
+)
+def test_what_is_no_text_is_said_with_what_to_do(
+    content: bytes, message: str, line: int | None
+) -> None:
+    with pytest.raises(NotTextError, match=message) as error:
+        text_of(content)
+    assert error.value.hint
+    assert error.value.line == line
+
+
+def test_a_document_and_a_list_of_flows_may_have_a_byte_order_mark(tmp_path: Path) -> None:
+    file = tmp_path / "flows.txt"
+    file.write_bytes("1\n0 1 3 100 1000 2.0\n".encode("utf-8-sig"))
+    assert read_text(file, "").startswith("1")
+    assert read_flow_file(file).size_bytes.tolist() == [1000]
+    file.write_bytes("1\n0 1 3 100 1000 2.0\n".encode("utf-16"))
+    with pytest.raises(InputError, match="UTF-16 text"):
+        read_text(file, "")
+    with pytest.raises(InputError, match="UTF-16 text"):
+        read_flow_file(file)

@@ -1,185 +1,146 @@
-"""Parses the output of nccl-tests: measurements of a real cluster.
+"""Reads a measurement of a real cluster: a test of nccl-tests or rccl-tests, checked.
 
-Reads the output of all_reduce_perf and the other programs, of any version, run alone or by mpirun,
-as text or CSV, and rocelab's own tables. Rows have size, time and bandwidths. A line that cannot be
-read is an error with its number.
+It takes the output of all_reduce_perf and the other programs, of any version, as text, CSV or
+JSON, whatever a launcher puts before each line, and rocelab's own tables. A line that cannot be
+read and a row that contradicts itself are errors with their place.
 """
 
 from __future__ import annotations
 
-import math
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 from rocelab.errors import Problem, SpecError
+from rocelab.jobs.collectives import Pattern
+from rocelab.sim.traces.nccl_checks import (
+    article,
+    fitting_ranks,
+    row_problems,
+    run_problems,
+    with_times,
+)
+from rocelab.sim.traces.nccl_json import is_json, log_lines, read_json
+from rocelab.sim.traces.nccl_rows import NcclRow, Recording
+from rocelab.sim.traces.nccl_text import HINT, read_tables
+from rocelab.spec.source import raise_problems
 
-_PREFIX = re.compile(r"^\s*(\[\d+,\d+\]<std(out|err)>:|\d+:)\s?")
-"""The prefix that `mpirun --tag-output` and `srun --label` put before each line."""
-
-_WRONG = ("#wrong", "wrong", "error", "res")
-
-
-@dataclass(frozen=True, slots=True)
-class Timing:
-    """One half of a row. GB/s are 10^9 bytes. wrong: wrong elements, or in old versions the largest
-    error; None if not checked."""
-
-    time_us: float
-    algbw_gbs: float
-    busbw_gbs: float
-    wrong: float | None
+_ALONE = "the times are of one rank alone, which sends nothing: run it with two ranks or more"
 
 
 @dataclass(frozen=True, slots=True)
-class NcclRow:
-    """One size. redop, root, type: None if the version does not print them."""
+class NcclTest:
+    """One test: a collective of `ranks` ranks. notes: what was left out, or computed otherwise."""
 
-    line: int
-    size_bytes: int
-    count: int | None
-    type: str | None
-    redop: str | None
-    root: int | None
-    out_of_place: Timing | None
-    in_place: Timing | None
-
-    @property
-    def timing(self) -> Timing:
-        """The out-of-place timing, or the in-place one if there is no other."""
-        timing = self.out_of_place or self.in_place
-        assert timing is not None
-        return timing
+    pattern: Pattern
+    ranks: int
+    rows: tuple[NcclRow, ...]
+    notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class _Columns:
-    """leading: names before the first time. halves: for each half, whether it is in place, and the
-    names of its columns."""
+def read_nccl_tests(
+    text: str,
+    source: str = "nccl-tests",
+    *,
+    pattern: Pattern | None = None,
+    ranks: int | None = None,
+) -> NcclTest:
+    """The test in nccl-tests' output `text`; with several, the only one of `pattern`.
 
-    leading: tuple[str, ...]
-    halves: tuple[tuple[bool, tuple[str, ...]], ...]
-
-
-def read_nccl_tests(text: str, source: str = "nccl-tests") -> tuple[NcclRow, ...]:
-    """The rows of nccl-tests' output `text`, in order; other lines are ignored.
-
-    It reads every version's columns (with or without redop, root; `#wrong`, `error`), both halves
-    or one, N/A, CSV, and lines prefixed by mpirun or srun. `source` names the text in errors.
-    Raises SpecError with every line that cannot be read, or if there is no row.
+    Pattern and ranks are needed where the output does not say them; where it does, they must agree.
+    Rows of 0 bytes are left out. `source` names the text in errors. Raises SpecError with every
+    line that cannot be read and every row that does not fit its own size, time and bandwidths, the
+    pattern, the ranks, or whose check failed.
     """
-    columns: _Columns | None = None
-    in_place = False
-    rows: list[NcclRow] = []
-    problems: list[Problem] = []
-    for number, line in enumerate(text.splitlines(), start=1):
-        bare = _PREFIX.sub("", line).strip()
-        cells = _cells(bare)
-        words = [cell.lower() for cell in cells]
-        if "size" in words and "time" in words:
-            columns = _columns(words, in_place)
-        elif "place" in bare.lower().replace("-", " ") and not _is_row(cells):
-            in_place = "out-of-place" not in bare.lower()
-        elif _is_row(cells):
-            try:
-                if columns is None:
-                    raise ValueError("a row before the line with the names of the columns")
-                rows.append(_row(number, cells, columns))
-            except ValueError as error:
-                problems.append(Problem(source, number, "", str(error), _HINT))
-    if not rows and not problems:
-        problems.append(Problem(source, None, "", "no row of nccl-tests in it", _HINT))
+    runs, problems = _read(text, source)
+    if problems:
+        raise_problems(problems)
+    if not runs:
+        raise SpecError([Problem(source, None, "", "no row of nccl-tests in it", HINT)])
+    run, notes = _chosen(runs, source, pattern)
+    problems = list(run_problems(run, source))
     if problems:
         raise SpecError(problems)
-    return tuple(rows)
+    pattern = _pattern(run, source, pattern)
+    ranks = _ranks(run, source, pattern, ranks)
+    problems = row_problems(run, source, pattern, ranks)
+    if problems:
+        raise SpecError(problems)
+    rows, more = with_times(run, pattern, ranks)
+    if not rows:
+        message = f"no row has a size and a time to compare: {'; '.join(more)}"
+        raise SpecError([Problem(source, run.line, "", message, "measure larger sizes")])
+    if pattern is Pattern.ALLTOALLV:
+        more.append("the parts of an alltoallv are not printed: the simulation draws its own")
+    return NcclTest(pattern, ranks, tuple(rows), (*notes, *more))
 
 
-_HINT = "give the output of nccl-tests as it was printed, from the line with `size` and `time` on"
+def _read(text: str, source: str) -> tuple[list[Recording], list[Problem]]:
+    if not is_json(text):
+        return read_tables(text, source)
+    lines = log_lines(text, source)
+    return read_json(text, source) if lines is None else read_tables(lines, source)
 
 
-def _cells(line: str) -> list[str]:
-    bare = line.removeprefix("#") if not line.startswith("#wrong") else line
-    if line.count(",") >= 5:
-        return [cell.strip().strip('"') for cell in bare.split(",")]
-    return bare.split()
-
-
-def _is_row(cells: Sequence[str]) -> bool:
-    """Whether cells begin with a size and have more: notes between rows do not."""
-    return len(cells) >= 4 and cells[0].isdigit()
-
-
-def _columns(words: Sequence[str], in_place: bool) -> _Columns:
-    starts = [place for place, word in enumerate(words) if word == "time"]
-    bounds = [*starts, len(words)]
-    halves = [tuple(words[begin:end]) for begin, end in pairwise(bounds)]
-    leading = tuple(words[: starts[0]])
-    if len(halves) == 1:
-        return _Columns(leading, ((in_place, halves[0]),))
-    return _Columns(leading, tuple((bool(index), half) for index, half in enumerate(halves)))
-
-
-def _row(number: int, cells: Sequence[str], columns: _Columns) -> NcclRow:
-    width = len(columns.leading)
-    trimmed = list(cells)
-    while trimmed and not trimmed[-1]:
-        trimmed.pop()
-    full = width + sum(len(names) for _, names in columns.halves)
-    halves = columns.halves
-    if len(trimmed) == width + len(halves[0][1]):
-        halves = halves[:1]
-    elif len(trimmed) != full:
-        raise ValueError(f"expected {full} columns, found {len(trimmed)}")
-    lead = dict(zip(columns.leading, trimmed, strict=False))
-    timings: dict[bool, Timing | None] = {False: None, True: None}
-    at = width
-    for in_place, names in halves:
-        timings[in_place] = _timing(dict(zip(names, trimmed[at : at + len(names)], strict=True)))
-        at += len(names)
-    if timings[False] is None and timings[True] is None:
-        raise ValueError("neither half of the row has a time")
-    count, root = lead.get("count"), lead.get("root")
-    return NcclRow(
-        number,
-        int(trimmed[0]),
-        None if count is None else _whole("count", count),
-        lead.get("type"),
-        lead.get("redop"),
-        None if root is None else _whole("root", root),
-        timings[False],
-        timings[True],
+def _chosen(
+    runs: Sequence[Recording], source: str, pattern: Pattern | None
+) -> tuple[Recording, list[str]]:
+    """The run to compare, and what to say about the others. Raises SpecError unless it is clear."""
+    if len(runs) == 1:
+        return runs[0], []
+    kept = [run for run in runs if pattern is None or run.name in (None, pattern)]
+    if len(kept) == 1:
+        line = f" from line {kept[0].line}" if kept[0].line else ""
+        return kept[0], [f"one of {len(runs)} tests in {source}: {pattern}{line}"]
+    raise SpecError(
+        [
+            Problem(
+                source,
+                run.line,
+                "",
+                f"test {number} of {len(runs)} in it" + (f": {run.name}" if run.name else ""),
+                "give a file with one of them" + ("" if pattern else ", or name it by --pattern")
+                if number == len(runs)
+                else None,
+            )
+            for number, run in enumerate(runs, start=1)
+        ]
     )
 
 
-def _timing(cells: dict[str, str]) -> Timing | None:
-    """The timing of a half of a row, None if nothing was measured in it."""
-    if cells["time"] in ("", "N/A"):
-        return None
-    time_us = _number("time", cells["time"])
-    if time_us <= 0:
-        raise ValueError(f"expected a time above 0 us, found {cells['time']}")
-    wrong = next((cells[name] for name in _WRONG if name in cells), "N/A")
-    return Timing(
-        time_us,
-        _number("algbw", cells.get("algbw", "")),
-        _number("busbw", cells.get("busbw", "")),
-        None if wrong in ("N/A", "") else _number("#wrong", wrong),
-    )
+def _pattern(run: Recording, source: str, pattern: Pattern | None) -> Pattern:
+    if run.name is None:
+        if pattern is not None:
+            return pattern
+        message = "it does not say which collective it measured"
+        raise SpecError([Problem(source, run.line, "", message, "say it: --pattern allreduce")])
+    if pattern is not None and run.name != pattern:
+        message = f"a test of {run.name}, not of {article(pattern)}"
+        hint = "leave --pattern out, or give the log of that test"
+        raise SpecError([Problem(source, run.line, "", message, hint)])
+    if run.name not in {known.value for known in Pattern}:
+        message = f"a test of {run.name}, which is not simulated"
+        hint = f"these are: {', '.join(known.value for known in Pattern)}"
+        raise SpecError([Problem(source, run.line, "", message, hint)])
+    return Pattern(run.name)
 
 
-def _number(name: str, text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        raise ValueError(f"expected a number as {name}, found {text!r}") from None
-    if not math.isfinite(value) or value < 0:
-        raise ValueError(f"expected {name} to be 0 or more, found {text!r}")
-    return value
+def _ranks(run: Recording, source: str, pattern: Pattern, ranks: int | None) -> int:
+    def refuse(message: str, hint: str) -> SpecError:
+        line = run.ranks_line or run.line
+        return SpecError([Problem(source, line, "", message, hint)])
 
-
-def _whole(name: str, text: str) -> int:
-    try:
-        return int(text)
-    except ValueError:
-        raise ValueError(f"expected a whole number as {name}, found {text!r}") from None
+    listed, is_exact = run.ranks, run.ranks_are_exact
+    if listed == 1 and is_exact:
+        raise refuse("one rank", _ALONE)
+    if ranks is None:
+        if listed is not None and is_exact:
+            return listed
+        fitting = fitting_ranks(run.rows, pattern)
+        example = f"--ranks {fitting}, which the rows fit" if fitting else "--ranks N"
+        raise refuse("it does not list all of its ranks", f"say how many: {example}")
+    if listed is not None and (ranks < listed or (is_exact and ranks != listed)):
+        raise refuse(f"it lists {listed} ranks, not {ranks}", "leave --ranks out, or correct it")
+    if ranks % (run.per_process or 1):
+        each = run.per_process
+        raise refuse(f"{ranks} ranks, but {each} in each process (nThread x nGpus)", "correct it")
+    return ranks

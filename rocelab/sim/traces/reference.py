@@ -14,7 +14,8 @@ import numpy as np
 from scipy.optimize import nnls  # type: ignore[import-untyped]
 
 from rocelab.errors import InputError
-from rocelab.sim.traces.nccl_tests import NcclRow
+from rocelab.jobs.performance import busbw_factor
+from rocelab.sim.traces.nccl_tests import NcclTest
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,19 +42,10 @@ class AlphaBeta:
         return self.latency_ns + size_bytes / self.bandwidth_gbs
 
 
-def compare(rows: Sequence[NcclRow], simulate: Callable[[int], float]) -> tuple[Comparison, ...]:
-    """Each row compared with `simulate(size_bytes)`, in ns, called once per size; rows of 0 bytes
-    are left out.
-
-    The factor from size / time to busbw is the same for all rows of a table; it is taken from the
-    row with the highest bandwidth, where two decimals are most precise.
-    """
-    sized = [row for row in rows if row.size_bytes]
-    if not sized:
-        return ()
-    best = max(sized, key=lambda row: row.timing.algbw_gbs).timing
-    factor = best.busbw_gbs / best.algbw_gbs if best.algbw_gbs else 1.0
-    times = {size: simulate(size) for size in dict.fromkeys(row.size_bytes for row in sized)}
+def compare(test: NcclTest, simulate: Callable[[int], float]) -> tuple[Comparison, ...]:
+    """Each row compared with `simulate(size_bytes)`, in ns, called once per size."""
+    factor = busbw_factor(test.pattern, test.ranks)
+    times = {size: simulate(size) for size in dict.fromkeys(row.size_bytes for row in test.rows)}
     return tuple(
         Comparison(
             row.size_bytes,
@@ -61,7 +53,7 @@ def compare(rows: Sequence[NcclRow], simulate: Callable[[int], float]) -> tuple[
             row.size_bytes / times[row.size_bytes] * factor,
             row.timing.time_us * 1000 / times[row.size_bytes],
         )
-        for row in sized
+        for row in test.rows
     )
 
 

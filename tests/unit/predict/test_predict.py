@@ -331,7 +331,8 @@ srv1-1,srv3-2,49153,,
 def test_flows_are_read_from_csv_and_from_yaml_alike(tmp_path: Path) -> None:
     fabric = FABRICS["zone-1-1"]
     csv, yaml = tmp_path / "flows.csv", tmp_path / "flows.yaml"
-    csv.write_text(CSV)
+    # As a spreadsheet saves it: with a byte order mark.
+    csv.write_text(CSV, encoding="utf-8-sig")
     yaml.write_text(
         "flows:\n"
         "- {source: srv1-1, destination: srv2-1, sport: 49152, dest_qp: 17, bytes: 1MB}\n"

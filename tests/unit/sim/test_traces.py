@@ -1,12 +1,10 @@
-"""Chakra execution traces: read from any file, replayed as a workload, written and read back;
-nccl-tests' output in every format, and the fit to it."""
+"""Chakra execution traces: read from any file, replayed as a workload, written and read back."""
 
 from __future__ import annotations
 
 import re
 import sys
 from dataclasses import replace
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -16,8 +14,6 @@ from hypothesis import strategies as st
 
 from rocelab.arrays import NONE
 from rocelab.errors import InputError, MachineError
-from rocelab.jobs.collectives import Pattern
-from rocelab.jobs.performance import Row, nccl_table
 from rocelab.jobs.spec import SimulatedJob
 from rocelab.jobs.workload import Sends, Step, Workload
 from rocelab.sim.simulate import Options, Simulation
@@ -33,13 +29,10 @@ from rocelab.sim.traces.chakra import (
 )
 from rocelab.sim.traces.export import write_trace
 from rocelab.sim.traces.messages import message_classes
-from rocelab.sim.traces.nccl_tests import read_nccl_tests
 from rocelab.sim.traces.order import COMPUTE, Communication, condense, topological
-from rocelab.sim.traces.reference import compare, fit_alpha_beta
 from rocelab.sim.traces.replay import read_workload, trace_workload
 from rocelab.spec.catalog import find_lab
 from rocelab.spec.load import load_spec
-from tests.helpers.nccl_sample import nccl_output
 from tests.helpers.pytorch_trace import COLLECTIVES, pytorch_trace
 
 pytest.importorskip("google.protobuf", reason="the extra `chakra` is not installed")
@@ -681,180 +674,3 @@ def test_an_export_that_was_changed_is_refused(tmp_path: Path) -> None:
         trace_workload(read)
     with pytest.raises(InputError, match="job of 3 ranks"):
         trace_workload(read[:1], 8)
-
-
-# --- nccl-tests --------------------------------------------------------------------------------
-
-HALF_NAMES = "    time   algbw   busbw #wrong"
-NAMES = "#       size         count      type   redop    root "
-LEADING = "   268435456      67108864     float     sum      -1 "
-HALF, OTHER_HALF = "  1119.8  239.71  419.49      0", "  1117.4  240.24  420.42      0"
-HEADER = f"#  out-of-place  in-place\n{NAMES}{HALF_NAMES} {HALF_NAMES}\n#  (B)  (elements)  (us)\n"
-BOTH = f"{LEADING}{HALF} {OTHER_HALF}\n"
-
-
-def test_a_run_on_8_gpus_is_read() -> None:
-    rows = read_nccl_tests(nccl_output())
-    assert [row.size_bytes for row in rows] == [2**28, 2**29, 2**30, 2**31]
-    last = rows[-1]
-    assert (last.count, last.type, last.redop, last.root) == (536870912, "float", "sum", -1)
-    assert last.out_of_place and last.in_place
-    assert (last.out_of_place.time_us, last.out_of_place.busbw_gbs) == (7983.5, 470.73)
-    assert (last.in_place.time_us, last.in_place.wrong) == (7985.2, 0)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        HEADER + BOTH,
-        "".join(f"[1,0]<stdout>:{line}\n" for line in (HEADER + BOTH).splitlines()),
-        "".join(f"3: {line}\n" for line in (HEADER + BOTH).splitlines()),
-        HEADER + BOTH + "# Out of bounds values : 0 OK\n# Avg bus bandwidth    : 419.9\n#\n"
-        "# Collective test concluded: all_reduce_perf\n"
-        "# nccl-tests version 2.18.0 nccl-headers=22907 nccl-library=22907\n",
-        HEADER + LEADING + HALF + "\n",
-        NAMES + HALF_NAMES + "\n" + LEADING + HALF + "\n",
-        "#  size count type redop time algbw busbw error time algbw busbw error\n"
-        "268435456 67108864 float sum 1119.8 239.71 419.49 1e-06 1117.4 240.24 420.42 1e-06\n",
-        "#  size count type time algbw busbw error time algbw busbw error\n"
-        "268435456 67108864 float 1119.8 239.71 419.49 0e+00 1117.4 240.24 420.42 0e+00\n",
-        (HEADER + BOTH).replace("      0", "    N/A"),
-        ",,,,,out-of-place,,,,in-place,,,\n"
-        "size,count,type,redop,root,time,algbw,busbw,#wrong,time,algbw,busbw,#wrong\n"
-        "(B),(elements),,,,(us),(GB/s),(GB/s),,(us),(GB/s),(GB/s),\n"
-        "268435456,67108864,float,sum,-1,1119.8,239.71,419.49,0,1117.4,240.24,420.42,N/A\n",
-    ],
-    ids=(
-        "plain",
-        "mpirun",
-        "srun",
-        "trailer",
-        "one half",
-        "one table",
-        "no root",
-        "no redop",
-        "N/A",
-        "csv",
-    ),
-)
-def test_every_shape_of_nccl_tests_output_is_read(text: str) -> None:
-    (row,) = read_nccl_tests(text)
-    assert (row.size_bytes, row.count, row.type) == (268435456, 67108864, "float")
-    assert row.timing.time_us == 1119.8
-    assert (row.timing.algbw_gbs, row.timing.busbw_gbs) == (239.71, 419.49)
-    assert row.in_place is None or row.in_place.time_us == 1117.4
-
-
-def test_old_errors_and_unchecked_rows_are_told_apart() -> None:
-    old = "# size count type time algbw busbw error\n8 2 float 30.1 0.00 0.00 1e-06\n"
-    assert read_nccl_tests(old)[0].timing.wrong == 1e-06
-    assert read_nccl_tests(old.replace("1e-06", "N/A"))[0].timing.wrong is None
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("", "x.txt: no row of nccl-tests in it"),
-        (BOTH, "x.txt:1: a row before the line with the names of the columns"),
-        (HEADER + LEADING + HALF + " 1117.4\n", "x.txt:4: expected 13 columns, found 10"),
-        (
-            HEADER + BOTH.replace("1119.8", "nan"),
-            "x.txt:4: expected time to be 0 or more, found 'nan'",
-        ),
-        (HEADER + BOTH.replace("1119.8", "-1.0"), "x.txt:4: expected time to be 0 or more"),
-        (
-            HEADER + BOTH.replace("1119.8", "0.00"),
-            "x.txt:4: expected a time above 0 us, found 0.00",
-        ),
-        (HEADER + BOTH.replace("239.71", "2x9.71"), "x.txt:4: expected a number as algbw"),
-        (HEADER + BOTH.replace("-1 ", "-- "), "x.txt:4: expected a whole number as root"),
-    ],
-)
-def test_what_cannot_be_read_is_said_with_its_line(text: str, message: str) -> None:
-    with pytest.raises(InputError) as error:
-        read_nccl_tests(text, "x.txt")
-    assert message in error.value.message
-    assert "hint" in error.value.message
-
-
-def test_our_own_tables_read_back() -> None:
-    sizes = (2**10, 2**20, 2**33)
-    made = [Row(Pattern.ALLREDUCE, 8, size, 12_345.0 + size / 40, wrong_bytes=0) for size in sizes]
-    text = nccl_table(made, iterations=5, warmup_iterations=1, places=["srv1-1"])
-    rows = read_nccl_tests(text)
-    assert [row.size_bytes for row in rows] == list(sizes)
-    for ours, theirs in zip(made, rows, strict=True):
-        assert theirs.timing.time_us == pytest.approx(ours.time_ns / 1000, rel=1e-2)
-        assert theirs.timing.busbw_gbs == pytest.approx(ours.busbw_gbs, abs=0.005, rel=1e-2)
-        assert theirs.in_place is None
-
-
-# --- reference ---------------------------------------------------------------------------------
-
-
-def test_a_simulation_that_takes_half_the_time_has_twice_the_bandwidth() -> None:
-    rows = read_nccl_tests(HEADER + BOTH)
-    (row,) = compare(rows, lambda size: 1119.8e3 / 2)
-    assert row.ratio == pytest.approx(2)
-    assert row.measured_busbw_gbs == 419.49
-    assert row.simulated_busbw_gbs == pytest.approx(2 * 419.49, rel=1e-3)
-
-
-def test_a_size_is_simulated_once_and_tiny_sizes_have_a_ratio_too() -> None:
-    text = HEADER + BOTH + BOTH + "8 2 float sum -1 20.0 0.00 0.00 0 20.0 0.00 0.00 0\n"
-    asked: list[int] = []
-
-    def simulate(size: int) -> float:
-        asked.append(size)
-        return 10_000.0
-
-    rows = compare(read_nccl_tests(text), simulate)
-    assert asked == [268435456, 8]
-    assert [row.size_bytes for row in rows] == [268435456, 268435456, 8]
-    assert rows[-1].ratio == pytest.approx(2)
-    assert rows[-1].simulated_busbw_gbs == pytest.approx(8 / 10_000 * 1.75, rel=1e-3)
-
-
-@given(
-    st.floats(1, 1e6), st.floats(0.1, 1e4), st.lists(st.integers(0, 40), min_size=2, unique=True)
-)
-def test_a_fit_finds_the_latency_and_bandwidth_that_made_the_times(
-    latency_ns: float, bandwidth_gbs: float, powers: list[int]
-) -> None:
-    sizes = [2.0**power for power in powers]
-    times = [latency_ns + size / bandwidth_gbs for size in sizes]
-    fitted = fit_alpha_beta(sizes, times)
-    assert fitted.worst < 1e-6
-    for size, time in zip(sizes, times, strict=True):
-        assert fitted.time_ns(size) == pytest.approx(time, rel=1e-6)
-
-
-def test_a_fit_of_a_run_on_8_gpus_is_within_a_percent_or_two_of_every_row() -> None:
-    rows = read_nccl_tests(nccl_output())
-    sizes = [row.size_bytes for row in rows]
-    fitted = fit_alpha_beta(sizes, [row.timing.time_us * 1000 for row in rows])
-    assert fitted.worst < 0.03
-    assert 240 < fitted.bandwidth_gbs < 300
-    assert all(a < b for a, b in pairwise(map(fitted.time_ns, sizes)))
-
-
-def test_a_fit_never_has_a_latency_below_zero() -> None:
-    fitted = fit_alpha_beta([1e6, 1e9], [1e3, 2e6])
-    assert fitted.latency_ns == 0
-    assert fitted.worst > 0
-
-
-@pytest.mark.parametrize(
-    ("sizes", "times", "message"),
-    [
-        ([8], [1.0], "two sizes"),
-        ([8, 8], [1.0, 2.0], "two sizes"),
-        ([8, 16], [1.0, 0.0], "above 0"),
-        ([8, 2**20], [5.0, 1.0], "do not grow with size"),
-    ],
-)
-def test_times_that_fix_no_bandwidth_are_refused(
-    sizes: list[int], times: list[float], message: str
-) -> None:
-    with pytest.raises(InputError, match=message):
-        fit_alpha_beta(sizes, times)
