@@ -244,6 +244,8 @@ def status(lab: OneRunningLab = None, json: JsonOption = False) -> None:
 
 
 def _print_status(state: LabStatus) -> None:
+    from rocelab.runtime.settings import sentences
+
     switches = [node for node in state.nodes if node.role.tier]
     faulty = [node for node in switches if not node.converged]
     listed = switches if len(switches) <= _SHOWN_SWITCHES else faulty[:_SHOWN_SWITCHES]
@@ -257,6 +259,8 @@ def _print_status(state: LabStatus) -> None:
             say(node.problem)
     if state.lossless is not None:
         _print_lossless(state.lossless)
+    for sentence in sentences(state.deviations):
+        say(sentence)
     servers = len(state.nodes) - len(switches)
     if state.converged:
         verdict = "converged"
@@ -266,6 +270,8 @@ def _print_status(state: LabStatus) -> None:
         verdict = f"cables of {', '.join(state.broken_cables)} lose all packets"
     elif state.lacks_controller:
         verdict = "the controller of the scheme does not run (`rocelab scheme` sets it anew)"
+    elif state.deviations:
+        verdict = "kernel settings are not as planned"
     else:
         verdict = "lossless classes are not paused"
     say(

@@ -41,6 +41,7 @@ from rocelab.results import probes as results
 from rocelab.results.convergence import FlowConvergence, FlowSamples, Method
 from rocelab.results.probes import Event, FibChange, HashingRun, ProbeRun, Timeline, probe_run
 from rocelab.results.stages import Stages
+from rocelab.runtime import settings as kernel
 from rocelab.runtime.convergence import convergence_timeout_s
 from rocelab.runtime.lab import Lab
 from rocelab.traffic.result import FlowRecord
@@ -138,6 +139,7 @@ class FaultedRun(Holding):
         self.injector.restore_all()
         self._fib.wait_until_whole(convergence_timeout_s(self._lab.fabric))
         fib_end_ns = time.clock_gettime_ns(time.CLOCK_REALTIME)
+        foreign = kernel.problems(self._lab.fabric, self._lab.runtime.files)
         # Watching and tracing end here, so that their figures can be read.
         self._cleanup.close()
         timeline = Timeline(events, self.zero_ns, end_ns, self._settings.event_window_ns)
@@ -161,6 +163,7 @@ class FaultedRun(Holding):
                 *gaps,
                 *untraced,
                 *unsupported,
+                *foreign,
             ),
         )
         repeat = replace(

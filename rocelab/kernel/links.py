@@ -1,7 +1,7 @@
 """Reads the interfaces and neighbours of a namespace over netlink, and makes requests for links.
 
-Source: include/uapi/linux/if_link.h, if.h, neighbour.h and ethtool.h; RFC 2863 section 3.1.14 for
-`operstate` (Documentation/networking/operstates.rst).
+Source: include/uapi/linux/if_link.h, if.h, ip.h, ipv6.h, neighbour.h and ethtool.h; RFC 2863
+section 3.1.14 for `operstate` (Documentation/networking/operstates.rst).
 """
 
 from __future__ import annotations
@@ -28,27 +28,58 @@ NUD_PERMANENT = 0x80
 IFINFOMSG = struct.Struct("=BxHiII")
 
 IFLA_ADDRESS, IFLA_IFNAME, IFLA_MTU, IFLA_LINK, IFLA_QDISC = 1, 3, 4, 5, 6
-IFLA_TXQLEN, IFLA_OPERSTATE, IFLA_LINKMODE, IFLA_LINKINFO, IFLA_STATS64, IFLA_NET_NS_FD = (
-    13,
-    16,
-    17,
-    18,
-    23,
-    28,
-)
+IFLA_TXQLEN, IFLA_OPERSTATE, IFLA_LINKMODE, IFLA_LINKINFO, IFLA_STATS64 = 13, 16, 17, 18, 23
+IFLA_AF_SPEC, IFLA_NET_NS_FD = 26, 28
 IFLA_LINK_NETNSID, IFLA_CARRIER_DOWN_COUNT, IFLA_GRO_MAX_SIZE = 37, 48, 58
 IFLA_INFO_KIND, IFLA_INFO_DATA, VETH_INFO_PEER = 1, 2, 1
+IFLA_INET_CONF, IFLA_INET6_CONF = 1, 2
 SIOCETHTOOL = 0x8946
 ETHTOOL_STXCSUM, ETHTOOL_STSO, ETHTOOL_SGRO = 0x17, 0x1F, 0x2C
 _IFREQ = struct.Struct("16sP16x")
 _STATS = struct.Struct("=4Q16x2Q")
 """struct rtnl_link_stats64 up to the dropped packets, without errors."""
+_SETTING = struct.Struct("=i")
 IFADDRMSG = struct.Struct("=BBBBI")
 IFA_ADDRESS, IFA_LOCAL = 1, 2
 RT_SCOPE_UNIVERSE = 0
 _NETNSA_NSID, _NETNSA_FD = 1, 3
 NDMSG = struct.Struct("=BxxxiHBB")
 NDA_DST, NDA_LLADDR = 1, 2
+
+IPV4_SETTINGS = (
+    *("forwarding", "mc_forwarding", "proxy_arp", "accept_redirects", "secure_redirects"),
+    *("send_redirects", "shared_media", "rp_filter", "accept_source_route", "bootp_relay"),
+    *("log_martians", "tag", "arp_filter", "medium_id", "disable_xfrm", "disable_policy"),
+    *("force_igmp_version", "arp_announce", "arp_ignore", "promote_secondaries", "arp_accept"),
+    *("arp_notify", "accept_local", "src_valid_mark", "proxy_arp_pvlan", "route_localnet"),
+    *("igmpv2_unsolicited_report_interval", "igmpv3_unsolicited_report_interval"),
+    *("ignore_routes_with_linkdown", "drop_unicast_in_l2_multicast", "drop_gratuitous_arp"),
+    *("bc_forwarding", "arp_evict_nocarrier"),
+)
+"""IPV4_DEVCONF_* in their order, by the names of their sysctls."""
+IPV6_SETTINGS = (
+    *("forwarding", "hop_limit", "mtu", "accept_ra", "accept_redirects", "autoconf"),
+    *("dad_transmits", "router_solicitations", "router_solicitation_interval"),
+    *("router_solicitation_delay", "use_tempaddr", "temp_valid_lft", "temp_prefered_lft"),
+    *("regen_max_retry", "max_desync_factor", "max_addresses", "force_mld_version"),
+    *("accept_ra_defrtr", "accept_ra_pinfo", "accept_ra_rtr_pref", "router_probe_interval"),
+    *("accept_ra_rt_info_max_plen", "proxy_ndp", "optimistic_dad", "accept_source_route"),
+    *("mc_forwarding", "disable_ipv6", "accept_dad", "force_tllao", "ndisc_notify"),
+    *("mldv1_unsolicited_report_interval", "mldv2_unsolicited_report_interval"),
+    *("suppress_frag_ndisc", "accept_ra_from_local", "use_optimistic", "accept_ra_mtu"),
+    *("stable_secret", "use_oif_addrs_only", "accept_ra_min_hop_limit"),
+    *("ignore_routes_with_linkdown", "drop_unicast_in_l2_multicast", "drop_unsolicited_na"),
+    *("keep_addr_on_down", "router_solicitation_max_interval", "seg6_enabled"),
+    *("seg6_require_hmac", "enhanced_dad", "addr_gen_mode", "disable_policy"),
+    *("accept_ra_rt_info_min_plen", "ndisc_tclass", "rpl_seg_enabled", "ra_defrtr_metric"),
+    *("ioam6_enabled", "ioam6_id", "ioam6_id_wide", "ndisc_evict_nocarrier"),
+    "accept_untracked_na",
+)
+"""DEVCONF_* in their order, by the names of their sysctls."""
+_FAMILIES = (
+    ("ipv4", socket.AF_INET, IFLA_INET_CONF, IPV4_SETTINGS),
+    ("ipv6", socket.AF_INET6, IFLA_INET6_CONF, IPV6_SETTINGS),
+)
 
 
 class LinkCounters(NamedTuple):
@@ -127,6 +158,18 @@ class Link:
     @property
     def carrier_losses(self) -> int:
         return netlink.number(self._find(IFLA_CARRIER_DOWN_COUNT))
+
+    @property
+    def settings(self) -> dict[str, int]:
+        """The interface's own sysctls by family and name, such as `ipv4/rp_filter`: those that the
+        kernel reports, of the families that the interface has. Times of IPv6 are in ms."""
+        families = self._find(IFLA_AF_SPEC)
+        found = {}
+        for family, number, kind, names in _FAMILIES:
+            values = netlink.find(netlink.find(families, 0, number), 0, kind)
+            for name, (value,) in zip(names, _SETTING.iter_unpack(values), strict=False):
+                found[f"{family}/{name}"] = value
+        return found
 
     @property
     def counters(self) -> LinkCounters:

@@ -46,6 +46,7 @@ from rocelab.results.environment import Environment
 from rocelab.results.job import SCHEMA_VERSION, Clock, Fidelity, JobReport
 from rocelab.results.lossless import Lossless, find_deadlock
 from rocelab.results.probes import Event, rebased
+from rocelab.runtime import settings
 from rocelab.runtime.inuse import in_use
 from rocelab.runtime.lab import Lab
 from rocelab.runtime.record import LabFiles
@@ -155,6 +156,7 @@ def _measured(
         )
         injector.restore_all()
         late += tuple(injector.unseen)
+        late += settings.problems(seeded, lab.runtime.files)
     # A job has no packet interval that would excuse more than the port events' own delay.
     late += late_carriers(lab.fabric, injector.changes, ports, resolution_ns=0)
     reports = assemble(environment, traffic, counts, elapsed_s, stolen_s, events, late, paths)

@@ -15,15 +15,23 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 from rocelab.errors import MachineError
-from rocelab.kernel import bpf, probes, rights
+from rocelab.kernel import bpf, links, namespaces, netlink, probes, rights
 from rocelab.kernel.probes import Outcome
 from rocelab.kernel.rights import CAPABILITIES, effective_capabilities
+from rocelab.kernel.settings import (
+    ALL,
+    DEFAULT,
+    port_setting,
+    read_settings,
+    write_port_settings,
+)
+from rocelab.plan.settings import SERVER_PORTS
 from rocelab.runtime.installation import TESTED_RELEASES, find_installation, frr_folder, untested
 from rocelab.runtime.queues import marker
 
@@ -37,6 +45,21 @@ BPF_PROGRAM = """\
 #include <bpf/bpf_helpers.h>
 SEC("tc") int accept(struct __sk_buff *skb) { return skb->len ? 0 : 2; }
 """
+
+
+LEAST = {
+    "ipv4/neigh/default/gc_thresh3": 1024,
+    "ipv4/neigh/default/mcast_solicit": 1,
+    "core/netdev_max_backlog": 1000,
+    "core/bpf_jit_enable": 1,
+}
+"""Sysctls of the machine that a lab cannot set for itself, and the least that it can do with: the
+kernel's own. A namespace inside of which this runs may not have them."""
+_KERNELS_OWN = {
+    **{f"ipv4/{name}": "1" for name in ("accept_redirects", "send_redirects")},
+    **{"ipv4/accept_source_route": "1", "ipv6/disable_ipv6": "0"},
+}
+"""What every machine has of the settings that a lab changes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +157,8 @@ def diagnose() -> Diagnosis:
             *capability_checks(effective_capabilities(Path("/proc/self/status").read_text())),
             *place_checks(),
             *kernel_checks(probes.probe_kernel()),
+            port_settings_check(),
+            machine_settings_check(read_settings(LEAST)),
             frr_check(),
             bfdd_check(),
             *(
@@ -195,7 +220,7 @@ def kernel_checks(outcomes: dict[str, Outcome]) -> list[Check]:
 
     If the namespace for the probes could not be made, each check says that it was not tried.
     """
-    namespaces = outcomes["namespaces"]
+    tried = outcomes["namespaces"]
     checks = []
     for feature in KERNEL_FEATURES:
         outcome = outcomes.get(feature.probe)
@@ -204,7 +229,7 @@ def kernel_checks(outcomes: dict[str, Outcome]) -> list[Check]:
                 name=feature.name,
                 ok=outcome.ok if outcome else False,
                 needed=feature.needed,
-                found=outcome.found if outcome else f"not tried: {namespaces.found}",
+                found=outcome.found if outcome else f"not tried: {tried.found}",
                 purpose=feature.purpose,
                 remedy=feature.remedy
                 if outcome and not outcome.denied
@@ -212,6 +237,71 @@ def kernel_checks(outcomes: dict[str, Outcome]) -> list[Check]:
             )
         )
     return checks
+
+
+def port_settings_check() -> Check:
+    """A new port has the settings that a lab gives it, whatever the machine's are."""
+    try:
+        inherited, refused = namespaces.on_own_thread(_try_port_settings)
+    except OSError as error:
+        ok, found = False, f"not tried: {error.strerror}"
+    else:
+        ok = not refused
+        found = f"refused: {_shown(refused)}" if refused else "as the kernel's own"
+        if ok and inherited:
+            found = f"set in every node; this machine's: {_shown(inherited)}"
+    return Check(
+        name="settings of ports",
+        ok=ok,
+        needed=True,
+        found=found,
+        purpose="reverse-path filters, ARP and forwarding, of which nodes inherit the machine's",
+        remedy="as root, and /proc/sys writable",
+    )
+
+
+def _try_port_settings() -> tuple[Mapping[str, str], Mapping[str, str]]:
+    """In a namespace of its own: the settings that a lab changes there, with their values, and
+    those that a port then has otherwise. Raises OSError."""
+    namespaces.unshare()
+    names = {port_setting(name, where): name for where in (ALL, DEFAULT) for name in SERVER_PORTS}
+    before = read_settings(names)
+    write_port_settings(SERVER_PORTS)
+    with netlink.open_socket() as channel:
+        netlink.send_batch(channel, [links.veth(probes.PORT)])
+        ports = {port.name: port.settings for port in links.read_links(channel)}
+    after = ports[probes.PORT]
+    return (
+        {
+            name: value
+            for name, value in before.items()
+            if value not in (SERVER_PORTS[names[name]], _KERNELS_OWN.get(names[name]))
+        },
+        {
+            name: str(after[name])
+            for name, value in SERVER_PORTS.items()
+            if str(after.get(name, value)) != value
+        },
+    )
+
+
+def machine_settings_check(values: Mapping[str, str]) -> Check:
+    """What all namespaces share is enough for a lab. `values`: of `LEAST`, those that are there."""
+    poor = {name: value for name, value in values.items() if int(value) < LEAST[name]}
+    wanted = " ".join(f"net.{name.replace('/', '.')}={LEAST[name]}" for name in poor)
+    return Check(
+        name="the machine's settings",
+        ok=not poor,
+        needed=False,
+        found=f"low: {_shown(poor)}" if poor else "enough",
+        purpose="what all nodes share: neighbours of management networks, packets that wait for a "
+        "CPU, BPF programs as machine code",
+        remedy=f"sysctl -w {wanted}",
+    )
+
+
+def _shown(settings: Mapping[str, str]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in settings.items())
 
 
 def frr_check() -> Check:

@@ -13,6 +13,8 @@ from pathlib import Path
 
 from rocelab.kernel import namespaces, netlink, rtnetlink
 from rocelab.kernel.links import IFF_UP
+from rocelab.kernel.settings import write_port_settings
+from rocelab.plan.settings import SERVER_PORTS
 from rocelab.runtime.record import LabFiles
 
 BRIDGE = "bridge"
@@ -31,6 +33,7 @@ def make_links(files: LabFiles, netns: Path, address_of: Mapping[str, str]) -> N
     def make_bridge() -> None:
         descriptor = namespaces.create(netns)
         os.close(descriptor)
+        write_port_settings(SERVER_PORTS)
         nodes = {node: os.open(files.netns_of(node), os.O_RDONLY) for node in address_of}
         try:
             with netlink.open_socket(receive_buffer_bytes=8 << 20) as channel:

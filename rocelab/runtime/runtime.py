@@ -24,7 +24,7 @@ from rocelab.kernel.fibwatch import FibWatch
 from rocelab.kernel.rights import check_rights, may_prioritise
 from rocelab.plan.delays import lab_delay_ns
 from rocelab.plan.fabric import Fabric
-from rocelab.plan.settings import node_settings
+from rocelab.plan.settings import node_settings, port_settings
 from rocelab.progress import Progress, ProgressSink, no_progress
 from rocelab.render import frr
 from rocelab.runtime import daemons, wiring
@@ -194,9 +194,20 @@ class LabRuntime:
         progress: ProgressSink,
     ) -> None:
         """Make every veth pair, queue and address, and set upper ends up: carrier then needs one
-        step."""
+        step. Ports are made with what their nodes' settings say."""
         fabric, links = self.fabric, self.fabric.links
         slots = {**queues.slots, **pauses.slots}
+
+        # Nodes are made alike: what the first has of its machine, the others have.
+        inherited: dict[bool, Mapping[str, str]] = {}
+
+        def set_up(name: str) -> None:
+            node = fabric.node(name)
+            kernel.write_settings(node_settings(fabric, node))
+            ports = inherited.get(node.is_switch, port_settings(fabric, node))
+            inherited.setdefault(node.is_switch, kernel.write_port_settings(ports))
+
+        namespaces.inside_each(descriptors, set_up)
         with netlink.open_socket() as channel:
             step = 256
             for start in range(0, len(links), step):
@@ -206,7 +217,6 @@ class LabRuntime:
 
         def configure(name: str) -> None:
             node = fabric.node(name)
-            kernel.write_settings(node_settings(fabric, node))
             ready = fabric.downlinks(name) if node.is_switch else fabric.links_of[name]
             messages = wiring.configure_node(fabric, node)
             messages += queues.messages_of(name)

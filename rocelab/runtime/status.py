@@ -32,6 +32,7 @@ from rocelab.runtime.record import (
     read_record,
     recorded_labs,
 )
+from rocelab.runtime.settings import Deviation, read_deviations
 from rocelab.runtime.steering.scheme import lacks_controller
 from rocelab.workers import workers
 
@@ -81,6 +82,7 @@ class LabStatus:
 
     broken_cables: switches that lose what crosses their cables, as their delay line has ended.
     lacks_controller: the scheme's does not run, so that nothing answers failures and load.
+    deviations: kernel settings that are not as planned.
     """
 
     lab: str
@@ -89,14 +91,15 @@ class LabStatus:
     lossless: LosslessOverview | None = None
     broken_cables: tuple[str, ...] = ()
     lacks_controller: bool = False
+    deviations: tuple[Deviation, ...] = ()
 
     @property
     def converged(self) -> bool:
-        """Whether every node is as planned, cables carry, lossless classes are paused and the
-        scheme's controller runs."""
+        """Whether every node is as planned, its kernel's settings too, cables carry, lossless
+        classes are paused and the scheme's controller runs."""
         pauses = self.lossless is None or self.lossless.is_alive
         runs = pauses and not self.broken_cables and not self.lacks_controller
-        return runs and all(node.converged for node in self.nodes)
+        return runs and not self.deviations and all(node.converged for node in self.nodes)
 
     @property
     def pss_bytes(self) -> int:
@@ -112,6 +115,7 @@ class LabStatus:
             "faults": [asdict(fault) for fault in self.faults],
             "broken_cables": self.broken_cables,
             "lacks_controller": self.lacks_controller,
+            "settings": [asdict(deviation) for deviation in self.deviations],
             "nodes": [
                 {
                     "name": node.name,
@@ -168,7 +172,8 @@ def read_status(lab: Lab) -> LabStatus:
     files = lab.runtime.files
     faults, broken = recorded_faults(files), cables.broken(fabric, files)
     overview, controller = read_overview(fabric), lacks_controller(files)
-    return LabStatus(lab.name, nodes, faults, overview, broken, controller)
+    deviations = read_deviations(fabric, files)
+    return LabStatus(lab.name, nodes, faults, overview, broken, controller, deviations)
 
 
 def recorded_faults(files: LabFiles) -> tuple[KnownFault, ...]:

@@ -7,7 +7,7 @@ import os
 import random
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -18,14 +18,19 @@ from rocelab.kernel.fibwatch import FibWatch
 from rocelab.kernel.namespaces import inside
 from rocelab.kernel.processes import resume, stop
 from rocelab.plan.routes import expected_routes
+from rocelab.plan.settings import port_settings
 from rocelab.progress import Progress
 from rocelab.runtime import runtime, wiring
 from rocelab.runtime.daemons import vty_command, vty_json
 from rocelab.runtime.lab import Lab
 from rocelab.runtime.node import NamespaceNode
 from rocelab.runtime.record import recorded_labs
+from rocelab.runtime.settings import sentences
+from rocelab.runtime.status import read_status
 from rocelab.traffic.traceroute import probe_path
+from tests.helpers.hardened import HardenedHost
 from tests.helpers.lossless import parts_of
+from tests.helpers.nftables import change_table
 from tests.helpers.running import running
 from tests.helpers.waiting import LIMIT_S, wait_for_tables
 from tests.integration.conftest import MakeLab
@@ -48,6 +53,9 @@ LABS = {
     + "\nrouting: {graceful_restart: true}\nhashing: {policy: l3, seed: per-tier}",
 }
 
+HOSTS = {"two-tiers": HardenedHost(None), "unnumbered": HardenedHost(None)}
+"""Labs whose machine has other settings than a machine has by itself."""
+
 
 @pytest.fixture(scope="module", params=LABS)
 def lab(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
@@ -55,13 +63,44 @@ def lab(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     name = f"it-{request.param}"
     file = tmp_path_factory.mktemp("lab") / f"{name}.yaml"
     file.write_text(f"name: {name}\n{LABS[request.param]}\n")
-    with running(Lab.planned(file)) as made:
+    with running(Lab.planned(file, HOSTS.get(request.param))) as made:
         yield made
 
 
 def only(*labs: str) -> pytest.MarkDecorator:
     """Run a test only on these labs."""
     return pytest.mark.parametrize("lab", labs, indirect=True, scope="module")
+
+
+KERNEL_S_OWN = {
+    **{
+        f"ipv4/{name}": False
+        for name in (
+            *("accept_local", "accept_source_route", "arp_accept", "arp_announce", "arp_filter"),
+            *("arp_ignore", "arp_notify", "drop_gratuitous_arp", "log_martians", "proxy_arp"),
+            *("promote_secondaries", "route_localnet", "rp_filter", "src_valid_mark"),
+        )
+    },
+    **{"ipv4/arp_evict_nocarrier": True, "ipv4/shared_media": True, "ipv6/disable_ipv6": True},
+}
+NO_REDIRECTS = {"ipv4/accept_redirects": False, "ipv4/send_redirects": False}
+UNNUMBERED = {
+    f"ipv6/{name}": False
+    for name in ("accept_ra", "accept_dad", "addr_gen_mode", "keep_addr_on_down", "optimistic_dad")
+}
+
+
+def conf(lab: Lab, node: str, port: str, names: Iterable[str]) -> dict[str, str]:
+    """A port's settings, as /proc has them."""
+
+    def read() -> dict[str, str]:
+        paths = {name: name.split("/") for name in names}
+        return {
+            name: Path("/proc/sys/net", family, "conf", port, setting).read_text().strip()
+            for name, (family, setting) in paths.items()
+        }
+
+    return inside(lab.node(node).netns, read)
 
 
 def kernel_widths(lab: Lab, node: str) -> dict[str, int]:
@@ -148,6 +187,72 @@ def test_kernel_settings_are_those_of_the_spec(lab: Lab) -> None:
     assert len({seeds[f"rtsw{i}"] for i in range(1, 5)}) == 1
     assert seeds["rtsw1"] != seeds["ctsw1"]
     assert 0 not in seeds.values()
+
+
+@only("two-tiers", "unnumbered")
+def test_nodes_have_nothing_of_a_hardened_machine_s_settings(lab: Lab) -> None:
+    assert read_status(lab).deviations == ()
+    for node in lab.fabric.nodes:
+        for port in lab.node(node.name).read_ports().values():
+            planned = port_settings(lab.fabric, node)
+            read = {name: str(value) for name, value in port.settings.items() if name in planned}
+            assert read.keys() == planned.keys()
+            assert conf(lab, node.name, port.name, planned) == read
+        wanted = {**KERNEL_S_OWN, "ipv4/forwarding": node.is_switch, **NO_REDIRECTS}
+        if node.is_switch:
+            wanted["ipv4/ignore_routes_with_linkdown"] = True
+        if node.is_switch and not lab.fabric.numbered:
+            wanted |= {**UNNUMBERED, "ipv6/disable_ipv6": False}
+        ports = [link.port(node.name).interface for link in lab.fabric.links_of[node.name]]
+        for port in ("all", "default", *ports):
+            assert conf(lab, node.name, port, wanted) == {
+                name: str(int(value)) for name, value in wanted.items()
+            }
+
+
+@only("two-tiers")
+@pytest.mark.parametrize(
+    ("node", "path", "value", "said"),
+    [
+        ("rtsw1", "ipv4/conf/ctsw1/rp_filter", "1", "conf/*/rp_filter is 1 (planned: 0) at rtsw1:"),
+        ("srv1-1", "ipv4/conf/default/rp_filter", "2", "rp_filter is 2 (planned: 0) at srv1-1"),
+        ("srv2-1", "ipv4/conf/all/arp_ignore", "8", "arp_ignore is 8 (planned: 0) at srv2-1"),
+        ("ctsw1", "ipv4/ip_forward", "0", "ipv4/ip_forward is 0 (planned: 1) at ctsw1"),
+        ("ctsw2", "ipv4/fib_multipath_hash_policy", "0", "hash_policy is 0 (planned: 1) at ctsw2"),
+    ],
+)
+def test_a_lab_whose_settings_were_changed_is_not_whole(
+    lab: Lab, node: str, path: str, value: str, said: str
+) -> None:
+    setting = Path("/proc/sys/net", path)
+
+    def change(value: str) -> str:
+        before = setting.read_text()
+        setting.write_text(value)
+        return before
+
+    before = inside(lab.node(node).netns, lambda: change(value))
+    try:
+        status = read_status(lab)
+        assert not status.converged
+        assert any(said in sentence for sentence in sentences(status.deviations))
+        assert all(node.converged for node in status.nodes) or path.endswith("ip_forward")
+    finally:
+        inside(lab.node(node).netns, lambda: change(before))
+    assert read_status(lab).deviations == ()
+
+
+@only("two-tiers")
+def test_a_packet_filter_in_a_node_is_reported(lab: Lab) -> None:
+    netns = lab.node("srv1-2").netns
+    inside(netns, lambda: change_table("new", "probe"))
+    try:
+        assert sentences(read_status(lab).deviations) == (
+            "packet filter is inet probe (planned: none) at srv1-2",
+        )
+    finally:
+        inside(netns, lambda: change_table("del", "probe"))
+    assert read_status(lab).deviations == ()
 
 
 @only("three-tiers")

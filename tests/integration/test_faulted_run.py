@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -16,6 +17,7 @@ from rocelab.faults.schedule import Timed
 from rocelab.faults.spec import SINGLE_FAULT
 from rocelab.jobs.flow import permutation
 from rocelab.kernel.fib import read_fib
+from rocelab.kernel.namespaces import inside
 from rocelab.measure.timeline import FibTimeline, opened_namespaces
 from rocelab.results.convergence import Method
 from rocelab.results.probes import ProbeRun
@@ -124,6 +126,20 @@ def test_a_fault_that_began_late_makes_the_run_invalid(lab: Lab) -> None:
     assert len(told) == 1
     assert not repeat.valid
     assert [record.event.change for record in repeat.events] == ["begin", "end"]
+
+
+def test_a_port_with_a_reverse_path_filter_makes_the_run_invalid(lab: Lab) -> None:
+    filters = Path("/proc/sys/net/ipv4/conf/rtsw1/rp_filter")
+    with faulted(lab, [Timed(DOWN, 0, 300 * MS)]) as run:
+        inside(lab.node("ctsw1").netns, lambda: filters.write_text("1"))
+        run.carry_out(wait_until)
+        repeat = run.finish()
+        inside(lab.node("ctsw1").netns, lambda: filters.write_text("0"))
+    assert not repeat.valid
+    assert (
+        "not valid because ipv4/conf/*/rp_filter is 1 (planned: 0) at ctsw1:rtsw1"
+        in repeat.problems
+    )
 
 
 def test_an_error_in_the_middle_mends_the_lab_and_ends_the_traffic(lab: Lab) -> None:

@@ -17,7 +17,7 @@ import pytest
 from rocelab.errors import InputError
 from rocelab.jobs.job import JobSpec
 from rocelab.kernel.fib import read_fib
-from rocelab.kernel.namespaces import processes_in
+from rocelab.kernel.namespaces import inside, processes_in
 from rocelab.measure.run import run_job, run_jobs
 from rocelab.results.job import JobReport, from_json
 from rocelab.runtime.lab import Lab
@@ -177,6 +177,22 @@ def test_a_run_leaves_the_lab_as_it_was(lab: Lab, tmp_path: Path) -> None:
     report = run_job(lab, job(pattern="broadcast", size="1MB"), out=tmp_path / "made")
     assert from_json((tmp_path / "made" / "result.json").read_text()) == report
     assert state(lab) == before
+
+
+@pytest.mark.few_at_once
+def test_a_job_on_a_lab_with_other_settings_than_planned_is_not_valid(lab: Lab) -> None:
+    setting = Path("/proc/sys/net/ipv4/conf/default/accept_local")
+    netns = lab.node("srv2-2").netns
+    inside(netns, lambda: setting.write_text("1"))
+    try:
+        report = run_job(lab, job(pattern="broadcast", size="1MB", iterations=1))
+    finally:
+        inside(netns, lambda: setting.write_text("0"))
+    assert not report.valid
+    assert (
+        "not valid because ipv4/conf/default/accept_local is 1 (planned: 0) at srv2-2"
+        in report.problems
+    )
 
 
 def test_the_command_prints_json_that_reads_back(lab: Lab) -> None:

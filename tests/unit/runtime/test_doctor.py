@@ -76,6 +76,21 @@ def test_a_missing_feature_keeps_its_own_remedy(monkeypatch: pytest.MonkeyPatch)
     assert as_it_runs(asked).hashing.seed == 0
 
 
+@pytest.mark.parametrize("name", doctor.LEAST)
+def test_a_setting_of_the_machine_that_is_too_low_is_asked_for(name: str) -> None:
+    enough = {each: str(least) for each, least in doctor.LEAST.items()}
+    assert doctor.machine_settings_check(enough).ok
+    low = doctor.machine_settings_check({**enough, name: "0"})
+    assert not low.ok
+    assert not low.needed
+    assert low.found == f"low: {name} 0"
+    assert low.remedy == f"sysctl -w net.{name.replace('/', '.')}={doctor.LEAST[name]}"
+
+
+def test_settings_that_are_not_seen_from_here_are_not_asked_for() -> None:
+    assert doctor.machine_settings_check({}).ok
+
+
 def test_what_is_needed_has_a_purpose_and_a_remedy() -> None:
     for one in (*CAPABILITIES, *KERNEL_FEATURES):
         assert one.purpose

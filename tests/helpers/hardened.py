@@ -1,0 +1,44 @@
+"""A machine whose network settings are none of the kernel's own, as hardening guides want it.
+
+The machine's own settings are left alone: each new node gets what the kernel would have it inherit
+(`net.core.devconf_inherit_init_net`), before the lab touches it.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from rocelab.kernel import namespaces
+from rocelab.plan.fabric import Fabric
+from rocelab.progress import ProgressSink
+from rocelab.runtime.providers.netns import NetnsProvider
+from rocelab.runtime.record import LabFiles
+
+CONF = Path("/proc/sys/net")
+LEFT_OUT = ("stable_secret", "mtu", "mc_forwarding")
+
+
+@dataclass(frozen=True, slots=True)
+class HardenedHost(NetnsProvider):
+    """Namespaces in which every setting of ports is another than the kernel's own."""
+
+    def make_nodes(self, fabric: Fabric, files: LabFiles, progress: ProgressSink) -> None:
+        # Not super(): a dataclass with slots is another class than the one that the method knows.
+        NetnsProvider.make_nodes(self, fabric, files, progress)
+        for node in fabric.nodes:
+            namespaces.inside(files.netns_of(node.name), harden)
+
+
+def harden() -> None:
+    """Give the calling thread's namespace other settings than the kernel does. Like those that the
+    machine's sysctl.conf sets, they count as set by hand: a later change of the default does not
+    change a port that has them."""
+    for family in ("ipv4", "ipv6"):
+        for where in ("all", "default"):
+            for path in sorted(Path(CONF, family, "conf", where).iterdir()):
+                if path.name not in LEFT_OUT:
+                    # The kernel refuses some values.
+                    with suppress(OSError):
+                        path.write_text("0" if path.read_text().strip() == "1" else "1")
