@@ -77,6 +77,13 @@ STEPS = {
             1200,
             "wheel and source distribution, each in a clean environment",
         ),
+        Step(
+            "hardened",
+            "bash tests/machines/hardened.sh",
+            "root",
+            3600,
+            "drills and tests where settings, packet filter and process 1 are a hardened machine's",
+        ),
         VM,
         Step("sudo", f"make drill && make test && {OWNED}", USER, 4800, "both commands, with sudo"),
     )
