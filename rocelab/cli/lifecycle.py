@@ -215,6 +215,8 @@ def list_labs(json: JsonOption = False) -> None:
 
 
 def _print_labs(labs: Sequence[KnownLab]) -> None:
+    from rocelab.runtime.status import Presence
+
     shown = table("", ("lab", "state", "runtime", "since", "nodes"), left=4)
     for lab in labs:
         since = ""
@@ -224,8 +226,12 @@ def _print_labs(labs: Sequence[KnownLab]) -> None:
         shown.add_row(lab.name, lab.state.value, lab.runtime or "", since, nodes)
     out().print(shown)
     for lab in labs:
-        if lab.problem is not None:
+        if lab.state is Presence.UNREADABLE:
+            say(f"lab {lab.name}: {lab.problem}")
+        elif lab.problem is not None:
             say(f"{lab.problem}; `rocelab down {lab.name}` removes what is left of it")
+        elif lab.state is Presence.RUNNING and lab.nodes is None:
+            say(f"lab {lab.name} is up as its record says: only root sees whether its nodes exist")
 
 
 def status(lab: OneRunningLab = None, json: JsonOption = False) -> None:

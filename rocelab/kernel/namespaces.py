@@ -184,8 +184,20 @@ def is_process_in(pid: int, inodes: Collection[int], kinds: Sequence[str] = (NET
     return False
 
 
+def are_in_one(pid: int, other: int) -> bool:
+    """Whether two processes are in the same network namespace, also where this one may not ask for
+    their namespaces: process 1 may have more rights.
+
+    Files of /proc/PID/net are their namespace's, with inode numbers of their own
+    (fs/proc/proc_net.c), and no right is needed to see them. Raises OSError if one is gone.
+    """
+    one, another = (Path(f"/proc/{each}/net/dev").stat() for each in (pid, other))
+    return one.st_ino == another.st_ino
+
+
 def inode_of(pid: int, kind: str = NETWORK) -> int:
-    """The inode number of the namespace of a process or thread. Raises OSError."""
+    """The inode number of the namespace of a process or thread. Raises OSError, PermissionError for
+    a process with rights that this one lacks (ptrace(2), PTRACE_MODE_READ_FSCREDS)."""
     return Path(f"/proc/{pid}/ns/{kind}").stat().st_ino
 
 

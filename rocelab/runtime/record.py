@@ -157,12 +157,15 @@ def write_record(files: LabFiles, record: Record) -> None:
 def read_record(lab: str) -> Record | None:
     """The record of a lab, or None if there is none.
 
-    Raises DamagedRecordError if this version cannot have written it.
+    Raises DamagedRecordError if this version cannot have written it, PermissionError for a user who
+    may not read it.
     """
     try:
         document = json.loads(LabFiles(lab).record.read_bytes())
     except (FileNotFoundError, NotADirectoryError):
         return None
+    except PermissionError:
+        raise
     except OSError as error:
         raise DamagedRecordError(lab, error.strerror or str(error)) from None
     except (ValueError, RecursionError):
@@ -184,15 +187,18 @@ def read_record(lab: str) -> Record | None:
     return Record(**{**document, "state": State(document["state"])})
 
 
-def made_nodes(files: LabFiles) -> int:
-    """The number of a lab's nodes that exist."""
-    with suppress(FileNotFoundError):  # where another command takes it down
+def made_nodes(files: LabFiles) -> int | None:
+    """The number of a lab's nodes that exist; None for a user who may not see them."""
+    try:
         # A management network has a namespace but is no node; that of an adopted node may be gone.
         return sum(
             namespace.exists() and files.node(namespace.name).exists()
             for namespace in files.netns.iterdir()
         )
-    return 0
+    except FileNotFoundError:  # where another command takes it down
+        return 0
+    except PermissionError:
+        return None
 
 
 def check_absent(files: LabFiles) -> None:

@@ -250,12 +250,13 @@ class Presence(StrEnum):
     STARTING = "starting"
     LEFT_BEHIND = "left behind"
     DAMAGED = "damaged"
+    UNREADABLE = "unreadable"
 
 
 @dataclass(frozen=True, slots=True)
 class KnownLab:
-    """A lab that has a record, or the remains of one. Without a usable record the last four are
-    None and `problem` says why."""
+    """A lab that has a record, or the remains of one. Without a usable record the next four are
+    None and `problem` says why. `nodes` is None for a user who may not see them."""
 
     name: str
     state: Presence
@@ -264,6 +265,9 @@ class KnownLab:
     version: str | None
     runtime: str | None
     problem: str | None = None
+
+
+_ROOTS = "only root may read what is on record of it"
 
 
 def known_labs() -> tuple[KnownLab, ...]:
@@ -277,13 +281,15 @@ def _known(name: str) -> KnownLab:
         record = read_record(name)
     except DamagedRecordError as error:
         return KnownLab(name, Presence.DAMAGED, None, None, None, None, error.message)
+    except PermissionError:
+        return KnownLab(name, Presence.UNREADABLE, None, None, None, None, _ROOTS)
     if record is None:
         return KnownLab(name, Presence.LEFT_BEHIND, None, None, None, None)
     found = Presence.LEFT_BEHIND
     nodes = made_nodes(files)
     if record.state is State.STARTING and _is_locked(files.lock):
         found = Presence.STARTING
-    elif record.state is State.RUNNING and nodes:
+    elif record.state is State.RUNNING and nodes != 0:
         found = Presence.RUNNING
     return KnownLab(name, found, nodes, record.started_unix_s, record.version, record.runtime)
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from rocelab.cli import lifecycle
 from rocelab.errors import ExpectationError, InputError
 from rocelab.forwarding.path import find_nic, walk
 from rocelab.kernel.fibwatch import FibWatch
@@ -26,7 +27,7 @@ from rocelab.runtime.lab import Lab
 from rocelab.runtime.node import NamespaceNode
 from rocelab.runtime.record import recorded_labs
 from rocelab.runtime.settings import sentences
-from rocelab.runtime.status import read_status
+from rocelab.runtime.status import Presence, known_labs, read_status
 from rocelab.traffic.traceroute import probe_path
 from tests.helpers.hardened import HardenedHost
 from tests.helpers.lossless import parts_of
@@ -38,6 +39,7 @@ from tests.integration.conftest import MakeLab
 pytestmark = pytest.mark.side_by_side
 
 
+NOBODY = 65534
 IP_MTU_DISCOVER, IP_PMTUDISC_DO = 10, 2
 
 TWO_TIERS = "fabric: {kind: clos, racks: 4, spines: 4, servers_per_rack: 2}"
@@ -240,6 +242,25 @@ def test_a_lab_whose_settings_were_changed_is_not_whole(
     finally:
         inside(lab.node(node).netns, lambda: change(before))
     assert read_status(lab).deviations == ()
+
+
+@only("two-tiers")
+def test_a_user_who_is_not_root_lists_what_everybody_sees(
+    lab: Lab, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lifecycle.list_labs()  # loads what that user may not read
+    capsys.readouterr()
+    os.seteuid(NOBODY)
+    try:
+        (known,) = (each for each in known_labs() if each.name == lab.name)
+        lifecycle.list_labs()
+    finally:
+        os.seteuid(0)
+    assert (known.state, known.runtime, known.nodes) == (Presence.RUNNING, "netns", None)
+    said = capsys.readouterr().out
+    assert f"lab {lab.name} is up as its record says: only root sees whether its nodes exist" in (
+        " ".join(said.split())
+    )
 
 
 @only("two-tiers")

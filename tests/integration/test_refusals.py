@@ -7,17 +7,21 @@ import ctypes
 import struct
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
 
-from rocelab.kernel.namespaces import check, processes_in
+from rocelab.errors import MachineError
+from rocelab.kernel import processes
+from rocelab.kernel.namespaces import check, inode_of, processes_in
 from rocelab.kernel.rights import CAPABILITIES, Capability
+from rocelab.runtime.adoption import adopt
+from rocelab.runtime.adoption.containers import Container
 from rocelab.runtime.lab import Lab
 from rocelab.runtime.teardown import take_down
 from tests.helpers.command import PROGRAM, Outcome, rocelab
-from tests.helpers.waiting import RUN_LIMIT_S
+from tests.helpers.waiting import RUN_LIMIT_S, wait_until
 from tests.integration.test_ownership import belongings
 
 pytestmark = pytest.mark.side_by_side
@@ -163,3 +167,33 @@ def test_results_that_have_no_room_leave_no_half_files(
     assert_refused(outcome, f"no room for results in {tmp_path}/out: No space left")
     left = [line for line in outcome.stdout.splitlines() if line.startswith(f"{tmp_path}/out/")]
     assert left == [f"{tmp_path}/out/{name}" for name in files]
+
+
+def test_adopting_needs_no_right_that_process_1_has_and_root_has_not() -> None:
+    (ptrace,) = (each for each in CAPABILITIES if each.name == "CAP_SYS_PTRACE")
+    sleep = ("sleep", "600")
+    commands = {"own": ("unshare", "--net", *sleep), "the-machine-s": sleep}
+    with ExitStack() as stack:
+        nodes = []
+        for name, command in commands.items():
+            process = subprocess.Popen([*started_without(ptrace), *command])
+            stack.callback(process.wait)
+            stack.callback(process.kill)
+            wait_until(lambda pid=process.pid: processes.name_of(pid) == "sleep", f"{name} sleeps")
+            nodes.append(Container(name, "", "", "linux", "", process.pid))
+        with without(ptrace):
+            with pytest.raises(PermissionError):
+                inode_of(1)
+            assert [node.name for node in adopt._with_own_namespace(nodes)] == ["own"]
+
+
+def test_a_container_with_more_rights_than_adopt_is_named() -> None:
+    (ptrace,) = (each for each in CAPABILITIES if each.name == "CAP_SYS_PTRACE")
+    with subprocess.Popen(["unshare", "--net", "sleep", "600"]) as process:
+        try:
+            wait_until(lambda: processes.name_of(process.pid) == "sleep", "it sleeps")
+            node = Container("leaf1", "", "", "linux", "", process.pid)
+            with without(ptrace), pytest.raises(MachineError, match="container leaf1 has rights"):
+                adopt._with_own_namespace([node])
+        finally:
+            process.kill()

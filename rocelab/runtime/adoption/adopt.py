@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 
-from rocelab.errors import InputError
+from rocelab.errors import InputError, MachineError
 from rocelab.files import make_folder
 from rocelab.interruption import shielded
 from rocelab.kernel import namespaces
@@ -92,15 +92,32 @@ def adopt(text: str, progress: ProgressSink = no_progress) -> Adoption:
 def _with_own_namespace(containers: Sequence[Container]) -> tuple[Container, ...]:
     """The containers that can be nodes: a fault in the machine's own network namespace would break
     the machine, and a fault in a namespace of two nodes would break both."""
-    machine = {namespaces.inode_of(os.getpid()), namespaces.inode_of(1)}
     by_netns: dict[int, list[Container]] = {}
     for container in containers:
-        by_netns.setdefault(namespaces.inode_of(container.pid), []).append(container)
-    return tuple(
-        sharing[0]
-        for inode, sharing in by_netns.items()
-        if inode not in machine and len(sharing) == 1
-    )
+        if not _is_in_the_machine_s(container):
+            by_netns.setdefault(_netns_of(container), []).append(container)
+    return tuple(sharing[0] for sharing in by_netns.values() if len(sharing) == 1)
+
+
+def _is_in_the_machine_s(container: Container) -> bool:
+    """Whether a container is in the network namespace of this process or of process 1."""
+    for pid in (os.getpid(), 1):
+        with suppress(FileNotFoundError):  # /proc may hide process 1
+            if namespaces.are_in_one(container.pid, pid):
+                return True
+    return False
+
+
+def _netns_of(container: Container) -> int:
+    """The inode number of a container's network namespace. Raises MachineError."""
+    try:
+        return namespaces.inode_of(container.pid)
+    except PermissionError:
+        raise MachineError(
+            f"container {container.name} has rights that this process lacks: its namespace cannot "
+            "be entered",
+            "run it as root with all capabilities of the machine, outside of a container",
+        ) from None
 
 
 def forget(name: str) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from rocelab.cli import lifecycle
 from rocelab.errors import InputError
 from rocelab.runtime import record
 from rocelab.runtime.inuse import turn
@@ -137,6 +138,21 @@ def test_a_record_that_is_a_folder_is_damaged(run_root: Path) -> None:
         read_record("t-bad")
     take_down("t-bad")
     assert recorded_labs() == ["t-whole"]
+
+
+def test_a_record_that_only_root_may_read_is_no_damaged_one(
+    run_root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(path: Path) -> bytes:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+
+    monkeypatch.setattr(Path, "read_bytes", refuse)
+    (known,) = known_labs()
+    assert (known.name, known.state, known.nodes) == ("t-whole", Presence.UNREADABLE, None)
+    lifecycle.list_labs()
+    said = " ".join(capsys.readouterr().out.split())
+    assert "lab t-whole: only root may read what is on record of it" in said
+    assert "rocelab down" not in said
 
 
 def test_what_is_no_lab_in_the_folder_of_labs_is_left_alone(run_root: Path) -> None:
