@@ -245,16 +245,20 @@ class LabRuntime:
             if "mgmtd" in names:
                 configuration["mgmtd"] = frr.mgmtd_configuration(planned, logs)
             node.configure_daemons(configuration)
+            uplinks = [
+                message for link in fabric.uplinks(name) for message in wiring.bring_up(link, name)
+            ]
+            # bgpd hears of a port that goes down on two connections to zebra, its own and that of
+            # its VNC part, and forgets the neighbour twice. If zebra comes late to the kernel's
+            # reports of a port that came up, the first of which is of a port without carrier, a
+            # router advertisement may be heard between the two: bgpd forgets it for good.
+            if not fabric.numbered:
+                node.send(uplinks)
             for daemon in names:
                 leaf = in_order and planned.is_leaf
                 node.start_daemon(daemon, start_niceness(daemon, leaf=leaf))
-            node.send(
-                [
-                    message
-                    for link in fabric.uplinks(name)
-                    for message in wiring.bring_up(link, name)
-                ]
-            )
+            if fabric.numbered:
+                node.send(uplinks)
 
         total = len(fabric.switches)
         from_the_top = sorted(fabric.switches, key=lambda node: -node.role.tier)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import socket
 import threading
 from collections.abc import Iterable, Iterator
@@ -160,6 +161,16 @@ def test_up_waits_for_the_last_route(make_lab: MakeLab, monkeypatch: pytest.Monk
     assert has_gone_on.is_set()
     assert_every_route_is_at_full_width(lab)
     timer.join()
+
+
+@only("unnumbered")
+def test_no_port_of_an_unnumbered_lab_seems_to_go_down_while_it_comes_up(lab: Lab) -> None:
+    # bgpd may forget a neighbour for good that it hears of just then.
+    for node in lab.fabric.switches:
+        said = vty_command(lab.node(node.name).frr, "zebra", "show interface")
+        downs = re.findall(r"Link downs: +(\d+)", said)
+        assert downs, said
+        assert set(downs) == {"0"}, said
 
 
 @only("bfd")
