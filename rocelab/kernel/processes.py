@@ -138,6 +138,15 @@ def status_of(pid: int) -> Mapping[str, str]:
     return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
 
 
+def environment_of(pid: int) -> list[str]:
+    """The variables that a process was started with, as `NAME=value` (proc_pid_environ(5)), empty
+    if it does not exist."""
+    try:
+        return Path(f"/proc/{pid}/environ").read_text(errors="replace").split("\0")
+    except OSError:
+        return []
+
+
 def children_of(pid: int) -> list[int]:
     """The processes whose parent it is."""
     found = (int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit())

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rocelab.errors import MachineError
+from rocelab.kernel.commands import Command, LateError
 
 ENGINES = ("docker", "podman")
 TIMEOUT_S = 120.0
@@ -37,16 +38,8 @@ class Engine:
     ) -> subprocess.CompletedProcess[str]:
         """The engine's output, standard error and exit status. Raises MachineError if it hangs."""
         try:
-            return subprocess.run(
-                [self.program, *arguments],
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                text=True,
-                errors="replace",
-                timeout=timeout_s,
-                check=False,
-            )
-        except subprocess.TimeoutExpired:
+            return Command([self.program, *arguments]).run(timeout_s)
+        except LateError:
             raise MachineError(
                 f"{self.program} {arguments[0]} takes longer than {timeout_s:.0f} s",
                 f"see what `{self.program} info` says",

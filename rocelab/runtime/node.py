@@ -16,6 +16,7 @@ from typing import NoReturn
 from rocelab.errors import InputError, MachineError
 from rocelab.kernel import links, namespaces, netlink, processes
 from rocelab.kernel.bracket import Bracket
+from rocelab.kernel.commands import Command, LateError
 from rocelab.kernel.links import LinkCounters, read_counters
 from rocelab.plan.fabric import Link, Port
 from rocelab.runtime import daemons, wiring
@@ -61,7 +62,12 @@ class NamespaceNode:
     def exec(
         self, argv: Sequence[str], *, timeout_s: float = 30.0
     ) -> subprocess.CompletedProcess[str]:
-        """Run `argv` in the node. Raises InputError when there is no such command."""
+        """Run `argv` in the node, without input, and return its output when it ends: a process
+        that it leaves in the background runs on.
+
+        Raises InputError when there is no such command, MachineError if it runs for longer than
+        `timeout_s`: then it and its process group were killed.
+        """
         return self._run(argv, timeout_s, {**os.environ, **self._search_path()})
 
     def become(self, argv: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
@@ -94,32 +100,27 @@ class NamespaceNode:
         self, argv: Sequence[str], *, timeout_s: float = 30.0
     ) -> subprocess.CompletedProcess[str]:
         """Run a program of this machine in the node's namespace, also where the node has other
-        files.
-
-        Raises InputError when there is no such command.
+        files. Raises as `exec` does.
         """
         return self._run(argv, timeout_s, None)
 
     def _run(
         self, argv: Sequence[str], timeout_s: float, environment: Mapping[str, str] | None
     ) -> subprocess.CompletedProcess[str]:
-        def run() -> subprocess.CompletedProcess[str]:
-            return subprocess.run(
-                argv,
-                capture_output=True,
-                text=True,
-                errors="replace",
-                timeout=timeout_s,
-                check=False,
-                env=environment,
-            )
+        command = Command(argv, environment)
 
-        try:
-            return namespaces.inside(self.netns, run)
-        except FileNotFoundError as error:
-            if error.filename != argv[0]:
-                raise
-            raise InputError(f"there is no command {argv[0]!r} on this machine") from None
+        def run() -> subprocess.CompletedProcess[str]:
+            namespaces.enter(self.netns)
+            try:
+                return command.run(timeout_s)
+            except LateError:
+                raise too_late(argv, self.name, timeout_s) from None
+            except FileNotFoundError:
+                raise InputError(f"there is no command {argv[0]!r} on this machine") from None
+            except OSError as error:
+                raise InputError(f"cannot run {argv[0]!r}: {error.strerror}") from None
+
+        return namespaces.on_own_thread(run, command.end)
 
     def daemons(self) -> dict[str, int]:
         alive = {name: daemons.running_pid(name, self.frr, self.netns) for name in daemons.DAEMONS}
@@ -255,6 +256,14 @@ class NamespaceNode:
             elif (port.index, cable.far(self.name).mac) not in known:
                 found.append(f"{near} has no entry for its neighbour")
         return found
+
+
+def too_late(argv: Sequence[str], node: str, timeout_s: float) -> MachineError:
+    """The error of a command that was killed because it did not end in time."""
+    return MachineError(
+        f"{argv[0]!r} in {node} did not end within {timeout_s:g} s and was killed",
+        "give it more with timeout_s, or start it in the background",
+    )
 
 
 def _bash_start_file(prompt: str, programs: Path) -> str:

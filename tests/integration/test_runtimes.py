@@ -28,6 +28,7 @@ from rocelab.jobs.flow import permutation
 from rocelab.jobs.job import JobSpec
 from rocelab.kernel.fib import read_fib
 from rocelab.kernel.namespaces import processes_in
+from rocelab.kernel.processes import kill_and_wait
 from rocelab.measure.run import run_job
 from rocelab.plan.routes import expected_routes, expected_width
 from rocelab.runtime.engine import find_engine
@@ -123,6 +124,26 @@ def test_a_command_runs_in_the_node_and_one_that_is_not_there_is_refused(lab: La
     assert lab.node("rtsw1").exec(["false"]).returncode == 1
     with pytest.raises(InputError, match="no-such-command"):
         lab.node("rtsw1").exec(["no-such-command"])
+
+
+def test_a_command_that_leaves_a_process_in_the_background_ends(lab: Lab) -> None:
+    node = lab.node("srv1-1")
+    done = node.exec(["sh", "-c", "echo said; sleep 600 &"])
+    assert (done.returncode, done.stdout) == (0, "said\n")
+    left = [pid for pid in node.processes() if "600" in command_of(pid)]
+    assert left
+    kill_and_wait(left)
+
+
+def test_a_command_that_does_not_end_is_killed_with_its_children(lab: Lab) -> None:
+    node = lab.node("srv1-1")
+    with pytest.raises(MachineError, match="did not end within 1 s"):
+        node.exec(["sh", "-c", "sleep 601 & sleep 601"], timeout_s=1.0)
+    assert not any("601" in command_of(pid) for pid in node.processes())
+
+
+def command_of(pid: int) -> list[str]:
+    return Path(f"/proc/{pid}/cmdline").read_text(errors="replace").split("\0")
 
 
 def test_vtysh_in_a_switch_talks_to_its_own_daemons(lab: Lab) -> None:

@@ -20,13 +20,14 @@ from typing import NoReturn
 from rocelab.errors import InputError, MachineError
 from rocelab.files import replace_file
 from rocelab.kernel import namespaces, processes
+from rocelab.kernel.commands import Command, LateError
 from rocelab.plan.fabric import Fabric
 from rocelab.progress import ProgressSink
 from rocelab.runtime import daemons
 from rocelab.runtime.engine import Engine, find_engine
 from rocelab.runtime.image import built_image
 from rocelab.runtime.installation import FRR_FOLDERS, FRR_USER, Installation, version_in
-from rocelab.runtime.node import NamespaceNode
+from rocelab.runtime.node import NamespaceNode, too_late
 from rocelab.runtime.record import DamagedRecordError, LabFiles
 
 LABEL = "org.rocelab.record"
@@ -59,6 +60,8 @@ _FINDS_FRR = (
     "{ command -v vtysh || echo -; } && $folder/bgpd --version"
 )
 _EXEC_FAILED = (125, 126, 127)
+_MARK = "ROCELAB_EXEC"
+"""The variable by which the processes of one `exec` are found in a container."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,12 +93,27 @@ class ContainerNode(NamespaceNode):
     def exec(
         self, argv: Sequence[str], *, timeout_s: float = 30.0
     ) -> subprocess.CompletedProcess[str]:
-        done = self.engine.call(("exec", self.container, *argv), timeout_s=timeout_s)
+        mark = f"{_MARK}={secrets.token_hex(16)}"
+        program = self.engine.program
+        command = Command([program, "exec", "--env", mark, self.container, *argv])
+        try:
+            done = command.run(timeout_s)
+        except BaseException as error:
+            # The engine's program was killed, and what it started in the container was not.
+            processes.kill_and_wait(self._marked(mark))
+            if isinstance(error, LateError):
+                raise too_late(argv, self.container, timeout_s) from None
+            raise
         # Docker 20 writes it to standard output.
         said = done.stdout + done.stderr
         if done.returncode in _EXEC_FAILED and "executable file not found" in said:
             raise InputError(f"there is no command {argv[0]!r} in {self.container}")
         return done
+
+    def _marked(self, mark: str) -> list[int]:
+        """The processes in the container that were started with that variable, and their
+        children."""
+        return [pid for pid in self.processes() if mark in processes.environment_of(pid)]
 
     def become(self, argv: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
         program = self.engine.program
