@@ -77,7 +77,8 @@ def health(
     json: JsonOption = False,
 ) -> None:
     """Sample the health of a running lab until Ctrl-C, --for or --once. Exits 1 when --for or
-    --once saw an objective missed or could not read all of the lab, 130 after Ctrl-C. With --json
+    --once saw an objective missed, could not read all of the lab or found a process that does not
+    work, 130 after Ctrl-C. With --json
     each sample is a line, and the report the last."""
     from rocelab.errors import InputError
     from rocelab.measure.environment import environment_of
@@ -156,7 +157,7 @@ def _watch(
 
         # Ctrl-C ends the watching, not the command: the report is still printed.
         with (
-            HealthMonitor(lab, spec, evidence=evidence, on_sample=on_sample) as monitor,
+            HealthMonitor(lab, spec, evidence=evidence, asks=True, on_sample=on_sample) as monitor,
             suppress(KeyboardInterrupt),
         ):
             monitor.wait(limit_s)
@@ -229,7 +230,7 @@ def view(snapshot: Snapshot) -> RenderableType:
         lines.add_row(where, ", ".join(what))
     if len(rows) > MOST_ROWS:
         lines.add_row(f"and {len(rows) - MOST_ROWS} more", "")
-    notes = [Text(f"could not read {gap}", style="yellow") for gap in sample.gaps[:MOST_ROWS]]
+    notes = [Text(gap, style="yellow") for gap in sample.gaps[:MOST_ROWS]]
     return Group(summary, *([lines] if rows else []), *notes)
 
 
@@ -251,8 +252,9 @@ def print_report(report: HealthReport) -> None:
         err().print(problem, style="yellow", markup=False)
     if report.unread_samples:
         err().print(
-            f"{report.unread_samples} of {report.samples} samples lack what could not be read: "
-            f"the lab is not known to be healthy; `rocelab status {report.lab}` says what runs",
+            f"{report.unread_samples} of {report.samples} samples are of a lab that could not be "
+            "read or whose processes do not all work: it is not known to be healthy; "
+            f"`rocelab status {report.lab}` says what runs",
             markup=False,
         )
     for folder in report.evidence:

@@ -261,8 +261,8 @@ def _print_status(state: LabStatus) -> None:
             shown.add_row(*_status_row(node), style="" if node.converged else "red")
         out().print(shown)
     for node in listed:
-        if node.problem is not None:
-            say(node.problem)
+        for problem in node.problems:
+            say(problem)
     if state.lossless is not None:
         _print_lossless(state.lossless)
     for sentence in sentences(state.deviations):
@@ -272,14 +272,10 @@ def _print_status(state: LabStatus) -> None:
         verdict = "converged"
     elif faulty:
         verdict = f"{len(faulty)} switches are not as planned"
-    elif state.broken_cables:
-        verdict = f"cables of {', '.join(state.broken_cables)} lose all packets"
-    elif state.lacks_controller:
-        verdict = "the controller of the scheme does not run (`rocelab scheme` sets it anew)"
-    elif state.deviations:
-        verdict = "kernel settings are not as planned"
+    elif state.broken_processes:
+        verdict = "; ".join(state.broken_processes)
     else:
-        verdict = "lossless classes are not paused"
+        verdict = "kernel settings are not as planned"
     say(
         f"lab {state.lab}: {verdict}; {len(switches)} switches, {servers} servers, "
         f"{state.pss_bytes / _MB:.0f} MB PSS of daemons"

@@ -87,7 +87,7 @@ class Feed(Holding):
         self._listen("tables", tables, stack, lambda: self._take_tables(tables))
         spec = HealthSpec.model_validate({"interval": INTERVAL})
         self._monitor = stack.enter_context(
-            HealthMonitor(self.lab, spec, on_sample=self._take_sample)
+            HealthMonitor(self.lab, spec, asks=True, on_sample=self._take_sample)
         )
         while not self._first.wait(POLL_S):
             self.check()
@@ -167,7 +167,7 @@ class Feed(Holding):
             self.publish(event)
         if reading.gaps != self._gaps:
             self._gaps = reading.gaps
-            self.note("; ".join(reading.gaps) or "everything can be read again")
+            self.note("; ".join(reading.gaps) or "everything can be read and works again")
         values = values_of(self.lab.fabric, self._before, snapshot)
         states = {
             node: node_state.state.value

@@ -2,7 +2,7 @@
 
 `read_status` returns per node the live daemons, the BGP sessions, the routes at their full ECMP
 width and the memory. Anything that does not answer counts as missing: a dead daemon never ends the
-report.
+report. `rocelab health` asks the same: `LabStatus.problems` says which processes do not work.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from rocelab.kernel import fib, namespaces, netlink
+from rocelab.kernel import fib, namespaces, netlink, processes
 from rocelab.plan.fabric import Node, Role
 from rocelab.plan.routes import expected_routes, expected_width
-from rocelab.runtime.daemons import UnreadableAnswerError
+from rocelab.runtime.daemons import VTY_TIMEOUT_S, UnreadableAnswerError
 from rocelab.runtime.impairments import cables
 from rocelab.runtime.lab import Lab
 from rocelab.runtime.node import NamespaceNode
@@ -32,8 +32,9 @@ from rocelab.runtime.record import (
     read_record,
     recorded_labs,
 )
-from rocelab.runtime.settings import Deviation, read_deviations
+from rocelab.runtime.settings import Deviation, read_deviations, sentences
 from rocelab.runtime.steering.scheme import lacks_controller
+from rocelab.wording import listed
 from rocelab.workers import workers
 
 _KIB = 1024
@@ -45,7 +46,7 @@ class NodeStatus:
 
     `daemons` has the process id of each daemon that should run, None if it does not. A route is
     complete when the kernel holds it with every next hop of the plan, each with carrier. `problem`
-    names what cannot be read in a daemon's answer.
+    names a daemon that a signal has stopped, or whose answer cannot be read.
     """
 
     name: str
@@ -60,12 +61,21 @@ class NodeStatus:
 
     @property
     def converged(self) -> bool:
-        """Whether every daemon lives, every session is up and every route complete."""
+        """Whether every daemon lives and answers, every session is up and every route complete."""
         return (
             None not in self.daemons.values()
+            and self.problem is None
             and self.sessions_established == self.sessions_expected
             and self.routes_complete == self.routes_expected
         )
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """Its daemons that do not run or do not answer."""
+        dead = [
+            f"{name} of {self.name} does not run" for name, pid in self.daemons.items() if not pid
+        ]
+        return (*dead, *(() if self.problem is None else (self.problem,)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +110,25 @@ class LabStatus:
         pauses = self.lossless is None or self.lossless.is_alive
         runs = pauses and not self.broken_cables and not self.lacks_controller
         return runs and not self.deviations and all(node.converged for node in self.nodes)
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """What is wrong in sentences, but for sessions and routes: processes and settings."""
+        return (*self.broken_processes, *sentences(self.deviations))
+
+    @property
+    def broken_processes(self) -> tuple[str, ...]:
+        """The processes of the lab that do not run, or do not answer as they should."""
+        found = [problem for node in self.nodes for problem in node.problems]
+        if self.lossless is not None and not self.lossless.is_alive:
+            found.append("lossless classes: the process that pauses does not run")
+        if self.broken_cables:
+            found.append(f"cables of {', '.join(self.broken_cables)} lose all packets")
+        if self.lacks_controller:
+            found.append(
+                "the controller of the scheme does not run (`rocelab scheme` sets it anew)"
+            )
+        return tuple(found)
 
     @property
     def pss_bytes(self) -> int:
@@ -150,8 +179,9 @@ class LabStatus:
         }
 
 
-def read_status(lab: Lab) -> LabStatus:
-    """Read the state of every switch of a running lab.
+def read_status(lab: Lab, answer_s: float = VTY_TIMEOUT_S) -> LabStatus:
+    """Read the state of every switch of a running lab. A daemon that does not answer within
+    `answer_s` is a problem of its switch.
 
     Raises PermissionError without the rights to enter its namespaces.
     """
@@ -165,7 +195,7 @@ def read_status(lab: Lab) -> LabStatus:
     def read(node: Node) -> NodeStatus:
         if not node.is_switch:
             return NodeStatus(node.name, node.role, {}, 0, 0, 0, 0, 0)
-        return _read_switch(lab, node, expected[node.name], sessions[node.name])
+        return _read_switch(lab, node, expected[node.name], sessions[node.name], answer_s)
 
     with workers(4 * (os.cpu_count() or 1)) as pool:
         nodes = tuple(pool.map(read, fabric.nodes))
@@ -189,14 +219,19 @@ def recorded_faults(files: LabFiles) -> tuple[KnownFault, ...]:
     return tuple(sorted(found, key=lambda fault: fault.number))
 
 
-def _read_switch(lab: Lab, node: Node, expected: Mapping[str, int], sessions: int) -> NodeStatus:
+def _read_switch(
+    lab: Lab, node: Node, expected: Mapping[str, int], sessions: int, answer_s: float
+) -> NodeStatus:
     handle = lab.node(node.name)
     # A process that was killed and not yet reaped still has its id and its name, but no memory.
     pids = handle.daemons()
     memory = {name: _pss_bytes(pid) for name, pid in pids.items()}
     alive = {name: pid for name, pid in pids.items() if memory[name]}
     widths = _widths(handle.netns)
-    established, problem = _established(handle) if "bgpd" in alive else (0, None)
+    established, problem = _established(handle, answer_s) if "bgpd" in alive else (0, None)
+    stopped = [name for name, pid in alive.items() if processes.is_stopped(pid)]
+    if stopped:
+        problem = f"a signal has stopped {listed(stopped, 'and')} of {node.name}"
     return NodeStatus(
         name=node.name,
         role=node.role,
@@ -223,14 +258,14 @@ def _widths(netns: Path) -> dict[str, int]:
     return namespaces.inside(netns, read)
 
 
-def _established(handle: NamespaceNode) -> tuple[int, str | None]:
+def _established(handle: NamespaceNode, answer_s: float) -> tuple[int, str | None]:
     """The number of sessions that are up, and the problem with bgpd's answer, if any."""
     try:
-        peers = bgp_peers(handle.frr)
+        peers = bgp_peers(handle.frr, answer_s)
     except UnreadableAnswerError as error:
         return 0, str(error)
-    except OSError:
-        return 0, None
+    except OSError as error:
+        return 0, f"bgpd of {handle.name} does not answer: {error.strerror or error}"
     return sum(peer.established for peer in peers.values()), None
 
 

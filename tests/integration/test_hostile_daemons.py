@@ -22,6 +22,7 @@ import pytest
 from rocelab.errors import MachineError
 from rocelab.interruption import WORDS
 from rocelab.kernel import namespaces
+from rocelab.kernel.processes import resume, stop
 from rocelab.measure.evidence.bundle import collect_evidence
 from rocelab.measure.health.sessions import SessionReader
 from rocelab.measure.stages.tracing import log_sizes, logged_since, running_daemons
@@ -320,20 +321,72 @@ def test_an_answer_of_another_shape_is_named_and_traces_back_nowhere(
     with answering(files.vty("bgpd"), odd):
         for code, *arguments in (
             (1, "status", LAB),
-            # It reads bgpd's log and does not ask.
-            (0, "health", LAB, "--once"),
+            (1, "health", LAB, "--once"),
             (0, "fault", "list", LAB),
         ):
             outcome = rocelab(*map(str, arguments))
             assert outcome.returncode == code, outcome.stdout + outcome.stderr
             assert "Traceback" not in outcome.stderr + outcome.stdout
-        said = rocelab("status", LAB)
-        assert said.returncode == 1
-        assert (
-            "the answer of bgpd of rtsw1 cannot be read: expected an object, got a list"
-            in said.stdout
-        )
+        for command in (("status", LAB), ("health", LAB, "--once")):
+            said = rocelab(*map(str, command))
+            assert said.returncode == 1
+            assert (
+                "the answer of bgpd of rtsw1 cannot be read: expected an object, got a list"
+                in said.stdout + said.stderr
+            )
     # The daemon's peers may still be coming back after an earlier test killed it.
+    wait_until(lambda: rocelab("status", LAB).returncode == 0, "all is well again")
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (b"no JSON", "the answer of bgpd of rtsw1 cannot be read: it is not JSON"),
+        (b"x" * (daemons.MOST_ANSWER_BYTES + 1), "the daemon's answer does not end"),
+    ],
+    ids=["no-json", "huge"],
+)
+def test_a_bgpd_that_answers_what_is_no_answer_is_named(
+    lab: Lab, files: daemons.FrrFiles, answer: bytes, said: str
+) -> None:
+    with answering(files.vty("bgpd"), answer):
+        assert_named(said)
+    wait_until(lambda: rocelab("status", LAB).returncode == 0, "all is well again")
+
+
+def test_a_bgpd_whose_answer_does_not_end_is_named(files: daemons.FrrFiles) -> None:
+    with dripping(files.vty("bgpd")):
+        outcome = rocelab("health", LAB, "--once")
+        assert outcome.returncode == 1
+        assert "bgpd of rtsw1 does not answer" in outcome.stderr
+    wait_until(lambda: rocelab("status", LAB).returncode == 0, "all is well again")
+
+
+def assert_named(said: str) -> None:
+    """`status` and `health` name what is wrong, and exit 1."""
+    for command in (("status", LAB), ("health", LAB, "--once")):
+        outcome = rocelab(*command)
+        assert outcome.returncode == 1
+        assert said in outcome.stdout + outcome.stderr, outcome
+
+
+def test_a_daemon_that_does_not_run_is_named(lab: Lab) -> None:
+    node = lab.node("rtsw1")
+    node.kill_daemons(["zebra"])
+    try:
+        assert_named("zebra of rtsw1 does not run")
+    finally:
+        node.start_daemons(lab.daemons_of("rtsw1"))
+    wait_until(lambda: rocelab("status", LAB).returncode == 0, "all is well again")
+
+
+def test_a_daemon_that_a_signal_has_stopped_is_named(lab: Lab) -> None:
+    pid = lab.node("rtsw1").daemons()["zebra"]
+    stop([pid])
+    try:
+        assert_named("a signal has stopped zebra of rtsw1")
+    finally:
+        resume([pid])
     wait_until(lambda: rocelab("status", LAB).returncode == 0, "all is well again")
 
 

@@ -183,7 +183,7 @@ def test_without_the_process_that_pauses_a_lab_is_not_as_planned(lab: Lab) -> No
         assert (document["converged"], document["pfc"]["alive"]) == (False, False)
         health = rocelab("health", NAME, "--once")
         assert health.returncode == 1
-        ended = "could not read lossless classes: the process that pauses does not run"
+        ended = "lossless classes: the process that pauses does not run"
         assert ended in health.stderr
     finally:
         control.start(plan, FILES)

@@ -73,11 +73,13 @@ class HealthMonitor:
         *,
         evidence: Path | None = None,
         evidence_later: bool = False,
+        asks: bool = False,
         on_sample: OnSample | None = None,
     ) -> None:
         """`evidence` is a folder for bundles; `evidence_later` postpones them until
-        `collect_evidence`. `on_sample` is called after each sample, on the monitor's thread; an
-        exception in it ends the monitoring."""
+        `collect_evidence`. `asks`: whether daemons are asked too, as `rocelab status` does, which
+        takes time that a measured run has not. `on_sample` is called after each sample, on the
+        monitor's thread; an exception in it ends the monitoring."""
         self._lab = lab
         self._spec = spec or HealthSpec()
         self._folder = evidence
@@ -85,7 +87,7 @@ class HealthMonitor:
         self._put_off: list[_Breach] = []
         self._on_sample = on_sample
         self._places = Places(lab.fabric)
-        self._reader = HealthReader(lab)
+        self._reader = HealthReader(lab, asks=asks)
         self._account = Account(self._spec)
         self._collected: dict[Sli, Path] = {}
         self._collectors = ThreadPoolExecutor(max_workers=1, thread_name_prefix="evidence")
@@ -162,7 +164,7 @@ class HealthMonitor:
                     continue
                 self._sample()
                 due_s = max(due_s + interval_s, time.monotonic())
-            self._sample()
+            self._sample(is_last=True)
         except RocelabError as error:
             self.failure = error
             self._account.note(error.message)
@@ -174,9 +176,9 @@ class HealthMonitor:
             self._cpu_s = time.thread_time()
             self._over.set()
 
-    def _sample(self) -> None:
+    def _sample(self, *, is_last: bool = False) -> None:
         started_s = time.monotonic()
-        reading = self._reader.read()
+        reading = self._reader.read(is_last=is_last)
         sample = compare(self._places, self._reader.plan, self._before, reading)
         self._before, self._ended_ns = reading, reading.time_ns
         breaches = self._account.add(sample)

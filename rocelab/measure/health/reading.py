@@ -20,6 +20,7 @@ from rocelab.kernel.counters import Place, PortCounters
 from rocelab.measure.health.endpoints import EndpointTracker
 from rocelab.measure.health.losses import LossTracker
 from rocelab.measure.health.ports import PortReader, PortReading
+from rocelab.measure.health.processes import ProcessWatch
 from rocelab.measure.health.routes import RouteReader
 from rocelab.measure.health.sessions import AskedSessions, SessionReader
 from rocelab.measure.health.spec import LOSSLESS_SLIS
@@ -55,7 +56,8 @@ class Reading:
 
     `time_ns` is CLOCK_REALTIME before anything was read. `lost` are packets that one end of a link
     sent and the other did not receive, by direction. `routes_incomplete` is by switch, `sessions`
-    by link. `gaps` says what could not be read. `pauses` is None in a lab without lossless classes.
+    by link. `gaps` has a sentence for what could not be read, and for each process that does not
+    work. `pauses` is None in a lab without lossless classes.
     """
 
     time_ns: int
@@ -72,9 +74,11 @@ class Reading:
 class HealthReader:
     """Reads a lab repeatedly; a context manager. It keeps the lab's namespaces open."""
 
-    def __init__(self, lab: Lab) -> None:
-        """Raises InputError if the lab is not up."""
+    def __init__(self, lab: Lab, *, asks: bool = False) -> None:
+        """`asks`: whether daemons are asked too, which takes their time. Raises InputError if the
+        lab is not up."""
         self._lab = lab
+        self._asks = asks
         self._fabric = lab.fabric
         self._files = LabFiles(lab.name)
         self._ports: dict[str, PortReader] = {}
@@ -130,6 +134,7 @@ class HealthReader:
                     },
                 )
             )
+            self._processes = keep.enter_context(ProcessWatch(self._lab)) if self._asks else None
             self._cleanup = keep.pop_all()
         return self
 
@@ -157,8 +162,9 @@ class HealthReader:
         queues = QUEUE_SLIS if self._queues is None else frozenset()
         return queues if self._pauses is not None else queues | LOSSLESS_SLIS
 
-    def read(self) -> Reading:
-        """All counters now. Raises ExpectationError if the lab went down meanwhile."""
+    def read(self, *, is_last: bool = False) -> Reading:
+        """All counters now; at the last reading daemons have time to answer. Raises
+        ExpectationError if the lab went down meanwhile."""
         self._check_up()
         time_ns = time.clock_gettime_ns(time.CLOCK_REALTIME)
         gaps: list[str] = []
@@ -173,7 +179,7 @@ class HealthReader:
                     incomplete[node] = self._routes[node].incomplete(changed)
                 self._carrier[node] = carrier
             except OSError as error:
-                gaps.append(f"{node}: {error}")
+                gaps.append(f"could not read {node}: {error}")
                 continue
             for interface, port in found.items():
                 ports[node, interface] = port
@@ -181,6 +187,8 @@ class HealthReader:
         pauses = self._lossless()
         if pauses is not None and not pauses.is_alive:
             gaps.append("lossless classes: the process that pauses does not run")
+        if self._processes is not None:
+            gaps += self._processes.problems(fresh=is_last)
         sessions = self._sessions.established()
         lost = self._losses.look(ports, queues, self._on_wire())
         self.endpoints.look()
@@ -192,7 +200,7 @@ class HealthReader:
             endpoints=self.endpoints.totals(),
             routes_incomplete=incomplete,
             sessions=sessions,
-            gaps=(*gaps, *self._sessions.gaps),
+            gaps=tuple(dict.fromkeys((*gaps, *self._sessions.gaps))),
             pauses=pauses,
         )
 

@@ -50,7 +50,7 @@ class Account:
         self.samples += 1
         self.unread_samples += bool(sample.gaps)
         self.longest_interval_ns = max(self.longest_interval_ns, sample.span_ns)
-        self._problems.update(dict.fromkeys(f"could not read {gap}" for gap in sample.gaps))
+        self._problems.update(dict.fromkeys(sample.gaps))
         for sli, values in sample.values.items():
             tally = self._tallies[sli]
             for where, value in values.items():

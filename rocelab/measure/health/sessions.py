@@ -88,7 +88,7 @@ class AskedSessions:
             )
         for node, peers in answers.items():
             if isinstance(peers, OSError):
-                gaps.append(f"{node}: {peers}")
+                gaps.append(f"could not read {node}: {peers}")
                 continue
             for neighbour, peer in peers.items():
                 link = self._link_of.get((node, neighbour))

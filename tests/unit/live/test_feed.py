@@ -230,7 +230,7 @@ def test_a_sample_tells_once_what_cannot_be_read_and_keeps_the_nodes_that_are_no
         found.append(feed.history.moments()[-1].states)
     assert found == [{"rtsw1": "degraded"}] * 2 + [{}] * 2
     notes = [event.text for event in feed.told if isinstance(event, NoteEvent)]
-    assert notes == ["rtsw2: no", "everything can be read again"]
+    assert notes == ["rtsw2: no", "everything can be read and works again"]
     assert [event.carrier for event in feed.told if isinstance(event, CarrierEvent)] == [
         False,
         True,

@@ -492,10 +492,10 @@ def test_a_lab_that_was_not_read_whole_is_not_known_to_be_healthy(
     monkeypatch.setattr(command, "running_lab", lambda name: name)
     whole = sample(1)
     assert code_of(whole) == 0
-    assert code_of(whole, replace(whole, gaps=("rtsw1: No such device",))) == 1
+    assert code_of(whole, replace(whole, gaps=("could not read rtsw1: No such device",))) == 1
     said = capsys.readouterr().err
     assert "could not read rtsw1: No such device" in said
-    assert "1 of 2 samples lack what could not be read" in said
+    assert "1 of 2 samples are of a lab that could not be" in said
 
 
 def test_a_report_is_printed_after_ctrl_c_too(
@@ -621,7 +621,7 @@ def test_a_session_counts_at_the_ends_that_answer(
     asked = sessions.AskedSessions(fabric, frr_of)
     # Nothing is said of leaf1:eth3: neither end answered.
     assert asked.established() == {"leaf1:eth2": True, "leaf2:eth2": False}
-    assert asked.gaps == ("leaf1: timed out",)
+    assert asked.gaps == ("could not read leaf1: timed out",)
     states["leaf1"] = {"eth2": "Active", "10.0.3.2": "Established"}
     assert asked.established() == {"leaf1:eth2": False, "leaf1:eth3": True, "leaf2:eth2": False}
     assert asked.gaps == ()
