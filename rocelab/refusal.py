@@ -7,6 +7,7 @@ more likely caused, such as a missing file.
 from __future__ import annotations
 
 import errno
+import os
 
 from rocelab.errors import MachineError
 
@@ -15,12 +16,16 @@ _ADVICE = {
     errno.ENOSPC: "make room there, or name another place",
     errno.EDQUOT: "make room there, or name another place",
     errno.EROFS: "mount it writable, or name another place",
-    errno.EACCES: "run it with sudo; `rocelab doctor` says what this machine does not allow",
-    errno.EPERM: "run it with sudo; `rocelab doctor` says what this machine does not allow",
     errno.EMFILE: "raise the limit with `ulimit -n`",
     errno.ENOMEM: _MEMORY_ADVICE,
     errno.ENFILE: "raise the limit with `sysctl fs.file-max`",
 }
+
+
+def _denied() -> str:
+    """What to do without a right; root has sudo already."""
+    first = "root lacks a right here" if os.geteuid() == 0 else "run it with sudo"
+    return f"{first}; `rocelab doctor` says what this machine does not allow"
 
 
 def refusal(error: BaseException) -> MachineError | None:
@@ -29,7 +34,7 @@ def refusal(error: BaseException) -> MachineError | None:
         return MachineError("there is not enough memory for it", _MEMORY_ADVICE)
     if not isinstance(error, OSError):
         return None
-    advice = _ADVICE.get(error.errno or 0)
+    advice = _denied() if isinstance(error, PermissionError) else _ADVICE.get(error.errno or 0)
     if advice is None:
         return None
     where = f"{error.filename}: " if error.filename is not None else ""

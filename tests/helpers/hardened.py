@@ -7,26 +7,30 @@ The machine's own settings are left alone: each new node gets what the kernel wo
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from rocelab.kernel import namespaces
 from rocelab.plan.fabric import Fabric
 from rocelab.progress import ProgressSink
-from rocelab.runtime.providers.netns import NetnsProvider
+from rocelab.runtime.providers import NodeProvider
 from rocelab.runtime.record import LabFiles
 
 CONF = Path("/proc/sys/net")
 LEFT_OUT = ("stable_secret", "mtu", "mc_forwarding")
 
 
-@dataclass(frozen=True, slots=True)
-class HardenedHost(NetnsProvider):
-    """Namespaces in which every setting of ports is another than the kernel's own."""
+class HardenedHost:
+    """A runtime whose nodes begin with other settings of ports than the kernel's own."""
+
+    def __init__(self, provider: NodeProvider) -> None:
+        self._provider = provider
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._provider, name)
 
     def make_nodes(self, fabric: Fabric, files: LabFiles, progress: ProgressSink) -> None:
-        # Not super(): a dataclass with slots is another class than the one that the method knows.
-        NetnsProvider.make_nodes(self, fabric, files, progress)
+        self._provider.make_nodes(fabric, files, progress)
         for node in fabric.nodes:
             namespaces.inside(files.netns_of(node.name), harden)
 

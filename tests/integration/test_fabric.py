@@ -26,6 +26,7 @@ from rocelab.runtime import runtime, wiring
 from rocelab.runtime.daemons import vty_command, vty_json
 from rocelab.runtime.lab import Lab
 from rocelab.runtime.node import NamespaceNode
+from rocelab.runtime.providers import RuntimeKind, provider_of
 from rocelab.runtime.record import recorded_labs
 from rocelab.runtime.settings import sentences
 from rocelab.runtime.status import Presence, known_labs, read_status
@@ -56,7 +57,7 @@ LABS = {
     + "\nrouting: {graceful_restart: true}\nhashing: {policy: l3, seed: per-tier}",
 }
 
-HOSTS = {"two-tiers": HardenedHost(None), "unnumbered": HardenedHost(None)}
+HOSTS = dict.fromkeys(("two-tiers", "unnumbered"), HardenedHost(provider_of(RuntimeKind.NETNS)))
 """Labs whose machine has other settings than a machine has by itself."""
 
 

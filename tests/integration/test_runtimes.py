@@ -36,12 +36,14 @@ from rocelab.runtime.lab import Lab
 from rocelab.runtime.providers import RuntimeKind, provider_of
 from rocelab.runtime.providers.containers import ContainerNode
 from rocelab.runtime.record import LabFiles, read_record
+from rocelab.runtime.status import read_status
 from rocelab.runtime.teardown import take_down
 from rocelab.traffic.result import TrafficResult
 from rocelab.traffic.session import TrafficSession
 from rocelab.traffic.traceroute import probe_path
 from tests.helpers.command import rocelab_process
 from tests.helpers.engine import docker_engine
+from tests.helpers.hardened import HardenedHost
 from tests.helpers.measured import measured, probe_runs, problems_of_drill
 from tests.helpers.running import running, slowed
 from tests.helpers.waiting import wait_until, wait_until_whole
@@ -87,12 +89,12 @@ def kind(request: pytest.FixtureRequest) -> Iterator[RuntimeKind]:
 
 @pytest.fixture(scope="module")
 def lab(kind: RuntimeKind, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    """A small lab that is up."""
+    """A small lab that is up, on a machine with other settings than the kernel's own."""
     name = f"it-run-{kind}"
     file = tmp_path_factory.mktemp(name) / "lab.yaml"
     file.write_text(SPEC.format(name=name))
     take_down(name)
-    made = Lab.planned(file, provider_of(kind))
+    made = Lab.planned(file, HardenedHost(provider_of(kind)))
     try:
         made.up()
     except MachineError as error:
@@ -109,6 +111,18 @@ def test_every_table_has_every_route_at_full_width(lab: Lab) -> None:
         }
         for prefix, links in routes.items():
             assert widths[prefix] == expected_width(fabric, links)
+
+
+def test_nodes_have_nothing_of_the_machine_s_settings(lab: Lab) -> None:
+    assert read_status(lab).deviations == ()
+    for node in lab.fabric.nodes:
+        ports = lab.node(node.name).read_ports().values()
+        wired = {port.name: port.settings for port in ports if port.name != "lo"}
+        assert wired.keys() == {
+            link.port(node.name).interface for link in lab.fabric.links_of[node.name]
+        }
+        assert {port["ipv4/rp_filter"] for port in wired.values()} == {0}
+        assert {port["ipv4/forwarding"] for port in wired.values()} == {node.is_switch}
 
 
 def test_a_lab_is_found_again_with_its_runtime(lab: Lab, kind: RuntimeKind) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -88,6 +89,17 @@ def test_what_a_defect_may_have_caused_is_no_refusal() -> None:
     refused = refusal(PermissionError(errno.EPERM, "Operation not permitted", "/x"))
     assert refused is not None
     assert (refused.exit_code, "/x: Operation" in str(refused)) == (3, True)
+
+
+@pytest.mark.parametrize(("user", "advice"), [(0, "root lacks a right here"), (1000, "with sudo")])
+def test_root_is_not_told_to_use_sudo(
+    user: int, advice: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: user)
+    refused = refusal(PermissionError(errno.EACCES, "Permission denied", "/x"))
+    assert refused is not None
+    assert advice in (refused.hint or "")
+    assert ("sudo" in (refused.hint or "")) == (user != 0)
 
 
 def test_a_lack_of_memory_is_a_refusal() -> None:
