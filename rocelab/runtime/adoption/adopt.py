@@ -19,6 +19,7 @@ from rocelab.interruption import shielded
 from rocelab.kernel import namespaces
 from rocelab.kernel.bracket import realtime_ns
 from rocelab.kernel.rights import check_rights
+from rocelab.plan.build import plan
 from rocelab.progress import Progress, ProgressSink, no_progress
 from rocelab.runtime.adoption.containers import Container, find_containers
 from rocelab.runtime.adoption.graph import HOST_KINDS, cables, lab_of
@@ -46,6 +47,7 @@ from rocelab.runtime.record import (
     remove_files,
     write_record,
 )
+from rocelab.runtime.settings import read_deviations, sentences
 from rocelab.spec.base import safe_name
 from rocelab.spec.model import LabSpec
 from rocelab.wording import listed
@@ -83,10 +85,13 @@ def adopt(text: str, progress: ProgressSink = no_progress) -> Adoption:
         spec = lab_of(name, nodes)
         with shielded(f"lab {name} is adopted"):
             _record(files, lab, engine, containers, nodes, spec)
+        deviations = read_deviations(plan(spec), files)
     left_out = {container.name for container in found} - {
         container.name for container in containers
     }
-    return Adoption(name, spec, _notes(name, lab, nodes, left_out))
+    notes = _notes(name, lab, nodes, left_out)
+    notes += tuple(f"runs are not valid while {each}" for each in sentences(deviations))
+    return Adoption(name, spec, notes)
 
 
 def _with_own_namespace(containers: Sequence[Container]) -> tuple[Container, ...]:
