@@ -182,6 +182,7 @@ class Simulation:
                 known.get(job.name) or self._workload(job, places)
                 for job, places in zip(self.jobs, self.places, strict=True)
             )
+            _check_sends(self.jobs, self.workloads)
             check_steps_fit(self.jobs, self.workloads)
             self.compiled = self._compiled()
             self.flows = self.compiled.flows
@@ -537,6 +538,20 @@ def simulate(
     job that cannot end is no error: its iterations are None.
     """
     return Simulation(spec, jobs, options, progress).report()
+
+
+def _check_sends(jobs: Sequence[SimulatedJob], workloads: Sequence[Workload]) -> None:
+    """Raises InputError for a job none of whose steps sends a byte: it loads no link, and no engine
+    has a time of the network for it."""
+    for job, workload in zip(jobs, workloads, strict=True):
+        if any(step.sends is not None and len(step.sends.source) for step in workload.steps):
+            continue
+        source = f" (trace {job.trace.file})" if job.trace is not None else ""
+        raise InputError(
+            f"job {job.name}{source} sends no byte from one rank to another",
+            hint="a simulation needs a communication with bytes; of a trace, barriers and "
+            "collectives of 0 bytes or of one rank send none",
+        )
 
 
 def _traced(trace: TraceSpec, progress: ProgressSink) -> Workload:

@@ -107,6 +107,7 @@ def trace_workload(
     graph = _Graph(Groups(ranks, traces, groups or {}, dimensions), len(traces) < ranks)
     for rank, trace in enumerate(traces):
         graph.add(rank, trace)
+    graph.warnings += _without_duration(traces)
     graph.pair_sends()
     graph.check_members()
     order = topological(graph.before)
@@ -300,6 +301,35 @@ def _oddities(trace: Trace) -> list[str]:
             ("INVALID is the type, and no time is taken, of", invalid),
         )
         if nodes
+    ]
+
+
+def _without_duration(traces: Sequence[Trace]) -> list[str]:
+    """A warning of compute and memory nodes that have no duration. Raises InputError if none has
+    one: the job would be communication alone. The schema cannot tell a missing from a zero one."""
+    computes = [
+        (trace, node)
+        for trace in traces
+        for node in trace.nodes
+        if node.kind in (Kind.MEM_LOAD, Kind.MEM_STORE, Kind.COMPUTE)
+    ]
+    without = [
+        (trace, node)
+        for trace, node in computes
+        if not node.duration_us and "runtime" not in node.attrs
+    ]
+    if not without:
+        return []
+    trace, first = without[0]
+    place = f"{trace.source}: node {first.id} ({first.name[:60]})"
+    if len(without) == len(computes):
+        raise InputError(
+            f"none of {len(computes):,} compute nodes has a duration, first {place}",
+            hint="record `runtime` or `duration_micros`: `num_ops` alone is no time",
+        )
+    return [
+        f"{len(without):,} of {len(computes):,} compute nodes have no duration and count as 0 s, "
+        f"so that iterations may be too short; first {place}"
     ]
 
 

@@ -16,6 +16,7 @@ from rocelab.arrays import NONE
 from rocelab.errors import InputError, MachineError
 from rocelab.jobs.spec import SimulatedJob
 from rocelab.jobs.workload import Sends, Step, Workload
+from rocelab.results.simulation import Engine
 from rocelab.sim.simulate import Options, Simulation
 from rocelab.sim.traces.chakra import (
     CommType,
@@ -674,3 +675,66 @@ def test_an_export_that_was_changed_is_refused(tmp_path: Path) -> None:
         trace_workload(read)
     with pytest.raises(InputError, match="job of 3 ranks"):
         trace_workload(read[:1], 8)
+
+
+# --- what a trace lacks ------------------------------------------------------------------------
+
+
+def test_compute_without_a_duration_is_counted_and_refused_if_none_has_one() -> None:
+    some = trace(compute(1, 10), compute(2, 0), compute(3, 0, runtime=7), collective(4, 1, 2, 3))
+    (warning,) = trace_workload([some], 4).warnings
+    assert warning.startswith("1 of 3 compute nodes have no duration and count as 0 s")
+    assert "t.0.et: node 2" in warning
+    none = trace(compute(1, 0, num_ops=10**12), collective(2, 1))
+    with pytest.raises(InputError, match="none of 4 compute nodes has a duration"):
+        trace_workload([none] * 4)
+    assert trace_workload([trace(collective(1))], 4).warnings == ()
+
+
+SILENT = {
+    "0 bytes": (compute(1, 5), collective(2, 1, size=0)),
+    "a barrier": (compute(1, 5), collective(2, 1, kind=CommType.BARRIER)),
+    "compute": (compute(1, 5),),
+    "groups of one rank": (compute(1, 5), collective(2, 1, pg_name="1")),
+    "nothing": (),
+}
+
+
+@pytest.mark.parametrize("engine", list(Engine))
+@pytest.mark.parametrize("nodes", SILENT.values(), ids=SILENT)
+def test_a_trace_that_sends_nothing_is_refused_by_every_engine(
+    nodes: tuple[Node, ...], engine: Engine, tmp_path: Path
+) -> None:
+    groups = {"1": [0], "2": [1]}
+    for rank in range(2):
+        named = tuple(
+            replace(node, attrs={**node.attrs, "pg_name": str(rank + 1)})
+            if "pg_name" in node.attrs
+            else node
+            for node in nodes
+        )
+        write_trace_file(tmp_path / f"w.{rank}.et", trace(*named))
+    silent = {"name": "silent", "trace": {"file": str(tmp_path), "groups": groups}}
+    collective = {"pattern": "allreduce", "ranks": 2, "size": "1MB"}
+    other = {"name": "other", "collective": collective}
+    spec = load_spec(find_lab("zone-1-1"))
+    for jobs in ([silent], [silent, other]):
+        with pytest.raises(InputError) as error:
+            Simulation(
+                spec, [SimulatedJob.model_validate(job) for job in jobs], Options(engine=engine)
+            )
+        assert "job silent" in error.value.message or "links" in error.value.message
+
+
+def test_a_trace_of_which_a_part_sends_nothing_is_simulated(tmp_path: Path) -> None:
+    nodes = (
+        compute(1, 5),
+        collective(2, 1, size=0),
+        collective(3, 2, size=1),
+        collective(4, 3, kind=CommType.BARRIER),
+    )
+    for rank in range(2):
+        write_trace_file(tmp_path / f"w.{rank}.et", trace(*nodes))
+    job = SimulatedJob.model_validate({"name": "part", "trace": {"file": str(tmp_path)}})
+    report = Simulation(load_spec(find_lab("zone-1-1")), [job]).report()
+    assert report.jobs[0].headline("iteration_time").modelled.median > 5000
