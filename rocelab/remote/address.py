@@ -1,16 +1,26 @@
 """Resolves `user@host:port` to a machine and how to reach it.
 
-The value of `--host` and ~/.ssh/config give a `Destination` with everything a connection needs. It
-uses no network and reads no file but the configuration.
+The value of `--host` and ~/.ssh/config give a `Destination` with everything a connection needs.
+`ssh -G` itself is asked what the configuration says, so that `Match`, `Include` and
+`CanonicalizeHostname` mean what they mean to ssh; `Match exec` runs its command, as ssh does.
+Without OpenSSH's client paramiko reads the file, which knows less.
 """
 
 from __future__ import annotations
 
 import getpass
+import os
+import pwd
 import re
-from collections.abc import Sequence
+import shutil
+import socket
+import subprocess
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import Any
 
 import paramiko
 
@@ -26,8 +36,10 @@ typed names (OpenSSH, ssh.c, valid_hostname and valid_ruser)."""
 _ADDRESS = re.compile(
     rf"(?:(?P<user>[^@:/\s{_SHELLS}]+)@)?"
     rf"(?:\[(?P<ipv6>[0-9A-Fa-f:.%\w]+)\]|(?P<host>[^@:/\s\[\]{_SHELLS}]+))"
-    r"(?::(?P<port>\d{1,5}))?"
+    r"(?::(?P<port>[0-9]{1,5}))?"
 )
+_INCLUDE = re.compile(r"(?im)^([ \t]*Include[ \t=]+)(.+)$")
+_ASKED_WITHIN_S = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +84,13 @@ class Destination:
 
 
 def parse_address(text: str) -> Address:
-    """Parse `user@host:port`; user and port are optional. Raises InputError."""
+    """Parse `user@host:port` or `ssh://user@host:port`; user and port are optional. Raises
+    InputError."""
+    uri = re.fullmatch(r"(?i:ssh)://([^/?#]*)/?", text)
+    text = uri[1] if uri is not None else text
     found = _ADDRESS.fullmatch(text)
     if found is None or text.startswith("-"):
-        if re.match(r"[^@\s]*:[^@\s]*@", text):
+        if re.match(r"[^@\s/]*:[^@\s]*@", text.partition("://")[2] or text):
             raise InputError(
                 f"{text.rpartition('@')[2]} is given with a password",
                 hint="a password has no place on a command line: use a key, or an agent",
@@ -89,27 +104,150 @@ def parse_address(text: str) -> Address:
     return Address(found["ipv6"] or found["host"], found["user"], port)
 
 
-def read_config(path: Path) -> paramiko.SSHConfig:
-    """Read ~/.ssh/config; empty if missing. Raises InputError if it is invalid."""
+@dataclass(frozen=True, slots=True)
+class OpenSsh:
+    """The configuration as OpenSSH's client reads it: `ssh -G`. program: its path."""
+
+    program: str
+    config: Path
+
+    def lookup(self, address: Address) -> dict[str, Any]:
+        """What it says of a machine, as paramiko's `lookup`: keywords in lower case.
+
+        Raises InputError with ssh's own message.
+        """
+        typed = [f"-l{address.user}"] if address.user is not None else []
+        typed += [f"-p{address.port}"] if address.port is not None else []
+        with ExitStack() as stack:
+            configuration = _configuration(self.config, stack)
+            command = [self.program, "-G", *configuration.options, *typed, "--", address.host]
+            try:
+                answer = subprocess.run(
+                    command,
+                    check=False,
+                    stdin=subprocess.DEVNULL,
+                    capture_output=True,
+                    timeout=_ASKED_WITHIN_S,
+                )
+            except subprocess.TimeoutExpired:
+                raise InputError(
+                    f"`ssh -G {address.host}` has not answered for {_ASKED_WITHIN_S} s",
+                    hint="a `Match exec` or a name server may hang: try it by hand",
+                ) from None
+        if answer.returncode:
+            reason = " ".join(answer.stderr.decode(errors="replace").split())
+            reason = configuration.named(reason) or "it does not say why"
+            raise InputError(f"ssh refuses its configuration of {address.host}: {reason}")
+        options = configuration.at_home(_keywords(answer.stdout))
+        return _expanded(address, options, self.config.parent.parent)
+
+
+def _keywords(answer: bytes) -> dict[str, Any]:
+    options: dict[str, Any] = {}
+    for line in answer.decode(errors="replace").splitlines():
+        keyword, _, value = line.partition(" ")
+        if keyword == "identityfile":
+            options.setdefault(keyword, []).append(value)
+        else:
+            options.setdefault(keyword, value)
+    return options
+
+
+@dataclass(frozen=True, slots=True)
+class _Configuration:
+    """The options that make ssh read the file `config`, through a copy if `options` name one.
+
+    ssh reads ~/.ssh/config of the home in the password database. If $HOME is another, ssh gets a
+    copy of the file there, with Include by absolute paths, and reads no file of the machine.
+    """
+
+    config: Path
+    options: tuple[str, ...] = ()
+
+    def named(self, text: str) -> str:
+        """ssh's message with the file's own name."""
+        return text.replace(self.options[1], str(self.config)) if self.options else text
+
+    def at_home(self, options: dict[str, Any]) -> dict[str, Any]:
+        """The options without the default known_hosts of the other home."""
+        own = f"{_home()}/.ssh/known_hosts"
+        if self.options and options.get("userknownhostsfile") == f"{own} {own}2":
+            options = {name: value for name, value in options.items() if name[:9] != "userknown"}
+        return options
+
+
+@dataclass(frozen=True, slots=True)
+class _Copy:
+    """Include lines with absolute paths: relative ones are in `folder`, ~ is the folder above."""
+
+    folder: Path
+
+    def __call__(self, line: re.Match[str]) -> str:
+        words = re.findall(r'[^\s"]+', line[2].partition(" #")[0])
+        return line[1] + " ".join(f'"{self._path(word)}"' for word in words)
+
+    def _path(self, word: str) -> Path:
+        below_home = word.startswith("~/")
+        return self.folder.parent / word[2:] if below_home else self.folder / word
+
+
+def _home() -> Path:
+    return Path(pwd.getpwuid(os.getuid()).pw_dir)
+
+
+def _configuration(config: Path, stack: ExitStack) -> _Configuration:
+    if config == _home() / ".ssh/config":
+        return _Configuration(config)
     try:
-        return paramiko.SSHConfig.from_path(str(path))
+        text = config.read_bytes().decode(errors="surrogateescape")
+    except FileNotFoundError:
+        return _Configuration(config, ("-F", "none"))
+    except OSError as error:
+        raise InputError(f"{config} cannot be read: {error.strerror}") from None
+    copy = stack.enter_context(NamedTemporaryFile(prefix="rocelab-ssh-"))  # noqa: SIM115
+    copy.write(_INCLUDE.sub(_Copy(config.parent), text).encode(errors="surrogateescape"))
+    copy.flush()
+    return _Configuration(config, ("-F", copy.name))
+
+
+def read_config(path: Path) -> OpenSsh | paramiko.SSHConfig:
+    """~/.ssh/config, as ssh reads it where it is installed. Without ssh, paramiko reads it; empty
+    if missing. Raises InputError if it is invalid, or has what paramiko does not know."""
+    program = shutil.which("ssh")
+    if program is not None:
+        return OpenSsh(program, path)
+    install = "install openssh-client: `ssh -G` is then asked what the file says"
+    try:
+        text = path.read_text()
+        config = paramiko.SSHConfig.from_text(text)
     except FileNotFoundError:
         return paramiko.SSHConfig()
-    except (OSError, UnicodeDecodeError, paramiko.ConfigParseError) as error:
-        raise InputError(f"{path} cannot be read: {error}") from None
+    except (OSError, UnicodeDecodeError, paramiko.SSHException) as error:
+        raise InputError(f"{path} cannot be read: {error}", hint=install) from None
+    if include := _INCLUDE.search(text):
+        line = text.count("\n", 0, include.start(1)) + 1
+        raise InputError(f"{path}:{line}: Include needs OpenSSH's client", hint=install)
+    return config
 
 
-def resolve(address: Address, config: paramiko.SSHConfig, home: Path) -> Destination:
+def resolve(address: Address, config: OpenSsh | paramiko.SSHConfig, home: Path) -> Destination:
     """Apply HostName, User, Port, IdentityFile, IdentitiesOnly, HostKeyAlias, UserKnownHostsFile,
     ProxyJump and ProxyCommand of the configuration; typed values win.
 
     Raises InputError for unusable values.
     """
     try:
-        options = config.lookup(address.host)
+        options: Mapping[str, Any] = (
+            config.lookup(address) if isinstance(config, OpenSsh) else config.lookup(address.host)
+        )
         port = address.port or int(options.get("port", SSH_PORT))
     except (ValueError, KeyError, paramiko.SSHException) as error:
         raise InputError(f"~/.ssh/config on {address.host}: {error}") from None
+    if options.get("proxyusefdpass", "no").lower() == "yes":
+        raise InputError(
+            f"~/.ssh/config on {address.host}: ProxyUseFdpass is not supported",
+            hint="give a ProxyCommand that passes data, or a ProxyJump",
+        )
     _check_host(options["hostname"])
     keys = tuple(Path(path).expanduser() for path in options.get("identityfile", ()))
     return Destination(
@@ -118,7 +256,9 @@ def resolve(address: Address, config: paramiko.SSHConfig, home: Path) -> Destina
         port=port,
         user=address.user or options.get("user") or getpass.getuser(),
         keys=keys or tuple(home / ".ssh" / name for name in DEFAULT_KEYS),
-        known_hosts=_known_hosts(options.get("userknownhostsfile"), home),
+        known_hosts=_known_hosts(
+            options.get("userknownhostsfile"), options.get("globalknownhostsfile"), home
+        ),
         only_these_keys=options.get("identitiesonly", "no").lower() == "yes",
         key_alias=options.get("hostkeyalias"),
         proxy_command=_unless_none(options.get("proxycommand")),
@@ -137,11 +277,11 @@ def _check_host(host: str) -> None:
         ) from None
 
 
-def _known_hosts(text: str | None, home: Path) -> tuple[Path, ...]:
+def _known_hosts(text: str | None, all_users: str | None, home: Path) -> tuple[Path, ...]:
     own: Sequence[Path] = [home / ".ssh/known_hosts", home / ".ssh/known_hosts2"]
     if text is not None:
         own = [Path(path).expanduser() for path in text.split()]
-    return (*own, Path("/etc/ssh/ssh_known_hosts"))
+    return (*own, *map(Path, (all_users or "/etc/ssh/ssh_known_hosts").split()))
 
 
 def _unless_none(text: str | None) -> str | None:
@@ -151,4 +291,31 @@ def _unless_none(text: str | None) -> str | None:
 def _jumps(text: str | None) -> tuple[Address, ...]:
     if text is None:
         return ()
-    return tuple(parse_address(hop.strip().removeprefix("ssh://")) for hop in text.split(","))
+    return tuple(parse_address(hop.strip()) for hop in text.split(","))
+
+
+def _expanded(address: Address, options: dict[str, Any], home: Path) -> dict[str, Any]:
+    """The options with the tokens of ssh_config(5), which `ssh -G` prints as they are written."""
+    host = socket.gethostname()
+    tokens = {
+        "%": "%",
+        "d": str(home),
+        "h": options.get("hostname", address.host),
+        "i": str(os.getuid()),
+        "k": options.get("hostkeyalias", address.host),
+        "L": host.partition(".")[0],
+        "l": host,
+        "n": address.host,
+        "p": options.get("port", str(SSH_PORT)),
+        "r": options.get("user", ""),
+        "u": getpass.getuser(),
+    }
+
+    def written(text: str) -> str:
+        return re.sub(r"%(.)", lambda token: tokens.get(token[1], token[0]), text)
+
+    for keyword in ("proxycommand", "userknownhostsfile", "globalknownhostsfile"):
+        if keyword in options:
+            options[keyword] = written(options[keyword])
+    options["identityfile"] = [written(path) for path in options.get("identityfile", ())]
+    return options

@@ -23,6 +23,7 @@ import paramiko
 from paramiko.auth_strategy import AuthFailure, AuthSource, AuthStrategy, InMemoryPrivateKey
 from paramiko.hostkeys import HostKeyEntry
 
+from rocelab.errors import InputError
 from rocelab.remote.address import SSH_PORT, Destination, read_config, resolve
 from rocelab.remote.answers import AN_EXIT_CODE, not_understood
 from rocelab.remote.errors import (
@@ -215,8 +216,11 @@ def connected(destination: Destination, home: Path) -> Iterator[Connection]:
         yield _connect(destination, home, stack)
 
 
-def _connect(destination: Destination, home: Path, stack: ExitStack) -> Connection:
-    link = _link(destination, home, stack)
+def _connect(
+    destination: Destination, home: Path, stack: ExitStack, over: tuple[Destination, ...] = ()
+) -> Connection:
+    """`over`: the machines that are reached by way of this one, nearest last."""
+    link = _link(destination, home, stack, (*over, destination))
     client = paramiko.SSHClient()
     stack.callback(client.close)
     client.set_missing_host_key_policy(_Unknown(destination))
@@ -273,17 +277,23 @@ def _load_known_hosts(client: paramiko.SSHClient, path: Path) -> None:
 
 
 def _link(
-    destination: Destination, home: Path, stack: ExitStack
+    destination: Destination, home: Path, stack: ExitStack, seen: tuple[Destination, ...]
 ) -> socket.socket | paramiko.Channel:
-    """A socket to the machine's SSH port: direct, through a command, or over jump hosts."""
+    """A socket to the machine's SSH port: direct, through a command, or over jump hosts. Raises
+    InputError if one of them is among those `seen`, which are to be reached by way of it."""
     if destination.jumps:
         config = read_config(home / ".ssh/config")
         *before, last = destination.jumps
         # A jump over several hosts is a jump to the last one over the others.
         over = resolve(last, config, home)
+        if any((over.address, over.host) == (other.address, other.host) for other in seen):
+            raise InputError(
+                f"~/.ssh/config on {seen[0]}: jump host loop via {last}",
+                hint=f"give {last} `ProxyJump none`, or leave it out: `Host * !{last.host}`",
+            )
         if before:
             over = replace(over, jumps=tuple(before))
-        transport = _connect(over, home, stack).client.get_transport()
+        transport = _connect(over, home, stack, seen).client.get_transport()
         assert transport is not None
         try:
             return transport.open_channel(
