@@ -135,7 +135,9 @@ class OpenSsh:
                     hint="a `Match exec` or a name server may hang: try it by hand",
                 ) from None
         if answer.returncode:
-            reason = " ".join(answer.stderr.decode(errors="replace").split())
+            lines = answer.stderr.decode(errors="replace").splitlines()
+            about = (line.strip() for line in lines if not line.startswith("Pseudo-terminal"))
+            reason = " ".join(about)
             reason = configuration.named(reason) or "it does not say why"
             raise InputError(f"ssh refuses its configuration of {address.host}: {reason}")
         options = configuration.at_home(_keywords(answer.stdout))

@@ -197,7 +197,7 @@ def test_the_configuration_of_ssh_is_honoured_to_the_last_jump(
     moved.mkdir()
     server.key.rename(moved / "lab")
     (server.home / ".ssh/config").write_text(
-        f"Host far\n HostName 127.0.0.1\n Port {server.port}\n ProxyJump 127.0.0.1:{server.port}\n"
+        f"Host far\n ProxyJump hop\nHost far hop\n HostName 127.0.0.1\n Port {server.port}\n"
         f"Host *\n User root\n IdentityFile ~/keys/lab\n IdentitiesOnly yes\n"
     )
     try:
