@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rocelab.runtime.kind import RuntimeKind
+from rocelab.runtime.kind import FrrMemory, RuntimeKind
 
 if TYPE_CHECKING:
     from rocelab.plan.fabric import Fabric, Node
@@ -157,6 +157,15 @@ FrrOption = Annotated[
         "--frr",
         metavar="PREFIX",
         help="The folder of the FRR that switches run; this machine's FRR by default.",
+        show_default=False,
+    ),
+]
+FrrMemoryOption = Annotated[
+    FrrMemory | None,
+    typer.Option(
+        "--frr-memory",
+        help="How much memory FRR's daemons use: less (lean, the default) or as FRR does by itself "
+        "(plain).",
         show_default=False,
     ),
 ]

@@ -14,6 +14,7 @@ import typer
 from rocelab.cli.arguments import (
     DilationOption,
     ForceOption,
+    FrrMemoryOption,
     FrrOption,
     ImageOption,
     JsonOption,
@@ -127,6 +128,7 @@ def run(
     image: ImageOption = None,
     dilation: DilationOption = None,
     frr: FrrOption = None,
+    frr_memory: FrrMemoryOption = None,
     json: JsonOption = False,
     keep: Annotated[
         bool,
@@ -169,7 +171,7 @@ def run(
     from rocelab.report.terminal import print_result
     from rocelab.runtime.providers import provider_of
 
-    provider = provider_of(runtime, image, frr)
+    provider = provider_of(runtime, image, frr, frr_memory)
     running = None if lab is None else running_lab(lab)
     keep = keep or running is not None
 
@@ -191,7 +193,7 @@ def run(
             found: list[DrillResult] = []
             shown = shown_if_unwritten(found, show)
             with handed_over(folder), shown, progress_bars() as progress:
-                use = kept(note, frr) if keep else fresh
+                use = kept(note, frr, frr_memory) if keep else fresh
                 result = run_drill(
                     path,
                     repeats=repeat,

@@ -13,6 +13,7 @@ import typer
 
 from rocelab.cli.arguments import (
     DilationOption,
+    FrrMemoryOption,
     FrrOption,
     ImageOption,
     JsonOption,
@@ -25,7 +26,7 @@ from rocelab.cli.arguments import (
 )
 from rocelab.kernel.rights import need_root
 from rocelab.report.console import note, out, progress_bars, say, seconds_table, table, write_json
-from rocelab.runtime.kind import RuntimeKind
+from rocelab.runtime.kind import FrrMemory, RuntimeKind
 
 if TYPE_CHECKING:
     from rocelab.runtime.lab import Lab
@@ -42,6 +43,7 @@ def up(
     image: ImageOption = None,
     dilation: DilationOption = None,
     frr: FrrOption = None,
+    frr_memory: FrrMemoryOption = None,
     reuse: Annotated[
         bool,
         typer.Option("--reuse", help="Keep a lab that is already up, as requested and healthy."),
@@ -55,12 +57,14 @@ def up(
 
     if reuse and (image is not None or frr is not None):
         raise InputError("--reuse does not compare images and FRRs", "leave --image and --frr out")
-    chosen = Lab.planned(lab_file(lab), provider_of(runtime, image, frr), dilation=dilation)
+    chosen = Lab.planned(
+        lab_file(lab), provider_of(runtime, image, frr, frr_memory), dilation=dilation
+    )
     fabric = chosen.fabric
     seconds: Mapping[str, float] = {}
     reused = reuse and chosen.is_running
     if reused:
-        _check_reusable(chosen)
+        _check_reusable(chosen, frr_memory)
     else:
         with progress_bars() as progress:
             seconds = chosen.up(progress)
@@ -87,7 +91,7 @@ def up(
     )
 
 
-def _check_reusable(planned: Lab) -> None:
+def _check_reusable(planned: Lab, frr_memory: FrrMemory | None) -> None:
     """Raises InputError if the running lab is not the planned one, ExpectationError if its state is
     no longer as planned."""
     from rocelab.errors import ExpectationError, InputError
@@ -110,6 +114,7 @@ def _check_reusable(planned: Lab) -> None:
             f"differ{'s' if len(differing) == 1 else ''}",
             again,
         )
+    running.check_memory(frr_memory)
     state = read_status(running)
     if state.faults or not state.converged:
         wrong = "broken on purpose" if state.faults else "not converged"
@@ -280,6 +285,8 @@ def _print_status(state: LabStatus) -> None:
         f"lab {state.lab}: {verdict}; {len(switches)} switches, {servers} servers, "
         f"{state.pss_bytes / _MB:.0f} MB PSS of daemons"
     )
+    each = ", ".join(f"{role} {size / _MB:.1f}" for role, size in state.pss_of_roles.items())
+    say(f"FRR's memory: {state.frr_memory}" + (f"; MB a switch: {each}" if each else ""))
     if state.faults:
         faults = ", ".join(f"{fault.number} ({fault.kind})" for fault in state.faults)
         say(f"broken on purpose, fault {faults}: `rocelab fault list {state.lab}`")

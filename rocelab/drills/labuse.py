@@ -18,6 +18,7 @@ from rocelab.measure.timeline import FibTimeline, opened_namespaces
 from rocelab.progress import Progress, ProgressSink
 from rocelab.runtime.convergence import convergence_timeout_s
 from rocelab.runtime.inuse import in_use
+from rocelab.runtime.kind import FrrMemory
 from rocelab.runtime.lab import Lab, as_it_runs
 from rocelab.runtime.record import LabFiles
 from rocelab.spec.model import differing_keys
@@ -34,10 +35,13 @@ def fresh(lab: Lab, progress: ProgressSink) -> Iterator[Lab]:
         yield lab
 
 
-def kept(note: Callable[[str], None], frr: Path | None = None) -> LabUse:
+def kept(
+    note: Callable[[str], None], frr: Path | None = None, frr_memory: FrrMemory | None = None
+) -> LabUse:
     """A way to leave the lab up afterwards, and to use it if it is up already.
 
-    `note` gets messages about what was found and done; `frr` is the folder of the requested FRR.
+    `note` gets messages about what was found and done; `frr` is the folder of the requested FRR,
+    and `frr_memory` how it is to use memory, None: any.
     The context raises InputError if the running lab is not the planned one, runs another FRR, is
     used by another drill, a job or a fault by hand, or has faults; otherwise as `fresh`.
     """
@@ -48,6 +52,7 @@ def kept(note: Callable[[str], None], frr: Path | None = None) -> LabUse:
         if was_up:
             lab = _running(lab)
             lab.check_frr(frr)
+            lab.check_memory(frr_memory)
         else:
             lab.up(progress)
         try:

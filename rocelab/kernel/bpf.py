@@ -9,25 +9,21 @@ from __future__ import annotations
 
 import ctypes
 import errno
-import hashlib
 import os
 import platform
-import shutil
-import subprocess
-import tempfile
 from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 
 from rocelab import trust
 from rocelab.files import make_folder
+from rocelab.kernel import clang
 from rocelab.kernel.closing import Closing
 
 CACHE = trust.CACHE / "bpf"
 """The folder of compiled programs: labs belong to root, and so do the programs that they load into
 the kernel."""
 
-COMPILE_TIMEOUT_S = 60.0
 _FLAGS = ("-target", "bpf", "-O2", "-g", "-Wall", "-mcpu=v3")
 """Version 3 of the instructions has atomic ones that return a value (Linux 5.12)."""
 
@@ -75,38 +71,11 @@ def _libbpf() -> ctypes.CDLL:
 def compiled(source: Path) -> Path:
     """The object file of a C source, compiled if not cached; it may include headers of its folder.
     Raises BpfError."""
-    machine = f"{platform.machine()}-linux-gnu"
-    command = (*_FLAGS, f"-I/usr/include/{machine}")
-    texts = [file.read_bytes() for file in (source, *sorted(source.parent.glob("*.h")))]
-    digest = hashlib.blake2s(b"\0".join([" ".join(command).encode(), *texts]), digest_size=12)
+    headers = f"-I/usr/include/{platform.machine()}-linux-gnu"
     try:
-        cache_folder = trust.private_folder(CACHE)
-    except trust.UntrustedFolderError as error:
-        raise BpfError(f"no program is loaded from {CACHE}: {error}") from None
-    kept = cache_folder / f"{source.name.removesuffix('.bpf.c')}-{digest.hexdigest()}.o"
-    if kept.exists():
-        return kept
-    clang = shutil.which("clang")
-    if clang is None:
-        raise BpfError("clang is missing")
-    with tempfile.TemporaryDirectory(dir=cache_folder) as folder:
-        fresh = Path(folder, "fresh.o")
-        try:
-            done = subprocess.run(
-                [clang, *command, "-c", str(source), "-o", str(fresh)],
-                capture_output=True,
-                text=True,
-                timeout=COMPILE_TIMEOUT_S,
-                check=False,
-            )
-        except subprocess.TimeoutExpired:
-            raise BpfError(f"clang did not end within {COMPILE_TIMEOUT_S:.0f} s") from None
-        if done.returncode != 0:
-            errors = [line for line in done.stderr.splitlines() if "error" in line]
-            raise BpfError(f"clang refuses {source.name}: {(errors or ['no reason given'])[0]}")
-        fresh.chmod(0o600)
-        fresh.replace(kept)
-    return kept
+        return clang.compiled(source, (*_FLAGS, headers, "-c"), CACHE)
+    except clang.CompileError as error:
+        raise BpfError(str(error)) from None
 
 
 class Loaded(Closing):

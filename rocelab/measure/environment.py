@@ -16,6 +16,7 @@ def environment_of(lab: Lab) -> Environment:
         read_environment(lab.installation),
         runtime=str(provider.kind),
         runtime_versions=provider.versions(lab.runtime.files),
+        frr_memory=lab.memory.text,
     )
 
 

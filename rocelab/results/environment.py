@@ -19,7 +19,8 @@ class Environment:
 
     started: UTC. command: the command line as typed, None where Python called the library.
     runtime: that of the lab, as `--runtime` names it, None without a lab. runtime_versions: the
-    releases of the programs that made its nodes, and their image.
+    releases of the programs that made its nodes, and their image. frr_memory: how its FRR uses
+    memory, `lean`, `plain` or `lean, but` and the reason; None without a lab.
     """
 
     tool_version: str
@@ -33,6 +34,7 @@ class Environment:
     command: str | None = None
     runtime: str | None = None
     runtime_versions: Mapping[str, str] = field(default_factory=dict)
+    frr_memory: str | None = None
 
     @property
     def runtime_text(self) -> str:

@@ -101,6 +101,11 @@ class FrrFiles:
         """Owned by root: a `vtysh` that talks to this switch's daemons."""
         return self.folder / "bin"
 
+    @property
+    def library(self) -> Path:
+        """Root's: what bgpd preloads (`rocelab.runtime.memory`)."""
+        return self.programs / "ringbuf.so"
+
     def configuration(self, daemon: str) -> Path:
         # mgmtd takes no path: it reads /etc/frr.
         return (self.etc if daemon == "mgmtd" else self.folder) / f"{daemon}.conf"
@@ -208,14 +213,16 @@ def start_daemon(
     files: FrrFiles,
     netns: Path,
     views: tuple[Path, Path],
+    variables: Mapping[str, str],
 ) -> None:
     """Start one daemon in a network namespace and, of `views`, in a copy of the first mount
-    namespace that is kept as the second; return when it has loaded its configuration.
+    namespace that is kept as the second, with `variables` in its environment; return when it has
+    loaded its configuration.
 
     Raises MachineError with the daemon's output when it does not start, or not in time.
     """
     arguments = start_arguments(installation.program(daemon), daemon, files)
-    environment = {"PATH": os.defpath, **ENVIRONMENT, **installation.environment}
+    environment = {"PATH": os.defpath, **installation.environment, **variables}
     view, own = views
     _end_view(own)
     _keep(own, lambda: mounts.copy(view))

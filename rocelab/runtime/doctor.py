@@ -32,6 +32,7 @@ from rocelab.kernel.settings import (
     write_port_settings,
 )
 from rocelab.plan.settings import SERVER_PORTS
+from rocelab.runtime import memory
 from rocelab.runtime.installation import TESTED_RELEASES, find_installation, frr_folder, untested
 from rocelab.runtime.queues import marker
 
@@ -161,6 +162,7 @@ def diagnose() -> Diagnosis:
             machine_settings_check(read_settings(LEAST)),
             frr_check(),
             bfdd_check(),
+            memory_check(),
             *(
                 program_check(("vtysh", "--help"), "frr", "the command line of a switch"),
                 program_check(("ip", "-V"), "iproute2", "looking into a node by hand"),
@@ -340,6 +342,36 @@ def bfdd_check() -> Check:
         purpose="labs with `bfd` in their routing",
         remedy=SETUP.format(package="frr"),
     )
+
+
+def memory_check() -> Check:
+    """This machine's bgpd takes the library that saves memory."""
+    ok, found = False, "not tried: needs root"
+    if os.geteuid() == 0:
+        try:
+            lean = memory.tried(_said_by_bgpd, memory.library())
+            ok, found = lean.preloads, lean.problem or "bgpd preloads the library"
+        except (OSError, MachineError, subprocess.SubprocessError) as error:
+            found = str(error)
+    return Check(
+        name="lean FRR",
+        ok=ok,
+        needed=False,
+        found=found,
+        purpose="less memory for FRR's daemons (--frr-memory lean): about half in large labs",
+        remedy=SETUP.format(package="clang"),
+    )
+
+
+def _said_by_bgpd(variables: Mapping[str, str]) -> str:
+    return subprocess.run(
+        (str(frr_folder() / "bgpd"), "--version"),
+        capture_output=True,
+        text=True,
+        timeout=PROGRAM_TIMEOUT_S,
+        check=False,
+        env={"PATH": os.defpath, **variables},
+    ).stderr
 
 
 def program_check(command: Sequence[str], package: str, purpose: str) -> Check:

@@ -1,4 +1,4 @@
-"""The names of the runtimes: the values of `--runtime`.
+"""The names of the runtimes and of how FRR uses memory: values of `--runtime`, `--frr-memory`.
 
 A separate module, so that the command line parses its arguments without loading the runtimes.
 """
@@ -15,6 +15,13 @@ class RuntimeKind(StrEnum):
     MININET = "mininet"
     DOCKER = "docker"
     CONTAINERLAB = "containerlab"
+
+
+class FrrMemory(StrEnum):
+    """How FRR's daemons use memory (`rocelab.runtime.memory`)."""
+
+    LEAN = "lean"
+    PLAIN = "plain"
 
 
 ADOPTED = "adopted"

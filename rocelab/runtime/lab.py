@@ -27,6 +27,8 @@ from rocelab.plan.pfc import too_small
 from rocelab.progress import ProgressSink, no_progress
 from rocelab.runtime.impairments.control import Impairments
 from rocelab.runtime.installation import Installation, find_installation
+from rocelab.runtime.kind import FrrMemory
+from rocelab.runtime.memory import Memory, read_memory
 from rocelab.runtime.node import NamespaceNode, VethLink
 from rocelab.runtime.providers import (
     NodeProvider,
@@ -161,6 +163,20 @@ class Lab:
                 f"lab {self.name} is up with FRR {self.installation.version} of "
                 f"{self.installation.place}, not with the one in {prefix}",
                 hint=f"take it down with `rocelab down {self.name}`, or leave --frr out",
+            )
+
+    @property
+    def memory(self) -> Memory:
+        """How the daemons of a lab that is up use memory."""
+        return read_memory(self.runtime.files.root)
+
+    def check_memory(self, asked: FrrMemory | None) -> None:
+        """Raises InputError if the lab is up and its daemons use memory in another way than
+        `asked`."""
+        if asked is not None and asked is not self.memory.kind:
+            raise InputError(
+                f"lab {self.name} is up with FRR's memory {self.memory.kind}, not {asked}",
+                hint=f"take it down with `rocelab down {self.name}`, or leave --frr-memory out",
             )
 
     def daemons_of(self, node: str) -> tuple[str, ...]:

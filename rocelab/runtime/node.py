@@ -14,13 +14,14 @@ from pathlib import Path
 from typing import NoReturn
 
 from rocelab.errors import InputError, MachineError
-from rocelab.kernel import links, namespaces, netlink, processes
+from rocelab.kernel import links, mounts, namespaces, netlink, processes
 from rocelab.kernel.bracket import Bracket
 from rocelab.kernel.commands import Command, LateError
 from rocelab.kernel.links import LinkCounters, read_counters
 from rocelab.plan.fabric import Link, Port
 from rocelab.runtime import daemons, wiring
 from rocelab.runtime.installation import Installation, read_installation
+from rocelab.runtime.memory import read_memory
 from rocelab.runtime.record import LabFiles
 
 
@@ -146,6 +147,35 @@ class NamespaceNode:
         daemons.write_configuration(installation, self.frr, configuration, vtysh)
         daemons.keep_view(installation, self.frr, view)
 
+    def daemon_variables(self, name: str) -> dict[str, str]:
+        """The environment variables that rocelab gives a daemon."""
+        memory = read_memory(self.files.root)
+        return {**daemons.ENVIRONMENT, **memory.variables(name, self.frr.library)}
+
+    def try_bgpd(self, variables: Mapping[str, str]) -> str:
+        """Run `bgpd --version` as bgpd will run, with these variables, and return what it writes to
+        its standard error. Raises MachineError, OSError."""
+        installation = self.installation
+        view = mounts.create(Path(installation.root), self.frr.folder, {})
+
+        def run() -> subprocess.CompletedProcess[str]:
+            mounts.enter(Path(f"/proc/self/fd/{view}"))
+            return subprocess.run(
+                [installation.program("bgpd"), "--version"],
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=daemons.START_TIMEOUT_S,
+                check=False,
+                env={"PATH": os.defpath, **installation.environment, **variables},
+            )
+
+        try:
+            return namespaces.on_own_thread(run).stderr
+        finally:
+            os.close(view)
+
     def start_daemons(self, names: Iterable[str]) -> None:
         """Start those of these daemons that are not running, in this order, as `up` does.
 
@@ -171,7 +201,8 @@ class NamespaceNode:
         Raises MachineError with what the daemon printed when it does not start.
         """
         view, own = self.files.mounts_of(self.name), self.files.mounts_of(self.name, name)
-        daemons.start_daemon(self.installation, name, self.frr, self.netns, (view, own))
+        variables = self.daemon_variables(name)
+        daemons.start_daemon(self.installation, name, self.frr, self.netns, (view, own), variables)
         pid = self.daemons().get(name)
         if pid is not None:
             daemons.schedule(name, pid, niceness)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import resource
+import subprocess
 import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import as_completed
@@ -16,7 +17,7 @@ from contextlib import contextmanager
 from importlib.metadata import version
 
 from rocelab.errors import MachineError
-from rocelab.files import make_folder
+from rocelab.files import make_folder, write_file
 from rocelab.interruption import shielded
 from rocelab.kernel import namespaces, netlink
 from rocelab.kernel import settings as kernel
@@ -27,7 +28,7 @@ from rocelab.plan.fabric import Fabric
 from rocelab.plan.settings import node_settings, port_settings
 from rocelab.progress import Progress, ProgressSink, no_progress
 from rocelab.render import frr
-from rocelab.runtime import daemons, wiring
+from rocelab.runtime import daemons, memory, wiring
 from rocelab.runtime.convergence import ConvergenceWait, convergence_timeout_s, wait_for_bfd
 from rocelab.runtime.impairments import cables
 from rocelab.runtime.installation import (
@@ -36,6 +37,7 @@ from rocelab.runtime.installation import (
     untested,
     write_installation,
 )
+from rocelab.runtime.kind import FrrMemory
 from rocelab.runtime.node import NamespaceNode, VethLink
 from rocelab.runtime.pfc import control as pfc
 from rocelab.runtime.pfc.program import PausePorts
@@ -185,6 +187,21 @@ class LabRuntime:
         write_installation(self.files.root, found)
         untested_release = untested(found.version)
         self.notes += () if untested_release is None else (untested_release,)
+        if self.fabric.switches:
+            memory.write_memory(self.files.root, self._memory())
+
+    def _memory(self) -> memory.Memory:
+        """How daemons will use memory: as asked, as far as a trial in a switch allows."""
+        if self.provider.frr_memory is FrrMemory.PLAIN:
+            return memory.PLAIN
+        node = self.node(self.fabric.switches[0].name)
+        try:
+            write_file(node.frr.library, memory.library().read_bytes())
+            found = memory.tried(node.try_bgpd, node.frr.library)
+        except (OSError, MachineError, subprocess.SubprocessError) as error:
+            found = memory.Memory(FrrMemory.LEAN, problem=str(error))
+        self.notes += () if found.note is None else (found.note,)
+        return found
 
     def _make_links(
         self,
@@ -235,6 +252,8 @@ class LabRuntime:
     def _start_daemons(self, progress: ProgressSink) -> None:
         fabric = self.fabric
         names = self.daemons
+        preloads = memory.read_memory(self.files.root).preloads
+        library = memory.library().read_bytes() if preloads else None
         # Without this right, a raised niceness could not be lowered again.
         in_order = may_prioritise()
 
@@ -245,6 +264,8 @@ class LabRuntime:
             if "mgmtd" in names:
                 configuration["mgmtd"] = frr.mgmtd_configuration(planned, logs)
             node.configure_daemons(configuration)
+            if library is not None:
+                write_file(node.frr.library, library)
             uplinks = [
                 message for link in fabric.uplinks(name) for message in wiring.bring_up(link, name)
             ]

@@ -20,6 +20,7 @@ from rocelab.plan.fabric import Node, Role
 from rocelab.plan.routes import expected_routes, expected_width
 from rocelab.runtime.daemons import VTY_TIMEOUT_S, UnreadableAnswerError
 from rocelab.runtime.impairments import cables
+from rocelab.runtime.kind import FrrMemory
 from rocelab.runtime.lab import Lab
 from rocelab.runtime.node import NamespaceNode
 from rocelab.runtime.peers import bgp_peers
@@ -93,6 +94,7 @@ class LabStatus:
     broken_cables: switches that lose what crosses their cables, as their delay line has ended.
     lacks_controller: the scheme's does not run, so that nothing answers failures and load.
     deviations: kernel settings that are not as planned.
+    frr_memory: how FRR's daemons use memory (`rocelab.runtime.memory`).
     """
 
     lab: str
@@ -102,6 +104,7 @@ class LabStatus:
     broken_cables: tuple[str, ...] = ()
     lacks_controller: bool = False
     deviations: tuple[Deviation, ...] = ()
+    frr_memory: str = FrrMemory.PLAIN
 
     @property
     def converged(self) -> bool:
@@ -135,6 +138,15 @@ class LabStatus:
         """Memory of all daemons, shared pages divided among their users."""
         return sum(node.pss_bytes for node in self.nodes)
 
+    @property
+    def pss_of_roles(self) -> Mapping[Role, float]:
+        """The mean of a switch's memory, in bytes, for each role of switches."""
+        found: dict[Role, list[int]] = {}
+        for node in self.nodes:
+            if node.role.tier:
+                found.setdefault(node.role, []).append(node.pss_bytes)
+        return {role: sum(sizes) / len(sizes) for role, sizes in found.items()}
+
     def document(self) -> dict[str, object]:
         """The document of `rocelab status --json`."""
         pfc = {} if self.lossless is None else {"pfc": self.lossless.document()}
@@ -145,6 +157,7 @@ class LabStatus:
             "broken_cables": self.broken_cables,
             "lacks_controller": self.lacks_controller,
             "settings": [asdict(deviation) for deviation in self.deviations],
+            "frr_memory": self.frr_memory,
             "nodes": [
                 {
                     "name": node.name,
@@ -174,6 +187,9 @@ class LabStatus:
                     "expected": sum(node.routes_expected for node in self.nodes),
                 },
                 "pss_bytes": self.pss_bytes,
+                "pss_bytes_of_a_switch": {
+                    role.value: round(size) for role, size in self.pss_of_roles.items()
+                },
             },
             **pfc,
         }
@@ -203,7 +219,8 @@ def read_status(lab: Lab, answer_s: float = VTY_TIMEOUT_S) -> LabStatus:
     faults, broken = recorded_faults(files), cables.broken(fabric, files)
     overview, controller = read_overview(fabric), lacks_controller(files)
     deviations = read_deviations(fabric, files)
-    return LabStatus(lab.name, nodes, faults, overview, broken, controller, deviations)
+    memory = lab.memory.text
+    return LabStatus(lab.name, nodes, faults, overview, broken, controller, deviations, memory)
 
 
 def recorded_faults(files: LabFiles) -> tuple[KnownFault, ...]:

@@ -11,13 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from rocelab.errors import MachineError
+from rocelab.errors import InputError, MachineError
 from rocelab.faults.daemons import DaemonCrash
-from rocelab.measure.environment import read_environment
+from rocelab.kernel import processes
+from rocelab.measure.environment import environment_of, read_environment
 from rocelab.plan.build import plan
 from rocelab.runtime import daemons
 from rocelab.runtime.installation import find_installation
+from rocelab.runtime.kind import FrrMemory
 from rocelab.runtime.lab import Lab
+from rocelab.runtime.memory import Memory
 from rocelab.runtime.providers import RuntimeKind, provider_of
 from rocelab.runtime.status import read_status
 from rocelab.runtime.teardown import take_down
@@ -91,6 +94,79 @@ def test_each_switch_has_folders_of_its_own_where_frr_has_paths_compiled_in(lab:
                 assert (seen / place.lstrip("/")).samefile(own), (switch.name, place)
             assert [each.name for each in (seen / "run/rocelab").iterdir()] == [LAB]
             assert [each.name for each in (seen / f"run/rocelab/{LAB}").iterdir()] == ["nodes"]
+
+
+def test_bgpd_preloads_the_library_that_was_tried_and_a_restarted_one_does_too(lab: Lab) -> None:
+    assert lab.memory == Memory(FrrMemory.LEAN, preloads=True)
+    for switch in lab.fabric.switches:
+        node = lab.node(switch.name)
+        node.kill_daemons(["bgpd"])
+        node.start_daemon("bgpd")
+        for name, pid in node.daemons().items():
+            assert (str(node.frr.library) in mapped(pid)) == (name == "bgpd"), name
+            assert processes.status_of(pid)["Uid"].split()[0] != "0"
+        # What root starts as bgpd, FRR's user must not be able to write.
+        for place in (node.frr.library, *node.frr.library.parents):
+            assert place.stat().st_uid == 0
+            assert not place.stat().st_mode & 0o022
+    wait_until_whole(lab)
+
+
+def test_a_plain_lab_has_the_same_routes_from_more_memory(lab: Lab, system: Path) -> None:
+    spec = SPEC.model_copy(update={"name": "it-frr-plain"})
+    take_down(spec.name)
+    plain = Lab(plan(spec), provider_of(RuntimeKind.NETNS, None, system, FrrMemory.PLAIN))
+    try:
+        plain.up()
+        with pytest.raises(InputError, match="up with FRR's memory plain, not lean"):
+            plain.check_memory(FrrMemory.LEAN)
+        plain.check_memory(FrrMemory.PLAIN)
+        assert environment_of(plain).frr_memory == "plain"
+        assert not plain.node("rtsw1").frr.library.exists()
+        wait_until(lambda: read_status(plain).converged, "the plain lab as planned")
+        wait_until(lambda: read_status(lab).converged, "the lean lab as planned")
+        states = {each.frr_memory: each.pss_of_roles for each in map(read_status, (lab, plain))}
+        assert states.keys() == {"lean", "plain"}
+        # A session is at both its ends a read buffer of 640 KiB, which the plain one has touched.
+        for role, size in states["plain"].items():
+            assert size - states["lean"][role] > 500_000
+    finally:
+        plain.down()
+
+
+@pytest.mark.parametrize("lacks", ["clang", "rings"])
+def test_a_lab_comes_up_without_the_library_and_says_why(
+    lacks: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prefix = None if lacks == "clang" else tmp_path
+    if lacks == "clang":
+        monkeypatch.setattr("rocelab.runtime.memory.CACHE", tmp_path)
+        monkeypatch.setattr("rocelab.kernel.clang.shutil.which", lambda _: None)
+        problem = "clang is missing"
+    else:
+        own = find_installation()
+        for name in own.daemons(("zebra", "bfdd")):
+            (tmp_path / name).symlink_to(own.program(name))
+        # As a program that drops what it is to preload: a static one, one with capabilities.
+        wrapper = tmp_path / "bgpd"
+        wrapper.write_text(f'#!/bin/sh\nexec env -u LD_PRELOAD {own.program("bgpd")} "$@"\n')
+        wrapper.chmod(0o755)
+        problem = "there is no ringbuf_new"
+    spec = SPEC.model_copy(update={"name": "it-frr-without"})
+    take_down(spec.name)
+    without = Lab(plan(spec), provider_of(RuntimeKind.NETNS, None, prefix))
+    try:
+        without.up()
+        assert any(problem in note for note in without.notes)
+        assert problem in (environment_of(without).frr_memory or "")
+        for pid in without.node("rtsw1").daemons().values():
+            assert "ringbuf" not in mapped(pid)
+    finally:
+        without.down()
+
+
+def mapped(pid: int) -> str:
+    return Path(f"/proc/{pid}/maps").read_text()
 
 
 def test_mgmtd_and_its_clients_meet_in_the_switchs_own_folder(lab: Lab) -> None:

@@ -231,6 +231,9 @@ def test_a_daemon_is_killed_and_started_again(lab: Lab) -> None:
     node.start_daemons(before)
     assert set(node.daemons()) == set(before)
     wait_until_whole(lab)
+    assert lab.memory.preloads, lab.memory.text
+    maps = {name: Path(f"/proc/{pid}/maps").read_text() for name, pid in node.daemons().items()}
+    assert {name for name in maps if str(node.frr.library) in maps[name]} == {"bgpd"}
 
 
 def test_a_drill_runs_on_it(lab: Lab, kind: RuntimeKind, tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from rocelab.errors import InputError
-from rocelab.runtime.kind import ADOPTED, RuntimeKind
+from rocelab.runtime.kind import ADOPTED, FrrMemory, RuntimeKind
 from rocelab.runtime.providers.adopted import AdoptedProvider
 from rocelab.runtime.providers.base import NodeProvider
 from rocelab.runtime.providers.containerlab import ContainerlabProvider
@@ -17,30 +17,35 @@ __all__ = ["NodeProvider", "RuntimeKind", "provider_of", "recorded_provider"]
 
 
 def provider_of(
-    kind: RuntimeKind, image: str | None = None, frr: Path | None = None
+    kind: RuntimeKind,
+    image: str | None = None,
+    frr: Path | None = None,
+    frr_memory: FrrMemory | None = None,
 ) -> NodeProvider:
     """The runtime of that name. `image` is for containers, rocelab's own by default; `frr` is a
-    folder with the FRR of other nodes (`rocelab.runtime.installation`), the machine's by default.
+    folder with the FRR of other nodes (`rocelab.runtime.installation`), the machine's by default;
+    `frr_memory` is how FRR's daemons are to use memory, `lean` by default.
 
     Raises InputError for an image if nodes are no containers, and for a folder if they are.
     """
+    memory = frr_memory or FrrMemory.LEAN
     if frr is not None and kind in (RuntimeKind.DOCKER, RuntimeKind.CONTAINERLAB):
         raise InputError(
             f"nodes of the runtime {kind} run the FRR of their image",
             hint="name an image that has it with --image",
         )
     if kind is RuntimeKind.DOCKER:
-        return DockerProvider(image)
+        return DockerProvider(image, memory)
     if kind is RuntimeKind.CONTAINERLAB:
-        return ContainerlabProvider(image)
+        return ContainerlabProvider(image, memory)
     if image is not None:
         raise InputError(
             f"nodes of the runtime {kind} have no image",
             hint="use it with --runtime docker or containerlab",
         )
     if kind is RuntimeKind.MININET:
-        return MininetProvider(frr)
-    return NetnsProvider(frr)
+        return MininetProvider(frr, memory)
+    return NetnsProvider(frr, memory)
 
 
 def recorded_provider(runtime: str) -> NodeProvider:

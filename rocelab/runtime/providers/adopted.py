@@ -26,7 +26,7 @@ from rocelab.runtime import wiring
 from rocelab.runtime.daemons import FrrFiles
 from rocelab.runtime.engine import Engine
 from rocelab.runtime.installation import Installation, read_installation
-from rocelab.runtime.kind import ADOPTED
+from rocelab.runtime.kind import ADOPTED, FrrMemory
 from rocelab.runtime.providers.containers import ContainerNode
 from rocelab.runtime.record import DamagedRecordError, LabFiles, recorded_count
 
@@ -261,6 +261,10 @@ class AdoptedProvider:
     @property
     def kind(self) -> str:
         return ADOPTED
+
+    @property
+    def frr_memory(self) -> FrrMemory:
+        return FrrMemory.PLAIN
 
     def check(self) -> None:
         raise InputError(

@@ -14,6 +14,7 @@ from typing import Protocol
 from rocelab.plan.fabric import Fabric
 from rocelab.progress import ProgressSink
 from rocelab.runtime.installation import Installation
+from rocelab.runtime.kind import FrrMemory
 from rocelab.runtime.node import NamespaceNode
 from rocelab.runtime.record import LabFiles
 
@@ -24,6 +25,11 @@ class NodeProvider(Protocol):
     @property
     def kind(self) -> str:
         """Its name in records and results."""
+        ...
+
+    @property
+    def frr_memory(self) -> FrrMemory:
+        """How the daemons of a lab that it brings up are to use memory."""
         ...
 
     def check(self) -> None:

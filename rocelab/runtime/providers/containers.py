@@ -136,11 +136,16 @@ class ContainerNode(NamespaceNode):
     def configure_daemons(self, configuration: Mapping[str, str]) -> None:
         daemons.write_configuration(self.installation, self.frr, configuration, ("vtysh",))
 
+    def try_bgpd(self, variables: Mapping[str, str]) -> str:
+        bgpd = self.installation.program("bgpd")
+        command = ("exec", *_variables(variables), self.container, bgpd, "--version")
+        return self.engine.call(command).stderr
+
     def start_daemon(self, name: str, niceness: int = 0) -> None:
         arguments = daemons.start_arguments(self.installation.program(name), name, self.frr)
         try:
             done = self.engine.call(
-                ("exec", *_variables(daemons.ENVIRONMENT), self.container, *arguments),
+                ("exec", *_variables(self.daemon_variables(name)), self.container, *arguments),
                 timeout_s=daemons.START_TIMEOUT_S,
             )
         except MachineError:

@@ -16,7 +16,7 @@ from rocelab.progress import Progress, ProgressSink
 from rocelab.runtime import daemons
 from rocelab.runtime.engine import find_engine
 from rocelab.runtime.installation import Installation
-from rocelab.runtime.kind import RuntimeKind
+from rocelab.runtime.kind import FrrMemory, RuntimeKind
 from rocelab.runtime.node import NamespaceNode
 from rocelab.runtime.providers.containers import (
     CAPABILITIES,
@@ -43,6 +43,7 @@ class DockerProvider:
     """Containers of this machine's engine. `image`: one with FRR; None for rocelab's own."""
 
     image: str | None
+    frr_memory: FrrMemory = FrrMemory.LEAN
 
     @property
     def kind(self) -> str:

@@ -14,7 +14,7 @@ from rocelab.kernel import namespaces
 from rocelab.plan.fabric import Fabric
 from rocelab.progress import Progress, ProgressSink
 from rocelab.runtime.installation import Installation, find_installation
-from rocelab.runtime.kind import RuntimeKind
+from rocelab.runtime.kind import FrrMemory, RuntimeKind
 from rocelab.runtime.node import NamespaceNode
 from rocelab.runtime.record import LabFiles
 
@@ -25,6 +25,7 @@ class NetnsProvider:
     machine's."""
 
     frr: Path | None
+    frr_memory: FrrMemory = FrrMemory.LEAN
 
     @property
     def kind(self) -> str:
