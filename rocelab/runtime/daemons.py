@@ -321,13 +321,16 @@ def run_on_time(pid: int) -> None:
 def running_pid(daemon: str, files: FrrFiles, netns: Path) -> int | None:
     """Process id of a daemon that is alive, or None.
 
-    `netns` is the switch's namespace: FRR's user writes pid files, and may name any process.
+    `netns` is the switch's namespace: FRR's user writes pid files, and may name any process. Raises
+    PermissionError without the right to see where a process of that user is (CAP_SYS_PTRACE).
     """
     pid = written_pid(daemon, files)
     if pid is None or not is_daemon(pid, daemon, files):
         return None
     try:
         is_inside = Path(f"/proc/{pid}/ns/net").stat().st_ino == netns.stat().st_ino
+    except PermissionError:
+        raise
     except OSError:
         return None
     return pid if is_inside else None

@@ -11,6 +11,7 @@ import contextlib
 import os
 import platform
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -53,9 +54,12 @@ LEAST = {
     "ipv4/neigh/default/mcast_solicit": 1,
     "core/netdev_max_backlog": 1000,
     "core/bpf_jit_enable": 1,
+    "ipv4/tcp_rmem": 131072,
+    "ipv4/tcp_wmem": 65536,
 }
-"""Sysctls of the machine that a lab cannot set for itself, and the least that it can do with: the
-kernel's own. A namespace inside of which this runs may not have them."""
+"""Sysctls of the machine that a lab does not set, and the least that it can do with: the kernel's
+own; of several numbers the last, the maximum. A namespace inside of which this runs may not have
+all of them."""
 _KERNELS_OWN = {
     **{f"ipv4/{name}": "1" for name in ("accept_redirects", "send_redirects")},
     **{"ipv4/accept_source_route": "1", "ipv6/disable_ipv6": "0"},
@@ -288,18 +292,27 @@ def _try_port_settings() -> tuple[Mapping[str, str], Mapping[str, str]]:
 
 
 def machine_settings_check(values: Mapping[str, str]) -> Check:
-    """What all namespaces share is enough for a lab. `values`: of `LEAST`, those that are there."""
-    poor = {name: value for name, value in values.items() if int(value) < LEAST[name]}
-    wanted = " ".join(f"net.{name.replace('/', '.')}={LEAST[name]}" for name in poor)
+    """What nodes have of the machine is enough for a lab. `values`: those of `LEAST` that are
+    there."""
+    poor = {name: value for name, value in values.items() if int(value.split()[-1]) < LEAST[name]}
+    wanted = " ".join(
+        shlex.quote(f"net.{name.replace('/', '.')}={_raised(value, LEAST[name])}")
+        for name, value in poor.items()
+    )
     return Check(
         name="the machine's settings",
         ok=not poor,
         needed=False,
         found=f"low: {_shown(poor)}" if poor else "enough",
-        purpose="what all nodes share: neighbours of management networks, packets that wait for a "
-        "CPU, BPF programs as machine code",
+        purpose="what nodes share or inherit: neighbours of management networks, packets that wait "
+        "for a CPU, BPF programs as machine code, BGP's buffers",
         remedy=f"sysctl -w {wanted}",
     )
+
+
+def _raised(value: str, least: int) -> str:
+    """The value with `least` as its last number."""
+    return " ".join((*value.split()[:-1], str(least)))
 
 
 def _shown(settings: Mapping[str, str]) -> str:

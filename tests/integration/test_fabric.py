@@ -19,6 +19,7 @@ from rocelab.forwarding.path import find_nic, walk
 from rocelab.kernel.fibwatch import FibWatch
 from rocelab.kernel.namespaces import inside
 from rocelab.kernel.processes import resume, stop
+from rocelab.kernel.rights import CAPABILITIES
 from rocelab.plan.routes import expected_routes
 from rocelab.plan.settings import port_settings
 from rocelab.progress import Progress
@@ -37,6 +38,7 @@ from tests.helpers.nftables import change_table
 from tests.helpers.running import running
 from tests.helpers.waiting import LIMIT_S, wait_for_tables
 from tests.integration.conftest import MakeLab
+from tests.integration.test_refusals import without
 
 pytestmark = pytest.mark.side_by_side
 
@@ -273,6 +275,14 @@ def test_a_user_who_is_not_root_lists_what_everybody_sees(
     assert f"lab {lab.name} is up as its record says: only root sees whether its nodes exist" in (
         " ".join(said.split())
     )
+
+
+@only("two-tiers")
+def test_daemons_that_root_may_not_look_at_are_not_said_to_be_dead(lab: Lab) -> None:
+    (ptrace,) = (each for each in CAPABILITIES if each.name == "CAP_SYS_PTRACE")
+    with without(ptrace), pytest.raises(PermissionError):
+        read_status(lab)
+    assert read_status(lab).converged
 
 
 @only("two-tiers")

@@ -49,9 +49,12 @@ class AdoptedContainer:
 
     @property
     def is_there(self) -> bool:
-        """Whether the process still runs, in the same namespace: its id may be another's by now."""
+        """Whether the process still runs, in the same namespace: its id may be another's by now.
+        Raises PermissionError for one with rights that this process lacks."""
         try:
             return namespaces.inode_of(self.pid) == self.netns
+        except PermissionError:
+            raise
         except OSError:
             return False
 
