@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,10 +13,13 @@ from rocelab.cli.arguments import FileOption, ForceOption
 from rocelab.report.console import note, say, write
 
 if TYPE_CHECKING:
-    from rocelab.render.imported import Imported
+    from rocelab.plan.shape import Drawn
+    from rocelab.render.import_roles import Imported
     from rocelab.spec.fabrics import ClosSpec
 
-_SHOWN = 12
+_SHOWN = 6
+_STATEMENTS = 3
+_LONGEST = 100
 
 
 def import_topology(
@@ -29,26 +34,40 @@ def import_topology(
     ],
     file: FileOption = None,
     force: ForceOption = False,
+    role: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--role",
+            metavar="NODE=ROLE",
+            help="What a node is: server, leaf, spine or core, or none to leave it out. NODE may "
+            "be a pattern such as 'l*'. Can be repeated; the last one decides.",
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
     """Write a lab file for the Clos of a topology, or say which part of it is not a Clos.
 
-    Addresses, ASNs and policy are rocelab's own; the command lists where the bound FRR
-    configurations differ. `rocelab adopt` takes a running lab as it is.
+    The command says what it takes each node for, and asks for --role where the file leaves it open.
+    Addresses, ASNs and policy are rocelab's own; the command lists what the bound FRR
+    configurations say of them. `rocelab adopt` takes a running lab as it is.
     """
     from rocelab.outputs import check_new_file, create_file
     from rocelab.plan.shape import clos_in
+    from rocelab.render.import_roles import drawn_of
     from rocelab.render.imported import read_topology
 
     if file is not None:
         check_new_file(file, overwrite=force)
-    imported = read_topology(topology)
-    text = lab_text(imported, clos_in(imported.drawn), topology)
+    imported = read_topology(topology, os.environ)
+    drawn, left_out = drawn_of(imported, role or ())
+    text = lab_text(imported, clos_in(drawn), topology)
     if file is None:
         write([text])
     else:
         with create_file(file, overwrite=force) as opened:
             opened.write(text.encode())
         say(f"the lab of {topology} is in {file}")
+    _note_the_nodes(drawn, (*imported.left_out, *left_out))
     _note_the_rest(imported)
 
 
@@ -66,10 +85,34 @@ def lab_text(imported: Imported, fabric: ClosSpec, topology: Path) -> str:
     return head + written(body)
 
 
+def _note_the_nodes(drawn: Drawn, left_out: Sequence[str]) -> None:
+    """Note on stderr what each node was taken for, and what was left out."""
+    from rocelab.render.import_roles import TIER_NAMES
+
+    for tier, name in enumerate(TIER_NAMES):
+        if nodes := drawn.of_tier(tier):
+            note(f"taken as {name}: {_some(nodes)}")
+    if left_out:
+        note(f"left out: {_some(left_out)}")
+
+
 def _note_the_rest(imported: Imported) -> None:
-    """Note on stderr what the nodes are configured with there."""
-    configurations = {name: lines for name, lines in imported.configured.items() if lines}
-    for name, lines in list(configurations.items())[:_SHOWN]:
-        note(f"not imported, {name}: {', '.join(lines)}")
-    if len(configurations) > _SHOWN:
-        note(f"not imported: the configurations of {len(configurations) - _SHOWN} more nodes")
+    """Note on stderr what the nodes are configured with there, summed up by what it is about."""
+    from rocelab.render.import_policy import kind_of
+
+    by_kind: dict[str, dict[str, list[str]]] = {}
+    for node, statements in imported.configured.items():
+        for statement in statements:
+            by_kind.setdefault(kind_of(statement), {}).setdefault(node, []).append(statement)
+    for nodes in by_kind.values():
+        said = list(dict.fromkeys(text for texts in nodes.values() for text in texts))
+        note(f"not imported, {_some(list(nodes))}: {_some(said, _STATEMENTS)}")
+
+
+def _some(texts: Sequence[str], most: int = _SHOWN) -> str:
+    """The first of many, none longer than a line."""
+    from rocelab.wording import printable
+
+    cut = [text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..." for text in texts[:most]]
+    more = [f"and {len(texts) - most:,} more"] if len(texts) > most else []
+    return ", ".join([*map(printable, cut), *more])

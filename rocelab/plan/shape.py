@@ -126,6 +126,8 @@ def _problems(drawn: Drawn) -> Iterator[str]:
     yield from _uneven("zone of", "spines", {zone[0]: len(_in(zone, spines)) for zone in zones})
     for zone in zones:
         yield from _unmeshed(counted, _in(zone, leaves), _in(zone, spines))
+    parallel = {zone[0]: _one(counted, _in(zone, leaves), _in(zone, spines)) for zone in zones}
+    yield from _uneven("zone of", "cables from a leaf to a spine", parallel)
     joined = {name for zone in zones for name in zone}
     yield from (f"spine {spine} is on no leaf" for spine in spines if spine not in joined)
     if cores:

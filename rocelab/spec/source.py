@@ -84,7 +84,7 @@ def read_source(path: Path) -> Source:
     limits of this module, is not YAML, or has duplicate keys or keys that are not text.
     """
     file = printable(str(path))
-    return parse_source(_read_text(path, file), file)
+    return parse_source(read_text(path, file), file)
 
 
 def parse_source(text: str, file: str) -> Source:
@@ -163,9 +163,11 @@ def _refuse(file: str, message: str, hint: str | None = None, line: int | None =
     raise SpecError([Problem(file, line, "", message, hint)])
 
 
-def _read_text(path: Path, file: str) -> str:
+def read_text(path: Path, file: str, most_bytes: int = MAX_FILE_BYTES) -> str:
+    """The text of a YAML file of at most `most_bytes`; `file` is its name in messages. Raises
+    SpecError."""
     try:
-        content = read_input(path, MAX_FILE_BYTES)
+        content = read_input(path, most_bytes)
     except FileNotFoundError:
         _refuse(file, "there is no such file", "check the path; `ls` shows what is there")
     except IsADirectoryError:
@@ -173,7 +175,7 @@ def _read_text(path: Path, file: str) -> str:
     except PermissionError:
         _refuse(file, "this user may not read it", "check the permissions with `ls -l`")
     except TooLargeError:
-        _refuse(file, f"larger than the limit of {MAX_FILE_BYTES:,} bytes", "is it the right file?")
+        _refuse(file, f"larger than the limit of {most_bytes:,} bytes", "is it the right file?")
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         _refuse(file, f"it cannot be read: {reason}")
@@ -223,12 +225,8 @@ class _Composer:
                 root = self._node(next(self._events), ())
         except _Stop:
             return None
-        except yaml.MarkedYAMLError as error:
-            self._syntax(error, text)
         except yaml.YAMLError as error:
-            self.problems.append(
-                Problem(self._file, None, "", f"not YAML: {printable(str(error))}")
-            )
+            self.problems.append(syntax_problem(error, self._file, text))
         return root
 
     def _node(self, event: yaml.Event, path: KeyPath) -> _Node:
@@ -354,19 +352,22 @@ class _Composer:
         self._note(event, path, message, hint)
         raise _Stop
 
-    def _syntax(self, error: yaml.MarkedYAMLError, text: str) -> None:
-        mark = error.problem_mark
-        line = max(1, min(mark.line + 1, len(text.splitlines()))) if mark else None
-        if _TOO_DEEP_FOR_PARSER in str(error.problem):
-            self.problems.append(Problem(self._file, line, "", _TOO_DEEP, _SIMPLER))
-            return
-        what = re.sub("^(did|could) not find expected", "expected", str(error.problem))
-        opened = error.context_mark.line + 1 if error.context_mark else 1
-        hints = (hint for fragment, hint in _SYNTAX_HINTS if fragment in what)
-        hint = next(hints, "check the indentation and quotes around this line")
-        hint = hint.replace("{opened}", str(opened))
-        context = f" {error.context}" if error.context else ""
-        self.problems.append(Problem(self._file, line, "", f"not YAML: {what}{context}", hint))
+
+def syntax_problem(error: yaml.YAMLError, file: str, text: str) -> Problem:
+    """What the parser says of a text that is not YAML."""
+    if not isinstance(error, yaml.MarkedYAMLError):
+        return Problem(file, None, "", f"not YAML: {printable(str(error))}")
+    mark = error.problem_mark
+    line = max(1, min(mark.line + 1, len(text.splitlines()))) if mark else None
+    if _TOO_DEEP_FOR_PARSER in str(error.problem):
+        return Problem(file, line, "", _TOO_DEEP, _SIMPLER)
+    what = re.sub("^(did|could) not find expected", "expected", str(error.problem))
+    opened = error.context_mark.line + 1 if error.context_mark else 1
+    hints = (hint for fragment, hint in _SYNTAX_HINTS if fragment in what)
+    hint = next(hints, "check the indentation and quotes around this line")
+    hint = hint.replace("{opened}", str(opened))
+    context = f" {error.context}" if error.context else ""
+    return Problem(file, line, "", f"not YAML: {what}{context}", hint)
 
 
 def _collection(

@@ -8,7 +8,7 @@ of a container that is removed.
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from importlib.metadata import version
@@ -73,7 +73,7 @@ def adopt(text: str, progress: ProgressSink = no_progress) -> Adoption:
     """
     check_rights()
     lab, engine, found = find_containers(text)
-    containers = _with_own_namespace(found)
+    containers, sidecars = _with_own_namespace(found)
     name = safe_name(lab) or ADOPTED
     with locked(name) as files, _free(files, lab):
         nodes = _read(files, containers, progress)
@@ -86,22 +86,29 @@ def adopt(text: str, progress: ProgressSink = no_progress) -> Adoption:
         with shielded(f"lab {name} is adopted"):
             _record(files, lab, engine, containers, nodes, spec)
         deviations = read_deviations(plan(spec), files)
-    left_out = {container.name for container in found} - {
-        container.name for container in containers
-    }
-    notes = _notes(name, lab, nodes, left_out)
+    in_machine = {container.name for container in found} - sidecars.keys()
+    in_machine -= {container.name for container in containers}
+    notes = _notes(name, lab, nodes, in_machine, sidecars)
     notes += tuple(f"runs are not valid while {each}" for each in sentences(deviations))
     return Adoption(name, spec, notes)
 
 
-def _with_own_namespace(containers: Sequence[Container]) -> tuple[Container, ...]:
-    """The containers that can be nodes: a fault in the machine's own network namespace would break
-    the machine, and a fault in a namespace of two nodes would break both."""
+def _with_own_namespace(
+    containers: Sequence[Container],
+) -> tuple[tuple[Container, ...], dict[str, str]]:
+    """The containers that are nodes, and those that share the network namespace of one, each with
+    that node's name. Of these the node is the one that was not started in another's network. None
+    is in the machine's own namespace: a fault there would break the machine."""
     by_netns: dict[int, list[Container]] = {}
     for container in containers:
         if not _is_in_the_machine_s(container):
             by_netns.setdefault(_netns_of(container), []).append(container)
-    return tuple(sharing[0] for sharing in by_netns.values() if len(sharing) == 1)
+    nodes, sidecars = [], {}
+    for sharing in by_netns.values():
+        node = min(sharing, key=lambda container: container.is_sidecar)
+        nodes.append(node)
+        sidecars |= {container.name: node.name for container in sharing if container is not node}
+    return tuple(nodes), sidecars
 
 
 def _is_in_the_machine_s(container: Container) -> bool:
@@ -254,7 +261,11 @@ def _installation(
 
 
 def _notes(
-    name: str, lab: str, nodes: Sequence[Surveyed], left_out: Collection[str]
+    name: str,
+    lab: str,
+    nodes: Sequence[Surveyed],
+    in_machine: Collection[str],
+    sidecars: Mapping[str, str],
 ) -> tuple[str, ...]:
     """What the user should know: the name, and what cannot be done on which nodes."""
     found = [f"containerlab's lab {lab} is called {name} here"] if name != lab else []
@@ -274,9 +285,12 @@ def _notes(
     alone = sorted({node.name for node in nodes} - wired)
     if alone:
         found.append(f"{listed(alone, 'and')}: no link to another node was found")
-    if left_out:
+    if in_machine:
         found.append(
-            f"{listed(sorted(left_out), 'and')}: left out, in the machine's own network namespace "
-            "or another node's"
+            f"{listed(sorted(in_machine), 'and')}: left out, in the machine's own network namespace"
         )
+    found += [
+        f"{sidecar}: part of {node}, whose network namespace it shares"
+        for sidecar, node in sorted(sidecars.items())
+    ]
     return tuple(found)

@@ -8,6 +8,7 @@ is what users know it by.
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,7 +18,8 @@ from typing import Any
 
 from rocelab.errors import InputError, MachineError
 from rocelab.runtime.engine import Engine, find_engine
-from rocelab.spec.source import read_source
+from rocelab.spec.topology import topology_name
+from rocelab.spec.variables import UNSET
 from rocelab.wording import name_hint, shown
 
 LAB, NODE, KIND, GROUP = "containerlab", "clab-node-name", "clab-node-kind", "clab-node-group"
@@ -26,12 +28,15 @@ MOST_CHARACTERS = 255
 _NAME = re.compile(rf"[\w.-]{{1,{MOST_CHARACTERS}}}")
 _NODE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 """It names files here: whoever deploys a lab chooses its labels."""
+_MADE_NAME = re.compile(r"\{\{|__git(?:Branch|Hash)__")
+"""Matches what containerlab puts another text for: Go templates and its Git variables."""
+_NAME_A_FILE = "name a file such as mine.clab.yml, or the lab itself"
 
 
 @dataclass(frozen=True, slots=True)
 class Container:
-    """A running container that is a node: `kind` and `group` as its topology says, `pid` that of
-    its first process."""
+    """A running container of a lab: `kind` and `group` as its topology says, `pid` that of its
+    first process. `is_sidecar`: it was started in the network of another container."""
 
     name: str
     container: str
@@ -39,6 +44,7 @@ class Container:
     kind: str
     group: str
     pid: int
+    is_sidecar: bool = False
 
     @property
     def netns(self) -> Path:
@@ -75,19 +81,29 @@ def find_containers(text: str) -> tuple[str, Engine, tuple[Container, ...]]:
 
 
 def _lab_name(text: str) -> str:
-    """Raises InputError, or SpecError, for a file that is no topology."""
-    if not text.endswith((".yml", ".yaml")) and "/" not in text:
+    """Raises InputError for a file that cannot be read or does not say the name."""
+    if not text.endswith((".yml", ".yaml", ".gotmpl")) and "/" not in text:
         if _NAME.fullmatch(text) is None:
             raise InputError(
                 f"{shown(text)} is not the name of a lab", "name a topology file or a lab"
             )
         return text
-    name = read_source(Path(text)).data.get("name")
-    if not isinstance(name, str) or not 0 < len(name) <= MOST_CHARACTERS:
+    try:
+        name = topology_name(Path(text), os.environ)
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else error
+        raise InputError(f"{text} cannot be read: {why}", _NAME_A_FILE) from None
+    if unset := UNSET.search(name):
         raise InputError(
-            f"{text} is no topology of containerlab: it has no name that is text",
-            "name a file such as mine.clab.yml, or the lab itself",
+            f"the name in {text} is that of the variable {unset[1]}, which is not set here",
+            f"name the lab itself, or keep the variable: `sudo --preserve-env={unset[1]}`",
         )
+    if made := _MADE_NAME.search(name):
+        raise InputError(
+            f"the name in {text} is made when it is deployed: {made[0]}", "name the lab itself"
+        )
+    if not 0 < len(name) <= MOST_CHARACTERS:
+        raise InputError(f"{text} is no topology of containerlab: it has no name", _NAME_A_FILE)
     return name
 
 
@@ -113,4 +129,9 @@ def _container(described: Mapping[str, Any]) -> Container:
         kind=labels.get(KIND, ""),
         group=labels.get(GROUP, ""),
         pid=pid,
+        is_sidecar=_network_mode(described).startswith("container:"),
     )
+
+
+def _network_mode(described: Mapping[str, Any]) -> str:
+    return str(described.get("HostConfig", {}).get("NetworkMode", ""))

@@ -18,7 +18,7 @@ from rocelab.kernel.rootfs import open_below
 from rocelab.plan.build import build_fabric
 from rocelab.plan.fabric import Role
 from rocelab.plan.routes import expected_routes
-from rocelab.runtime.adoption import containers, graph
+from rocelab.runtime.adoption import adopt, containers, graph
 from rocelab.sim.fabric.build import network_of
 from rocelab.spec.adopted import recorded_spec
 from rocelab.spec.base import safe_name
@@ -189,6 +189,12 @@ def described(container: str, name: str) -> dict[str, Any]:
     }
 
 
+def running(pid: int, name: str, network: str) -> dict[str, Any]:
+    """The same of one whose first process is `pid`, in that network."""
+    state = {"State": {"Pid": pid}, "HostConfig": {"NetworkMode": network}}
+    return {**described(str(pid), name), **state}
+
+
 class EngineOf:
     """An engine with these containers of any lab."""
 
@@ -210,9 +216,89 @@ def test_two_containers_that_say_they_are_one_node_are_refused(
         containers.find_containers("mine")
 
 
-@pytest.mark.parametrize("written", ["7", '""', "[a]", "x" * 256, ""])
-def test_a_topology_without_a_name_that_is_text_is_refused(tmp_path: Path, written: str) -> None:
+@pytest.mark.parametrize("written", ['""', "[a]", "x" * 256, "", "~"])
+def test_a_topology_without_a_name_is_refused(tmp_path: Path, written: str) -> None:
     file = tmp_path / "mine.clab.yml"
     file.write_text(f"name: {written}\n")
-    with pytest.raises(InputError, match="no name that is text"):
+    with pytest.raises(InputError, match="it has no name"):
         containers.find_containers(str(file))
+
+
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        ("${LAB}", "the variable LAB, which is not set here"),
+        ("'{{ .name }}'", "made when it is deployed: {{"),
+        ("lab-__gitBranch__", "made when it is deployed: __gitBranch__"),
+    ],
+)
+def test_a_name_that_only_its_deployment_knew_is_asked_for(
+    tmp_path: Path, written: str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("LAB", raising=False)
+    file = tmp_path / "mine.clab.yml"
+    file.write_text(f"name: {written}\n")
+    with pytest.raises(InputError, match=said) as caught:
+        containers.find_containers(str(file))
+    assert "name the lab itself" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("name: ${LAB:=Bugs_Lab.1}", "Bugs_Lab.1"),
+        ("name: Bugs_Lab.1\nx: &x {kind: linux}\ny: {<<: *x}\nz: 010", "Bugs_Lab.1"),
+        ("name: 2026", "2026"),
+    ],
+)
+def test_nothing_but_the_name_of_a_topology_is_read(
+    tmp_path: Path, text: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("LAB", raising=False)
+    monkeypatch.setattr(containers, "find_engine", lambda: EngineOf(described("1", "leaf1")))
+    file = tmp_path / "mine.clab.yml"
+    file.write_text(text)
+    lab, _, nodes = containers.find_containers(str(file))
+    assert (lab, [node.name for node in nodes]) == (name, ["leaf1"])
+
+
+def _in_namespaces(monkeypatch: pytest.MonkeyPatch, of: dict[int, int]) -> None:
+    """Processes are in these network namespaces, all others in the machine's, number 1."""
+    monkeypatch.setattr(adopt.namespaces, "inode_of", lambda pid: of.get(pid, 1))
+    monkeypatch.setattr(
+        adopt.namespaces, "are_in_one", lambda one, other: of.get(one, 1) == of.get(other, 1)
+    )
+
+
+def test_a_sidecar_does_not_remove_its_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    modes = {"a-capture": "container:2", "host1": "bridge", "host2": "none", "in-machine": "host"}
+    engine = EngineOf(
+        *(
+            {
+                **described(str(pid), name),
+                "State": {"Pid": pid},
+                "HostConfig": {"NetworkMode": mode},
+            }
+            for pid, (name, mode) in enumerate(modes.items(), start=10)
+        )
+    )
+    monkeypatch.setattr(containers, "find_engine", lambda: engine)
+    _in_namespaces(monkeypatch, {10: 700, 11: 700, 12: 800, 13: 1})
+    _, _, found = containers.find_containers("mine")
+    nodes, sidecars = adopt._with_own_namespace(found)
+    assert [node.name for node in nodes] == ["host1", "host2"]
+    assert sidecars == {"a-capture": "host1"}
+    notes = adopt._notes("mine", "mine", (), ["in-machine"], sidecars)
+    assert "a-capture: part of host1, whose network namespace it shares" in notes
+    assert "in-machine: left out, in the machine's own network namespace" in notes
+
+
+def test_of_two_in_the_network_of_another_lab_one_is_the_node(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    engine = EngineOf(*(running(pid, f"server{pid}", "container:99") for pid in (10, 11)))
+    monkeypatch.setattr(containers, "find_engine", lambda: engine)
+    _in_namespaces(monkeypatch, {10: 700, 11: 700})
+    _, _, found = containers.find_containers("mine")
+    nodes, sidecars = adopt._with_own_namespace(found)
+    assert [node.name for node in nodes] == ["server10"] and sidecars == {"server11": "server10"}

@@ -1,0 +1,47 @@
+"""Environment variables in topologies, as containerlab expands them and a shell would not."""
+
+from __future__ import annotations
+
+import pytest
+
+from rocelab.spec.variables import UNSET, UnclosedError, expand
+
+ENVIRONMENT = {"A": "aval", "EMPTY": "", "LONG_1": "x y"}
+
+
+@pytest.mark.parametrize(
+    ("text", "expanded"),
+    [
+        ("$A, ${A} and ${LONG_1}", "aval, aval and x y"),
+        ("$NONE ${NONE} ${EMPTY}", "$NONE $NONE $EMPTY"),
+        ("${NONE:=x} ${NONE:-x} ${NONE-x} ${NONE=x}", "x x x x"),
+        ("${EMPTY:=x} ${EMPTY:-x} ${EMPTY-x} ${EMPTY=x}", "x x $EMPTY $EMPTY"),
+        ("${A:=x} ${A:-x} ${A-x} ${A=x}", "aval aval aval aval"),
+        ("${A+x} ${EMPTY:+x} ${NONE+x}.", "x x ."),
+        ("${NONE:=$A} ${NONE:-$OTHER}", "aval $OTHER"),
+        ("${NONE:=quay.io/frrouting/frr:10.2}", "quay.io/frrouting/frr:10.2"),
+        ("${NONE:=a-b=c+d} ${NONE:=}", "a-b=c+d $NONE"),
+        ("$$A $${A} $$$A", "$A ${A} $aval"),
+        ("$1 ${1} ${1A} $ 5$", "$1 ${1} ${1A} $ 5$"),
+        ("$_ ${} ${-x}", "$_ ${} ${-x}"),
+        ("${NONE:=${A}}", "{A}"),
+        ("$A.QdM/$A-x", "aval.QdM/aval-x"),
+        ("caf\u00e9 $A\nnext ${A}", "caf\u00e9 aval\nnext aval"),
+    ],
+)
+def test_what_containerlab_makes_of_it(text: str, expanded: str) -> None:
+    # Each was compared with github.com/hellt/envsubst 0.2.0 as containerlab 0.79 calls it.
+    assert expand(text, ENVIRONMENT) == expanded
+
+
+@pytest.mark.parametrize("text", ["a\n${A", "a\n${A:=x\n}", "a\n${", "a\n${A:-$"])
+def test_an_expression_ends_on_its_line(text: str) -> None:
+    with pytest.raises(UnclosedError) as caught:
+        expand(text, ENVIRONMENT)
+    assert caught.value.line == 2
+
+
+def test_what_stands_for_an_unset_variable_is_seen() -> None:
+    unset = UNSET.search(expand("image: ${FRR}", {}))
+    assert unset is not None and unset[1] == "FRR"
+    assert UNSET.search("$1 $$") is None
