@@ -32,7 +32,7 @@ _IDLE = re.compile(r"\b(?:sleep|tail|sh|bash|ash|iperf3?|nginx|cat)\b")
 _SWITCH_KIND = re.compile(
     r"(?:vr-)?(?:6wind_vsr|(?:arrcus_)?arcos|c8000|cisco_(?:c8000v?|cat9kv|csr1000v|iol|n9kv|sdwan"
     r"|vios|xrd(?:_vrouter)?|xrv9?k?)|(?:arista_)?[cv]eos|ciena_saos|(?:juniper_)?(?:c?junosevolved"
-    r"|crpd|vjunosevolved|vjunosrouter|vjunosswitch|vmx|vqfx)|cvx|cumulus_cvx|dell_(?:ftosv|sonic)"
+    r"|crpd|vjunosevolved|vjunosrouter|vjunosswitch|vmx|vqfx)|cvx|cumulus_cvx|frr(?:outing_frr)?|dell_(?:ftosv|sonic)"
     r"|ftosv|fdio_vpp|huawei_vrp|ipinfusion_ocnos|nvidia_cumulusvx|plvision_sonic|rare|sonic-v[sm]"
     r"|srl|nokia_(?:srlinux|sros|srsim)|sros|(?:aruba_)?aoscx|(?:mikrotik_)?ros|csr|n9kv|xrv9?k?|xrd"
     r"|vyosnetworks_vyos|veesix_osvbng)"
