@@ -184,7 +184,7 @@ def test_adopting_needs_no_right_that_process_1_has_and_root_has_not() -> None:
         with without(ptrace):
             with pytest.raises(PermissionError):
                 inode_of(1)
-            assert [node.name for node in adopt._with_own_namespace(nodes)] == ["own"]
+            assert [node.name for node in adopt._with_own_namespace(nodes)[0]] == ["own"]
 
 
 def test_a_container_with_more_rights_than_adopt_is_named() -> None:

@@ -103,7 +103,8 @@ def _with_own_namespace(
     for container in containers:
         if not _is_in_the_machine_s(container):
             by_netns.setdefault(_netns_of(container), []).append(container)
-    nodes, sidecars = [], {}
+    nodes: list[Container] = []
+    sidecars: dict[str, str] = {}
     for sharing in by_netns.values():
         node = min(sharing, key=lambda container: container.is_sidecar)
         nodes.append(node)
