@@ -40,6 +40,10 @@ from rocelab.agent.steps import STALL_NS, Backlog
 PATIENCE = 16
 """Turns of the loop without a pause before it reads the control channel."""
 
+MISDATED_NS = 100_000_000
+"""A frame that arrived so long before this process began, or is yet to arrive, has the time of
+another clock than this process reads."""
+
 _CLONE_NEWNET = 0x40000000
 _PR_SET_PDEATHSIG = 1
 
@@ -91,6 +95,8 @@ class Agent:
             self._demux,
         )
         self._backlog = Backlog()
+        self._opened_ns = monotonic_ns()
+        self._misdated = 0
         self._woke_ns = 0
         self._clock_offset_ns = 0
         self._settling = False
@@ -136,6 +142,7 @@ class Agent:
     def _start(self, at_ns: int) -> None:
         run_first()
         self._clock_offset_ns = clock_offset_ns()
+        self._backlog.start(monotonic_ns())
         self._prober.start(at_ns, self._clock_offset_ns)
         self._endpoint.start(at_ns)
 
@@ -145,7 +152,8 @@ class Agent:
         arrived_ns = self._arrived_ns()
         # Anything that waited longer would have been seen in the previous turn.
         if now_ns - self._turned_ns >= STALL_NS:
-            self._endpoint.stalls.look(now_ns, min(self._due_ns, arrived_ns))
+            waiting_since_ns = max(self._turned_ns, min(self._due_ns, arrived_ns))
+            self._endpoint.stalls.look(now_ns, waiting_since_ns)
         self._turned_ns = now_ns
         arrived = self._demux.drain(now_ns)
         pauses_ns = NEVER_NS if self._pauses is None else self._pauses.turn(now_ns)
@@ -164,7 +172,14 @@ class Agent:
     def _arrived_ns(self) -> int:
         """When the first frame that waits for this process arrived, NEVER_NS if none waits."""
         realtime_ns = self._ring.waiting_since_ns()
-        return NEVER_NS if realtime_ns is None else realtime_ns - self._clock_offset_ns
+        if realtime_ns is None:
+            return NEVER_NS
+        arrived_ns = realtime_ns - self._clock_offset_ns
+        if self._clock_offset_ns and not (
+            self._opened_ns - MISDATED_NS <= arrived_ns <= monotonic_ns() + MISDATED_NS
+        ):
+            self._misdated += 1
+        return arrived_ns
 
     def _pause(self, next_ns: int) -> bool:
         """Sleep until the next deadline, arrival, link event or command; return whether it is a
@@ -225,6 +240,7 @@ class Agent:
             "socket_drops": self._ring.drops(),
             "icrc_errors": self._demux.icrc_errors,
             "unexpected": self._demux.unexpected,
+            "misdated": self._misdated,
             "clock_offset_ns": self._clock_offset_ns,
             "probe_port_moves": [flow.port_moves for flow in flows],
             "sizes": sizes,

@@ -73,11 +73,19 @@ class Stalls:
 
 
 class Backlog:
-    """How long frames waited for the process after a NIC would have passed them on."""
+    """How long frames waited for the process after a NIC would have passed them on.
+
+    Counted from `start` on: a frame's time of arrival is on a clock that may be set meanwhile, and
+    then is any time.
+    """
 
     def __init__(self) -> None:
         self.total_ns = 0
         self._until_ns = 0
+
+    def start(self, now_ns: int) -> None:
+        """Count what frames wait from now on."""
+        self._until_ns = max(self._until_ns, now_ns)
 
     def look(self, due_ns: int, now_ns: int) -> None:
         """Called when frames were handled, with the time when the first of them was due."""

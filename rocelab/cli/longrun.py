@@ -21,6 +21,7 @@ from rocelab.cli.simulate import (
     asked_jobs,
     asked_spec,
     note_compiling,
+    print_warnings,
 )
 from rocelab.report.console import out, progress_bars, write
 
@@ -82,6 +83,7 @@ def whatif(
         write([to_json(found)])
     else:
         print_what_if(found, out())
+    print_warnings(found.warnings)
 
 
 @takes_job_options(but=("duration", "starts", "warmup", "iterations"))
@@ -167,6 +169,7 @@ def longrun(
         write([to_json(found)])
     else:
         print_outlook(found, out())
+    print_warnings(found.warnings)
     if any(outcome.jct_s is None for outcome in found.jobs):
         raise typer.Exit(1)
 

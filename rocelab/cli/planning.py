@@ -41,6 +41,7 @@ def plan(lab: LabArgument, json: JsonOption = False) -> None:
 
 def _print_plan(fabric: Fabric) -> None:
     from rocelab.plan.fabric import Role
+    from rocelab.plan.limits import lab_limits
     from rocelab.units import format_rate
 
     console = out()
@@ -77,8 +78,14 @@ def _print_plan(fabric: Fabric) -> None:
     console.print(_ecmp_table(fabric))
     say(f"Links between switches: {addressing}.")
     say(_address_use(fabric))
+    for warning in lab_limits(fabric.spec):
+        _warn(warning)
     if fabric.spec.queues.pfc is not None:
         _print_lossless(fabric, fabric.spec.queues.pfc)
+
+
+def _warn(text: str) -> None:
+    err().print(f"warning: {text}", markup=False, soft_wrap=True)
 
 
 def _print_lossless(fabric: Fabric, pfc: PfcSpec) -> None:
@@ -135,7 +142,7 @@ def _print_lossless(fabric: Fabric, pfc: PfcSpec) -> None:
         )
     say(_watchdog(pfc, dilation))
     for warning in warnings(fabric.spec.queues, pfc, carvings, nic_headrooms(fabric, pfc)):
-        err().print(f"warning: {warning}", markup=False, soft_wrap=True)
+        _warn(warning)
     if is_up_down(fabric):
         say("The routes cannot deadlock: each goes up, then down, whichever links fail.")
         return
@@ -274,7 +281,7 @@ def render(
         else:
             warnings = write_clabernetes(fabric, folder, image or DEFAULT_IMAGE, overwrite=force)
     for warning in warnings:
-        err().print(f"warning: {warning}", markup=False, soft_wrap=True)
+        _warn(warning)
     say(f"configurations of {len(fabric.switches):,} switches of lab {fabric.name} are in {folder}")
 
 

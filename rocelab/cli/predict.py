@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from rocelab.runtime.lab import Lab
 
 MODELS = ("kernel", "crc16", "crc32")
+_NOT_OF_LOADS = ("starts", "warmup", "compute", "dcqcn", "ecn", "out-of-order")
 _WHAT_IF, _INPUT = "What if", "Input and output"
 
 
@@ -98,9 +99,9 @@ def predict(
     if is_running:
         need_root("reading the tables of a lab that is up")
     fabric, setting = _asked(chosen, is_running, scheme, hashing, model)
-    rows = _rows(fabric, flows, named_options(job))
+    rows, notes = _rows(fabric, flows, named_options(job))
     with progress_bars() as progress:
-        found = predict_document(fabric, rows, setting, progress)
+        found = predict_document(fabric, rows, setting, progress, notes)
     if json:
         write([to_json(found)])
     else:
@@ -131,7 +132,10 @@ def _asked(
     return fabric, Setting(chosen.read_fibs(), Model.KERNEL, steering.entries)
 
 
-def _rows(fabric: Fabric, flows: str | None, job: dict[str, str]) -> list[FlowRow]:
+def _rows(
+    fabric: Fabric, flows: str | None, options: dict[str, str]
+) -> tuple[list[FlowRow], list[str]]:
+    """The flows of a file or of a job, and notes of the job's keys that say nothing of loads."""
     from rocelab.errors import InputError
     from rocelab.jobs.jobplan import plan_jobs
     from rocelab.jobs.options import job_from_options
@@ -140,10 +144,13 @@ def _rows(fabric: Fabric, flows: str | None, job: dict[str, str]) -> list[FlowRo
     from rocelab.spec.catalog import FLOWS
 
     if flows is None:
-        return rows_of_jobs(plan_jobs(fabric, [job_from_options(job)]))
-    if job:
+        job = job_from_options(options)
+        ignored = [f"--{key}" for key in _NOT_OF_LOADS if key in options]
+        why = "has no effect here: it changes when packets are sent, not where"
+        return rows_of_jobs(plan_jobs(fabric, [job])), [f"{key} {why}" for key in ignored]
+    if options:
         raise InputError(
-            f"--flows with {', '.join(f'--{name}' for name in job)}",
+            f"--flows with {', '.join(f'--{name}' for name in options)}",
             hint="give a file of flows, or describe a job",
         )
-    return read_flows(file_of(flows, FLOWS), fabric)
+    return read_flows(file_of(flows, FLOWS), fabric), []

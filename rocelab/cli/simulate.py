@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -243,10 +244,15 @@ def simulate(
         from rocelab.report.simulation.terminal import print_report
 
         print_report(report, out())
-    for text in report.warnings:
-        err().print(f"warning: {text}", style="yellow", markup=False, soft_wrap=True)
+    print_warnings(report.warnings)
     if any(None in simulated.iterations_ns for simulated in report.jobs):
         raise typer.Exit(1)
+
+
+def print_warnings(warnings: Iterable[str]) -> None:
+    """Print warnings on standard error."""
+    for text in warnings:
+        err().print(f"warning: {text}", style="yellow", markup=False, soft_wrap=True)
 
 
 def note_compiling(engine: str = "fluid") -> None:

@@ -124,13 +124,17 @@ def _print_rows(asked: Sweep, found: SweepResult) -> None:
 
 
 def _conclude(asked: Sweep, found: SweepResult, folder: Path) -> None:
-    from rocelab.sim.sweep.report import settings_text
+    from rocelab.sim.sweep.report import settings_text, warned_rows
 
     console = err()
-    for error, rows in _by_error(found).items():
-        cells = "1 cell" if len(rows) == 1 else f"{len(rows):,} cells, the first"
-        text = f"failed: {error.splitlines()[0]} ({cells} with {settings_text(asked, rows[0])})"
-        console.print(text, style="red", markup=False, soft_wrap=True)
+    for word, style, by_text in (
+        ("failed", "red", _by_error(found)),
+        ("warning", "yellow", warned_rows([row for row in found.rows if row["error"] is None])),
+    ):
+        for text, rows in by_text.items():
+            cells = "1 cell" if len(rows) == 1 else f"{len(rows):,} cells, the first"
+            said = f"{word}: {text.splitlines()[0]} ({cells} with {settings_text(asked, rows[0])})"
+            console.print(said, style=style, markup=False, soft_wrap=True)
     if found.left:
         console.print(
             f"{found.left:,} cells are left; the same command goes on from here", markup=False

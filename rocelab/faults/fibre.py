@@ -58,11 +58,9 @@ class BrokenFibre(LinksFault):
 
     def inject(self, lab: Lab) -> Bracket:
         # Drop packets first: bgpd sends a notification as soon as the carrier goes.
-        dark = [
-            lab.impairments.impair(link, Impairment(Kind.BLACKHOLE))
-            for link in directed(self.links)
-        ]
-        return spanning([*dark, self._set_dormant(lab, dormant=True)])
+        holes = tuple(directed(self.links))
+        dark = lab.impairments.impair_all(holes, Impairment(Kind.BLACKHOLE))
+        return spanning([dark, self._set_dormant(lab, dormant=True)])
 
     def restore(self, lab: Lab) -> Bracket:
         lit = [

@@ -79,8 +79,7 @@ class CableFault(LinksFault):
         return tuple(dict.fromkeys(found))
 
     def _impair(self, lab: Lab, impairment: Impairment) -> Bracket:
-        impairments = lab.impairments
-        return spanning([impairments.impair(link, impairment) for link in self._impaired()])
+        return lab.impairments.impair_all(tuple(self._impaired()), impairment)
 
     def _impaired(self) -> Iterator[DirectedLink]:
         return directed(self.links, self.towards)

@@ -13,10 +13,10 @@ from typing import Annotated, Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from rocelab.arrays import Ints
+from rocelab.arrays import Bools, Ints
 from rocelab.jobs.collectives import Pattern
 from rocelab.jobs.models import BytesPerSecond, Flops, Model
-from rocelab.jobs.parallelism import Layout, between, in_groups, joined
+from rocelab.jobs.parallelism import Layout, between, in_groups, joined, over_network
 from rocelab.jobs.steps import Steps
 from rocelab.jobs.training_spec import MAX_RANKS
 from rocelab.jobs.volumes import BF16_BYTES, activation_bytes, expert_bytes
@@ -106,10 +106,12 @@ class InferenceSpec(SpecModel):
         return Layout(self.tensor, 1, self.pipeline, self.prefill + self.decode, self.expert)
 
 
-def inference_workload(spec: InferenceSpec, *, iterations: int = 1) -> Workload:
+def inference_workload(
+    spec: InferenceSpec, *, iterations: int = 1, apart: Bools | None = None
+) -> Workload:
     """Waves one after the other: each stage's keys and values are sent as soon as it has prefilled,
     while later stages compute; decoding begins when the last have arrived. All tokens of an answer
-    are one step.
+    are one step. apart: as for `rocelab.jobs.training.training_workload`.
     """
     steps, grid = Steps(), spec.layout.grid
     prefill, decode = grid[: spec.prefill], grid[spec.prefill :]
@@ -117,8 +119,11 @@ def inference_workload(spec: InferenceSpec, *, iterations: int = 1) -> Workload:
     moved: list[int] = []
     for stage in range(spec.pipeline):
         only = slice(stage, stage + 1)
-        exchange = _experts(spec, spec.batch * spec.prompt, prefill[:, only], 1)
-        compute_s = _prefill_s(spec)
+        exchange = joined(
+            _experts(spec, spec.batch * spec.prompt, prefill[:, only], 1),
+            _tensor_sends(spec, spec.batch, spec.prompt, prefill[:, only], apart),
+        )
+        compute_s = _prefill_s(spec, nvlink=apart is None)
         last = steps.add(f"prefill {stage}", (last,), compute_s, exchange)
         cache = _cache_sends(spec, prefill[:, stage], decode[:, stage])
         moved.append(steps.add(f"cache {stage}", (last,), sends=cache))
@@ -127,26 +132,30 @@ def inference_workload(spec: InferenceSpec, *, iterations: int = 1) -> Workload:
             ends = prefill[:, stage].reshape(-1), prefill[:, stage + 1].reshape(-1)
             last = steps.add(f"pass {stage}", (last,), sends=between(*ends, size))
     requests = spec.prefill * spec.batch // spec.decode
-    compute_s = spec.output * spec.pipeline * _token_s(spec, requests)
+    compute_s = spec.output * spec.pipeline * _token_s(spec, requests, nvlink=apart is None)
     size = activation_bytes(spec.model, requests, 1, 1) / spec.tensor
     ends = decode[:, :-1].reshape(-1), decode[:, 1:].reshape(-1)
     passed = between(*ends, size, spec.output)
-    steps.add(
+    last = steps.add(
         "decode",
         moved,
         compute_s,
         joined(passed, _experts(spec, requests, decode, spec.output)),
     )
+    # A token passes the stages one after the other.
+    for stage in range(spec.pipeline if apart is not None else 0):
+        reduced = _tensor_sends(spec, requests, 1, decode[:, stage], apart, spec.output)
+        last = steps.add(f"tensor {stage}", (last,), sends=reduced)
     return steps.workload(spec.ranks, iterations)
 
 
-def _prefill_s(spec: InferenceSpec) -> float:
+def _prefill_s(spec: InferenceSpec, *, nvlink: bool) -> float:
     tokens = spec.batch * spec.prompt
     flops = spec.model.forward_flops(tokens, spec.prompt) / (spec.tensor * spec.pipeline)
-    return flops / spec.gpu_flops + _tensor_s(spec, spec.batch, spec.prompt)
+    return flops / spec.gpu_flops + nvlink * _tensor_s(spec, spec.batch, spec.prompt)
 
 
-def _token_s(spec: InferenceSpec, requests: int) -> float:
+def _token_s(spec: InferenceSpec, requests: int, *, nvlink: bool) -> float:
     """A stage's time for the next token of all requests: the longer of its computation and one read
     of its weights and cached keys and values (Pope et al. 2022, section 2)."""
     model, gpus = spec.model, spec.tensor * spec.pipeline
@@ -154,13 +163,27 @@ def _token_s(spec: InferenceSpec, requests: int) -> float:
     known = spec.prompt + spec.output // 2
     read_s = (weights + requests * known * spec.cache_bytes) / spec.memory
     compute_s = model.forward_flops(requests, known) / gpus / spec.gpu_flops
-    return max(read_s, compute_s) + _tensor_s(spec, requests, 1)
+    return max(read_s, compute_s) + nvlink * _tensor_s(spec, requests, 1)
 
 
 def _tensor_s(spec: InferenceSpec, sequences: int, tokens: int) -> float:
     """A stage's tensor parallel all-reduces, two per layer, over NVLink."""
     factor = 2 * (spec.tensor - 1) / spec.tensor * 2 * spec.model.layers / spec.pipeline
     return factor * activation_bytes(spec.model, sequences, tokens, 1) / spec.nvlink
+
+
+def _tensor_sends(
+    spec: InferenceSpec,
+    sequences: int,
+    tokens: int,
+    ranks: Ints,
+    apart: Bools | None,
+    passes: int = 1,
+) -> Sends | None:
+    """The same all-reduces of the groups that are apart, over the network."""
+    size = activation_bytes(spec.model, sequences, tokens, 1)
+    repeats = 2 * spec.model.layers / spec.pipeline * passes
+    return over_network(size, ranks.reshape(-1, spec.tensor), apart, repeats)
 
 
 def _experts(spec: InferenceSpec, tokens: int, ranks: Ints, passes: int) -> Sends | None:

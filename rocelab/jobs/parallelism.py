@@ -12,7 +12,7 @@ from functools import cached_property
 
 import numpy as np
 
-from rocelab.arrays import NONE, Ints
+from rocelab.arrays import NONE, Bools, Ints
 from rocelab.jobs.collectives import Pattern
 from rocelab.jobs.merged_sends import sends_of
 from rocelab.jobs.workload import Sends
@@ -42,6 +42,10 @@ class Layout:
         """The ranks of a pipeline stage, by data, context and tensor."""
         ranks: Ints = self.grid[:, number].reshape(-1)
         return ranks
+
+    def tensor_groups(self, stages: slice) -> Ints:
+        """Groups that divide each layer."""
+        return self.grid[:, stages].reshape(-1, self.tensor)
 
     def data_groups(self, stages: slice) -> Ints:
         """Groups with the same parameters: data x context ranks, one group per stage and slice."""
@@ -110,6 +114,18 @@ def between(source: Ints, destination: Ints, size_bytes: float, repeats: int = 1
         return None
     sizes, parts = (np.full(len(source), value, np.int64) for value in (size, repeats))
     return Sends(source, destination, sizes, repeats, parts)
+
+
+def over_network(
+    size_bytes: float, groups: Ints, apart: Bools | None, repeats: float
+) -> Sends | None:
+    """The all-reduces of those of some tensor parallel `groups` that are `apart`, of which a job
+    has one for each group of its ranks; None if there are none."""
+    if apart is None:
+        return None
+    return in_groups(
+        Pattern.ALLREDUCE, size_bytes, groups[apart[groups[:, 0] // groups.shape[1]]], repeats
+    )
 
 
 def joined(*parts: Sends | None) -> Sends | None:

@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from rocelab.arrays import Bools
 from rocelab.jobs.collectives import Pattern
-from rocelab.jobs.parallelism import between, in_groups, joined
+from rocelab.jobs.parallelism import between, in_groups, joined, over_network
 from rocelab.jobs.steps import Steps, roofline_s
 from rocelab.jobs.training_spec import Sharding, TrainingSpec
 from rocelab.jobs.volumes import volumes
@@ -38,38 +39,45 @@ class PassTimes:
         return self.forward_s + self.backward_s
 
 
-def pass_times(spec: TrainingSpec) -> PassTimes:
+def pass_times(spec: TrainingSpec, *, nvlink: bool = True) -> PassTimes:
     """Computation at `gpu_flops`, backward twice the forward, and tensor parallel all-reduces.
 
     An all-reduce among n takes 2 (n - 1) / n of its bytes at `nvlink`; a layer has two each way
-    (Shoeybi et al. 2019, section 3), none hidden behind computation.
+    (Shoeybi et al. 2019, section 3), none hidden behind computation. nvlink: False without them.
     """
     tokens = spec.micro_batch * spec.tokens
     shards = spec.tensor * spec.pipeline * spec.context
     compute_s = spec.model.forward_flops(tokens, spec.tokens) / shards / spec.gpu_flops
     factor = 2 * (spec.tensor - 1) / spec.tensor
     all_reduce_s = factor * volumes(spec).tensor_bytes / spec.nvlink
-    tensor_s = 2 * spec.model.layers / spec.pipeline * all_reduce_s
+    tensor_s = 2 * spec.model.layers / spec.pipeline * all_reduce_s if nvlink else 0.0
     return PassTimes(compute_s + tensor_s, 2 * compute_s + tensor_s, tensor_s, tensor_s)
 
 
-def training_workload(spec: TrainingSpec, *, iterations: int = 1) -> Workload:
+def training_workload(
+    spec: TrainingSpec, *, iterations: int = 1, apart: Bools | None = None
+) -> Workload:
     """Iterations one after the other, each from gathering the parameters to the last gradient.
 
     The schedule is one-forward-one-backward, with `interleave` chunks per stage (Narayanan et al.
     2021, sections 2.2.1 and 2.2.2): the longest chain computes for (m + (p - 1) / v) micro-batches.
     Gradients are only sent in the last micro-batch's backward pass, bucket by bucket as the stage
     computes them.
+
+    apart: of each tensor parallel group, in the order of ranks, whether its GPUs are not on one
+    server; None if all are. Such groups send their all-reduces over the network; the others, which
+    wait for them, then cost nothing.
     """
-    return _Iteration(spec).steps_of().workload(spec.ranks, iterations)
+    return _Iteration(spec, apart).steps_of().workload(spec.ranks, iterations)
 
 
 class _Iteration:
-    def __init__(self, spec: TrainingSpec) -> None:
+    def __init__(self, spec: TrainingSpec, apart: Bools | None) -> None:
         self.spec = spec
+        self.apart = apart
         self.layout = spec.layout
         self.sizes = volumes(spec)
-        times = pass_times(spec)
+        times = pass_times(spec, nvlink=apart is None)
         self.forward_s = times.forward_s / spec.interleave
         self.backward_s = times.backward_s / spec.interleave
         self.both_s = times.both_s
@@ -130,7 +138,8 @@ class _Iteration:
         )
 
     def _exchange(self, stages: slice, passes: float, *, backward: bool) -> Sends | None:
-        """Context and expert parallel traffic of all layers of stages, for some micro-batches."""
+        """Context and expert parallel traffic of all layers of stages, and what tensor parallel
+        groups send over the network, for some micro-batches."""
         spec, sizes, layout = self.spec, self.sizes, self.layout
         layers = spec.model.layers / spec.pipeline * passes
         pattern = Pattern.REDUCESCATTER if backward else Pattern.ALLGATHER
@@ -139,6 +148,7 @@ class _Iteration:
             in_groups(
                 Pattern.ALLTOALL, sizes.expert_bytes, layout.expert_groups(stages), 2 * layers
             ),
+            over_network(sizes.tensor_bytes, layout.tensor_groups(stages), self.apart, 2 * layers),
         )
 
     def _gather(self) -> list[int]:
@@ -199,7 +209,7 @@ class _Iteration:
         return last
 
     def _pass_on(self, stage: int, onward: int, last: int | None, *, backward: bool) -> int | None:
-        """Add a chunk's context and expert traffic, then activations or gradients to the next
+        """Add a chunk's exchanges, then activations or gradients to the next
         stage."""
         word = "backward" if backward else "forward"
         exchange = self._exchange(_only(stage), 1 / self.spec.interleave, backward=backward)

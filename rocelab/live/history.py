@@ -130,7 +130,7 @@ class History:
         }
 
     def _queues(self, before: Reading, now: Reading) -> Iterator[tuple[Queue, QueueValues]]:
-        per_s = NS_PER_S / (now.time_ns - before.time_ns)
+        per_s = NS_PER_S / now.since_ns(before)
         for direction, link in enumerate(self._fabric.directed_links):
             port = link.sender, link.port.interface
             then = before.queues.get(port, {})

@@ -61,5 +61,5 @@ def _load(fabric: Fabric, link: DirectedLink, before: Reading | None, now: Readi
     then, read = before.ports[port], now.ports[port]
     frames = read.tx_packets - then.tx_packets
     size = read.tx_bytes - then.tx_bytes + frames * ETHERNET_OVERHEAD_BYTES
-    seconds = (now.time_ns - before.time_ns) / NS_PER_S
+    seconds = now.since_ns(before) / NS_PER_S
     return 8 * size / seconds / lab_rate_bps(link.link, fabric.spec.dilation)

@@ -14,7 +14,9 @@ from dataclasses import asdict, dataclass
 
 from rocelab.plan.dependencies import is_up_down, search
 from rocelab.plan.fabric import Fabric, Link, Node, Port, Prefix, Role
-from rocelab.plan.pfc import carve, nic_headrooms, nic_thresholds, slack_of, warnings
+from rocelab.plan.limits import lab_limits
+from rocelab.plan.pfc import carve, nic_headrooms, nic_thresholds, slack_of
+from rocelab.plan.pfc import warnings as pfc_warnings
 from rocelab.plan.routes import expected_width, spread
 from rocelab.spec.headroom import Headroom
 from rocelab.spec.pfc import PfcSpec
@@ -120,6 +122,8 @@ def plan_document(fabric: Fabric) -> Iterator[str]:
     yield from _array("prefixes", map(_prefix, fabric.prefixes))
     yield ",\n"
     yield from _array("ecmp", _ecmp(fabric))
+    warnings = lab_limits(fabric.spec)
+    yield f',\n"warnings": {json.dumps(warnings)}'
     if fabric.spec.queues.pfc is not None:
         yield f',\n"pfc": {json.dumps(_pfc(fabric, fabric.spec.queues.pfc))}'
     yield "\n}\n"
@@ -234,7 +238,7 @@ def _pfc(fabric: Fabric, pfc: PfcSpec) -> dict[str, object]:
             "lab_detection_ns": round(watchdog.detection * dilation),
             "lab_restoration_ns": round(watchdog.restoration * dilation),
         },
-        "warnings": warnings(fabric.spec.queues, pfc, carvings, nic_headrooms(fabric, pfc)),
+        "warnings": pfc_warnings(fabric.spec.queues, pfc, carvings, nic_headrooms(fabric, pfc)),
         "up_down": found is None,
         "searched": found.states if found else None,
         "cycle": None

@@ -143,7 +143,14 @@ def warnings(
                 f"{format_size(full)}, but only {format_size(carving.shared)} are shared: if more "
                 "ports fill than fit, they pause below XOFF"
             )
-        if queues.ecn.kmin >= carving.marked_below:
+        marked = set(pfc.classes) & set(queues.marked)
+        if marked and queues.ecn.kmin >= carving.memory:
+            found.append(
+                f"{carving.role}: no packet of a lossless class is ever marked, as kmin "
+                f"({format_size(queues.ecn.kmin)}) is not below a switch's memory "
+                f"({format_size(carving.memory)})"
+            )
+        elif queues.ecn.kmin >= carving.marked_below:
             found.append(
                 f"{carving.role}: pauses may come before marks, as kmin "
                 f"({format_size(queues.ecn.kmin)}) is not below "

@@ -67,10 +67,12 @@ def predict_document(
     rows: Sequence[FlowRow],
     setting: Setting,
     progress: ProgressSink = no_progress,
+    notes: Sequence[str] = (),
 ) -> Prediction:
-    """The document of flows' link loads. Raises as `predict_loads` does."""
+    """The document of flows' link loads, with further notes of what is inexact. Raises as
+    `predict_loads` does."""
     matrix, loads = _landed(fabric, rows, setting, progress)
-    notes = []
+    notes = list(notes)
     if setting.fib_of is None and not fabric.numbered:
         notes.append(
             "links are unnumbered, so the order of next hops follows from the daemons' start: "

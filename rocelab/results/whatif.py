@@ -54,7 +54,8 @@ class JobCost:
 @dataclass(frozen=True, slots=True)
 class WhatIf:
     """An event and its cost for each job. links: how many it affects. lasts_s: None if it never
-    ends; costs then cover `over_s`. reaction_s: until routing has moved, None for never."""
+    ends; costs then cover `over_s`. reaction_s: until routing has moved, None for never.
+    warnings: as of a simulation, of the jobs without the event."""
 
     schema_version: int
     lab: str
@@ -66,6 +67,7 @@ class WhatIf:
     reaction: str
     jobs: tuple[JobCost, ...]
     leaves_out: tuple[str, ...] = LEAVES_OUT
+    warnings: tuple[str, ...] = ()
 
     @property
     def gpu_hours(self) -> float:
@@ -105,7 +107,7 @@ class JobOutlook:
 class Outlook:
     """Jobs through a timeline. source: the source of its events. drawn: the draw in words; empty
     without one. restart: checkpoints and restarts, in seconds. events: in the order in which they
-    begin, as sentences."""
+    begin, as sentences. warnings: as of a simulation, of the jobs without failures."""
 
     schema_version: int
     lab: str
@@ -114,3 +116,4 @@ class Outlook:
     restart: dict[str, float]
     events: tuple[str, ...]
     jobs: tuple[JobOutlook, ...]
+    warnings: tuple[str, ...] = ()

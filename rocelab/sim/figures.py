@@ -15,9 +15,6 @@ import numpy.typing as npt
 from rocelab.arrays import Floats
 from rocelab.forwarding.asic import Model
 from rocelab.forwarding.balance import LinkLoad, TierBalance, balance, tier_balances
-from rocelab.jobs.collectives import Pattern
-from rocelab.jobs.merged_sends import MOST_IN_TURN, OVERTAKING
-from rocelab.jobs.messages import spread_evenly
 from rocelab.jobs.performance import Row, jct_ratio, ran_ahead
 from rocelab.jobs.steps import roofline_s
 from rocelab.plan.fabric import Direction, Role, tier_name
@@ -36,24 +33,29 @@ from rocelab.results.simulation import (
     StepTimes,
     TierUse,
 )
-from rocelab.sim.engine.completion import Completion, completion, flow_times, slowdown_by_size
-from rocelab.sim.engine.program import Outcome, Program
+from rocelab.sim.engine.completion import (
+    Completion,
+    completion,
+    flow_times,
+    slowdown_by_size,
+    transfers_over_s,
+)
+from rocelab.sim.engine.program import Outcome
 from rocelab.sim.events.timeline import Outage
 from rocelab.sim.fabric.flows import Paths
 from rocelab.sim.fabric.network import Network
 from rocelab.sim.fabric.paths import flows_per_send
 from rocelab.sim.fabric.routes import Mask
 from rocelab.sim.packets.figures import packet_counts
-from rocelab.sim.packets.pausing import pause_warnings
 from rocelab.sim.packets.run import PacketRun
 from rocelab.sim.placement import ring_cut
 from rocelab.sim.slowest import slowest_flows
+from rocelab.sim.warnings import outcome_warnings, setup_warnings
 from rocelab.statistics import spread
 
 if TYPE_CHECKING:
     from rocelab.jobs.spec import SimulatedJob
     from rocelab.jobs.training_spec import TrainingSpec
-    from rocelab.jobs.workload import Workload
     from rocelab.sim.simulate import Simulation
 
 Longs = npt.NDArray[np.intp]
@@ -79,34 +81,14 @@ def figures(simulation: Simulation, outcome: Outcome, peak_memory_bytes: int) ->
     times = transfer_times(simulation, outcome)
     task = np.repeat(np.arange(compiled.program.tasks), np.diff(compiled.program.first_transfer))
     finished = over_s[np.isfinite(over_s)]
-    stuck = len(outcome.finish_s) - len(finished)
-    warnings = [text for workload in simulation.workloads for text in workload.warnings]
-    if stuck:
-        warnings.append(
-            f"{stuck:,} of {len(outcome.finish_s):,} transfers never end: no path is left to them, "
-            "or their queue pairs gave up"
-        )
+    warnings = [*setup_warnings(simulation), *outcome_warnings(simulation, outcome)]
     jobs = tuple(
         _job(simulation, outcome, number, job, times) for number, job in enumerate(simulation.jobs)
     )
     for job in jobs:
         ahead = ran_ahead([jct_ratio(each, job.roofline_ns) for each in _times_ns(job)])
         warnings += [] if ahead is None else [f"{job.name}: {ahead}"]
-    warnings += filter(None, map(_unevenly_spread, simulation.jobs, simulation.workloads))
-    warnings += filter(None, map(_overtaking, simulation.jobs, simulation.workloads))
     packets = packet_counts(outcome, network) if isinstance(outcome, PacketRun) else None
-    if packets is not None:
-        warnings += pause_warnings(simulation.spec, network)
-        warnings += _discarding_sprayed(simulation)
-    elif simulation.spec.queues.pfc is not None:
-        warnings.append(
-            "queues.pfc has no effect here: a fluid has no queues that fill, so nothing is paused"
-        )
-    if not simulation.spec.routing.valley_free:
-        warnings.append(
-            "routing.valley_free: false has no effect here: paths go up, then down, also around a "
-            "failed link"
-        )
     if packets is not None and packets.lossless is not None and packets.lossless.deadlock:
         ring = packets.lossless.deadlock
         warnings.append(f"deadlock: {' waits for '.join((*ring, ring[0]))}")
@@ -195,16 +177,6 @@ def _job(
 def _times_ns(job: JobOutcome) -> list[float]:
     """The iterations that have a bound and ended, in ns."""
     return [each for each in job.iterations_ns if each is not None and job.roofline_ns]
-
-
-def transfers_over_s(program: Program, outcome: Outcome) -> Floats:
-    """When each transfer was over, X: its last byte sent, plus the latency of its task."""
-    task = np.repeat(np.arange(program.tasks), np.diff(program.first_transfer))
-    last_s = np.full(program.tasks, -np.inf)
-    np.maximum.at(last_s, task, outcome.finish_s)
-    with np.errstate(invalid="ignore"):
-        latency_s = outcome.end_s - last_s
-    return outcome.finish_s + np.where(np.isfinite(latency_s), latency_s, 0.0)[task]
 
 
 def transfer_times(simulation: Simulation, outcome: Outcome) -> Completion:
@@ -429,45 +401,6 @@ def _event(network: Network, outage: Outage) -> SimulatedEvent:
         _ns(outage.routed_s),
         _ns(outage.ends_s),
         tuple(network.link_name(link) for link in outage.links[:NAMED_LINKS].tolist()),
-    )
-
-
-def _discarding_sprayed(simulation: Simulation) -> list[str]:
-    """Jobs whose NICs take packets in order only, under a scheme that changes the order."""
-    if simulation.spec.scheme.kind != "spray":
-        return []
-    return [
-        f"{job.name}: sprayed packets overtake each other, and its NICs discard what comes early: "
-        "--out-of-order (transport.out_of_order) takes any order"
-        for job in simulation.jobs
-        if not (job.transport.out_of_order or job.transport.selective_repeat)
-    ]
-
-
-def _unevenly_spread(job: SimulatedJob, workload: Workload) -> str | None:
-    """A warning if queue pairs do not carry as much of each part of merged rings."""
-    rings = [step.sends for step in workload.steps if step.sends and step.sends.tokens]
-    parts = [-(-ring.size_bytes // ring.each_parts) for ring in rings]
-    if all(spread_evenly(part, job.transport) for part in parts):
-        return None
-    return (
-        f"{job.name}: merged sends keep all {job.transport.qps} queue pairs busy; in a lab those "
-        "that get more of a chunk than others delay it, which takes longer (with "
-        "transport.strategy: split all get as much)"
-    )
-
-
-def _overtaking(job: SimulatedJob, workload: Workload) -> str | None:
-    """A warning if merged sends take another time than those in order would."""
-    spec = job.collective
-    if workload.ordered or spec is None or spec.pattern is not Pattern.ALLREDUCE:
-        return None
-    share = OVERTAKING.get(spec.algorithm)
-    if share is None:
-        return None
-    return (
-        f"{job.name}: more than {MOST_IN_TURN:,} sends are not simulated one by one; merged, a "
-        f"{spec.algorithm} allreduce takes up to {share:.0%} more or less time"
     )
 
 

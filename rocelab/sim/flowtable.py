@@ -15,7 +15,8 @@ import numpy as np
 
 from rocelab.errors import InputError, MachineError
 from rocelab.outputs import check_new_file, write_whole
-from rocelab.sim.figures import NS, transfer_times, transfers_over_s
+from rocelab.sim.engine.completion import transfers_over_s
+from rocelab.sim.figures import NS, transfer_times
 
 if TYPE_CHECKING:
     from rocelab.sim.engine.program import Outcome

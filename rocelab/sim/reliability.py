@@ -4,6 +4,7 @@ fabric is in."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from rocelab.sim.events.spec import EventSpec, RatesSpec, RestartSpec, TimelineS
 from rocelab.sim.events.timeline import outage_of, resolve
 from rocelab.sim.events.whatif import what_if
 from rocelab.sim.simulate import Options, Simulation
+from rocelab.sim.warnings import outcome_warnings, setup_warnings
 from rocelab.spec.model import LabSpec
 
 LEAST_EFFECTIVE = 0.1
@@ -39,11 +41,11 @@ def event_cost(
     without the event.
     """
     simulation = Simulation(spec, jobs, options, progress)
-    timeline = simulation.options.timeline
-    return what_if(
+    timeline, states = simulation.options.timeline, _States(simulation)
+    cost = what_if(
         simulation.network,
         outage_of(simulation.network, event, timeline.reaction),
-        simulation.iteration_times,
+        states.times,
         {
             job.name: workload.ranks
             for job, workload in zip(simulation.jobs, simulation.workloads, strict=True)
@@ -51,6 +53,27 @@ def event_cost(
         simulation.retransmissions,
         timeline.restart,
     )
+    return replace(cost, warnings=states.warnings)
+
+
+class _States:
+    """Iteration times by states of the network, and the warnings of the first, which is whole."""
+
+    def __init__(self, simulation: Simulation) -> None:
+        self.warnings: tuple[str, ...] = ()
+        self.known: dict[tuple[bytes, bytes], Mapping[str, float]] = {}
+        self._simulation = simulation
+
+    def times(self, link_up: Bools, capacity_bps: Floats) -> Mapping[str, float]:
+        """As `Simulation.iteration_times`; each state is computed once."""
+        key = link_up.tobytes(), capacity_bps.tobytes()
+        if key not in self.known:
+            outcome = self._simulation.outcome_in(link_up, capacity_bps)
+            if not self.known:
+                first = outcome_warnings(self._simulation, outcome)
+                self.warnings = (*setup_warnings(self._simulation), *first)
+            self.known[key] = self._simulation.last_iterations(outcome)
+        return self.known[key]
 
 
 def long_run(
@@ -90,14 +113,12 @@ def long_run(
         source, timeline = "a timeline", failures
     timeline = timeline.model_copy(update={"restart": restart or timeline.restart})
     outages = resolve(network, timeline)
-    known: dict[tuple[bytes, bytes], Mapping[str, float]] = {}
+    states = _States(simulation)
 
     def times(link_up: Bools, capacity_bps: Floats) -> Mapping[str, float]:
-        key = link_up.tobytes(), capacity_bps.tobytes()
-        if key not in known:
-            known[key] = simulation.iteration_times(link_up, capacity_bps)
-            progress(Progress("states", len(known), 2 * len(outages) + 1))
-        return known[key]
+        found = states.times(link_up, capacity_bps)
+        progress(Progress("states", len(states.known), 2 * len(outages) + 1))
+        return found
 
     healthy = times(np.ones(network.links, np.bool_), network.capacity_bps)
     iterations = {
@@ -114,7 +135,7 @@ def long_run(
         breaks,
     )
     drawn = drawn_in_words(failures.preset, outages) if isinstance(failures, RatesSpec) else ""
-    return outlook(
+    history = outlook(
         spec.name,
         source,
         drawn,
@@ -125,3 +146,4 @@ def long_run(
         iterations,
         breaks_per_s,
     )
+    return replace(history, warnings=states.warnings)

@@ -57,7 +57,7 @@ from rocelab.sim.links.run import run_links
 from rocelab.sim.packets.run import PacketRun, run_packets
 from rocelab.sim.packets.sending import Queues, Sending, gathering_of, queues_of, sending_of
 from rocelab.sim.packets.wiring import Wiring
-from rocelab.sim.placement import place_ranks, ring_group
+from rocelab.sim.placement import groups_apart, place_ranks, ring_group
 from rocelab.sim.routing import Routing
 from rocelab.sim.size import check_fits, check_steps_fit
 from rocelab.sim.traces.replay import read_workload
@@ -201,12 +201,19 @@ class Simulation:
             # Flows that get out of step stay so in a fluid, and more of them with each iteration.
             barrier = self.options.engine is Engine.FLUID and job.collective.pattern in EXCHANGES
             return workload_of(job.collective, group, job.iterations, barrier=barrier)
-        if job.training is not None:
-            return training_workload(job.training, iterations=job.iterations)
         if job.ranking is not None:
             return ranking_workload(job.ranking, iterations=job.iterations)
+        apart = self.tensor_groups_apart(job, places)
+        on_servers = apart if apart.any() else None
+        if job.training is not None:
+            return training_workload(job.training, iterations=job.iterations, apart=on_servers)
         assert job.inference is not None
-        return inference_workload(job.inference, iterations=job.iterations)
+        return inference_workload(job.inference, iterations=job.iterations, apart=on_servers)
+
+    def tensor_groups_apart(self, job: SimulatedJob, places: Ints) -> Bools:
+        """Of each tensor parallel group of a job, whether its GPUs are on several servers."""
+        model = job.training or job.inference
+        return groups_apart(self.network, places, 1 if model is None else model.tensor)
 
     @property
     def eps(self) -> float:
@@ -363,6 +370,10 @@ class Simulation:
     def iteration_times(self, link_up: Bools, capacity_bps: Floats) -> Mapping[str, float]:
         """Seconds of the last iteration of each job while routing uses these links, L, and sends
         have these capacities, 2L; inf for a job without progress."""
+        return self.last_iterations(self.outcome_in(link_up, capacity_bps))
+
+    def outcome_in(self, link_up: Bools, capacity_bps: Floats) -> Outcome:
+        """The outcome in a state of the network as `iteration_times` has it, and its errors."""
         if self.options.engine is not Engine.FLUID:
             raise InputError(
                 "the packet engine does not compute iterations in one state of the network",
@@ -374,15 +385,17 @@ class Simulation:
                     f"{job.name}: flows that begin at given times have no iterations to compare",
                     hint="take `rocelab simulate` with --event",
                 )
-        paths = self.routing.paths(self.flows, link_up)
-        outcome = run(
+        return run(
             self.program,
-            paths,
+            self.routing.paths(self.flows, link_up),
             capacity_bps,
             eps=self.eps,
             prove=self.options.prove,
             progress=self._progress,
         )
+
+    def last_iterations(self, outcome: Outcome) -> Mapping[str, float]:
+        """Seconds of the last iteration of each job; inf for a job without progress."""
         return {
             job.name: times[-1]
             for job, times in zip(self.jobs, self.iteration_seconds(outcome), strict=True)

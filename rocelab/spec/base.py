@@ -63,3 +63,8 @@ class SpecModel(BaseModel):
     model_config = ConfigDict(
         extra="forbid", frozen=True, strict=True, validate_default=False, allow_inf_nan=False
     )
+
+    def changed(self, block: str, *keys: str) -> list[str]:
+        """Those of `keys` whose values are not their defaults, as `block.key`."""
+        fields = type(self).model_fields
+        return [f"{block}.{key}" for key in keys if getattr(self, key) != fields[key].default]

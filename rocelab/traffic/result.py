@@ -70,7 +70,8 @@ class AgentRecord:
 
     `backlog_ns`: how long arrived frames waited for it after a NIC would have passed them on.
     `send_errors` counts refusals by errno name, `icrc_errors` frames with a wrong ICRC,
-    `unexpected` RoCE frames for no queue pair of the server.
+    `unexpected` RoCE frames for no queue pair of the server, `misdated` frames that the kernel
+    stamped with a time before the run or to come, seen once a turn.
     """
 
     server: str
@@ -81,6 +82,7 @@ class AgentRecord:
     icrc_errors: int
     unexpected: int
     drained: bool
+    misdated: int = 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -238,6 +240,11 @@ def _agent_problems(agents: Sequence[AgentRecord]) -> Iterable[str]:
         full = agent.send_errors.get("ENOBUFS", 0) + agent.send_errors.get("EAGAIN", 0)
         if full:
             yield f"{agent.server}'s kernel had no room for {full:,} packets to send"
+        if agent.misdated:
+            yield (
+                f"the kernel stamps packets for {agent.server} with another time than the clock "
+                "that this process reads: it was set meanwhile, or is another one (faketime)"
+            )
         if not agent.drained:
             yield f"packets were still arriving at {agent.server} when it stopped waiting for them"
 

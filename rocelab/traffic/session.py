@@ -297,6 +297,7 @@ def _agent_record(agent: Agent, report: Message) -> AgentRecord:
         icrc_errors=fields["icrc_errors"],
         unexpected=fields["unexpected"],
         drained=fields["drained"],
+        misdated=fields["misdated"],
     )
 
 

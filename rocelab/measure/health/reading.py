@@ -57,7 +57,8 @@ class Reading:
     `time_ns` is CLOCK_REALTIME before anything was read. `lost` are packets that one end of a link
     sent and the other did not receive, by direction. `routes_incomplete` is by switch, `sessions`
     by link. `gaps` has a sentence for what could not be read, and for each process that does not
-    work. `pauses` is None in a lab without lossless classes.
+    work. `pauses` is None in a lab without lossless classes. `monotonic_ns` is CLOCK_MONOTONIC at
+    `time_ns`; None where that is on a clock that nobody sets.
     """
 
     time_ns: int
@@ -69,6 +70,13 @@ class Reading:
     sessions: Mapping[str, bool]
     gaps: tuple[str, ...] = ()
     pauses: PauseReading | None = None
+    monotonic_ns: int | None = None
+
+    def since_ns(self, before: Reading) -> int:
+        """The time since another reading, also where the machine's clock was set meanwhile."""
+        if self.monotonic_ns is None or before.monotonic_ns is None:
+            return self.time_ns - before.time_ns
+        return self.monotonic_ns - before.monotonic_ns
 
 
 class HealthReader:
@@ -166,7 +174,7 @@ class HealthReader:
         """All counters now; at the last reading daemons have time to answer. Raises
         ExpectationError if the lab went down meanwhile."""
         self._check_up()
-        time_ns = time.clock_gettime_ns(time.CLOCK_REALTIME)
+        time_ns, monotonic_ns = time.clock_gettime_ns(time.CLOCK_REALTIME), time.monotonic_ns()
         gaps: list[str] = []
         ports: dict[Place, PortReading] = {}
         incomplete: dict[str, int] = {}
@@ -202,6 +210,7 @@ class HealthReader:
             sessions=sessions,
             gaps=tuple(dict.fromkeys((*gaps, *self._sessions.gaps))),
             pauses=pauses,
+            monotonic_ns=monotonic_ns,
         )
 
     def _lossless(self) -> PauseReading | None:

@@ -96,7 +96,7 @@ def compare(places: Places, plan: QueuePlan, before: Reading, now: Reading) -> S
     ):
         if value:
             values[sli][where] = float(value)
-    return Sample(now.time_ns, now.time_ns - before.time_ns, values, now.gaps)
+    return Sample(now.time_ns, now.since_ns(before), values, now.gaps)
 
 
 def _ends(link: Link) -> tuple[str, str]:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import fcntl
 import os
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -65,18 +65,25 @@ class Impairments:
 
         Takes well below a millisecond once prepared. Raises as `prepare` does.
         """
-        hook = self._hooks.find(link)
+        return self.impair_all((link,), impairment)
+
+    def impair_all(self, links: Sequence[DirectedLink], impairment: Impairment) -> Bracket:
+        """`impair` of several directions, one right after the other: the bracket has nothing else
+        in it."""
+        hooks = [self._hooks.find(link) for link in links]
         kind = impairment.kind
+        delay_ns = impairment.delay_ns if kind is Kind.DELAY else None
         with self._alone():
-            rule = self._rule(hook)
-            if rule is None or not rule.holds(kind):
-                rule = self._prepare(hook, kind)
-            elif kind is Kind.DELAY:
-                self._start_line(hook)
+            rules = {}
+            for hook in hooks:
+                rule = self._rule(hook)
+                if rule is None or not rule.holds(kind):
+                    rule = self._prepare(hook, kind)
+                elif kind is Kind.DELAY:
+                    self._start_line(hook)
+                rules[hook.slot] = rule.with_part(kind, _part(impairment), delay_ns=delay_ns)
             with self._maps() as maps:
-                delay_ns = impairment.delay_ns if kind is Kind.DELAY else None
-                impaired = rule.with_part(kind, _part(impairment), delay_ns=delay_ns)
-                return Bracket.of(lambda: maps.set_rule(hook.slot, impaired))
+                return Bracket.of(lambda: maps.set_rules(rules))
 
     def clear(self, link: DirectedLink, kind: Kind) -> ImpairmentCounters | None:
         """End an impairment and remove what it alone needed; return its port's counters.

@@ -130,6 +130,12 @@ class ImpairmentMaps(bpf.Pinned):
         """Set the rule that the program applies from the next packet on."""
         bpf.set_element(self._pinned["rules"], _SLOT.pack(slot), pack_rule(rule))
 
+    def set_rules(self, rules: Mapping[int, Rule]) -> None:
+        """`set_rule` of several slots, one right after the other."""
+        packed = [(_SLOT.pack(slot), pack_rule(rule)) for slot, rule in rules.items()]
+        for slot, rule in packed:
+            bpf.set_element(self._pinned["rules"], slot, rule)
+
     def remove_rule(self, slot: int) -> None:
         """Remove the rule of a slot."""
         bpf.remove_element(self._pinned["rules"], _SLOT.pack(slot))

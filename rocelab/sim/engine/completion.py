@@ -8,7 +8,7 @@ import numpy as np
 
 from rocelab.arrays import Bools, Floats, Longs
 from rocelab.results.simulation import Distribution, FlowTimes, SizeBin, SlowdownBySize
-from rocelab.sim.engine.program import Program
+from rocelab.sim.engine.program import Outcome, Program
 from rocelab.sim.fabric.flows import Paths
 from rocelab.sim.fabric.paths import links_on_path
 
@@ -34,6 +34,16 @@ class Completion:
     def of(self, chosen: Bools) -> Completion:
         """That of some transfers."""
         return Completion(self.took_s[chosen], self.least_s[chosen])
+
+
+def transfers_over_s(program: Program, outcome: Outcome) -> Floats:
+    """When each transfer was over, X: its last byte sent, plus the latency of its task."""
+    task = np.repeat(np.arange(program.tasks), np.diff(program.first_transfer))
+    last_s = np.full(program.tasks, -np.inf)
+    np.maximum.at(last_s, task, outcome.finish_s)
+    with np.errstate(invalid="ignore"):
+        latency_s = outcome.end_s - last_s
+    return outcome.finish_s + np.where(np.isfinite(latency_s), latency_s, 0.0)[task]
 
 
 def completion(

@@ -40,6 +40,10 @@ Figures = dict[str, Any]
 """What `run_cell` returns: one plain value per column."""
 
 
+WARNINGS, BETWEEN_WARNINGS = "warnings", " | "
+"""The column with a cell's warnings, and what is between two of them."""
+
+
 @dataclass(frozen=True, slots=True)
 class Cell:
     """One simulation. values: of the swept keys, as written; digest: of the inputs and of this
@@ -101,7 +105,8 @@ def _named_by(job: SimulatedJob) -> bytes:
 
 def run_cell(inputs: Inputs) -> Figures:
     """Simulate one cell: its headline figures, medians over iterations; the slowdown of flows that
-    begin at given times; what packets did; the max-mean ratio of flows per tier and direction.
+    begin at given times; what packets did; the max-mean ratio of flows per tier and direction; the
+    simulation's warnings, as text.
     Raises RocelabError if the simulation does."""
     from rocelab.sim.simulate import Options, simulate
 
@@ -120,7 +125,7 @@ def run_cell(inputs: Inputs) -> Figures:
         figures |= _of_packets(report.packets)
     for tier in report.tiers:
         figures[f"mmr.{tier.tier}.{tier.direction.value}"] = tier.all_links.mmr
-    return figures
+    return figures | {WARNINGS: BETWEEN_WARNINGS.join(report.warnings) or None}
 
 
 def _of_packets(packets: PacketCounts) -> Figures:

@@ -8,6 +8,7 @@ repeats, bands span the least to the greatest.
 from __future__ import annotations
 
 import itertools
+import re
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from rocelab.files import replace_file
 from rocelab.report.html import inline
 from rocelab.report.plots import GRID, figure_of, styled
 from rocelab.report.replay.page import shared_style, tables_script
+from rocelab.sim.sweep.cells import BETWEEN_WARNINGS, WARNINGS
 from rocelab.sim.sweep.command import command_of
 from rocelab.sim.sweep.spec import Axis, Sweep
 from rocelab.sim.sweep.store import Row, as_words
@@ -131,6 +133,7 @@ def render_html(sweep: Sweep, rows: Sequence[Row]) -> str:
         failed=[
             (settings_text(sweep, row), row["error"]) for row in rows if row["error"] is not None
         ],
+        warned=[(settings_text(sweep, rows[0]), text) for text, rows in warned_rows(good).items()],
         asked=written(sweep.source.data),
         parts={
             name: written(sweep.parts[name].source.data)
@@ -138,6 +141,17 @@ def render_html(sweep: Sweep, rows: Sequence[Row]) -> str:
             if not sweep.parts[name].inside
         },
     )
+
+
+def warned_rows(rows: Sequence[Row]) -> dict[str, list[Row]]:
+    """The rows by their warnings; those that differ in numbers only are one, the first."""
+    texts: dict[str, str] = {}
+    found: dict[str, list[Row]] = {}
+    for row in rows:
+        for text in filter(None, (row.get(WARNINGS) or "").split(BETWEEN_WARNINGS)):
+            first = texts.setdefault(re.sub(r"[0-9][0-9.,]*", "", text), text)
+            found.setdefault(first, []).append(row)
+    return found
 
 
 def figure_names(sweep: Sweep, rows: Sequence[Row]) -> list[str]:

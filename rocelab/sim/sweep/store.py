@@ -36,7 +36,7 @@ Row = dict[str, Any]
 """One cell of a table: plain values by column."""
 
 
-Figure = Annotated[int, Field(ge=-(2**63), lt=2**63)] | float | None
+Figure = Annotated[int, Field(ge=-(2**63), lt=2**63)] | float | str | None
 """What a column of the table holds."""
 
 

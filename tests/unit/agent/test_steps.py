@@ -108,3 +108,14 @@ def test_stalls_are_bounded() -> None:
     for turn in range(MOST_STALLS + 10):
         stalls.look((turn + 2) * 20 * MS, turn * 20 * MS)
     assert len(stalls.ended_ns) == len(stalls.length_ns) == MOST_STALLS
+
+
+def test_a_clock_that_was_set_makes_no_backlog_of_before_the_run() -> None:
+    """Frames are stamped with the clock that was set: one of 1970 once made 413138643019%."""
+    backlog = Backlog()
+    backlog.start(1_000_000)
+    backlog.look(-1_790_000_000_000_000_000, 1_500_000)
+    backlog.look(-1_790_000_000_000_000_000, 2_000_000)
+    assert backlog.total_ns == 1_000_000
+    backlog.look(9_000_000_000_000_000_000, 3_000_000)
+    assert backlog.total_ns == 1_000_000

@@ -98,6 +98,23 @@ def test_a_fault_begins_before_other_work_of_the_machine_and_is_looked_at_after(
     ]
 
 
+class ScheduledScheduling(Scheduled):
+    """A fault that the kernel begins, and that records how its thread is scheduled meanwhile."""
+
+    def schedule(self, lab: Lab, start_ns: int, end_ns: int | None) -> Bracket:
+        self.log.append(f"schedule {os.sched_getscheduler(0)}")
+        return super().schedule(lab, start_ns, end_ns)
+
+
+def test_the_kernel_is_told_of_a_fault_before_other_work_of_the_machine(clock: Clock) -> None:
+    """Behind a lab's senders that took 6.35 s, and the instant was as uncertain."""
+    injector = OnPaper()
+    injector.kind = ScheduledScheduling
+    own = os.sched_getscheduler(0)
+    carry_out(injector, [down("ctsw1", 100, 900)], ZERO_NS, clock.wait)
+    assert f"schedule {FIRST if may_run_first() else own}" in injector.log
+
+
 def test_faults_that_begin_close_to_the_first_are_prepared_with_it(clock: Clock) -> None:
     injector = OnPaper()
     faults = [down("ctsw1", 100), down("ctsw2", 200), down("ctsw3", 201)]

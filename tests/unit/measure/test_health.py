@@ -736,3 +736,10 @@ def test_interrupted_evidence_removes_what_it_made_and_not_where_its_path_leads_
         bundle.collect_evidence(Lab.planned("tiny"), ["rtsw1"], above / "bundle")
     assert (roots / "bundle" / "passwd").exists()
     assert list((tmp_path / "aside").iterdir()) == []
+
+
+def test_a_sample_covers_the_time_that_passed_though_the_clock_was_set() -> None:
+    before = replace(reading(10), monotonic_ns=10**9)
+    for set_back_s in (-3600, 0, 10):
+        now = replace(reading(10 + set_back_s), monotonic_ns=3 * 10**9)
+        assert compare(PLACES, PLAN, before, now).span_ns == 2 * 10**9

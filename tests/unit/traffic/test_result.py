@@ -159,3 +159,8 @@ def test_drops_at_the_receiver_unfinished_arrivals_and_clock_jumps_are_problems(
 def test_a_clock_that_was_set_and_put_back_is_a_problem() -> None:
     (problem,) = find_problems([], [agent()], 0, 0, clock_was_set=True)
     assert problem == "not valid because the machine's clock was set while it ran, and put back"
+
+
+def test_packets_stamped_by_another_clock_are_no_measurement() -> None:
+    (problem,) = find_problems([], [agent(), agent(server="srv2-1", misdated=3)], 0, 0)
+    assert "the kernel stamps packets for srv2-1 with another time" in problem

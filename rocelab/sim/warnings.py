@@ -1,0 +1,305 @@
+"""What to know before one trusts the figures of a simulation, each as a sentence.
+
+`setup_warnings` has what is known before anything runs: places that the model does not suit, and
+keys that the engine does not read. `outcome_warnings` has what a run itself shows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rocelab.arrays import NONE, Bools, Ints
+from rocelab.errors import InputError
+from rocelab.forwarding.asic import Model
+from rocelab.jobs.collectives import Pattern
+from rocelab.jobs.merged_sends import MOST_IN_TURN, OVERTAKING
+from rocelab.jobs.messages import spread_evenly
+from rocelab.jobs.placement import Placement
+from rocelab.plan.limits import unreached_marks
+from rocelab.results.simulation import Engine
+from rocelab.sim.engine.completion import transfers_over_s
+from rocelab.sim.engine.program import Outcome
+from rocelab.sim.fabric.paths import links_on_path
+from rocelab.sim.packets.pausing import pause_warnings
+from rocelab.sim.placement import place_ranks
+from rocelab.spec.base import SECOND
+from rocelab.units import format_duration, format_rate
+from rocelab.wording import counted, listed
+
+if TYPE_CHECKING:
+    from rocelab.jobs.spec import SimulatedJob
+    from rocelab.jobs.workload import Workload
+    from rocelab.sim.simulate import Simulation
+
+MOST_SERVERS = 8
+"""Servers that a warning names."""
+
+NEGLIGIBLE = 0.02
+"""The share of a job's bytes below which its way decides nothing."""
+
+_OF_PACKETS = (
+    "ack_every",
+    "out_of_order",
+    "selective_repeat",
+    "dscp",
+    "ack_dscp",
+    "cnp_dscp",
+    "ecn",
+    "dcqcn",
+    "admission",
+)
+"""The keys of `transport` that say what packets do, but for `window` (`_beyond_windows`)."""
+
+
+def setup_warnings(simulation: Simulation) -> tuple[str, ...]:
+    """What is known before a run."""
+    jobs, workloads = simulation.jobs, simulation.workloads
+    warnings = [text for workload in workloads for text in workload.warnings]
+    for number in range(len(jobs)):
+        warnings += _tensor_over_network(simulation, number)
+        warnings += _within_servers(simulation, number)
+    warnings += filter(None, map(_unevenly_spread, jobs, workloads))
+    warnings += filter(None, map(_overtaking, jobs, workloads))
+    if simulation.options.engine is not Engine.FLUID:
+        warnings += unreached_marks(simulation.spec)
+        warnings += pause_warnings(simulation.spec, simulation.network)
+        warnings += _discarding_sprayed(simulation)
+    warnings += _ignored(simulation)
+    if not simulation.spec.routing.valley_free:
+        warnings.append(
+            "routing.valley_free: false has no effect here: paths go up, then down, also around a "
+            "failed link"
+        )
+    return tuple(warnings)
+
+
+def outcome_warnings(simulation: Simulation, outcome: Outcome) -> list[str]:
+    """What a run shows."""
+    count = len(outcome.finish_s)
+    stuck = count - int(np.isfinite(outcome.finish_s).sum())
+    warnings = []
+    if stuck:
+        warnings.append(
+            f"{stuck:,} of {count:,} transfers never end: no path is left to them, or their queue "
+            "pairs gave up"
+        )
+    return warnings + _beyond_windows(simulation, outcome)
+
+
+def _beyond_windows(simulation: Simulation, outcome: Outcome) -> list[str]:
+    """Jobs whose queue pairs sent more in a fluid than their windows let through: a queue pair has
+    at most `transport.window` packets under way, so a window in a round trip, and one at once."""
+    if simulation.options.engine is not Engine.FLUID:
+        return []
+    program, compiled = simulation.program, simulation.compiled
+    task = np.repeat(np.arange(program.tasks), np.diff(program.first_transfer))
+    job = compiled.job[task]
+    links = links_on_path(simulation.whole_paths)[program.flow]
+    round_s = 2 * links * simulation.hop_latency_ns / SECOND
+    window = np.array([each.transport.window * each.transport.mtu for each in simulation.jobs])[job]
+    payload = compiled.payload_bytes
+    took_s = transfers_over_s(program, outcome) - outcome.start_s[task]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        least_s = (payload / window - 1) * round_s
+        excess = np.where(np.isfinite(took_s) & (took_s > 0), least_s / took_s, 0.0)
+        sent_bps, bound_bps = 8 * payload / took_s, 8 * window / round_s
+    warnings = []
+    for number, each in enumerate(simulation.jobs):
+        (beyond,) = np.nonzero((job == number) & (excess > 1))
+        if not len(beyond):
+            continue
+        worst = int(beyond[np.argmax(excess[beyond])])
+        flow = int(program.flow[worst])
+        ends = [
+            simulation.network.nic_name(int(nics[flow]))
+            for nics in (simulation.flows.source, simulation.flows.destination)
+        ]
+        flows = len(np.unique(program.flow[beyond]))
+        warnings.append(
+            f"{each.name}: {counted(flows, 'queue pair')} sent faster than transport.window lets "
+            f"one send: {ends[0]} to {ends[1]} at {format_rate(sent_bps[worst])}, where "
+            f"{each.transport.window:,} packets of {each.transport.mtu:,} bytes in a round trip of "
+            f"{format_duration(round_s[worst] * SECOND)} are {format_rate(bound_bps[worst])}. A "
+            f"fluid has no windows; with them this takes {excess[worst]:.3g} times as long at "
+            "least: take --engine packets, a larger window, or more queue pairs"
+        )
+    return warnings
+
+
+def _ignored(simulation: Simulation) -> list[str]:
+    """Keys with other values than their defaults that this engine does not read."""
+    spec, jobs, options = simulation.spec, simulation.jobs, simulation.options
+    texts = []
+
+    def note(keys: Iterable[str], why: str) -> None:
+        names = list(dict.fromkeys(keys))
+        if names:
+            verb = "has" if len(names) == 1 else "have"
+            texts.append(f"{listed(names, 'and')} {verb} no effect here: {why}")
+
+    def of_transports(*keys: str) -> list[str]:
+        return [key for job in jobs for key in job.transport.changed("transport", *keys)]
+
+    if options.engine is Engine.FLUID:
+        note(
+            [
+                *spec.queues.changed("queues", "buffer", "dscp", "marked", "pfc"),
+                *spec.queues.ecn.changed("queues.ecn", "kmin", "kmax", "pmax"),
+                *of_transports(*_OF_PACKETS),
+            ],
+            "a fluid has no packets, queues, marks or drops, and rates are as if congestion "
+            "control were perfect (--engine packets has them)",
+        )
+        if not options.timeline.events:
+            note(of_transports("ack_timeout", "retries"), "a fluid without failures loses nothing")
+        if spec.scheme.kind == "flowlet":
+            note(
+                spec.scheme.changed("scheme", "gap"),
+                "a fluid divides a flow evenly, as very many flowlets do",
+            )
+    if options.engine is Engine.LINKS:
+        note(
+            of_transports("ack_dscp", "cnp_dscp"),
+            "acknowledgements and CNPs meet no other packets (--engine packets has them)",
+        )
+    if options.model is not Model.KERNEL:
+        note(
+            [
+                *(["scheme"] if spec.scheme.kind != "ecmp" else []),
+                *spec.hashing.changed("hashing", "policy", "fields"),
+            ],
+            f"with --model {options.model} every switch hashes by a CRC of the 5-tuple",
+        )
+    return texts
+
+
+def _tensor_over_network(simulation: Simulation, number: int) -> list[str]:
+    """A warning if tensor parallel groups of a job leave their servers."""
+    job, places = simulation.jobs[number], simulation.places[number]
+    model = job.training or job.inference
+    if model is None:
+        return []
+    apart = simulation.tensor_groups_apart(job, places)
+    if not apart.any():
+        return []
+    size = model.tensor
+    first = int(np.argmax(apart))
+    servers = _servers(simulation, places[first * size : (first + 1) * size])
+    named = f"{listed(servers[:MOST_SERVERS], 'and')}" + (
+        f" ({len(servers):,} servers)" if len(servers) > MOST_SERVERS else ""
+    )
+    return [
+        f"{job.name}: {int(apart.sum()):,} of {len(apart):,} tensor parallel groups are not on one "
+        f"server, so their all-reduces are simulated over the network instead of NVLink: ranks "
+        f"{first * size:,} to {(first + 1) * size - 1:,} are on {named}. "
+        f"{_kept_together(simulation, number, size)}"
+    ]
+
+
+def _kept_together(simulation: Simulation, number: int, size: int) -> str:
+    """What keeps groups of `size` ranks of a job on one server each."""
+    network, job = simulation.network, simulation.jobs[number]
+    taken = np.zeros(network.nics, np.bool_)
+    for before in simulation.places[:number]:
+        taken[before] = True
+    try:
+        places = place_ranks(
+            network, len(simulation.places[number]), Placement.CONTIGUOUS, job.seed, taken
+        )
+        if not simulation.tensor_groups_apart(job, places).any():
+            return f"`placement: contiguous` keeps each group of {size} on one server"
+    except InputError:
+        pass
+    most = int(np.bincount(network.nic_server).max())
+    if most < size:
+        return (
+            f"No placement keeps {size} GPUs together on servers with "
+            f"{counted(most, 'NIC')}: take `tensor: {most}` or less, or servers with more NICs"
+        )
+    return f"A list of NICs can keep each group of {size} on one server"
+
+
+def _within_servers(simulation: Simulation, number: int) -> list[str]:
+    """A warning if much of what a job sends goes from NIC to NIC of one server through spines."""
+    network, job = simulation.network, simulation.jobs[number]
+    compiled, flows = simulation.compiled, simulation.flows
+    first, last = compiled.first_flow[number : number + 2].tolist()
+    payload = np.bincount(compiled.program.flow, compiled.payload_bytes, minlength=len(flows))[
+        first:last
+    ]
+    source, destination = flows.source[first:last], flows.destination[first:last]
+    inside = network.nic_server[source] == network.nic_server[destination]
+    homes = network.nic_home[source[inside]], network.nic_home[destination[inside]]
+    inside[inside] = ~_share_a_leaf(network.home_leaves, *homes)
+    total = float(payload.sum())
+    share = float(payload[inside].sum()) / total if total else 0.0
+    if share < NEGLIGIBLE:
+        return []
+    example = int(np.flatnonzero(inside)[0])
+    ends = [network.nic_name(int(nics[example])) for nics in (source, destination)]
+    model = job.training or job.inference
+    keeps_groups = model is not None and model.tensor > 1
+    advice = (
+        ""
+        if keeps_groups or job.placement is Placement.TOPOLOGY_AWARE
+        else ". On rails a ring of `placement: topology-aware` stays on its leaf"
+    )
+    return [
+        f"{job.name}: {share:.0%} of its bytes go from one NIC to another of the same server (as "
+        f"{ends[0]} to {ends[1]}) through leaves and spines, since these NICs are on different "
+        f"leaves; real servers use NVLink there, which is not simulated{advice}"
+    ]
+
+
+def _share_a_leaf(leaves: Ints, one: Ints, other: Ints) -> Bools:
+    """Of each two homes, whether some leaf is of both."""
+    mine, theirs = leaves[one][:, :, None], leaves[other][:, None, :]
+    shared: Bools = ((mine == theirs) & (mine != NONE)).any(axis=(1, 2))
+    return shared
+
+
+def _servers(simulation: Simulation, places: Ints) -> list[str]:
+    network = simulation.network
+    return list(dict.fromkeys(network.node_names[node] for node in network.nic_server[places]))
+
+
+def _discarding_sprayed(simulation: Simulation) -> list[str]:
+    """Jobs whose NICs take packets in order only, under a scheme that changes the order."""
+    if simulation.spec.scheme.kind != "spray":
+        return []
+    return [
+        f"{job.name}: sprayed packets overtake each other, and its NICs discard what comes early: "
+        "--out-of-order (transport.out_of_order) takes any order"
+        for job in simulation.jobs
+        if not (job.transport.out_of_order or job.transport.selective_repeat)
+    ]
+
+
+def _unevenly_spread(job: SimulatedJob, workload: Workload) -> str | None:
+    """A warning if queue pairs do not carry as much of each part of merged rings."""
+    rings = [step.sends for step in workload.steps if step.sends and step.sends.tokens]
+    parts = [-(-ring.size_bytes // ring.each_parts) for ring in rings]
+    if all(spread_evenly(part, job.transport) for part in parts):
+        return None
+    return (
+        f"{job.name}: merged sends keep all {job.transport.qps} queue pairs busy; in a lab those "
+        "that get more of a chunk than others delay it, which takes longer (with "
+        "transport.strategy: split all get as much)"
+    )
+
+
+def _overtaking(job: SimulatedJob, workload: Workload) -> str | None:
+    """A warning if merged sends take another time than those in order would."""
+    spec = job.collective
+    if workload.ordered or spec is None or spec.pattern is not Pattern.ALLREDUCE:
+        return None
+    share = OVERTAKING.get(spec.algorithm)
+    if share is None:
+        return None
+    return (
+        f"{job.name}: more than {MOST_IN_TURN:,} sends are not simulated one by one; merged, a "
+        f"{spec.algorithm} allreduce takes up to {share:.0%} more or less time"
+    )
