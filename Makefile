@@ -13,6 +13,8 @@ RUN ?= drill test readme package sudo
 FRR ?=
 DRILLS ?=
 AGAINST ?=
+COUNT ?= 20000
+SEED ?= 1
 MACHINES ?= $(HOME)/.cache/rocelab/machines
 
 READY := .venv/.ready
@@ -134,6 +136,10 @@ recording: $(READY) ## the session in README, anew: docs/session.cast and docs/s
 soak: $(READY_TO_TEST) ## property tests with 300 examples, a hundred killed drills, a thousand flaps, hundreds of open pauses, ten deadlocks: nothing left, nothing grows
 	.venv/bin/python -m pytest -n auto -m hypothesis --hypothesis-profile=thorough tests/unit
 	$(AS_ROOT) .venv/bin/python -m pytest -p no:cacheprovider -o junit_family=xunit1 --junitxml=results/soak.xml tests/soak
+
+.PHONY: fuzz
+fuzz: $(READY_TO_TEST) ## COUNT=20000 damaged files and odd command lines, SEED=1: none ends with a traceback or without end
+	@$(AS_ROOT) tests/alone.sh .venv/bin/python -m tests.fuzz.run --count "$(COUNT)" --seed "$(SEED)" --out results/fuzz
 
 .PHONY: adversary
 adversary: $(READY_TO_TEST) ## every drill on a machine that misbehaves, beside a capture: hours; DRILLS="link-flap" AGAINST="none steal"

@@ -9,7 +9,6 @@ from __future__ import annotations
 from rocelab.spec.base import SECOND
 from rocelab.spec.model import LabSpec
 from rocelab.spec.queues import QueueEngine
-from rocelab.spec.schemes import FlowletScheme
 from rocelab.units import format_duration, format_size
 from rocelab.wording import listed
 
@@ -64,8 +63,9 @@ def _slow_timers(spec: LabSpec) -> tuple[str, ...]:
         key = "queues.pfc.watchdog"
         timers.append((f"{key}.detection", watchdog.detection, "it never fires"))
         timers.append((f"{key}.restoration", watchdog.restoration, "what it frees stays free"))
-    if isinstance(spec.scheme, FlowletScheme):
-        timers.append(("scheme.gap", spec.scheme.gap, "no flow changes its path"))
+    gap_ns = getattr(spec.scheme, "gap", None)
+    if gap_ns is not None:
+        timers.append(("scheme.gap", gap_ns, "no flow changes its path"))
     if spec.links.delay is not None:
         timers.append(("links.delay", spec.links.delay, "nothing arrives"))
     return tuple(

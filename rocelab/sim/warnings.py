@@ -146,16 +146,20 @@ def _ignored(simulation: Simulation) -> list[str]:
     if options.engine is Engine.FLUID:
         note(
             [
-                *spec.queues.changed("queues", "buffer", "dscp", "marked", "pfc"),
+                *spec.queues.changed("queues", "buffer", "dscp", "marked"),
                 *spec.queues.ecn.changed("queues.ecn", "kmin", "kmax", "pmax"),
                 *of_transports(*_OF_PACKETS),
             ],
             "a fluid has no packets, queues, marks or drops, and rates are as if congestion "
             "control were perfect (--engine packets has them)",
         )
+        note(
+            spec.queues.changed("queues", "pfc"),
+            "a fluid has no queues that fill, so nothing is paused",
+        )
         if not options.timeline.events:
             note(of_transports("ack_timeout", "retries"), "a fluid without failures loses nothing")
-        if spec.scheme.kind == "flowlet":
+        if "gap" in type(spec.scheme).model_fields:
             note(
                 spec.scheme.changed("scheme", "gap"),
                 "a fluid divides a flow evenly, as very many flowlets do",

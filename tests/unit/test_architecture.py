@@ -29,7 +29,7 @@ ADDITIONS = {
         names_of(SchemeSpec),
         {
             *("cli/main.py", "cli/te.py"),  # the command `te`
-            "sim/figures.py",  # warns of `spray` where NICs go back N
+            "sim/warnings.py",  # warns of `spray` where NICs go back N
             "sim/simulate.py",  # `spray` stands for every path there
         },
     ),

@@ -25,7 +25,7 @@ from types import FrameType
 from rocelab.errors import RocelabError
 from rocelab.interruption import undone
 from rocelab.progress import Progress, ProgressSink, no_progress
-from rocelab.sim.sweep.cells import Cell, Figures, Inputs, cells_of, run_cell
+from rocelab.sim.sweep.cells import WARNINGS, Cell, Figures, Inputs, cells_of, run_cell
 from rocelab.sim.sweep.report import write_report
 from rocelab.sim.sweep.spec import Sweep
 from rocelab.sim.sweep.store import (
@@ -134,6 +134,7 @@ def _row(cell: Cell, record: Record) -> Row:
         "wall_s": record.wall_s,
         "peak_memory_bytes": record.peak_memory_bytes,
         "error": record.error,
+        WARNINGS: record.warnings,
     }
 
 
@@ -287,6 +288,7 @@ class _Runner:
 
     def note(self, cell: Cell, came: Attempt) -> None:
         """Record the result of a cell."""
-        self.journal.add([Record(cell.digest, cell.values, *came)])
+        warnings = came[0].pop(WARNINGS, None)
+        self.journal.add([Record(cell.digest, cell.values, *came, warnings)])
         self.done += 1
         self.progress(Progress("cells", self.done, self.total))

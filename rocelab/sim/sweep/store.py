@@ -36,14 +36,15 @@ Row = dict[str, Any]
 """One cell of a table: plain values by column."""
 
 
-Figure = Annotated[int, Field(ge=-(2**63), lt=2**63)] | float | str | None
+Figure = Annotated[int, Field(ge=-(2**63), lt=2**63)] | float | None
 """What a column of the table holds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
     """The result of a cell, by its digest: figures, or the error that ended it. values: those of
-    the sweep that ran it. peak_memory_bytes: of the process while it ran, None if unknown."""
+    the sweep that ran it. peak_memory_bytes: of the process while it ran, None if unknown.
+    warnings: of the simulation, as `run_cell` has them."""
 
     digest: str
     values: Mapping[str, Any]
@@ -51,6 +52,7 @@ class Record:
     error: str | None
     wall_s: float
     peak_memory_bytes: int | None
+    warnings: str | None = None
 
 
 _RECORD = TypeAdapter(Record)
@@ -147,14 +149,15 @@ def write_table(folder: Path, rows: Sequence[Row], metadata: Mapping[str, Any]) 
 
 
 def table_metadata(folder: Path) -> dict[str, Any] | None:
-    """The metadata of the existing table (see `write_table`), None if there is none."""
+    """The metadata of the existing table (see `write_table`), None if there is none or it is
+    damaged: it is written anew then."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
         metadata = pq.read_schema(folder / TABLE).metadata or {}
         return dict(json.loads(metadata[METADATA_KEY]))
-    except (FileNotFoundError, KeyError, ValueError, pa.ArrowInvalid):
+    except (OSError, KeyError, TypeError, ValueError, RecursionError, pa.ArrowException):
         return None
 
 

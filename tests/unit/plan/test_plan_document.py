@@ -78,7 +78,17 @@ def test_the_keys_that_programs_rely_on_are_there() -> None:
     document = document_of(fabric_of(racks=4, spines=2, servers_per_rack=1))
 
     assert set(document) == {
-        *("lab", "numbered", "uplinks", "nodes", "links", "sessions", "prefixes", "ecmp"),
+        *(
+            "lab",
+            "numbered",
+            "uplinks",
+            "nodes",
+            "links",
+            "sessions",
+            "prefixes",
+            "ecmp",
+            "warnings",
+        ),
     }
     assert document["uplinks"] == [
         {

@@ -233,7 +233,7 @@ def test_a_job_that_sends_nothing_takes_as_long_as_in_the_fluid() -> None:
     training = {"model": shape, "tensor": 2, "server_gpus": 2, "gpu_flops": "100T"}
     job = SimulatedJob.model_validate({"name": "alone", "training": training})
     fluid, packets = (
-        simulate(load_spec(find_lab("two-leaves")), [job], Options(engine=engine)).jobs[0]
+        simulate(load_spec(find_lab("zone-1-1")), [job], Options(engine=engine)).jobs[0]
         for engine in (Engine.FLUID, Engine.PACKETS)
     )
     assert packets.payload_bytes == 0

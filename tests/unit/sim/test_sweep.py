@@ -34,7 +34,7 @@ from rocelab.sim.sweep.command import command_of
 from rocelab.sim.sweep.report import MOST_DRAWN, layout_of, numbers, render_html, small_multiples
 from rocelab.sim.sweep.run import run_sweep
 from rocelab.sim.sweep.spec import Axis, Sweep, read_sweep
-from rocelab.sim.sweep.store import Record, open_journal
+from rocelab.sim.sweep.store import TABLE, Record, open_journal, table_metadata, write_table
 from rocelab.sim.sweep.workerpool import WorkerPool, check_workers, cluster, processes
 from rocelab.spec.catalog import find_lab
 from rocelab.spec.load import load_spec
@@ -297,6 +297,7 @@ def test_processes_run_a_sweep_into_a_typed_table_and_a_page(tmp_path: Path) -> 
         "wall_s": "double",
         "peak_memory_bytes": "int64",
         "error": "string",
+        "warnings": "string",
     }
     assert table["busbw"].to_pylist() == [qps * 2.5 for _ in (2, 4) for qps in (1, 1, 2, 2, 4, 4)]
     assert min(table["peak_memory_bytes"].to_pylist()) > 10**7
@@ -669,3 +670,13 @@ def test_a_page_has_commands_of_its_first_rows_and_links_to_them(
     assert re.findall(r'<pre id="(cell-\d)"', page) == ["cell-1", "cell-2", "cell-3"]
     assert "The first 3 of 6 rows have a command." in page
     assert "The cell is the first of its row's repeats." in page
+
+
+@pytest.mark.parametrize("damage", [b"PAR1\x0e", b"PAR1" + b"\x0e" * 200 + b"\x08\0\0\0PAR1", b""])
+def test_a_damaged_table_is_written_anew(tmp_path: Path, damage: bytes) -> None:
+    write_table(tmp_path, [{"a": 1}], {"cells": "x"})
+    table = tmp_path / TABLE
+    whole = table.read_bytes()
+    for content in (damage, whole[:-60] + b"\x0e" * 52 + whole[-8:], whole[: len(whole) // 2]):
+        table.write_bytes(content)
+        assert table_metadata(tmp_path) is None
