@@ -32,12 +32,15 @@ _IDLE = re.compile(r"\b(?:sleep|tail|sh|bash|ash|iperf3?|nginx|cat)\b")
 _SWITCH_KIND = re.compile(
     r"(?:vr-)?(?:6wind_vsr|(?:arrcus_)?arcos|c8000|cisco_(?:c8000v?|cat9kv|csr1000v|iol|n9kv|sdwan"
     r"|vios|xrd(?:_vrouter)?|xrv9?k?)|(?:arista_)?[cv]eos|ciena_saos|(?:juniper_)?(?:c?junosevolved"
-    r"|crpd|vjunosevolved|vjunosrouter|vjunosswitch|vmx|vqfx)|cvx|cumulus_cvx|frr(?:outing_frr)?|dell_(?:ftosv|sonic)"
+    r"|crpd|vjunosevolved|vjunosrouter|vjunosswitch|vmx|vqfx)|cvx|cumulus_cvx|dell_(?:ftosv|sonic)"
+    r"|frr(?:outing_frr)?"
     r"|ftosv|fdio_vpp|huawei_vrp|ipinfusion_ocnos|nvidia_cumulusvx|plvision_sonic|rare|sonic-v[sm]"
     r"|srl|nokia_(?:srlinux|sros|srsim)|sros|(?:aruba_)?aoscx|(?:mikrotik_)?ros|csr|n9kv|xrv9?k?|xrd"
     r"|vyosnetworks_vyos|veesix_osvbng)"
 )
 """Matches the kinds of containerlab 0.79 that are routers or switches."""
+_DECIDES = frozenset({"kind", "group", "image", "network-mode"})
+"""What says what a node is; elsewhere a $ may be part of a password."""
 _ROUTER_GROUPS = frozenset({"router", "routers", "switch", "switches"})
 _SEGMENTS = frozenset({"bridge", "ovs-bridge", "host"})
 _TWO_ENDS, _BRIEF = frozenset({"veth", "veth-stitch"}), frozenset({"", "brief"})
@@ -82,10 +85,11 @@ def read_containerlab(path: Path, environment: Mapping[str, str]) -> Imported:
     links = _Links(file, drawn)
     for link in file.items(topology.get("links"), "topology.links"):
         links.read(link)
+    name = file.text(top.get("name"), "name")
+    _check_set(file, top.get("name"), name, "name")
     file.check()
     sharing = {name for name, node in settings.items() if _is_sidecar(node)} - links.wired
     routed = any(_is_configured(node) for node in settings.values())
-    name = file.text(top.get("name"), "name")
     return Imported(
         name or path.name.partition(".")[0],
         {
@@ -102,6 +106,12 @@ def read_containerlab(path: Path, environment: Mapping[str, str]) -> Imported:
     )
 
 
+def _check_set(file: TopologyFile, node: yaml.Node | None, text: str, what: str) -> None:
+    if unset := UNSET.search(text):
+        message = f"{what} has the variable {unset[1]}, which is not set"
+        file.note(node, message, f"set it, or give it a default: ${{{unset[1]}:=...}}")
+
+
 def _settings(
     file: TopologyFile, topology: Mapping[str, yaml.Node], name: str, written: yaml.Node
 ) -> _Settings:
@@ -116,9 +126,8 @@ def _settings(
     def first(key: str, *levels: Mapping[str, yaml.Node]) -> str:
         node = next((of[key] for of in levels if not is_null(of.get(key)) and of[key].value), None)
         text = file.text(node, f"{key} of {shown(name)}")
-        if key not in ("cmd", "entrypoint") and (unset := UNSET.search(text)):
-            message = f"{key} of {shown(name)} has the variable {unset[1]}, which is not set"
-            file.note(node, message, f"set it, or give it a default: ${{{unset[1]}:=...}}")
+        if key in _DECIDES:
+            _check_set(file, node, text, f"{key} of {shown(name)}")
         return text
 
     group_of_own = level(groups, first("group", own), "group")

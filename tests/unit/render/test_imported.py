@@ -232,6 +232,9 @@ SERVERS = "    h1: {kind: linux, image: alpine}\n    h2: {kind: linux, image: al
         topology(top='name: ${LAB:=x}\nprefix: ""\n'),
         topology(NODES.replace("frrouting/frr", '"${FRR:=quay.io/frrouting/frr:10.2}"')),
         topology(NODES.replace("frrouting/frr", "$IMAGE")),
+        topology(
+            NODES.replace("kind: linux", "startup-config: 'hash $6$8gN$Vj69', kind: linux", 1)
+        ),
         topology(NODES.replace("kind: linux, image: alpine", '"kind": "${KIND:-linux}"')),
         topology(NODES.replace("kind: linux", "kind: Linux")),
         topology("    br-none: {kind: bridge}\n" + NODES),
@@ -281,6 +284,7 @@ def test_what_is_certain_is_imported(tmp_path: Path, text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
+        (topology(top="name: lab-${LAB}\n"), "name has the variable LAB"),
         (topology(NODES.replace("frrouting/frr", "${IMG}")), "variable IMG, which is not set"),
         (topology(NODES.replace("kind: linux", "kind: $KIND", 1)), "kind of 's1' has the variable"),
         (topology(NODES.replace("kind: linux", "kind: linus", 1)), "s1 is of kind 'linus'"),
