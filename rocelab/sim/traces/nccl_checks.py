@@ -22,6 +22,7 @@ _LEAST_PRECISION = 0.01
 _SHOWN = 3
 """Rows that are named of those with the same fault."""
 _ALONE = "build nccl-tests with MPI=1 and start it once with mpirun or srun, so that one job runs"
+_FAILED = "find out why: times of a collective that delivers wrong data mean nothing"
 _REDUCE = frozenset({Pattern.ALLREDUCE, Pattern.REDUCESCATTER})
 _LARGEST_ERROR = {"double": 1e-12, "float": 1e-5, "half": 1e-2, "bfloat16": 1e-1}
 """Errors that old versions allow for floating-point types; none for integers (DeltaMaxValue)."""
@@ -51,7 +52,7 @@ class _Convention:
 
 
 def run_problems(run: Recording, source: str) -> Iterator[Problem]:
-    """What shows that a run is not one job whose checks passed."""
+    """What shows that a run is not one job."""
     if run.listed_twice is not None:
         rank, first, second = run.listed_twice
         yield Problem(
@@ -68,15 +69,16 @@ def run_problems(run: Recording, source: str) -> Iterator[Problem]:
         message = f"{len(run.groups)} groups of ranks ran at the same time (NCCL_TESTS_SPLIT)"
         hint = "run the test without it: one collective is simulated, with nothing beside it"
         yield Problem(source, max(run.groups.values()) or None, "", message, hint)
-    if run.failed is not None:
-        message = "the check of received data failed (out of bounds values)"
-        hint = "find out why; times of a collective that delivers wrong data mean nothing"
-        yield Problem(source, run.failed or None, run.failed_key, message, hint)
 
 
 def row_problems(run: Recording, source: str, pattern: Pattern, ranks: int) -> list[Problem]:
     """What in the rows of a run contradicts itself, the collective, or the number of ranks."""
-    problems = _few(source, [row for row in run.rows if _is_wrong(row, run)], _wrong_message)
+    problems = _few(
+        source, [row for row in run.rows if _is_wrong(row, run)], _wrong_message, _FAILED
+    )
+    if run.failed is not None and not problems:
+        what = "the check of received data failed (out of bounds values)"
+        problems.append(Problem(source, run.failed or None, run.failed_key, what, _FAILED))
     problems += _few(
         source,
         [row for row in run.rows if _is_foreign(row, pattern)],

@@ -8,7 +8,7 @@ read and a row that contradicts itself are errors with their place.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rocelab.errors import Problem, SpecError
 from rocelab.jobs.collectives import Pattern
@@ -91,20 +91,14 @@ def _chosen(
     if len(kept) == 1:
         line = f" from line {kept[0].line}" if kept[0].line else ""
         return kept[0], [f"one of {len(runs)} tests in {source}: {pattern}{line}"]
-    raise SpecError(
-        [
-            Problem(
-                source,
-                run.line,
-                "",
-                f"test {number} of {len(runs)} in it" + (f": {run.name}" if run.name else ""),
-                "give a file with one of them" + ("" if pattern else ", or name it by --pattern")
-                if number == len(runs)
-                else None,
-            )
-            for number, run in enumerate(runs, start=1)
-        ]
-    )
+    names = {run.name for run in runs}
+    by_name = ", or name it by --pattern" if len(names) == len(runs) and None not in names else ""
+    problems = []
+    for number, run in enumerate(runs, start=1):
+        named = f": {run.name}" if run.name else ""
+        problems.append(Problem(source, run.line, "", f"test {number} of {len(runs)} in it{named}"))
+    problems[-1] = replace(problems[-1], hint=f"give a file with one of them{by_name}")
+    raise SpecError(problems)
 
 
 def _pattern(run: Recording, source: str, pattern: Pattern | None) -> Pattern:
