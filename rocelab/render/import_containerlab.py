@@ -7,6 +7,7 @@ another fabric of it.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -296,10 +297,11 @@ def _configured(folder: Path, name: str, node: _Settings) -> Iterator[str]:
     found: list[Path] = []
     sources = {bind.split(":")[1]: bind.split(":")[0] for bind in node.binds if ":" in bind}
     for source in sources.values():
-        found += configurations(folder / Path(_with_names(source, name)).expanduser())
-    if node.startup_config:
-        # It may be the text itself.
-        first = node.startup_config.strip().splitlines()[0]
+        # Not Path.expanduser, which raises for a user who does not exist.
+        source = os.path.expanduser(_with_names(source, name))  # noqa: PTH111
+        found += configurations(folder / source)
+    if startup := node.startup_config.strip():
+        first = startup.splitlines()[0]  # it may be the text itself
         yield f"startup-config {shown(first)}, which is not read"
     for file in dict.fromkeys(found):
         yield from statements(file)

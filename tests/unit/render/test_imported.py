@@ -137,6 +137,8 @@ def test_what_is_no_topology_is_refused(tmp_path: Path, name: str, text: str, sa
         ("group: routers", "group: [routers]"),
         ("kind: nokia_srlinux", "kind: {a: b}"),
         ('binds: ["l1:/etc/frr"]', "binds: 7"),
+        ('binds: ["l1:/etc/frr"]', "startup-config: ' '"),
+        ('binds: ["l1:/etc/frr"]', 'binds: ["~nobody-of-this-name/x:/etc/frr", ":/etc/frr", ":"]'),
         ('binds: ["l1:/etc/frr"]', f'binds: ["{"l" * 300}:/etc/frr", [7], "\\0.conf"]'),
         ("links:", "links: 7\n  others:"),
         ("h2: {kind: linux}", "h2: {kind: linux}\n    x1: {image: frr}\n    x2: {image: frr}"),
