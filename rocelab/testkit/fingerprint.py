@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from rocelab.kernel import fib, links, namespaces, netlink, processes, tc
-from rocelab.kernel.settings import SETTINGS
+from rocelab.kernel.settings import read_settings
 from rocelab.plan.settings import node_settings
 from rocelab.runtime.daemons import vty_command
 from rocelab.runtime.lab import Lab
@@ -80,8 +80,8 @@ def _node_facts(channel: socket.socket, settings: Iterable[str]) -> Iterator[tup
     yield from _ordered("address of", _addresses(channel, names))
     yield from _ordered("permanent neighbour on", _neighbours(channel, names))
     yield from _routes(channel, names)
-    for setting in settings:
-        yield f"net/{setting}", (SETTINGS / setting).read_text().strip()
+    for setting, value in read_settings(settings).items():
+        yield f"net/{setting}", value
 
 
 def _interface(link: links.Link) -> Iterator[tuple[str, str]]:
