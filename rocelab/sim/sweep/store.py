@@ -16,6 +16,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated, Any
 
@@ -25,12 +26,19 @@ from rocelab.documents import misfit
 from rocelab.errors import InputError, MachineError
 from rocelab.files import replacing
 from rocelab.outputs import check_new
+from rocelab.units import format_size
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 JOURNAL, TABLE, REPORT = "cells.jsonl", "sweep.parquet", "report.html"
 METADATA_KEY = b"rocelab.sweep"
+
+MAX_JOURNAL_BYTES = 2**29
+"""A million cells of usual size: fifty of the largest sweeps in one folder."""
+
+MAX_LINE_BYTES = 2**24
+"""A cell whose values list the NICs of 131,072 ranks takes a few megabytes."""
 
 Row = dict[str, Any]
 """One cell of a table: plain values by column."""
@@ -106,10 +114,17 @@ def open_journal(folder: Path) -> Iterator[Journal]:
 
 
 def _read(file: IO[bytes], path: Path) -> dict[str, Record]:
+    size = os.fstat(file.fileno()).st_size
+    if size > MAX_JOURNAL_BYTES:
+        raise InputError(
+            f"{path}: the journal has {format_size(size)}, and at most "
+            f"{format_size(MAX_JOURNAL_BYTES)} are read",
+            "give another folder with --out",
+        )
     file.seek(0)
     records = {}
     good = 0
-    for number, line in enumerate(file, 1):
+    for number, line in enumerate(iter(partial(file.readline, MAX_LINE_BYTES), b""), 1):
         try:
             record = _RECORD.validate_json(line)
         except ValidationError as error:

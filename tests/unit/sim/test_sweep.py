@@ -28,7 +28,7 @@ from rocelab.errors import InputError, MachineError, SpecError
 from rocelab.jobs.spec import load_jobs
 from rocelab.plan.build import build_fabric
 from rocelab.plan.fabric import Role
-from rocelab.sim.sweep import report
+from rocelab.sim.sweep import report, store
 from rocelab.sim.sweep.cells import cells_of, run_cell, tool_version
 from rocelab.sim.sweep.command import command_of
 from rocelab.sim.sweep.report import MOST_DRAWN, layout_of, numbers, render_html, small_multiples
@@ -680,3 +680,17 @@ def test_a_damaged_table_is_written_anew(tmp_path: Path, damage: bytes) -> None:
     for content in (damage, whole[:-60] + b"\x0e" * 52 + whole[-8:], whole[: len(whole) // 2]):
         table.write_bytes(content)
         assert table_metadata(tmp_path) is None
+
+
+def test_a_journal_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with open_journal(tmp_path) as journal:
+        journal.add(RECORDS)
+    with (tmp_path / "cells.jsonl").open("ab") as file:
+        file.truncate(2**40)
+    with pytest.raises(InputError, match=r"the journal has 1\.1 TB, and at most 537 MB"):
+        open_journal(tmp_path).__enter__()
+    with (tmp_path / "cells.jsonl").open("wb") as file:
+        file.write(b'{"digest": "' + b"a" * 1000)
+    monkeypatch.setattr(store, "MAX_LINE_BYTES", 100)
+    with pytest.raises(InputError, match=r":1: not a line of a sweep's journal"):
+        open_journal(tmp_path).__enter__()
