@@ -168,7 +168,7 @@ test-vm: $(READY) ## `make drill` on SYSTEMS as virtual machines, the queue test
 	.venv/bin/python -m tests.vm.run --package "$(VM_KERNEL)" --append ipv6.disable=1 -- bash tests/vm/no-ipv6.sh
 
 .PHONY: bench
-bench: $(READY) ## time and weigh two fabrics, beside Mininet
+bench: $(READY) ## time and weigh three fabrics, beside plain FRR and Mininet
 	$(AS_ROOT) .venv/bin/python -m bench
 
 .PHONY: bench-endpoints

@@ -1,9 +1,9 @@
-"""`make bench`: the start time and cost of two fabrics, compared with Mininet; then each runtime
-(bench/runtimes.py) and lossless classes (bench/lossless.py).
+"""`make bench`: the start time and cost of three fabrics, compared with FRR's plain use of memory
+and with Mininet; then each runtime (bench/runtimes.py) and lossless classes (bench/lossless.py).
 
-(a) 16 RTSWs x 4 CTSWs, in alternating pairs so that both see the same machine; (b) the full
-AI zone of 252 x 18 once, with Mininet's wiring and stopping only. Writes bench/results.json and
-bench/results.md, which state the machine.
+(a) 16 RTSWs x 4 CTSWs, in turn so that all see the same machine; (b) the full AI zone of 252 x 18
+once, with Mininet's wiring and stopping only; (c) 128 leaves of rails x 32 spines once, without
+Mininet. Writes bench/results.json and bench/results.md, which state the machine.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from __future__ import annotations
 import os
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -24,9 +25,14 @@ from bench.fabrics import Up, measure_mininet, measure_rocelab, spread
 from bench.written import write
 from rocelab.interruption import ending
 from rocelab.measure.environment import read_environment
+from rocelab.runtime.kind import FrrMemory
 
 SMALL, ZONE = "bench-16x4", "zone-252x18"
+RAIL = str(Path(__file__).with_name("rail-160.yaml"))
+PLAIN = "rocelab, FRR plain"
+TOOLS = ("rocelab", PLAIN, "mininet")
 GIB = 2**30
+HEADINGS = ("median (min to max)", *TOOLS[:2], "ratio", "Mininet", "ratio")
 Row = tuple[str, Callable[[Up], float], str]
 
 ROWS: Sequence[Row] = (
@@ -36,32 +42,43 @@ ROWS: Sequence[Row] = (
     ("  then until converged, s", lambda up: up.stages_s.get("convergence", 0.0), ".2f"),
     ("down, s", lambda up: up.down_s, ".2f"),
     ("daemons' PSS, GiB", lambda up: up.daemons_pss_bytes / GIB, ".2f"),
+    ("  of a switch, MB", lambda up: up.daemons_pss_bytes / 1e6 / up.switches, ".1f"),
     ("MemAvailable lost, GiB", lambda up: up.machine_lost_bytes / GIB, ".2f"),
     ("CPU of the machine until up, s", lambda up: up.machine_cpu_s, ".1f"),
 )
 
 
 def main(
-    pairs: Annotated[int, typer.Option(min=1, help="runs of (a), rocelab and Mininet in turn")] = 5,
-    zone: Annotated[bool, typer.Option(help="also (b), which takes minutes and 14 GB")] = True,
+    pairs: Annotated[int, typer.Option(min=1, help="runs of (a), all three in turn")] = 5,
+    zone: Annotated[bool, typer.Option(help="also (b) and (c): minutes, and 14 GB")] = True,
+    others: Annotated[bool, typer.Option(help="also runtimes and lossless classes")] = True,
 ) -> None:
-    """Measure both fabrics and write bench/results.json and bench/results.md."""
+    """Measure the fabrics and write bench/results.json and bench/results.md."""
     console = Console(stderr=True)
-    measured: dict[str, dict[str, list[Up]]] = {SMALL: {"rocelab": [], "mininet": []}}
+    measured: dict[str, dict[str, list[Up]]] = {SMALL: {tool: [] for tool in TOOLS}}
     for pair in range(1, pairs + 1):
-        console.print(f"{SMALL}: pair {pair} of {pairs}")
-        measured[SMALL]["rocelab"].append(measure_rocelab(SMALL))
+        console.print(f"{SMALL}: run {pair} of {pairs}")
+        for tool, up in rocelab_both(SMALL):
+            measured[SMALL][tool].append(up)
         measured[SMALL]["mininet"].append(measure_mininet(SMALL, with_daemons=True))
     if zone:
-        console.print(f"{ZONE}: rocelab")
-        measured[ZONE] = {"rocelab": [measure_rocelab(ZONE)]}
+        for lab in (ZONE, RAIL):
+            console.print(f"{Path(lab).stem}: rocelab, lean and plain")
+            measured[lab] = {tool: [up] for tool, up in rocelab_both(lab)}
         console.print(f"{ZONE}: Mininet, wiring only")
         measured[ZONE]["mininet"] = [measure_mininet(ZONE, with_daemons=False)]
-    write_results(measured)
+    write_results({Path(lab).stem: by_tool for lab, by_tool in measured.items()})
     for lab, by_tool in measured.items():
-        Console().print(table(lab, by_tool))
-    runtimes.main(pairs)
-    lossless.main()
+        Console().print(table(Path(lab).stem, by_tool))
+    if others:
+        runtimes.main(pairs)
+        lossless.main()
+
+
+def rocelab_both(lab: str) -> Iterator[tuple[str, Up]]:
+    """The lab with each use of memory, one after the other."""
+    yield "rocelab", measure_rocelab(lab)
+    yield PLAIN, measure_rocelab(lab, frr_memory=FrrMemory.PLAIN)
 
 
 def write_results(measured: dict[str, dict[str, list[Up]]]) -> None:
@@ -75,8 +92,8 @@ def write_results(measured: dict[str, dict[str, list[Up]]]) -> None:
     lines = ["# Results of `make bench`", "", f"Measured {time.strftime('%Y-%m-%d')} on:", ""]
     lines += [f"- {key.replace('_', ' ')}: {value}" for key, value in environment.items()]
     for lab, by_tool in measured.items():
-        lines += ["", f"## {lab}", "", "| median (min to max) | rocelab | Mininet | ratio |"]
-        lines += ["|---|---|---|---|"]
+        lines += ["", f"## {lab}", "", f"| {' | '.join(HEADINGS)} |"]
+        lines += ["|---" * len(HEADINGS) + "|"]
         lines += ["| " + " | ".join(cells) + " |" for cells in rows(by_tool)]
         counts = ", ".join(f"{tool} n={len(ups)}" for tool, ups in by_tool.items())
         lines += ["", f"{counts}."]
@@ -84,21 +101,20 @@ def write_results(measured: dict[str, dict[str, list[Up]]]) -> None:
 
 
 def rows(by_tool: dict[str, list[Up]]) -> list[list[str]]:
-    """A row per figure: its name, each tool's median and range, and Mininet over rocelab."""
+    """A row per figure: its name, rocelab's median and range, and each other's with its ratio to
+    rocelab's."""
     found = []
     for name, value, form in ROWS:
         ours = [value(up) for up in by_tool["rocelab"]]
-        theirs = [value(up) for up in by_tool["mininet"]]
-        measured = any(theirs) and (name.strip() != "up, s" or _has_daemons(by_tool["mininet"]))
-        ratio = statistics.median(theirs) / statistics.median(ours) if measured else None
-        found.append(
-            [
-                name.replace("  ", "- "),
-                spread(ours, form),
-                spread(theirs, form) if measured else "not measured",
-                f"{ratio:.1f}" if ratio else "",
-            ]
-        )
+        row = [name.replace("  ", "- "), spread(ours, form)]
+        for tool in TOOLS[1:]:
+            ups = by_tool.get(tool, [])
+            theirs = [value(up) for up in ups]
+            measured = any(theirs) and (name.strip() != "up, s" or _has_daemons(ups))
+            ratio = statistics.median(theirs) / statistics.median(ours) if measured else None
+            row += [spread(theirs, form) if measured else "not measured"]
+            row += [f"{ratio:.1f}" if ratio else ""]
+        found.append(row)
     return found
 
 
@@ -108,7 +124,7 @@ def _has_daemons(ups: list[Up]) -> bool:
 
 def table(lab: str, by_tool: dict[str, list[Up]]) -> Table:
     """The same rows for a terminal."""
-    shown = Table("", "rocelab", "Mininet", "Mininet : rocelab", title=lab)
+    shown = Table("", *HEADINGS[1:], title=lab)
     for cells in rows(by_tool):
         shown.add_row(*cells)
     return shown

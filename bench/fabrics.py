@@ -35,6 +35,7 @@ from rocelab.runtime.convergence import ConvergenceWait, convergence_timeout_s
 from rocelab.runtime.engine import find_engine
 from rocelab.runtime.image import built_image
 from rocelab.runtime.installation import Installation, find_installation
+from rocelab.runtime.kind import FrrMemory
 from rocelab.runtime.lab import Lab
 from rocelab.runtime.providers import RuntimeKind, provider_of
 from rocelab.spec.catalog import find_lab
@@ -55,6 +56,7 @@ class Up:
     daemons_pss_bytes: int
     machine_lost_bytes: int
     machine_cpu_s: float
+    switches: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +85,13 @@ def spread(values: Sequence[float], form: str) -> str:
     return f"{middle} ({min(values):{form}} to {max(values):{form}})"
 
 
-def measure_rocelab(lab_name: str, kind: RuntimeKind = RuntimeKind.NETNS) -> Up:
-    """Bring a catalog lab up on a runtime and take it down."""
-    lab = Lab.planned(lab_name, provider_of(kind))
+def measure_rocelab(
+    lab_name: str,
+    kind: RuntimeKind = RuntimeKind.NETNS,
+    frr_memory: FrrMemory = FrrMemory.LEAN,
+) -> Up:
+    """Bring a lab of the catalog or of a file up on a runtime and take it down."""
+    lab = Lab.planned(lab_name, provider_of(kind, frr_memory=frr_memory))
     before = _Before.now()
     started = time.monotonic()
     stages = lab.up()
@@ -102,6 +108,7 @@ def measure_rocelab(lab_name: str, kind: RuntimeKind = RuntimeKind.NETNS) -> Up:
         daemons_pss_bytes=pss,
         machine_lost_bytes=before.available_bytes - after.available_bytes,
         machine_cpu_s=after.busy_s - before.busy_s,
+        switches=len(lab.fabric.switches),
     )
 
 
@@ -122,6 +129,7 @@ def measure_adopted(lab_name: str) -> Up:
         daemons_pss_bytes=pss,
         machine_lost_bytes=before.available_bytes - after.available_bytes,
         machine_cpu_s=after.busy_s - before.busy_s,
+        switches=len(lab.fabric.switches),
     )
 
 
@@ -226,6 +234,7 @@ def measure_mininet(lab_name: str, *, with_daemons: bool) -> Up:
         daemons_pss_bytes=pss,
         machine_lost_bytes=before.available_bytes - after.available_bytes,
         machine_cpu_s=after.busy_s - before.busy_s,
+        switches=len(lab.fabric.switches),
     )
 
 
