@@ -25,9 +25,11 @@ _ETH_P_IP = 0x0800
 
 # Codes of instructions; the other fields are jump if true, jump if false and operand.
 _LD_WORD, _LD_HALF, _LD_BYTE = 0x20, 0x28, 0x30
-_JUMP_EQUAL, _JUMP_GREATER, _JUMP_SET, _RETURN = 0x15, 0x25, 0x45, 0x06
+_JUMP_EQUAL, _JUMP_GREATER, _JUMP_AT_LEAST, _JUMP_SET = 0x15, 0x25, 0x35, 0x45
+_AND, _RETURN = 0x54, 0x06
 _WHOLE = 0x40000
 _FRAGMENT_BITS = 0x3FFF
+_QP_BITS = 0xFFFFFF
 
 _ROCE = (
     (_LD_HALF, 12, _ETH_P_IP),
@@ -70,6 +72,17 @@ def flow_filter(
     return _all_of((*_ROCE, *ends, *of_qp))
 
 
+def queue_pair_filter(first: int, last: int) -> bytes:
+    """A filter that accepts only RoCEv2 packets to QPs from `first` to `last`."""
+    in_range = (
+        (_LD_WORD, 0, 0, BTH_OFFSET + 4),
+        (_AND, 0, 0, _QP_BITS),  # before the QP's there are those of congestion
+        (_JUMP_AT_LEAST, 0, 2, first),
+        (_JUMP_GREATER, 1, 0, last),
+    )
+    return _all_of(_ROCE, in_range)
+
+
 def data_filter() -> bytes:
     """A filter that accepts only data packets of reliable connections (SENDs and WRITEs), for IPv4
     sockets."""
@@ -86,14 +99,19 @@ def data_filter() -> bytes:
     return _packed(program)
 
 
-def _all_of(checks: tuple[tuple[int, int, int], ...]) -> bytes:
-    reject = 2 * len(checks) + 3
+def _all_of(
+    checks: tuple[tuple[int, int, int], ...], further: tuple[tuple[int, int, int, int], ...] = ()
+) -> bytes:
+    """`further` are instructions that go on to the first or the second one after them: accept,
+    reject."""
+    reject = 2 * len(checks) + 3 + len(further)
     program = []
     for load, offset, expected in checks:
         program.append((load, 0, 0, offset))
         program.append((_JUMP_EQUAL, 0, reject - len(program) - 1, expected))
     program.append((_LD_HALF, 0, 0, IP_OFFSET + 6))
     program.append((_JUMP_SET, reject - len(program) - 1, 0, _FRAGMENT_BITS))
+    program += further
     program.append((_RETURN, 0, 0, _WHOLE))
     program.append((_RETURN, 0, 0, 0))
     return _packed(program)

@@ -78,6 +78,8 @@ def _print_plan(fabric: Fabric) -> None:
     console.print(_ecmp_table(fabric))
     say(f"Links between switches: {addressing}.")
     say(_address_use(fabric))
+    if fabric.servers:
+        say(_room(fabric))
     for warning in lab_limits(fabric.spec):
         _warn(warning)
     if fabric.spec.queues.pfc is not None:
@@ -86,6 +88,18 @@ def _print_plan(fabric: Fabric) -> None:
 
 def _warn(text: str) -> None:
     err().print(f"warning: {text}", markup=False, soft_wrap=True)
+
+
+def _room(fabric: Fabric) -> str:
+    from rocelab.plan.queues import full_classes_bytes, port_bytes
+    from rocelab.units import format_size
+
+    buffer = fabric.spec.queues.buffer
+    alone = f"A class of a switch port holds up to {format_size(buffer)}"
+    if fabric.spec.queues.pfc is not None:
+        return f"{alone} if it is not lossless."
+    whole, two = port_bytes(buffer), full_classes_bytes(buffer, 2)
+    return f"{alone}, all together {format_size(whole)}, two that are full {format_size(two)} each."
 
 
 def _print_lossless(fabric: Fabric, pfc: PfcSpec) -> None:

@@ -31,13 +31,36 @@ class DepthCounters:
 
 
 @dataclass(frozen=True, slots=True)
+class OtherCounters:
+    """What of a queue's packets was not RoCEv2 over IPv4, which only the engine `bpf` sees.
+
+    tcp, udp, icmp, rest: packets by protocol. held_max_bytes: in the queue at once, since jobs last
+    began; none was there longer than since the queue was last empty, so they may have been fewer.
+    crowded_out: RoCEv2 packets that would not have been dropped, had no others been in the port.
+    """
+
+    tcp: int = 0
+    udp: int = 0
+    icmp: int = 0
+    rest: int = 0
+    bytes: int = 0
+    marked: int = 0
+    ce_out: int = 0
+    dropped_packets: int = 0
+    dropped_bytes: int = 0
+    held_max_bytes: int = 0
+    crowded_out: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class QueueCounters:
     """A queue since its port was created. Bytes are those of frames without FCS.
 
     `packets` and `bytes` passed the buffer's limit (with engine `red`: left the queue). `marked`
     were ECN capable and marked here; sch_red counts marks before drops, so that with engine `red` a
     packet may be marked and dropped. `ce_out` left with a mark, set here or before. `depth_bytes`
-    is the queue at the time of reading. None: the engine `red` cannot count it.
+    is the queue at the time of reading. `others`: what of all these was not RoCEv2. None: the
+    engine `red` cannot count it.
     """
 
     packets: int
@@ -48,6 +71,7 @@ class QueueCounters:
     dropped_bytes: int | None
     ce_out: int | None
     on_arrival: DepthCounters | None
+    others: OtherCounters | None = None
 
 
 PortCounters = Mapping[Place, Mapping[int, QueueCounters]]

@@ -131,6 +131,8 @@ _LINK = _Message(
         "IFLA_NET_NS_FD": (28, netlink.u32),
         "IFLA_NUM_TX_QUEUES": (31, netlink.u32),
         "IFLA_NUM_RX_QUEUES": (32, netlink.u32),
+        "IFLA_GSO_MAX_SEGS": (40, netlink.u32),
+        "IFLA_GRO_MAX_SIZE": (58, netlink.u32),
     },
 )
 _ADDRESS = _Message(

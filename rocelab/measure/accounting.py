@@ -37,6 +37,7 @@ def check_all(
         *_nics(jobs, agents, counts),
         _fabric_links(jobs[0].plan.fabric, counts),
         _end_to_end(links, counts),
+        _queue_pairs(jobs[0].plan.fabric, counts),
         *_notifications(jobs, counts),
         *_marks(jobs, counts),
     )
@@ -126,7 +127,7 @@ def _fabric_links(fabric: Fabric, counts: DeviceCounts) -> Check:
         return _check("RoCEv2 packets through switches", "taken in", "taken in behind", switches)
     left: Counter[tuple[str, str]] = Counter()
     for queue in counts.queues:
-        left[queue.node, queue.interface] += queue.packets
+        left[queue.node, queue.interface] += queue.roce_packets
     links = [
         (str(link.port), left[link.sender, link.port.interface], counts.roce[link])
         for link in fabric.directed_links
@@ -155,12 +156,23 @@ def _end_to_end(links: Iterable[Link], counts: DeviceCounts) -> Check:
     links = tuple(links)
     sent = sum(counts.roce[link.up] for link in links)
     came = sum(counts.roce[link.down] for link in links)
-    dropped = sum(queue.dropped_packets for queue in counts.queues) + _lost(counts)
+    dropped = sum(queue.roce_dropped for queue in counts.queues) + _lost(counts)
     return _check(
         "RoCEv2 packets end to end",
         "came out of NICs",
         "went into NICs or were dropped by queues",
         [("all NICs", sent, came + dropped)],
+    )
+
+
+def _queue_pairs(fabric: Fabric, counts: DeviceCounts) -> Check:
+    """All that servers sent to RoCEv2's port was of the jobs' queue pairs."""
+    links = (link for link in fabric.links if not link.is_between_switches)
+    return _check(
+        "RoCEv2 packets of the jobs",
+        "came out of servers",
+        "were of the jobs' queue pairs",
+        ((link.name, counts.roce[link.up], counts.jobs.get(link.up, 0)) for link in links),
     )
 
 
@@ -180,7 +192,7 @@ def _notifications(jobs: Sequence[JobResult], counts: DeviceCounts) -> Iterable[
     pairs = [pair for job in jobs for pair in job.queue_pairs]
     sent = sum(pair.responder.cnps for pair in pairs)
     received = sum(pair.cnps_received for pair in pairs)
-    dropped = sum(queue.dropped_packets for queue in counts.queues if queue.traffic_class in own)
+    dropped = sum(queue.roce_dropped for queue in counts.queues if queue.traffic_class in own)
     if not (own & (data | acks) and dropped):
         yield _check(
             "congestion notifications (CNPs)",
@@ -205,22 +217,22 @@ def _marks(jobs: Sequence[JobResult], counts: DeviceCounts) -> Iterable[Check]:
             for link in job.plan.nic(rank).links:
                 nic_at[link.b.node, link.b.interface] = place
     last = [queue for queue in queues if (queue.node, queue.interface) in nic_at]
-    if all(queue.ce_out is not None for queue in last):
+    if all(queue.roce_ce_out is not None for queue in last):
         left: Counter[NicRef] = Counter()
         for queue in last:
-            left[nic_at[queue.node, queue.interface]] += queue.ce_out or 0
+            left[nic_at[queue.node, queue.interface]] += queue.roce_ce_out or 0
         yield _check(
             "marks at receivers",
             "the last queues let through",
             "receivers saw",
             ((str(place), left[place], count) for place, count in seen.items()),
         )
-    dropped = sum(queue.dropped_packets for queue in queues)
+    dropped = sum(queue.roce_dropped for queue in queues)
     pre_marked = any(job.plan.job.transport.ecn is Ecn.CE for job in jobs)
     if not pre_marked and not dropped:
         yield _check(
             "marks given",
             "switches marked",
             "receivers saw",
-            [("all queues", sum(q.marked for q in queues), sum(seen.values()))],
+            [("all queues", sum(q.roce_marked for q in queues), sum(seen.values()))],
         )

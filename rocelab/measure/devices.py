@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 
-from rocelab.agent.filters import data_filter, roce_filter
+from rocelab.agent.filters import data_filter, queue_pair_filter, roce_filter
 from rocelab.jobs.jobplan import JobPlan
 from rocelab.kernel import namespaces
 from rocelab.kernel.closing import Holding
@@ -31,12 +31,14 @@ from rocelab.traffic.taps import LinkPackets, Taps
 
 @dataclass(frozen=True, slots=True)
 class DeviceCounts:
-    """Packets by (link name, sending node): RoCEv2 (`roce`) and, on NICs' links, data (`data`), as
-    they came in; all frames as they left (`sent_packets`, `sent_bytes`). Also the queues that were
-    active; `engine` says what counted them. `lossless`: None in a lab without such classes.
-    `processes`: what those of the lab did."""
+    """Packets by (link name, sending node): RoCEv2 (`roce`) and, on NICs' links, those of the jobs'
+    queue pairs (`jobs`) and of these data (`data`), as they came in; all frames as they left
+    (`sent_packets`, `sent_bytes`). Also the queues that were active; `engine` says what counted
+    them. `lossless`: None in a lab without such classes. `processes`: what those of the lab did.
+    """
 
     roce: LinkPackets
+    jobs: LinkPackets
     data: LinkPackets
     sent_packets: LinkPackets
     sent_bytes: LinkPackets
@@ -62,6 +64,9 @@ class DeviceWatch(Holding):
         self._netns_of = stack.enter_context(opened_namespaces(lab, lab.fabric.nodes))
         taps = partial(Taps, lab.fabric, self._netns_of)
         self._roce = stack.enter_context(taps(lab.fabric.links, roce_filter()))
+        numbers = [end.number for plan in self._plans for end in plan.ends]
+        of_jobs = queue_pair_filter(min(numbers), max(numbers))
+        self._jobs = stack.enter_context(taps(nic_links(self._plans), of_jobs))
         self._data = stack.enter_context(taps(nic_links(self._plans), data_filter()))
         self._before = _all_counters(self._netns_of)
 
@@ -81,6 +86,7 @@ class DeviceWatch(Holding):
             size[link] = now.tx_bytes - then.tx_bytes
         return DeviceCounts(
             roce=self._roce.read(),
+            jobs=self._jobs.read(),
             data=self._data.read(),
             sent_packets=packets,
             sent_bytes=size,

@@ -6,10 +6,12 @@ queues has none.
 
 from __future__ import annotations
 
-from rocelab.kernel.counters import DepthCounters, PortCounters, QueueCounters
+from dataclasses import asdict
+
+from rocelab.kernel.counters import DepthCounters, OtherCounters, PortCounters, QueueCounters
 from rocelab.plan.fabric import Fabric
 from rocelab.plan.queues import BINS, class_of_dscp
-from rocelab.results.job import QueueFigures
+from rocelab.results.job import OtherTraffic, QueueFigures
 from rocelab.runtime.queues.engine import read_engine
 from rocelab.runtime.queues.reading import QueueReader
 from rocelab.runtime.record import LabFiles
@@ -75,9 +77,20 @@ def differences(before: PortCounters, after: PortCounters) -> tuple[QueueFigures
                     depth_mean_bytes=None if arrived is None else arrived.mean_bytes,
                     packets_by_depth=() if arrived is None else arrived.packets,
                     marked_by_depth=() if arrived is None else arrived.marked,
+                    others=_others(then.others, now.others),
                 )
             )
     return tuple(found)
+
+
+def _others(then: OtherCounters | None, now: OtherCounters | None) -> OtherTraffic | None:
+    """What was not RoCEv2 between two readings; None if nothing was."""
+    if now is None:
+        return None
+    before = asdict(then or OtherCounters())
+    counts = {name: count - before[name] for name, count in asdict(now).items()}
+    counts["held_max_bytes"] = now.held_max_bytes
+    return OtherTraffic(**counts) if any(counts.values()) else None
 
 
 def _since(then: DepthCounters, now: DepthCounters) -> DepthCounters:

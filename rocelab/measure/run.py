@@ -29,6 +29,7 @@ from rocelab.jobs.jobplan import JobPlan, plan_jobs
 from rocelab.jobs.load import warning
 from rocelab.kernel.rights import need_root
 from rocelab.measure import job as measure
+from rocelab.measure import othertraffic
 from rocelab.measure.accounting import check_all, disagreements
 from rocelab.measure.capture import NicCapture
 from rocelab.measure.devices import DeviceCounts, DeviceWatch
@@ -286,10 +287,11 @@ def assemble(
     spared = counts.engine is QueueEngine.BPF and kinds <= SPARING
     is_whole = not moves and (spared or not events)
     differ = disagreements(checks) if is_whole and not jobs[0].errors else ()
-    problems = traffic.problems + unfinished + differ + late
+    of_others, disturbed = othertraffic.judged(jobs, counts, elapsed_s)
+    problems = traffic.problems + unfinished + differ + disturbed + late
     problems += _lossless_problems(counts, is_whole=is_whole) + counts.processes.problems
     warnings = _warnings(jobs, environment.cpu_count, moves, counts.engine)
-    warnings += counts.processes.warnings + too_small(fabric)
+    warnings += of_others + counts.processes.warnings + too_small(fabric)
     ports = [port for job in jobs for port in job.ports]
     fidelity = Fidelity(
         lost_share=max(map(measure.lost_share, jobs)),

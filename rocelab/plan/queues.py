@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from rocelab.agent.headers import IP_OFFSET, MOST_HEADER_BYTES
-from rocelab.plan.fabric import Fabric, Link
+from rocelab.plan.fabric import Fabric, Link, Port
 from rocelab.spec.queues import DSCPS, EcnSpec
 
 STRICT_CLASSES = (7, 6, 5)
@@ -31,6 +31,13 @@ ETHERNET_HEADER_BYTES = 14
 BURST_NS = 200_000
 """A port's timer may fire this late without a loss of rate, however short a frame is."""
 
+CLASS_ALPHA = 8
+"""A class may hold so many times what is free of its port's memory, which is the buffer and an
+`CLASS_ALPHA`th of it (the dynamic threshold of switches, usually 2^3 for lossy queues): one that is
+alone holds the buffer, n that are full hold 9 / (1 + 8 n) of it each, and there is always room for
+those that come. Choudhury and Hahne, "Dynamic queue length thresholds for shared-memory packet
+switches", IEEE/ACM Transactions on Networking 6(2), 1998."""
+
 PATH_MTUS = (256, 512, 1024, 2048, 4096)
 """Payloads of a RoCE packet, in bytes."""
 
@@ -41,7 +48,7 @@ BINS = BINS_BELOW + BINS_BETWEEN + BINS_ABOVE
 
 @dataclass(frozen=True, slots=True)
 class QueuedPort:
-    """A switch port. `slot` counts ports from 1, in the order of the fabric's links."""
+    """A port. `slot` counts switch ports from 1, in the order of the fabric's links."""
 
     slot: int
     node: str
@@ -66,6 +73,8 @@ class QueuePlan:
     marked_classes: tuple[int, ...]
     bin_edges_bytes: tuple[int, ...]
     lossless_classes: tuple[int, ...] = ()
+    nics: tuple[QueuedPort, ...] = ()
+    """Ports of servers: they have a rate, and no slot, as their queues are not counted."""
 
     @cached_property
     def port_of(self) -> dict[tuple[str, str], QueuedPort]:
@@ -74,9 +83,9 @@ class QueuePlan:
 
     @cached_property
     def ports_of(self) -> dict[str, tuple[QueuedPort, ...]]:
-        """The ports of each switch."""
+        """The ports of each switch and server."""
         found: dict[str, list[QueuedPort]] = {}
-        for port in self.ports:
+        for port in (*self.ports, *self.nics):
             found.setdefault(port.node, []).append(port)
         return {node: tuple(ports) for node, ports in found.items()}
 
@@ -97,6 +106,9 @@ def plan_queues(fabric: Fabric) -> QueuePlan:
         marked_classes=queues.marked,
         bin_edges_bytes=bin_edges_bytes(queues.ecn.kmin, queues.ecn.kmax, queues.buffer),
         lossless_classes=() if queues.pfc is None else queues.pfc.classes,
+        nics=tuple(
+            _port(fabric, 0, link, link.a) for link in fabric.links if not link.is_between_switches
+        ),
     )
 
 
@@ -112,6 +124,16 @@ def roce_wire_bytes(mtu: int) -> int:
         default=min(PATH_MTUS),
     )
     return payload + MOST_HEADER_BYTES + ETHERNET_OVERHEAD_BYTES
+
+
+def port_bytes(buffer_bytes: int) -> int:
+    """What all classes of a port hold together at most."""
+    return buffer_bytes + buffer_bytes // CLASS_ALPHA
+
+
+def full_classes_bytes(buffer_bytes: int, classes: int) -> int:
+    """What each of so many classes of a port holds if all of them are full."""
+    return buffer_bytes * (CLASS_ALPHA + 1) // (1 + CLASS_ALPHA * classes)
 
 
 def burst_bytes(rate_bps: int, mtu: int) -> int:
@@ -175,14 +197,9 @@ def _ports(fabric: Fabric) -> tuple[QueuedPort, ...]:
     ends = (
         (link, port) for link in fabric.links for port in (link.a, link.b) if port.role.is_switch
     )
-    return tuple(
-        QueuedPort(
-            slot,
-            port.node,
-            port.interface,
-            port.index,
-            lab_rate_bps(link, fabric.spec.dilation),
-            link.mtu,
-        )
-        for slot, (link, port) in enumerate(ends, start=1)
-    )
+    return tuple(_port(fabric, slot, link, port) for slot, (link, port) in enumerate(ends, start=1))
+
+
+def _port(fabric: Fabric, slot: int, link: Link, port: Port) -> QueuedPort:
+    rate_bps = lab_rate_bps(link, fabric.spec.dilation)
+    return QueuedPort(slot, port.node, port.interface, port.index, rate_bps, link.mtu)

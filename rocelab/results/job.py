@@ -124,12 +124,36 @@ class RoundTrips:
 
 
 @dataclass(frozen=True, slots=True)
+class OtherTraffic:
+    """What of a queue's packets was not RoCEv2: packets by protocol, which entered the queue; of
+    the queue's other counts those that are theirs. held_max_bytes: in the queue at once, at most.
+    crowded_out: RoCEv2 packets that would not have been dropped, had no others been in the port."""
+
+    tcp: int
+    udp: int
+    icmp: int
+    rest: int
+    bytes: int
+    marked: int
+    ce_out: int
+    dropped_packets: int
+    dropped_bytes: int
+    held_max_bytes: int
+    crowded_out: int
+
+    @property
+    def packets(self) -> int:
+        return self.tcp + self.udp + self.icmp + self.rest
+
+
+@dataclass(frozen=True, slots=True)
 class QueueFigures:
     """What a switch port's queue of one traffic class did in this run; unused ones are left out.
 
     None or empty: the lab's queues cannot count it. marked: marked here. ce_out: left with a mark,
     set here or before. depth_max_bytes, depth_mean_bytes: on arrival. packets_by_depth,
     marked_by_depth: by bin of depth on arrival, 8 below kmin, 16 from there to kmax and 8 above.
+    others: what of all these was not RoCEv2; None if nothing was.
     """
 
     node: str
@@ -144,6 +168,28 @@ class QueueFigures:
     depth_mean_bytes: float | None
     packets_by_depth: tuple[int, ...] = ()
     marked_by_depth: tuple[int, ...] = ()
+    others: OtherTraffic | None = None
+
+    @property
+    def roce_packets(self) -> int:
+        """Packets of RoCEv2; all, where the lab's queues cannot tell them apart."""
+        return self.packets - (0 if self.others is None else self.others.packets)
+
+    @property
+    def roce_dropped(self) -> int:
+        """Dropped packets of RoCEv2, as `roce_packets`."""
+        return self.dropped_packets - (0 if self.others is None else self.others.dropped_packets)
+
+    @property
+    def roce_marked(self) -> int:
+        """Packets of RoCEv2 that were marked here, as `roce_packets`."""
+        return self.marked - (0 if self.others is None else self.others.marked)
+
+    @property
+    def roce_ce_out(self) -> int | None:
+        """Packets of RoCEv2 that left with a mark; None if the lab's queues cannot count them."""
+        others = 0 if self.others is None else self.others.ce_out
+        return None if self.ce_out is None else self.ce_out - others
 
 
 @dataclass(frozen=True, slots=True)

@@ -245,7 +245,7 @@ class LabRuntime:
             # The answers to a whole batch of small messages queue up in this buffer.
             with netlink.open_socket(receive_buffer_bytes=8 << 20) as channel:
                 netlink.send_batch(channel, messages)
-            keep_order(fabric, name, slots)
+            keep_order(fabric, name, queues.places)
 
         namespaces.inside_each(descriptors, configure)
 

@@ -137,8 +137,11 @@ def _veth(
     def attributes(port: Port) -> list[tuple[str, object]]:
         slot = slots.get((port.node, port.interface))
         queued = [("IFLA_GROUP", slot), ("IFLA_TXQLEN", LONGEST_PACKETS)] if slot else []
+        # Queues are of packets as on a wire: the kernel sends none as one, and merges none.
+        whole = [("IFLA_GSO_MAX_SEGS", 1), ("IFLA_GRO_MAX_SIZE", 1)] if slots else []
         return [
             *queued,
+            *whole,
             ("IFLA_IFNAME", port.interface),
             ("IFLA_MTU", link.mtu),
             ("IFLA_ADDRESS", port.mac),

@@ -76,7 +76,7 @@ class QueuesSpec(SpecModel):
     """
 
     buffer: Annotated[
-        SizeBytes, Field(ge=1, le=MAX_BUFFER, description="packets queued at a port beyond it drop")
+        SizeBytes, Field(ge=1, le=MAX_BUFFER, description="the most that a class of a port holds")
     ] = 16 * 10**6
     ecn: Annotated[EcnSpec, Field(description="when packets are marked")] = EcnSpec()
     dscp: Annotated[

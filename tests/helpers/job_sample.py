@@ -144,6 +144,7 @@ def counts(*jobs: JobResult) -> DeviceCounts:
     zero = dict.fromkeys(fabric.directed_links, 0)
     return DeviceCounts(
         roce=zero | dict(roce),
+        jobs={link: roce[link] for link in zero if link.name in nics},
         data={link: 0 for link in zero if link.name in nics} | dict(data),
         sent_packets=zero | dict(roce),
         sent_bytes={link: 4000 * roce[link] for link in zero},

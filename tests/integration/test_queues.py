@@ -9,9 +9,11 @@ import json
 import signal
 import socket
 import statistics
+import struct
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
 
@@ -34,6 +36,7 @@ from rocelab.runtime.queues.reading import (
 from rocelab.runtime.record import LabFiles
 from rocelab.spec.queues import QueueEngine
 from tests.helpers.measured import measured
+from tests.helpers.own_programs import connected, flooded
 from tests.helpers.queue_lines import mark_probability
 from tests.helpers.queue_wire import (
     ACK,
@@ -152,6 +155,104 @@ def test_the_counters_are_what_a_packet_socket_saw(make_lab: MakeLab) -> None:
     assert counted[3].packets == 150
 
 
+@pytest.mark.side_by_side
+def test_what_is_not_roce_is_counted_apart_by_protocol(make_lab: MakeLab) -> None:
+    lab = lab_with(make_lab, "t-queues-others", "100M")
+    with wire(lab) as line:
+        whole = [line.frame(DATA, ECT0, 500, number) for number in range(20)]
+        udp = [line.frame(DATA, CE, 300, number, port=5000) for number in range(7)]
+        fragments = [with_fragment_offset(line.frame(DATA, 0, 200, 0)) for _ in range(3)]
+        kinds = [with_protocol(line.frame(DATA, 0, 100, 0), number) for number in (6, 1, 1, 132)]
+        line.send([*whole, *udp, *fragments, *kinds])
+        queue = line.taken(3, 34)
+
+    assert queue.packets == 34 and queue.others is not None
+    others = queue.others
+    assert (others.tcp, others.udp, others.icmp, others.rest) == (1, 10, 2, 1)
+    assert others.bytes == 7 * 300 + 3 * 200 + 4 * 100
+    assert (others.ce_out, queue.ce_out) == (7, 7)
+    assert 0 < others.held_max_bytes <= others.bytes
+    assert (others.dropped_packets, others.marked, others.crowded_out) == (0, 0, 0)
+
+
+def with_protocol(frame: bytes, protocol: int) -> bytes:
+    """The frame with another IP protocol, and a checksum that fits."""
+    return _with_word(frame, 22, frame[22] << 8 | protocol)
+
+
+def with_fragment_offset(frame: bytes) -> bytes:
+    """The frame as a fragment that is not the first."""
+    return _with_word(frame, 20, 1)
+
+
+def _with_word(frame: bytes, at: int, word: int) -> bytes:
+    """RFC 1624."""
+    (checksum,), (before,) = (
+        struct.unpack_from(">H", frame, 24),
+        struct.unpack_from(">H", frame, at),
+    )
+    total = (~checksum & 0xFFFF) + (~before & 0xFFFF) + word
+    total = (total & 0xFFFF) + (total >> 16)
+    total = (total & 0xFFFF) + (total >> 16)
+    made = bytearray(frame)
+    struct.pack_into(">H", made, at, word)
+    struct.pack_into(">H", made, 24, ~total & 0xFFFF)
+    return bytes(made)
+
+
+@pytest.mark.few_at_once
+def test_a_class_that_fills_leaves_room_for_others_and_says_whom_it_crowded_out(
+    make_lab: MakeLab,
+) -> None:
+    lab = lab_with(make_lab, "t-queues-room", "10M", "buffer: 100KB")
+    # The NIC sends what is not RoCE at its rate, ten times that of the port under test.
+    RateDegrade((lab.fabric.links_of["srv1-2"][0],), 100_000, "srv1-2").inject(lab)
+    with wire(lab) as line:
+        line.send([line.frame(0, 0, 1000, number, port=5000) for number in range(300)])
+        filled = line.taken(0, 300)
+        line.send([line.frame(DATA, 0, 1000, number) for number in range(10)])
+        assert line.taken(3, 10).dropped_packets == 0, "the port's room was all taken"
+        line.send([line.frame(DATA, 0, 1000, number) for number in range(200)])
+        roce = line.taken(3, 210)
+    assert filled.dropped_packets > 100 and filled.others is not None
+    assert filled.others.dropped_packets == filled.dropped_packets
+    assert filled.others.crowded_out == 0
+    # Alone it would have had 100 KB, and at once it had an eighth: no more leaves meanwhile.
+    assert roce.others is not None and roce.on_arrival is not None
+    assert roce.others.crowded_out == roce.dropped_packets > 0
+    assert 11_000 <= roce.on_arrival.max_bytes < 100_000
+
+
+@pytest.mark.side_by_side
+def test_a_tcp_that_segments_late_counts_as_the_packets_that_it_is(make_lab: MakeLab) -> None:
+    lab = lab_with(make_lab, "t-queues-gso", "100M")
+    near, far = connected(lab, "srv1-1", "srv1-2")
+    size = 1_000_000
+    with near, far, ThreadPoolExecutor() as pool:
+        sent = pool.submit(near.sendall, bytes(size))
+        received = 0
+        while received < size:
+            received += len(far.recv(1 << 16))
+        sent.result()
+        queue = counted_at(lab)[0]
+    assert queue.others is not None
+    assert queue.others.tcp == queue.packets >= size / 1460
+    # An Ethernet, an IP and a TCP header, with time stamps in most.
+    assert size + 54 * queue.packets <= queue.bytes <= 1514 * queue.packets
+
+
+@pytest.mark.few_at_once
+def test_a_servers_own_programs_send_no_faster_than_its_nic(make_lab: MakeLab, engine: str) -> None:
+    """Else they would fill the queue of a switch's port of the same rate."""
+    lab = lab_with(make_lab, "t-queues-nic", "20M", f"engine: {engine}, buffer: 200KB")
+    with wire(lab), flooded(lab, ["srv1-1"], "srv1-2"):
+        wait_until(lambda: counted_at(lab)[0].bytes > 3_000_000, "3 MB have passed")
+    queue = counted_at(lab)[0]
+    assert queue.dropped_packets == 0
+    if queue.on_arrival is not None:
+        assert queue.on_arrival.max_bytes < 50_000
+
+
 @pytest.mark.few_at_once
 def test_routing_protocols_and_what_is_not_ip_have_no_queue(make_lab: MakeLab, engine: str) -> None:
     lab = lab_with(make_lab, "t-queues-ctl", "1M", f"engine: {engine}")
@@ -193,6 +294,7 @@ def test_what_is_beyond_the_buffer_is_dropped_to_the_byte(make_lab: MakeLab) -> 
         assert line.receive(1, timeout_s=0.1) == []
 
     assert queue.dropped_bytes == queue.dropped_packets * length
+    assert queue.others is not None and queue.others.crowded_out == 0
     # What passed at once (the burst), and while the queue was filled, never was in the full queue.
     passed = [each.number for each in got]
     first_lost = next(number for number in range(count) if number not in set(passed))

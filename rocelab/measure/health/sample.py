@@ -130,12 +130,14 @@ def _of_queues(places: Places, plan: QueuePlan, before: Reading, now: Reading) -
         pairs = {number: (then.get(number, _EMPTY), queue) for number, queue in queues.items()}
         drops = sum(b.dropped_packets - a.dropped_packets for a, b in pairs.values())
         yield Sli.QUEUE_DROPS, name, drops
-        # The buffer is of lossy classes: it limits no other, and they share it with no other.
+        # The buffer is what a lossy class holds at most: it limits no other.
         lossy = [pair for number, pair in pairs.items() if number not in plan.lossless_classes]
         depth = max(
-            sum(queue.depth_bytes for _, queue in lossy),
-            *(deepest(a.on_arrival, b.on_arrival, plan.bin_edges_bytes) for a, b in lossy),
-            0,
+            (
+                max(b.depth_bytes, deepest(a.on_arrival, b.on_arrival, plan.bin_edges_bytes))
+                for a, b in lossy
+            ),
+            default=0,
         )
         yield Sli.QUEUE_DEPTH, name, depth / plan.buffer_bytes
         marked = [pair for number, pair in pairs.items() if number in plan.marked_classes]

@@ -21,6 +21,8 @@
 #define HTB_HANDLE 0x10000
 #define FIRST_MINOR 0x10
 #define CLASSES 8
+#define ROCE_MINOR 0x20
+#define OTHERS_MINOR 0x21
 
 // The mark of a packet that has taken the time of its cable.
 #define CROSSED 0x77697266

@@ -404,18 +404,20 @@ static __always_inline int is_lossless(const struct settings *set, __u32 class)
 static __always_inline int join(struct __sk_buff *skb, const struct settings *set, __u32 slot,
 				__u32 class)
 {
-	__u32 label = skb->tc_index, length = skb->len, from = label & COUNTED ? 0 : SLOT_OF(label);
+	__u32 label = skb->tc_index, from = label & COUNTED ? 0 : SLOT_OF(label);
+	// As in queues.bpf.c: the kernel segments what leaves a queue, and each packet has the label.
+	__u32 segments = skb->gso_segs, count = segments ? segments : 1, length = skb->wire_len;
 	struct egress *out = egress_of(slot, class);
 
 	if (!out)
 		return TC_ACT_UNSPEC;
 	if (out->discards) {
-		__sync_fetch_and_add(&out->discarded_packets, 1);
+		__sync_fetch_and_add(&out->discarded_packets, count);
 		return TC_ACT_STOLEN;
 	}
 	if (from && !admit_from(set, from, class, length, label & LATE))
 		return TC_ACT_STOLEN;
-	__sync_fetch_and_add(&out->packets, 1);
+	__sync_fetch_and_add(&out->packets, count);
 	__sync_fetch_and_add(&out->bytes, length);
 	skb->tc_index = COUNTED | from << 3 | class;
 	return TC_ACT_UNSPEC;
@@ -451,7 +453,8 @@ static __always_inline int class_of(struct __sk_buff *skb, const struct settings
 	return -1;
 }
 
-// At egress of a NIC, which has a queue for each lossless class; all else leaves at once.
+// At egress of a NIC, which has a queue for each lossless class; the program of queues has said where
+// all else goes.
 SEC("tc")
 int leave_nic(struct __sk_buff *skb)
 {
@@ -464,10 +467,8 @@ int leave_nic(struct __sk_buff *skb)
 	if (!set || !port || (skb->priority & ~(CLASSES - 1)) == (HTB_HANDLE | FIRST_MINOR | CLASSES))
 		return TC_ACT_UNSPEC; // the priority of what only runs the queue
 	class = class_of(skb, set);
-	if (class < 0 || !is_lossless(set, class)) {
-		skb->priority = HTB_HANDLE;
+	if (class < 0 || !is_lossless(set, class))
 		return TC_ACT_UNSPEC;
-	}
 	skb->priority = HTB_HANDLE | (FIRST_MINOR + class);
 	port->device = (__u64)device;
 	return join(skb, set, slot, class);

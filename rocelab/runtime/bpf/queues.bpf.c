@@ -9,8 +9,13 @@
 
 #include "common.h"
 
+#define IPPROTO_ICMP 1
+#define IPPROTO_TCP 6
 #define IPPROTO_ICMPV6 58
 #define CE 3
+
+// A class of lossy ones may hold so many times what the buffer has free (rocelab/plan/queues.py).
+#define ALPHA 8
 
 // Of packets that only run a port's queue (rocelab/runtime/pfc/gates.py): their class keeps none.
 #define KICK_MINOR 0x1f
@@ -83,6 +88,8 @@ struct settings {
 	__u8 class_of_dscp[64];
 };
 
+enum other { TCP, UDP, ICMP, REST, OTHERS };
+
 struct queue {
 	__u64 bytes;
 	__u64 ce_out;
@@ -90,6 +97,16 @@ struct queue {
 	__u64 dropped_bytes;
 	__u64 depth_max;
 	__u64 depth_sum;
+	// Of all these, what is not RoCE.
+	__u64 others_bytes;
+	__u64 others_ce_out;
+	__u64 others_marks;
+	__u64 others_dropped_packets;
+	__u64 others_dropped_bytes;
+	__u64 others_held; // bytes that came since the queue was last seen empty: at most so many are in it
+	__u64 others_held_max;
+	__u64 crowded_out; // packets of RoCE that would have fitted, had there been no others
+	__u64 others[OTHERS]; // packets
 	__u64 packets[BINS]; // by depth at enqueue
 	__u64 marks[BINS];
 };
@@ -186,6 +203,7 @@ struct headers {
 	__u8 dscp;
 	__u8 ecn;
 	__u8 protocol;
+	__u8 is_roce; // as the counters of links see it (`roce_filter` of rocelab/agent/filters.py)
 	__u16 destination_port;
 };
 
@@ -195,7 +213,7 @@ static __always_inline int parse(struct __sk_buff *skb, struct headers *found)
 	__u8 ip[40];
 	__u32 after_ip;
 	__u16 port;
-	__u8 tos;
+	__u8 tos, is_whole = 0;
 
 	if (skb->protocol == bpf_htons(ETH_P_IP)) {
 		if (bpf_skb_load_bytes(skb, ETH_HLEN, ip, 20))
@@ -203,6 +221,7 @@ static __always_inline int parse(struct __sk_buff *skb, struct headers *found)
 		tos = ip[1];
 		found->protocol = ip[9];
 		after_ip = ETH_HLEN + (ip[0] & 0xf) * 4;
+		is_whole = ip[0] == IPV4_NO_OPTIONS && !((ip[6] << 8 | ip[7]) & FRAGMENT);
 	} else if (skb->protocol == bpf_htons(ETH_P_IPV6)) {
 		if (bpf_skb_load_bytes(skb, ETH_HLEN, ip, 8))
 			return 0;
@@ -215,9 +234,9 @@ static __always_inline int parse(struct __sk_buff *skb, struct headers *found)
 	found->dscp = tos >> 2;
 	found->ecn = tos & 3;
 	found->destination_port = 0;
-	if (found->protocol == IPPROTO_UDP && found->dscp >= 48 &&
-	    !bpf_skb_load_bytes(skb, after_ip + 2, &port, 2))
+	if (found->protocol == IPPROTO_UDP && !bpf_skb_load_bytes(skb, after_ip + 2, &port, 2))
 		found->destination_port = bpf_ntohs(port);
+	found->is_roce = is_whole && found->destination_port == ROCE_PORT;
 	return 1;
 }
 
@@ -227,6 +246,51 @@ static __always_inline int is_control(const struct headers *headers)
 	if (headers->protocol == IPPROTO_ICMPV6)
 		return 1;
 	return headers->dscp >= 48 && headers->destination_port != ROCE_PORT;
+}
+
+static __always_inline enum other kind_of(const struct headers *headers)
+{
+	switch (headers->protocol) {
+	case IPPROTO_TCP:
+		return TCP;
+	case IPPROTO_UDP:
+		return UDP;
+	case IPPROTO_ICMP:
+		return ICMP;
+	}
+	return REST;
+}
+
+// Whether a queue takes `length` bytes more. Where classes are lossless, each other class has the
+// buffer to itself: what they hold while paused is no reason to drop what is not. Elsewhere a class
+// holds at most ALPHA times what is free of the port's memory, which is the buffer and an ALPHAth of it:
+// a class that is alone holds the buffer, and one that fills leaves room for those that come.
+static __always_inline int fits(const struct settings *set, __u64 queued, __u64 in_port, __u64 length)
+{
+	if (set->lossless_classes)
+		return queued + length <= set->buffer;
+	return queued + length + ALPHA * (in_port + length) <= (ALPHA + 1) * set->buffer;
+}
+
+// Of a packet of RoCE that does not fit: whether it would, had there been no other packets.
+static __always_inline int is_crowded_out(const struct settings *set, __u32 slot, __u32 class,
+					  __u64 queued, __u64 in_port, __u64 length, int is_full)
+{
+	__u64 own = 0, all = 0;
+
+	for (__u32 each = 0; each < CLASSES; each++) {
+		__u32 index = slot * CLASSES + each;
+		struct queue *queue = bpf_map_lookup_elem(&queues, &index);
+
+		if (!queue)
+			return 0;
+		all += queue->others_held;
+		if (each == class)
+			own = queue->others_held;
+	}
+	queued -= own < queued ? own : queued;
+	in_port -= all < in_port ? all : in_port;
+	return is_full ? own != 0 : all && fits(set, queued, in_port, length);
 }
 
 static __always_inline __u32 bin_of(const struct settings *set, __u64 depth)
@@ -255,14 +319,16 @@ SEC("tc")
 int enqueue(struct __sk_buff *skb)
 {
 	struct net_device *device = BPF_CORE_READ((struct sk_buff *)skb, dev);
-	__u32 zero = 0, slot = BPF_CORE_READ(device, group), length = skb->len, class, index, bin;
+	__u32 zero = 0, slot = BPF_CORE_READ(device, group), class, index, bin;
+	// What the kernel has not segmented yet counts as the packets that it will be, as for HTB.
+	__u32 segments = skb->gso_segs, count = segments ? segments : 1, length = skb->wire_len;
 	struct settings *set = bpf_map_lookup_elem(&settings, &zero);
 	struct port *port = bpf_map_lookup_elem(&ports, &slot);
 	struct headers headers;
 	struct Qdisc *root, *leaf;
 	struct queue *queue;
-	__u64 depth;
-	int ce;
+	__u64 depth, in_port;
+	int ce, is_full;
 
 	if (!set || !port || !slot || skb->priority == (HTB_HANDLE | KICK_MINOR))
 		return TC_ACT_UNSPEC;
@@ -278,30 +344,65 @@ int enqueue(struct __sk_buff *skb)
 		return TC_ACT_UNSPEC;
 	root = BPF_CORE_READ(device, qdisc);
 	leaf = known_leaf(port, device, root, class);
-	// Where classes are lossless, each other class has the buffer to itself: what they hold while
-	// paused is no reason to drop what is not.
-	if (!(set->lossless_classes >> class & 1) &&
-	    ((__u64)backlog_of(set->lossless_classes ? leaf : root) + length > set->buffer ||
-	     BPF_CORE_READ(leaf, q.qlen) >= MAX_PACKETS)) {
-		__sync_fetch_and_add(&queue->dropped_packets, 1);
-		__sync_fetch_and_add(&queue->dropped_bytes, length);
-		return TC_ACT_SHOT;
-	}
 	depth = backlog_of(leaf);
+	in_port = backlog_of(root);
+	if (!(set->lossless_classes >> class & 1)) {
+		is_full = BPF_CORE_READ(leaf, q.qlen) >= MAX_PACKETS;
+		if (is_full || !fits(set, depth, in_port, length)) {
+			__sync_fetch_and_add(&queue->dropped_packets, count);
+			__sync_fetch_and_add(&queue->dropped_bytes, length);
+			if (!headers.is_roce) {
+				__sync_fetch_and_add(&queue->others_dropped_packets, count);
+				__sync_fetch_and_add(&queue->others_dropped_bytes, length);
+			} else if (is_crowded_out(set, slot, class, depth, in_port, length, is_full)) {
+				__sync_fetch_and_add(&queue->crowded_out, 1);
+			}
+			return TC_ACT_SHOT;
+		}
+	}
 	bin = bin_of(set, depth);
 	ce = headers.ecn == CE;
 	if (!ce && headers.ecn && set->marked_classes >> class & 1 && is_marked(set, depth) &&
 	    bpf_skb_ecn_set_ce(skb)) {
-		__sync_fetch_and_add(&queue->marks[bin], 1);
+		__sync_fetch_and_add(&queue->marks[bin], count);
+		if (!headers.is_roce)
+			__sync_fetch_and_add(&queue->others_marks, count);
 		ce = 1;
 	}
 	if (ce)
-		__sync_fetch_and_add(&queue->ce_out, 1);
-	__sync_fetch_and_add(&queue->packets[bin], 1);
+		__sync_fetch_and_add(&queue->ce_out, count);
+	if (!depth && queue->others_held)
+		queue->others_held = 0;
+	if (!headers.is_roce) {
+		__sync_fetch_and_add(&queue->others[kind_of(&headers)], count);
+		__sync_fetch_and_add(&queue->others_bytes, length);
+		if (ce)
+			__sync_fetch_and_add(&queue->others_ce_out, count);
+		__sync_fetch_and_add(&queue->others_held, length);
+		if (queue->others_held > queue->others_held_max)
+			queue->others_held_max = queue->others_held;
+	}
+	__sync_fetch_and_add(&queue->packets[bin], count);
 	__sync_fetch_and_add(&queue->bytes, length);
-	__sync_fetch_and_add(&queue->depth_sum, depth);
+	__sync_fetch_and_add(&queue->depth_sum, depth * count);
 	if (depth > queue->depth_max)
 		queue->depth_max = depth;
+	return TC_ACT_UNSPEC;
+}
+
+// At egress of a server's NIC: RoCE, whose agents pace themselves, leaves at once and counts for the
+// rate; other packets get what it leaves. Lossless classes come later (pfc.bpf.c).
+SEC("tc")
+int leave_host(struct __sk_buff *skb)
+{
+	struct headers headers;
+
+	if (skb->priority == (HTB_HANDLE | KICK_MINOR))
+		return TC_ACT_UNSPEC;
+	if (!parse(skb, &headers) || is_control(&headers))
+		skb->priority = HTB_HANDLE;
+	else
+		skb->priority = HTB_HANDLE | (headers.is_roce ? ROCE_MINOR : OTHERS_MINOR);
 	return TC_ACT_UNSPEC;
 }
 

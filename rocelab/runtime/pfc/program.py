@@ -1,8 +1,7 @@
 """The program of lossless classes in the kernel: loaded once per lab, on every port.
 
 `PausePorts` is used while a lab comes up, after its queues are made: it adds a gate to each
-lossless class of a switch's port, gives NICs a queue for each of these classes, and puts the
-program in front of and behind every port.
+lossless class of a port and puts the program in front of and behind every port.
 """
 
 from __future__ import annotations
@@ -19,7 +18,6 @@ from rocelab.plan.fabric import Fabric
 from rocelab.plan.pauses import PausePlan, PausePort, plan_pauses
 from rocelab.runtime.pfc import gates
 from rocelab.runtime.pfc.maps import CLASSES, PINS, PORT_FIELDS
-from rocelab.runtime.queues import htb
 from rocelab.runtime.queues.engine import bpf_folder
 from rocelab.runtime.record import LabFiles
 from rocelab.spec.queues import QueueEngine
@@ -82,7 +80,7 @@ class PausePorts(Closing):
 
     def messages_of(self, node: str) -> list[bytes]:
         """The messages that make a node's ports pause and obey; the ports must be down, and have
-        their queues if it is a switch."""
+        their queues."""
         if self.plan is None:
             return []
         return [
@@ -96,9 +94,7 @@ class PausePorts(Closing):
         classes = self.plan.pfc.classes
         kind = "nic" if port.is_nic else "switch"
         enter, leave = (self._loaded.descriptor(f"{way}_{kind}") for way in ("enter", "leave"))
-        own = htb.tree(port.rate_bps, port.mtu, classes) if port.is_nic else []
         return [
-            *own,
             *gates.made(classes, port.mtu),
             tc.clsact(),
             tc.bpf_filter(enter, tc.CLSACT_INGRESS, INGRESS_PRIORITY, "rocelab-pfc"),

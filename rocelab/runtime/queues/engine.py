@@ -47,6 +47,10 @@ class PortQueues(Protocol):
         """The messages that make a port's queues, on interface index 0."""
         ...
 
+    def host_messages(self, port: QueuedPort) -> list[bytes]:
+        """The messages that make the queues of a server's NIC, on interface index 0."""
+        ...
+
     def close(self) -> None:
         """Close what is only needed to make queues."""
         ...
@@ -88,7 +92,7 @@ class SwitchQueues(Closing):
         self._plan = plan_queues(fabric)
         self._files = files
         self._engine: PortQueues | None = None
-        self._templates: dict[tuple[int, int], list[bytes]] = {}
+        self._templates: dict[tuple[int, int, bool], list[bytes]] = {}
         wanted = fabric.spec.queues.engine
         if not self._plan.ports or wanted is QueueEngine.OFF:
             return
@@ -108,8 +112,17 @@ class SwitchQueues(Closing):
             return {}
         return {place: port.slot for place, port in self._plan.port_of.items()}
 
+    @property
+    def places(self) -> frozenset[tuple[str, str]]:
+        """Each port that gets queues, by node and interface."""
+        if self._engine is None:
+            return frozenset()
+        return frozenset(
+            (port.node, port.interface) for port in (*self._plan.ports, *self._plan.nics)
+        )
+
     def messages_of(self, node: str) -> list[bytes]:
-        """The messages that give each port of a switch its queues; the ports must be down."""
+        """The messages that give each port of a node its queues; the ports must be down."""
         if self._engine is None:
             return []
         return [
@@ -120,9 +133,10 @@ class SwitchQueues(Closing):
 
     def _template(self, port: QueuedPort) -> list[bytes]:
         assert self._engine is not None
-        kind = (port.rate_bps, port.mtu)
+        kind = (port.rate_bps, port.mtu, port.slot == 0)
         if kind not in self._templates:
-            self._templates[kind] = self._engine.messages(port)
+            make = self._engine.messages if port.slot else self._engine.host_messages
+            self._templates[kind] = make(port)
         return self._templates[kind]
 
     def _take_best(self) -> None:

@@ -18,6 +18,7 @@ from rocelab.plan.queues import (
     ETHERNET_HEADER_BYTES,
     ETHERNET_OVERHEAD_BYTES,
     MIN_WIRE_BYTES,
+    STRICT_CLASSES,
     burst_bytes,
     strictness,
 )
@@ -25,6 +26,12 @@ from rocelab.plan.queues import (
 HANDLE = 0x1_0000
 ROOT_CLASS = HANDLE | 1
 FIRST_MINOR = 0x10
+HOST_CLASS, ROCE_CLASS, OTHERS_CLASS = HANDLE | 2, HANDLE | 0x20, HANDLE | 0x21
+"""Of a server's NIC: its rate, RoCEv2 and all else."""
+
+OTHERS_SHARE = 0.01
+"""What a server sends beside RoCEv2 gets this share of its NIC's rate however much RoCEv2 there is:
+a ping is answered."""
 
 OWN_RATE_BYTES_PER_S = 1
 UNLIMITED_BYTES_PER_S = 1 << 40
@@ -43,12 +50,41 @@ def class_id(traffic_class: int) -> int:
 
 def tree(rate_bps: int, mtu: int, classes: Sequence[int]) -> list[bytes]:
     """The messages that give a port its rate and a queue for each class, on interface index 0."""
-    root = netlink.attribute(2, struct.pack("=IIIII", _VERSION, 10, 0, 0, 0))
     return [
-        tc.message(tc.RTM_NEWQDISC, "htb", handle=HANDLE, parent=tc.TC_H_ROOT, options=root),
-        _root_class(rate_bps, mtu, netlink.REQUEST_ACK_CREATE_EXCL),
+        _qdisc(),
+        _rate_class(ROOT_CLASS, HANDLE, rate_bps, mtu),
         *(leaf_class(class_id(number), mtu, strictness(number)) for number in classes),
     ]
+
+
+def host_tree(rate_bps: int, mtu: int, lossless: Sequence[int]) -> list[bytes]:
+    """The messages that give a server's NIC its rate and its queues, on interface index 0.
+
+    RoCEv2 is sent at once and counts for the rate, since its agents pace themselves; so does a
+    queue of a lossless class, at the link's rate and below a class of its own, whose tokens nothing
+    else uses. All else gets the rate that these leave, and `OTHERS_SHARE` of it in any case.
+    """
+    least = max(1, int(rate_bps * OTHERS_SHARE) // 8)
+    lossless_root = [_rate_class(ROOT_CLASS, HOST_CLASS, rate_bps, mtu)] if lossless else []
+    return [
+        _qdisc(),
+        _rate_class(HOST_CLASS, HANDLE, rate_bps, mtu),
+        *lossless_root,
+        *(leaf_class(class_id(number), mtu, strictness(number)) for number in lossless),
+        _host_leaf(ROCE_CLASS, UNLIMITED_BYTES_PER_S, UNLIMITED_BYTES_PER_S, mtu, 0),
+        _host_leaf(OTHERS_CLASS, least, UNLIMITED_BYTES_PER_S, mtu, len(STRICT_CLASSES)),
+    ]
+
+
+def _host_leaf(handle: int, rate: int, ceil: int, mtu: int, priority: int) -> bytes:
+    quantum = mtu + ETHERNET_HEADER_BYTES
+    return tc.message(
+        tc.RTM_NEWTCLASS,
+        "htb",
+        handle=handle,
+        parent=HOST_CLASS,
+        options=_parameters(rate, ceil, 0, quantum, priority),
+    )
 
 
 def leaf_class(handle: int, mtu: int, priority: int) -> bytes:
@@ -65,17 +101,29 @@ def leaf_class(handle: int, mtu: int, priority: int) -> bytes:
 
 def rate_change(rate_bps: int, mtu: int) -> bytes:
     """The message that changes a tree's rate, on interface index 0. Queues keep their packets."""
-    return _root_class(rate_bps, mtu, netlink.REQUEST_ACK)
+    return _rate_class(ROOT_CLASS, HANDLE, rate_bps, mtu, netlink.REQUEST_ACK)
 
 
-def _root_class(rate_bps: int, mtu: int, flags: int) -> bytes:
+def _qdisc() -> bytes:
+    root = netlink.attribute(2, struct.pack("=IIIII", _VERSION, 10, 0, 0, 0))
+    return tc.message(tc.RTM_NEWQDISC, "htb", handle=HANDLE, parent=tc.TC_H_ROOT, options=root)
+
+
+def _rate_class(
+    handle: int,
+    parent: int,
+    rate_bps: int,
+    mtu: int,
+    flags: int = netlink.REQUEST_ACK_CREATE_EXCL,
+) -> bytes:
+    """A class from which those below it borrow a port's rate."""
     rate = max(1, rate_bps // 8)
     burst = _ticks(burst_bytes(rate_bps, mtu), rate)
     return tc.message(
         tc.RTM_NEWTCLASS,
         "htb",
-        handle=ROOT_CLASS,
-        parent=HANDLE,
+        handle=handle,
+        parent=parent,
         options=_parameters(rate, rate, burst, mtu + ETHERNET_HEADER_BYTES, 0),
         flags=flags,
     )

@@ -18,7 +18,13 @@ from rocelab.spec.queues import TRAFFIC_CLASSES
 SOURCE = Path(__file__).parents[1] / "bpf" / "queues.bpf.c"
 PINS = ("queues", "depths", "sample")
 
-QUEUE_FIELDS = ("bytes", "ce_out", "dropped_packets", "dropped_bytes", "depth_max", "depth_sum")
+QUEUE_FIELDS = (
+    *("bytes", "ce_out", "dropped_packets", "dropped_bytes", "depth_max", "depth_sum"),
+    *("others_bytes", "others_ce_out", "others_marked"),
+    *("others_dropped_packets", "others_dropped_bytes"),
+    *("others_held", "others_held_max", "crowded_out"),
+    *("others_tcp", "others_udp", "others_icmp", "others_rest"),
+)
 QUEUE_WORDS = len(QUEUE_FIELDS) + 2 * BINS
 """64-bit words of the program's `struct queue`: these fields, packets by depth, marks by depth."""
 
@@ -44,7 +50,11 @@ class Marker:
             bpf.set_element(settings_map, bytes(4), settings(plan))
             self._loaded.pin(PINS, folder)
             program = self._loaded.descriptor("enqueue")
-            self._filter = [tc.clsact(), tc.bpf_filter(program, tc.CLSACT_EGRESS, 10, "rocelab")]
+            host = self._loaded.descriptor("leave_host")
+            self._filter, self._host_filter = (
+                [tc.clsact(), tc.bpf_filter(each, tc.CLSACT_EGRESS, 10, "rocelab")]
+                for each in (program, host)
+            )
         except BaseException:
             self._loaded.close()
             raise
@@ -53,6 +63,12 @@ class Marker:
     def messages(self, port: QueuedPort) -> list[bytes]:
         """The messages that make a port's queues, on interface index 0."""
         return htb.tree(port.rate_bps, port.mtu, self._plan.classes) + self._filter
+
+    def host_messages(self, port: QueuedPort) -> list[bytes]:
+        """The messages that make the queues of a server's NIC, on interface index 0."""
+        return (
+            htb.host_tree(port.rate_bps, port.mtu, self._plan.lossless_classes) + self._host_filter
+        )
 
     def close(self) -> None:
         """Close the program; ports and pins keep it."""

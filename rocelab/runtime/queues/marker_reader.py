@@ -15,11 +15,15 @@ import numpy.typing as npt
 
 from rocelab.errors import InputError
 from rocelab.kernel import bpf
-from rocelab.kernel.counters import DepthCounters, PortCounters, QueueCounters
+from rocelab.kernel.counters import DepthCounters, OtherCounters, PortCounters, QueueCounters
 from rocelab.plan.queues import BINS, QueuePlan
 from rocelab.runtime.queues.marker import PINS, QUEUE_FIELDS, QUEUE_WORDS
 from rocelab.spec.queues import TRAFFIC_CLASSES
 
+_OTHERS = (
+    *("tcp", "udp", "icmp", "rest", "bytes", "marked", "ce_out"),
+    *("dropped_packets", "dropped_bytes"),
+)
 Words = npt.NDArray[np.uint64]
 _WORD_BYTES = 8
 
@@ -60,8 +64,9 @@ class MarkerReader(bpf.Pinned):
         return self._depths.copy()
 
     def forget_maximum(self) -> None:
-        """Count the greatest depth of each queue anew."""
-        self._queues[:, :, QUEUE_FIELDS.index("depth_max")] = 0
+        """Count the greatest depth of each queue anew, and what others held at most."""
+        for name in ("depth_max", "others_held_max"):
+            self._queues[:, :, QUEUE_FIELDS.index(name)] = 0
 
     def counters(self) -> PortCounters:
         """Every queue's counters now."""
@@ -92,6 +97,11 @@ class MarkerReader(bpf.Pinned):
             dropped_bytes=field["dropped_bytes"],
             ce_out=field["ce_out"],
             on_arrival=DepthCounters(field["depth_max"], field["depth_sum"], packets, marked),
+            others=OtherCounters(
+                **{name: field[f"others_{name}"] for name in _OTHERS},
+                held_max_bytes=field["others_held_max"],
+                crowded_out=field["crowded_out"],
+            ),
         )
 
 

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from rocelab.kernel import netlink, tc
 from rocelab.plan.queues import DscpBlock, QueuedPort, QueuePlan, dscp_blocks
 from rocelab.runtime.queues import htb
+from rocelab.spec.queues import DSCPS
 
 CONTROL_DSCP = 48
 ROCE_PORT = 4791
@@ -36,6 +37,11 @@ _SELECTOR = struct.Struct("=BBBxHHhhI")
 Key = tuple[int, int, int]
 """A u32 match: offset in the IP header, mask and value of a word."""
 
+Rules = list[tuple[list[Key], int]]
+"""Matches, all of which a packet must meet, with its class, in the order of evaluation."""
+
+_ROCE_IPV4: list[Key] = [(8, 0x00FF_0000, _UDP << 16), (20, 0x0000_FFFF, ROCE_PORT)]
+
 
 class RedQueues:
     """Makes queues whose marks are sch_red's."""
@@ -43,6 +49,7 @@ class RedQueues:
     def __init__(self, plan: QueuePlan) -> None:
         self._plan = plan
         self._filters = filters(plan)
+        self._host_filters = host_filters()
 
     def messages(self, port: QueuedPort) -> list[bytes]:
         """The messages that make a port's queues, on interface index 0."""
@@ -60,6 +67,10 @@ class RedQueues:
             for number in plan.classes
         ]
         return htb.tree(port.rate_bps, port.mtu, plan.classes) + leaves + self._filters
+
+    def host_messages(self, port: QueuedPort) -> list[bytes]:
+        """The messages that make the queues of a server's NIC, on interface index 0."""
+        return htb.host_tree(port.rate_bps, port.mtu, ()) + self._host_filters
 
     def close(self) -> None:
         """Nothing to close."""
@@ -115,14 +126,34 @@ def filters(plan: QueuePlan) -> list[bytes]:
     ]
 
 
+def host_filters() -> list[bytes]:
+    """The u32 filters of a NIC's root."""
+    ipv4, ipv6 = host_rules()
+    return [
+        _u32(priority, protocol, keys, target)
+        for priority, protocol, rules in ((1, _ETH_P_IP, ipv4), (2, _ETH_P_IPV6, ipv6))
+        for keys, target in rules
+    ]
+
+
+def host_rules() -> tuple[Rules, Rules]:
+    """Matches of IPv4 and IPv6 with their HTB class at a NIC: control packets have the direct
+    queue, RoCEv2 and all else one each. DSCPs are of no other concern there."""
+    blocks, of = dscp_blocks((0,) * DSCPS), {htb.class_id(0): htb.OTHERS_CLASS}
+    ipv4, ipv6 = (
+        [(keys, of.get(target, target)) for keys, target in rules]
+        for rules in (ipv4_rules(blocks), ipv6_rules(blocks))
+    )
+    return [(_ROCE_IPV4, htb.ROCE_CLASS), *ipv4], ipv6
+
+
 def ipv4_rules(blocks: tuple[DscpBlock, ...]) -> list[tuple[list[Key], int]]:
     """Matches with their HTB class, in the order of evaluation; none for IP options."""
 
     def dscp(value: int, mask: int) -> Key:
         return (0, mask << 18, value << 18)
 
-    udp, roce = (8, 0x00FF_0000, _UDP << 16), (20, 0x0000_FFFF, ROCE_PORT)
-    return _rules(blocks, dscp, [udp, roce], [])
+    return _rules(blocks, dscp, _ROCE_IPV4, [])
 
 
 def ipv6_rules(blocks: tuple[DscpBlock, ...]) -> list[tuple[list[Key], int]]:

@@ -1,14 +1,16 @@
 """The packet engine's ports: queues by class, tail drop, WRED marks, one packet after the other.
 
-The rules are those of a lab's port (`rocelab/runtime/bpf/queues.bpf.c`): a packet that does not fit
-the port's buffer is dropped; the depth of its queue on arrival, without itself and without the
-packet under way, decides on its mark. Strict classes go first, the others share byte by byte.
-Beside lossless classes, which wait at gates, each other class has the buffer to itself. Behind a
-host that gathers arrivals a NIC has a queue of lossless classes only (`rocelab.runtime.pfc`).
+The rules are those of a lab's port (`rocelab/runtime/bpf/queues.bpf.c`): a packet for which its
+class has no room in the port's buffer is dropped; the depth of its queue on arrival, without itself
+and without the packet under way, decides on its mark. Strict classes go first, the others share
+byte by byte. Beside lossless classes, which wait at gates, each other class has the buffer to
+itself. Behind a host that gathers arrivals a NIC has a queue of lossless classes only
+(`rocelab.runtime.pfc`).
 """
 
 from __future__ import annotations
 
+from rocelab.plan.queues import CLASS_ALPHA
 from rocelab.sim.packets import state as at
 from rocelab.sim.packets.clock import schedule, set_timer
 from rocelab.sim.packets.compiling import compiled, inlined
@@ -49,7 +51,7 @@ def enqueue(run: State, packet: int, number: int) -> None:
     waits = is_lossless(run, class_)
     place = number * rules[at.CLASSES] + class_
     if (waits and is_switch and not _enter(run, packet, place, size)) or (
-        not waits and _depth(run, number, place) + size > port[at.BUFFER]
+        not waits and is_switch and not _fits(run, number, place, size)
     ):
         if port[at.BUFFER] == at.CUT:
             run.counts[at.LOST_PACKETS] += 1
@@ -103,11 +105,13 @@ def _join(run: State, packet: int, number: int, place: int, waits: bool) -> None
 
 
 @inlined
-def _depth(run: State, number: int, place: int) -> int:
-    """The bytes that share a buffer with a packet of a class that is not lossless."""
+def _fits(run: State, number: int, place: int, size: int) -> bool:
+    """Whether a switch's port takes a packet of a class that is not lossless."""
+    queued, limit = run.queue[place, at.BYTES] + size, run.port[number, at.BUFFER]
     if run.rules[at.BUFFER_EACH]:
-        return int(run.queue[place, at.BYTES])
-    return int(run.port[number, at.DEPTH])
+        return bool(queued <= limit)
+    in_port = run.port[number, at.DEPTH] + size
+    return bool(queued + CLASS_ALPHA * in_port <= (CLASS_ALPHA + 1) * limit)
 
 
 @compiled

@@ -13,6 +13,7 @@ from rocelab.agent.filters import (
     data_filter,
     flow_filter,
     probe_filter,
+    queue_pair_filter,
     roce_filter,
 )
 from rocelab.agent.headers import BTH_OFFSET, IP_OFFSET, UDP_OFFSET, Opcode
@@ -70,6 +71,17 @@ def test_a_flow_is_told_from_others_by_each_of_its_numbers() -> None:
         flow_filter(source, destination, 0xC123, 0x113456),
     ):
         assert not passes(other, frame)
+
+
+def test_packets_of_queue_pairs_are_told_from_others_whatever_bits_are_before_the_number() -> None:
+    for number, congestion in ((2, 0), (0x20000, 0xC0), (0x12345, 0x40)):
+        frame = probe_frame(ENDPOINTS, sport=0xC123, dest_qp=number)
+        frame = changed(frame, BTH_OFFSET + 4, bytes([congestion]))
+        assert passes(queue_pair_filter(2, 0x20000), frame)
+        assert passes(queue_pair_filter(number, number), frame)
+        assert not passes(queue_pair_filter(number + 1, 0xFFFFFF), frame)
+        assert not passes(queue_pair_filter(0, number - 1), frame)
+        assert not passes(queue_pair_filter(2, 0x20000), changed(frame, IP_OFFSET + 6, b"\x20"))
 
 
 def test_data_packets_are_told_from_acknowledgements_and_notifications() -> None:

@@ -348,7 +348,7 @@ def test_a_collective_is_printed_as_nccl_tests_does_with_the_worst_link_groups()
     (row,) = [line for line in text.splitlines() if line.startswith("     4000000 ")]
     assert row.split() == ["4000000"] * 2 + ["uint8", "sum", "-1", "102.00", "39.22", "58.82", "0"]
     assert "rtsw-ctsw up" in text
-    assert "agree on 8 of 8 counts" in text
+    assert "agree on 9 of 9 counts" in text
     assert "marked (CE) at receivers" in text
 
 

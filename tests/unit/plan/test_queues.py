@@ -9,11 +9,14 @@ from hypothesis import strategies as st
 from rocelab.plan.build import plan
 from rocelab.plan.queues import (
     BINS,
+    CLASS_ALPHA,
     QueuePlan,
     burst_bytes,
     class_of_dscp,
     dscp_blocks,
+    full_classes_bytes,
     plan_queues,
+    port_bytes,
     strictness,
 )
 from rocelab.spec.model import LabSpec
@@ -135,7 +138,24 @@ def test_every_switch_port_has_a_slot_and_its_rate_on_the_machine() -> None:
         "rtsw2": 3,
         "ctsw1": 2,
         "ctsw2": 2,
+        "srv1-1": 1,
+        "srv2-1": 1,
     }
+    assert [(port.node, port.slot, port.rate_bps) for port in made.nics] == [
+        ("srv1-1", 0, 80_000_000),
+        ("srv2-1", 0, 80_000_000),
+    ]
+
+
+@given(st.integers(1, 10**10), st.integers(1, 8))
+def test_full_classes_hold_alike_what_the_threshold_gives_them_and_one_alone_the_buffer(
+    buffer: int, classes: int
+) -> None:
+    each = full_classes_bytes(buffer, classes)
+    assert full_classes_bytes(buffer, 1) == buffer
+    assert classes * each <= port_bytes(buffer) + classes
+    free = buffer + buffer / CLASS_ALPHA - classes * each
+    assert each == pytest.approx(CLASS_ALPHA * free, abs=CLASS_ALPHA * classes + 2)
 
 
 def test_a_fabric_without_servers_has_no_queues() -> None:

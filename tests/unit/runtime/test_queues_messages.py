@@ -177,3 +177,36 @@ def test_a_netlink_attribute_is_padded_and_says_its_unpadded_length(
     assert len(encoded) % 4 == 0
     assert struct.unpack_from("=HH", encoded) == (4 + len(value), kind)
     assert encoded[4 : 4 + len(value)] == value
+
+
+def test_a_nic_sends_roce_at_once_and_all_else_at_what_is_left_of_its_rate() -> None:
+    qdisc, nic, roce, others = (
+        decoded(each) for each in htb.host_tree(PORT.rate_bps, PORT.mtu, ())
+    )
+    assert (qdisc["handle"], qdisc["parent"]) == (htb.HANDLE, tc.TC_H_ROOT)
+    assert (nic["handle"], nic["parent"]) == (0x10002, htb.HANDLE)
+    assert options_of(nic)["TCA_HTB_RATE64"] == options_of(nic)["TCA_HTB_CEIL64"] == 50_000_000
+    assert {each["parent"] for each in (roce, others)} == {0x10002}
+    assert [each["handle"] for each in (roce, others)] == [htb.ROCE_CLASS, htb.OTHERS_CLASS]
+    assert options_of(roce)["TCA_HTB_RATE64"] == htb.UNLIMITED_BYTES_PER_S
+    assert options_of(others)["TCA_HTB_RATE64"] == 500_000
+
+
+def test_lossless_classes_of_a_nic_have_tokens_that_nothing_else_uses() -> None:
+    messages = [decoded(each) for each in htb.host_tree(PORT.rate_bps, PORT.mtu, (3, 4))]
+    parents = {each["handle"]: each["parent"] for each in messages[1:]}
+    assert parents[htb.ROOT_CLASS] == htb.HOST_CLASS
+    assert [parents[htb.class_id(each)] for each in (3, 4)] == [htb.ROOT_CLASS] * 2
+    assert parents[htb.ROCE_CLASS] == parents[htb.OTHERS_CLASS] == htb.HOST_CLASS
+
+
+@pytest.mark.parametrize("dscp", [0, 26, 46, 48, 56])
+@pytest.mark.parametrize("port", [4791, 179])
+def test_u32_rules_of_a_nic_tell_roce_control_and_all_else(dscp: int, port: int) -> None:
+    ipv4_rules, ipv6_rules = red.host_rules()
+    udp = struct.pack(">HH", 5000, port)
+    ipv4 = bytes([0x45, dscp << 2, 0, 0, 0, 0, 0, 0, 64, 17]) + bytes(10) + udp
+    ipv6 = struct.pack(">IHBB", 6 << 28 | dscp << 22, 0, 17, 64) + bytes(32) + udp
+    other = htb.HANDLE if dscp >= 48 and port != 4791 else htb.OTHERS_CLASS
+    assert rules_take(ipv4_rules, ipv4) == (htb.ROCE_CLASS if port == 4791 else other)
+    assert rules_take(ipv6_rules, ipv6) == other

@@ -170,8 +170,11 @@ class Port:
                 return False
             assert packet.came_by is not None
             return packet.came_by.lanes[class_].admits(packet)
-        beside = [class_] if self.oracle.queues.pausing else CLASSES
-        return sum(self.bytes_of(each) for each in beside) + packet.size <= limit
+        queued = self.bytes_of(class_) + packet.size
+        if self.oracle.queues.pausing:
+            return queued <= limit
+        in_port = sum(self.bytes_of(each) for each in CLASSES) + packet.size
+        return queued <= min(limit, 8 * (limit + limit / 8 - in_port))
 
     def marked(self, class_: int) -> bool:
         queues, depth = self.oracle.queues, self.bytes_of(class_)
