@@ -11,15 +11,22 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Executor, ProcessPoolExecutor
+from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from multiprocessing.context import SpawnProcess
+from queue import SimpleQueue
+from typing import ParamSpec, TypeVar, cast
 
 from rocelab.errors import MachineError
 from rocelab.interpreter import safe_path
 from rocelab.sim.sweep.cells import tool_version
 
 CONNECT_S = 10.0
+
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,20 +49,97 @@ def processes(workers: int) -> Iterator[WorkerPool]:
     numba's, a Dask client's) without the threads that would release them. Only the parent handles
     an interrupt, and a worker whose parent was killed ends too.
     """
-    others = set(multiprocessing.active_children())
-    # multiprocessing's resource tracker, which counts semaphores, is an interpreter too.
+    # multiprocessing's resource tracker is an interpreter too.
     with safe_path():
-        executor = ProcessPoolExecutor(
-            workers, multiprocessing.get_context("spawn"), initializer=_prepare_worker
-        )
+        executor = _Processes(workers)
         try:
             yield WorkerPool(executor, lambda: workers)
         except BaseException:
-            for child in set(multiprocessing.active_children()) - others:
-                child.terminate()
+            executor.terminate()
             raise
         finally:
             executor.shutdown(cancel_futures=True)
+
+
+class _Processes(Executor):
+    """Processes with a pipe each, and a thread for each that waits for its answers.
+
+    ProcessPoolExecutor has named semaphores instead, which stay in /dev/shm if all of it is killed.
+    """
+
+    def __init__(self, count: int) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._threads = ThreadPoolExecutor(count)
+        self._idle: SimpleQueue[Connection] = SimpleQueue()
+        self._connections: list[Connection] = []
+        self._processes: list[SpawnProcess] = []
+        self._is_broken = False
+        for _ in range(count):
+            ours, theirs = context.Pipe()
+            process = context.Process(target=_work, args=(theirs,), daemon=True)
+            process.start()
+            theirs.close()
+            self._processes.append(process)
+            self._connections.append(ours)
+            self._idle.put(ours)
+
+    def submit(
+        self,
+        function: Callable[Arguments, Result],
+        /,
+        *arguments: Arguments.args,
+        **keywords: Arguments.kwargs,
+    ) -> Future[Result]:
+        """Run a function in the next idle process. Raises BrokenExecutor once one has died."""
+        if self._is_broken:
+            raise BrokenExecutor
+
+        def answer() -> Result:
+            return cast(Result, self._answer((function, arguments, keywords)))
+
+        return self._threads.submit(answer)
+
+    def _answer(self, call: tuple[object, ...]) -> object:
+        connection = self._idle.get()
+        try:
+            connection.send(call)
+            is_result, answer = connection.recv()
+        except (EOFError, OSError):
+            self._is_broken = True
+            raise BrokenExecutor from None
+        finally:
+            self._idle.put(connection)
+        if is_result:
+            return answer
+        assert isinstance(answer, BaseException)
+        raise answer
+
+    def terminate(self) -> None:
+        """End the processes at once; what they do is lost."""
+        for process in self._processes:
+            process.terminate()
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Let the processes end after what they do."""
+        self._threads.shutdown(wait, cancel_futures=cancel_futures)
+        for connection in self._connections:
+            connection.close()
+        for process in self._processes:
+            process.join()
+
+
+def _work(connection: Connection) -> None:
+    """What a process does: calls functions, and sends back what they return or raise."""
+    _prepare_worker()
+    while True:
+        try:
+            function, arguments, keywords = connection.recv()
+        except EOFError:
+            return
+        try:
+            connection.send((True, function(*arguments, **keywords)))
+        except Exception as error:
+            connection.send((False, error))
 
 
 @contextmanager
@@ -125,7 +209,7 @@ def _prepare_worker() -> None:
 
 
 def _end_with_parent() -> None:
-    # Workers hold both ends of their queue, so they never see it close when the parent dies.
+    # Amid a cell nobody reads from the pipe, which the parent's death closes.
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()
