@@ -12,8 +12,8 @@ import os
 import stat
 import subprocess
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
-from pathlib import Path, PurePosixPath
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from secrets import token_hex
 from typing import AnyStr, BinaryIO
 
@@ -103,23 +103,6 @@ def replace_file(file: Path, content: str | bytes, mode: int = FILE_MODE) -> Non
     """Write a whole file, `replacing` an existing one. Raises OSError."""
     with replacing(file, mode) as opened:
         opened.write(content.encode() if isinstance(content, str) else content)
-
-
-def write_below(folder: int, path: PurePosixPath, text: str) -> None:
-    """Write a file below an open folder in which others may write too, and make the folders above
-    it. Follows no link, and replaces one. Raises OSError."""
-    with ExitStack() as opened:
-        for name in path.parent.parts:
-            with suppress(FileExistsError):
-                os.mkdir(name, dir_fd=folder)
-            flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-            folder = os.open(name, flags, dir_fd=folder)
-            opened.callback(os.close, folder)
-        with suppress(FileNotFoundError):
-            os.unlink(path.name, dir_fd=folder)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        with os.fdopen(os.open(path.name, flags, 0o666, dir_fd=folder), "w") as file:
-            file.write(text)
 
 
 def remove_tree(folder: Path) -> None:

@@ -8,17 +8,24 @@ or another folder in its place. So root follows only links that nobody else coul
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
+import pwd
 import stat
 import sys
-from collections.abc import Collection
-from contextlib import suppress
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 
 CACHE = Path("/var/cache/rocelab")
 """Root's own folder of caches."""
+
+_PR_SET_DUMPABLE = 4
+"""linux/prctl.h"""
+
+_libc = ctypes.CDLL(None, use_errno=True)
 
 
 class UntrustedFolderError(OSError):
@@ -121,3 +128,89 @@ def _others_may_write(
         return False
     of_group = status.st_mode & stat.S_IWGRP and groups is not None and status.st_gid not in groups
     return bool(status.st_mode & stat.S_IWOTH or of_group)
+
+
+def acts_for() -> tuple[int, int] | None:
+    """The user and group to whom what this process writes belongs: of sudo, if it is root's."""
+    return sudo_user() if os.geteuid() == 0 else None
+
+
+def may_lead(link: os.stat_result, folder: int) -> bool:
+    """Whether a process follows a symbolic link in an open folder on its way to an output. Root
+    does where the link belongs to root or to the user of sudo and nobody else may write in its
+    folder, or replace one above it: so not in /tmp. Others may follow all that the kernel does."""
+    if os.geteuid() != 0:
+        return True
+    users, groups = (set(numbers) | {0} for numbers in zip(*[acts_for() or (0, 0)], strict=True))
+    if link.st_uid not in users:
+        return False
+    here, is_above = os.dup(folder), False
+    try:
+        while True:
+            status = os.fstat(here)
+            if status.st_uid not in users:
+                return False
+            if _others_may_write(status, groups, is_above=is_above):
+                return False
+            above = os.open("..", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=here)
+            os.close(here)
+            here, is_above = above, True
+            if os.path.samestat(status, os.fstat(here)):
+                return True
+    finally:
+        os.close(here)
+
+
+@contextmanager
+def rights_of(owner: tuple[int, int]) -> Iterator[None]:
+    """A block in which this thread has a user's rights to files, and makes files of that user
+    (setfsuid(2))."""
+    user, group = map(ctypes.c_uint, owner)
+    group_before, user_before = _libc.setfsgid(group), _libc.setfsuid(user)
+    try:
+        yield
+    finally:
+        _libc.setfsuid(user_before)
+        _libc.setfsgid(group_before)
+
+
+def become_sudo_user() -> None:
+    """Give up root's rights under sudo, for those of the user who typed it, whose HOME is taken.
+
+    Root's stay where that user could not read this program or the current folder, as after `sudo
+    -s` in root's own; what is written is the user's anyway.
+    """
+    owner = acts_for()
+    if owner is None or owner[0] == 0:
+        return
+    user, group = owner
+    try:
+        entry = pwd.getpwuid(user)
+        home, name = entry.pw_dir, entry.pw_name
+        groups = os.getgrouplist(name, group)
+    except KeyError:
+        home, name, groups = "/nonexistent", str(user), [group]
+    if not _may_read(owner, (__file__, os.__file__, sys.prefix, ".")):
+        return
+    os.setgroups(groups)
+    os.setresgid(group, group, group)
+    os.setresuid(user, user, user)
+    # /proc/self is root's after a change of the user.
+    _libc.prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0)
+    os.environ.update(HOME=home, USER=name, LOGNAME=name)
+
+
+def _may_read(owner: tuple[int, int], places: Iterable[str]) -> bool:
+    """Whether a user can open all of these."""
+    # Root's group would open more.
+    groups = os.getgroups()
+    os.setgroups([])
+    try:
+        with rights_of(owner):
+            for place in places:
+                os.close(os.open(place, os.O_RDONLY | os.O_CLOEXEC))
+    except PermissionError:
+        return False
+    finally:
+        os.setgroups(groups)
+    return True

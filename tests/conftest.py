@@ -14,6 +14,7 @@ first.
 from __future__ import annotations
 
 import gc
+import os
 import signal
 
 import pytest
@@ -32,6 +33,9 @@ settings.load_profile("suite")
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # Under sudo: a command in this process would give up root's rights for all tests after it.
+    for name in ("SUDO_UID", "SUDO_GID"):
+        os.environ.pop(name, None)
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     for number in (signal.SIGTERM, signal.SIGHUP):

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO
 import typer
 
 from rocelab.cli.arguments import ForceOption, RunningLab, complete_port, running_lab
-from rocelab.cli.handover import handed_over
 from rocelab.interruption import shielded, undone
 from rocelab.kernel.rights import need_root
 from rocelab.report.console import err, is_reader_gone, say
 
 if TYPE_CHECKING:
     from rocelab.measure.portcapture import PortName
+    from rocelab.outputs import OutputFile
     from rocelab.runtime.lab import Lab
 
 STDOUT = Path("-")
@@ -59,7 +59,7 @@ def capture(
     With several ports, packets are written 0.1 s late, to be in order of time.
     """
     from rocelab.measure.portcapture import PortCapture
-    from rocelab.outputs import check_new_file
+    from rocelab.outputs import output_file
 
     need_root("capturing in a node")
     chosen = running_lab(lab)
@@ -67,13 +67,11 @@ def capture(
     is_stream = file == STDOUT
     if is_stream:
         _check_stdout()
-    else:
-        check_new_file(file, overwrite=force)
     with (
-        handed_over(None if is_stream else file),
+        nullcontext() if is_stream else output_file(file, overwrite=force) as named_file,
         PortCapture(chosen, named) as captured,
         shielded("what tcpdump holds is written", captured.stop),
-        _target(file, overwrite=force) as target,
+        _target(named_file) as target,
     ):
         until = "" if count or seconds else ", Ctrl-C ends it"
         err().print(f"capturing on {', '.join(map(str, named))}{until}")
@@ -91,13 +89,9 @@ def capture(
             undone(f"{file} is whole")
 
 
-def _target(file: Path, *, overwrite: bool) -> AbstractContextManager[BinaryIO]:
-    """What FILE means, open for writing. Raises InputError as `create_file`."""
-    from rocelab.outputs import create_file
-
-    if file == STDOUT:
-        return nullcontext(sys.stdout.buffer)
-    return create_file(file, overwrite=overwrite)
+def _target(file: OutputFile | None) -> AbstractContextManager[BinaryIO]:
+    """The file, new, or stdout, open for writing. Raises InputError if it cannot be written."""
+    return nullcontext(sys.stdout.buffer) if file is None else file.create()
 
 
 def _check_stdout() -> None:

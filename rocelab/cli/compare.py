@@ -17,7 +17,6 @@ from rocelab.cli.arguments import (
     LabArgument,
     running_or_planned,
 )
-from rocelab.cli.handover import handed_over
 from rocelab.cli.joboptions import named_options, takes_job_options
 from rocelab.kernel.rights import need_root
 from rocelab.report.console import err, out, write
@@ -86,7 +85,6 @@ def compare(
     from rocelab.drills.compare.matrix import cells
     from rocelab.drills.compare.run import Step
     from rocelab.drills.compare.run import compare as run_comparison
-    from rocelab.files import replace_file
     from rocelab.outputs import REPORT, RESULT, results_folder, shown_if_unwritten
     from rocelab.report.compare.html import render_html
     from rocelab.report.compare.terminal import print_comparison
@@ -105,7 +103,7 @@ def compare(
         else:
             print_comparison(found, out())
 
-    with handed_over(folder), results_folder(folder, overwrite=force):
+    with results_folder(folder, overwrite=force) as opened:
         with _steps() as watch:
             found = run_comparison(
                 chosen,
@@ -116,8 +114,7 @@ def compare(
                 watch=watch,
             )
         with shown_if_unwritten([found], show):
-            replace_file(folder / RESULT, to_json(found))
-            replace_file(folder / REPORT, render_html(found))
+            opened.replace_all({RESULT: to_json(found), REPORT: render_html(found)})
     show(found)
     err().print(f"written: {folder}/result.json, {folder}/report.html", markup=False)
     if not any(cell.status is Status.MEASURED for cell in found.cells):

@@ -11,6 +11,7 @@ from rocelab.cli.arguments import ForceOption, JsonOption
 from rocelab.report.console import err, out, write
 
 if TYPE_CHECKING:
+    from rocelab.outputs import OutputFile
     from rocelab.results.job import JobReport
 
 PICTURES = (".svg", ".png")
@@ -57,12 +58,11 @@ def diagnose(
     rocelab diagnose results/slow-receiver-TIME/result.json --phase slow
     """
     from rocelab.diagnose.diagnose import diagnose_report
-    from rocelab.diagnose.page import write_picture
+    from rocelab.diagnose.page import drawn
     from rocelab.diagnose.terminal import print_diagnosis
     from rocelab.documents import fitting, to_json
 
-    if picture is not None:
-        _check_picture(picture, overwrite=force)
+    target = None if picture is None else _picture(picture, overwrite=force)
     report = _read(result, phase)
     with fitting(str(result)):
         found, case = diagnose_report(report)
@@ -70,8 +70,8 @@ def diagnose(
             write([to_json(found)])
         else:
             print_diagnosis(found, case, out())
-        if picture is not None:
-            write_picture(found, case, picture)
+        if target is not None:
+            target.write(drawn(found, case, target.path.suffix))
     if picture is not None:
         err().print(f"written: {picture}", markup=False, soft_wrap=True)
 
@@ -86,10 +86,10 @@ def _read(path: Path, phase: str | None) -> JobReport:
     return job.from_json(text) if phase is None else drill.from_json(text).job_of(phase)
 
 
-def _check_picture(path: Path, *, overwrite: bool) -> None:
+def _picture(path: Path, *, overwrite: bool) -> OutputFile:
     from rocelab.errors import InputError
-    from rocelab.outputs import check_new_file
+    from rocelab.outputs import output_file
 
     if path.suffix not in PICTURES:
         raise InputError(f"{path} is neither .svg nor .png", hint="end the name in one of them")
-    check_new_file(path, overwrite=overwrite)
+    return output_file(path, overwrite=overwrite)

@@ -26,13 +26,13 @@ from rocelab.cli.arguments import (
     running_lab,
 )
 from rocelab.cli.catalog import listed, marked, say_own
-from rocelab.cli.handover import handed_over
 from rocelab.errors import ExpectationError, MachineError
 from rocelab.measure.attempts import RETRIES
 from rocelab.report.console import err, out, progress_bars, say, table, write, write_json
 from rocelab.runtime.kind import RuntimeKind
 
 if TYPE_CHECKING:
+    from rocelab.outputs import OutputFile
     from rocelab.results.drill import DrillResult
 
 app = typer.Typer(
@@ -167,7 +167,7 @@ def run(
     from rocelab.documents import to_json
     from rocelab.drills.labuse import fresh, kept
     from rocelab.drills.run import run_drill
-    from rocelab.outputs import shown_if_unwritten
+    from rocelab.outputs import output_file, shown_if_unwritten
     from rocelab.report.terminal import print_result
     from rocelab.runtime.providers import provider_of
 
@@ -185,37 +185,38 @@ def run(
             print_result(result, out())
 
     started = time.monotonic()
-    with handed_over(junit), handed_over(markdown):
-        with _outcome_of_errors(drill, junit, markdown):
-            path = _drill_file(drill)
-            if folder is None:
-                folder = Path("results") / f"{path.stem}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
-            found: list[DrillResult] = []
-            shown = shown_if_unwritten(found, show)
-            with handed_over(folder), shown, progress_bars() as progress:
-                use = kept(note, frr, frr_memory) if keep else fresh
-                result = run_drill(
-                    path,
-                    repeats=repeat,
-                    retries=retries,
-                    out=folder,
-                    overwrite=force,
-                    dilation=dilation,
-                    progress=progress,
-                    use=use,
-                    provider=provider,
-                    lab=running,
-                    on_result=found.append,
-                )
-        if junit is not None:
-            from rocelab.report.junit import junit_of, write_junit
+    xml, text = (
+        None if path is None else output_file(path, overwrite=True, make=True)
+        for path in (junit, markdown)
+    )
+    with _outcome_of_errors(drill, xml, text):
+        path = _drill_file(drill)
+        if folder is None:
+            folder = Path("results") / f"{path.stem}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
+        found: list[DrillResult] = []
+        with shown_if_unwritten(found, show), progress_bars() as progress:
+            use = kept(note, frr, frr_memory) if keep else fresh
+            result = run_drill(
+                path,
+                repeats=repeat,
+                retries=retries,
+                out=folder,
+                overwrite=force,
+                dilation=dilation,
+                progress=progress,
+                use=use,
+                provider=provider,
+                lab=running,
+                on_result=found.append,
+            )
+    if xml is not None:
+        from rocelab.report.junit import junit_file, junit_of
 
-            write_junit(junit_of(result, time.monotonic() - started), junit)
-        if markdown is not None:
-            from rocelab.outputs import write_whole
-            from rocelab.report.markdown import markdown_of
+        xml.write(junit_file(junit_of(result, time.monotonic() - started)))
+    if text is not None:
+        from rocelab.report.markdown import markdown_of
 
-            write_whole(markdown, markdown_of(result).encode())
+        text.write(markdown_of(result))
     show(result)
     if not json:
         err().print(f"{folder}/result.json and {folder}/report.html have the rest")
@@ -267,23 +268,21 @@ def diff(old: ResultArgument, new: ResultArgument, json: JsonOption = False) -> 
 
 
 @contextmanager
-def _outcome_of_errors(drill: str, junit: Path | None, markdown: Path | None) -> Iterator[None]:
+def _outcome_of_errors(
+    drill: str, xml: OutputFile | None, text: OutputFile | None
+) -> Iterator[None]:
     """Write an error that ends the drill, Ctrl-C too, as JUnit XML and Markdown, and raise it
     again."""
-    from rocelab.outputs import make_place, write_whole
-    from rocelab.report.junit import junit_of_error, write_junit
+    from rocelab.report.junit import junit_file, junit_of_error
     from rocelab.report.markdown import markdown_of_error
 
     started = time.monotonic()
-    for path in (junit, markdown):
-        if path is not None:
-            make_place(path)
     name = Path(drill).stem
     try:
         yield
     except BaseException as error:
-        if junit is not None:
-            write_junit(junit_of_error(name, error, time.monotonic() - started), junit)
-        if markdown is not None:
-            write_whole(markdown, markdown_of_error(name, error).encode())
+        if xml is not None:
+            xml.write(junit_file(junit_of_error(name, error, time.monotonic() - started)))
+        if text is not None:
+            text.write(markdown_of_error(name, error))
         raise

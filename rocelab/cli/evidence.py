@@ -10,7 +10,6 @@ from typing import Annotated
 import typer
 
 from rocelab.cli.arguments import JsonOption, RunningLab, complete_node, running_lab
-from rocelab.cli.handover import handed_over
 from rocelab.kernel.rights import need_root
 from rocelab.report.console import progress_bars, say, write
 from rocelab.wording import counted
@@ -46,7 +45,7 @@ def evidence(
     need_root("reading in nodes")
     chosen = running_lab(lab)
     names = nodes or [node.name for node in chosen.fabric.nodes]
-    with handed_over(folder), progress_bars() as progress:
+    with progress_bars() as progress:
         found = collect_evidence(
             chosen, names, folder, capture_s=capture, why=why, progress=progress
         )

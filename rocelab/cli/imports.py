@@ -51,21 +51,19 @@ def import_topology(
     Addresses, ASNs and policy are rocelab's own; the command lists what the bound FRR
     configurations say of them. `rocelab adopt` takes a running lab as it is.
     """
-    from rocelab.outputs import check_new_file, create_file
+    from rocelab.outputs import output_file
     from rocelab.plan.shape import clos_in
     from rocelab.render.import_roles import drawn_of
     from rocelab.render.imported import read_topology
 
-    if file is not None:
-        check_new_file(file, overwrite=force)
+    target = None if file is None else output_file(file, overwrite=force)
     imported = read_topology(topology, os.environ)
     drawn, left_out = drawn_of(imported, role or ())
     text = lab_text(imported, clos_in(drawn), topology)
-    if file is None:
+    if target is None:
         write([text])
     else:
-        with create_file(file, overwrite=force) as opened:
-            opened.write(text.encode())
+        target.write(text)
         say(f"the lab of {topology} is in {file}")
     _note_the_nodes(drawn, (*imported.left_out, *left_out))
     _note_the_rest(imported)

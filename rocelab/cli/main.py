@@ -140,8 +140,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     with ending():
         from rocelab.cli.app import run
         from rocelab.interpreter import leave_current_folder_out
-        from rocelab.trust import use_private_caches
 
         leave_current_folder_out()
-        use_private_caches()
         run(command_line(), arguments)

@@ -313,19 +313,17 @@ def graph(
     force: ForceOption = False,
 ) -> None:
     """Draw a lab's fabric, tiers in rows."""
-    from rocelab.outputs import check_new_file, create_file
+    from rocelab.outputs import output_file
     from rocelab.render.graph import mermaid, svg
     from rocelab.runtime.lab import Lab
 
-    if file is not None:
-        check_new_file(file, overwrite=force)
+    target = None if file is None else output_file(file, overwrite=force)
     fabric = Lab.planned(lab_file(lab)).fabric
     text = svg(fabric) if picture is Picture.SVG else mermaid(fabric)
-    if file is None:
+    if target is None:
         write([text])
         return
-    with create_file(file, overwrite=force) as opened:
-        opened.write(text.encode())
+    target.write(text)
     say(f"{picture.value} of lab {fabric.name} is in {file}")
 
 

@@ -13,6 +13,7 @@ import typer
 from typer.core import TyperGroup
 
 from rocelab.cli.arguments import JsonOption
+from rocelab.cli.unprivileged import take_rights_of
 from rocelab.errors import InputError
 from rocelab.report.console import is_reader_gone
 
@@ -42,6 +43,8 @@ class CommandLine(TyperGroup):
         name, command, rest = super().resolve_command(ctx, args)
         host = ctx.params.get("host")
         if host is None or name in HERE or ctx.resilient_parsing:
+            if not ctx.resilient_parsing:
+                take_rights_of(str(name), rest)
             return name, command, rest
         raise SystemExit(_run_elsewhere(ctx, host, list(args), command, rest))
 

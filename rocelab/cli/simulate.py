@@ -20,13 +20,12 @@ from rocelab.cli.arguments import (
 )
 from rocelab.cli.joboptions import named_options, takes_job_options
 from rocelab.cli.predict import complete_model
-from rocelab.files import replace_file
-from rocelab.interruption import shielded
 from rocelab.report.console import err, out, progress_bars, write
 from rocelab.spec.schemes import SCHEMES
 
 if TYPE_CHECKING:
     from rocelab.jobs.spec import SimulatedJob
+    from rocelab.outputs import Folder
     from rocelab.progress import ProgressSink
     from rocelab.results.simulation import SimulationReport
     from rocelab.sim.simulate import Simulation
@@ -209,11 +208,10 @@ def simulate(
     """
     from rocelab.documents import to_json
     from rocelab.outputs import results_folder
-    from rocelab.sim.flowtable import check_flow_file, write_flows
+    from rocelab.sim.flowtable import flow_file, write_flows
     from rocelab.sim.simulate import Options, Simulation
 
-    if file is not None:
-        check_flow_file(file, overwrite=force)
+    table = None if file is None else flow_file(file, overwrite=force)
     spec = asked_spec(lab, scheme, hashing)
     jobs = asked_jobs(job_file, named_options(job))
     options = Options.read(
@@ -227,17 +225,17 @@ def simulate(
         engine_seed=engine_seed,
     )
     note_compiling(engine)
-    with nullcontext() if folder is None else results_folder(folder, overwrite=force):
+    with nullcontext() if folder is None else results_folder(folder, overwrite=force) as opened:
         with progress_bars() as progress:
             simulation = Simulation(spec, jobs, options, progress)
             if chakra is not None:
                 _export(simulation, chakra, progress)
             outcome = simulation.run()
             report = simulation.report(outcome)
-        if folder is not None:
-            _write(report, folder)
-        if file is not None:
-            write_flows(simulation, outcome, file)
+        if opened is not None:
+            _write(report, opened)
+        if table is not None:
+            write_flows(simulation, outcome, table)
     if json:
         write([to_json(report)])
     else:
@@ -307,14 +305,10 @@ def _export(simulation: Simulation, folder: Path, progress: ProgressSink) -> Non
     write_trace(simulation.workloads[0], folder, progress=progress)
 
 
-def _write(report: SimulationReport, folder: Path) -> None:
+def _write(report: SimulationReport, folder: Folder) -> None:
     from rocelab.documents import to_json
     from rocelab.outputs import REPORT, RESULT
     from rocelab.report.simulation.html import render_html
 
-    page = render_html(report)
-    # Both or none: the page of a large fabric takes seconds to draw.
-    with shielded("the results are written"):
-        replace_file(folder / RESULT, to_json(report))
-        replace_file(folder / REPORT, page)
-    err().print(f"written: {folder}/result.json, report.html", markup=False, soft_wrap=True)
+    folder.replace_all({RESULT: to_json(report), REPORT: render_html(report)})
+    err().print(f"written: {folder.path}/result.json, report.html", markup=False, soft_wrap=True)

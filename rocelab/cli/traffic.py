@@ -15,7 +15,6 @@ from rocelab.cli.arguments import (
     file_of,
     running_lab,
 )
-from rocelab.cli.handover import handed_over
 from rocelab.cli.joboptions import named_options, takes_job_options
 from rocelab.kernel.rights import need_root
 from rocelab.report.console import err, out, progress_bars, write
@@ -88,7 +87,7 @@ def traffic(
         _warn(warned)
     found: list[JobReport] = []
     shown = shown_if_unwritten(found, lambda report: _show(report, json))
-    with handed_over(folder), handed_over(pcap), shown, progress_bars() as progress:
+    with shown, progress_bars() as progress:
         report = run_job(
             chosen,
             spec,

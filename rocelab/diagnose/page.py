@@ -6,7 +6,7 @@ it is readable in grey.
 
 from __future__ import annotations
 
-from pathlib import Path
+import io
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,9 +25,11 @@ MS = 10**6
 MOST_ITERATIONS = 8
 
 
-def write_picture(found: Diagnosis, case: Case, path: Path) -> None:
-    """Write the map to `path`, in the format of its file extension. Raises OSError."""
-    lateness_map(found, case).savefig(path, dpi=150)
+def drawn(found: Diagnosis, case: Case, extension: str) -> bytes:
+    """The map as the content of a file with this extension, .svg or .png."""
+    content = io.BytesIO()
+    lateness_map(found, case).savefig(content, dpi=150, format=extension.removeprefix("."))
+    return content.getvalue()
 
 
 @styled

@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from pathlib import Path as FilePath
 
 import numpy as np
 
@@ -37,6 +36,7 @@ from rocelab.measure.stages.event import Felt, stages_of_events
 from rocelab.measure.stages.measure import FlowRecovery
 from rocelab.measure.stages.recorder import StageRecorder
 from rocelab.measure.timeline import FibTimeline
+from rocelab.outputs import Place
 from rocelab.results import probes as results
 from rocelab.results.convergence import FlowConvergence, FlowSamples, Method
 from rocelab.results.probes import Event, FibChange, HashingRun, ProbeRun, Timeline, probe_run
@@ -59,7 +59,7 @@ class Settings:
     event_window_ns: int
     stages: bool = False
     health: HealthSpec | None = None
-    evidence: FilePath | None = None
+    evidence: Place | None = None
 
 
 class FaultedRun(Holding):

@@ -8,7 +8,6 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
-from pathlib import Path
 
 from rocelab.diagnose.diagnose import finding_of
 from rocelab.drills.conditions import under
@@ -21,6 +20,7 @@ from rocelab.measure.run import MeasuredJobs, run_jobs
 from rocelab.measure.stages.event import stages_of_events
 from rocelab.measure.stages.recorder import StageRecorder
 from rocelab.measure.timeline import FibTimeline
+from rocelab.outputs import Place
 from rocelab.progress import ProgressSink
 from rocelab.results.drill import JobsRun, PhaseRun
 from rocelab.results.kpis import data_class
@@ -42,7 +42,7 @@ def run_job_phase(
     faults: Sequence[Timed],
     fib: FibTimeline,
     before: Sequence[PhaseRun],
-    evidence: Path | None,
+    evidence: Place | None,
     progress: ProgressSink,
 ) -> JobsRun:
     """Run the phase's jobs. `fib` records the lab's tables, `before` has the earlier phases;

@@ -10,7 +10,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from pathlib import Path
 
 from rocelab.agent.filters import probe_filter
 from rocelab.drills.faulted import FaultedRun, Settings
@@ -21,6 +20,7 @@ from rocelab.forwarding.fib import Fib
 from rocelab.jobs.flow import Flow, permutation, resolve_flow
 from rocelab.kernel import settings as kernel
 from rocelab.measure.timeline import FibTimeline
+from rocelab.outputs import Place
 from rocelab.plan.fabric import Fabric
 from rocelab.progress import Progress, ProgressSink
 from rocelab.results.drill import ProbePlan, in_both_clocks
@@ -41,7 +41,7 @@ def run_probe_phase(
     faults: Sequence[Timed],
     fib: FibTimeline,
     netns_of: Mapping[str, int],
-    evidence: Path | None,
+    evidence: Place | None,
     progress: ProgressSink,
 ) -> ProbeRun:
     """Send the phase's probes. `fib` records the lab's tables, `netns_of` has the namespaces of its

@@ -7,7 +7,6 @@ planned before the lab comes up, so that errors of the drill come first.
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
@@ -22,17 +21,16 @@ from rocelab.drills.probes import probe_flows, probe_plan, run_probe_phase
 from rocelab.drills.spec import DrillSpec, PhaseSpec, load_drill
 from rocelab.errors import InputError
 from rocelab.faults.schedule import Timed, expand
-from rocelab.files import replace_file
 from rocelab.jobs.jobplan import plan_jobs
 from rocelab.kernel.rights import need_root
 from rocelab.measure.attempts import RETRIES, measure_valid
 from rocelab.measure.environment import environment_of
 from rocelab.measure.timeline import FibTimeline, opened_namespaces
-from rocelab.outputs import RESULT, results_folder
+from rocelab.outputs import REPORT, RESULT, Folder, Place, results_folder
 from rocelab.plan.build import plan
 from rocelab.plan.fabric import Fabric
 from rocelab.progress import Progress, ProgressSink, no_progress
-from rocelab.report.html import write_report
+from rocelab.report.html import EVIDENCE, drawings, render_html
 from rocelab.results.drill import DrillResult, PhaseRun, conclude
 from rocelab.runtime.convergence import convergence_timeout_s
 from rocelab.runtime.lab import Lab
@@ -81,14 +79,14 @@ def run_drill(
     drill, notes = _as_allowed(drill, chosen)
     phases = [_planned(chosen, drill, phase) for phase in drill.phases]
     need_root("a lab")
-    with nullcontext() if out is None else results_folder(out, overwrite=overwrite):
-        evidence = None if out is None else out / "evidence"
-        if evidence is not None and overwrite and evidence.exists():
-            shutil.rmtree(evidence)
+    with nullcontext() if out is None else results_folder(out, overwrite=overwrite) as folder:
+        evidence = None if folder is None else folder / EVIDENCE
+        if folder is not None and overwrite:
+            folder.remove(EVIDENCE)
         concluded = _run(chosen, drill, phases, notes, repeats, retries, evidence, progress, use)
         on_result(concluded)
-        if out is not None:
-            _write(concluded, out, progress)
+        if folder is not None:
+            _write(concluded, folder, progress)
     return concluded
 
 
@@ -169,7 +167,7 @@ def _run(
     notes: tuple[str, ...],
     repeats: int,
     retries: int,
-    evidence: Path | None,
+    evidence: Place | None,
     progress: ProgressSink,
     use: LabUse,
 ) -> DrillResult:
@@ -228,7 +226,7 @@ def _run_phases(
     lab: Lab,
     phases: Sequence[_Phase],
     which: str,
-    evidence: Path | None,
+    evidence: Place | None,
     progress: ProgressSink,
 ) -> list[PhaseRun]:
     runs: list[PhaseRun] = []
@@ -246,7 +244,7 @@ def _run_phase(
     lab: Lab,
     phase: _Phase,
     before: Sequence[PhaseRun],
-    evidence: Path | None,
+    evidence: Place | None,
     progress: ProgressSink,
 ) -> PhaseRun:
     spec, probes = phase.spec, phase.spec.probes
@@ -274,9 +272,11 @@ def _run_phase(
     return run
 
 
-def _write(result: DrillResult, out: Path, progress: ProgressSink) -> None:
+def _write(result: DrillResult, out: Folder, progress: ProgressSink) -> None:
     progress(Progress("report", 0, 2))
-    replace_file(out / RESULT, to_json(result))
+    out.replace(RESULT, to_json(result))
     progress(Progress("report", 1, 2))
-    write_report(result, out)
+    out.replace(REPORT, render_html(result))
+    for name, drawing in drawings(result):
+        out.replace(name, drawing)
     progress(Progress("report", 2, 2))

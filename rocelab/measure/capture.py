@@ -14,7 +14,6 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from importlib.metadata import version
-from pathlib import Path
 from types import TracebackType
 from typing import IO, NamedTuple, Self
 
@@ -30,6 +29,7 @@ from rocelab.measure.pcapng import (
     pcapng_packet,
 )
 from rocelab.measure.tcpdump import await_listening, counts_in, start_tcpdump
+from rocelab.outputs import OutputFile
 from rocelab.runtime.lab import Lab
 from rocelab.traffic.jobparts import nic_links
 
@@ -51,10 +51,10 @@ class _Tap(NamedTuple):
 class NicCapture:
     """Captures within its context and writes the file at the end."""
 
-    def __init__(self, lab: Lab, plan: JobPlan, path: Path) -> None:
+    def __init__(self, lab: Lab, plan: JobPlan, target: OutputFile) -> None:
         self._lab = lab
         self._plan = plan
-        self._path = path
+        self._target = target
         self._taps: list[_Tap] = []
         self._cleanup = ExitStack()
         self.lost = 0
@@ -100,12 +100,12 @@ class NicCapture:
         application = f"rocelab {version('rocelab')}"
         files = [tap.file for tap in self._taps]
         try:
-            with self._path.open("xb") as target:
+            with self._target.create() as target:
                 target.write(pcapng_header(application, captures))
                 for number, packet in _merged(files, list(captures.values())):
                     target.write(pcapng_packet(packet, number))
         except OSError as error:
-            raise InputError(f"cannot write {self._path}: {error.strerror}") from error
+            raise InputError(f"cannot write {self._target.path}: {error.strerror}") from error
 
 
 def _drain(process: subprocess.Popen[bytes]) -> None:

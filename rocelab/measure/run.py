@@ -21,7 +21,6 @@ from rocelab.faults.injector import Injector
 from rocelab.faults.pauses import SPARING
 from rocelab.faults.schedule import Timed
 from rocelab.faults.timetable import carried_out, events_of, prepare_first
-from rocelab.files import replace_file
 from rocelab.forwarding.balance import link_loads, tier_balances
 from rocelab.forwarding.path import NoPathError
 from rocelab.jobs.job import JobSpec
@@ -37,7 +36,7 @@ from rocelab.measure.effects import late_carriers, link_events
 from rocelab.measure.environment import environment_of
 from rocelab.measure.fidelity import stolen_cpu_s
 from rocelab.measure.job import impact_of
-from rocelab.outputs import RESULT, check_new_file, results_folder
+from rocelab.outputs import RESULT, output_file, results_folder
 from rocelab.plan.fabric import Fabric
 from rocelab.plan.pfc import too_small
 from rocelab.predict.matrix import row_of_end
@@ -87,20 +86,19 @@ def run_job(
     """
     plans = plan_jobs(lab.fabric, [job])
     _check_ready(lab)
-    if pcap is not None:
-        check_new_file(pcap, overwrite=overwrite)
     with (
-        nullcontext() if out is None else results_folder(out, overwrite=overwrite),
+        nullcontext() if pcap is None else output_file(pcap, overwrite=overwrite) as packets,
+        nullcontext() if out is None else results_folder(out, overwrite=overwrite) as folder,
         in_use(LabFiles(lab.name), f"a job ({job.pattern})"),
     ):
-        capture = None if pcap is None else NicCapture(lab, plans[0], pcap)
+        capture = None if packets is None else NicCapture(lab, plans[0], packets)
         (report,) = _measured(lab, lab.fabric, plans, capture or nullcontext(), progress).reports
         if capture is not None and capture.lost:
             lacks = f"the capture lacks {capture.lost:,} packets tcpdump had no room or time for"
             report = replace(report, warnings=(*report.warnings, lacks))
         on_result(report)
-        if out is not None:
-            replace_file(out / RESULT, to_json(report))
+        if folder is not None:
+            folder.replace(RESULT, to_json(report))
     return report
 
 

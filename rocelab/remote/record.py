@@ -11,6 +11,8 @@ import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from rocelab.outputs import open_folder
+
 
 @dataclass(frozen=True, slots=True)
 class Begun:
@@ -30,8 +32,8 @@ def _file(run: str) -> Path:
 def remember(begun: Begun) -> None:
     """Record a run. Raises OSError."""
     file = _file(begun.run)
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(json.dumps(asdict(begun)))
+    with open_folder(file.parent, make=True) as folder:
+        folder.replace(file.name, json.dumps(asdict(begun)))
 
 
 def remembered(run: str) -> Begun | None:

@@ -23,6 +23,7 @@ from pathlib import Path
 
 from rocelab.errors import InputError
 from rocelab.interruption import WORDS
+from rocelab.outputs import open_folder
 from rocelab.progress import Progress, ProgressSink
 from rocelab.remote import record
 from rocelab.remote.answers import (
@@ -205,17 +206,14 @@ class Run:
 
     def _fetch(self, place: str, size: int, target: Path, show: Callable[[int], object]) -> None:
         """Fetch one file atomically. Raises InputError, and UnfitError for another size."""
-        part = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
         try:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            try:
-                with part.open("wb") as file:
-                    for piece in self.connection.pieces(f"{self.folder}/files/{place}", size):
-                        file.write(piece)
-                        show(file.tell())
-                part.replace(target)
-            finally:
-                part.unlink(missing_ok=True)
+            with (
+                open_folder(target.parent, make=True) as folder,
+                folder.replacing(target.name) as file,
+            ):
+                for piece in self.connection.pieces(f"{self.folder}/files/{place}", size):
+                    file.write(piece)
+                    show(file.tell())
         except OSError as error:
             raise InputError(
                 f"{target} could not be brought back: {error.strerror or error}",

@@ -6,15 +6,13 @@ With `overwrite` a later render replaces the files in the marker, and nothing el
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from pathlib import Path, PurePosixPath
 
 from rocelab.errors import InputError
-from rocelab.files import append_file, read_input, write_below
+from rocelab.files import MOST_BYTES
 from rocelab.interruption import undone
-from rocelab.outputs import OVERWRITE
+from rocelab.outputs import OVERWRITE, Folder, open_folder
 from rocelab.plan.fabric import Fabric
 from rocelab.progress import Progress, ProgressSink, no_progress
 from rocelab.render import clabernetes
@@ -88,18 +86,14 @@ def write_clabernetes(
 def _write(name: str, folder: Path, files: Iterable[tuple[str, str]], *, overwrite: bool) -> None:
     """Write files by path relative to the folder; the marker lists each before it is created."""
     try:
-        _claim(folder, overwrite=overwrite)
-        below = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            write_below(below, PurePosixPath(MARKER), f"{name}\n")
-            for path, text in files:
-                append_file(folder / MARKER, f"{path}\n")
-                write_below(below, PurePosixPath(path), text)
-        except KeyboardInterrupt:
-            undone(f"{folder} is not whole: `render --force` writes it again")
-            raise
-        finally:
-            os.close(below)
+        with open_folder(folder, make=True) as opened:
+            _claim(opened, overwrite=overwrite)
+            opened.replace(MARKER, f"{name}\n")
+            try:
+                _fill(opened, files)
+            except KeyboardInterrupt:
+                undone(f"{folder} is not whole: `render --force` writes it again")
+                raise
     except OSError as error:
         raise InputError(
             f"cannot write to {error.filename or folder}: {error.strerror}",
@@ -107,34 +101,39 @@ def _write(name: str, folder: Path, files: Iterable[tuple[str, str]], *, overwri
         ) from error
 
 
-def _claim(folder: Path, *, overwrite: bool) -> None:
-    """Create the folder and remove the files of an earlier render. Raises InputError, and
-    OSError."""
-    if folder.exists() and not folder.is_dir():
-        raise InputError(f"{folder} is a file", hint="name a folder")
-    folder.mkdir(parents=True, exist_ok=True)
-    marker = folder / MARKER
-    if not marker.exists():
-        if any(folder.iterdir()):
+def _fill(folder: Folder, files: Iterable[tuple[str, str]]) -> None:
+    with folder.append(MARKER) as marker:
+        for path, text in files:
+            marker.write(f"{path}\n".encode())
+            marker.flush()
+            *above, name = PurePosixPath(path).parts
+            with folder.below(*above) as place:
+                place.replace(name, text)
+
+
+def _claim(folder: Folder, *, overwrite: bool) -> None:
+    """Remove the files of an earlier render. Raises InputError, and OSError."""
+    if not folder.has(MARKER):
+        if folder.names():
             raise InputError(
-                f"{folder} is not empty and was not written by `rocelab render`",
+                f"{folder.path} is not empty and was not written by `rocelab render`",
                 hint="name an empty folder or a new one; a render overwrites only its own files",
             )
         return
     if not overwrite:
-        raise InputError(f"{folder} has rendered files already", hint=OVERWRITE)
-    lines = read_input(marker).decode(errors="replace").splitlines()[1:]
+        raise InputError(f"{folder.path} has rendered files already", hint=OVERWRITE)
+    with folder.read(MARKER) as marker:
+        lines = marker.read(MOST_BYTES).decode(errors="replace").splitlines()[1:]
     for path in [PurePosixPath(line) for line in lines if "\0" not in line]:
         if not path.is_absolute() and ".." not in path.parts and len(path.parts) <= 2:
             _remove(folder, path)
 
 
-def _remove(folder: Path, path: PurePosixPath) -> None:
+def _remove(folder: Folder, path: PurePosixPath) -> None:
     """Remove a file of an earlier render, and the switch's folder if empty."""
-    place = folder / path.parent
-    if place.is_symlink() or not place.is_dir():
-        return
-    (folder / path).unlink(missing_ok=True)
-    if place != folder:
-        with suppress(OSError):
-            place.rmdir()
+    if len(path.parts) == 1:
+        folder.remove(path.name)
+    elif folder.has_folder(path.parts[0]):
+        with folder.below(path.parts[0]) as place:
+            place.remove(path.name)
+        folder.remove_empty(path.parts[0])

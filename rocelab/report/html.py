@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import json
 import re
-from pathlib import Path, PurePath
+from collections.abc import Iterator
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
-from rocelab.files import replace_file
-from rocelab.outputs import REPORT
 from rocelab.report import plots
 from rocelab.report.jobs import plots as job_plots
 from rocelab.report.jobs import view as of_jobs
@@ -85,18 +84,14 @@ def render_html(result: DrillResult) -> str:
     )
 
 
-def write_report(result: DrillResult, folder: Path) -> None:
-    """Write report.html and, for each modelled phase, PHASE.svg into `folder`.
-
-    Raises OSError.
-    """
-    replace_file(folder / REPORT, render_html(result))
+def drawings(result: DrillResult) -> Iterator[tuple[str, str]]:
+    """For each modelled phase the file PHASE.svg: its name and content."""
     for phase in result.phases:
         chosen = representative(result, phase.name)
         if chosen is None or chosen[1].jobs is None or chosen[1].jobs.fair_shares is None:
             continue
         drawing = svg(job_plots.fair_shares_plot(chosen[1].jobs.fair_shares), phase.name)
-        replace_file(folder / f"{phase.name}.svg", drawing)
+        yield f"{phase.name}.svg", drawing
 
 
 def _summary(result: DrillResult, repeats: list[RepeatTable]) -> str:

@@ -11,11 +11,9 @@ import re
 import socket
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from xml.etree import ElementTree as Xml
 
 from rocelab.errors import RocelabError
-from rocelab.outputs import write_whole
 from rocelab.results.drill import DrillResult, PhaseRun
 from rocelab.results.environment import Environment
 from rocelab.results.expectations import Verdict
@@ -77,10 +75,11 @@ def junit_of_error(name: str, error: BaseException, seconds: float) -> Xml.Eleme
     return _document([suite], seconds)
 
 
-def write_junit(document: Xml.Element, path: Path) -> None:
-    """Write the document atomically. Raises InputError if `path` cannot be written."""
+def junit_file(document: Xml.Element) -> bytes:
+    """The content of a JUnit file."""
     Xml.indent(document)
-    write_whole(path, Xml.tostring(document, encoding="utf-8", xml_declaration=True) + b"\n")
+    content: bytes = Xml.tostring(document, encoding="utf-8", xml_declaration=True)
+    return content + b"\n"
 
 
 def _run(run: PhaseRun, unmet: tuple[Verdict, ...]) -> _Run:

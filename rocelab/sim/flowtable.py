@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rocelab.errors import InputError, MachineError
-from rocelab.outputs import check_new_file, write_whole
+from rocelab.outputs import OutputFile, output_file
 from rocelab.sim.engine.completion import transfers_over_s
 from rocelab.sim.figures import NS, transfer_times
 
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 CSV, PARQUET = ".csv", ".parquet"
 
 
-def check_flow_file(path: Path, *, overwrite: bool) -> None:
-    """Check a path before the simulation runs. Raises InputError for another extension and as
-    `check_new_file`, MachineError if Parquet cannot be written."""
-    check_new_file(path, overwrite=overwrite)
+def flow_file(path: Path, *, overwrite: bool) -> OutputFile:
+    """The file of a table, before the simulation runs. Raises InputError for another extension and
+    as `output_file`, MachineError if Parquet cannot be written."""
+    file = output_file(path, overwrite=overwrite)
     if path.suffix not in (CSV, PARQUET):
         raise InputError(
             f"--flows: {path.name} is neither .csv nor .parquet",
@@ -42,24 +42,25 @@ def check_flow_file(path: Path, *, overwrite: bool) -> None:
                 "pyarrow, which writes Parquet, is not installed",
                 "install it with `pip install 'rocelab[sweep]'`, or take a .csv",
             ) from None
+    return file
 
 
-def write_flows(simulation: Simulation, outcome: Outcome, path: Path) -> None:
+def write_flows(simulation: Simulation, outcome: Outcome, file: OutputFile) -> None:
     """Write the table. Raises InputError if it cannot be written."""
     columns = _columns(simulation, outcome)
-    if path.suffix == CSV:
+    if file.path.suffix == CSV:
         text = io.StringIO()
         rows = csv.writer(text, lineterminator="\n")
         rows.writerow(columns)
         rows.writerows(zip(*columns.values(), strict=True))
-        write_whole(path, text.getvalue().encode())
+        file.write(text.getvalue())
         return
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    file = io.BytesIO()
-    pq.write_table(pa.table(columns), file)
-    write_whole(path, file.getvalue())
+    data = io.BytesIO()
+    pq.write_table(pa.table(columns), data)
+    file.write(data.getvalue())
 
 
 def _columns(simulation: Simulation, outcome: Outcome) -> dict[str, list[Any]]:

@@ -20,6 +20,7 @@ from rocelab.faults.base import Fault
 from rocelab.faults.record import read_faults
 from rocelab.measure.evidence.bundle import collect_evidence
 from rocelab.measure.timeline import FibTimeline, opened_namespaces
+from rocelab.outputs import open_folder
 from rocelab.plan.build import plan
 from rocelab.results.probes import ProbeRun
 from rocelab.runtime.convergence import convergence_timeout_s
@@ -159,11 +160,12 @@ class Bench:
         folder = _unused(self._folder)
         try:
             collect_evidence(self.lab, tuple(nodes), folder, capture_s=0, why=why)
-            for number, repeat in enumerate(self._repeats, 1):
-                (folder / f"run-{number}.json").write_text(to_json(repeat))
+            with open_folder(folder) as opened:
+                for number, repeat in enumerate(self._repeats, 1):
+                    opened.replace(f"run-{number}.json", to_json(repeat))
         except (InputError, OSError) as error:
-            folder.mkdir(parents=True, exist_ok=True)
-            (folder / "incomplete.txt").write_text(f"{error}\n")
+            with open_folder(folder, make=True) as opened:
+                opened.replace("incomplete.txt", f"{error}\n")
         self.evidence = folder
 
     def discard_evidence(self) -> None:

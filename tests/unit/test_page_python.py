@@ -13,7 +13,6 @@ from rocelab.documents import to_json
 from rocelab.sim.sweep.run import run_sweep
 from rocelab.sim.sweep.spec import read_sweep
 from rocelab.sim.sweep.workerpool import processes
-from rocelab.sim.traces.chakra import write_trace_file
 from tests.helpers import sweep_cells
 from tests.helpers.job_cases import planned, report
 from tests.helpers.long import mostly_long
@@ -27,6 +26,7 @@ from tests.helpers.page_python import (
     run_block,
 )
 from tests.helpers.pytorch_trace import pytorch_trace
+from tests.helpers.trace_files import write_trace_file
 
 SWEEP = """lab: zone-small
 job: {pattern: allreduce, ranks: 4, size: 1MB}

@@ -7,8 +7,6 @@ why, and what could not be read. Works on a broken lab.
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import time
 from collections.abc import Sequence
 from concurrent.futures import as_completed
@@ -17,11 +15,11 @@ from pathlib import Path
 
 from rocelab.agent.live import unpacked
 from rocelab.errors import InputError
-from rocelab.files import make_folder, write_file
 from rocelab.interruption import shielded, undone
 from rocelab.measure.environment import environment_of
 from rocelab.measure.evidence.node import Capture, collect_node
 from rocelab.measure.evidence.shelf import Gap, Item, Shelf
+from rocelab.outputs import Folder, Place
 from rocelab.progress import Progress, ProgressSink, no_progress
 from rocelab.runtime.lab import Lab
 from rocelab.runtime.queues.engine import read_engine
@@ -59,7 +57,7 @@ class Evidence:
 def collect_evidence(
     lab: Lab,
     nodes: Sequence[str],
-    folder: Path,
+    folder: Path | Place,
     *,
     capture_s: float = 1.0,
     why: str = "asked for",
@@ -73,18 +71,14 @@ def collect_evidence(
     """
     with shielded(f"{folder} is removed") as shield:
         begun = Collection(lab, nodes, folder, capture_s=capture_s, why=why, breach_ns=breach_ns)
-        # Of the folder that was opened: its path may lead elsewhere by then.
-        above = os.open(folder.absolute().parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             with shield.lifted():
                 return begun.collect(progress)
         except KeyboardInterrupt:
             begun.end_captures()
-            shutil.rmtree(folder.absolute().name, dir_fd=above)
+            begun.remove()
             undone(f"{folder}, which was not whole, was removed")
             raise
-        finally:
-            os.close(above)
 
 
 class Collection:
@@ -97,7 +91,7 @@ class Collection:
         self,
         lab: Lab,
         nodes: Sequence[str],
-        folder: Path,
+        folder: Path | Place,
         *,
         capture_s: float = 1.0,
         why: str,
@@ -105,12 +99,12 @@ class Collection:
     ) -> None:
         """Starts the captures. Raises as `collect_evidence` does."""
         handles = {name: lab.node(name) for name in nodes}
-        _make_folder(folder)
-        self._lab, self._folder, self._why, self._breach_ns = lab, folder, why, breach_ns
+        self._folder = _new_folder(Place(folder) if isinstance(folder, Path) else folder)
+        self._lab, self._why, self._breach_ns = lab, why, breach_ns
         self._capture_s = capture_s
         self._collected_ns = time.clock_gettime_ns(time.CLOCK_REALTIME)
         self._started_s = time.monotonic()
-        self._shelves = {name: Shelf(folder, folder / name) for name in nodes}
+        self._shelves = {name: Shelf(self._folder, name) for name in nodes}
         self._captures = {
             name: Capture(handles[name], shelf, capture_s) if capture_s else None
             for name, shelf in self._shelves.items()
@@ -118,7 +112,7 @@ class Collection:
 
     def collect(self, progress: ProgressSink = no_progress) -> Evidence:
         """Read everything else, and wait for the captures to end."""
-        common = Shelf(self._folder, self._folder / LAB_FOLDER)
+        common = Shelf(self._folder, LAB_FOLDER)
         with workers(WORKERS) as pool:
             try:
                 tasks = [
@@ -146,7 +140,7 @@ class Collection:
             gaps=tuple(gap for shelf in every for gap in shelf.gaps),
         )
         index = json.dumps(asdict(evidence), indent=1) + "\n"
-        write_file(self._folder / INDEX, index, 0o600)
+        self._folder.replace(INDEX, index, 0o600)
         return evidence
 
     def end_captures(self) -> None:
@@ -156,23 +150,29 @@ class Collection:
             if capture is not None:
                 capture.wait()
 
+    def remove(self) -> None:
+        """Remove what was written, and the folders that were made."""
+        for name in self._folder.names():
+            self._folder.remove(name)
+        self._folder.remove_made()
+
     def _kill_captures(self) -> None:
         for capture in self._captures.values():
             if capture is not None:
                 capture.kill()
 
 
-def _make_folder(folder: Path) -> None:
+def _new_folder(place: Place) -> Folder:
     try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        make_folder(folder, 0o700, exist_ok=True)
-        is_empty = next(folder.iterdir(), None) is None
+        folder = place.open(0o700)
+        is_empty = not folder.names()
     except OSError as error:
         raise InputError(
-            f"evidence cannot be written to {folder}: {error.strerror}", hint="name another folder"
+            f"evidence cannot be written to {place}: {error.strerror}", hint="name another folder"
         ) from None
     if not is_empty:
-        raise InputError(f"{folder} is not empty", hint="name a new folder")
+        raise InputError(f"{place} is not empty", hint="name a new folder")
+    return folder
 
 
 def _collect_lab(lab: Lab, nodes: Sequence[str], shelf: Shelf) -> None:

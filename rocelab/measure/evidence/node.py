@@ -166,24 +166,23 @@ class Capture:
     def __init__(self, node: NamespaceNode, shelf: Shelf, capture_s: float) -> None:
         self._shelf = shelf
         self._limit_s = capture_s + COMMAND_TIMEOUT_S
-        path = shelf.folder / self._FILE
         # `timeout` ends it even if this process is killed, so that nothing is left behind.
         argv = ["timeout", "--signal=INT", f"--kill-after={COMMAND_TIMEOUT_S}", str(capture_s)]
         argv += ["tcpdump", "-i", "any", "-n", "-s", str(CAPTURE_SNAP_BYTES), "-Z", "root"]
-        argv += ["-c", str(CAPTURE_PACKETS), "--time-stamp-precision=nano", "-w", str(path)]
+        argv += ["-c", str(CAPTURE_PACKETS), "--time-stamp-precision=nano", "-w", "-"]
         self._process: subprocess.Popen[bytes] | None = None
         try:
-            self._process = namespaces.inside(
-                node.netns,
-                lambda: subprocess.Popen(
-                    argv,
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.DEVNULL,
-                    stderr=subprocess.PIPE,
-                    process_group=0,
-                    umask=0o077,
-                ),
-            )
+            with shelf.folder.create(self._FILE, 0o600) as file:
+                self._process = namespaces.inside(
+                    node.netns,
+                    lambda: subprocess.Popen(
+                        argv,
+                        stdin=subprocess.DEVNULL,
+                        stdout=file,
+                        stderr=subprocess.PIPE,
+                        process_group=0,
+                    ),
+                )
         except OSError as error:
             shelf.miss(self._FILE, self._WHAT, str(error))
 
@@ -208,8 +207,10 @@ class Capture:
         except subprocess.TimeoutExpired:
             self.kill()
             _, said = self._process.communicate()
-        if (self._shelf.folder / self._FILE).exists():
+        # Its header at least, if it could capture.
+        if self._shelf.folder.size(self._FILE):
             self._shelf.note(self._FILE, self._WHAT)
         else:
+            self._shelf.folder.remove(self._FILE)
             lines = said.decode(errors="replace").strip().splitlines()
             self._shelf.miss(self._FILE, self._WHAT, lines[-1] if lines else "tcpdump ended")

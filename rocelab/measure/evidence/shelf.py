@@ -9,10 +9,10 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import PurePath
 
 from rocelab.errors import RocelabError
-from rocelab.files import make_folders, write_file
+from rocelab.outputs import Folder
 
 MOST_BYTES = 4 << 20
 """The most that is kept of a file. A growing one, such as a log, keeps its end."""
@@ -37,13 +37,12 @@ class Gap:
 
 
 class Shelf:
-    """Keeps files in `folder`, below the bundle's root."""
+    """Keeps files in the folder `name` of a bundle."""
 
-    def __init__(self, root: Path, folder: Path) -> None:
+    def __init__(self, bundle: Folder, name: str) -> None:
         """Makes the folder. Raises OSError."""
-        make_folders(folder, 0o700)
-        self.folder = folder
-        self._root = root
+        self.folder = bundle.below(name, mode=0o700)
+        self._name = PurePath(name)
         self.items: list[Item] = []
         self.gaps: list[Gap] = []
 
@@ -54,19 +53,17 @@ class Shelf:
         except (OSError, subprocess.SubprocessError, RocelabError, ValueError) as error:
             self.miss(name, what, _reason(error))
             return False
-        path = self.folder / name
-        write_file(path, content, 0o600)
+        self.folder.replace(name, content, 0o600)
         self.note(name, what)
         return True
 
     def note(self, name: str, what: str) -> None:
         """Record a file that is in the folder already."""
-        path = self.folder / name
-        self.items.append(Item(str(path.relative_to(self._root)), what, path.stat().st_size))
+        self.items.append(Item(str(self._name / name), what, self.folder.size(name)))
 
     def miss(self, name: str, what: str, why: str) -> None:
         """Record something that could not be read."""
-        self.gaps.append(Gap(str((self.folder / name).relative_to(self._root)), what, why))
+        self.gaps.append(Gap(str(self._name / name), what, why))
 
 
 def _reason(error: Exception) -> str:

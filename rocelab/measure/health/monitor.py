@@ -26,6 +26,7 @@ from rocelab.measure.health.reading import HealthReader, Reading
 from rocelab.measure.health.report import Account
 from rocelab.measure.health.sample import Places, Sample, compare
 from rocelab.measure.health.spec import HealthSpec
+from rocelab.outputs import Place
 from rocelab.results.health import HealthReport, Sli
 from rocelab.runtime.lab import Lab
 
@@ -55,7 +56,7 @@ class _Breach:
     """A breach for which evidence has to be collected, and the reason."""
 
     nodes: tuple[str, ...]
-    folder: Path
+    folder: Place
     why: str
     time_ns: int
 
@@ -71,7 +72,7 @@ class HealthMonitor:
         lab: Lab,
         spec: HealthSpec | None = None,
         *,
-        evidence: Path | None = None,
+        evidence: Path | Place | None = None,
         evidence_later: bool = False,
         asks: bool = False,
         on_sample: OnSample | None = None,
@@ -82,14 +83,14 @@ class HealthMonitor:
         monitor's thread; an exception in it ends the monitoring."""
         self._lab = lab
         self._spec = spec or HealthSpec()
-        self._folder = evidence
+        self._folder = Place(evidence) if isinstance(evidence, Path) else evidence
         self._later = evidence_later
         self._put_off: list[_Breach] = []
         self._on_sample = on_sample
         self._places = Places(lab.fabric)
         self._reader = HealthReader(lab, asks=asks)
         self._account = Account(self._spec)
-        self._collected: dict[Sli, Path] = {}
+        self._collected: dict[Sli, Place] = {}
         self._collectors = ThreadPoolExecutor(max_workers=1, thread_name_prefix="evidence")
         self._cpu_s = 0.0
         self._started_ns = self._ended_ns = 0
@@ -237,7 +238,7 @@ class HealthMonitor:
             breach_ns=breach.time_ns,
         )
 
-    def _collect_rest(self, begun: Collection, folder: Path) -> None:
+    def _collect_rest(self, begun: Collection, folder: Place) -> None:
         try:
             begun.collect()
         except (RocelabError, OSError) as error:

@@ -19,9 +19,9 @@ from prometheus_client.registry import Collector
 
 from rocelab.agent.live import LiveCounters
 from rocelab.errors import InputError, MachineError
-from rocelab.files import replace_file
 from rocelab.measure.health.monitor import Snapshot
 from rocelab.measure.health.spec import LOSSLESS_SLIS
+from rocelab.outputs import output_file
 from rocelab.plan.queues import lab_rate_bps
 from rocelab.results.health import Sli
 
@@ -75,10 +75,8 @@ class Exporter:
         self._collector = HealthCollector()
         self._registry = CollectorRegistry()
         self._registry.register(self._collector)
-        self._file = file
+        self._file = None if file is None else output_file(file, overwrite=True)
         self._server: tuple[object, object] | None = None
-        if file is not None and not file.absolute().parent.is_dir():
-            raise InputError(f"there is no folder {file.parent}", hint="make it first")
         if address is not None:
             host, port = loopback_address(address)
             try:
@@ -101,12 +99,8 @@ class Exporter:
     def take(self, snapshot: Snapshot) -> None:
         """Export a snapshot. Raises InputError if the file cannot be written."""
         self._collector.snapshot = snapshot
-        if self._file is None:
-            return
-        try:
-            replace_file(self._file, generate_latest(self._registry))
-        except OSError as error:
-            raise InputError(f"cannot write {self._file}: {error.strerror}") from None
+        if self._file is not None:
+            self._file.write(generate_latest(self._registry))
 
 
 def loopback_address(text: str) -> tuple[str, int]:

@@ -12,10 +12,8 @@ import re
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rocelab.files import replace_file
 from rocelab.report.html import inline
 from rocelab.report.plots import GRID, figure_of, styled
 from rocelab.report.replay.page import shared_style, tables_script
@@ -102,11 +100,6 @@ def numbers(axis: Axis) -> list[float] | None:
         except ValueError:
             continue
     return None
-
-
-def write_report(path: Path, sweep: Sweep, rows: Sequence[Row]) -> None:
-    """Write the page to `path`. Raises OSError."""
-    replace_file(path, render_html(sweep, rows))
 
 
 def render_html(sweep: Sweep, rows: Sequence[Row]) -> str:

@@ -24,9 +24,10 @@ from types import FrameType
 
 from rocelab.errors import RocelabError
 from rocelab.interruption import undone
+from rocelab.outputs import Folder
 from rocelab.progress import Progress, ProgressSink, no_progress
 from rocelab.sim.sweep.cells import WARNINGS, Cell, Figures, Inputs, cells_of, run_cell
-from rocelab.sim.sweep.report import write_report
+from rocelab.sim.sweep.report import render_html
 from rocelab.sim.sweep.spec import Sweep
 from rocelab.sim.sweep.store import (
     REPORT,
@@ -107,11 +108,11 @@ def run_sweep(
         )
         left = len(todo) - ran
         if not left:
-            _write(folder, sweep, cells, rows)
+            _write(journal.folder, sweep, cells, rows)
     return SweepResult(rows, ran, len({cell.digest for cell in cells}) - len(todo), left)
 
 
-def _write(folder: Path, sweep: Sweep, cells: Sequence[Cell], rows: Sequence[Row]) -> None:
+def _write(folder: Folder, sweep: Sweep, cells: Sequence[Cell], rows: Sequence[Row]) -> None:
     """Write the table and the page, unless the existing ones are of these cells."""
     text = json.dumps([cell.digest for cell in cells])
     metadata = {
@@ -121,9 +122,9 @@ def _write(folder: Path, sweep: Sweep, cells: Sequence[Cell], rows: Sequence[Row
         "failed": sum(row["error"] is not None for row in rows),
         "versions": {name: version(name) for name in ("rocelab", "numpy", "pyarrow")},
     }
-    if table_metadata(folder) == metadata and (folder / REPORT).exists():
+    if table_metadata(folder) == metadata and folder.has(REPORT):
         return
-    write_report(folder / REPORT, sweep, rows)
+    folder.replace(REPORT, render_html(sweep, rows))
     write_table(folder, rows, metadata)
 
 

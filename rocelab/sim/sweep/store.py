@@ -24,8 +24,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from rocelab.documents import misfit
 from rocelab.errors import InputError, MachineError
-from rocelab.files import replacing
-from rocelab.outputs import check_new
+from rocelab.outputs import Folder, check_new, open_folder
 from rocelab.units import format_size
 
 if TYPE_CHECKING:
@@ -69,7 +68,8 @@ _RECORD = TypeAdapter(Record)
 class Journal:
     """The records of a folder. Only one process has it open: see `open_journal`."""
 
-    def __init__(self, file: IO[bytes], records: dict[str, Record]) -> None:
+    def __init__(self, folder: Folder, file: IO[bytes], records: dict[str, Record]) -> None:
+        self.folder = folder
         self._file = file
         self.records = records
 
@@ -91,17 +91,10 @@ def open_journal(folder: Path) -> Iterator[Journal]:
     """
     path = folder / JOURNAL
     try:
-        if not path.exists():
-            check_new(folder, hint="give another folder with --out")
-        folder.mkdir(parents=True, exist_ok=True)
-        # The folder may be another user's.
-        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-        file = os.fdopen(os.open(path, flags, 0o666), "a+b")
+        opened = open_folder(folder, make=True)
     except OSError as error:
-        raise InputError(
-            f"{path} cannot be written: {error.strerror}", "give another folder with --out"
-        ) from None
-    with file:
+        raise _unwritable(error, path) from None
+    with opened, _opened_file(opened) as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -109,8 +102,26 @@ def open_journal(folder: Path) -> Iterator[Journal]:
                 f"another sweep is working in {folder}",
                 "wait for it to end, or give another folder with --out",
             ) from None
-        _sync_folder(folder)
-        yield Journal(file, _read(file, path))
+        opened.sync()
+        yield Journal(opened, file, _read(file, path))
+
+
+def _opened_file(folder: Folder) -> IO[bytes]:
+    """Raises InputError if it cannot be written, or what is written at the end could not be."""
+    try:
+        check_new(folder, hint="give another folder with --out", overwrite=folder.has(JOURNAL))
+        folder.check(TABLE)
+        return folder.append(JOURNAL)
+    except OSError as error:
+        folder.remove_made()
+        raise _unwritable(error, folder.path / JOURNAL) from None
+
+
+def _unwritable(error: OSError, path: Path) -> InputError:
+    place = error.filename if Path(str(error.filename)).parent == path.parent else path
+    return InputError(
+        f"{place} cannot be written: {error.strerror}", "give another folder with --out"
+    )
 
 
 def _read(file: IO[bytes], path: Path) -> dict[str, Record]:
@@ -138,12 +149,12 @@ def _read(file: IO[bytes], path: Path) -> dict[str, Record]:
             break
         records[record.digest] = record
         good += len(line)
-    if good < path.stat().st_size:
+    if good < os.fstat(file.fileno()).st_size:
         file.truncate(good)
     return records
 
 
-def write_table(folder: Path, rows: Sequence[Row], metadata: Mapping[str, Any]) -> None:
+def write_table(folder: Folder, rows: Sequence[Row], metadata: Mapping[str, Any]) -> None:
     """Write the rows as Parquet, atomically.
 
     A column is of booleans, whole numbers, numbers or text, whichever holds all its values. Raises
@@ -156,21 +167,22 @@ def write_table(folder: Path, rows: Sequence[Row], metadata: Mapping[str, Any]) 
     columns = {name: _column([row.get(name) for row in rows]) for name in names}
     header = {METADATA_KEY: json.dumps(metadata, sort_keys=True).encode()}
     table = pa.table(columns).replace_schema_metadata(header)
-    with replacing(folder / TABLE) as file:
+    with folder.replacing(TABLE) as file:
         pq.write_table(table, file)
         file.flush()
         os.fsync(file.fileno())
-    _sync_folder(folder)
+    folder.sync()
 
 
-def table_metadata(folder: Path) -> dict[str, Any] | None:
+def table_metadata(folder: Folder) -> dict[str, Any] | None:
     """The metadata of the existing table (see `write_table`), None if there is none or it is
     damaged: it is written anew then."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
-        metadata = pq.read_schema(folder / TABLE).metadata or {}
+        with folder.read(TABLE) as file:
+            metadata = pq.read_schema(file).metadata or {}
         return dict(json.loads(metadata[METADATA_KEY]))
     except (OSError, KeyError, TypeError, ValueError, RecursionError, pa.ArrowException):
         return None
@@ -203,11 +215,3 @@ def _column(values: Sequence[Any]) -> pa.Array:
 def as_words(value: object) -> str | None:
     """A value as text: a string unchanged, anything else as JSON."""
     return value if value is None or isinstance(value, str) else json.dumps(value)
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -172,26 +172,25 @@ def read_trace(path: Path, *, max_nodes: int = MAX_NODES) -> Trace:
         ) from None
 
 
-def write_trace_file(path: Path, trace: Trace) -> None:
+def write_trace_to(file: BinaryIO, trace: Trace) -> None:
     """`trace` as a file that `read_trace` and Chakra's feeder read. Raises OSError."""
     messages = message_classes()
-    with path.open("wb") as file:
-        metadata = messages.metadata(version=trace.metadata.version)
-        _add_attributes(metadata, trace.metadata.attrs)
-        _write(file, metadata)
-        for node in trace.nodes:
-            message = messages.node(
-                id=node.id,
-                name=node.name,
-                type=int(node.kind),
-                ctrl_deps=node.ctrl_deps,
-                data_deps=node.data_deps,
-                duration_micros=node.duration_us,
-            )
-            if node.inputs:
-                message.inputs.values = node.inputs
-            _add_attributes(message, node.attrs)
-            _write(file, message)
+    metadata = messages.metadata(version=trace.metadata.version)
+    _add_attributes(metadata, trace.metadata.attrs)
+    _write(file, metadata)
+    for node in trace.nodes:
+        message = messages.node(
+            id=node.id,
+            name=node.name,
+            type=int(node.kind),
+            ctrl_deps=node.ctrl_deps,
+            data_deps=node.data_deps,
+            duration_micros=node.duration_us,
+        )
+        if node.inputs:
+            message.inputs.values = node.inputs
+        _add_attributes(message, node.attrs)
+        _write(file, message)
 
 
 def _read(

@@ -18,6 +18,7 @@ import numpy as np
 from rocelab.arrays import NONE, Ints
 from rocelab.errors import InputError
 from rocelab.jobs.workload import Sends, Step, Workload
+from rocelab.outputs import open_folder
 from rocelab.progress import Progress, ProgressSink, no_progress
 from rocelab.sim.traces.chakra import (
     MAX_NODES,
@@ -27,7 +28,7 @@ from rocelab.sim.traces.chakra import (
     Node,
     Trace,
     Value,
-    write_trace_file,
+    write_trace_to,
 )
 
 _RANKS, _STEPS, _ORDERED = "rocelab_ranks", "rocelab_steps", "rocelab_ordered"
@@ -70,16 +71,18 @@ def write_trace(
     )
     paths = []
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        if any(folder.glob("*.et")):
-            raise InputError(
-                f"{folder} has traces already", hint="give a folder without .et files, or a new one"
-            )
-        for rank in range(workload.ranks):
-            paths.append(folder / f"{name}.{rank}.et")
-            trace = Trace(str(paths[-1]), metadata, parts.of_rank(rank))
-            write_trace_file(paths[-1], trace)
-            progress(Progress("writing traces", rank + 1, workload.ranks))
+        with open_folder(folder, make=True) as opened:
+            if any(present.endswith(".et") for present in opened.names()):
+                raise InputError(
+                    f"{folder} has traces already",
+                    hint="give a folder without .et files, or a new one",
+                )
+            for rank in range(workload.ranks):
+                paths.append(folder / f"{name}.{rank}.et")
+                trace = Trace(str(paths[-1]), metadata, parts.of_rank(rank))
+                with opened.create(paths[-1].name) as file:
+                    write_trace_to(file, trace)
+                progress(Progress("writing traces", rank + 1, workload.ranks))
     except OSError as error:
         raise InputError(
             f"{folder} cannot be written: {error.strerror}", hint="give a folder of your own"

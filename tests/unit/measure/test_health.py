@@ -39,6 +39,7 @@ from rocelab.measure.health.sample import Places, Sample, compare, deepest
 from rocelab.measure.health.sessions import SessionLog, both_up, parse_changes
 from rocelab.measure.health.spec import DEFINITIONS, LOSSLESS_SLIS, HealthSpec
 from rocelab.measure.timeline import FibTimeline
+from rocelab.outputs import Place, open_folder
 from rocelab.plan.build import build_fabric
 from rocelab.plan.pauses import PausePort, plan_pauses
 from rocelab.plan.queues import plan_queues
@@ -663,14 +664,14 @@ def test_what_can_not_be_read_is_a_gap_and_no_error(tmp_path: Path) -> None:
     def stopped() -> str:
         raise TimeoutError
 
-    shelf = Shelf(tmp_path, tmp_path / "rtsw1")
+    shelf = Shelf(open_folder(tmp_path), "rtsw1")
     assert shelf.keep("a.txt", "something", lambda: "text")
     assert not shelf.keep("b.txt", "a daemon's answer", stopped)
     assert not shelf.keep("c.txt", "a file", (tmp_path / "none").read_bytes)
     assert [(item.file, item.size_bytes) for item in shelf.items] == [("rtsw1/a.txt", 4)]
     assert (shelf.gaps[0].file, shelf.gaps[0].why) == ("rtsw1/b.txt", "no answer in time")
     assert "No such file" in shelf.gaps[1].why
-    assert [path.name for path in shelf.folder.iterdir()] == ["a.txt"]
+    assert shelf.folder.names() == ["a.txt"]
 
 
 class Bundle:
@@ -706,7 +707,9 @@ def test_what_measures_a_lab_has_its_evidence_collected_when_it_is_over(
 def test_a_drill_s_evidence_waits_for_its_end(tmp_path: Path) -> None:
     lab = Lab.planned("tiny")
     flows = permutation(lab.fabric, 2, 100, 64, 1)
-    settings = Settings(Method(10**6, 10**6), 0, 10**6, health=HealthSpec(), evidence=tmp_path)
+    settings = Settings(
+        Method(10**6, 10**6), 0, 10**6, health=HealthSpec(), evidence=Place(tmp_path)
+    )
     run = FaultedRun(lab, flows, settings, FibTimeline(lab, {}))
     assert run._monitor is not None
     assert run._monitor._later
@@ -719,9 +722,9 @@ def test_interrupted_evidence_removes_what_it_made_and_not_where_its_path_leads_
     (roots / "bundle").mkdir(parents=True)
     (roots / "bundle" / "passwd").touch()
 
-    class Interrupted:
+    class Interrupted(bundle.Collection):
         def __init__(self, lab: Lab, nodes: object, folder: Path, **_: object) -> None:
-            folder.mkdir(parents=True)
+            self._folder = open_folder(folder, make=True)
 
         def collect(self, progress: object) -> None:
             above.rename(tmp_path / "aside")

@@ -403,7 +403,7 @@ def test_a_marker_that_is_a_pipe_is_refused(tmp_path: Path) -> None:
     folder = tmp_path / "out"
     folder.mkdir()
     os.mkfifo(folder / MARKER)
-    with pytest.raises(InputError, match="not a regular file"):
+    with pytest.raises(InputError, match="it is a pipe"):
         write_containerlab(fabric(), folder, overwrite=True)
 
 

@@ -80,9 +80,8 @@ def test_a_render_goes_through_no_link_that_the_folders_user_put_there(tmp_path:
     secret.write_text("of root")
     roots.mkdir()
     write_rendered(made, folder)
-    for name in (MARKER, "atsw1/bgpd.conf"):
-        (folder / name).unlink()
-        (folder / name).symlink_to(secret)
+    (folder / "atsw1/bgpd.conf").unlink()
+    (folder / "atsw1/bgpd.conf").symlink_to(secret)
     write_rendered(made, folder, overwrite=True)
     assert (folder / "atsw1/bgpd.conf").read_text() == frr_configuration(made, made.node("atsw1"))[
         "bgpd"
@@ -90,6 +89,10 @@ def test_a_render_goes_through_no_link_that_the_folders_user_put_there(tmp_path:
     (folder / "atsw1").rename(folder / "aside")
     (folder / "atsw1").symlink_to(roots)
     with pytest.raises(InputError, match="cannot write to"):
+        write_rendered(made, folder, overwrite=True)
+    (folder / MARKER).unlink()
+    (folder / MARKER).symlink_to(secret)
+    with pytest.raises(InputError, match="it is a link"):
         write_rendered(made, folder, overwrite=True)
     assert secret.read_text() == "of root"
     assert list(roots.iterdir()) == []

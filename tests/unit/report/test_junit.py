@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rocelab.errors import InputError, MachineError
-from rocelab.outputs import make_place
-from rocelab.report.junit import junit_of, junit_of_error, write_junit
+from rocelab.outputs import output_file
+from rocelab.report.junit import junit_file, junit_of, junit_of_error
 from rocelab.results.drill import DrillResult, summarise
 from rocelab.results.expectations import parse_expectation
 from tests.helpers import phases_sample, report_sample
@@ -49,7 +49,8 @@ SLOW = (phases_sample.of_jobs("idle", phases_sample.idle(busbw=0.5)), _SHARED)
 
 def written(document: Xml.Element, folder: Path) -> Xml.Element:
     """The document as a CI server reads it."""
-    write_junit(document, folder / "junit.xml")
+    with output_file(folder / "junit.xml", overwrite=True) as file:
+        file.write(junit_file(document))
     return Xml.parse(folder / "junit.xml").getroot()
 
 
@@ -252,16 +253,16 @@ def test_a_drill_that_could_not_run_is_an_error_with_its_hint(tmp_path: Path) ->
 
 def test_a_file_is_replaced_whole_and_nothing_is_left_beside_it(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "junit.xml"
-    make_place(path)
+    file = output_file(path, overwrite=True, make=True)
     path.write_text("old")
-    write_junit(junit_of_error("a", KeyboardInterrupt(), 0), path)
+    file.write(junit_file(junit_of_error("a", KeyboardInterrupt(), 0)))
     check(Xml.parse(path).getroot())
     assert list(path.parent.iterdir()) == [path]
 
 
 def test_a_file_that_can_not_be_is_refused_before_anything_runs(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="it is a folder"):
-        make_place(tmp_path)
+    with pytest.raises(InputError, match="is a folder"):
+        output_file(tmp_path, overwrite=True, make=True)
     (tmp_path / "file").touch()
     with pytest.raises(InputError, match="cannot be written"):
-        make_place(tmp_path / "file" / "junit.xml")
+        output_file(tmp_path / "file" / "junit.xml", overwrite=True, make=True)

@@ -26,7 +26,6 @@ from rocelab.sim.traces.chakra import (
     Trace,
     read_trace,
     read_traces,
-    write_trace_file,
 )
 from rocelab.sim.traces.export import write_trace
 from rocelab.sim.traces.messages import message_classes
@@ -35,6 +34,7 @@ from rocelab.sim.traces.replay import read_workload, trace_workload
 from rocelab.spec.catalog import find_lab
 from rocelab.spec.load import load_spec
 from tests.helpers.pytorch_trace import COLLECTIVES, pytorch_trace
+from tests.helpers.trace_files import write_trace_file
 
 pytest.importorskip("google.protobuf", reason="the extra `chakra` is not installed")
 

@@ -1,0 +1,120 @@
+"""Files that users name are written by `rocelab.outputs`: nothing else opens a file to write."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+PACKAGE = Path(__file__).parents[2] / "rocelab"
+
+PLACES = {
+    "outputs.py": "the one place for what users name",
+    "files.py": "a lab's own files below /run/rocelab",
+    "trust.py": "folders of code",
+    "remote/host/bootstrap.py": "the kit's own folder on another machine; standard library only",
+    "remote/host/runfolder.py": "the same",
+    "remote/host/supervisor.py": "the same",
+    "sim/sweep/run.py": "/proc/self/clear_refs",
+    "compiling.py": "the lock of a folder of code",
+    "live/access.py": "the token below /run/rocelab",
+    "runtime/inuse.py": "locks below /run/rocelab",
+    "interruption.py": "/dev/null",
+    "cli/main.py": "/dev/null",
+    "cli/host.py": "/dev/null",
+    "agent/live.py": "counters below /run/rocelab",
+    "faults/record.py": "below /run/rocelab",
+    "kernel/background.py": "logs below /run/rocelab",
+    "kernel/pidfile.py": "below /run/rocelab",
+    "kernel/namespaces.py": "mount points below /run/rocelab",
+    "kernel/probes.py": "/proc/sys",
+    "kernel/settings.py": "/proc/sys",
+    "runtime/adoption/adopt.py": "below /run/rocelab",
+    "runtime/daemons.py": "/sys/fs/cgroup, and below /run/rocelab",
+    "runtime/impairments/delayline.py": "below /run/rocelab",
+    "runtime/impairments/lineprocess.py": "/proc/sys, and below /run/rocelab",
+    "runtime/pfc/journal.py": "below /run/rocelab",
+    "runtime/record.py": "locks below /run/rocelab",
+}
+"""Other modules that write, and what: nothing that a user names."""
+
+WRITING = {"O_WRONLY", "O_RDWR", "O_CREAT"}
+METHODS = {"write_text", "write_bytes", "mkdir", "makedirs", "touch", "symlink_to", "hardlink_to"}
+CALLS = {
+    ("os", name)
+    for name in ("mkdir", "makedirs", "rename", "replace", "link", "symlink", "mknod", "mkfifo")
+} | {("shutil", name) for name in ("copy", "copyfile", "copytree", "move")}
+
+
+def writes(tree: ast.AST) -> Iterator[int]:
+    """The lines that open, make or rename a file or a folder."""
+    flags = set(WRITING)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign) and names_in(node.value) & WRITING:
+            flags |= {target.id for target in node.targets if isinstance(target, ast.Name)}
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call):
+            continue
+        function = node.func
+        owner = function.value if isinstance(function, ast.Attribute) else None
+        module = owner.id if isinstance(owner, ast.Name) else None
+        name = function.attr if isinstance(function, ast.Attribute) else None
+        if isinstance(function, ast.Name):
+            name = function.id
+        if name in METHODS or (module, name) in CALLS:
+            yield node.lineno
+        elif name == "open" and module == "os":
+            if flags & names_in(node):
+                yield node.lineno
+        elif name in ("open", "savefig") and is_to_write(node, name, is_method=owner is not None):
+            yield node.lineno
+
+
+def names_in(node: ast.AST) -> set[str]:
+    return {
+        each.attr if isinstance(each, ast.Attribute) else each.id
+        for each in ast.walk(node)
+        if isinstance(each, ast.Attribute | ast.Name)
+    }
+
+
+def is_to_write(node: ast.Call, name: str, *, is_method: bool) -> bool:
+    if name == "savefig":
+        # A buffer, by its name, and not a path.
+        target = node.args[0]
+        return not (isinstance(target, ast.Name) and target.id in ("out", "content"))
+    arguments = node.args if is_method else node.args[1:]
+    modes = [*arguments[:1], *(key.value for key in node.keywords if key.arg == "mode")]
+    texts = [each.value for each in modes if isinstance(each, ast.Constant)]
+    return any(
+        isinstance(text, str) and set(text) & set("wax+") and len(text) < 4 for text in texts
+    )
+
+
+def test_only_the_one_place_writes_what_users_name() -> None:
+    found = {
+        str(file.relative_to(PACKAGE)): lines
+        for file in sorted(PACKAGE.rglob("*.py"))
+        if (lines := list(writes(ast.parse(file.read_text()))))
+    }
+    others = {name: lines for name, lines in found.items() if name not in PLACES}
+    assert others == {}, "write it through rocelab.outputs"
+    assert set(PLACES) - set(found) == set(), "these write nothing any more"
+
+
+def test_each_kind_of_writing_is_seen() -> None:
+    for text in (
+        "Path('x').write_text('')",
+        "path.open('wb')",
+        "open('x', 'a')",
+        "open('x', mode='r+')",
+        "os.open('x', os.O_WRONLY | os.O_TRUNC)",
+        "flags = os.O_RDWR; os.open('x', flags)",
+        "folder.mkdir()",
+        "os.replace('a', 'b')",
+        "figure.savefig(path)",
+        "shutil.copy('a', 'b')",
+    ):
+        assert list(writes(ast.parse(text))) == [1], text
+    for text in ("open('x')", "path.open('rb')", "figure.savefig(out)", "text.replace('a', 'b')"):
+        assert list(writes(ast.parse(text))) == [], text
