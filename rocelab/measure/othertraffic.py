@@ -94,7 +94,8 @@ def _in_queues_of(
 def _shares(
     jobs: Sequence[JobResult], with_others: Sequence[QueueFigures], elapsed_s: float
 ) -> dict[_Place, float]:
-    """The share of the run in which each port sent other packets, or a little more."""
+    """The share of the run in which each port sent other packets, or more: they are counted since a
+    while before it."""
     ports = plan_queues(jobs[0].plan.fabric).port_of
     wire_bytes: Counter[_Place] = Counter()
     for queue in with_others:
@@ -102,12 +103,13 @@ def _shares(
         assert others is not None
         wire_bytes[_place(queue)] += others.bytes + _MOST_WIRE_OVERHEAD_BYTES * others.packets
     return {
-        place: 8 * size / (ports[place].rate_bps * elapsed_s) for place, size in wire_bytes.items()
+        place: min(1.0, 8 * size / (ports[place].rate_bps * elapsed_s))
+        for place, size in wire_bytes.items()
     }
 
 
 def _described(with_others: Sequence[QueueFigures]) -> str:
-    """What there was at the port that most passed, whose packets others count again."""
+    """What there was at the port that most passed; other ports count the same packets again."""
     of_port: dict[_Place, list[OtherTraffic]] = defaultdict(list)
     classes: dict[_Place, list[int]] = defaultdict(list)
     for queue in with_others:
@@ -129,7 +131,7 @@ def _described(with_others: Sequence[QueueFigures]) -> str:
         f"{listed(kinds, 'and')} packets ({format_size(sum(others.bytes for others in at))}) in "
         f"class {number} passed {_name(place)}"
         + (f" and {dropped:,} were dropped there" if dropped else "")
-        + (f", fewer each of {len(of_port) - 1} other ports" if len(of_port) > 1 else "")
+        + (f", {len(of_port) - 1} other ports had fewer" if len(of_port) > 1 else "")
     )
 
 

@@ -71,6 +71,8 @@ def test_more_than_a_hundredth_of_a_ports_time_disturbs_the_jobs_that_sent_there
     found = problems(replace(NONE, tcp=1, bytes=int(0.0101 * whole)))
     assert "up to 1.0% of the time of rtsw1:srv1-1" in found
     assert not problems(replace(NONE, tcp=1, bytes=int(0.0101 * whole)), elapsed_s=20.0)
+    # They are counted since a while before the run.
+    assert "up to 100.0% of the time" in problems(replace(NONE, tcp=1, bytes=2 * whole))
 
 
 def test_others_at_ports_without_the_jobs_take_nothing_from_them() -> None:
