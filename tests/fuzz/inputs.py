@@ -294,7 +294,7 @@ def _line(draw: Random, samples: Path) -> Input:
             arguments.append(draw.choice((_usual(parameter, draw), word(draw))))
             continue
         arguments.append(draw.choice(parameter.opts))
-        if not parameter.is_flag:
+        if not getattr(parameter, "is_flag", False):
             arguments.append(draw.choice((_usual(parameter, draw), word(draw))))
     return Input("line", tuple(arguments), files)
 
@@ -318,7 +318,7 @@ _USUAL: Mapping[str, tuple[str, ...]] = {
 
 
 def _usual(parameter: Any, draw: Random) -> str:
-    if choices := getattr(parameter.type, "choices", None):
+    if choices := getattr(getattr(parameter, "type", None), "choices", None):
         return str(draw.choice(list(choices)))
     return draw.choice(_USUAL.get(parameter.name or "", ("1", "2", "1ms", "1KB", "true", "x")))
 
