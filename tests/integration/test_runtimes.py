@@ -144,8 +144,13 @@ def test_a_command_that_leaves_a_process_in_the_background_ends(lab: Lab) -> Non
     node = lab.node("srv1-1")
     done = node.exec(["sh", "-c", "echo said; sleep 600 &"])
     assert (done.returncode, done.stdout) == (0, "said\n")
-    left = [pid for pid in node.processes() if "600" in command_of(pid)]
-    assert left
+
+    def sleeping() -> list[int]:
+        return [pid for pid in node.processes() if "600" in command_of(pid)]
+
+    # The shell may end before what it leaves has become `sleep`.
+    wait_until(lambda: bool(sleeping()), "what is left sleeps")
+    left = sleeping()
     kill_and_wait(left)
 
 
