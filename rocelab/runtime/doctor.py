@@ -467,7 +467,7 @@ def size_checks() -> list[Check]:
     total, free = (os.sysconf(name) * page / 2**30 for name in ("SC_PHYS_PAGES", "SC_AVPHYS_PAGES"))
     return [
         Check(
-            "memory", True, False, f"{total:.1f} GiB, {free:.1f} free", "20 to 30 MB a switch", ""
+            "memory", True, False, f"{total:.1f} GiB, {free:.1f} free", "14 MB a switch or more", ""
         ),
         Check("CPUs", True, False, str(len(os.sched_getaffinity(0))), "2 carry a zone-small", ""),
     ]
