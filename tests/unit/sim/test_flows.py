@@ -26,7 +26,7 @@ from rocelab.results.simulation import Distribution, Engine, SimulationReport, f
 from rocelab.sim.engine.completion import Completion, flow_times, slowdown_by_size
 from rocelab.sim.events.sentence import parse_event
 from rocelab.sim.events.spec import TimelineSpec
-from rocelab.sim.flowtable import write_flows
+from rocelab.sim.flowtable import flow_file, write_flows
 from rocelab.sim.packets.sending import ACK_BYTES
 from rocelab.sim.reliability import event_cost
 from rocelab.sim.simulate import Options, Simulation, simulate
@@ -293,7 +293,7 @@ def test_a_terminal_and_a_page_show_the_slowdown_by_size(report: SimulationRepor
 
 def test_the_table_of_flows_has_the_slowdown_of_each(tmp_path: Path) -> None:
     simulation = Simulation(SPEC, [job(tmp_path, NS3)])
-    write_flows(simulation, simulation.run(), tmp_path / "out.csv")
+    write_flows(simulation, simulation.run(), flow_file(tmp_path / "out.csv", overwrite=True))
     rows = list(csv.DictReader((tmp_path / "out.csv").open()))
     assert [row["step"] for row in rows] == ["flow 1", "flow 2", "flow 3", "flow 4"]
     assert [int(row["payload_bytes"]) for row in rows] == [1000000, 1000, 1000, 64]
@@ -312,7 +312,7 @@ def test_the_table_of_flows_has_what_packets_took(
 ) -> None:
     simulation = Simulation(SPEC, [job(tmp_path, NS3)], Options(engine=engine))
     ran, path = simulation.run(), tmp_path / f"out.{suffix}"
-    write_flows(simulation, ran, path)
+    write_flows(simulation, ran, flow_file(path, overwrite=True))
     rows = list(csv.DictReader(path.open())) if suffix == "csv" else pq.read_table(path).to_pylist()
     assert [int(row["payload_bytes"]) for row in rows] == [1000000, 1000, 1000, 64]
     assert [float(row["over_ns"]) for row in rows] == pytest.approx((ran.finish_s * 1e9).tolist())
@@ -334,7 +334,7 @@ def test_the_table_of_flows_is_the_same_in_both_formats_and_tells_iterations_apa
     simulation = Simulation(SPEC, [collective_job(JobSpec.model_validate(keys))])
     ran = simulation.run()
     for suffix in ("csv", "parquet"):
-        write_flows(simulation, ran, tmp_path / f"out.{suffix}")
+        write_flows(simulation, ran, flow_file(tmp_path / f"out.{suffix}", overwrite=True))
     rows = pq.read_table(tmp_path / "out.parquet").to_pylist()
     written = list(csv.DictReader((tmp_path / "out.csv").open()))
     assert written == [

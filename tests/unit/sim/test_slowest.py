@@ -14,7 +14,7 @@ from rocelab.jobs.spec import collective_job
 from rocelab.plan.build import plan
 from rocelab.results.simulation import Engine
 from rocelab.sim import slowest
-from rocelab.sim.flowtable import write_flows
+from rocelab.sim.flowtable import flow_file, write_flows
 from rocelab.sim.simulate import Options, Simulation, simulate
 from rocelab.spec.catalog import find_lab
 from rocelab.spec.load import load_spec
@@ -54,7 +54,7 @@ def test_a_flow_begins_with_its_first_transfer_and_is_as_slow_as_its_slowest(
 ) -> None:
     job = JOB | {"pattern": "allreduce", "iterations": 2}
     simulation = Simulation(spec, [collective_job(JobSpec.model_validate(job))])
-    write_flows(simulation, simulation.run(), tmp_path / "flows.csv")
+    write_flows(simulation, simulation.run(), flow_file(tmp_path / "flows.csv", overwrite=True))
     rows = defaultdict(list)
     with (tmp_path / "flows.csv").open(newline="") as file:
         for row in csv.DictReader(file):

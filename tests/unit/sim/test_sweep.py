@@ -26,6 +26,7 @@ from rocelab.cli.app import run
 from rocelab.cli.main import command_line
 from rocelab.errors import InputError, MachineError, SpecError
 from rocelab.jobs.spec import load_jobs
+from rocelab.outputs import open_folder
 from rocelab.plan.build import build_fabric
 from rocelab.plan.fabric import Role
 from rocelab.sim.sweep import report, store
@@ -674,12 +675,13 @@ def test_a_page_has_commands_of_its_first_rows_and_links_to_them(
 
 @pytest.mark.parametrize("damage", [b"PAR1\x0e", b"PAR1" + b"\x0e" * 200 + b"\x08\0\0\0PAR1", b""])
 def test_a_damaged_table_is_written_anew(tmp_path: Path, damage: bytes) -> None:
-    write_table(tmp_path, [{"a": 1}], {"cells": "x"})
+    folder = open_folder(tmp_path)
+    write_table(folder, [{"a": 1}], {"cells": "x"})
     table = tmp_path / TABLE
     whole = table.read_bytes()
     for content in (damage, whole[:-60] + b"\x0e" * 52 + whole[-8:], whole[: len(whole) // 2]):
         table.write_bytes(content)
-        assert table_metadata(tmp_path) is None
+        assert table_metadata(folder) is None
 
 
 def test_a_journal_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
