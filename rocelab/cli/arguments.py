@@ -206,18 +206,26 @@ def running_lab(text: str | None) -> Lab:
     """
     from rocelab.errors import InputError
     from rocelab.runtime.lab import Lab
+    from rocelab.runtime.record import left_behind, made_nodes, not_up
     from rocelab.runtime.status import Presence, known_labs
 
     if text is None:
         names = [lab.name for lab in known_labs() if lab.state is Presence.RUNNING]
         if not names:
-            raise InputError("no lab is up", hint="bring one up with `rocelab up LAB`")
+            left = [lab.name for lab in known_labs()]
+            raise (
+                not_up(left[0])
+                if left
+                else InputError("no lab is up", hint="bring one up with `rocelab up LAB`")
+            )
         if len(names) > 1:
             raise InputError(
                 f"{len(names)} labs are up: {', '.join(names)}", hint="name the one you mean"
             )
         text = names[0]
     lab = Lab.running(text)
+    if lab.fabric.observed is None and made_nodes(lab.runtime.files) == 0:
+        raise left_behind(lab.name)
     if text != lab.name:
         _note_changes(text, lab)
     return lab

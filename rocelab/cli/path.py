@@ -54,6 +54,7 @@ def path(
     from rocelab.errors import InputError
     from rocelab.forwarding.path import find_nic, walk
     from rocelab.forwarding.planned import planned_fibs
+    from rocelab.runtime.record import not_up
 
     chosen, is_running = running_or_planned(lab)
     fabric = chosen.fabric
@@ -62,10 +63,7 @@ def path(
         need_root("reading the tables of a lab that is up")
         fib_of = chosen.read_fibs()
     elif probe:
-        raise InputError(
-            f"lab {fabric.name} is not up: there is nothing to probe",
-            hint=f"bring it up with `rocelab up {lab}`",
-        )
+        raise not_up(fabric.name, f"there is nothing to probe: bring it up with `rocelab up {lab}`")
     else:
         fib_of = planned_fibs(fabric, fabric.prefixes_holding(destination.ip))
     if probe and dport != _ROCE_PORT:

@@ -36,7 +36,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocketClose
 
 from rocelab.errors import InputError, MachineError
-from rocelab.runtime.record import LabFiles
+from rocelab.runtime.record import LabFiles, not_up
 
 ADDRESS = "127.0.0.1"
 NAMES = frozenset({"127.0.0.1", "localhost", "[::1]"})
@@ -121,7 +121,7 @@ def _open(lab: str) -> int:
     try:
         return os.open(LabFiles(lab).root / "live.json", flags, 0o600)
     except FileNotFoundError:
-        raise InputError(f"lab {lab} is not up", f"bring it up with `rocelab up {lab}`") from None
+        raise not_up(lab) from None
 
 
 def _read(descriptor: int) -> Access | None:

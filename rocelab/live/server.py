@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import socket
 import threading
 from asyncio import Transport
@@ -9,6 +11,8 @@ from collections.abc import Callable
 from contextlib import closing
 
 import uvicorn
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
@@ -88,12 +92,38 @@ def _protocol() -> type[H11Protocol]:
     return Protocol
 
 
+def until_the_end(app: ASGIApp) -> ASGIApp:
+    """An application whose requests are answered also if the server ends before they are done:
+    uvicorn cancels them, and would print a traceback for each."""
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        newest: Message = {}
+
+        async def noted(message: Message) -> None:
+            nonlocal newest
+            newest = message
+            await send(message)
+
+        try:
+            await app(scope, receive, noted)
+        except asyncio.CancelledError:
+            if scope["type"] != "http":
+                return
+            if not newest:
+                over = {"error": "the page has ended", "hint": None}
+                await JSONResponse(over, status_code=503)(scope, receive, send)
+            elif newest["type"] == "http.response.start" or newest.get("more_body"):
+                await send({"type": "http.response.body"})
+
+    return answer
+
+
 class HttpServer:
     """uvicorn on a thread of its own: signals stay with the main thread, as everywhere."""
 
-    def __init__(self, app: Callable[..., object], listener: socket.socket) -> None:
+    def __init__(self, app: ASGIApp, listener: socket.socket) -> None:
         config = uvicorn.Config(
-            app,
+            until_the_end(app),
             http=_protocol(),
             backlog=BACKLOG,
             loop="asyncio",
@@ -117,5 +147,7 @@ class HttpServer:
         self._thread.start()
 
     def __exit__(self, *_: object) -> None:
+        # From here on it would only log that it cancels requests.
+        logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
         self._server.should_exit = True
         self._thread.join()

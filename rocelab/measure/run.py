@@ -49,7 +49,7 @@ from rocelab.results.probes import Event, rebased
 from rocelab.runtime import settings
 from rocelab.runtime.inuse import in_use
 from rocelab.runtime.lab import Lab
-from rocelab.runtime.record import LabFiles
+from rocelab.runtime.record import LabFiles, not_up
 from rocelab.spec.queues import QueueEngine
 from rocelab.traffic.jobresult import JobResult
 from rocelab.traffic.result import TrafficResult
@@ -124,9 +124,7 @@ def run_jobs(
 
 def _check_ready(lab: Lab) -> None:
     if not lab.is_running:
-        raise InputError(
-            f"lab {lab.name} is not up", hint=f"bring it up with `rocelab up {lab.name}`"
-        )
+        raise not_up(lab.name)
     need_root("sending in a lab")
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rocelab.errors import InputError
-from rocelab.runtime.record import RUN_ROOT, TURN, LabFiles, is_still_at, open_turn
+from rocelab.runtime.record import RUN_ROOT, TURN, LabFiles, is_still_at, not_up, open_turn
 
 MOST_BYTES = 200
 _LOCKS = Path("/proc/locks")
@@ -37,7 +37,7 @@ def in_use(files: LabFiles, what: str, *, shared: bool = False) -> Iterator[None
         flags = os.O_CREAT | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
         descriptor = os.open(_lock_of(files), flags, 0o600)
     except FileNotFoundError:
-        raise InputError(f"lab {files.lab} is not up") from None
+        raise not_up(files.lab) from None
     try:
         try:
             fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)

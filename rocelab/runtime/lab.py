@@ -36,7 +36,14 @@ from rocelab.runtime.providers import (
     provider_of,
     recorded_provider,
 )
-from rocelab.runtime.record import DamagedRecordError, State, locked, read_record, recorded_labs
+from rocelab.runtime.record import (
+    DamagedRecordError,
+    State,
+    locked,
+    not_up,
+    read_record,
+    recorded_labs,
+)
 from rocelab.runtime.runtime import LabRuntime
 from rocelab.runtime.steering import Steering
 from rocelab.runtime.teardown import take_down
@@ -76,14 +83,16 @@ def name_of(text: str | Path) -> str:
 
 
 def _not_up(text: str, name: str) -> InputError:
-    """The error for a lab that is not up. Raises SpecError if its file has errors too."""
+    """The error for a lab that is not up. Raises SpecError if nothing of it is here and its file
+    has errors too."""
     try:
         path = find_lab(text)
     except InputError:
         hint = name_hint(name, recorded_labs()) or "none is: bring one up with `rocelab up LAB`"
-        return InputError(f"lab {name} is not up", hint)
-    load_spec(path)
-    return InputError(f"lab {name} is not up", f"bring it up with `rocelab up {text}`")
+        return not_up(name, hint)
+    if name not in recorded_labs():
+        load_spec(path)
+    return not_up(name, f"bring it up with `rocelab up {text}`")
 
 
 class Lab:

@@ -214,9 +214,29 @@ def check_absent(files: LabFiles) -> None:
             f"the same spec, `rocelab drill run --lab {files.lab}` in any case; `rocelab down "
             f"{files.lab}` takes it down",
         )
-    raise InputError(
-        f"lab {files.lab} was left behind by a command that was killed",
-        hint=f"remove what is left of it with `rocelab down {files.lab}`",
+    raise left_behind(files.lab)
+
+
+def not_up(lab: str, hint: str | None = None) -> InputError:
+    """The error for a lab that is not up, with what to do. `hint`: what to do if nothing of it
+    is here, by default to bring it up."""
+    files = LabFiles(lab)
+    if not files.root.exists():
+        return InputError(f"lab {lab} is not up", hint or f"bring it up with `rocelab up {lab}`")
+    try:
+        record = read_record(lab)
+    except DamagedRecordError as error:
+        return error
+    if record is not None and record.state is State.STARTING and is_locked(files.lock):
+        return InputError(f"lab {lab} is still coming up", "wait until `rocelab up` has ended")
+    return left_behind(lab)
+
+
+def left_behind(lab: str) -> InputError:
+    """The error for what a killed command left of a lab."""
+    return InputError(
+        f"lab {lab} was left behind by a command that was killed",
+        f"remove what is left of it with `rocelab down {lab}`",
     )
 
 
@@ -264,6 +284,16 @@ def locked(lab: str) -> Iterator[LabFiles]:
             files.lock.unlink(missing_ok=True)
             _remove_run_root_if_unused()
         os.close(descriptor)
+
+
+def is_locked(path: Path) -> bool:
+    """Whether a command holds the lock, found without taking it (proc_locks(5))."""
+    try:
+        inode = path.stat().st_ino
+    except FileNotFoundError:
+        return False
+    locks = Path("/proc/locks").read_text().splitlines()
+    return any("FLOCK" in line and f":{inode} " in line for line in locks)
 
 
 def remove_files(files: LabFiles) -> None:

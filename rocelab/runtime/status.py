@@ -29,6 +29,7 @@ from rocelab.runtime.record import (
     DamagedRecordError,
     LabFiles,
     State,
+    is_locked,
     made_nodes,
     read_record,
     recorded_labs,
@@ -339,18 +340,8 @@ def _known(name: str) -> KnownLab:
         return KnownLab(name, Presence.LEFT_BEHIND, None, None, None, None)
     found = Presence.LEFT_BEHIND
     nodes = made_nodes(files)
-    if record.state is State.STARTING and _is_locked(files.lock):
+    if record.state is State.STARTING and is_locked(files.lock):
         found = Presence.STARTING
     elif record.state is State.RUNNING and nodes != 0:
         found = Presence.RUNNING
     return KnownLab(name, found, nodes, record.started_unix_s, record.version, record.runtime)
-
-
-def _is_locked(path: Path) -> bool:
-    """Whether a command holds the lock, found without taking it (proc_locks(5))."""
-    try:
-        inode = path.stat().st_ino
-    except FileNotFoundError:
-        return False
-    locks = Path("/proc/locks").read_text().splitlines()
-    return any("FLOCK" in line and f":{inode} " in line for line in locks)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from rocelab.agent.live import LiveCounters
-from rocelab.errors import ExpectationError, InputError
+from rocelab.errors import ExpectationError
 from rocelab.kernel import namespaces
 from rocelab.kernel.counters import Place, PortCounters
 from rocelab.measure.health.endpoints import EndpointTracker
@@ -35,7 +35,7 @@ from rocelab.runtime.lab import Lab
 from rocelab.runtime.pfc.reading import ClassCounters, PauseReader
 from rocelab.runtime.queues.engine import read_engine
 from rocelab.runtime.queues.reading import QueueReader
-from rocelab.runtime.record import LabFiles
+from rocelab.runtime.record import LabFiles, not_up
 from rocelab.spec.queues import QueueEngine
 
 QUEUE_SLIS = frozenset({Sli.QUEUE_DROPS, Sli.QUEUE_DEPTH, Sli.CE_RATIO})
@@ -98,10 +98,7 @@ class HealthReader:
     def __enter__(self) -> Self:
         """Raises InputError if the lab is not up, OSError if it cannot be read."""
         if not self._lab.is_running:
-            raise InputError(
-                f"lab {self._lab.name} is not up",
-                hint=f"bring it up with `rocelab up {self._lab.name}`",
-            )
+            raise not_up(self._lab.name)
         with ExitStack() as undo:
             netns_of = {node.name: self._files.netns_of(node.name) for node in self._fabric.nodes}
             descriptors = undo.enter_context(namespaces.opened(netns_of))

@@ -16,7 +16,7 @@ from rocelab.plan.fabric import Fabric
 from rocelab.runtime.controller.collector import Collector
 from rocelab.runtime.controller.loop import ResilientRounds, TeRounds, run_rounds
 from rocelab.runtime.controller.rounds import RoundLog
-from rocelab.runtime.record import LabFiles, read_record
+from rocelab.runtime.record import LabFiles, not_up, read_record
 from rocelab.runtime.steering import Steering
 from rocelab.runtime.steering.controller import ControllerFiles
 from rocelab.spec.adopted import recorded_spec
@@ -58,7 +58,7 @@ def main() -> None:
     lab, scheme, *found_by = sys.argv[1:]
     record = read_record(lab)
     if record is None:
-        raise InputError(f"lab {lab} is not up")
+        raise not_up(lab)
     with background.serving(*found_by) as ready:
         fabric = plan(recorded_spec(record.spec))
         run_controller(fabric, LabFiles(lab), parse_scheme(scheme), ready)

@@ -19,7 +19,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
-from rocelab.errors import InputError, MachineError
+from rocelab.errors import MachineError
 from rocelab.kernel import namespaces, probes
 from rocelab.kernel.bracket import Bracket
 from rocelab.plan.fabric import DirectedLink, Fabric
@@ -35,7 +35,7 @@ from rocelab.runtime.impairments.maps import (
     RulePart,
 )
 from rocelab.runtime.impairments.program import IMPAIRMENTS
-from rocelab.runtime.record import LabFiles
+from rocelab.runtime.record import LabFiles, not_up
 
 HELD_TIMEOUT_S = 0.5
 """How long to wait for the packets that a delay line holds; some may have been lost for lack of
@@ -271,7 +271,7 @@ class Impairments:
             # Owned by root: another user who can open the locked file could block this process.
             folder = os.open(self._files.netns, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except FileNotFoundError:
-            raise InputError(f"lab {self._fabric.name} is not up") from None
+            raise not_up(self._fabric.name) from None
         try:
             fcntl.flock(folder, fcntl.LOCK_EX)
             yield

@@ -27,7 +27,7 @@ from rocelab.kernel import probes, processes
 from rocelab.kernel.bpf import BpfError
 from rocelab.plan.fabric import Fabric
 from rocelab.progress import ProgressSink, no_progress
-from rocelab.runtime.record import LabFiles
+from rocelab.runtime.record import LabFiles, not_up
 from rocelab.runtime.steering import program
 from rocelab.runtime.steering.controller import controller_pid, start_controller, stop_controller
 from rocelab.runtime.steering.maps import NodeCounters, SteeringMaps, node_ids
@@ -73,7 +73,7 @@ class Steering:
         machine cannot run the program.
         """
         if not self._files.root.exists():
-            raise InputError(f"lab {self._fabric.name} is not up")
+            raise not_up(self._fabric.name)
         policy = self._fabric.hash_policy
         if scheme.is_steered and policy is not HashPolicy.L4:
             raise InputError(
@@ -143,7 +143,7 @@ class Steering:
         try:
             return SteeringMaps(program.pins_folder(self._files), self._ids)
         except BpfError:
-            raise InputError(f"lab {self._fabric.name} is not up") from None
+            raise not_up(self._fabric.name) from None
 
     def _entry_maps(self) -> SteeringMaps:
         scheme = self.read_scheme()

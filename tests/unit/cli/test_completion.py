@@ -46,6 +46,8 @@ def lab_that_is_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     spec = load_spec(find_lab(LAB))
     dumped = spec.model_dump(mode="json")
     write_record(LabFiles(LAB), Record(LAB, "netns", State.RUNNING, 0.0, "0.1.0", dumped, 0))
+    for folder in (LabFiles(LAB).netns, LabFiles(LAB).nodes):
+        (folder / "rtsw1").mkdir(parents=True)
 
 
 @pytest.mark.parametrize(("command", "parameter"), parameters("LAB"))

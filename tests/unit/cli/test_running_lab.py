@@ -50,6 +50,8 @@ def up(file: Path) -> str:
     write_record(
         LabFiles(spec.name), Record(spec.name, "netns", State.RUNNING, 0.0, "0.1.0", dumped, 0)
     )
+    for folder in (LabFiles(spec.name).netns, LabFiles(spec.name).nodes):
+        (folder / "rtsw1").mkdir(parents=True)
     return spec.name
 
 
@@ -80,6 +82,20 @@ def test_every_command_on_a_lab_that_is_nowhere_names_the_one_that_was_meant(
     assert outcome.code == 2
     assert outcome.err == (
         f"rocelab {' '.join(command.words)}: lab t-fiel is not up\n  hint: did you mean t-file?\n"
+    )
+
+
+@pytest.mark.parametrize("command", ON_A_RUNNING_LAB, ids=lambda each: " ".join(each.words))
+def test_every_command_on_a_lab_that_was_left_behind_says_how_to_remove_it(
+    rocelab, up: str, command: Command, tmp_path: Path
+) -> None:
+    LabFiles("t-left").root.mkdir()
+    outcome = rocelab(*command.line(lab="t-left", **outputs(command, tmp_path)))
+    assert outcome.code == 2
+    assert outcome.err == (
+        f"rocelab {' '.join(command.words)}: "
+        "lab t-left was left behind by a command that was killed\n"
+        "  hint: remove what is left of it with `rocelab down t-left`\n"
     )
 
 

@@ -115,6 +115,8 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rights_of_root: Non
     monkeypatch.setattr(records, "RUN_ROOT", tmp_path / "run")
     records.RUN_ROOT.mkdir()
     write_record(LabFiles(LAB.name), RUNNING)
+    for folder in (LabFiles(LAB.name).netns, LabFiles(LAB.name).nodes):
+        (folder / "rtsw1").mkdir(parents=True)
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
 
