@@ -8,9 +8,11 @@ anything there; root reads only regular files of that user from it. Standard lib
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import stat
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -117,6 +119,49 @@ def remove_tree(folder: Path) -> None:
         stdin=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
+
+
+@contextmanager
+def scratch_folder(prefix: str, parent: Path | None = None) -> Iterator[Path]:
+    """A folder for the block, in `parent` or where temporary ones are. Those of the same prefix
+    that killed commands of this user left there are removed. Raises OSError."""
+    place = Path(tempfile.gettempdir()) if parent is None else parent
+    for left in place.glob(f"{prefix}*"):
+        with suppress(OSError):
+            descriptor = _hold(left)
+            if os.fstat(descriptor).st_uid == os.geteuid():
+                remove_tree(left)
+            os.close(descriptor)
+    folder, descriptor = _held_folder(prefix, place)
+    try:
+        yield folder
+    finally:
+        remove_tree(folder)
+        os.close(descriptor)
+
+
+def _held_folder(prefix: str, place: Path) -> tuple[Path, int]:
+    while True:
+        folder = Path(tempfile.mkdtemp(prefix=prefix, dir=place))
+        # Another command may have held it first, to remove it.
+        with suppress(FileNotFoundError, BlockingIOError):
+            descriptor = _hold(folder)
+            if folder.exists():
+                return folder, descriptor
+            os.close(descriptor)
+
+
+def _hold(folder: Path) -> int:
+    """A descriptor of a folder that no other process holds. Raises OSError; BlockingIOError if one
+    does."""
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(folder, flags)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
 
 
 def append_file(file: Path, text: str, mode: int = FILE_MODE) -> int:

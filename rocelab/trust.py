@@ -80,7 +80,8 @@ def _looked_at(folder: Path) -> tuple[Path, list[Path]]:
 def use_private_caches() -> None:
     """Let the libraries of a process of root keep their caches and find their settings, which they
     load code from (matplotlib, Scapy), in `CACHE` where others may change what is in the folders of
-    the environment or of HOME. Says so on stderr."""
+    the environment or of HOME; and temporary files, also of compilers that it starts, where they
+    are by default. Says so on stderr."""
     if os.geteuid() != 0:
         return
     home = Path.home()
@@ -95,12 +96,19 @@ def use_private_caches() -> None:
         except OSError as error:
             os.environ[variable] = str(CACHE / "libraries")
             not_used(Path(str(folder)), error)
+    for variable in ("TMPDIR", "TEMP", "TMP"):
+        try:
+            if os.environ.get(variable):
+                # Below a folder with the sticky bit, such as /tmp.
+                _looked_at(Path(os.environ[variable], "x"))
+        except OSError as error:
+            not_used(Path(os.environ.pop(variable)), error, "temporary file")
 
 
-def not_used(folder: Path, error: OSError) -> None:
-    """Say on stderr, once, that this process uses no cache there, and why."""
+def not_used(folder: Path, error: OSError, what: str = "cache") -> None:
+    """Say on stderr, once, that this process has no cache, or other file, there, and why."""
     where = "" if error.filename in (None, str(folder)) else f" ({error.filename})"
-    _say_once(f"note: no cache in {folder}{where}: {error.strerror}\n")
+    _say_once(f"note: no {what} in {folder}{where}: {error.strerror}\n")
 
 
 @cache

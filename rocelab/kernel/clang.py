@@ -7,15 +7,17 @@ could change is refused. The name of an object has the digest of all that it fol
 from __future__ import annotations
 
 import hashlib
+import os
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 from rocelab import trust
+from rocelab.files import scratch_folder
 
 TIMEOUT_S = 60.0
+_SCRATCH = "new-"
 
 
 class CompileError(OSError):
@@ -37,8 +39,8 @@ def compiled(source: Path, flags: Sequence[str], cache: Path) -> Path:
     clang = shutil.which("clang")
     if clang is None:
         raise CompileError("clang is missing")
-    with tempfile.TemporaryDirectory(dir=cache_folder) as folder:
-        fresh = Path(folder, "fresh.o")
+    with scratch_folder(_SCRATCH, cache_folder) as folder:
+        fresh = folder / "fresh.o"
         try:
             done = subprocess.run(
                 [clang, *flags, str(source), "-o", str(fresh)],
@@ -46,6 +48,8 @@ def compiled(source: Path, flags: Sequence[str], cache: Path) -> Path:
                 text=True,
                 timeout=TIMEOUT_S,
                 check=False,
+                # What it links from there becomes code of root.
+                env={**os.environ, "TMPDIR": str(folder)},
             )
         except subprocess.TimeoutExpired:
             raise CompileError(f"clang did not end within {TIMEOUT_S:.0f} s") from None

@@ -10,13 +10,11 @@ import errno
 import os
 import socket
 import struct
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
-from rocelab.kernel import links, namespaces, netlink, tc
+from rocelab.kernel import links, mounts, namespaces, netlink, tc
 from rocelab.kernel.netlink import attribute
 from rocelab.kernel.settings import SETTINGS
 from rocelab.sysctls import HASH_POLICY, HASH_SEED
@@ -86,11 +84,9 @@ def _missing(error: OSError) -> str:
 
 
 def _enter_scratch_namespace() -> None:
-    """Leave the calling thread in a new namespace, made as for a lab but not mounted."""
-    with tempfile.TemporaryDirectory() as folder:
-        mount_point = Path(folder, "netns")
-        os.close(namespaces.create(mount_point))
-        namespaces.detach_mount(mount_point)
+    """Leave the calling thread in a new namespace, made as for a lab. Its mount ends with the
+    thread."""
+    os.close(namespaces.create(mounts.enter_scratch() / "netns"))
 
 
 def _write(setting: str, value: str) -> None:

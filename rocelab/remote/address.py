@@ -16,15 +16,14 @@ import shutil
 import socket
 import subprocess
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 from typing import Any
 
 import paramiko
 
 from rocelab.errors import InputError
+from rocelab.files import read_input
 from rocelab.wording import shown
 
 SSH_PORT = 22
@@ -118,22 +117,25 @@ class OpenSsh:
         """
         typed = [f"-l{address.user}"] if address.user is not None else []
         typed += [f"-p{address.port}"] if address.port is not None else []
-        with ExitStack() as stack:
-            configuration = _configuration(self.config, stack)
-            command = [self.program, "-G", *configuration.options, *typed, "--", address.host]
-            try:
+        configuration = _configuration(self.config)
+        command = [self.program, "-G", *configuration.options, *typed, "--", address.host]
+        try:
+            with os.fdopen(os.memfd_create("ssh-config"), "w+b") as text:
+                text.write(configuration.text)
+                text.flush()
                 answer = subprocess.run(
                     command,
                     check=False,
-                    stdin=subprocess.DEVNULL,
+                    # ssh may read it twice (Match final), each time from its beginning.
+                    stdin=text,
                     capture_output=True,
                     timeout=_ASKED_WITHIN_S,
                 )
-            except subprocess.TimeoutExpired:
-                raise InputError(
-                    f"`ssh -G {address.host}` has not answered for {_ASKED_WITHIN_S} s",
-                    hint="a `Match exec` or a name server may hang: try it by hand",
-                ) from None
+        except subprocess.TimeoutExpired:
+            raise InputError(
+                f"`ssh -G {address.host}` has not answered for {_ASKED_WITHIN_S} s",
+                hint="a `Match exec` or a name server may hang: try it by hand",
+            ) from None
         if answer.returncode:
             lines = answer.stderr.decode(errors="replace").splitlines()
             about = (line.strip() for line in lines if not line.startswith("Pseudo-terminal"))
@@ -157,14 +159,15 @@ def _keywords(answer: bytes) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class _Configuration:
-    """The options that make ssh read the file `config`, through a copy if `options` name one.
+    """The options that make ssh read the file `config`, and what it gets on its standard input.
 
-    ssh reads ~/.ssh/config of the home in the password database. If $HOME is another, ssh gets a
-    copy of the file there, with Include by absolute paths, and reads no file of the machine.
+    ssh reads ~/.ssh/config of the home in the password database. If $HOME is another, ssh gets the
+    text of the file there, with Include by absolute paths, and reads no file of the machine.
     """
 
     config: Path
     options: tuple[str, ...] = ()
+    text: bytes = b""
 
     def named(self, text: str) -> str:
         """ssh's message with the file's own name."""
@@ -179,7 +182,7 @@ class _Configuration:
 
 
 @dataclass(frozen=True, slots=True)
-class _Copy:
+class _Absolute:
     """Include lines with absolute paths: relative ones are in `folder`, ~ is the folder above."""
 
     folder: Path
@@ -197,19 +200,17 @@ def _home() -> Path:
     return Path(pwd.getpwuid(os.getuid()).pw_dir)
 
 
-def _configuration(config: Path, stack: ExitStack) -> _Configuration:
+def _configuration(config: Path) -> _Configuration:
     if config == _home() / ".ssh/config":
         return _Configuration(config)
     try:
-        text = config.read_bytes().decode(errors="surrogateescape")
+        text = read_input(config).decode(errors="surrogateescape")
     except FileNotFoundError:
         return _Configuration(config, ("-F", "none"))
     except OSError as error:
         raise InputError(f"{config} cannot be read: {error.strerror}") from None
-    copy = stack.enter_context(NamedTemporaryFile(prefix="rocelab-ssh-"))  # noqa: SIM115
-    copy.write(_INCLUDE.sub(_Copy(config.parent), text).encode(errors="surrogateescape"))
-    copy.flush()
-    return _Configuration(config, ("-F", copy.name))
+    given = _INCLUDE.sub(_Absolute(config.parent), text).encode(errors="surrogateescape")
+    return _Configuration(config, ("-F", "/dev/stdin"), given)
 
 
 def read_config(path: Path) -> OpenSsh | paramiko.SSHConfig:

@@ -15,7 +15,6 @@ import shlex
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -497,22 +496,20 @@ def compile_bpf(program: str) -> tuple[bool, str]:
         return False, "clang is missing"
     # The BPF target does not search the folder where Debian keeps asm/types.h.
     headers = f"-I/usr/include/{platform.machine()}-linux-gnu"
-    with tempfile.TemporaryDirectory() as folder:
-        output = str(Path(folder, "accept.o"))
-        try:
-            done = subprocess.run(
-                [clang, "-target", "bpf", "-O2", headers, "-x", "c", "-c", "-", "-o", output],
-                input=program,
-                capture_output=True,
-                text=True,
-                timeout=PROGRAM_TIMEOUT_S,
-                check=False,
-            )
-        except subprocess.TimeoutExpired:
-            return False, f"clang did not end within {PROGRAM_TIMEOUT_S:.0f} s"
+    try:
+        done = subprocess.run(
+            [clang, "-target", "bpf", "-O2", headers, "-x", "c", "-c", "-", "-o", "-"],
+            input=program.encode(),
+            capture_output=True,
+            timeout=PROGRAM_TIMEOUT_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return False, f"clang did not end within {PROGRAM_TIMEOUT_S:.0f} s"
     if done.returncode == 0:
         return True, f"clang {program_version((clang, '--version'))}"
-    errors = [line for line in done.stderr.splitlines() if "error" in line]
+    said = done.stderr.decode(errors="replace").splitlines()
+    errors = [line for line in said if "error" in line]
     return False, errors[0] if errors else f"clang ended with {done.returncode}"
 
 

@@ -14,13 +14,14 @@ import os
 import shutil
 import signal
 import subprocess
-import tempfile
 from pathlib import Path
 
 from rocelab.errors import MachineError
+from rocelab.files import scratch_folder
 from rocelab.interruption import shielded, undone
 from rocelab.progress import Progress, ProgressSink
 from rocelab.runtime.engine import Engine, find_engine, last_line
+from rocelab.trust import use_private_caches
 
 SUITE = "bookworm"
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
@@ -71,8 +72,9 @@ def built_image(engine: Engine, progress: ProgressSink) -> str:
         return name
     _check_tools()
     progress(Progress("image", 0, 2))
-    with tempfile.TemporaryDirectory(prefix="rocelab-image-") as scratch:
-        archive = Path(scratch, "root.tar")
+    use_private_caches()
+    with scratch_folder("rocelab-image-") as scratch:
+        archive = scratch / "root.tar"
         _build(archive)
         progress(Progress("image", 1, 2))
         changes = (word for line in _RUNS for word in ("--change", line))

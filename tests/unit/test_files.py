@@ -25,12 +25,14 @@ from rocelab.files import (
     remove_tree,
     replace_file,
     replacing,
+    scratch_folder,
     text_of,
     untrusted_size,
     untrusted_tail,
     write_file,
 )
 from rocelab.jobs.flow_files import read_flow_file
+from rocelab.kernel import clang
 from rocelab.remote.host import bootstrap
 from rocelab.runtime.impairments import delayline
 
@@ -192,6 +194,45 @@ def test_a_folder_is_removed_however_deep_somebody_made_it(tmp_path: Path) -> No
     remove_tree(folder)
     assert [path.name for path in tmp_path.iterdir()] == ["kept"]
     remove_tree(folder)
+
+
+def test_scratch_files_of_a_killed_command_are_removed_by_the_next(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere" / "kept").mkdir(parents=True)
+    (tmp_path / "x-link").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "x-file").touch()
+    (tmp_path / "other-1").mkdir()
+    if os.geteuid() == 0:
+        (tmp_path / "x-stranger").mkdir()
+        os.chown(tmp_path / "x-stranger", 4711, 4711)
+    before = sorted(tmp_path.iterdir())
+    (tmp_path / "x-killed" / "below").mkdir(parents=True)
+    with scratch_folder("x-", tmp_path) as used, scratch_folder("x-", tmp_path) as other:
+        assert used.is_dir() and other.is_dir()
+        assert not (tmp_path / "x-killed").exists()
+        assert mode(used) == 0o700
+    assert sorted(tmp_path.iterdir()) == before
+    assert (tmp_path / "elsewhere" / "kept").exists()
+    for error in (FileNotFoundError, BlockingIOError, KeyboardInterrupt):
+        with pytest.raises(error), scratch_folder("x-", tmp_path):
+            raise error
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_a_compiler_has_its_files_where_only_its_user_writes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program, source, cache = tmp_path / "clang", tmp_path / "a.c", tmp_path / "cache"
+    program.write_text('#!/bin/sh\nfor file; do :; done\necho "$TMPDIR" > "$file"\n')
+    program.chmod(0o755)
+    source.touch()
+    (cache / "new-killed").mkdir(parents=True)
+    for folder in (cache, cache / "new-killed"):
+        folder.chmod(0o700)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    made = clang.compiled(source, ("-c",), cache)
+    assert Path(made.read_text()).parent == cache.resolve()
+    assert [*cache.iterdir()] == [made]
 
 
 def test_a_file_that_could_not_be_written_whole_is_as_it_was(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -100,6 +101,17 @@ def test_only_the_one_place_writes_what_users_name() -> None:
     others = {name: lines for name, lines in found.items() if name not in PLACES}
     assert others == {}, "write it through rocelab.outputs"
     assert set(PLACES) - set(found) == set(), "these write nothing any more"
+
+
+def test_temporary_files_have_no_name_that_stays_after_sigkill() -> None:
+    """`scratch_folder` removes those of killed commands; a TemporaryFile never has a name."""
+    kinds = re.compile(r"\b(mkdtemp|mkstemp|TemporaryDirectory|(Named|Spooled)Temporary\w*)\(")
+    found = {
+        str(file.relative_to(PACKAGE))
+        for file in PACKAGE.rglob("*.py")
+        if kinds.search(file.read_text())
+    }
+    assert found == {"files.py", "remote/host/bootstrap.py"}, "use rocelab.files.scratch_folder"
 
 
 def test_each_kind_of_writing_is_seen() -> None:
