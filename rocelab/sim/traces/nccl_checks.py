@@ -24,8 +24,17 @@ _SHOWN = 3
 _ALONE = "build nccl-tests with MPI=1 and start it once with mpirun or srun, so that one job runs"
 _FAILED = "find out why: times of a collective that delivers wrong data mean nothing"
 _REDUCE = frozenset({Pattern.ALLREDUCE, Pattern.REDUCESCATTER})
+_PARTED = DIVIDED | {Pattern.GATHER}
+"""Of which a row counts the elements of one rank's part."""
 _LARGEST_ERROR = {"double": 1e-12, "float": 1e-5, "half": 1e-2, "bfloat16": 1e-1}
 """Errors that old versions allow for floating-point types; none for integers (DeltaMaxValue)."""
+_TYPE_BYTES = {
+    **dict.fromkeys(("char", "int8", "uint8", "f8e4m3", "f8e5m2", "fp8_e4m3", "fp8_e5m2"), 1),
+    **dict.fromkeys(("half", "bfloat16"), 2),
+    **dict.fromkeys(("int", "int32", "uint32", "float"), 4),
+    **dict.fromkeys(("int64", "uint64", "double"), 8),
+}
+"""Bytes of an element, by the names that versions print; others are not checked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +94,7 @@ def row_problems(run: Recording, source: str, pattern: Pattern, ranks: int) -> l
         lambda row: f"redop {row.redop}, root {row.root}: not of {article(pattern)}",
     )
     sized = [row for row in run.rows if row.size_bytes]
+    problems += _miscounted(source, sized, ranks if pattern in _PARTED else 1)
     convention = _convention(run, sized, pattern, ranks)
     misfits = {
         id(row): message
@@ -176,6 +186,27 @@ def _is_foreign(row: NcclRow, pattern: Pattern) -> bool:
     if row.redop == "none" and pattern in _REDUCE:
         return True
     return row.root is not None and row.root >= 0 and pattern not in ROOTED
+
+
+def _miscounted(source: str, rows: Sequence[NcclRow], parts: int) -> list[Problem]:
+    """Rows whose size is not that of their elements: `count` is of the whole buffer, or of one of
+    its parts (getCollByteCount of each program), in all rows alike."""
+    held = {
+        id(row): row.count * _TYPE_BYTES[row.type]
+        for row in rows
+        if row.count is not None and row.type in _TYPE_BYTES
+    }
+    counted = [row for row in rows if id(row) in held]
+
+    def misfits(factor: int) -> list[NcclRow]:
+        return [row for row in counted if held[id(row)] * factor != row.size_bytes]
+
+    return _few(
+        source,
+        min(misfits(1), misfits(parts), key=len),
+        lambda row: f"size is {row.size_bytes:,} B, but count is {row.count:,} of type {row.type}",
+        "check --ranks, and that the row is as it was printed",
+    )
 
 
 def _conventions(pattern: Pattern, ranks: int) -> list[_Convention]:

@@ -220,6 +220,32 @@ def test_a_time_that_is_not_size_over_bandwidth_is_refused_by_its_row() -> None:
     assert "x.txt:2" not in message
 
 
+@pytest.mark.parametrize("size", [16, 2**10, 2**22])
+@pytest.mark.parametrize("title", ["   time", "cputime"])
+def test_a_size_that_is_not_that_of_its_elements_is_refused_by_its_row(
+    size: int, title: str
+) -> None:
+    # No digit of the bandwidths of a small size, and no time of `-C`, shows a wrong size.
+    names = TITLES.replace("   time", title)
+    edited = line(size, 60.0).replace(f"{size:12d}", f"{2 * size:12d}", 1)
+    message = refusal(names + line(2**20, 60.0) + edited)
+    assert f"x.txt:3: size is {2 * size:,} B, but count is {size // 4:,} of type float" in message
+    assert "x.txt:2" not in message
+
+
+def test_a_count_is_of_the_buffer_or_in_all_rows_of_one_ranks_part() -> None:
+    def row(size: int, count: int) -> str:
+        text = line(size, 60.0, 7 / 8, redop="none")
+        return text.replace(f" {size // 4:12d} float", f" {count:12d} float")
+
+    of_parts = row(2**20, 2**15) + row(2**21, 2**16)
+    assert len(read(TITLES + of_parts, Pattern.ALLGATHER).rows) == 2
+    mixed = TITLES + of_parts + row(2**20, 2**18)
+    assert "x.txt:4: size is 1,048,576 B" in refusal(mixed, Pattern.ALLGATHER)
+    unknown = TITLES + row(2**20, 2**10).replace("float", "e2m1")
+    assert len(read(unknown, Pattern.ALLGATHER).rows) == 1
+
+
 def test_the_fault_of_many_rows_is_named_by_the_first_ones() -> None:
     message = refusal(TITLES + line(2**20, 60.0) * 9, ranks=64)
     assert message.count("busbw") == 3
@@ -279,7 +305,7 @@ def test_what_was_measured_with_some_ranks_is_never_compared_with_others(
     pattern: Pattern, ranks: int, asked: int, time_us: float
 ) -> None:
     factor = (ranks - 1) / ranks * (2 if pattern is ALLREDUCE else 1)
-    size = int(time_us * 1000 * 100)
+    size = 4 * int(time_us * 1000 * 25)
     redop = "sum" if pattern is ALLREDUCE else "none"
     log = TITLES + line(size, round(time_us, 2), factor, redop=redop)
     if asked == ranks:
