@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+from contextlib import ExitStack
 from pathlib import Path
 
 import paramiko
@@ -12,7 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rocelab.errors import InputError
-from rocelab.remote.address import Address, Destination, parse_address, read_config, resolve
+from rocelab.remote.address import (
+    Address,
+    Destination,
+    _configuration,
+    parse_address,
+    read_config,
+    resolve,
+)
 from rocelab.remote.connection import connected
 
 HOME = Path("/home/me")
@@ -104,6 +112,8 @@ def test_without_ssh_a_configuration_that_paramiko_cannot_read_is_an_error_with_
         assert error.value.hint and "openssh-client" in error.value.hint
     with pytest.raises(InputError, match="config"):
         resolve(parse_address("vm"), config("Host vm\n Port many\n"), HOME)
+    with pytest.raises(InputError, match="can be no machine's name"):
+        resolve(parse_address("vm"), config(f"Host vm\n HostName {'a' * 64}\n"), HOME)
 
 
 def told(home: Path, text: str, typed: str = "vm", **included: str) -> Destination:
@@ -141,6 +151,11 @@ def test_tokens_and_places_of_the_home_are_filled_in(tmp_path: Path) -> None:
     assert destination.known_hosts[0] == tmp_path / ".ssh/known_hosts"
     own = told(tmp_path, "UserKnownHostsFile /known/mine\nHostKeyAlias twin\n")
     assert (own.known_hosts[0], own.known_as) == (Path("/known/mine"), "twin")
+
+
+def test_without_a_configuration_that_of_another_home_is_not_read(tmp_path: Path) -> None:
+    with ExitStack() as stack:
+        assert _configuration(tmp_path / "config", stack).options == ("-F", "none")
 
 
 @with_ssh

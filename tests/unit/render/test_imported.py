@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from rocelab.errors import InputError, SpecError
 from rocelab.plan.build import plan
 from rocelab.plan.shape import clos_in
 from rocelab.render.files import write_containerlab
+from rocelab.render.import_policy import kind_of
 from rocelab.render.import_roles import drawn_of
 from rocelab.render.imported import read_topology
 from rocelab.spec.catalog import find_lab
@@ -224,6 +226,7 @@ def imported_fabric(folder: Path, text: str, *roles: str) -> dict[str, object]:
 
 
 TWO_BY_TWO = {"racks": 2, "spines": 2, "servers_per_rack": 1, "atsws": 0}
+SWITCHES = ("s1", "s2", "l1", "l2")
 SERVERS = "    h1: {kind: linux, image: alpine}\n    h2: {kind: linux, image: alpine}\n"
 
 
@@ -271,6 +274,14 @@ SERVERS = "    h1: {kind: linux, image: alpine}\n    h2: {kind: linux, image: al
             LINKS.replace("s1:", "1:").replace("s2:", "2:"),
             more="  kinds:\n    linux: &r {kind: linux, image: frr}\n",
         ),
+        topology(
+            "".join(f"    {name}: {{kind: linux, group: fabric}}\n" for name in SWITCHES)
+            + "    h1: {kind: linux, group: plain}\n    h2: {kind: linux, group: plain}\n",
+            more="  defaults: {binds: ['a:/b']}\n  kinds: {linux: {image: frrouting/frr}}\n"
+            "  groups:\n    plain: {image: alpine}\n"
+            "    fabric: {image: mine, binds: ['c:/etc/frr']}\n",
+        ),
+        topology(NODES.replace("h2: {", "h2: {network-mode: 'container:h1', ")),
         topology(
             "".join(f"    {name}: {{binds: ['{name}:/etc/frr']}}\n" for name in ("s1", "s2", "l1"))
             + "    l2: {exec: ['vtysh -c \"conf t\"']}\n    h1: {cmd: sleep infinity}\n"
@@ -325,6 +336,7 @@ def test_what_is_certain_is_imported(tmp_path: Path, text: str) -> None:
         ),
         (topology(links=LINKS + "    - endpoints: [s1:eth9]\n"), "a link has 1 end, expected 2"),
         (topology(links=LINKS + "    - type: veth\n"), "a link has 0 ends"),
+        (topology(links=LINKS + "    - endpoints: [s1:a, s2:a, l1:a]\n"), "a link has 3 ends"),
         (
             topology(links=LINKS + "    - {type: veth, endpoints: [{node: s1}, {node: s2}]}\n"),
             "an end of a link has no interface",
@@ -381,6 +393,27 @@ def clos_of(leaves: int, spines: int, cores: int, servers: int, group: bool = Fa
 def test_three_tiers_as_containerlab_generates_them(tmp_path: Path) -> None:
     fabric = imported_fabric(tmp_path, clos_of(8, 4, 2, 0, group=True))
     assert fabric == {"racks": 8, "spines": 4, "servers_per_rack": 0, "atsws": 2}
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        pytest.param({"s1": "leaf9"}, id="of one switch"),
+        pytest.param({name: f"{name}-leaf-spine" for name in SWITCHES}, id="two tiers each"),
+        pytest.param(
+            {"s1": "x1-1", "s2": "x1-2", "l1": "y2-1", "l2": "y2-2"}, id="generated for two fabrics"
+        ),
+    ],
+)
+def test_names_that_say_no_tier_of_every_switch_say_none(
+    tmp_path: Path, names: dict[str, str]
+) -> None:
+    text = topology()
+    for name, other in names.items():
+        text = re.sub(rf"\b{name}\b", other, text)
+    for row in ("1", "2"):
+        text = re.sub(rf"([xy]{row}-\d: {{)", rf"\1group: row-{row}, ", text)
+    assert imported_fabric(tmp_path, text) == TWO_BY_TWO
 
 
 @pytest.mark.parametrize(
@@ -488,6 +521,20 @@ def test_policy_that_is_not_taken_over_is_listed(rocelab, tmp_path: Path) -> Non
     for silent in ("hostname", "s3cret", "description", "line vty"):
         assert silent not in outcome.err
     assert "taken as leaf: l1, l2" in outcome.err and "taken as server: h1, h2" in outcome.err
+
+
+@pytest.mark.parametrize(
+    ("statement", "kind"),
+    [
+        ("neighbor 10.0.0.0 route-map RM out", "neighbor route-map"),
+        ("no neighbor 10.0.0.0 activate", "no neighbor activate"),
+        ("no bgp ebgp-requires-policy", "no bgp ebgp-requires-policy"),
+        ("maximum-paths 16", "maximum-paths"),
+        ("no", "no"),
+    ],
+)
+def test_statements_are_summed_up_by_what_they_are_about(statement: str, kind: str) -> None:
+    assert kind_of(statement) == kind
 
 
 def test_what_is_left_out_is_said(rocelab, tmp_path: Path) -> None:

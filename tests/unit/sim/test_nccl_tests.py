@@ -218,6 +218,10 @@ def test_a_time_that_is_not_size_over_bandwidth_is_refused_by_its_row() -> None:
     message = refusal(TITLES + line(2**22, 100.0) + edited)
     assert "x.txt:3: algbw is 17.48 GB/s, but 1,048,576 bytes in 30 us are 34.95 GB/s" in message
     assert "x.txt:2" not in message
+    # An algbw of one digit fits a busbw that size and time do not fit.
+    coarse = TITLES + line(1024, 100.0)
+    assert len(read(coarse).rows) == 1
+    assert "x.txt:2: busbw is 0.03" in refusal(coarse.replace("0.02", "0.03"))
 
 
 @pytest.mark.parametrize("size", [16, 2**10, 2**22])
@@ -256,6 +260,7 @@ def test_rows_whose_check_failed_are_refused() -> None:
     log = TITLES + line(2**20, 60.0) + line(2**22, 90.0, wrong="1e+06")
     assert "x.txt:3: the check of this row failed: #wrong is 1e+06" in refusal(log)
     assert "#wrong is beyond its limit" in refusal(log.replace(" 1e+06", "0e+00*"))
+    assert "#wrong is beyond its limit" in refusal(log.replace("1e+06", "  nan"))
     log = TITLES + line(2**20, 60.0) + "# Out of bounds values : 5 FAILED\n"
     assert "x.txt:3: the check of received data failed" in refusal(log)
     assert len(read(log.replace("5 FAILED", "0 OK")).rows) == 1
@@ -337,7 +342,7 @@ def test_whatever_stands_before_a_line_is_passed_over(prefix: str) -> None:
 
 def test_a_cpu_time_is_not_taken_for_the_time_of_the_collective() -> None:
     log = TITLES.replace("   time", "cputime") + line(2**20, 60.0).replace("  60.00", "   5.00")
-    test = read(log + line(8, 5.0))
+    test = read(log + line(1024, 100.0).replace(" 100.00", "   5.00"))
     assert test.rows[0].timing.time_us == pytest.approx(60, abs=0.02)
     assert [row.size_bytes for row in test.rows] == [2**20]
     assert test.notes == (
@@ -414,6 +419,9 @@ def test_json_of_nccl_tests_is_read_and_checked() -> None:
     cut = refusal(document()[:200])
     assert "x.txt:1: not JSON" in cut
     assert "results[0]: expected" in refusal(document(results=[{**RESULT, "size": "x"}]))
+    cpu = {"cpu_time": 5.0, "alg_bw": 17.447, "bus_bw": 30.533}
+    (row,) = read(document(results=[{**RESULT, "out_of_place": cpu}])).rows
+    assert row.timing.time_us == pytest.approx(60.1, abs=0.01)
 
 
 RECORD = (
@@ -435,6 +443,8 @@ def test_records_of_rccl_tests_are_read_and_checked() -> None:
         test = read(text, None, None)
         assert (test.pattern, test.ranks, len(test.rows)) == (ALLREDUCE, 8, 1)
         assert test.rows[0].in_place
+    other_size = CSV.replace("1048576, float, sum, 1, 60.2,", "1024, float, sum, 1, 0.05879,")
+    assert [row.size_bytes for row in read(other_size, None, None).rows] == [2**20, 2**10]
     assert "not of an alltoall" in refusal(CSV, Pattern.ALLTOALL)
     assert "x.txt:2: it lists 8 ranks, not 4" in refusal(CSV, ranks=4)
     two = CSV + CSV.splitlines()[-1].replace("AllReduce", "AllGather") + "\n"
