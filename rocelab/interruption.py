@@ -3,8 +3,8 @@
 SIGINT (Ctrl-C), SIGTERM and SIGHUP raise `Interrupted` in the main thread; further signals during
 the undoing change nothing. One that is lost, as in a finalizer or under a library's bare `except`,
 is raised again: there by itself, here at the next signal. A signal that was ignored when the
-program began, as SIGINT is in a background job of a shell script, stays ignored. Standard library
-only.
+program began, as SIGINT is in a background job of a shell script, stays ignored. A reader of the
+output that stops reading, as a pager does, holds no ending program up. Standard library only.
 
     with ending():                       # around a whole program
         with shielded("lab x is taken down") as shield:
@@ -17,10 +17,13 @@ only.
 
 from __future__ import annotations
 
+import _thread
 import os
+import select
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -34,6 +37,9 @@ _Handler = Callable[[int, FrameType | None], object] | int | None
 
 _AGAIN_S = 0.01
 
+PATIENCE_S = 3.0
+"""How long an ending program waits for a reader that takes nothing of its output."""
+
 
 class Interrupted(KeyboardInterrupt):
     """A signal ended the program."""
@@ -46,6 +52,15 @@ class _Seen:
     number: int | None = None
     undone: list[str] = field(default_factory=list)
     said: str | None = None
+    left: set[int] = field(default_factory=set)
+    """Descriptors of outputs whose readers had stopped."""
+
+    def note(self, number: int) -> None:
+        """Note a signal."""
+        if self.number is None:
+            self.number = number
+            # threading.Thread takes locks, which the interrupted code may hold.
+            _thread.start_new_thread(_leave_stopped_readers, (number,))
 
 
 _seen = _Seen()
@@ -55,6 +70,39 @@ def undone(text: str) -> None:
     """Note what was undone because of a signal; does nothing without one."""
     if _seen.number is not None and text not in _seen.undone:
         _seen.undone.append(text)
+
+
+def is_output_whole() -> bool:
+    """Whether no reader of this program's output has been given up."""
+    return not _seen.left
+
+
+def _leave_stopped_readers(number: int) -> None:
+    """Until the program has ended: discard what is written to stdout and stderr if it would wait
+    for readers that take nothing."""
+    outputs = set[int]()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):  # not a file, in a test
+            outputs.add(stream.fileno())
+    taken_at = dict.fromkeys(outputs, time.monotonic())
+    while _seen.number is not None and taken_at:
+        for output in list(taken_at):
+            if _is_taken(output):
+                taken_at[output] = time.monotonic()
+            elif time.monotonic() - taken_at[output] > PATIENCE_S:
+                del taken_at[output]
+                _seen.left.add(output)
+                _discard(output)
+                # A write that waits is tried again after a signal, with the new descriptor.
+                signal.pthread_kill(threading.main_thread().ident or 0, number)
+        time.sleep(_AGAIN_S)
+
+
+def _is_taken(output: int) -> bool:
+    """Whether a write would not wait."""
+    poll = select.poll()
+    poll.register(output, select.POLLOUT)
+    return bool(poll.poll(0))
 
 
 @contextmanager
@@ -67,15 +115,19 @@ def ending() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    _seen.number, _seen.undone, _seen.said = None, [], None
+    _seen.number, _seen.undone, _seen.said, _seen.left = None, [], None, set()
+
+    is_over = False
 
     def handle(number: int, _: FrameType | None) -> None:
+        if is_over:
+            return
         if _is_on_its_way():
             # Unless a shield has said what.
             if _seen.said is None:
                 _say("what was begun is undone first")
             return
-        _seen.number = _seen.number or number
+        _seen.note(number)
         raise Interrupted
 
     before = _taken(handle)
@@ -99,6 +151,7 @@ def ending() -> Iterator[None]:
         except SystemExit as end:
             if _seen.number is None or end.code == os.EX_SOFTWARE:
                 raise
+        is_over = True
         if _seen.number is not None:
             what = ", ".join(_seen.undone) or "nothing had to be undone"
             line = f"{WORDS[signal.Signals(_seen.number)]}: {what}\n"
@@ -106,11 +159,13 @@ def ending() -> Iterator[None]:
                 # The terminal has shown ^C.
                 sys.stderr.write(f"\n{line}" if sys.stderr.isatty() else line)
                 sys.stderr.flush()
+                sys.stdout.flush()
             except OSError:
                 leave_pipe()
             raise SystemExit(128 + _seen.number)
     finally:
         sys.unraisablehook = reported
+        _seen.number = None
         _give_back(before)
 
 
@@ -124,9 +179,13 @@ def _is_on_its_way() -> bool:
 
 def leave_pipe() -> None:
     """Discard buffered output: without a reader, Python would exit with 120."""
-    null = os.open(os.devnull, os.O_WRONLY)
     for stream in (sys.stdout, sys.stderr):
-        os.dup2(null, stream.fileno())
+        _discard(stream.fileno())
+
+
+def _discard(descriptor: int) -> None:
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, descriptor)
     os.close(null)
 
 
@@ -163,7 +222,7 @@ class Shield:
         if self._is_lifted:
             self._pass_on()
             return
-        _seen.number = _seen.number or number
+        _seen.note(number)
         if is_first:
             if self._doing is not None:
                 _say(f"{self._doing} first")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO
 import typer
 
 from rocelab.cli.arguments import ForceOption, RunningLab, complete_port, running_lab
-from rocelab.interruption import shielded, undone
+from rocelab.interruption import is_output_whole, shielded, undone
 from rocelab.kernel.rights import need_root
 from rocelab.report.console import err, is_reader_gone, say
 
@@ -83,7 +83,8 @@ def capture(
         lost = f", {captured.lost:,} more were lost" if captured.lost else ""
         if is_stream:
             err().print(f"{captured.packets:,} packets{lost}")
-            undone("the stream is whole")
+            is_whole = is_output_whole()
+            undone("the stream is whole" if is_whole else "the stream's reader had stopped")
         else:
             say(f"{captured.packets:,} packets in {file}{lost}")
             undone(f"{file} is whole")

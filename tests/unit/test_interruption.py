@@ -7,12 +7,16 @@ import signal
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import pytest
 
 from rocelab.compiling import numba
 from rocelab.interruption import Interrupted, ending, shielded, undone
 from rocelab.kernel import namespaces
+from tests.helpers.waiting import RUN_LIMIT_S, wait_until
+
+ROOT = Path(__file__).parents[2]
 
 pytestmark = pytest.mark.usefixtures("hears_signals")
 
@@ -221,3 +225,59 @@ def test_a_function_is_compiled_to_its_end(capfd: pytest.CaptureFixture[str]) ->
         "a function is compiled first",
         "terminated: nothing had to be undone",
     ]
+
+
+PROGRAMS = {
+    "buffered output": "sys.stdout.write('x' * 100_000 + 'y')",
+    "a shield": """
+with shielded('it is whole'):
+    os.write(1, bytes(100_000))
+""",
+    "the undoing": """
+try:
+    signal.raise_signal(signal.SIGTERM)
+finally:
+    print('x' * 100_000)
+    sys.stderr.write('y' * 100_000)
+    Path('undone').touch()
+""",
+    "a message": """
+os.set_blocking(1, False)
+with suppress(BlockingIOError):
+    while True:
+        os.write(1, b'x')
+os.set_blocking(1, True)
+with shielded('it is whole'):
+    signal.raise_signal(signal.SIGTERM)
+""",
+}
+
+
+@pytest.mark.parametrize("doing", PROGRAMS)
+def test_a_reader_that_has_stopped_holds_no_ending_program_up(doing: str, tmp_path: Path) -> None:
+    program = (
+        "import os, signal, sys\nfrom contextlib import suppress\nfrom pathlib import Path\n"
+        "from rocelab import interruption\nfrom rocelab.interruption import ending, shielded\n"
+        "interruption.PATIENCE_S = 0.2\n"
+        "with ending():\n    Path('begun').touch()\n"
+        + "".join(f"    {line}\n" for line in PROGRAMS[doing].splitlines())
+    )
+    reader, writer = os.pipe()
+    process = subprocess.Popen(
+        [sys.executable, "-c", program],
+        stdout=writer,
+        stderr=writer,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    os.close(writer)
+    try:
+        wait_until((tmp_path / "begun").exists, "the program runs")
+        if "raise_signal" not in PROGRAMS[doing]:
+            process.send_signal(signal.SIGTERM)
+        assert process.wait(RUN_LIMIT_S) == 128 + signal.SIGTERM
+    finally:
+        process.kill()
+        process.wait()
+        os.close(reader)
+    assert (tmp_path / "undone").exists() == (doing == "the undoing")
