@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import pytest
 
+from rocelab.jobs.jobplan import plan_job
 from rocelab.measure.accounting import check_all, disagreements
 from rocelab.measure.devices import DeviceCounts
 from rocelab.measure.othertraffic import judged
+from rocelab.plan.build import build_fabric
 from rocelab.plan.queues import plan_queues
 from rocelab.results.job import OtherTraffic, QueueFigures
+from rocelab.results.lossless import Lossless, PauseFigures
+from rocelab.spec.pfc import PfcSpec
 from tests.helpers import job_sample as sample
 
 JOB = sample.result(sample.allreduce())
@@ -90,6 +94,35 @@ def test_what_fills_a_queue_of_the_jobs_own_class_disturbs_them() -> None:
     assert not problems(little, 3)
     assert "the jobs' own queue, class 3 of rtsw1:srv1-1" in problems(much, 3)
     assert not problems(much, 0), "another class"
+
+
+def test_an_xoff_below_the_marking_line_is_the_limit_of_others_in_the_jobs_queue() -> None:
+    spec = JOB.plan.fabric.spec
+    kmin = spec.queues.ecn.kmin
+    pfc = PfcSpec.model_validate({"xoff": f"{kmin // 2}B"})
+    queues = spec.queues.model_copy(update={"pfc": pfc})
+    fabric = build_fabric(spec.model_copy(update={"queues": queues}))
+    job = sample.result(plan_job(fabric, JOB.plan.job))
+    counts = beside(replace(PING, held_max_bytes=kmin // 150), 3)
+    assert judged([JOB], counts, 10.0)[1] == ()
+    assert "the jobs' own queue" in "".join(judged([job], counts, 10.0)[1])
+
+
+def test_a_lossless_class_that_dropped_while_others_were_in_it_disturbs_the_jobs() -> None:
+    def lossless(dropped: int) -> Lossless:
+        counts = dict.fromkeys((each.name for each in fields(PauseFigures)[4:]), 0)
+        port = PauseFigures(
+            "rtsw1", "srv1-1", 3, "srv1-1", **{**counts, "dropped_packets": dropped}
+        )
+        return Lossless((3,), (port,), (), 0, 1000, None, None, None, (), is_alive=True)
+
+    def reasons(traffic_class: int, dropped: int) -> str:
+        counts = replace(beside(PING, traffic_class), lossless=lossless(dropped))
+        return "".join(judged([JOB], counts, 10.0)[1])
+
+    assert "lossless class 3 dropped packets" in reasons(3, 1)
+    assert not reasons(3, 0)
+    assert not reasons(0, 1), "another class"
 
 
 def test_what_takes_the_room_of_the_jobs_packets_disturbs_them() -> None:
