@@ -83,8 +83,8 @@ def parts_of(lab: Lab) -> set[str]:
         asked = [["qdisc"], *(["filter", "show", "dev", *each] for each in sides)]
         shown = "".join(lab.node(node).exec(["tc", *each]).stdout for each in asked)
         found |= {f"{node} {part}" for part in PARTS if part in shown}
-        if node == NEIGHBOUR and " htb " in shown:
-            found.add("queues of NICs")
+        if node == NEIGHBOUR and " tbf " in shown:
+            found.add("gates of NICs")
     return found
 
 

@@ -102,7 +102,7 @@ def test_alltoall_loses_nothing_while_ports_pause_and_every_packet_is_accounted_
 def test_a_lab_with_lossless_classes_has_all_their_parts(rig: Rig) -> None:
     """And one without has none (`test_fabric.py`)."""
     programs = {f"{node} {part}" for node in ("rtsw1", NEIGHBOUR) for part in PARTS}
-    assert parts_of(rig.lab) == {"process", "maps", "queues of NICs", *programs}
+    assert parts_of(rig.lab) == {"process", "maps", "gates of NICs", *programs}
 
 
 def test_pauses_of_a_slow_receiver_go_back_to_it(rig: Rig) -> None:
