@@ -73,7 +73,7 @@ class Recording:
 
     line: its first. name: the collective, as `alltoall`, if the output says it. ranks: the highest
     rank that is listed plus one, and its line; per_process: nThread x nGpus, a divisor of all.
-    listed_twice: ranks that stand in the list twice, with their lines. are_all_listed: whether the
+    listed_twice: ranks that stand in the list twice, with their lines. ranks_are_exact: whether the
     list has every rank up to the highest. counts_wrong: whether `wrong` counts elements; it is a
     floating-point error in versions before 2.12. failed: the line that says that a check failed.
     is_cpu_time: times are those of the CPU that launched (`-C`).
