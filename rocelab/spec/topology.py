@@ -18,7 +18,7 @@ import yaml
 from rocelab.errors import Problem, SpecError
 from rocelab.files import read_input
 from rocelab.spec.source import raise_problems, read_text, syntax_problem
-from rocelab.spec.variables import UnclosedError, expand
+from rocelab.spec.variables import TooLongError, UnclosedError, expand
 from rocelab.wording import printable, shown
 
 MAX_FILE_BYTES = 8 * 2**20
@@ -48,6 +48,8 @@ class TopologyFile:
         except UnclosedError as error:
             message, hint = "${ is not closed on its line", "close it, or write $${ for a plain ${"
             raise SpecError([Problem(self.file, error.line, "", message, hint)]) from None
+        except TooLongError as error:
+            raise SpecError([Problem(self.file, None, "", str(error), _START)]) from None
         self.root = self._composed(text)
 
     def _composed(self, text: str) -> yaml.Node | None:
@@ -146,7 +148,7 @@ def _said(node: yaml.Node | None) -> str:
 
 def topology_name(path: Path, environment: Mapping[str, str]) -> str:
     """The name of the lab in a topology file, empty if it has none. Nothing else in the file
-    matters. Raises OSError for one that cannot be read."""
+    matters. Raises OSError for one that cannot be read, TooLongError."""
     text = read_input(path, MAX_FILE_BYTES).decode("utf-8-sig", errors="replace")
     text = _UNREADABLE.sub("?", text)
     try:

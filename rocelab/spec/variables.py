@@ -10,6 +10,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
+MOST_CHARACTERS = 1 << 24
+"""The most that variables add to a text, as each `$NAME` may stand for 128 KiB (execve(2))."""
+
 UNSET = re.compile(r"\$([^\W\d]\w*)")
 """Matches what stands for a variable that is not set and has no default, in expanded text."""
 _IF_EMPTY, _IF_SET, _IF_UNSET = frozenset((":-", ":=")), frozenset((":+", "+")), "-="
@@ -25,8 +28,15 @@ class UnclosedError(ValueError):
         self.line = line
 
 
+class TooLongError(ValueError):
+    """The values of a text's variables are too long together."""
+
+    def __init__(self) -> None:
+        super().__init__(f"its variables have more than {MOST_CHARACTERS:,} characters together")
+
+
 def expand(text: str, environment: Mapping[str, str]) -> str:
-    """The text with its variables expanded. Raises UnclosedError."""
+    """The text with its variables expanded. Raises UnclosedError, TooLongError."""
     return "".join(_Expansion(text, environment).pieces())
 
 
@@ -35,6 +45,7 @@ class _Expansion:
 
     def __init__(self, text: str, environment: Mapping[str, str]) -> None:
         self._text, self._environment, self._at = text, environment, 0
+        self._left = MOST_CHARACTERS
 
     def pieces(self) -> Iterator[str]:
         while match := _DOLLAR.search(self._text, self._at):
@@ -51,7 +62,11 @@ class _Expansion:
         yield self._text[self._at :]
 
     def _value(self, name: str) -> str:
-        return self._environment.get(name) or f"${name}"
+        value = self._environment.get(name) or f"${name}"
+        self._left -= len(value)
+        if self._left < 0:
+            raise TooLongError
+        return value
 
     def _expression(self) -> str:
         """What `${...}` stands for; it has just been opened."""
@@ -89,7 +104,7 @@ class _Expansion:
         if default is None or not operator:
             return self._value(name)
         if operator in _IF_EMPTY:
-            return self._environment.get(name) or default
+            return self._value(name) if self._environment.get(name) else default
         if operator in _IF_SET:
             return default if name in self._environment else ""
         return self._value(name) if name in self._environment else default

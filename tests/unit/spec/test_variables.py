@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from rocelab.spec.variables import UNSET, UnclosedError, expand
+from rocelab.errors import SpecError
+from rocelab.spec.topology import TopologyFile, topology_name
+from rocelab.spec.variables import UNSET, TooLongError, UnclosedError, expand
 
 ENVIRONMENT = {"A": "aval", "EMPTY": "", "LONG_1": "x y"}
 
@@ -45,3 +49,16 @@ def test_what_stands_for_an_unset_variable_is_seen() -> None:
     unset = UNSET.search(expand("image: ${FRR}", {}))
     assert unset is not None and unset[1] == "FRR"
     assert UNSET.search("$1 $$") is None
+
+
+@pytest.mark.parametrize(
+    "reference", ["$LONG", "${LONG}", "${LONG:-x}", "${NONE:-$LONG}", "${_$LONG$LONG}"]
+)
+def test_many_long_values_do_not_fill_the_memory(reference: str, tmp_path: Path) -> None:
+    environment = {"LONG": "x" * 100_000}
+    assert environment["LONG"] in expand(reference, environment)
+    file = tmp_path / "x.clab.yml"
+    file.write_text(f"name: {reference * 1000}\n")
+    for read in (TopologyFile, topology_name):
+        with pytest.raises((SpecError, TooLongError), match="its variables have more than"):
+            read(file, environment)
