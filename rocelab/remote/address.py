@@ -31,10 +31,11 @@ USAGE = "give user@host, host or user@host:port; a Host of ~/.ssh/config is a ho
 DEFAULT_KEYS = ("id_ed25519", "id_ecdsa", "id_rsa")
 _SHELLS = re.escape("""'"`$\\;&<>|(){}*?!#~,""")
 """Characters that a name may not have: a shell runs a ProxyCommand, with %h and %r replaced by the
-typed names (OpenSSH, ssh.c, valid_hostname and valid_ruser)."""
+typed names (OpenSSH, ssh.c, valid_hostname and valid_ruser). One that begins with - would be an
+option of the ProxyCommand's program."""
 _ADDRESS = re.compile(
-    rf"(?:(?P<user>[^@:/\s{_SHELLS}]+)@)?"
-    rf"(?:\[(?P<ipv6>[0-9A-Fa-f:.%\w]+)\]|(?P<host>[^@:/\s\[\]{_SHELLS}]+))"
+    rf"(?:(?P<user>(?!-)[^@:/\s{_SHELLS}]+)@)?"
+    rf"(?:\[(?P<ipv6>[0-9A-Fa-f:.%\w]+)\]|(?P<host>(?!-)[^@:/\s\[\]{_SHELLS}]+))"
     r"(?::(?P<port>[0-9]{1,5}))?"
 )
 _INCLUDE = re.compile(r"(?im)^([ \t]*Include[ \t=]+)(.+)$")
@@ -88,7 +89,7 @@ def parse_address(text: str) -> Address:
     uri = re.fullmatch(r"(?i:ssh)://([^/?#]*)/?", text)
     text = uri[1] if uri is not None else text
     found = _ADDRESS.fullmatch(text)
-    if found is None or text.startswith("-"):
+    if found is None:
         if re.match(r"[^@\s/]*:[^@\s]*@", text.partition("://")[2] or text):
             raise InputError(
                 f"{text.rpartition('@')[2]} is given with a password",

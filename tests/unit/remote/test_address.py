@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shutil
-from contextlib import ExitStack
 from pathlib import Path
 
 import paramiko
@@ -154,8 +153,7 @@ def test_tokens_and_places_of_the_home_are_filled_in(tmp_path: Path) -> None:
 
 
 def test_without_a_configuration_that_of_another_home_is_not_read(tmp_path: Path) -> None:
-    with ExitStack() as stack:
-        assert _configuration(tmp_path / "config", stack).options == ("-F", "none")
+    assert _configuration(tmp_path / "config").options == ("-F", "none")
 
 
 @with_ssh
@@ -199,6 +197,14 @@ def test_jump_hosts_in_a_circle_are_refused(
 )
 def test_an_address_may_be_a_uri(uri: str, address: Address) -> None:
     assert parse_address(uri) == address
+
+
+@pytest.mark.parametrize(
+    "text", ["-oProxyCommand=id", "u@-oProxyCommand=id", "-u@vm", "ssh://-x", "ssh://u@-x:2"]
+)
+def test_an_address_is_no_option(text: str) -> None:
+    with pytest.raises(InputError, match="names no machine"):
+        parse_address(text)
 
 
 @pytest.mark.parametrize("uri", ["ssh://u:pw@vm", "ssh://u:pw@[::1]:2", "u:pw@vm:22"])
