@@ -87,9 +87,14 @@ class Child:
 def start(number: int, seed: int, samples: Path) -> Child:
     """Run one input in a process of its own. From the main thread: others would be lost in it."""
     folder = Path(tempfile.mkdtemp(prefix="rocelab-fuzz-"))
-    child = os.fork()
-    if child == 0:
-        _run(lambda: made(number, seed, samples), folder, folder / "said")
+    own = os.getpid()
+    try:
+        child = os.fork()
+        if child == 0:
+            _run(lambda: made(number, seed, samples), folder, folder / "said")
+    finally:  # whatever is raised in the child: in the loop of the parent it would fork too
+        if os.getpid() != own:
+            os._exit(DEFECT_EXIT_CODE)
     return Child(number, child, folder, time.monotonic())
 
 
@@ -106,7 +111,7 @@ def show(number: int, seed: int, samples: Path) -> bool:
 
 
 def _run(make: Callable[[], Input], folder: Path, said: Path) -> None:
-    """In the child: never returns."""
+    """In the child: ends it, or raises what kept it from being ended."""
     code = DEFECT_EXIT_CODE
     try:
         descriptor = os.open(said, os.O_WRONLY | os.O_CREAT, 0o600)

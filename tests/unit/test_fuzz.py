@@ -3,6 +3,8 @@ lab or reaches another machine."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -22,3 +24,28 @@ def test_the_input_of_a_number_is_always_the_same(kind: str) -> None:
 
 def test_no_command_makes_a_lab_or_reaches_a_machine() -> None:
     assert not {*COMMANDS} & {*MAKE_OR_REACH}
+
+
+RAISES_IN_THE_CHILD = """
+import shutil
+from pathlib import Path
+from tests.fuzz import run
+
+def raises(*arguments):
+    raise MemoryError
+
+run._run = raises
+try:
+    child = run.start(1, 1, Path())
+except MemoryError:
+    print("the child is in the loop")
+else:
+    print("over:", child.ended(wait=True)[0])
+    shutil.rmtree(child.folder)
+"""
+
+
+def test_a_child_never_returns_into_the_loop() -> None:
+    command = [sys.executable, "-c", RAISES_IN_THE_CHILD]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout == "over: True\n"
