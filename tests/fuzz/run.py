@@ -10,8 +10,8 @@ time, time and memory. A failure's folder has its files and its command.
 from __future__ import annotations
 
 import argparse
-import importlib
 import os
+import pkgutil
 import resource
 import shutil
 import signal
@@ -22,6 +22,7 @@ import traceback
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 
 from rocelab.cli.app import DEFECT_EXIT_CODE
@@ -35,6 +36,10 @@ CPU_LIMIT_S = 20
 IDLE_LIMIT_S = 120
 MEMORY_BYTES = 3 * 2**30
 SHOWN_BYTES = 4000
+LOADED = tuple(
+    f"rocelab.{name}"
+    for name in ("diagnose", "drills", "plan", "remote", "render", "report", "results", "sim")
+)
 
 
 @dataclass(frozen=True)
@@ -49,8 +54,9 @@ def prepare() -> None:
     """Load all that commands load, so that each process has it from the start."""
     for name in list(command_line().commands):
         command_line().commands[name]
-    for module in ("rocelab.sim.links.run", "rocelab.sim.sweep.run", "rocelab.remote.address"):
-        importlib.import_module(module)
+    for package in LOADED:
+        for module in pkgutil.walk_packages(import_module(package).__path__, f"{package}."):
+            import_module(module.name)
     for engine in ("fluid", "packets"):
         rocelab("simulate", "zone-small", *TYPED_JOB, "--engine", engine)
     rocelab("predict", "zone-small", *TYPED_JOB)
