@@ -192,11 +192,11 @@ def transfer_times(simulation: Simulation, outcome: Outcome) -> Completion:
 
 
 def _latency_s(simulation: Simulation, outcome: Outcome, tasks: Longs) -> float:
-    """The latency that rounds add to an iteration of one step; 0 if steps wait for each other, or
-    it never ends."""
-    if len(tasks) > 1 or np.isinf(outcome.end_s[tasks[0]]):
-        return 0.0
+    """The latency that rounds add to an iteration of one step; 0 if steps wait for each other, it
+    sends nothing, or it never ends."""
     own = slice(*simulation.program.first_transfer[[tasks[0], tasks[0] + 1]])
+    if len(tasks) > 1 or own.start == own.stop or np.isinf(outcome.end_s[tasks[0]]):
+        return 0.0
     return float(outcome.end_s[tasks[0]] - outcome.finish_s[own].max())
 
 

@@ -555,8 +555,10 @@ def simulate(
 
 def _check_sends(jobs: Sequence[SimulatedJob], workloads: Sequence[Workload]) -> None:
     """Raises InputError for a job none of whose steps sends a byte: it loads no link, and no engine
-    has a time of the network for it."""
+    has a time of the network for it. A model that fits one server takes its time to compute."""
     for job, workload in zip(jobs, workloads, strict=True):
+        if job.training is not None or job.inference is not None:
+            continue
         if any(step.sends is not None and len(step.sends.source) for step in workload.steps):
             continue
         source = f" (trace {job.trace.file})" if job.trace is not None else ""

@@ -15,8 +15,8 @@ from rocelab.jobs.spec import SimulatedJob, collective_job
 from rocelab.jobs.steps import Steps
 from rocelab.sim import simulate
 from rocelab.sim.fabric.build import network_of
-from rocelab.sim.figures import _unevenly_spread
 from rocelab.sim.simulate import Options, Simulation
+from rocelab.sim.warnings import _unevenly_spread
 from rocelab.spec.catalog import find_lab
 from rocelab.spec.load import load_spec
 
