@@ -318,7 +318,7 @@ def _expanded(address: Address, options: dict[str, Any], home: Path) -> dict[str
     def written(text: str) -> str:
         return re.sub(r"%(.)", lambda token: tokens.get(token[1], token[0]), text)
 
-    for keyword in ("proxycommand", "userknownhostsfile", "globalknownhostsfile"):
+    for keyword in ("proxycommand", "proxyjump", "userknownhostsfile", "globalknownhostsfile"):
         if keyword in options:
             options[keyword] = written(options[keyword])
     options["identityfile"] = [written(path) for path in options.get("identityfile", ())]

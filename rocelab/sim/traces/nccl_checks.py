@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from rocelab.errors import Problem
 from rocelab.jobs.collectives import ROOTED, Pattern
 from rocelab.jobs.performance import DIVIDED, busbw_factor
-from rocelab.sim.traces.nccl_rows import NcclRow, Recording, Timing, place
+from rocelab.sim.traces.nccl_rows import ELEMENT_BYTES, NcclRow, Recording, Timing, place
 
 _SLACK = 1e-6
 """Relative: for the arithmetic, beside the rounding of what is printed."""
@@ -26,15 +26,10 @@ _FAILED = "find out why: times of a collective that delivers wrong data mean not
 _REDUCE = frozenset({Pattern.ALLREDUCE, Pattern.REDUCESCATTER})
 _PARTED = DIVIDED | {Pattern.GATHER}
 """Of which a row counts the elements of one rank's part."""
+_MOVE = frozenset(DIVIDED | ROOTED) - _REDUCE
+"""Collectives that only move data; their programs print `none` as redop."""
 _LARGEST_ERROR = {"double": 1e-12, "float": 1e-5, "half": 1e-2, "bfloat16": 1e-1}
 """Errors that old versions allow for floating-point types; none for integers (DeltaMaxValue)."""
-_TYPE_BYTES = {
-    **dict.fromkeys(("char", "int8", "uint8", "f8e4m3", "f8e5m2", "fp8_e4m3", "fp8_e5m2"), 1),
-    **dict.fromkeys(("half", "bfloat16"), 2),
-    **dict.fromkeys(("int", "int32", "uint32", "float"), 4),
-    **dict.fromkeys(("int64", "uint64", "double"), 8),
-}
-"""Bytes of an element, by the names that versions print; others are not checked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +69,9 @@ def run_problems(run: Recording, source: str) -> Iterator[Problem]:
     elif run.headed_twice is not None:
         message = "the names of the columns a second time, before any row: two processes ran alone"
         yield Problem(source, run.headed_twice, "", message, _ALONE)
+    if run.broken is not None:
+        hint = "run it again; without this line and a row that it cut off, the others are compared"
+        yield Problem(source, run.broken, "", "the test ended here, by an error", hint)
     if len(run.groups) > 1:
         message = f"{len(run.groups)} groups of ranks ran at the same time (NCCL_TESTS_SPLIT)"
         hint = "run the test without it: one collective is simulated, with nothing beside it"
@@ -127,7 +125,11 @@ def with_times(run: Recording, pattern: Pattern, ranks: int) -> tuple[list[NcclR
 
 
 def fitting_ranks(rows: Sequence[NcclRow], pattern: Pattern) -> int | None:
-    """The number of ranks that the ratio of busbw to algbw means, None if it means none."""
+    """The number of ranks that counts, or else the ratio of busbw to algbw, mean; None if they
+    mean none, or several by the digits that are printed."""
+    counted = {row.parts for row in rows} - {1, None}
+    if pattern in DIVIDED and len(counted) == 1:
+        return counted.pop()
     precise = max((row.timing for row in rows), key=lambda timing: timing.algbw_gbs, default=None)
     if precise is None or precise.algbw_gbs <= 0:
         return None
@@ -137,7 +139,9 @@ def fitting_ranks(rows: Sequence[NcclRow], pattern: Pattern) -> int | None:
     ranks = round(1 / (1 - share))
     algbw = _around(precise.algbw_gbs, precise.rounding.algbw_gbs)
     busbw = _around(precise.busbw_gbs, precise.rounding.busbw_gbs)
-    return ranks if algbw.times(busbw_factor(pattern, ranks)).meets(busbw) else None
+    near = range(max(2, ranks - 1), ranks + 2)
+    fitting = [each for each in near if algbw.times(busbw_factor(pattern, each)).meets(busbw)]
+    return ranks if fitting == [ranks] else None
 
 
 def article(pattern: Pattern) -> str:
@@ -183,18 +187,18 @@ def _wrong_message(row: NcclRow) -> str:
 
 def _is_foreign(row: NcclRow, pattern: Pattern) -> bool:
     """Whether redop or root, where a version prints them, are of another collective."""
-    if row.redop == "none" and pattern in _REDUCE:
+    if row.redop is not None and pattern in (_REDUCE if row.redop == "none" else _MOVE):
         return True
-    return row.root is not None and row.root >= 0 and pattern not in ROOTED
+    return row.root is not None and (row.root >= 0) != (pattern in ROOTED)
 
 
 def _miscounted(source: str, rows: Sequence[NcclRow], parts: int) -> list[Problem]:
     """Rows whose size is not that of their elements: `count` is of the whole buffer, or of one of
     its parts (getCollByteCount of each program), in all rows alike."""
     held = {
-        id(row): row.count * _TYPE_BYTES[row.type]
+        id(row): row.count * ELEMENT_BYTES[row.type]
         for row in rows
-        if row.count is not None and row.type in _TYPE_BYTES
+        if row.count is not None and row.type in ELEMENT_BYTES
     }
     counted = [row for row in rows if id(row) in held]
 

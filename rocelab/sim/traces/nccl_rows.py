@@ -16,6 +16,14 @@ from rocelab.errors import Problem
 
 _SIZE = re.compile(r"[0-9]{1,18}")
 _NOTHING = ("", "N/A", "n/a")
+ELEMENT_BYTES = {
+    **dict.fromkeys(("int8", "uint8", "char"), 1),
+    **dict.fromkeys(("f8e4m3", "f8e5m2", "fp8_e4m3", "fp8_e5m2"), 1),
+    **dict.fromkeys(("half", "bfloat16"), 2),
+    **dict.fromkeys(("int32", "uint32", "int", "float"), 4),
+    **dict.fromkeys(("int64", "uint64", "double"), 8),
+}
+"""Bytes of an element of each type, by the name that is printed (src/common.cu)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +70,13 @@ class NcclRow:
         return timing
 
     @property
+    def parts(self) -> int | None:
+        """How many times `count` elements the size is: the ranks of a collective that divides its
+        buffer, 1 of others. None if the row does not say it."""
+        part = (self.count or 0) * ELEMENT_BYTES.get(self.type or "", 0)
+        return self.size_bytes // part if part and self.size_bytes % part == 0 else None
+
+    @property
     def timings(self) -> tuple[Timing, ...]:
         """Every timing of the row."""
         return tuple(timing for timing in (self.out_of_place, self.in_place) if timing is not None)
@@ -76,7 +91,8 @@ class Recording:
     listed_twice: ranks that stand in the list twice, with their lines. ranks_are_exact: whether the
     list has every rank up to the highest. counts_wrong: whether `wrong` counts elements; it is a
     floating-point error in versions before 2.12. failed: the line that says that a check failed.
-    is_cpu_time: times are those of the CPU that launched (`-C`).
+    broken: the line that says that an error ended the test. is_cpu_time: times are those of the CPU
+    that launched (`-C`).
     """
 
     line: int | None = None
@@ -94,6 +110,7 @@ class Recording:
     counts_wrong: bool = True
     failed: int | None = None
     failed_key: str = ""
+    broken: int | None = None
     is_cpu_time: bool = False
     rows: list[NcclRow] = field(default_factory=list)
 

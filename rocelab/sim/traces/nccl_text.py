@@ -13,6 +13,7 @@ from itertools import pairwise
 
 from rocelab.errors import Problem
 from rocelab.sim.traces.nccl_rows import (
+    ELEMENT_BYTES,
     NcclRow,
     Recording,
     Timing,
@@ -36,6 +37,7 @@ _DEVICES = re.compile(r"# *Using devices")
 _VERSION = re.compile(r"# *nccl-tests version")
 _RANK = re.compile(r"# *Rank +(\d{1,7})(?: +Group +(\d{1,7}))?(?: +Pid +\S+)? +on ")
 _FAILED = re.compile(r"Out of bounds values *: *(\d+) +FAILED")
+_BROKEN = re.compile(r"\bTest (?:\w+ )?failure\b")
 _HALF = re.compile(r"\b(?:out[- ]of[- ]place|in[- ]place)\b", re.I)
 _TYPE = re.compile(r"[A-Za-z]\w*")
 _GAP = re.compile(r"\S( {24,})\S")
@@ -123,6 +125,8 @@ class _Reader:
             self._listed(number, int(rank[1]), int(rank[2] or 0), line)
         elif _FAILED.search(line):
             self._run.failed = number
+        elif _BROKEN.search(line):
+            self._run.broken = self._run.broken or number
         else:
             return False
         return True
@@ -216,7 +220,10 @@ def _row_cells(line: str, columns: _Columns | None) -> list[str] | None:
         return cells if is_row else None
     cells = _split(line, None)
     for first, (size, count, kind) in enumerate(zip(cells, cells[1:], cells[2:], strict=False)):
-        if size.isdigit() and count.isdigit() and _TYPE.fullmatch(kind) and len(cells) >= first + 6:
+        if not (size.isdigit() and count.isdigit() and _TYPE.fullmatch(kind)):
+            continue
+        # A row that was cut off, by an error or by another process, has a type and no times.
+        if len(cells) >= first + 6 or (columns is not None and kind in ELEMENT_BYTES):
             stamp = columns is not None and columns.leading[:1] == ("timestamp",)
             return cells[max(first - stamp, 0) :]
     return None

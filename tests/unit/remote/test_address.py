@@ -142,6 +142,14 @@ def test_the_configuration_is_read_as_ssh_reads_it(tmp_path: Path) -> None:
 
 
 @with_ssh
+def test_tokens_are_filled_in_names_of_jump_hosts(tmp_path: Path) -> None:
+    """OpenSSH makes a ProxyCommand of them, which takes tokens (openssh-portable#305)."""
+    text = "Host vm\n HostName h.example\n User me\n ProxyJump %r@jump-%h:2200,%n.gw\n"
+    jumps = told(tmp_path, text).jumps
+    assert [str(jump) for jump in jumps] == ["me@jump-h.example:2200", "vm.gw"]
+
+
+@with_ssh
 def test_tokens_and_places_of_the_home_are_filled_in(tmp_path: Path) -> None:
     text = "Host vm\n HostName h.example\n IdentityFile %d/keys/%n-%h\n ProxyCommand nc %h %p %%\n"
     destination = told(tmp_path, text, "vm:99")

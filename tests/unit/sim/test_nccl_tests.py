@@ -213,6 +213,53 @@ def test_another_collective_is_refused(pattern: Pattern, row: str) -> None:
     assert "x.txt:2: " in refusal(TITLES + row, pattern)
 
 
+@pytest.mark.parametrize(
+    ("pattern", "ranks", "row"),
+    [
+        (Pattern.BROADCAST, 2, line(2**20, 60.0, 1.0)),  # of an allreduce, or of a sendrecv
+        (Pattern.BROADCAST, 2, line(2**20, 60.0, 1.0, redop="none")),
+        (Pattern.ALLGATHER, 8, line(2**20, 60.0, 7 / 8)),
+        (Pattern.ALLTOALLV, 8, line(2**20, 60.0, 7 / 8, redop="max")),
+        (Pattern.GATHER, 8, line(2**20, 60.0, 7 / 8, redop="none")),
+    ],
+)
+def test_redop_and_root_are_those_of_the_collective(pattern: Pattern, ranks: int, row: str) -> None:
+    assert "not of a" in refusal(TITLES + row, pattern, ranks)
+
+
+def test_elements_are_a_part_of_the_size_for_each_rank() -> None:
+    """rccl#1490: an allgather of 32 ranks, whose bandwidths have too few digits to say so."""
+    row = "65536 512 float none -1 107.5 0.61 0.59 0 105.6 0.62 0.60 0\n"
+    assert read(TITLES + row, Pattern.ALLGATHER, 32).ranks == 32
+    assert "--ranks 32, which the rows fit" in refusal(TITLES + row, Pattern.ALLGATHER, None)
+    message = refusal(TITLES + row, Pattern.ALLGATHER, 31)
+    assert "x.txt:2: size is 65,536 B, but count is 512 of type float" in message
+    uncounted = TITLES.replace("count", "elems") + row
+    assert "say how many: --ranks N" in refusal(uncounted, Pattern.ALLGATHER, None)
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        "node1: Test NCCL failure common.cu:961 'unhandled system error / '\n",
+        "gpu7: Test CUDA failure common.cu:1103 'out of memory'\n",
+        " .. node1 pid 386753: Test failure common.cu:405\n",
+    ],
+)
+def test_a_test_that_an_error_ended_is_refused(failure: str) -> None:
+    log = TITLES + line(2**20, 60.0) + line(2**22, 100.0)
+    assert "x.txt:4: the test ended here, by an error" in refusal(log + failure)
+    assert read(log + "node1:1:2 [0] NCCL INFO comm 0x1 - Init COMPLETE\n").rows
+
+
+@pytest.mark.parametrize("cut", ["  {size}  {count}  float", LEADING, LEADING + "  1119.8"])
+def test_a_row_that_was_cut_off_is_refused(cut: str) -> None:
+    cut = cut.format(size=2**28, count=2**26)
+    assert "x.txt:3: expected 13 columns, found" in refusal(TITLES + line(2**20, 60.0) + cut)
+    times = "x.txt:3: expected 13 columns, found"  # the times follow on a line of their own
+    assert times in refusal(TITLES + line(2**20, 60.0) + cut + f"\n {HALF} {OTHER_HALF}\n")
+
+
 def test_a_time_that_is_not_size_over_bandwidth_is_refused_by_its_row() -> None:
     edited = line(2**20, 60.0).replace("  60.00", "  30.00", 1)
     message = refusal(TITLES + line(2**22, 100.0) + edited)
