@@ -55,29 +55,32 @@ def import_topology(
     from rocelab.plan.shape import clos_in
     from rocelab.render.import_roles import drawn_of
     from rocelab.render.imported import read_topology
+    from rocelab.spec.base import safe_name
 
     target = None if file is None else output_file(file, overwrite=force)
     imported = read_topology(topology, os.environ)
     drawn, left_out = drawn_of(imported, role or ())
-    text = lab_text(imported, clos_in(drawn), topology)
+    name = safe_name(imported.name) or "imported"
+    text = lab_text(name, clos_in(drawn), topology)
     if target is None:
         write([text])
     else:
         target.write(text)
         say(f"the lab of {topology} is in {file}")
+    if name != imported.name:
+        note(f"the lab is called {name}: {imported.name} is no name of a lab")
     _note_the_nodes(drawn, (*imported.left_out, *left_out))
     _note_the_rest(imported)
 
 
-def lab_text(imported: Imported, fabric: ClosSpec, topology: Path) -> str:
+def lab_text(name: str, fabric: ClosSpec, topology: Path) -> str:
     """The lab file."""
-    from rocelab.spec.base import safe_name
     from rocelab.spec.source import written
     from rocelab.wording import printable
 
     joined = ("atsws", "links_per_atsw") if fabric.atsws == 0 else ()
     keys = fabric.model_dump(exclude={"zones", *joined} if fabric.zones == 1 else {*joined})
-    body = {"name": safe_name(imported.name) or "imported", "fabric": keys}
+    body = {"name": name, "fabric": keys}
     shape = f"# The shape of {printable(topology.name)}"
     head = f"{shape}; addresses and ASNs are planned here: `rocelab plan`.\n\n"
     return head + written(body)

@@ -82,6 +82,8 @@ def drawn_of(imported: Imported, options: Sequence[str] = ()) -> tuple[Drawn, tu
         known = _WORDS[said[name]] if name in said else node.tier
         if known is None and node.is_switch is None:
             doubts.append(f"{name} {node.doubt}")
+        elif known and node.is_switch is False and name not in said:
+            doubts.append(f"{name} is in a group of tier {TIER_NAMES[known]} and no router")
         elif name in wired:
             tier[name] = 0 if known is None and not node.is_switch else known
         elif known == 0 or (known is None and not node.is_switch):

@@ -161,6 +161,18 @@ def test_a_name_with_a_line_feed_adds_no_key(rocelab, tmp_path: Path) -> None:
     assert yaml.safe_load(made.read_text()).keys() == {"name", "fabric"}
 
 
+@pytest.mark.parametrize(
+    ("name", "lab"), [("1e3", "e3"), ("2024", "imported"), ("My_Lab", "my-lab")]
+)
+def test_a_name_that_no_lab_can_have_is_changed_with_a_word(
+    rocelab, tmp_path: Path, name: str, lab: str
+) -> None:
+    file = tmp_path / "x.clab.yml"
+    file.write_text(topology(top=f"name: {name}\n").replace("$IMAGE", "frrouting/frr"))
+    outcome = rocelab("import", file)
+    assert f"the lab is called {lab}: {name} is no name of a lab" in outcome.err
+
+
 def test_a_topology_that_is_missing_is_named(rocelab, tmp_path: Path) -> None:
     outcome = rocelab("import", tmp_path / "none.json")
     assert outcome.code == 2 and "none.json cannot be read: No such file" in outcome.err
@@ -297,6 +309,10 @@ def test_what_is_certain_is_imported(tmp_path: Path, text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
+        (
+            topology(NODES.replace("h1: {", "h1: {group: edge, ")),
+            "h1 is in a group of tier leaf and no router",
+        ),
         (topology(top="name: lab-${LAB}\n"), "name has the variable LAB"),
         (topology(NODES.replace("frrouting/frr", "${IMG}")), "variable IMG, which is not set"),
         (topology(NODES.replace("kind: linux", "kind: $KIND", 1)), "kind of 's1' has the variable"),
