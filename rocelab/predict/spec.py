@@ -15,7 +15,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from rocelab.errors import InputError, Problem, SpecError
+from rocelab.errors import COMMAND_LINE, InputError, Problem, SpecError
 from rocelab.files import NotTextError, read_input, text_of
 from rocelab.jobs.placement import NicRef
 from rocelab.jobs.sport import QPN_LIMIT
@@ -70,10 +70,18 @@ class Asked(SpecModel):
 def read_asked(scheme: str | None, hashing: str | None = None) -> Asked:
     """The specs of two options, None for an option that is not set. Raises SpecError."""
     texts = {"scheme": scheme, "hashing": hashing}
-    data: dict[str, Data] = {
-        key: read_scalar(text, None, plain=True) for key, text in texts.items() if text is not None
-    }
-    return validate(Source("command line", data, {}), Asked)
+    data: dict[str, Data] = {}
+    problems = []
+    for key, text in texts.items():
+        if text is None:
+            continue
+        try:
+            data[key] = read_scalar(text, None, plain=True)
+        except RefusedError as error:
+            problems.append(Problem(COMMAND_LINE, None, key, error.message, error.hint))
+    if problems:
+        raise_problems(problems)
+    return validate(Source(COMMAND_LINE, data, {}), Asked)
 
 
 def read_flows(path: Path, fabric: Fabric) -> list[FlowRow]:

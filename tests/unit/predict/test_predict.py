@@ -408,3 +408,10 @@ def test_the_flows_that_ship_are_of_the_lab_that_they_name(rocelab) -> None:
     outcome = rocelab("predict", "zone-small", "--flows", "elephants", "--json")
     assert outcome.code == 0, outcome.err
     assert json.loads(outcome.out)["flows"] == 4
+
+
+@pytest.mark.parametrize("text", ["010", "-007", "1" * 41, f"-1{'0' * 40}"])
+def test_a_number_that_cannot_be_read_names_its_option(text: str) -> None:
+    with pytest.raises(SpecError) as refused:
+        read_asked(text, text)
+    assert [problem.key for problem in refused.value.problems] == ["hashing", "scheme"]
