@@ -18,6 +18,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
+from rocelab.measure.evidence.unconverged import keep_unconverged
 from rocelab.plan.fabric import Link as PlannedLink
 from rocelab.plan.fabric import Port
 from rocelab.progress import ProgressSink, no_progress
@@ -84,6 +85,7 @@ class LabNet(Mininet):  # type: ignore[misc]
     def start(self, progress: ProgressSink = no_progress) -> None:
         """Bring the lab up if it is not, and open a shell in each node. Raises as `Lab.up`."""
         if not self.lab.is_running:
+            keep_unconverged(self.lab)
             self.lab.up(progress)
         if not self.built:
             self.enter()

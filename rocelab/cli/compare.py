@@ -85,6 +85,7 @@ def compare(
     from rocelab.drills.compare.matrix import cells
     from rocelab.drills.compare.run import Step
     from rocelab.drills.compare.run import compare as run_comparison
+    from rocelab.measure.evidence.unconverged import keep_unconverged
     from rocelab.outputs import REPORT, RESULT, results_folder, shown_if_unwritten
     from rocelab.report.compare.html import render_html
     from rocelab.report.compare.terminal import print_comparison
@@ -104,6 +105,7 @@ def compare(
             print_comparison(found, out())
 
     with results_folder(folder, overwrite=force) as opened:
+        keep_unconverged(chosen, opened)
         with _steps() as watch:
             found = run_comparison(
                 chosen,

@@ -52,6 +52,7 @@ def up(
 ) -> None:
     """Bring a lab up; ends when every switch holds every route with its full ECMP width."""
     from rocelab.errors import InputError
+    from rocelab.measure.evidence.unconverged import keep_unconverged
     from rocelab.runtime.lab import Lab
     from rocelab.runtime.providers import provider_of
 
@@ -66,6 +67,7 @@ def up(
     if reused:
         _check_reusable(chosen, frr_memory)
     else:
+        keep_unconverged(chosen)
         with progress_bars() as progress:
             seconds = chosen.up(progress)
     if json:

@@ -25,6 +25,7 @@ from rocelab.jobs.jobplan import plan_jobs
 from rocelab.kernel.rights import need_root
 from rocelab.measure.attempts import RETRIES, measure_valid
 from rocelab.measure.environment import environment_of
+from rocelab.measure.evidence.unconverged import RESULTS, keep_unconverged
 from rocelab.measure.timeline import FibTimeline, opened_namespaces
 from rocelab.outputs import REPORT, RESULT, Folder, Place, results_folder
 from rocelab.plan.build import plan
@@ -81,6 +82,7 @@ def run_drill(
     need_root("a lab")
     with nullcontext() if out is None else results_folder(out, overwrite=overwrite) as folder:
         evidence = None if folder is None else folder / EVIDENCE
+        keep_unconverged(chosen, folder or RESULTS)
         if folder is not None and overwrite:
             folder.remove(EVIDENCE)
         concluded = _run(chosen, drill, phases, notes, repeats, retries, evidence, progress, use)

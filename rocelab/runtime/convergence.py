@@ -8,7 +8,7 @@ and the last line that each daemon concerned has logged.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from rocelab.errors import ExpectationError
@@ -23,6 +23,14 @@ from rocelab.spec.base import MS
 EVENT_WAIT_S = 0.25
 BFD_POLL_S = 0.02
 SHOWN = 8
+
+
+class NotConvergedError(ExpectationError):
+    """Routing did not converge. `nodes`: the switches concerned, where most is missing first."""
+
+    def __init__(self, message: str, hint: str | None = None, *, nodes: Sequence[str]) -> None:
+        super().__init__(message, hint)
+        self.nodes = tuple(nodes)
 
 
 class SwitchHandle(Protocol):
@@ -57,7 +65,7 @@ class ConvergenceWait:
 
     def run(self, watch: FibWatch, timeout_s: float, progress: ProgressSink) -> bool:
         """Return when nothing is missing after all changes until now: whether something was. Raises
-        ExpectationError when `timeout_s` is over."""
+        NotConvergedError when `timeout_s` is over."""
         deadline = time.monotonic() + timeout_s
         was_missing = is_checked = False
         while self._left or not is_checked:
@@ -66,13 +74,17 @@ class ConvergenceWait:
                 was_missing |= self._left > 0
             is_checked = True
             if watch.overflowed:
-                raise ExpectationError(
-                    f"route events of {', '.join(sorted(watch.overflowed))} were lost: "
-                    "the machine is too slow for this fabric"
+                lost = sorted(watch.overflowed)
+                raise NotConvergedError(
+                    f"route events of {', '.join(lost)} were lost: "
+                    "the machine is too slow for this fabric",
+                    nodes=lost,
                 )
             progress(Progress("convergence", self._total - self._left, self._total))
             if self._left and time.monotonic() > deadline:
-                raise ExpectationError(self.report(timeout_s), "see `rocelab doctor`")
+                raise NotConvergedError(
+                    self.report(timeout_s), "see `rocelab doctor`", nodes=list(self._incomplete())
+                )
         return was_missing
 
     def _take(self, event: FibEvent) -> None:
@@ -89,12 +101,12 @@ class ConvergenceWait:
 
     def report(self, timeout_s: float) -> str:
         """What is missing and where, with the last log line of each node's daemons."""
-        nodes = {node: prefixes for node, prefixes in self._missing.items() if prefixes}
+        nodes = self._incomplete()
         lines = [
             f"routing did not converge in {timeout_s:.0f} s: {self._left} of {self._total} "
             f"routes are missing or too narrow on {len(nodes)} switches"
         ]
-        for node, prefixes in sorted(nodes.items(), key=lambda item: -len(item[1]))[:SHOWN]:
+        for node, prefixes in list(nodes.items())[:SHOWN]:
             handle = self._node_of(node)
             some = ", ".join(f"{prefix} x{width}" for prefix, width in list(prefixes.items())[:3])
             lines.append(f"  {node}: {len(prefixes)} prefixes, such as {some}")
@@ -107,6 +119,11 @@ class ConvergenceWait:
                 line = daemons.last_log_line(daemon, handle.frr)
                 lines.append(f"    {daemon}{dead} last logged: {line}")
         return "\n".join(lines)
+
+    def _incomplete(self) -> dict[str, dict[str, int]]:
+        """What is missing, by switch, where most is missing first."""
+        nodes = {node: prefixes for node, prefixes in self._missing.items() if prefixes}
+        return dict(sorted(nodes.items(), key=lambda item: -len(item[1])))
 
 
 def down_sessions(files: daemons.FrrFiles) -> list[str]:
@@ -133,7 +150,7 @@ def wait_for_bfd(
 
     Routes are complete earlier: a BFD session begins with packets a second apart (RFC 5880 section
     6.8.3), and until it is up a silent failure would wait for the hold timer. bfdd sends events
-    only to its clients, so this asks it repeatedly. Raises ExpectationError when `timeout_s` is
+    only to its clients, so this asks it repeatedly. Raises NotConvergedError when `timeout_s` is
     over.
     """
     bfd = fabric.spec.routing.bfd
@@ -147,9 +164,10 @@ def wait_for_bfd(
         wanted = sum(1 for _ in links)
         while missing := wanted - _bfd_sessions_up(node_of(name).frr, bfd.interval // MS):
             if time.monotonic() > deadline:
-                raise ExpectationError(
+                raise NotConvergedError(
                     f"{missing} BFD sessions of {name} are not up after {timeout_s:.0f} s",
                     hint="see `show bfd peers` with `rocelab vtysh`",
+                    nodes=[name],
                 )
             time.sleep(BFD_POLL_S)
 

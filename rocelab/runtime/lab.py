@@ -11,7 +11,7 @@ Every command on a lab is one of these calls.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -25,6 +25,7 @@ from rocelab.plan.build import plan
 from rocelab.plan.fabric import Fabric
 from rocelab.plan.pfc import too_small
 from rocelab.progress import ProgressSink, no_progress
+from rocelab.runtime.convergence import NotConvergedError
 from rocelab.runtime.impairments.control import Impairments
 from rocelab.runtime.installation import Installation, find_installation
 from rocelab.runtime.kind import FrrMemory
@@ -103,6 +104,8 @@ class Lab:
         self.fabric = fabric
         self.runtime = LabRuntime(fabric, provider or provider_of(RuntimeKind.NETNS))
         self.notes: tuple[str, ...] = ()
+        self.on_unconverged: Callable[[NotConvergedError], str] | None = None
+        """As `LabRuntime.up` takes it; see `rocelab.measure.evidence.unconverged`."""
 
     @classmethod
     def planned(
@@ -218,7 +221,7 @@ class Lab:
         spec = as_it_runs(self.fabric.spec)
         if spec != self.fabric.spec:
             self._run_unseeded(spec)
-        self.runtime.up(progress)
+        self.runtime.up(progress, self.on_unconverged)
         self.notes += self.runtime.notes + too_small(self.fabric)
         return dict(self.runtime.stage_seconds)
 

@@ -11,7 +11,7 @@ import os
 import resource
 import subprocess
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import as_completed
 from contextlib import contextmanager
 from importlib.metadata import version
@@ -29,7 +29,12 @@ from rocelab.plan.settings import node_settings, port_settings
 from rocelab.progress import Progress, ProgressSink, no_progress
 from rocelab.render import frr
 from rocelab.runtime import daemons, memory, wiring
-from rocelab.runtime.convergence import ConvergenceWait, convergence_timeout_s, wait_for_bfd
+from rocelab.runtime.convergence import (
+    ConvergenceWait,
+    NotConvergedError,
+    convergence_timeout_s,
+    wait_for_bfd,
+)
 from rocelab.runtime.impairments import cables
 from rocelab.runtime.installation import (
     Installation,
@@ -80,12 +85,17 @@ class LabRuntime:
         link = self.fabric.link_by_name[name]
         return VethLink(link, self.node(link.a.node), self.node(link.b.node))
 
-    def up(self, progress: ProgressSink = no_progress) -> None:
+    def up(
+        self,
+        progress: ProgressSink = no_progress,
+        on_unconverged: Callable[[NotConvergedError], str] | None = None,
+    ) -> None:
         """Create everything and return when every FIB is complete.
 
-        Raises MachineError if this machine cannot run it, ExpectationError if routing does not
-        converge in time; either way nothing is left behind. Raises InputError if the lab is up
-        already or another command works on it.
+        Raises MachineError if this machine cannot run it, NotConvergedError if routing does not
+        converge in time; either way nothing is left behind. `on_unconverged` is called with that
+        error before the lab is taken down, and returns a line to add to it. Raises InputError if
+        the lab is up already or another command works on it.
         """
         self.notes = check_rights()
         self.provider.check()
@@ -101,7 +111,12 @@ class LabRuntime:
             try:
                 with shield.lifted():
                     self._write_record(State.STARTING)
-                    self._build(progress)
+                    try:
+                        self._build(progress)
+                    except NotConvergedError as error:
+                        if on_unconverged is not None:
+                            error.message += f"\n{on_unconverged(error)}"
+                        raise
                     self._write_record(State.RUNNING)
                 self.was_brought_up = True
             except BaseException:

@@ -19,8 +19,9 @@ from rocelab.errors import ExpectationError, InputError
 from rocelab.faults.base import Fault
 from rocelab.faults.record import read_faults
 from rocelab.measure.evidence.bundle import collect_evidence
+from rocelab.measure.evidence.unconverged import keep_unconverged
 from rocelab.measure.timeline import FibTimeline, opened_namespaces
-from rocelab.outputs import open_folder
+from rocelab.outputs import Place, open_folder
 from rocelab.plan.build import plan
 from rocelab.results.probes import ProbeRun
 from rocelab.runtime.convergence import convergence_timeout_s
@@ -48,13 +49,15 @@ MOST_NODES = 16
 class Bench:
     """A lab and the test that uses it."""
 
-    def __init__(self, file: Path, frr: Path | None = None) -> None:
-        """Plans only; `frr` is the folder of another FRR than this machine's. Raises InputError,
-        and SpecError with every problem of the file."""
+    def __init__(self, file: Path, evidence: Path, frr: Path | None = None) -> None:
+        """Plans only. `evidence` is the folder for that of a lab that does not come up, `frr` that
+        of another FRR than this machine's. Raises InputError, and SpecError with every
+        problem of the file."""
         spec = load_spec(file)
         name = suite_name(spec.name, recorded_labs())
         provider = provider_of(RuntimeKind.NETNS, frr=frr)
         self.lab = Lab(plan(spec.model_copy(update={"name": name})), provider)
+        keep_unconverged(self.lab, Place(evidence))
         self.measuring: Measurement | None = None
         self.evidence: Path | None = None
         self._facts: Facts = {}

@@ -143,7 +143,7 @@ def lab(request: pytest.FixtureRequest) -> Iterator[Lab]:
 
         leave_current_folder_out()
         _tell_left_behind(request.config)
-        bench = Bench(file, _given_frr(request.config))
+        bench = Bench(file, _evidence_base(request.config), _given_frr(request.config))
     benches = request.config.stash[_BENCHES]
     benches.append(bench)
     with _ended_as_by_ctrl_c():

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from rocelab.cli import lifecycle
+from rocelab.drills.run import run_drill
 from rocelab.errors import ExpectationError, InputError
 from rocelab.forwarding.path import find_nic, walk
 from rocelab.kernel.fibwatch import FibWatch
@@ -31,6 +32,7 @@ from rocelab.runtime.providers import RuntimeKind, provider_of
 from rocelab.runtime.record import recorded_labs
 from rocelab.runtime.settings import sentences
 from rocelab.runtime.status import Presence, known_labs, read_status
+from rocelab.testkit.bench import Bench
 from rocelab.traffic.traceroute import probe_path
 from tests.helpers.hardened import HardenedHost
 from tests.helpers.lossless import parts_of
@@ -407,6 +409,54 @@ def test_a_timeout_names_what_is_missing_and_leaves_nothing(
     assert "bgpd last logged: " in told
     assert "zebra last logged: " in told
     assert not Path("/run/rocelab/it-late").exists()
+
+
+@pytest.mark.parametrize("caller", ["up", "drill", "pytest", "mininet"])
+def test_a_lab_that_does_not_converge_leaves_its_evidence(
+    caller: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = f"it-bad-{caller}"
+    file = tmp_path / "lab.yaml"
+    file.write_text(f"name: {name}\nfabric: {{kind: clos, racks: 2, spines: 2}}\n")
+    monkeypatch.chdir(tmp_path)
+    bring_up = wiring.bring_up
+    monkeypatch.setattr(
+        wiring, "bring_up", lambda link, node: [] if node == "rtsw1" else bring_up(link, node)
+    )
+    monkeypatch.setattr(runtime, "convergence_timeout_s", lambda _: 0.0)
+    with pytest.raises(ExpectationError) as caught:
+        bring_up_as(caller, file)
+    folder = next((tmp_path / "results").iterdir())
+    assert re.fullmatch(rf"failed-up-{name}(-p\d+)?-\w+", folder.name)
+    assert f"results/{folder.name}/evidence.json lists the evidence of rtsw1" in str(caught.value)
+    index = json.loads((folder / "evidence.json").read_text())
+    assert "rtsw1" in index["nodes"] and "ctsw1" in index["nodes"]
+    sessions = json.loads((folder / "rtsw1/bgp-summary.json").read_text())
+    assert {peer["state"] for peer in sessions["peers"].values()} != {"Established"}
+    assert "Interface ctsw1" in (folder / "rtsw1/interfaces.txt").read_text()
+    assert (folder / "rtsw1/bgpd.log").exists()
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(
+        {"lab.yaml", "results"} | ({"drill.yaml"} if caller == "drill" else set())
+    )
+    assert not [lab for lab in recorded_labs() if lab.startswith(name)]
+
+
+def bring_up_as(caller: str, file: Path) -> None:
+    """Bring a lab up as one of those who keep its evidence in results/."""
+    if caller == "up":
+        lifecycle.up(str(file))
+    elif caller == "drill":
+        drill = file.with_name("drill.yaml")
+        drill.write_text(
+            "name: drill\nlab: lab.yaml\ntraffic: {flows: 1, rate_pps: 1000, duration: 1s}\n"
+            "faults: [{kind: carrier-down, at: 200ms, links: [rtsw1:ctsw1]}]\n"
+        )
+        run_drill(drill)
+    elif caller == "pytest":
+        Bench(file, Path("results")).up()
+    else:
+        mininet = pytest.importorskip("rocelab.mininet")
+        mininet.LabNet(str(file)).start()
 
 
 def test_a_kernel_without_hash_seeds_runs_the_lab_polarized_and_says_so(

@@ -32,6 +32,7 @@ QUESTIONS: dict[str, tuple[tuple[str, str, str], ...]] = {
     "zebra": (
         ("running-config.zebra", "configuration that zebra runs", "show running-config"),
         ("routes.json", "zebra's routes", "show ip route json"),
+        ("interfaces.txt", "interfaces and their router advertisements", "show interface"),
     ),
     "bgpd": (
         ("running-config.bgpd", "configuration that bgpd runs", "show running-config"),
@@ -58,7 +59,7 @@ COMMANDS = (
 )
 
 _LIST_TRAFFIC_CONTROL = ("tc", "-s", "-force", "-batch", "-")
-PROC = ("snmp", "netstat", "softnet_stat", "dev")
+PROC = ("snmp", "snmp6", "netstat", "softnet_stat", "dev")
 
 
 def collect_node(lab: Lab, name: str, shelf: Shelf, capture: Capture | None) -> None:

@@ -165,7 +165,7 @@ def test_tests_of_several_modules_share_a_lab_of_session_scope(
     class Bench:
         evidence = None
 
-        def __init__(self, file: Path, frr: Path | None) -> None:
+        def __init__(self, file: Path, evidence: Path, frr: Path | None) -> None:
             self.lab, self.name = object(), file.stem
 
         def up(self) -> None:
