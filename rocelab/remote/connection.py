@@ -13,7 +13,7 @@ import socket
 import subprocess
 import threading
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -40,7 +40,11 @@ SILENCE_MS = 30_000
 MAX_ANSWER_BYTES = 1 << 24
 """The longest output of a command, and the longest file in one piece, that is read."""
 _AT_MOST = f"at most {MAX_ANSWER_BYTES:,} bytes"
-_CHUNK = 1 << 15
+_CHUNK = 1 << 21
+"""At once of an output: all that has arrived, as paramiko's window is no larger."""
+_POLL_S = 0.02
+_MOST_LATE_BYTES = 1 << 20
+"""What is read of an output after the command's end: more than the pipe there holds."""
 _PIECE = 1 << 20
 """Requested at once of a file: paramiko lists all requests for what it prefetches."""
 _CLOSED = "Socket is closed"
@@ -68,6 +72,8 @@ class Connection:
     destination: Destination
     client: paramiko.SSHClient
     _sftp: paramiko.SFTPClient | None = field(default=None, init=False)
+    _asking: threading.Lock = field(default_factory=threading.Lock, init=False)
+    """paramiko waits for one answer at a time."""
 
     @property
     def sftp(self) -> paramiko.SFTPClient:
@@ -97,24 +103,47 @@ class Connection:
                 ) from None
 
     def run(self, command: str, *, stdin: bytes = b"") -> Output:
-        """Run a command line in the user's login shell to its end."""
+        """Run a command line in the user's login shell to its end: a process that it leaves in the
+        background may hold its outputs for hours. Raises UnfitError above MAX_ANSWER_BYTES."""
+        out, err = bytearray(), bytearray()
         with self.watched(), self.channel() as channel:
             channel.exec_command(command)
             if stdin:
                 channel.sendall(stdin)
             channel.shutdown_write()
-            out = self._output(channel.recv)
-            err = self._output(channel.recv_stderr)
-            return Output(self.exit_code_of(channel), out, err)
+            while not channel.status_event.wait(_POLL_S):
+                self._take(channel, out, err)
+            late = self._take(channel, out, err)
+            # What a command wrote last may come after its exit code. An SSH server that has
+            # answered since, and sent nothing else, had nothing else.
+            while not channel.eof_received and late < _MOST_LATE_BYTES:
+                self._round_trip()
+                count = self._take(channel, out, err)
+                if not count:
+                    break
+                late += count
+            while channel.eof_received and self._take(channel, out, err):
+                pass
+            return Output(self.exit_code_of(channel), bytes(out), bytes(err))
 
-    def _output(self, receive: Callable[[int], bytes]) -> bytes:
-        """A whole output of a command. Raises UnfitError above MAX_ANSWER_BYTES."""
-        data = bytearray()
-        while piece := receive(_CHUNK):
-            data += piece
-            if len(data) > MAX_ANSWER_BYTES:
-                raise not_understood(self.destination, _AT_MOST)
-        return bytes(data)
+    def _take(self, channel: paramiko.Channel, out: bytearray, err: bytearray) -> int:
+        """Add what has arrived of a command's outputs, and return how many bytes that is."""
+        before = len(out) + len(err)
+        if channel.recv_ready():
+            out += channel.recv(_CHUNK)
+        if channel.recv_stderr_ready():
+            err += channel.recv_stderr(_CHUNK)
+        if max(len(out), len(err)) > MAX_ANSWER_BYTES:
+            raise not_understood(self.destination, _AT_MOST)
+        return len(out) + len(err) - before
+
+    def _round_trip(self) -> None:
+        """Wait until the SSH server has answered a request (RFC 4254, section 4)."""
+        transport = self._transport()
+        with self._asking:
+            transport.global_request("keepalive@openssh.com", wait=True)
+        if not transport.is_active():
+            raise self.lost()
 
     def exit_code_of(self, channel: paramiko.Channel) -> int:
         """The exit code of a command at its end. Raises UnfitError for a number that is none."""

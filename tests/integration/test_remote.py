@@ -17,11 +17,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import paramiko
 import pytest
 
 from rocelab.documents import to_json
 from rocelab.drills.run import run_drill
 from rocelab.kernel.namespaces import inside
+from rocelab.remote.address import parse_address, resolve
+from rocelab.remote.connection import Output, connected
 from rocelab.results.drill import from_json
 from rocelab.runtime.record import LabFiles, recorded_labs
 from rocelab.runtime.teardown import take_down
@@ -68,6 +71,26 @@ def lab(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[st
     yield LAB
     assert server.rocelab("down", LAB, cwd=folder)[0] == 0
     assert LAB not in recorded_labs()
+
+
+def test_a_command_there_is_over_before_what_it_left_in_the_background(server: Server) -> None:
+    destination = resolve(parse_address(server.host), paramiko.SSHConfig(), server.home)
+    size = 60_000
+
+    def outputs() -> list[Output]:
+        with connected(destination, server.home) as connection:
+            return [
+                connection.run(command)
+                for command in (
+                    f"sleep infinity & head -c {size} /dev/zero; echo of errors >&2; exit 3",
+                    "yes & echo first; exit 4",
+                )
+            ]
+
+    whole, endless = inside(server.netns, outputs)
+    assert (whole.exit_code, whole.out, whole.err) == (3, bytes(size), b"of errors\n")
+    assert endless.exit_code == 4
+    assert b"first" in endless.out
 
 
 @pytest.mark.long

@@ -92,6 +92,23 @@ class FakeChannel:
     def recv_exit_status(self) -> int:
         return self.code
 
+    @property
+    def status_event(self) -> threading.Event:
+        ended = threading.Event()
+        if not self.is_endless and self.end is None:
+            ended.set()
+        return self.end or ended
+
+    @property
+    def eof_received(self) -> bool:
+        return not self.is_endless
+
+    def recv_ready(self) -> bool:
+        return self.is_endless or (self.status_event.is_set() and bool(self.out))
+
+    def recv_stderr_ready(self) -> bool:
+        return bool(self.err)
+
 
 @dataclass
 class FakeClient:
