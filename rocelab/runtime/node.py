@@ -56,9 +56,10 @@ class NamespaceNode:
         return read_installation(self.files.root)
 
     @property
-    def vtysh(self) -> str:
+    def vtysh(self) -> list[str]:
         """The vtysh for the node's own daemons, as a command in the node."""
-        return str(self.frr.programs / "vtysh")
+        # By its shell, as /run may be mounted noexec.
+        return ["/bin/sh", str(self.frr.programs / "vtysh")]
 
     def exec(
         self, argv: Sequence[str], *, timeout_s: float = 30.0

@@ -176,10 +176,18 @@ def test_vtysh_talks_to_the_daemons_of_a_switch(lab: str, spec: Path) -> None:
         check=False,
         env={**os.environ, "SHELL": "/bin/bash"},
     )
+    program = Lab.running(lab).node("ctsw1").frr.programs / "vtysh"
+    # As where /run is mounted noexec.
+    program.chmod(0o644)
+    try:
+        without_execution = rocelab_process("vtysh", lab, "ctsw1", *asked[1:])
+    finally:
+        program.chmod(0o755)
     for outcome in (
         rocelab_process("vtysh", spec, "ctsw1", *asked[1:]),
         rocelab_process("exec", lab, "ctsw1", "--", *asked),
         inside,
+        without_execution,
     ):
         assert '"peerCount":4' in outcome.stdout.replace(" ", ""), outcome
     assert rocelab("vtysh", lab, "srv1-1").returncode == 2

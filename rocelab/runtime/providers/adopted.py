@@ -120,8 +120,8 @@ class AdoptedNode(ContainerNode):
         return ContainerFrr(self.files.node(self.name), Path(f"/proc/{self.record.pid}/root"))
 
     @property
-    def vtysh(self) -> str:
-        return "vtysh"
+    def vtysh(self) -> list[str]:
+        return ["vtysh"]
 
     def daemons(self) -> dict[str, int]:
         """The routing daemons that run, of those that ran when the lab was adopted."""
