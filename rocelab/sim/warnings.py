@@ -49,9 +49,9 @@ _OF_PACKETS = (
     "cnp_dscp",
     "ecn",
     "dcqcn",
-    "admission",
 )
-"""The keys of `transport` that say what packets do, but for `window` (`_beyond_windows`)."""
+"""The keys of `transport` that say what packets do, but for `window` (`_beyond_windows`) and
+`admission`."""
 
 
 def setup_warnings(simulation: Simulation) -> tuple[str, ...]:
@@ -153,6 +153,11 @@ def _ignored(simulation: Simulation) -> list[str]:
             "a fluid has no packets, queues, marks or drops, and rates are as if congestion "
             "control were perfect (--engine packets has them)",
         )
+        if of_transports("admission"):
+            texts.append(
+                "transport.admission makes no message wait in a fluid: it adds a queue pair to "
+                "each connection, so that flows have other source ports and paths"
+            )
         note(
             spec.queues.changed("queues", "pfc"),
             "a fluid has no queues that fill, so nothing is paused",

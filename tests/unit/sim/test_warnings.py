@@ -222,6 +222,12 @@ def test_short_sends_one_after_the_other_never_fill_a_window() -> None:
     assert not warned(found, "window")
 
 
+def test_a_fluid_says_what_admission_changes() -> None:
+    found = simulate(spec_of(CLOS), [collective(**ONE, transport={"admission": True})])
+    assert warned(found, "transport.admission makes no message wait in a fluid")
+    assert not warned(found, "transport.admission has no effect")
+
+
 def test_whatif_longrun_and_sweeps_warn_too(tmp_path: Path) -> None:
     lab = {
         "name": "lab",
