@@ -17,6 +17,7 @@ from pydantic import Field
 
 from rocelab.errors import COMMAND_LINE, InputError, Problem, SpecError
 from rocelab.files import NotTextError, read_input, text_of
+from rocelab.jobs.flow_list import MOST_FLOWS
 from rocelab.jobs.placement import NicRef
 from rocelab.jobs.sport import QPN_LIMIT
 from rocelab.plan.fabric import Fabric
@@ -162,8 +163,11 @@ def _rows(file: str, reader: csv.DictReader[str]) -> Source:
     rows: list[Data] = []
     lines: dict[KeyPath, int] = {("flows",): 1}
     problems = []
-    for cells in reader:
+    for number, cells in enumerate(reader, 1):
         index, line = len(rows), reader.line_num
+        if number > MOST_FLOWS:
+            problem = f"more than {MOST_FLOWS:,} flows; at most that many are read"
+            raise SpecError([Problem(file, line, "", problem, "split the file")])
         if None in cells or None in cells.values():
             columns = len(reader.fieldnames or ())
             problems.append(Problem(file, line, "", f"expected {columns} columns"))

@@ -28,6 +28,7 @@ from rocelab.jobs.jobplan import plan_job
 from rocelab.jobs.placement import NicRef
 from rocelab.plan.build import build_fabric, plan
 from rocelab.plan.fabric import DirectedLink, Direction, Fabric
+from rocelab.predict import spec as predict_spec
 from rocelab.predict.loads import by_link
 from rocelab.predict.matrix import FlowRow, rows_of_jobs
 from rocelab.predict.predictor import (
@@ -415,3 +416,16 @@ def test_a_number_that_cannot_be_read_names_its_option(text: str) -> None:
     with pytest.raises(SpecError) as refused:
         read_asked(text, text)
     assert [problem.key for problem in refused.value.problems] == ["hashing", "scheme"]
+
+
+def test_a_table_of_too_many_flows_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(predict_spec, "MOST_FLOWS", 3)
+    table = tmp_path / "flows.csv"
+    row = "srv1-1,srv2-1,1000\n"
+    table.write_text("source,destination,sport\n" + 3 * row)
+    assert len(read_flows(table, FABRICS["zone-1-1"])) == 3
+    table.write_text("source,destination,sport\n" + 4 * row)
+    with pytest.raises(SpecError, match=r"flows\.csv:5: more than 3 flows"):
+        read_flows(table, FABRICS["zone-1-1"])
