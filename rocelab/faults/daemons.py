@@ -149,6 +149,16 @@ def missing_daemons(lab: Lab, switch: str) -> tuple[str, ...]:
     )
 
 
+def idle_daemons(lab: Lab, switch: str) -> tuple[str, ...]:
+    """Each daemon that a switch should run but does not, or that a signal has stopped."""
+    stopped = (
+        f"a signal has stopped {name} of {switch}"
+        for name, pid in lab.node(switch).daemons().items()
+        if processes.is_stopped(pid)
+    )
+    return (*missing_daemons(lab, switch), *stopped)
+
+
 class DaemonCrashSpec(SwitchFaultSpec):
     """A routing daemon dies (SIGKILL). Undone by starting it again."""
 

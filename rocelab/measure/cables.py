@@ -16,7 +16,8 @@ LATE_SHARE_LIMIT = 0.01
 
 @dataclass(frozen=True, slots=True)
 class CableFigures:
-    """What cables did during a run. `broken`: the switches whose cables lose all packets."""
+    """What cables did during a run. `broken`: the switches whose cables let nothing
+    through."""
 
     delay_ns: int
     lateness: Lateness
@@ -25,7 +26,8 @@ class CableFigures:
     def problems(self) -> tuple[str, ...]:
         """Why the run is no measurement."""
         found = [
-            f"not valid because the process that held packets on the cables of {switch} had ended"
+            f"not valid because the process that held packets on the cables of {switch} had ended "
+            "or was stopped"
             for switch in self.broken
         ]
         if self.lateness.very_late:

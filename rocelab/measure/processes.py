@@ -1,7 +1,7 @@
 """Judges whether the processes that a lab's packets depend on did their work during a run.
 
-They are the scheme's controller and those that hold packets on cables. The one that pauses is
-judged by what it did (`rocelab.results.lossless`).
+They are the routing daemons, the scheme's controller and those that hold packets on cables. The
+one that pauses is judged by what it did (`rocelab.results.lossless`).
 """
 
 from __future__ import annotations
@@ -11,6 +11,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
+from rocelab.faults.base import SwitchFaultSpec
+from rocelab.faults.daemons import idle_daemons
+from rocelab.faults.record import read_faults
 from rocelab.measure.cables import CableWatch
 from rocelab.runtime.controller.rounds import read_rounds
 from rocelab.runtime.lab import Lab
@@ -38,7 +41,7 @@ class ProcessWatch:
     """Watches a lab's processes from when it is made."""
 
     def __init__(self, lab: Lab) -> None:
-        self._files = lab.runtime.files
+        self._lab, self._files = lab, lab.runtime.files
         self._cables = CableWatch(lab.fabric)
         self._scheme = read_scheme(self._files)
         self._began_unix_s = _now_unix_s()
@@ -48,6 +51,7 @@ class ProcessWatch:
         problems = (
             *_scheme_problems(self._scheme, read_scheme(self._files)),
             *_controller_problems(self._files, self._began_unix_s, _now_unix_s()),
+            *_daemon_problems(self._lab),
         )
         cables = self._cables.figures()
         if cables is None:
@@ -87,6 +91,16 @@ def _controller_problems(
             f"not valid because the controller of the scheme finished no round for {gap_s:.1f} s "
             f"(its period is {period_s:g} s)"
         )
+
+
+def _daemon_problems(lab: Lab) -> Iterator[str]:
+    """Daemons that do not run or are stopped, but for switches that a fault has broken."""
+    specs = [fault.spec for fault in read_faults(lab.runtime.files)]
+    faulted = {spec.switch for spec in specs if isinstance(spec, SwitchFaultSpec)}
+    for switch in lab.fabric.switches:
+        if switch.name not in faulted:
+            for problem in idle_daemons(lab, switch.name):
+                yield f"not valid because {problem}"
 
 
 def _now_unix_s() -> float:

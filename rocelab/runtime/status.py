@@ -92,7 +92,8 @@ class KnownFault:
 class LabStatus:
     """Every node of a lab, in build order, its active faults and its lossless classes, if any.
 
-    broken_cables: switches that lose what crosses their cables, as their delay line has ended.
+    broken_cables: switches whose cables let nothing through, as their delay line has ended or is
+    stopped.
     lacks_controller: the scheme's does not run, so that nothing answers failures and load.
     deviations: kernel settings that are not as planned.
     frr_memory: how FRR's daemons use memory (`rocelab.runtime.memory`).
@@ -127,7 +128,7 @@ class LabStatus:
         if self.lossless is not None and not self.lossless.is_alive:
             found.append("lossless classes: the process that pauses does not run")
         if self.broken_cables:
-            found.append(f"cables of {', '.join(self.broken_cables)} lose all packets")
+            found.append(f"cables of {', '.join(self.broken_cables)} let no packet through")
         if self.lacks_controller:
             found.append(
                 "the controller of the scheme does not run (`rocelab scheme` sets it anew)"

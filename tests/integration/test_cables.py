@@ -84,18 +84,20 @@ def test_a_delay_fault_adds_to_that_of_the_cable_and_is_cleared(lab: Lab) -> Non
     assert after == pytest.approx(before, abs=10 * MS)
 
 
-def test_status_names_a_switch_whose_cables_have_ended(lab: Lab) -> None:
+def test_status_names_a_switch_whose_cables_are_stopped_or_have_ended(lab: Lab) -> None:
     files = lab.runtime.files
     assert read_status(lab).converged
     if probes.missing(("netem",)) is None:
         pytest.skip("netem holds the packets here")
     pid = pidfile.holder(lineprocess.pid_file(CABLES, files, "rtsw2"))
     assert pid is not None
-    os.kill(pid, signal.SIGKILL)
-    wait_until(lambda: cables.broken(lab.fabric, files), "the process ended")
-    status = read_status(lab)
-    assert status.broken_cables == ("rtsw2",)
-    assert not status.converged
+    for number in (signal.SIGSTOP, signal.SIGKILL):
+        os.kill(pid, number)
+        wait_until(lambda: cables.broken(lab.fabric, files), "the process stopped or ended")
+        status = read_status(lab)
+        assert status.broken_cables == ("rtsw2",)
+        assert "cables of rtsw2 let no packet through" in status.problems
+        assert not status.converged
 
 
 @pytest.mark.long

@@ -15,7 +15,9 @@ from pathlib import Path
 import pytest
 
 from rocelab.errors import InputError
+from rocelab.faults.daemons import Daemon, DaemonCrash, DaemonCrashSpec
 from rocelab.faults.links import RateDegrade
+from rocelab.faults.record import remove_fault, write_fault
 from rocelab.jobs.job import JobSpec
 from rocelab.kernel.fib import read_fib
 from rocelab.kernel.namespaces import inside, processes_in
@@ -23,6 +25,7 @@ from rocelab.measure.run import run_job, run_jobs
 from rocelab.results.job import JobReport, from_json
 from rocelab.runtime.lab import Lab
 from rocelab.runtime.queues.reading import read_queue_counters
+from rocelab.runtime.status import read_status
 from rocelab.runtime.teardown import take_down
 from tests.helpers.command import PROGRAM, Outcome, rocelab
 from tests.helpers.long import mostly_long
@@ -238,6 +241,32 @@ def test_a_job_on_a_lab_with_other_settings_than_planned_is_not_valid(lab: Lab) 
         "not valid because ipv4/conf/default/accept_local is 1 (planned: 0) at srv2-2"
         in report.problems
     )
+
+
+@pytest.mark.few_at_once
+def test_a_job_on_a_lab_whose_daemons_are_stopped_or_dead_is_not_valid(lab: Lab) -> None:
+    small = job(pattern="broadcast", size="1MB", iterations=1)
+    stopped = lab.node("ctsw1").daemons()["zebra"]
+    os.kill(stopped, signal.SIGSTOP)
+    dead = DaemonCrash(node="ctsw2", daemon="zebra")
+    dead.inject(lab)
+    recorded = None
+    try:
+        named = {problem for problem in run_job(lab, small).problems if "zebra" in problem}
+        recorded = write_fault(
+            lab.runtime.files,
+            DaemonCrashSpec(kind="daemon-crash", switch="ctsw2", daemon=Daemon.ZEBRA),
+            driver=None,
+        )
+        beside_a_fault = {problem for problem in run_job(lab, small).problems if "zebra" in problem}
+    finally:
+        os.kill(stopped, signal.SIGCONT)
+        dead.restore(lab)
+        if recorded is not None:
+            remove_fault(lab.runtime.files, recorded)
+        wait_until(lambda: read_status(lab).converged, "the lab is whole again")
+    assert beside_a_fault == {"not valid because a signal has stopped zebra of ctsw1"}
+    assert named == beside_a_fault | {"not valid because zebra of ctsw2 does not run"}
 
 
 def test_the_command_prints_json_that_reads_back(lab: Lab) -> None:

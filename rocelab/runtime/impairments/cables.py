@@ -70,7 +70,7 @@ def lay(fabric: Fabric, files: LabFiles, progress: ProgressSink = no_progress) -
 
 
 def broken(fabric: Fabric, files: LabFiles) -> tuple[str, ...]:
-    """The switches that lose what crosses their cables, as what held it has ended."""
+    """The switches whose cables let nothing through, as what holds it has ended or is stopped."""
     if not CABLES.pins(files).exists():
         return ()
     return tuple(

@@ -15,7 +15,7 @@ import socket
 from pathlib import Path
 
 from rocelab.errors import MachineError
-from rocelab.kernel import background, links, namespaces, netlink, pidfile, tc
+from rocelab.kernel import background, links, namespaces, netlink, pidfile, processes, tc
 from rocelab.runtime.impairments import program
 from rocelab.runtime.impairments.delayline import lateness_file
 from rocelab.runtime.impairments.maps import ImpairmentMaps
@@ -98,9 +98,11 @@ def start_in_kernel(
 
 
 def holds(stage: Stage, files: LabFiles, node: str) -> bool:
-    """Whether the switch's delay line works, be it a process or netem."""
+    """Whether the switch's delay line works, be it a process or netem: a process that a signal has
+    stopped lets nothing out."""
     if pid_file(stage, files, node).exists():
-        return is_alive(stage, files, node)
+        pid = pidfile.holder(pid_file(stage, files, node))
+        return pid is not None and not processes.is_stopped(pid)
     return is_made(stage, files, node)
 
 

@@ -86,6 +86,14 @@ def test_what_a_dead_port_did_not_take_was_offered_and_is_lost() -> None:
 # --- a run whose faults take effect late ----------------------------------------------------------
 
 LAB = Lab.planned("zone-small")
+
+
+@pytest.fixture(autouse=True)
+def daemons_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lab is only planned: no daemon of it runs."""
+    monkeypatch.setattr(processes, "idle_daemons", lambda lab, switch: ())
+
+
 PACKETS = 3000
 BEGAN_MS = 1000
 

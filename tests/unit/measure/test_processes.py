@@ -7,6 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from rocelab.faults.daemons import DaemonCrashSpec
+from rocelab.faults.record import write_fault
 from rocelab.measure import processes
 from rocelab.measure.processes import NO_CONTROLLER, ProcessWatch
 from rocelab.plan.build import build_fabric
@@ -26,7 +28,8 @@ def watch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ProcessWatch:
     monkeypatch.setattr(processes, "lacks_controller", lambda files: False)
     scheme: SchemeSpec = TeScheme(kind="te")
     monkeypatch.setattr(processes, "read_scheme", lambda files: scheme)
-    files = SimpleNamespace(root=tmp_path)
+    monkeypatch.setattr(processes, "idle_daemons", lambda lab, switch: ())
+    files = SimpleNamespace(root=tmp_path, faults=tmp_path / "faults")
     ControllerFiles(files).make()  # type: ignore[arg-type]
     lab = SimpleNamespace(fabric=build_fabric(lab_spec()), runtime=SimpleNamespace(files=files))
     return ProcessWatch(lab)  # type: ignore[arg-type]
@@ -83,3 +86,18 @@ def test_a_run_during_which_the_scheme_was_changed_is_not_valid(
     monkeypatch.setattr(processes, "read_scheme", lambda files: SprayScheme(kind="spray"))
     (problem,) = watch.figures().problems
     assert "the lab's scheme was changed from te to spray meanwhile" in problem
+
+
+def test_daemons_that_do_not_run_make_a_run_invalid_unless_a_fault_broke_their_switch(
+    watch: ProcessWatch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made_rounds(tmp_path, [BEGAN_S + step for step in range(10)])
+    idle = {"rtsw1": "bgpd of rtsw1 does not run", "rtsw2": "a signal has stopped bfdd of rtsw2"}
+    monkeypatch.setattr(
+        processes,
+        "idle_daemons",
+        lambda lab, switch: (idle[switch],) if switch in idle else (),
+    )
+    crash = DaemonCrashSpec(kind="daemon-crash", switch="rtsw1")
+    write_fault(SimpleNamespace(faults=tmp_path / "faults"), crash, driver=None)  # type: ignore[arg-type]
+    assert watch.figures().problems == ("not valid because a signal has stopped bfdd of rtsw2",)
