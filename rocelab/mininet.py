@@ -18,14 +18,16 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
+from rocelab.kernel import namespaces
 from rocelab.measure.evidence.unconverged import keep_unconverged
 from rocelab.plan.fabric import Link as PlannedLink
 from rocelab.plan.fabric import Port
 from rocelab.progress import ProgressSink, no_progress
+from rocelab.runtime import hosts
 from rocelab.runtime.lab import Lab
 from rocelab.runtime.providers import RuntimeKind, provider_of
 from rocelab.runtime.providers.mininet import find_mininet
-from rocelab.runtime.record import recorded_labs
+from rocelab.runtime.record import LabFiles, recorded_labs
 
 find_mininet()
 
@@ -36,18 +38,23 @@ from mininet.node import Node  # noqa: E402
 
 
 class LabNode(Node):  # type: ignore[misc]
-    """A shell in the namespace of a running node, with FRR's `vtysh` in a switch."""
+    """A shell in a running node, with FRR's `vtysh` in a switch."""
 
-    def __init__(self, name: str, netns: Path, programs: Path | None) -> None:
-        self.netns = netns
+    def __init__(self, name: str, files: LabFiles, programs: Path | None) -> None:
+        self.files = files
         super().__init__(name, inNamespace=False)
         if programs is not None:
             self.cmd(f"export PATH={programs}:$PATH")
 
     def _popen(self, cmd: list[str], **params: object) -> subprocess.Popen[bytes]:
-        entered = ["nsenter", f"--net={self.netns}", "--", *cmd]
-        process: subprocess.Popen[bytes] = super()._popen(entered, **params)
-        return process
+        start = super()._popen
+
+        def started() -> subprocess.Popen[bytes]:
+            hosts.enter(self.files, self.name)
+            process: subprocess.Popen[bytes] = start(cmd, **params)
+            return process
+
+        return namespaces.on_own_thread(started)
 
     def start(self, _controllers: object) -> None:
         """Mininet asks switches to start; these already run."""
@@ -96,7 +103,7 @@ class LabNet(Mininet):  # type: ignore[misc]
         for planned in fabric.nodes:
             handle = self.lab.node(planned.name)
             programs = handle.frr.programs if planned.is_switch else None
-            node = LabNode(planned.name, handle.netns, programs)
+            node = LabNode(planned.name, handle.files, programs)
             (self.switches if planned.is_switch else self.hosts).append(node)
             self.nameToNode[planned.name] = node
         for link in fabric.links:

@@ -1,11 +1,14 @@
-"""Creates mount namespaces: the file systems that a switch's daemons and its vtysh see.
+"""Creates mount namespaces: the file systems that programs in a lab's nodes, a switch's daemons
+and its vtysh see.
 
 FRR's daemons have paths compiled in that no option changes: mgmtd's two sockets and the saved state
 of zebra and mgmtd, mgmtd's configuration, and the folder of crash logs. In a mount namespace of its
 own each switch has its own folders at these places, so nothing is shared with the machine's FRR or
 with another switch. If FRR is in another system's tree, that tree is the whole file system.
+Programs of users see this machine's file system, in a namespace of the lab, where one file may be
+another.
 
-`rocelab.kernel.namespaces.keep` keeps such a namespace. All of this runs on a thread of its own.
+`keep` keeps such a namespace. All of this runs on a thread of its own.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ import fcntl
 import os
 import re
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from rocelab.files import make_folders
@@ -48,15 +51,70 @@ _OF_KERNEL = (Path("/proc"), Path("/dev"))
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def create(root: Path, node: Path, places: Mapping[Path, Path]) -> int:
-    """Make a mount namespace. Returns a descriptor of it.
+def create_machine(labs: Path, kept: Path) -> int:
+    """Make a mount namespace with this process's file system. Returns a descriptor of it.
 
-    `root` becomes its `/`: this process's own, or a folder with another system. Its /run contains
-    only `node`, the node's folder. Each of `places` shows a folder in `node`, if the root has such
-    a place or it is in /run. Raises OSError.
+    Of what is mounted below `labs` it has only `kept`: other labs' namespaces would be kept alive.
+    Mount namespaces that are made within it can be mounted in it (`show`): it has a lower number.
+    Raises OSError.
     """
 
     def make() -> int:
+        _unshare()
+        tree = _open_tree(SYSTEM_ROOT)
+        try:
+            _change_root(tree)
+        finally:
+            os.close(tree)
+        _unmount(lambda place: labs in place.parents and place != kept)
+        return os.open("/proc/thread-self/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
+
+    return namespaces.on_own_thread(make)
+
+
+def keep(namespace: int, place: Path) -> None:
+    """Mount a mount namespace on `place` and close its descriptor. Raises OSError."""
+    try:
+        namespaces.keep(Path(f"/proc/self/fd/{namespace}"), place)
+    finally:
+        os.close(namespace)
+
+
+def show(kept: Path, within: Path) -> None:
+    """Mount a kept mount namespace at the same path within another one, too. Raises OSError."""
+    descriptor = os.open(kept, os.O_RDONLY | os.O_CLOEXEC)
+
+    def mount() -> None:
+        enter(within)
+        _mount(Path(f"/proc/self/fd/{descriptor}"), kept, MS_BIND)
+
+    try:
+        namespaces.on_own_thread(mount)
+    finally:
+        os.close(descriptor)
+
+
+def cover(file: Path, by: Path) -> None:
+    """Let the calling thread's mount namespace have the file `by` at the path of `file`, which
+    must exist. Idempotent. Raises OSError."""
+    if not file.samefile(by):
+        _mount(by, file, MS_BIND)
+
+
+def create(
+    root: Path, node: Path, places: Mapping[Path, Path], *, within: Path | None = None
+) -> int:
+    """Make a mount namespace. Returns a descriptor of it.
+
+    `root` becomes its `/`: this process's own, or that of the mount namespace kept at `within`, or
+    a folder there with another system. Its /run contains only `node`, the node's folder. Each of
+    `places` shows a folder in `node`, if the root has such a place or it is in /run. Raises
+    OSError.
+    """
+
+    def make() -> int:
+        if within is not None:
+            enter(within)
         _unshare()
         trees: dict[Path, int] = {}
         try:
@@ -65,7 +123,8 @@ def create(root: Path, node: Path, places: Mapping[Path, Path]) -> int:
             _change_root(trees[root])
             for origin in trees.keys() - {root, node}:
                 _attach(trees[origin], origin)
-            _empty_run()
+            # It includes other nodes' namespaces, which would be kept alive.
+            _unmount(lambda place: place.is_relative_to(RUN))
             check(_libc.mount(b"rocelab", os.fsencode(RUN), b"tmpfs", 0, b"mode=0755"), "mount")
             make_folders(node)
             _attach(trees[node], node)
@@ -138,6 +197,22 @@ def enter_scratch() -> Path:
     return RUN
 
 
+def enter_here(namespace: Path) -> None:
+    """Move the calling thread, which must end there, into a mount namespace, and into its present
+    working directory there. Raises OSError."""
+    here = os.open(".", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        place = Path(f"/proc/self/fd/{here}").readlink()
+        enter(namespace)
+        # It may have been removed, or mounted after the namespace was made.
+        if place.is_dir() and os.path.samestat(place.stat(), os.fstat(here)):
+            os.chdir(place)
+        else:
+            os.fchdir(here)
+    finally:
+        os.close(here)
+
+
 def enter(namespace: Path) -> None:
     """Move the calling thread, which must end there, into a mount namespace. Raises OSError."""
     descriptor = os.open(namespace, os.O_RDONLY | os.O_CLOEXEC)
@@ -175,14 +250,13 @@ def _change_root(tree: int) -> None:
     os.chdir("/")
 
 
-def _empty_run() -> None:
-    """Unmount here everything on and below /run: it includes other nodes' namespaces, which would
-    be kept alive."""
+def _unmount(is_doomed: Callable[[Path], bool]) -> None:
+    """Unmount in the calling thread's mount namespace what is mounted on such paths."""
     found = []
     with Path("/proc/thread-self/mountinfo").open("rb") as lines:
         for line in lines:
             point = re.sub(rb"\\(\d{3})", lambda code: bytes([int(code[1], 8)]), line.split()[4])
-            if Path(os.fsdecode(point)).is_relative_to(RUN):
+            if is_doomed(Path(os.fsdecode(point))):
                 found.append(point)
     for point in found:
         # A mount below another goes with it.

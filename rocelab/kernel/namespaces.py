@@ -19,6 +19,7 @@ from rocelab.interruption import shielded
 Result = TypeVar("Result")
 
 CLONE_NEWNET = 0x40000000
+CLONE_NEWUTS = 0x04000000
 MS_BIND = 0x1000
 MS_PRIVATE = 1 << 18
 MNT_DETACH = 0x2
@@ -134,6 +135,14 @@ def inside_each(netns_of: Mapping[str, int], function: Callable[[str], None]) ->
 def unshare() -> None:
     """Move the calling thread into a new namespace. Raises OSError."""
     check(_libc.unshare(CLONE_NEWNET), "unshare")
+
+
+def name_host(name: str) -> None:
+    """Give the calling thread and what it starts a host name of their own (uts_namespaces(7)): the
+    machine keeps its name. Raises OSError."""
+    check(_libc.unshare(CLONE_NEWUTS), "unshare")
+    encoded = os.fsencode(name)
+    check(_libc.sethostname(encoded, len(encoded)), "sethostname")
 
 
 def create(mount_point: Path) -> int:

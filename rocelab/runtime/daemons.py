@@ -22,8 +22,8 @@ import stat
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -151,9 +151,12 @@ def write_configuration(
     write_file(files.programs / "vtysh", _VTYSH.format(command=command), mode=0o755)
 
 
-def keep_view(installation: Installation, files: FrrFiles, view: Path) -> None:
+def keep_view(
+    installation: Installation, files: FrrFiles, view: Path, machine: Path | None = None
+) -> None:
     """Make a switch's mount namespace (`rocelab.kernel.mounts`), with the switch's own folders at
-    the paths compiled into the daemons, and keep it by mounting it on `view`.
+    the paths compiled into the daemons, and keep it by mounting it on `view`, also within
+    `machine`, the mount namespace of users' programs (`rocelab.runtime.hosts`), if there is one.
 
     Root's vtysh runs in it, and no daemon does: one that was taken over could mount programs over
     those that root executes. Raises MachineError.
@@ -164,17 +167,18 @@ def keep_view(installation: Installation, files: FrrFiles, view: Path) -> None:
         STATE_FOLDER: files.state,
         CRASH_FOLDER: files.crashes,
     }
-    _keep(view, lambda: mounts.create(Path(installation.root), files.folder, places))
+    with _own_file_system(view):
+        root = Path(installation.root)
+        mounts.keep(mounts.create(root, files.folder, places, within=machine), view)
+        if machine is not None:
+            mounts.show(view, machine)
 
 
-def _keep(place: Path, make: Callable[[], int]) -> None:
-    """Mount the namespace that `make` makes on `place`. Raises MachineError."""
+@contextmanager
+def _own_file_system(place: Path) -> Iterator[None]:
+    """Raises MachineError for an OSError of the context."""
     try:
-        made = make()
-        try:
-            namespaces.keep(Path(f"/proc/self/fd/{made}"), place)
-        finally:
-            os.close(made)
+        yield
     except OSError as error:
         raise MachineError(
             f"{place.name} gets no file system of its own: {error}",
@@ -225,12 +229,14 @@ def start_daemon(
     environment = {"PATH": os.defpath, **installation.environment, **variables}
     view, own = views
     _end_view(own)
-    _keep(own, lambda: mounts.copy(view))
+    with _own_file_system(own):
+        mounts.keep(mounts.copy(view), own)
 
     # No pipe: mgmtd keeps its standard error open, so that a read from a pipe would not end.
     with tempfile.TemporaryFile() as complaint:
 
         def start() -> subprocess.Popen[bytes]:
+            namespaces.name_host(files.folder.name)
             mounts.enter(own)
             # For this thread and its children: no set-user-ID program gives a daemon more rights.
             _libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)

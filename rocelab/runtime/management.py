@@ -36,6 +36,7 @@ from rocelab.interpreter import module_command, module_environment
 from rocelab.kernel import inotify, namespaces
 from rocelab.plan.fabric import Fabric
 from rocelab.progress import Progress, ProgressSink, no_progress
+from rocelab.runtime import hosts
 from rocelab.runtime.daemons import FrrFiles
 from rocelab.runtime.management_link import FIRST_ADDRESS, make_links
 from rocelab.runtime.record import LabFiles
@@ -265,18 +266,20 @@ def _start_sshd(sshd: str, own: ManagementFiles, node: str, configuration: Path)
     write_file(log, b"", 0o600)
     watch = inotify.watch(log)
     arguments = [sshd, "-f", str(configuration), "-E", str(log)]
-    try:
-        done = namespaces.inside(
-            own.files.netns_of(node),
-            lambda: subprocess.run(
-                arguments,
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                text=True,
-                check=False,
-                timeout=START_TIMEOUT_S,
-            ),
+
+    def run() -> subprocess.CompletedProcess[str]:
+        hosts.enter(own.files, node)
+        return subprocess.run(
+            arguments,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=START_TIMEOUT_S,
         )
+
+    try:
+        done = namespaces.on_own_thread(run)
         deadline = time.monotonic() + START_TIMEOUT_S
         while "Server listening on" not in (text := log.read_text()):
             left_s = deadline - time.monotonic()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
@@ -19,7 +19,7 @@ from rocelab.kernel.bracket import Bracket
 from rocelab.kernel.commands import Command, LateError
 from rocelab.kernel.links import LinkCounters, read_counters
 from rocelab.plan.fabric import Link, Port
-from rocelab.runtime import daemons, wiring
+from rocelab.runtime import daemons, hosts, wiring
 from rocelab.runtime.installation import Installation, read_installation
 from rocelab.runtime.memory import read_memory
 from rocelab.runtime.record import LabFiles
@@ -70,7 +70,12 @@ class NamespaceNode:
         Raises InputError when there is no such command, MachineError if it runs for longer than
         `timeout_s`: then it and its process group were killed.
         """
-        return self._run(argv, timeout_s, {**os.environ, **self._search_path()})
+        return self._run(argv, timeout_s, self._variables(), self.enter)
+
+    def enter(self) -> None:
+        """Move the calling thread, which must end there, into the node: its network, host name and
+        /etc/hosts. Raises OSError."""
+        hosts.enter(self.files, self.name)
 
     def become(self, argv: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
         """Replace this process by a program inside the node, with `environment` added to its
@@ -78,8 +83,8 @@ class NamespaceNode:
 
         Raises OSError if there is no such program; the process is inside the node then.
         """
-        variables = {**os.environ, **self._search_path(), **environment}
-        namespaces.enter(self.netns)
+        variables = {**self._variables(), **environment}
+        self.enter()
         os.execvpe(argv[0], list(argv), variables)  # noqa: S606 - the user's own program
 
     def shell(self) -> tuple[list[str], dict[str, str]]:
@@ -92,11 +97,15 @@ class NamespaceNode:
             arguments += ["--rcfile", _bash_start_file(prompt, self.frr.programs)]
         return arguments, environment
 
-    def _search_path(self) -> dict[str, str]:
-        """PATH for a user's commands in the node: its `vtysh` talks to the node's own daemons."""
-        if not self.frr.programs.is_dir():
-            return {}
-        return {"PATH": f"{self.frr.programs}:{os.environ.get('PATH', os.defpath)}"}
+    def _variables(self) -> dict[str, str]:
+        """This process's variables for a user's commands in the node: `vtysh` in PATH talks to the
+        node's own daemons, and some shells hand HOSTNAME on."""
+        variables = dict(os.environ)
+        if self.frr.programs.is_dir():
+            variables["PATH"] = f"{self.frr.programs}:{os.environ.get('PATH', os.defpath)}"
+        if "HOSTNAME" in variables:
+            variables["HOSTNAME"] = self.name
+        return variables
 
     def run_tool(
         self, argv: Sequence[str], *, timeout_s: float = 30.0
@@ -104,15 +113,19 @@ class NamespaceNode:
         """Run a program of this machine in the node's namespace, also where the node has other
         files. Raises as `exec` does.
         """
-        return self._run(argv, timeout_s, None)
+        return self._run(argv, timeout_s, None, lambda: namespaces.enter(self.netns))
 
     def _run(
-        self, argv: Sequence[str], timeout_s: float, environment: Mapping[str, str] | None
+        self,
+        argv: Sequence[str],
+        timeout_s: float,
+        environment: Mapping[str, str] | None,
+        enter: Callable[[], None],
     ) -> subprocess.CompletedProcess[str]:
         command = Command(argv, environment)
 
         def run() -> subprocess.CompletedProcess[str]:
-            namespaces.enter(self.netns)
+            enter()
             try:
                 return command.run(timeout_s)
             except LateError:
@@ -146,7 +159,7 @@ class NamespaceNode:
         variables = (f"{name}={value}" for name, value in installation.environment.items())
         vtysh = ("nsenter", f"--mount={view}", "env", *variables, installation.vtysh or "vtysh")
         daemons.write_configuration(installation, self.frr, configuration, vtysh)
-        daemons.keep_view(installation, self.frr, view)
+        daemons.keep_view(installation, self.frr, view, self.files.machine)
 
     def daemon_variables(self, name: str) -> dict[str, str]:
         """The environment variables that rocelab gives a daemon."""

@@ -6,7 +6,9 @@ killed command leaves behind can be found from it alone:
     /run/rocelab/<lab>/record.json   the spec, the runtime, who started it and how far it came
     /run/rocelab/<lab>/frr.json      which FRR its switches run (`rocelab.runtime.installation`)
     /run/rocelab/<lab>/netns/        a tmpfs whose files are the nodes' namespaces
-    /run/rocelab/<lab>/mounts/       a tmpfs with the mount namespaces of the switches' daemons
+    /run/rocelab/<lab>/mounts/       a tmpfs with the mount namespaces of programs in nodes and of
+                                     the switches' daemons
+    /run/rocelab/<lab>/hosts         /etc/hosts in its nodes (`rocelab.runtime.hosts`)
     /run/rocelab/<lab>/nodes/<node>/ root's: configurations
                             .../etc/ root's: /etc/frr of the daemons
                             .../frr/ FRR's user's: logs, sockets, pid files: read without trust
@@ -137,6 +139,15 @@ class LabFiles:
     def mounts_of(self, node: str, daemon: str | None = None) -> Path:
         """The mount namespace of a node's programs, or of one of its daemons: `.` is in no name."""
         return self.mounts / (node if daemon is None else f"{node}.{daemon}")
+
+    @property
+    def machine(self) -> Path:
+        """The mount namespace of users' programs in the nodes (`rocelab.runtime.hosts`)."""
+        return self.mounts / ".machine"
+
+    @property
+    def hosts(self) -> Path:
+        return self.root / "hosts"
 
     def node(self, node: str) -> Path:
         return self.nodes / node

@@ -28,7 +28,7 @@ from rocelab.plan.fabric import Fabric
 from rocelab.plan.settings import node_settings, port_settings
 from rocelab.progress import Progress, ProgressSink, no_progress
 from rocelab.render import frr
-from rocelab.runtime import daemons, memory, wiring
+from rocelab.runtime import daemons, hosts, memory, wiring
 from rocelab.runtime.convergence import (
     ConvergenceWait,
     NotConvergedError,
@@ -197,6 +197,8 @@ class LabRuntime:
         for folder in (self.files.netns, self.files.mounts):
             make_folder(folder)
             namespaces.mount_tmpfs(folder)
+        hosts.write_hosts(self.fabric, self.files)
+        hosts.make_machine(self.files)
         self.provider.make_nodes(self.fabric, self.files, progress)
         found = self.provider.installation(self.fabric, self.files)
         write_installation(self.files.root, found)

@@ -51,7 +51,11 @@ def test_ssh_ends_in_the_node_and_vtysh_is_that_switchs(lab: Lab) -> None:
     assert {"mgmt0", "ctsw1", "ctsw2"} <= names
     summary = json.loads(said("rtsw1", "vtysh -c 'show bgp summary json'"))
     assert str(summary["ipv4Unicast"]["routerId"]) == lab.fabric.node("rtsw1").loopback
-    assert said("srv1-1", "echo $ROCELAB_NODE").strip() == "srv1-1"
+    assert said("srv1-1", "echo $ROCELAB_NODE; hostname").split() == ["srv1-1", "srv1-1"]
+    assert said("srv1-1", "getent hosts rtsw2").split() == [
+        lab.fabric.node("rtsw2").loopback,
+        "rtsw2",
+    ]
 
 
 def test_openssh_itself_reaches_a_node_by_its_name(lab: Lab) -> None:

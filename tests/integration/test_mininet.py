@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -23,6 +24,7 @@ TYPED = """nodes
 links
 rtsw1 vtysh -c "show bgp summary"
 srv1-1 ip -color=never route get srv2-1
+srv1-1 echo it is $(hostname), by /etc/hosts $(getent hosts $(hostname))
 exit
 """
 
@@ -40,6 +42,7 @@ def assert_a_command_line_of_the_lab(output: str) -> None:
     assert "rtsw1<->srv1-1 (OK OK)" in output
     assert "Total number of neighbors 2" in output
     assert " dev rtsw1 src " in output
+    assert re.search(r"it is srv1-1, by /etc/hosts [\d.]+ +srv1-1\n", output)
 
 
 def test_the_five_lines_of_the_docs_are_a_lab_in_mininet(spec: Path) -> None:

@@ -11,6 +11,7 @@ import os
 import select
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -138,6 +139,44 @@ def test_a_command_runs_in_the_node_and_one_that_is_not_there_is_refused(lab: La
     assert lab.node("rtsw1").exec(["false"]).returncode == 1
     with pytest.raises(InputError, match="no-such-command"):
         lab.node("rtsw1").exec(["no-such-command"])
+
+
+def test_each_node_has_its_own_host_name_and_knows_the_others(
+    lab: Lab, kind: RuntimeKind, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a program that spreads over machines asks for them (gethostname(2), getaddrinfo(3))."""
+    fabric, machine = lab.fabric, (socket.gethostname(), Path("/etc/hosts").read_bytes())
+    address_of = {node.name: node.loopback for node in fabric.switches}
+    address_of |= {node.name: fabric.nics(node.name)[0].ip for node in fabric.servers}
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOSTNAME", machine[0])
+    for name in ("srv1-1", "srv2-1", "rtsw1"):
+        node = lab.node(name)
+        assert node.exec(["uname", "-n"]).stdout == f"{name}\n"
+        known = node.exec(["getent", "ahostsv4", *address_of]).stdout.split("\n")
+        streams = [line.split() for line in known if "STREAM" in line]
+        assert {(host, address) for address, _, host in streams} == {
+            (host, address) for host, address in address_of.items()
+        }
+        assert node.exec(["getent", "ahostsv4", "localhost"]).stdout.startswith("127.0.0.1 ")
+        if kind in CONTAINERS:
+            continue
+        asks = "import os, socket; print(socket.gethostname(), os.environ['HOSTNAME'], os.getcwd())"
+        expected = f"{name} {name} {tmp_path}"
+        assert node.exec([sys.executable, "-c", asks]).stdout.strip() == expected
+        shell = rocelab_process(
+            "shell",
+            lab.name,
+            name,
+            stdin="echo $(hostname) $HOSTNAME $(pwd); getent hosts srv2-1\n",
+        )
+        assert expected in shell.stdout, shell
+        assert address_of["srv2-1"] in shell.stdout, shell
+    for pid in lab.node("rtsw1").daemons().values():
+        inside = ["nsenter", f"--target={pid}", "--uts", "uname", "-n"]
+        done = subprocess.run(inside, capture_output=True, text=True, check=True)
+        assert done.stdout == "rtsw1\n"
+    assert machine == (socket.gethostname(), Path("/etc/hosts").read_bytes())
 
 
 def test_a_command_that_leaves_a_process_in_the_background_ends(lab: Lab) -> None:

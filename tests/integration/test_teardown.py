@@ -143,6 +143,12 @@ def test_down_ends_who_left_a_nodes_network_namespace_or_let_its_first_thread_en
             "thread": (*as_frr, "/usr/bin/python3", "-c", LEADERLESS),
         }.items():
             started[name] = namespaces.inside(netns, lambda command=command: start(*command))  # type: ignore[misc]
+
+        def run() -> subprocess.Popen[bytes]:
+            lab.node("srv1-1").enter()
+            return subprocess.Popen(["unshare", "--net", "--uts", "sleep", "600"])
+
+        started["program"] = namespaces.on_own_thread(run)
         started["machine"] = subprocess.Popen(["unshare", "--net", "sleep", "600"])
 
         def has_left(process: subprocess.Popen[bytes]) -> bool:

@@ -23,6 +23,7 @@ from rocelab.progress import Progress, ProgressSink
 from rocelab.render.containerlab import topology_file
 from rocelab.runtime.daemons import ETC_FOLDER, FrrFiles
 from rocelab.runtime.engine import find_engine, last_line
+from rocelab.runtime.hosts import HOSTS
 from rocelab.runtime.kind import RuntimeKind
 from rocelab.runtime.providers.containers import (
     CAPABILITIES,
@@ -91,7 +92,12 @@ def topology_of(fabric: Fabric, files: LabFiles, containers: Containers) -> Mapp
                 "cmd": shlex.join(["-c", WAITS]),
             },
             "nodes": {
-                node.name: {"binds": _binds(files.node(node.name), own=node.is_switch)}
+                node.name: {
+                    "binds": [
+                        f"{files.hosts}:{HOSTS}:ro",
+                        *_binds(files.node(node.name), own=node.is_switch),
+                    ]
+                }
                 for node in fabric.nodes
             },
         },

@@ -15,6 +15,7 @@ from rocelab.plan.fabric import Fabric
 from rocelab.progress import Progress, ProgressSink
 from rocelab.runtime import daemons
 from rocelab.runtime.engine import find_engine
+from rocelab.runtime.hosts import HOSTS
 from rocelab.runtime.installation import Installation
 from rocelab.runtime.kind import FrrMemory, RuntimeKind
 from rocelab.runtime.node import NamespaceNode
@@ -85,7 +86,10 @@ class DockerProvider:
 def _create(files: LabFiles, name: str, containers: Containers) -> list[str]:
     folder = files.node(name)
     own = daemons.FrrFiles(folder)
-    mounts = [f"type=bind,source={folder},target={folder},readonly"]
+    mounts = [
+        f"type=bind,source={folder},target={folder},readonly",
+        f"type=bind,source={files.hosts},target={HOSTS},readonly",
+    ]
     if own.daemon_folder.exists():
         mounts += [
             f"type=bind,source={own.daemon_folder},target={own.daemon_folder}",

@@ -46,7 +46,8 @@ def test_every_node_waits_with_its_folder_which_only_daemons_write_and_no_networ
             f"{folder}/etc:/etc/frr:ro",
         ]
         expected = own if fabric.node(name).is_switch else []
-        assert node["binds"] == [f"{folder}:{folder}:ro", *expected]
+        hosts = "/run/rocelab/tiny/hosts:/etc/hosts:ro"
+        assert node["binds"] == [hosts, f"{folder}:{folder}:ro", *expected]
     defaults = parts["defaults"]
     assert (defaults["network-mode"], defaults["privileged"]) == ("none", False)
     assert defaults["labels"] == {LABEL: "0123"}
