@@ -223,6 +223,20 @@ def test_a_class_that_fills_leaves_room_for_others_and_says_whom_it_crowded_out(
     assert 11_000 <= roce.on_arrival.max_bytes < 100_000
 
 
+@pytest.mark.few_at_once
+def test_what_has_left_crowds_nobody_out(make_lab: MakeLab) -> None:
+    lab = lab_with(make_lab, "t-queues-left", "10M", "buffer: 100KB")
+    # What is not RoCE waits at the port, which is slower than the NIC.
+    RateDegrade((lab.fabric.links_of["srv1-2"][0],), 100_000, "srv1-2").inject(lab)
+    with wire(lab) as line:
+        line.send([line.frame(0, 0, 1000, number, port=5000) for number in range(20)])
+        line.receive(20)
+        line.send([line.frame(DATA, 0, 1000, number) for number in range(300)])
+        roce = line.taken(3, 300)
+    assert roce.dropped_packets > 0 and roce.others is not None
+    assert roce.others.crowded_out == 0
+
+
 @pytest.mark.side_by_side
 def test_a_tcp_that_segments_late_counts_as_the_packets_that_it_is(make_lab: MakeLab) -> None:
     lab = lab_with(make_lab, "t-queues-gso", "100M")

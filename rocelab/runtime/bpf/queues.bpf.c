@@ -272,11 +272,13 @@ static __always_inline int fits(const struct settings *set, __u64 queued, __u64 
 	return queued + length + ALPHA * (in_port + length) <= (ALPHA + 1) * set->buffer;
 }
 
-// Of a packet of RoCE that does not fit: whether it would, had there been no other packets.
+// Of a packet of RoCE that does not fit: whether it would, had there been no other packets. What a
+// class held when last looked at may have left since: it is at most what the class has now, and that
+// of all classes but this one is what the port has besides.
 static __always_inline int is_crowded_out(const struct settings *set, __u32 slot, __u32 class,
 					  __u64 queued, __u64 in_port, __u64 length, int is_full)
 {
-	__u64 own = 0, all = 0;
+	__u64 own = 0, rest = 0, most;
 
 	for (__u32 each = 0; each < CLASSES; each++) {
 		__u32 index = slot * CLASSES + each;
@@ -284,13 +286,19 @@ static __always_inline int is_crowded_out(const struct settings *set, __u32 slot
 
 		if (!queue)
 			return 0;
-		all += queue->others_held;
 		if (each == class)
 			own = queue->others_held;
+		else
+			rest += queue->others_held;
 	}
-	queued -= own < queued ? own : queued;
-	in_port -= all < in_port ? all : in_port;
-	return is_full ? own != 0 : all && fits(set, queued, in_port, length);
+	if (in_port < queued)
+		in_port = queued;
+	most = in_port - queued;
+	own = own < queued ? own : queued;
+	rest = rest < most ? rest : most;
+	if (is_full)
+		return own != 0;
+	return own + rest && fits(set, queued - own, in_port - own - rest, length);
 }
 
 static __always_inline __u32 bin_of(const struct settings *set, __u64 depth)
