@@ -57,7 +57,9 @@ def test_no_command_runs_code_of_the_folder_it_is_in(folder: Path) -> None:
     # A controller, a delay line, a guardian and agents: each is a process of its own.
     command(folder, "te", LAB)
     command(folder, "fault", "inject", LAB, "delay", "link=rtsw1:ctsw1", "delay=1ms")
-    assert lineprocess.is_alive(IMPAIRMENTS, files, "ctsw1") or lineprocess.is_alive(files, "rtsw1")
+    assert lineprocess.is_alive(IMPAIRMENTS, files, "ctsw1") or lineprocess.is_alive(
+        IMPAIRMENTS, files, "rtsw1"
+    )
     # As long as a busy machine's kernel may take to report a carrier.
     command(folder, "fault", "inject", LAB, "carrier-down", "link=rtsw2:ctsw2", "lasts=3s")
     command(folder, "fault", "restore", LAB, "--all")
