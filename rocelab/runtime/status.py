@@ -7,7 +7,6 @@ report. `rocelab health` asks the same: `LabStatus.problems` says which processe
 
 from __future__ import annotations
 
-import json
 import os
 from collections import Counter
 from collections.abc import Mapping
@@ -32,6 +31,7 @@ from rocelab.runtime.record import (
     is_locked,
     made_nodes,
     read_record,
+    recorded_faults,
     recorded_labs,
 )
 from rocelab.runtime.settings import Deviation, read_deviations, sentences
@@ -218,24 +218,12 @@ def read_status(lab: Lab, answer_s: float = VTY_TIMEOUT_S) -> LabStatus:
     with workers(4 * (os.cpu_count() or 1)) as pool:
         nodes = tuple(pool.map(read, fabric.nodes))
     files = lab.runtime.files
-    faults, broken = recorded_faults(files), cables.broken(fabric, files)
+    recorded, broken = recorded_faults(files).items(), cables.broken(fabric, files)
+    faults = tuple(KnownFault(number, str(keys["kind"])) for number, keys in recorded)
     overview, controller = read_overview(fabric), lacks_controller(files)
     deviations = read_deviations(fabric, files)
     memory = lab.memory.text
     return LabStatus(lab.name, nodes, faults, overview, broken, controller, deviations, memory)
-
-
-def recorded_faults(files: LabFiles) -> tuple[KnownFault, ...]:
-    """The faults in a lab's record, by number. Reads the files of `rocelab.faults.record` without
-    importing the faults."""
-    found = []
-    for path in files.faults.glob("*.json"):
-        try:
-            kind = json.loads(path.read_text())["spec"]["kind"]
-        except FileNotFoundError:
-            continue  # restored meanwhile
-        found.append(KnownFault(int(path.stem), kind))
-    return tuple(sorted(found, key=lambda fault: fault.number))
 
 
 def _read_switch(

@@ -10,7 +10,7 @@ import pytest
 
 from rocelab.kernel import links, namespaces, netlink
 from rocelab.plan.build import build_fabric
-from rocelab.runtime import record
+from rocelab.runtime import record, wiring
 from rocelab.runtime.record import LabFiles
 from rocelab.runtime.settings import Deviation, read_deviations
 from tests.helpers.adopted_sample import leaf_spine
@@ -21,6 +21,8 @@ pytestmark = pytest.mark.side_by_side
 FABRIC = build_fabric(leaf_spine())
 CONF = Path("/proc/sys/net/ipv4/conf")
 NODES = ("leaf1", "host1")
+links_of = FABRIC.links_of.__getitem__
+MTU = links_of("leaf1")[0].mtu
 
 
 @pytest.fixture
@@ -36,8 +38,9 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LabFiles]
         for where in ("all", "default"):
             Path(CONF, where, "rp_filter").write_text("2")
         with netlink.open_socket() as channel:
-            ports = [link.port(node).interface for link in FABRIC.links_of[node]]
-            netlink.send_batch(channel, [links.veth(port) for port in (*ports, "eth0")])
+            mtu = netlink.attribute(links.IFLA_MTU, netlink.u32(MTU))
+            pairs = [links.veth(link.port(node).interface, shared=mtu) for link in links_of(node)]
+            netlink.send_batch(channel, [*pairs, links.veth("eth0")])
 
     for node in NODES:
         namespaces.on_own_thread(lambda node=node: make(node))
@@ -70,6 +73,20 @@ def test_a_port_of_a_switch_that_does_not_forward_is_found(files: LabFiles) -> N
     write(files, "leaf1", "eth2/forwarding", "0")
     (found,) = read_deviations(FABRIC, files)
     assert found == Deviation("leaf1:eth2", "ipv4/conf/*/forwarding", "0", "1")
+
+
+@pytest.mark.parametrize(("mtu", "is_found"), [(MTU - 1, True), (MTU, False), (MTU + 1, False)])
+def test_a_port_that_takes_less_than_its_link_is_found(
+    files: LabFiles, mtu: int, is_found: bool
+) -> None:
+    def change() -> None:
+        with netlink.open_socket() as channel:
+            (port,) = (port for port in links.read_links(channel) if port.name == "eth1")
+            netlink.send_batch(channel, [wiring.set_mtu(port.index, mtu)])
+
+    namespaces.inside(files.netns_of("leaf1"), change)
+    found = Deviation("leaf1:eth1", "MTU", str(mtu), str(MTU))
+    assert read_deviations(FABRIC, files) == ((found,) if is_found else ())
 
 
 def test_a_packet_filter_is_found(files: LabFiles) -> None:

@@ -16,6 +16,8 @@ import pytest
 from rocelab.cli import lifecycle
 from rocelab.drills.run import run_drill
 from rocelab.errors import ExpectationError, InputError
+from rocelab.faults.links import MtuMismatchSpec
+from rocelab.faults.running import injected
 from rocelab.forwarding.path import find_nic, walk
 from rocelab.kernel.fibwatch import FibWatch
 from rocelab.kernel.namespaces import inside
@@ -30,7 +32,7 @@ from rocelab.runtime.lab import Lab
 from rocelab.runtime.node import NamespaceNode
 from rocelab.runtime.providers import RuntimeKind, provider_of
 from rocelab.runtime.record import recorded_labs
-from rocelab.runtime.settings import sentences
+from rocelab.runtime.settings import Deviation, sentences
 from rocelab.runtime.status import Presence, known_labs, read_status
 from rocelab.testkit.bench import Bench
 from rocelab.traffic.traceroute import probe_path
@@ -257,6 +259,45 @@ def test_a_lab_whose_settings_were_changed_is_not_whole(
         assert all(node.converged for node in status.nodes) or path.endswith("ip_forward")
     finally:
         inside(lab.node(node).netns, lambda: change(before))
+    assert read_status(lab).deviations == ()
+
+
+@only("two-tiers")
+@pytest.mark.parametrize(
+    ("attribute", "value", "said"),
+    [
+        ("mtu", "1400", "MTU is 1400 (planned: 9000)"),
+        ("address", "02:00:00:00:00:01", "MAC address"),
+    ],
+)
+def test_a_port_with_another_mtu_or_address_is_not_as_planned(
+    lab: Lab, attribute: str, value: str, said: str
+) -> None:
+    node, port = lab.node("rtsw1"), lab.fabric.links_of["ctsw1"][0].a
+    own = {"mtu": "9000", "address": port.mac}[attribute]
+    node.exec(["ip", "link", "set", port.interface, attribute, value])
+    try:
+        (sentence,) = sentences(read_status(lab).deviations)
+    finally:
+        node.exec(["ip", "link", "set", port.interface, attribute, own])
+    assert sentence.startswith(said)
+    assert sentence.endswith("at rtsw1:ctsw1")
+    assert read_status(lab).deviations == ()
+
+
+@only("two-tiers")
+def test_the_mtu_of_a_fault_on_record_is_as_planned(lab: Lab) -> None:
+    spec = MtuMismatchSpec.model_validate(
+        {"kind": "mtu-mismatch", "link": "rtsw1:ctsw1", "mtu": 1400}
+    )
+    with injected(lab, spec):
+        status = read_status(lab)
+        assert [fault.kind for fault in status.faults] == ["mtu-mismatch"]
+        assert status.deviations == ()
+        lab.node("rtsw1").exec(["ip", "link", "set", "ctsw2", "mtu", "1399"])
+        (found,) = read_status(lab).deviations
+        assert found == Deviation("rtsw1:ctsw2", "MTU", "1399", "9000")
+        lab.node("rtsw1").exec(["ip", "link", "set", "ctsw2", "mtu", "9000"])
     assert read_status(lab).deviations == ()
 
 
