@@ -15,7 +15,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rocelab.runtime.lab import Lab
 
-__all__ = ["Lab"]
+__all__ = ["Lab", "__version__"]
+
+__version__: str
+"""The installed version, which is that of pyproject.toml."""
 
 
 def __getattr__(name: str) -> object:
@@ -24,4 +27,8 @@ def __getattr__(name: str) -> object:
         from rocelab.runtime.lab import Lab
 
         return Lab
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("rocelab")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 from typer.core import TyperGroup
 
+import rocelab
 from rocelab.cli.remote import CommandLine
 from rocelab.errors import COMMAND_LINE, RocelabError, SpecError
 from rocelab.interruption import leave_pipe
@@ -49,10 +50,8 @@ class Settings:
 
 
 def _print_version(wanted: bool) -> None:
-    from importlib.metadata import version
-
     if wanted:
-        typer.echo(f"rocelab {version('rocelab')}")
+        typer.echo(f"rocelab {rocelab.__version__}")
         raise typer.Exit
 
 

@@ -184,6 +184,7 @@ def test_a_wheel_has_one_package_and_what_users_read(wheel: Path) -> None:
     names = content(wheel)
     roots = {name.partition("/")[0] for name in names if ".dist-info/" not in name}
     assert roots == {"rocelab", f"{wheel.name.partition('-py3')[0]}.data"}
+    assert "rocelab/py.typed" in names
     for shipped in ("labs/tiny.yaml", "scripts/link-flap.yaml", "traffic/inference.yaml"):
         assert f"rocelab/_data/{shipped}" in names
         assert (ROOT / shipped).exists()
