@@ -91,7 +91,8 @@ def _document_lines() -> Iterator[str]:
         "What commands write with `--json`, and as `result.json` in the folder of `--out`. Names "
         "end in their unit: ns, s, bps (bits per second), pps (packets per second), bytes. A key "
         "that has no value, such as a time that was not measured, is `null`. Keys may be added; "
-        "`schema_version` changes when one changes its meaning; a reader refuses other versions."
+        "`schema_version` changes when one changes its meaning. rocelab reads what an older one "
+        "wrote, from 0.1 on, with the same `schema_version`, and refuses other versions."
     )
     yield from ("", *_head("document", "written by", "in Python"))
     for each in DOCUMENTS:
