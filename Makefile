@@ -128,6 +128,13 @@ docs: $(READY_FOR_DOCS) ## the site of docs/, in site/: needs no network, fails 
 	@! grep -rlE '<(script|link|img|iframe)[^>]*(src|href)="?(https?:)?//' --include='*.html' site || \
 		{ echo "docs: these pages load something from elsewhere" >&2; exit 1; }
 
+.PHONY: lock
+lock: $(READY_TO_TEST) ## requirements-dev.txt: the versions that CI installs, in step with pyproject.toml
+	@.venv/bin/python -m pip install --quiet --disable-pip-version-check --editable ".[release]"
+	.venv/bin/uv pip compile --quiet --universal --python-version 3.11 --all-extras --generate-hashes \
+		--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" \
+		--output-file requirements-dev.txt pyproject.toml
+
 .PHONY: recording
 recording: $(READY) ## the session in README, anew: docs/session.cast and docs/session.svg
 	$(AS_ROOT) .venv/bin/python -m docs.record
