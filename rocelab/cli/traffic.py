@@ -76,15 +76,15 @@ def traffic(
     Exits 0 when measured, 1 when a queue pair failed, 2 when the input is wrong, 3 when this
     machine could not carry the run: its figures are then invalid.
     """
-    from rocelab.measure.run import planned_warning, run_job
+    from rocelab.measure.run import run_job, warnings_before
     from rocelab.outputs import shown_if_unwritten
 
     spec = _job(job_file, named_options(job))
     need_root("sending in a lab")
     chosen = running_lab(lab)
-    warned = planned_warning(chosen, spec)
-    if warned is not None:
-        _warn(warned)
+    warned = warnings_before(chosen, spec)
+    for text in warned:
+        _warn(text)
     found: list[JobReport] = []
     shown = shown_if_unwritten(found, lambda report: _show(report, json))
     with shown, progress_bars() as progress:
@@ -99,7 +99,7 @@ def traffic(
         )
     _show(report, json)
     for text in report.warnings:
-        if text != warned:
+        if text not in warned:
             _warn(text)
     for path in (folder and folder / "result.json", pcap):
         if path is not None:

@@ -36,6 +36,7 @@ from rocelab.measure.effects import late_carriers, link_events
 from rocelab.measure.environment import environment_of
 from rocelab.measure.fidelity import stolen_cpu_s
 from rocelab.measure.job import impact_of
+from rocelab.measure.processes import ProcessWatch
 from rocelab.outputs import RESULT, output_file, results_folder
 from rocelab.plan.fabric import Fabric
 from rocelab.plan.pfc import too_small
@@ -44,7 +45,7 @@ from rocelab.predict.predictor import Setting, asked_fabric, paths_on
 from rocelab.progress import ProgressSink, no_progress
 from rocelab.results.environment import Environment
 from rocelab.results.job import SCHEMA_VERSION, Clock, Fidelity, JobReport
-from rocelab.results.lossless import Lossless, find_deadlock
+from rocelab.results.lossless import Lossless, find_deadlock, traced
 from rocelab.results.probes import Event, rebased
 from rocelab.runtime import settings
 from rocelab.runtime.inuse import in_use
@@ -54,6 +55,7 @@ from rocelab.spec.queues import QueueEngine
 from rocelab.traffic.jobresult import JobResult
 from rocelab.traffic.result import TrafficResult
 from rocelab.traffic.session import TrafficSession
+from rocelab.wording import listed
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,12 +177,18 @@ def _paths(lab: Lab, seeded: Fabric, plans: Sequence[JobPlan]) -> measure.Paths:
     }
 
 
-def planned_warning(lab: Lab, job: JobSpec) -> str | None:
-    """A warning before a run that this machine will probably not carry.
+def warnings_before(lab: Lab, job: JobSpec) -> tuple[str, ...]:
+    """Warnings before a run that this machine will probably not carry, or whose figures will not be
+    valid as the lab is now: it may carry nothing.
 
     Raises InputError as `plan_job` does.
     """
-    return warning(plan_jobs(lab.fabric, [job]), len(os.sched_getaffinity(0)))
+    load = warning(plan_jobs(lab.fabric, [job]), len(os.sched_getaffinity(0)))
+    problems = (
+        *ProcessWatch(lab).figures().problems,
+        *settings.problems(lab.fabric, lab.runtime.files),
+    )
+    return (*(() if load is None else (load,)), *(f"this run is {each}" for each in problems))
 
 
 def _send(
@@ -197,7 +205,9 @@ def _send(
         stolen_s, started_s = stolen_cpu_s(), time.monotonic()
         start_ns = session.start()
         with carried_out(injector, faults, start_ns, prepared) as problems:
-            session.wait_for_jobs(progress)
+            session.wait_for_jobs(
+                progress, max((timed.ends_ns or timed.begins_ns for timed in faults), default=0)
+            )
         elapsed_s = time.monotonic() - started_s
         paused = {
             change.fault.subject for change in injector.changes if change.fault.kind == "host-pause"
@@ -226,17 +236,30 @@ def _warnings(
     return tuple(found)
 
 
-def _with_deadlock(traffic: TrafficResult, lossless: Lossless | None) -> tuple[JobResult, ...]:
-    """The jobs, failed where packets that are left wait for each other and nothing arrives."""
+def _with_standstill(traffic: TrafficResult, lossless: Lossless | None) -> tuple[JobResult, ...]:
+    """The jobs, failed where packets that are left wait for each other, or nothing moves for
+    another reason, and nothing arrives."""
     jobs = traffic.jobs
     is_still = all(agent.drained for agent in traffic.agents)
-    if lossless is None or not is_still or not any(job.unfinished for job in jobs):
+    if not is_still or not any(job.unfinished for job in jobs):
         return jobs
-    ring = find_deadlock(lossless.spans)
-    if not ring:
+    ring = () if lossless is None else find_deadlock(lossless.spans, lossless.servers)
+    if ring:
+        error = f"deadlock: {' waits for '.join((*ring, ring[0]))}"
+    elif traffic.still_ns:
+        error = f"nothing moved for {traffic.still_ns / 1e9:,.0f} s{_paused_by(lossless)}"
+    else:
         return jobs
-    nodes = " waits for ".join((*ring, ring[0]))
-    return tuple(replace(job, errors=(*job.errors, f"deadlock: {nodes}")) for job in jobs)
+    return tuple(replace(job, errors=(*job.errors, error)) for job in jobs)
+
+
+def _paused_by(lossless: Lossless | None) -> str:
+    """Who asked for the pauses that last."""
+    if lossless is None:
+        return ""
+    pauses = traced(lossless.spans, lossless.servers)
+    roots = sorted({pause.root for pause in pauses if pause.span.end_ns is None})
+    return f": {listed(roots, 'and')} did not end a pause" if roots else ""
 
 
 def _lossless_problems(counts: DeviceCounts, *, is_whole: bool) -> tuple[str, ...]:
@@ -272,7 +295,7 @@ def assemble(
     """
     if not traffic.jobs:
         raise ValueError("the session had no job")
-    jobs = _with_deadlock(traffic, counts.lossless)
+    jobs = _with_standstill(traffic, counts.lossless)
     unfinished = tuple(f"not valid because {reason}" for job in jobs for reason in job.unfinished)
     fabric, dilation = jobs[0].plan.fabric, jobs[0].plan.dilation
     checks = check_all(jobs, traffic.agents, counts)

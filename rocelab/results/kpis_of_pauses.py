@@ -52,7 +52,7 @@ def _pause_depth(job: PhaseJob) -> int | None:
 def _is_deadlocked(job: PhaseJob) -> bool:
     lossless = job.report.lossless
     assert lossless is not None
-    return bool(find_deadlock(lossless.spans))
+    return bool(find_deadlock(lossless.spans, lossless.servers))
 
 
 PAUSE_KPIS = (

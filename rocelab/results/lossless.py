@@ -280,16 +280,17 @@ def root_share(
     return sum(origin.total_ns for origin in found if origin.root in nodes) / total_ns
 
 
-def find_deadlock(spans: Sequence[PauseSpan]) -> tuple[str, ...]:
+def find_deadlock(spans: Sequence[PauseSpan], servers: Collection[str]) -> tuple[str, ...]:
     """The nodes of a ring in which ports were still paused at the end of the run, each by the next
     and the last by the first; empty without one.
 
     A run ends when nothing has arrived for a while: pauses that are left wait for each other, or
-    for a NIC that pauses, which is in no ring.
+    for the NIC of one of `servers`, which is in no ring: what it receives waits for none of its
+    ports.
     """
     pausing: dict[tuple[str, int], set[tuple[str, int]]] = defaultdict(set)
     for span in spans:
-        if span.end_ns is None:
+        if span.end_ns is None and span.node not in servers:
             pausing[span.node, span.traffic_class].add((span.peer, span.traffic_class))
     try:
         TopologicalSorter(pausing).prepare()

@@ -87,7 +87,8 @@ class AgentRecord:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TrafficResult:
-    """One run. It is a valid measurement only if `problems` is empty."""
+    """One run. It is a valid measurement only if `problems` is empty. still_ns: how long nothing
+    had moved when unfinished jobs were given up (`rocelab.traffic.standstill`), else 0."""
 
     flows: tuple[FlowRecord, ...]
     agents: tuple[AgentRecord, ...]
@@ -97,6 +98,7 @@ class TrafficResult:
     softnet_drops: int
     problems: tuple[str, ...]
     jobs: tuple[JobResult, ...] = ()
+    still_ns: int = 0
 
     @property
     def valid(self) -> bool:

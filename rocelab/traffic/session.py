@@ -44,6 +44,7 @@ from rocelab.traffic.result import (
     flow_record,
     read_arrivals,
 )
+from rocelab.traffic.standstill import Standstill, patience_ns
 
 START_DELAY_NS = 20_000_000
 """The time from `start` to the first deadline, so that every agent gets its command before."""
@@ -111,6 +112,7 @@ class TrafficSession(Holding):
         self._clock: ClockWatch | None = None
         self._softnet_drops = 0
         self._failed = False
+        self._still_ns = 0
 
     def _enter(self, stack: ExitStack) -> None:
         """Start every agent and wait until it is ready. Raises MachineError if one fails."""
@@ -127,8 +129,10 @@ class TrafficSession(Holding):
         self._group.tell({"do": "start", "at_ns": self._start_ns})
         return self._start_ns + self._clock_offset_ns
 
-    def wait_for_jobs(self, progress: ProgressSink = no_progress) -> None:
-        """Wait until every job has finished its iterations or duration, or a queue pair has failed.
+    def wait_for_jobs(self, progress: ProgressSink = no_progress, calm_ns: int = 0) -> None:
+        """Wait until every job has finished its iterations or duration, a queue pair has failed, or
+        nothing has moved for longer than the jobs wait by themselves (`standstill`). In the first
+        `calm_ns` of the run nothing need move.
 
         Raises MachineError if an agent has ended, ValueError if there is no job.
         """
@@ -137,10 +141,14 @@ class TrafficSession(Holding):
         end_ns = self._start_ns + max(job.duration_ns for job in self._jobs)
         total = sum(job.iterations * job.job.ranks for job in self._jobs)
         done = 0
+        still = Standstill(self._live, patience_ns(self._jobs), self._start_ns + calm_ns)
         while not self._failed:
             left_ns = max(0, end_ns - monotonic_ns())
             progress(self._progress(done, total, left_ns))
             if done == total and not left_ns:
+                return
+            if done < total and (still_ns := still.lasts_ns()):
+                self._still_ns = still_ns
                 return
             wait_s = min(left_ns / SECOND_NS, PROGRESS_STEP_S) if done == total else PROGRESS_STEP_S
             for _, message in self._group.messages(wait_s):
@@ -172,7 +180,8 @@ class TrafficSession(Holding):
         stopped_ns = {
             agent.server: agent.answer("stopped_ns").fields["stopped_ns"] for agent in agents
         }
-        self._settle()
+        if not self._still_ns:
+            self._settle()
         self._group.tell({"do": "finish", "quiet_ns": QUIET_NS, "limit_ns": DRAIN_LIMIT_NS})
         reports = {agent.server: agent.answer("sizes") for agent in agents}
         clock_jump_ns = clock_offset_ns() - self._clock_offset_ns
@@ -194,6 +203,7 @@ class TrafficSession(Holding):
             softnet_drops=dropped,
             problems=problems + tuple(problem for job in jobs for problem in job.problems),
             jobs=jobs,
+            still_ns=self._still_ns,
         )
 
     def _remove_live(self) -> None:

@@ -269,6 +269,31 @@ def test_a_job_on_a_lab_whose_daemons_are_stopped_or_dead_is_not_valid(lab: Lab)
     assert named == beside_a_fault | {"not valid because zebra of ctsw2 does not run"}
 
 
+def test_a_job_on_a_switch_that_does_not_forward_says_why_before_and_ends(
+    lab: Lab, tmp_path: Path
+) -> None:
+    ports = [link.port("rtsw1").interface for link in lab.fabric.links_of["rtsw1"]]
+
+    def forward(value: str) -> None:
+        for port in ports:
+            Path("/proc/sys/net/ipv4/conf", port, "forwarding").write_text(value)
+
+    file = tmp_path / "job.yaml"
+    file.write_text(
+        "{pattern: pairs, ranks: 4, size: 256KB, iterations: 1, transport: {ack_timeout: 20us}}"
+    )
+    inside(lab.node("rtsw1").netns, lambda: forward("0"))
+    try:
+        outcome = rocelab("traffic", NAME, "--job", file)
+    finally:
+        inside(lab.node("rtsw1").netns, lambda: forward("1"))
+    why = "not valid because ipv4/conf/*/forwarding is 0 (planned: 1) at rtsw1:"
+    assert outcome.returncode == 3
+    assert outcome.stderr.startswith(f"warning: this run is {why}")
+    assert why in outcome.stdout
+    assert "is in error: packet 0 was not acknowledged after 7 retries" in outcome.stdout
+
+
 def test_the_command_prints_json_that_reads_back(lab: Lab) -> None:
     outcome = measured_command("traffic", NAME, *JOB, "--json")
     assert outcome.returncode == 0, outcome.stderr

@@ -163,6 +163,24 @@ def test_a_storming_nic_stops_its_victims_until_the_fault_is_restored(rig: Rig) 
         assert rig.is_gated(rig.gate)
 
 
+def test_a_job_behind_a_storm_that_does_not_end_fails_and_names_the_nic(rig: Rig) -> None:
+    spec = JobSpec.model_validate(
+        {
+            "pattern": "incast",
+            "ranks": 2,
+            "size": "8MB",
+            "iterations": 1,
+            "transport": {"ack_timeout": "400us", "retries": 1},
+        }
+    )
+    with rig.storm():
+        report = run_job(rig.lab, spec)
+    (error,) = report.errors
+    assert error.startswith("nothing moved for ")
+    assert error.endswith(f": {STORMED} did not end a pause")
+    assert report.iterations == ()
+
+
 def test_a_storm_has_begun_when_its_first_frame_is_there_and_else_nobody_knows_when(
     rig: Rig,
 ) -> None:

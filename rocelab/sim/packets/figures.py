@@ -86,7 +86,7 @@ def lossless_links(run: PacketRun, network: Network) -> LosslessLinks:
         discarded_packets=int(pause[..., at.DISCARDS].sum()),
         watchdog=int(pause[..., at.FIRINGS].sum()),
         links=tuple(link(*each) for each in places[order].tolist()),
-        deadlock=find_deadlock(_lasting(run, network)),
+        deadlock=find_deadlock(_lasting(run, network), servers=()),
     )
 
 

@@ -360,16 +360,22 @@ def test_an_invalid_run_is_printed_with_its_reason_first_and_last() -> None:
     assert "its figures do not count" in text.splitlines()[-2]
 
 
-def stuck(*, drained: bool = True, spans: tuple[PauseSpan, ...]) -> JobReport:
-    """A job of which a queue pair was not acknowledged, in a lab with these pauses at its end."""
+def stuck(
+    *, drained: bool = True, spans: tuple[PauseSpan, ...] | None, still_ns: int = 0
+) -> JobReport:
+    """A job of which a queue pair was not acknowledged, in a lab with these pauses at its end, or
+    without lossless classes."""
     job = sample.result(sample.allreduce())
     first, *others = job.queue_pairs
     requester = replace(first.requester, acked_bytes=first.requester.acked_bytes - 1)
     job = replace(job, queue_pairs=(replace(first, requester=requester), *others))
     traffic = sample.traffic(job)
     agents = tuple(replace(agent, drained=drained) for agent in traffic.agents)
-    paused = Lossless((3,), (), spans, 0, 1000, None, None, None, (), is_alive=True)
-    return the_report(replace(traffic, agents=agents), replace(sample.counts(job), lossless=paused))
+    counts = sample.counts(job)
+    if spans is not None:
+        paused = Lossless((3,), (), spans, 0, 1000, None, None, None, (), is_alive=True)
+        counts = replace(counts, lossless=paused)
+    return the_report(replace(traffic, agents=agents, still_ns=still_ns), counts)
 
 
 NOT_LATE = dict.fromkeys(("late_packets", "purged_packets", "discarded_packets", "watchdog"), 0)
@@ -384,6 +390,23 @@ def test_a_job_whose_packets_wait_for_each_other_has_failed() -> None:
     (error,) = report.errors
     assert set(error.removeprefix("deadlock: ").split(" waits for ")) == {"rtsw1", "ctsw1"}
     assert report.problems == ()
+    assert report.iterations == ()
+
+
+@pytest.mark.parametrize(
+    ("spans", "said"),
+    [
+        (LASTING[:1], "nothing moved for 48 s: ctsw1 did not end a pause"),
+        ((replace(LASTING[0], end_ns=5),), "nothing moved for 48 s"),
+        (None, "nothing moved for 48 s"),
+    ],
+    ids=["paused", "no longer paused", "no lossless class"],
+)
+def test_a_job_of_which_nothing_moves_has_failed(
+    spans: tuple[PauseSpan, ...] | None, said: str
+) -> None:
+    report = stuck(spans=spans, still_ns=48 * 10**9)
+    assert report.errors == (said,)
     assert report.iterations == ()
 
 

@@ -77,7 +77,7 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> Bench:
         def start(self) -> int:
             return made.clock.now_ns
 
-        def wait_for_jobs(self, progress: object) -> None:
+        def wait_for_jobs(self, progress: object, calm_ns: int) -> None:
             assert made.begun.wait(LIMIT_S)
 
         def stop(self, paused: object) -> TrafficResult:

@@ -160,7 +160,7 @@ RING = (
 
 def test_pauses_that_last_in_a_ring_are_a_deadlock_with_its_nodes_in_the_order_they_wait() -> None:
     outside = span("srv1-1", "rtsw3", 50, None), span("rtsw3", "srv3-1", 0, None)
-    found = find_deadlock((*outside, *RING))
+    found = find_deadlock((*outside, *RING), ())
     at = found.index("rtsw3")
     assert (*found[at:], *found[:at]) == ("rtsw3", "ctsw1", "rtsw4", "ctsw2")
 
@@ -168,13 +168,19 @@ def test_pauses_that_last_in_a_ring_are_a_deadlock_with_its_nodes_in_the_order_t
 @pytest.mark.parametrize("place", range(len(RING)))
 def test_a_ring_one_of_whose_pauses_ended_is_no_deadlock(place: int) -> None:
     ended = replace(RING[place], end_ns=100)
-    assert find_deadlock((*RING[:place], ended, *RING[place + 1 :])) == ()
+    assert find_deadlock((*RING[:place], ended, *RING[place + 1 :]), ()) == ()
 
 
 def test_pauses_that_all_wait_for_one_receiver_are_no_deadlock() -> None:
     tree = [span("rtsw2", "srv2-1", 0, None), span("ctsw1", "rtsw2", 0, None)]
-    assert find_deadlock([*tree, span("rtsw1", "ctsw1", 0, None)]) == ()
+    assert find_deadlock([*tree, span("rtsw1", "ctsw1", 0, None)], ()) == ()
 
 
 def test_pauses_of_different_classes_are_no_ring() -> None:
-    assert find_deadlock((*RING[:3], replace(RING[3], traffic_class=4))) == ()
+    assert find_deadlock((*RING[:3], replace(RING[3], traffic_class=4)), ()) == ()
+
+
+def test_a_server_that_pauses_and_is_paused_is_in_no_ring() -> None:
+    """It forwards nothing: what it receives does not wait for what it sends."""
+    both = (span("rtsw1", "srv1-1", 0, None), span("srv1-1", "rtsw1", 0, None))
+    assert find_deadlock(both, {"srv1-1"}) == ()
