@@ -28,12 +28,12 @@ from rocelab.jobs.job import JobSpec
 from rocelab.jobs.jobplan import plan_jobs
 from rocelab.measure.attempts import RETRIES, measure_valid
 from rocelab.measure.environment import read_environment
-from rocelab.measure.run import run_job, run_jobs
 from rocelab.plan.build import plan
 from rocelab.plan.fabric import DirectedLink
 from rocelab.predict.matrix import rows_of_jobs
 from rocelab.predict.predictor import Setting, paths_on
 from rocelab.results.diagnosis import Cause, Diagnosis
+from rocelab.runs.jobs import run_job, run_jobs
 from rocelab.runtime.impairments.control import Impairments
 from rocelab.runtime.impairments.impairment import Impairment, Kind
 from rocelab.runtime.lab import Lab

@@ -27,9 +27,9 @@ from rocelab.interruption import ending
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.performance import FRAME_OVERHEAD_BYTES
 from rocelab.measure.environment import read_environment
-from rocelab.measure.run import run_job
 from rocelab.plan.build import plan
 from rocelab.results.job import JobReport
+from rocelab.runs.jobs import run_job
 from rocelab.runtime.lab import Lab
 from rocelab.spec.model import LabSpec
 

@@ -14,10 +14,10 @@ from bench.trial import Run, Trial
 from rocelab.faults.pauses import PauseStormSpec, SlowReceiverSpec
 from rocelab.faults.schedule import Timed
 from rocelab.jobs.job import JobSpec
-from rocelab.measure.run import run_jobs
 from rocelab.plan.build import plan
 from rocelab.results.diagnosis import Cause
 from rocelab.results.job import JobReport
+from rocelab.runs.jobs import run_jobs
 from rocelab.runtime.lab import Lab
 from rocelab.spec.model import LabSpec
 

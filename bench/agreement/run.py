@@ -29,7 +29,6 @@ from rocelab.errors import RocelabError
 from rocelab.jobs.jobplan import plan_jobs
 from rocelab.measure.attempts import RETRIES, measure_valid
 from rocelab.measure.environment import read_environment
-from rocelab.measure.run import run_job
 from rocelab.measure.timeline import opened_namespaces
 from rocelab.plan.build import plan
 from rocelab.plan.queues import BINS
@@ -38,6 +37,7 @@ from rocelab.predict.matrix import rows_of_jobs
 from rocelab.predict.predictor import Setting, predict_loads
 from rocelab.results.job import JobReport, QueueFigures
 from rocelab.results.lossless import PauseFigures
+from rocelab.runs.jobs import run_job
 from rocelab.runtime.lab import Lab
 from rocelab.spec.model import LabSpec
 from rocelab.traffic.taps import LinkPackets, Taps

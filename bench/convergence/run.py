@@ -27,7 +27,6 @@ from bench.convergence.document import (
 from bench.convergence.plan import Cell, candidate_links, fault_spec, lab_spec
 from bench.convergence.traffic import RATE_PPS, Probes, choose_probes, names_of
 from bench.convergence.validity import unsound
-from rocelab.drills.faulted import FaultedRun, Settings
 from rocelab.drills.probes import wait_until
 from rocelab.errors import ExpectationError, RocelabError
 from rocelab.faults.spec import SingleFaultSpec
@@ -39,6 +38,7 @@ from rocelab.plan.build import plan
 from rocelab.progress import no_progress
 from rocelab.results.convergence import Method, Window
 from rocelab.results.probes import ProbeRun
+from rocelab.runs.probes import FaultedRun, Settings
 from rocelab.runtime.convergence import convergence_timeout_s, wait_for_bfd
 from rocelab.runtime.installation import find_installation
 from rocelab.runtime.lab import Lab

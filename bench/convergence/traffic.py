@@ -100,5 +100,5 @@ def _path(fabric: Fabric, fibs: Mapping[str, Fib], flow: Flow) -> Path:
 
 
 def names_of(flows: Sequence[Flow]) -> tuple[str, ...]:
-    """The flows' names in results (`rocelab.drills.faulted`)."""
+    """The flows' names in results (`rocelab.runs.probes`)."""
     return tuple(f"f{flow.id + 1}" for flow in flows)

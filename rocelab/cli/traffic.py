@@ -76,8 +76,8 @@ def traffic(
     Exits 0 when measured, 1 when a queue pair failed, 2 when the input is wrong, 3 when this
     machine could not carry the run: its figures are then invalid.
     """
-    from rocelab.measure.run import run_job, warnings_before
     from rocelab.outputs import shown_if_unwritten
+    from rocelab.runs.jobs import run_job, warnings_before
 
     spec = _job(job_file, named_options(job))
     need_root("sending in a lab")

@@ -1,6 +1,6 @@
 """The conditions under which a phase runs: another scheme, other hash seeds, links that are down.
 
-Within the context a running lab has the conditions of a `PhaseSpec` and its routes have settled;
+Within the context a running lab has the conditions of a `PlannedPhase` and its routes have settled;
 afterwards it is as its own spec says, with every route complete again.
 """
 
@@ -10,13 +10,11 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 
-from rocelab.drills.hashing import reseeded, seeds_of
-from rocelab.drills.spec import PhaseSpec
+from rocelab.drills.hashing import seeds_of
+from rocelab.drills.plan import PlannedPhase
 from rocelab.interruption import shielded, undone
 from rocelab.kernel.fibwatch import FibWatch
-from rocelab.measure.timeline import FibTimeline, opened_namespaces
-from rocelab.plan.build import plan
-from rocelab.plan.fabric import Fabric
+from rocelab.measure.timeline import FibTimeline
 from rocelab.progress import Progress, ProgressSink
 from rocelab.runtime.convergence import convergence_timeout_s
 from rocelab.runtime.lab import Lab
@@ -28,44 +26,35 @@ QUIET_S = 1.0
 announce a lost link to all switches of a lab."""
 
 
-def under(lab: Lab, phase: PhaseSpec) -> Fabric:
-    """The fabric under the phase's conditions. Raises InputError for a link that the lab does not
-    have."""
-    for name in phase.links_down:
-        lab.link(name)
-    fabric = lab.fabric if phase.seed is None else reseeded(lab.fabric, phase.seed)
-    if phase.scheme is None:
-        return fabric
-    return plan(fabric.spec.model_copy(update={"scheme": phase.scheme}))
-
-
 @contextmanager
-def conditions(lab: Lab, phase: PhaseSpec, progress: ProgressSink) -> Iterator[None]:
-    """The lab under the phase's conditions. Raises as `Steering.set_scheme` does, and
-    ExpectationError if routes are not complete again after the phase."""
+def conditions(
+    lab: Lab, phase: PlannedPhase, netns_of: Mapping[str, int], progress: ProgressSink
+) -> Iterator[None]:
+    """The lab under the phase's conditions; `netns_of` has the namespaces of its switches. Raises
+    as `Steering.set_scheme` does, and ExpectationError if routes are not complete again after the
+    phase."""
+    spec = phase.spec
     with ExitStack() as stack:
-        if phase.links_down or phase.seed is not None:
-            switches = stack.enter_context(opened_namespaces(lab, lab.fabric.switches))
-            if phase.links_down:
-                stack.enter_context(_links_down(lab, phase.links_down, switches, progress))
-            if phase.seed is not None:
-                stack.enter_context(seeds_of(under(lab, phase), lab, switches))
+        if spec.links_down:
+            stack.enter_context(_links_down(lab, spec.links_down, netns_of, progress))
+        if spec.seed is not None:
+            stack.enter_context(seeds_of(phase.fabric, lab.fabric, netns_of))
         # A steered switch uses the seed in the scheme's program: setting the scheme sets new seeds.
-        if phase.scheme is not None or phase.seed is not None:
+        if spec.scheme is not None or spec.seed is not None:
             stack.enter_context(_scheme(lab, phase, progress))
         yield
 
 
 @contextmanager
-def _scheme(lab: Lab, phase: PhaseSpec, progress: ProgressSink) -> Iterator[None]:
+def _scheme(lab: Lab, phase: PlannedPhase, progress: ProgressSink) -> Iterator[None]:
     own = lab.steering
     before = own.read_scheme()
     with shielded(f"lab {lab.name} gets its scheme back") as shield:
         try:
             with shield.lifted():
                 with lab.locked():
-                    during = Steering(under(lab, phase), LabFiles(lab.name))
-                    during.set_scheme(phase.scheme or before, progress)
+                    during = Steering(phase.fabric, LabFiles(lab.name))
+                    during.set_scheme(phase.spec.scheme or before, progress)
                 yield
         finally:
             with lab.locked():

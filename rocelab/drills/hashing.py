@@ -16,13 +16,11 @@ from rocelab.jobs.flow import Flow
 from rocelab.jobs.placement import NicRef
 from rocelab.kernel import namespaces
 from rocelab.kernel.settings import write_settings
-from rocelab.plan.build import plan
 from rocelab.plan.fabric import Fabric
 from rocelab.predict.loads import LinkLoads, by_link, misplaced_packets
 from rocelab.predict.matrix import FlowRow
-from rocelab.predict.predictor import Setting, predict_loads
+from rocelab.predict.predictor import Setting, asked_fabric, predict_loads
 from rocelab.results.probes import HashingRun
-from rocelab.runtime.lab import Lab
 from rocelab.spec.model import SeedPlan
 from rocelab.sysctls import HASH_SEED
 from rocelab.traffic.result import TrafficResult
@@ -37,12 +35,12 @@ def plan_name(seed: SeedPlan | int) -> str:
 def reseeded(fabric: Fabric, seed: SeedPlan | int) -> Fabric:
     """The same fabric with the hash seeds of another plan."""
     hashing = fabric.spec.hashing.model_copy(update={"seed": seed})
-    return plan(fabric.spec.model_copy(update={"hashing": hashing}))
+    return asked_fabric(fabric, hashing=hashing)
 
 
 @contextmanager
-def seeds_of(seeded: Fabric, lab: Lab, netns_of: Mapping[str, int]) -> Iterator[None]:
-    """Set the running switches' hash seeds to those of `seeded`, and back to the lab's own
+def seeds_of(seeded: Fabric, own: Fabric, netns_of: Mapping[str, int]) -> Iterator[None]:
+    """Set the running switches' hash seeds to those of `seeded`, and back to their `own`
     afterwards."""
     with shielded("the lab gets its hash seeds back") as shield:
         try:
@@ -50,7 +48,7 @@ def seeds_of(seeded: Fabric, lab: Lab, netns_of: Mapping[str, int]) -> Iterator[
                 _write_seeds(seeded, netns_of)
                 yield
         finally:
-            _write_seeds(lab.fabric, netns_of)
+            _write_seeds(own, netns_of)
             undone("the lab has its hash seeds back")
 
 

@@ -7,18 +7,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, nullcontext
 
 from rocelab.diagnose.diagnose import finding_of
-from rocelab.drills.conditions import under
-from rocelab.drills.spec import PhaseSpec
-from rocelab.faults.schedule import Timed
-from rocelab.jobs.jobplan import JobPlan, plan_jobs
+from rocelab.drills.plan import JobPhase
+from rocelab.jobs.jobplan import JobPlan
 from rocelab.measure.fairness import fair_shares, shared_port
-from rocelab.measure.health.monitor import HealthMonitor
-from rocelab.measure.run import MeasuredJobs, run_jobs
-from rocelab.measure.stages.event import stages_of_events
-from rocelab.measure.stages.recorder import StageRecorder
 from rocelab.measure.timeline import FibTimeline
 from rocelab.outputs import Place
 from rocelab.progress import ProgressSink
@@ -27,6 +21,8 @@ from rocelab.results.kpis import data_class
 from rocelab.results.probes import rebased
 from rocelab.results.shares import FairShares
 from rocelab.results.stages import Stages
+from rocelab.runs.jobs import MeasuredJobs, run_planned
+from rocelab.runs.observers import Observers
 from rocelab.runtime.lab import Lab
 from rocelab.runtime.queues.engine import read_engine
 from rocelab.runtime.queues.reading import QueueSampler
@@ -38,70 +34,63 @@ QueueDepths = list[tuple[int, float]]
 
 def run_job_phase(
     lab: Lab,
-    phase: PhaseSpec,
-    faults: Sequence[Timed],
+    phase: JobPhase,
     fib: FibTimeline,
     before: Sequence[PhaseRun],
     evidence: Place | None,
     progress: ProgressSink,
 ) -> JobsRun:
     """Run the phase's jobs. `fib` records the lab's tables, `before` has the earlier phases;
-    `evidence` is the folder for bundles. Raises as `run_jobs` does."""
-    (*_, plan) = plan_jobs(lab.fabric, phase.jobs)
-    with ExitStack() as stack:
-        recorder = stack.enter_context(StageRecorder(lab)) if phase.measure.stages else None
-        monitor = None
-        if phase.health is not None:
-            monitor = HealthMonitor(lab, phase.health, evidence=evidence, evidence_later=True)
-            stack.enter_context(monitor)
-        sampler = None
-        if phase.model is not None and read_engine(LabFiles(lab.name)) is not QueueEngine.OFF:
-            sampler = stack.enter_context(QueueSampler(lab.fabric))
-        measured = run_jobs(lab, phase.jobs, progress, faults, seeded=under(lab, phase))
-        if monitor is not None:
-            # Captures and the daemons' tables take CPU time: never during a measurement.
-            monitor.collect_evidence()
+    `evidence` is the folder for bundles. Raises as `run_planned` does."""
+    spec = phase.spec
+    observers = Observers(lab, stages=spec.measure.stages, health=spec.health, evidence=evidence)
+    with observers, _sampler(lab, phase) as sampler:
+        measured = run_planned(lab, phase.jobs, progress, phase.faults)
+        observers.collect_evidence()
     problems = [problem for report in measured.reports for problem in report.problems]
     return JobsRun(
-        problems=(*dict.fromkeys(problems), *(() if recorder is None else recorder.problems())),
+        problems=(*dict.fromkeys(problems), *observers.problems),
         reports=measured.reports,
-        has_model=phase.model is not None,
-        fair_shares=_fair_shares(lab, phase, measured, plan, before, sampler),
-        stages=() if recorder is None else _stages(measured, recorder, fib),
-        health=None if monitor is None else monitor.report,
-        diagnoses=tuple(map(finding_of, measured.reports)) if phase.expect.of("diagnosis") else (),
+        has_model=spec.model is not None,
+        fair_shares=_fair_shares(phase, measured, before, sampler),
+        stages=_stages(measured, observers, fib),
+        health=observers.health,
+        diagnoses=tuple(map(finding_of, measured.reports)) if spec.expect.of("diagnosis") else (),
     )
 
 
-def _stages(
-    measured: MeasuredJobs, recorder: StageRecorder, fib: FibTimeline
-) -> tuple[Stages, ...]:
+def _sampler(lab: Lab, phase: JobPhase) -> AbstractContextManager[QueueSampler | None]:
+    """The samples of queues for the model; None if there is no model, or no queue."""
+    if phase.spec.model is None or read_engine(LabFiles(lab.name)) is QueueEngine.OFF:
+        return nullcontext()
+    return QueueSampler(lab.fabric)
+
+
+def _stages(measured: MeasuredJobs, observers: Observers, fib: FibTimeline) -> tuple[Stages, ...]:
     """The stages of each event's time in the switches, because a job's packets do not show when the
     event ended."""
     start_ns, end_ns = measured.started_ns, time.clock_gettime_ns(time.CLOCK_REALTIME)
     events = [rebased(event, -start_ns) for event in measured.reports[0].events]
-    return stages_of_events(events, end_ns, recorder, fib.changes(start_ns, end_ns))
+    return observers.stages(events, end_ns, fib.changes(start_ns, end_ns))
 
 
 def _fair_shares(
-    lab: Lab,
-    phase: PhaseSpec,
+    phase: JobPhase,
     measured: MeasuredJobs,
-    plan: JobPlan,
     before: Sequence[PhaseRun],
     sampler: QueueSampler | None,
 ) -> FairShares | None:
     """The model compared with the phase's job; None if the phase has no model, or the job failed or
     sent nothing."""
-    if phase.model is None:
+    if phase.spec.model is None:
         return None
-    (report,) = measured.reports
-    idle = next(run for run in before if run.phase == phase.model.round_trip)
+    (plan,), (report,) = phase.jobs, measured.reports
+    idle = next(run for run in before if run.phase == phase.spec.model.round_trip)
     trips = idle.reports[0].round_trips
     if report.errors or not report.goodput.senders or trips is None:
         return None
     depths = [] if sampler is None else _depths(sampler, plan, data_class(report))
-    return fair_shares(lab.fabric, report, trips.p50.modelled_ns, depths, phase.model.seeds)
+    return fair_shares(plan, report, trips.p50.modelled_ns, depths, phase.spec.model.seeds)
 
 
 def _depths(sampler: QueueSampler, plan: JobPlan, traffic_class: int) -> QueueDepths:

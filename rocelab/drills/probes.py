@@ -8,23 +8,21 @@ complete FIBs.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 
 from rocelab.agent.filters import probe_filter
-from rocelab.drills.faulted import FaultedRun, Settings
 from rocelab.drills.hashing import hashing_run, plan_name, reseeded, seeds_of
-from rocelab.drills.spec import HASHING_NS, PhaseSpec, TrafficSpec
-from rocelab.faults.schedule import Timed
+from rocelab.drills.plan import ProbePhase
+from rocelab.drills.spec import HASHING_NS
 from rocelab.forwarding.fib import Fib
-from rocelab.jobs.flow import Flow, permutation, resolve_flow
 from rocelab.kernel import settings as kernel
 from rocelab.measure.timeline import FibTimeline
 from rocelab.outputs import Place
-from rocelab.plan.fabric import Fabric
 from rocelab.progress import Progress, ProgressSink
 from rocelab.results.drill import ProbePlan, in_both_clocks
 from rocelab.results.probes import HashingRun, ProbeRun
+from rocelab.runs.probes import FaultedRun, Settings
 from rocelab.runtime.convergence import convergence_timeout_s, wait_for_bfd
 from rocelab.runtime.lab import Lab
 from rocelab.traffic.session import TrafficSession
@@ -36,9 +34,7 @@ PROGRESS_STEP_NS = 500_000_000
 
 def run_probe_phase(
     lab: Lab,
-    phase: PhaseSpec,
-    traffic: TrafficSpec,
-    faults: Sequence[Timed],
+    phase: ProbePhase,
     fib: FibTimeline,
     netns_of: Mapping[str, int],
     evidence: Place | None,
@@ -46,20 +42,20 @@ def run_probe_phase(
 ) -> ProbeRun:
     """Send the phase's probes. `fib` records the lab's tables, `netns_of` has the namespaces of its
     switches; `evidence` is the folder for bundles. Raises as `FaultedRun` does."""
-    flows = probe_flows(lab.fabric, traffic)
+    traffic, spec = phase.traffic, phase.spec
     settings = Settings(
-        phase.measure.method,
+        spec.measure.method,
         traffic.warmup,
-        phase.measure.event_window,
-        phase.measure.stages,
-        phase.health,
+        spec.measure.event_window,
+        spec.measure.stages,
+        spec.health,
         evidence,
     )
     timeout_s = convergence_timeout_s(lab.fabric)
     tables = fib.wait_until_whole(timeout_s)
     wait_for_bfd(lab.fabric, lab.node, timeout_s, progress)
-    hashing, problems = _compare_hashing(lab, phase, flows, netns_of, tables, progress)
-    with FaultedRun(lab, flows, settings, fib, faults) as run:
+    hashing, problems = _compare_hashing(lab, phase, netns_of, tables, progress)
+    with FaultedRun(lab, phase.flows, settings, fib, phase.faults, phase.fabric) as run:
         end_ns = run.zero_ns + traffic.duration
         wait = _waiter("probes", run.start_ns, end_ns, progress)
         run.carry_out(wait)
@@ -67,51 +63,45 @@ def run_probe_phase(
         return run.finish(hashing, problems)
 
 
-def probe_flows(fabric: Fabric, traffic: TrafficSpec) -> tuple[Flow, ...]:
-    """The probes. Raises InputError if they do not fit the lab."""
-    flows = permutation(fabric, traffic.flows, traffic.rate_pps, traffic.payload, traffic.seed)
-    for flow in flows:
-        resolve_flow(fabric, flow)
-    return flows
-
-
-def probe_plan(fabric: Fabric, phase: PhaseSpec, traffic: TrafficSpec) -> ProbePlan:
+def probe_plan(phase: ProbePhase) -> ProbePlan:
     """How a phase's probes are measured, and its settings, in both clocks; faults are numbered if
     there are several."""
+    traffic, spec = phase.traffic, phase.spec
     times = {}
-    for number, fault in enumerate(phase.faults, 1):
-        which = f" {number}" if len(phase.faults) > 1 else ""
+    for number, fault in enumerate(spec.faults, 1):
+        which = f" {number}" if len(spec.faults) > 1 else ""
         times[f"fault{which} after the start of counting"] = fault.at
         if fault.lasts is not None:
             times[f"fault{which} lasts"] = fault.lasts
     rate_pps = traffic.rate_pps
     times["packet interval of a flow"] = NS_PER_S // rate_pps
     rates = {"rate of a flow": rate_pps, "rate of all flows": rate_pps * traffic.flows}
-    return ProbePlan(phase.measure.method, in_both_clocks(fabric.spec.dilation, times, rates))
+    clocks = in_both_clocks(phase.fabric.spec.dilation, times, rates)
+    return ProbePlan(spec.measure.method, clocks)
 
 
 def _compare_hashing(
     lab: Lab,
-    phase: PhaseSpec,
-    flows: Sequence[Flow],
+    phase: ProbePhase,
     netns_of: Mapping[str, int],
     fibs: Mapping[str, Fib],
     progress: ProgressSink,
 ) -> tuple[list[HashingRun], tuple[str, ...]]:
-    """Run undisturbed probes under the lab's own seeds and every other plan to compare."""
-    own = lab.fabric.spec.hashing.seed
+    """Run undisturbed probes under the phase's own seeds and every other plan to compare."""
+    fabric = phase.fabric
+    own = fabric.spec.hashing.seed
     runs: list[HashingRun] = []
     problems: tuple[str, ...] = ()
     # A kernel without seeds has one hash for all, and an adopted lab keeps its own: there is
     # nothing to compare.
-    settable = kernel.seeds_supported() and lab.fabric.observed is None
-    others = [other for other in phase.compare_hashing if other != own] if settable else []
+    settable = kernel.seeds_supported() and fabric.observed is None
+    others = [other for other in phase.spec.compare_hashing if other != own] if settable else []
     for seed in (own, *others):
-        seeded = reseeded(lab.fabric, seed)
+        seeded = reseeded(fabric, seed)
         with (
-            seeds_of(seeded, lab, netns_of) if settable else nullcontext(),
-            Taps(lab.fabric, netns_of, lab.fabric.trunks, probe_filter()) as taps,
-            TrafficSession(lab.fabric, lambda name: lab.node(name).netns, flows) as session,
+            seeds_of(seeded, fabric, netns_of) if settable else nullcontext(),
+            Taps(fabric, netns_of, fabric.trunks, probe_filter()) as taps,
+            TrafficSession(fabric, lambda name: lab.node(name).netns, phase.flows) as session,
         ):
             start_ns = session.start()
             end_ns = start_ns + HASHING_NS

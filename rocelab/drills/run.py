@@ -8,20 +8,23 @@ planned before the lab comes up, so that errors of the drill come first.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack, nullcontext
-from dataclasses import dataclass
+from contextlib import nullcontext
 from pathlib import Path
 
 from rocelab.documents import to_json
-from rocelab.drills.catalog import lab_of
-from rocelab.drills.conditions import conditions, under
+from rocelab.drills.conditions import conditions
 from rocelab.drills.jobs import run_job_phase
 from rocelab.drills.labuse import LabUse, fresh
-from rocelab.drills.probes import probe_flows, probe_plan, run_probe_phase
-from rocelab.drills.spec import DrillSpec, PhaseSpec, load_drill
+from rocelab.drills.plan import (
+    PlannedDrill,
+    PlannedPhase,
+    ProbePhase,
+    lab_spec,
+    plan_drill,
+)
+from rocelab.drills.probes import probe_plan, run_probe_phase
+from rocelab.drills.spec import DrillSpec, load_drill
 from rocelab.errors import InputError
-from rocelab.faults.schedule import Timed, expand
-from rocelab.jobs.jobplan import plan_jobs
 from rocelab.kernel.rights import need_root
 from rocelab.measure.attempts import RETRIES, measure_valid
 from rocelab.measure.environment import environment_of
@@ -33,12 +36,10 @@ from rocelab.plan.fabric import Fabric
 from rocelab.progress import Progress, ProgressSink, no_progress
 from rocelab.report.html import EVIDENCE, drawings, render_html
 from rocelab.results.drill import DrillResult, PhaseRun, conclude
+from rocelab.results.environment import Environment
 from rocelab.runtime.convergence import convergence_timeout_s
-from rocelab.runtime.lab import Lab
+from rocelab.runtime.lab import Lab, as_it_runs
 from rocelab.runtime.providers import NodeProvider
-from rocelab.spec.load import load_spec
-from rocelab.spec.reference import named_by
-from rocelab.units import format_duration
 
 MAX_REPEATS = 1000
 
@@ -76,79 +77,33 @@ def run_drill(
     drill = load_drill(path)
     if dilation is not None:
         drill = _dilated(drill, dilation)
-    chosen = planned_lab(drill, path, provider) if lab is None else lab
-    drill, notes = _as_allowed(drill, chosen)
-    phases = [_planned(chosen, drill, phase) for phase in drill.phases]
+    chosen = lab or Lab(plan(lab_spec(drill, path)), provider)
+    planned = plan_drill(drill, _as_it_runs(chosen.fabric))
     need_root("a lab")
     with nullcontext() if out is None else results_folder(out, overwrite=overwrite) as folder:
         evidence = None if folder is None else folder / EVIDENCE
         keep_unconverged(chosen, folder or RESULTS)
         if folder is not None and overwrite:
             folder.remove(EVIDENCE)
-        concluded = _run(chosen, drill, phases, notes, repeats, retries, evidence, progress, use)
-        on_result(concluded)
-        if folder is not None:
-            _write(concluded, folder, progress)
-    return concluded
-
-
-def planned_lab(drill: DrillSpec, path: Path, provider: NodeProvider | None = None) -> Lab:
-    """The drill's lab, with the drill's dilation if it has one.
-
-    Raises InputError, and SpecError with every problem of the lab's file.
-    """
-    file = lab_of(drill, path)
-    with named_by(path, file):
-        spec = load_spec(file)
-    if drill.dilation is not None:
-        spec = spec.model_copy(update={"dilation": drill.dilation})
-    return Lab(plan(spec), provider)
-
-
-def planned_faults(fabric: Fabric, phase: PhaseSpec) -> tuple[Timed, ...]:
-    """Every single fault of a phase with its times. Raises InputError if one does not fit the lab,
-    or a campaign draws one that ends after the probes."""
-    faults = expand(fabric, phase.faults)
-    for timed in faults:
-        timed.spec.resolve(fabric)
-        last_ns = timed.begins_ns if timed.ends_ns is None else timed.ends_ns
-        probes = phase.probes
-        if probes is not None and last_ns > probes.duration - phase.measure.sustained:
-            raise InputError(
-                f"{timed.spec.kind} at {format_duration(timed.begins_ns)} changes the lab as late "
-                f"as {format_duration(last_ns)}, and the traffic ends at "
-                f"{format_duration(probes.duration)}",
-                hint="lengthen traffic.duration, or give the campaign fewer faults",
+        with use(chosen, progress) as running:
+            environment = environment_of(running)
+            runs = measure_valid(
+                repeats,
+                retries,
+                lambda which: _run_phases(running, planned, which, evidence, progress),
+                lambda runs: all(run.valid for run in runs),
             )
-    return faults
+        result = _concluded(planned, environment, running.notes, runs)
+        on_result(result)
+        if folder is not None:
+            _write(result, folder, progress)
+    return result
 
 
-def _as_allowed(drill: DrillSpec, lab: Lab) -> tuple[DrillSpec, tuple[str, ...]]:
-    """The drill with only what may be done to the lab, and notes of what was left out: faults alone
-    may change a lab that was adopted. Raises InputError for a phase with seeds of its own."""
-    if lab.fabric.observed is None:
-        return drill, ()
-    if any(phase.seed is not None for phase in drill.phases):
-        raise InputError(
-            f"drill {drill.name} gives switches other hash seeds, and lab {lab.name} was adopted",
-            hint="only faults change an adopted lab: remove `seed` in a copy of the drill",
-        )
-    left_out = []
-    if any(phase.measure.stages for phase in drill.phases):
-        left_out.append("stages, for which every daemon would trace")
-    if any(phase.compare_hashing for phase in drill.phases):
-        left_out.append("compare_hashing, for which switches would get other seeds")
-    phases = tuple(
-        phase.model_copy(
-            update={
-                "measure": phase.measure.model_copy(update={"stages": False}),
-                "compare_hashing": (),
-            }
-        )
-        for phase in drill.phases
-    )
-    notes = tuple(f"done without {what}: the lab was adopted" for what in left_out)
-    return drill.model_copy(update={"phases": phases}), notes
+def _as_it_runs(fabric: Fabric) -> Fabric:
+    """The fabric that the lab has once it is up on this machine."""
+    spec = as_it_runs(fabric.spec)
+    return fabric if spec is fabric.spec else plan(spec)
 
 
 def _dilated(drill: DrillSpec, dilation: float) -> DrillSpec:
@@ -162,116 +117,66 @@ def _dilated(drill: DrillSpec, dilation: float) -> DrillSpec:
     )
 
 
-def _run(
-    lab: Lab,
-    drill: DrillSpec,
-    phases: Sequence[_Phase],
-    notes: tuple[str, ...],
-    repeats: int,
-    retries: int,
-    evidence: Place | None,
-    progress: ProgressSink,
-    use: LabUse,
-) -> DrillResult:
-    with use(lab, progress) as lab:
-        environment = environment_of(lab)
-        measured = measure_valid(
-            repeats,
-            retries,
-            lambda which: _run_phases(lab, phases, which, evidence, progress),
-            lambda runs: all(run.valid for run in runs),
-        )
-    return conclude(
-        drill=drill.model_dump(mode="json", exclude_none=True),
-        lab=lab.fabric.spec.model_dump(mode="json", exclude_none=True),
-        environment=environment,
-        dilation=lab.fabric.spec.dilation,
-        notes=(*lab.notes, *notes),
-        repeats=measured,
-        expectations={phase.name: phase.expect.expectations() for phase in drill.phases},
-        probes={
-            phase.name: probe_plan(lab.fabric, phase, phase.probes)
-            for phase in drill.phases
-            if phase.probes is not None
-        },
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class _Phase:
-    """A phase that fits the lab. `alone`: it is the whole drill."""
-
-    spec: PhaseSpec
-    faults: tuple[Timed, ...]
-    alone: bool
-
-
-def _planned(lab: Lab, drill: DrillSpec, phase: PhaseSpec) -> _Phase:
-    """Raises InputError if a job, a flow or a fault does not fit; it names the phase if there are
-    several."""
-    alone = len(drill.phases) == 1
-    try:
-        fabric = under(lab, phase)
-        faults = planned_faults(fabric, phase)
-        if phase.probes is not None:
-            probe_flows(fabric, phase.probes)
-        else:
-            plan_jobs(fabric, phase.jobs)
-    except InputError as error:
-        if alone:
-            raise
-        raise InputError(f"phase {phase.name}: {error.message}", hint=error.hint) from error
-    return _Phase(phase, faults, alone)
-
-
 def _run_phases(
-    lab: Lab,
-    phases: Sequence[_Phase],
-    which: str,
-    evidence: Place | None,
-    progress: ProgressSink,
+    lab: Lab, drill: PlannedDrill, which: str, evidence: Place | None, progress: ProgressSink
 ) -> list[PhaseRun]:
+    """One repeat; `which` is its label."""
     runs: list[PhaseRun] = []
-    for phase in phases:
+    for phase in drill.phases:
 
-        def shown(step: Progress, name: str = phase.spec.name) -> None:
+        def of_phase(step: Progress, name: str = phase.name) -> None:
             progress(Progress(f"{name}{which}: {step.stage}", step.done, step.total))
 
-        folder = evidence if evidence is None or phase.alone else evidence / phase.spec.name
-        runs.append(_run_phase(lab, phase, runs, folder, shown))
+        several = evidence is not None and len(drill.phases) > 1
+        folder = evidence / phase.name if evidence is not None and several else evidence
+        runs.append(_run_phase(lab, phase, runs, folder, of_phase))
     return runs
 
 
 def _run_phase(
     lab: Lab,
-    phase: _Phase,
+    phase: PlannedPhase,
     before: Sequence[PhaseRun],
     evidence: Place | None,
     progress: ProgressSink,
 ) -> PhaseRun:
-    spec, probes = phase.spec, phase.spec.probes
-    with ExitStack() as stack:
+    with (
+        opened_namespaces(lab, lab.fabric.switches) as netns_of,
+        FibTimeline(lab, netns_of) as fib,
+    ):
+        with conditions(lab, phase, netns_of, progress):
+            if isinstance(phase, ProbePhase):
+                probes = run_probe_phase(lab, phase, fib, netns_of, evidence, progress)
+                run = PhaseRun(phase.name, probes=probes)
+            else:
+                jobs = run_job_phase(lab, phase, fib, before, evidence, progress)
+                run = PhaseRun(phase.name, jobs=jobs)
         # The effects of a phase's faults and conditions on routes have ended when the next one
         # begins.
-        netns_of = stack.enter_context(opened_namespaces(lab, lab.fabric.switches))
-        fib = stack.enter_context(FibTimeline(lab, netns_of))
-        with conditions(lab, spec, progress):
-            here = Lab(under(lab, spec), lab.runtime.provider)
-            if probes is not None:
-                run = PhaseRun(
-                    spec.name,
-                    probes=run_probe_phase(
-                        here, spec, probes, phase.faults, fib, netns_of, evidence, progress
-                    ),
-                )
-            else:
-                run = PhaseRun(
-                    spec.name,
-                    jobs=run_job_phase(here, spec, phase.faults, fib, before, evidence, progress),
-                )
-        if spec.faults:
+        if phase.faults:
             fib.wait_until_whole(convergence_timeout_s(lab.fabric))
     return run
+
+
+def _concluded(
+    drill: PlannedDrill,
+    environment: Environment,
+    notes: Sequence[str],
+    repeats: Sequence[Sequence[PhaseRun]],
+) -> DrillResult:
+    spec = drill.fabric.spec
+    return conclude(
+        drill=drill.spec.model_dump(mode="json", exclude_none=True),
+        lab=spec.model_dump(mode="json", exclude_none=True),
+        environment=environment,
+        dilation=spec.dilation,
+        notes=(*notes, *drill.notes),
+        repeats=repeats,
+        expectations={phase.name: phase.spec.expect.expectations() for phase in drill.phases},
+        probes={
+            phase.name: probe_plan(phase) for phase in drill.phases if isinstance(phase, ProbePhase)
+        },
+    )
 
 
 def _write(result: DrillResult, out: Folder, progress: ProgressSink) -> None:

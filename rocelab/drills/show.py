@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from rocelab.drills.listing import DrillRow, row_of
-from rocelab.drills.run import planned_faults, planned_lab
-from rocelab.drills.spec import MeasureSpec, PhaseSpec, TrafficSpec, load_drill
+from rocelab.drills.plan import PlannedPhase, lab_spec, plan_drill
+from rocelab.drills.spec import MeasureSpec, TrafficSpec, load_drill
 from rocelab.faults.schedule import Timed
+from rocelab.plan.build import plan
 from rocelab.plan.fabric import Fabric
 from rocelab.results.expectations import Expectation
 from rocelab.results.kpis import KPIS
@@ -125,16 +126,16 @@ class DrillView:
 
 
 def view_of(path: Path) -> DrillView:
-    """The drill in the file `path`. Raises SpecError, and InputError if a fault does not fit its
-    lab."""
-    drill = load_drill(path)
-    fabric = planned_lab(drill, path).fabric
+    """The drill in the file `path`. Raises SpecError, and InputError if it does not fit its lab."""
+    spec = load_drill(path)
+    fabric = plan(lab_spec(spec, path))
+    drill = plan_drill(spec, fabric)
     return DrillView(
-        row=row_of(drill),
-        description=drill.description.strip(),
+        row=row_of(spec),
+        description=spec.description.strip(),
         size=LabSize(fabric.name, len(fabric.switches), len(fabric.links), len(fabric.servers)),
-        phases=tuple(_phase(fabric, phase) for phase in drill.phases),
-        spec=drill.model_dump(mode="json", exclude_none=True),
+        phases=tuple(map(_phase, drill.phases)),
+        spec=spec.model_dump(mode="json", exclude_none=True),
     )
 
 
@@ -151,8 +152,8 @@ def fault_rows(fabric: Fabric, faults: Sequence[Timed]) -> tuple[FaultRow, ...]:
     return tuple(rows.values())
 
 
-def _phase(fabric: Fabric, phase: PhaseSpec) -> PhaseView:
-    conditions = []
+def _phase(planned: PlannedPhase) -> PhaseView:
+    phase, conditions = planned.spec, []
     if phase.scheme is not None:
         conditions.append(f"scheme {phase.scheme.kind}")
     if phase.seed is not None:
@@ -166,7 +167,7 @@ def _phase(fabric: Fabric, phase: PhaseSpec) -> PhaseView:
         jobs=tuple(job.model_dump(mode="json", exclude_none=True) for job in phase.jobs),
         compare_hashing=tuple(phase.compare_hashing),
         measure=phase.measure,
-        faults=fault_rows(fabric, planned_faults(fabric, phase)),
+        faults=fault_rows(planned.fabric, planned.faults),
         expectations=_in_words(phase.expect.expectations()),
     )
 

@@ -44,9 +44,9 @@ def _run(name: str, job: str, write: Write) -> None:
     from rocelab.errors import RocelabError
     from rocelab.jobs.job import JobSpec
     from rocelab.kernel.bracket import realtime_ns
-    from rocelab.measure.run import run_job
     from rocelab.progress import Progress
     from rocelab.refusal import refusal
+    from rocelab.runs.jobs import run_job
     from rocelab.runtime.lab import Lab
 
     def show(step: Progress) -> None:

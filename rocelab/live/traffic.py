@@ -66,7 +66,7 @@ class Traffic:
     def start(self, job: JobSpec) -> None:
         """Run a job; returns once its ranks send.
 
-        Raises as `rocelab.measure.run.run_job`, and InputError while a job of the page runs.
+        Raises as `rocelab.runs.jobs.run_job`, and InputError while a job of the page runs.
         """
         (plan,) = plan_jobs(self._lab.fabric, [job])
         with self._starting:

@@ -16,9 +16,8 @@ from rocelab.agent.nic import WIRE_OVERHEAD_BYTES
 from rocelab.jobs.dcqcn_model import Bottleneck, ModelRun, simulate, time_to_fairness
 from rocelab.jobs.dcqcn_profiles import parameters
 from rocelab.jobs.job import JobSpec
-from rocelab.jobs.jobplan import JobPlan, plan_job
+from rocelab.jobs.jobplan import JobPlan
 from rocelab.jobs.performance import FRAME_OVERHEAD_BYTES
-from rocelab.plan.fabric import Fabric
 from rocelab.results.job import JobReport
 from rocelab.results.shares import WINDOW_NS, Course, FairShares, Port, Settled
 
@@ -53,7 +52,7 @@ def shared_port(plan: JobPlan, feedback_ns: int) -> Port:
 
 
 def fair_shares(
-    fabric: Fabric,
+    plan: JobPlan,
     report: JobReport,
     feedback_ns: float,
     queue: Sequence[tuple[int, float]],
@@ -61,11 +60,11 @@ def fair_shares(
 ) -> FairShares:
     """Lab and model side by side, for an incast with a duration.
 
-    `feedback_ns` is the round trip without a queue; `queue` the port's depth in bytes at times
-    after the start of the job; both in the modelled network's clock.
+    `plan` is that of the report's job; `feedback_ns` is the round trip without a queue; `queue` the
+    port's depth in bytes at times after the start of the job; both in the modelled network's
+    clock.
     """
-    job = JobSpec.model_validate(report.job)
-    plan = plan_job(fabric, job)
+    job = plan.job
     port = shared_port(plan, round(feedback_ns))
     starts_ns = tuple(stream.start_ns for stream in plan.streams)
     assert job.duration is not None

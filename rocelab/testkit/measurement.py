@@ -17,7 +17,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from types import TracebackType
 
-from rocelab.drills.faulted import FaultedRun, Settings
 from rocelab.drills.probes import wait_until
 from rocelab.drills.spec import MeasureSpec
 from rocelab.errors import ExpectationError, InputError
@@ -29,6 +28,7 @@ from rocelab.kernel.closing import Holding
 from rocelab.measure.timeline import FibTimeline, opened_namespaces
 from rocelab.results.convergence import Overall
 from rocelab.results.probes import ProbeRun
+from rocelab.runs.probes import FaultedRun, Settings
 from rocelab.runtime.convergence import convergence_timeout_s
 from rocelab.runtime.inuse import turn
 from rocelab.spec.base import SECOND

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 from unittest.mock import patch
 
-from rocelab.drills import faulted, jobs
+from rocelab.drills import jobs
 from rocelab.drills.labuse import fresh
 from rocelab.drills.run import run_drill
 from rocelab.drills.spec import HASHING_NS, DrillSpec, PhaseSpec, load_drill
@@ -19,11 +19,12 @@ from rocelab.errors import RocelabError
 from rocelab.faults.schedule import Timed, expand
 from rocelab.jobs.flow import permutation
 from rocelab.measure.attempts import RETRIES
-from rocelab.measure.run import MeasuredJobs, run_jobs
 from rocelab.progress import ProgressSink
 from rocelab.results.drill import DrillResult
 from rocelab.results.job import JobReport
 from rocelab.results.probes import ProbeRun, Timeline, probe_run
+from rocelab.runs import probes
+from rocelab.runs.jobs import MeasuredJobs, run_planned
 from rocelab.runtime.lab import Lab
 from rocelab.spec.catalog import DRILLS, find
 from tests.adversary.disturbances import DISTURBANCES, Scene
@@ -142,13 +143,13 @@ def _noting(observer: Observer, seen: list[_Seen], phases: list[_SeenPhase]) -> 
 
     def phase(*arguments: Any, **named: Any) -> MeasuredJobs:
         observer.take()
-        measured = run_jobs(*arguments, **named)
+        measured = run_planned(*arguments, **named)
         phases.append(_SeenPhase(measured.reports, observer.take()))
         return measured
 
     with (
-        patch.object(faulted, "probe_run", noted),
-        patch.object(jobs, "run_jobs", phase),
+        patch.object(probes, "probe_run", noted),
+        patch.object(jobs, "run_planned", phase),
     ):
         yield
 

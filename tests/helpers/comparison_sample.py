@@ -7,11 +7,11 @@ from dataclasses import replace
 
 from rocelab.drills.compare.figures import Expected, cell_figures, run_of, status_of
 from rocelab.drills.compare.matrix import Cell, cells
-from rocelab.measure.run import assemble
 from rocelab.plan.build import plan
 from rocelab.plan.fabric import DirectedLink, Direction, Fabric
 from rocelab.results.comparison import SCHEMA_VERSION, CellResult, Comparison, Run, Status
 from rocelab.results.job import JobReport
+from rocelab.runs.jobreport import JobsRecord, job_reports
 from rocelab.spec.catalog import find_lab
 from rocelab.spec.load import load_spec
 from tests.helpers import job_sample
@@ -30,7 +30,7 @@ def report(**keys: object) -> JobReport:
     job = job_sample.result(job_sample.allreduce())
     measured = job_sample.traffic(job), job_sample.counts(job)
     paths = job_sample.paths(job.plan)
-    (made,) = assemble(job_sample.ENVIRONMENT, *measured, 1.0, 0.0, paths=paths)
+    (made,) = job_reports(JobsRecord(job_sample.ENVIRONMENT, *measured, 1.0, 0.0, paths=paths))
     return replace(made, **keys)  # type: ignore[arg-type]
 
 

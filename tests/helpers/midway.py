@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable
 
 from bench.trial import last_began_ns
-from rocelab.measure.run import MeasuredJobs
 from rocelab.progress import Progress
+from rocelab.runs.jobs import MeasuredJobs
 
 
 class Midway:

@@ -10,6 +10,8 @@ from pytest import MonkeyPatch
 
 from rocelab.drills.spec import DrillSpec
 from rocelab.jobs.dcqcn_model import simulate
+from rocelab.jobs.job import JobSpec
+from rocelab.jobs.jobplan import plan_job
 from rocelab.measure import fairness
 from rocelab.plan.build import plan
 from rocelab.plan.fabric import Fabric
@@ -203,7 +205,9 @@ def shares(fair_after_ns: int = 4 * MS) -> FairShares:
     depths = [(at * MS, 900_000.0) for at in range(65)]
     with MonkeyPatch.context() as patch:
         patch.setattr(fairness, "simulate", model)
-        return fairness.fair_shares(fabric(), shared(fair_after_ns), 40 * US, depths, (1, 2))
+        report = shared(fair_after_ns)
+        plan = plan_job(fabric(), JobSpec.model_validate(report.job))
+        return fairness.fair_shares(plan, report, 40 * US, depths, (1, 2))
 
 
 def of_jobs(phase: str, *reports: JobReport, fair: FairShares | None = None) -> PhaseRun:

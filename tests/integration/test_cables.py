@@ -15,7 +15,7 @@ import pytest
 from rocelab.jobs.flow import Flow
 from rocelab.jobs.job import JobSpec
 from rocelab.kernel import pidfile, probes
-from rocelab.measure.run import run_job
+from rocelab.runs.jobs import run_job
 from rocelab.runtime.impairments import cables, lineprocess
 from rocelab.runtime.impairments.impairment import Impairment, Kind
 from rocelab.runtime.impairments.program import CABLES

@@ -31,7 +31,7 @@ from rocelab.kernel.fib import read_fib, read_objects, read_routes
 from rocelab.kernel.namespaces import inside
 from rocelab.kernel.netlink import HEADER, NLMSG_ERROR
 from rocelab.measure.processes import NO_CONTROLLER
-from rocelab.measure.run import run_job
+from rocelab.runs.jobs import run_job
 from rocelab.runtime.controller.collector import Collector
 from rocelab.runtime.controller.rounds import Round, read_rounds
 from rocelab.runtime.daemons import vty_json

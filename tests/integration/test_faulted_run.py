@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from rocelab.drills.faulted import FaultedRun, Settings
 from rocelab.drills.probes import wait_until
 from rocelab.faults.record import read_faults
 from rocelab.faults.schedule import Timed
@@ -21,6 +20,7 @@ from rocelab.kernel.namespaces import inside
 from rocelab.measure.timeline import FibTimeline, opened_namespaces
 from rocelab.results.convergence import Method
 from rocelab.results.probes import ProbeRun
+from rocelab.runs.probes import FaultedRun, Settings
 from rocelab.runtime.lab import Lab
 from rocelab.runtime.record import LabFiles
 from tests.helpers import waiting

@@ -22,9 +22,9 @@ from rocelab.measure.evidence.bundle import collect_evidence
 from rocelab.measure.health.monitor import HealthMonitor, Snapshot
 from rocelab.measure.health.prometheus import Exporter
 from rocelab.measure.health.spec import HealthSpec
-from rocelab.measure.run import run_job, run_jobs
 from rocelab.results.health import HealthReport, Sli
 from rocelab.results.job import JobReport
+from rocelab.runs.jobs import run_job, run_jobs
 from rocelab.runtime.impairments.control import Impairments
 from rocelab.runtime.impairments.impairment import Impairment, Kind
 from rocelab.runtime.lab import Lab

@@ -21,8 +21,8 @@ from rocelab.faults.record import remove_fault, write_fault
 from rocelab.jobs.job import JobSpec
 from rocelab.kernel.fib import read_fib
 from rocelab.kernel.namespaces import inside, processes_in
-from rocelab.measure.run import run_job, run_jobs
 from rocelab.results.job import JobReport, from_json
+from rocelab.runs.jobs import run_job, run_jobs
 from rocelab.runtime.lab import Lab
 from rocelab.runtime.queues.reading import read_queue_counters
 from rocelab.runtime.status import read_status

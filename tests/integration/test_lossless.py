@@ -23,10 +23,10 @@ from rocelab.faults.pauses import EFFECT_S, PauseDeaf, PauseStorm, SlowDrain
 from rocelab.faults.power import SwitchPowerLoss
 from rocelab.jobs.job import JobSpec
 from rocelab.kernel import namespaces
-from rocelab.measure.run import run_job
 from rocelab.results.diagnosis import Cause
 from rocelab.results.job import JobReport
 from rocelab.results.lossless import propagation
+from rocelab.runs.jobs import run_job
 from rocelab.runtime.lab import Lab
 from rocelab.runtime.pfc import control
 from rocelab.runtime.pfc.journal import Entry, What

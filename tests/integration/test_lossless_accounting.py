@@ -15,7 +15,7 @@ import pytest
 from rocelab.faults.schedule import Timed
 from rocelab.faults.spec import SINGLE_FAULT
 from rocelab.jobs.job import JobSpec
-from rocelab.measure.run import run_jobs
+from rocelab.runs.jobs import run_jobs
 from rocelab.runtime.pfc import program
 from tests.helpers.lossless import LOSSLESS, Rig
 from tests.helpers.waiting import wait_until

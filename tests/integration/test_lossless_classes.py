@@ -24,9 +24,9 @@ from rocelab.jobs.collectives import Pattern
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.jobplan import plan_jobs
 from rocelab.kernel.namespaces import inside
-from rocelab.measure.run import run_jobs
 from rocelab.results.job import JobReport
 from rocelab.results.lossless import Lossless
+from rocelab.runs.jobs import run_jobs
 from rocelab.runtime.lab import Lab
 from rocelab.runtime.pfc.journal import Entry, What
 from rocelab.spec.schemes import EcmpScheme, SchemeSpec

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from rocelab.jobs.job import JobSpec
-from rocelab.measure.run import run_job
+from rocelab.runs.jobs import run_job
 from rocelab.runtime.lab import Lab
 from rocelab.runtime.pfc.reading import PauseReader
 from rocelab.spec.catalog import find_lab

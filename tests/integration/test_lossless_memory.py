@@ -14,8 +14,8 @@ import pytest
 from rocelab.faults.links import RateDegrade
 from rocelab.faults.pauses import PauseDeaf, PauseStorm, SlowDrain
 from rocelab.jobs.job import JobSpec
-from rocelab.measure.run import run_job
 from rocelab.plan.pauses import Pool
+from rocelab.runs.jobs import run_job
 from rocelab.runtime.pfc.maps import CLASSES, PauseMaps
 from rocelab.runtime.pfc.program import pins_folder
 from tests.helpers.lossless import LOSSLESS, NEIGHBOUR, STORMED, Rig, Stream

@@ -18,9 +18,9 @@ import pytest
 from rocelab.jobs.job import JobSpec
 from rocelab.measure.health.monitor import HealthMonitor, Snapshot
 from rocelab.measure.health.spec import HealthSpec
-from rocelab.measure.run import run_job
 from rocelab.results.health import HealthReport, Sli
 from rocelab.results.job import JobReport
+from rocelab.runs.jobs import run_job
 from rocelab.runtime.lab import Lab
 from rocelab.runtime.pfc import control
 from rocelab.runtime.pfc.journal import What

@@ -9,7 +9,6 @@ import pytest
 from rocelab.agent.filters import data_filter
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.jobplan import plan_jobs
-from rocelab.measure.run import run_jobs
 from rocelab.measure.timeline import opened_namespaces
 from rocelab.plan.fabric import Fabric
 from rocelab.predict.loads import by_link
@@ -17,6 +16,7 @@ from rocelab.predict.matrix import rows_of_jobs
 from rocelab.predict.predictor import Setting, asked_fabric, predict_loads
 from rocelab.predict.spec import read_asked
 from rocelab.results.job import JobReport
+from rocelab.runs.jobs import run_jobs
 from rocelab.runtime.lab import Lab
 from rocelab.spec.schemes import EcmpScheme, SchemeSpec
 from rocelab.traffic.taps import LinkPackets, Taps

@@ -30,8 +30,8 @@ from rocelab.jobs.job import JobSpec
 from rocelab.kernel.fib import read_fib
 from rocelab.kernel.namespaces import processes_in
 from rocelab.kernel.processes import kill_and_wait
-from rocelab.measure.run import run_job
 from rocelab.plan.routes import expected_routes, expected_width
+from rocelab.runs.jobs import run_job
 from rocelab.runtime.engine import find_engine
 from rocelab.runtime.lab import Lab
 from rocelab.runtime.providers import RuntimeKind, provider_of

@@ -18,7 +18,6 @@ from rocelab.errors import InputError, MachineError, RocelabError
 from rocelab.forwarding.balance import polarization
 from rocelab.jobs.jobplan import plan_jobs
 from rocelab.measure.environment import environment_of
-from rocelab.measure.run import run_job
 from rocelab.measure.timeline import opened_namespaces
 from rocelab.plan.build import plan
 from rocelab.plan.fabric import Fabric
@@ -27,6 +26,7 @@ from rocelab.predict.matrix import rows_of_jobs
 from rocelab.predict.predictor import Setting, asked_fabric, predict_loads
 from rocelab.progress import ProgressSink, no_progress
 from rocelab.results.comparison import SCHEMA_VERSION, CellResult, Comparison, Run, Status
+from rocelab.runs.jobs import run_job
 from rocelab.runtime.lab import Lab
 from rocelab.spec.model import SeedPlan
 from rocelab.spec.schemes import EcmpScheme, SchemeSpec

@@ -25,7 +25,6 @@ from rocelab.cli.reach import print_reachability
 from rocelab.faults.running import ListedFault
 from rocelab.kernel import bpf
 from rocelab.measure.health.spec import DEFINITIONS
-from rocelab.measure.run import assemble
 from rocelab.plan.build import build_fabric
 from rocelab.plan.fabric import Role
 from rocelab.remote.runs import Listed
@@ -33,6 +32,7 @@ from rocelab.report.console import out, seconds_table
 from rocelab.report.job_terminal import print_report as print_job
 from rocelab.report.tables import WholeTable
 from rocelab.results.health import HealthReport, SliReport
+from rocelab.runs.jobreport import JobsRecord, job_reports
 from rocelab.runtime import doctor
 from rocelab.runtime.controller.rounds import Round, Utilisation
 from rocelab.runtime.status import KnownLab, LabStatus, NodeStatus, Presence
@@ -102,7 +102,7 @@ def show_runs() -> None:
 def show_job() -> None:
     job = job_sample.result(job_sample.allreduce())
     traffic, counts = job_sample.traffic(job), job_sample.counts(job)
-    (report,) = assemble(job_sample.ENVIRONMENT, traffic, counts, 0.5, 0.0)
+    (report,) = job_reports(JobsRecord(job_sample.ENVIRONMENT, traffic, counts, 0.5, 0.0))
     print_job(report, out())
 
 

@@ -12,11 +12,12 @@ import pytest
 from rocelab.agent.headers import EXTENSION_BYTES, Extension
 from rocelab.data import shipped
 from rocelab.documents import to_json
-from rocelab.drills.run import planned_faults, planned_lab, run_drill
+from rocelab.drills.plan import JobPhase, PlannedDrill, lab_spec, plan_drill
+from rocelab.drills.run import run_drill
 from rocelab.drills.spec import DrillSpec, load_drill
 from rocelab.errors import InputError, SpecError
-from rocelab.jobs.jobplan import plan_jobs
 from rocelab.jobs.performance import FRAME_OVERHEAD_BYTES
+from rocelab.plan.build import plan
 from rocelab.plan.pauses import plan_pauses
 from rocelab.report.view import figure_rows
 from rocelab.results.drill import PhaseRun, compared_figures, from_json, summarise
@@ -63,6 +64,11 @@ TWO_AT_ONCE = """  - name: two
 """
 
 
+def planned(path: Path) -> PlannedDrill:
+    spec = load_drill(path)
+    return plan_drill(spec, plan(lab_spec(spec, path)))
+
+
 def refused(tmp_path: Path, text: str) -> list[str]:
     """The problems of a drill file, without the file's name."""
     path = tmp_path / "drill.yaml"
@@ -75,17 +81,16 @@ def refused(tmp_path: Path, text: str) -> list[str]:
 @pytest.mark.parametrize("name", shipped_names(DRILLS))
 def test_every_drill_that_ships_is_valid_and_fits_its_lab(name: str) -> None:
     path = CATALOG / f"{name}.yaml"
-    spec = load_drill(path)
-    assert spec.name == name
-    assert spec.description
-    fabric = planned_lab(spec, path).fabric
-    for phase in spec.phases:
-        faults = planned_faults(fabric, phase)
-        if phase.probes is None:
-            assert tuple(plan.job for plan in plan_jobs(fabric, phase.jobs)) == phase.jobs
-            assert phase.expect.expectations()
+    drill = planned(path)
+    assert drill.spec.name == name
+    assert drill.spec.description
+    for phase in drill.phases:
+        if isinstance(phase, JobPhase):
+            assert tuple(job.job for job in phase.jobs) == phase.spec.jobs
+            assert phase.spec.expect.expectations()
         else:
-            assert faults
+            assert phase.faults
+            assert len(phase.flows) == phase.traffic.flows
 
 
 def test_the_switch_teams_cases_ship_and_say_what_is_not_as_on_hardware() -> None:
@@ -139,8 +144,7 @@ def test_what_is_wrong_in_a_phase_is_told_with_its_place(
 def test_a_drill_can_run_its_lab_on_a_slower_clock(tmp_path: Path) -> None:
     path = tmp_path / "drill.yaml"
     path.write_text(BASE + "dilation: 9000\n")
-    spec = load_drill(path)
-    assert planned_lab(spec, path).fabric.spec.dilation == 9000
+    assert planned(path).fabric.spec.dilation == 9000
     (problem,) = refused(tmp_path, BASE + "dilation: 0.5\n")
     assert problem.startswith("6: dilation")
 
@@ -318,12 +322,12 @@ def test_a_diagnosis_of_each_job_reads_back(tmp_path: Path) -> None:
 def test_the_sizes_of_headroom_exact_are_those_of_its_labs_plan() -> None:
     """To the byte: with a byte more of XOFF, or less of headroom, the drill fails."""
     path = CATALOG / "headroom-exact.yaml"
-    spec = load_drill(path)
-    fabric = planned_lab(spec, path).fabric
+    drill = planned(path)
+    fabric = drill.fabric
     pauses = plan_pauses(fabric)
     assert pauses is not None
     assert pauses.pfc.xoff is not None
-    (job,) = spec.phases[0].jobs
+    (job,) = drill.spec.phases[0].jobs
     receiver, sender = job.placement
     (port,) = (
         pauses.by_slot[pauses.slots["rtsw1", link.port("rtsw1").interface]]
@@ -346,11 +350,11 @@ def test_the_sizes_of_headroom_exact_are_those_of_its_labs_plan() -> None:
         (full + 1, True),
         (full + 1, False),
     )
-    for phase, (sent, is_deaf) in zip(spec.phases, packets, strict=True):
-        (job,) = phase.jobs
+    for phase, (sent, is_deaf) in zip(drill.phases, packets, strict=True):
+        (job,) = phase.spec.jobs
         assert job.size == sent * job.transport.mtu - IMM, "the last packet is as long as others"
         assert job.size <= job.transport.message
-        storm, *deaf = planned_faults(fabric, phase)
+        storm, *deaf = phase.faults
         assert storm.spec.resolve(fabric).subject == f"{receiver}:rtsw1"
         assert [timed.spec.resolve(fabric).subject for timed in deaf] == [
             f"{sender}:rtsw1"

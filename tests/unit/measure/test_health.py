@@ -18,10 +18,8 @@ from pydantic import ValidationError
 
 from rocelab.agent.live import LiveCounters, LiveFile, packed, unpacked
 from rocelab.cli import health as command
-from rocelab.drills.faulted import FaultedRun, Settings
 from rocelab.errors import InputError
 from rocelab.files import read_untrusted
-from rocelab.jobs.flow import permutation
 from rocelab.kernel.counters import DepthCounters, PortCounters, QueueCounters
 from rocelab.kernel.fib import live_widths, parse_route
 from rocelab.measure.evidence import bundle
@@ -38,12 +36,10 @@ from rocelab.measure.health.report import Account
 from rocelab.measure.health.sample import Places, Sample, compare, deepest
 from rocelab.measure.health.sessions import SessionLog, both_up, parse_changes
 from rocelab.measure.health.spec import DEFINITIONS, LOSSLESS_SLIS, HealthSpec
-from rocelab.measure.timeline import FibTimeline
-from rocelab.outputs import Place, open_folder
+from rocelab.outputs import open_folder
 from rocelab.plan.build import build_fabric
 from rocelab.plan.pauses import PausePort, plan_pauses
 from rocelab.plan.queues import plan_queues
-from rocelab.results.convergence import Method
 from rocelab.results.health import HealthReport, Sli
 from rocelab.runtime.daemons import FrrFiles
 from rocelab.runtime.impairments.maps import ImpairmentCounters
@@ -702,17 +698,6 @@ def test_what_measures_a_lab_has_its_evidence_collected_when_it_is_over(
     assert [capture_s for _, capture_s in Bundle.begun] == [0]
     monitor.collect_evidence()
     assert len(Bundle.begun) == 1
-
-
-def test_a_drill_s_evidence_waits_for_its_end(tmp_path: Path) -> None:
-    lab = Lab.planned("tiny")
-    flows = permutation(lab.fabric, 2, 100, 64, 1)
-    settings = Settings(
-        Method(10**6, 10**6), 0, 10**6, health=HealthSpec(), evidence=Place(tmp_path)
-    )
-    run = FaultedRun(lab, flows, settings, FibTimeline(lab, {}))
-    assert run._monitor is not None
-    assert run._monitor._later
 
 
 def test_interrupted_evidence_removes_what_it_made_and_not_where_its_path_leads_by_then(

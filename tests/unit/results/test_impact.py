@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from rocelab.measure.job import impact_of
 from rocelab.results.impact import FEWEST, ZERO_IMPACT, overhead_bounds
 from rocelab.results.probes import Event
+from rocelab.runs.jobfigures import impact_of
 from rocelab.traffic.jobresult import JobResult
 from tests.helpers.job_sample import MS, allreduce
 from tests.helpers.job_sample import result as job_result

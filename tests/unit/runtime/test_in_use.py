@@ -14,7 +14,7 @@ from rocelab.faults.asked import asked_fault
 from rocelab.faults.links import CarrierDownSpec
 from rocelab.faults.running import _by_hand, inject_and_leave, inject_and_wait
 from rocelab.jobs.job import JobSpec
-from rocelab.measure import run as jobs
+from rocelab.runs import jobs
 from rocelab.runtime import record
 from rocelab.runtime.inuse import User, in_use, user_of
 from rocelab.runtime.lab import Lab

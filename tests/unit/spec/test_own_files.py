@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rocelab.data import shipped
-from rocelab.drills.catalog import lab_of
+from rocelab.drills.plan import lab_of
 from rocelab.drills.spec import load_drill
 from rocelab.errors import InputError, SpecError
 from rocelab.jobs.spec import find_jobs

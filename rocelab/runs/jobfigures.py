@@ -1,7 +1,7 @@
 """The figures of a job's report, from what its endpoints and the lab's devices counted.
 
 The functions compute the parts of a `JobReport` from a `JobResult`, the agents' records and
-`DeviceCounts`. Pure: nothing here touches a lab.
+`DeviceCounts`. Pure.
 """
 
 from __future__ import annotations

@@ -16,15 +16,15 @@ from rocelab.errors import InputError
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.jobplan import JobPlan, plan_jobs
 from rocelab.jobs.load import CARRIED_SHARE, estimate, warning
-from rocelab.measure import job as measure
 from rocelab.measure.accounting import check_all, disagreements
 from rocelab.measure.devices import DeviceCounts
 from rocelab.measure.processes import NO_CONTROLLER, ProcessFigures
-from rocelab.measure.run import assemble
 from rocelab.report.job_terminal import print_report
 from rocelab.results.job import JobReport, from_json
 from rocelab.results.lossless import Lossless, PauseFigures, PauseSpan
 from rocelab.results.probes import Event, FaultChange
+from rocelab.runs import jobfigures
+from rocelab.runs.jobreport import JobsRecord, job_reports
 from rocelab.spec.queues import QueueEngine
 from rocelab.traffic.jobresult import JobResult
 from rocelab.traffic.result import TrafficResult
@@ -36,7 +36,7 @@ def report_of(job: JobResult) -> JobReport:
 
 
 def the_report(traffic: TrafficResult, counts: DeviceCounts) -> JobReport:
-    (report,) = assemble(sample.ENVIRONMENT, traffic, counts, 0.5, 0.0)
+    (report,) = job_reports(JobsRecord(sample.ENVIRONMENT, traffic, counts, 0.5, 0.0))
     return report
 
 
@@ -86,7 +86,7 @@ def test_an_iterations_time_is_given_in_both_clocks_and_bandwidth_in_the_models(
 
 def test_a_job_whose_ranks_ran_ahead_says_so_with_what_all_iterations_took() -> None:
     plan = sample.allreduce()
-    result, least = sample.result(plan), measure.bound(plan)
+    result, least = sample.result(plan), jobfigures.bound(plan)
     assert least is not None
     ended = np.cumsum([100e6, 0.5 * least.lab_ns, 0.6 * least.lab_ns, 4 * least.lab_ns])
     assert len(ended) == plan.iterations
@@ -104,7 +104,7 @@ def test_a_job_whose_ranks_ran_ahead_says_so_with_what_all_iterations_took() -> 
 
 def test_the_roofline_of_a_ring_is_its_bytes_on_the_wire_over_the_rate_of_a_nic() -> None:
     plan = sample.allreduce()
-    bound = measure.bound(plan)
+    bound = jobfigures.bound(plan)
     packets = 6 * -(-1_000_000 // 4096)
     on_the_wire = 6_000_000 + packets * (58 + 24)
     assert bound is not None
@@ -117,10 +117,10 @@ def test_the_roofline_of_a_ring_is_its_bytes_on_the_wire_over_the_rate_of_a_nic(
 def test_a_burst_of_acks_is_no_rate_above_the_nics() -> None:
     """8 Gb/s is a byte per ns: of 6,000 bytes acknowledged at 10 us all left within 6 us."""
     times_ns, acked = np.array([0.0, 2000, 9900, 10_000, 11_000]), np.array([0, 0, 0, 6000, 6100])
-    found = measure.delivered(times_ns, acked, 8e9)
+    found = jobfigures.delivered(times_ns, acked, 8e9)
     assert found.tolist() == [0, 0, 5900, 6000, 6100]
     even = np.array([0, 1000, 1500, 1600, 2000])
-    assert measure.delivered(times_ns, even, 8e9).tolist() == even.tolist()
+    assert jobfigures.delivered(times_ns, even, 8e9).tolist() == even.tolist()
 
 
 @given(st.lists(st.tuples(st.integers(1, 10**6), st.integers(0, 10**6)), min_size=1))
@@ -129,7 +129,7 @@ def test_what_had_left_is_what_was_acknowledged_or_more_and_as_much_in_the_end(
 ) -> None:
     times_ns = np.cumsum([0, *(step for step, _ in steps)]).astype(float)
     acked = np.cumsum([0, *(count for _, count in steps)])
-    found = measure.delivered(times_ns, acked, 8e9)
+    found = jobfigures.delivered(times_ns, acked, 8e9)
     assert np.all(found >= acked - 1e-6)
     assert found[-1] == pytest.approx(acked[-1])
     assert found[0] == 0
@@ -250,7 +250,9 @@ def at_once(**second: object) -> tuple[JobResult, ...]:
 
 def test_devices_and_endpoints_agree_on_the_sum_of_jobs_that_ran_at_once() -> None:
     jobs = at_once(ce=5)
-    reports = assemble(sample.ENVIRONMENT, sample.traffic(*jobs), sample.counts(*jobs), 0.5, 0.0)
+    reports = job_reports(
+        JobsRecord(sample.ENVIRONMENT, sample.traffic(*jobs), sample.counts(*jobs), 0.5, 0.0)
+    )
     assert [report.problems for report in reports] == [(), ()]
     assert [report.job["pattern"] for report in reports] == ["allreduce", "incast"]
     assert [report.transport.ce for report in reports] == [0, 5 * 2]
@@ -266,8 +268,8 @@ def test_a_packet_of_one_job_that_vanished_makes_the_run_of_all_invalid() -> Non
     jobs = at_once()
     ring, _ = jobs
     # What devices would have counted of the ring alone.
-    (first, second) = assemble(
-        sample.ENVIRONMENT, sample.traffic(*jobs), sample.counts(ring), 0.5, 0.0
+    (first, second) = job_reports(
+        JobsRecord(sample.ENVIRONMENT, sample.traffic(*jobs), sample.counts(ring), 0.5, 0.0)
     )
     assert first.problems == second.problems
     assert "counters disagree on data packets out of NICs" in first.problems[0]
@@ -433,10 +435,12 @@ def test_lost_pause_frames_make_a_run_invalid_where_no_link_was_broken() -> None
     lost = {"rtsw1:srv1-1 class 3": 2}
     paused = Lossless((3,), (), (), 0, 1000, None, None, None, (), is_alive=True, unreceived=lost)
     counts = replace(sample.counts(job), lossless=paused)
-    (whole,) = assemble(sample.ENVIRONMENT, sample.traffic(job), counts, 0.5, 0.0)
+    (whole,) = job_reports(JobsRecord(sample.ENVIRONMENT, sample.traffic(job), counts, 0.5, 0.0))
     assert "2 pause frames of rtsw1:srv1-1 class 3 did not reach its peer" in whole.problems[-1]
     cut = (event("carrier-down"),)
-    (broken,) = assemble(sample.ENVIRONMENT, sample.traffic(job), counts, 0.5, 0.0, cut)
+    (broken,) = job_reports(
+        JobsRecord(sample.ENVIRONMENT, sample.traffic(job), counts, 0.5, 0.0, cut)
+    )
     assert not any("pause frames" in each for each in broken.problems)
 
 
@@ -466,8 +470,10 @@ def test_packets_that_are_missing_are_excused_only_by_faults_that_take_some(
             unaccounted={"rtsw1 class 3": 1},
         ),
     )
-    (report,) = assemble(
-        sample.ENVIRONMENT, sample.traffic(job), counts, 0.5, 0.0, tuple(map(event, kinds))
+    (report,) = job_reports(
+        JobsRecord(
+            sample.ENVIRONMENT, sample.traffic(job), counts, 0.5, 0.0, tuple(map(event, kinds))
+        )
     )
     of_links = [each for each in report.problems if "counters disagree" in each]
     in_switch = [

@@ -9,8 +9,6 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from rocelab.drills import faulted
-from rocelab.drills.faulted import FaultedRun, Settings, check_sent, counted_samples
 from rocelab.errors import MachineError
 from rocelab.faults.base import Fault
 from rocelab.faults.impairments import blackhole
@@ -28,6 +26,8 @@ from rocelab.plan.build import build_fabric
 from rocelab.plan.fabric import Link
 from rocelab.results.convergence import FlowSamples, Method, Window, measure_flow, offered_rate_pps
 from rocelab.results.probes import FibChange, Timeline
+from rocelab.runs import observers, probes
+from rocelab.runs.probes import FaultedRun, Settings, check_sent, counted_samples
 from rocelab.runtime.lab import Lab
 from rocelab.traffic.result import Arrivals, TrafficResult, flow_record
 from tests.helpers.report_sample import flows, lab
@@ -170,8 +170,8 @@ def problems(
     def link_events(lab: Lab) -> Iterator[Sequence[LinkEvent]]:
         yield ports
 
-    monkeypatch.setattr(faulted, "TrafficSession", Session)
-    monkeypatch.setattr(faulted, "link_events", link_events)
+    monkeypatch.setattr(probes, "TrafficSession", Session)
+    monkeypatch.setattr(probes, "link_events", link_events)
     monkeypatch.setattr(Session, "lost", lost)
     settings = Settings(Method(10 * MS, 100 * MS), 0, 5000 * MS)
     fib = Tables()
@@ -213,8 +213,8 @@ def test_a_run_whose_blackhole_takes_packets_long_after_the_stamp_is_not_valid(
 def test_a_run_whose_schemes_controller_had_ended_is_not_valid(
     lacks: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(faulted, "TrafficSession", Session)
-    monkeypatch.setattr(faulted, "link_events", lambda lab: nullcontext([]))
+    monkeypatch.setattr(probes, "TrafficSession", Session)
+    monkeypatch.setattr(probes, "link_events", lambda lab: nullcontext([]))
     monkeypatch.setattr(processes, "lacks_controller", lambda files: lacks)
     settings = Settings(Method(10 * MS, 100 * MS), 0, 5000 * MS)
     with FaultedRun(LAB, permutation(LAB.fabric, 1, 1000, 64, 1), settings, Tables()) as run:  # type: ignore[arg-type]
@@ -248,9 +248,9 @@ def test_evidence_is_collected_after_the_traffic_is_over(monkeypatch: pytest.Mon
         def collect_evidence(self) -> None:
             done.append("evidence")
 
-    monkeypatch.setattr(faulted, "TrafficSession", Watched)
-    monkeypatch.setattr(faulted, "HealthMonitor", Monitor)
-    monkeypatch.setattr(faulted, "link_events", lambda lab: nullcontext([]))
+    monkeypatch.setattr(probes, "TrafficSession", Watched)
+    monkeypatch.setattr(observers, "HealthMonitor", Monitor)
+    monkeypatch.setattr(probes, "link_events", lambda lab: nullcontext([]))
     settings = Settings(Method(10 * MS, 100 * MS), 0, 5000 * MS, health=HealthSpec())
     with FaultedRun(LAB, permutation(LAB.fabric, 1, 1000, 64, 1), settings, Tables()) as run:  # type: ignore[arg-type]
         link = LAB.fabric.sessions[0]

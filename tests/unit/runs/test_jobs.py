@@ -11,6 +11,7 @@ import pytest
 
 from rocelab.drills import jobs as phases
 from rocelab.drills.hashing import reseeded
+from rocelab.drills.plan import JobPhase
 from rocelab.drills.spec import PhaseSpec
 from rocelab.faults import injector as injecting
 from rocelab.faults.schedule import Timed
@@ -18,15 +19,16 @@ from rocelab.forwarding.planned import planned_fibs
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.jobplan import JobPlan, plan_jobs
 from rocelab.kernel.linkwatch import LinkEvent
-from rocelab.measure import run
 from rocelab.measure.devices import DeviceCounts
-from rocelab.measure.run import run_jobs
 from rocelab.measure.timeline import FibTimeline
 from rocelab.plan.fabric import Fabric
 from rocelab.predict.matrix import rows_of_jobs
 from rocelab.predict.predictor import Setting, paths_on
 from rocelab.progress import no_progress
 from rocelab.results.drill import JobsRun
+from rocelab.runs import jobs as runs
+from rocelab.runs import observers
+from rocelab.runs.jobs import run_jobs, run_planned
 from rocelab.runtime.lab import Lab
 from rocelab.runtime.steering.scheme import Steering
 from rocelab.spec.schemes import SprayScheme
@@ -104,14 +106,14 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> Bench:
     def nothing(*_: object) -> Iterator[None]:
         yield
 
-    monkeypatch.setattr(run, "TrafficSession", Session)
-    monkeypatch.setattr(run, "DeviceWatch", Watch)
-    monkeypatch.setattr(run, "Injector", lambda lab: made.injector)
-    monkeypatch.setattr(run, "link_events", link_events)
-    monkeypatch.setattr(run, "environment_of", lambda lab: sample.ENVIRONMENT)
+    monkeypatch.setattr(runs, "TrafficSession", Session)
+    monkeypatch.setattr(runs, "DeviceWatch", Watch)
+    monkeypatch.setattr(runs, "Injector", lambda lab: made.injector)
+    monkeypatch.setattr(runs, "link_events", link_events)
+    monkeypatch.setattr(runs, "environment_of", lambda lab: sample.ENVIRONMENT)
     tables = planned_fibs(LAB.fabric, LAB.fabric.prefixes)
     monkeypatch.setattr(Lab, "read_fibs", lambda lab: tables)
-    monkeypatch.setattr(run, "need_root", nothing)
+    monkeypatch.setattr(runs, "need_root", nothing)
     monkeypatch.setattr(Lab, "is_running", True)
     monkeypatch.setattr(Lab, "locked", nothing)
     monkeypatch.setattr(injecting, "remove_fault", nothing)
@@ -128,15 +130,15 @@ def problems(bench: Bench, kind: type[Noted], *more: Timed) -> tuple[str, ...]:
 
 
 def job_phase(**keys: object) -> JobsRun:
-    phase = PhaseSpec.model_validate({"name": "p", "jobs": [JOB], **keys})
-    return phases.run_job_phase(
-        LAB, phase, [down("ctsw1", 0)], FibTimeline(LAB, {}), (), None, no_progress
-    )
+    spec = PhaseSpec.model_validate({"name": "p", "jobs": [JOB], **keys})
+    phase = JobPhase(spec, LAB.fabric, (down("ctsw1", 0),), plan_jobs(LAB.fabric, spec.jobs))
+    return phases.run_job_phase(LAB, phase, FibTimeline(LAB, {}), (), None, no_progress)
 
 
-def links_of(bench: Bench, **keys: object) -> list[tuple[str, ...]]:
+def links_of(bench: Bench, fabric: Fabric = LAB.fabric) -> list[tuple[str, ...]]:
     bench.begun.set()
-    (report,) = run_jobs(LAB, [JobSpec.model_validate(JOB)], **keys).reports  # type: ignore[arg-type]
+    plans = plan_jobs(fabric, [JobSpec.model_validate(JOB)])
+    (report,) = run_planned(LAB, plans).reports
     return [flow.links for flow in report.flows]
 
 
@@ -153,7 +155,7 @@ def test_a_job_s_flows_have_the_paths_that_tables_scheme_and_seeds_give(
     assert sorted(links_of(bench)) == sorted(expected(LAB.fabric))
     seeded = reseeded(LAB.fabric, 7)
     assert expected(seeded) != expected(LAB.fabric)
-    assert sorted(links_of(bench, seeded=seeded)) == sorted(expected(seeded))
+    assert sorted(links_of(bench, seeded)) == sorted(expected(seeded))
     spray = SprayScheme(kind="spray")
     monkeypatch.setattr(Steering, "read_scheme", lambda self: spray)
     assert set(links_of(bench)) == {()}
@@ -209,7 +211,7 @@ def test_a_job_phase_s_evidence_waits_for_the_end_of_its_jobs(
             log.append("evidence")
 
     log = bench.injector.log
-    monkeypatch.setattr(phases, "HealthMonitor", Monitor)
+    monkeypatch.setattr(observers, "HealthMonitor", Monitor)
     job_phase(health={})
     assert log == [
         "evidence later: True",

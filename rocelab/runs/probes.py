@@ -2,7 +2,7 @@
 
     with FaultedRun(lab, flows, settings, fib, faults) as run:
         run.carry_out(wait)
-        repeat = run.finish(end_ns)
+        measured = run.finish()
 
 `finish` returns the measured `ProbeRun`. Drills carry out a plan of faults; tests inject and
 restore faults through `run.injector`.
@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -29,18 +30,17 @@ from rocelab.kernel.closing import Holding
 from rocelab.kernel.linkwatch import LinkEvent
 from rocelab.measure.effects import late_carriers, late_losses, link_events
 from rocelab.measure.fidelity import judged, stolen_cpu_s
-from rocelab.measure.health.monitor import HealthMonitor
 from rocelab.measure.health.spec import HealthSpec
 from rocelab.measure.processes import ProcessWatch
-from rocelab.measure.stages.event import Felt, stages_of_events
+from rocelab.measure.stages.event import Felt
 from rocelab.measure.stages.measure import FlowRecovery
-from rocelab.measure.stages.recorder import StageRecorder
 from rocelab.measure.timeline import FibTimeline
 from rocelab.outputs import Place
+from rocelab.plan.fabric import Fabric
 from rocelab.results import probes as results
 from rocelab.results.convergence import FlowConvergence, FlowSamples, Method
-from rocelab.results.probes import Event, FibChange, HashingRun, ProbeRun, Timeline, probe_run
-from rocelab.results.stages import Stages
+from rocelab.results.probes import Event, HashingRun, ProbeRun, Timeline, probe_run
+from rocelab.runs.observers import Observers
 from rocelab.runtime import settings as kernel
 from rocelab.runtime.convergence import convergence_timeout_s
 from rocelab.runtime.lab import Lab
@@ -75,25 +75,23 @@ class FaultedRun(Holding):
         settings: Settings,
         fib: FibTimeline,
         faults: Sequence[Timed] = (),
+        fabric: Fabric | None = None,
     ) -> None:
         """Only plans the run. `fib` is already recording the lab's tables; `faults` are for
-        `carry_out`. Raises InputError if a flow does not fit the lab."""
+        `carry_out`; `fabric` has the hash seeds and the scheme of the switches if they are not the
+        lab's own. Raises InputError if a flow does not fit the lab."""
         self._lab = lab
+        self._fabric = fabric or lab.fabric
         self._settings = settings
         self._fib = fib
         self._flows = tuple(flows)
         self._faults = tuple(faults)
         self._prepared: Prepared = {}
-        self._session = TrafficSession(lab.fabric, lambda name: lab.node(name).netns, flows)
+        self._session = TrafficSession(self._fabric, lambda name: lab.node(name).netns, flows)
         self._problems: tuple[str, ...] = ()
         self._stolen_s = 0.0
-        self._recorder = StageRecorder(lab) if settings.stages else None
-        self._monitor = (
-            None
-            if settings.health is None
-            else HealthMonitor(
-                lab, settings.health, evidence=settings.evidence, evidence_later=True
-            )
+        self._observers = Observers(
+            lab, stages=settings.stages, health=settings.health, evidence=settings.evidence
         )
         self._paths: dict[int, Path] = {}
         self._link_events: Sequence[LinkEvent] = ()
@@ -102,12 +100,9 @@ class FaultedRun(Holding):
         self.zero_ns = 0
 
     def _enter(self, stack: ExitStack) -> None:
-        self._paths = dict(_paths(self._lab, self._flows, self._fib.read()))
+        self._paths = dict(_paths(self._fabric, self._flows, self._fib.read()))
         self._link_events = stack.enter_context(link_events(self._lab))
-        if self._recorder is not None:
-            stack.enter_context(self._recorder)
-        if self._monitor is not None:
-            stack.enter_context(self._monitor)
+        stack.enter_context(self._observers)
         stack.enter_context(self._session)
         stack.enter_context(self.injector)
         # Before the traffic, because its CPU time would make senders late.
@@ -133,13 +128,11 @@ class FaultedRun(Holding):
         traffic = self._session.stop()
         unsupported = self._processes.figures().problems
         stolen_s = stolen_cpu_s() - self._stolen_s
-        if self._monitor is not None:
-            # Captures and the daemons' tables take CPU time: never during a measurement.
-            self._monitor.collect_evidence()
+        self._observers.collect_evidence()
         self.injector.restore_all()
-        self._fib.wait_until_whole(convergence_timeout_s(self._lab.fabric))
+        self._fib.wait_until_whole(convergence_timeout_s(self._fabric))
         fib_end_ns = time.clock_gettime_ns(time.CLOCK_REALTIME)
-        foreign = kernel.problems(self._lab.fabric, self._lab.runtime.files)
+        foreign = kernel.problems(self._fabric, self._lab.runtime.files)
         # Watching and tracing end here, so that their figures can be read.
         self._cleanup.close()
         timeline = Timeline(events, self.zero_ns, end_ns, self._settings.event_window_ns)
@@ -148,8 +141,7 @@ class FaultedRun(Holding):
         lost = self._fib.overflowed()
         gaps = (f"not valid because FIB events of {', '.join(lost)} were lost",) if lost else ()
         changes = self._fib.changes(self.start_ns, fib_end_ns)
-        untraced = () if self._recorder is None else self._recorder.problems()
-        repeat = probe_run(
+        run = probe_run(
             samples,
             timeline,
             self._settings.method,
@@ -161,67 +153,63 @@ class FaultedRun(Holding):
                 *self._problems,
                 *self.injector.unseen,
                 *gaps,
-                *untraced,
+                *self._observers.problems,
                 *unsupported,
                 *foreign,
             ),
         )
-        repeat = replace(
-            repeat,
-            problems=(*repeat.problems, *self._late_effects(repeat, timeline)),
+        felt = partial(self._felt, run, timeline)
+        run = replace(
+            run,
+            problems=(*run.problems, *self._late_effects(run, timeline)),
             flows=tuple(
                 replace(record, path=self._links_of(flow))
-                for flow, record in zip(self._flows, repeat.flows, strict=True)
+                for flow, record in zip(self._flows, run.flows, strict=True)
             ),
-            stages=self._stages(repeat, timeline, changes),
-            health=None if self._monitor is None else self._monitor.report,
+            stages=self._observers.stages(timeline.events, timeline.end_ns, changes, felt),
+            health=self._observers.health,
         )
-        return judged(repeat, samples, timeline, traffic, stolen_s)
+        return judged(run, samples, timeline, traffic, stolen_s)
 
-    def _late_effects(self, repeat: ProbeRun, timeline: Timeline) -> tuple[str, ...]:
+    def _late_effects(self, run: ProbeRun, timeline: Timeline) -> tuple[str, ...]:
         """Faults whose first effect does not fit their time stamp."""
         changes, zero_ns = self.injector.changes, timeline.events[0].t_ns
-        resolution_ns = repeat.overall.resolution_ns
-        # Where a program steers packets, tables alone do not determine paths.
-        paths = {} if self._lab.fabric.spec.scheme.is_steered else self._paths
+        resolution_ns = run.overall.resolution_ns
         first = min(changes, key=lambda change: change.t_ns)
         measured = {
-            flow.id: record.measurement
-            for flow, record in zip(self._flows, repeat.flows, strict=True)
+            flow.id: record.measurement for flow, record in zip(self._flows, run.flows, strict=True)
         }
         return (
-            *late_carriers(self._lab.fabric, changes, self._link_events, resolution_ns),
-            *late_losses(first, paths, measured, resolution_ns, zero_ns),
+            *late_carriers(self._fabric, changes, self._link_events, resolution_ns),
+            *late_losses(first, self._known_paths, measured, resolution_ns, zero_ns),
         )
+
+    @property
+    def _known_paths(self) -> Mapping[int, Path]:
+        """The flows' paths before the first event; where a program steers packets, tables alone do
+        not determine them."""
+        return {} if self._fabric.spec.scheme.is_steered else self._paths
 
     def _links_of(self, flow: Flow) -> tuple[str, ...]:
         """The links of a flow's path before the first event; empty if it is not determined."""
-        path = None if self._lab.fabric.spec.scheme.is_steered else self._paths.get(flow.id)
+        path = self._known_paths.get(flow.id)
         return () if path is None else tuple(hop.link.name for hop in path.hops)
 
-    def _stages(
-        self, repeat: ProbeRun, timeline: Timeline, changes: Sequence[FibChange]
-    ) -> tuple[Stages, ...]:
-        """The stages of each event's time; empty if nothing was traced."""
-        if self._recorder is None:
-            return ()
-
-        def felt(number: int) -> Felt:
-            event = timeline.events[number]
-            by_flow = [
-                (self._paths[flow.id].nodes, record.measurement.events[number])
-                for flow, record in zip(self._flows, repeat.flows, strict=True)
-                if record.measurement.events[number].affected and flow.id in self._paths
-            ]
-            return Felt(
-                tuple(FlowRecovery(nodes, _after(event, measured)) for nodes, measured in by_flow),
-                max((round(measured.resolution_ns) for _, measured in by_flow), default=None),
-            )
-
-        return stages_of_events(timeline.events, timeline.end_ns, self._recorder, changes, felt)
+    def _felt(self, run: ProbeRun, timeline: Timeline, number: int) -> Felt:
+        """The effect of an event on the flows, by its index."""
+        event = timeline.events[number]
+        by_flow = [
+            (self._paths[flow.id].nodes, record.measurement.events[number])
+            for flow, record in zip(self._flows, run.flows, strict=True)
+            if record.measurement.events[number].affected and flow.id in self._paths
+        ]
+        return Felt(
+            tuple(FlowRecovery(nodes, _after(event, measured)) for nodes, measured in by_flow),
+            max((round(measured.resolution_ns) for _, measured in by_flow), default=None),
+        )
 
     def _named(self, flow: Flow) -> results.Flow:
-        ends = resolve_flow(self._lab.fabric, flow)
+        ends = resolve_flow(self._fabric, flow)
         return results.Flow(
             name=f"f{flow.id + 1}",
             source=flow.source,
@@ -238,14 +226,16 @@ def _after(event: Event, convergence: FlowConvergence) -> int | None:
     return None if taken_ns is None else event.t_ns + taken_ns
 
 
-def _paths(lab: Lab, flows: Sequence[Flow], fibs: Mapping[str, Fib]) -> Iterator[tuple[int, Path]]:
+def _paths(
+    fabric: Fabric, flows: Sequence[Flow], fibs: Mapping[str, Fib]
+) -> Iterator[tuple[int, Path]]:
     """The path of each flow by these tables; flows that cannot be predicted are omitted."""
     for flow in flows:
-        source = find_nic(lab.fabric, flow.source, flow.source_nic)
-        destination = find_nic(lab.fabric, flow.destination, flow.destination_nic)
+        source = find_nic(fabric, flow.source, flow.source_nic)
+        destination = find_nic(fabric, flow.destination, flow.destination_nic)
         try:
             path = walk(
-                lab.fabric,
+                fabric,
                 fibs.__getitem__,
                 source,
                 destination,

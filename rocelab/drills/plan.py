@@ -1,0 +1,175 @@
+"""A drill planned on its lab, once: a preview shows the plan that a run carries out.
+
+Of each phase: the fabric under the phase's conditions, its faults with their times, and its flows
+or jobs. What does not fit the lab is refused here, before the lab comes up. Pure.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from rocelab.drills.hashing import reseeded
+from rocelab.drills.spec import DrillSpec, PhaseSpec, TrafficSpec
+from rocelab.errors import InputError
+from rocelab.faults.schedule import Timed, expand
+from rocelab.jobs.flow import Flow, permutation, resolve_flow
+from rocelab.jobs.jobplan import JobPlan, plan_jobs
+from rocelab.plan.fabric import Fabric
+from rocelab.predict.predictor import asked_fabric
+from rocelab.spec.catalog import find_lab, tree_of
+from rocelab.spec.load import load_spec
+from rocelab.spec.model import LabSpec
+from rocelab.spec.reference import named_by
+from rocelab.units import format_duration
+from rocelab.wording import name_hint
+
+
+@dataclass(frozen=True, slots=True)
+class _Phase:
+    """`fabric` has the scheme and the hash seeds of the phase."""
+
+    spec: PhaseSpec
+    fabric: Fabric
+    faults: tuple[Timed, ...]
+
+    @property
+    def name(self) -> str:
+        return self.spec.name
+
+
+@dataclass(frozen=True, slots=True)
+class ProbePhase(_Phase):
+    """A phase that sends probes."""
+
+    traffic: TrafficSpec
+    flows: tuple[Flow, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class JobPhase(_Phase):
+    """A phase that runs jobs."""
+
+    jobs: tuple[JobPlan, ...]
+
+
+PlannedPhase = ProbePhase | JobPhase
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedDrill:
+    """A drill that fits its lab. notes: what is left out of it there."""
+
+    spec: DrillSpec
+    fabric: Fabric
+    phases: tuple[PlannedPhase, ...]
+    notes: tuple[str, ...] = ()
+
+
+def lab_of(drill: DrillSpec, path: Path) -> Path:
+    """The lab file of the drill read from `path`: a name is looked up in the drill's own tree
+    first; a relative path starts at the drill's folder.
+
+    Raises InputError if there is no such lab.
+    """
+    return find_lab(drill.lab, tree_of(path), path.parent)
+
+
+def lab_spec(drill: DrillSpec, path: Path) -> LabSpec:
+    """The spec of the drill's lab, with the drill's dilation if it has one. Raises InputError, and
+    SpecError with every problem of the lab's file."""
+    file = lab_of(drill, path)
+    with named_by(path, file):
+        spec = load_spec(file)
+    if drill.dilation is None:
+        return spec
+    return spec.model_copy(update={"dilation": drill.dilation})
+
+
+def plan_drill(drill: DrillSpec, fabric: Fabric) -> PlannedDrill:
+    """The drill on the fabric of its lab. Raises InputError if a job, a flow or a fault does not
+    fit; it names the phase if there are several."""
+    drill, notes = _as_allowed(drill, fabric)
+    phases = []
+    for phase in drill.phases:
+        try:
+            phases.append(_planned(phase, fabric))
+        except InputError as error:
+            if len(drill.phases) == 1:
+                raise
+            raise InputError(f"phase {phase.name}: {error.message}", hint=error.hint) from error
+    return PlannedDrill(drill, fabric, tuple(phases), notes)
+
+
+def _planned(phase: PhaseSpec, lab: Fabric) -> PlannedPhase:
+    fabric = _under(lab, phase)
+    faults = _faults(fabric, phase)
+    if phase.probes is None:
+        return JobPhase(phase, fabric, faults, plan_jobs(fabric, phase.jobs))
+    return ProbePhase(phase, fabric, faults, phase.probes, _flows(fabric, phase.probes))
+
+
+def _under(fabric: Fabric, phase: PhaseSpec) -> Fabric:
+    """The fabric under the phase's conditions. Raises InputError for a link that the lab does not
+    have."""
+    for name in phase.links_down:
+        if name not in fabric.link_by_name:
+            raise InputError(
+                f"lab {fabric.name} has no link {name}", name_hint(name, fabric.link_by_name)
+            )
+    seeded = fabric if phase.seed is None else reseeded(fabric, phase.seed)
+    return asked_fabric(seeded, phase.scheme)
+
+
+def _faults(fabric: Fabric, phase: PhaseSpec) -> tuple[Timed, ...]:
+    """Every single fault with its times. Raises InputError if one does not fit the lab, or a
+    campaign draws one that ends after the probes."""
+    faults = expand(fabric, phase.faults)
+    for timed in faults:
+        timed.spec.resolve(fabric)
+        last_ns = timed.begins_ns if timed.ends_ns is None else timed.ends_ns
+        probes = phase.probes
+        if probes is not None and last_ns > probes.duration - phase.measure.sustained:
+            raise InputError(
+                f"{timed.spec.kind} at {format_duration(timed.begins_ns)} changes the lab as late "
+                f"as {format_duration(last_ns)}, and the traffic ends at "
+                f"{format_duration(probes.duration)}",
+                hint="lengthen traffic.duration, or give the campaign fewer faults",
+            )
+    return faults
+
+
+def _flows(fabric: Fabric, traffic: TrafficSpec) -> tuple[Flow, ...]:
+    flows = permutation(fabric, traffic.flows, traffic.rate_pps, traffic.payload, traffic.seed)
+    for flow in flows:
+        resolve_flow(fabric, flow)
+    return flows
+
+
+def _as_allowed(drill: DrillSpec, fabric: Fabric) -> tuple[DrillSpec, tuple[str, ...]]:
+    """The drill with only what may be done to the lab, and notes of what was left out: faults alone
+    may change a lab that was adopted. Raises InputError for a phase with seeds of its own."""
+    if fabric.observed is None:
+        return drill, ()
+    if any(phase.seed is not None for phase in drill.phases):
+        raise InputError(
+            f"drill {drill.name} gives switches other hash seeds, and lab {fabric.name} was "
+            "adopted",
+            hint="only faults change an adopted lab: remove `seed` in a copy of the drill",
+        )
+    left_out = []
+    if any(phase.measure.stages for phase in drill.phases):
+        left_out.append("stages, for which every daemon would trace")
+    if any(phase.compare_hashing for phase in drill.phases):
+        left_out.append("compare_hashing, for which switches would get other seeds")
+    phases = tuple(
+        phase.model_copy(
+            update={
+                "measure": phase.measure.model_copy(update={"stages": False}),
+                "compare_hashing": (),
+            }
+        )
+        for phase in drill.phases
+    )
+    notes = tuple(f"done without {what}: the lab was adopted" for what in left_out)
+    return drill.model_copy(update={"phases": phases}), notes

@@ -1,0 +1,208 @@
+"""The report of each job of a run, and whether it is valid, from what the run recorded. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from rocelab.faults.pauses import SPARING
+from rocelab.forwarding.balance import link_loads, tier_balances
+from rocelab.jobs.load import warning
+from rocelab.measure.accounting import check_all, disagreements
+from rocelab.measure.devices import DeviceCounts
+from rocelab.measure.othertraffic import judged
+from rocelab.plan.pfc import too_small
+from rocelab.results.environment import Environment
+from rocelab.results.job import SCHEMA_VERSION, Check, Clock, Fidelity, JobReport
+from rocelab.results.lossless import Lossless, find_deadlock, traced
+from rocelab.results.probes import Event
+from rocelab.runs import jobfigures as figures
+from rocelab.runs.jobfigures import Paths
+from rocelab.spec.queues import QueueEngine
+from rocelab.traffic.jobresult import JobResult
+from rocelab.traffic.result import TrafficResult
+from rocelab.wording import listed
+
+
+@dataclass(frozen=True, slots=True)
+class JobsRecord:
+    """What was counted and seen in a run of jobs.
+
+    stolen_s: CPU time that the hypervisor stole meanwhile. events: the injected faults, since the
+    jobs' start. problems: why faults or switches were not as planned. paths: of all jobs, whose
+    queue pairs have numbers of their own; empty if unknown.
+    """
+
+    environment: Environment
+    traffic: TrafficResult
+    counts: DeviceCounts
+    elapsed_s: float
+    stolen_s: float
+    events: tuple[Event, ...] = ()
+    problems: tuple[str, ...] = ()
+    paths: Paths = field(default_factory=dict)
+
+
+def job_reports(record: JobsRecord) -> tuple[JobReport, ...]:
+    """The report of each job of a run. Raises ValueError for a run without jobs."""
+    jobs = _with_standstill(record.traffic, record.counts.lossless)
+    if not jobs:
+        raise ValueError("the session had no job")
+    checks = check_all(jobs, record.traffic.agents, record.counts)
+    problems, warnings = _judged(record, jobs, checks)
+    fidelity = _fidelity(record, jobs)
+    return tuple(_report(record, job, checks, problems, warnings, fidelity) for job in jobs)
+
+
+def _report(
+    record: JobsRecord,
+    job: JobResult,
+    checks: tuple[Check, ...],
+    problems: tuple[str, ...],
+    warnings: tuple[str, ...],
+    fidelity: Fidelity,
+) -> JobReport:
+    plan, counts = job.plan, record.counts
+    trips = figures.round_trips(job)
+    return JobReport(
+        schema_version=SCHEMA_VERSION,
+        job=plan.job.model_dump(mode="json", exclude_none=True),
+        lab=plan.fabric.spec.model_dump(mode="json", exclude_none=True),
+        environment=record.environment,
+        clock=Clock(plan.dilation),
+        warnings=warnings + figures.warnings(job),
+        problems=problems,
+        errors=job.errors,
+        fidelity=fidelity,
+        headlines=figures.headlines(job),
+        iterations=tuple(
+            figures.times(lab_ns, plan.dilation) for lab_ns in job.iteration_ns.tolist()
+        ),
+        roofline=figures.bound(plan),
+        completion=figures.completion(job),
+        ranks=figures.ranks(job),
+        transport=figures.transport(job, record.traffic.agents),
+        round_trips=trips,
+        queue_engine=counts.engine.value,
+        queues=counts.queues,
+        links=figures.links(plan.fabric, counts),
+        tiers=tier_balances(link_loads(plan.fabric, counts.roce)),
+        goodput=figures.goodput(job),
+        fairness=figures.fairness(job),
+        accounting=checks,
+        flows=figures.flows(job, record.paths),
+        steps=figures.steps(job),
+        stalls=figures.stalls(job),
+        events=record.events,
+        impact=figures.impact_of(job, record.events),
+        lossless=counts.lossless,
+        resolution=figures.resolution(job, trips, fidelity.late_max_ns),
+    )
+
+
+def _judged(
+    record: JobsRecord, jobs: Sequence[JobResult], checks: tuple[Check, ...]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Why the run is not valid, and what its readers have to know."""
+    counts, traffic = record.counts, record.traffic
+    # Packets that a broken link took are missing, and no queue dropped them: a fault did, or it
+    # ended a queue pair, or moved some to another port.
+    moves = sum(pair.port_moves for job in jobs for pair in job.queue_pairs)
+    kinds = {change.kind for event in record.events for change in event.faults}
+    spared = counts.engine is QueueEngine.BPF and kinds <= SPARING
+    is_whole = not moves and (spared or not record.events)
+    of_others, disturbed = judged(jobs, counts, record.elapsed_s)
+    problems = (
+        *traffic.problems,
+        *(f"not valid because {reason}" for job in jobs for reason in job.unfinished),
+        *(disagreements(checks) if is_whole and not jobs[0].errors else ()),
+        *disturbed,
+        *record.problems,
+        *_lossless_problems(counts, is_whole=is_whole),
+        *counts.processes.problems,
+    )
+    warnings = (
+        *_warnings(jobs, record.environment.cpu_count, moves, counts.engine),
+        *of_others,
+        *counts.processes.warnings,
+        *too_small(jobs[0].plan.fabric),
+    )
+    return problems, warnings
+
+
+def _fidelity(record: JobsRecord, jobs: Sequence[JobResult]) -> Fidelity:
+    traffic, ports = record.traffic, [port for job in jobs for port in job.ports]
+    backlog_ns = max(agent.backlog_ns for agent in traffic.agents)
+    return Fidelity(
+        lost_share=max(map(figures.lost_share, jobs)),
+        late_p99_ns=max((port.late_p99_ns for port in ports), default=0),
+        late_max_ns=max((port.late_max_ns for port in ports), default=0),
+        agents_cpu_s=traffic.cpu_s,
+        elapsed_s=record.elapsed_s,
+        stolen_s=record.stolen_s,
+        clock_jump_ns=traffic.clock_jump_ns,
+        softnet_drops=traffic.softnet_drops,
+        backlog_share=backlog_ns / 1e9 / record.elapsed_s,
+    )
+
+
+def _warnings(
+    jobs: Sequence[JobResult], cpu_count: int, moves: int, engine: QueueEngine
+) -> tuple[str, ...]:
+    warnings = []
+    if engine is QueueEngine.OFF:
+        warnings.append(
+            "ports have no rate and no queue here: flows do not slow each other, so that times and "
+            "bandwidths are those of NICs alone"
+        )
+    overload = warning([job.plan for job in jobs], cpu_count)
+    if overload is not None:
+        warnings.append(overload)
+    if moves:
+        warnings.append(
+            f"NICs lost carrier on a port, or got it back: queue pairs moved to another {moves} "
+            "times, and counts may differ by what dead links took"
+        )
+    return tuple(warnings)
+
+
+def _with_standstill(traffic: TrafficResult, lossless: Lossless | None) -> tuple[JobResult, ...]:
+    """The jobs, failed where packets that are left wait for each other, or nothing moves for
+    another reason, and nothing arrives."""
+    jobs = traffic.jobs
+    is_still = all(agent.drained for agent in traffic.agents)
+    if not is_still or not any(job.unfinished for job in jobs):
+        return jobs
+    ring = () if lossless is None else find_deadlock(lossless.spans, lossless.servers)
+    if ring:
+        error = f"deadlock: {' waits for '.join((*ring, ring[0]))}"
+    elif traffic.still_ns:
+        error = f"nothing moved for {traffic.still_ns / 1e9:,.0f} s{_paused_by(lossless)}"
+    else:
+        return jobs
+    return tuple(replace(job, errors=(*job.errors, error)) for job in jobs)
+
+
+def _paused_by(lossless: Lossless | None) -> str:
+    """Who asked for the pauses that last."""
+    if lossless is None:
+        return ""
+    pauses = traced(lossless.spans, lossless.servers)
+    roots = sorted({pause.root for pause in pauses if pause.span.end_ns is None})
+    return f": {listed(roots, 'and')} did not end a pause" if roots else ""
+
+
+def _lossless_problems(counts: DeviceCounts, *, is_whole: bool) -> tuple[str, ...]:
+    """Why the run is no measurement of lossless classes. is_whole: nothing was broken."""
+    lossless, late = counts.lossless, counts.processes.late_on_cables
+    if lossless is None:
+        return ()
+    problems = lossless.problems()
+    if is_whole:
+        problems += lossless.losses()
+    if lossless.dropped and late:
+        problems += (
+            f"not valid because lossless classes dropped {lossless.dropped:,} packets while cables "
+            f"let {late:,} go late: these come at once with those behind them",
+        )
+    return problems

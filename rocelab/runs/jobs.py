@@ -1,0 +1,227 @@
+"""Runs jobs on a lab that is up: starts them, carries out faults, watches endpoints and devices.
+
+Several jobs may run at the same time; each gets a `JobReport`, a single job also `result.json` and
+a capture on request. A job that does not fit is refused before anything is touched. The lab is
+unchanged after a return, an exception or a kill.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from rocelab.documents import to_json
+from rocelab.errors import InputError
+from rocelab.faults.injector import Injector
+from rocelab.faults.schedule import Timed
+from rocelab.faults.timetable import carried_out, events_of, prepare_first
+from rocelab.forwarding.path import NoPathError
+from rocelab.jobs.job import JobSpec
+from rocelab.jobs.jobplan import JobPlan, plan_jobs
+from rocelab.jobs.load import warning
+from rocelab.kernel.rights import need_root
+from rocelab.measure.capture import NicCapture
+from rocelab.measure.devices import DeviceWatch
+from rocelab.measure.effects import late_carriers, link_events
+from rocelab.measure.environment import environment_of
+from rocelab.measure.fidelity import stolen_cpu_s
+from rocelab.measure.processes import ProcessWatch
+from rocelab.outputs import RESULT, output_file, results_folder
+from rocelab.predict.matrix import row_of_end
+from rocelab.predict.predictor import Setting, asked_fabric, paths_on
+from rocelab.progress import ProgressSink, no_progress
+from rocelab.results.job import JobReport
+from rocelab.results.probes import rebased
+from rocelab.runs.jobfigures import Paths
+from rocelab.runs.jobreport import JobsRecord, job_reports
+from rocelab.runtime import settings
+from rocelab.runtime.inuse import in_use
+from rocelab.runtime.lab import Lab
+from rocelab.runtime.record import LabFiles, not_up
+from rocelab.traffic.result import TrafficResult
+from rocelab.traffic.session import TrafficSession
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredJobs:
+    """The report of each job of a run, and when they began, CLOCK_REALTIME."""
+
+    reports: tuple[JobReport, ...]
+    started_ns: int
+
+
+def run_job(
+    lab: Lab,
+    job: JobSpec,
+    *,
+    out: Path | None = None,
+    overwrite: bool = False,
+    pcap: Path | None = None,
+    progress: ProgressSink = no_progress,
+    on_result: Callable[[JobReport], object] = lambda report: None,
+) -> JobReport:
+    """Run `job` on a lab that is up and report.
+
+    `out` is a folder, created if missing, for result.json; `pcap` a pcapng file for what the ranks'
+    NICs send and receive. Neither may exist without `overwrite`. `on_result` gets the report before
+    it is written.
+
+    Raises InputError if the lab is not up or busy, the job does not fit it (`plan_job`), or `out`
+    or `pcap` cannot be written; MachineError if this machine cannot run it. A run that the machine
+    could not carry is no error here: its report has `problems`.
+    """
+    plans = plan_jobs(lab.fabric, [job])
+    _check_ready(lab)
+    with (
+        nullcontext() if pcap is None else output_file(pcap, overwrite=overwrite) as packets,
+        nullcontext() if out is None else results_folder(out, overwrite=overwrite) as folder,
+        in_use(LabFiles(lab.name), f"a job ({job.pattern})"),
+    ):
+        capture = None if packets is None else NicCapture(lab, plans[0], packets)
+        (report,) = _measured(lab, plans, (), capture or nullcontext(), progress).reports
+        if capture is not None and capture.lost:
+            lacks = f"the capture lacks {capture.lost:,} packets tcpdump had no room or time for"
+            report = replace(report, warnings=(*report.warnings, lacks))
+        on_result(report)
+        if folder is not None:
+            folder.replace(RESULT, to_json(report))
+    return report
+
+
+def run_jobs(
+    lab: Lab,
+    jobs: Sequence[JobSpec],
+    progress: ProgressSink = no_progress,
+    faults: Sequence[Timed] = (),
+) -> MeasuredJobs:
+    """Run `jobs` at the same time on a lab that is up. Returns their reports in order.
+
+    All begin together, and the run ends with the last. `faults` are injected meanwhile, in the
+    lab's clock from the jobs' start, and undone by the end. Counts of devices cover all jobs and
+    are the same in each report. Raises as `run_job` does.
+    """
+    return run_planned(lab, plan_jobs(lab.fabric, jobs), progress, faults)
+
+
+def run_planned(
+    lab: Lab,
+    plans: Sequence[JobPlan],
+    progress: ProgressSink = no_progress,
+    faults: Sequence[Timed] = (),
+) -> MeasuredJobs:
+    """Run jobs as `run_jobs` does. Their plans have the fabric with the hash seeds and the scheme
+    that the lab's switches have now."""
+    _check_ready(lab)
+    return _measured(lab, plans, faults, nullcontext(), progress)
+
+
+def warnings_before(lab: Lab, job: JobSpec) -> tuple[str, ...]:
+    """Warnings before a run that this machine will probably not carry, or whose figures will not be
+    valid as the lab is now: it may carry nothing.
+
+    Raises InputError as `plan_job` does.
+    """
+    load = warning(plan_jobs(lab.fabric, [job]), len(os.sched_getaffinity(0)))
+    problems = (
+        *ProcessWatch(lab).figures().problems,
+        *settings.problems(lab.fabric, lab.runtime.files),
+    )
+    return (*(() if load is None else (load,)), *(f"this run is {each}" for each in problems))
+
+
+def _check_ready(lab: Lab) -> None:
+    if not lab.is_running:
+        raise not_up(lab.name)
+    need_root("sending in a lab")
+
+
+def _measured(
+    lab: Lab,
+    plans: Sequence[JobPlan],
+    faults: Sequence[Timed],
+    capture: AbstractContextManager[object],
+    progress: ProgressSink,
+) -> MeasuredJobs:
+    environment = environment_of(lab)
+    with (
+        lab.locked(),
+        link_events(lab) if faults else nullcontext(()) as ports,
+        Injector(lab) as injector,
+        DeviceWatch(lab, plans) as devices,
+        capture,
+    ):
+        paths = _paths(lab, plans)
+        sent = _send(lab, plans, injector, faults, progress)
+        started_ns = sent.traffic.started_ns
+        counts = devices.read(started_ns)
+        events = events_of(injector.happened(), apart_ns=1)
+        injector.restore_all()
+        problems = (
+            *sent.problems,
+            *injector.unseen,
+            *settings.problems(plans[0].fabric, lab.runtime.files),
+        )
+    # A job has no packet interval that would excuse more than the port events' own delay.
+    late = late_carriers(lab.fabric, injector.changes, ports, resolution_ns=0)
+    record = JobsRecord(
+        environment=environment,
+        traffic=sent.traffic,
+        counts=counts,
+        elapsed_s=sent.elapsed_s,
+        stolen_s=sent.stolen_s,
+        events=tuple(rebased(event, started_ns) for event in events),
+        problems=(*problems, *late),
+        paths=paths,
+    )
+    return MeasuredJobs(job_reports(record), started_ns)
+
+
+def _paths(lab: Lab, plans: Sequence[JobPlan]) -> Paths:
+    """The paths of the jobs' data by the kernels' tables; empty if the scheme does not decide them,
+    or the seeds are not known."""
+    ends = [(plan, end) for plan in plans for end in plan.ends if not end.control]
+    try:
+        fabric = asked_fabric(plans[0].fabric, lab.steering.read_scheme())
+        paths = paths_on(fabric, [row_of_end(*end) for end in ends], Setting(lab.read_fibs()))
+    except (InputError, NoPathError):
+        return {}
+    return {
+        end.number: tuple(link.name for link in path)
+        for (_, end), path in zip(ends, paths, strict=True)
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class _Sent:
+    """What the endpoints counted. problems: how the faults differed from the plan."""
+
+    traffic: TrafficResult
+    elapsed_s: float
+    stolen_s: float
+    problems: tuple[str, ...]
+
+
+def _send(
+    lab: Lab,
+    plans: Sequence[JobPlan],
+    injector: Injector,
+    faults: Sequence[Timed],
+    progress: ProgressSink,
+) -> _Sent:
+    with TrafficSession(lab.fabric, lambda name: lab.node(name).netns, (), plans) as session:
+        prepared = prepare_first(injector, faults)
+        stolen_s, started_s = stolen_cpu_s(), time.monotonic()
+        start_ns = session.start()
+        with carried_out(injector, faults, start_ns, prepared) as problems:
+            session.wait_for_jobs(
+                progress, max((timed.ends_ns or timed.begins_ns for timed in faults), default=0)
+            )
+        elapsed_s, stolen_s = time.monotonic() - started_s, stolen_cpu_s() - stolen_s
+        paused = {
+            change.fault.subject for change in injector.changes if change.fault.kind == "host-pause"
+        }
+        return _Sent(session.stop(paused), elapsed_s, stolen_s, tuple(problems))
