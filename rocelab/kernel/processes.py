@@ -89,14 +89,15 @@ def _kill_some(
     return rest
 
 
-def stop(pids: Iterable[int]) -> Bracket | None:
-    """SIGSTOP each process that still exists. Returns when they stopped, None if there was none.
+def stop(pids: Iterable[int], is_meant: Callable[[int], bool] = lambda _: True) -> Bracket | None:
+    """SIGSTOP each process that still exists, if `is_meant` as in `kill_and_wait`. Returns when
+    they stopped, None if there was none.
 
     It waits for each: the kernel stops a process that runs on another CPU a moment after the
     signal.
     """
     chosen = list(pids)
-    sent = _signal(chosen, signal.SIGSTOP)
+    sent = _signal(chosen, signal.SIGSTOP, is_meant)
     if sent is None:
         return None
     deadline = time.monotonic() + STOP_TIMEOUT_S
@@ -107,7 +108,7 @@ def stop(pids: Iterable[int]) -> Bracket | None:
 
 def resume(pids: Iterable[int]) -> Bracket | None:
     """SIGCONT each process that still exists. Returns when, None if there was none."""
-    return _signal(pids, signal.SIGCONT)
+    return _signal(pids, signal.SIGCONT, lambda _: True)
 
 
 def is_stopped(pid: int) -> bool:
@@ -186,7 +187,9 @@ def _state(pid: int) -> str:
         return ""
 
 
-def _signal(pids: Iterable[int], number: signal.Signals) -> Bracket | None:
+def _signal(
+    pids: Iterable[int], number: signal.Signals, is_meant: Callable[[int], bool]
+) -> Bracket | None:
     brackets = []
     for pid in pids:
         try:
@@ -194,7 +197,8 @@ def _signal(pids: Iterable[int], number: signal.Signals) -> Bracket | None:
         except ProcessLookupError:
             continue
         try:
-            brackets.append(Bracket.of(partial(signal.pidfd_send_signal, descriptor, number)))
+            if is_meant(pid):
+                brackets.append(Bracket.of(partial(signal.pidfd_send_signal, descriptor, number)))
         except ProcessLookupError:
             continue
         finally:

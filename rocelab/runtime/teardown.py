@@ -58,8 +58,14 @@ def tear_down(files: LabFiles, progress: ProgressSink = no_progress) -> None:
     """
     inodes = _namespace_inodes(files)
     killed = 0
+
+    def is_of_lab(pid: int) -> bool:
+        return namespaces.is_process_in(pid, inodes, KINDS)
+
     while doomed := namespaces.processes_in(inodes, KINDS):
-        processes.kill_and_wait(doomed, lambda pid: namespaces.is_process_in(pid, inodes, KINDS))
+        # None runs while others are killed: daemons that see their neighbours end compute routes.
+        processes.stop(doomed, is_of_lab)
+        processes.kill_and_wait(doomed, is_of_lab)
         killed += len(doomed)
         progress(Progress("processes", killed, killed))
     left: DamagedRecordError | None = None

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
-from rocelab.kernel import mounts, namespaces
+from rocelab.kernel import mounts, namespaces, processes
 from rocelab.runtime.installation import frr_owner
 from rocelab.runtime.lab import Lab
 from rocelab.runtime.teardown import take_down
@@ -171,3 +171,27 @@ def test_down_ends_who_left_a_nodes_network_namespace_or_let_its_first_thread_en
         for process in started.values():
             process.kill()
             process.wait()
+
+
+def test_no_daemon_runs_while_those_of_its_neighbours_are_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = tmp_path / "lab.yaml"
+    spec.write_text(SPEC.format(name="t-still"))
+    lab = Lab.planned(str(spec))
+    kill_and_wait = processes.kill_and_wait
+    stopped: list[bool] = []
+
+    def kill(pids: Sequence[int], is_meant: Callable[[int], bool]) -> None:
+        stopped.extend(map(processes.is_stopped, pids))
+        kill_and_wait(pids, is_meant)
+
+    try:
+        lab.up()
+        daemons = [pid for node in lab.fabric.switches for pid in lab.node(node.name).processes()]
+        monkeypatch.setattr(processes, "kill_and_wait", kill)
+    finally:
+        lab.down()
+    assert daemons
+    assert len(stopped) >= len(daemons)
+    assert all(stopped)

@@ -77,6 +77,13 @@ def test_a_process_that_is_no_longer_meant_lives() -> None:
         assert other.poll() is None
 
 
+def test_a_process_that_is_no_longer_meant_is_not_stopped() -> None:
+    with sleepers(2) as (one, other):
+        processes.stop([one.pid, other.pid], lambda pid: pid == one.pid)
+        assert processes.is_stopped(one.pid)
+        assert processes.is_running(other.pid)
+
+
 @pytest.mark.parametrize("name", [b"\xff\xfe", b"\x1cSigPnd:\tz", b"\x85NSpid:\t1", b"a) Z 1"])
 def test_a_process_may_have_any_name(name: bytes) -> None:
     renamed = f"open('/proc/self/comm', 'wb').write({name!r}); print(flush=True); input()"
