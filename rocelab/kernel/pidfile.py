@@ -57,7 +57,8 @@ def tell(file: Path, number: signal.Signals) -> bool:
 
 
 def end(file: Path, timeout_s: float) -> None:
-    """End the holder: SIGTERM, then SIGKILL if it does not end within `timeout_s`.
+    """End the holder: SIGTERM, which it gets even if a signal has stopped it, then SIGKILL if it
+    does not end within `timeout_s`.
 
     Raises MachineError if it does not end.
     """
@@ -71,6 +72,7 @@ def end(file: Path, timeout_s: float) -> None:
     try:
         for number in (signal.SIGTERM, signal.SIGKILL):
             signal.pidfd_send_signal(process, number)
+            signal.pidfd_send_signal(process, signal.SIGCONT)
             if select.select([process], [], [], timeout_s)[0]:
                 return
         raise MachineError(f"process {pid} does not end")

@@ -1,6 +1,7 @@
 """Judges whether the processes that a lab's packets depend on did their work during a run.
 
-They are the routing daemons, the scheme's controller and those that hold packets on cables. The
+They are the routing daemons, the scheme's controller and those that hold packets, on cables and
+for faults. The
 one that pauses is judged by what it did (`rocelab.results.lossless`).
 """
 
@@ -16,11 +17,14 @@ from rocelab.faults.daemons import idle_daemons
 from rocelab.faults.record import read_faults
 from rocelab.measure.cables import CableWatch
 from rocelab.runtime.controller.rounds import read_rounds
+from rocelab.runtime.impairments.delayline import VERY_LATE, Lateness
+from rocelab.runtime.impairments.program import IMPAIRMENTS
 from rocelab.runtime.lab import Lab
 from rocelab.runtime.record import LabFiles
 from rocelab.runtime.steering.controller import ControllerFiles
 from rocelab.runtime.steering.scheme import lacks_controller, read_scheme
 from rocelab.spec.schemes import SchemeSpec
+from rocelab.units import format_duration
 
 NO_CONTROLLER = "not valid because the controller of the scheme had ended or was stopped"
 CONTROLLER_STALL_LIMIT_S = 1.0
@@ -43,6 +47,7 @@ class ProcessWatch:
     def __init__(self, lab: Lab) -> None:
         self._lab, self._files = lab, lab.runtime.files
         self._cables = CableWatch(lab.fabric)
+        self._delayed = lab.impairments.lateness()
         self._scheme = read_scheme(self._files)
         self._began_unix_s = _now_unix_s()
 
@@ -52,6 +57,7 @@ class ProcessWatch:
             *_scheme_problems(self._scheme, read_scheme(self._files)),
             *_controller_problems(self._files, self._began_unix_s, _now_unix_s()),
             *_daemon_problems(self._lab),
+            *_delay_problems(self._lab, self._delayed),
         )
         cables = self._cables.figures()
         if cables is None:
@@ -101,6 +107,21 @@ def _daemon_problems(lab: Lab) -> Iterator[str]:
         if switch.name not in faulted:
             for problem in idle_daemons(lab, switch.name):
                 yield f"not valid because {problem}"
+
+
+def _delay_problems(lab: Lab, before: Lateness) -> Iterator[str]:
+    """Packets of delay faults that came by the machine's fault as late as they did, or not."""
+    for switch in lab.impairments.broken():
+        yield (
+            f"not valid because the process that delays packets at {switch} for a fault had ended "
+            "or was stopped"
+        )
+    if count := lab.impairments.lateness().very_late - before.very_late:
+        limit = format_duration(VERY_LATE * IMPAIRMENTS.least_ns)
+        yield (
+            f"not valid because {count:,} packets that a fault delays left {limit} late or later, "
+            f"and more than {VERY_LATE} times the delay: the process that holds them stood still"
+        )
 
 
 def _now_unix_s() -> float:

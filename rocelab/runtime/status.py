@@ -92,8 +92,8 @@ class KnownFault:
 class LabStatus:
     """Every node of a lab, in build order, its active faults and its lossless classes, if any.
 
-    broken_cables: switches whose cables let nothing through, as their delay line has ended or is
-    stopped.
+    broken_cables: switches whose cables, or those of them that a fault delays, let nothing through,
+    as their delay line has ended or is stopped.
     lacks_controller: the scheme's does not run, so that nothing answers failures and load.
     deviations: kernel settings that are not as planned.
     frr_memory: how FRR's daemons use memory (`rocelab.runtime.memory`).
@@ -218,7 +218,8 @@ def read_status(lab: Lab, answer_s: float = VTY_TIMEOUT_S) -> LabStatus:
     with workers(4 * (os.cpu_count() or 1)) as pool:
         nodes = tuple(pool.map(read, fabric.nodes))
     files = lab.runtime.files
-    recorded, broken = recorded_faults(files).items(), cables.broken(fabric, files)
+    recorded = recorded_faults(files).items()
+    broken = (*cables.broken(fabric, files), *lab.impairments.broken())
     faults = tuple(KnownFault(number, str(keys["kind"])) for number, keys in recorded)
     overview, controller = read_overview(fabric), lacks_controller(files)
     deviations = read_deviations(fabric, files)

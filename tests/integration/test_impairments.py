@@ -20,6 +20,7 @@ from rocelab.errors import InputError
 from rocelab.faults import impairments as faults
 from rocelab.jobs.flow import Flow
 from rocelab.kernel import namespaces, pidfile
+from rocelab.measure.processes import ProcessWatch
 from rocelab.plan.build import plan
 from rocelab.plan.fabric import DirectedLink
 from rocelab.runtime import daemons
@@ -30,6 +31,7 @@ from rocelab.runtime.impairments.program import IMPAIRMENTS
 from rocelab.runtime.lab import Lab
 from rocelab.runtime.queues.engine import bpf_folder
 from rocelab.runtime.queues.reading import read_queue_counters
+from rocelab.runtime.status import read_status
 from rocelab.spec.model import LabSpec
 from rocelab.traffic.result import FlowRecord, TrafficResult
 from rocelab.traffic.session import TrafficSession
@@ -394,6 +396,34 @@ def test_a_dead_delay_line_is_started_again(steered: Lab) -> None:
     finally:
         impairments.clear_all()
     assert lost(there) == []
+
+
+@pytest.mark.parametrize("moment", ["goes on", "is stopped", "is cleared"])
+def test_a_run_whose_delayed_packets_stood_still_is_not_valid(steered: Lab, moment: str) -> None:
+    impairments, files = steered.impairments, steered.runtime.files
+    watch = ProcessWatch(steered)
+    impairments.impair(to(CABLE, "rtsw1"), Impairment(Kind.DELAY, delay_ns=MS))
+    try:
+        line = pidfile.holder(lineprocess.pid_file(IMPAIRMENTS, files, "rtsw1"))
+        assert line is not None
+        os.kill(line, signal.SIGSTOP)
+        run(steered, 0.3)  # six times the limit
+        if moment == "goes on":
+            os.kill(line, signal.SIGCONT)
+            wait_until(lambda: impairments.lateness().packets > 100, "packets leave")
+        if moment == "is cleared":
+            counted = impairments.clear(to(CABLE, "rtsw1"), Kind.DELAY)
+            assert counted is not None and counted.delayed == counted.resumed > 100
+        broken = read_status(steered).broken_cables
+        (problem,) = watch.figures().problems
+    finally:
+        impairments.clear_all()
+    if moment == "is stopped":
+        assert broken == ("rtsw1",)
+        assert "the process that delays packets at rtsw1 for a fault had ended or was" in problem
+    else:
+        assert broken == ()
+        assert "packets that a fault delays left 50 ms late or later" in problem
 
 
 def test_a_lab_that_is_down_has_no_cables(steered: Lab, make_lab: MakeLab) -> None:

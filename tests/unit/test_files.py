@@ -61,10 +61,11 @@ def test_modes_are_those_that_are_named_under_any_umask(umask: int, tmp_path: Pa
 
 
 def test_the_counts_of_a_delay_line_are_not_others_to_write(umask: int, tmp_path: Path) -> None:
-    counts = delayline._zeroed(tmp_path / "line.lateness")
+    counts = delayline._counts(tmp_path / "line.lateness")
     counts[1] = 7
     assert mode(tmp_path / "line.lateness") == 0o644
     assert delayline.read_lateness(tmp_path / "line").late == 7
+    assert delayline._counts(tmp_path / "line.lateness").tolist() == [0, 7, 0, 0]
 
 
 def test_folders_of_code_are_not_others_to_write(

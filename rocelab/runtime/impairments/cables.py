@@ -16,7 +16,7 @@ from rocelab.plan.delays import lab_delay_ns
 from rocelab.plan.fabric import Fabric, Node
 from rocelab.progress import Progress, ProgressSink, no_progress
 from rocelab.runtime.impairments import lineprocess, program
-from rocelab.runtime.impairments.delayline import HELD_LIMIT_BYTES, Lateness, read_lateness
+from rocelab.runtime.impairments.delayline import HELD_LIMIT_BYTES, Lateness
 from rocelab.runtime.impairments.impairment import MAX_DELAY_NS, Hook, Hooks, Kind
 from rocelab.runtime.impairments.maps import ImpairmentMaps, Rule
 from rocelab.runtime.impairments.program import CABLES
@@ -80,12 +80,7 @@ def broken(fabric: Fabric, files: LabFiles) -> tuple[str, ...]:
 
 def lateness(fabric: Fabric, files: LabFiles) -> Lateness:
     """How late packets left all cables of a lab since it came up; none are counted by netem."""
-    if not CABLES.pins(files).exists():
-        return Lateness()
-    counted = [
-        read_lateness(lineprocess.pid_file(CABLES, files, node.name)) for node in fabric.switches
-    ]
-    return Lateness(*map(sum, zip(*counted, strict=True)))
+    return lineprocess.lateness(CABLES, files, [node.name for node in fabric.switches])
 
 
 def _hooks(fabric: Fabric) -> Mapping[str, Sequence[Hook]]:

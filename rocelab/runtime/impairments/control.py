@@ -24,6 +24,7 @@ from rocelab.kernel import namespaces, probes
 from rocelab.kernel.bracket import Bracket
 from rocelab.plan.fabric import DirectedLink, Fabric
 from rocelab.runtime.impairments import lineprocess, program
+from rocelab.runtime.impairments.delayline import Lateness
 from rocelab.runtime.impairments.impairment import Hook, Hooks, Impairment, Kind
 from rocelab.runtime.impairments.maps import (
     ALL,
@@ -139,6 +140,21 @@ class Impairments:
             with self._maps() as maps:
                 found[self._hooks.at(slot).link] = maps.counters(slot)
         return found
+
+    def broken(self) -> tuple[str, ...]:
+        """The switches whose delay line has ended or is stopped: what it delays is lost."""
+        rules = self._rules()
+        return tuple(
+            node.name
+            for node in self._fabric.switches
+            if self._delays(node.name, rules)
+            and not lineprocess.holds(IMPAIRMENTS, self._files, node.name)
+        )
+
+    def lateness(self) -> Lateness:
+        """How late packets left all delay lines since the lab came up."""
+        switches = [node.name for node in self._fabric.switches]
+        return lineprocess.lateness(IMPAIRMENTS, self._files, switches)
 
     def remains(self, link: DirectedLink, kind: Kind) -> tuple[str, ...]:
         """What the kernel still has of an impairment; an empty tuple proves it cleared.

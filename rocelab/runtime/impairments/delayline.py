@@ -3,7 +3,7 @@
 The wire program redirects packets into a veth pair, each with its slot as VLAN id and the kernel's
 arrival time. This process sends them back through the pair, in order, when their rule's delay is
 over, each from a socket whose mark is its slot. Standard library only, so that it starts fast. How
-late they leave is counted beside the pid file.
+late they leave is counted beside the pid file, on from what a line of the switch counted before.
 
 A packet costs it far more CPU time than forwarding does.
 """
@@ -92,8 +92,8 @@ def arrivals(ring: Ring) -> Iterator[Arrival]:
 
 
 class HeldPacket(NamedTuple):
-    """A packet, when it is due, in CLOCK_MONOTONIC ns, and after which delay; 0: it may leave
-    early, as its delay was cleared."""
+    """A packet, when it is due, in CLOCK_MONOTONIC ns, and the delay of its slot, or the last one
+    where that was cleared; 0: none is known."""
 
     due_ns: int
     frame: bytes
@@ -109,14 +109,15 @@ class Lateness(NamedTuple):
     total_ns: int = 0
     very_late: int = 0
 
-    def after(self, held: HeldPacket, now_ns: int) -> Lateness:
-        """With a packet that leaves now."""
+    def after(self, held: HeldPacket, now_ns: int, least_ns: int = 0) -> Lateness:
+        """With a packet that leaves now. A delay below `least_ns` counts as that where it is about
+        very late packets."""
         late_ns = max(0, now_ns - held.due_ns)
         return Lateness(
             self.packets + 1,
             self.late + (late_ns > held.delay_ns // LATE_PART),
             self.total_ns + late_ns,
-            self.very_late + (late_ns > held.delay_ns * VERY_LATE),
+            self.very_late + (late_ns > max(held.delay_ns, least_ns) * VERY_LATE),
         )
 
 
@@ -126,7 +127,7 @@ def lateness_file(pid_file: Path) -> Path:
 
 
 def read_lateness(pid_file: Path) -> Lateness:
-    """What the process with this pid file has counted; nothing if it never ran."""
+    """What processes with this pid file have counted; nothing if none ever ran."""
     try:
         return Lateness(*_LATENESS.unpack(lateness_file(pid_file).read_bytes()))
     except FileNotFoundError:
@@ -164,10 +165,12 @@ class DelayQueues:
         """Every slot that ever had a packet."""
         return tuple(self._queue_of)
 
-    def hasten(self, slot: int) -> None:
-        """Make all of a slot's packets due now."""
+    def hasten(self, slot: int, now_ns: int) -> None:
+        """Make all of a slot's packets due now, or when they were if that was before."""
         queue = self._queue_of[slot]
-        self._queue_of[slot] = deque(HeldPacket(0, held.frame) for held in queue)
+        self._queue_of[slot] = deque(
+            held._replace(due_ns=min(held.due_ns, now_ns)) for held in queue
+        )
 
     def next_ns(self) -> int | None:
         """When the next packet is due, None where none is held."""
@@ -198,16 +201,24 @@ class DelayLine:
     """Receives packets and sends them when they are due."""
 
     def __init__(
-        self, ring: Ring, outlet: Outlet, delay_of: Callable[[int], int], counted: memoryview
+        self,
+        ring: Ring,
+        outlet: Outlet,
+        delay_of: Callable[[int], int],
+        counted: memoryview,
+        least_ns: int,
     ) -> None:
-        """`delay_of` gives the delay in ns that a slot's packets have now."""
+        """`delay_of` gives the delay in ns that a slot's packets have now; `least_ns` as of
+        `Lateness.after`."""
         self._ring = ring
         self._outlet = outlet
         self._delay_of = delay_of
         self._queues = DelayQueues()
+        self._latest: dict[int, int] = {}
         self._rest_ns = REST_NS
-        self._lateness = Lateness()
+        self._lateness = Lateness(*counted)
         self._counted = counted
+        self._least_ns = least_ns
 
     def run(self, wakeup: int) -> None:
         """Work until SIGTERM; then send all held packets, in order.
@@ -244,7 +255,7 @@ class DelayLine:
             pass
         for slot in self._queues.slots():
             if not self._delay_of(slot):
-                self._queues.hasten(slot)
+                self._queues.hasten(slot, time.monotonic_ns())
         self._let_out(time.monotonic_ns())
 
     def _take_in(self) -> int:
@@ -260,18 +271,17 @@ class DelayLine:
             if slot not in delays:
                 delays[slot] = self._delay_of(slot)
                 self._rest_ns = min(self._rest_ns, max(MIN_REST_NS, delays[slot] // 4))
+            self._latest[slot] = delays[slot] or self._latest.get(slot, 0)
             # No later than now plus the delay: CLOCK_REALTIME may have been set meanwhile.
-            self._queues.put(
-                slot, min(t_ns + offset_ns, now_ns) + delays[slot], frame, delays[slot]
-            )
+            due_ns = min(t_ns + offset_ns, now_ns) + delays[slot]
+            self._queues.put(slot, due_ns, frame, self._latest[slot])
         return count
 
     def _let_out(self, by_ns: int) -> None:
         lateness = self._lateness
         for slot, held in self._queues.pop_due(by_ns):
             self._outlet.send(slot, held.frame)
-            if held.delay_ns:
-                lateness = lateness.after(held, time.monotonic_ns())
+            lateness = lateness.after(held, time.monotonic_ns(), self._least_ns)
         if lateness is not self._lateness:
             self._lateness = lateness
             # Word by word: `struct.pack_into` would write zeros first, which a reader could see.
@@ -280,10 +290,11 @@ class DelayLine:
 
 
 def main() -> None:
-    """`python -m rocelab.runtime.impairments.delayline PINS INTERFACE MTU CPU PID_FILE READY_FD`.
+    """`python -m rocelab.runtime.impairments.delayline PINS INTERFACE MTU CPU LEAST_NS PID_FILE
+    READY_FD`.
 
     INTERFACE: this process's end of the pair; the other is the wire program's."""
-    pins, interface, mtu, cpu, *found_by = sys.argv[1:]
+    pins, interface, mtu, cpu, least_ns, *found_by = sys.argv[1:]
     wakeup, tells = os.pipe()
     os.set_blocking(tells, False)
     signal.set_wakeup_fd(tells)
@@ -296,16 +307,17 @@ def main() -> None:
             rule = maps.rule(slot)
             return 0 if rule is None else rule.delay_ns
 
-        counted = _zeroed(lateness_file(Path(found_by[0])))
+        counted = _counts(lateness_file(Path(found_by[0])))
         ring, outlet = open_delay_ring(interface, int(mtu)), Outlet(interface)
-        line = DelayLine(ring, outlet, delay_of, counted)
+        line = DelayLine(ring, outlet, delay_of, counted, int(least_ns))
         ready()
         line.run(wakeup)
 
 
-def _zeroed(file: Path) -> memoryview:
-    # Whatever the umask: who can cut a mapped file short ends the process that writes to it.
-    write_file(file, bytes(_LATENESS.size))
+def _counts(file: Path) -> memoryview:
+    if not file.exists():
+        # Whatever the umask: who can cut a mapped file short ends the process that writes to it.
+        write_file(file, bytes(_LATENESS.size))
     with file.open("r+b") as opened:
         return memoryview(mmap.mmap(opened.fileno(), _LATENESS.size)).cast("Q")
 

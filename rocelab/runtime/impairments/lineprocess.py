@@ -12,12 +12,13 @@ from __future__ import annotations
 import errno
 import signal
 import socket
+from collections.abc import Iterable
 from pathlib import Path
 
 from rocelab.errors import MachineError
 from rocelab.kernel import background, links, namespaces, netlink, pidfile, processes, tc
 from rocelab.runtime.impairments import program
-from rocelab.runtime.impairments.delayline import lateness_file
+from rocelab.runtime.impairments.delayline import Lateness, read_lateness
 from rocelab.runtime.impairments.maps import ImpairmentMaps
 from rocelab.runtime.impairments.program import Stage
 from rocelab.runtime.record import LabFiles
@@ -64,7 +65,7 @@ def start(
         background.start(
             f"the delay line of {node}",
             "rocelab.runtime.impairments.delayline",
-            (str(stage.pins(files)), _ends(stage)[1], str(mtu), str(place)),
+            (str(stage.pins(files)), _ends(stage)[1], str(mtu), str(place), str(stage.least_ns)),
             pid_file=pid_file(stage, files, node),
             log=_log_file(stage, files, node),
             netns=netns,
@@ -118,15 +119,22 @@ def stop(stage: Stage, files: LabFiles, node: str) -> None:
 def end(stage: Stage, files: LabFiles, node: str) -> None:
     """End the process alone, as `stop` does: it keeps the namespace of a node that is gone."""
     pidfile.end(pid_file(stage, files, node), STOP_TIMEOUT_S)
-    held = pid_file(stage, files, node)
-    for file in (held, _log_file(stage, files, node), lateness_file(held)):
+    for file in (pid_file(stage, files, node), _log_file(stage, files, node)):
         file.unlink(missing_ok=True)
 
 
+def lateness(stage: Stage, files: LabFiles, nodes: Iterable[str]) -> Lateness:
+    """How late packets left the lines of these switches since the lab came up, with those that have
+    ended; none are counted by netem."""
+    counted = [read_lateness(pid_file(stage, files, node)) for node in nodes]
+    return Lateness(*map(sum, zip(*counted, strict=True)))
+
+
 def let_out(stage: Stage, files: LabFiles, node: str) -> bool:
-    """Send at once, in order, the packets whose rule no longer has a delay; return whether the
-    process lives."""
-    return pidfile.tell(pid_file(stage, files, node), signal.SIGHUP)
+    """Send at once, in order, the packets whose rule no longer has a delay, even if a signal has
+    stopped the process; return whether it lives."""
+    held = pid_file(stage, files, node)
+    return pidfile.tell(held, signal.SIGHUP) and pidfile.tell(held, signal.SIGCONT)
 
 
 def is_made(stage: Stage, files: LabFiles, node: str) -> bool:

@@ -34,7 +34,7 @@ class Stage:
 
     crossing: the program on ports, at `priority`; returning: that on the pair of interfaces `line`,
     of which the first has this index (as in rocelab/runtime/bpf/impairments.bpf.c) and the other
-    the next.
+    the next. least_ns: of delays, where it is about very late packets (`delayline.Lateness`).
     """
 
     name: str
@@ -43,6 +43,7 @@ class Stage:
     priority: int
     line: str
     index: int
+    least_ns: int
 
     def pins(self, files: LabFiles) -> Path:
         """Where programs and maps are pinned while any port has this stage."""
@@ -53,10 +54,11 @@ class Stage:
         return ImpairmentMaps(self.pins(files), (self.crossing, self.returning))
 
 
-CABLES = Stage("cables", "cable", "arrive", 2, "cable", 60003)
-IMPAIRMENTS = Stage("impairments", "cross", "resume", 3, "delay", 60001)
+CABLES = Stage("cables", "cable", "arrive", 2, "cable", 60003, 0)
+IMPAIRMENTS = Stage("impairments", "cross", "resume", 3, "delay", 60001, 2_500_000)
 """Both run before the filters of queues and steering, which have priority 10, and after that of
-lossless classes, for which a packet on a cable has left its switch."""
+lossless classes, for which a packet on a cable has left its switch. A fault may delay packets by
+less than any machine is punctual to: they are very late from 50 ms on."""
 
 
 def make_pins(stage: Stage, files: LabFiles, slots: int) -> None:

@@ -13,6 +13,7 @@ from rocelab.measure import processes
 from rocelab.measure.processes import NO_CONTROLLER, ProcessWatch
 from rocelab.plan.build import build_fabric
 from rocelab.runtime.controller.rounds import Round, RoundLog
+from rocelab.runtime.impairments.delayline import Lateness
 from rocelab.runtime.steering.controller import ControllerFiles
 from rocelab.spec.schemes import EcmpScheme, SchemeSpec, SprayScheme, TeScheme
 from tests.helpers.report_sample import lab as lab_spec
@@ -31,7 +32,11 @@ def watch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ProcessWatch:
     monkeypatch.setattr(processes, "idle_daemons", lambda lab, switch: ())
     files = SimpleNamespace(root=tmp_path, faults=tmp_path / "faults")
     ControllerFiles(files).make()  # type: ignore[arg-type]
-    lab = SimpleNamespace(fabric=build_fabric(lab_spec()), runtime=SimpleNamespace(files=files))
+    lab = SimpleNamespace(
+        fabric=build_fabric(lab_spec()),
+        runtime=SimpleNamespace(files=files),
+        impairments=SimpleNamespace(broken=tuple, lateness=lambda: Lateness(very_late=3)),
+    )
     return ProcessWatch(lab)  # type: ignore[arg-type]
 
 
@@ -86,6 +91,22 @@ def test_a_run_during_which_the_scheme_was_changed_is_not_valid(
     monkeypatch.setattr(processes, "read_scheme", lambda files: SprayScheme(kind="spray"))
     (problem,) = watch.figures().problems
     assert "the lab's scheme was changed from te to spray meanwhile" in problem
+
+
+@pytest.mark.parametrize(
+    ("delays", "said"),
+    [
+        ({"broken": lambda: ("rtsw1",)}, "at rtsw1 for a fault had ended or was stopped"),
+        ({"lateness": lambda: Lateness(very_late=5)}, "because 2 packets that a fault delays"),
+    ],
+)
+def test_a_fault_whose_packets_were_held_too_long_makes_a_run_invalid(
+    delays: dict[str, object], said: str, watch: ProcessWatch, tmp_path: Path
+) -> None:
+    made_rounds(tmp_path, [BEGAN_S + step for step in range(10)])
+    vars(watch._lab.impairments).update(delays)
+    (problem,) = watch.figures().problems
+    assert said in problem
 
 
 def test_daemons_that_do_not_run_make_a_run_invalid_unless_a_fault_broke_their_switch(

@@ -174,9 +174,17 @@ def test_a_hastened_slot_leaves_at_once_and_others_stay() -> None:
     queues = DelayQueues()
     for number in range(4):
         queues.put(1 + number % 2, 10**9, bytes([number]))
-    queues.hasten(1)
-    assert [(slot, held.frame) for slot, held in queues.pop_due(0)] == [(1, b"\0"), (1, b"\2")]
+    queues.hasten(1, 7)
+    assert [(slot, held.frame) for slot, held in queues.pop_due(7)] == [(1, b"\0"), (1, b"\2")]
     assert [held.frame for _, held in queues.pop_due(10**9)] == [b"\1", b"\3"]
+
+
+def test_a_packet_that_was_due_before_its_slot_was_hastened_is_as_late_as_it_is() -> None:
+    queues = DelayQueues()
+    for due_ns in (5, 50):
+        queues.put(1, due_ns, b"", delay_ns=3)
+    queues.hasten(1, 20)
+    assert [(held.due_ns, held.delay_ns) for _, held in queues.pop_due(20)] == [(5, 3), (20, 3)]
 
 
 def test_a_packet_is_late_more_than_a_tenth_of_its_delay_after_it_was_due() -> None:
@@ -192,6 +200,13 @@ def test_a_packet_is_very_late_more_than_twenty_delays_after_it_was_due() -> Non
     counted = Lateness().after(held, held.due_ns + 100_000)
     assert counted.very_late == 0
     assert counted.after(held, held.due_ns + 100_001).very_late == 1
+
+
+def test_a_delay_below_the_least_counts_as_that_for_very_late_packets() -> None:
+    held = HeldPacket(1_000_000, b"", delay_ns=5_000)
+    counted = Lateness().after(held, held.due_ns + 160_000, least_ns=8_000)
+    assert counted.very_late == 0
+    assert counted.after(held, held.due_ns + 160_001, least_ns=8_000).very_late == 1
 
 
 def test_a_run_over_cables_that_stood_still_is_no_measurement() -> None:
