@@ -15,7 +15,10 @@ from tests.helpers.limits import LIMIT_S
 from tests.machines.typed import python_blocks
 
 ROOT = Path(__file__).parents[2]
-PAGES = ("README.md", *(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md"))))
+PAGES = (
+    "README.md",
+    *(path.relative_to(ROOT).as_posix() for path in sorted((ROOT / "docs").rglob("*.md"))),
+)
 
 BLOCKS = {
     f"{page} {number}": block.text

@@ -18,7 +18,10 @@ from tests.machines.typed import commands
 pytestmark = [pytest.mark.side_by_side, pytest.mark.long]
 
 ROOT = Path(__file__).parents[2]
-PAGES = ("README.md", *(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md"))))
+PAGES = (
+    "README.md",
+    *(path.relative_to(ROOT).as_posix() for path in sorted((ROOT / "docs").rglob("*.md"))),
+)
 
 WITHOUT_A_LAB = (
     *("labs", "plan", "render", "graph", "schema", "path", "predict", "simulate", "whatif"),

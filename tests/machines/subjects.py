@@ -35,6 +35,11 @@ def served(*, before: tuple[str, ...] = (), after: tuple[str, ...] = ()) -> Run:
 
 
 SUBJECT_RUNS: dict[str, dict[str, Run | NotRun]] = {
+    "docs/dev/fault.md": {
+        "rocelab fault list tiny": Run(shows=(r"carrier-down",)),
+        "rocelab status tiny": Run(code=1, shows=(r"broken on purpose",)),
+    },
+    "docs/dev/plan.md": {"rocelab plan tiny --json": Run(shows=(r"ctsw1",))},
     "docs/adopt.md": {
         **dict.fromkeys(
             (

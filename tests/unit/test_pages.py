@@ -20,7 +20,14 @@ from rocelab.cli.main import command_line
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(
     path.relative_to(ROOT).as_posix()
-    for pattern in ("*.md", "[!.]*/README.md", "tests/*/README.md", "bench/*.md", "docs/*.md")
+    for pattern in (
+        "*.md",
+        "[!.]*/README.md",
+        "tests/*/README.md",
+        "bench/*.md",
+        "docs/*.md",
+        "docs/dev/*.md",
+    )
     for path in ROOT.glob(pattern)
 )
 
@@ -42,7 +49,8 @@ def anchors(text: str) -> set[str]:
 
 def test_every_page_is_in_the_navigation_once() -> None:
     settings = tomllib.loads((ROOT / "zensical.toml").read_text())
-    written = sorted(path.name for path in (ROOT / "docs").glob("*.md"))
+    docs = ROOT / "docs"
+    written = sorted(path.relative_to(docs).as_posix() for path in docs.rglob("*.md"))
     assert sorted(pages(settings["project"]["nav"])) == written
 
 

@@ -12,7 +12,10 @@ from tests.machines.pages import README, RUNS, UNFENCED
 from tests.machines.typed import Typed, commands, differences, python_blocks, shown_blocks
 
 CHECKOUT = Path(__file__).parents[2]
-PAGES = (README, *(f"docs/{path.name}" for path in sorted((CHECKOUT / "docs").glob("*.md"))))
+PAGES = (
+    README,
+    *(path.relative_to(CHECKOUT).as_posix() for path in sorted((CHECKOUT / "docs").rglob("*.md"))),
+)
 
 PAGE = """\
 Text with `make drill`.
