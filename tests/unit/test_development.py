@@ -68,3 +68,13 @@ def test_a_hook_refuses_a_subject_of_73_characters() -> None:
     body = "\n\nWhy, in lines " + "of any length " * 9
     assert pattern.search("x" * 73 + body)
     assert not pattern.search("x" * 72 + body)
+
+
+def test_fragments_of_the_changelog_are_of_a_kind_that_there_is() -> None:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["towncrier"]
+    kinds = "|".join(kind["directory"] for kind in settings["type"])
+    names = {path.name for path in (ROOT / "changes").iterdir()} - {"README.md"}
+    assert [name for name in names if not re.fullmatch(rf"\+[\w-]+\.({kinds})\.md", name)] == []
+    assert re.findall(r"^\| `(\w+)`", (ROOT / "changes/README.md").read_text(), re.M) == (
+        kinds.split("|")
+    )
