@@ -26,10 +26,16 @@ class Case:
     """The facts about a job. `paths` is None if paths cannot be predicted."""
 
     report: JobReport
-    job: JobSpec
-    fabric: Fabric
     timing: Timing
     paths: Sequence[FlowPaths] | None
+
+    @property
+    def job(self) -> JobSpec:
+        return self.report.spec
+
+    @property
+    def fabric(self) -> Fabric:
+        return self.report.fabric
 
     def times(self, lab_ns: float) -> Times:
         """A time of the lab in both clocks."""

@@ -93,7 +93,7 @@ def _standing_bytes(full: _Full) -> float:
 
 
 def _standing(case: Case) -> Iterator[_Full]:
-    figures = case.report.figures_by_link(case.fabric)
+    figures = case.report.figures_by_link
     for link, flows in case.crossing.items():
         stood = [queue for queue in case.queues_at(link) if _stood(case, queue)]
         if stood:

@@ -19,13 +19,9 @@ from rocelab.diagnose.paths import FlowPaths, predicted_paths
 from rocelab.diagnose.pauses import paused_transfers
 from rocelab.errors import InputError
 from rocelab.forwarding.path import NoPathError
-from rocelab.jobs.job import JobSpec
 from rocelab.jobs.jobplan import plan_job
-from rocelab.plan.build import plan
-from rocelab.plan.fabric import Fabric
 from rocelab.results.diagnosis import SCHEMA_VERSION, Cause, Diagnosis, PathPart, Verdict
 from rocelab.results.job import JobReport
-from rocelab.spec.adopted import recorded_spec
 
 EXPLAINED = {
     Cause.GREY_LINK: ("counters disagree on",),
@@ -43,20 +39,19 @@ def diagnose_report(report: JobReport) -> tuple[Diagnosis, Case]:
 
     Raises InputError if the document does not have the times of a collective.
     """
-    fabric = plan(recorded_spec(report.lab))
     try:
-        paths = predicted_paths(fabric, report)
+        paths = predicted_paths(report)
     except (InputError, NoPathError) as error:
-        case = make_case(report, fabric, None)
+        case = make_case(report, None)
         return diagnose(case, (f"paths are not known: {error.message}",)), case
-    case = make_case(report, fabric, paths)
+    case = make_case(report, paths)
     return diagnose(case), case
 
 
 def finding_of(report: JobReport) -> str | None:
     """What slowed a job down, in a few words (`Verdict.finding`): None for a stream, empty if its
     document does not have the times of its sends."""
-    if JobSpec.model_validate(report.job).size is None:
+    if report.spec.size is None:
         return None
     try:
         diagnosis, _ = diagnose_report(report)
@@ -65,10 +60,10 @@ def finding_of(report: JobReport) -> str | None:
     return diagnosis.verdict.finding
 
 
-def make_case(report: JobReport, fabric: Fabric, paths: Sequence[FlowPaths] | None) -> Case:
+def make_case(report: JobReport, paths: Sequence[FlowPaths] | None) -> Case:
     """The case of a report. Raises InputError if the report has no times of steps."""
-    job = JobSpec.model_validate(report.job)
-    schedule = plan_job(fabric, job).schedule
+    job = report.spec
+    schedule = plan_job(report.fabric, job).schedule
     if report.steps is None or schedule is None:
         raise InputError(
             "the document has no times of steps",
@@ -76,7 +71,7 @@ def make_case(report: JobReport, fabric: Fabric, paths: Sequence[FlowPaths] | No
             "streams, failed jobs and schedules of more than 32,768 sends have none",
         )
     pause_ns = round(job.compute * report.clock.dilation)
-    return Case(report, job, fabric, timing(report.steps, schedule, pause_ns), paths)
+    return Case(report, timing(report.steps, schedule, pause_ns), paths)
 
 
 def diagnose(case: Case, notes: Sequence[str] = ()) -> Diagnosis:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from rocelab.errors import InputError
 from rocelab.jobs.placement import reference
-from rocelab.plan.fabric import DirectedLink, Fabric
+from rocelab.plan.fabric import DirectedLink
 from rocelab.predict.matrix import FlowRow
 from rocelab.predict.predictor import Setting, paths_on
 from rocelab.results.diagnosis import SuspectLink
@@ -30,13 +30,13 @@ class FlowPaths:
     answers: tuple[DirectedLink, ...]
 
 
-def predicted_paths(fabric: Fabric, report: JobReport) -> tuple[FlowPaths, ...]:
+def predicted_paths(report: JobReport) -> tuple[FlowPaths, ...]:
     """The paths of each of `report.flows`, from planned tables under the lab's scheme.
 
     Raises InputError if a path cannot be predicted (spray, flowlet, resilient, te, hash seed 0,
     unnumbered links) or the links' counters contradict it.
     """
-    if not fabric.numbered:
+    if not report.fabric.numbered:
         raise InputError(
             "links are unnumbered: the order of next hops is not planned",
             hint="take a lab with `routing.numbering: numbered`",
@@ -47,11 +47,11 @@ def predicted_paths(fabric: Fabric, report: JobReport) -> tuple[FlowPaths, ...]:
         own, peer = nics[flow.rank], nics[flow.peer]
         rows.append(FlowRow(own, peer, flow.sport, flow.dest_qp, leaves_by=flow.port))
         rows.append(FlowRow(peer, own, flow.acks_sport, flow.acks_qp, leaves_by=flow.acks_port))
-    paths = paths_on(fabric, rows, Setting())
+    paths = paths_on(report.fabric, rows, Setting())
     found = tuple(
         FlowPaths(data, answers) for data, answers in zip(paths[::2], paths[1::2], strict=True)
     )
-    _check_counters(fabric, report, found)
+    _check_counters(report, found)
     return found
 
 
@@ -65,8 +65,8 @@ def suspects(links: Iterable[DirectedLink]) -> tuple[SuspectLink, ...]:
     return tuple(SuspectLink(link.name, link.sender, link.receiver) for link in links)
 
 
-def _check_counters(fabric: Fabric, report: JobReport, paths: Sequence[FlowPaths]) -> None:
-    figures = report.figures_by_link(fabric)
+def _check_counters(report: JobReport, paths: Sequence[FlowPaths]) -> None:
+    figures = report.figures_by_link
     own: Counter[DirectedLink] = Counter()
     for flow, path in zip(report.flows, paths, strict=True):
         own.update(dict.fromkeys(path.data, flow.packets))

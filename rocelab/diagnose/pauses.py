@@ -181,7 +181,7 @@ def _incast(
     """A switch that paused others: an incast if ports of it towards servers were full, and not
     stopped themselves."""
     end_ns = report.fidelity.elapsed_ns
-    carried = {link: each.bytes for link, each in report.figures_by_link(fabric).items()}
+    carried = {link: each.bytes for link, each in report.figures_by_link.items()}
     down = [each for each in fabric.directed_links if not fabric.node(each.receiver).is_switch]
     usual = statistics.median(carried.get(port, 0) for port in down)
     window_ns = Stops.of([pause.span for pause in own], end_ns).whole_ns

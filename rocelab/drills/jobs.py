@@ -17,7 +17,6 @@ from rocelab.measure.timeline import FibTimeline
 from rocelab.outputs import Place
 from rocelab.progress import ProgressSink
 from rocelab.results.drill import JobsRun, PhaseRun
-from rocelab.results.kpis import data_class
 from rocelab.results.probes import rebased
 from rocelab.results.shares import FairShares
 from rocelab.results.stages import Stages
@@ -89,7 +88,7 @@ def _fair_shares(
     trips = idle.reports[0].round_trips
     if report.errors or not report.goodput.senders or trips is None:
         return None
-    depths = [] if sampler is None else _depths(sampler, plan, data_class(report))
+    depths = [] if sampler is None else _depths(sampler, plan, report.data_class)
     return fair_shares(plan, report, trips.p50.modelled_ns, depths, phase.spec.model.seeds)
 
 

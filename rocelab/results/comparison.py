@@ -18,6 +18,7 @@ from rocelab.forwarding.balance import Polarization, TierBalance
 from rocelab.plan.fabric import Direction
 from rocelab.results.environment import Environment
 from rocelab.results.job import Fidelity, FlowFigures, Times, Transport
+from rocelab.results.oflab import OfLab
 from rocelab.statistics import Spread
 
 SCHEMA_VERSION = 1
@@ -145,8 +146,8 @@ class CellResult:
         return str(self.scheme["kind"])
 
 
-@dataclass(frozen=True, slots=True)
-class Comparison:
+@dataclass(frozen=True)
+class Comparison(OfLab):
     """The result of a comparison. `lab` is its spec in full, as JSON values; `command` reproduces
     it."""
 

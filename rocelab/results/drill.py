@@ -20,6 +20,7 @@ from rocelab.results.health import HealthReport
 from rocelab.results.job import JobReport
 from rocelab.results.kpi import Figures
 from rocelab.results.kpis import job_figures, phase_figures, probe_figures
+from rocelab.results.oflab import OfLab
 from rocelab.results.probes import ProbeRun
 from rocelab.results.shares import FairShares
 from rocelab.results.stages import Stages
@@ -162,8 +163,8 @@ class PhaseSummary:
         return self.valid_runs > 0 and all(verdict.passed for verdict in self.verdicts)
 
 
-@dataclass(frozen=True, slots=True)
-class DrillResult:
+@dataclass(frozen=True)
+class DrillResult(OfLab):
     """The result of a drill.
 
     drill, lab: the specs in full, every default written out, as JSON values in ns, bit/s and bytes;

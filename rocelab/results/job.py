@@ -10,14 +10,18 @@ same in both.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from rocelab.documents import Format
 from rocelab.forwarding.balance import TierBalance
-from rocelab.plan.fabric import DirectedLink, Direction, Fabric
+from rocelab.jobs.job import JobSpec
+from rocelab.plan.fabric import DirectedLink, Direction
+from rocelab.plan.queues import class_of_dscp
 from rocelab.results.environment import Environment
 from rocelab.results.impact import Impact
 from rocelab.results.lossless import Lossless
+from rocelab.results.oflab import OfLab
 from rocelab.results.probes import Event
 from rocelab.statistics import Spread
 
@@ -347,8 +351,8 @@ class FlowFigures:
     links: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class JobReport:
+@dataclass(frozen=True)
+class JobReport(OfLab):
     """The result of a job. It is a valid measurement only if `problems` is empty.
 
     job, lab: the specs in full, as JSON values. problems: why the run is invalid. errors: queue
@@ -406,6 +410,16 @@ class JobReport:
     def valid(self) -> bool:
         return not self.problems
 
+    @cached_property
+    def spec(self) -> JobSpec:
+        """Raises ValueError if this version does not know such a job."""
+        return JobSpec.model_validate(self.job)
+
+    @property
+    def data_class(self) -> int:
+        """The traffic class of the job's data in its lab."""
+        return class_of_dscp(self.lab_spec.queues.dscp)[self.spec.transport.dscp]
+
     @property
     def iteration_spans_ns(self) -> tuple[tuple[int, int], ...]:
         """When each measured iteration began and ended, in ns of the lab since the start of the
@@ -420,11 +434,11 @@ class JobReport:
             if place in ends
         )
 
-    def figures_by_link(self, fabric: Fabric) -> dict[DirectedLink, LinkFigures]:
-        """`links` by the fabric's own."""
-        return {
-            DirectedLink(fabric.link_by_name[each.link], each.sender): each for each in self.links
-        }
+    @cached_property
+    def figures_by_link(self) -> dict[DirectedLink, LinkFigures]:
+        """`links` by the fabric's own. Raises as `fabric`."""
+        by_name = self.fabric.link_by_name
+        return {DirectedLink(by_name[link.link], link.sender): link for link in self.links}
 
     def headline(self, name: str) -> Headline:
         """The headline of that name. Raises KeyError if there is none."""

@@ -5,16 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import cached_property
 from typing import Any
 
-from rocelab.jobs.job import JobSpec
-from rocelab.plan.build import build_fabric
-from rocelab.plan.fabric import Fabric
 from rocelab.results.job import JobReport
 from rocelab.results.probes import ProbeRun
 from rocelab.results.shares import FairShares
-from rocelab.spec.adopted import recorded_spec
 
 KpiValue = int | float | bool | str | None
 Figures = Mapping[str, KpiValue]
@@ -57,7 +52,7 @@ class Better(StrEnum):
     HIGHER = "higher"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class PhaseJob:
     """A job of a phase, the input of its figures. `has_model`: whether the phase has a model;
     `fair`: what it says, None if it could not be compared; data_classes: the traffic classes of the
@@ -70,14 +65,6 @@ class PhaseJob:
     data_classes: frozenset[int]
     receivers: frozenset[str]
     diagnosis: str | None = None
-
-    @cached_property
-    def spec(self) -> JobSpec:
-        return JobSpec.model_validate(self.report.job)
-
-    @cached_property
-    def fabric(self) -> Fabric:
-        return build_fabric(recorded_spec(self.report.lab))
 
     def headline(self, name: str) -> float | None:
         """The median of a headline; None if the job has none of that name."""

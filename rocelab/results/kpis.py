@@ -10,15 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import zip_longest
 
-from rocelab.jobs.job import JobSpec
-from rocelab.plan.queues import class_of_dscp
 from rocelab.results.job import JobReport
 from rocelab.results.kpi import JOINED, Figures, KpiValue, PhaseJob, Quantity
 from rocelab.results.kpis_of_jobs import JOB_KPIS
 from rocelab.results.kpis_of_probes import PROBE_KPIS
 from rocelab.results.probes import ProbeRun
 from rocelab.results.shares import FairShares
-from rocelab.spec.adopted import recorded_spec
 from rocelab.units import format_duration
 
 KPIS = {kpi.name: kpi for kpi in (*PROBE_KPIS, *JOB_KPIS)}
@@ -43,7 +40,7 @@ def job_figures(
 ) -> tuple[Figures, ...]:
     """The KPIs of each job of a phase. Counts of devices cover all jobs and are the same for
     each. `diagnoses`: as in `JobsRun`."""
-    classes = frozenset(map(data_class, reports))
+    classes = frozenset(report.data_class for report in reports)
     ranks = [rank for report in reports for rank in report.ranks]
     receivers = frozenset(rank.nic for rank in ranks if rank.delivered_bytes)
     jobs = [
@@ -74,13 +71,6 @@ def phase_figures(jobs: Sequence[Figures]) -> tuple[Figures, ...]:
         for place, figures in enumerate(found if values else ()):
             figures[kpi.name] = values[min(place, len(values) - 1)]
     return tuple(found)
-
-
-def data_class(report: JobReport) -> int:
-    """The traffic class of the job's data in its lab."""
-    lab = recorded_spec(report.lab)
-    dscp = JobSpec.model_validate(report.job).transport.dscp
-    return class_of_dscp(lab.queues.dscp)[dscp]
 
 
 def format_kpi(kpi: str, value: KpiValue, resolution_ns: float = 0.0) -> str:

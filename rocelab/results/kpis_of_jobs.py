@@ -17,11 +17,11 @@ BYTES_PER_GB_BITS = 8e9
 
 
 def _is_collective(job: PhaseJob) -> bool:
-    return job.spec.size is not None
+    return job.report.spec.size is not None
 
 
 def _is_stream(job: PhaseJob) -> bool:
-    return job.spec.duration is not None
+    return job.report.spec.duration is not None
 
 
 def _is_queued(job: PhaseJob) -> bool:
@@ -76,7 +76,7 @@ def _uplinks(tiers: Iterable[TierBalance], figure: str) -> float | None:
 
 def _carried(job: PhaseJob) -> list[bool]:
     """Whether each link between switches, in each direction, carried a packet."""
-    inside = {link.name for link in job.fabric.trunks}
+    inside = {link.name for link in job.report.fabric.trunks}
     return [bool(link.packets) for link in job.report.links if link.link in inside]
 
 
@@ -96,8 +96,8 @@ def _dual_ports(job: PhaseJob) -> list[list[int]]:
     }
     return [
         [received.get(link.name, 0) for link in nic.links]
-        for server in job.fabric.servers
-        for nic in job.fabric.nics(server.name)
+        for server in job.report.fabric.servers
+        for nic in job.report.fabric.nics(server.name)
         if len(nic.links) > 1
     ]
 

@@ -37,7 +37,7 @@ def _incast_share(job: PhaseJob) -> float | None:
     lossless = _whole(job)
     if lossless is None:
         return None
-    nics = [nic_of(job.fabric, reference(name)) for name in job.receivers]
+    nics = [nic_of(job.report.fabric, reference(name)) for name in job.receivers]
     switches = {link.b.node for nic in nics for link in nic.links}
     return root_share(lossless.spans, lossless.servers, job.report.fidelity.elapsed_ns, switches)
 

@@ -17,6 +17,7 @@ from rocelab.forwarding.balance import Balance, TierBalance
 from rocelab.plan.fabric import Direction
 from rocelab.results.environment import Environment
 from rocelab.results.job import Headline
+from rocelab.results.oflab import OfLab
 
 SCHEMA_VERSION = 1
 
@@ -360,8 +361,8 @@ class SimulatedEvent:
     links: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class SimulationReport:
+@dataclass(frozen=True)
+class SimulationReport(OfLab):
     """The result of a simulation.
 
     lab: the spec in full, as JSON values. tiers: the balance of flows per link beside random

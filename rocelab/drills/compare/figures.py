@@ -206,7 +206,7 @@ def _links(
 ) -> tuple[LinkUse, ...]:
     """The use of links between switches; nearly all their frames are the job's own."""
     seconds = job_time.lab_ns / SECOND_NS
-    figures = report.figures_by_link(fabric)
+    figures = report.figures_by_link
     return tuple(
         LinkUse(
             link=direction.name,

@@ -3,7 +3,6 @@ cell's flows."""
 
 from __future__ import annotations
 
-from rocelab.plan.build import plan
 from rocelab.plan.fabric import Fabric
 from rocelab.report.compare.view import cell_name, shown_run, worst_tier
 from rocelab.report.replay.recording import (
@@ -16,14 +15,13 @@ from rocelab.report.replay.recording import (
     sent_flows,
 )
 from rocelab.results.comparison import CellResult, Comparison, Run
-from rocelab.spec.adopted import recorded_spec
 
 
 def recorded(found: Comparison) -> Recording | None:
     """A run for each cell that ran; None without one, and where the lab cannot be planned any
     more."""
     try:
-        fabric = plan(recorded_spec(found.lab))
+        fabric = found.fabric
     except ValueError:
         return None
     ran = [(cell, run) for cell in found.cells if (run := shown_run(cell)) is not None]

@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 
 from rocelab.arrays import Floats
-from rocelab.plan.build import plan
 from rocelab.plan.fabric import Direction, Fabric
 from rocelab.report.jobs.view import job_name
 from rocelab.report.stages import CAUSES
@@ -26,7 +25,6 @@ from rocelab.results.drill import DrillResult, JobsRun, PhaseRun
 from rocelab.results.job import FlowFigures, JobReport
 from rocelab.results.probes import Event, FibChange, FlowRecord, ProbeRun, Rate
 from rocelab.results.stages import Stages, SwitchStages
-from rocelab.spec.adopted import recorded_spec
 
 MS = 10**6
 BURST_NS = MS
@@ -169,7 +167,7 @@ def recording(result: DrillResult) -> Recording | None:
         if run.valid
     ]
     try:
-        fabric = plan(recorded_spec(result.lab)) if runs else None
+        fabric = result.fabric if runs else None
     except ValueError:
         fabric = None
     if fabric is None:

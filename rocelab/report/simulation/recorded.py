@@ -9,8 +9,6 @@ from operator import itemgetter
 
 import numpy as np
 
-from rocelab.errors import InputError
-from rocelab.plan.build import plan
 from rocelab.plan.fabric import Direction, Fabric
 from rocelab.report.replay.recording import (
     FAULT,
@@ -33,7 +31,6 @@ from rocelab.results.simulation import (
     SimulationReport,
     TierUse,
 )
-from rocelab.spec.adopted import recorded_spec
 
 MOST_NODES = 2_500
 """The largest simulated fabric that is drawn whole: the page of `hpn-pod`, with 2,288 nodes, has
@@ -64,8 +61,8 @@ def recorded(report: SimulationReport) -> Recording | None:
     if not end_ns:
         return None
     try:
-        whole = plan(recorded_spec(report.lab))
-    except InputError:
+        whole = report.fabric
+    except ValueError:
         return None
     fabric, flows = whole, list(report.slowest)
     if len(whole.nodes) > MOST_NODES:

@@ -386,7 +386,7 @@ def test_counters_that_contradict_the_predicted_paths_are_believed_rather_than_t
 
 def test_a_document_without_steps_is_refused_with_what_to_do() -> None:
     with pytest.raises(InputError, match="no times of steps") as refused:
-        make_case(replace(report(planned()), steps=None), planned().fabric, None)
+        make_case(replace(report(planned()), steps=None), None)
     assert "a job with a size" in str(refused.value.hint)
 
 
@@ -452,7 +452,7 @@ def test_the_link_that_loses_is_among_the_named(place: int, share: float, seed: 
     rng = np.random.default_rng(seed)
     sent = flows(job, lambda crossed: int(rng.poisson(1000 * share)) if way in crossed else 0)
     written = report(job, sent=sent)
-    case = make_case(written, job.fabric, predicted_paths(job.fabric, written))
+    case = make_case(written, predicted_paths(written))
     (found,) = lossy_links(case)
     assert suspects([way])[0] in found.links
     crossing = over(way, job)

@@ -23,7 +23,7 @@ from rocelab.report.view import figure_rows
 from rocelab.results.drill import PhaseRun, compared_figures, from_json, summarise
 from rocelab.results.expectations import parse_expectation, unmet
 from rocelab.results.job import Check, JobReport, RankFigures, Steps
-from rocelab.results.kpis import KPIS, data_class, format_kpi, job_figures
+from rocelab.results.kpis import KPIS, format_kpi, job_figures
 from rocelab.results.lossless import Lossless, PauseSpan
 from rocelab.spec.catalog import DRILLS, shipped_names
 from tests.helpers.phases_sample import (
@@ -415,8 +415,8 @@ def test_what_queues_count_does_not_apply_to_a_lab_without() -> None:
 
 def test_marks_outside_the_datas_class_are_told_apart() -> None:
     dscp_0 = replace(shared(), job={**shared().job, "transport": {"dscp": 0}})
-    assert data_class(shared()) == 3
-    assert data_class(dscp_0) == 0
+    assert shared().data_class == 3
+    assert dscp_0.data_class == 0
     assert job_figures([dscp_0])[0]["marks_outside_data"] == 90
 
 

@@ -1,0 +1,27 @@
+"""A document that has the spec of its lab: it plans the fabric once, for all who read it."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+from rocelab.plan.build import build_fabric
+from rocelab.plan.fabric import Fabric
+from rocelab.spec.adopted import recorded_spec
+from rocelab.spec.model import LabSpec
+
+
+class OfLab:
+    """The base of documents whose key `lab` is a spec in full, as JSON values."""
+
+    lab: dict[str, Any]
+
+    @cached_property
+    def lab_spec(self) -> LabSpec:
+        """Raises ValueError if this version does not know such a lab."""
+        return recorded_spec(self.lab)
+
+    @cached_property
+    def fabric(self) -> Fabric:
+        """The lab's fabric. Raises ValueError as `lab_spec`, and if it does not fit."""
+        return build_fabric(self.lab_spec)
