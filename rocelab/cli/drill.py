@@ -231,7 +231,7 @@ def run(
 
 def _lighter(result: DrillResult) -> str:
     """How to make a machine carry a drill that it did not."""
-    if any(phase.probes is None for phase in result.phases):
+    if result.has_jobs:
         lower = f"raise --dilation (now {result.dilation:g})"
     else:
         lower = "lower traffic.flows or traffic.rate_pps in a copy of the drill's file"

@@ -53,10 +53,9 @@ def render_html(result: DrillResult) -> str:
     repeats = repeat_tables(result)
     verdicts = verdict_rows(result, repeats)
     probes = [phase.probes for phase in result.phases if phase.probes is not None]
-    with_jobs = len(probes) < len(result.phases)
     of_lab = of_jobs.limits(lossless=bool(result.lab["queues"].get("pfc")))
-    limits = (of_probes.LIMITS if probes else ()) + (of_lab if with_jobs else ())
-    unscaled = (UNSCALED if probes else ()) + (job.UNSCALED if with_jobs else ())
+    limits = (of_probes.LIMITS if probes else ()) + (of_lab if result.has_jobs else ())
+    unscaled = (UNSCALED if probes else ()) + (job.UNSCALED if result.has_jobs else ())
     recorded = recording(result)
     return template("report/report.html.j2").render(
         result=result,
@@ -73,7 +72,7 @@ def render_html(result: DrillResult) -> str:
             _phase(f"p{number}", result, phase, of_phase, verdicts)
             for number, (phase, of_phase) in enumerate(zip(result.phases, repeats, strict=True), 1)
         ],
-        jobs=with_jobs,
+        jobs=result.has_jobs,
         limits=limits,
         scaled=[figure for of_phase in probes for figure in of_phase.clocks.scaled],
         unscaled=tuple(dict.fromkeys(unscaled)),
@@ -88,10 +87,9 @@ def drawings(result: DrillResult) -> Iterator[tuple[str, str]]:
     """For each modelled phase the file PHASE.svg: its name and content."""
     for phase in result.phases:
         chosen = representative(result, phase.name)
-        if chosen is None or chosen[1].jobs is None or chosen[1].jobs.fair_shares is None:
-            continue
-        drawing = svg(job_plots.fair_shares_plot(chosen[1].jobs.fair_shares), phase.name)
-        yield f"{phase.name}.svg", drawing
+        fair = None if chosen is None else chosen[1].fair_shares
+        if fair is not None:
+            yield f"{phase.name}.svg", svg(job_plots.fair_shares_plot(fair), phase.name)
 
 
 def _summary(result: DrillResult, repeats: list[RepeatTable]) -> str:
@@ -129,7 +127,8 @@ def _phase(
         return shown
     number, run = chosen
     shown["number"] = number
-    if run.probes is not None:
+    measured = run.measured
+    if isinstance(measured, ProbeRun):
         resolutions = [run.resolution_ns for run in result.runs_of(phase.name) if run.valid]
         rows = figure_rows(phase.figures[0], phase.valid_runs, max(resolutions))
         missed = {
@@ -140,15 +139,14 @@ def _phase(
             "figures": rows,
             "cards": [row for name in CARDS for row in rows if row.name == name],
             "missed": missed,
-            **_watched(run.probes, phase.name),
-            **_of_probes(run.probes, phase.name),
+            **_watched(measured, phase.name),
+            **_of_probes(measured, phase.name),
         }
-    assert run.jobs is not None
     return {
         **shown,
         "errors": run.errors,
-        **_watched(run.jobs, phase.name),
-        **_of_jobs(phase, run.jobs),
+        **_watched(measured, phase.name),
+        **_of_jobs(phase, measured),
     }
 
 

@@ -21,6 +21,7 @@ from rocelab.report.stages import stages_table
 from rocelab.report.view import FigureRow, figure_rows, health_rows, representative, verdict_rows
 from rocelab.results.drill import DrillResult, PhaseRun, PhaseSummary
 from rocelab.results.health import HealthReport
+from rocelab.results.probes import ProbeRun
 
 
 def print_result(result: DrillResult, console: Console) -> None:
@@ -38,7 +39,7 @@ def print_result(result: DrillResult, console: Console) -> None:
                 where = f", phase {result.where(run.phase)}" if result.where(run.phase) else ""
                 line = f"repeat {number}{where}: {error}"
                 console.print(line, markup=False, highlight=False, soft_wrap=True)
-    if any(phase.probes is None for phase in result.phases):
+    if result.has_jobs:
         _print(console, figure_table(result, repeats))
     for phase, of_phase in zip(result.phases, repeats, strict=True):
         _print_phase(result, phase, of_phase, console)
@@ -51,16 +52,16 @@ def _print_phase(
     result: DrillResult, phase: PhaseSummary, repeats: RepeatTable, console: Console
 ) -> None:
     chosen = representative(result, phase.name)
-    if chosen is None and phase.probes is not None:
+    if chosen is None and not phase.has_jobs:
         console.print("no valid repeat: nothing was measured", style="red", highlight=False)
         return
-    if chosen is not None and phase.probes is not None:
+    if not phase.has_jobs:
         resolution_ns = max(run.resolution_ns for run in result.runs_of(phase.name) if run.valid)
         rows = figure_rows(phase.figures[0], phase.valid_runs, resolution_ns)
         _print(console, _kpi_table(rows, repeats))
     if len(result.repeats) > 1:
         _print(console, printed(repeats))
-        if chosen is not None and phase.probes is not None:
+        if chosen is not None and not phase.has_jobs:
             nearest = f"Below: repeat {chosen[0]}, nearest the median of full convergence."
             console.print(f"\n{nearest}", highlight=False)
     if chosen is not None:
@@ -70,21 +71,19 @@ def _print_phase(
 
 def _tables(run: PhaseRun, number: int | None) -> list[Table | None]:
     """The tables of one run; `number` is its repeat's if there are several."""
-    measured = run.probes or run.jobs
-    assert measured is not None
+    measured = run.measured
     stages = [stages_table(stage) for stage in measured.stages if stage.switches]
     health = _health_table(measured.health)
-    if run.probes is not None:
+    if isinstance(measured, ProbeRun):
         return [
-            flow_table(run.probes),
+            flow_table(measured),
             *stages,
-            fib_table(run.probes),
+            fib_table(measured),
             health,
-            *balance_tables(run.probes),
-            polarization_table(run.probes),
+            *balance_tables(measured),
+            polarization_table(measured),
         ]
-    assert run.jobs is not None
-    fair = run.jobs.fair_shares
+    fair = measured.fair_shares
     return [None if fair is None else share_table(fair, run.phase, number), *stages, health]
 
 

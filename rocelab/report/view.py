@@ -110,8 +110,8 @@ def representative(result: DrillResult, phase: str) -> tuple[int, PhaseRun] | No
 def _time_of(run: PhaseRun) -> float | None:
     if run.probes is not None:
         return run.probes.overall.full_convergence_ns
-    if run.jobs is not None and run.jobs.fair_shares is not None:
-        return run.jobs.fair_shares.lab_ns
+    if run.fair_shares is not None:
+        return run.fair_shares.lab_ns
     iterations = [
         iteration.modelled_ns for report in run.reports for iteration in report.iterations
     ]

@@ -95,10 +95,17 @@ class PhaseRun:
     jobs: JobsRun | None = None
 
     @property
+    def measured(self) -> ProbeRun | JobsRun:
+        """What was measured. Raises ValueError for a document that has neither."""
+        measured = self.probes or self.jobs
+        if measured is None:
+            raise ValueError(f"phase {self.phase} has neither probes nor jobs")
+        return measured
+
+    @property
     def problems(self) -> tuple[str, ...]:
         """Why it is invalid, each reason once."""
-        measured = self.probes or self.jobs
-        return () if measured is None else tuple(dict.fromkeys(measured.problems))
+        return tuple(dict.fromkeys(self.measured.problems))
 
     @property
     def valid(self) -> bool:
@@ -119,18 +126,23 @@ class PhaseRun:
         """The resolution of convergence times."""
         return 0.0 if self.probes is None else self.probes.overall.resolution_ns
 
+    @property
+    def fair_shares(self) -> FairShares | None:
+        """The comparison of a job with its model; None without one."""
+        return None if self.jobs is None else self.jobs.fair_shares
+
     def figures(self) -> tuple[Figures, ...]:
         """The applicable KPIs, valid or not: of each job, or of the probes."""
-        if self.probes is not None:
-            return (probe_figures(self.probes),)
-        if self.jobs is None:
-            return ()
-        return job_figures(
-            self.jobs.reports,
-            has_model=self.jobs.has_model,
-            fair=self.jobs.fair_shares,
-            diagnoses=self.jobs.diagnoses,
-        )
+        match self.measured:
+            case ProbeRun() as run:
+                return (probe_figures(run),)
+            case JobsRun() as run:
+                return job_figures(
+                    run.reports,
+                    has_model=run.has_model,
+                    fair=run.fair_shares,
+                    diagnoses=run.diagnoses,
+                )
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +169,10 @@ class PhaseSummary:
     figures: tuple[FigureSummary, ...]
     verdicts: tuple[Verdict, ...]
     probes: ProbePlan | None = None
+
+    @property
+    def has_jobs(self) -> bool:
+        return self.probes is None
 
     @property
     def passed(self) -> bool:
@@ -195,6 +211,11 @@ class DrillResult(OfLab):
         verdicts = [verdict for phase in self.phases for verdict in phase.verdicts]
         missed = any(verdict.observed is not None and not verdict.passed for verdict in verdicts)
         return "failed" if missed or self.valid_repeats else "not measured"
+
+    @property
+    def has_jobs(self) -> bool:
+        """Whether a phase runs jobs."""
+        return any(phase.has_jobs for phase in self.phases)
 
     @property
     def valid_repeats(self) -> tuple[tuple[PhaseRun, ...], ...]:

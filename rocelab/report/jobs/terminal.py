@@ -24,7 +24,7 @@ def figure_table(result: DrillResult, repeats: Sequence[RepeatTable]) -> Table:
             job, phase.valid_runs
         )
         for phase, of_phase in zip(result.phases, repeats, strict=True)
-        if phase.probes is None
+        if phase.has_jobs
         for number, job in enumerate(phase.figures, 1)
     }
     shown = table(title, ["", *columns])

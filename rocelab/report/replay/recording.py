@@ -259,10 +259,15 @@ def _title(result: DrillResult, phase: str, number: int) -> str:
 
 def _run(fabric: Fabric, title: str, run: PhaseRun, dilation: float, share: float) -> RecordedRun:
     """`share` of the page's room is for this run."""
-    if run.probes is None:
-        assert run.jobs is not None
-        return _of_jobs(fabric, title, run.jobs, share)
-    probes = run.probes
+    measured = run.measured
+    if isinstance(measured, JobsRun):
+        return _of_jobs(fabric, title, measured, share)
+    return _of_probes(fabric, title, measured, dilation, share)
+
+
+def _of_probes(
+    fabric: Fabric, title: str, probes: ProbeRun, dilation: float, share: float
+) -> RecordedRun:
     rate = probes.flows[0].rate
     numbers = numbers_of(fabric)
     return RecordedRun(
