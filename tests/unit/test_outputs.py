@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
+import socket
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,7 +13,13 @@ import pytest
 from rocelab.cli.main import main
 from rocelab.errors import InputError, MachineError
 from rocelab.kernel import settings as kernel
-from rocelab.outputs import RESULT, results_folder, shown_if_unwritten
+from rocelab.outputs import (
+    RESULT,
+    NotPlainError,
+    open_folder,
+    results_folder,
+    shown_if_unwritten,
+)
 from rocelab.refusal import refusal
 
 JOB = ("--pattern", "allreduce", "--ranks", "4", "--size", "1MB")
@@ -160,3 +168,70 @@ def test_a_lab_does_without_settings_that_an_older_kernel_lacks(
         kernel.write_settings({"ipv4/fib_multipath_hash_policy": "1"})
     with pytest.raises(MachineError, match=r"ipv6/conf/all/forwarding\n.*numbered do without"):
         kernel.write_settings({"ipv6/conf/all/forwarding": "1"})
+
+
+@pytest.mark.parametrize(("links", "leads"), [(40, True), (41, False)])
+def test_as_many_links_lead_to_a_folder_as_for_the_kernel(
+    tmp_path: Path, links: int, leads: bool
+) -> None:
+    target = tmp_path.resolve() / "folder"
+    target.mkdir()
+    for number in range(links):
+        link = tmp_path.resolve() / f"link{number}"
+        link.symlink_to(target)
+        target = link
+    if leads:
+        with open_folder(target) as folder:
+            folder.create("x").close()
+        assert (tmp_path / "folder" / "x").exists()
+        return
+    with pytest.raises(OSError, match="Too many levels of symbolic links"):
+        open_folder(target)
+
+
+def a_link(place: Path) -> None:
+    place.symlink_to(place.with_name("secret"))
+
+
+def a_pipe(place: Path) -> None:
+    os.mkfifo(place)
+
+
+def a_socket(place: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as made:
+        made.bind(str(place))
+
+
+def a_folder(place: Path) -> None:
+    place.mkdir()
+
+
+@pytest.mark.parametrize("kind", [a_link, a_pipe, a_socket, a_folder])
+@pytest.mark.parametrize("method", ["append", "read", "replace"])
+def test_what_is_no_plain_file_is_neither_opened_nor_replaced_and_named(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    kind: Callable[[Path], None],
+    method: str,
+) -> None:
+    kind(tmp_path / "name")
+    secret = tmp_path / "secret"
+    secret.write_text("x")
+    opened: list[int] = []
+    with open_folder(tmp_path) as folder:
+        monkeypatch.setattr(os, "open", noting(os.open, opened))
+        arguments = ("new",) if method == "replace" else ()
+        with pytest.raises(NotPlainError, match=f"it is {kind.__name__.replace('_', ' ')} and"):
+            getattr(folder, method)("name", *arguments)
+    # Opening may be enough to change something, as with a device.
+    assert all(flags & os.O_CREAT for flags in opened)
+    assert secret.read_text() == "x"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["name", "secret"]
+
+
+def noting(open_: Callable[..., int], flags_seen: list[int]) -> Callable[..., int]:
+    def opens(path: str, flags: int, *arguments: object, **keys: object) -> int:
+        flags_seen.append(flags)
+        return open_(path, flags, *arguments, **keys)
+
+    return opens

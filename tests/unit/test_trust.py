@@ -17,7 +17,7 @@ NOBODY = 65534
 AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives folders away")
 
 
-@pytest.fixture(params=[0, 0o077], ids=["umask 0", "umask 077"])
+@pytest.fixture(params=[0, 0o077, 0o777], ids=["umask 0", "umask 077", "umask 777"])
 def umask(request: pytest.FixtureRequest) -> Iterator[int]:
     before = os.umask(request.param)
     yield request.param
@@ -158,3 +158,16 @@ def test_temporary_files_of_root_are_in_no_folder_that_another_user_may_change(
     assert places == {"TEMP": str(shared), "TMP": str(own), "HOME": str(own)}
     said = f"note: no temporary file in {theirs}: it belongs to another user\n"
     assert capsys.readouterr().err == said
+
+
+def test_roots_own_sudo_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a shell of root that was reached by sudo from root."""
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    for name in ("setgroups", "setresgid", "setresuid"):
+        monkeypatch.setattr(os, name, lambda *_, name=name: pytest.fail(name))
+    monkeypatch.setattr(trust, "_may_read", lambda owner, places: True)
+    monkeypatch.setenv("SUDO_UID", "0")
+    monkeypatch.setenv("SUDO_GID", "0")
+    monkeypatch.setenv("HOME", "/somewhere")
+    trust.become_sudo_user()
+    assert os.environ["HOME"] == "/somewhere"

@@ -10,7 +10,8 @@ from rocelab.errors import SpecError
 from rocelab.spec.topology import TopologyFile, topology_name
 from rocelab.spec.variables import UNSET, TooLongError, UnclosedError, expand
 
-ENVIRONMENT = {"A": "aval", "EMPTY": "", "LONG_1": "x y"}
+ENVIRONMENT = {"A": "aval", "EMPTY": "", "LONG_1": "x y", "_": "/bin/sh"}
+"""`_` as a shell sets it."""
 
 
 @pytest.mark.parametrize(
@@ -27,7 +28,7 @@ ENVIRONMENT = {"A": "aval", "EMPTY": "", "LONG_1": "x y"}
         ("${NONE:=a-b=c+d} ${NONE:=}", "a-b=c+d $NONE"),
         ("$$A $${A} $$$A", "$A ${A} $aval"),
         ("$1 ${1} ${1A} $ 5$", "$1 ${1} ${1A} $ 5$"),
-        ("$_ ${} ${-x}", "$_ ${} ${-x}"),
+        ("$_ ${_} ${} ${-x}", "$_ ${_} ${} ${-x}"),
         ("${NONE:=${A}}", "{A}"),
         ("$A.QdM/$A-x", "aval.QdM/aval-x"),
         ("caf\u00e9 $A\nnext ${A}", "caf\u00e9 aval\nnext aval"),
