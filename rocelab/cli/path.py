@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rocelab.cli.arguments import JsonOption, LabArgument, complete_server, running_or_planned
-from rocelab.kernel.rights import need_root
+from rocelab.cli.unprivileged import take_rights_for
 from rocelab.report.console import out, say, table, write_json
 
 if TYPE_CHECKING:
@@ -57,10 +57,10 @@ def path(
     from rocelab.runtime.record import not_up
 
     chosen, is_running = running_or_planned(lab)
+    take_rights_for("reading the tables of a lab that is up", is_up=is_running)
     fabric = chosen.fabric
     source, destination = find_nic(fabric, src, src_nic), find_nic(fabric, dst, dst_nic)
     if is_running:
-        need_root("reading the tables of a lab that is up")
         fib_of = chosen.read_fibs()
     elif probe:
         raise not_up(fabric.name, f"there is nothing to probe: bring it up with `rocelab up {lab}`")

@@ -14,7 +14,7 @@ from rocelab.cli.arguments import (
     running_or_planned,
 )
 from rocelab.cli.joboptions import named_options, takes_job_options
-from rocelab.kernel.rights import need_root
+from rocelab.cli.unprivileged import take_rights_for
 from rocelab.report.console import err, out, progress_bars, write
 from rocelab.spec.schemes import predictable_kinds
 
@@ -96,8 +96,7 @@ def predict(
     from rocelab.report.prediction import print_prediction
 
     chosen, is_running = running_or_planned(lab)
-    if is_running:
-        need_root("reading the tables of a lab that is up")
+    take_rights_for("reading the tables of a lab that is up", is_up=is_running)
     fabric, setting = _asked(chosen, is_running, scheme, hashing, model)
     rows, notes = _rows(fabric, flows, named_options(job))
     with progress_bars() as progress:

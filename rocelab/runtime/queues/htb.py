@@ -71,31 +71,25 @@ def host_tree(rate_bps: int, mtu: int, lossless: Sequence[int]) -> list[bytes]:
         _rate_class(HOST_CLASS, HANDLE, rate_bps, mtu),
         *lossless_root,
         *(leaf_class(class_id(number), mtu, strictness(number)) for number in lossless),
-        _host_leaf(ROCE_CLASS, UNLIMITED_BYTES_PER_S, UNLIMITED_BYTES_PER_S, mtu, 0),
-        _host_leaf(OTHERS_CLASS, least, UNLIMITED_BYTES_PER_S, mtu, len(STRICT_CLASSES)),
+        _leaf(ROCE_CLASS, HOST_CLASS, UNLIMITED_BYTES_PER_S, mtu, 0),
+        _leaf(OTHERS_CLASS, HOST_CLASS, least, mtu, len(STRICT_CLASSES)),
     ]
-
-
-def _host_leaf(handle: int, rate: int, ceil: int, mtu: int, priority: int) -> bytes:
-    quantum = mtu + ETHERNET_HEADER_BYTES
-    return tc.message(
-        tc.RTM_NEWTCLASS,
-        "htb",
-        handle=handle,
-        parent=HOST_CLASS,
-        options=_parameters(rate, ceil, 0, quantum, priority),
-    )
 
 
 def leaf_class(handle: int, mtu: int, priority: int) -> bytes:
     """The message that makes a class with a queue below the root class, 0 the highest priority."""
+    return _leaf(handle, ROOT_CLASS, OWN_RATE_BYTES_PER_S, mtu, priority)
+
+
+def _leaf(handle: int, parent: int, rate: int, mtu: int, priority: int) -> bytes:
+    """A class with a queue, with a rate of its own in bytes/s; it borrows what `parent` has."""
     quantum = mtu + ETHERNET_HEADER_BYTES
     return tc.message(
         tc.RTM_NEWTCLASS,
         "htb",
         handle=handle,
-        parent=ROOT_CLASS,
-        options=_parameters(OWN_RATE_BYTES_PER_S, UNLIMITED_BYTES_PER_S, 0, quantum, priority),
+        parent=parent,
+        options=_parameters(rate, UNLIMITED_BYTES_PER_S, 0, quantum, priority),
     )
 
 

@@ -79,6 +79,21 @@ def test_more_than_a_hundredth_of_a_ports_time_disturbs_the_jobs_that_sent_there
     assert "up to 100.0% of the time" in problems(replace(NONE, tcp=1, bytes=2 * whole))
 
 
+def test_a_burst_within_an_iteration_is_said_where_it_may_be_much_of_that() -> None:
+    """The sample's shortest iteration takes a tenth of a second, of a run of ten."""
+    port = plan_queues(JOB.plan.fabric).port_of["rtsw1", "srv1-1"]
+    shortest_s = int(JOB.iteration_ns.min()) / 1e9
+
+    def said(share: float) -> str:
+        burst = replace(NONE, tcp=1, bytes=int(share * shortest_s * port.rate_bps / 8))
+        (warning,), found = judged([JOB], beside(burst), 100 * shortest_s)
+        assert found == ()
+        return warning
+
+    assert said(0.5).endswith("at rtsw1:srv1-1, and an iteration may be 50% longer for it")
+    assert said(0.009).endswith("at rtsw1:srv1-1")
+
+
 def test_others_at_ports_without_the_jobs_take_nothing_from_them() -> None:
     counts = sample.counts(JOB)
     quiet = QueueFigures("rtsw2", "ctsw2", 0, 9, 10**9, 0, 0, 0, 0, 0.0)
