@@ -21,7 +21,7 @@ from rocelab.kernel import pidfile
 from rocelab.plan.delays import lab_delay_ns
 from rocelab.runtime.impairments import lineprocess
 from rocelab.runtime.impairments.program import CABLES
-from rocelab.runtime.lab import Lab
+from rocelab.runtime.lab import Lab, RunningLab
 from rocelab.traffic.session import TrafficSession
 
 BODY = """
@@ -41,13 +41,13 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "lab.yaml")
         file.write_text(BODY)
-        lab = Lab.planned(file)
-    with lab.brought_up():
+        planned = Lab.planned(file)
+    with planned.brought_up() as lab:
         for rate_pps in RATES_PPS:
             print(_measured(lab, rate_pps), flush=True)
 
 
-def _measured(lab: Lab, rate_pps: int) -> str:
+def _measured(lab: RunningLab, rate_pps: int) -> str:
     flow = Flow(0, "srv1-1", 1, "srv2-1", 1, 50000, 17, rate_pps, PAYLOAD_BYTES)
     with TrafficSession(lab.fabric, lambda name: lab.node(name).netns, [flow]) as session:
         session.start()
@@ -65,7 +65,7 @@ def _measured(lab: Lab, rate_pps: int) -> str:
     )
 
 
-def _cpu_s(lab: Lab) -> float:
+def _cpu_s(lab: RunningLab) -> float:
     """CPU time of all delay lines so far (proc_pid_stat(5), utime and stime)."""
     ticks = 0
     for node in lab.fabric.switches:

@@ -44,7 +44,7 @@ from rocelab.interruption import ending
 from rocelab.measure.environment import read_environment
 from rocelab.results.probes import ProbeRun
 from rocelab.runtime.adoption.adopt import adopt
-from rocelab.runtime.lab import Lab
+from rocelab.runtime.lab import Lab, RunningLab
 from rocelab.runtime.providers import RuntimeKind, provider_of
 from rocelab.spec.catalog import DRILLS, find, find_lab
 
@@ -159,7 +159,7 @@ def _drills(
     }, invalid
 
 
-def _repeat(file: Path, lab: Lab) -> ProbeRun | None:
+def _repeat(file: Path, lab: RunningLab) -> ProbeRun | None:
     """A repeat of the drill on a lab that is up; None if it was invalid."""
     result = run_drill(file, retries=0, use=kept(lambda _: None), lab=lab)
     ((phase,),) = result.repeats
@@ -168,19 +168,15 @@ def _repeat(file: Path, lab: Lab) -> ProbeRun | None:
 
 
 @contextmanager
-def _up(folder: Path, name: str, kind: RuntimeKind) -> Iterator[Lab]:
-    lab = Lab.planned(_lab_file(folder, name), provider_of(kind))
-    lab.up()
-    try:
-        yield Lab.running(name)
-    finally:
-        lab.down()
+def _up(folder: Path, name: str, kind: RuntimeKind) -> Iterator[RunningLab]:
+    with Lab.planned(_lab_file(folder, name), provider_of(kind)).brought_up():
+        yield RunningLab.open(name)
 
 
 @contextmanager
-def _adopted(folder: Path, name: str) -> Iterator[Lab]:
+def _adopted(folder: Path, name: str) -> Iterator[RunningLab]:
     with deployed_by_containerlab(_lab_file(folder, name)):
-        yield Lab.running(adopt(name).name)
+        yield RunningLab.open(adopt(name).name)
         release(name)
 
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, nullcontext
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack, nullcontext
 from functools import partial
 from typing import Annotated
 
@@ -42,7 +42,7 @@ from rocelab.jobs.flow import FIRST_QP, Flow
 from rocelab.jobs.sport import FIRST_SPORT
 from rocelab.measure.environment import read_environment
 from rocelab.plan.build import plan
-from rocelab.runtime.lab import Lab
+from rocelab.runtime.lab import Lab, RunningLab
 from rocelab.spec.model import LabSpec
 from rocelab.traffic.session import TrafficSession
 
@@ -80,7 +80,9 @@ def main(
     paced: dict[bool, list[Pacing]] = {True: [], False: []}
     environment, load_before = read_environment(), os.getloadavg()
     with ExitStack() as stack:
-        labs = {queues: stack.enter_context(_up(lab_of(queues))) for queues in (True, False)}
+        labs = {
+            queues: stack.enter_context(lab_of(queues).brought_up()) for queues in (True, False)
+        }
         for round_ in range(1, rounds + 1):
             for condition in CONDITIONS:
                 console.print(f"round {round_} of {rounds}, {condition.label}")
@@ -91,16 +93,7 @@ def main(
     print(markdown(measured, paced))
 
 
-@contextmanager
-def _up(lab: Lab) -> Iterator[Lab]:
-    lab.up()
-    try:
-        yield lab
-    finally:
-        lab.down()
-
-
-def _measure_all(lab: Lab, condition: Condition) -> list[Measured]:
+def _measure_all(lab: RunningLab, condition: Condition) -> list[Measured]:
     steered = condition.steered
     ways: Mapping[str, Callable[[], Throughput]] = {
         **{
@@ -140,7 +133,7 @@ def paced_flows() -> list[Flow]:
     ]
 
 
-def _measure_pacing(lab: Lab) -> Pacing:
+def _measure_pacing(lab: RunningLab) -> Pacing:
     netns_of = {name: lab.node(name).netns for name in (SOURCE, DESTINATION)}
     with TrafficSession(lab.fabric, netns_of.__getitem__, paced_flows()) as session:
         session.start()

@@ -36,7 +36,7 @@ from rocelab.runtime.engine import find_engine
 from rocelab.runtime.image import built_image
 from rocelab.runtime.installation import Installation, find_installation
 from rocelab.runtime.kind import FrrMemory
-from rocelab.runtime.lab import Lab
+from rocelab.runtime.lab import Lab, RunningLab
 from rocelab.runtime.providers import RuntimeKind, provider_of
 from rocelab.spec.catalog import find_lab
 
@@ -91,10 +91,10 @@ def measure_rocelab(
     frr_memory: FrrMemory = FrrMemory.LEAN,
 ) -> Up:
     """Bring a lab of the catalog or of a file up on a runtime and take it down."""
-    lab = Lab.planned(lab_name, provider_of(kind, frr_memory=frr_memory))
+    planned = Lab.planned(lab_name, provider_of(kind, frr_memory=frr_memory))
     before = _Before.now()
     started = time.monotonic()
-    stages = lab.up()
+    lab = planned.up()
     up_s = time.monotonic() - started
     after = _Before.now()
     pss = _daemons_pss_bytes(lab)
@@ -102,8 +102,8 @@ def measure_rocelab(
     lab.down()
     return Up(
         up_s=up_s,
-        wiring_s=stages["nodes"] + stages["links"],
-        stages_s=stages,
+        wiring_s=lab.stage_seconds["nodes"] + lab.stage_seconds["links"],
+        stages_s=dict(lab.stage_seconds),
         down_s=time.monotonic() - started,
         daemons_pss_bytes=pss,
         machine_lost_bytes=before.available_bytes - after.available_bytes,
@@ -117,7 +117,7 @@ def measure_adopted(lab_name: str) -> Up:
     before = _Before.now()
     with deployed_by_containerlab(find_lab(lab_name)) as stages:
         after = _Before.now()
-        lab = Lab.running(adopt(lab_name).name)
+        lab = RunningLab.open(adopt(lab_name).name)
         pss = _daemons_pss_bytes(lab)
         release(lab.name)
         started = time.monotonic()
@@ -181,7 +181,7 @@ def measure_mininet(lab_name: str, *, with_daemons: bool) -> Up:
 
     Without daemons only wiring and stopping are measured.
     """
-    lab = Lab.planned(lab_name)
+    lab = Lab.planned(lab_name).unstarted()
     fabric = lab.fabric
     installation = find_installation()
     # Of /run, daemons see the folder of their own switch and nothing else.
@@ -251,7 +251,7 @@ def _views(scratch: Path) -> Iterator[Path]:
 
 
 def _start_and_wait(
-    lab: Lab, pids: Mapping[str, int], pipes: tuple[IO[str], IO[str]]
+    lab: RunningLab, pids: Mapping[str, int], pipes: tuple[IO[str], IO[str]]
 ) -> dict[str, float]:
     switches = [node.name for node in lab.fabric.switches]
     opened = {name: os.open(f"/proc/{pids[name]}/ns/net", os.O_RDONLY) for name in switches}
@@ -268,7 +268,7 @@ def _start_and_wait(
 
 
 def _running(
-    lab: Lab, folders: Mapping[str, daemons.FrrFiles], shells: Mapping[str, int]
+    lab: RunningLab, folders: Mapping[str, daemons.FrrFiles], shells: Mapping[str, int]
 ) -> list[int]:
     """The daemons that run; `shells` is a process of each node."""
     found = (
@@ -280,7 +280,7 @@ def _running(
 
 
 def _kill_daemons(
-    lab: Lab, folders: Mapping[str, daemons.FrrFiles], shells: Mapping[str, int]
+    lab: RunningLab, folders: Mapping[str, daemons.FrrFiles], shells: Mapping[str, int]
 ) -> None:
     """End the daemons started here, because Mininet ends only a node's shell and not its
     children."""
@@ -297,7 +297,7 @@ def _ask(pipes: tuple[IO[str], IO[str]], line: str) -> dict[str, Any]:
 
 
 def _document(
-    lab: Lab,
+    lab: RunningLab,
     installation: Installation,
     folders: Mapping[str, daemons.FrrFiles],
     views: Path,
@@ -334,7 +334,7 @@ def _document(
     }
 
 
-def _daemons_pss_bytes(lab: Lab) -> int:
+def _daemons_pss_bytes(lab: RunningLab) -> int:
     return sum(
         _pss_bytes(pid)
         for node in lab.fabric.switches

@@ -36,7 +36,7 @@ from rocelab.results.diagnosis import Cause, Diagnosis
 from rocelab.runs.jobs import run_job, run_jobs
 from rocelab.runtime.impairments.control import Impairments
 from rocelab.runtime.impairments.impairment import Impairment, Kind
-from rocelab.runtime.lab import Lab
+from rocelab.runtime.lab import Lab, RunningLab
 from rocelab.runtime.record import LabFiles
 from rocelab.spec.model import LabSpec
 
@@ -76,12 +76,12 @@ def lab_of(scheme: str, name: str = "bench-forensics") -> Lab:
     )
 
 
-def healthy(lab: Lab, rng: random.Random) -> Trial:
+def healthy(lab: RunningLab, rng: random.Random) -> Trial:
     """A job of a random kind, without a fault."""
     return Trial(Cause.NONE, (), run_job(lab, _drawn_job(rng)))
 
 
-def host_pause(lab: Lab, rng: random.Random, placement: str | None = None) -> Trial:
+def host_pause(lab: RunningLab, rng: random.Random, placement: str | None = None) -> Trial:
     """The processes of a server stopped for 100 to 300 ms of the lab, soon after the job began.
 
     `placement` is random if it is None.
@@ -94,7 +94,7 @@ def host_pause(lab: Lab, rng: random.Random, placement: str | None = None) -> Tr
     return Trial.of_fault(Cause.HOST_PAUSE, (server,), run.reports[0])
 
 
-def grey_link(lab: Lab, rng: random.Random) -> Trial:
+def grey_link(lab: RunningLab, rng: random.Random) -> Trial:
     """One direction of a link between switches, used by the job, that loses 1 to 5 % of packets."""
     job = _job(
         rng,
@@ -110,7 +110,7 @@ def grey_link(lab: Lab, rng: random.Random) -> Trial:
         impairments.clear(link, Kind.LOSS)
 
 
-def slow_link(lab: Lab, rng: random.Random) -> Trial:
+def slow_link(lab: RunningLab, rng: random.Random) -> Trial:
     """A link between switches, used by the job, at an eighth to a quarter of its rate one way."""
     job = _job(rng, size="1MB", placement=rng.choice(PLACEMENTS), transport={"qps": 4})
     link = rng.choice(sorted(_between_switches(lab, job)[0], key=str))
@@ -124,7 +124,7 @@ def slow_link(lab: Lab, rng: random.Random) -> Trial:
         fault.restore(lab)
 
 
-def congested_link(lab: Lab, rng: random.Random) -> Trial:
+def congested_link(lab: RunningLab, rng: random.Random) -> Trial:
     """A stream between two other servers that shares a link between switches with the job."""
     names = [server.name for server in lab.fabric.servers]
     for _ in range(DRAWS):
@@ -177,7 +177,7 @@ def _drawn_job(rng: random.Random) -> JobSpec:
     )
 
 
-def _between_switches(lab: Lab, *jobs: JobSpec) -> list[set[DirectedLink]]:
+def _between_switches(lab: RunningLab, *jobs: JobSpec) -> list[set[DirectedLink]]:
     """The links between switches that the data of each of some jobs will cross."""
     fabric = lab.fabric
     return [
@@ -214,11 +214,11 @@ def main(
         if lossless
         else ({scheme: lab_of(scheme) for scheme in SCHEMES}, healthy, FAULTS)
     )
-    for place, (kind, lab) in enumerate(made.items()):
+    for place, (kind, planned) in enumerate(made.items()):
         wanted: list[Run] = [undisturbed] * len(range(place, healthy_runs, len(made)))
         for fault in faults.values():
             wanted += [fault] * len(range(place, each, len(made)))
-        with lab.brought_up():
+        with planned.brought_up() as lab:
             for number, run in enumerate(wanted, 1):
                 trial, found = _tried(run, lab, rng)
                 said = outcome(trial, found)
@@ -238,7 +238,7 @@ def main(
     print(_markdown(counts, links, command, list(made), time.monotonic() - began_s))
 
 
-def _tried(run: Run, lab: Lab, rng: random.Random) -> tuple[Trial, Diagnosis]:
+def _tried(run: Run, lab: RunningLab, rng: random.Random) -> tuple[Trial, Diagnosis]:
     """A trial and its diagnosis; one that this machine did not carry is drawn again, as a drill's
     runs are."""
 

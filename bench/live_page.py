@@ -265,7 +265,7 @@ def _zone(rate: int) -> Iterator[_Zone]:
 def _serve_zone(pipe: Connection, rate: int) -> None:
     """Serve the page; for each number of seconds from `pipe` publish `rate` events a second, and
     answer with what that has cost."""
-    lab = Lab.planned(ZONE)
+    lab = Lab.planned(ZONE).unstarted()
     feed = Feed(lab, read_only=False)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         access = Access(listener.getsockname()[1], "token")
@@ -349,15 +349,10 @@ def _reading(fabric: Fabric, number: int) -> Reading:
 
 
 def _lab_costs(browser: Browser, seconds: int) -> Iterator[Cost]:
-    lab = Lab.planned(SMALL)
-    lab.up()
-    try:
-        with _served(lab.name) as (process, url):
-            yield _cost(lab.name, 0, process, seconds)
-            with _opened(browser, url):
-                yield _cost(lab.name, 1, process, seconds)
-    finally:
-        lab.down()
+    with Lab.planned(SMALL).brought_up() as lab, _served(lab.name) as (process, url):
+        yield _cost(lab.name, 0, process, seconds)
+        with _opened(browser, url):
+            yield _cost(lab.name, 1, process, seconds)
 
 
 @contextmanager

@@ -30,7 +30,7 @@ from rocelab.measure.environment import read_environment
 from rocelab.plan.build import plan
 from rocelab.results.job import JobReport
 from rocelab.runs.jobs import run_job
-from rocelab.runtime.lab import Lab
+from rocelab.runtime.lab import Lab, RunningLab
 from rocelab.spec.model import LabSpec
 
 SERVER_RATE_BPS = 100e9
@@ -172,9 +172,8 @@ def spec_of(case: Case, kind: str, dilation: int = DILATION) -> LabSpec:
 
 
 @contextmanager
-def _up(case: Case, kind: str, dilation: int) -> Iterator[Lab]:
-    lab = Lab(plan(spec_of(case, kind, dilation)))
-    with lab.brought_up():
+def _up(case: Case, kind: str, dilation: int) -> Iterator[RunningLab]:
+    with Lab(plan(spec_of(case, kind, dilation))).brought_up() as lab:
         yield lab
 
 
@@ -188,7 +187,7 @@ def _busy() -> Iterator[None]:
         yield
 
 
-def measure(lab: Lab, case: Case) -> Measured:
+def measure(lab: RunningLab, case: Case) -> Measured:
     """Run a case's job once."""
     before_s = busy_s()
     report = run_job(lab, JobSpec.model_validate(case.job))

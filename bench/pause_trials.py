@@ -18,7 +18,7 @@ from rocelab.plan.build import plan
 from rocelab.results.diagnosis import Cause
 from rocelab.results.job import JobReport
 from rocelab.runs.jobs import run_jobs
-from rocelab.runtime.lab import Lab
+from rocelab.runtime.lab import Lab, RunningLab
 from rocelab.spec.model import LabSpec
 
 DILATION = 2500
@@ -71,13 +71,13 @@ def lab_of(kind: str, name: str = "bench-forensics") -> Lab:
     return Lab(plan(LabSpec.model_validate(base | keys)))
 
 
-def healthy(lab: Lab, rng: random.Random) -> Trial:
+def healthy(lab: RunningLab, rng: random.Random) -> Trial:
     """A collective that sends as much to each rank, without a fault."""
     ranks = _shuffled(lab, rng)[:8]
     return Trial(Cause.NONE, (), _report(lab, [_collective(rng, ranks, EVEN)]))
 
 
-def slow_receiver(lab: Lab, rng: random.Random) -> Trial:
+def slow_receiver(lab: RunningLab, rng: random.Random) -> Trial:
     """A collective with a rank on a host that takes packets at a tenth to half of its rate."""
     ranks = _shuffled(lab, rng)[:8]
     slow = rng.choice(ranks)
@@ -85,7 +85,7 @@ def slow_receiver(lab: Lab, rng: random.Random) -> Trial:
     return Trial.of_fault(Cause.SLOW_RECEIVER, (slow,), report)
 
 
-def pause_storm(lab: Lab, rng: random.Random) -> Trial:
+def pause_storm(lab: RunningLab, rng: random.Random) -> Trial:
     """A collective with a rank whose NIC storms for 1 to 3 s of the lab."""
     ranks = _shuffled(lab, rng)[:8]
     stormed = rng.choice(ranks)
@@ -93,14 +93,14 @@ def pause_storm(lab: Lab, rng: random.Random) -> Trial:
     return Trial.of_fault(Cause.PAUSE_STORM, (stormed,), report)
 
 
-def incast(lab: Lab, rng: random.Random) -> Trial:
+def incast(lab: RunningLab, rng: random.Random) -> Trial:
     """Three to eight servers that send to one."""
     ranks = _shuffled(lab, rng)[: rng.randint(4, 9)]
     job = _job(rng, ranks, pattern="incast", size="2MB", iterations=1)
     return Trial(Cause.INCAST, (_port_of(lab, ranks[0]),), _report(lab, [job]))
 
 
-def victim(lab: Lab, rng: random.Random) -> Trial:
+def victim(lab: RunningLab, rng: random.Random) -> Trial:
     """A collective beside senders to a server that has no rank of it: that storms, is slow, or gets
     more than it carries."""
     target, *others = _shuffled(lab, rng)
@@ -128,12 +128,12 @@ FAULTS: dict[Cause, Run] = {
 }
 
 
-def _report(lab: Lab, jobs: Sequence[JobSpec], faults: Sequence[Timed] = ()) -> JobReport:
+def _report(lab: RunningLab, jobs: Sequence[JobSpec], faults: Sequence[Timed] = ()) -> JobReport:
     """Of the first of some jobs."""
     return run_jobs(lab, jobs, faults=faults).reports[0]
 
 
-def _shuffled(lab: Lab, rng: random.Random) -> list[str]:
+def _shuffled(lab: RunningLab, rng: random.Random) -> list[str]:
     names = [server.name for server in lab.fabric.servers]
     return rng.sample(names, len(names))
 
@@ -162,7 +162,7 @@ def _storm(server: str, rng: random.Random) -> Timed:
     return Timed(spec, begins_ns, ends_ns)
 
 
-def _port_of(lab: Lab, server: str) -> str:
+def _port_of(lab: RunningLab, server: str) -> str:
     """The port towards a server, as a verdict names it."""
     (link,) = lab.fabric.nics(server)[0].links
     return f"{link.name} towards {server}"

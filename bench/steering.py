@@ -44,18 +44,15 @@ def main(
     """Measure every scheme beside ecmp."""
     console = Console(highlight=False)
     measured: dict[str, list[float]] = {kind: [] for kind in SCHEMES}
-    bench = lab()
+    planned = lab()
     schemes: TypeAdapter[SchemeSpec] = TypeAdapter(SchemeSpec)
-    try:
-        bench.up()
+    with planned.brought_up() as bench:
         for number in range(1, rounds + 1):
             for kind in SCHEMES:
                 bench.steering.set_scheme(schemes.validate_python(kind))
                 found = measure_sender(bench, Sender.FRAME_LOOP_IN_C, steered=False)
                 measured[kind].append(found.packets_per_s)
             Console(stderr=True).print(f"round {number} of {rounds}")
-    finally:
-        bench.down()
     shown = Table("scheme", "packets/s", "lowest", "highest", "of ecmp", "ns per switch")
     for kind, rates in measured.items():
         pairs = list(zip(rates, measured["ecmp"], strict=True))

@@ -33,7 +33,7 @@ from rocelab.jobs.job import JobSpec
 from rocelab.jobs.jobplan import plan_job
 from rocelab.jobs.sport import FIRST_SPORT
 from rocelab.kernel import namespaces
-from rocelab.runtime.lab import Lab
+from rocelab.runtime.lab import RunningLab
 from rocelab.traffic.roce import Envelope, roce_frame
 from rocelab.traffic.session import TrafficSession
 
@@ -69,7 +69,7 @@ class Throughput:
 
 
 @contextmanager
-def steering(lab: Lab) -> Iterator[None]:
+def steering(lab: RunningLab) -> Iterator[None]:
     """Within the context the second CPU forwards packets from SOURCE.
 
     Raises MachineError if there is none or the kernel has no receive packet steering.
@@ -84,7 +84,7 @@ def steering(lab: Lab) -> Iterator[None]:
         _steer(lab, 0)
 
 
-def _steer(lab: Lab, mask: int) -> None:
+def _steer(lab: RunningLab, mask: int) -> None:
     # A private sysfs: the one of the host shows the host's interfaces.
     file = f"/sys/class/net/{SOURCE}/queues/rx-0/rps_cpus"
     command = f"mount -t sysfs sysfs /sys && echo {mask:x} >{file}"
@@ -94,7 +94,7 @@ def _steer(lab: Lab, mask: int) -> None:
         raise MachineError(f"packets cannot be steered: {done.stderr.strip()}")
 
 
-def measure_sender(lab: Lab, sender: Sender, *, steered: bool) -> Throughput:
+def measure_sender(lab: RunningLab, sender: Sender, *, steered: bool) -> Throughput:
     """One of the senders of `bench.senders`. Raises MachineError if nothing arrives."""
     ends = resolve_endpoints(lab.fabric, SOURCE, DESTINATION)
     envelope = Envelope(
@@ -146,7 +146,7 @@ def _interrupt(process: subprocess.Popen[str]) -> None:
         process.kill()
 
 
-def measure_agent(lab: Lab, queue_pairs: int, *, steered: bool) -> Throughput:
+def measure_agent(lab: RunningLab, queue_pairs: int, *, steered: bool) -> Throughput:
     """A stream over queue pairs of one agent, acknowledged by another. Raises MachineError."""
     window = IN_FLIGHT // queue_pairs
     transport = {
@@ -195,7 +195,7 @@ def measure_agent(lab: Lab, queue_pairs: int, *, steered: bool) -> Throughput:
     )
 
 
-def _measure(lab: Lab, check: Callable[[], None]) -> Throughput:
+def _measure(lab: RunningLab, check: Callable[[], None]) -> Throughput:
     """Wait for packets, let them settle, and measure. `check` raises if the sender is gone."""
     netns = lab.node(DESTINATION).netns
     interface = lab.fabric.uplinks(DESTINATION)[0].a.interface
@@ -235,7 +235,7 @@ def _first_cpu() -> set[int]:
     return {min(os.sched_getaffinity(0))}
 
 
-def _inode(lab: Lab, server: str) -> int:
+def _inode(lab: RunningLab, server: str) -> int:
     return lab.node(server).netns.stat().st_ino
 
 

@@ -29,7 +29,7 @@ from rocelab.results.convergence import (
     offered_rate_pps,
 )
 from rocelab.runtime.convergence import convergence_timeout_s
-from rocelab.runtime.lab import Lab
+from rocelab.runtime.lab import Lab, RunningLab
 from rocelab.statistics import spread
 from rocelab.traffic.result import TrafficResult
 from rocelab.traffic.session import TrafficSession
@@ -50,7 +50,7 @@ class Cost:
     last_change_ns: int
 
 
-def measure_costs(lab: Lab, repeats: int, link: str) -> dict[bool, tuple[Cost, ...]]:
+def measure_costs(lab: RunningLab, repeats: int, link: str) -> dict[bool, tuple[Cost, ...]]:
     """`repeats` carrier losses without (False) and with (True) tracing, alternating.
 
     A pair of runs is left out if the machine did not carry the traffic of one, so there may be
@@ -71,7 +71,7 @@ def measure_costs(lab: Lab, repeats: int, link: str) -> dict[bool, tuple[Cost, .
     return {traced: tuple(values) for traced, values in costs.items()}
 
 
-def _measure(lab: Lab, timeline: FibTimeline, link: str, *, traced: bool) -> Cost | None:
+def _measure(lab: RunningLab, timeline: FibTimeline, link: str, *, traced: bool) -> Cost | None:
     """The cost of one carrier loss, None if the traffic was not as planned, so that its losses say
     nothing."""
     flows = permutation(lab.fabric, FLOWS, RATE_PPS, PAYLOAD_BYTES, 1)
@@ -137,12 +137,8 @@ def costs_table(costs: Mapping[bool, Sequence[Cost]]) -> Table:
 def main(arguments: Sequence[str]) -> None:
     """Bring the lab up, measure, take it down and print the table."""
     name, repeats, link = arguments
-    lab = Lab.planned(name)
-    lab.up()
-    try:
+    with Lab.planned(name).brought_up() as lab:
         costs = measure_costs(lab, int(repeats), link)
-    finally:
-        lab.down()
     Console().print(costs_table(costs))
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from rocelab.results.diagnosis import Cause, Diagnosis, Verdict
 from rocelab.results.job import JobReport
-from rocelab.runtime.lab import Lab
+from rocelab.runtime.lab import RunningLab
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Trial:
         return cls(injected, expected, report, problems)
 
 
-Run = Callable[[Lab, random.Random], Trial]
+Run = Callable[[RunningLab, random.Random], Trial]
 
 
 def last_began_ns(report: JobReport) -> float:

@@ -7,22 +7,22 @@ from collections.abc import Callable
 
 import pytest
 
-from rocelab.testkit import FaultMaker, Lab, MeasureMaker, TrafficMaker
+from rocelab.testkit import FaultMaker, MeasureMaker, RunningLab, TrafficMaker
 
 pytestmark = pytest.mark.lab("two-racks.yaml")
 
 
-def bgp_uplinks(lab: Lab, switch: str) -> set[str]:
+def bgp_uplinks(lab: RunningLab, switch: str) -> set[str]:
     """The interfaces that a switch's BGP routes leave by, as its kernel has them."""
     routes = lab.node(switch).exec(["ip", "route", "show", "proto", "bgp"]).stdout
     return {words.split()[0] for words in routes.split(" dev ")[1:]}
 
 
-def test_a_rack_reaches_the_other_over_all_its_uplinks(lab: Lab) -> None:
+def test_a_rack_reaches_the_other_over_all_its_uplinks(lab: RunningLab) -> None:
     assert bgp_uplinks(lab, "rtsw1") == {"ctsw1", "ctsw1-2", "ctsw2", "ctsw2-2"}
 
 
-def test_a_rack_leaves_a_spine_whose_bgp_has_died(lab: Lab, fault: FaultMaker) -> None:
+def test_a_rack_leaves_a_spine_whose_bgp_has_died(lab: RunningLab, fault: FaultMaker) -> None:
     with fault("daemon-crash", switch="ctsw1", daemon="bgpd"):
         assert "bgpd" not in lab.node("ctsw1").daemons()
         assert wait_for(lambda: bgp_uplinks(lab, "rtsw1") == {"ctsw2", "ctsw2-2"})

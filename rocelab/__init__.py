@@ -13,9 +13,9 @@ Drills of `scripts/` (`drills`) inject faults (`faults`) and measure (`measure`)
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from rocelab.runtime.lab import Lab
+    from rocelab.runtime.lab import Lab, RunningLab
 
-__all__ = ["Lab", "__version__"]
+__all__ = ["Lab", "RunningLab", "__version__"]
 
 __version__: str
 """The installed version, which is that of pyproject.toml."""
@@ -23,10 +23,10 @@ __version__: str
 
 def __getattr__(name: str) -> object:
     # Late, since the command line imports this package for every `--help`.
-    if name == "Lab":
-        from rocelab.runtime.lab import Lab
+    if name in ("Lab", "RunningLab"):
+        from rocelab.runtime import lab
 
-        return Lab
+        return getattr(lab, name)
     if name == "__version__":
         from importlib.metadata import version
 

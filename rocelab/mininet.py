@@ -24,10 +24,11 @@ from rocelab.plan.fabric import Link as PlannedLink
 from rocelab.plan.fabric import Port
 from rocelab.progress import ProgressSink, no_progress
 from rocelab.runtime import hosts
-from rocelab.runtime.lab import Lab
+from rocelab.runtime.lab import Lab, RunningLab
 from rocelab.runtime.providers import RuntimeKind, provider_of
 from rocelab.runtime.providers.mininet import find_mininet
 from rocelab.runtime.record import LabFiles, recorded_labs
+from rocelab.runtime.teardown import take_down
 
 find_mininet()
 
@@ -74,7 +75,7 @@ class LabLink(Link):  # type: ignore[misc]
 class LabNet(Mininet):  # type: ignore[misc]
     """A lab as a Mininet network; a lab that is up is entered at once."""
 
-    def __init__(self, lab: Lab | str | Path) -> None:
+    def __init__(self, lab: Lab | RunningLab | str | Path) -> None:
         """Raises InputError if there is no such lab, MachineError without Mininet or root."""
         self.lab = _lab_of(lab)
         # Skip Mininet's one-time setup of the machine, which changes sysctls of the host.
@@ -83,7 +84,7 @@ class LabNet(Mininet):  # type: ignore[misc]
             super().__init__(controller=None, link=LabLink)
         finally:
             Mininet.inited = before
-        if self.lab.is_running:
+        if isinstance(self.lab, RunningLab):
             self.enter()
 
     def build(self) -> None:
@@ -91,14 +92,15 @@ class LabNet(Mininet):  # type: ignore[misc]
 
     def start(self, progress: ProgressSink = no_progress) -> None:
         """Bring the lab up if it is not, and open a shell in each node. Raises as `Lab.up`."""
-        if not self.lab.is_running:
+        if isinstance(self.lab, Lab):
             keep_unconverged(self.lab)
-            self.lab.up(progress)
+            self.lab = self.lab.up(progress)
         if not self.built:
             self.enter()
 
     def enter(self) -> None:
         """Open a shell in each node of the running lab, and register its links."""
+        assert isinstance(self.lab, RunningLab)
         fabric = self.lab.fabric
         for planned in fabric.nodes:
             handle = self.lab.node(planned.name)
@@ -135,7 +137,7 @@ class LabNet(Mininet):  # type: ignore[misc]
     def stop(self) -> None:
         """Close the shells and take the lab down."""
         self.leave()
-        self.lab.down()
+        take_down(self.lab.name)
 
 
 class LabCLI(CLI):  # type: ignore[misc]
@@ -157,9 +159,9 @@ class _KnownIntf(Intf):  # type: ignore[misc]
             self.prefixLen = int(length)
 
 
-def _lab_of(lab: Lab | str | Path) -> Lab:
-    if isinstance(lab, Lab):
+def _lab_of(lab: Lab | RunningLab | str | Path) -> Lab | RunningLab:
+    if isinstance(lab, Lab | RunningLab):
         return lab
     if str(lab) in recorded_labs():
-        return Lab.running(lab)
+        return RunningLab.open(lab)
     return Lab.planned(lab, provider_of(RuntimeKind.MININET))

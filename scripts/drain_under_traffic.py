@@ -9,7 +9,7 @@ Its neighbours are asked to prefer any other path (RFC 8326), and a few seconds 
 import sys
 import time
 
-from rocelab import Lab
+from rocelab import RunningLab
 from rocelab.faults.running import injected
 from rocelab.faults.spec import DrainSpec
 from rocelab.jobs.flow import permutation
@@ -20,13 +20,13 @@ from rocelab.traffic.session import TrafficSession
 PERIOD_S = 2.0
 
 
-def received(lab: Lab, switch: str) -> int:
+def received(lab: RunningLab, switch: str) -> int:
     """The packets that all ports of a switch have received."""
     links = lab.fabric.links_of[switch]
     return sum(lab.link(link.name).counters()[switch].rx_packets for link in links)
 
 
-def watch(lab: Lab, switch: str, title: str, tables: FibWatch) -> None:
+def watch(lab: RunningLab, switch: str, title: str, tables: FibWatch) -> None:
     """Print how many packets the switch gets in a period, once routing has settled."""
     while list(tables.events(PERIOD_S)):
         pass
@@ -37,7 +37,7 @@ def watch(lab: Lab, switch: str, title: str, tables: FibWatch) -> None:
 
 
 def main(name: str, switch: str) -> None:
-    lab = Lab.running(name)
+    lab = RunningLab.open(name)
     flows = permutation(lab.fabric, flows=24, rate_pps=500, payload_bytes=256, seed=1)
     with (
         opened_namespaces(lab, lab.fabric.switches) as netns,

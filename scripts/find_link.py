@@ -7,12 +7,12 @@ The tables are those that BGP will build; of a lab that is up, `rocelab path` re
 
 import sys
 
-from rocelab import Lab
+from rocelab import Lab, RunningLab
 from rocelab.forwarding.path import Path, find_nic, walk
 from rocelab.forwarding.planned import planned_fibs
 
 
-def paths_of(lab: Lab, source: str, destination: str, ports: range) -> list[Path]:
+def paths_of(lab: RunningLab, source: str, destination: str, ports: range) -> list[Path]:
     """The path of the flow of each UDP source port."""
     fabric = lab.fabric
     tables = planned_fibs(fabric, fabric.prefixes)

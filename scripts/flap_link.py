@@ -11,12 +11,12 @@ import time
 
 from pyroute2 import NetNS
 
-from rocelab import Lab
+from rocelab import RunningLab
 from rocelab.kernel.fibwatch import FibWatch
 from rocelab.measure.timeline import opened_namespaces
 
 
-def set_carrier(lab: Lab, link: str, state: str) -> int:
+def set_carrier(lab: RunningLab, link: str, state: str) -> int:
     """Take the carrier away or give it back; the CLOCK_REALTIME ns at which that was asked for."""
     end = lab.fabric.link_by_name[link].a
     with NetNS(str(lab.node(end.node).netns), flags=0) as netlink:
@@ -27,7 +27,7 @@ def set_carrier(lab: Lab, link: str, state: str) -> int:
 
 
 def main(name: str, link: str) -> None:
-    lab = Lab.running(name)
+    lab = RunningLab.open(name)
     with opened_namespaces(lab, lab.fabric.switches) as netns, FibWatch(netns) as watch:
         for state in ("down", "up"):
             asked_ns = set_carrier(lab, link, state)

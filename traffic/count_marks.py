@@ -15,7 +15,7 @@ from scapy.layers.inet import IP, UDP
 from scapy.packet import Packet
 from scapy.sendrecv import sniff
 
-from rocelab import Lab
+from rocelab import RunningLab
 from rocelab.agent.headers import ROCE_PORT
 from rocelab.kernel.namespaces import inside
 
@@ -24,7 +24,7 @@ Flow = tuple[str, int]
 
 
 def main(name: str, server: str, seconds: str, most: str = "0") -> None:
-    lab = Lab.running(name)
+    lab = RunningLab.open(name)
     ports = [link.a for nic in lab.fabric.nics(server) for link in nic.links]
     addresses = {port.ip for port in ports}
     counts: dict[Flow, Counter[str]] = {}

@@ -16,7 +16,7 @@ from scapy.layers.l2 import Ether
 from scapy.packet import Packet, Raw
 from scapy.sendrecv import sendp
 
-from rocelab import Lab
+from rocelab import RunningLab
 from rocelab.agent.headers import ROCE_PORT, Opcode
 from rocelab.jobs.flow import Endpoints, resolve_endpoints
 from rocelab.kernel.namespaces import inside
@@ -40,7 +40,7 @@ def packet(ends: Endpoints, sport: int, ecn: int, psn: int) -> Packet:
 
 
 def main(name: str, source: str, destination: str, sport: str, ecn: str, number: str) -> None:
-    lab = Lab.running(name)
+    lab = RunningLab.open(name)
     ends = resolve_endpoints(lab.fabric, source, destination)
     packets = [packet(ends, int(sport), CODEPOINTS[ecn], psn) for psn in range(int(number))]
 

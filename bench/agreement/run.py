@@ -38,7 +38,7 @@ from rocelab.predict.predictor import Setting, predict_loads
 from rocelab.results.job import JobReport, QueueFigures
 from rocelab.results.lossless import PauseFigures
 from rocelab.runs.jobs import run_job
-from rocelab.runtime.lab import Lab
+from rocelab.runtime.lab import Lab, RunningLab
 from rocelab.spec.model import LabSpec
 from rocelab.traffic.taps import LinkPackets, Taps
 
@@ -63,8 +63,8 @@ def measure_lab(name: str, cells: Sequence[Cell], watch: Sink) -> LabResult:
     installed.
     """
     spec = cells[0].spec
-    lab = Lab(plan(spec))
-    fabric = lab.fabric
+    planned = Lab(plan(spec))
+    fabric = planned.fabric
     started = time.monotonic()
     result = LabResult(
         schema_version=SCHEMA_VERSION,
@@ -81,8 +81,7 @@ def measure_lab(name: str, cells: Sequence[Cell], watch: Sink) -> LabResult:
     scheme = spec.scheme
     try:
         watch("up")
-        lab.up()
-        try:
+        with planned.brought_up() as lab:
             for cell in cells:
                 watch(cell.shape.name)
                 if cell.spec.scheme != scheme:
@@ -90,15 +89,13 @@ def measure_lab(name: str, cells: Sequence[Cell], watch: Sink) -> LabResult:
                     with lab.locked():
                         lab.steering.set_scheme(scheme)
                 result = replace(result, cells=(*result.cells, measure_cell(lab, cell)))
-        finally:
-            lab.down()
     except RocelabError as error:
         # What is measured by now is kept, and the other labs are still to come.
         result = replace(result, failed=error.message)
     return replace(result, took_s=time.monotonic() - started)
 
 
-def measure_cell(lab: Lab, cell: Cell, most: int = RUNS) -> CellResult:
+def measure_cell(lab: RunningLab, cell: Cell, most: int = RUNS) -> CellResult:
     """Run a job on a running lab, up to `most` times, and compare it with its simulations. Raises
     as `run_job` does."""
     simulated = cell.simulated
@@ -149,7 +146,7 @@ def _is_valid(report: JobReport) -> bool:
     return not report.problems and not report.errors
 
 
-def _run(lab: Lab, cell: Cell) -> tuple[JobReport, LinkPackets]:
+def _run(lab: RunningLab, cell: Cell) -> tuple[JobReport, LinkPackets]:
     """A run, and the data packets that arrived over each link."""
     fabric = lab.fabric
     with (
@@ -160,7 +157,7 @@ def _run(lab: Lab, cell: Cell) -> tuple[JobReport, LinkPackets]:
         return report, taps.read()
 
 
-def _predicted_flows(lab: Lab, cell: Cell) -> LinkPackets:
+def _predicted_flows(lab: RunningLab, cell: Cell) -> LinkPackets:
     """Flows per link from the tables of the lab's kernels, as `rocelab predict` has them."""
     fabric = plan(cell.spec)
     rows = rows_of_jobs(plan_jobs(fabric, [cell.job]))

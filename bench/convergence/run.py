@@ -41,7 +41,7 @@ from rocelab.results.probes import ProbeRun
 from rocelab.runs.probes import FaultedRun, Settings
 from rocelab.runtime.convergence import convergence_timeout_s, wait_for_bfd
 from rocelab.runtime.installation import find_installation
-from rocelab.runtime.lab import Lab
+from rocelab.runtime.lab import Lab, RunningLab
 from rocelab.runtime.providers import RuntimeKind, provider_of
 from rocelab.sim.events.reaction import FLAP_NS, Breakage
 
@@ -76,7 +76,7 @@ class _Scene:
     """A running lab and its planned failures."""
 
     cell: Cell
-    lab: Lab
+    lab: RunningLab
     fib: FibTimeline
     probes: Probes
     spec: SingleFaultSpec
@@ -91,14 +91,14 @@ def measure_cell(cell: Cell, wanted: int, done: Sink, frr: Path | None = None) -
     the measurements before it. Raises MachineError if FRR is not installed, and InputError if it is
     not in `frr`.
     """
-    lab = Lab(plan(lab_spec(cell)), provider_of(RuntimeKind.NETNS, frr=frr))
+    planned = Lab(plan(lab_spec(cell)), provider_of(RuntimeKind.NETNS, frr=frr))
     started = time.monotonic()
     result = CellResult(
         schema_version=SCHEMA_VERSION,
         name=cell.name,
         environment=read_environment(find_installation(frr)),
         load_average=os.getloadavg(),
-        lab=lab.fabric.spec.model_dump(mode="json", exclude_none=True),
+        lab=planned.spec.model_dump(mode="json", exclude_none=True),
         method=METHOD,
         subject="",
         flows=0,
@@ -114,11 +114,8 @@ def measure_cell(cell: Cell, wanted: int, done: Sink, frr: Path | None = None) -
     )
     measuring = _Measuring(result, done)
     try:
-        lab.up()
-        try:
+        with planned.brought_up() as lab:
             measuring.measure(cell, lab)
-        finally:
-            lab.down()
     except (RocelabError, OSError, ValueError, KeyError) as error:
         # What is measured by now is kept, and the other cells are still to come.
         measuring.result = replace(measuring.result, failed=f"{type(error).__name__}: {error}")
@@ -132,7 +129,7 @@ class _Measuring:
         self.result = result
         self._done = done
 
-    def measure(self, cell: Cell, lab: Lab) -> None:
+    def measure(self, cell: Cell, lab: RunningLab) -> None:
         """Measure the cell. Raises ExpectationError if the machine does not carry the runs, and as
         faults do."""
         link = candidate_links(lab.fabric, cell.site)[0]
@@ -268,7 +265,7 @@ def _wait_for_aftermath(scene: _Scene) -> None:
     )
 
 
-def _wait_for_bfd(lab: Lab) -> None:
+def _wait_for_bfd(lab: RunningLab) -> None:
     wait_for_bfd(lab.fabric, lab.node, convergence_timeout_s(lab.fabric), no_progress)
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rocelab.cli.arguments import JsonOption, RunningLab
+from rocelab.cli.arguments import JsonOption, RunningLabArgument
 from rocelab.kernel.rights import need_root
 from rocelab.report.console import out, progress_bars, say, table, write_json
 
@@ -94,7 +94,7 @@ def _routes(fabric: Fabric, node: str) -> tuple[str, ...]:
     return tuple(fabric.observed.routes.get(node, {}))
 
 
-def release(lab: RunningLab) -> None:
+def release(lab: RunningLabArgument) -> None:
     """Give an adopted lab back: undo its faults and forget it. The lab stays up."""
     from rocelab.faults.running import release as release_lab
     from rocelab.runtime.lab import name_of

@@ -12,7 +12,7 @@ from rocelab.runtime.kind import FrrMemory, RuntimeKind
 
 if TYPE_CHECKING:
     from rocelab.plan.fabric import Fabric, Node
-    from rocelab.runtime.lab import Lab
+    from rocelab.runtime.lab import Lab, RunningLab
     from rocelab.spec.catalog import Catalog
 
 
@@ -81,7 +81,7 @@ def _fabric(ctx: typer.Context) -> Fabric | None:
     from rocelab.errors import RocelabError
 
     try:
-        lab, _ = running_or_planned(str(ctx.params.get("lab")))
+        lab = running_or_planned(str(ctx.params.get("lab")))
     except (RocelabError, OSError):
         return None
     return lab.fabric
@@ -96,7 +96,7 @@ LabArgument = Annotated[
         show_default=False,
     ),
 ]
-RunningLab = Annotated[
+RunningLabArgument = Annotated[
     str,
     typer.Argument(
         metavar="LAB",
@@ -199,13 +199,13 @@ def lab_file(text: str) -> Path:
     return file_of(text, LABS)
 
 
-def running_lab(text: str | None) -> Lab:
+def running_lab(text: str | None) -> RunningLab:
     """The running lab of that name or file; without text the only one that is up.
 
     Raises InputError if it is not up, or if there is none or more than one to choose from.
     """
     from rocelab.errors import InputError
-    from rocelab.runtime.lab import Lab
+    from rocelab.runtime.lab import RunningLab
     from rocelab.runtime.record import left_behind, made_nodes, not_up
     from rocelab.runtime.status import Presence, known_labs
 
@@ -223,7 +223,7 @@ def running_lab(text: str | None) -> Lab:
                 f"{len(names)} labs are up: {', '.join(names)}", hint="name the one you mean"
             )
         text = names[0]
-    lab = Lab.running(text)
+    lab = RunningLab.open(text)
     if lab.fabric.observed is None and made_nodes(lab.runtime.files) == 0:
         raise left_behind(lab.name)
     if text != lab.name:
@@ -231,7 +231,7 @@ def running_lab(text: str | None) -> Lab:
     return lab
 
 
-def _note_changes(text: str, lab: Lab) -> None:
+def _note_changes(text: str, lab: RunningLab) -> None:
     """Note on stderr if the lab's file differs from the running lab."""
     from rocelab.errors import InputError
     from rocelab.report.console import note
@@ -248,8 +248,8 @@ def _note_changes(text: str, lab: Lab) -> None:
         note(f"{text} differs from what runs; {as_was}")
 
 
-def running_or_planned(text: str, frr: Path | None = None) -> tuple[Lab, bool]:
-    """The lab of that name or file as it runs, or else as its file plans it; and whether it runs.
+def running_or_planned(text: str, frr: Path | None = None) -> Lab | RunningLab:
+    """The lab of that name or file as it runs, or else as its file plans it.
 
     `frr` is the folder of an FRR to use instead of this machine's. Raises InputError, also if the
     lab is up with another FRR, and SpecError with every problem of the file.
@@ -262,11 +262,11 @@ def running_or_planned(text: str, frr: Path | None = None) -> tuple[Lab, bool]:
     if record is not None and record.state is State.RUNNING:
         lab = running_lab(text)
         lab.check_frr(frr)
-        return lab, True
-    return Lab.planned(lab_file(text), provider_of(RuntimeKind.NETNS, frr=frr)), False
+        return lab
+    return Lab.planned(lab_file(text), provider_of(RuntimeKind.NETNS, frr=frr))
 
 
-def switch_of(lab: Lab, name: str) -> Node:
+def switch_of(lab: RunningLab, name: str) -> Node:
     """The switch of that name. Raises InputError for a server and for a missing node."""
     from rocelab.errors import InputError
 

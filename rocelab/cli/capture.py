@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO
 
 import typer
 
-from rocelab.cli.arguments import ForceOption, RunningLab, complete_port, running_lab
+from rocelab.cli.arguments import ForceOption, RunningLabArgument, complete_port, running_lab
 from rocelab.interruption import is_output_whole, shielded, undone
 from rocelab.kernel.rights import need_root
 from rocelab.report.console import err, is_reader_gone, say
@@ -17,13 +17,13 @@ from rocelab.report.console import err, is_reader_gone, say
 if TYPE_CHECKING:
     from rocelab.measure.portcapture import PortName
     from rocelab.outputs import OutputFile
-    from rocelab.runtime.lab import Lab
+    from rocelab.runtime.lab import RunningLab
 
 STDOUT = Path("-")
 
 
 def capture(
-    lab: RunningLab,
+    lab: RunningLabArgument,
     ports: Annotated[
         list[str],
         typer.Argument(
@@ -105,7 +105,7 @@ def _check_stdout() -> None:
         )
 
 
-def _port(lab: Lab, text: str) -> PortName:
+def _port(lab: RunningLab, text: str) -> PortName:
     """The port that a command line calls `text`. Raises InputError if the lab has none."""
     from rocelab.errors import InputError
     from rocelab.measure.portcapture import PortName

@@ -91,8 +91,9 @@ def compare(
     from rocelab.report.compare.terminal import print_comparison
     from rocelab.results.comparison import Status
     from rocelab.results.environment import typed_command
+    from rocelab.runtime.lab import Lab
 
-    chosen, _ = running_or_planned(lab, frr)
+    chosen = running_or_planned(lab, frr)
     asked = cells(chosen.fabric, schemes, qps, placement, named_options(job))
     need_root("running a comparison")
     if folder is None:
@@ -105,7 +106,8 @@ def compare(
             print_comparison(found, out())
 
     with results_folder(folder, overwrite=force) as opened:
-        keep_unconverged(chosen, opened)
+        if isinstance(chosen, Lab):
+            keep_unconverged(chosen, opened)
         with _steps() as watch:
             found = run_comparison(
                 chosen,

@@ -9,14 +9,14 @@ from typing import Annotated
 
 import typer
 
-from rocelab.cli.arguments import JsonOption, RunningLab, complete_node, running_lab
+from rocelab.cli.arguments import JsonOption, RunningLabArgument, complete_node, running_lab
 from rocelab.kernel.rights import need_root
 from rocelab.report.console import progress_bars, say, write
 from rocelab.wording import counted
 
 
 def evidence(
-    lab: RunningLab,
+    lab: RunningLabArgument,
     nodes: Annotated[
         list[str] | None,
         typer.Argument(

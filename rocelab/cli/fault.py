@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rocelab.cli.arguments import JsonOption, OneRunningLab, RunningLab, running_lab
+from rocelab.cli.arguments import JsonOption, OneRunningLab, RunningLabArgument, running_lab
 from rocelab.kernel.rights import need_root
 from rocelab.report.console import out, progress_bars, say, table, write_json
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rocelab.faults.base import Fault
     from rocelab.faults.record import RecordedFault
     from rocelab.faults.spec import FaultSpec
-    from rocelab.runtime.lab import Lab
+    from rocelab.runtime.lab import RunningLab
 
 app = typer.Typer(
     no_args_is_help=True, help="Break a lab that is up, say what is broken, and mend it."
@@ -52,7 +52,7 @@ def _complete_number(ctx: typer.Context, incomplete: str) -> list[str]:
 
 @app.command()
 def inject(
-    lab: RunningLab,
+    lab: RunningLabArgument,
     kind: Annotated[
         str,
         typer.Argument(
@@ -86,7 +86,7 @@ def inject(
         _leave(chosen, spec, json)
 
 
-def _leave(lab: Lab, spec: FaultSpec, json: bool) -> None:
+def _leave(lab: RunningLab, spec: FaultSpec, json: bool) -> None:
     from rocelab.faults.running import inject_and_leave
     from rocelab.faults.spec import CampaignSpec, FlappingSpec
 
@@ -109,7 +109,7 @@ def _leave(lab: Lab, spec: FaultSpec, json: bool) -> None:
     )
 
 
-def _wait(lab: Lab, spec: FaultSpec, json: bool) -> None:
+def _wait(lab: RunningLab, spec: FaultSpec, json: bool) -> None:
     from rocelab.faults.running import inject_and_wait
     from rocelab.units import format_duration
 
@@ -176,7 +176,7 @@ def list_faults(lab: OneRunningLab = None, json: JsonOption = False) -> None:
 
 @app.command()
 def restore(
-    lab: RunningLab,
+    lab: RunningLabArgument,
     number: Annotated[
         int | None,
         typer.Argument(

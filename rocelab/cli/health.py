@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from rocelab.measure.health.monitor import OnSample, Snapshot
     from rocelab.measure.health.spec import HealthSpec
     from rocelab.results.health import HealthReport
-    from rocelab.runtime.lab import Lab
+    from rocelab.runtime.lab import RunningLab
 
 NS_PER_S = 10**9
 MOST_ROWS = 24
@@ -134,7 +134,7 @@ def _seconds(text: str | None) -> float | None:
 
 
 def _watch(
-    lab: Lab,
+    lab: RunningLab,
     spec: HealthSpec,
     limit_s: float | None,
     prometheus: Path | None,
@@ -189,7 +189,7 @@ def sample_document(snapshot: Snapshot) -> dict[str, object]:
 
 
 @contextmanager
-def _live(lab: Lab) -> Iterator[OnSample]:
+def _live(lab: RunningLab) -> Iterator[OnSample]:
     """A view that is redrawn with every sample; nothing if stdout is no terminal."""
     from rich.live import Live
 

@@ -15,7 +15,7 @@ import typer
 from rocelab.cli.arguments import (
     NodeArgument,
     OneRunningLab,
-    RunningLab,
+    RunningLabArgument,
     complete_node,
     running_lab,
     switch_of,
@@ -23,12 +23,12 @@ from rocelab.cli.arguments import (
 from rocelab.kernel.rights import need_root
 
 if TYPE_CHECKING:
-    from rocelab.runtime.lab import Lab
+    from rocelab.runtime.lab import RunningLab
     from rocelab.runtime.node import NamespaceNode
 
 
 def exec_command(
-    lab: RunningLab,
+    lab: RunningLabArgument,
     node: NodeArgument,
     command: Annotated[
         list[str],
@@ -45,7 +45,7 @@ def exec_command(
     _become(running_lab(lab), node, command)
 
 
-def shell(lab: RunningLab, node: NodeArgument) -> None:
+def shell(lab: RunningLabArgument, node: NodeArgument) -> None:
     """Open your shell in a node."""
     need_root("entering a node")
     chosen = running_lab(lab)
@@ -53,7 +53,7 @@ def shell(lab: RunningLab, node: NodeArgument) -> None:
 
 
 def vtysh(
-    lab: RunningLab,
+    lab: RunningLabArgument,
     node: NodeArgument,
     commands: Annotated[
         list[str] | None,
@@ -70,7 +70,7 @@ def vtysh(
 
 
 def ping(
-    lab: RunningLab,
+    lab: RunningLabArgument,
     source: Annotated[
         str,
         typer.Argument(
@@ -115,7 +115,7 @@ def ping(
     _become_in(tool, chosen.name, ["ping", "-I", ends[0], *words, ends[1]], {})
 
 
-def _address(lab: Lab, name: str) -> str:
+def _address(lab: RunningLab, name: str) -> str:
     """The address of a switch's loopback, or of a server's NIC, by default its first.
 
     Raises InputError if there is no such node or NIC.
@@ -146,7 +146,10 @@ def cli(lab: OneRunningLab = None) -> None:
 
 
 def _become(
-    lab: Lab, node: str, arguments: Sequence[str], environment: Mapping[str, str] | None = None
+    lab: RunningLab,
+    node: str,
+    arguments: Sequence[str],
+    environment: Mapping[str, str] | None = None,
 ) -> NoReturn:
     """Replace this process by a program inside the node. Raises InputError if it cannot."""
     _become_in(lab.node(node), lab.name, arguments, environment or {})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
@@ -29,7 +29,7 @@ from rocelab.report.console import note, out, progress_bars, say, seconds_table,
 from rocelab.runtime.kind import FrrMemory, RuntimeKind
 
 if TYPE_CHECKING:
-    from rocelab.runtime.lab import Lab
+    from rocelab.runtime.lab import Lab, RunningLab
     from rocelab.runtime.pfc.overview import LosslessOverview
     from rocelab.runtime.status import KnownLab, LabStatus, NodeStatus
 
@@ -62,21 +62,21 @@ def up(
         lab_file(lab), provider_of(runtime, image, frr, frr_memory), dilation=dilation
     )
     fabric = chosen.fabric
-    seconds: Mapping[str, float] = {}
     reused = reuse and chosen.is_running
     if reused:
-        _check_reusable(chosen, frr_memory)
+        running = _check_reusable(chosen, frr_memory)
     else:
         keep_unconverged(chosen)
         with progress_bars() as progress:
-            seconds = chosen.up(progress)
+            running = chosen.up(progress)
+    seconds = running.stage_seconds
     if json:
         write_json(
             {
                 "lab": chosen.name,
                 "stages_s": dict(seconds),
                 "total_s": sum(seconds.values()),
-                "notes": chosen.notes,
+                "notes": running.notes,
                 "reused": reused,
             }
         )
@@ -84,7 +84,7 @@ def up(
     if reused:
         say(f"lab {chosen.name} is up as asked, and healthy: nothing was changed")
         return
-    for text in chosen.notes:
+    for text in running.notes:
         say(f"note: {text}")
     out().print(seconds_table(seconds))
     say(
@@ -93,21 +93,21 @@ def up(
     )
 
 
-def _check_reusable(planned: Lab, frr_memory: FrrMemory | None) -> None:
-    """Raises InputError if the running lab is not the planned one, ExpectationError if its state is
-    no longer as planned."""
+def _check_reusable(planned: Lab, frr_memory: FrrMemory | None) -> RunningLab:
+    """The running lab. Raises InputError if it is not the planned one, ExpectationError if its
+    state is no longer as planned."""
     from rocelab.errors import ExpectationError, InputError
-    from rocelab.runtime.lab import Lab, as_it_runs
+    from rocelab.runtime.lab import RunningLab, as_it_runs
     from rocelab.runtime.status import read_status
     from rocelab.spec.model import differing_keys
     from rocelab.wording import listed
 
     need_root("looking into a lab")
-    running = Lab.running(planned.name)
+    running = RunningLab.open(planned.name)
     differing = differing_keys(as_it_runs(planned.fabric.spec), running.fabric.spec)
     if "scheme" not in differing and running.steering.read_scheme() != running.fabric.spec.scheme:
         differing = (*differing, "scheme")
-    if planned.runtime.provider.kind != running.runtime.provider.kind:
+    if planned.provider.kind != running.runtime.provider.kind:
         differing = (*differing, "runtime")
     again = f"take it down with `rocelab down {planned.name}`, then bring it up"
     if differing:
@@ -124,6 +124,7 @@ def _check_reusable(planned: Lab, frr_memory: FrrMemory | None) -> None:
             f"lab {planned.name} is up and {wrong}",
             f"`rocelab status {planned.name}` says more; {again}",
         )
+    return running
 
 
 def down(

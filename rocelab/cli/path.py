@@ -54,37 +54,39 @@ def path(
     from rocelab.errors import InputError
     from rocelab.forwarding.path import find_nic, walk
     from rocelab.forwarding.planned import planned_fibs
+    from rocelab.runtime.lab import RunningLab
     from rocelab.runtime.record import not_up
 
-    chosen, is_running = running_or_planned(lab)
-    take_rights_for("reading the tables of a lab that is up", is_up=is_running)
+    chosen = running_or_planned(lab)
     fabric = chosen.fabric
+    up = chosen if isinstance(chosen, RunningLab) else None
+    take_rights_for("reading the tables of a lab that is up", is_up=up is not None)
     source, destination = find_nic(fabric, src, src_nic), find_nic(fabric, dst, dst_nic)
-    if is_running:
-        fib_of = chosen.read_fibs()
+    if up is not None:
+        fib_of = up.read_fibs()
     elif probe:
         raise not_up(fabric.name, f"there is nothing to probe: bring it up with `rocelab up {lab}`")
     else:
         fib_of = planned_fibs(fabric, fabric.prefixes_holding(destination.ip))
     if probe and dport != _ROCE_PORT:
         raise InputError(f"probes are RoCEv2 packets: --dport can only be {_ROCE_PORT}")
-    steering = chosen.steering.model() if is_running else None
+    steering = None if up is None else up.steering.model()
     computed = walk(
         fabric, fib_of, source, destination, sport, dport, destination_qp=qp, steering=steering
     )
     seen: Nodes | None = None
-    if probe:
+    if up is not None and probe:
         from rocelab.traffic.traceroute import PROBE_QP, probe_path
 
         seen = probe_path(
             fabric,
-            lambda name: chosen.node(name).netns,
+            lambda name: up.node(name).netns,
             source,
             destination,
             [sport],
             destination_qp=PROBE_QP if qp is None else qp,
         )[sport]
-    tables = "kernel" if is_running else "planned"
+    tables = "planned" if up is None else "kernel"
     scheme = (steering.scheme if steering else fabric.spec.scheme).kind
     if json:
         write_json(_document(fabric.name, computed, qp, scheme, tables, seen))

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from rocelab.plan.fabric import Fabric
     from rocelab.predict.matrix import FlowRow
     from rocelab.predict.predictor import Setting
-    from rocelab.runtime.lab import Lab
+    from rocelab.runtime.lab import Lab, RunningLab
 
 MODELS = ("kernel", "crc16", "crc32")
 _NOT_OF_LOADS = ("starts", "warmup", "compute", "dcqcn", "ecn", "out-of-order")
@@ -94,10 +94,12 @@ def predict(
     from rocelab.documents import to_json
     from rocelab.predict.predictor import predict_document
     from rocelab.report.prediction import print_prediction
+    from rocelab.runtime.lab import RunningLab
 
-    chosen, is_running = running_or_planned(lab)
-    take_rights_for("reading the tables of a lab that is up", is_up=is_running)
-    fabric, setting = _asked(chosen, is_running, scheme, hashing, model)
+    chosen = running_or_planned(lab)
+    is_up = isinstance(chosen, RunningLab)
+    take_rights_for("reading the tables of a lab that is up", is_up=is_up)
+    fabric, setting = _asked(chosen, scheme, hashing, model)
     rows, notes = _rows(fabric, flows, named_options(job))
     with progress_bars() as progress:
         found = predict_document(fabric, rows, setting, progress, notes)
@@ -110,12 +112,13 @@ def predict(
 
 
 def _asked(
-    chosen: Lab, is_running: bool, scheme: str | None, hashing: str | None, model: str
+    chosen: Lab | RunningLab, scheme: str | None, hashing: str | None, model: str
 ) -> tuple[Fabric, Setting]:
     from rocelab.errors import InputError
     from rocelab.forwarding.asic import Model
     from rocelab.predict.predictor import Setting, asked_fabric
     from rocelab.predict.spec import read_asked
+    from rocelab.runtime.lab import RunningLab
 
     if model not in MODELS:
         raise InputError(f"there is no model {model}", hint=f"take {', '.join(MODELS)}")
@@ -124,7 +127,7 @@ def _asked(
             f"--model {model} with --scheme {scheme}", hint="an ASIC's model is a scheme of its own"
         )
     asked = read_asked(scheme, hashing)
-    if model != "kernel" or not is_running:
+    if model != "kernel" or not isinstance(chosen, RunningLab):
         return asked_fabric(chosen.fabric, asked.scheme, asked.hashing), Setting(model=Model(model))
     steering = chosen.steering.model()
     fabric = asked_fabric(chosen.fabric, asked.scheme or steering.scheme, asked.hashing)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rocelab.cli.arguments import JsonOption, RunningLab, complete_schemes, running_lab
+from rocelab.cli.arguments import JsonOption, RunningLabArgument, complete_schemes, running_lab
 from rocelab.kernel.rights import need_root
 from rocelab.report.console import out, progress_bars, say, table, write_json
 
@@ -18,7 +18,7 @@ _COUNTED = ("steered", "hits", "misses", "flowlets", "changes")
 
 
 def scheme(
-    lab: RunningLab,
+    lab: RunningLabArgument,
     kind: Annotated[
         str | None,
         typer.Argument(

@@ -12,7 +12,7 @@ from rocelab.report.console import out, say, table, write_json
 
 if TYPE_CHECKING:
     from rocelab.runtime.controller.rounds import Round
-    from rocelab.runtime.lab import Lab
+    from rocelab.runtime.lab import RunningLab
 
 _SHOWN_ENTRIES = 20
 
@@ -107,7 +107,7 @@ def _print_tiers(last: Round) -> None:
     out().print(shown)
 
 
-def _bound(lab: Lab) -> float:
+def _bound(lab: RunningLab) -> float:
     """The least maximum utilisation for the published demands, over the present tables."""
     from rocelab.forwarding.demand import read_demands
     from rocelab.forwarding.network import Network

@@ -17,7 +17,7 @@ from rocelab.kernel.fibwatch import FibWatch
 from rocelab.measure.timeline import FibTimeline
 from rocelab.progress import Progress, ProgressSink
 from rocelab.runtime.convergence import convergence_timeout_s
-from rocelab.runtime.lab import Lab
+from rocelab.runtime.lab import RunningLab
 from rocelab.runtime.record import LabFiles
 from rocelab.runtime.steering.scheme import Steering
 
@@ -28,7 +28,7 @@ announce a lost link to all switches of a lab."""
 
 @contextmanager
 def conditions(
-    lab: Lab, phase: PlannedPhase, netns_of: Mapping[str, int], progress: ProgressSink
+    lab: RunningLab, phase: PlannedPhase, netns_of: Mapping[str, int], progress: ProgressSink
 ) -> Iterator[None]:
     """The lab under the phase's conditions; `netns_of` has the namespaces of its switches. Raises
     as `Steering.set_scheme` does, and ExpectationError if routes are not complete again after the
@@ -46,7 +46,7 @@ def conditions(
 
 
 @contextmanager
-def _scheme(lab: Lab, phase: PlannedPhase, progress: ProgressSink) -> Iterator[None]:
+def _scheme(lab: RunningLab, phase: PlannedPhase, progress: ProgressSink) -> Iterator[None]:
     own = lab.steering
     before = own.read_scheme()
     with shielded(f"lab {lab.name} gets its scheme back") as shield:
@@ -63,7 +63,7 @@ def _scheme(lab: Lab, phase: PlannedPhase, progress: ProgressSink) -> Iterator[N
 
 @contextmanager
 def _links_down(
-    lab: Lab, names: tuple[str, ...], switches: Mapping[str, int], progress: ProgressSink
+    lab: RunningLab, names: tuple[str, ...], switches: Mapping[str, int], progress: ProgressSink
 ) -> Iterator[None]:
     with FibTimeline(lab, switches) as timeline:
         with shielded("links get their carrier back") as shield:

@@ -22,7 +22,7 @@ from rocelab.results.shares import FairShares
 from rocelab.results.stages import Stages
 from rocelab.runs.jobs import MeasuredJobs, run_planned
 from rocelab.runs.observers import Observers
-from rocelab.runtime.lab import Lab
+from rocelab.runtime.lab import RunningLab
 from rocelab.runtime.queues.engine import read_engine
 from rocelab.runtime.queues.reading import QueueSampler
 from rocelab.runtime.record import LabFiles
@@ -32,7 +32,7 @@ QueueDepths = list[tuple[int, float]]
 
 
 def run_job_phase(
-    lab: Lab,
+    lab: RunningLab,
     phase: JobPhase,
     fib: FibTimeline,
     before: Sequence[PhaseRun],
@@ -58,7 +58,7 @@ def run_job_phase(
     )
 
 
-def _sampler(lab: Lab, phase: JobPhase) -> AbstractContextManager[QueueSampler | None]:
+def _sampler(lab: RunningLab, phase: JobPhase) -> AbstractContextManager[QueueSampler | None]:
     """The samples of queues for the model; None if there is no model, or no queue."""
     if phase.spec.model is None or read_engine(LabFiles(lab.name)) is QueueEngine.OFF:
         return nullcontext()

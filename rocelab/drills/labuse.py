@@ -19,20 +19,20 @@ from rocelab.progress import Progress, ProgressSink
 from rocelab.runtime.convergence import convergence_timeout_s
 from rocelab.runtime.inuse import in_use
 from rocelab.runtime.kind import FrrMemory
-from rocelab.runtime.lab import Lab, as_it_runs
+from rocelab.runtime.lab import Lab, RunningLab, as_it_runs
 from rocelab.runtime.record import LabFiles
 from rocelab.spec.model import differing_keys
 from rocelab.wording import listed
 
-LabUse = Callable[[Lab, ProgressSink], AbstractContextManager[Lab]]
+LabUse = Callable[[Lab, ProgressSink], AbstractContextManager[RunningLab]]
 """A way to have a planned lab up. The context yields the lab that runs."""
 
 
 @contextmanager
-def fresh(lab: Lab, progress: ProgressSink) -> Iterator[Lab]:
+def fresh(lab: Lab, progress: ProgressSink) -> Iterator[RunningLab]:
     """Bring the lab up for the context and take it down after it. Raises as `Lab.up` does."""
-    with lab.brought_up(progress), _in_drill(lab):
-        yield lab
+    with lab.brought_up(progress) as running, _in_drill(running):
+        yield running
 
 
 def kept(
@@ -47,32 +47,32 @@ def kept(
     """
 
     @contextmanager
-    def use(lab: Lab, progress: ProgressSink) -> Iterator[Lab]:
+    def use(lab: Lab, progress: ProgressSink) -> Iterator[RunningLab]:
         was_up = lab.is_running
         if was_up:
-            lab = _running(lab)
-            lab.check_frr(frr)
-            lab.check_memory(frr_memory)
+            running = _running(lab)
+            running.check_frr(frr)
+            running.check_memory(frr_memory)
         else:
-            lab.up(progress)
+            running = lab.up(progress)
         try:
-            with _in_drill(lab):
+            with _in_drill(running):
                 if was_up:
-                    _mend(lab, progress, note)
-                yield lab
+                    _mend(running, progress, note)
+                yield running
         finally:
             undone(f"lab {lab.name} stays up")
 
     return use
 
 
-def _in_drill(lab: Lab) -> AbstractContextManager[None]:
+def _in_drill(lab: RunningLab) -> AbstractContextManager[None]:
     return in_use(LabFiles(lab.name), "a drill")
 
 
-def _running(planned: Lab) -> Lab:
+def _running(planned: Lab) -> RunningLab:
     """The running lab. Raises InputError if it is not as planned."""
-    running = Lab.running(planned.name)
+    running = RunningLab.open(planned.name)
     differing = differing_keys(as_it_runs(planned.fabric.spec), running.fabric.spec)
     if running.steering.read_scheme() != running.fabric.spec.scheme and "scheme" not in differing:
         differing = (*differing, "scheme")
@@ -86,7 +86,7 @@ def _running(planned: Lab) -> Lab:
     return running
 
 
-def _mend(lab: Lab, progress: ProgressSink, note: Callable[[str], None]) -> None:
+def _mend(lab: RunningLab, progress: ProgressSink, note: Callable[[str], None]) -> None:
     """Undo what killed commands left on the lab, and wait until every table is complete."""
     for fault in restore_recorded(lab, orphans_only=True):
         note(f"undid {fault.kind} of {fault.subject}, which a killed command had left")

@@ -24,7 +24,7 @@ from rocelab.results.drill import ProbePlan, in_both_clocks
 from rocelab.results.probes import HashingRun, ProbeRun
 from rocelab.runs.probes import FaultedRun, Settings
 from rocelab.runtime.convergence import convergence_timeout_s, wait_for_bfd
-from rocelab.runtime.lab import Lab
+from rocelab.runtime.lab import RunningLab
 from rocelab.traffic.session import TrafficSession
 from rocelab.traffic.taps import Taps
 
@@ -33,7 +33,7 @@ PROGRESS_STEP_NS = 500_000_000
 
 
 def run_probe_phase(
-    lab: Lab,
+    lab: RunningLab,
     phase: ProbePhase,
     fib: FibTimeline,
     netns_of: Mapping[str, int],
@@ -81,7 +81,7 @@ def probe_plan(phase: ProbePhase) -> ProbePlan:
 
 
 def _compare_hashing(
-    lab: Lab,
+    lab: RunningLab,
     phase: ProbePhase,
     netns_of: Mapping[str, int],
     fibs: Mapping[str, Fib],

@@ -38,7 +38,7 @@ from rocelab.report.html import EVIDENCE, drawings, render_html
 from rocelab.results.drill import DrillResult, PhaseRun, conclude
 from rocelab.results.environment import Environment
 from rocelab.runtime.convergence import convergence_timeout_s
-from rocelab.runtime.lab import Lab, as_it_runs
+from rocelab.runtime.lab import Lab, RunningLab, as_it_runs
 from rocelab.runtime.providers import NodeProvider
 
 MAX_REPEATS = 1000
@@ -55,7 +55,7 @@ def run_drill(
     progress: ProgressSink = no_progress,
     use: LabUse = fresh,
     provider: NodeProvider | None = None,
-    lab: Lab | None = None,
+    lab: RunningLab | None = None,
     on_result: Callable[[DrillResult], object] = lambda result: None,
 ) -> DrillResult:
     """Run the drill in the file `path`, `repeats` times on one lab, and return its result. Up to
@@ -77,7 +77,7 @@ def run_drill(
     drill = load_drill(path)
     if dilation is not None:
         drill = _dilated(drill, dilation)
-    chosen = lab or Lab(plan(lab_spec(drill, path)), provider)
+    chosen = Lab(lab.fabric) if lab else Lab(plan(lab_spec(drill, path)), provider)
     planned = plan_drill(drill, _as_it_runs(chosen.fabric))
     need_root("a lab")
     with nullcontext() if out is None else results_folder(out, overwrite=overwrite) as folder:
@@ -118,7 +118,7 @@ def _dilated(drill: DrillSpec, dilation: float) -> DrillSpec:
 
 
 def _run_phases(
-    lab: Lab, drill: PlannedDrill, which: str, evidence: Place | None, progress: ProgressSink
+    lab: RunningLab, drill: PlannedDrill, which: str, evidence: Place | None, progress: ProgressSink
 ) -> list[PhaseRun]:
     """One repeat; `which` is its label."""
     runs: list[PhaseRun] = []
@@ -134,7 +134,7 @@ def _run_phases(
 
 
 def _run_phase(
-    lab: Lab,
+    lab: RunningLab,
     phase: PlannedPhase,
     before: Sequence[PhaseRun],
     evidence: Place | None,

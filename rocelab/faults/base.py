@@ -26,7 +26,7 @@ from rocelab.faults.selectors import (
 )
 from rocelab.kernel.bracket import Bracket
 from rocelab.plan.fabric import DirectedLink, Fabric, Link
-from rocelab.runtime.lab import Lab
+from rocelab.runtime.lab import RunningLab
 from rocelab.spec.base import SECOND, SpecModel
 from rocelab.units import SHARE, DurationNs
 from rocelab.wording import RefusedError
@@ -53,12 +53,12 @@ class Fault(Protocol):
         """The nodes concerned, from which evidence is collected."""
         ...
 
-    def prepare(self, lab: Lab) -> None:
+    def prepare(self, lab: RunningLab) -> None:
         """Do everything slow that has no effect yet. Raises InputError if the lab does not allow
         the fault, MachineError if this machine does not."""
         ...
 
-    def intact(self, lab: Lab) -> frozenset[str]:
+    def intact(self, lab: RunningLab) -> frozenset[str]:
         """The things that it changes, as the kernel and FRR show them now. Once the fault has taken
         effect, none of those from before it is left.
 
@@ -66,16 +66,16 @@ class Fault(Protocol):
         """
         ...
 
-    def inject(self, lab: Lab) -> Bracket:
+    def inject(self, lab: RunningLab) -> Bracket:
         """Begin the fault at once; return when the kernel or the daemon did it."""
         ...
 
-    def restore(self, lab: Lab) -> Bracket | None:
+    def restore(self, lab: RunningLab) -> Bracket | None:
         """Undo the fault in any state: prepared, injected, half injected or restored. Returns when
         the kernel or the daemon began to; None if there was nothing to do."""
         ...
 
-    def remains(self, lab: Lab) -> tuple[str, ...]:
+    def remains(self, lab: RunningLab) -> tuple[str, ...]:
         """The parts of it that the kernel and FRR still show; an empty tuple proves it undone.
 
         Routing may still be converging: a fault does not check the FIBs.
@@ -87,7 +87,7 @@ class Fault(Protocol):
 class ScheduledFault(Fault, Protocol):
     """A fault that the kernel begins and ends by itself, at exact instants."""
 
-    def schedule(self, lab: Lab, start_ns: int, end_ns: int | None) -> Bracket:
+    def schedule(self, lab: RunningLab, start_ns: int, end_ns: int | None) -> Bracket:
         """Instead of `inject`: begin at `start_ns` and end at `end_ns`, CLOCK_MONOTONIC; without an
         end it lasts until `restore`. Returns when the kernel had the order: the fault begins then
         if `start_ns` has passed."""
@@ -136,7 +136,7 @@ class LinksFault:
         left = (link for link in self.links if nodes.isdisjoint((link.a.node, link.b.node)))
         return replace(self, links=tuple(left))
 
-    def prepare(self, lab: Lab) -> None:
+    def prepare(self, lab: RunningLab) -> None:
         """Nothing takes time."""
 
 
@@ -154,7 +154,7 @@ class NodeFault:
     def nodes(self) -> tuple[str, ...]:
         return (self.node,)
 
-    def prepare(self, lab: Lab) -> None:
+    def prepare(self, lab: RunningLab) -> None:
         """Nothing takes time."""
 
 

@@ -18,7 +18,7 @@ from rocelab.faults.base import NodeFault, SwitchFaultSpec
 from rocelab.faults.selectors import NodeName, check_node
 from rocelab.kernel.bracket import Bracket
 from rocelab.plan.fabric import Fabric, Link
-from rocelab.runtime.lab import Lab
+from rocelab.runtime.lab import RunningLab
 
 GRACEFUL_SHUTDOWN = "bgp graceful-shutdown"
 NEIGHBOURS_ASKED = 4
@@ -44,7 +44,7 @@ class Drain(NodeFault):
 
     kind: str = "drain"
 
-    def intact(self, lab: Lab) -> frozenset[str]:
+    def intact(self, lab: RunningLab) -> frozenset[str]:
         """Some neighbours with a running bgpd, each with normal paths from the switch."""
         links = [link for link in lab.fabric.links_of[self.node] if link in lab.fabric.sessions]
         neighbours = {link.far(self.node).node: link for link in links}
@@ -55,15 +55,15 @@ class Drain(NodeFault):
             and policy.peer_name(link, neighbour) not in policy.shutting_down(lab, neighbour)
         )
 
-    def inject(self, lab: Lab) -> Bracket:
+    def inject(self, lab: RunningLab) -> Bracket:
         return policy.configure(lab, self.node, [GRACEFUL_SHUTDOWN])
 
-    def restore(self, lab: Lab) -> Bracket | None:
+    def restore(self, lab: RunningLab) -> Bracket | None:
         if not self.remains(lab):
             return None
         return policy.configure(lab, self.node, [f"no {GRACEFUL_SHUTDOWN}"])
 
-    def remains(self, lab: Lab) -> tuple[str, ...]:
+    def remains(self, lab: RunningLab) -> tuple[str, ...]:
         if not policy.has_bgpd(lab, self.node):
             return ()
         drained = GRACEFUL_SHUTDOWN in policy.running_lines(lab, self.node)
@@ -79,30 +79,30 @@ class AbruptRemoval(NodeFault):
 
     kind: str = "abrupt-removal"
 
-    def intact(self, lab: Lab) -> frozenset[str]:
+    def intact(self, lab: RunningLab) -> frozenset[str]:
         return frozenset(
             f"the session of {self.node} with {peer} is established"
             for peer, session in policy.sessions(lab, self.node).items()
             if session.established
         )
 
-    def inject(self, lab: Lab) -> Bracket:
+    def inject(self, lab: RunningLab) -> Bracket:
         return policy.configure(lab, self.node, self._lines(lab))
 
-    def restore(self, lab: Lab) -> Bracket | None:
+    def restore(self, lab: RunningLab) -> Bracket | None:
         left = self._left(lab)
         if not left:
             return None
         return policy.configure(lab, self.node, [f"no {line}" for line in left])
 
-    def remains(self, lab: Lab) -> tuple[str, ...]:
+    def remains(self, lab: RunningLab) -> tuple[str, ...]:
         return tuple(f"{self.node} has `{line}`" for line in self._left(lab))
 
-    def _lines(self, lab: Lab) -> list[str]:
+    def _lines(self, lab: RunningLab) -> list[str]:
         groups = policy.peer_groups(lab.fabric, self.node)
         return [f"neighbor {group} shutdown" for group in groups]
 
-    def _left(self, lab: Lab) -> list[str]:
+    def _left(self, lab: RunningLab) -> list[str]:
         if not policy.has_bgpd(lab, self.node):
             return []
         running = policy.running_lines(lab, self.node)
@@ -129,7 +129,7 @@ class SessionReset(NodeFault):
     def nodes(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys((self.node, *(link.far(self.node).node for link in self.links))))
 
-    def intact(self, lab: Lab) -> frozenset[str]:
+    def intact(self, lab: RunningLab) -> frozenset[str]:
         """bgpd's counters of the established sessions since it started, with its process id."""
         pid = lab.node(self.node).daemons().get("bgpd")
         counts = policy.session_counts(lab, self.node)
@@ -143,13 +143,13 @@ class SessionReset(NodeFault):
             if peer in counts and counts[peer].established
         )
 
-    def inject(self, lab: Lab) -> Bracket:
+    def inject(self, lab: RunningLab) -> Bracket:
         return policy.clear(lab, self.node, self._peers(), soft=self.soft)
 
-    def restore(self, lab: Lab) -> None:
+    def restore(self, lab: RunningLab) -> None:
         """Nothing to undo: bgpd reopens its sessions by itself."""
 
-    def remains(self, lab: Lab) -> tuple[str, ...]:
+    def remains(self, lab: RunningLab) -> tuple[str, ...]:
         """Nothing: reopening sessions are part of convergence (`policy.sessions`)."""
         return ()
 

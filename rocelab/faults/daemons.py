@@ -18,7 +18,7 @@ from rocelab.kernel import processes
 from rocelab.kernel.bracket import Bracket
 from rocelab.plan.fabric import Fabric
 from rocelab.render import frr
-from rocelab.runtime.lab import Lab
+from rocelab.runtime.lab import RunningLab
 
 
 class Daemon(StrEnum):
@@ -40,7 +40,7 @@ class DaemonFault(NodeFault):
     def subject(self) -> str:
         return f"{self.daemon} of {self.node}"
 
-    def prepare(self, lab: Lab) -> None:
+    def prepare(self, lab: RunningLab) -> None:
         """Raises InputError if the switch runs no such daemon."""
         _check(lab.name, self.node, lab.daemons_of(self.node), self.daemon)
 
@@ -57,15 +57,15 @@ class DaemonCrash(DaemonFault):
 
     kind: str = "daemon-crash"
 
-    def intact(self, lab: Lab) -> frozenset[str]:
+    def intact(self, lab: RunningLab) -> frozenset[str]:
         return running_daemons(lab, self.node, (self.daemon,))
 
-    def inject(self, lab: Lab) -> Bracket:
+    def inject(self, lab: RunningLab) -> Bracket:
         node = lab.node(self.node)
         node.hold_supervisor()
         return node.kill_daemons((self.daemon,)) or Bracket.now()
 
-    def restore(self, lab: Lab) -> Bracket | None:
+    def restore(self, lab: RunningLab) -> Bracket | None:
         """The time that a daemon needs to load is part of the recovery."""
         node, begun = lab.node(self.node), Bracket.now()
         node.free_supervisor()
@@ -74,7 +74,7 @@ class DaemonCrash(DaemonFault):
         node.start_daemons(lab.daemons_of(self.node))
         return begun
 
-    def remains(self, lab: Lab) -> tuple[str, ...]:
+    def remains(self, lab: RunningLab) -> tuple[str, ...]:
         return (*lab.node(self.node).supervisor_faults(), *missing_daemons(lab, self.node))
 
 
@@ -87,28 +87,28 @@ class DaemonHang(DaemonFault):
 
     kind: str = "daemon-hang"
 
-    def intact(self, lab: Lab) -> frozenset[str]:
+    def intact(self, lab: RunningLab) -> frozenset[str]:
         return frozenset(
             f"{self.daemon} of {self.node} (process {pid}) is not stopped"
             for pid in self._pids(lab)
             if not processes.is_stopped(pid)
         )
 
-    def inject(self, lab: Lab) -> Bracket:
+    def inject(self, lab: RunningLab) -> Bracket:
         lab.node(self.node).hold_supervisor()
         return processes.stop(self._pids(lab)) or Bracket.now()
 
-    def restore(self, lab: Lab) -> Bracket | None:
+    def restore(self, lab: RunningLab) -> Bracket | None:
         resumed = processes.resume(self._pids(lab))
         lab.node(self.node).free_supervisor()
         return resumed
 
-    def remains(self, lab: Lab) -> tuple[str, ...]:
+    def remains(self, lab: RunningLab) -> tuple[str, ...]:
         stopped = any(processes.is_stopped(pid) for pid in self._pids(lab))
         found = (f"{self.daemon} of {self.node} is stopped",) if stopped else ()
         return (*found, *lab.node(self.node).supervisor_faults())
 
-    def _pids(self, lab: Lab) -> list[int]:
+    def _pids(self, lab: RunningLab) -> list[int]:
         pid = lab.node(self.node).daemons().get(self.daemon)
         return [] if pid is None else [pid]
 
@@ -131,7 +131,7 @@ def _check(lab: str, switch: str, known: Sequence[str], daemon: str) -> None:
         )
 
 
-def running_daemons(lab: Lab, switch: str, names: Sequence[str]) -> frozenset[str]:
+def running_daemons(lab: RunningLab, switch: str, names: Sequence[str]) -> frozenset[str]:
     """Each of these daemons that a switch runs, with its process."""
     alive = lab.node(switch).daemons()
     return frozenset(
@@ -139,7 +139,7 @@ def running_daemons(lab: Lab, switch: str, names: Sequence[str]) -> frozenset[st
     )
 
 
-def missing_daemons(lab: Lab, switch: str) -> tuple[str, ...]:
+def missing_daemons(lab: RunningLab, switch: str) -> tuple[str, ...]:
     """Each daemon that a switch should run but does not."""
     alive = lab.node(switch).daemons()
     return tuple(
@@ -149,7 +149,7 @@ def missing_daemons(lab: Lab, switch: str) -> tuple[str, ...]:
     )
 
 
-def idle_daemons(lab: Lab, switch: str) -> tuple[str, ...]:
+def idle_daemons(lab: RunningLab, switch: str) -> tuple[str, ...]:
     """Each daemon that a switch should run but does not, or that a signal has stopped."""
     stopped = (
         f"a signal has stopped {name} of {switch}"

@@ -16,7 +16,7 @@ from rocelab.kernel.bracket import Bracket, spanning
 from rocelab.plan.fabric import Fabric
 from rocelab.runtime import wiring
 from rocelab.runtime.impairments.impairment import Impairment, Kind
-from rocelab.runtime.lab import Lab
+from rocelab.runtime.lab import RunningLab
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class BrokenFibre(LinksFault):
     def subject(self) -> str:
         return f"{named(self.links)} at {self.side}"
 
-    def prepare(self, lab: Lab) -> None:
+    def prepare(self, lab: RunningLab) -> None:
         """Raises MachineError if this machine cannot drop packets."""
         for node in self.nodes:
             lab.node(node).keep_ports(self.links_at(node))
@@ -47,7 +47,7 @@ class BrokenFibre(LinksFault):
     def dark_ports(self, fabric: Fabric) -> tuple[tuple[str, str], ...]:
         return tuple((self.side, link.port(self.side).interface) for link in self.links)
 
-    def intact(self, lab: Lab) -> frozenset[str]:
+    def intact(self, lab: RunningLab) -> frozenset[str]:
         whole = (
             f"packets of {link.name} reach {link.receiver}"
             for link in directed(self.links)
@@ -56,13 +56,13 @@ class BrokenFibre(LinksFault):
         lit = running_ports(lab, [(self.side, link.port(self.side)) for link in self.links])
         return frozenset(whole) | lit
 
-    def inject(self, lab: Lab) -> Bracket:
+    def inject(self, lab: RunningLab) -> Bracket:
         # Drop packets first: bgpd sends a notification as soon as the carrier goes.
         holes = tuple(directed(self.links))
         dark = lab.impairments.impair_all(holes, Impairment(Kind.BLACKHOLE))
         return spanning([dark, self._set_dormant(lab, dormant=True)])
 
-    def restore(self, lab: Lab) -> Bracket:
+    def restore(self, lab: RunningLab) -> Bracket:
         lit = [
             Bracket.of(partial(lab.impairments.clear, link, Kind.BLACKHOLE))
             for link in directed(self.links)
@@ -72,7 +72,7 @@ class BrokenFibre(LinksFault):
             lab.node(node).mend_ports(self.links_at(node))
         return spanning(lit)
 
-    def remains(self, lab: Lab) -> tuple[str, ...]:
+    def remains(self, lab: RunningLab) -> tuple[str, ...]:
         found: list[str] = []
         for link in directed(self.links):
             found += lab.impairments.remains(link, Kind.BLACKHOLE)
@@ -83,7 +83,7 @@ class BrokenFibre(LinksFault):
             *(f"{self.side}:{name} is dormant" for name in names if ports[name].dormant),
         )
 
-    def _set_dormant(self, lab: Lab, *, dormant: bool) -> Bracket:
+    def _set_dormant(self, lab: RunningLab, *, dormant: bool) -> Bracket:
         indexes = {port.index for port in read_ports(lab.node(self.side)).values()}
         ports = indexes.intersection(link.port(self.side).index for link in self.links)
         return lab.node(self.side).send(

@@ -24,14 +24,14 @@ def main(lab_name: str, record: Path, driver: tuple[int, int]) -> None:
     # Imported here: a guardian is started with every driver and mostly has nothing to do.
     from rocelab.faults.injector import restore_recorded
     from rocelab.faults.record import Driver, read_faults
-    from rocelab.runtime.lab import Lab
+    from rocelab.runtime.lab import RunningLab
     from rocelab.runtime.record import LabFiles
 
     parent = Driver(*driver)
     while any(fault.driver == parent for fault in read_faults(LabFiles(lab_name))):
         if not parent.is_alive:
             try:
-                restore_recorded(Lab.running(lab_name), orphans_only=True)
+                restore_recorded(RunningLab.open(lab_name), orphans_only=True)
             except Exception:  # noqa: S110 - nobody reads it; what is left is in the record
                 pass
             else:

@@ -14,7 +14,7 @@ from rocelab.faults.selectors import NodeName, check_server
 from rocelab.kernel import processes
 from rocelab.kernel.bracket import Bracket, spanning
 from rocelab.plan.fabric import Fabric
-from rocelab.runtime.lab import Lab
+from rocelab.runtime.lab import RunningLab
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,30 +23,30 @@ class HostPause(NodeFault):
 
     kind: str = "host-pause"
 
-    def intact(self, lab: Lab) -> frozenset[str]:
+    def intact(self, lab: RunningLab) -> frozenset[str]:
         return frozenset(
             f"process {pid} of {self.node} runs"
             for pid in self._pids(lab)
             if processes.is_running(pid)
         )
 
-    def inject(self, lab: Lab) -> Bracket:
+    def inject(self, lab: RunningLab) -> Bracket:
         """Repeats until all have stopped: a running one may have just started another."""
         stopped = []
         while running := [pid for pid in self._pids(lab) if processes.is_running(pid)]:
             stopped.append(processes.stop(running) or Bracket.now())
         return spanning(stopped) if stopped else Bracket.now()
 
-    def restore(self, lab: Lab) -> Bracket | None:
+    def restore(self, lab: RunningLab) -> Bracket | None:
         return processes.resume(self._stopped(lab))
 
-    def remains(self, lab: Lab) -> tuple[str, ...]:
+    def remains(self, lab: RunningLab) -> tuple[str, ...]:
         return tuple(f"process {pid} of {self.node} is stopped" for pid in self._stopped(lab))
 
-    def _pids(self, lab: Lab) -> list[int]:
+    def _pids(self, lab: RunningLab) -> list[int]:
         return lab.node(self.node).processes()
 
-    def _stopped(self, lab: Lab) -> list[int]:
+    def _stopped(self, lab: RunningLab) -> list[int]:
         return [pid for pid in self._pids(lab) if processes.is_stopped(pid)]
 
 

@@ -19,7 +19,7 @@ from rocelab.faults.selectors import directed
 from rocelab.kernel.bracket import Bracket, spanning
 from rocelab.plan.fabric import DirectedLink, Fabric, Link
 from rocelab.runtime.impairments.impairment import Impairment, Kind
-from rocelab.runtime.lab import Lab
+from rocelab.runtime.lab import RunningLab
 from rocelab.spec.base import MS, SECOND
 from rocelab.units import DurationNs, SharePpm
 
@@ -37,7 +37,7 @@ class CableFault(LinksFault):
     impairment: Impairment
     towards: str | None = None
 
-    def prepare(self, lab: Lab) -> None:
+    def prepare(self, lab: RunningLab) -> None:
         impairments = lab.impairments
         for end in self.nodes:
             lab.node(end).keep_ports(self.links_at(end))
@@ -47,7 +47,7 @@ class CableFault(LinksFault):
     def severed(self) -> tuple[DirectedLink, ...]:
         return tuple(self._impaired()) if self.impairment.kind is Kind.BLACKHOLE else ()
 
-    def intact(self, lab: Lab) -> frozenset[str]:
+    def intact(self, lab: RunningLab) -> frozenset[str]:
         impairments = lab.impairments
         return frozenset(
             f"packets of {link} pass as always"
@@ -55,21 +55,21 @@ class CableFault(LinksFault):
             if not impairments.is_impaired(link, self.impairment.kind)
         )
 
-    def inject(self, lab: Lab) -> Bracket:
+    def inject(self, lab: RunningLab) -> Bracket:
         return self._impair(lab, self.impairment)
 
-    def schedule(self, lab: Lab, start_ns: int, end_ns: int | None) -> Bracket:
+    def schedule(self, lab: RunningLab, start_ns: int, end_ns: int | None) -> Bracket:
         """Begin and end by the kernel's clock, CLOCK_MONOTONIC ns."""
         return self._impair(lab, replace(self.impairment, start_ns=start_ns, end_ns=end_ns))
 
-    def restore(self, lab: Lab) -> Bracket:
+    def restore(self, lab: RunningLab) -> Bracket:
         impairments, kind = lab.impairments, self.impairment.kind
         cleared = [Bracket.of(partial(impairments.clear, link, kind)) for link in self._impaired()]
         for end in self.nodes:
             lab.node(end).mend_ports(self.links_at(end))
         return spanning(cleared)
 
-    def remains(self, lab: Lab) -> tuple[str, ...]:
+    def remains(self, lab: RunningLab) -> tuple[str, ...]:
         impairments = lab.impairments
         found = (
             part
@@ -78,7 +78,7 @@ class CableFault(LinksFault):
         )
         return tuple(dict.fromkeys(found))
 
-    def _impair(self, lab: Lab, impairment: Impairment) -> Bracket:
+    def _impair(self, lab: RunningLab, impairment: Impairment) -> Bracket:
         return lab.impairments.impair_all(tuple(self._impaired()), impairment)
 
     def _impaired(self) -> Iterator[DirectedLink]:

@@ -32,7 +32,7 @@ from rocelab.faults.spec import SingleFaultSpec
 from rocelab.interruption import shielded, undone
 from rocelab.kernel import background, namespaces
 from rocelab.kernel.bracket import Bracket, realtime_ns
-from rocelab.runtime.lab import Lab
+from rocelab.runtime.lab import RunningLab
 from rocelab.runtime.node import PortGoneError
 from rocelab.runtime.record import LabFiles, is_still_at
 
@@ -70,7 +70,7 @@ class Change:
 class Injector:
     """Injects faults into a lab, and restores them at the end of the context."""
 
-    def __init__(self, lab: Lab) -> None:
+    def __init__(self, lab: RunningLab) -> None:
         self._lab = lab
         self._files = LabFiles(lab.name)
         self._held: dict[int, RunningFault] = {}
@@ -273,7 +273,7 @@ class Injector:
 
 
 def wait_for_effect(
-    lab: Lab, fault: Fault, recorded: RecordedFault, intact: frozenset[str]
+    lab: RunningLab, fault: Fault, recorded: RecordedFault, intact: frozenset[str]
 ) -> None:
     """Return once nothing of what was `intact` before a fault was injected is so any more.
 
@@ -291,7 +291,7 @@ def wait_for_effect(
         time.sleep(PROOF_STEP_S)
 
 
-def _unseen_effect(lab: Lab, fault: Fault, intact: frozenset[str]) -> str | None:
+def _unseen_effect(lab: RunningLab, fault: Fault, intact: frozenset[str]) -> str | None:
     """Why a fault that was injected cannot be taken for one; None where its effect is seen."""
     named = f"{fault.kind} of {fault.subject}"
     if not intact:
@@ -312,7 +312,7 @@ def _named(faults: Sequence[Fault]) -> str:
     return f"{faults[0].kind} of {faults[0].subject} was"
 
 
-def restore_recorded(lab: Lab, *, orphans_only: bool = False) -> tuple[Fault, ...]:
+def restore_recorded(lab: RunningLab, *, orphans_only: bool = False) -> tuple[Fault, ...]:
     """Undo the faults in the lab's record, last first, and return them.
 
     `orphans_only` keeps faults whose driver lives, and those that stay until restored. Raises
@@ -326,13 +326,13 @@ def restore_recorded(lab: Lab, *, orphans_only: bool = False) -> tuple[Fault, ..
     return restore_faults(lab, recorded)
 
 
-def restore_faults(lab: Lab, recorded: Sequence[RecordedFault]) -> tuple[Fault, ...]:
+def restore_faults(lab: RunningLab, recorded: Sequence[RecordedFault]) -> tuple[Fault, ...]:
     """Undo these faults of the lab's record, last first, and return them. Raises ExpectationError
     if something of one remains."""
     return undo(lab, [(record.spec.resolve(lab.fabric), record) for record in reversed(recorded)])
 
 
-def undo(lab: Lab, faults: Sequence[tuple[Fault, RecordedFault]]) -> tuple[Fault, ...]:
+def undo(lab: RunningLab, faults: Sequence[tuple[Fault, RecordedFault]]) -> tuple[Fault, ...]:
     """Undo faults in this order, each with its place in the lab's record. Raises as
     `restore_faults`: the first error after all have been tried."""
     with shielded("faults are undone"):
@@ -355,7 +355,7 @@ def undo(lab: Lab, faults: Sequence[tuple[Fault, RecordedFault]]) -> tuple[Fault
     return tuple(fault for fault, _ in faults)
 
 
-def check_there(lab: Lab, fault: Fault) -> None:
+def check_there(lab: RunningLab, fault: Fault) -> None:
     """Raises PortGoneError if a port that the fault changes was removed or renamed: nothing could
     undo the fault."""
     if isinstance(fault, LinksFault):
@@ -365,7 +365,7 @@ def check_there(lab: Lab, fault: Fault) -> None:
         check_ports(lab, fault.dark_ports(lab.fabric))
 
 
-def _prove(lab: Lab, restored: Sequence[tuple[Fault, RecordedFault]]) -> None:
+def _prove(lab: RunningLab, restored: Sequence[tuple[Fault, RecordedFault]]) -> None:
     """Remove from the record those of which nothing remains in time. Raises ExpectationError if
     something of another remains."""
     deadline = time.monotonic() + PROOF_TIMEOUT_S
@@ -389,7 +389,7 @@ def _prove(lab: Lab, restored: Sequence[tuple[Fault, RecordedFault]]) -> None:
         raise ExpectationError("; ".join(left), hint=hint)
 
 
-def _has_gone(lab: Lab, fault: Fault) -> bool:
+def _has_gone(lab: RunningLab, fault: Fault) -> bool:
     """Whether nothing will undo a fault any more, because a port that it changed is gone."""
     try:
         check_there(lab, fault)
@@ -398,7 +398,7 @@ def _has_gone(lab: Lab, fault: Fault) -> bool:
     return False
 
 
-def _start_guardian(lab: Lab) -> subprocess.Popen[bytes]:
+def _start_guardian(lab: RunningLab) -> subprocess.Popen[bytes]:
     """Start a process that restores this one's faults once this one is gone.
 
     It runs in a namespace of the lab, so that taking the lab down ends it. The end of its standard

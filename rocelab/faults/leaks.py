@@ -19,7 +19,7 @@ from rocelab.faults.base import NodeFault, SwitchFaultSpec
 from rocelab.faults.selectors import NodeName, check_leaf
 from rocelab.kernel.bracket import Bracket
 from rocelab.plan.fabric import Fabric
-from rocelab.runtime.lab import Lab
+from rocelab.runtime.lab import RunningLab
 
 OWN_ASN_OCCURRENCES = 1
 """How often a leaked path holds a neighbour's own ASN: once, because no path crosses a tier
@@ -39,19 +39,19 @@ class RouteLeak(NodeFault):
     filtered: bool = True
     kind: str = "route-leak"
 
-    def prepare(self, lab: Lab) -> None:
+    def prepare(self, lab: RunningLab) -> None:
         """Removes the neighbours' filters, which has no effect until something is leaked."""
         if not self.filtered:
             _open_neighbours(lab, self.node, accept_own_asn=True)
 
-    def intact(self, lab: Lab) -> frozenset[str]:
+    def intact(self, lab: RunningLab) -> frozenset[str]:
         return _announced(lab, self.node)
 
-    def inject(self, lab: Lab) -> Bracket:
+    def inject(self, lab: RunningLab) -> Bracket:
         lines = [f"no {entry.line}" for entry in policy.filters(lab.fabric, self.node, "out")]
         return policy.configure(lab, self.node, lines, in_family=True)
 
-    def restore(self, lab: Lab) -> Bracket | None:
+    def restore(self, lab: RunningLab) -> Bracket | None:
         """Neighbours may take a while to remove the routes: see `remains`."""
         mended = None
         if policy.has_bgpd(lab, self.node):
@@ -61,7 +61,7 @@ class RouteLeak(NodeFault):
         _close_neighbours(lab, self.node)
         return mended
 
-    def remains(self, lab: Lab) -> tuple[str, ...]:
+    def remains(self, lab: RunningLab) -> tuple[str, ...]:
         found: list[str] = []
         if policy.has_bgpd(lab, self.node):
             missing = _missing(lab, self.node, policy.filters(lab.fabric, self.node, "out"))
@@ -86,7 +86,7 @@ class BadPrefix(NodeFault):
     def subject(self) -> str:
         return f"{self.prefix} at {self.node}"
 
-    def prepare(self, lab: Lab) -> None:
+    def prepare(self, lab: RunningLab) -> None:
         """Removes the neighbours' filters, which has no effect until something is announced.
 
         Raises InputError if the prefix is the switch's own.
@@ -98,14 +98,14 @@ class BadPrefix(NodeFault):
         if not self.filtered:
             _open_neighbours(lab, self.node, accept_own_asn=False)
 
-    def intact(self, lab: Lab) -> frozenset[str]:
+    def intact(self, lab: RunningLab) -> frozenset[str]:
         return _announced(lab, self.node)
 
-    def inject(self, lab: Lab) -> Bracket:
+    def inject(self, lab: RunningLab) -> Bracket:
         policy.configure_globally(lab, self.node, self._permits(lab))
         return policy.configure(lab, self.node, [self._network], in_family=True)
 
-    def restore(self, lab: Lab) -> Bracket | None:
+    def restore(self, lab: RunningLab) -> Bracket | None:
         """Neighbours may take a while to remove the routes: see `remains`."""
         mended = None
         if policy.has_bgpd(lab, self.node):
@@ -120,7 +120,7 @@ class BadPrefix(NodeFault):
         _close_neighbours(lab, self.node)
         return mended
 
-    def remains(self, lab: Lab) -> tuple[str, ...]:
+    def remains(self, lab: RunningLab) -> tuple[str, ...]:
         found: list[str] = []
         if policy.has_bgpd(lab, self.node):
             running = policy.running_lines(lab, self.node)
@@ -135,7 +135,7 @@ class BadPrefix(NodeFault):
     def _network(self) -> str:
         return f"network {self.prefix}"
 
-    def _permits(self, lab: Lab) -> list[str]:
+    def _permits(self, lab: RunningLab) -> list[str]:
         """What lets the prefix through the switch's own filter."""
         names = dict.fromkeys(entry.name for entry in policy.filters(lab.fabric, self.node, "out"))
         return [f"ip prefix-list {name} permit {self.prefix}" for name in names]
@@ -147,14 +147,14 @@ class BadPrefix(NodeFault):
         )
 
 
-def _announced(lab: Lab, leaf: str) -> frozenset[str]:
+def _announced(lab: RunningLab, leaf: str) -> frozenset[str]:
     """The number of prefixes that a switch announces to all its neighbours together; bgpd counts
     what it has sent, filtered or not."""
     sent = sum(session.sent for session in policy.sessions(lab, leaf).values())
     return frozenset({f"{leaf} announces {sent} prefixes in all"})
 
 
-def _still_announced(lab: Lab, leaf: str) -> list[str]:
+def _still_announced(lab: RunningLab, leaf: str) -> list[str]:
     """What a switch announces beyond its own prefixes: bgpd withdraws a while after it is told."""
     own = len(lab.fabric.prefixes_of[leaf])
     states = policy.sessions(lab, leaf)
@@ -179,7 +179,7 @@ class _Neighbour:
         return [f"neighbor {peer} allowas-in {OWN_ASN_OCCURRENCES}" for peer in self.peers]
 
 
-def _neighbours(lab: Lab, leaf: str) -> list[_Neighbour]:
+def _neighbours(lab: RunningLab, leaf: str) -> list[_Neighbour]:
     peers_of: dict[str, list[str]] = {}
     for link in lab.fabric.uplinks(leaf):
         peers_of.setdefault(link.b.node, []).append(policy.peer_name(link, link.b.node))
@@ -189,14 +189,14 @@ def _neighbours(lab: Lab, leaf: str) -> list[_Neighbour]:
     ]
 
 
-def _open_neighbours(lab: Lab, leaf: str, *, accept_own_asn: bool) -> None:
+def _open_neighbours(lab: RunningLab, leaf: str, *, accept_own_asn: bool) -> None:
     for neighbour in _neighbours(lab, leaf):
         lines = [f"no {filter_.line}" for filter_ in neighbour.filters]
         lines += neighbour.own_asn_lines if accept_own_asn else []
         policy.configure(lab, neighbour.switch, lines, in_family=True)
 
 
-def _close_neighbours(lab: Lab, leaf: str) -> None:
+def _close_neighbours(lab: RunningLab, leaf: str) -> None:
     """Restore the neighbours' filters, and reopen sessions that maximum-prefix shut."""
     for neighbour in _neighbours(lab, leaf):
         if not policy.has_bgpd(lab, neighbour.switch):
@@ -212,7 +212,7 @@ def _close_neighbours(lab: Lab, leaf: str) -> None:
             policy.clear(lab, neighbour.switch, shut)
 
 
-def _left_at_neighbours(lab: Lab, leaf: str) -> tuple[str, ...]:
+def _left_at_neighbours(lab: RunningLab, leaf: str) -> tuple[str, ...]:
     own = len(lab.fabric.prefixes_of[leaf])
     found: list[str] = []
     for neighbour in _neighbours(lab, leaf):
@@ -240,7 +240,7 @@ def _left_at_neighbours(lab: Lab, leaf: str) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _missing(lab: Lab, switch: str, wanted: Sequence[policy.Filter]) -> list[str]:
+def _missing(lab: RunningLab, switch: str, wanted: Sequence[policy.Filter]) -> list[str]:
     running = policy.running_lines(lab, switch)
     return [entry.line for entry in wanted if entry.line not in running]
 

@@ -22,7 +22,7 @@ from rocelab.kernel.bracket import Bracket, spanning
 from rocelab.plan.fabric import DirectedLink, Fabric, Link, Nic
 from rocelab.plan.queues import lab_rate_bps
 from rocelab.runtime import wiring
-from rocelab.runtime.lab import Lab
+from rocelab.runtime.lab import RunningLab
 from rocelab.runtime.queues import rates
 from rocelab.runtime.queues.engine import read_engine
 from rocelab.runtime.record import LabFiles
@@ -42,23 +42,23 @@ class CarrierDown(LinksFault):
     def dark_ports(self, fabric: Fabric) -> tuple[tuple[str, str], ...]:
         return tuple((end.node, end.interface) for link in self.links for end in (link.a, link.b))
 
-    def intact(self, lab: Lab) -> frozenset[str]:
+    def intact(self, lab: RunningLab) -> frozenset[str]:
         return running_ports(
             lab, [(end.node, end) for link in self.links for end in (link.a, link.b)]
         )
 
-    def prepare(self, lab: Lab) -> None:
+    def prepare(self, lab: RunningLab) -> None:
         for node, links in _by_lower_end(self.links):
             lab.node(node).keep_ports(links)
 
-    def inject(self, lab: Lab) -> Bracket:
+    def inject(self, lab: RunningLab) -> Bracket:
         """All links of a node in one batch: the kernel handles them one after the other."""
         dark = []
         for node, links in _by_lower_end(self.links):
             dark.append(lab.node(node).lower_ports(links))
         return spanning(dark)
 
-    def restore(self, lab: Lab) -> Bracket:
+    def restore(self, lab: RunningLab) -> Bracket:
         lit = []
         for node, links in _by_lower_end(self.links):
             lit.append(lab.node(node).raise_ports(links))
@@ -66,7 +66,7 @@ class CarrierDown(LinksFault):
                 _restore_default_routes(lab, node)
         return spanning(lit)
 
-    def remains(self, lab: Lab) -> tuple[str, ...]:
+    def remains(self, lab: RunningLab) -> tuple[str, ...]:
         found: list[str] = []
         for node, links in _by_lower_end(self.links):
             found += lab.node(node).port_faults(links)
@@ -88,7 +88,7 @@ class MtuMismatch(LinksFault):
     mtu: int
     kind: str = "mtu-mismatch"
 
-    def prepare(self, lab: Lab) -> None:
+    def prepare(self, lab: RunningLab) -> None:
         """Raises InputError if the MTU is not below the links', or would remove their addresses, or
         a port of an adopted lab has another one than its link: its own would not come back."""
         numbered = lab.fabric.numbered and lab.fabric.observed is None
@@ -102,30 +102,30 @@ class MtuMismatch(LinksFault):
                     hint=f"from {least} to {link.mtu - 1}",
                 )
 
-    def intact(self, lab: Lab) -> frozenset[str]:
+    def intact(self, lab: RunningLab) -> frozenset[str]:
         mtus = self._mtus(lab).items()
         return frozenset(f"{link.port(self.side)} has an MTU of {mtu}" for link, mtu in mtus)
 
-    def inject(self, lab: Lab) -> Bracket:
+    def inject(self, lab: RunningLab) -> Bracket:
         return self._set(lab, dict.fromkeys(self._mtus(lab), self.mtu))
 
-    def restore(self, lab: Lab) -> Bracket:
+    def restore(self, lab: RunningLab) -> Bracket:
         return self._set(lab, {link: link.mtu for link in self._mtus(lab)})
 
-    def remains(self, lab: Lab) -> tuple[str, ...]:
+    def remains(self, lab: RunningLab) -> tuple[str, ...]:
         return tuple(
             f"{link.port(self.side)} has an MTU of {mtu} instead of {link.mtu}"
             for link, mtu in self._mtus(lab).items()
             if mtu != link.mtu
         )
 
-    def _mtus(self, lab: Lab) -> Mapping[Link, int]:
+    def _mtus(self, lab: RunningLab) -> Mapping[Link, int]:
         """The MTU of each port that still exists, whatever its name is now."""
         found = {port.index: port.mtu for port in read_ports(lab.node(self.side)).values()}
         at = {link: link.port(self.side).index for link in self.links}
         return {link: found[index] for link, index in at.items() if index in found}
 
-    def _set(self, lab: Lab, mtus: Mapping[Link, int]) -> Bracket:
+    def _set(self, lab: RunningLab, mtus: Mapping[Link, int]) -> Bracket:
         return lab.node(self.side).send(
             [wiring.set_mtu(link.port(self.side).index, mtu) for link, mtu in mtus.items()]
         )
@@ -143,14 +143,14 @@ class RateDegrade(LinksFault):
     towards: str | None = None
     kind: str = "rate-degrade"
 
-    def intact(self, lab: Lab) -> frozenset[str]:
+    def intact(self, lab: RunningLab) -> frozenset[str]:
         return frozenset(
             f"{link.port} has its own rate"
             for link in self._slowed()
             if not self._is_slower(lab, link)
         )
 
-    def inject(self, lab: Lab) -> Bracket:
+    def inject(self, lab: RunningLab) -> Bracket:
         slowed = []
         queued, buffer_bytes = _has_queues(lab), lab.fabric.spec.queues.buffer
         for link in self._slowed():
@@ -164,7 +164,7 @@ class RateDegrade(LinksFault):
             slowed.append(lab.node(link.sender).send([message]))
         return spanning(slowed)
 
-    def restore(self, lab: Lab) -> Bracket | None:
+    def restore(self, lab: RunningLab) -> Bracket | None:
         mended = []
         queued, buffer_bytes = _has_queues(lab), lab.fabric.spec.queues.buffer
         for link in self._slowed():
@@ -179,7 +179,7 @@ class RateDegrade(LinksFault):
             mended.append(lab.node(link.sender).send([message]))
         return spanning(mended) if mended else None
 
-    def remains(self, lab: Lab) -> tuple[str, ...]:
+    def remains(self, lab: RunningLab) -> tuple[str, ...]:
         return tuple(
             f"{link.port} still has a reduced rate"
             for link in self._slowed()
@@ -193,7 +193,7 @@ class RateDegrade(LinksFault):
     def _slowed(self) -> Iterator[DirectedLink]:
         return directed(self.links, self.towards)
 
-    def _is_slower(self, lab: Lab, link: DirectedLink) -> bool:
+    def _is_slower(self, lab: RunningLab, link: DirectedLink) -> bool:
         index = link.port.index
         found = namespaces.inside(lab.node(link.sender).netns, lambda: rates.read_rate(index))
         if found is None:
@@ -209,11 +209,11 @@ def _by_lower_end(links: tuple[Link, ...]) -> list[tuple[str, list[Link]]]:
     return list(found.items())
 
 
-def _has_queues(lab: Lab) -> bool:
+def _has_queues(lab: RunningLab) -> bool:
     return read_engine(LabFiles(lab.name)) is not QueueEngine.OFF
 
 
-def _lacking(lab: Lab, server: str) -> list[tuple[Nic, list[Link]]]:
+def _lacking(lab: RunningLab, server: str) -> list[tuple[Nic, list[Link]]]:
     """A server's NICs whose default route does not use all of their ports that are there and up,
     with these."""
     node = lab.node(server)
@@ -230,7 +230,7 @@ def _lacking(lab: Lab, server: str) -> list[tuple[Nic, list[Link]]]:
     return lacking
 
 
-def _restore_default_routes(lab: Lab, server: str) -> None:
+def _restore_default_routes(lab: RunningLab, server: str) -> None:
     """Restore the routes, each of which the kernel drops with its last next hop."""
     routes = [wiring.default_route(nic, by=usable) for nic, usable in _lacking(lab, server)]
     if routes:

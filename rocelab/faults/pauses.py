@@ -21,7 +21,7 @@ from rocelab.faults.selectors import directed, find_nic_link
 from rocelab.kernel.bracket import Bracket, realtime_ns, spanning
 from rocelab.plan.fabric import Fabric, Link
 from rocelab.plan.pauses import PausePlan, PausePort, plan_pauses
-from rocelab.runtime.lab import Lab
+from rocelab.runtime.lab import RunningLab
 from rocelab.runtime.pfc import control
 from rocelab.runtime.pfc.maps import CLASSES, PauseMaps
 from rocelab.runtime.pfc.program import pins_folder
@@ -46,11 +46,11 @@ class PauseStorm(LinksFault):
     classes: tuple[int, ...]
     kind: str = "pause-storm"
 
-    def prepare(self, lab: Lab) -> None:
+    def prepare(self, lab: RunningLab) -> None:
         """Raises MachineError if no process of the lab sends pauses."""
         _check_pausing(lab)
 
-    def intact(self, lab: Lab) -> frozenset[str]:
+    def intact(self, lab: RunningLab) -> frozenset[str]:
         return frozenset(
             f"{port} pauses class {number} only while its buffer is full"
             for port, stormed in self._stormed(lab)
@@ -58,7 +58,7 @@ class PauseStorm(LinksFault):
             if not stormed >> number & 1
         )
 
-    def inject(self, lab: Lab) -> Bracket:
+    def inject(self, lab: RunningLab) -> Bracket:
         """Wait until the peers have the first frames, which a process of the lab sends; a storm of
         which none arrives in EFFECT_S may begin at any time."""
         with PauseMaps(pins_folder(LabFiles(lab.name))) as maps:
@@ -73,10 +73,10 @@ class PauseStorm(LinksFault):
                 time.sleep(_LOOK_EVERY_S)
         return Bracket(begun.before_ns, realtime_ns())
 
-    def restore(self, lab: Lab) -> Bracket | None:
+    def restore(self, lab: RunningLab) -> Bracket | None:
         return self._set(lab, lambda stormed: stormed & ~self._bits)
 
-    def _unpaused(self, lab: Lab, maps: PauseMaps) -> list[int]:
+    def _unpaused(self, lab: RunningLab, maps: PauseMaps) -> list[int]:
         """The peers' egresses that the NIC does not pause yet."""
         return [
             port.peer * CLASSES + number
@@ -86,7 +86,7 @@ class PauseStorm(LinksFault):
             and not maps.ingresses.get(port.slot * CLASSES + number, "over")
         ]
 
-    def remains(self, lab: Lab) -> tuple[str, ...]:
+    def remains(self, lab: RunningLab) -> tuple[str, ...]:
         """Also where the switch does not send again yet: a resume ends a storm."""
         found = []
         with PauseMaps(pins_folder(LabFiles(lab.name))) as maps:
@@ -104,7 +104,7 @@ class PauseStorm(LinksFault):
     def _bits(self) -> int:
         return sum(1 << number for number in self.classes)
 
-    def _set(self, lab: Lab, change: Callable[[int], int]) -> Bracket | None:
+    def _set(self, lab: RunningLab, change: Callable[[int], int]) -> Bracket | None:
         files = LabFiles(lab.name)
         done = [
             Bracket.of(partial(control.storm, files, port.slot, change(stormed)))
@@ -113,7 +113,7 @@ class PauseStorm(LinksFault):
         ]
         return spanning(done) if done else None
 
-    def _stormed(self, lab: Lab) -> list[tuple[PausePort, int]]:
+    def _stormed(self, lab: RunningLab) -> list[tuple[PausePort, int]]:
         """The NIC's ports, and the classes that each storms, a bit each."""
         ports = [_port(lab, link.a.node, link) for link in self.links]
         with PauseMaps(pins_folder(LabFiles(lab.name))) as maps:
@@ -127,25 +127,25 @@ class PauseDeaf(LinksFault):
     towards: str | None = None
     kind: str = "pause-deaf"
 
-    def prepare(self, lab: Lab) -> None:
+    def prepare(self, lab: RunningLab) -> None:
         """Raises MachineError if no process of the lab obeys pauses."""
         _check_pausing(lab)
 
-    def intact(self, lab: Lab) -> frozenset[str]:
+    def intact(self, lab: RunningLab) -> frozenset[str]:
         return frozenset(
             f"{port} obeys pauses" for port, is_deaf in self._hearing(lab) if not is_deaf
         )
 
-    def inject(self, lab: Lab) -> Bracket:
+    def inject(self, lab: RunningLab) -> Bracket:
         return self._set(lab, deaf=True) or Bracket.now()
 
-    def restore(self, lab: Lab) -> Bracket | None:
+    def restore(self, lab: RunningLab) -> Bracket | None:
         return self._set(lab, deaf=False)
 
-    def remains(self, lab: Lab) -> tuple[str, ...]:
+    def remains(self, lab: RunningLab) -> tuple[str, ...]:
         return tuple(f"{port} ignores pauses" for port, is_deaf in self._hearing(lab) if is_deaf)
 
-    def _set(self, lab: Lab, *, deaf: bool) -> Bracket | None:
+    def _set(self, lab: RunningLab, *, deaf: bool) -> Bracket | None:
         files = LabFiles(lab.name)
         done = [
             Bracket.of(partial(control.deafen, files, port.slot, deaf=deaf))
@@ -154,11 +154,11 @@ class PauseDeaf(LinksFault):
         ]
         return spanning(done) if done else None
 
-    def _ports(self, lab: Lab) -> Iterator[PausePort]:
+    def _ports(self, lab: RunningLab) -> Iterator[PausePort]:
         for way in directed(self.links, self.towards):
             yield _port(lab, way.sender, way.link)
 
-    def _hearing(self, lab: Lab) -> list[tuple[PausePort, bool]]:
+    def _hearing(self, lab: RunningLab) -> list[tuple[PausePort, bool]]:
         """The ports, and whether each ignores pauses of any class."""
         ports = list(self._ports(lab))
         with PauseMaps(pins_folder(LabFiles(lab.name))) as maps:
@@ -185,7 +185,7 @@ class SlowDrain(LinksFault):
     share_ppm: int
     kind: str = "slow-receiver"
 
-    def prepare(self, lab: Lab) -> None:
+    def prepare(self, lab: RunningLab) -> None:
         """Raises InputError if the NIC drains as slowly by the lab's file, MachineError if no
         process of the lab sends pauses."""
         _check_pausing(lab)
@@ -198,20 +198,20 @@ class SlowDrain(LinksFault):
                     hint="a lower rate, or a faster queues.pfc.nic.drain in the lab's file",
                 )
 
-    def intact(self, lab: Lab) -> frozenset[str]:
+    def intact(self, lab: RunningLab) -> frozenset[str]:
         return frozenset(
             f"the host of {port} takes packets as fast as always"
             for port, drain in self._drains(lab)
             if drain == _own_drain(port)
         )
 
-    def inject(self, lab: Lab) -> Bracket:
+    def inject(self, lab: RunningLab) -> Bracket:
         return self._set(lab, self.bytes_per_s) or Bracket.now()
 
-    def restore(self, lab: Lab) -> Bracket | None:
+    def restore(self, lab: RunningLab) -> Bracket | None:
         return self._set(lab, _own_drain)
 
-    def remains(self, lab: Lab) -> tuple[str, ...]:
+    def remains(self, lab: RunningLab) -> tuple[str, ...]:
         return tuple(
             f"the host of {port} takes packets slowly"
             for port, drain in self._drains(lab)
@@ -222,7 +222,7 @@ class SlowDrain(LinksFault):
         """How fast the host takes packets of a port, in the lab's clock."""
         return max(1, port.rate_bps * self.share_ppm // ALL_PPM // 8)
 
-    def _set(self, lab: Lab, drain: Callable[[PausePort], int]) -> Bracket | None:
+    def _set(self, lab: RunningLab, drain: Callable[[PausePort], int]) -> Bracket | None:
         files = LabFiles(lab.name)
         done = [
             Bracket.of(partial(control.drain, files, port.slot, drain(port)))
@@ -231,10 +231,10 @@ class SlowDrain(LinksFault):
         ]
         return spanning(done) if done else None
 
-    def _ports(self, lab: Lab) -> list[PausePort]:
+    def _ports(self, lab: RunningLab) -> list[PausePort]:
         return [_port(lab, link.a.node, link) for link in self.links]
 
-    def _drains(self, lab: Lab) -> list[tuple[PausePort, int]]:
+    def _drains(self, lab: RunningLab) -> list[tuple[PausePort, int]]:
         ports = self._ports(lab)
         with PauseMaps(pins_folder(LabFiles(lab.name))) as maps:
             return [(port, maps.ports.get(port.slot, "drain")) for port in ports]
@@ -255,7 +255,7 @@ def _plan(fabric: Fabric) -> PausePlan:
     return plan
 
 
-def _port(lab: Lab, node: str, link: Link) -> PausePort:
+def _port(lab: RunningLab, node: str, link: Link) -> PausePort:
     plan = _plan(lab.fabric)
     return plan.by_slot[plan.slots[node, link.port(node).interface]]
 
@@ -267,7 +267,7 @@ def _own_drain(port: PausePort) -> int:
     return port.buffer.drain_bps // 8
 
 
-def _check_pausing(lab: Lab) -> None:
+def _check_pausing(lab: RunningLab) -> None:
     if not control.is_alive(LabFiles(lab.name)):
         raise MachineError(
             f"the process that sends the pauses of lab {lab.name} has ended",

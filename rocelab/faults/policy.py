@@ -17,7 +17,7 @@ from rocelab.kernel.bracket import Bracket
 from rocelab.plan.fabric import Fabric, Link
 from rocelab.render.frr import frr_configuration
 from rocelab.runtime import daemons, peers
-from rocelab.runtime.lab import Lab
+from rocelab.runtime.lab import RunningLab
 
 FAMILY = "address-family ipv4 unicast"
 SHUT_FOR_PREFIXES = "Idle (PfxCt)"
@@ -74,24 +74,26 @@ def filters(fabric: Fabric, switch: str, way: str, peers: Sequence[str] = ()) ->
     )
 
 
-def has_bgpd(lab: Lab, switch: str) -> bool:
+def has_bgpd(lab: RunningLab, switch: str) -> bool:
     """Whether bgpd runs: one that starts later reads the rendered configuration."""
     return "bgpd" in lab.node(switch).daemons()
 
 
-def answers(lab: Lab, switch: str) -> bool:
+def answers(lab: RunningLab, switch: str) -> bool:
     """Whether a switch's bgpd runs and is not stopped."""
     pid = lab.node(switch).daemons().get("bgpd")
     return pid is not None and not processes.is_stopped(pid)
 
 
-def running_lines(lab: Lab, switch: str) -> frozenset[str]:
+def running_lines(lab: RunningLab, switch: str) -> frozenset[str]:
     """The lines of bgpd's running configuration. Raises MachineError if it does not answer."""
     text = _ask(lab, switch, "show running-config")
     return frozenset(line.strip() for line in text.splitlines())
 
 
-def configure(lab: Lab, switch: str, lines: Sequence[str], *, in_family: bool = False) -> Bracket:
+def configure(
+    lab: RunningLab, switch: str, lines: Sequence[str], *, in_family: bool = False
+) -> Bracket:
     """Enter lines in a switch's `router bgp`, or in its address family; return when it took them.
 
     Raises MachineError if bgpd does not answer or refuses one.
@@ -101,7 +103,7 @@ def configure(lab: Lab, switch: str, lines: Sequence[str], *, in_family: bool = 
     return configure_globally(lab, switch, (router, *family, *lines))
 
 
-def configure_globally(lab: Lab, switch: str, lines: Sequence[str]) -> Bracket:
+def configure_globally(lab: RunningLab, switch: str, lines: Sequence[str]) -> Bracket:
     """Enter lines in a switch's bgpd; return when it took them. Raises MachineError if it does not
     answer or refuses one."""
     files = lab.node(switch).frr
@@ -111,7 +113,7 @@ def configure_globally(lab: Lab, switch: str, lines: Sequence[str]) -> Bracket:
         raise _unanswered(switch, error) from None
 
 
-def clear(lab: Lab, switch: str, peers: Sequence[str], *, soft: bool = False) -> Bracket:
+def clear(lab: RunningLab, switch: str, peers: Sequence[str], *, soft: bool = False) -> Bracket:
     """Reset sessions, or with `soft` only their routes (RFC 2918 route refresh); return when.
 
     Raises MachineError if bgpd does not answer.
@@ -125,31 +127,31 @@ def clear(lab: Lab, switch: str, peers: Sequence[str], *, soft: bool = False) ->
         raise _unanswered(switch, error) from None
 
 
-def sessions(lab: Lab, switch: str) -> Mapping[str, peers.BgpPeer]:
+def sessions(lab: RunningLab, switch: str) -> Mapping[str, peers.BgpPeer]:
     """A switch's sessions, by `peer_name`. Raises MachineError if bgpd does not answer."""
     return _read(lab, switch, peers.bgp_peers)
 
 
-def session_counts(lab: Lab, switch: str) -> Mapping[str, peers.SessionCounts]:
+def session_counts(lab: RunningLab, switch: str) -> Mapping[str, peers.SessionCounts]:
     """bgpd's counters of a switch's sessions, by `peer_name`. Raises MachineError if it does not
     answer."""
     return _read(lab, switch, peers.session_counts)
 
 
-def shutting_down(lab: Lab, switch: str) -> frozenset[str]:
+def shutting_down(lab: RunningLab, switch: str) -> frozenset[str]:
     """The neighbours, by `peer_name`, from which a switch has a path that is about to be withdrawn
     (community GRACEFUL_SHUTDOWN). Raises MachineError if its bgpd does not answer."""
     return _read(lab, switch, peers.shutting_down)
 
 
-def _read(lab: Lab, switch: str, read: Callable[[daemons.FrrFiles], T]) -> T:
+def _read(lab: RunningLab, switch: str, read: Callable[[daemons.FrrFiles], T]) -> T:
     try:
         return read(lab.node(switch).frr)
     except OSError as error:
         raise _unanswered(switch, error) from None
 
 
-def _ask(lab: Lab, switch: str, command: str) -> str:
+def _ask(lab: RunningLab, switch: str, command: str) -> str:
     try:
         return daemons.vty_command(lab.node(switch).frr, "bgpd", command)
     except OSError as error:

@@ -14,7 +14,7 @@ from functools import partial
 
 from rocelab.kernel import fib, links, namespaces, netlink
 from rocelab.plan.fabric import Port
-from rocelab.runtime.lab import Lab
+from rocelab.runtime.lab import RunningLab
 from rocelab.runtime.node import NamespaceNode, PortGoneError
 
 IFF_RUNNING = 0x40
@@ -29,7 +29,7 @@ def read_ports(node: NamespaceNode) -> Mapping[str, links.Link]:
     return node.read_ports()
 
 
-def check_ports(lab: Lab, ports: Iterable[tuple[str, str]]) -> None:
+def check_ports(lab: RunningLab, ports: Iterable[tuple[str, str]]) -> None:
     """Raises PortGoneError if one of these ports, each a node and an interface, is not there."""
     wanted: dict[str, list[str]] = {}
     for node, interface in ports:
@@ -52,7 +52,7 @@ def read_default_ports(node: NamespaceNode, table: int = fib.RT_TABLE_MAIN) -> f
     return namespaces.inside(node.netns, read)
 
 
-def running_ports(lab: Lab, ports: Sequence[tuple[str, Port]]) -> frozenset[str]:
+def running_ports(lab: RunningLab, ports: Sequence[tuple[str, Port]]) -> frozenset[str]:
     """The ports on which the kernel would send: up, with carrier and not dormant
     (IFF_RUNNING). Makes only one system call per port, because it runs during measurements."""
     of_node: dict[str, list[str]] = {}

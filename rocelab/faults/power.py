@@ -15,7 +15,7 @@ from rocelab.faults.ports import running_ports
 from rocelab.kernel.bracket import Bracket
 from rocelab.plan.fabric import Fabric, Link
 from rocelab.runtime import daemons
-from rocelab.runtime.lab import Lab
+from rocelab.runtime.lab import RunningLab
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,18 +34,18 @@ class SwitchPowerLoss(NodeFault):
         links = fabric.links_of[self.node]
         return tuple((end.node, end.interface) for link in links for end in (link.a, link.b))
 
-    def intact(self, lab: Lab) -> frozenset[str]:
+    def intact(self, lab: RunningLab) -> frozenset[str]:
         lit = running_ports(lab, [(self.node, link.port(self.node)) for link in self._links(lab)])
         return lit | running_daemons(lab, self.node, lab.daemons_of(self.node))
 
-    def inject(self, lab: Lab) -> Bracket:
+    def inject(self, lab: RunningLab) -> Bracket:
         """The instant is that of the carriers: no neighbour sees the daemons die."""
         node = lab.node(self.node)
         dark = node.lower_ports(self._links(lab))
         node.kill_daemons(daemons.DAEMONS)
         return dark
 
-    def restore(self, lab: Lab) -> Bracket | None:
+    def restore(self, lab: RunningLab) -> Bracket | None:
         """The instant is when power returns: the boot time is part of the recovery."""
         if not self.remains(lab):
             return None
@@ -56,11 +56,11 @@ class SwitchPowerLoss(NodeFault):
         node.raise_ports(self._links(lab))
         return begun
 
-    def remains(self, lab: Lab) -> tuple[str, ...]:
+    def remains(self, lab: RunningLab) -> tuple[str, ...]:
         found = lab.node(self.node).port_faults(self._links(lab))
         return (*missing_daemons(lab, self.node), *found)
 
-    def _links(self, lab: Lab) -> tuple[Link, ...]:
+    def _links(self, lab: RunningLab) -> tuple[Link, ...]:
         return lab.fabric.links_of[self.node]
 
 

@@ -39,7 +39,7 @@ from rocelab.interruption import shielded
 from rocelab.progress import Progress, ProgressSink, no_progress
 from rocelab.runtime.adoption.adopt import check_adopted, forget
 from rocelab.runtime.inuse import in_use
-from rocelab.runtime.lab import Lab, name_of
+from rocelab.runtime.lab import RunningLab, name_of
 from rocelab.runtime.providers.adopted import is_adopted
 from rocelab.runtime.record import DamagedRecordError, LabFiles, read_record
 from rocelab.wording import listed
@@ -77,7 +77,7 @@ class ListedFault:
         return datetime.fromtimestamp(self.since_unix_s, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
 
 
-def inject_and_leave(lab: Lab, spec: SingleFaultSpec) -> tuple[RecordedFault, Fault]:
+def inject_and_leave(lab: RunningLab, spec: SingleFaultSpec) -> tuple[RecordedFault, Fault]:
     """Break the lab until someone restores it, and return once the fault is seen to take effect.
 
     Raises as the fault's `prepare` and `inject` and as `wait_for_effect` do, and then leaves
@@ -104,7 +104,7 @@ def inject_and_leave(lab: Lab, spec: SingleFaultSpec) -> tuple[RecordedFault, Fa
 
 
 @contextmanager
-def injected(lab: Lab, spec: SingleFaultSpec) -> Iterator[tuple[Injector, RunningFault]]:
+def injected(lab: RunningLab, spec: SingleFaultSpec) -> Iterator[tuple[Injector, RunningFault]]:
     """Break the lab for the duration of the context, from when the fault is seen to take effect
     until it is proven undone, whose injector has its changes. Undone too where this is interrupted
     or killed.
@@ -120,7 +120,7 @@ def injected(lab: Lab, spec: SingleFaultSpec) -> Iterator[tuple[Injector, Runnin
 
 
 def inject_and_wait(
-    lab: Lab, spec: FaultSpec, progress: ProgressSink = no_progress
+    lab: RunningLab, spec: FaultSpec, progress: ProgressSink = no_progress
 ) -> tuple[tuple[Change, ...], tuple[str, ...]]:
     """Carry a fault out that ends by itself, and return once it is proven undone: its changes, and
     which of them came late. Undone too where this is interrupted or killed.
@@ -159,7 +159,7 @@ def release(text: str) -> tuple[Fault, ...]:
         forget(name)  # `adopt` was killed before it had written all of the record
         return ()
     try:
-        lab = Lab.recorded(text)
+        lab = RunningLab.recorded(text)
     except DamagedRecordError:
         if is_adopted(LabFiles(name)):
             forget(name)
@@ -183,7 +183,7 @@ def release(text: str) -> tuple[Fault, ...]:
     return tuple(restored)
 
 
-def _by_hand(lab: Lab) -> AbstractContextManager[None]:
+def _by_hand(lab: RunningLab) -> AbstractContextManager[None]:
     """Hold the lab for faults by hand, which exclude measurements but not each other."""
     return in_use(LabFiles(lab.name), "a fault by hand", shared=True)
 
@@ -205,7 +205,7 @@ def _waiter(
     return wait
 
 
-def faults_of(lab: Lab) -> tuple[ListedFault, ...]:
+def faults_of(lab: RunningLab) -> tuple[ListedFault, ...]:
     """The faults that a lab has, in order of injection."""
     folder = faults_folder(LabFiles(lab.name))
     found = []
@@ -228,7 +228,7 @@ def faults_of(lab: Lab) -> tuple[ListedFault, ...]:
     return tuple(found)
 
 
-def restore_numbered(lab: Lab, number: int) -> Fault:
+def restore_numbered(lab: RunningLab, number: int) -> Fault:
     """Undo one fault of the lab's record. Raises InputError if there is none of that number, or a
     living process will undo it; ExpectationError if something of it remains."""
     recorded = read_faults(LabFiles(lab.name))
@@ -247,7 +247,7 @@ def restore_numbered(lab: Lab, number: int) -> Fault:
     return restore_faults(lab, [chosen])[0]
 
 
-def restore_ownerless(lab: Lab) -> tuple[tuple[Fault, ...], tuple[RecordedFault, ...]]:
+def restore_ownerless(lab: RunningLab) -> tuple[tuple[Fault, ...], tuple[RecordedFault, ...]]:
     """Undo every fault that no living process will undo. Returns these, and those left to
     processes.
 

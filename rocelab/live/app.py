@@ -45,7 +45,7 @@ from rocelab.live.state import METRICS
 from rocelab.live.terminal import Terminals
 from rocelab.live.traffic import Traffic
 from rocelab.runtime.inuse import in_use
-from rocelab.runtime.lab import Lab
+from rocelab.runtime.lab import RunningLab
 from rocelab.runtime.record import LabFiles
 from rocelab.spec.base import SpecModel
 from rocelab.spec.load import validate
@@ -261,7 +261,7 @@ async def _answered(document: Callable[..., Document], *arguments: object) -> Re
     return JSONResponse(await run_in_threadpool(document, *arguments))
 
 
-def _switch(lab: Lab, asked: AskedScheme) -> None:
+def _switch(lab: RunningLab, asked: AskedScheme) -> None:
     """Spread flows in another way, as `rocelab scheme`. Raises as `Steering.set_scheme`."""
     with in_use(LabFiles(lab.name), "a change of scheme", shared=True), lab.locked():
         lab.steering.set_scheme(asked.scheme)

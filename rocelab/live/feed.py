@@ -40,7 +40,7 @@ from rocelab.measure.stages import tracing
 from rocelab.measure.stages.frrlog import SessionDown, SessionUp
 from rocelab.measure.timeline import opened_namespaces
 from rocelab.results.stages import Cause
-from rocelab.runtime.lab import Lab
+from rocelab.runtime.lab import RunningLab
 
 INTERVAL = "500ms"
 POLL_S = 0.25
@@ -55,7 +55,7 @@ ROUTES_WITHIN_NS = 100_000_000
 class Feed(Holding):
     """Publishes to `hub` within its context."""
 
-    def __init__(self, lab: Lab, *, read_only: bool, terminal: bool = False) -> None:
+    def __init__(self, lab: RunningLab, *, read_only: bool, terminal: bool = False) -> None:
         self.lab = lab
         self.state = LabState(lab.fabric, read_only, terminal, scheme=_scheme_of(lab))
         self.hub = Hub(METRICS, self.state.document)
@@ -215,7 +215,7 @@ class Feed(Holding):
             yield SchemeEvent(reading.time_ns, scheme)
 
 
-def _scheme_of(lab: Lab) -> Mapping[str, object]:
+def _scheme_of(lab: RunningLab) -> Mapping[str, object]:
     return lab.steering.read_scheme().model_dump(mode="json")
 
 
@@ -223,7 +223,7 @@ class SessionLogs:
     """Follows the logs of the bgpd of a lab that rocelab planned: those of others may be
     anywhere."""
 
-    def __init__(self, lab: Lab) -> None:
+    def __init__(self, lab: RunningLab) -> None:
         self._lab = lab
         self._link_of = links_by_neighbour(lab.fabric)
         self._daemons: tuple[tracing.Daemon, ...] = ()

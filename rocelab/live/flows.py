@@ -21,7 +21,7 @@ from rocelab.forwarding.steering import ROCE_PORT
 from rocelab.measure.timeline import opened_namespaces
 from rocelab.plan.fabric import Nic
 from rocelab.runtime.inuse import in_use
-from rocelab.runtime.lab import Lab
+from rocelab.runtime.lab import RunningLab
 from rocelab.runtime.record import LabFiles
 from rocelab.spec.base import SpecModel
 from rocelab.traffic.demand import read_published
@@ -46,7 +46,7 @@ class FlowRequest(SpecModel):
     dst_nic: Annotated[int, Field(ge=1, le=64)] = 1
     leaves_by: Annotated[int, Field(ge=0, le=1)] = 0
 
-    def ends(self, lab: Lab) -> tuple[Nic, Nic]:
+    def ends(self, lab: RunningLab) -> tuple[Nic, Nic]:
         """The NICs. Raises InputError if the lab does not have them, or a server has both."""
         source = find_nic(lab.fabric, self.src, self.src_nic)
         destination = find_nic(lab.fabric, self.dst, self.dst_nic)
@@ -57,7 +57,7 @@ class FlowRequest(SpecModel):
         return source, destination
 
 
-def flows_document(lab: Lab) -> Document:
+def flows_document(lab: RunningLab) -> Document:
     """The flows that jobs and drills send now, whoever has started them: at most MOST_FLOWS, and
     how many there are."""
     nics = {nic.ip: nic for node in lab.fabric.servers for nic in lab.fabric.nics(node.name)}
@@ -80,7 +80,7 @@ def flows_document(lab: Lab) -> Document:
 
 def path_document(name: str, asked: FlowRequest) -> Document:
     """The path of a flow by the kernels' tables now. Raises as `rocelab.forwarding.path.walk`."""
-    lab = Lab.running(name)
+    lab = RunningLab.open(name)
     steering = lab.steering.model()
     source, destination = asked.ends(lab)
     found = walk(
@@ -107,7 +107,7 @@ def observed_document(name: str, asked: FlowRequest) -> Document:
     take. Raises InputError for another port than RoCE's, PortGoneError if one is gone."""
     if asked.dport != ROCE_PORT:
         raise InputError("only RoCE flows are observed", hint="leave dport out")
-    lab = Lab.running(name)
+    lab = RunningLab.open(name)
     source, destination = asked.ends(lab)
     links = possible_links(lab.fabric, lab.read_fibs(), source, destination)
     names = {port.node for link in links for port in (link.a, link.b)}
@@ -130,7 +130,7 @@ def observed_document(name: str, asked: FlowRequest) -> Document:
     return {"span_s": span_s, "links": seen}
 
 
-def reach_document(lab: Lab) -> Document:
+def reach_document(lab: RunningLab) -> Document:
     """Which NICs reach which others now, by a packet for each pair: the rows of `failures`. Raises
     InputError while a job or a drill uses the lab, whose counts the packets would spoil."""
     with in_use(LabFiles(lab.name), "a probe of all pairs", shared=True):

@@ -47,14 +47,14 @@ def _run(name: str, job: str, write: Write) -> None:
     from rocelab.progress import Progress
     from rocelab.refusal import refusal
     from rocelab.runs.jobs import run_job
-    from rocelab.runtime.lab import Lab
+    from rocelab.runtime.lab import RunningLab
 
     def show(step: Progress) -> None:
         write({"progress": asdict(step), "t_ns": realtime_ns()})
 
     try:
         spec = JobSpec.model_validate_json(job)
-        report = run_job(Lab.running(name), spec, progress=show)
+        report = run_job(RunningLab.open(name), spec, progress=show)
     except (RocelabError, OSError) as error:
         refused = error if isinstance(error, RocelabError) else refusal(error)
         if refused is None:

@@ -21,7 +21,7 @@ from rocelab.live.app import live_app
 from rocelab.live.faults import Faults
 from rocelab.live.feed import Feed
 from rocelab.live.traffic import Traffic
-from rocelab.runtime.lab import Lab
+from rocelab.runtime.lab import RunningLab
 
 MOST_CONNECTIONS = 64
 """Clients of the stream included."""
@@ -35,7 +35,7 @@ POLL_S = 0.5
 
 
 def serve(
-    lab: Lab,
+    lab: RunningLab,
     port: int | None,
     *,
     read_only: bool,

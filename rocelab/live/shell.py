@@ -33,12 +33,12 @@ def main(terminal: int, lab: str, node: str, program: str) -> None:
 
 
 def _become(lab: str, node: str, program: str) -> NoReturn:
-    from rocelab.runtime.lab import Lab
+    from rocelab.runtime.lab import RunningLab
 
     del os.environ["PYTHONPATH"]  # of this process (`module_environment`)
     os.environ["TERM"] = "xterm-256color"
     try:
-        handle = Lab.running(lab).node(node)
+        handle = RunningLab.open(lab).node(node)
         arguments, environment = handle.shell() if program == "shell" else (handle.vtysh, {})
         handle.become(arguments, environment)
     except (RocelabError, OSError) as error:

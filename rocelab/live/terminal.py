@@ -22,7 +22,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from rocelab.errors import InputError
 from rocelab.kernel.background import launch
-from rocelab.runtime.lab import Lab
+from rocelab.runtime.lab import RunningLab
 from rocelab.spec.base import SpecModel
 
 PROTOCOL = "rocelab"
@@ -43,7 +43,7 @@ class Size(SpecModel):
 class Terminals:
     """The terminals of a lab."""
 
-    def __init__(self, lab: Lab) -> None:
+    def __init__(self, lab: RunningLab) -> None:
         self._lab = lab
         self._open = 0
 

@@ -30,7 +30,7 @@ from rocelab.measure.pcapng import (
 )
 from rocelab.measure.tcpdump import await_listening, counts_in, start_tcpdump
 from rocelab.outputs import OutputFile
-from rocelab.runtime.lab import Lab
+from rocelab.runtime.lab import RunningLab
 from rocelab.traffic.jobparts import nic_links
 
 _BUFFER_KIB = 4096
@@ -51,7 +51,7 @@ class _Tap(NamedTuple):
 class NicCapture:
     """Captures within its context and writes the file at the end."""
 
-    def __init__(self, lab: Lab, plan: JobPlan, target: OutputFile) -> None:
+    def __init__(self, lab: RunningLab, plan: JobPlan, target: OutputFile) -> None:
         self._lab = lab
         self._plan = plan
         self._target = target

@@ -22,7 +22,7 @@ from rocelab.measure.queues import QueueWatch
 from rocelab.measure.timeline import opened_namespaces
 from rocelab.results.job import QueueFigures
 from rocelab.results.lossless import Lossless
-from rocelab.runtime.lab import Lab
+from rocelab.runtime.lab import RunningLab
 from rocelab.runtime.node import PortGoneError
 from rocelab.spec.queues import QueueEngine
 from rocelab.traffic.jobparts import nic_links
@@ -51,7 +51,7 @@ class DeviceCounts:
 class DeviceWatch(Holding):
     """Counts within its context."""
 
-    def __init__(self, lab: Lab, plans: Sequence[JobPlan]) -> None:
+    def __init__(self, lab: RunningLab, plans: Sequence[JobPlan]) -> None:
         self._lab = lab
         self._plans = plans
 

@@ -23,7 +23,7 @@ from rocelab.kernel.linkwatch import LinkEvent, LinkWatch
 from rocelab.measure.timeline import POLL_S, opened_namespaces
 from rocelab.plan.fabric import Fabric
 from rocelab.results.convergence import FlowMeasurement
-from rocelab.runtime.lab import Lab
+from rocelab.runtime.lab import RunningLab
 from rocelab.units import format_duration
 
 READ_DELAY_NS = 10_000_000
@@ -36,7 +36,7 @@ OPERSTATE_DORMANT = 5
 
 
 @contextmanager
-def link_events(lab: Lab) -> Iterator[Sequence[LinkEvent]]:
+def link_events(lab: RunningLab) -> Iterator[Sequence[LinkEvent]]:
     """The port changes of a lab's switches, collected while the context lasts.
 
     Raises OSError if the lab is not up; at the end, the error that ended the reading.

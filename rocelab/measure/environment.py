@@ -6,10 +6,10 @@ from dataclasses import replace
 
 from rocelab.results.environment import Environment, environment_with
 from rocelab.runtime.installation import Installation, find_installation
-from rocelab.runtime.lab import Lab
+from rocelab.runtime.lab import RunningLab
 
 
-def environment_of(lab: Lab) -> Environment:
+def environment_of(lab: RunningLab) -> Environment:
     """This machine, now, with the FRR and the runtime of a lab that is up."""
     provider = lab.runtime.provider
     return replace(

@@ -27,7 +27,7 @@ from rocelab.measure.pcapng import (
     pcapng_packet,
 )
 from rocelab.measure.tcpdump import await_listening, counts_in, start_tcpdump
-from rocelab.runtime.lab import Lab
+from rocelab.runtime.lab import RunningLab
 
 _BUFFER_KIB = 16384
 _HOLD_NS = 100_000_000
@@ -47,7 +47,7 @@ class PortName(NamedTuple):
 class PortCapture(Holding):
     """Captures within its context; `blocks` has what it captured."""
 
-    def __init__(self, lab: Lab, ports: Sequence[PortName]) -> None:
+    def __init__(self, lab: RunningLab, ports: Sequence[PortName]) -> None:
         self._lab = lab
         self._ports = tuple(dict.fromkeys(ports))
         self._processes: list[subprocess.Popen[bytes]] = []

@@ -19,7 +19,7 @@ from rocelab.measure.cables import CableWatch
 from rocelab.runtime.controller.rounds import read_rounds
 from rocelab.runtime.impairments.delayline import VERY_LATE, Lateness
 from rocelab.runtime.impairments.program import IMPAIRMENTS
-from rocelab.runtime.lab import Lab
+from rocelab.runtime.lab import RunningLab
 from rocelab.runtime.record import LabFiles
 from rocelab.runtime.steering.controller import ControllerFiles
 from rocelab.runtime.steering.scheme import lacks_controller, read_scheme
@@ -44,7 +44,7 @@ class ProcessFigures:
 class ProcessWatch:
     """Watches a lab's processes from when it is made."""
 
-    def __init__(self, lab: Lab) -> None:
+    def __init__(self, lab: RunningLab) -> None:
         self._lab, self._files = lab, lab.runtime.files
         self._cables = CableWatch(lab.fabric)
         self._delayed = lab.impairments.lateness()
@@ -99,7 +99,7 @@ def _controller_problems(
         )
 
 
-def _daemon_problems(lab: Lab) -> Iterator[str]:
+def _daemon_problems(lab: RunningLab) -> Iterator[str]:
     """Daemons that do not run or are stopped, but for switches that a fault has broken."""
     specs = [fault.spec for fault in read_faults(lab.runtime.files)]
     faulted = {spec.switch for spec in specs if isinstance(spec, SwitchFaultSpec)}
@@ -109,7 +109,7 @@ def _daemon_problems(lab: Lab) -> Iterator[str]:
                 yield f"not valid because {problem}"
 
 
-def _delay_problems(lab: Lab, before: Lateness) -> Iterator[str]:
+def _delay_problems(lab: RunningLab, before: Lateness) -> Iterator[str]:
     """Packets of delay faults that came by the machine's fault as late as they did, or not."""
     for switch in lab.impairments.broken():
         yield (

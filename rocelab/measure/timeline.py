@@ -25,7 +25,7 @@ from rocelab.kernel.fibwatch import FibAction, FibEvent, FibWatch
 from rocelab.plan.fabric import Fabric, Node
 from rocelab.plan.routes import expected_routes, expected_width
 from rocelab.results.probes import FibChange
-from rocelab.runtime.lab import Lab
+from rocelab.runtime.lab import RunningLab
 
 POLL_S = 0.25
 SWITCH_INTERVAL_S = 0.0001
@@ -36,7 +36,7 @@ SHOWN = 4
 
 
 def opened_namespaces(
-    lab: Lab, nodes: tuple[Node, ...]
+    lab: RunningLab, nodes: tuple[Node, ...]
 ) -> AbstractContextManager[Mapping[str, int]]:
     """A descriptor of each node's namespace, by node name, closed at the end."""
     return namespaces.opened({node.name: lab.node(node.name).netns for node in nodes})
@@ -45,7 +45,7 @@ def opened_namespaces(
 class FibTimeline:
     """Records the FIB changes of a lab's switches from `__enter__` to `__exit__`."""
 
-    def __init__(self, lab: Lab, namespaces: Mapping[str, int]) -> None:
+    def __init__(self, lab: RunningLab, namespaces: Mapping[str, int]) -> None:
         self._lab = lab
         self._namespaces = namespaces
         self._expected = expected_widths(lab.fabric)

@@ -40,7 +40,7 @@ from rocelab.runs.jobfigures import Paths
 from rocelab.runs.jobreport import JobsRecord, job_reports
 from rocelab.runtime import settings
 from rocelab.runtime.inuse import in_use
-from rocelab.runtime.lab import Lab
+from rocelab.runtime.lab import RunningLab
 from rocelab.runtime.record import LabFiles, not_up
 from rocelab.traffic.result import TrafficResult
 from rocelab.traffic.session import TrafficSession
@@ -55,7 +55,7 @@ class MeasuredJobs:
 
 
 def run_job(
-    lab: Lab,
+    lab: RunningLab,
     job: JobSpec,
     *,
     out: Path | None = None,
@@ -93,7 +93,7 @@ def run_job(
 
 
 def run_jobs(
-    lab: Lab,
+    lab: RunningLab,
     jobs: Sequence[JobSpec],
     progress: ProgressSink = no_progress,
     faults: Sequence[Timed] = (),
@@ -108,7 +108,7 @@ def run_jobs(
 
 
 def run_planned(
-    lab: Lab,
+    lab: RunningLab,
     plans: Sequence[JobPlan],
     progress: ProgressSink = no_progress,
     faults: Sequence[Timed] = (),
@@ -119,7 +119,7 @@ def run_planned(
     return _measured(lab, plans, faults, nullcontext(), progress)
 
 
-def warnings_before(lab: Lab, job: JobSpec) -> tuple[str, ...]:
+def warnings_before(lab: RunningLab, job: JobSpec) -> tuple[str, ...]:
     """Warnings before a run that this machine will probably not carry, or whose figures will not be
     valid as the lab is now: it may carry nothing.
 
@@ -133,14 +133,14 @@ def warnings_before(lab: Lab, job: JobSpec) -> tuple[str, ...]:
     return (*(() if load is None else (load,)), *(f"this run is {each}" for each in problems))
 
 
-def _check_ready(lab: Lab) -> None:
+def _check_ready(lab: RunningLab) -> None:
     if not lab.is_running:
         raise not_up(lab.name)
     need_root("sending in a lab")
 
 
 def _measured(
-    lab: Lab,
+    lab: RunningLab,
     plans: Sequence[JobPlan],
     faults: Sequence[Timed],
     capture: AbstractContextManager[object],
@@ -180,7 +180,7 @@ def _measured(
     return MeasuredJobs(job_reports(record), started_ns)
 
 
-def _paths(lab: Lab, plans: Sequence[JobPlan]) -> Paths:
+def _paths(lab: RunningLab, plans: Sequence[JobPlan]) -> Paths:
     """The paths of the jobs' data by the kernels' tables; empty if the scheme does not decide them,
     or the seeds are not known."""
     ends = [(plan, end) for plan in plans for end in plan.ends if not end.control]
@@ -206,7 +206,7 @@ class _Sent:
 
 
 def _send(
-    lab: Lab,
+    lab: RunningLab,
     plans: Sequence[JobPlan],
     injector: Injector,
     faults: Sequence[Timed],

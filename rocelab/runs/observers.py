@@ -17,7 +17,7 @@ from rocelab.outputs import Place
 from rocelab.results.health import HealthReport
 from rocelab.results.probes import Event, FibChange
 from rocelab.results.stages import Stages
-from rocelab.runtime.lab import Lab
+from rocelab.runtime.lab import RunningLab
 
 
 class Observers(Holding):
@@ -25,7 +25,7 @@ class Observers(Holding):
     watched, and `evidence` is the folder for bundles."""
 
     def __init__(
-        self, lab: Lab, *, stages: bool, health: HealthSpec | None, evidence: Place | None
+        self, lab: RunningLab, *, stages: bool, health: HealthSpec | None, evidence: Place | None
     ) -> None:
         self._recorder = StageRecorder(lab) if stages else None
         self._monitor = None

@@ -43,7 +43,7 @@ from rocelab.results.probes import Event, HashingRun, ProbeRun, Timeline, probe_
 from rocelab.runs.observers import Observers
 from rocelab.runtime import settings as kernel
 from rocelab.runtime.convergence import convergence_timeout_s
-from rocelab.runtime.lab import Lab
+from rocelab.runtime.lab import RunningLab
 from rocelab.traffic.result import FlowRecord
 from rocelab.traffic.session import TrafficSession
 
@@ -70,7 +70,7 @@ class FaultedRun(Holding):
 
     def __init__(
         self,
-        lab: Lab,
+        lab: RunningLab,
         flows: Sequence[Flow],
         settings: Settings,
         fib: FibTimeline,

@@ -1,11 +1,11 @@
 """A lab as a library: plan it, bring it up, reach its nodes and links, take it down.
 
-    lab = Lab.planned("zone-small")
-    lab.up()
+    lab = Lab.planned("zone-small").up()
     lab.node("rtsw1").exec(["ip", "route"])
     lab.down()
 
-Every command on a lab is one of these calls.
+A `Lab` is planned; what needs nodes is a method of the `RunningLab` that `up` returns. Every
+command on a lab is one of these calls.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, cached_property, partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rocelab.errors import ExpectationError, InputError
 from rocelab.forwarding.fib import FibOf
@@ -54,6 +55,11 @@ from rocelab.spec.catalog import find_lab
 from rocelab.spec.load import load_spec, read_name
 from rocelab.spec.model import LabSpec
 from rocelab.wording import listed, name_hint
+
+if TYPE_CHECKING:
+    from rocelab.testkit.kit import Experiment, InjectedFault, Pairs
+    from rocelab.testkit.measurement import Measurement
+    from rocelab.testkit.traffic import Traffic
 
 
 def as_it_runs(spec: LabSpec) -> LabSpec:
@@ -96,16 +102,29 @@ def _not_up(text: str, name: str) -> InputError:
     return not_up(name, f"bring it up with `rocelab up {text}`")
 
 
+def load(text: str | Path, *, dilation: float | None = None) -> LabSpec:
+    """The spec of a lab's file or name (in `labs/` of the current folder, or shipped). `dilation`
+    replaces the file's.
+
+    Raises InputError, and SpecError with every problem of the file.
+    """
+    spec = load_spec(find_lab(str(text)))
+    return spec if dilation is None else spec.model_copy(update={"dilation": dilation})
+
+
+def _is_up(name: str) -> bool:
+    record = read_record(name)
+    return record is not None and record.state is State.RUNNING
+
+
 class Lab:
-    """A fabric and the runtime that realises it."""
+    """A planned lab: a spec and the fabric that it means."""
 
     def __init__(self, fabric: Fabric, provider: NodeProvider | None = None) -> None:
         """`provider` makes its nodes (`rocelab.runtime.providers`): namespaces by default."""
         self.fabric = fabric
-        self.runtime = LabRuntime(fabric, provider or provider_of(RuntimeKind.NETNS))
-        self.notes: tuple[str, ...] = ()
-        self.on_unconverged: Callable[[NotConvergedError], str] | None = None
-        """As `LabRuntime.up` takes it; see `rocelab.measure.evidence.unconverged`."""
+        self.provider = provider or provider_of(RuntimeKind.NETNS)
+        self.on_unconverged: OnUnconverged | None = None
 
     @classmethod
     def planned(
@@ -120,14 +139,74 @@ class Lab:
 
         Raises InputError, and SpecError with every problem of the file.
         """
-        spec = load_spec(find_lab(str(text)))
-        if dilation is not None:
-            spec = spec.model_copy(update={"dilation": dilation})
-        return cls(plan(spec), provider)
+        return cls(plan(load(text, dilation=dilation)), provider)
+
+    @property
+    def name(self) -> str:
+        return self.fabric.name
+
+    @property
+    def spec(self) -> LabSpec:
+        return self.fabric.spec
+
+    @property
+    def is_running(self) -> bool:
+        """Whether a lab of this name is up and has converged at least once."""
+        return _is_up(self.name)
+
+    def up(self, progress: ProgressSink = no_progress) -> RunningLab:
+        """Bring the lab up.
+
+        If the kernel cannot seed its ECMP hash, the lab runs on the one secret that all namespaces
+        share, as with `hashing: 0`; if it cannot mark as the spec asks, ports have simpler queues
+        or none. `notes` of the running lab says so, and where its lossless classes lose packets.
+        Raises as `rocelab.runtime.runtime.LabRuntime.up` does.
+        """
+        lab = self.unstarted()
+        lab.start(progress)
+        return lab
+
+    @contextmanager
+    def brought_up(self, progress: ProgressSink = no_progress) -> Iterator[RunningLab]:
+        """Bring the lab up for the context and take it down after, however that ends. Raises as
+        `up` does."""
+        lab = self.unstarted()
+        with shielded(f"lab {self.name} is taken down") as shield:
+            try:
+                with shield.lifted():
+                    lab.start(progress)
+                    yield lab
+            finally:
+                if lab.runtime.was_brought_up:
+                    lab.down(progress)
+
+    def unstarted(self) -> RunningLab:
+        """The lab that `up` is to start, as this kernel can run it."""
+        spec = as_it_runs(self.spec)
+        lab = RunningLab(self.fabric if spec == self.spec else plan(spec), self.provider)
+        if spec != self.spec:
+            lab.notes = (
+                f"this kernel ({os.uname().release}) has no fib_multipath_hash_seed (Linux 6.11 "
+                "has): all switches share one secret hash, so tiers polarize fully and paths "
+                "cannot be predicted",
+            )
+        lab.on_unconverged = self.on_unconverged
+        return lab
+
+
+class RunningLab:
+    """A lab that is up: its fabric, and the nodes and links that realise it."""
+
+    def __init__(self, fabric: Fabric, provider: NodeProvider | None = None) -> None:
+        """The lab of that fabric, which is up; `Lab.up` and `open` make one."""
+        self.fabric = fabric
+        self.runtime = LabRuntime(fabric, provider or provider_of(RuntimeKind.NETNS))
+        self.notes: tuple[str, ...] = ()
+        self.on_unconverged: OnUnconverged | None = None
 
     @classmethod
-    def running(cls, text: str | Path) -> Lab:
-        """A lab that is up, by its name or by its file, as `planned` finds it.
+    def open(cls, text: str | Path) -> RunningLab:
+        """A lab that is up, by its name or by its file, as `Lab.planned` finds it.
 
         It is planned from its record, even if the file has changed since. Raises InputError if it
         is not up, SpecError for a file without a lab's name, ExpectationError if nodes of a lab
@@ -144,8 +223,8 @@ class Lab:
         return lab
 
     @classmethod
-    def recorded(cls, text: str | Path) -> Lab:
-        """A lab as `running` finds it, also if nodes of a lab that was adopted are gone."""
+    def recorded(cls, text: str | Path) -> RunningLab:
+        """A lab as `open` finds it, also if nodes of a lab that was adopted are gone."""
         name = name_of(text)
         record = read_record(name)
         if record is None or record.state is not State.RUNNING:
@@ -161,6 +240,10 @@ class Lab:
     @property
     def name(self) -> str:
         return self.fabric.name
+
+    @property
+    def spec(self) -> LabSpec:
+        return self.fabric.spec
 
     @property
     def installation(self) -> Installation:
@@ -200,9 +283,8 @@ class Lab:
 
     @property
     def is_running(self) -> bool:
-        """Whether the lab is up and has converged at least once."""
-        record = read_record(self.name)
-        return record is not None and record.state is State.RUNNING
+        """Whether the lab is still up."""
+        return _is_up(self.name)
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -210,42 +292,16 @@ class Lab:
         with locked(self.name):
             yield
 
-    def up(self, progress: ProgressSink = no_progress) -> Mapping[str, float]:
-        """Bring the lab up and return the seconds each stage took.
-
-        If the kernel cannot seed its ECMP hash, the lab runs on the one secret that all namespaces
-        share, as with `hashing: 0`; if it cannot mark as the spec asks, ports have simpler queues
-        or none. `notes` says so, and where its lossless classes lose packets. Raises as
-        `rocelab.runtime.runtime.LabRuntime.up` does.
-        """
-        spec = as_it_runs(self.fabric.spec)
-        if spec != self.fabric.spec:
-            self._run_unseeded(spec)
-        self.runtime.up(progress, self.on_unconverged)
+    def start(self, progress: ProgressSink = no_progress) -> None:
+        """Bring up this lab, which is not. Raises as `Lab.up` does."""
+        keep = None if self.on_unconverged is None else partial(self.on_unconverged, self)
+        self.runtime.up(progress, keep)
         self.notes += self.runtime.notes + too_small(self.fabric)
-        return dict(self.runtime.stage_seconds)
 
-    def _run_unseeded(self, spec: LabSpec) -> None:
-        self.fabric = plan(spec)
-        self.runtime = LabRuntime(self.fabric, self.runtime.provider)
-        self.notes = (
-            f"this kernel ({os.uname().release}) has no fib_multipath_hash_seed (Linux 6.11 has): "
-            "all switches share one secret hash, so tiers polarize fully and paths cannot be "
-            "predicted",
-        )
-
-    @contextmanager
-    def brought_up(self, progress: ProgressSink = no_progress) -> Iterator[None]:
-        """Bring the lab up for the context and take it down after, however that ends. Raises as
-        `up` does."""
-        with shielded(f"lab {self.name} is taken down") as shield:
-            try:
-                with shield.lifted():
-                    self.up(progress)
-                    yield
-            finally:
-                if self.runtime.was_brought_up:
-                    self.down(progress)
+    @property
+    def stage_seconds(self) -> Mapping[str, float]:
+        """How long each stage took to bring it up; empty if another process did."""
+        return self.runtime.stage_seconds
 
     def down(self, progress: ProgressSink = no_progress) -> None:
         """Take the lab down. Idempotent."""
@@ -267,6 +323,45 @@ class Lab:
             )
         return self.runtime.link(name)
 
+    def traffic(self, pairs: Pairs | None = None, **keywords: object) -> Traffic:
+        """Flows between servers of different racks, each at a constant rate.
+
+        For `measure`, or a `with` block that sends them. Keywords are those of a drill's
+        `traffic`: `flows`, `rate_pps`, `payload`, `warmup`, `seed`. With `pairs` there is one flow
+        from the first to the second server of each instead; a pair may be repeated. Raises
+        SpecError for a wrong key, InputError if the flows do not fit the lab.
+        """
+        return self.experiment.traffic(pairs, **keywords)
+
+    def fault(self, kind: str, **keywords: object) -> InjectedFault:
+        """A `with` block with a fault in the lab.
+
+        `kind` and keys are those of a drill's fault (docs/drills.md), without `at` and `lasts`. It
+        is also repaired when the block raises, and by another process when this one is killed.
+        Raises SpecError for a wrong key, InputError for a kind that begins and ends by itself.
+        """
+        return self.experiment.fault(kind, **keywords)
+
+    def measure(
+        self, traffic: Traffic, *, accept_invalid: bool = False, **keywords: object
+    ) -> Measurement:
+        """A `with` block under that traffic, whose figures are available after it.
+
+        Keywords are those of a drill's `measure`: `sampling_interval`, `sustained`, `event_window`.
+        With `accept_invalid` a run that the machine did not carry is no error, and `problems` says
+        why it does not count. Raises SpecError for a wrong key, InputError if the traffic does not
+        fit the method.
+        """
+        return self.experiment.measure(traffic, accept_invalid=accept_invalid, **keywords)
+
+    @cached_property
+    def experiment(self) -> Experiment:
+        """The faults and measurements of this object."""
+        # The one import from above: a lab that is up offers what is made of it.
+        from rocelab.testkit.kit import Experiment
+
+        return Experiment(self)
+
     @property
     def steering(self) -> Steering:
         """How flows are spread over equal paths: read, or switched while the lab runs."""
@@ -280,3 +375,8 @@ class Lab:
     def read_fibs(self) -> FibOf:
         """The kernels' FIBs from now on, each read once: when it is first asked for."""
         return cache(lambda node: read_fib(self.node(node).netns))
+
+
+OnUnconverged = Callable[[RunningLab, NotConvergedError], str]
+"""What to do with a lab that does not converge, before `Lab.up` takes it down: returns a line for
+the error."""

@@ -20,7 +20,7 @@ from rocelab.plan.routes import expected_routes, expected_width
 from rocelab.runtime.daemons import VTY_TIMEOUT_S, UnreadableAnswerError
 from rocelab.runtime.impairments import cables
 from rocelab.runtime.kind import FrrMemory
-from rocelab.runtime.lab import Lab
+from rocelab.runtime.lab import RunningLab
 from rocelab.runtime.node import NamespaceNode
 from rocelab.runtime.peers import bgp_peers
 from rocelab.runtime.pfc.overview import LosslessOverview, read_overview
@@ -197,7 +197,7 @@ class LabStatus:
         }
 
 
-def read_status(lab: Lab, answer_s: float = VTY_TIMEOUT_S) -> LabStatus:
+def read_status(lab: RunningLab, answer_s: float = VTY_TIMEOUT_S) -> LabStatus:
     """Read the state of every switch of a running lab. A daemon that does not answer within
     `answer_s` is a problem of its switch.
 
@@ -228,7 +228,7 @@ def read_status(lab: Lab, answer_s: float = VTY_TIMEOUT_S) -> LabStatus:
 
 
 def _read_switch(
-    lab: Lab, node: Node, expected: Mapping[str, int], sessions: int, answer_s: float
+    lab: RunningLab, node: Node, expected: Mapping[str, int], sessions: int, answer_s: float
 ) -> NodeStatus:
     handle = lab.node(node.name)
     # A process that was killed and not yet reaped still has its id and its name, but no memory.

@@ -2,7 +2,7 @@
 
 The names here are for annotations; pytest finds the fixtures by itself once rocelab is installed.
 
-    def test_a_cable(lab: Lab, traffic: TrafficMaker, fault: FaultMaker, measure: MeasureMaker): ...
+    def test_a_cable(traffic: TrafficMaker, fault: FaultMaker, measure: MeasureMaker): ...
 """
 
 from __future__ import annotations
@@ -11,19 +11,20 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from rocelab.runtime.lab import Lab
+    from rocelab.runtime.lab import RunningLab
     from rocelab.testkit.duration import Duration
     from rocelab.testkit.kit import FaultMaker, MeasureMaker, TrafficMaker
-    from rocelab.testkit.measurement import InvalidRunError, Measurement, NotMeasuredError, Traffic
+    from rocelab.testkit.measurement import InvalidRunError, Measurement, NotMeasuredError
+    from rocelab.testkit.traffic import Traffic
 
 __all__ = [
     "Duration",
     "FaultMaker",
     "InvalidRunError",
-    "Lab",
     "MeasureMaker",
     "Measurement",
     "NotMeasuredError",
+    "RunningLab",
     "Traffic",
     "TrafficMaker",
 ]
@@ -32,11 +33,11 @@ _HOMES = {
     "Duration": "rocelab.testkit.duration",
     "FaultMaker": "rocelab.testkit.kit",
     "InvalidRunError": "rocelab.testkit.measurement",
-    "Lab": "rocelab.runtime.lab",
     "MeasureMaker": "rocelab.testkit.kit",
     "Measurement": "rocelab.testkit.measurement",
     "NotMeasuredError": "rocelab.testkit.measurement",
-    "Traffic": "rocelab.testkit.measurement",
+    "RunningLab": "rocelab.runtime.lab",
+    "Traffic": "rocelab.testkit.traffic",
     "TrafficMaker": "rocelab.testkit.kit",
 }
 

@@ -1,7 +1,7 @@
 """A lab that tests share: brought up once, checked after each test, and rebuilt if a test left
 changes.
 
-The running `Lab` has a name of this process. After a test the bench reports what it left, and
+The `RunningLab` has a name of this process. After a test the bench reports what it left, and
 collects evidence if it failed. One test uses the lab at a time.
 """
 
@@ -12,18 +12,15 @@ import shutil
 import time
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from rocelab.documents import to_json
 from rocelab.errors import ExpectationError, InputError
-from rocelab.faults.base import Fault
 from rocelab.faults.record import read_faults
 from rocelab.measure.evidence.bundle import collect_evidence
 from rocelab.measure.evidence.unconverged import keep_unconverged
 from rocelab.measure.timeline import FibTimeline, opened_namespaces
 from rocelab.outputs import Place, open_folder
 from rocelab.plan.build import plan
-from rocelab.results.probes import ProbeRun
 from rocelab.runtime.convergence import convergence_timeout_s
 from rocelab.runtime.inuse import turn
 from rocelab.runtime.lab import Lab
@@ -32,10 +29,8 @@ from rocelab.runtime.record import LabFiles, recorded_labs
 from rocelab.runtime.teardown import take_down
 from rocelab.spec.load import load_spec
 from rocelab.testkit.fingerprint import Facts, differences, read_facts
+from rocelab.testkit.kit import Experiment
 from rocelab.testkit.naming import suite_name
-
-if TYPE_CHECKING:
-    from rocelab.testkit.measurement import Measurement
 
 SETTLE_S = 10.0
 """Carrier and processes get this long to return to their state before a test counts as unclean."""
@@ -56,20 +51,18 @@ class Bench:
         spec = load_spec(file)
         name = suite_name(spec.name, recorded_labs())
         provider = provider_of(RuntimeKind.NETNS, frr=frr)
-        self.lab = Lab(plan(spec.model_copy(update={"name": name})), provider)
-        keep_unconverged(self.lab, Place(evidence))
-        self.measuring: Measurement | None = None
+        lab = Lab(plan(spec.model_copy(update={"name": name})), provider)
+        keep_unconverged(lab, Place(evidence))
+        self.lab = lab.unstarted()
         self.evidence: Path | None = None
         self._facts: Facts = {}
         self._unclean = False
         self._folder = Path()
-        self._broken: list[Fault] = []
-        self._repeats: list[ProbeRun] = []
 
     def up(self) -> None:
         """Bring the lab up and record its state. Raises as `Lab.up` does."""
         with turn():
-            self.lab.up()
+            self.lab.start()
             try:
                 self._facts = read_facts(self.lab)
             except BaseException:
@@ -86,19 +79,11 @@ class Bench:
 
         Rebuilds the lab if the last test left something in it. Raises as `Lab.up` does.
         """
-        self.measuring, self.evidence, self._folder = None, None, folder
-        self._broken, self._repeats = [], []
+        self.evidence, self._folder = None, folder
+        self.lab.experiment = Experiment(self.lab, on_failure=self.collect)
         if self._unclean:
             self.down()
             self.up()
-
-    def note_fault(self, fault: Fault) -> None:
-        """Note a fault of the test: its nodes go into the evidence."""
-        self._broken.append(fault)
-
-    def note_repeat(self, repeat: ProbeRun) -> None:
-        """Note a measurement of the test."""
-        self._repeats.append(repeat)
 
     def end(self) -> None:
         """End the test. Raises ExpectationError with what it left; the lab is then rebuilt before
@@ -156,7 +141,7 @@ class Bench:
         """Collect evidence for the test, once."""
         if self.evidence is not None:
             return
-        nodes = dict.fromkeys(node for fault in self._broken for node in fault.nodes)
+        nodes = dict.fromkeys(node for fault in self.lab.experiment.faults for node in fault.nodes)
         everything = [node.name for node in self.lab.fabric.nodes]
         if not nodes and len(everything) <= MOST_NODES:
             nodes = dict.fromkeys(everything)
@@ -164,7 +149,7 @@ class Bench:
         try:
             collect_evidence(self.lab, tuple(nodes), folder, capture_s=0, why=why)
             with open_folder(folder) as opened:
-                for number, repeat in enumerate(self._repeats, 1):
+                for number, repeat in enumerate(self.lab.experiment.runs, 1):
                     opened.replace(f"run-{number}.json", to_json(repeat))
         except (InputError, OSError) as error:
             with open_folder(folder, make=True) as opened:

@@ -16,7 +16,7 @@ from rocelab.kernel import fib, links, namespaces, netlink, processes, tc
 from rocelab.kernel.settings import read_settings
 from rocelab.plan.settings import node_settings
 from rocelab.runtime.daemons import vty_command
-from rocelab.runtime.lab import Lab
+from rocelab.runtime.lab import RunningLab
 from rocelab.runtime.record import LabFiles
 
 Facts = Mapping[tuple[str, str], str]
@@ -25,7 +25,7 @@ Facts = Mapping[tuple[str, str], str]
 TCA_HTB_INIT = 2
 
 
-def read_facts(lab: Lab) -> Facts:
+def read_facts(lab: RunningLab) -> Facts:
     """The current state of kernels, daemons and processes. Raises OSError if a node is gone."""
     facts: dict[tuple[str, str], str] = {}
     fabric = lab.fabric
@@ -156,7 +156,7 @@ def _hop(hop: fib.KernelHop, names: Mapping[int, str]) -> str:
     )
 
 
-def _configurations(lab: Lab) -> Iterator[tuple[tuple[str, str], str]]:
+def _configurations(lab: RunningLab) -> Iterator[tuple[tuple[str, str], str]]:
     """A digest of each daemon's running configuration."""
     for switch in lab.fabric.switches:
         node = lab.node(switch.name)
@@ -168,7 +168,7 @@ def _configurations(lab: Lab) -> Iterator[tuple[tuple[str, str], str]]:
             yield (switch.name, f"configuration of {daemon}"), _digest(text.encode())
 
 
-def _processes(lab: Lab) -> Iterator[tuple[tuple[str, str], str]]:
+def _processes(lab: RunningLab) -> Iterator[tuple[tuple[str, str], str]]:
     """The commands that run in each node, all found in one pass over /proc."""
     node_of = {lab.node(node.name).netns.stat().st_ino: node.name for node in lab.fabric.nodes}
     running: dict[str, list[str]] = {name: [] for name in node_of.values()}

@@ -1,7 +1,7 @@
-"""Measures convergence times: traffic through a lab while a test injects faults.
+"""Measures convergence times: traffic through a lab while faults are injected.
 
-    with measure(traffic(flows=24)) as run:
-        with fault("carrier-down", link="rtsw1:ctsw1"):
+    with lab.measure(lab.traffic(flows=24)) as run:
+        with lab.fault("carrier-down", link="rtsw1:ctsw1"):
             run.hold("1s")
     assert run.full_convergence <= "300ms"
 
@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import time
 from contextlib import ExitStack
-from dataclasses import dataclass
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 from rocelab.drills.probes import wait_until
 from rocelab.drills.spec import MeasureSpec
@@ -23,7 +23,6 @@ from rocelab.errors import ExpectationError, InputError
 from rocelab.faults.injector import Injector
 from rocelab.faults.schedule import expand
 from rocelab.faults.timetable import carry_out
-from rocelab.jobs.flow import Flow
 from rocelab.kernel.closing import Holding
 from rocelab.measure.timeline import FibTimeline, opened_namespaces
 from rocelab.results.convergence import Overall
@@ -32,10 +31,13 @@ from rocelab.runs.probes import FaultedRun, Settings
 from rocelab.runtime.convergence import convergence_timeout_s
 from rocelab.runtime.inuse import turn
 from rocelab.spec.base import SECOND
-from rocelab.testkit.bench import Bench
 from rocelab.testkit.duration import Duration
+from rocelab.testkit.traffic import Traffic
 from rocelab.testkit.written import as_fault
 from rocelab.units import format_duration
+
+if TYPE_CHECKING:
+    from rocelab.testkit.kit import Experiment
 
 AHEAD_NS = 100_000_000
 """Scheduled faults begin this long after the call, so that they begin on time."""
@@ -53,23 +55,20 @@ class NotMeasuredError(AssertionError):
     """A figure that a run does not have. It meets no expectation, in either direction."""
 
 
-@dataclass(frozen=True, slots=True)
-class Traffic:
-    """Flows that run together, with a warm-up of `warmup_ns`."""
-
-    flows: tuple[Flow, ...]
-    warmup_ns: int = SECOND
-
-
 class Measurement(Holding):
     """A run under traffic: a `with` block, and afterwards its figures."""
 
     def __init__(
-        self, bench: Bench, traffic: Traffic, spec: MeasureSpec, *, accept_invalid: bool
+        self,
+        experiment: Experiment,
+        traffic: Traffic,
+        spec: MeasureSpec,
+        *,
+        accept_invalid: bool,
     ) -> None:
         """Plans only. Raises InputError if the flows do not fit the lab or the method."""
         _check_sampling(traffic, spec)
-        self._bench = bench
+        self._experiment = experiment
         self._traffic = traffic
         self._spec = spec
         self._accept_invalid = accept_invalid
@@ -82,11 +81,11 @@ class Measurement(Holding):
     def _enter(self, stack: ExitStack) -> None:
         """Start the traffic and return after the warm-up. Raises InputError if another measurement
         runs, MachineError if an agent does not start."""
-        if self._bench.measuring is not None:
+        if self._experiment.measuring is not None:
             raise InputError("a measurement runs already", hint="end its `with` block first")
         if self._repeat is not None or self._run is not None:
             raise InputError("this measurement is over", hint="make another with measure(...)")
-        lab, spec = self._bench.lab, self._spec
+        lab, spec = self._experiment.lab, self._spec
         settings = Settings(spec.method, self._traffic.warmup_ns, spec.event_window)
         stack.enter_context(turn())
         netns_of = stack.enter_context(opened_namespaces(lab, lab.fabric.switches))
@@ -95,7 +94,7 @@ class Measurement(Holding):
         run = FaultedRun(lab, self._traffic.flows, settings, self._fib)
         self._run = stack.enter_context(run)
         wait_until(run.zero_ns)
-        self._bench.measuring = self
+        self._experiment.measuring = self
 
     def __exit__(
         self,
@@ -108,14 +107,14 @@ class Measurement(Holding):
         Raises InvalidRunError if the machine did not carry the run, unless accepted,
         ExpectationError if the lab does not recover, InputError if there was no fault.
         """
-        self._bench.measuring = None
+        self._experiment.measuring = None
         if error is not None:
             self._cleanup.__exit__(kind, error, trace)
             return
         with self._cleanup:
             self._finish()
         assert self._repeat is not None
-        self._bench.note_repeat(self._repeat)
+        self._experiment.runs.append(self._repeat)
         if self._repeat.problems and not self._accept_invalid:
             raise InvalidRunError(
                 "this run does not count:\n  " + "\n  ".join(self._repeat.problems),
@@ -133,7 +132,7 @@ class Measurement(Holding):
             )
         if not self.open_faults:
             self.injector.prove()
-            self._fib.wait_until_whole(convergence_timeout_s(self._bench.lab.fabric))
+            self._fib.wait_until_whole(convergence_timeout_s(self._experiment.lab.fabric))
         slowest_pps = min(flow.rate_pps for flow in self._traffic.flows)
         # Both methods need complete intervals and packets after that time.
         margin_ns = 2 * self._spec.sampling_interval + 2 * SECOND // slowest_pps
@@ -162,10 +161,10 @@ class Measurement(Holding):
         """
         self._must_run()
         spec = as_fault(kind, keywords)
-        fabric = self._bench.lab.fabric
+        fabric = self._experiment.lab.fabric
         faults = expand(fabric, [spec])
         for timed in faults:
-            self._bench.note_fault(timed.spec.resolve(fabric))
+            self._experiment.faults.append(timed.spec.resolve(fabric))
             if timed.ends_ns is None and timed.spec.kind != "session-reset":
                 raise InputError(
                     f"carry_out({kind!r}) does not say how long the fault lasts",
@@ -177,7 +176,7 @@ class Measurement(Holding):
         wait_until(zero_ns + max(timed.ends_ns or timed.begins_ns for timed in faults))
 
     def _must_run(self) -> None:
-        if self._bench.measuring is not self:
+        if self._experiment.measuring is not self:
             raise InputError("the measurement does not run", hint="call it inside its `with` block")
 
     def _hold_ns(self, duration_ns: float) -> None:

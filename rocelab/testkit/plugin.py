@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from rocelab.runtime.lab import Lab
+    from rocelab.runtime.lab import RunningLab
     from rocelab.testkit.bench import Bench
     from rocelab.testkit.kit import FaultMaker, MeasureMaker, TrafficMaker
 
@@ -130,8 +130,8 @@ def _lab_scope(fixture_name: str, config: pytest.Config) -> str:
 
 
 @pytest.fixture(scope=_lab_scope)  # type: ignore[arg-type]
-def lab(request: pytest.FixtureRequest) -> Iterator[Lab]:
-    """A running lab of rocelab (`rocelab.runtime.lab.Lab`): the one that the test's marker `lab`
+def lab(request: pytest.FixtureRequest) -> Iterator[RunningLab]:
+    """A running lab of rocelab (`rocelab.RunningLab`): the one that the test's marker `lab`
     names."""
     file = getattr(request, "param", None)
     with _told():
@@ -192,27 +192,23 @@ def _given_frr(config: pytest.Config) -> Path | None:
 
 
 @pytest.fixture
-def traffic(lab: Lab) -> TrafficMaker:
+def traffic(lab: RunningLab) -> TrafficMaker:
     """`traffic(flows=24, rate_pps=1000)`: flows through the lab, for `measure`."""
-    from rocelab.testkit.kit import TrafficMaker
-
-    return TrafficMaker(lab.fabric)
+    return lab.traffic
 
 
 @pytest.fixture
-def fault(request: pytest.FixtureRequest, lab: Lab) -> FaultMaker:
+def fault(request: pytest.FixtureRequest, lab: RunningLab) -> FaultMaker:
     """`with fault("carrier-down", link="rtsw1:ctsw1"):` breaks the lab inside the block."""
-    from rocelab.testkit.kit import FaultMaker
-
-    return FaultMaker(_need_bench(request, lab))
+    _need_bench(request, lab)
+    return lab.fault
 
 
 @pytest.fixture
-def measure(request: pytest.FixtureRequest, lab: Lab) -> MeasureMaker:
+def measure(request: pytest.FixtureRequest, lab: RunningLab) -> MeasureMaker:
     """`with measure(traffic()) as run:` measures convergence inside the block."""
-    from rocelab.testkit.kit import MeasureMaker
-
-    return MeasureMaker(_need_bench(request, lab))
+    _need_bench(request, lab)
+    return lab.measure
 
 
 @pytest.fixture(autouse=True)
@@ -278,15 +274,13 @@ def _bench_with(config: pytest.Config, lab: object) -> Bench | None:
     return next((bench for bench in config.stash[_BENCHES] if bench.lab is lab), None)
 
 
-def _need_bench(request: pytest.FixtureRequest, lab: Lab) -> Bench:
-    bench = _bench_with(request.config, lab)
-    if bench is None:
+def _need_bench(request: pytest.FixtureRequest, lab: RunningLab) -> None:
+    if _bench_with(request.config, lab) is None:
         pytest.fail(
             "this lab is not from rocelab's own fixture lab\n"
             "  hint: remove the fixture lab that stands in its place, and mark the test",
             pytrace=False,
         )
-    return bench
 
 
 def _evidence_base(config: pytest.Config) -> Path:

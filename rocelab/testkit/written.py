@@ -71,6 +71,6 @@ def _plain(value: object) -> Data:
 def _where() -> tuple[str, int]:
     """File and line of the nearest caller outside this package."""
     frame = sys._getframe()
-    while frame.f_back and frame.f_globals.get("__name__", "").startswith(__package__ or ""):
+    while frame.f_back and frame.f_globals.get("__name__", "").startswith("rocelab."):
         frame = frame.f_back
     return frame.f_code.co_filename, frame.f_lineno

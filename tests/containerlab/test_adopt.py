@@ -26,7 +26,7 @@ from rocelab.kernel.processes import is_stopped
 from rocelab.plan.fabric import Role
 from rocelab.runtime.adoption.adopt import adopt
 from rocelab.runtime.engine import Engine
-from rocelab.runtime.lab import Lab
+from rocelab.runtime.lab import Lab, RunningLab
 from rocelab.runtime.record import LabFiles, recorded_labs
 from rocelab.runtime.status import read_status
 from rocelab.runtime.teardown import take_down
@@ -79,7 +79,7 @@ def name(
 @pytest.fixture
 def lab(name: str) -> Iterator[Lab]:
     """It, adopted; given back at the end."""
-    yield Lab.running(adopt(containerlabs(name)).name)
+    yield RunningLab.open(adopt(containerlabs(name)).name)
     with suppress(InputError):
         release(name)
 
@@ -92,7 +92,7 @@ def containerlabs(name: str) -> str:
 def is_converged(topology: Path) -> bool:
     """Whether every router has a route to every network of hosts."""
     adopted = adopt(str(topology))
-    lab = Lab.running(adopted.name)
+    lab = RunningLab.open(adopted.name)
     assert lab.fabric.observed is not None
     routes = lab.fabric.observed.routes
     hosts = [
@@ -222,7 +222,7 @@ def test_it_is_whole_and_hosts_reach_each_other(lab: Lab) -> None:
 def test_adopting_changes_nothing(name: str, engine: Engine) -> None:
     before = state_of(engine, containerlabs(name))
     adopt(containerlabs(name))
-    lab = Lab.running(name)
+    lab = RunningLab.open(name)
     read_status(lab)
     lab.node(lab.fabric.switches[0].name).exec(["ip", "route"])
     release(name)
@@ -386,7 +386,7 @@ def test_a_node_that_was_restarted_is_said_to_be_gone(
     assert "delay-" in "".join(state_of_node(engine, container)["links"])
     engine.run("restart", "--time", "0", adopted.container)  # type: ignore[attr-defined]
     with pytest.raises(ExpectationError, match=host):
-        Lab.running(lab.name)
+        RunningLab.open(lab.name)
     release(lab.name)
     assert lab.name not in recorded_labs()
     assert "delay-" not in "".join(state_of_node(engine, container)["links"])

@@ -16,7 +16,7 @@ from rocelab.faults.running import inject_and_leave, release, restore_ownerless
 from rocelab.faults.spec import SINGLE_FAULT
 from rocelab.runtime.adoption.adopt import adopt
 from rocelab.runtime.engine import Engine
-from rocelab.runtime.lab import Lab
+from rocelab.runtime.lab import RunningLab
 from rocelab.runtime.record import recorded_labs
 from rocelab.runtime.status import read_status
 from rocelab.traffic.reachability import probe_reachability
@@ -52,7 +52,7 @@ def test_the_example_is_adopted_broken_and_given_back(
             engine.run("exec", f"clab-frr01-{router}", "sysctl", "-qw", "net.ipv4.ip_forward=1")
         wait_until(lambda: is_converged(topology), "routes", limit_s=CONVERGES_WITHIN_S)
         before = state_of(engine, "frr01")
-        lab = Lab.running(adopt(str(topology)).name)
+        lab = RunningLab.open(adopt(str(topology)).name)
         assert {node.name for node in lab.fabric.switches} == {*ROUTERS}
         assert {node.name for node in lab.fabric.servers} == {"PC1", "PC2", "PC3"}
         assert read_status(lab).converged

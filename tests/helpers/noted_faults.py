@@ -111,7 +111,7 @@ class OnPaper(Injector):
     """An injector whose faults are `Noted`: it needs neither a running lab nor a record."""
 
     def __init__(self, **begins: Callable[[], None]) -> None:
-        super().__init__(Lab.planned("zone-small"))
+        super().__init__(Lab.planned("zone-small").unstarted())
         self.log: list[str] = []
         self._begins = begins
         self.reaches_kernel: Callable[[], None] = lambda: None

@@ -222,7 +222,7 @@ def lab_with(make_lab: MakeLab, name: str, rate: str, queues: str = "", mtu: int
     """One rack, ports of `rate` on the machine (dilation 1)."""
     body = f"{TINY}\nlinks: {{rate: {rate}, server_rate: {rate}, mtu: {mtu}}}\ndilation: 1\n"
     lab = make_lab(name, f"{body}queues: {{{queues}}}")
-    lab.up()
+    lab.start()
     return lab
 
 

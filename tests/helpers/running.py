@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from rocelab.runtime.lab import Lab
+from rocelab.runtime.lab import Lab, RunningLab
 from rocelab.runtime.teardown import take_down
 
 _STEPS = 3_000_000
@@ -26,11 +26,10 @@ def slowed(dilation: int) -> int:
 
 
 @contextmanager
-def running(lab: Lab) -> Iterator[Lab]:
+def running(lab: Lab) -> Iterator[RunningLab]:
     """The lab, up; it is down when the block ends, however it ends."""
     take_down(lab.name)
     try:
-        lab.up()
-        yield lab
+        yield lab.up()
     finally:
         take_down(lab.name)

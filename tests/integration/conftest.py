@@ -12,13 +12,13 @@ import pytest
 
 from rocelab.runtime import installation
 from rocelab.runtime.installation import find_installation
-from rocelab.runtime.lab import Lab
+from rocelab.runtime.lab import Lab, RunningLab
 from rocelab.runtime.teardown import take_down
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
-MakeLab = Callable[..., Lab]
+MakeLab = Callable[..., RunningLab]
 
 LONGEST_FIRST = (
     *("remote", "runtimes", "controller", "job_runs", "fabric_kinds", "drill_command", "faults"),
@@ -75,12 +75,12 @@ def make_lab(tmp_path: Path) -> Iterator[MakeLab]:
     """`make_lab("name", "fabric: {...}")` plans a lab; it is down when the test ends."""
     names: list[str] = []
 
-    def make(name: str, body: str) -> Lab:
+    def make(name: str, body: str) -> RunningLab:
         file = tmp_path / f"{name}.yaml"
         file.write_text(f"name: {name}\n{body}\n")
         names.append(name)
         take_down(name)
-        return Lab.planned(file)
+        return Lab.planned(file).unstarted()
 
     yield make
     for name in names:

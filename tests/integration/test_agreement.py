@@ -35,7 +35,7 @@ def agreement(lab: Lab, shape: int) -> CellResult:
 
 def test_simulated_loads_and_bandwidth_are_the_labs(make_lab: MakeLab) -> None:
     lab = make_lab("t-agree-clos", LAB)
-    lab.up()
+    lab.start()
     ring, alltoall = agreement(lab, 0), agreement(lab, 2)
     for found in (ring, alltoall):
         assert found.loads is not None

@@ -43,7 +43,7 @@ dilation: 4000
 @pytest.fixture
 def lab(make_lab: MakeLab) -> Iterator[Lab]:
     made = make_lab("t-cables", BODY)
-    made.up()
+    made.start()
     yield made
 
 
@@ -115,7 +115,7 @@ queues:
   pfc: {xoff: 50KB, xon_offset: 5KB, memory: 400KB}
 """
     lab = make_lab("t-cables-pfc", body)
-    lab.up()
+    lab.start()
     spec = JobSpec.model_validate(
         {
             "pattern": "incast",
@@ -137,7 +137,7 @@ def test_a_job_says_what_of_its_latency_is_the_machine_s(make_lab: MakeLab) -> N
     lab = make_lab("t-cables-job", BODY.replace("1us", "10ns"))  # 40 us of the lab
     if probes.missing(("netem",)) is None:
         pytest.skip("netem holds the packets here, and counts none")
-    lab.up()
+    lab.start()
     spec = JobSpec.model_validate({"pattern": "allreduce", "ranks": 2, "size": "64KB"})
     report = run_job(lab, spec)
     assert any("packets left a link later than links.delay" in each for each in report.warnings)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from rocelab.runtime.lab import Lab
+from rocelab.runtime.lab import RunningLab
 from tests.helpers.command import PROGRAM, read, rocelab, rocelab_process
 from tests.helpers.measured import measured
 from tests.helpers.waiting import RUN_LIMIT_S, wait_until
@@ -73,7 +73,7 @@ def test_a_lab_that_is_up_is_reached_by_its_file_as_by_its_name(lab: str, spec: 
     assert read("status", spec)["lab"] == lab
     last = json.loads(rocelab("health", spec, "--once", "--json").stdout.splitlines()[-1])
     assert last["report"]["lab"] == lab
-    assert last["environment"]["frr_version"] == Lab.running(lab).installation.version
+    assert last["environment"]["frr_version"] == RunningLab.open(lab).installation.version
     assert last["environment"]["runtime"] == "netns"
 
 
@@ -176,7 +176,7 @@ def test_vtysh_talks_to_the_daemons_of_a_switch(lab: str, spec: Path) -> None:
         check=False,
         env={**os.environ, "SHELL": "/bin/bash"},
     )
-    program = Lab.running(lab).node("ctsw1").frr.programs / "vtysh"
+    program = RunningLab.open(lab).node("ctsw1").frr.programs / "vtysh"
     # As where /run is mounted noexec.
     program.chmod(0o644)
     try:
@@ -206,7 +206,7 @@ def test_pairs_that_do_not_reach_are_named_and_exit_with_1(lab: str) -> None:
     assert (whole.returncode, whole.stderr) == (0, "")
     assert "12 of 12 pairs of 4 NICs reach" in whole.stdout
     port = ("ip", "link", "set", "srv3-1")
-    switch = Lab.running(lab).node("rtsw3")
+    switch = RunningLab.open(lab).node("rtsw3")
     switch.exec([*port, "down"])
     try:
         cut = rocelab("reach", lab, "--json")

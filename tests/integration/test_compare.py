@@ -85,7 +85,7 @@ def test_a_lab_that_is_up_stays_up_with_the_scheme_that_it_had(
     make_lab: MakeLab, tmp_path: Path
 ) -> None:
     lab = make_lab(NAME, BODY + "scheme: path-pinning\n")
-    lab.up()
+    lab.start()
     compare(tmp_path / f"{NAME}.yaml", tmp_path / "out", "e-ecmp", "1", "--iterations", "1")
     assert lab.is_running
     assert lab.steering.read_scheme().kind == "path-pinning"

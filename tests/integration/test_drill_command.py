@@ -15,7 +15,7 @@ import yaml
 
 from rocelab.faults.record import read_faults
 from rocelab.results.drill import from_json
-from rocelab.runtime.lab import Lab
+from rocelab.runtime.lab import Lab, RunningLab
 from rocelab.runtime.record import LabFiles
 from rocelab.runtime.teardown import take_down
 from tests.helpers.command import PROGRAM, Outcome, read, rocelab
@@ -59,8 +59,7 @@ def broken(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     file = tmp_path_factory.mktemp("broken") / "lab.yaml"
     file.write_text(LAB.format(name="it-fault"))
     take_down("it-fault")
-    lab = Lab.planned(file)
-    lab.up()
+    lab = Lab.planned(file).up()
     yield lab
     take_down("it-fault")
 
@@ -86,7 +85,7 @@ def test_a_kept_lab_serves_the_next_drill_and_only_one_of_the_same_spec(kept: Pa
     assert page.read_text().startswith("### short: failed\n")
     # A command that was killed has left a fault.
     with start("fault", "inject", "it-keep", "carrier-down", "link=rtsw2:ctsw1", "lasts=10m") as it:
-        lab = Lab.running("it-keep")
+        lab = RunningLab.open("it-keep")
         wait_until(lambda: not carriers(lab, "rtsw2")["ctsw1"], "the fault")
         busy = rocelab("drill", "run", kept, "--keep", "--out", folder / "2")
         it.send_signal(signal.SIGKILL)
@@ -131,7 +130,7 @@ def test_an_interrupted_drill_that_keeps_its_lab_leaves_it_whole(kept: Path) -> 
     with start("drill", "run", kept, *options) as drill:
         wait_until(lambda: Path("/run/rocelab/it-keep/faults/1.json").exists(), "the drill's fault")
         drill.send_signal(signal.SIGINT)
-    lab = Lab.running("it-keep")
+    lab = RunningLab.open("it-keep")
     assert drill.returncode == 130
     assert read_faults(LabFiles("it-keep")) == ()
     assert all(carriers(lab, "rtsw1").values())
@@ -224,7 +223,7 @@ def test_a_waiting_fault_ends_with_its_lab_and_leaves_a_new_one_of_that_name_alo
     with start(*line) as driver:
         wait_until(lambda: not carriers(broken, "rtsw2")["ctsw2"], "the fault")
         take_down("it-fault")
-        broken.up()
+        broken.start()
         kept = rocelab("fault", "inject", "it-fault", "carrier-down", "link=rtsw1:ctsw1")
         _, said = driver.communicate(timeout=RUN_LIMIT_S)
     assert (kept.returncode, driver.returncode) == (0, 1), said

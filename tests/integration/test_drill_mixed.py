@@ -10,7 +10,7 @@ import pytest
 from rocelab.drills.labuse import kept
 from rocelab.drills.run import run_drill
 from rocelab.results.drill import DrillResult
-from rocelab.runtime.lab import Lab
+from rocelab.runtime.lab import RunningLab
 from tests.helpers.measured import measured, problems_of_drill
 
 pytestmark = [pytest.mark.few_at_once, pytest.mark.long]
@@ -60,7 +60,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[DrillResult,
     try:
         yield measured(once, problems_of_drill), folder
     finally:
-        Lab.running("it-mixed").down()
+        RunningLab.open("it-mixed").down()
 
 
 def test_probes_run_under_the_scheme_and_the_seeds_of_their_phase(
@@ -72,7 +72,7 @@ def test_probes_run_under_the_scheme_and_the_seeds_of_their_phase(
     # Programs choose the links: tables and seeds alone predict nothing.
     assert (hashing.hashing, hashing.own, hashing.misplaced_packets) == ("shared", True, None)
     assert probes.overall.affected_flows >= 1
-    lab = Lab.running("it-mixed")
+    lab = RunningLab.open("it-mixed")
     assert lab.steering.read_scheme().kind == "ecmp"
 
 

@@ -111,7 +111,7 @@ def test_an_expectation_too_tight_fails_the_drill(tmp_path: Path) -> None:
 @pytest.mark.side_by_side
 def test_a_drill_does_not_touch_a_lab_that_is_up(make_lab: MakeLab, tmp_path: Path) -> None:
     lab = make_lab("it-busy", LAB.partition("\n")[2].format())
-    lab.up()
+    lab.start()
     with pytest.raises(InputError, match="it-busy"):
         run_drill(write_drill(tmp_path, "it-busy", "<= 5000"))
     assert lab.is_running

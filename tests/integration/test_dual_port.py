@@ -104,7 +104,7 @@ def test_both_ports_carry_and_one_takes_all_while_the_other_is_down(dual: Lab) -
 
 def test_a_nic_with_one_port_tries_on_until_its_queue_pair_fails(make_lab: MakeLab) -> None:
     lab = make_lab("t-dual-one", SINGLE)
-    lab.up()
+    lab.start()
     report = run_job(
         lab,
         # More than there will be: it ends with its queue pairs.

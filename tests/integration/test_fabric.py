@@ -28,7 +28,7 @@ from rocelab.plan.settings import port_settings
 from rocelab.progress import Progress
 from rocelab.runtime import runtime, wiring
 from rocelab.runtime.daemons import vty_command, vty_json
-from rocelab.runtime.lab import Lab
+from rocelab.runtime.lab import Lab, RunningLab
 from rocelab.runtime.node import NamespaceNode
 from rocelab.runtime.providers import RuntimeKind, provider_of
 from rocelab.runtime.record import recorded_labs
@@ -164,7 +164,7 @@ def test_up_waits_for_the_last_route(make_lab: MakeLab, monkeypatch: pytest.Monk
             timer.start()
 
     monkeypatch.setattr(NamespaceNode, "start_daemon", start_and_stop)
-    lab.up(begin)
+    lab.start(begin)
     assert has_gone_on.is_set()
     assert_every_route_is_at_full_width(lab)
     timer.join()
@@ -410,7 +410,7 @@ def test_two_labs_run_side_by_side_and_one_going_leaves_the_other(
     lab: Lab, make_lab: MakeLab
 ) -> None:
     other = make_lab("it-other", PARALLEL)
-    other.up()
+    other.start()
     assert_every_route_is_at_full_width(other)
     assert_every_route_is_at_full_width(lab)
     other.down()
@@ -427,7 +427,7 @@ def test_a_lab_that_is_up_is_not_brought_up_again(lab: Lab) -> None:
 
 @only("two-tiers")
 def test_a_lab_found_by_name_is_the_one_that_was_brought_up(lab: Lab) -> None:
-    assert Lab.running(lab.name).fabric == lab.fabric
+    assert RunningLab.open(lab.name).fabric == lab.fabric
 
 
 def test_a_timeout_names_what_is_missing_and_leaves_nothing(
@@ -443,7 +443,7 @@ def test_a_timeout_names_what_is_missing_and_leaves_nothing(
     )
     monkeypatch.setattr(runtime, "convergence_timeout_s", lambda _: 0.0)
     with pytest.raises(ExpectationError) as caught:
-        lab.up()
+        lab.start()
     told = str(caught.value)
     assert "rtsw1: 7 prefixes" in told
     assert "sessions not established: 198.18." in told
@@ -503,16 +503,16 @@ def bring_up_as(caller: str, file: Path) -> None:
 def test_a_kernel_without_hash_seeds_runs_the_lab_polarized_and_says_so(
     make_lab: MakeLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lab = make_lab("it-noseed", TWO_TIERS)
     monkeypatch.setattr("rocelab.kernel.settings.seeds_supported", lambda: False)
-    lab.up()
+    lab = make_lab("it-noseed", TWO_TIERS)
+    lab.start()
     assert "fib_multipath_hash_seed" in lab.notes[0]
     seed = ["cat", "/proc/sys/net/ipv4/fib_multipath_hash_seed"]
     assert {lab.node(node.name).exec(seed).stdout for node in lab.fabric.switches} == {"0\n"}
     source, destination = find_nic(lab.fabric, "srv1-1"), find_nic(lab.fabric, "srv3-1")
     with pytest.raises(InputError, match="cannot be predicted"):
         walk(lab.fabric, lab.read_fibs(), source, destination, 50000)
-    assert Lab.running("it-noseed").fabric == lab.fabric
+    assert RunningLab.open("it-noseed").fabric == lab.fabric
 
 
 @only("two-tiers")

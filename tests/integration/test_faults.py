@@ -405,11 +405,11 @@ def test_a_power_loss_that_was_half_done_is_undone(rig: Rig) -> None:
 def test_what_a_killed_process_has_done_another_undoes(rig: Rig, tmp_path: Path) -> None:
     program = f"""
 import os, signal
-from rocelab.runtime.lab import Lab
+from rocelab.runtime.lab import Lab, RunningLab
 from rocelab.faults.bgp import Drain
 from rocelab.faults.daemons import DaemonCrash
 from rocelab.faults.links import CarrierDown
-lab = Lab.running({rig.lab.name!r})
+lab = RunningLab.open({rig.lab.name!r})
 CarrierDown((lab.fabric.link_by_name["rtsw2:ctsw1"],)).inject(lab)
 DaemonCrash("ctsw2", "bgpd").inject(lab)
 Drain("rtsw1").inject(lab)

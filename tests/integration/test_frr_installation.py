@@ -19,7 +19,7 @@ from rocelab.plan.build import plan
 from rocelab.runtime import daemons
 from rocelab.runtime.installation import find_installation
 from rocelab.runtime.kind import FrrMemory
-from rocelab.runtime.lab import Lab
+from rocelab.runtime.lab import Lab, RunningLab
 from rocelab.runtime.memory import Memory
 from rocelab.runtime.providers import RuntimeKind, provider_of
 from rocelab.runtime.status import read_status
@@ -63,10 +63,9 @@ def system(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 @pytest.fixture(scope="module")
 def lab(system: Path) -> Iterator[Lab]:
     take_down(LAB)
-    made = lab_of(system)
-    made.up()
+    lab_of(system).up()
     try:
-        yield Lab.running(LAB)
+        yield RunningLab.open(LAB)
     finally:
         take_down(LAB)
 
@@ -115,9 +114,9 @@ def test_bgpd_preloads_the_library_that_was_tried_and_a_restarted_one_does_too(l
 def test_a_plain_lab_has_the_same_routes_from_more_memory(lab: Lab, system: Path) -> None:
     spec = SPEC.model_copy(update={"name": "it-frr-plain"})
     take_down(spec.name)
-    plain = Lab(plan(spec), provider_of(RuntimeKind.NETNS, None, system, FrrMemory.PLAIN))
+    planned = Lab(plan(spec), provider_of(RuntimeKind.NETNS, None, system, FrrMemory.PLAIN))
     try:
-        plain.up()
+        plain = planned.up()
         with pytest.raises(InputError, match="up with FRR's memory plain, not lean"):
             plain.check_memory(FrrMemory.LEAN)
         plain.check_memory(FrrMemory.PLAIN)
@@ -154,9 +153,9 @@ def test_a_lab_comes_up_without_the_library_and_says_why(
         problem = "there is no ringbuf_new"
     spec = SPEC.model_copy(update={"name": "it-frr-without"})
     take_down(spec.name)
-    without = Lab(plan(spec), provider_of(RuntimeKind.NETNS, None, prefix))
+    planned = Lab(plan(spec), provider_of(RuntimeKind.NETNS, None, prefix))
     try:
-        without.up()
+        without = planned.up()
         assert any(problem in note for note in without.notes)
         assert problem in (environment_of(without).frr_memory or "")
         for pid in without.node("rtsw1").daemons().values():
@@ -234,10 +233,9 @@ def test_a_prefix_has_its_programs_run_with_its_libraries(tmp_path: Path) -> Non
         if Path(own.folder, name).exists():
             shutil.copy2(Path(own.folder, name), copied / name)
     spec = SPEC.model_copy(update={"name": "it-frr-prefix"})
-    lab = Lab(plan(spec), provider_of(RuntimeKind.NETNS, None, tmp_path))
-    take_down(lab.name)
+    take_down(spec.name)
+    lab = Lab(plan(spec), provider_of(RuntimeKind.NETNS, None, tmp_path)).up()
     try:
-        lab.up()
         for name, pid in lab.node("rtsw1").daemons().items():
             assert Path(f"/proc/{pid}/exe").readlink() == copied / name
     finally:

@@ -33,7 +33,7 @@ WHOLE_NUMBERS = Fraction(1, 200)
 @pytest.fixture
 def lab(make_lab: MakeLab) -> Lab:
     lab = make_lab("it-weights", ZONES)
-    lab.up()
+    lab.start()
     return lab
 
 

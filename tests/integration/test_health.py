@@ -323,7 +323,7 @@ def test_a_port_whose_fault_has_ended_is_read(make_lab: MakeLab) -> None:
         "t-health-plain",
         "fabric: {racks: 1, spines: 1, servers_per_rack: 0}\nqueues: {engine: 'off'}",
     )
-    lab.up()
+    lab.start()
     impairments = Impairments(lab.fabric, lab.runtime.files)
     (link,) = lab.fabric.directed_links[:1]
     impairments.impair(link, Impairment(Kind.LOSS, share=0.5))
@@ -341,7 +341,7 @@ def test_a_port_whose_fault_has_ended_is_read(make_lab: MakeLab) -> None:
 
 def test_watching_ends_with_the_lab_and_lets_its_links_go(make_lab: MakeLab) -> None:
     lab = make_lab("t-health-down", "fabric: {racks: 2, spines: 1, servers_per_rack: 0}")
-    lab.up()
+    lab.start()
     with HealthMonitor(lab, SPEC) as monitor:
         lab.down()
         assert monitor.wait(LIMIT_S)

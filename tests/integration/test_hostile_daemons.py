@@ -28,7 +28,7 @@ from rocelab.measure.health.sessions import SessionReader
 from rocelab.measure.stages.tracing import log_sizes, logged_since, running_daemons
 from rocelab.runtime import daemons
 from rocelab.runtime.installation import frr_owner
-from rocelab.runtime.lab import Lab
+from rocelab.runtime.lab import Lab, RunningLab
 from rocelab.runtime.teardown import take_down
 from tests.helpers.command import PROGRAM, rocelab
 from tests.helpers.long import mostly_long
@@ -51,7 +51,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     take_down(LAB)
     try:
         subprocess.run([*PROGRAM, "up", file], check=True, umask=0, capture_output=True)
-        made = Lab.running(LAB)
+        made = RunningLab.open(LAB)
         yield made
         take_down(LAB)
         assert not made.runtime.files.root.exists()

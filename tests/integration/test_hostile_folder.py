@@ -12,7 +12,7 @@ import pytest
 from rocelab.errors import MachineError
 from rocelab.runtime.impairments import lineprocess
 from rocelab.runtime.impairments.program import IMPAIRMENTS
-from rocelab.runtime.lab import Lab
+from rocelab.runtime.lab import RunningLab
 from rocelab.runtime.teardown import take_down
 from tests.helpers.hostile import fill_with_traps, sprung
 from tests.helpers.waiting import RUN_LIMIT_S
@@ -52,7 +52,7 @@ def command(folder: Path, *arguments: str, codes: Container[int] = (0,)) -> str:
 
 def test_no_command_runs_code_of_the_folder_it_is_in(folder: Path) -> None:
     command(folder, "up", "lab.yaml")
-    files = Lab.running(LAB).runtime.files
+    files = RunningLab.open(LAB).runtime.files
     command(folder, "list")
     # A controller, a delay line, a guardian and agents: each is a process of its own.
     command(folder, "te", LAB)

@@ -103,10 +103,8 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     """A lab that is up; each test must leave it unchanged."""
     file = tmp_path_factory.mktemp("lab") / "lab.yaml"
     file.write_text(f"name: it-sig-up\n{FABRIC}")
-    made = Lab.planned(file)
     take_down("it-sig-up")
-    made.up()
-    yield made
+    yield Lab.planned(file).up()
     take_down("it-sig-up")
 
 

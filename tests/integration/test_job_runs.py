@@ -399,7 +399,7 @@ def test_a_lab_that_is_not_up_is_refused() -> None:
     assert outcome.returncode == 2
     assert "lab unnumbered is not up" in outcome.stderr
     with pytest.raises(InputError, match="not up"):
-        run_job(Lab.planned("unnumbered"), job(pattern="allreduce", size="1MB"))
+        run_job(Lab.planned("unnumbered").unstarted(), job(pattern="allreduce", size="1MB"))
 
 
 @pytest.mark.few_at_once

@@ -49,7 +49,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
 def lab(made: Lab) -> Lab:
     """The lab of all tests, up again if one took it down."""
     if not made.is_running:
-        made.up()
+        made.start()
     return made
 
 

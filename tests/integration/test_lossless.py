@@ -439,7 +439,7 @@ def watched(make_lab: MakeLab, action: str) -> Rig:
     """A lab with a watchdog."""
     times = f"detection: 100us, restoration: 1ms, action: {action}"
     lab = make_lab("t-watchdog", BODY % f", classes: [3, 4], watchdog: {{{times}}}")
-    lab.up()
+    lab.start()
     rig = Rig(lab)
     wait_until(rig.passes, "a packet of the lossless class passes")
     return rig

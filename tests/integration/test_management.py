@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rocelab.runtime.lab import Lab
+from rocelab.runtime.lab import Lab, RunningLab
 from rocelab.runtime.management import ManagementFiles, open_ssh
 from rocelab.runtime.record import LabFiles
 from rocelab.runtime.status import known_labs
@@ -31,7 +31,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     try:
         # Under an umask that gives nobody else anything FRR's user still reaches its own.
         subprocess.run([*PROGRAM, "up", file], check=True, umask=0o077, capture_output=True)
-        yield Lab.running(LAB)
+        yield RunningLab.open(LAB)
     finally:
         take_down(LAB)
         assert not Path("/run/rocelab", LAB).exists()

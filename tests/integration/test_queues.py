@@ -497,9 +497,9 @@ def test_counters_outlive_a_killed_reader_and_go_with_the_lab(make_lab: MakeLab)
         line.send([line.frame(DATA, 0, 200, number) for number in range(10)])
         line.taken(3, 10)
     program = (
-        "import time; from rocelab.runtime.lab import Lab;"
+        "import time; from rocelab.runtime.lab import RunningLab;"
         "from rocelab.runtime.queues.reading import QueueReader;"
-        f"reader = QueueReader(Lab.running({lab.name!r}).fabric);"
+        f"reader = QueueReader(RunningLab.open({lab.name!r}).fabric);"
         f"print(reader.counters()[{UNDER_TEST!r}][3].packets, flush=True); time.sleep(60)"
     )
     with subprocess.Popen(
@@ -561,7 +561,7 @@ def test_a_session_stays_while_its_port_is_full_for_longer_than_the_hold_time(
     body += "links: {rate: 10M, server_rate: 10M, mtu: 1500}\n"
     body += f"routing: {{keepalive: 1s, hold: 3s}}\nqueues: {{engine: {engine}, buffer: 1MB}}"
     lab = make_lab(name, body)
-    lab.up()
+    lab.start()
     before = sessions(lab)
     near = lab.fabric.links_of["srv1-1"][0]
     far = lab.fabric.links_of["srv2-1"][0]
@@ -601,7 +601,7 @@ def sessions(lab: Lab) -> str:
 @pytest.mark.side_by_side
 def test_a_lab_without_servers_has_no_queues(make_lab: MakeLab) -> None:
     lab = make_lab("t-queues-bare", "fabric: {racks: 1, spines: 1, servers_per_rack: 0}")
-    lab.up()
+    lab.start()
 
     assert not (LabFiles(lab.name).root / "bpf").exists()
     assert plan_queues(lab.fabric).ports == ()
@@ -636,7 +636,7 @@ def test_without_bpf_or_red_a_lab_comes_up_and_says_that_it_has_no_queues(
 
     asked = make_lab("t-queues-asked", f"{TINY}\nqueues: {{engine: bpf}}")
     with pytest.raises(MachineError, match="clang is missing"):
-        asked.up()
+        asked.start()
     assert not LabFiles(asked.name).root.exists()
 
 

@@ -18,7 +18,7 @@ from rocelab.kernel.namespaces import check, inode_of, processes_in
 from rocelab.kernel.rights import CAPABILITIES, Capability
 from rocelab.runtime.adoption import adopt
 from rocelab.runtime.adoption.containers import Container
-from rocelab.runtime.lab import Lab
+from rocelab.runtime.lab import RunningLab
 from rocelab.runtime.teardown import take_down
 from tests.helpers.command import PROGRAM, Outcome, rocelab
 from tests.helpers.waiting import RUN_LIMIT_S, wait_until
@@ -115,7 +115,7 @@ def test_a_lab_comes_up_without_priorities_and_is_taken_down_with_all_rights_onl
     up = restricted(started_without(named["CAP_SYS_NICE"]), "up", spec)
     assert up.returncode == 0, up.stderr
     assert "note: CAP_SYS_NICE is missing" in up.stdout
-    lab = Lab.running("it-no")
+    lab = RunningLab.open("it-no")
     inodes = [lab.node(node.name).netns.stat().st_ino for node in lab.fabric.nodes]
     daemons = processes_in(inodes)
     for capability in (each for each in CAPABILITIES if each.takes_down):

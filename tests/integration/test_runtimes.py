@@ -33,7 +33,7 @@ from rocelab.kernel.processes import kill_and_wait
 from rocelab.plan.routes import expected_routes, expected_width
 from rocelab.runs.jobs import run_job
 from rocelab.runtime.engine import find_engine
-from rocelab.runtime.lab import Lab
+from rocelab.runtime.lab import Lab, RunningLab
 from rocelab.runtime.providers import RuntimeKind, provider_of
 from rocelab.runtime.providers.containers import ContainerNode
 from rocelab.runtime.record import LabFiles, read_record
@@ -95,9 +95,8 @@ def lab(kind: RuntimeKind, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     file = tmp_path_factory.mktemp(name) / "lab.yaml"
     file.write_text(SPEC.format(name=name))
     take_down(name)
-    made = Lab.planned(file, HardenedHost(provider_of(kind)))
     try:
-        made.up()
+        made = Lab.planned(file, HardenedHost(provider_of(kind))).up()
     except MachineError as error:
         pytest.fail(f"this machine cannot run {kind}: {error}")
     yield made
@@ -129,7 +128,7 @@ def test_nodes_have_nothing_of_the_machine_s_settings(lab: Lab) -> None:
 def test_a_lab_is_found_again_with_its_runtime(lab: Lab, kind: RuntimeKind) -> None:
     record = read_record(lab.name)
     assert record is not None and record.runtime == kind
-    assert Lab.running(lab.name).runtime.provider.kind is kind
+    assert RunningLab.open(lab.name).runtime.provider.kind is kind
 
 
 def test_a_command_runs_in_the_node_and_one_that_is_not_there_is_refused(lab: Lab) -> None:
@@ -298,7 +297,7 @@ def test_a_drill_runs_on_it(lab: Lab, kind: RuntimeKind, tmp_path: Path) -> None
     told = {one.node for one in repeat.stages[0].switches}
     assert {"rtsw1", "ctsw2", "rtsw2"} <= told
     assert repeat.health is not None
-    assert Lab.running(lab.name).fabric == lab.fabric
+    assert RunningLab.open(lab.name).fabric == lab.fabric
 
 
 @pytest.mark.long

@@ -147,7 +147,7 @@ def test_the_qps_of_one_five_tuple_use_every_uplink_also_where_ports_have_no_que
     make_lab: MakeLab,
 ) -> None:
     lab = make_lab("t-scheme-qp", f'{ZONE}\nqueues: {{engine: "off"}}\nscheme: ecmp')
-    lab.up()
+    lab.start()
     assert_e_ecmp_alone_uses_every_uplink(lab)
 
 
@@ -296,9 +296,8 @@ def lab(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     # Each comes up under a scheme of its file.
     scheme = {"zones": "path-pinning", "hpn": "spray", "tree": "e-ecmp"}[kind]
     file.write_text(f"name: {name}\n{body}\nscheme: {scheme}\n")
-    made = Lab.planned(file)
     try:
-        made.up()
+        made = Lab.planned(file).up()
         assert made.steering.read_scheme().kind == scheme
         yield made
     finally:
@@ -598,7 +597,7 @@ def test_switching_schemes_under_a_thousand_packets_a_second_loses_none(zone: La
 @pytest.mark.side_by_side
 def test_down_leaves_no_program_and_no_map(make_lab: MakeLab) -> None:
     lab = make_lab("t-scheme-end", f"{ZONE}\nscheme: e-ecmp")
-    lab.up()
+    lab.start()
     assert not alive("prog", 2**32 - 1)
     maps = [
         kernel_id(bpf.pinned(pins_folder(lab.runtime.files) / name), "map_id")
@@ -645,7 +644,7 @@ def test_a_scheme_is_set_whatever_a_killed_command_left(zone: Lab) -> None:
 @pytest.mark.side_by_side
 def test_a_lab_that_hashes_addresses_alone_is_not_steered(make_lab: MakeLab) -> None:
     lab = make_lab("t-scheme-l3", "fabric: {racks: 1, spines: 1}\nhashing: {policy: l3}")
-    lab.up()
+    lab.start()
     with pytest.raises(InputError, match=r"needs hashing\.policy: l4, the lab has l3"):
         lab.steering.set_scheme(E_ECMP)
     assert read_scheme(lab.runtime.files) == EcmpScheme()

@@ -113,7 +113,7 @@ def test_what_a_full_queue_marks_is_counted_at_the_receiver(make_lab: MakeLab) -
         # The ports carry 10 packets a second: Scapy fills their queues on a busy machine too.
         "dilation: 100000",
     )
-    made.up()
+    made.start()
     flows = [("srv1-1", "50000", "ect0", "60"), ("srv2-1", "50001", "not-ect", "60")]
     found = counted("t-marks", *flows)
     # Uplinks of so low a rate mark too, and a mark that is set is not counted again.

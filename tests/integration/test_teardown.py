@@ -47,8 +47,7 @@ from rocelab.runtime.teardown import take_down
 
 # Not on the folder of labs: whoever removes that, in any mount namespace, unmounts what is on it.
 subprocess.run(["mount", "-t", "tmpfs", "-o", {limit!r}, "tmpfs", RUN_ROOT.parent], check=True)
-lab = Lab.planned({str(spec)!r})
-lab.up()
+lab = Lab.planned({str(spec)!r}).up()
 pids = [pid for node in lab.fabric.switches for pid in lab.node(node.name).daemons().values()]
 try:
     for number in range(10_000):
@@ -124,9 +123,8 @@ def test_down_ends_who_left_a_nodes_network_namespace_or_let_its_first_thread_en
 ) -> None:
     spec = tmp_path / "lab.yaml"
     spec.write_text(SPEC.format(name="t-left"))
-    lab = Lab.planned(spec)
     take_down("t-left")
-    lab.up()
+    lab = Lab.planned(spec).up()
     started: dict[str, subprocess.Popen[bytes]] = {}
     try:
         netns, view = lab.node("rtsw1").netns, lab.runtime.files.mounts_of("rtsw1", "bgpd")
@@ -187,7 +185,7 @@ def test_no_daemon_runs_while_those_of_its_neighbours_are_killed(
         kill_and_wait(pids, is_meant)
 
     try:
-        lab.up()
+        lab.start()
         daemons = [pid for node in lab.fabric.switches for pid in lab.node(node.name).processes()]
         monkeypatch.setattr(processes, "kill_and_wait", kill)
     finally:

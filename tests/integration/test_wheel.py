@@ -33,7 +33,7 @@ from rocelab.kernel.background import launch
 from rocelab.runtime.management import ManagementFiles
 from rocelab.runtime.pfc import control
 from rocelab.runtime.steering.controller import controller_pid
-from rocelab.testkit import Lab
+from rocelab import RunningLab as Lab
 
 import {", ".join(FOLDERS)}
 

@@ -27,7 +27,7 @@ from rocelab.predict.predictor import Setting, asked_fabric, predict_loads
 from rocelab.progress import ProgressSink, no_progress
 from rocelab.results.comparison import SCHEMA_VERSION, CellResult, Comparison, Run, Status
 from rocelab.runs.jobs import run_job
-from rocelab.runtime.lab import Lab
+from rocelab.runtime.lab import Lab, RunningLab
 from rocelab.spec.model import SeedPlan
 from rocelab.spec.schemes import EcmpScheme, SchemeSpec
 from rocelab.traffic.taps import Taps
@@ -50,7 +50,7 @@ def no_watch(_: Step) -> None:
 
 
 def compare(
-    lab: Lab,
+    lab: Lab | RunningLab,
     cells: Sequence[Cell],
     *,
     repeats: int = 1,
@@ -65,10 +65,10 @@ def compare(
     """
     for cell in cells:
         plan_jobs(lab.fabric, [cell.job])
-    with _lab_up(lab, progress):
-        environment = environment_of(lab)
-        notes = lab.notes
-        results = _results(lab, cells, repeats, watch)
+    with _lab_up(lab, progress) as running:
+        environment = environment_of(running)
+        notes = running.notes
+        results = _results(running, cells, repeats, watch)
     return Comparison(
         schema_version=SCHEMA_VERSION,
         command=command,
@@ -83,20 +83,22 @@ def compare(
 
 
 @contextmanager
-def _lab_up(lab: Lab, progress: ProgressSink) -> Iterator[None]:
-    if lab.is_running:
+def _lab_up(lab: Lab | RunningLab, progress: ProgressSink) -> Iterator[RunningLab]:
+    if isinstance(lab, RunningLab):
         before = lab.steering.read_scheme()
         try:
-            yield
+            yield lab
         finally:
             with lab.locked():
                 lab.steering.set_scheme(before)
         return
-    with lab.brought_up(progress):
-        yield
+    with lab.brought_up(progress) as running:
+        yield running
 
 
-def _results(lab: Lab, cells: Sequence[Cell], repeats: int, watch: Watch) -> tuple[CellResult, ...]:
+def _results(
+    lab: RunningLab, cells: Sequence[Cell], repeats: int, watch: Watch
+) -> tuple[CellResult, ...]:
     results: list[CellResult] = []
     runs_now: SchemeSpec | None = None
     refused: dict[str, str] = {}
@@ -121,7 +123,7 @@ def _results(lab: Lab, cells: Sequence[Cell], repeats: int, watch: Watch) -> tup
 
 
 def _measured(
-    lab: Lab, cell: Cell, repeats: int, before: int, total: int, watch: Watch
+    lab: RunningLab, cell: Cell, repeats: int, before: int, total: int, watch: Watch
 ) -> CellResult:
     runs: list[Run] = []
     stopped = None
@@ -153,7 +155,7 @@ def _result(
     )
 
 
-def _run(lab: Lab, cell: Cell) -> Run:
+def _run(lab: RunningLab, cell: Cell) -> Run:
     fabric = lab.fabric
     with (
         opened_namespaces(lab, fabric.switches) as netns_of,

@@ -21,7 +21,7 @@ from rocelab.measure.evidence.node import Capture, collect_node
 from rocelab.measure.evidence.shelf import Gap, Item, Shelf
 from rocelab.outputs import Folder, Place
 from rocelab.progress import Progress, ProgressSink, no_progress
-from rocelab.runtime.lab import Lab
+from rocelab.runtime.lab import RunningLab
 from rocelab.runtime.queues.engine import read_engine
 from rocelab.runtime.queues.reading import read_queue_counters
 from rocelab.runtime.record import LabFiles
@@ -55,7 +55,7 @@ class Evidence:
 
 
 def collect_evidence(
-    lab: Lab,
+    lab: RunningLab,
     nodes: Sequence[str],
     folder: Path | Place,
     *,
@@ -89,7 +89,7 @@ class Collection:
 
     def __init__(
         self,
-        lab: Lab,
+        lab: RunningLab,
         nodes: Sequence[str],
         folder: Path | Place,
         *,
@@ -175,7 +175,7 @@ def _new_folder(place: Place) -> Folder:
     return folder
 
 
-def _collect_lab(lab: Lab, nodes: Sequence[str], shelf: Shelf) -> None:
+def _collect_lab(lab: RunningLab, nodes: Sequence[str], shelf: Shelf) -> None:
     """Collect what belongs to the whole lab: record, spec, injected faults, queues, agents,
     machine."""
     files = LabFiles(lab.name)
@@ -196,7 +196,7 @@ def _collect_lab(lab: Lab, nodes: Sequence[str], shelf: Shelf) -> None:
             shelf.keep(name, "an injected fault's record", path.read_bytes)
 
 
-def _machine(lab: Lab) -> str:
+def _machine(lab: RunningLab) -> str:
     load = {name: Path("/proc", name).read_text() for name in ("loadavg", "uptime", "meminfo")}
     clocks = {
         "realtime_ns": time.clock_gettime_ns(time.CLOCK_REALTIME),
@@ -205,7 +205,7 @@ def _machine(lab: Lab) -> str:
     return json.dumps(asdict(environment_of(lab)) | clocks | load, indent=1)
 
 
-def _queues(lab: Lab, nodes: Sequence[str]) -> str:
+def _queues(lab: RunningLab, nodes: Sequence[str]) -> str:
     if read_engine(LabFiles(lab.name)) is QueueEngine.OFF:
         return "{}"
     return json.dumps(

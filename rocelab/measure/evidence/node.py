@@ -18,7 +18,7 @@ from rocelab.files import untrusted_tail
 from rocelab.kernel import namespaces, processes
 from rocelab.measure.evidence.shelf import MOST_BYTES, Shelf
 from rocelab.runtime.daemons import vty_command
-from rocelab.runtime.lab import Lab
+from rocelab.runtime.lab import RunningLab
 from rocelab.runtime.node import NamespaceNode
 
 VTY_TIMEOUT_S = 5.0
@@ -62,7 +62,7 @@ _LIST_TRAFFIC_CONTROL = ("tc", "-s", "-force", "-batch", "-")
 PROC = ("snmp", "snmp6", "netstat", "softnet_stat", "dev")
 
 
-def collect_node(lab: Lab, name: str, shelf: Shelf, capture: Capture | None) -> None:
+def collect_node(lab: RunningLab, name: str, shelf: Shelf, capture: Capture | None) -> None:
     """Fill `shelf`; `capture` captures the node's packets meanwhile, if not None."""
     node = lab.node(name)
     if lab.fabric.node(name).is_switch:
@@ -82,7 +82,7 @@ def collect_node(lab: Lab, name: str, shelf: Shelf, capture: Capture | None) -> 
         capture.finish()
 
 
-def _interfaces(lab: Lab, name: str) -> tuple[str, ...]:
+def _interfaces(lab: RunningLab, name: str) -> tuple[str, ...]:
     return tuple(link.port(name).interface for link in lab.fabric.links_of[name])
 
 

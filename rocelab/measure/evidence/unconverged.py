@@ -14,7 +14,7 @@ from rocelab.measure.evidence.bundle import INDEX, collect_evidence
 from rocelab.outputs import Folder, Place
 from rocelab.plan.fabric import Fabric
 from rocelab.runtime.convergence import SHOWN, NotConvergedError
-from rocelab.runtime.lab import Lab
+from rocelab.runtime.lab import Lab, RunningLab
 
 RESULTS = Place(Path("results"))
 MOST_NODES = 16
@@ -25,11 +25,11 @@ def keep_unconverged(lab: Lab, folder: Folder | Place = RESULTS) -> None:
     """Let `lab.up` collect evidence if routing does not converge, before it takes the lab down: of
     `nodes_concerned`, in a new folder `failed-up-LAB-TIME` in `folder`. The error names it."""
 
-    def keep(error: NotConvergedError) -> str:
+    def keep(running: RunningLab, error: NotConvergedError) -> str:
         place = folder / f"failed-up-{lab.name}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
         nodes = nodes_concerned(lab.fabric, error)
         try:
-            collect_evidence(lab, nodes, place, capture_s=0, why=error.message)
+            collect_evidence(running, nodes, place, capture_s=0, why=error.message)
         except (RocelabError, OSError, subprocess.SubprocessError) as failure:
             return f"evidence could not be kept in {place}: {failure}"
         return f"{place.path / INDEX} lists the evidence of {', '.join(nodes)}"

@@ -28,7 +28,7 @@ from rocelab.measure.health.sample import Places, Sample, compare
 from rocelab.measure.health.spec import HealthSpec
 from rocelab.outputs import Place
 from rocelab.results.health import HealthReport, Sli
-from rocelab.runtime.lab import Lab
+from rocelab.runtime.lab import RunningLab
 
 MOST_NODES = 8
 """The most nodes of a bundle: those of the worst places."""
@@ -41,7 +41,7 @@ CAPTURE_S = 1.0
 class Snapshot:
     """The newest state, for display and export."""
 
-    lab: Lab
+    lab: RunningLab
     spec: HealthSpec
     places: Places
     reading: Reading
@@ -69,7 +69,7 @@ class HealthMonitor:
 
     def __init__(
         self,
-        lab: Lab,
+        lab: RunningLab,
         spec: HealthSpec | None = None,
         *,
         evidence: Path | Place | None = None,

@@ -12,7 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 from rocelab.errors import RocelabError
 from rocelab.kernel.closing import Closing
-from rocelab.runtime.lab import Lab
+from rocelab.runtime.lab import RunningLab
 from rocelab.runtime.status import read_status
 
 INTERVAL_S = 5.0
@@ -24,7 +24,7 @@ ANSWER_S = 5.0
 class ProcessWatch(Closing):
     """The processes of a lab that do not work."""
 
-    def __init__(self, lab: Lab) -> None:
+    def __init__(self, lab: RunningLab) -> None:
         self._lab = lab
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="processes")
         self._asked: Future[tuple[str, ...]] | None = None

@@ -31,7 +31,7 @@ from rocelab.plan.routes import expected_routes, expected_width
 from rocelab.results.health import Sli
 from rocelab.runtime.impairments.control import Impairments
 from rocelab.runtime.impairments.maps import ImpairmentCounters
-from rocelab.runtime.lab import Lab
+from rocelab.runtime.lab import RunningLab
 from rocelab.runtime.pfc.reading import ClassCounters, PauseReader
 from rocelab.runtime.queues.engine import read_engine
 from rocelab.runtime.queues.reading import QueueReader
@@ -82,7 +82,7 @@ class Reading:
 class HealthReader:
     """Reads a lab repeatedly; a context manager. It keeps the lab's namespaces open."""
 
-    def __init__(self, lab: Lab, *, asks: bool = False) -> None:
+    def __init__(self, lab: RunningLab, *, asks: bool = False) -> None:
         """`asks`: whether daemons are asked too, which takes their time. Raises InputError if the
         lab is not up."""
         self._lab = lab

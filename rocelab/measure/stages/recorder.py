@@ -25,7 +25,7 @@ from rocelab.measure.stages.delay import DelayProbe
 from rocelab.measure.stages.measure import Records
 from rocelab.measure.timeline import SWITCH_INTERVAL_S, opened_namespaces
 from rocelab.results.stages import LOG_STAMP_NS, ReadDelay, Resolution
-from rocelab.runtime.lab import Lab
+from rocelab.runtime.lab import RunningLab
 
 POLL_S = 0.25
 PROBE = ""
@@ -35,7 +35,7 @@ PROBE = ""
 class StageRecorder(Holding):
     """Traces and records from `__enter__` to `__exit__`; the figures are available after it."""
 
-    def __init__(self, lab: Lab) -> None:
+    def __init__(self, lab: RunningLab) -> None:
         self._lab = lab
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._record, name="links", daemon=True)

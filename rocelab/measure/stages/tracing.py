@@ -15,7 +15,7 @@ from rocelab.files import MOST_BYTES, UntrustedFileError, untrusted_size, untrus
 from rocelab.measure.stages.frrlog import LogEvent, parse_log
 from rocelab.runtime import daemons
 from rocelab.runtime.daemons import FrrFiles
-from rocelab.runtime.lab import Lab
+from rocelab.runtime.lab import RunningLab
 from rocelab.workers import workers
 
 # The fewest that give every stage: a daemon logs each line while it should converge.
@@ -46,7 +46,7 @@ class Daemon:
         return self.files.log(self.name)
 
 
-def running_daemons(lab: Lab) -> tuple[Daemon, ...]:
+def running_daemons(lab: RunningLab) -> tuple[Daemon, ...]:
     """The FRR daemons of every switch that run now and have a part in a route's way."""
     nodes = [lab.node(node.name) for node in lab.fabric.switches]
     return tuple(

@@ -264,8 +264,8 @@ def a_lab(folder: Path) -> Path:
 
 
 def test_render_writes_a_folder_per_switch_and_replaces_only_its_own(tmp_path: Path) -> None:
-    large, _ = running_or_planned("zone-small")
-    small, _ = running_or_planned(str(a_lab(tmp_path)))
+    large = running_or_planned("zone-small")
+    small = running_or_planned(str(a_lab(tmp_path)))
     folder = tmp_path / "out"
 
     assert write_rendered(large.fabric, folder) == 8

@@ -13,7 +13,7 @@ from rocelab.errors import InputError, SpecError
 from rocelab.plan.build import build_fabric
 from rocelab.runtime import record as records
 from rocelab.runtime.installation import Installation, write_installation
-from rocelab.runtime.lab import Lab
+from rocelab.runtime.lab import Lab, RunningLab
 from rocelab.runtime.providers.netns import NetnsProvider
 from rocelab.runtime.record import LabFiles, Record, State, write_record
 from rocelab.spec.load import load_spec
@@ -105,9 +105,12 @@ def outputs(command: Command, folder: Path) -> dict[str, str]:
 
 
 def test_a_file_names_the_lab_that_was_brought_up_from_it(up: str, file: Path) -> None:
-    assert Lab.running(file).fabric == Lab.running(up).fabric == build_fabric(load_spec(file))
-    lab, is_running = running_or_planned(str(file))
-    assert (lab.name, is_running) == (up, True)
+    assert (
+        RunningLab.open(file).fabric == RunningLab.open(up).fabric == build_fabric(load_spec(file))
+    )
+    lab = running_or_planned(str(file))
+    assert isinstance(lab, RunningLab)
+    assert lab.name == up
 
 
 def test_a_file_that_has_changed_since_names_its_lab_and_says_so(
@@ -127,7 +130,7 @@ def test_a_file_that_is_no_longer_valid_names_its_lab_and_says_so(
 ) -> None:
     file.write_text(text)
     assert running_lab(str(file)).name == up
-    assert running_or_planned(str(file))[1]
+    assert isinstance(running_or_planned(str(file)), RunningLab)
     assert f"{file} has errors now (`rocelab plan {file}` lists them)" in capsys.readouterr().err
 
 
@@ -136,30 +139,30 @@ def test_the_name_of_a_running_lab_wins_over_a_file_of_that_name(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path(up).write_text("name: another\nfabric: {kind: clos, racks: 2, spines: 2}\n")
-    assert Lab.running(up).name == up
+    assert RunningLab.open(up).name == up
 
 
 def test_a_file_without_a_name_is_refused_with_its_problems(file: Path) -> None:
     file.write_text("fabric: {kind: clos, racks: 0, spines: 2}\n")
     with pytest.raises(SpecError, match=r"name: missing"):
-        Lab.running(file)
+        RunningLab.open(file)
 
 
 def test_a_lab_that_is_not_up_and_whose_file_is_wrong_says_what_is_wrong(file: Path) -> None:
     file.write_text(TEXT.replace("racks: 4", "racks: 0"))
     with pytest.raises(SpecError, match=r"fabric.racks"):
-        Lab.running(file)
+        RunningLab.open(file)
 
 
 def test_a_name_of_the_catalog_that_is_not_up_says_how_to_bring_it_up() -> None:
     with pytest.raises(InputError, match="lab tiny is not up") as caught:
-        Lab.running("tiny")
+        RunningLab.open("tiny")
     assert caught.value.hint == "bring it up with `rocelab up tiny`"
 
 
 def test_where_no_lab_is_up_a_name_that_is_nowhere_says_how_to_bring_one_up() -> None:
     with pytest.raises(InputError, match="lab absent is not up") as caught:
-        Lab.running("absent")
+        RunningLab.open("absent")
     assert caught.value.hint == "none is: bring one up with `rocelab up LAB`"
 
 
@@ -223,10 +226,10 @@ def test_a_lab_that_is_up_with_another_frr_than_the_one_asked_for_is_refused(
 @pytest.mark.usefixtures("runs_8_4")
 def test_a_lab_that_is_up_with_the_frr_asked_for_is_used() -> None:
     for folder in (None, Path("/opt/frr")):
-        assert running_or_planned("t-file", folder)[1]
+        assert isinstance(running_or_planned("t-file", folder), RunningLab)
 
 
 def test_a_planned_lab_runs_the_frr_that_was_chosen(file: Path) -> None:
-    lab, is_up = running_or_planned(str(file), Path("/opt/10.3"))
-    assert not is_up
-    assert lab.runtime.provider == NetnsProvider(Path("/opt/10.3"))
+    lab = running_or_planned(str(file), Path("/opt/10.3"))
+    assert isinstance(lab, Lab)
+    assert lab.provider == NetnsProvider(Path("/opt/10.3"))

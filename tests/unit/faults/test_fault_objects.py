@@ -24,7 +24,7 @@ from rocelab.plan.build import plan
 from rocelab.plan.fabric import Fabric
 from rocelab.plan.queues import lab_rate_bps
 from rocelab.runtime import wiring
-from rocelab.runtime.lab import Lab
+from rocelab.runtime.lab import RunningLab
 from rocelab.runtime.queues import htb, rates
 from rocelab.spec.model import LabSpec
 
@@ -85,9 +85,9 @@ def test_an_mtu_may_not_take_the_address_from_a_port() -> None:
     unnumbered = fabric(routing={"numbering": "unnumbered"})
     for planned, least in ((FABRIC, 68), (unnumbered, 1280)):
         link = planned.uplinks("rtsw1")[0]
-        MtuMismatch((link,), "rtsw1", least).prepare(Lab(planned))
+        MtuMismatch((link,), "rtsw1", least).prepare(RunningLab(planned))
         with pytest.raises(InputError, match=str(least - 1)):
-            MtuMismatch((link,), "rtsw1", least - 1).prepare(Lab(planned))
+            MtuMismatch((link,), "rtsw1", least - 1).prepare(RunningLab(planned))
 
 
 def test_bfdd_can_fail_only_where_it_runs() -> None:

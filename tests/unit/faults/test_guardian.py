@@ -18,7 +18,7 @@ from rocelab.faults.injector import Injector, RunningFault
 from rocelab.faults.record import Driver, RecordedFault, faults_folder, read_faults, write_fault
 from rocelab.faults.spec import SINGLE_FAULT
 from rocelab.runtime import record
-from rocelab.runtime.lab import Lab
+from rocelab.runtime.lab import Lab, RunningLab
 from rocelab.runtime.record import LabFiles
 from tests.unit.faults.test_timetable import Noted
 
@@ -30,7 +30,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder of faults of a lab that is up according to its files."""
     monkeypatch.setattr(record, "RUN_ROOT", tmp_path)
     monkeypatch.setattr(guardian, "RETRY_S", 0.01)
-    monkeypatch.setattr(Lab, "running", lambda name: Lab.planned(name))
+    monkeypatch.setattr(RunningLab, "open", lambda name: Lab.planned(name).unstarted())
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO()))
     LabFiles("tiny").root.mkdir()
     return faults_folder(LabFiles("tiny"))
@@ -104,7 +104,7 @@ class Broken(Injector):
     """An injector with a fault of that class in a lab, under a guardian."""
 
     def __init__(self, kind: type[Noted]) -> None:
-        super().__init__(Lab.planned("tiny"))
+        super().__init__(Lab.planned("tiny").unstarted())
         held = RunningFault(kind("rtsw1:ctsw1", []), RecordedFault(1, SPEC, None))
         self._held[1] = held
         self.stdin = io.BytesIO()

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
-from typing import cast
 
 import pytest
 
@@ -19,10 +17,8 @@ from rocelab.faults.spec import CarrierDownSpec
 from rocelab.kernel.bracket import Bracket
 from rocelab.plan.fabric import Fabric
 from rocelab.runtime import record
-from rocelab.runtime.lab import Lab
+from rocelab.runtime.lab import Lab, RunningLab
 from rocelab.runtime.record import LabFiles
-from rocelab.testkit.bench import Bench
-from rocelab.testkit.kit import FaultMaker
 
 
 @dataclass(eq=False)
@@ -63,11 +59,11 @@ Cabling = Callable[..., Cable]
 
 
 @pytest.fixture
-def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
+def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunningLab:
     """One that is up as far as its files go."""
     monkeypatch.setattr(record, "RUN_ROOT", tmp_path)
     monkeypatch.setattr(injector, "PROOF_STEP_S", 0.0)
-    made = Lab.planned("zone-small")
+    made = Lab.planned("zone-small").unstarted()
     LabFiles(made.name).root.mkdir()
     return made
 
@@ -120,20 +116,16 @@ def test_a_fault_that_has_nothing_to_change_is_refused_at_once(lab: Lab, cable: 
     assert read_faults(LabFiles(lab.name)) == ()
 
 
-def test_pytests_fault_is_seen_before_its_block_begins(
-    lab: Lab, cable: Cabling, monkeypatch: pytest.MonkeyPatch
+def test_a_lab_s_fault_is_seen_before_its_block_begins(
+    lab: RunningLab, cable: Cabling, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(injector, "PROOF_TIMEOUT_S", 0.0)
     monkeypatch.setattr(injector, "_start_guardian", lambda _: None)
-    bench = cast(
-        "Bench",
-        SimpleNamespace(lab=lab, measuring=None, note_fault=lambda _: None),
-    )
     cable("rtsw1:ctsw1")
     cable("rtsw1:ctsw2", shown_after=10**9)
-    with FaultMaker(bench)("carrier-down", link="rtsw1:ctsw1") as pulled:
+    with lab.fault("carrier-down", link="rtsw1:ctsw1") as pulled:
         assert not pulled.intact(lab)
-    idle = FaultMaker(bench)("carrier-down", link="rtsw1:ctsw2")
+    idle = lab.fault("carrier-down", link="rtsw1:ctsw2")
     with pytest.raises(ExpectationError, match="was not seen to take effect"):
         idle.__enter__()
     assert read_faults(LabFiles(lab.name)) == ()

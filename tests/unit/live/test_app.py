@@ -62,7 +62,7 @@ class NoTraffic:
 
 @pytest.fixture
 def feed() -> SimpleNamespace:
-    lab = Lab.planned("tiny")
+    lab = Lab.planned("tiny").unstarted()
     state = LabState(lab.fabric, read_only=False)
     hub, history = Hub(METRICS, state.document), History(lab.fabric)
     return SimpleNamespace(lab=lab, state=state, hub=hub, history=history)

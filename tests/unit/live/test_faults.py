@@ -27,7 +27,7 @@ class Feed:
     """Collects what is published, and keeps the state."""
 
     def __init__(self) -> None:
-        self.lab = Lab.planned("tiny")
+        self.lab = Lab.planned("tiny").unstarted()
         self.state = LabState(self.lab.fabric, read_only=False)
         self.published: list[Event] = []
 

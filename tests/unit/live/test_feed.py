@@ -58,7 +58,7 @@ def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def lab() -> Lab:
-    return Lab.planned("tiny")
+    return Lab.planned("tiny").unstarted()
 
 
 def test_a_session_s_end_has_the_time_and_the_cause_of_the_log(log: Path, lab: Lab) -> None:

@@ -158,7 +158,7 @@ def test_the_busiest_links_come_first_with_their_mean(fabric: Fabric) -> None:
 def test_the_page_stands_alone_and_says_what_happened(
     fabric: Fabric, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    feed = Feed(Lab.planned("tiny"), read_only=True)
+    feed = Feed(Lab.planned("tiny").unstarted(), read_only=True)
     feed.publish(CarrierEvent(AT - S, LINK, "rtsw1", "ctsw1", True))
     with pytest.raises(InputError, match="nothing has been seen yet"):
         recorded_page(feed)

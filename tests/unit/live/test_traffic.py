@@ -33,7 +33,7 @@ WAITS = "sys.stdin.read()"
 
 class Feed:
     def __init__(self) -> None:
-        self.lab = Lab.planned("tiny")
+        self.lab = Lab.planned("tiny").unstarted()
         self.state = LabState(self.lab.fabric, read_only=False)
         self.published: list[Event] = []
 

@@ -74,7 +74,7 @@ def paused(lab: Lab) -> dict[tuple[PausePort, int], ClassCounters]:
 
 def exported() -> dict[str, set[str]]:
     """The labels of every metric that a lab with all kinds of counters exports."""
-    lab = Lab.planned("tiny")
+    lab = Lab.planned("tiny").unstarted()
     places = Places(lab.fabric)
     depth = DepthCounters(max_bytes=9, sum_bytes=9, packets=(1,), marked=(0,))
     used = QueueCounters(

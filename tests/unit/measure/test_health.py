@@ -690,7 +690,7 @@ def test_what_measures_a_lab_has_its_evidence_collected_when_it_is_over(
     monkeypatch.setattr(monitoring, "Collection", Bundle)
     monkeypatch.setattr(Bundle, "begun", [])
     monitor = HealthMonitor(
-        Lab.planned("tiny"), HealthSpec(), evidence=tmp_path, evidence_later=True
+        Lab.planned("tiny").unstarted(), HealthSpec(), evidence=tmp_path, evidence_later=True
     )
     monitor._collect(Sli.ROUTES_INCOMPLETE, {"rtsw1": 1.0}, 7)
     assert Bundle.begun == []
@@ -721,7 +721,7 @@ def test_interrupted_evidence_removes_what_it_made_and_not_where_its_path_leads_
 
     monkeypatch.setattr(bundle, "Collection", Interrupted)
     with pytest.raises(KeyboardInterrupt):
-        bundle.collect_evidence(Lab.planned("tiny"), ["rtsw1"], above / "bundle")
+        bundle.collect_evidence(Lab.planned("tiny").unstarted(), ["rtsw1"], above / "bundle")
     assert (roots / "bundle" / "passwd").exists()
     assert list((tmp_path / "aside").iterdir()) == []
 

@@ -29,7 +29,7 @@ from rocelab.results.drill import JobsRun
 from rocelab.runs import jobs as runs
 from rocelab.runs import observers
 from rocelab.runs.jobs import run_jobs, run_planned
-from rocelab.runtime.lab import Lab
+from rocelab.runtime.lab import Lab, RunningLab
 from rocelab.runtime.steering.scheme import Steering
 from rocelab.spec.schemes import SprayScheme
 from rocelab.traffic.result import TrafficResult
@@ -38,7 +38,7 @@ from tests.helpers.limits import LIMIT_S
 from tests.helpers.noted_faults import MS, Clock, Darkens, DoesNothing, Noted, OnPaper, down
 
 LONG_MS = 3_600_000
-LAB = Lab.planned("zone-small")
+LAB = Lab.planned("zone-small").unstarted()
 JOB = {"pattern": "allreduce", "ranks": 4, "size": "4MB", "iterations": 3}
 
 
@@ -112,10 +112,10 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> Bench:
     monkeypatch.setattr(runs, "link_events", link_events)
     monkeypatch.setattr(runs, "environment_of", lambda lab: sample.ENVIRONMENT)
     tables = planned_fibs(LAB.fabric, LAB.fabric.prefixes)
-    monkeypatch.setattr(Lab, "read_fibs", lambda lab: tables)
+    monkeypatch.setattr(RunningLab, "read_fibs", lambda lab: tables)
     monkeypatch.setattr(runs, "need_root", nothing)
-    monkeypatch.setattr(Lab, "is_running", True)
-    monkeypatch.setattr(Lab, "locked", nothing)
+    monkeypatch.setattr(RunningLab, "is_running", True)
+    monkeypatch.setattr(RunningLab, "locked", nothing)
     monkeypatch.setattr(injecting, "remove_fault", nothing)
     return made
 

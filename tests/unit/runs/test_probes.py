@@ -85,7 +85,7 @@ def test_what_a_dead_port_did_not_take_was_offered_and_is_lost() -> None:
 
 # --- a run whose faults take effect late ----------------------------------------------------------
 
-LAB = Lab.planned("zone-small")
+LAB = Lab.planned("zone-small").unstarted()
 
 
 @pytest.fixture(autouse=True)

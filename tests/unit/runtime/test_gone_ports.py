@@ -27,7 +27,7 @@ from rocelab.runtime.node import NamespaceNode, PortGoneError
 from rocelab.runtime.record import LabFiles
 from rocelab.traffic import taps
 
-PLANNED = Lab.planned("tiny")
+PLANNED = Lab.planned("tiny").unstarted()
 UPLINKS = PLANNED.fabric.uplinks("rtsw1")
 GONE, KEPT = UPLINKS[:2]
 

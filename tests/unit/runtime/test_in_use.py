@@ -28,7 +28,7 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
     """A lab that is up according to its files."""
     monkeypatch.setattr(record, "RUN_ROOT", tmp_path)
     monkeypatch.setattr(jobs, "_check_ready", lambda _: None)
-    made = Lab.planned("tiny")
+    made = Lab.planned("tiny").unstarted()
     LabFiles(made.name).root.mkdir()
     return made
 

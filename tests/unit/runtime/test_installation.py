@@ -144,7 +144,7 @@ def test_a_container_starts_mgmtd_first_where_its_image_has_it(
     image: Installation, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(records, "RUN_ROOT", tmp_path)
-    lab = Lab.planned("tiny", provider_of(RuntimeKind.DOCKER, "some-image"))
+    lab = Lab.planned("tiny", provider_of(RuntimeKind.DOCKER, "some-image")).unstarted()
     files = LabFiles("tiny")
     files.netns_of("rtsw1").parent.mkdir(parents=True)
     files.netns_of("rtsw1").touch()

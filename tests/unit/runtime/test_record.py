@@ -18,7 +18,7 @@ from rocelab.cli import lifecycle
 from rocelab.errors import InputError
 from rocelab.runtime import record
 from rocelab.runtime.inuse import turn
-from rocelab.runtime.lab import Lab
+from rocelab.runtime.lab import RunningLab
 from rocelab.runtime.record import (
     DamagedRecordError,
     LabFiles,
@@ -97,7 +97,7 @@ def test_a_damaged_record_is_listed_as_such_and_taken_down(
     assert reason in str(bad.problem)
     assert (whole.name, whole.state, whole.problem) == ("t-whole", Presence.LEFT_BEHIND, None)
     with pytest.raises(InputError, match="damaged") as refused:
-        Lab.running("t-bad")
+        RunningLab.open("t-bad")
     assert "rocelab down t-bad" in str(refused.value.hint)
     take_down("t-bad")
     assert recorded_labs() == ["t-whole"]
@@ -127,7 +127,7 @@ def test_a_record_whose_spec_or_runtime_this_version_does_not_know_is_damaged(
     for fields in ({"runtime": "quantum"}, {"spec": {"name": "t-bad", "unheard_of": 1}}):
         put(run_root, changed(**fields))
         with pytest.raises(InputError, match="damaged"):
-            Lab.running("t-bad")
+            RunningLab.open("t-bad")
         take_down("t-bad")
     assert recorded_labs() == ["t-whole"]
 

@@ -18,11 +18,12 @@ from rocelab.plan.build import plan
 from rocelab.runtime import doctor
 from rocelab.runtime import record as records
 from rocelab.runtime.doctor import Check, explained
+from rocelab.runtime.lab import RunningLab
 from rocelab.spec.base import MAX_NAME_LENGTH, check_name
 from rocelab.spec.model import LabSpec
-from rocelab.testkit import Duration, MeasureMaker, Traffic, TrafficMaker
 from rocelab.testkit.bench import evidence_folder
 from rocelab.testkit.choice import chosen_labs
+from rocelab.testkit.duration import Duration
 from rocelab.testkit.fingerprint import differences
 from rocelab.testkit.naming import left_behind, suite_name
 from rocelab.testkit.written import as_block, as_fault, lasting
@@ -42,6 +43,7 @@ FABRIC = plan(
         {"name": "kit", "fabric": {"kind": "clos", "racks": 2, "spines": 1, "servers_per_rack": 2}}
     )
 )
+LAB = RunningLab(FABRIC)
 
 
 @pytest.fixture
@@ -341,7 +343,7 @@ def test_tuples_are_taken_where_a_file_has_lists() -> None:
 
 
 def test_traffic_is_a_permutation_or_the_pairs_that_are_asked_for() -> None:
-    traffic = TrafficMaker(FABRIC)
+    traffic = LAB.traffic
     assert len(traffic(flows=8, rate_pps=500).flows) == 8
     pairs = [("srv1-1", "srv2-1"), ("srv1-1", "srv2-1"), ("srv2-2", "srv1-2")]
     asked = traffic(pairs, rate_pps=200, warmup="100ms")
@@ -362,18 +364,17 @@ def test_traffic_is_a_permutation_or_the_pairs_that_are_asked_for() -> None:
 )
 def test_traffic_that_can_not_be_is_refused(arguments: dict[str, object], said: str) -> None:
     with pytest.raises(InputError) as refused:
-        TrafficMaker(FABRIC)(**arguments)  # type: ignore[arg-type]
+        LAB.traffic(**arguments)  # type: ignore[arg-type]
     assert said in str(refused.value)
 
 
 def test_a_sampling_interval_too_short_for_the_rate_is_refused() -> None:
-    slow = TrafficMaker(FABRIC)(flows=2, rate_pps=100)
-    measure = MeasureMaker(None)  # type: ignore[arg-type]
+    slow = LAB.traffic(flows=2, rate_pps=100)
     with pytest.raises(InputError, match="fewer than 5 packets"):
-        measure(slow)
-    measure(slow, sampling_interval="50ms")
+        LAB.measure(slow)
+    LAB.measure(slow, sampling_interval="50ms")
     with pytest.raises(SpecError, match=r"measure\.sampling: unknown key"):
-        measure(Traffic(slow.flows), sampling="50ms")
+        LAB.measure(slow, sampling="50ms")
 
 
 def test_keywords_that_are_not_given_are_those_of_a_drill() -> None:
