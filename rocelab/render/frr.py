@@ -25,6 +25,9 @@ OWN_LIST = "OWN"
 NICS_LIST = "NICS"
 PATHS_MAP = "PATHS"
 SMALL_FABRIC_SESSIONS = 256
+"""In larger fabrics upper tiers announce only once all their neighbours are up (`update-delay`),
+and the lower end of a session opens it: upper ends, some with hundreds of neighbours, would try
+each of them every second until it runs."""
 COALESCE_MS = 100
 """How long bgpd waits to announce in one go to neighbours that come up together; FRR's own default
 grows with the number of neighbours, to 10 s."""
@@ -222,11 +225,25 @@ def _peer_groups(fabric: Fabric, node: Node) -> list[_PeerGroup]:
                 maximum_prefix=_most_prefixes(fabric, node, role) + 1,
                 accept=None if from_leaf else FABRIC_LIST,
                 announce=OWN_LIST if node.is_leaf and valley_free else None,
-                passive=role.tier < node.role.tier,
+                passive=_waits(fabric, node.role, role),
                 unnumbered=not fabric.numbered,
             )
         )
     return groups
+
+
+def opens_from_above(fabric: Fabric) -> bool:
+    """Whether the upper end of each BGP session opens it, and the lower end waits.
+
+    bgpd opens a session a second after it has read its configuration. Upper ends are few: if they
+    start early, leaves start within that second.
+    """
+    return fabric.numbered and len(fabric.sessions) <= SMALL_FABRIC_SESSIONS
+
+
+def _waits(fabric: Fabric, own: Role, far: Role) -> bool:
+    """Whether a switch waits for neighbours of that role to open their sessions."""
+    return own.tier < far.tier if opens_from_above(fabric) else own.tier > far.tier
 
 
 def _most_prefixes(fabric: Fabric, node: Node, role: Role) -> int:

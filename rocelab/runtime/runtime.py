@@ -24,7 +24,7 @@ from rocelab.kernel import settings as kernel
 from rocelab.kernel.fibwatch import FibWatch
 from rocelab.kernel.rights import check_rights, may_prioritise
 from rocelab.plan.delays import lab_delay_ns
-from rocelab.plan.fabric import Fabric
+from rocelab.plan.fabric import Fabric, Node
 from rocelab.plan.settings import node_settings, port_settings
 from rocelab.progress import Progress, ProgressSink, no_progress
 from rocelab.render import frr
@@ -52,6 +52,9 @@ from rocelab.runtime.record import LabFiles, Record, State, check_absent, locked
 from rocelab.runtime.steering import Steering
 from rocelab.runtime.teardown import take_down, tear_down
 from rocelab.workers import workers
+
+LATE_LEAVES_PER_CPU = 5
+"""A CPU starts the daemons of some nine switches a second, if it does nothing else."""
 
 
 class LabRuntime:
@@ -273,6 +276,7 @@ class LabRuntime:
         library = memory.library().read_bytes() if preloads else None
         # Without this right, a raised niceness could not be lowered again.
         in_order = may_prioritise()
+        ports_first = frr.opens_from_above(fabric) or not fabric.numbered
 
         def start(name: str) -> None:
             node, planned = self.node(name), fabric.node(name)
@@ -289,19 +293,20 @@ class LabRuntime:
             # bgpd hears of a port that goes down on two connections to zebra, its own and that of
             # its VNC part, and forgets the neighbour twice. If zebra comes late to the kernel's
             # reports of a port that came up, the first of which is of a port without carrier, a
-            # router advertisement may be heard between the two: bgpd forgets it for good.
-            if not fabric.numbered:
+            # router advertisement may be heard between the two: bgpd forgets it for good. A session
+            # that an upper end has opened by then would be reset.
+            if ports_first:
                 node.send(uplinks)
             for daemon in names:
                 leaf = in_order and planned.is_leaf
                 node.start_daemon(daemon, start_niceness(daemon, leaf=leaf))
-            if fabric.numbered:
+            if not ports_first:
                 node.send(uplinks)
 
         total = len(fabric.switches)
-        from_the_top = sorted(fabric.switches, key=lambda node: -node.role.tier)
-        with workers(2 * (os.cpu_count() or 1)) as pool:
-            starts = [pool.submit(start, node.name) for node in from_the_top]
+        cpus = os.cpu_count() or 1
+        with workers(2 * cpus) as pool:
+            starts = [pool.submit(start, node.name) for node in start_order(fabric, cpus)]
             for done, outcome in enumerate(as_completed(starts), start=1):
                 outcome.result()
                 progress(Progress("daemons", done, total))
@@ -313,6 +318,21 @@ class LabRuntime:
         for node in self.fabric.switches:
             for pid in self.node(node.name).daemons().values():
                 daemons.set_niceness(pid, 0)
+
+
+def start_order(fabric: Fabric, cpus: int) -> list[Node]:
+    """The switches in the order in which their daemons start: upper tiers first.
+
+    Where upper ends open the sessions, most leaves come before them: the others start within the
+    second until upper ends try for the first time. The next try is a second later.
+    """
+    switches = sorted(fabric.switches, key=lambda node: -node.role.tier)
+    if not frr.opens_from_above(fabric):
+        return switches
+    upper = [node for node in switches if not node.is_leaf]
+    leaves = [node for node in switches if node.is_leaf]
+    early = max(0, len(leaves) - LATE_LEAVES_PER_CPU * cpus)
+    return [*leaves[:early], *upper, *leaves[early:]]
 
 
 def start_niceness(daemon: str, *, leaf: bool) -> int:

@@ -68,6 +68,27 @@ def test_bfdd_runs_only_where_bfd_is_asked_for() -> None:
     assert daemons(fabric(routing={"bfd": {}})) == ("zebra", "bfdd", "bgpd")
 
 
+@pytest.mark.parametrize(
+    ("racks", "extra", "waiting"),
+    [
+        (128, {}, {"rtsw1"}),
+        (129, {}, {"ctsw1"}),
+        (2, {"routing": {"numbering": "unnumbered"}}, {"ctsw1"}),
+    ],
+)
+def test_upper_ends_open_the_sessions_of_small_fabrics_with_addresses(
+    racks: int, extra: dict[str, object], waiting: set[str]
+) -> None:
+    spec = {"name": "sized", "fabric": {"kind": "clos", "racks": racks, "spines": 2}, **extra}
+    planned = plan(LabSpec.model_validate(spec))
+    passive = {
+        name
+        for name in ("rtsw1", "ctsw1")
+        if " passive\n" in frr_configuration(planned, planned.node(name))["bgpd"]
+    }
+    assert passive == waiting
+
+
 def test_a_server_has_no_configuration() -> None:
     planned = fabric()
     with pytest.raises(ValueError, match="runs no routing daemon"):
