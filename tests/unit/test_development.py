@@ -78,3 +78,4 @@ def test_fragments_of_the_changelog_are_of_a_kind_that_there_is() -> None:
     assert re.findall(r"^\| `(\w+)`", (ROOT / "changes/README.md").read_text(), re.M) == (
         kinds.split("|")
     )
+    assert settings["start_string"] in (ROOT / "CHANGELOG.md").read_text()
