@@ -23,9 +23,9 @@ from rich.table import Table
 from bench import lossless, runtimes
 from bench.fabrics import Up, measure_mininet, measure_rocelab, spread
 from bench.written import write
-from rocelab.interruption import ending
-from rocelab.measure.environment import read_environment
-from rocelab.runtime.kind import FrrMemory
+from rocelab.base.interruption import ending
+from rocelab.lab.kind import FrrMemory
+from rocelab.observe.environment import read_environment
 
 SMALL, ZONE = "bench-16x4", "zone-252x18"
 RAIL = str(Path(__file__).with_name("rail-160.yaml"))

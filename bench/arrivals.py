@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rocelab.agent.filters import NOTHING, attach_filter, roce_filter
-from rocelab.agent.headers import BTH_OFFSET, PAYLOAD_OFFSET, PSN_MASK, PSN_OFFSET, UDP_OFFSET
-from rocelab.agent.icrc import icrc_is_right
-from rocelab.kernel import namespaces
-from rocelab.kernel.links import read_counters
+from rocelab.linux import namespaces
+from rocelab.linux.links import read_counters
+from rocelab.wire.filters import NOTHING, attach_filter, roce_filter
+from rocelab.wire.headers import BTH_OFFSET, PAYLOAD_OFFSET, PSN_MASK, PSN_OFFSET, UDP_OFFSET
+from rocelab.wire.icrc import icrc_is_right
 
 _ETH_P_IP = 0x0800
 _SO_RCVBUFFORCE = 33

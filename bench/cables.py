@@ -16,12 +16,12 @@ from pathlib import Path
 
 import numpy as np
 
+from rocelab.dataplane.impairments import lineprocess
+from rocelab.dataplane.impairments.program import CABLES
 from rocelab.jobs.flow import Flow
-from rocelab.kernel import pidfile
+from rocelab.lab.lab import Lab, RunningLab
+from rocelab.linux import pidfile
 from rocelab.plan.delays import lab_delay_ns
-from rocelab.runtime.impairments import lineprocess
-from rocelab.runtime.impairments.program import CABLES
-from rocelab.runtime.lab import Lab, RunningLab
 from rocelab.traffic.session import TrafficSession
 
 BODY = """

@@ -14,11 +14,11 @@ from functools import partial
 
 import numpy as np
 
-from rocelab.forwarding.asic import Crc, crc_hashes
-from rocelab.forwarding.bulk import by_threshold, multipath_hashes
-from rocelab.forwarding.flows import Flows, Indices, Words
-from rocelab.forwarding.multipath import HASH_BITS, upper_bounds
-from rocelab.spec.model import HashField, HashPolicy
+from rocelab.labfile.model import HashField, HashPolicy
+from rocelab.routes.asic import Crc, crc_hashes
+from rocelab.routes.bulk import by_threshold, multipath_hashes
+from rocelab.routes.flows import Flows, Indices, Words
+from rocelab.routes.multipath import HASH_BITS, upper_bounds
 
 HashFunction = Callable[[Flows, int], Words]
 """Hashes of flows under a seed."""

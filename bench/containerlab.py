@@ -37,16 +37,16 @@ from bench.fabrics import (
 )
 from bench.runtimes import COLUMNS, cells
 from bench.written import write
+from rocelab.base.interruption import ending
 from rocelab.drills.labuse import kept
 from rocelab.drills.run import run_drill
 from rocelab.faults.running import release
-from rocelab.interruption import ending
-from rocelab.measure.environment import read_environment
+from rocelab.lab.adoption.adopt import adopt
+from rocelab.lab.lab import Lab, RunningLab
+from rocelab.lab.providers import RuntimeKind, provider_of
+from rocelab.labfile.catalog import DRILLS, find, find_lab
+from rocelab.observe.environment import read_environment
 from rocelab.results.probes import ProbeRun
-from rocelab.runtime.adoption.adopt import adopt
-from rocelab.runtime.lab import Lab, RunningLab
-from rocelab.runtime.providers import RuntimeKind, provider_of
-from rocelab.spec.catalog import DRILLS, find, find_lab
 
 LAB = "bench-16x4"
 DRILL = "link-flap"

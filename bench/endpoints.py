@@ -37,13 +37,13 @@ from bench.throughput import (
     measure_sender,
     steering,
 )
-from rocelab.interruption import ending
+from rocelab.base.interruption import ending
 from rocelab.jobs.flow import FIRST_QP, Flow
 from rocelab.jobs.sport import FIRST_SPORT
-from rocelab.measure.environment import read_environment
+from rocelab.lab.lab import Lab, RunningLab
+from rocelab.labfile.model import LabSpec
+from rocelab.observe.environment import read_environment
 from rocelab.plan.build import plan
-from rocelab.runtime.lab import Lab, RunningLab
-from rocelab.spec.model import LabSpec
 from rocelab.traffic.session import TrafficSession
 
 DILATION = 10

@@ -16,29 +16,29 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from rocelab.errors import ExpectationError, MachineError
+from rocelab.base.errors import ExpectationError, MachineError
+from rocelab.base.progress import no_progress
 from rocelab.faults.running import release
-from rocelab.kernel import mounts, namespaces
-from rocelab.kernel.fib import read_fib
-from rocelab.kernel.fibwatch import FibWatch
-from rocelab.measure.timeline import expected_widths, narrow_routes
+from rocelab.lab import daemons
+from rocelab.lab.adoption.adopt import adopt
+from rocelab.lab.adoption.containers import find_containers
+from rocelab.lab.convergence import ConvergenceWait, convergence_timeout_s
+from rocelab.lab.engine import find_engine
+from rocelab.lab.image import built_image
+from rocelab.lab.installation import Installation, find_installation
+from rocelab.lab.kind import FrrMemory
+from rocelab.lab.lab import Lab, RunningLab
+from rocelab.lab.providers import RuntimeKind, provider_of
+from rocelab.labfile.catalog import find_lab
+from rocelab.linux import mounts, namespaces
+from rocelab.linux.fib import read_fib
+from rocelab.linux.fibwatch import FibWatch
+from rocelab.observe.timeline import expected_widths, narrow_routes
 from rocelab.plan.fabric import Fabric
 from rocelab.plan.settings import node_settings
-from rocelab.progress import no_progress
 from rocelab.render import frr
 from rocelab.render.containerlab import topology_file
 from rocelab.render.files import write_containerlab
-from rocelab.runtime import daemons
-from rocelab.runtime.adoption.adopt import adopt
-from rocelab.runtime.adoption.containers import find_containers
-from rocelab.runtime.convergence import ConvergenceWait, convergence_timeout_s
-from rocelab.runtime.engine import find_engine
-from rocelab.runtime.image import built_image
-from rocelab.runtime.installation import Installation, find_installation
-from rocelab.runtime.kind import FrrMemory
-from rocelab.runtime.lab import Lab, RunningLab
-from rocelab.runtime.providers import RuntimeKind, provider_of
-from rocelab.spec.catalog import find_lab
 
 SYSTEM_PYTHON = "/usr/bin/python3"
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")

@@ -17,11 +17,11 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.choices import ChoiceModel, Cut, crc_model, kernel_model
-from rocelab.forwarding.asic import Crc
-from rocelab.forwarding.bulk import multipath_hashes
-from rocelab.forwarding.flows import Flows, columns_v4
-from rocelab.forwarding.multipath import Flow5, multipath_hash, select
-from rocelab.spec.model import HashPolicy
+from rocelab.labfile.model import HashPolicy
+from rocelab.routes.asic import Crc
+from rocelab.routes.bulk import multipath_hashes
+from rocelab.routes.flows import Flows, columns_v4
+from rocelab.routes.multipath import Flow5, multipath_hash, select
 
 FLOWS = 200_000
 """Flows that enter the first tier: 12,500 for each of sixteen second-tier switches, whose links

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from rocelab.documents import Format, to_json
-from rocelab.errors import InputError
-from rocelab.files import replace_file
+from rocelab.base.documents import Format, to_json
+from rocelab.base.errors import InputError
+from rocelab.base.files import replace_file
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance

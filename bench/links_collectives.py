@@ -20,23 +20,23 @@ import typer
 from rich.console import Console
 
 from bench.written import write
-from rocelab.arrays import Bools, Floats, Longs
-from rocelab.interruption import ending
+from rocelab.base.arrays import Bools, Floats, Longs
+from rocelab.base.interruption import ending
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.placement import Placement
 from rocelab.jobs.spec import collective_job
+from rocelab.labfile.catalog import find_lab
+from rocelab.labfile.load import load_spec
 from rocelab.results.environment import cpu_model
 from rocelab.results.simulation import Engine
+from rocelab.routes.arrays.flows import joined_paths, paths_taken, ways_along
 from rocelab.sim.engine.completion import completion
 from rocelab.sim.engine.program import Program
-from rocelab.sim.fabric.flows import joined_paths, paths_taken, ways_along
 from rocelab.sim.links.part import ACK_BITS
 from rocelab.sim.links.run import run_links
 from rocelab.sim.packets.sending import Sending
 from rocelab.sim.packets.wiring import Wiring
 from rocelab.sim.simulate import Options, Simulation
-from rocelab.spec.catalog import find_lab
-from rocelab.spec.load import load_spec
 
 RATE_BPS = 100 * 10**9
 MOST_ITERATIONS = 64

@@ -31,24 +31,24 @@ import typer
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from bench.written import write
-from rocelab.interruption import ending
-from rocelab.kernel.bracket import realtime_ns
-from rocelab.kernel.counters import QueueCounters
+from rocelab.base.interruption import ending
+from rocelab.lab.lab import Lab
+from rocelab.linux.bracket import realtime_ns
+from rocelab.linux.counters import QueueCounters
 from rocelab.live.access import Access
 from rocelab.live.app import live_app
 from rocelab.live.events import CarrierEvent, Event, RoutesEvent, SessionEvent
 from rocelab.live.feed import Feed
 from rocelab.live.server import HttpServer
 from rocelab.live.traffic import NO_JOB
-from rocelab.measure.environment import read_environment
-from rocelab.measure.health.monitor import Snapshot
-from rocelab.measure.health.ports import PortReading
-from rocelab.measure.health.reading import Reading
-from rocelab.measure.health.sample import Places, compare
-from rocelab.measure.health.spec import HealthSpec
+from rocelab.observe.environment import read_environment
+from rocelab.observe.health.monitor import Snapshot
+from rocelab.observe.health.ports import PortReading
+from rocelab.observe.health.reading import Reading
+from rocelab.observe.health.sample import Places, compare
+from rocelab.observe.health.spec import HealthSpec
 from rocelab.plan.fabric import Fabric
 from rocelab.plan.queues import plan_queues
-from rocelab.runtime.lab import Lab
 
 SMALL, ZONE = "bench-16x4", "zone-252x18"
 SAMPLE_S = 0.5

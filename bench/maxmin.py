@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from rocelab.arrays import Floats
+from rocelab.base.arrays import Floats
+from rocelab.routes.arrays.flows import Paths
 from rocelab.sim.engine import state as at
 from rocelab.sim.engine.compiling import compiled
 from rocelab.sim.engine.filling import fill, index, weigh
 from rocelab.sim.engine.state import FairState, fair_state
-from rocelab.sim.fabric.flows import Paths
 
 
 def max_min_rates(paths: Paths, capacity_bps: Floats) -> Floats:

@@ -22,16 +22,16 @@ import typer
 from rich.console import Console
 
 from bench.written import write
-from rocelab.interruption import ending
+from rocelab.base.interruption import ending
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.spec import collective_job
+from rocelab.labfile.catalog import find_lab
+from rocelab.labfile.load import load_spec
+from rocelab.labfile.pfc import PfcSpec
 from rocelab.results.environment import cpu_model
 from rocelab.results.simulation import Engine
 from rocelab.sim.packets.figures import lossless_links
 from rocelab.sim.simulate import Options, Simulation
-from rocelab.spec.catalog import find_lab
-from rocelab.spec.load import load_spec
-from rocelab.spec.pfc import PfcSpec
 
 ARITIES = (8, 16, 32)
 """Of fat trees of 128, 1,024 and 8,192 hosts."""

@@ -14,12 +14,12 @@ from bench.trial import Run, Trial
 from rocelab.faults.pauses import PauseStormSpec, SlowReceiverSpec
 from rocelab.faults.schedule import Timed
 from rocelab.jobs.job import JobSpec
+from rocelab.lab.lab import Lab, RunningLab
+from rocelab.labfile.model import LabSpec
 from rocelab.plan.build import plan
 from rocelab.results.diagnosis import Cause
 from rocelab.results.job import JobReport
 from rocelab.runs.jobs import run_jobs
-from rocelab.runtime.lab import Lab, RunningLab
-from rocelab.spec.model import LabSpec
 
 DILATION = 2500
 SLOW_PERCENT = (10, 50)

@@ -17,12 +17,12 @@ from bench.lossless import ALLTOALL, QUEUES, spec_of
 from rocelab.drills.spec import load_drill
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.spec import collective_job
+from rocelab.labfile.catalog import DRILLS, find, find_lab
+from rocelab.labfile.load import load_spec
+from rocelab.labfile.model import LabSpec
 from rocelab.results.simulation import Engine, PortModel, SimulationReport
 from rocelab.sim.packets.run import run_packets
 from rocelab.sim.simulate import Options, Simulation, simulate
-from rocelab.spec.catalog import DRILLS, find, find_lab
-from rocelab.spec.load import load_spec
-from rocelab.spec.model import LabSpec
 
 SEEDS = range(1, 11)
 AT_ONCE = "that take and send each packet at once"

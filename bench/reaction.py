@@ -9,7 +9,7 @@ from pathlib import Path
 
 from bench.convergence.document import TABLE, CellResult, ConvergenceTable, summarise
 from bench.convergence.plan import Cell, all_cells
-from rocelab.documents import to_json
+from rocelab.base.documents import to_json
 from rocelab.sim.events.reaction import (
     SCHEMA_VERSION,
     TABLE_FILE,

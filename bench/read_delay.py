@@ -14,12 +14,12 @@ import time
 from rich.console import Console
 from rich.table import Table
 
-from rocelab.agent.priority import run_first
-from rocelab.kernel.linkwatch import LinkWatch
-from rocelab.measure.stages.delay import DelayProbe
-from rocelab.measure.timeline import SWITCH_INTERVAL_S
+from rocelab.base.units import format_duration
+from rocelab.linux.linkwatch import LinkWatch
+from rocelab.linux.priority import run_first
+from rocelab.observe.stages.delay import DelayProbe
+from rocelab.observe.timeline import SWITCH_INTERVAL_S
 from rocelab.results.stages import ReadDelay
-from rocelab.units import format_duration
 
 POLL_S = 0.25
 RUN_S = 6.0

@@ -18,10 +18,10 @@ from rich.table import Table
 
 from bench.fabrics import Up, measure_rocelab, spread
 from bench.written import write
-from rocelab.errors import MachineError
-from rocelab.interruption import ending
-from rocelab.measure.environment import read_environment
-from rocelab.runtime.providers import RuntimeKind, provider_of
+from rocelab.base.errors import MachineError
+from rocelab.base.interruption import ending
+from rocelab.lab.providers import RuntimeKind, provider_of
+from rocelab.observe.environment import read_environment
 
 LAB = "bench-16x4"
 MIB = 2**20

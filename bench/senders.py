@@ -19,8 +19,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from rocelab.agent.headers import BTH_OFFSET, IP_OFFSET, ROCE_PORT, UDP_OFFSET
-from rocelab.kernel.namespaces import enter
+from rocelab.linux.namespaces import enter
+from rocelab.wire.headers import BTH_OFFSET, IP_OFFSET, ROCE_PORT, UDP_OFFSET
 
 PREBUILT = 64
 """Packets that Scapy sends in turn."""

@@ -27,9 +27,9 @@ from rich.console import Console
 from bench.simgrid_cases import CASES, Case, problem_of, write_problem
 from bench.simgrid_results import Compared, Side, Times, markdown
 from bench.written import FOLDER, write
-from rocelab.arrays import Floats
-from rocelab.errors import MachineError
-from rocelab.interruption import ending
+from rocelab.base.arrays import Floats
+from rocelab.base.errors import MachineError
+from rocelab.base.interruption import ending
 from rocelab.results.environment import cpu_model
 
 SYSTEM_PYTHON = "/usr/bin/python3"

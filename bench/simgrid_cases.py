@@ -14,18 +14,18 @@ from pathlib import Path
 
 import numpy as np
 
-from rocelab.arrays import Floats, Ints, Longs
+from rocelab.base.arrays import Floats, Ints, Longs
 from rocelab.jobs.placement import Placement
 from rocelab.jobs.transport import TransportSpec
-from rocelab.sim.fabric.build import network_of
-from rocelab.sim.fabric.flows import Paths
-from rocelab.sim.fabric.paths import paths_of
-from rocelab.sim.fabric.routes import Routes
+from rocelab.labfile.catalog import find_lab
+from rocelab.labfile.load import load_spec
+from rocelab.labfile.model import LabSpec
+from rocelab.routes.arrays.build import network_of
+from rocelab.routes.arrays.flows import Paths
+from rocelab.routes.arrays.paths import paths_of
+from rocelab.routes.arrays.routes import Routes
 from rocelab.sim.placement import place_ranks
 from rocelab.sim.queue_pairs import queue_pairs
-from rocelab.spec.catalog import find_lab
-from rocelab.spec.load import load_spec
-from rocelab.spec.model import LabSpec
 
 LEAST_S, MOST_S = 2, 4
 """The time of a flow alone at the rate of the fastest link: rates are read long before its end."""

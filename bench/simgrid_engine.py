@@ -15,9 +15,9 @@ import numpy as np
 
 from bench.maxmin import max_min_rates
 from bench.simgrid_cases import Problem, read_problem
+from rocelab.routes.arrays.flows import Paths
 from rocelab.sim.engine.program import Program
 from rocelab.sim.engine.run import run
-from rocelab.sim.fabric.flows import Paths
 
 
 def all_at_once(problem: Problem) -> Program:

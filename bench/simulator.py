@@ -26,27 +26,27 @@ from rich.console import Console
 
 from bench.maxmin import max_min_rates
 from bench.written import write
-from rocelab.arrays import Floats
-from rocelab.interruption import ending
+from rocelab.base.arrays import Floats
+from rocelab.base.interruption import ending
+from rocelab.base.progress import no_progress
 from rocelab.jobs.collectives import Pattern
 from rocelab.jobs.merged_sends import sends_of
 from rocelab.jobs.placement import Placement
 from rocelab.jobs.transport import TransportSpec
 from rocelab.jobs.workload import Step, Workload
-from rocelab.progress import no_progress
+from rocelab.labfile.catalog import find_lab
+from rocelab.labfile.load import load_spec
+from rocelab.labfile.schemes import EEcmpScheme
 from rocelab.results.environment import cpu_model
+from rocelab.routes.arrays.build import network_of
+from rocelab.routes.arrays.flows import Paths
+from rocelab.routes.arrays.paths import paths_of
+from rocelab.routes.arrays.routes import Routes
 from rocelab.sim.compile import PlacedJob, compile_jobs
 from rocelab.sim.engine.program import Program
 from rocelab.sim.engine.proof import prove
 from rocelab.sim.engine.run import drive, run
-from rocelab.sim.fabric.build import network_of
-from rocelab.sim.fabric.flows import Paths
-from rocelab.sim.fabric.paths import paths_of
-from rocelab.sim.fabric.routes import Routes
 from rocelab.sim.placement import place_ranks
-from rocelab.spec.catalog import find_lab
-from rocelab.spec.load import load_spec
-from rocelab.spec.schemes import EEcmpScheme
 
 GROWTH = (64, 192, 512, 1024)
 """Racks in each of 8 zones: 8,192 to 131,072 GPUs."""

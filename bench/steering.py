@@ -17,11 +17,11 @@ from rich.table import Table
 
 from bench.senders import Sender
 from bench.throughput import measure_sender
-from rocelab.interruption import ending
+from rocelab.base.interruption import ending
+from rocelab.lab.lab import Lab
+from rocelab.labfile.model import LabSpec
+from rocelab.labfile.schemes import SchemeSpec
 from rocelab.plan.build import plan
-from rocelab.runtime.lab import Lab
-from rocelab.spec.model import LabSpec
-from rocelab.spec.schemes import SchemeSpec
 
 SCHEMES = ("ecmp", "e-ecmp", "path-pinning", "flowlet", "spray")
 SWITCHES = 3

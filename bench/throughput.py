@@ -25,17 +25,17 @@ from pathlib import Path
 
 from bench.arrivals import Sample, SampleCheck, check_sample, received_packets
 from bench.senders import Sender
-from rocelab.agent.headers import Opcode
-from rocelab.agent.ring import open_sink
-from rocelab.errors import MachineError
+from rocelab.base.errors import MachineError
 from rocelab.jobs.flow import FIRST_QP, resolve_endpoints
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.jobplan import plan_job
 from rocelab.jobs.sport import FIRST_SPORT
-from rocelab.kernel import namespaces
-from rocelab.runtime.lab import RunningLab
+from rocelab.lab.lab import RunningLab
+from rocelab.linux import namespaces
+from rocelab.linux.ring import open_sink
 from rocelab.traffic.roce import Envelope, roce_frame
 from rocelab.traffic.session import TrafficSession
+from rocelab.wire.headers import Opcode
 
 SOURCE, DESTINATION = "srv1-1", "srv2-1"
 PAYLOAD_BYTES = 1024

@@ -17,9 +17,13 @@ from dataclasses import dataclass
 from rich.console import Console
 from rich.table import Table
 
+from rocelab.base.statistics import spread
+from rocelab.base.units import format_duration
 from rocelab.jobs.flow import permutation
-from rocelab.measure.stages.recorder import StageRecorder
-from rocelab.measure.timeline import FibTimeline, opened_namespaces
+from rocelab.lab.convergence import convergence_timeout_s
+from rocelab.lab.lab import Lab, RunningLab
+from rocelab.observe.stages.recorder import StageRecorder
+from rocelab.observe.timeline import FibTimeline, opened_namespaces
 from rocelab.results.convergence import (
     FlowSamples,
     Method,
@@ -28,12 +32,8 @@ from rocelab.results.convergence import (
     measure_flow,
     offered_rate_pps,
 )
-from rocelab.runtime.convergence import convergence_timeout_s
-from rocelab.runtime.lab import Lab, RunningLab
-from rocelab.statistics import spread
 from rocelab.traffic.result import TrafficResult
 from rocelab.traffic.session import TrafficSession
-from rocelab.units import format_duration
 
 MS = 10**6
 FLOWS, RATE_PPS, PAYLOAD_BYTES = 32, 1000, 256

@@ -7,9 +7,9 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from rocelab.lab.lab import RunningLab
 from rocelab.results.diagnosis import Cause, Diagnosis, Verdict
 from rocelab.results.job import JobReport
-from rocelab.runtime.lab import RunningLab
 
 
 @dataclass(frozen=True, slots=True)

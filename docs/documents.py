@@ -19,6 +19,8 @@ from rocelab.cli.catalog import CatalogRow
 from rocelab.drills.listing import DrillRow
 from rocelab.faults.asked import Kind
 from rocelab.faults.running import ListedFault
+from rocelab.lab.doctor import Check
+from rocelab.lab.status import KnownLab
 from rocelab.results.comparison import Comparison
 from rocelab.results.diagnosis import Diagnosis
 from rocelab.results.difference import DrillDiff
@@ -28,8 +30,6 @@ from rocelab.results.job import JobReport
 from rocelab.results.prediction import Prediction
 from rocelab.results.simulation import SimulationReport
 from rocelab.results.whatif import Outlook, WhatIf
-from rocelab.runtime.doctor import Check
-from rocelab.runtime.status import KnownLab
 from rocelab.traffic.reachability import Reachability
 
 

@@ -13,7 +13,7 @@ Drills of `scripts/` (`drills`) inject faults (`faults`) and measure (`measure`)
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from rocelab.runtime.lab import Lab, RunningLab
+    from rocelab.lab.lab import Lab, RunningLab
 
 __all__ = ["Lab", "RunningLab", "__version__"]
 
@@ -24,7 +24,7 @@ __version__: str
 def __getattr__(name: str) -> object:
     # Late, since the command line imports this package for every `--help`.
     if name in ("Lab", "RunningLab"):
-        from rocelab.runtime import lab
+        from rocelab.lab import lab
 
         return getattr(lab, name)
     if name == "__version__":

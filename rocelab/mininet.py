@@ -18,17 +18,17 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from rocelab.kernel import namespaces
-from rocelab.measure.evidence.unconverged import keep_unconverged
+from rocelab.base.progress import ProgressSink, no_progress
+from rocelab.lab import hosts
+from rocelab.lab.lab import Lab, RunningLab
+from rocelab.lab.providers import RuntimeKind, provider_of
+from rocelab.lab.providers.mininet import find_mininet
+from rocelab.lab.teardown import take_down
+from rocelab.linux import namespaces
+from rocelab.observe.evidence.unconverged import keep_unconverged
 from rocelab.plan.fabric import Link as PlannedLink
 from rocelab.plan.fabric import Port
-from rocelab.progress import ProgressSink, no_progress
-from rocelab.runtime import hosts
-from rocelab.runtime.lab import Lab, RunningLab
-from rocelab.runtime.providers import RuntimeKind, provider_of
-from rocelab.runtime.providers.mininet import find_mininet
-from rocelab.runtime.record import LabFiles, recorded_labs
-from rocelab.runtime.teardown import take_down
+from rocelab.record import LabFiles, recorded_labs
 
 find_mininet()
 

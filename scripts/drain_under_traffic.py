@@ -13,8 +13,8 @@ from rocelab import RunningLab
 from rocelab.faults.running import injected
 from rocelab.faults.spec import DrainSpec
 from rocelab.jobs.flow import permutation
-from rocelab.kernel.fibwatch import FibWatch
-from rocelab.measure.timeline import opened_namespaces
+from rocelab.linux.fibwatch import FibWatch
+from rocelab.observe.timeline import opened_namespaces
 from rocelab.traffic.session import TrafficSession
 
 PERIOD_S = 2.0

@@ -8,8 +8,8 @@ The tables are those that BGP will build; of a lab that is up, `rocelab path` re
 import sys
 
 from rocelab import Lab, RunningLab
-from rocelab.forwarding.path import Path, find_nic, walk
-from rocelab.forwarding.planned import planned_fibs
+from rocelab.routes.path import Path, find_nic, walk
+from rocelab.routes.planned import planned_fibs
 
 
 def paths_of(lab: RunningLab, source: str, destination: str, ports: range) -> list[Path]:

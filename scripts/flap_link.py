@@ -12,8 +12,8 @@ import time
 from pyroute2 import NetNS
 
 from rocelab import RunningLab
-from rocelab.kernel.fibwatch import FibWatch
-from rocelab.measure.timeline import opened_namespaces
+from rocelab.linux.fibwatch import FibWatch
+from rocelab.observe.timeline import opened_namespaces
 
 
 def set_carrier(lab: RunningLab, link: str, state: str) -> int:

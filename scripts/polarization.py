@@ -10,9 +10,9 @@ from itertools import count
 
 from rocelab import Lab, RunningLab
 from rocelab.jobs.placement import NicRef
+from rocelab.labfile.model import HashingSpec
 from rocelab.predict.matrix import FlowRow
 from rocelab.predict.predictor import Setting, asked_fabric, predict_document
-from rocelab.spec.model import HashingSpec
 
 
 def flows(lab: RunningLab, number: int) -> list[FlowRow]:

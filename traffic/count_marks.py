@@ -16,8 +16,8 @@ from scapy.packet import Packet
 from scapy.sendrecv import sniff
 
 from rocelab import RunningLab
-from rocelab.agent.headers import ROCE_PORT
-from rocelab.kernel.namespaces import inside
+from rocelab.linux.namespaces import inside
+from rocelab.wire.headers import ROCE_PORT
 
 CODEPOINTS = ("not-ect", "ect1", "ect0", "ce")
 Flow = tuple[str, int]

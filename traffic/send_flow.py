@@ -17,11 +17,11 @@ from scapy.packet import Packet, Raw
 from scapy.sendrecv import sendp
 
 from rocelab import RunningLab
-from rocelab.agent.headers import ROCE_PORT, Opcode
 from rocelab.jobs.flow import Endpoints, resolve_endpoints
-from rocelab.kernel.namespaces import inside
+from rocelab.linux.namespaces import inside
 from rocelab.traffic.roce import DSCP_ROCE
 from rocelab.traffic.roce_layers import RETH
+from rocelab.wire.headers import ROCE_PORT, Opcode
 
 CODEPOINTS = {"not-ect": 0, "ect1": 1, "ect0": 2, "ce": 3}
 PAYLOAD = bytes(1024)

@@ -25,10 +25,10 @@ from bench.agreement.render import DOCUMENT, PAGE, page
 from bench.agreement.run import RUNS, measure_lab
 from bench.agreement.significance import Verdict
 from bench.agreement.store import Store
-from rocelab.documents import to_json
-from rocelab.errors import InputError, RocelabError
-from rocelab.interruption import ending
-from rocelab.runtime.record import recorded_labs
+from rocelab.base.documents import to_json
+from rocelab.base.errors import InputError, RocelabError
+from rocelab.base.interruption import ending
+from rocelab.record import recorded_labs
 
 COMMAND = "python -m bench.agreement"
 DOCS = Path(__file__).parents[2] / "docs"

@@ -1,7 +1,7 @@
 """The comparison as data: devices' counts and simulated figures of every job on every lab.
 
-Frozen dataclasses that `rocelab.documents` writes and reads, and the figures of the table's rows.
-Times are those of the modelled network.
+Frozen dataclasses that `rocelab.base.documents` writes and reads, and the figures of the table's
+rows. Times are those of the modelled network.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ import numpy as np
 
 from bench.agreement.queues import Queues, joined
 from bench.agreement.significance import Verdict, distribution_p
-from rocelab.documents import Format
+from rocelab.base.documents import Format
+from rocelab.base.units import parse_size_bytes
 from rocelab.jobs.collectives import Pattern
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.performance import Row
 from rocelab.results.environment import Environment
-from rocelab.units import parse_size_bytes
 
 SCHEMA_VERSION = 3
 LIMIT = 0.05

@@ -14,8 +14,8 @@ from statistics import median
 import numpy as np
 
 from bench.agreement.significance import LEVEL, Verdict, holm, proportion_p
+from rocelab.labfile.queues import EcnSpec
 from rocelab.plan.queues import BINS_BELOW, bin_edges_bytes
-from rocelab.spec.queues import EcnSpec
 
 NEAR = 0.2
 """The largest relative difference of high-water marks that counts as near."""

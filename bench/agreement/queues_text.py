@@ -17,8 +17,8 @@ from bench.agreement.queues import (
     markings,
 )
 from bench.agreement.significance import LEVEL, Verdict
-from rocelab.spec.queues import QueuesSpec
-from rocelab.statistics import spread
+from rocelab.base.statistics import spread
+from rocelab.labfile.queues import QueuesSpec
 
 COUNTS = {
     "marked": "marked",

@@ -13,7 +13,7 @@ from bench.agreement.queues_text import sections
 from bench.agreement.run import DRAWS, FREE_DRAWS, FREE_RUNS, RUNS
 from bench.agreement.significance import LEVEL, Verdict, holm
 from bench.agreement.simulated import VETH_NS
-from rocelab.statistics import spread
+from rocelab.base.statistics import spread
 
 DOCUMENT, PAGE = "agreement.json", "agreement.md"
 READING = f"""\

@@ -24,12 +24,12 @@ from bench.agreement.document import (
 from bench.agreement.plan import Cell
 from bench.agreement.queues import COUNTS, PortCounts, Queues, joined
 from bench.agreement.simulated import simulate_packets
-from rocelab.agent.filters import data_filter
-from rocelab.errors import RocelabError
+from rocelab.base.errors import RocelabError
 from rocelab.jobs.jobplan import plan_jobs
-from rocelab.measure.attempts import RETRIES, measure_valid
-from rocelab.measure.environment import read_environment
-from rocelab.measure.timeline import opened_namespaces
+from rocelab.lab.lab import Lab, RunningLab
+from rocelab.labfile.model import LabSpec
+from rocelab.observe.environment import read_environment
+from rocelab.observe.timeline import opened_namespaces
 from rocelab.plan.build import plan
 from rocelab.plan.queues import BINS
 from rocelab.predict.loads import by_link
@@ -37,10 +37,10 @@ from rocelab.predict.matrix import rows_of_jobs
 from rocelab.predict.predictor import Setting, predict_loads
 from rocelab.results.job import JobReport, QueueFigures
 from rocelab.results.lossless import PauseFigures
+from rocelab.runs.attempts import RETRIES, measure_valid
 from rocelab.runs.jobs import run_job
-from rocelab.runtime.lab import Lab, RunningLab
-from rocelab.spec.model import LabSpec
 from rocelab.traffic.taps import LinkPackets, Taps
+from rocelab.wire.filters import data_filter
 
 DRAWS, FREE_DRAWS = 300, 60
 """Runs of the packet engine of a job that `is_repeated`, since the time of an AlltoAll depends on

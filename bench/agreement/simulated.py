@@ -14,19 +14,19 @@ import numpy as np
 from bench.agreement.document import Run
 from bench.agreement.queues import PortCounts, Queues
 from rocelab.agent.nic import SECOND_NS
-from rocelab.arrays import Floats
+from rocelab.base.arrays import Floats
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.spec import collective_job
+from rocelab.labfile.model import LabSpec
 from rocelab.plan.build import plan
 from rocelab.predict.loads import by_link
 from rocelab.results.simulation import Engine, PortModel
+from rocelab.routes.arrays.network import Network
+from rocelab.routes.arrays.paths import flows_per_send
 from rocelab.sim.compile import PlacedJob, compile_jobs
-from rocelab.sim.fabric.network import Network
-from rocelab.sim.fabric.paths import flows_per_send
 from rocelab.sim.packets import state as at
 from rocelab.sim.packets.run import PacketRun
 from rocelab.sim.simulate import PACKET_OVERHEAD_BYTES, Options, Simulation
-from rocelab.spec.model import LabSpec
 from rocelab.traffic.taps import LinkPackets
 
 VETH_NS = 10.0

@@ -35,14 +35,14 @@ from bench.convergence.plot import plot
 from bench.convergence.render import DOCUMENT, PLOT, page
 from bench.convergence.run import TRACED, measure_cell
 from bench.convergence.store import Store
+from rocelab.base.documents import to_json
+from rocelab.base.errors import InputError, RocelabError
+from rocelab.base.interruption import ending
+from rocelab.base.units import format_duration
 from rocelab.cli.arguments import FrrOption
-from rocelab.documents import to_json
-from rocelab.errors import InputError, RocelabError
-from rocelab.interruption import ending
-from rocelab.runtime.installation import find_installation
-from rocelab.runtime.record import recorded_labs
+from rocelab.lab.installation import find_installation
+from rocelab.record import recorded_labs
 from rocelab.sim.events.reaction import Breakage
-from rocelab.units import format_duration
 
 FAILURES = 20
 QUICK_FAILURES = 3

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from bench.convergence.plan import Cell
-from rocelab.forwarding.fib import Fib
+from rocelab.linux.fibtable import Fib
 from rocelab.plan.fabric import Fabric, Link, Prefix
 from rocelab.plan.routes import expected_routes
 from rocelab.sim.events.reaction import Place

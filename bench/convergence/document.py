@@ -1,7 +1,7 @@
 """The table of convergence times as data: every failure measured, cell by cell.
 
-Frozen dataclasses that `rocelab.documents` writes and reads, and the figures of the table's rows.
-Times are nanoseconds of the lab's clock.
+Frozen dataclasses that `rocelab.base.documents` writes and reads, and the figures of the table's
+rows. Times are nanoseconds of the lab's clock.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rocelab.documents import Format
+from rocelab.base.documents import Format
 from rocelab.results.convergence import Method
 from rocelab.results.environment import Environment
 from rocelab.results.impact import Impact

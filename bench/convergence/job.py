@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bench.convergence.document import SCHEMA_VERSION, LinkFailureTest
 from rocelab.drills.run import run_drill
-from rocelab.spec.catalog import DRILLS, find
+from rocelab.labfile.catalog import DRILLS, find
 
 DRILL = "ietf-link-failure"
 

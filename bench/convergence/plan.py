@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from rocelab.errors import InputError
+from rocelab.base.errors import InputError
+from rocelab.base.units import DURATION
 from rocelab.faults.bgp import DrainSpec
 from rocelab.faults.daemons import Daemon, DaemonCrashSpec
 from rocelab.faults.impairments import BlackholeSpec
@@ -18,12 +19,11 @@ from rocelab.faults.links import CarrierDownSpec, NicPortDownSpec
 from rocelab.faults.power import PowerLossSpec
 from rocelab.faults.selectors import LinkSelector
 from rocelab.faults.spec import SingleFaultSpec
+from rocelab.labfile.base import MS, SECOND
+from rocelab.labfile.fabrics import ClosSpec, FabricSpec, HpnSpec
+from rocelab.labfile.model import LabSpec, RoutingSpec
 from rocelab.plan.fabric import Fabric, Link, Role
 from rocelab.sim.events.reaction import Breakage, Place
-from rocelab.spec.base import MS, SECOND
-from rocelab.spec.fabrics import ClosSpec, FabricSpec, HpnSpec
-from rocelab.spec.model import LabSpec, RoutingSpec
-from rocelab.units import DURATION
 
 LAB_NAME = "convergence-table"
 

@@ -19,8 +19,8 @@ from bench.convergence.document import (
     summarise,
 )
 from bench.convergence.plan import PLAN, Cell, FaultClass, Site
+from rocelab.base.units import format_duration
 from rocelab.report.stages import CAUSES
-from rocelab.units import format_duration
 
 PLOT = "convergence-table.svg"
 DOCUMENT = "convergence-table.json"

@@ -27,22 +27,22 @@ from bench.convergence.document import (
 from bench.convergence.plan import Cell, candidate_links, fault_spec, lab_spec
 from bench.convergence.traffic import RATE_PPS, Probes, choose_probes, names_of
 from bench.convergence.validity import unsound
+from rocelab.base.errors import ExpectationError, RocelabError
+from rocelab.base.progress import no_progress
 from rocelab.drills.probes import wait_until
-from rocelab.errors import ExpectationError, RocelabError
 from rocelab.faults.spec import SingleFaultSpec
-from rocelab.measure.environment import read_environment
-from rocelab.measure.stages.measure import FlowRecovery, stages_of
-from rocelab.measure.stages.recorder import StageRecorder
-from rocelab.measure.timeline import FibTimeline, opened_namespaces
+from rocelab.lab.convergence import convergence_timeout_s, wait_for_bfd
+from rocelab.lab.installation import find_installation
+from rocelab.lab.lab import Lab, RunningLab
+from rocelab.lab.providers import RuntimeKind, provider_of
+from rocelab.observe.environment import read_environment
+from rocelab.observe.stages.measure import FlowRecovery, stages_of
+from rocelab.observe.stages.recorder import StageRecorder
+from rocelab.observe.timeline import FibTimeline, opened_namespaces
 from rocelab.plan.build import plan
-from rocelab.progress import no_progress
 from rocelab.results.convergence import Method, Window
 from rocelab.results.probes import ProbeRun
 from rocelab.runs.probes import FaultedRun, Settings
-from rocelab.runtime.convergence import convergence_timeout_s, wait_for_bfd
-from rocelab.runtime.installation import find_installation
-from rocelab.runtime.lab import Lab, RunningLab
-from rocelab.runtime.providers import RuntimeKind, provider_of
 from rocelab.sim.events.reaction import FLAP_NS, Breakage
 
 NS_PER_S = 10**9

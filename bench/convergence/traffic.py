@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 from functools import cache, partial
 
 from bench.convergence.plan import Cell
-from rocelab.errors import InputError
-from rocelab.forwarding.fib import Fib
-from rocelab.forwarding.path import Path, find_nic, walk
+from rocelab.base.errors import InputError
 from rocelab.jobs.flow import Flow, permutation
+from rocelab.linux.fibtable import Fib
 from rocelab.plan.fabric import Fabric, Link
+from rocelab.routes.path import Path, find_nic, walk
 from rocelab.sim.events.reaction import Place
 
 RATE_PPS = 1000

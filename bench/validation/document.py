@@ -1,7 +1,7 @@
 """The validation as data: every value of every repeat.
 
-Frozen dataclasses that `rocelab.documents` writes and reads, and the only source of the page and
-the plots.
+Frozen dataclasses that `rocelab.base.documents` writes and reads, and the only source of the page
+and the plots.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from rocelab.documents import Format
+from rocelab.base.documents import Format
+from rocelab.base.statistics import Spread, spread
 from rocelab.results.environment import Environment
-from rocelab.statistics import Spread, spread
 
 SCHEMA_VERSION = 1
 

@@ -21,11 +21,11 @@ from bench.validation.zone import (
     transport,
     zone,
 )
-from rocelab.arrays import Floats
+from rocelab.base.arrays import Floats
 from rocelab.jobs.collectives import Pattern
-from rocelab.sim.fabric.flows import Paths
-from rocelab.sim.fabric.routes import Routes
-from rocelab.sim.fabric.te import fall_back
+from rocelab.routes.arrays.flows import Paths
+from rocelab.routes.arrays.routes import Routes
+from rocelab.routes.arrays.te import fall_back
 
 RACKS = 32
 FAILED = (0, 1, 2, 4)

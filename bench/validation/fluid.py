@@ -18,13 +18,13 @@ from rocelab.jobs.merged_sends import sends_of
 from rocelab.jobs.spec import collective_job
 from rocelab.jobs.transport import TransportSpec
 from rocelab.jobs.workload import Step, Workload
+from rocelab.labfile.schemes import EEcmpScheme, SprayScheme
 from rocelab.results.simulation import Engine
+from rocelab.routes.arrays.paths import paths_of
+from rocelab.routes.arrays.routes import Routes
 from rocelab.sim.compile import PlacedJob, compile_jobs
 from rocelab.sim.engine.run import run
-from rocelab.sim.fabric.paths import paths_of
-from rocelab.sim.fabric.routes import Routes
 from rocelab.sim.simulate import HOP_LATENCY_NS, PACKET_OVERHEAD_BYTES, Options, Simulation
-from rocelab.spec.schemes import EEcmpScheme, SprayScheme
 
 RACKS, UPLINKS = 16, 16
 SIZES = {"64 KB": 2**16, "1 MB": 2**20, "16 MB": 2**24, "256 MB": 2**28}

@@ -1,7 +1,7 @@
 """Case 1: the imbalance of hashed flows over parallel uplinks.
 
 Measures max-mean ratios of the uplinks of one rack, by hash model, on the paths of
-`rocelab.sim.fabric`, and compares them with uniform random hashing.
+`rocelab.routes.arrays`, and compares them with uniform random hashing.
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ import numpy as np
 
 from bench.validation.run import Found, Task
 from bench.validation.zone import E_ECMP, ECMP, Scheme
-from rocelab.forwarding.asic import Model
-from rocelab.forwarding.balance import balance, random_groups
 from rocelab.jobs.sport import FIRST_SPORT, SPORTS
-from rocelab.sim.fabric.build import network_of
-from rocelab.sim.fabric.flows import Flows, Paths
-from rocelab.sim.fabric.network import Network
-from rocelab.sim.fabric.paths import flows_per_send, paths_of
-from rocelab.sim.fabric.routes import Routes
-from rocelab.spec.catalog import find_lab
-from rocelab.spec.load import load_spec
+from rocelab.labfile.catalog import find_lab
+from rocelab.labfile.load import load_spec
+from rocelab.routes.arrays.build import network_of
+from rocelab.routes.arrays.flows import Flows, Paths
+from rocelab.routes.arrays.network import Network
+from rocelab.routes.arrays.paths import flows_per_send, paths_of
+from rocelab.routes.arrays.routes import Routes
+from rocelab.routes.asic import Model
+from rocelab.routes.balance import balance, random_groups
 
 LAB = "uplinks-16"
 FLOWS = (16, 64, 256, 512, 1000)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from bench.validation.document import Values
-from rocelab.progress import Progress, ProgressSink, no_progress
+from rocelab.base.progress import Progress, ProgressSink, no_progress
 from rocelab.sim.sweep.workerpool import processes
 
 Found = Mapping[str, Sequence[float]]

@@ -13,25 +13,25 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rocelab.arrays import NONE, Bools, Floats, Ints
+from rocelab.base.arrays import NONE, Bools, Floats, Ints
 from rocelab.jobs.collectives import Pattern
 from rocelab.jobs.merged_sends import sends_of
 from rocelab.jobs.parallelism import over_groups
 from rocelab.jobs.sport import SourcePort
 from rocelab.jobs.transport import Strategy, TransportSpec
 from rocelab.jobs.workload import Sends, Step, Workload
+from rocelab.labfile.model import LabSpec
+from rocelab.labfile.schemes import EcmpScheme, EEcmpScheme, PathPinningScheme, TeEngine, TeScheme
+from rocelab.routes.arrays.build import network_of
+from rocelab.routes.arrays.flows import Flows, Paths
+from rocelab.routes.arrays.network import Network
+from rocelab.routes.arrays.paths import paths_of
+from rocelab.routes.arrays.routes import Routes
+from rocelab.routes.arrays.te import place_te
 from rocelab.sim.compile import Compiled, PlacedJob, compile_jobs
 from rocelab.sim.engine.program import Outcome
 from rocelab.sim.engine.run import run
-from rocelab.sim.fabric.build import network_of
-from rocelab.sim.fabric.flows import Flows, Paths
-from rocelab.sim.fabric.network import Network
-from rocelab.sim.fabric.paths import paths_of
-from rocelab.sim.fabric.routes import Routes
-from rocelab.sim.fabric.te import place_te
 from rocelab.sim.simulate import PACKET_OVERHEAD_BYTES
-from rocelab.spec.model import LabSpec
-from rocelab.spec.schemes import EcmpScheme, EEcmpScheme, PathPinningScheme, TeEngine, TeScheme
 
 GPUS = 8
 """GPUs, and NICs, of a server."""

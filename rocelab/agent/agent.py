@@ -24,18 +24,18 @@ from itertools import chain
 from time import CLOCK_REALTIME, clock_gettime_ns, monotonic_ns
 from typing import Any
 
-from rocelab.agent.carrier import CarrierWatch
 from rocelab.agent.channel import Channel, ChannelClosedError, join, split
 from rocelab.agent.demux import Demux
 from rocelab.agent.endpoint import Endpoint
-from rocelab.agent.lag import Lag, Port
 from rocelab.agent.live import LiveFile
 from rocelab.agent.nic import NEVER_NS, SECOND_NS, Nic, Outlet
 from rocelab.agent.pausewatch import PausedPort, PauseWatch
-from rocelab.agent.priority import run_first, wake_on_time
 from rocelab.agent.prober import ProbeFlow, Prober
-from rocelab.agent.ring import open_ring, open_sink
 from rocelab.agent.steps import STALL_NS, Backlog
+from rocelab.linux.carrier import CarrierWatch
+from rocelab.linux.lag import Lag, Port
+from rocelab.linux.priority import run_first, wake_on_time
+from rocelab.linux.ring import open_ring, open_sink
 
 PATIENCE = 16
 """Turns of the loop without a pause before it reads the control channel."""

@@ -15,7 +15,10 @@ from enum import IntEnum
 from struct import Struct
 from zlib import crc32
 
-from rocelab.agent.headers import (
+from rocelab.agent.rc.queue_pair import QueuePair
+from rocelab.agent.rc.responder import NO_IMM
+from rocelab.linux.ring import Ring
+from rocelab.wire.headers import (
     BTH_OFFSET,
     ICRC_BYTES,
     IP_OFFSET,
@@ -27,11 +30,8 @@ from rocelab.agent.headers import (
     has_imm,
     is_last,
 )
-from rocelab.agent.icrc import crc_before_psn, icrc_is_right
-from rocelab.agent.probe import MAGIC, PROBE_HEADER
-from rocelab.agent.rc.queue_pair import QueuePair
-from rocelab.agent.rc.responder import NO_IMM
-from rocelab.agent.ring import Ring
+from rocelab.wire.icrc import crc_before_psn, icrc_is_right
+from rocelab.wire.probe import MAGIC, PROBE_HEADER
 
 SECOND_NS = 10**9
 MAX_KINDS = 65536

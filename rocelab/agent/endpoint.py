@@ -12,13 +12,13 @@ from dataclasses import asdict
 from typing import Any
 
 from rocelab.agent.dcqcn import DcqcnParameters
-from rocelab.agent.lag import Lag, Port
 from rocelab.agent.nic import NEVER_NS, Nic, Outlet
 from rocelab.agent.program import PlannedSend, Program, Stream
 from rocelab.agent.rc.connection import CLEAR_TO_SEND, Admission, Connection
 from rocelab.agent.rc.queue_pair import QueuePair, QueuePairSettings
 from rocelab.agent.rc.requester import RequesterSettings
 from rocelab.agent.steps import Stalls
+from rocelab.linux.lag import Lag, Port
 
 Tell = Callable[[dict[str, object]], None]
 """Sends the session an unsolicited message."""

@@ -1,7 +1,7 @@
 """A port of a server's NIC: sends at most at the link's rate, queue pairs in turn.
 
 It sends control packets first, then one packet of each queue pair in turn, within the rates of its
-link and of each queue pair. Most NICs have one port; `rocelab.agent.lag` is for those with two.
+link and of each queue pair. Most NICs have one port; `rocelab.linux.lag` is for those with two.
 """
 
 from __future__ import annotations

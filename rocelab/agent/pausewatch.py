@@ -1,8 +1,8 @@
 """Obeys the pause frames that reach a server's NICs (IEEE 802.1Qbb).
 
-The kernel stops what has left this process already, punctually (`rocelab.runtime.pfc`); this keeps
-queue pairs of a paused class from sending more. A port obeys after its own response time, and goes
-on when the pause has run out unless it was refreshed. Standard library only.
+The kernel stops what has left this process already, punctually (`rocelab.dataplane.pfc`); this
+keeps queue pairs of a paused class from sending more. A port obeys after its own response time, and
+goes on when the pause has run out unless it was refreshed. Standard library only.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
-from rocelab.agent import pauseframe
 from rocelab.agent.nic import NEVER_NS, Nic
+from rocelab.wire import pauseframe
 
 _FRAME_BYTES = 64
 _EXPIRY = -1

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from time import monotonic_ns
 
 from rocelab.agent.nic import BATCH, NEVER_NS, SECOND_NS, Outlet
-from rocelab.agent.probe import ProbeStamper
+from rocelab.wire.probe import ProbeStamper
 
 HELD_NS = 200_000
 """A packet whose sending took longer after its stamp is recorded. The kernel carries it across the

@@ -1,2 +1,2 @@
-"""The command line of a lab: thin commands over `rocelab.runtime.lab`, each with its table or
+"""The command line of a lab: thin commands over `rocelab.lab.lab`, each with its table or
 JSON."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rocelab.cli.arguments import JsonOption, RunningLabArgument
-from rocelab.kernel.rights import need_root
+from rocelab.linux.rights import need_root
 from rocelab.report.console import out, progress_bars, say, table, write_json
 
 if TYPE_CHECKING:
@@ -30,8 +30,8 @@ def adopt(
 
     Only faults change it, and they are undone. `rocelab release` gives it back.
     """
+    from rocelab.lab.adoption.adopt import adopt as adopt_lab
     from rocelab.plan.build import plan
-    from rocelab.runtime.adoption.adopt import adopt as adopt_lab
 
     need_root("adopting a lab")
     with progress_bars() as progress:
@@ -97,7 +97,7 @@ def _routes(fabric: Fabric, node: str) -> tuple[str, ...]:
 def release(lab: RunningLabArgument) -> None:
     """Give an adopted lab back: undo its faults and forget it. The lab stays up."""
     from rocelab.faults.running import release as release_lab
-    from rocelab.runtime.lab import name_of
+    from rocelab.lab.lab import name_of
 
     need_root("giving a lab back")
     name = name_of(lab)

@@ -13,12 +13,12 @@ import typer
 from typer.core import TyperGroup
 
 import rocelab
+from rocelab.base.errors import COMMAND_LINE, RocelabError, SpecError
+from rocelab.base.interruption import leave_pipe
+from rocelab.base.refusal import refusal
+from rocelab.base.wording import printable, visible
 from rocelab.cli.remote import CommandLine
-from rocelab.errors import COMMAND_LINE, RocelabError, SpecError
-from rocelab.interruption import leave_pipe
-from rocelab.refusal import refusal
 from rocelab.report.console import is_reader_gone
-from rocelab.wording import printable, visible
 
 DEFECT_EXIT_CODE = 70
 """EX_SOFTWARE of sysexits.h."""

@@ -8,45 +8,45 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rocelab.runtime.kind import FrrMemory, RuntimeKind
+from rocelab.lab.kind import FrrMemory, RuntimeKind
 
 if TYPE_CHECKING:
+    from rocelab.lab.lab import Lab, RunningLab
+    from rocelab.labfile.catalog import Catalog
     from rocelab.plan.fabric import Fabric, Node
-    from rocelab.runtime.lab import Lab, RunningLab
-    from rocelab.spec.catalog import Catalog
 
 
 def completed(catalog: Catalog, incomplete: str) -> list[str]:
     """The names in a catalog that begin with `incomplete`: the user's own, and the shipped ones."""
-    from rocelab.spec.catalog import own_files, shipped_names
+    from rocelab.labfile.catalog import own_files, shipped_names
 
     names = {*own_files(catalog), *shipped_names(catalog)}
     return sorted(name for name in names if name.startswith(incomplete))
 
 
 def _complete_lab(incomplete: str) -> list[str]:
-    from rocelab.spec.catalog import LABS
+    from rocelab.labfile.catalog import LABS
 
     return sorted({*completed(LABS, incomplete), *complete_running(incomplete)})
 
 
 def complete_jobs(incomplete: str) -> list[str]:
     """The names of files of jobs."""
-    from rocelab.spec.catalog import JOBS
+    from rocelab.labfile.catalog import JOBS
 
     return completed(JOBS, incomplete)
 
 
 def complete_schemes(incomplete: str) -> list[str]:
     """The names of load-balancing schemes."""
-    from rocelab.spec.schemes import SCHEMES
+    from rocelab.labfile.schemes import SCHEMES
 
     return [kind for kind in SCHEMES if kind.startswith(incomplete)]
 
 
 def complete_running(incomplete: str) -> list[str]:
     """The labs that have a record on this machine."""
-    from rocelab.runtime.record import recorded_labs
+    from rocelab.record import recorded_labs
 
     return [name for name in recorded_labs() if name.startswith(incomplete)]
 
@@ -78,7 +78,7 @@ def _nodes(ctx: typer.Context) -> Sequence[Node]:
 
 
 def _fabric(ctx: typer.Context) -> Fabric | None:
-    from rocelab.errors import RocelabError
+    from rocelab.base.errors import RocelabError
 
     try:
         lab = running_or_planned(str(ctx.params.get("lab")))
@@ -175,7 +175,7 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Write JSON for program
 def file_of(text: str, catalog: Catalog) -> Path:
     """The file that a command line calls `text`; if it is the user's own, a note goes to stderr.
     Raises InputError if there is none."""
-    from rocelab.spec.catalog import find
+    from rocelab.labfile.catalog import find
 
     note_own(text, catalog)
     return find(text, catalog)
@@ -183,8 +183,8 @@ def file_of(text: str, catalog: Catalog) -> Path:
 
 def note_own(text: str, catalog: Catalog, tree: Path = Path()) -> None:
     """Note on stderr which file a name refers to, if it is the user's own."""
+    from rocelab.labfile.catalog import own_file, shipped_names
     from rocelab.report.console import note
-    from rocelab.spec.catalog import own_file, shipped_names
 
     path = own_file(text, catalog, tree)
     if path is not None:
@@ -194,7 +194,7 @@ def note_own(text: str, catalog: Catalog, tree: Path = Path()) -> None:
 
 def lab_file(text: str) -> Path:
     """The file of the lab that a command line calls `text`, as `file_of` finds it."""
-    from rocelab.spec.catalog import LABS
+    from rocelab.labfile.catalog import LABS
 
     return file_of(text, LABS)
 
@@ -204,10 +204,10 @@ def running_lab(text: str | None) -> RunningLab:
 
     Raises InputError if it is not up, or if there is none or more than one to choose from.
     """
-    from rocelab.errors import InputError
-    from rocelab.runtime.lab import RunningLab
-    from rocelab.runtime.record import left_behind, made_nodes, not_up
-    from rocelab.runtime.status import Presence, known_labs
+    from rocelab.base.errors import InputError
+    from rocelab.lab.lab import RunningLab
+    from rocelab.lab.status import Presence, known_labs
+    from rocelab.record import left_behind, made_nodes, not_up
 
     if text is None:
         names = [lab.name for lab in known_labs() if lab.state is Presence.RUNNING]
@@ -233,10 +233,10 @@ def running_lab(text: str | None) -> RunningLab:
 
 def _note_changes(text: str, lab: RunningLab) -> None:
     """Note on stderr if the lab's file differs from the running lab."""
-    from rocelab.errors import InputError
+    from rocelab.base.errors import InputError
+    from rocelab.lab.lab import as_it_runs
+    from rocelab.labfile.load import load_spec
     from rocelab.report.console import note
-    from rocelab.runtime.lab import as_it_runs
-    from rocelab.spec.load import load_spec
 
     as_was = f"this is lab {lab.name} as it was brought up"
     try:
@@ -254,9 +254,9 @@ def running_or_planned(text: str, frr: Path | None = None) -> Lab | RunningLab:
     `frr` is the folder of an FRR to use instead of this machine's. Raises InputError, also if the
     lab is up with another FRR, and SpecError with every problem of the file.
     """
-    from rocelab.runtime.lab import Lab, name_of
-    from rocelab.runtime.providers import RuntimeKind, provider_of
-    from rocelab.runtime.record import State, read_record
+    from rocelab.lab.lab import Lab, name_of
+    from rocelab.lab.providers import RuntimeKind, provider_of
+    from rocelab.record import State, read_record
 
     record = read_record(name_of(text))
     if record is not None and record.state is State.RUNNING:
@@ -268,7 +268,7 @@ def running_or_planned(text: str, frr: Path | None = None) -> Lab | RunningLab:
 
 def switch_of(lab: RunningLab, name: str) -> Node:
     """The switch of that name. Raises InputError for a server and for a missing node."""
-    from rocelab.errors import InputError
+    from rocelab.base.errors import InputError
 
     node = lab.fabric.node(lab.node(name).name)
     if not node.is_switch:

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO
 
 import typer
 
+from rocelab.base.interruption import is_output_whole, shielded, undone
 from rocelab.cli.arguments import ForceOption, RunningLabArgument, complete_port, running_lab
-from rocelab.interruption import is_output_whole, shielded, undone
-from rocelab.kernel.rights import need_root
+from rocelab.linux.rights import need_root
 from rocelab.report.console import err, is_reader_gone, say
 
 if TYPE_CHECKING:
-    from rocelab.measure.portcapture import PortName
-    from rocelab.outputs import OutputFile
-    from rocelab.runtime.lab import RunningLab
+    from rocelab.base.outputs import OutputFile
+    from rocelab.lab.lab import RunningLab
+    from rocelab.observe.portcapture import PortName
 
 STDOUT = Path("-")
 
@@ -58,8 +58,8 @@ def capture(
 
     With several ports, packets are written 0.1 s late, to be in order of time.
     """
-    from rocelab.measure.portcapture import PortCapture
-    from rocelab.outputs import output_file
+    from rocelab.base.outputs import output_file
+    from rocelab.observe.portcapture import PortCapture
 
     need_root("capturing in a node")
     chosen = running_lab(lab)
@@ -97,7 +97,7 @@ def _target(file: OutputFile | None) -> AbstractContextManager[BinaryIO]:
 
 def _check_stdout() -> None:
     """Raises InputError if stdout is a terminal."""
-    from rocelab.errors import InputError
+    from rocelab.base.errors import InputError
 
     if sys.stdout.isatty():
         raise InputError(
@@ -107,8 +107,8 @@ def _check_stdout() -> None:
 
 def _port(lab: RunningLab, text: str) -> PortName:
     """The port that a command line calls `text`. Raises InputError if the lab has none."""
-    from rocelab.errors import InputError
-    from rocelab.measure.portcapture import PortName
+    from rocelab.base.errors import InputError
+    from rocelab.observe.portcapture import PortName
 
     node, colon, interface = text.partition(":")
     if not colon:

@@ -8,17 +8,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from rocelab.cli.arguments import JsonOption
+from rocelab.labfile.model import LabSpec
+from rocelab.labfile.queues import QueueEngine
 from rocelab.report.console import note, out, say, table, write_json
-from rocelab.spec.model import LabSpec
-from rocelab.spec.queues import QueueEngine
 
 if TYPE_CHECKING:
-    from rocelab.spec.catalog import Catalog
+    from rocelab.labfile.catalog import Catalog
 
 Row = TypeVar("Row")
 
 SWITCH_BYTES = 14 * 10**6
-"""Memory of the daemons of a switch with few sessions: FRR 8.4, lean (`rocelab.runtime.memory`)."""
+"""Memory of the daemons of a switch with few sessions: FRR 8.4, lean (`rocelab.lab.memory`)."""
 SESSION_END_BYTES = 224 * 1024
 """Memory of a BGP session at each of its ends, and of its routes: together within an eighth of what
 `status` measured of 8, 20, 160 and 270 switches."""
@@ -89,8 +89,8 @@ def listed(catalog: Catalog, read: Callable[[Path], Row]) -> list[tuple[str, boo
 
     Invalid files of the user are named on stderr instead, each with its first problem.
     """
-    from rocelab.errors import SpecError
-    from rocelab.spec.catalog import find, own_files, shipped_names
+    from rocelab.base.errors import SpecError
+    from rocelab.labfile.catalog import find, own_files, shipped_names
 
     own = own_files(catalog)
     found = []
@@ -129,8 +129,8 @@ def available_memory(meminfo: str) -> int:
 def list_catalog(json: JsonOption = False) -> None:
     """List the labs in labs/ of this folder and those that ship: size, memory, what each uses, and
     whether it fits this machine."""
-    from rocelab.spec.catalog import LABS
-    from rocelab.spec.load import load_spec
+    from rocelab.labfile.catalog import LABS
+    from rocelab.labfile.load import load_spec
 
     available = available_memory(Path("/proc/meminfo").read_text())
     rows = listed(LABS, lambda path: catalog_row(load_spec(path), available))

@@ -18,9 +18,9 @@ from rocelab.cli.arguments import (
     running_or_planned,
 )
 from rocelab.cli.joboptions import named_options, takes_job_options
-from rocelab.kernel.rights import need_root
+from rocelab.labfile.schemes import SCHEMES
+from rocelab.linux.rights import need_root
 from rocelab.report.console import err, out, write
-from rocelab.spec.schemes import SCHEMES
 
 if TYPE_CHECKING:
     from rocelab.drills.compare.run import Step, Watch
@@ -81,17 +81,17 @@ def compare(
 
     Exits 3 when no run was valid.
     """
-    from rocelab.documents import to_json
+    from rocelab.base.documents import to_json
+    from rocelab.base.outputs import REPORT, RESULT, results_folder, shown_if_unwritten
     from rocelab.drills.compare.matrix import cells
     from rocelab.drills.compare.run import Step
     from rocelab.drills.compare.run import compare as run_comparison
-    from rocelab.measure.evidence.unconverged import keep_unconverged
-    from rocelab.outputs import REPORT, RESULT, results_folder, shown_if_unwritten
+    from rocelab.lab.lab import Lab
+    from rocelab.observe.evidence.unconverged import keep_unconverged
     from rocelab.report.compare.html import render_html
     from rocelab.report.compare.terminal import print_comparison
     from rocelab.results.comparison import Status
     from rocelab.results.environment import typed_command
-    from rocelab.runtime.lab import Lab
 
     chosen = running_or_planned(lab, frr)
     asked = cells(chosen.fabric, schemes, qps, placement, named_options(job))

@@ -11,7 +11,7 @@ from rocelab.cli.arguments import ForceOption, JsonOption
 from rocelab.report.console import err, out, write
 
 if TYPE_CHECKING:
-    from rocelab.outputs import OutputFile
+    from rocelab.base.outputs import OutputFile
     from rocelab.results.job import JobReport
 
 PICTURES = (".svg", ".png")
@@ -57,10 +57,10 @@ def diagnose(
 
     rocelab diagnose results/slow-receiver-TIME/result.json --phase slow
     """
+    from rocelab.base.documents import fitting, to_json
     from rocelab.diagnose.diagnose import diagnose_report
     from rocelab.diagnose.page import drawn
     from rocelab.diagnose.terminal import print_diagnosis
-    from rocelab.documents import fitting, to_json
 
     target = None if picture is None else _picture(picture, overwrite=force)
     report = _read(result, phase)
@@ -77,7 +77,7 @@ def diagnose(
 
 
 def _read(path: Path, phase: str | None) -> JobReport:
-    from rocelab.documents import read_text
+    from rocelab.base.documents import read_text
     from rocelab.results import drill, job
 
     text = read_text(
@@ -87,8 +87,8 @@ def _read(path: Path, phase: str | None) -> JobReport:
 
 
 def _picture(path: Path, *, overwrite: bool) -> OutputFile:
-    from rocelab.errors import InputError
-    from rocelab.outputs import output_file
+    from rocelab.base.errors import InputError
+    from rocelab.base.outputs import output_file
 
     if path.suffix not in PICTURES:
         raise InputError(f"{path} is neither .svg nor .png", hint="end the name in one of them")

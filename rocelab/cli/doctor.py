@@ -17,7 +17,7 @@ def doctor(json: JsonOption = False) -> None:
     """
     from dataclasses import asdict
 
-    from rocelab.runtime.doctor import diagnose
+    from rocelab.lab.doctor import diagnose
 
     diagnosis = diagnose()
     if json:

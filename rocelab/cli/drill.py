@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rocelab.base.errors import ExpectationError, MachineError
 from rocelab.cli.arguments import (
     DilationOption,
     ForceOption,
@@ -26,13 +27,12 @@ from rocelab.cli.arguments import (
     running_lab,
 )
 from rocelab.cli.catalog import listed, marked, say_own
-from rocelab.errors import ExpectationError, MachineError
-from rocelab.measure.attempts import RETRIES
+from rocelab.lab.kind import RuntimeKind
 from rocelab.report.console import err, out, progress_bars, say, table, write, write_json
-from rocelab.runtime.kind import RuntimeKind
+from rocelab.runs.attempts import RETRIES
 
 if TYPE_CHECKING:
-    from rocelab.outputs import OutputFile
+    from rocelab.base.outputs import OutputFile
     from rocelab.results.drill import DrillResult
 
 app = typer.Typer(
@@ -41,7 +41,7 @@ app = typer.Typer(
 
 
 def _complete_drill(incomplete: str) -> list[str]:
-    from rocelab.spec.catalog import DRILLS
+    from rocelab.labfile.catalog import DRILLS
 
     return completed(DRILLS, incomplete)
 
@@ -50,8 +50,8 @@ def _drill_file(text: str) -> Path:
     """The file of the drill that a command line calls `text`. Raises SpecError if it is invalid,
     InputError if there is none."""
     from rocelab.drills.spec import load_drill, named_jobs
-    from rocelab.spec.catalog import DRILLS, JOBS, LABS, tree_of
-    from rocelab.spec.source import read_source
+    from rocelab.labfile.catalog import DRILLS, JOBS, LABS, tree_of
+    from rocelab.labfile.source import read_source
 
     path = file_of(text, DRILLS)
     note_own(load_drill(path).lab, LABS, tree_of(path))
@@ -78,7 +78,7 @@ def list_drills(json: JsonOption = False) -> None:
 
     from rocelab.drills.listing import row_of
     from rocelab.drills.spec import load_drill
-    from rocelab.spec.catalog import DRILLS
+    from rocelab.labfile.catalog import DRILLS
 
     rows = listed(DRILLS, lambda path: row_of(load_drill(path)))
     if json:
@@ -164,12 +164,12 @@ def run(
     Exits 0 when every expectation was met, 1 when one was not, 2 when the input is wrong, 3 when
     this machine cannot run the drill, or could not carry it: then nothing was measured.
     """
-    from rocelab.documents import to_json
+    from rocelab.base.documents import to_json
+    from rocelab.base.outputs import output_file, shown_if_unwritten
     from rocelab.drills.labuse import fresh, kept
     from rocelab.drills.run import run_drill
-    from rocelab.outputs import output_file, shown_if_unwritten
+    from rocelab.lab.providers import provider_of
     from rocelab.report.terminal import print_result
-    from rocelab.runtime.providers import provider_of
 
     provider = provider_of(runtime, image, frr, frr_memory)
     running = None if lab is None else running_lab(lab)
@@ -255,7 +255,7 @@ def diff(old: ResultArgument, new: ResultArgument, json: JsonOption = False) -> 
 
     Exits 0 whatever the difference: what must not happen is an expectation of the drill.
     """
-    from rocelab.documents import fitting, to_json
+    from rocelab.base.documents import fitting, to_json
     from rocelab.report.difference import print_difference
     from rocelab.results.difference import difference
 

@@ -9,10 +9,10 @@ from typing import Annotated
 
 import typer
 
+from rocelab.base.wording import counted
 from rocelab.cli.arguments import JsonOption, RunningLabArgument, complete_node, running_lab
-from rocelab.kernel.rights import need_root
+from rocelab.linux.rights import need_root
 from rocelab.report.console import progress_bars, say, write
-from rocelab.wording import counted
 
 
 def evidence(
@@ -40,7 +40,7 @@ def evidence(
     json: JsonOption = False,
 ) -> None:
     """Collect configurations, tables, counters, logs and a short capture of nodes."""
-    from rocelab.measure.evidence.bundle import INDEX, collect_evidence
+    from rocelab.observe.evidence.bundle import INDEX, collect_evidence
 
     need_root("reading in nodes")
     chosen = running_lab(lab)

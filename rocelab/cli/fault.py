@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rocelab.cli.arguments import JsonOption, OneRunningLab, RunningLabArgument, running_lab
-from rocelab.kernel.rights import need_root
+from rocelab.linux.rights import need_root
 from rocelab.report.console import out, progress_bars, say, table, write_json
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rocelab.faults.base import Fault
     from rocelab.faults.record import RecordedFault
     from rocelab.faults.spec import FaultSpec
-    from rocelab.runtime.lab import RunningLab
+    from rocelab.lab.lab import RunningLab
 
 app = typer.Typer(
     no_args_is_help=True, help="Break a lab that is up, say what is broken, and mend it."
@@ -39,9 +39,9 @@ def _complete_key(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 def _complete_number(ctx: typer.Context, incomplete: str) -> list[str]:
-    from rocelab.errors import RocelabError
+    from rocelab.base.errors import RocelabError
     from rocelab.faults.record import read_faults
-    from rocelab.runtime.record import LabFiles
+    from rocelab.record import LabFiles
 
     try:
         numbers = [str(fault.number) for fault in read_faults(LabFiles(str(ctx.params.get("lab"))))]
@@ -110,8 +110,8 @@ def _leave(lab: RunningLab, spec: FaultSpec, json: bool) -> None:
 
 
 def _wait(lab: RunningLab, spec: FaultSpec, json: bool) -> None:
+    from rocelab.base.units import format_duration
     from rocelab.faults.running import inject_and_wait
-    from rocelab.units import format_duration
 
     with progress_bars() as progress:
         changes, late = inject_and_wait(lab, spec, progress)
@@ -191,7 +191,7 @@ def restore(
     ] = False,
 ) -> None:
     """Undo faults, and end when nothing of them remains."""
-    from rocelab.errors import InputError
+    from rocelab.base.errors import InputError
     from rocelab.faults.running import restore_numbered, restore_ownerless
 
     undone: tuple[Fault, ...]
@@ -221,7 +221,7 @@ def restore(
 @contextmanager
 def _showing(stage: str) -> Iterator[None]:
     """A bar while the block runs: restarting daemons takes seconds."""
-    from rocelab.progress import Progress
+    from rocelab.base.progress import Progress
 
     with progress_bars() as progress:
         progress(Progress(stage, 0, 1))

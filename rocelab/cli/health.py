@@ -12,19 +12,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rocelab.base.interruption import undone
+from rocelab.base.wording import counted
 from rocelab.cli.arguments import JsonOption, OneRunningLab, running_lab
-from rocelab.interruption import undone
-from rocelab.kernel.rights import need_root
+from rocelab.linux.rights import need_root
 from rocelab.report.console import err, out, say, table, write
-from rocelab.wording import counted
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from rocelab.measure.health.monitor import OnSample, Snapshot
-    from rocelab.measure.health.spec import HealthSpec
+    from rocelab.lab.lab import RunningLab
+    from rocelab.observe.health.monitor import OnSample, Snapshot
+    from rocelab.observe.health.spec import HealthSpec
     from rocelab.results.health import HealthReport
-    from rocelab.runtime.lab import RunningLab
 
 NS_PER_S = 10**9
 MOST_ROWS = 24
@@ -80,8 +80,8 @@ def health(
     --once saw an objective missed, could not read all of the lab or found a process that does not
     work, 130 after Ctrl-C. With --json
     each sample is a line, and the report the last."""
-    from rocelab.errors import InputError
-    from rocelab.measure.environment import environment_of
+    from rocelab.base.errors import InputError
+    from rocelab.observe.environment import environment_of
 
     need_root("reading counters in nodes")
     if once and duration is not None:
@@ -103,10 +103,10 @@ def health(
 def _spec(objectives: Path | None, interval: str | None) -> HealthSpec:
     from pydantic import ValidationError
 
-    from rocelab.errors import InputError
-    from rocelab.measure.health.spec import HealthSpec
-    from rocelab.spec.load import validate
-    from rocelab.spec.source import read_source
+    from rocelab.base.errors import InputError
+    from rocelab.labfile.load import validate
+    from rocelab.labfile.source import read_source
+    from rocelab.observe.health.spec import HealthSpec
 
     spec = HealthSpec() if objectives is None else validate(read_source(objectives), HealthSpec)
     if interval is None:
@@ -121,9 +121,9 @@ def _spec(objectives: Path | None, interval: str | None) -> HealthSpec:
 
 
 def _seconds(text: str | None) -> float | None:
-    from rocelab.errors import InputError
-    from rocelab.units import parse_duration_ns
-    from rocelab.wording import RefusedError
+    from rocelab.base.errors import InputError
+    from rocelab.base.units import parse_duration_ns
+    from rocelab.base.wording import RefusedError
 
     if text is None:
         return None
@@ -142,12 +142,12 @@ def _watch(
     evidence: Path | None,
     json: bool,
 ) -> HealthReport:
-    from rocelab.measure.health.monitor import HealthMonitor
+    from rocelab.observe.health.monitor import HealthMonitor
 
     with ExitStack() as stack:
         sinks = [stack.enter_context(_json_lines() if json else _live(lab))]
         if prometheus is not None or listen is not None:
-            from rocelab.measure.health.prometheus import Exporter
+            from rocelab.observe.health.prometheus import Exporter
 
             sinks.append(stack.enter_context(Exporter(prometheus, listen)).take)
 

@@ -15,8 +15,8 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 
-from rocelab.errors import RocelabError
-from rocelab.interruption import shielded, undone
+from rocelab.base.errors import RocelabError
+from rocelab.base.interruption import shielded, undone
 from rocelab.remote import record
 from rocelab.remote.address import parse_address, read_config, resolve
 from rocelab.remote.answers import DOCTOR, parsed

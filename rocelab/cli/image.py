@@ -17,8 +17,8 @@ def build(json: JsonOption = False) -> None:
     Docker, or else Podman, keeps it. `up --runtime docker` builds it by itself; `render --target
     containerlab` names it if it is there. An image that is there is not built again.
     """
-    from rocelab.runtime.engine import find_engine
-    from rocelab.runtime.image import built_image
+    from rocelab.lab.engine import find_engine
+    from rocelab.lab.image import built_image
 
     engine = find_engine()
     with progress_bars() as progress:

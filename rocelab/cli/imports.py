@@ -13,9 +13,9 @@ from rocelab.cli.arguments import FileOption, ForceOption
 from rocelab.report.console import note, say, write
 
 if TYPE_CHECKING:
+    from rocelab.labfile.fabrics import ClosSpec
     from rocelab.plan.shape import Drawn
     from rocelab.render.import_roles import Imported
-    from rocelab.spec.fabrics import ClosSpec
 
 _SHOWN = 6
 _STATEMENTS = 3
@@ -51,11 +51,11 @@ def import_topology(
     Addresses, ASNs and policy are rocelab's own; the command lists what the bound FRR
     configurations say of them. `rocelab adopt` takes a running lab as it is.
     """
-    from rocelab.outputs import output_file
+    from rocelab.base.outputs import output_file
+    from rocelab.labfile.base import safe_name
     from rocelab.plan.shape import clos_in
     from rocelab.render.import_roles import drawn_of
     from rocelab.render.imported import read_topology
-    from rocelab.spec.base import safe_name
 
     target = None if file is None else output_file(file, overwrite=force)
     imported = read_topology(topology, os.environ)
@@ -75,8 +75,8 @@ def import_topology(
 
 def lab_text(name: str, fabric: ClosSpec, topology: Path) -> str:
     """The lab file."""
-    from rocelab.spec.source import written
-    from rocelab.wording import printable
+    from rocelab.base.wording import printable
+    from rocelab.labfile.source import written
 
     joined = ("atsws", "links_per_atsw") if fabric.atsws == 0 else ()
     keys = fabric.model_dump(exclude={"zones", *joined} if fabric.zones == 1 else {*joined})
@@ -112,7 +112,7 @@ def _note_the_rest(imported: Imported) -> None:
 
 def _some(texts: Sequence[str], most: int = _SHOWN) -> str:
     """The first of many, none longer than a line."""
-    from rocelab.wording import printable
+    from rocelab.base.wording import printable
 
     cut = [text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..." for text in texts[:most]]
     more = [f"and {len(texts) - most:,} more"] if len(texts) > most else []

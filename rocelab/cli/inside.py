@@ -20,11 +20,11 @@ from rocelab.cli.arguments import (
     running_lab,
     switch_of,
 )
-from rocelab.kernel.rights import need_root
+from rocelab.linux.rights import need_root
 
 if TYPE_CHECKING:
-    from rocelab.runtime.lab import RunningLab
-    from rocelab.runtime.node import NamespaceNode
+    from rocelab.lab.lab import RunningLab
+    from rocelab.lab.node import NamespaceNode
 
 
 def exec_command(
@@ -36,7 +36,7 @@ def exec_command(
     ],
 ) -> None:
     """Run a command in a node; its exit code is the command's."""
-    from rocelab.errors import InputError
+    from rocelab.base.errors import InputError
 
     command = command[1:] if command[0] == "--" else command
     if not command:
@@ -101,8 +101,8 @@ def ping(
 
     rocelab ping zone-small srv1-1 srv4-1 -c 3
     """
-    from rocelab.errors import MachineError
-    from rocelab.runtime.node import NamespaceNode
+    from rocelab.base.errors import MachineError
+    from rocelab.lab.node import NamespaceNode
 
     need_root("entering a node")
     chosen = running_lab(lab)
@@ -120,8 +120,8 @@ def _address(lab: RunningLab, name: str) -> str:
 
     Raises InputError if there is no such node or NIC.
     """
-    from rocelab.errors import InputError
-    from rocelab.forwarding.path import find_nic
+    from rocelab.base.errors import InputError
+    from rocelab.routes.path import find_nic
 
     server, colon, number = name.partition(":")
     node = lab.fabric.node(lab.node(server).name)
@@ -158,7 +158,7 @@ def _become(
 def _become_in(
     handle: NamespaceNode, lab: str, arguments: Sequence[str], environment: Mapping[str, str]
 ) -> NoReturn:
-    from rocelab.errors import InputError
+    from rocelab.base.errors import InputError
 
     if not handle.netns.exists():
         raise InputError(

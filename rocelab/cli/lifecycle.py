@@ -24,14 +24,14 @@ from rocelab.cli.arguments import (
     lab_file,
     running_lab,
 )
-from rocelab.kernel.rights import need_root
+from rocelab.lab.kind import FrrMemory, RuntimeKind
+from rocelab.linux.rights import need_root
 from rocelab.report.console import note, out, progress_bars, say, seconds_table, table, write_json
-from rocelab.runtime.kind import FrrMemory, RuntimeKind
 
 if TYPE_CHECKING:
-    from rocelab.runtime.lab import Lab, RunningLab
-    from rocelab.runtime.pfc.overview import LosslessOverview
-    from rocelab.runtime.status import KnownLab, LabStatus, NodeStatus
+    from rocelab.dataplane.pfc.overview import LosslessOverview
+    from rocelab.lab.lab import Lab, RunningLab
+    from rocelab.lab.status import KnownLab, LabStatus, NodeStatus
 
 _SHOWN_SWITCHES = 40
 _MB = 1e6
@@ -51,10 +51,10 @@ def up(
     json: JsonOption = False,
 ) -> None:
     """Bring a lab up; ends when every switch holds every route with its full ECMP width."""
-    from rocelab.errors import InputError
-    from rocelab.measure.evidence.unconverged import keep_unconverged
-    from rocelab.runtime.lab import Lab
-    from rocelab.runtime.providers import provider_of
+    from rocelab.base.errors import InputError
+    from rocelab.lab.lab import Lab
+    from rocelab.lab.providers import provider_of
+    from rocelab.observe.evidence.unconverged import keep_unconverged
 
     if reuse and (image is not None or frr is not None):
         raise InputError("--reuse does not compare images and FRRs", "leave --image and --frr out")
@@ -96,11 +96,11 @@ def up(
 def _check_reusable(planned: Lab, frr_memory: FrrMemory | None) -> RunningLab:
     """The running lab. Raises InputError if it is not the planned one, ExpectationError if its
     state is no longer as planned."""
-    from rocelab.errors import ExpectationError, InputError
-    from rocelab.runtime.lab import RunningLab, as_it_runs
-    from rocelab.runtime.status import read_status
-    from rocelab.spec.model import differing_keys
-    from rocelab.wording import listed
+    from rocelab.base.errors import ExpectationError, InputError
+    from rocelab.base.wording import listed
+    from rocelab.lab.lab import RunningLab, as_it_runs
+    from rocelab.lab.status import read_status
+    from rocelab.labfile.model import differing_keys
 
     need_root("looking into a lab")
     running = RunningLab.open(planned.name)
@@ -148,11 +148,11 @@ def down(
 
     If the lab is not up, nothing happens and the exit code is 0.
     """
-    from rocelab.errors import InputError, RocelabError
-    from rocelab.runtime.lab import name_of
-    from rocelab.runtime.record import recorded_labs
-    from rocelab.runtime.teardown import take_down
-    from rocelab.wording import did_you_mean
+    from rocelab.base.errors import InputError, RocelabError
+    from rocelab.base.wording import did_you_mean
+    from rocelab.lab.lab import name_of
+    from rocelab.lab.teardown import take_down
+    from rocelab.record import recorded_labs
 
     if every == (lab is not None):
         raise InputError("name a lab, or say --all", hint="`rocelab list` says what there is")
@@ -188,8 +188,8 @@ def _is_agreed() -> bool:
 
     Raises InputError without a terminal.
     """
-    from rocelab.errors import InputError
-    from rocelab.runtime.status import known_labs
+    from rocelab.base.errors import InputError
+    from rocelab.lab.status import known_labs
 
     labs = known_labs()
     if not labs:
@@ -210,7 +210,7 @@ def _is_agreed() -> bool:
 
 def list_labs(json: JsonOption = False) -> None:
     """List the labs that are up, coming up, or left behind by a command that was killed."""
-    from rocelab.runtime.status import known_labs
+    from rocelab.lab.status import known_labs
 
     labs = known_labs()
     if json:
@@ -223,7 +223,7 @@ def list_labs(json: JsonOption = False) -> None:
 
 
 def _print_labs(labs: Sequence[KnownLab]) -> None:
-    from rocelab.runtime.status import Presence
+    from rocelab.lab.status import Presence
 
     shown = table("", ("lab", "state", "runtime", "since", "nodes"), left=4)
     for lab in labs:
@@ -245,7 +245,7 @@ def _print_labs(labs: Sequence[KnownLab]) -> None:
 def status(lab: OneRunningLab = None, json: JsonOption = False) -> None:
     """Say how a lab is: daemons, BGP sessions, routes at full width, memory. Exits 1 when it is
     not as planned."""
-    from rocelab.runtime.status import read_status
+    from rocelab.lab.status import read_status
 
     need_root("looking into a lab")
     state = read_status(running_lab(lab))
@@ -258,7 +258,7 @@ def status(lab: OneRunningLab = None, json: JsonOption = False) -> None:
 
 
 def _print_status(state: LabStatus) -> None:
-    from rocelab.runtime.settings import sentences
+    from rocelab.lab.settings import sentences
 
     switches = [node for node in state.nodes if node.role.tier]
     faulty = [node for node in switches if not node.converged]
@@ -296,7 +296,7 @@ def _print_status(state: LabStatus) -> None:
 
 
 def _print_lossless(lossless: LosslessOverview) -> None:
-    from rocelab.units import format_duration, format_size
+    from rocelab.base.units import format_duration, format_size
 
     took_part = sorted(
         (lossless_class for lossless_class in lossless.classes if lossless_class.took_part),

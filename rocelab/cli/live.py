@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
+from rocelab.base.interruption import undone
 from rocelab.cli.arguments import OneRunningLab, running_lab
-from rocelab.interruption import undone
-from rocelab.kernel.rights import need_root
+from rocelab.linux.rights import need_root
 from rocelab.report.console import say
 
 
@@ -45,7 +45,7 @@ def live(
     Prints the page's URL, whose token lets whoever has it break the lab. Faults of the page are
     undone at the end, and its job is stopped.
     """
-    from rocelab.errors import InputError, MachineError
+    from rocelab.base.errors import InputError, MachineError
 
     try:
         from rocelab.live.server import serve

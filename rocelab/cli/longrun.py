@@ -68,7 +68,7 @@ def whatif(
 
     rocelab whatif zone-1-1125 "lose 2 links of rack 4" --pattern allreduce --ranks 16 --size 1GB
     """
-    from rocelab.documents import to_json
+    from rocelab.base.documents import to_json
     from rocelab.report.simulation.whatif import print_what_if
     from rocelab.sim.events.sentence import parse_event
     from rocelab.sim.reliability import event_cost
@@ -147,7 +147,7 @@ def longrun(
 
     rocelab longrun zone-1-1125 --rates llama3 --work 30d --pattern allreduce --ranks 16 --size 1GB
     """
-    from rocelab.documents import to_json
+    from rocelab.base.documents import to_json
     from rocelab.report.simulation.whatif import print_outlook
     from rocelab.sim.reliability import long_run
     from rocelab.sim.simulate import Options
@@ -177,7 +177,7 @@ def longrun(
 @contextmanager
 def _problems_in(timeline: Path | None) -> Iterator[None]:
     """Problems of events that name nothing of the fabric are those of their file."""
-    from rocelab.errors import SpecError
+    from rocelab.base.errors import SpecError
 
     try:
         yield
@@ -191,10 +191,10 @@ def _problems_in(timeline: Path | None) -> Iterator[None]:
 def _failures(
     timeline: Path | None, rates: str | None, repair: str, draw: int
 ) -> TimelineSpec | RatesSpec:
-    from rocelab.errors import InputError
+    from rocelab.base.errors import InputError
+    from rocelab.labfile.load import read_model
     from rocelab.sim.events.rates import PRESETS
     from rocelab.sim.events.spec import RatesSpec, TimelineSpec
-    from rocelab.spec.load import read_model
 
     if (timeline is None) == (rates is None):
         raise InputError(
@@ -210,11 +210,11 @@ def _failures(
 
 
 def _restart(failures: TimelineSpec | RatesSpec, policy: dict[str, str]) -> RestartSpec:
-    from rocelab.errors import COMMAND_LINE
+    from rocelab.base.errors import COMMAND_LINE
+    from rocelab.labfile.load import validate
+    from rocelab.labfile.source import Source
     from rocelab.sim.events.rates import PRESETS
     from rocelab.sim.events.spec import RatesSpec, RestartSpec
-    from rocelab.spec.load import validate
-    from rocelab.spec.source import Source
 
     base = PRESETS[failures.preset] if isinstance(failures, RatesSpec) else failures
     asked = validate(Source(COMMAND_LINE, dict(policy), {}), RestartSpec)
@@ -223,10 +223,10 @@ def _restart(failures: TimelineSpec | RatesSpec, policy: dict[str, str]) -> Rest
 
 def _span_s(option: str, text: str) -> float:
     """The seconds of a time option."""
-    from rocelab.errors import InputError
+    from rocelab.base.errors import InputError
+    from rocelab.base.wording import RefusedError
+    from rocelab.labfile.base import SECOND
     from rocelab.sim.events.spec import SPAN
-    from rocelab.spec.base import SECOND
-    from rocelab.wording import RefusedError
 
     try:
         span_ns = SPAN.parse(text)

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from rocelab.interruption import ending
+from rocelab.base.interruption import ending
 
 if TYPE_CHECKING:
     import typer
@@ -138,8 +138,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
     # Loading takes much of a second; signals are already handled during that time.
     with ending():
+        from rocelab.base.interpreter import leave_current_folder_out
         from rocelab.cli.app import run
-        from rocelab.interpreter import leave_current_folder_out
 
         leave_current_folder_out()
         run(command_line(), arguments)

@@ -11,7 +11,7 @@ from rocelab.cli.unprivileged import take_rights_for
 from rocelab.report.console import out, say, table, write_json
 
 if TYPE_CHECKING:
-    from rocelab.forwarding.path import Path
+    from rocelab.routes.path import Path
     from rocelab.traffic.traceroute import Nodes
 
 _ROCE_PORT = 4791
@@ -51,11 +51,11 @@ def path(
     json: JsonOption = False,
 ) -> None:
     """Show every hop a flow takes: from the running kernels' tables, or as planned."""
-    from rocelab.errors import InputError
-    from rocelab.forwarding.path import find_nic, walk
-    from rocelab.forwarding.planned import planned_fibs
-    from rocelab.runtime.lab import RunningLab
-    from rocelab.runtime.record import not_up
+    from rocelab.base.errors import InputError
+    from rocelab.lab.lab import RunningLab
+    from rocelab.record import not_up
+    from rocelab.routes.path import find_nic, walk
+    from rocelab.routes.planned import planned_fibs
 
     chosen = running_or_planned(lab)
     fabric = chosen.fabric

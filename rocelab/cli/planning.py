@@ -17,14 +17,14 @@ from rocelab.report.console import err, out, progress_bars, say, table, write
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from rocelab.labfile.pfc import PfcSpec
     from rocelab.plan.fabric import Fabric
-    from rocelab.spec.pfc import PfcSpec
 
 
 def plan(lab: LabArgument, json: JsonOption = False) -> None:
     """Show what a lab means: nodes, links, addresses, ASNs, BGP sessions, ECMP widths."""
+    from rocelab.lab.lab import Lab
     from rocelab.plan.document import plan_document
-    from rocelab.runtime.lab import Lab
 
     # All of a plan's objects are alive, 100,000 of them for 32,256 GPUs: garbage collection would
     # take a fifth of the time.
@@ -40,9 +40,9 @@ def plan(lab: LabArgument, json: JsonOption = False) -> None:
 
 
 def _print_plan(fabric: Fabric) -> None:
+    from rocelab.base.units import format_rate
     from rocelab.plan.fabric import Role
     from rocelab.plan.limits import lab_limits
-    from rocelab.units import format_rate
 
     console = out()
     addressing = "a /31 each" if fabric.numbered else "unnumbered (IPv6 link-local)"
@@ -91,8 +91,8 @@ def _warn(text: str) -> None:
 
 
 def _room(fabric: Fabric) -> str:
+    from rocelab.base.units import format_size
     from rocelab.plan.queues import full_classes_bytes, port_bytes
-    from rocelab.units import format_size
 
     buffer = fabric.spec.queues.buffer
     alone = f"A class of a switch port holds up to {format_size(buffer)}"
@@ -103,9 +103,9 @@ def _room(fabric: Fabric) -> str:
 
 
 def _print_lossless(fabric: Fabric, pfc: PfcSpec) -> None:
+    from rocelab.base.units import format_rate, format_size
     from rocelab.plan.dependencies import is_up_down, search
     from rocelab.plan.pfc import carve, nic_headrooms, nic_thresholds, slack_of, warnings
-    from rocelab.units import format_rate, format_size
 
     console = out()
     dilation = fabric.spec.dilation
@@ -174,14 +174,14 @@ def _print_lossless(fabric: Fabric, pfc: PfcSpec) -> None:
 
 
 def _drained(pfc: PfcSpec) -> str:
-    from rocelab.units import SHARE
+    from rocelab.base.units import SHARE
 
     share = pfc.nic.drain
     return "as they come" if share is None else f"at {SHARE.written(share)} of the link's rate"
 
 
 def _watchdog(pfc: PfcSpec, dilation: float) -> str:
-    from rocelab.units import format_duration
+    from rocelab.base.units import format_duration
 
     watchdog = pfc.watchdog
     if watchdog is None:
@@ -197,8 +197,8 @@ def _watchdog(pfc: PfcSpec, dilation: float) -> str:
 
 
 def _uplink_table(fabric: Fabric) -> Table:
+    from rocelab.base.units import format_rate
     from rocelab.plan.document import uplinks_by_tier
-    from rocelab.units import format_rate
 
     shown = table("Uplink ratios", ("role", "switches", "down", "up", "down:up"))
     for tier in uplinks_by_tier(fabric):
@@ -276,11 +276,11 @@ def render(
     For FRR, a folder per switch: DIR/SWITCH/{zebra,bgpd,bfdd}.conf. For containerlab, a folder
     that it deploys; for clabernetes, what `kubectl apply` takes.
     """
-    from rocelab.errors import InputError
+    from rocelab.base.errors import InputError
+    from rocelab.lab.image import image_here
+    from rocelab.lab.lab import Lab
     from rocelab.render.files import write_clabernetes, write_containerlab, write_rendered
     from rocelab.render.frr_image import DEFAULT_IMAGE
-    from rocelab.runtime.image import image_here
-    from rocelab.runtime.lab import Lab
 
     if image is not None and target is Target.FRR:
         raise InputError("--image is for containers", "give --target containerlab or clabernetes")
@@ -313,9 +313,9 @@ def graph(
     force: ForceOption = False,
 ) -> None:
     """Draw a lab's fabric, tiers in rows."""
-    from rocelab.outputs import output_file
+    from rocelab.base.outputs import output_file
+    from rocelab.lab.lab import Lab
     from rocelab.render.graph import mermaid, svg
-    from rocelab.runtime.lab import Lab
 
     target = None if file is None else output_file(file, overwrite=force)
     fabric = Lab.planned(lab_file(lab)).fabric
@@ -329,6 +329,6 @@ def graph(
 
 def schema() -> None:
     """Print the JSON Schema of a lab's file, for editors that complete and check YAML."""
-    from rocelab.spec.schema import lab_schema
+    from rocelab.labfile.schema import lab_schema
 
     write([jsonlib.dumps(lab_schema(), indent=2), "\n"])

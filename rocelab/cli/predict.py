@@ -15,14 +15,14 @@ from rocelab.cli.arguments import (
 )
 from rocelab.cli.joboptions import named_options, takes_job_options
 from rocelab.cli.unprivileged import take_rights_for
+from rocelab.labfile.schemes import predictable_kinds
 from rocelab.report.console import err, out, progress_bars, write
-from rocelab.spec.schemes import predictable_kinds
 
 if TYPE_CHECKING:
+    from rocelab.lab.lab import Lab, RunningLab
     from rocelab.plan.fabric import Fabric
     from rocelab.predict.matrix import FlowRow
     from rocelab.predict.predictor import Setting
-    from rocelab.runtime.lab import Lab, RunningLab
 
 MODELS = ("kernel", "crc16", "crc32")
 _NOT_OF_LOADS = ("starts", "warmup", "compute", "dcqcn", "ecn", "out-of-order")
@@ -91,10 +91,10 @@ def predict(
 
     rocelab predict llama3-24k --flows flows.csv --model crc32
     """
-    from rocelab.documents import to_json
+    from rocelab.base.documents import to_json
+    from rocelab.lab.lab import RunningLab
     from rocelab.predict.predictor import predict_document
     from rocelab.report.prediction import print_prediction
-    from rocelab.runtime.lab import RunningLab
 
     chosen = running_or_planned(lab)
     is_up = isinstance(chosen, RunningLab)
@@ -114,11 +114,11 @@ def predict(
 def _asked(
     chosen: Lab | RunningLab, scheme: str | None, hashing: str | None, model: str
 ) -> tuple[Fabric, Setting]:
-    from rocelab.errors import InputError
-    from rocelab.forwarding.asic import Model
+    from rocelab.base.errors import InputError
+    from rocelab.lab.lab import RunningLab
     from rocelab.predict.predictor import Setting, asked_fabric
     from rocelab.predict.spec import read_asked
-    from rocelab.runtime.lab import RunningLab
+    from rocelab.routes.asic import Model
 
     if model not in MODELS:
         raise InputError(f"there is no model {model}", hint=f"take {', '.join(MODELS)}")
@@ -138,12 +138,12 @@ def _rows(
     fabric: Fabric, flows: str | None, options: dict[str, str]
 ) -> tuple[list[FlowRow], list[str]]:
     """The flows of a file or of a job, and notes of the job's keys that say nothing of loads."""
-    from rocelab.errors import InputError
+    from rocelab.base.errors import InputError
     from rocelab.jobs.jobplan import plan_jobs
     from rocelab.jobs.options import job_from_options
+    from rocelab.labfile.catalog import FLOWS
     from rocelab.predict.matrix import rows_of_jobs
     from rocelab.predict.spec import read_flows
-    from rocelab.spec.catalog import FLOWS
 
     if flows is None:
         job = job_from_options(options)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from rocelab.cli.arguments import JsonOption, OneRunningLab, running_lab
-from rocelab.kernel.rights import need_root
+from rocelab.linux.rights import need_root
 from rocelab.report.console import out, progress_bars, say, table, write_json
 
 if TYPE_CHECKING:
@@ -23,8 +23,8 @@ def reach(lab: OneRunningLab = None, json: JsonOption = False) -> None:
     All pairs in one batch: seconds where there are hundreds of servers. Refused while a drill or a
     job uses the lab, whose packets are counted. Exits 1 when a pair does not reach.
     """
-    from rocelab.runtime.inuse import in_use
-    from rocelab.runtime.record import LabFiles
+    from rocelab.lab.inuse import in_use
+    from rocelab.record import LabFiles
     from rocelab.traffic.reachability import probe_reachability
 
     need_root("sending in a lab")

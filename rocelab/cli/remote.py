@@ -12,9 +12,9 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from rocelab.base.errors import InputError
 from rocelab.cli.arguments import JsonOption
 from rocelab.cli.unprivileged import take_rights_of
-from rocelab.errors import InputError
 from rocelab.report.console import is_reader_gone
 
 HERE = frozenset({"runs", "attach"})

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rocelab.cli.arguments import JsonOption, RunningLabArgument, complete_schemes, running_lab
-from rocelab.kernel.rights import need_root
+from rocelab.linux.rights import need_root
 from rocelab.report.console import out, progress_bars, say, table, write_json
 
 if TYPE_CHECKING:
-    from rocelab.spec.schemes import SchemeSpec
+    from rocelab.labfile.schemes import SchemeSpec
 
 _SHOWN_SWITCHES = 40
 _COUNTED = ("steered", "hits", "misses", "flowlets", "changes")
@@ -40,9 +40,9 @@ def scheme(
     json: JsonOption = False,
 ) -> None:
     """Show how a lab spreads flows over equal paths, or switch it while traffic runs."""
-    from rocelab.errors import InputError
-    from rocelab.runtime.inuse import in_use
-    from rocelab.runtime.record import LabFiles
+    from rocelab.base.errors import InputError
+    from rocelab.lab.inuse import in_use
+    from rocelab.record import LabFiles
 
     need_root("the scheme of a lab that is up")
     chosen = running_lab(lab)
@@ -85,10 +85,10 @@ def scheme(
 
 def asked_scheme(kind: str, settings: list[str]) -> SchemeSpec:
     """The scheme of a command line. Raises SpecError as for a file, InputError for a bare key."""
-    from rocelab.errors import InputError
-    from rocelab.spec.load import validate
-    from rocelab.spec.schemes import AskedScheme
-    from rocelab.spec.source import parse_source
+    from rocelab.base.errors import InputError
+    from rocelab.labfile.load import validate
+    from rocelab.labfile.schemes import AskedScheme
+    from rocelab.labfile.source import parse_source
 
     lines = [f"  kind: {kind}"]
     for setting in settings:

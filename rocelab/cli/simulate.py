@@ -20,16 +20,16 @@ from rocelab.cli.arguments import (
 )
 from rocelab.cli.joboptions import named_options, takes_job_options
 from rocelab.cli.predict import complete_model
+from rocelab.labfile.schemes import SCHEMES
 from rocelab.report.console import err, out, progress_bars, write
-from rocelab.spec.schemes import SCHEMES
 
 if TYPE_CHECKING:
+    from rocelab.base.outputs import Folder
+    from rocelab.base.progress import ProgressSink
     from rocelab.jobs.spec import SimulatedJob
-    from rocelab.outputs import Folder
-    from rocelab.progress import ProgressSink
+    from rocelab.labfile.model import LabSpec
     from rocelab.results.simulation import SimulationReport
     from rocelab.sim.simulate import Simulation
-    from rocelab.spec.model import LabSpec
 
 _WHAT_IF, _INPUT, _ENGINE = "What if", "Input and output", "Engine"
 
@@ -206,8 +206,8 @@ def simulate(
 
     rocelab simulate llama3-24k --job llama3-16k --out results/llama3
     """
-    from rocelab.documents import to_json
-    from rocelab.outputs import results_folder
+    from rocelab.base.documents import to_json
+    from rocelab.base.outputs import results_folder
     from rocelab.sim.flowtable import flow_file, write_flows
     from rocelab.sim.simulate import Options, Simulation
 
@@ -256,7 +256,7 @@ def print_warnings(warnings: Iterable[str]) -> None:
 def note_compiling(engine: str = "fluid") -> None:
     """Say on a terminal that an engine is compiled first, if it is."""
     import rocelab.sim
-    from rocelab.compiling import is_compiled
+    from rocelab.base.compiling import is_compiled
 
     sources = Path(rocelab.sim.__file__).parent / ("engine" if engine == "fluid" else "packets")
     if err().is_terminal and not is_compiled(sources):
@@ -265,8 +265,8 @@ def note_compiling(engine: str = "fluid") -> None:
 
 def asked_spec(lab: str, scheme: str | None, hashing: str | None) -> LabSpec:
     """The spec of a lab, with another scheme or hashing on request. Raises SpecError."""
+    from rocelab.labfile.load import load_spec
     from rocelab.predict.spec import read_asked
-    from rocelab.spec.load import load_spec
 
     asked = read_asked(scheme, hashing)
     changed = {"scheme": asked.scheme, "hashing": asked.hashing}
@@ -276,10 +276,10 @@ def asked_spec(lab: str, scheme: str | None, hashing: str | None) -> LabSpec:
 
 def asked_jobs(job_file: str | None, options: dict[str, str]) -> tuple[SimulatedJob, ...]:
     """The jobs of a file, or the collective that a command's options describe. Raises SpecError."""
-    from rocelab.errors import InputError
+    from rocelab.base.errors import InputError
     from rocelab.jobs.options import job_from_options
     from rocelab.jobs.spec import collective_job, load_jobs
-    from rocelab.spec.catalog import JOBS
+    from rocelab.labfile.catalog import JOBS
 
     if job_file is None:
         spec = job_from_options(options)
@@ -295,7 +295,7 @@ def asked_jobs(job_file: str | None, options: dict[str, str]) -> tuple[Simulated
 
 
 def _export(simulation: Simulation, folder: Path, progress: ProgressSink) -> None:
-    from rocelab.errors import InputError
+    from rocelab.base.errors import InputError
     from rocelab.sim.traces.export import write_trace
 
     if len(simulation.jobs) > 1:
@@ -306,8 +306,8 @@ def _export(simulation: Simulation, folder: Path, progress: ProgressSink) -> Non
 
 
 def _write(report: SimulationReport, folder: Folder) -> None:
-    from rocelab.documents import to_json
-    from rocelab.outputs import REPORT, RESULT
+    from rocelab.base.documents import to_json
+    from rocelab.base.outputs import REPORT, RESULT
     from rocelab.report.simulation.html import render_html
 
     folder.replace_all({RESULT: to_json(report), REPORT: render_html(report)})

@@ -65,11 +65,11 @@ def sweep(
     """
     from functools import partial
 
-    from rocelab.errors import InputError
+    from rocelab.base.errors import InputError
+    from rocelab.labfile.catalog import JOBS, LABS, tree_of
     from rocelab.sim.sweep.run import run_sweep
     from rocelab.sim.sweep.spec import read_sweep
     from rocelab.sim.sweep.workerpool import cluster, processes
-    from rocelab.spec.catalog import JOBS, LABS, tree_of
 
     if address is not None and workers is not None:
         raise InputError(

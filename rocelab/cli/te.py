@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rocelab.cli.arguments import JsonOption, OneRunningLab, running_lab
-from rocelab.kernel.rights import need_root
+from rocelab.linux.rights import need_root
 from rocelab.report.console import out, say, table, write_json
 
 if TYPE_CHECKING:
-    from rocelab.runtime.controller.rounds import Round
-    from rocelab.runtime.lab import RunningLab
+    from rocelab.dataplane.controller.rounds import Round
+    from rocelab.lab.lab import RunningLab
 
 _SHOWN_ENTRIES = 20
 
@@ -29,8 +29,8 @@ def te(
     json: JsonOption = False,
 ) -> None:
     """Show what the controller of a lab with scheme te or resilient does."""
-    from rocelab.runtime.controller.rounds import read_rounds
-    from rocelab.runtime.steering.controller import ControllerFiles, controller_pid
+    from rocelab.dataplane.controller.rounds import read_rounds
+    from rocelab.dataplane.steering.controller import ControllerFiles, controller_pid
 
     need_root("reading a lab's controller")
     chosen = running_lab(lab)
@@ -109,10 +109,10 @@ def _print_tiers(last: Round) -> None:
 
 def _bound(lab: RunningLab) -> float:
     """The least maximum utilisation for the published demands, over the present tables."""
-    from rocelab.forwarding.demand import read_demands
-    from rocelab.forwarding.network import Network
-    from rocelab.forwarding.placing import lower_bound
-    from rocelab.runtime.steering.controller import ControllerFiles
+    from rocelab.dataplane.steering.controller import ControllerFiles
+    from rocelab.routes.demand import read_demands
+    from rocelab.routes.network import Network
+    from rocelab.routes.placing import lower_bound
 
     fabric = lab.fabric
     demands, _ = read_demands(fabric, ControllerFiles(lab.runtime.files).demands)

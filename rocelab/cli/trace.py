@@ -40,11 +40,11 @@ def reference(
 
     rocelab reference rail-superpod all_reduce.txt --pattern allreduce --ranks 8
     """
-    from rocelab.documents import read_text
+    from rocelab.base.documents import read_text
+    from rocelab.base.units import SIZE, format_duration
     from rocelab.sim.simulate import simulate
     from rocelab.sim.traces.nccl_tests import read_nccl_tests
     from rocelab.sim.traces.reference import compare, fit_alpha_beta
-    from rocelab.units import SIZE, format_duration
 
     spec = asked_spec(lab, scheme, hashing)
     options = named_options(job)

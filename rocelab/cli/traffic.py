@@ -16,7 +16,7 @@ from rocelab.cli.arguments import (
     running_lab,
 )
 from rocelab.cli.joboptions import named_options, takes_job_options
-from rocelab.kernel.rights import need_root
+from rocelab.linux.rights import need_root
 from rocelab.report.console import err, out, progress_bars, write
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def traffic(
     Exits 0 when measured, 1 when a queue pair failed, 2 when the input is wrong, 3 when this
     machine could not carry the run: its figures are then invalid.
     """
-    from rocelab.outputs import shown_if_unwritten
+    from rocelab.base.outputs import shown_if_unwritten
     from rocelab.runs.jobs import run_job, warnings_before
 
     spec = _job(job_file, named_options(job))
@@ -115,9 +115,9 @@ def _warn(text: str) -> None:
 
 
 def _job(job_file: str | None, options: dict[str, str]) -> JobSpec:
-    from rocelab.errors import InputError
+    from rocelab.base.errors import InputError
     from rocelab.jobs.options import job_from_file, job_from_options
-    from rocelab.spec.catalog import JOBS
+    from rocelab.labfile.catalog import JOBS
 
     if job_file is None:
         return job_from_options(options)
@@ -130,7 +130,7 @@ def _job(job_file: str | None, options: dict[str, str]) -> JobSpec:
 
 
 def _show(report: JobReport, json: bool) -> None:
-    from rocelab.documents import to_json
+    from rocelab.base.documents import to_json
     from rocelab.report.job_terminal import print_report
 
     if json:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rocelab.kernel.rights import need_root
-from rocelab.trust import become_sudo_user, use_private_caches
+from rocelab.base.trust import become_sudo_user, use_private_caches
+from rocelab.linux.rights import need_root
 
 _COMMANDS = {
     *("labs", "plan", "render", "graph", "import", "schema", "diagnose"),

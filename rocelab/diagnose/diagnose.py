@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from rocelab.base.errors import InputError
 from rocelab.diagnose.case import Case
 from rocelab.diagnose.congestion import full_links
 from rocelab.diagnose.critical import CriticalSend, timing
@@ -17,17 +18,16 @@ from rocelab.diagnose.hosts import paused_hosts
 from rocelab.diagnose.losses import lossy_links, notes_on_losses
 from rocelab.diagnose.paths import FlowPaths, predicted_paths
 from rocelab.diagnose.pauses import paused_transfers
-from rocelab.errors import InputError
-from rocelab.forwarding.path import NoPathError
 from rocelab.jobs.jobplan import plan_job
 from rocelab.results.diagnosis import SCHEMA_VERSION, Cause, Diagnosis, PathPart, Verdict
 from rocelab.results.job import JobReport
+from rocelab.routes.path import NoPathError
 
 EXPLAINED = {
     Cause.GREY_LINK: ("counters disagree on",),
     Cause.HOST_PAUSE: ("could not feed 1 of",),
 }
-"""Words in the problems of an invalid run (rocelab.measure.accounting, rocelab.traffic.jobresult)
+"""Words in the problems of an invalid run (rocelab.runs.accounting, rocelab.traffic.jobresult)
 that a found cause explains."""
 
 LEAST_SHARE = 0.01

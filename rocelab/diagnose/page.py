@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rocelab.base.units import format_duration
 from rocelab.diagnose.case import Case
 from rocelab.diagnose.critical import lateness
 from rocelab.diagnose.terminal import top_ns
 from rocelab.report.plots import INK, MUTED, figure_of, styled
 from rocelab.results.diagnosis import Cause, Diagnosis
-from rocelab.units import format_duration
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from rocelab.errors import InputError
+from rocelab.base.errors import InputError
 from rocelab.jobs.placement import reference
 from rocelab.plan.fabric import DirectedLink
 from rocelab.predict.matrix import FlowRow

@@ -15,6 +15,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from rocelab.base.units import format_size
+from rocelab.base.wording import listed
 from rocelab.diagnose.case import Case
 from rocelab.diagnose.critical import Floats, Numbers
 from rocelab.diagnose.paths import named, suspects
@@ -25,8 +27,6 @@ from rocelab.report.jobs.view import by_distance
 from rocelab.results.diagnosis import Cause, Verdict
 from rocelab.results.job import JobReport
 from rocelab.results.lossless import PauseSpan, TracedPause, propagation
-from rocelab.units import format_size
-from rocelab.wording import listed
 
 LINE_RATE = 0.9
 """The least share of its rate that an incast's port carries while its switch pauses others."""

@@ -10,11 +10,11 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from rocelab.base.units import format_duration
 from rocelab.diagnose.case import Case
 from rocelab.diagnose.critical import Floats, lateness
 from rocelab.report.console import table
 from rocelab.results.diagnosis import Cause, Diagnosis, Verdict
-from rocelab.units import format_duration
 
 SHADES = " ░▒▓█"
 MOST_COLUMNS = 64

@@ -10,16 +10,16 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 
+from rocelab.base.interruption import shielded, undone
+from rocelab.base.progress import Progress, ProgressSink
+from rocelab.dataplane.steering.scheme import Steering
 from rocelab.drills.hashing import seeds_of
 from rocelab.drills.plan import PlannedPhase
-from rocelab.interruption import shielded, undone
-from rocelab.kernel.fibwatch import FibWatch
-from rocelab.measure.timeline import FibTimeline
-from rocelab.progress import Progress, ProgressSink
-from rocelab.runtime.convergence import convergence_timeout_s
-from rocelab.runtime.lab import RunningLab
-from rocelab.runtime.record import LabFiles
-from rocelab.runtime.steering.scheme import Steering
+from rocelab.lab.convergence import convergence_timeout_s
+from rocelab.lab.lab import RunningLab
+from rocelab.linux.fibwatch import FibWatch
+from rocelab.observe.timeline import FibTimeline
+from rocelab.record import LabFiles
 
 QUIET_S = 1.0
 """Routes have settled when none has changed for this long: several times as long as BGP takes to

@@ -1,7 +1,7 @@
 """The links of undisturbed flows under a plan of hash seeds, measured and predicted.
 
 A `HashingRun` has the probes that crossed each link, counted by the kernel at the receiving port,
-and the number that took another link than `rocelab.forwarding` predicts.
+and the number that took another link than `rocelab.routes` predicts.
 """
 
 from __future__ import annotations
@@ -9,20 +9,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from rocelab.forwarding.balance import link_loads, polarization, tier_balances
-from rocelab.forwarding.fib import Fib
-from rocelab.interruption import shielded, undone
+from rocelab.base.interruption import shielded, undone
+from rocelab.base.sysctls import HASH_SEED
 from rocelab.jobs.flow import Flow
 from rocelab.jobs.placement import NicRef
-from rocelab.kernel import namespaces
-from rocelab.kernel.settings import write_settings
+from rocelab.labfile.model import SeedPlan
+from rocelab.linux import namespaces
+from rocelab.linux.fibtable import Fib
+from rocelab.linux.settings import write_settings
 from rocelab.plan.fabric import Fabric
 from rocelab.predict.loads import LinkLoads, by_link, misplaced_packets
 from rocelab.predict.matrix import FlowRow
 from rocelab.predict.predictor import Setting, asked_fabric, predict_loads
 from rocelab.results.probes import HashingRun
-from rocelab.spec.model import SeedPlan
-from rocelab.sysctls import HASH_SEED
+from rocelab.routes.balance import link_loads, polarization, tier_balances
 from rocelab.traffic.result import TrafficResult
 from rocelab.traffic.taps import LinkPackets
 

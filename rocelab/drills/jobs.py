@@ -9,24 +9,24 @@ import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 
+from rocelab.base.outputs import Place
+from rocelab.base.progress import ProgressSink
+from rocelab.dataplane.queues.engine import read_engine
+from rocelab.dataplane.queues.reading import QueueSampler
 from rocelab.diagnose.diagnose import finding_of
 from rocelab.drills.plan import JobPhase
 from rocelab.jobs.jobplan import JobPlan
-from rocelab.measure.fairness import fair_shares, shared_port
-from rocelab.measure.timeline import FibTimeline
-from rocelab.outputs import Place
-from rocelab.progress import ProgressSink
+from rocelab.lab.lab import RunningLab
+from rocelab.labfile.queues import QueueEngine
+from rocelab.observe.timeline import FibTimeline
+from rocelab.record import LabFiles
 from rocelab.results.drill import JobsRun, PhaseRun
 from rocelab.results.probes import rebased
 from rocelab.results.shares import FairShares
 from rocelab.results.stages import Stages
+from rocelab.runs.fairness import fair_shares, shared_port
 from rocelab.runs.jobs import MeasuredJobs, run_planned
 from rocelab.runs.observers import Observers
-from rocelab.runtime.lab import RunningLab
-from rocelab.runtime.queues.engine import read_engine
-from rocelab.runtime.queues.reading import QueueSampler
-from rocelab.runtime.record import LabFiles
-from rocelab.spec.queues import QueueEngine
 
 QueueDepths = list[tuple[int, float]]
 

@@ -10,19 +10,19 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
-from rocelab.errors import InputError
+from rocelab.base.errors import InputError
+from rocelab.base.interruption import undone
+from rocelab.base.progress import Progress, ProgressSink
+from rocelab.base.wording import listed
 from rocelab.faults.injector import restore_recorded
 from rocelab.faults.record import read_faults
-from rocelab.interruption import undone
-from rocelab.measure.timeline import FibTimeline, opened_namespaces
-from rocelab.progress import Progress, ProgressSink
-from rocelab.runtime.convergence import convergence_timeout_s
-from rocelab.runtime.inuse import in_use
-from rocelab.runtime.kind import FrrMemory
-from rocelab.runtime.lab import Lab, RunningLab, as_it_runs
-from rocelab.runtime.record import LabFiles
-from rocelab.spec.model import differing_keys
-from rocelab.wording import listed
+from rocelab.lab.convergence import convergence_timeout_s
+from rocelab.lab.inuse import in_use
+from rocelab.lab.kind import FrrMemory
+from rocelab.lab.lab import Lab, RunningLab, as_it_runs
+from rocelab.labfile.model import differing_keys
+from rocelab.observe.timeline import FibTimeline, opened_namespaces
+from rocelab.record import LabFiles
 
 LabUse = Callable[[Lab, ProgressSink], AbstractContextManager[RunningLab]]
 """A way to have a planned lab up. The context yields the lab that runs."""

@@ -9,20 +9,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from rocelab.base.errors import InputError
+from rocelab.base.units import format_duration
+from rocelab.base.wording import name_hint
 from rocelab.drills.hashing import reseeded
 from rocelab.drills.spec import DrillSpec, PhaseSpec, TrafficSpec
-from rocelab.errors import InputError
 from rocelab.faults.schedule import Timed, expand
 from rocelab.jobs.flow import Flow, permutation, resolve_flow
 from rocelab.jobs.jobplan import JobPlan, plan_jobs
+from rocelab.labfile.catalog import find_lab, tree_of
+from rocelab.labfile.load import load_spec
+from rocelab.labfile.model import LabSpec
+from rocelab.labfile.reference import named_by
 from rocelab.plan.fabric import Fabric
 from rocelab.predict.predictor import asked_fabric
-from rocelab.spec.catalog import find_lab, tree_of
-from rocelab.spec.load import load_spec
-from rocelab.spec.model import LabSpec
-from rocelab.spec.reference import named_by
-from rocelab.units import format_duration
-from rocelab.wording import name_hint
 
 
 @dataclass(frozen=True, slots=True)

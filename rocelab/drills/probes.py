@@ -11,22 +11,22 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 
-from rocelab.agent.filters import probe_filter
+from rocelab.base.outputs import Place
+from rocelab.base.progress import Progress, ProgressSink
 from rocelab.drills.hashing import hashing_run, plan_name, reseeded, seeds_of
 from rocelab.drills.plan import ProbePhase
 from rocelab.drills.spec import HASHING_NS
-from rocelab.forwarding.fib import Fib
-from rocelab.kernel import settings as kernel
-from rocelab.measure.timeline import FibTimeline
-from rocelab.outputs import Place
-from rocelab.progress import Progress, ProgressSink
+from rocelab.lab.convergence import convergence_timeout_s, wait_for_bfd
+from rocelab.lab.lab import RunningLab
+from rocelab.linux import settings as kernel
+from rocelab.linux.fibtable import Fib
+from rocelab.observe.timeline import FibTimeline
 from rocelab.results.drill import ProbePlan, in_both_clocks
 from rocelab.results.probes import HashingRun, ProbeRun
 from rocelab.runs.probes import FaultedRun, Settings
-from rocelab.runtime.convergence import convergence_timeout_s, wait_for_bfd
-from rocelab.runtime.lab import RunningLab
 from rocelab.traffic.session import TrafficSession
 from rocelab.traffic.taps import Taps
+from rocelab.wire.filters import probe_filter
 
 NS_PER_S = 10**9
 PROGRESS_STEP_NS = 500_000_000

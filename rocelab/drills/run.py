@@ -11,7 +11,10 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 
-from rocelab.documents import to_json
+from rocelab.base.documents import to_json
+from rocelab.base.errors import InputError
+from rocelab.base.outputs import REPORT, RESULT, Folder, Place, results_folder
+from rocelab.base.progress import Progress, ProgressSink, no_progress
 from rocelab.drills.conditions import conditions
 from rocelab.drills.jobs import run_job_phase
 from rocelab.drills.labuse import LabUse, fresh
@@ -24,22 +27,19 @@ from rocelab.drills.plan import (
 )
 from rocelab.drills.probes import probe_plan, run_probe_phase
 from rocelab.drills.spec import DrillSpec, load_drill
-from rocelab.errors import InputError
-from rocelab.kernel.rights import need_root
-from rocelab.measure.attempts import RETRIES, measure_valid
-from rocelab.measure.environment import environment_of
-from rocelab.measure.evidence.unconverged import RESULTS, keep_unconverged
-from rocelab.measure.timeline import FibTimeline, opened_namespaces
-from rocelab.outputs import REPORT, RESULT, Folder, Place, results_folder
+from rocelab.lab.convergence import convergence_timeout_s
+from rocelab.lab.lab import Lab, RunningLab, as_it_runs
+from rocelab.lab.providers import NodeProvider
+from rocelab.linux.rights import need_root
+from rocelab.observe.environment import environment_of
+from rocelab.observe.evidence.unconverged import RESULTS, keep_unconverged
+from rocelab.observe.timeline import FibTimeline, opened_namespaces
 from rocelab.plan.build import plan
 from rocelab.plan.fabric import Fabric
-from rocelab.progress import Progress, ProgressSink, no_progress
 from rocelab.report.html import EVIDENCE, drawings, render_html
 from rocelab.results.drill import DrillResult, PhaseRun, conclude
 from rocelab.results.environment import Environment
-from rocelab.runtime.convergence import convergence_timeout_s
-from rocelab.runtime.lab import Lab, RunningLab, as_it_runs
-from rocelab.runtime.providers import NodeProvider
+from rocelab.runs.attempts import RETRIES, measure_valid
 
 MAX_REPEATS = 1000
 

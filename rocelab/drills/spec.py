@@ -19,28 +19,28 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from rocelab.errors import InputError, Problem, SpecError
+from rocelab.base.errors import InputError, Problem, SpecError
+from rocelab.base.units import DURATION, DurationNs, SizeBytes, format_duration
+from rocelab.base.wording import KeyPath, RefusedError, dotted, listed
 from rocelab.faults.base import MAX_DURATION
 from rocelab.faults.spec import FaultSpec, FlappingSpec
 from rocelab.jobs.collectives import Pattern
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.spec import find_jobs
 from rocelab.jobs.transport import DCQCN_OFF
-from rocelab.measure.health.spec import HealthSpec
+from rocelab.labfile.base import MS, SECOND, Name, SpecModel
+from rocelab.labfile.catalog import tree_of
+from rocelab.labfile.load import validate
+from rocelab.labfile.model import MAX_SEED, SeedPlan
+from rocelab.labfile.reference import named_by
+from rocelab.labfile.schemes import SchemeSpec
+from rocelab.labfile.source import Data, Source, read_source
+from rocelab.observe.health.spec import HealthSpec
 from rocelab.results.convergence import Method
 from rocelab.results.kpi import JOINED
 from rocelab.results.kpis import KPIS
 from rocelab.results.shares import WINDOW_NS
 from rocelab.results.spec import ExpectSpec
-from rocelab.spec.base import MS, SECOND, Name, SpecModel
-from rocelab.spec.catalog import tree_of
-from rocelab.spec.load import validate
-from rocelab.spec.model import MAX_SEED, SeedPlan
-from rocelab.spec.reference import named_by
-from rocelab.spec.schemes import SchemeSpec
-from rocelab.spec.source import Data, Source, read_source
-from rocelab.units import DURATION, DurationNs, SizeBytes, format_duration
-from rocelab.wording import KeyPath, RefusedError, dotted, listed
 
 HASHING_NS = SECOND
 """How long undisturbed traffic runs under each seed plan: the hashing does not change over time."""

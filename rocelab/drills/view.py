@@ -11,11 +11,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from rocelab.base.units import format_duration
 from rocelab.drills.show import DrillView, ExpectationRow, FaultRow, PhaseView, Span
 from rocelab.drills.spec import TrafficSpec
 from rocelab.report.console import table
 from rocelab.report.jobs.view import job_text
-from rocelab.units import format_duration
 
 MAX_PICTURE = 64
 _MIN_PICTURE = 20

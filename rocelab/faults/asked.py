@@ -12,16 +12,16 @@ from typing import cast, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
-from rocelab.errors import COMMAND_LINE, InputError, Problem, SpecError
+from rocelab.base.errors import COMMAND_LINE, InputError, Problem, SpecError
+from rocelab.base.units import DURATION, SHARE
+from rocelab.base.wording import RefusedError, did_you_mean, shown
 from rocelab.faults.base import TimedSpec
 from rocelab.faults.selectors import LinkSelector
 from rocelab.faults.spec import FaultSpec
-from rocelab.spec.fields import Declared, choices, default_text, keys_of, of_field, quantity_of
-from rocelab.spec.load import validate
-from rocelab.spec.scalars import read_scalar
-from rocelab.spec.source import Data, Source, parse_source, raise_problems
-from rocelab.units import DURATION, SHARE
-from rocelab.wording import RefusedError, did_you_mean, shown
+from rocelab.labfile.fields import Declared, choices, default_text, keys_of, of_field, quantity_of
+from rocelab.labfile.load import validate
+from rocelab.labfile.scalars import read_scalar
+from rocelab.labfile.source import Data, Source, parse_source, raise_problems
 
 _TIMES = ("at", "lasts")
 

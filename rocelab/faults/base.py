@@ -14,7 +14,9 @@ from typing import Annotated, ClassVar, Protocol, Self, runtime_checkable
 
 from pydantic import Field, model_validator
 
-from rocelab.errors import InputError
+from rocelab.base.errors import InputError
+from rocelab.base.units import SHARE, DurationNs
+from rocelab.base.wording import RefusedError
 from rocelab.faults.selectors import (
     LinkSelector,
     NodeName,
@@ -24,12 +26,10 @@ from rocelab.faults.selectors import (
     links_between,
     named,
 )
-from rocelab.kernel.bracket import Bracket
+from rocelab.lab.lab import RunningLab
+from rocelab.labfile.base import SECOND, SpecModel
+from rocelab.linux.bracket import Bracket
 from rocelab.plan.fabric import DirectedLink, Fabric, Link
-from rocelab.runtime.lab import RunningLab
-from rocelab.spec.base import SECOND, SpecModel
-from rocelab.units import SHARE, DurationNs
-from rocelab.wording import RefusedError
 
 MAX_DURATION = 600 * SECOND
 ALL_PPM = SHARE.units["%"] * 100

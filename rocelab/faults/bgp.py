@@ -12,13 +12,13 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from rocelab.errors import InputError
+from rocelab.base.errors import InputError
 from rocelab.faults import policy
 from rocelab.faults.base import NodeFault, SwitchFaultSpec
 from rocelab.faults.selectors import NodeName, check_node
-from rocelab.kernel.bracket import Bracket
+from rocelab.lab.lab import RunningLab
+from rocelab.linux.bracket import Bracket
 from rocelab.plan.fabric import Fabric, Link
-from rocelab.runtime.lab import RunningLab
 
 GRACEFUL_SHUTDOWN = "bgp graceful-shutdown"
 NEIGHBOURS_ASKED = 4

@@ -12,13 +12,13 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from rocelab.errors import InputError
+from rocelab.base.errors import InputError
 from rocelab.faults.base import NodeFault, SwitchFaultSpec
-from rocelab.kernel import processes
-from rocelab.kernel.bracket import Bracket
+from rocelab.lab.lab import RunningLab
+from rocelab.linux import processes
+from rocelab.linux.bracket import Bracket
 from rocelab.plan.fabric import Fabric
 from rocelab.render import frr
-from rocelab.runtime.lab import RunningLab
 
 
 class Daemon(StrEnum):

@@ -9,14 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 
+from rocelab.dataplane.impairments.impairment import Impairment, Kind
 from rocelab.faults.base import LinksFault
 from rocelab.faults.ports import read_ports, running_ports
 from rocelab.faults.selectors import directed, named
-from rocelab.kernel.bracket import Bracket, spanning
+from rocelab.lab import wiring
+from rocelab.lab.lab import RunningLab
+from rocelab.linux.bracket import Bracket, spanning
 from rocelab.plan.fabric import Fabric
-from rocelab.runtime import wiring
-from rocelab.runtime.impairments.impairment import Impairment, Kind
-from rocelab.runtime.lab import RunningLab
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,8 +24,8 @@ def main(lab_name: str, record: Path, driver: tuple[int, int]) -> None:
     # Imported here: a guardian is started with every driver and mostly has nothing to do.
     from rocelab.faults.injector import restore_recorded
     from rocelab.faults.record import Driver, read_faults
-    from rocelab.runtime.lab import RunningLab
-    from rocelab.runtime.record import LabFiles
+    from rocelab.lab.lab import RunningLab
+    from rocelab.record import LabFiles
 
     parent = Driver(*driver)
     while any(fault.driver == parent for fault in read_faults(LabFiles(lab_name))):

@@ -11,10 +11,10 @@ from typing import Literal
 
 from rocelab.faults.base import NodeFault, TimedSpec
 from rocelab.faults.selectors import NodeName, check_server
-from rocelab.kernel import processes
-from rocelab.kernel.bracket import Bracket, spanning
+from rocelab.lab.lab import RunningLab
+from rocelab.linux import processes
+from rocelab.linux.bracket import Bracket, spanning
 from rocelab.plan.fabric import Fabric
-from rocelab.runtime.lab import RunningLab
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """Faults of cables whose carrier stays up: packets are lost, corrupted or late.
 
-Each applies an impairment (`rocelab.runtime.impairments`) to links, in one direction or both. The
+Each applies an impairment (`rocelab.dataplane.impairments`) to links, in one direction or both. The
 kernel begins and ends it at exact instants. No event reports it: only BFD, a hold timer, or a
 counter at the far end shows it.
 """
@@ -14,14 +14,14 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from rocelab.base.units import DurationNs, SharePpm
+from rocelab.dataplane.impairments.impairment import Impairment, Kind
 from rocelab.faults.base import ALL_PPM, LinkFaultSpec, LinksFault, Towards
 from rocelab.faults.selectors import directed
-from rocelab.kernel.bracket import Bracket, spanning
+from rocelab.lab.lab import RunningLab
+from rocelab.labfile.base import MS, SECOND
+from rocelab.linux.bracket import Bracket, spanning
 from rocelab.plan.fabric import DirectedLink, Fabric, Link
-from rocelab.runtime.impairments.impairment import Impairment, Kind
-from rocelab.runtime.lab import RunningLab
-from rocelab.spec.base import MS, SECOND
-from rocelab.units import DurationNs, SharePpm
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class CableFault(LinksFault):
     """One impairment on some links at once, towards one node or in both directions.
 
     It affects all packets, those of BGP and BFD too; for corruption see
-    rocelab/runtime/bpf/impairments.bpf.c. Two of one kind on one direction at the same time are
+    rocelab/dataplane/bpf/impairments.bpf.c. Two of one kind on one direction at the same time are
     one: the later counts, and the first restore ends both.
     """
 

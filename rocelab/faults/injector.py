@@ -17,7 +17,8 @@ from types import TracebackType
 from typing import Self
 
 from rocelab.agent.agent import clock_offset_ns
-from rocelab.errors import ExpectationError, RocelabError
+from rocelab.base.errors import ExpectationError, RocelabError
+from rocelab.base.interruption import shielded, undone
 from rocelab.faults.base import CarrierFault, Fault, LinksFault, ScheduledFault
 from rocelab.faults.ports import check_ports
 from rocelab.faults.record import (
@@ -29,12 +30,11 @@ from rocelab.faults.record import (
     write_fault,
 )
 from rocelab.faults.spec import SingleFaultSpec
-from rocelab.interruption import shielded, undone
-from rocelab.kernel import background, namespaces
-from rocelab.kernel.bracket import Bracket, realtime_ns
-from rocelab.runtime.lab import RunningLab
-from rocelab.runtime.node import PortGoneError
-from rocelab.runtime.record import LabFiles, is_still_at
+from rocelab.lab.lab import RunningLab
+from rocelab.lab.node import PortGoneError
+from rocelab.linux import background, namespaces
+from rocelab.linux.bracket import Bracket, realtime_ns
+from rocelab.record import LabFiles, is_still_at
 
 PROOF_TIMEOUT_S = 60.0
 """The time limit for a restarted daemon and its sessions until nothing of a fault remains."""

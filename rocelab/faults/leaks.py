@@ -13,13 +13,13 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from rocelab.errors import InputError
+from rocelab.base.errors import InputError
 from rocelab.faults import policy
 from rocelab.faults.base import NodeFault, SwitchFaultSpec
 from rocelab.faults.selectors import NodeName, check_leaf
-from rocelab.kernel.bracket import Bracket
+from rocelab.lab.lab import RunningLab
+from rocelab.linux.bracket import Bracket
 from rocelab.plan.fabric import Fabric
-from rocelab.runtime.lab import RunningLab
 
 OWN_ASN_OCCURRENCES = 1
 """How often a leaked path holds a neighbour's own ASN: once, because no path crosses a tier

@@ -12,22 +12,22 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from rocelab.errors import InputError
+from rocelab.base.errors import InputError
+from rocelab.base.units import SharePpm
+from rocelab.dataplane.queues import rates
+from rocelab.dataplane.queues.engine import read_engine
 from rocelab.faults.base import ALL_PPM, LinkFaultSpec, LinksFault, NicFaultSpec, Towards
 from rocelab.faults.fibre import BrokenFibre
 from rocelab.faults.ports import read_default_ports, read_ports, running_ports
 from rocelab.faults.selectors import NodeName, check_end, directed, find_nic_link
-from rocelab.kernel import namespaces, tc
-from rocelab.kernel.bracket import Bracket, spanning
+from rocelab.lab import wiring
+from rocelab.lab.lab import RunningLab
+from rocelab.labfile.queues import QueueEngine
+from rocelab.linux import namespaces, tc
+from rocelab.linux.bracket import Bracket, spanning
 from rocelab.plan.fabric import DirectedLink, Fabric, Link, Nic
 from rocelab.plan.queues import lab_rate_bps
-from rocelab.runtime import wiring
-from rocelab.runtime.lab import RunningLab
-from rocelab.runtime.queues import rates
-from rocelab.runtime.queues.engine import read_engine
-from rocelab.runtime.record import LabFiles
-from rocelab.spec.queues import QueueEngine
-from rocelab.units import SharePpm
+from rocelab.record import LabFiles
 
 MIN_IPV4_MTU, MIN_IPV6_MTU = 68, 1280
 """Below these the kernel removes IP from an interface (RFC 791, RFC 8200 section 5)."""

@@ -1,7 +1,7 @@
 """Faults of lossless classes: a port that pauses for ever, one that obeys no pause, a slow NIC.
 
 They exist where a lab has `queues.pfc`. What a port is to do is in the maps of its program
-(`rocelab.runtime.pfc`), where each fault is read back.
+(`rocelab.dataplane.pfc`), where each fault is read back.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from rocelab.errors import InputError, MachineError
+from rocelab.base.errors import InputError, MachineError
+from rocelab.base.units import SHARE, SharePpm
+from rocelab.base.wording import listed
+from rocelab.dataplane.pfc import control
+from rocelab.dataplane.pfc.maps import CLASSES, PauseMaps
+from rocelab.dataplane.pfc.program import pins_folder
 from rocelab.faults.base import ALL_PPM, LinkFaultSpec, LinksFault, NicFaultSpec, Towards
 from rocelab.faults.links import RateDegrade, check_rates
 from rocelab.faults.selectors import directed, find_nic_link
-from rocelab.kernel.bracket import Bracket, realtime_ns, spanning
+from rocelab.lab.lab import RunningLab
+from rocelab.labfile.pfc import MAX_CLASS
+from rocelab.linux.bracket import Bracket, realtime_ns, spanning
 from rocelab.plan.fabric import Fabric, Link
 from rocelab.plan.pauses import PausePlan, PausePort, plan_pauses
-from rocelab.runtime.lab import RunningLab
-from rocelab.runtime.pfc import control
-from rocelab.runtime.pfc.maps import CLASSES, PauseMaps
-from rocelab.runtime.pfc.program import pins_folder
-from rocelab.runtime.record import LabFiles
-from rocelab.spec.pfc import MAX_CLASS
-from rocelab.units import SHARE, SharePpm
-from rocelab.wording import listed
+from rocelab.record import LabFiles
 
 EFFECT_S = 0.5
 """How long an injection waits for the first frame of a storm."""

@@ -11,13 +11,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from rocelab.errors import InputError, MachineError
-from rocelab.kernel import processes
-from rocelab.kernel.bracket import Bracket
+from rocelab.base.errors import InputError, MachineError
+from rocelab.lab import daemons, peers
+from rocelab.lab.lab import RunningLab
+from rocelab.linux import processes
+from rocelab.linux.bracket import Bracket
 from rocelab.plan.fabric import Fabric, Link
 from rocelab.render.frr import frr_configuration
-from rocelab.runtime import daemons, peers
-from rocelab.runtime.lab import RunningLab
 
 FAMILY = "address-family ipv4 unicast"
 SHUT_FOR_PREFIXES = "Idle (PfxCt)"

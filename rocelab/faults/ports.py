@@ -12,10 +12,10 @@ import struct
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 
-from rocelab.kernel import fib, links, namespaces, netlink
+from rocelab.lab.lab import RunningLab
+from rocelab.lab.node import NamespaceNode, PortGoneError
+from rocelab.linux import fib, links, namespaces, netlink
 from rocelab.plan.fabric import Port
-from rocelab.runtime.lab import RunningLab
-from rocelab.runtime.node import NamespaceNode, PortGoneError
 
 IFF_RUNNING = 0x40
 SIOCGIFFLAGS = 0x8913

@@ -8,14 +8,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from rocelab.errors import InputError
+from rocelab.base.errors import InputError
 from rocelab.faults.base import NodeFault, SwitchFaultSpec
 from rocelab.faults.daemons import missing_daemons, running_daemons
 from rocelab.faults.ports import running_ports
-from rocelab.kernel.bracket import Bracket
+from rocelab.lab import daemons
+from rocelab.lab.lab import RunningLab
+from rocelab.linux.bracket import Bracket
 from rocelab.plan.fabric import Fabric, Link
-from rocelab.runtime import daemons
-from rocelab.runtime.lab import RunningLab
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,9 +13,9 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from rocelab.base.files import make_folder, write_file
 from rocelab.faults.spec import SINGLE_FAULT, SingleFaultSpec
-from rocelab.files import make_folder, write_file
-from rocelab.runtime.record import LabFiles
+from rocelab.record import LabFiles
 
 
 @dataclass(frozen=True, slots=True)

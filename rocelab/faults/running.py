@@ -13,7 +13,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Literal
 
-from rocelab.errors import ExpectationError, InputError
+from rocelab.base.errors import ExpectationError, InputError
+from rocelab.base.interruption import shielded
+from rocelab.base.progress import Progress, ProgressSink, no_progress
+from rocelab.base.wording import listed
 from rocelab.faults.base import Fault, LinksFault
 from rocelab.faults.injector import (
     Change,
@@ -35,14 +38,11 @@ from rocelab.faults.schedule import Timed, expand
 from rocelab.faults.selectors import with_names
 from rocelab.faults.spec import FaultSpec, SingleFaultSpec
 from rocelab.faults.timetable import carry_out
-from rocelab.interruption import shielded
-from rocelab.progress import Progress, ProgressSink, no_progress
-from rocelab.runtime.adoption.adopt import check_adopted, forget
-from rocelab.runtime.inuse import in_use
-from rocelab.runtime.lab import RunningLab, name_of
-from rocelab.runtime.providers.adopted import is_adopted
-from rocelab.runtime.record import DamagedRecordError, LabFiles, read_record
-from rocelab.wording import listed
+from rocelab.lab.adoption.adopt import check_adopted, forget
+from rocelab.lab.inuse import in_use
+from rocelab.lab.lab import RunningLab, name_of
+from rocelab.lab.providers.adopted import is_adopted
+from rocelab.record import DamagedRecordError, LabFiles, read_record
 
 NS_PER_S = 10**9
 HEAD_START_NS = NS_PER_S

@@ -10,7 +10,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rocelab.errors import InputError
+from rocelab.base.errors import InputError
 from rocelab.faults.base import ALL_PPM
 from rocelab.faults.links import CarrierDownSpec
 from rocelab.faults.selectors import LinkSelector, with_names

@@ -13,10 +13,10 @@ from typing import Annotated, Self, TypeVar
 
 from pydantic import Field, model_validator
 
-from rocelab.errors import InputError
+from rocelab.base.errors import InputError
+from rocelab.base.wording import RefusedError, listed, name_hint, shown
+from rocelab.labfile.base import SpecModel
 from rocelab.plan.fabric import DirectedLink, Fabric, Link, Role
-from rocelab.spec.base import SpecModel
-from rocelab.wording import RefusedError, listed, name_hint, shown
 
 Spec = TypeVar("Spec", bound=SpecModel)
 

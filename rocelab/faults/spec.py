@@ -13,6 +13,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, TypeAdapter
 
+from rocelab.base.units import DurationNs, SharePpm
 from rocelab.faults.base import ALL_PPM, LinkFaultSpec, TimedSpec
 from rocelab.faults.bgp import AbruptRemovalSpec, DrainSpec, SessionResetSpec
 from rocelab.faults.daemons import DaemonCrashSpec, DaemonHangSpec
@@ -27,9 +28,8 @@ from rocelab.faults.links import (
 )
 from rocelab.faults.pauses import PauseDeafSpec, PauseStormSpec, SlowReceiverSpec
 from rocelab.faults.power import PowerLossSpec
-from rocelab.spec.base import MS, SECOND
-from rocelab.spec.model import MAX_SEED
-from rocelab.units import DurationNs, SharePpm
+from rocelab.labfile.base import MS, SECOND
+from rocelab.labfile.model import MAX_SEED
 
 
 class FlappingSpec(LinkFaultSpec):

@@ -12,14 +12,14 @@ from contextlib import contextmanager, nullcontext
 from enum import IntEnum
 from itertools import chain
 
-from rocelab.agent.priority import running_first
+from rocelab.base.interruption import shielded
+from rocelab.base.units import format_duration
 from rocelab.faults.base import CarrierFault, LinksFault, NodeFault
 from rocelab.faults.injector import Change, Injector, RunningFault
 from rocelab.faults.schedule import Timed
-from rocelab.interruption import shielded
-from rocelab.kernel.bracket import realtime_ns
+from rocelab.linux.bracket import realtime_ns
+from rocelab.linux.priority import running_first
 from rocelab.results.probes import Event, FaultChange
-from rocelab.units import format_duration
 
 NS_PER_S = 10**9
 LATE_LIMIT_NS = 100_000_000

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import pairwise
 
-from rocelab.errors import InputError
+from rocelab.base.errors import InputError
 
 PIECE_BYTES = 512 * 1024
 """The unit that a tree or a chain forwards: NCCL's buffer of 4 MiB in 8 steps (NCCL_STEPS)."""

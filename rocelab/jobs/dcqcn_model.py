@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rocelab.agent.dcqcn import DcqcnParameters
-from rocelab.errors import InputError
+from rocelab.base.errors import InputError
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

@@ -11,7 +11,7 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from rocelab.agent.dcqcn import DcqcnParameters
-from rocelab.errors import InputError
+from rocelab.base.errors import InputError
 
 US = 10**3
 MBPS = 10**6

@@ -10,11 +10,11 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rocelab.agent.probe import IP_OVERHEAD_BYTES, MIN_PAYLOAD_BYTES, NO_FLOW
-from rocelab.errors import InputError
+from rocelab.base.errors import InputError
+from rocelab.base.wording import name_hint
 from rocelab.jobs.sport import FIRST_SPORT, QPN_LIMIT, SPORTS
 from rocelab.plan.fabric import Fabric, Nic
-from rocelab.wording import name_hint
+from rocelab.wire.probe import IP_OVERHEAD_BYTES, MIN_PAYLOAD_BYTES, NO_FLOW
 
 FIRST_QP = 2
 """QP 0 and 1 are the management QPs (InfiniBand Architecture Specification 3.9.1)."""

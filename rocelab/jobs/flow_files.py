@@ -15,12 +15,12 @@ from pathlib import Path
 
 import numpy as np
 
-from rocelab.errors import Problem, SpecError
-from rocelab.files import NotTextError, read_input, text_of
+from rocelab.base.errors import Problem, SpecError
+from rocelab.base.files import NotTextError, read_input, text_of
+from rocelab.base.wording import RefusedError, counted, listed, shown
 from rocelab.jobs.flow_list import MOST_FLOWS, FlowList
 from rocelab.jobs.transport import MAX_SIZE
-from rocelab.spec.source import raise_problems
-from rocelab.wording import RefusedError, counted, listed, shown
+from rocelab.labfile.source import raise_problems
 
 NS3_COLUMNS = ("src", "dst", "pg", "dst_port", "size_bytes", "start_s")
 HTSIM_COUNTS = ("Nodes", "Connections", "Triggers", "Failures")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rocelab.arrays import Floats, Ints, Longs
+from rocelab.base.arrays import Floats, Ints, Longs
 from rocelab.jobs.workload import Sends, Step, Workload
 
 MOST_FLOWS = 2**20

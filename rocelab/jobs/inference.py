@@ -13,7 +13,8 @@ from typing import Annotated, Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from rocelab.arrays import Bools, Ints
+from rocelab.base.arrays import Bools, Ints
+from rocelab.base.wording import RefusedError
 from rocelab.jobs.collectives import Pattern
 from rocelab.jobs.models import BytesPerSecond, Flops, Model
 from rocelab.jobs.parallelism import Layout, between, in_groups, joined, over_network
@@ -21,8 +22,7 @@ from rocelab.jobs.steps import Steps
 from rocelab.jobs.training_spec import MAX_RANKS
 from rocelab.jobs.volumes import BF16_BYTES, activation_bytes, expert_bytes
 from rocelab.jobs.workload import Sends, Workload
-from rocelab.spec.base import SpecModel
-from rocelab.wording import RefusedError
+from rocelab.labfile.base import SpecModel
 
 Count = Annotated[int, Field(ge=1, le=MAX_RANKS)]
 

@@ -13,6 +13,8 @@ from typing import Annotated, Self
 
 from pydantic import Field, Tag, model_validator
 
+from rocelab.base.units import DURATION, SIZE, DurationNs, SizeBytes
+from rocelab.base.wording import RefusedError, listed
 from rocelab.jobs.collectives import (
     IN_RING_ORDER,
     POINT_TO_POINT,
@@ -26,10 +28,8 @@ from rocelab.jobs.collectives import (
 from rocelab.jobs.performance import DIVIDED
 from rocelab.jobs.placement import Placement
 from rocelab.jobs.transport import MAX_DURATION, MAX_SIZE, TransportSpec
-from rocelab.spec.base import SpecModel
-from rocelab.spec.model import MAX_SEED
-from rocelab.units import DURATION, SIZE, DurationNs, SizeBytes
-from rocelab.wording import RefusedError, listed
+from rocelab.labfile.base import SpecModel
+from rocelab.labfile.model import MAX_SEED
 
 RanksPlaced = Annotated[
     Annotated[Placement, Field(strict=False)]

@@ -11,17 +11,17 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from rocelab.agent.headers import IP_OFFSET, MOST_HEADER_BYTES
-from rocelab.agent.lag import affinity
 from rocelab.agent.program import MAX_ID
-from rocelab.errors import InputError
+from rocelab.base.errors import InputError
 from rocelab.jobs.collectives import Algorithm, Schedule
 from rocelab.jobs.flow import FIRST_QP, Endpoints, resolve_endpoints
 from rocelab.jobs.job import JobSpec, Stream, schedule_of, streams_of
 from rocelab.jobs.placement import NicRef, group_size, nic_of, place
 from rocelab.jobs.sport import base_port, source_port
 from rocelab.jobs.transport import TransportSpec
+from rocelab.linux.lag import affinity
 from rocelab.plan.fabric import Fabric, Link, Nic
+from rocelab.wire.headers import IP_OFFSET, MOST_HEADER_BYTES
 
 SAMPLES = 400
 """Points of a job's goodput over time, at most."""
@@ -196,7 +196,7 @@ def _queue_pairs(
     """Both ends of every queue pair, each connection's together; numbers count from `first_qp`.
 
     `created` counts the queue pairs of each NIC across jobs: each new one gets the NIC's next port
-    in turn, as in RoCE LAG (`rocelab.agent.lag`).
+    in turn, as in RoCE LAG (`rocelab.linux.lag`).
     """
     transport = job.transport
     connections = sorted({(min(pair), max(pair)) for pair in pairs})

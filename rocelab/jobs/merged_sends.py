@@ -13,8 +13,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from rocelab.arrays import NONE, Ints, Longs
-from rocelab.errors import InputError
+from rocelab.base.arrays import NONE, Ints, Longs
+from rocelab.base.errors import InputError
 from rocelab.jobs.collectives import (
     PIECE_BYTES,
     Algorithm,

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rocelab.agent.headers import MOST_EXTENSION_BYTES
-from rocelab.arrays import Longs
+from rocelab.base.arrays import Longs
 from rocelab.jobs.jobplan import message_bytes
 from rocelab.jobs.performance import FRAME_OVERHEAD_BYTES
 from rocelab.jobs.transport import Strategy, TransportSpec
+from rocelab.wire.headers import MOST_EXTENSION_BYTES
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,9 +11,9 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema, model_validator
 
-from rocelab.spec.base import SpecModel
-from rocelab.units import Quantity
-from rocelab.wording import RefusedError, described, did_you_mean, listed, shown
+from rocelab.base.units import Quantity
+from rocelab.base.wording import RefusedError, described, did_you_mean, listed, shown
+from rocelab.labfile.base import SpecModel
 
 FLOPS = Quantity(
     expected="a speed such as 400T or 1.2P",

@@ -9,13 +9,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from rocelab.errors import COMMAND_LINE, InputError, Problem, SpecError
+from rocelab.base.errors import COMMAND_LINE, InputError, Problem, SpecError
+from rocelab.base.wording import KeyPath, RefusedError
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.keys import KEYS
-from rocelab.spec.load import validate
-from rocelab.spec.scalars import read_scalar
-from rocelab.spec.source import Data, Source, read_source
-from rocelab.wording import KeyPath, RefusedError
+from rocelab.labfile.load import validate
+from rocelab.labfile.scalars import read_scalar
+from rocelab.labfile.source import Data, Source, read_source
 
 _LISTS = ("starts",)
 

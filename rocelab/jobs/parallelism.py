@@ -12,7 +12,7 @@ from functools import cached_property
 
 import numpy as np
 
-from rocelab.arrays import NONE, Bools, Ints
+from rocelab.base.arrays import NONE, Bools, Ints
 from rocelab.jobs.collectives import Pattern
 from rocelab.jobs.merged_sends import sends_of
 from rocelab.jobs.workload import Sends

@@ -15,9 +15,9 @@ from enum import StrEnum
 from functools import cached_property
 from itertools import groupby, zip_longest
 
-from rocelab.errors import InputError
+from rocelab.base.errors import InputError
+from rocelab.base.wording import name_hint, shown
 from rocelab.plan.fabric import Fabric, Nic
-from rocelab.wording import name_hint, shown
 
 
 class Placement(StrEnum):

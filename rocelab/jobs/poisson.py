@@ -16,12 +16,12 @@ from typing import Annotated
 import numpy as np
 from pydantic import Field
 
-from rocelab.arrays import Floats, Longs
-from rocelab.errors import InputError
+from rocelab.base.arrays import Floats, Longs
+from rocelab.base.errors import InputError
+from rocelab.base.units import SHARE, DurationNs, SharePpm, format_duration
 from rocelab.jobs.flow_list import MOST_FLOWS, FlowList
 from rocelab.jobs.transport import MAX_DURATION
-from rocelab.spec.base import SpecModel
-from rocelab.units import SHARE, DurationNs, SharePpm, format_duration
+from rocelab.labfile.base import SpecModel
 
 
 class FlowSizes(StrEnum):

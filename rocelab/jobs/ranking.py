@@ -12,16 +12,16 @@ from typing import Annotated, Literal, Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from rocelab.arrays import Longs
+from rocelab.base.arrays import Longs
+from rocelab.base.units import DurationNs
+from rocelab.base.wording import RefusedError
 from rocelab.jobs.collectives import Pattern
 from rocelab.jobs.merged_sends import exchange
 from rocelab.jobs.parallelism import in_groups
 from rocelab.jobs.steps import Steps
 from rocelab.jobs.transport import MAX_DURATION
 from rocelab.jobs.workload import Workload
-from rocelab.spec.base import SpecModel
-from rocelab.units import DurationNs
-from rocelab.wording import RefusedError
+from rocelab.labfile.base import SpecModel
 
 DENSE_BYTES = 4
 MAX_RANKS = 4096

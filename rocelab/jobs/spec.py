@@ -12,7 +12,9 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from rocelab.errors import InputError
+from rocelab.base.errors import InputError
+from rocelab.base.units import DurationNs
+from rocelab.base.wording import RefusedError, listed
 from rocelab.jobs.flow_files import read_flow_file
 from rocelab.jobs.inference import InferenceSpec
 from rocelab.jobs.job import JobSpec, RanksPlaced
@@ -21,14 +23,12 @@ from rocelab.jobs.poisson import PoissonSpec
 from rocelab.jobs.ranking import RankingSpec
 from rocelab.jobs.training_spec import TrainingSpec
 from rocelab.jobs.transport import MAX_DURATION, TransportSpec
-from rocelab.spec.base import Name, SpecModel
-from rocelab.spec.catalog import JOBS, find
-from rocelab.spec.load import validate
-from rocelab.spec.model import MAX_SEED
-from rocelab.spec.reference import may_be_quoted, named_by
-from rocelab.spec.source import read_source
-from rocelab.units import DurationNs
-from rocelab.wording import RefusedError, listed
+from rocelab.labfile.base import Name, SpecModel
+from rocelab.labfile.catalog import JOBS, find
+from rocelab.labfile.load import validate
+from rocelab.labfile.model import MAX_SEED
+from rocelab.labfile.reference import may_be_quoted, named_by
+from rocelab.labfile.source import read_source
 
 KINDS = ("collective", "training", "ranking", "inference", "trace", "flows", "poisson")
 IN_COLLECTIVE = ("placement", "seed", "transport")
@@ -211,7 +211,7 @@ class JobsSpec(SpecModel):
 
 
 def find_jobs(text: str, tree: Path = Path(), folder: Path = Path()) -> Path:
-    """The file of the jobs that a user calls `text`, as `rocelab.spec.catalog.find` has it."""
+    """The file of the jobs that a user calls `text`, as `rocelab.labfile.catalog.find` has it."""
     return find(text, JOBS, tree, folder)
 
 

@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
-    from rocelab.arrays import Longs
+    from rocelab.base.arrays import Longs
 
 FIRST_SPORT = 0xC000
 """RoCEv2 source ports are 0xC000 to 0xFFFF (IB_ROCE_UDP_ENCAP_VALID_PORT_MIN, Linux)."""

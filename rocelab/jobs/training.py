@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rocelab.arrays import Bools
+from rocelab.base.arrays import Bools
 from rocelab.jobs.collectives import Pattern
 from rocelab.jobs.parallelism import between, in_groups, joined, over_network
 from rocelab.jobs.steps import Steps, roofline_s

@@ -12,11 +12,11 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
+from rocelab.base.units import SHARE, SharePpm
+from rocelab.base.wording import RefusedError
 from rocelab.jobs.models import BytesPerSecond, Flops, Model
 from rocelab.jobs.parallelism import Layout
-from rocelab.spec.base import SpecModel
-from rocelab.units import SHARE, SharePpm
-from rocelab.wording import RefusedError
+from rocelab.labfile.base import SpecModel
 
 MAX_RANKS = 2**17
 

@@ -12,12 +12,12 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, WithJsonSchema, field_validator, model_validator
 
+from rocelab.base.units import SIZE, DurationNs, SizeBytes
+from rocelab.base.wording import RefusedError, described, did_you_mean, listed, shown
 from rocelab.jobs.dcqcn_profiles import PROFILES
 from rocelab.jobs.sport import SourcePort
-from rocelab.spec.base import MS, SECOND, SpecModel
-from rocelab.spec.queues import ACK_DSCP, CNP_DSCP, DATA_DSCP
-from rocelab.units import SIZE, DurationNs, SizeBytes
-from rocelab.wording import RefusedError, described, did_you_mean, listed, shown
+from rocelab.labfile.base import MS, SECOND, SpecModel
+from rocelab.labfile.queues import ACK_DSCP, CNP_DSCP, DATA_DSCP
 
 MIB = 2**20
 MAX_SIZE = 64 * 10**9

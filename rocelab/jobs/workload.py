@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rocelab.arrays import Ints, Longs
+from rocelab.base.arrays import Ints, Longs
 
 
 @dataclass(frozen=True, eq=False)

@@ -35,8 +35,8 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocketClose
 
-from rocelab.errors import InputError, MachineError
-from rocelab.runtime.record import LabFiles, not_up
+from rocelab.base.errors import InputError, MachineError
+from rocelab.record import LabFiles, not_up
 
 ADDRESS = "127.0.0.1"
 NAMES = frozenset({"127.0.0.1", "localhost", "[::1]"})

@@ -26,9 +26,15 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Route, WebSocketRoute
 
-from rocelab.errors import ExpectationError, InputError, RocelabError, SpecError
+from rocelab.base.errors import ExpectationError, InputError, RocelabError, SpecError
 from rocelab.faults.asked import kinds
 from rocelab.jobs.job import JobSpec
+from rocelab.lab.inuse import in_use
+from rocelab.lab.lab import RunningLab
+from rocelab.labfile.base import SpecModel
+from rocelab.labfile.load import validate
+from rocelab.labfile.schemes import AskedScheme
+from rocelab.labfile.source import Source
 from rocelab.live.access import Access, Guard
 from rocelab.live.details import link_document, node_document
 from rocelab.live.faults import FaultRequest, Faults
@@ -44,13 +50,7 @@ from rocelab.live.recorded import recorded_page
 from rocelab.live.state import METRICS
 from rocelab.live.terminal import Terminals
 from rocelab.live.traffic import Traffic
-from rocelab.runtime.inuse import in_use
-from rocelab.runtime.lab import RunningLab
-from rocelab.runtime.record import LabFiles
-from rocelab.spec.base import SpecModel
-from rocelab.spec.load import validate
-from rocelab.spec.schemes import AskedScheme
-from rocelab.spec.source import Source
+from rocelab.record import LabFiles
 
 MOST_BODY_BYTES = 16 << 10
 MOST_DIGITS = 10

@@ -10,15 +10,15 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict
 
-from rocelab.files import untrusted_tail
+from rocelab.base.files import untrusted_tail
+from rocelab.base.wording import printable
+from rocelab.lab.node import NamespaceNode
+from rocelab.lab.peers import bgp_peers
 from rocelab.live.feed import Feed
 from rocelab.live.state import condition, find_link
-from rocelab.measure.health.reading import Reading
-from rocelab.measure.health.sessions import ANSWER_LIMIT_S, links_by_neighbour
+from rocelab.observe.health.reading import Reading
+from rocelab.observe.health.sessions import ANSWER_LIMIT_S, links_by_neighbour
 from rocelab.plan.fabric import Fabric, Link, Port
-from rocelab.runtime.node import NamespaceNode
-from rocelab.runtime.peers import bgp_peers
-from rocelab.wording import printable
 
 LOG_BYTES = 8192
 LOG_LINES = 20

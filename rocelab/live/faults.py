@@ -14,14 +14,14 @@ from typing import Annotated
 
 from pydantic import Field
 
-from rocelab.errors import InputError, RocelabError
+from rocelab.base.errors import InputError, RocelabError
 from rocelab.faults.asked import asked_fault
 from rocelab.faults.running import faults_of, injected, restore_numbered
 from rocelab.faults.spec import CampaignSpec, FlappingSpec, SingleFaultSpec
-from rocelab.kernel.bracket import realtime_ns
+from rocelab.labfile.base import SpecModel
+from rocelab.linux.bracket import realtime_ns
 from rocelab.live.events import FaultEvent
 from rocelab.live.feed import Feed
-from rocelab.spec.base import SpecModel
 
 MOST_FAULTS = 16
 """How many faults the page may have at once."""

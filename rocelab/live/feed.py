@@ -13,11 +13,12 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
-from rocelab.kernel.bracket import realtime_ns
-from rocelab.kernel.closing import Holding
-from rocelab.kernel.fibwatch import FibAction, FibWatch
-from rocelab.kernel.linkwatch import LinkWatch
-from rocelab.kernel.listener import Listener
+from rocelab.lab.lab import RunningLab
+from rocelab.linux.bracket import realtime_ns
+from rocelab.linux.closing import Holding
+from rocelab.linux.fibwatch import FibAction, FibWatch
+from rocelab.linux.linkwatch import LinkWatch
+from rocelab.linux.listener import Listener
 from rocelab.live.events import (
     CarrierEvent,
     Event,
@@ -32,15 +33,14 @@ from rocelab.live.history import History
 from rocelab.live.state import METRICS, Condition, LabState, NodeState, condition
 from rocelab.live.stream import Hub
 from rocelab.live.values import values_of
-from rocelab.measure.health.monitor import HealthMonitor, Snapshot
-from rocelab.measure.health.reading import Reading
-from rocelab.measure.health.sessions import links_by_neighbour
-from rocelab.measure.health.spec import HealthSpec
-from rocelab.measure.stages import tracing
-from rocelab.measure.stages.frrlog import SessionDown, SessionUp
-from rocelab.measure.timeline import opened_namespaces
+from rocelab.observe.health.monitor import HealthMonitor, Snapshot
+from rocelab.observe.health.reading import Reading
+from rocelab.observe.health.sessions import links_by_neighbour
+from rocelab.observe.health.spec import HealthSpec
+from rocelab.observe.stages import tracing
+from rocelab.observe.stages.frrlog import SessionDown, SessionUp
+from rocelab.observe.timeline import opened_namespaces
 from rocelab.results.stages import Cause
-from rocelab.runtime.lab import RunningLab
 
 INTERVAL = "500ms"
 POLL_S = 0.25

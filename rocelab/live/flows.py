@@ -14,19 +14,19 @@ from typing import Annotated
 
 from pydantic import Field
 
-from rocelab.agent.filters import flow_filter
-from rocelab.errors import InputError
-from rocelab.forwarding.path import find_nic, possible_links, walk
-from rocelab.forwarding.steering import ROCE_PORT
-from rocelab.measure.timeline import opened_namespaces
+from rocelab.base.errors import InputError
+from rocelab.lab.inuse import in_use
+from rocelab.lab.lab import RunningLab
+from rocelab.labfile.base import SpecModel
+from rocelab.observe.timeline import opened_namespaces
 from rocelab.plan.fabric import Nic
-from rocelab.runtime.inuse import in_use
-from rocelab.runtime.lab import RunningLab
-from rocelab.runtime.record import LabFiles
-from rocelab.spec.base import SpecModel
+from rocelab.record import LabFiles
+from rocelab.routes.path import find_nic, possible_links, walk
+from rocelab.routes.steering import ROCE_PORT
 from rocelab.traffic.demand import read_published
 from rocelab.traffic.reachability import failures, probe_reachability
 from rocelab.traffic.taps import Taps
+from rocelab.wire.filters import flow_filter
 
 Document = Mapping[str, object]
 MOST_FLOWS = 512
@@ -79,7 +79,7 @@ def flows_document(lab: RunningLab) -> Document:
 
 
 def path_document(name: str, asked: FlowRequest) -> Document:
-    """The path of a flow by the kernels' tables now. Raises as `rocelab.forwarding.path.walk`."""
+    """The path of a flow by the kernels' tables now. Raises as `rocelab.routes.path.walk`."""
     lab = RunningLab.open(name)
     steering = lab.steering.model()
     source, destination = asked.ends(lab)

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from rocelab.errors import InputError
-from rocelab.kernel.counters import Place
+from rocelab.base.errors import InputError
+from rocelab.linux.counters import Place
 from rocelab.live.state import find_link
 from rocelab.live.values import DIGITS, NS_PER_S
-from rocelab.measure.health.reading import Reading
-from rocelab.measure.health.sample import deepest
+from rocelab.observe.health.reading import Reading
+from rocelab.observe.health.sample import deepest
 from rocelab.plan.fabric import Fabric
 from rocelab.plan.queues import plan_queues
 

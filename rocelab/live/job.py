@@ -16,7 +16,7 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 
-from rocelab.interruption import ending
+from rocelab.base.interruption import ending
 
 Write = Callable[[Mapping[str, object]], None]
 
@@ -40,14 +40,14 @@ def _interrupt_at_end() -> None:
 
 def _run(name: str, job: str, write: Write) -> None:
     # Imported here, so that the end of standard input is noticed meanwhile.
-    from rocelab.documents import to_json
-    from rocelab.errors import RocelabError
+    from rocelab.base.documents import to_json
+    from rocelab.base.errors import RocelabError
+    from rocelab.base.progress import Progress
+    from rocelab.base.refusal import refusal
     from rocelab.jobs.job import JobSpec
-    from rocelab.kernel.bracket import realtime_ns
-    from rocelab.progress import Progress
-    from rocelab.refusal import refusal
+    from rocelab.lab.lab import RunningLab
+    from rocelab.linux.bracket import realtime_ns
     from rocelab.runs.jobs import run_job
-    from rocelab.runtime.lab import RunningLab
 
     def show(step: Progress) -> None:
         write({"progress": asdict(step), "t_ns": realtime_ns()})

@@ -11,7 +11,8 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from rocelab.errors import InputError
+from rocelab.base.errors import InputError
+from rocelab.base.templates import template
 from rocelab.live.feed import Feed
 from rocelab.live.history import Moment, carriers
 from rocelab.live.state import METRICS
@@ -27,7 +28,6 @@ from rocelab.report.replay.recording import (
     rate_over_time,
     recording_of,
 )
-from rocelab.templates import template
 
 MOST_VALUES = 300_000
 """Values of links in a page of about 5 MB: a longer history leaves out samples, but no event."""

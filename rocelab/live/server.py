@@ -16,12 +16,12 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
+from rocelab.lab.lab import RunningLab
 from rocelab.live.access import opened
 from rocelab.live.app import live_app
 from rocelab.live.faults import Faults
 from rocelab.live.feed import Feed
 from rocelab.live.traffic import Traffic
-from rocelab.runtime.lab import RunningLab
 
 MOST_CONNECTIONS = 64
 """Clients of the stream included."""

@@ -12,8 +12,8 @@ import select
 import sys
 from typing import NoReturn
 
-from rocelab.errors import RocelabError
-from rocelab.kernel.processes import children_of, kill_and_wait
+from rocelab.base.errors import RocelabError
+from rocelab.linux.processes import children_of, kill_and_wait
 
 _PR_SET_CHILD_SUBREAPER = 36
 
@@ -33,7 +33,7 @@ def main(terminal: int, lab: str, node: str, program: str) -> None:
 
 
 def _become(lab: str, node: str, program: str) -> NoReturn:
-    from rocelab.runtime.lab import RunningLab
+    from rocelab.lab.lab import RunningLab
 
     del os.environ["PYTHONPATH"]  # of this process (`module_environment`)
     os.environ["TERM"] = "xterm-256color"

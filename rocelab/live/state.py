@@ -9,8 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from rocelab.errors import InputError
-from rocelab.kernel.counters import Place
+from rocelab.base.errors import InputError
+from rocelab.base.wording import name_hint, printable
+from rocelab.labfile.schemes import EcmpScheme, scheme_kinds
+from rocelab.linux.counters import Place
 from rocelab.live.events import (
     CarrierEvent,
     Event,
@@ -20,11 +22,9 @@ from rocelab.live.events import (
     UseEvent,
     document,
 )
-from rocelab.measure.health.reading import Reading
+from rocelab.observe.health.reading import Reading
 from rocelab.plan.fabric import Fabric, Link, Node
 from rocelab.plan.queues import lab_rate_bps
-from rocelab.spec.schemes import EcmpScheme, scheme_kinds
-from rocelab.wording import name_hint, printable
 
 METRICS = ("load", "marks", "drops", "pauses", "errors")
 

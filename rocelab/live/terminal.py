@@ -20,10 +20,10 @@ from pydantic import Field
 from starlette.concurrency import run_in_threadpool
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from rocelab.errors import InputError
-from rocelab.kernel.background import launch
-from rocelab.runtime.lab import RunningLab
-from rocelab.spec.base import SpecModel
+from rocelab.base.errors import InputError
+from rocelab.lab.lab import RunningLab
+from rocelab.labfile.base import SpecModel
+from rocelab.linux.background import launch
 
 PROTOCOL = "rocelab"
 PROGRAMS = ("vtysh", "shell")

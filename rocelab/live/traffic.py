@@ -15,18 +15,18 @@ from collections.abc import Mapping
 from concurrent.futures import Future
 from typing import IO, Any
 
-from rocelab.errors import ExpectationError, InputError, MachineError, RocelabError
-from rocelab.interruption import undone
+from rocelab.base.errors import ExpectationError, InputError, MachineError, RocelabError
+from rocelab.base.interruption import undone
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.jobplan import JobPlan, plan_jobs
-from rocelab.kernel.background import last_line, launch
-from rocelab.kernel.bracket import realtime_ns
+from rocelab.lab.inuse import in_use, user_of
+from rocelab.linux.background import last_line, launch
+from rocelab.linux.bracket import realtime_ns
 from rocelab.live.events import JobEvent, UseEvent
 from rocelab.live.feed import Feed
+from rocelab.record import LabFiles
 from rocelab.report.job_terminal import value_text
 from rocelab.results.job import JobReport, from_json
-from rocelab.runtime.inuse import in_use, user_of
-from rocelab.runtime.record import LabFiles
 
 Document = Mapping[str, object]
 NO_JOB: Document = {"state": None}

@@ -1,6 +1,6 @@
 """The values of the metrics that the page colours links by, per direction of a link.
 
-Each comes from two readings of the kernel's counters; `rocelab.measure.health.sample` has computed
+Each comes from two readings of the kernel's counters; `rocelab.observe.health.sample` has computed
 most of them.
 """
 
@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from rocelab.measure.health.monitor import Snapshot
-from rocelab.measure.health.reading import Reading
+from rocelab.observe.health.monitor import Snapshot
+from rocelab.observe.health.reading import Reading
 from rocelab.plan.fabric import DirectedLink, Fabric
 from rocelab.plan.queues import ETHERNET_OVERHEAD_BYTES, lab_rate_bps
 from rocelab.results.health import Sli

@@ -11,7 +11,10 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from rocelab.errors import InputError
+from rocelab.base.errors import InputError
+from rocelab.labfile.adopted import AdoptedLabSpec
+from rocelab.labfile.fabrics import ClosSpec, FabricSpec, FatTreeSpec, HpnSpec, RailSpec
+from rocelab.labfile.model import LabSpec, Numbering, SeedPlan
 from rocelab.plan.addressing import (
     ASN_BASE,
     AddressSpace,
@@ -23,9 +26,6 @@ from rocelab.plan.addressing import (
 from rocelab.plan.fabric import Fabric, Link, Node, Port, Prefix, Role
 from rocelab.plan.kinds import adopted, clos, fat_tree, hpn, rail
 from rocelab.plan.layout import Attachment, Cable, Layout, Site, interface_name
-from rocelab.spec.adopted import AdoptedLabSpec
-from rocelab.spec.fabrics import ClosSpec, FabricSpec, FatTreeSpec, HpnSpec, RailSpec
-from rocelab.spec.model import LabSpec, Numbering, SeedPlan
 
 
 def build_fabric(spec: LabSpec) -> Fabric:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from rocelab.labfile.fabrics import ClosSpec, FabricSpec, FatTreeSpec, HpnSpec, RailSpec
+from rocelab.labfile.model import LabSpec, Numbering
 from rocelab.plan.addressing import SPACE_SIZE, block_size
-from rocelab.spec.fabrics import ClosSpec, FabricSpec, FatTreeSpec, HpnSpec, RailSpec
-from rocelab.spec.model import LabSpec, Numbering
 
 
 @dataclass(frozen=True, slots=True)

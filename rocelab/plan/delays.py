@@ -3,7 +3,7 @@ at its end, in the lab's clock. Pure."""
 
 from __future__ import annotations
 
-from rocelab.spec.model import LabSpec
+from rocelab.labfile.model import LabSpec
 
 
 def lab_delay_ns(spec: LabSpec) -> int:

@@ -17,10 +17,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
+from rocelab.base.progress import Progress, ProgressSink, no_progress
 from rocelab.plan.fabric import DirectedLink, Fabric, Link
 from rocelab.plan.routes import expected_routes
 from rocelab.plan.symmetry import alike
-from rocelab.progress import Progress, ProgressSink, no_progress
 
 MOST_STEPS = 6_000_000_000
 """What a search may take: links between switches times destinations, of all routes that it follows.

@@ -12,14 +12,14 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 
+from rocelab.labfile.headroom import Headroom
+from rocelab.labfile.pfc import PfcSpec
 from rocelab.plan.dependencies import is_up_down, search
 from rocelab.plan.fabric import Fabric, Link, Node, Port, Prefix, Role
 from rocelab.plan.limits import lab_limits
 from rocelab.plan.pfc import carve, nic_headrooms, nic_thresholds, slack_of
 from rocelab.plan.pfc import warnings as pfc_warnings
 from rocelab.plan.routes import expected_width, spread
-from rocelab.spec.headroom import Headroom
-from rocelab.spec.pfc import PfcSpec
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from enum import StrEnum
 from functools import cached_property
 from ipaddress import IPv4Address, IPv4Network
 
-from rocelab.spec.model import HashPolicy, LabSpec
+from rocelab.labfile.model import HashPolicy, LabSpec
 
 MAIN_TABLE = 254
 """RT_TABLE_MAIN of include/uapi/linux/rtnetlink.h."""
@@ -303,7 +303,7 @@ class Fabric:
     @cached_property
     def directed_links(self) -> tuple[DirectedLink, ...]:
         """Both directions of every link, in build order: up at 2i, down at 2i + 1. The sends of
-        `rocelab.sim.fabric.network.Network` have the same numbers."""
+        `rocelab.routes.arrays.network.Network` have the same numbers."""
         return tuple(direction for link in self.links for direction in (link.up, link.down))
 
     @cached_property

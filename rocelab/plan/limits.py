@@ -6,11 +6,11 @@ modelled network with how long a run of a lab lasts.
 
 from __future__ import annotations
 
-from rocelab.spec.base import SECOND
-from rocelab.spec.model import LabSpec
-from rocelab.spec.queues import QueueEngine
-from rocelab.units import format_duration, format_size
-from rocelab.wording import listed
+from rocelab.base.units import format_duration, format_size
+from rocelab.base.wording import listed
+from rocelab.labfile.base import SECOND
+from rocelab.labfile.model import LabSpec
+from rocelab.labfile.queues import QueueEngine
 
 LONG_RUN_NS = 60 * SECOND
 """What hardly a run of a lab lasts, on the lab's clock."""

@@ -2,7 +2,7 @@
 
 `plan_pauses` makes a `PausePlan` from a `Fabric` whose spec has `queues.pfc`, with every port of a
 switch and every port of a NIC numbered. Times and rates are the lab's (`Fabric.spec.dilation`),
-bytes are the modelled network's. Pure: `rocelab.runtime.pfc` makes it work in the kernel.
+bytes are the modelled network's. Pure: `rocelab.dataplane.pfc` makes it work in the kernel.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from rocelab.errors import InputError
+from rocelab.base.errors import InputError
+from rocelab.labfile.base import SECOND
+from rocelab.labfile.headroom import Headroom, headroom_of, response_quanta
+from rocelab.labfile.model import LabSpec
+from rocelab.labfile.pfc import PfcSpec
 from rocelab.plan.delays import lab_delay_ns
 from rocelab.plan.fabric import Fabric, Link, Port
 from rocelab.plan.pfc import carving_of, nic_thresholds, slack_of
 from rocelab.plan.queues import lab_rate_bps, plan_queues
-from rocelab.spec.base import SECOND
-from rocelab.spec.headroom import Headroom, headroom_of, response_quanta
-from rocelab.spec.model import LabSpec
-from rocelab.spec.pfc import PfcSpec
 
 QUANTUM_BITS = 512
 """Bit times of a quantum (IEEE 802.3 annex 31B)."""

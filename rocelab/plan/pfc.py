@@ -11,14 +11,14 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from rocelab.base.units import format_duration, format_size
+from rocelab.labfile.headroom import Headroom, divided, headroom_of
+from rocelab.labfile.model import LabSpec
+from rocelab.labfile.pfc import PfcSpec
+from rocelab.labfile.queues import ACK_DSCP, CNP_DSCP, DATA_DSCP, QueuesSpec
 from rocelab.plan.delays import lab_delay_ns
 from rocelab.plan.fabric import Fabric, Role
 from rocelab.plan.queues import burst_bytes, class_of_dscp
-from rocelab.spec.headroom import Headroom, divided, headroom_of
-from rocelab.spec.model import LabSpec
-from rocelab.spec.pfc import PfcSpec
-from rocelab.spec.queues import ACK_DSCP, CNP_DSCP, DATA_DSCP, QueuesSpec
-from rocelab.units import format_duration, format_size
 
 
 @dataclass(frozen=True, slots=True)

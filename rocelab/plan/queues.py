@@ -2,7 +2,7 @@
 
 `plan_queues` makes a `QueuePlan` from a `Fabric`, with every switch port numbered. Rates are those
 of the lab (the modelled network's divided by the dilation), bytes are the modelled network's. Pure:
-`rocelab.runtime.queues` makes the queues in the kernel.
+`rocelab.dataplane.queues` makes the queues in the kernel.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from rocelab.agent.headers import IP_OFFSET, MOST_HEADER_BYTES
+from rocelab.labfile.queues import DSCPS, EcnSpec
 from rocelab.plan.fabric import Fabric, Link, Port
-from rocelab.spec.queues import DSCPS, EcnSpec
+from rocelab.wire.headers import IP_OFFSET, MOST_HEADER_BYTES
 
 STRICT_CLASSES = (7, 6, 5)
 """The classes with strict priority, in descending order."""

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from rocelab.base.sysctls import HASH_FIELDS, HASH_POLICY, HASH_SEED
+from rocelab.labfile.model import HashField, HashPolicy
 from rocelab.plan.fabric import Fabric, Node
-from rocelab.spec.model import HashField, HashPolicy
-from rocelab.sysctls import HASH_FIELDS, HASH_POLICY, HASH_SEED
 
 POLICY_NUMBER = {HashPolicy.L3: 0, HashPolicy.L4: 1, HashPolicy.CUSTOM: 3}
 FIELD_BIT = {

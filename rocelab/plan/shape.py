@@ -10,11 +10,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
-from rocelab.errors import InputError
-from rocelab.spec.fabrics import ClosSpec
-from rocelab.spec.load import validate
-from rocelab.spec.source import Data, Source
-from rocelab.wording import listed
+from rocelab.base.errors import InputError
+from rocelab.base.wording import listed
+from rocelab.labfile.fabrics import ClosSpec
+from rocelab.labfile.load import validate
+from rocelab.labfile.source import Data, Source
 
 Pair = tuple[str, str]
 SHOWN = 8

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rocelab.arrays import Longs
-from rocelab.forwarding.asic import Model
-from rocelab.forwarding.balance import balance, link_loads, polarization, tier_balances
+from rocelab.base.arrays import Longs
 from rocelab.plan.fabric import Direction, Fabric
 from rocelab.predict.loads import LinkLoads, by_link
 from rocelab.predict.matrix import Matrix
@@ -21,6 +19,8 @@ from rocelab.results.prediction import (
     TierPrediction,
     WorstLink,
 )
+from rocelab.routes.asic import Model
+from rocelab.routes.balance import balance, link_loads, polarization, tier_balances
 
 WORST = 10
 

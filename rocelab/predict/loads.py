@@ -11,12 +11,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rocelab.arrays import Ints, Longs
-from rocelab.forwarding.balance import PairedChoices
+from rocelab.base.arrays import Ints, Longs
 from rocelab.plan.fabric import DirectedLink, Direction, Fabric
 from rocelab.predict.matrix import Matrix
-from rocelab.sim.fabric.flows import Flows, Paths
-from rocelab.sim.fabric.routes import Groups, NextHops
+from rocelab.routes.arrays.flows import Flows, Paths
+from rocelab.routes.arrays.routes import Groups, NextHops
+from rocelab.routes.balance import PairedChoices
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -13,12 +13,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rocelab.arrays import Longs
+from rocelab.base.arrays import Longs
 from rocelab.jobs.jobplan import JobPlan, QueuePairEnd
 from rocelab.jobs.placement import NicRef
 from rocelab.jobs.transport import Strategy
-from rocelab.sim.fabric.flows import Flows
-from rocelab.sim.fabric.network import Network
+from rocelab.routes.arrays.flows import Flows
+from rocelab.routes.arrays.network import Network
 
 
 class FlowRow(NamedTuple):

@@ -11,11 +11,11 @@ from itertools import pairwise
 
 import numpy as np
 
-from rocelab.errors import InputError
-from rocelab.forwarding.asic import Model
-from rocelab.forwarding.fib import FibOf
-from rocelab.forwarding.path import NoPathError
-from rocelab.forwarding.steering import EntryKey
+from rocelab.base.errors import InputError
+from rocelab.base.progress import ProgressSink, no_progress
+from rocelab.labfile.model import HashingSpec, HashWeights
+from rocelab.labfile.schemes import SchemeSpec
+from rocelab.linux.fibtable import FibOf
 from rocelab.plan.addressing import dotted
 from rocelab.plan.build import plan
 from rocelab.plan.fabric import DirectedLink, Fabric
@@ -23,15 +23,15 @@ from rocelab.predict.document import prediction
 from rocelab.predict.loads import LinkLoads, land
 from rocelab.predict.matrix import FlowRow, Matrix, matrix_of
 from rocelab.predict.tables import TableGroups
-from rocelab.progress import ProgressSink, no_progress
 from rocelab.results.prediction import Prediction
-from rocelab.sim.fabric.build import network_of
-from rocelab.sim.fabric.flows import Flows, Paths
-from rocelab.sim.fabric.network import Network
-from rocelab.sim.fabric.paths import paths_of
-from rocelab.sim.fabric.routes import Groups, Routes
-from rocelab.spec.model import HashingSpec, HashWeights
-from rocelab.spec.schemes import SchemeSpec
+from rocelab.routes.arrays.build import network_of
+from rocelab.routes.arrays.flows import Flows, Paths
+from rocelab.routes.arrays.network import Network
+from rocelab.routes.arrays.paths import paths_of
+from rocelab.routes.arrays.routes import Groups, Routes
+from rocelab.routes.asic import Model
+from rocelab.routes.path import NoPathError
+from rocelab.routes.steering import EntryKey
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,21 +15,21 @@ from typing import Annotated
 
 from pydantic import Field
 
-from rocelab.errors import COMMAND_LINE, InputError, Problem, SpecError
-from rocelab.files import NotTextError, read_input, text_of
+from rocelab.base.errors import COMMAND_LINE, InputError, Problem, SpecError
+from rocelab.base.files import NotTextError, read_input, text_of
+from rocelab.base.units import SizeBytes
+from rocelab.base.wording import KeyPath, RefusedError, name_hint
 from rocelab.jobs.flow_list import MOST_FLOWS
 from rocelab.jobs.placement import NicRef
 from rocelab.jobs.sport import QPN_LIMIT
+from rocelab.labfile.base import SpecModel
+from rocelab.labfile.load import validate
+from rocelab.labfile.model import HashingSpec
+from rocelab.labfile.scalars import read_scalar
+from rocelab.labfile.schemes import SchemeSpec
+from rocelab.labfile.source import Data, Source, raise_problems, read_source
 from rocelab.plan.fabric import Fabric
 from rocelab.predict.matrix import FlowRow
-from rocelab.spec.base import SpecModel
-from rocelab.spec.load import validate
-from rocelab.spec.model import HashingSpec
-from rocelab.spec.scalars import read_scalar
-from rocelab.spec.schemes import SchemeSpec
-from rocelab.spec.source import Data, Source, raise_problems, read_source
-from rocelab.units import SizeBytes
-from rocelab.wording import KeyPath, RefusedError, name_hint
 
 MOST_BYTES = 10**18
 

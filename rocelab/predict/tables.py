@@ -1,18 +1,18 @@
 """The tables of running switches as groups of next hops, for many flows at once.
 
-`TableGroups` takes the place of planned `rocelab.sim.fabric.routes.Routes`.
+`TableGroups` takes the place of planned `rocelab.routes.arrays.routes.Routes`.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from rocelab.arrays import Ints
-from rocelab.forwarding.fib import FibOf
-from rocelab.forwarding.path import NoPathError
+from rocelab.base.arrays import Ints
+from rocelab.linux.fibtable import FibOf
 from rocelab.plan.addressing import dotted
-from rocelab.sim.fabric.network import Network
-from rocelab.sim.fabric.routes import NextHops
+from rocelab.routes.arrays.network import Network
+from rocelab.routes.arrays.routes import NextHops
+from rocelab.routes.path import NoPathError
 
 _Group = tuple[tuple[int, int], ...]
 """Sends and their weights, in the kernel's order."""

@@ -22,9 +22,9 @@ from typing import Any
 
 import paramiko
 
-from rocelab.errors import InputError
-from rocelab.files import read_input
-from rocelab.wording import shown
+from rocelab.base.errors import InputError
+from rocelab.base.files import read_input
+from rocelab.base.wording import shown
 
 SSH_PORT = 22
 USAGE = "give user@host, host or user@host:port; a Host of ~/.ssh/config is a host too"

@@ -23,7 +23,7 @@ import paramiko
 from paramiko.auth_strategy import AuthFailure, AuthSource, AuthStrategy, InMemoryPrivateKey
 from paramiko.hostkeys import HostKeyEntry
 
-from rocelab.errors import InputError
+from rocelab.base.errors import InputError
 from rocelab.remote.address import SSH_PORT, Destination, read_config, resolve
 from rocelab.remote.answers import AN_EXIT_CODE, not_understood
 from rocelab.remote.errors import (

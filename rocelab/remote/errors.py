@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rocelab.errors import MachineError, RocelabError
+from rocelab.base.errors import MachineError, RocelabError
 
 
 class UnreachableError(MachineError):

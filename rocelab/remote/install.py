@@ -16,15 +16,15 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path, PurePosixPath
 
-from rocelab.data import FOLDERS, PACKED, shipped
-from rocelab.errors import InputError
-from rocelab.interpreter import HOME
-from rocelab.progress import Progress, ProgressSink
+from rocelab.base.data import FOLDERS, PACKED, shipped
+from rocelab.base.errors import InputError
+from rocelab.base.interpreter import HOME
+from rocelab.base.progress import Progress, ProgressSink
+from rocelab.base.wording import shown
 from rocelab.remote.answers import MACHINE, marked
 from rocelab.remote.connection import Connection, Output
 from rocelab.remote.errors import DiskFullError, UnfitError
 from rocelab.remote.host import bootstrap
-from rocelab.wording import shown
 
 KINDS = (".py", ".yaml", ".json", ".j2")
 NO_PYTHON_EXIT = 97

@@ -11,7 +11,7 @@ import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from rocelab.outputs import open_folder
+from rocelab.base.outputs import open_folder
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,10 +21,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from rocelab.errors import InputError
-from rocelab.interruption import WORDS
-from rocelab.outputs import open_folder
-from rocelab.progress import Progress, ProgressSink
+from rocelab.base.errors import InputError
+from rocelab.base.interruption import WORDS
+from rocelab.base.outputs import open_folder
+from rocelab.base.progress import Progress, ProgressSink
 from rocelab.remote import record
 from rocelab.remote.answers import (
     AN_EXIT_CODE,

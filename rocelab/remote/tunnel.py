@@ -14,7 +14,7 @@ from contextlib import closing, suppress
 
 import paramiko
 
-from rocelab.errors import RocelabError
+from rocelab.base.errors import RocelabError
 from rocelab.remote.connection import Connection
 from rocelab.remote.errors import UnfitError
 

@@ -14,10 +14,10 @@ from pathlib import Path, PurePosixPath
 
 import yaml
 
-from rocelab.errors import InputError
-from rocelab.files import NotTextError, read_input, text_of
-from rocelab.spec.catalog import DRILLS, FLOWS, JOBS, LABS, own_file, tree_of
-from rocelab.spec.source import MAX_FILE_BYTES
+from rocelab.base.errors import InputError
+from rocelab.base.files import NotTextError, read_input, text_of
+from rocelab.labfile.catalog import DRILLS, FLOWS, JOBS, LABS, own_file, tree_of
+from rocelab.labfile.source import MAX_FILE_BYTES
 
 INPUTS = frozenset(
     {

@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from rocelab.errors import InputError
+from rocelab.base.errors import InputError
 from rocelab.plan.fabric import Fabric, Link
 from rocelab.render.containerlab import topology_text
 from rocelab.render.deployment import Container, Deployment, deployment

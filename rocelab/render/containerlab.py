@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from rocelab.base.templates import template
 from rocelab.render.deployment import Deployment
-from rocelab.templates import template
 
 
 def topology_file(lab: str) -> str:

@@ -138,7 +138,7 @@ def _container(fabric: Fabric, node: Node) -> Container:
 
 
 def _server_commands(fabric: Fabric, node: Node) -> list[str]:
-    """A server's addresses, its default routes and its rules, as in `rocelab.runtime.wiring`."""
+    """A server's addresses, its default routes and its rules, as in `rocelab.lab.wiring`."""
     commands = []
     for link in fabric.links_of[node.name]:
         near, far = link.port(node.name), link.far(node.name)

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePosixPath
 
-from rocelab.errors import InputError
-from rocelab.files import MOST_BYTES
-from rocelab.interruption import undone
-from rocelab.outputs import OVERWRITE, Folder, open_folder
+from rocelab.base.errors import InputError
+from rocelab.base.files import MOST_BYTES
+from rocelab.base.interruption import undone
+from rocelab.base.outputs import OVERWRITE, Folder, open_folder
+from rocelab.base.progress import Progress, ProgressSink, no_progress
 from rocelab.plan.fabric import Fabric
-from rocelab.progress import Progress, ProgressSink, no_progress
 from rocelab.render import clabernetes
 from rocelab.render.containerlab import mounted_files, topology_file, topology_text
 from rocelab.render.deployment import deployment, left_out, warnings

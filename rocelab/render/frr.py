@@ -13,11 +13,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from rocelab.base.templates import template
+from rocelab.labfile.base import MS, SECOND
+from rocelab.labfile.model import HashWeights
 from rocelab.plan.addressing import SPACE_TEXT
 from rocelab.plan.fabric import Fabric, Link, Node, Role
-from rocelab.spec.base import MS, SECOND
-from rocelab.spec.model import HashWeights
-from rocelab.templates import template
 
 LOG_FOLDER = Path("/var/log/frr")
 FABRIC_LIST = "FABRIC"

@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from rocelab.base.templates import template
 from rocelab.plan.fabric import Fabric, Node
 from rocelab.render.frr import configuration_bodies, daemons
-from rocelab.templates import template
 
 DEFAULT_IMAGE = "frrouting/frr:v8.4.1"
 """The same minor release as Debian 12's package, on which the kit's own tests run."""

@@ -10,10 +10,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from rocelab.base.templates import template
+from rocelab.base.units import format_rate
 from rocelab.plan.fabric import Fabric, Link, Role
 from rocelab.render.sketch import Band, Cell, Edge, Sketch, Tier, ZoneSketch, sketch
-from rocelab.templates import template
-from rocelab.units import format_rate
 
 _TIER_NAMES = {
     Role.ATSW: ("ATSW", "aggregators"),

@@ -15,13 +15,13 @@ from pathlib import Path
 
 import yaml
 
-from rocelab.errors import InputError
+from rocelab.base.errors import InputError
+from rocelab.base.wording import counted, name_hint, shown
+from rocelab.labfile.topology import TopologyFile, is_null
+from rocelab.labfile.variables import UNSET
 from rocelab.plan.shape import Pair
 from rocelab.render.import_policy import configurations, statements
 from rocelab.render.import_roles import DrawnNode, Imported, group_tier
-from rocelab.spec.topology import TopologyFile, is_null
-from rocelab.spec.variables import UNSET
-from rocelab.wording import counted, name_hint, shown
 
 ROUTES = re.compile(
     r"frr|bird|quagga|gobgp|openbgpd|sonic|cumulus|vyos|srlinux|ceos", re.IGNORECASE

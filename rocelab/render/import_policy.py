@@ -12,8 +12,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from rocelab.files import read_input
-from rocelab.spec.source import MAX_FILE_BYTES
+from rocelab.base.files import read_input
+from rocelab.labfile.source import MAX_FILE_BYTES
 
 _FILE = re.compile(r"[a-z0-9]*d\.conf|frr\.conf|frr\.conf\.sav|Quagga\.conf")
 """Matches the name of a configuration of FRR's or Quagga's."""

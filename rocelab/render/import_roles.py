@@ -12,10 +12,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from rocelab.errors import InputError
+from rocelab.base.errors import InputError
+from rocelab.base.wording import listed, name_hint, shown
 from rocelab.plan.fabric import Role
 from rocelab.plan.shape import Drawn, Pair
-from rocelab.wording import listed, name_hint, shown
 
 NONE = "none"
 """The role of a node that is left out of the lab file."""

@@ -11,11 +11,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rocelab.documents import read_text
-from rocelab.errors import InputError
+from rocelab.base.documents import read_text
+from rocelab.base.errors import InputError
+from rocelab.base.wording import shown
 from rocelab.render.import_containerlab import read_containerlab
 from rocelab.render.import_roles import DrawnNode, Imported
-from rocelab.wording import shown
 
 _AS_JSON = "write one with `netlab create -o json`"
 

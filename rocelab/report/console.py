@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from rocelab.wording import visible
+from rocelab.base.wording import visible
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-    from rocelab.progress import Progress, ProgressSink
+    from rocelab.base.progress import Progress, ProgressSink
 
 _PIPE_WIDTH = 160
 

@@ -8,12 +8,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from rocelab.base.statistics import Spread, least_rank_sum_p
 from rocelab.report.console import table
 from rocelab.results.difference import Change, DrillDiff, FigureDiff, Finding, Side
 from rocelab.results.expectations import Verdict
 from rocelab.results.kpi import Quantity
 from rocelab.results.kpis import KPIS, format_kpi
-from rocelab.statistics import Spread, least_rank_sum_p
 
 ENVIRONMENT = {
     "tool_version": "rocelab",

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
+from rocelab.base.templates import template
+from rocelab.base.units import format_duration
 from rocelab.report import plots
 from rocelab.report.jobs import plots as job_plots
 from rocelab.report.jobs import view as of_jobs
@@ -27,8 +29,6 @@ from rocelab.report.view import VerdictRow, figure_rows, health_rows, representa
 from rocelab.results import job
 from rocelab.results.drill import UNSCALED, DrillResult, JobsRun, PhaseSummary
 from rocelab.results.probes import ProbeRun
-from rocelab.templates import template
-from rocelab.units import format_duration
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

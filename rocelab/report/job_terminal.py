@@ -5,14 +5,14 @@ from __future__ import annotations
 from rich.console import Console
 from rich.table import Table
 
-from rocelab.forwarding.balance import TierBalance
+from rocelab.base.statistics import Spread
+from rocelab.base.units import format_duration, format_rate, parse_size_bytes
 from rocelab.jobs.collectives import Pattern
 from rocelab.jobs.performance import Row, nccl_table
 from rocelab.report.console import table
 from rocelab.report.jobs.view import lossless_text, pause_rows, propagation_rows
 from rocelab.results.job import Headline, JobReport, QueueFigures, RankFigures, Times
-from rocelab.statistics import Spread
-from rocelab.units import format_duration, format_rate, parse_size_bytes
+from rocelab.routes.balance import TierBalance
 
 SHOWN_RANKS = 32
 SHOWN_QUEUES = 12

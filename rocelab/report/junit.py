@@ -13,14 +13,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from xml.etree import ElementTree as Xml
 
-from rocelab.errors import RocelabError
+from rocelab.base.errors import RocelabError
+from rocelab.base.statistics import Spread
+from rocelab.base.wording import listed
 from rocelab.results.drill import DrillResult, PhaseRun
 from rocelab.results.environment import Environment
 from rocelab.results.expectations import Verdict
 from rocelab.results.kpi import UNITS, KpiValue
 from rocelab.results.kpis import KPIS
-from rocelab.statistics import Spread
-from rocelab.wording import listed
 
 SOFTWARE = ("tool_version", "frr_version", "kernel", "runtime")
 """The parts of the environment that can influence a result: properties of every suite."""

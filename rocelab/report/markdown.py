@@ -10,11 +10,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from rocelab.errors import InputError, MachineError, RocelabError
+from rocelab.base.errors import InputError, MachineError, RocelabError
+from rocelab.base.wording import visible
 from rocelab.report.repeats import RepeatTable, repeat_tables
 from rocelab.report.view import figure_rows, verdict_rows
 from rocelab.results.drill import DrillResult
-from rocelab.wording import visible
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~&])")
 

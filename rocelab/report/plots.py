@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import numpy as np
 
-from rocelab.forwarding.balance import LinkLoad, TierBalance
-from rocelab.interpreter import imported
+from rocelab.base.interpreter import imported
+from rocelab.base.units import format_duration
 from rocelab.report.probes.view import by_plan, changes_after, plan_title
 from rocelab.results.probes import Event, FibChange, FlowRecord, HashingRun, ProbeRun
-from rocelab.units import format_duration
+from rocelab.routes.balance import LinkLoad, TierBalance
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -5,10 +5,10 @@ from __future__ import annotations
 from rich.console import Console
 from rich.table import Table
 
+from rocelab.base.units import format_size
+from rocelab.base.wording import counted
 from rocelab.report.console import table
 from rocelab.results.prediction import Prediction, TierPrediction
-from rocelab.units import format_size
-from rocelab.wording import counted
 
 
 def print_prediction(found: Prediction, console: Console) -> None:

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 from rich.table import Table
 
+from rocelab.base.units import format_duration
 from rocelab.report.console import table
 from rocelab.report.plots import GRID, INK, MS, figure_of, styled
 from rocelab.results.stages import Cause, Resolution, Stages, SwitchStages
-from rocelab.units import format_duration
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist

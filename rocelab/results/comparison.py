@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from rocelab.documents import Format
-from rocelab.forwarding.balance import Polarization, TierBalance
+from rocelab.base.documents import Format
+from rocelab.base.statistics import Spread
 from rocelab.plan.fabric import Direction
 from rocelab.results.environment import Environment
 from rocelab.results.job import Fidelity, FlowFigures, Times, Transport
 from rocelab.results.oflab import OfLab
-from rocelab.statistics import Spread
+from rocelab.routes.balance import Polarization, TierBalance
 
 SCHEMA_VERSION = 1
 
@@ -184,6 +184,6 @@ _FORMAT = Format(
 
 
 def from_json(text: str) -> Comparison:
-    """The comparison that `rocelab.documents.to_json` wrote. Raises InputError for anything
+    """The comparison that `rocelab.base.documents.to_json` wrote. Raises InputError for anything
     else."""
     return _FORMAT.read(text)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from rocelab.documents import Format
+from rocelab.base.documents import Format
 from rocelab.results.job import Times
 
 SCHEMA_VERSION = 2
@@ -116,5 +116,6 @@ _FORMAT = Format(
 
 
 def from_json(text: str) -> Diagnosis:
-    """The diagnosis that `rocelab.documents.to_json` wrote. Raises InputError for anything else."""
+    """The diagnosis that `rocelab.base.documents.to_json` wrote. Raises InputError for anything
+    else."""
     return _FORMAT.read(text)

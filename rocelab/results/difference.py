@@ -12,13 +12,13 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from rocelab.documents import read_text
-from rocelab.errors import InputError
+from rocelab.base.documents import read_text
+from rocelab.base.errors import InputError
+from rocelab.base.statistics import Spread, least_rank_sum_p, rank_sum_p, spread
 from rocelab.results.drill import DrillResult, from_json
 from rocelab.results.expectations import Verdict
 from rocelab.results.kpi import UNITS, Figures
 from rocelab.results.kpis import KPIS
-from rocelab.statistics import Spread, least_rank_sum_p, rank_sum_p, spread
 
 SCHEMA_VERSION = 1
 ALPHA = 0.05
@@ -54,8 +54,8 @@ class FigureDiff:
 
     phase: None if the drill has only one; job: its number if the phase has several. old_values,
     new_values: repeat by repeat, truths as 0 and 1; their spread is None without values.
-    difference: new median minus old. p_value: by `rocelab.statistics.rank_sum_p`. apart: no value
-    of one lies within the other's extremes.
+    difference: new median minus old. p_value: by `rocelab.base.statistics.rank_sum_p`. apart: no
+    value of one lies within the other's extremes.
     """
 
     phase: str | None

@@ -11,8 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from rocelab.documents import Format
-from rocelab.errors import InputError
+from rocelab.base.documents import Format
+from rocelab.base.errors import InputError
+from rocelab.base.statistics import Spread, spread
+from rocelab.base.wording import listed
 from rocelab.results.convergence import Method
 from rocelab.results.environment import Environment
 from rocelab.results.expectations import Expectation, Verdict, judge, unmet
@@ -24,8 +26,6 @@ from rocelab.results.oflab import OfLab
 from rocelab.results.probes import ProbeRun
 from rocelab.results.shares import FairShares
 from rocelab.results.stages import Stages
-from rocelab.statistics import Spread, spread
-from rocelab.wording import listed
 
 SCHEMA_VERSION = 3
 
@@ -367,5 +367,6 @@ _FORMAT = Format(
 
 
 def from_json(text: str) -> DrillResult:
-    """The result that `rocelab.documents.to_json` wrote. Raises InputError for anything else."""
+    """The result that `rocelab.base.documents.to_json` wrote. Raises InputError for anything
+    else."""
     return _FORMAT.read(text)

@@ -12,11 +12,11 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from rocelab.base.units import parse_duration_ns, parse_size_bytes
+from rocelab.base.wording import shown
 from rocelab.results.diagnosis import Cause
 from rocelab.results.kpi import JOINED, Figures, KpiValue, Quantity
 from rocelab.results.kpis import KPIS, format_kpi
-from rocelab.units import parse_duration_ns, parse_size_bytes
-from rocelab.wording import shown
 
 _OPERATORS: dict[str, Callable[[float, float], bool]] = {
     "<=": operator.le,

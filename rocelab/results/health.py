@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from rocelab.wording import counted
+from rocelab.base.wording import counted
 
 
 @dataclass(frozen=True, slots=True)

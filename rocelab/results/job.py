@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from rocelab.documents import Format
-from rocelab.forwarding.balance import TierBalance
+from rocelab.base.documents import Format
+from rocelab.base.statistics import Spread
 from rocelab.jobs.job import JobSpec
 from rocelab.plan.fabric import DirectedLink, Direction
 from rocelab.plan.queues import class_of_dscp
@@ -23,7 +23,7 @@ from rocelab.results.impact import Impact
 from rocelab.results.lossless import Lossless
 from rocelab.results.oflab import OfLab
 from rocelab.results.probes import Event
-from rocelab.statistics import Spread
+from rocelab.routes.balance import TierBalance
 
 SCHEMA_VERSION = 2
 
@@ -458,5 +458,6 @@ _FORMAT = Format(
 
 
 def from_json(text: str) -> JobReport:
-    """The report that `rocelab.documents.to_json` wrote. Raises InputError for anything else."""
+    """The report that `rocelab.base.documents.to_json` wrote. Raises InputError for anything
+    else."""
     return _FORMAT.read(text)

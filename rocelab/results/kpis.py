@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import zip_longest
 
+from rocelab.base.units import format_duration
 from rocelab.results.job import JobReport
 from rocelab.results.kpi import JOINED, Figures, KpiValue, PhaseJob, Quantity
 from rocelab.results.kpis_of_jobs import JOB_KPIS
 from rocelab.results.kpis_of_probes import PROBE_KPIS
 from rocelab.results.probes import ProbeRun
 from rocelab.results.shares import FairShares
-from rocelab.units import format_duration
 
 KPIS = {kpi.name: kpi for kpi in (*PROBE_KPIS, *JOB_KPIS)}
 """Every figure by its name, in the order in which they are shown."""

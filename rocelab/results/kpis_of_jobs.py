@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from rocelab.forwarding.balance import TierBalance, leaf_uplinks
 from rocelab.plan.fabric import Direction
 from rocelab.results.kpi import Better, Kpi, PhaseJob, Quantity, attribute
 from rocelab.results.kpis_of_pauses import PAUSE_KPIS
 from rocelab.results.probes import ProbeRun
+from rocelab.routes.balance import TierBalance, leaf_uplinks
 
 CNP_CLASS, ACK_CLASS = 5, 6
 """The traffic class of CNPs and ACKs in the kit's default map."""

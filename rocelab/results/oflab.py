@@ -5,10 +5,10 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Any
 
+from rocelab.labfile.adopted import recorded_spec
+from rocelab.labfile.model import LabSpec
 from rocelab.plan.build import build_fabric
 from rocelab.plan.fabric import Fabric
-from rocelab.spec.adopted import recorded_spec
-from rocelab.spec.model import LabSpec
 
 
 class OfLab:

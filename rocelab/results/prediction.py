@@ -1,7 +1,7 @@
 """The document of a prediction: loads of links, their balance, polarization, worst links.
 
-`rocelab.predict.document` makes it, `rocelab.documents.to_json` writes it, and docs/documents.md is
-generated from it.
+`rocelab.predict.document` makes it, `rocelab.base.documents.to_json` writes it, and
+docs/documents.md is generated from it.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from rocelab.forwarding.balance import Balance, Polarization, TierBalance
 from rocelab.plan.fabric import Direction
+from rocelab.routes.balance import Balance, Polarization, TierBalance
 
 SCHEMA_VERSION = 1
 

@@ -13,7 +13,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from rocelab.forwarding.balance import LinkLoad, Polarization, TierBalance
 from rocelab.results.convergence import (
     EventConvergence,
     FlowMeasurement,
@@ -30,6 +29,7 @@ from rocelab.results.convergence import (
 )
 from rocelab.results.health import HealthReport
 from rocelab.results.stages import Stages
+from rocelab.routes.balance import LinkLoad, Polarization, TierBalance
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from rocelab.documents import Format
-from rocelab.forwarding.balance import Balance, TierBalance
+from rocelab.base.documents import Format
 from rocelab.plan.fabric import Direction
 from rocelab.results.environment import Environment
 from rocelab.results.job import Headline
 from rocelab.results.oflab import OfLab
+from rocelab.routes.balance import Balance, TierBalance
 
 SCHEMA_VERSION = 1
 
@@ -408,5 +408,6 @@ _FORMAT = Format(
 
 
 def from_json(text: str) -> SimulationReport:
-    """The report that `rocelab.documents.to_json` wrote. Raises InputError for anything else."""
+    """The report that `rocelab.base.documents.to_json` wrote. Raises InputError for anything
+    else."""
     return _FORMAT.read(text)

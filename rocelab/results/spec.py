@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import PlainSerializer, PlainValidator, WithJsonSchema, create_model
 
+from rocelab.labfile.base import SpecModel
 from rocelab.results.expectations import Expectation, parse_expectation
 from rocelab.results.kpi import Quantity
 from rocelab.results.kpis import KPIS
-from rocelab.spec.base import SpecModel
 
 _FORMS: dict[Quantity, dict[str, Any]] = {
     Quantity.TRUTH: {"type": "boolean"},

@@ -1,7 +1,7 @@
 """Where the time of a reconvergence went, switch by switch: the data.
 
-Frozen dataclasses of scalars and tuples, which a drill's result can hold and `rocelab.documents`
-writes and reads. docs/convergence.md explains each stage.
+Frozen dataclasses of scalars and tuples, which a drill's result can hold and
+`rocelab.base.documents` writes and reads. docs/convergence.md explains each stage.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from rocelab.documents import Format
+from rocelab.base.documents import Format
 
 SCHEMA_VERSION = 1
 LOG_STAMP_NS = 1000
@@ -89,7 +89,7 @@ FORMAT = Format(
     Stages,
     SCHEMA_VERSION,
     "a document of convergence stages",
-    "give what `rocelab.documents.to_json` wrote",
+    "give what `rocelab.base.documents.to_json` wrote",
 )
 
 

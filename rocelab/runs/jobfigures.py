@@ -13,10 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from rocelab.agent.nic import WIRE_OVERHEAD_BYTES
-from rocelab.forwarding.balance import balance
+from rocelab.base.statistics import spread
 from rocelab.jobs.jobplan import JobPlan
 from rocelab.jobs.performance import FRAME_OVERHEAD_BYTES, Row, jct_ratio, ran_ahead, roofline_ns
-from rocelab.measure.devices import DeviceCounts
+from rocelab.observe.devices import DeviceCounts
 from rocelab.plan.fabric import Direction, Fabric
 from rocelab.results.impact import FEWEST, ZERO_IMPACT, Impact, overhead_bounds
 from rocelab.results.job import (
@@ -34,7 +34,7 @@ from rocelab.results.job import (
     Transport,
 )
 from rocelab.results.probes import Event
-from rocelab.statistics import spread
+from rocelab.routes.balance import balance
 from rocelab.traffic.jobresult import LOST_TIME_LIMIT, JobResult
 from rocelab.traffic.result import AgentRecord
 

@@ -5,23 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from rocelab.base.wording import listed
 from rocelab.faults.pauses import SPARING
-from rocelab.forwarding.balance import link_loads, tier_balances
 from rocelab.jobs.load import warning
-from rocelab.measure.accounting import check_all, disagreements
-from rocelab.measure.devices import DeviceCounts
-from rocelab.measure.othertraffic import judged
+from rocelab.labfile.queues import QueueEngine
+from rocelab.observe.devices import DeviceCounts
 from rocelab.plan.pfc import too_small
 from rocelab.results.environment import Environment
 from rocelab.results.job import SCHEMA_VERSION, Check, Clock, Fidelity, JobReport
 from rocelab.results.lossless import Lossless, find_deadlock, traced
 from rocelab.results.probes import Event
+from rocelab.routes.balance import link_loads, tier_balances
 from rocelab.runs import jobfigures as figures
+from rocelab.runs.accounting import check_all, disagreements
 from rocelab.runs.jobfigures import Paths
-from rocelab.spec.queues import QueueEngine
+from rocelab.runs.othertraffic import judged
 from rocelab.traffic.jobresult import JobResult
 from rocelab.traffic.result import TrafficResult
-from rocelab.wording import listed
 
 
 @dataclass(frozen=True, slots=True)

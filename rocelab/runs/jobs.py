@@ -14,34 +14,34 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from rocelab.documents import to_json
-from rocelab.errors import InputError
+from rocelab.base.documents import to_json
+from rocelab.base.errors import InputError
+from rocelab.base.outputs import RESULT, output_file, results_folder
+from rocelab.base.progress import ProgressSink, no_progress
 from rocelab.faults.injector import Injector
 from rocelab.faults.schedule import Timed
 from rocelab.faults.timetable import carried_out, events_of, prepare_first
-from rocelab.forwarding.path import NoPathError
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.jobplan import JobPlan, plan_jobs
 from rocelab.jobs.load import warning
-from rocelab.kernel.rights import need_root
-from rocelab.measure.capture import NicCapture
-from rocelab.measure.devices import DeviceWatch
-from rocelab.measure.effects import late_carriers, link_events
-from rocelab.measure.environment import environment_of
-from rocelab.measure.fidelity import stolen_cpu_s
-from rocelab.measure.processes import ProcessWatch
-from rocelab.outputs import RESULT, output_file, results_folder
+from rocelab.lab import settings
+from rocelab.lab.inuse import in_use
+from rocelab.lab.lab import RunningLab
+from rocelab.linux.rights import need_root
+from rocelab.observe.capture import NicCapture
+from rocelab.observe.devices import DeviceWatch
+from rocelab.observe.environment import environment_of
+from rocelab.observe.processes import ProcessWatch
 from rocelab.predict.matrix import row_of_end
 from rocelab.predict.predictor import Setting, asked_fabric, paths_on
-from rocelab.progress import ProgressSink, no_progress
+from rocelab.record import LabFiles, not_up
 from rocelab.results.job import JobReport
 from rocelab.results.probes import rebased
+from rocelab.routes.path import NoPathError
+from rocelab.runs.effects import late_carriers, link_events
+from rocelab.runs.fidelity import stolen_cpu_s
 from rocelab.runs.jobfigures import Paths
 from rocelab.runs.jobreport import JobsRecord, job_reports
-from rocelab.runtime import settings
-from rocelab.runtime.inuse import in_use
-from rocelab.runtime.lab import RunningLab
-from rocelab.runtime.record import LabFiles, not_up
 from rocelab.traffic.result import TrafficResult
 from rocelab.traffic.session import TrafficSession
 

@@ -8,16 +8,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 
-from rocelab.kernel.closing import Holding
-from rocelab.measure.health.monitor import HealthMonitor
-from rocelab.measure.health.spec import HealthSpec
-from rocelab.measure.stages.event import Felt, stages_of_events
-from rocelab.measure.stages.recorder import StageRecorder
-from rocelab.outputs import Place
+from rocelab.base.outputs import Place
+from rocelab.lab.lab import RunningLab
+from rocelab.linux.closing import Holding
+from rocelab.observe.health.monitor import HealthMonitor
+from rocelab.observe.health.spec import HealthSpec
+from rocelab.observe.stages.event import Felt, stages_of_events
+from rocelab.observe.stages.recorder import StageRecorder
 from rocelab.results.health import HealthReport
 from rocelab.results.probes import Event, FibChange
 from rocelab.results.stages import Stages
-from rocelab.runtime.lab import RunningLab
 
 
 class Observers(Holding):

@@ -18,34 +18,34 @@ from functools import partial
 
 import numpy as np
 
-from rocelab.agent.headers import ROCE_PORT
-from rocelab.errors import InputError, MachineError
+from rocelab.base.errors import InputError, MachineError
+from rocelab.base.outputs import Place
 from rocelab.faults.injector import Injector
 from rocelab.faults.schedule import Timed
 from rocelab.faults.timetable import Prepared, carry_out, events_of, prepare_first
-from rocelab.forwarding.fib import Fib
-from rocelab.forwarding.path import Path, find_nic, walk
 from rocelab.jobs.flow import Flow, resolve_flow
-from rocelab.kernel.closing import Holding
-from rocelab.kernel.linkwatch import LinkEvent
-from rocelab.measure.effects import late_carriers, late_losses, link_events
-from rocelab.measure.fidelity import judged, stolen_cpu_s
-from rocelab.measure.health.spec import HealthSpec
-from rocelab.measure.processes import ProcessWatch
-from rocelab.measure.stages.event import Felt
-from rocelab.measure.stages.measure import FlowRecovery
-from rocelab.measure.timeline import FibTimeline
-from rocelab.outputs import Place
+from rocelab.lab import settings as kernel
+from rocelab.lab.convergence import convergence_timeout_s
+from rocelab.lab.lab import RunningLab
+from rocelab.linux.closing import Holding
+from rocelab.linux.fibtable import Fib
+from rocelab.linux.linkwatch import LinkEvent
+from rocelab.observe.health.spec import HealthSpec
+from rocelab.observe.processes import ProcessWatch
+from rocelab.observe.stages.event import Felt
+from rocelab.observe.stages.measure import FlowRecovery
+from rocelab.observe.timeline import FibTimeline
 from rocelab.plan.fabric import Fabric
 from rocelab.results import probes as results
 from rocelab.results.convergence import FlowConvergence, FlowSamples, Method
 from rocelab.results.probes import Event, HashingRun, ProbeRun, Timeline, probe_run
+from rocelab.routes.path import Path, find_nic, walk
+from rocelab.runs.effects import late_carriers, late_losses, link_events
+from rocelab.runs.fidelity import judged, stolen_cpu_s
 from rocelab.runs.observers import Observers
-from rocelab.runtime import settings as kernel
-from rocelab.runtime.convergence import convergence_timeout_s
-from rocelab.runtime.lab import RunningLab
 from rocelab.traffic.result import FlowRecord
 from rocelab.traffic.session import TrafficSession
+from rocelab.wire.headers import ROCE_PORT
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rocelab.arrays import NONE, Floats, Ints, Longs
+from rocelab.base.arrays import NONE, Floats, Ints, Longs
 from rocelab.jobs.flow import FIRST_QP
 from rocelab.jobs.jobplan import check_mtu
 from rocelab.jobs.merged_sends import check_exchanged
@@ -22,9 +22,9 @@ from rocelab.jobs.parallelism import turns
 from rocelab.jobs.performance import FRAME_OVERHEAD_BYTES
 from rocelab.jobs.transport import TransportSpec
 from rocelab.jobs.workload import Sends, Workload
+from rocelab.routes.arrays.flows import Flows, joined_flows
+from rocelab.routes.arrays.network import Network
 from rocelab.sim.engine.program import Offsets, Program, Rings
-from rocelab.sim.fabric.flows import Flows, joined_flows
-from rocelab.sim.fabric.network import Network
 from rocelab.sim.queue_pairs import QueuePairs, queue_pairs
 from rocelab.sim.tasks import Tasks, tasks_of
 

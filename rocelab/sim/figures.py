@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from rocelab.arrays import Floats
-from rocelab.forwarding.asic import Model
-from rocelab.forwarding.balance import LinkLoad, TierBalance, balance, tier_balances
+from rocelab.base.arrays import Floats
+from rocelab.base.statistics import spread
 from rocelab.jobs.performance import Row, jct_ratio, ran_ahead
 from rocelab.jobs.steps import roofline_s
 from rocelab.plan.fabric import Direction, Role, tier_name
@@ -33,6 +32,12 @@ from rocelab.results.simulation import (
     StepTimes,
     TierUse,
 )
+from rocelab.routes.arrays.flows import Paths
+from rocelab.routes.arrays.network import Network
+from rocelab.routes.arrays.paths import flows_per_send
+from rocelab.routes.arrays.routes import Mask
+from rocelab.routes.asic import Model
+from rocelab.routes.balance import LinkLoad, TierBalance, balance, tier_balances
 from rocelab.sim.engine.completion import (
     Completion,
     completion,
@@ -42,16 +47,11 @@ from rocelab.sim.engine.completion import (
 )
 from rocelab.sim.engine.program import Outcome
 from rocelab.sim.events.timeline import Outage
-from rocelab.sim.fabric.flows import Paths
-from rocelab.sim.fabric.network import Network
-from rocelab.sim.fabric.paths import flows_per_send
-from rocelab.sim.fabric.routes import Mask
 from rocelab.sim.packets.figures import packet_counts
 from rocelab.sim.packets.run import PacketRun
 from rocelab.sim.placement import ring_cut
 from rocelab.sim.slowest import slowest_flows
 from rocelab.sim.warnings import outcome_warnings, setup_warnings
-from rocelab.statistics import spread
 
 if TYPE_CHECKING:
     from rocelab.jobs.spec import SimulatedJob

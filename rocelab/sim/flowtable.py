@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rocelab.errors import InputError, MachineError
-from rocelab.outputs import OutputFile, output_file
+from rocelab.base.errors import InputError, MachineError
+from rocelab.base.outputs import OutputFile, output_file
 from rocelab.sim.engine.completion import transfers_over_s
 from rocelab.sim.figures import NS, transfer_times
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from rocelab.arrays import Bools, Ints
+from rocelab.base.arrays import Bools, Ints
 from rocelab.jobs.placement import Cut, Placement, choose
-from rocelab.sim.fabric.network import Network
+from rocelab.routes.arrays.network import Network
 
 Taken = Bools
 

@@ -10,14 +10,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rocelab.arrays import NONE, Ints, Longs
-from rocelab.errors import InputError
+from rocelab.base.arrays import NONE, Ints, Longs
+from rocelab.base.errors import InputError
 from rocelab.jobs.flow import FIRST_QP
 from rocelab.jobs.messages import before_each
 from rocelab.jobs.sport import QPN_LIMIT, base_port, unchecked_source_port
 from rocelab.jobs.transport import TransportSpec
-from rocelab.sim.fabric.flows import Flows
-from rocelab.sim.fabric.network import Network
+from rocelab.routes.arrays.flows import Flows
+from rocelab.routes.arrays.network import Network
 
 
 @dataclass(frozen=True, eq=False)

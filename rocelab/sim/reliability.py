@@ -8,9 +8,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from rocelab.arrays import Bools, Floats
+from rocelab.base.arrays import Bools, Floats
+from rocelab.base.progress import Progress, ProgressSink, no_progress
 from rocelab.jobs.spec import SimulatedJob
-from rocelab.progress import Progress, ProgressSink, no_progress
+from rocelab.labfile.model import LabSpec
 from rocelab.results.whatif import Outlook, WhatIf
 from rocelab.sim.events.expectation import expected_cost
 from rocelab.sim.events.longrun import Break, run_through
@@ -21,7 +22,6 @@ from rocelab.sim.events.timeline import outage_of, resolve
 from rocelab.sim.events.whatif import what_if
 from rocelab.sim.simulate import Options, Simulation
 from rocelab.sim.warnings import outcome_warnings, setup_warnings
-from rocelab.spec.model import LabSpec
 
 LEAST_EFFECTIVE = 0.1
 """Network failures are drawn for a job that makes progress in at least this share of the time: a

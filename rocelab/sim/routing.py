@@ -1,7 +1,7 @@
 """The paths of a simulation's flows, and the ways of their packets, in any state of the links.
 
-Schemes are the lab's: hashes (`rocelab.sim.fabric.paths`), a controller's entries
-(`rocelab.sim.fabric.te`), draws (`rocelab.sim.fabric.ways`).
+Schemes are the lab's: hashes (`rocelab.routes.arrays.paths`), a controller's entries
+(`rocelab.routes.arrays.te`), draws (`rocelab.routes.arrays.ways`).
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rocelab.arrays import NONE, Bools, Floats
-from rocelab.forwarding.asic import Model
-from rocelab.sim.fabric.choice import divides
-from rocelab.sim.fabric.flows import (
+from rocelab.base.arrays import NONE, Bools, Floats
+from rocelab.labfile.schemes import EcmpScheme, SchemeSpec, SprayScheme, TeScheme
+from rocelab.routes.arrays.choice import divides
+from rocelab.routes.arrays.flows import (
     Flows,
     Paths,
     Ways,
@@ -22,11 +22,11 @@ from rocelab.sim.fabric.flows import (
     joined_ways,
     ways_along,
 )
-from rocelab.sim.fabric.network import Network
-from rocelab.sim.fabric.paths import paths_of
-from rocelab.sim.fabric.routes import Routes
-from rocelab.sim.fabric.ways import ways_of
-from rocelab.spec.schemes import EcmpScheme, SchemeSpec, SprayScheme, TeScheme
+from rocelab.routes.arrays.network import Network
+from rocelab.routes.arrays.paths import paths_of
+from rocelab.routes.arrays.routes import Routes
+from rocelab.routes.arrays.ways import ways_of
+from rocelab.routes.asic import Model
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +47,7 @@ class Routing:
         if not isinstance(self._scheme, TeScheme) or self.model is not Model.KERNEL:
             return hashed
         # Here and not above: its solver and its compiled code take a second to load.
-        from rocelab.sim.fabric.te import place_te
+        from rocelab.routes.arrays.te import place_te
 
         rate_bps = _demands(self.network, flows)
         return place_te(self.network, routes, flows, rate_bps, self._scheme.engine, fallback=hashed)
@@ -57,7 +57,7 @@ class Routing:
         they can."""
         if not isinstance(self._scheme, TeScheme):
             return self.paths(flows, link_up)
-        from rocelab.sim.fabric.te import fall_back
+        from rocelab.routes.arrays.te import fall_back
 
         routes = Routes(self.network, link_up)
         return fall_back(whole, routes, self._hashed(flows, routes))
@@ -80,7 +80,7 @@ class Routing:
         others = joined_flows([control, answers])
         rest = self._hashed(others, routes)
         if isinstance(scheme, TeScheme) and self.model is Model.KERNEL:
-            from rocelab.sim.fabric.te import fall_back, unplanned_paths
+            from rocelab.routes.arrays.te import fall_back, unplanned_paths
 
             placed = unplanned_paths(self.network, flows, whole, others, rest)
             rest = fall_back(placed, routes, rest)

@@ -21,9 +21,11 @@ from pathlib import Path
 import numpy as np
 
 from rocelab.agent.nic import WIRE_OVERHEAD_BYTES
-from rocelab.arrays import NONE, Bools, Floats, Ints, Longs
-from rocelab.errors import InputError
-from rocelab.forwarding.asic import Model
+from rocelab.base.arrays import NONE, Bools, Floats, Ints, Longs
+from rocelab.base.errors import InputError
+from rocelab.base.progress import ProgressSink, no_progress
+from rocelab.base.units import DURATION
+from rocelab.base.wording import RefusedError
 from rocelab.jobs.collectives import EXCHANGES, Algorithm
 from rocelab.jobs.flow_files import read_flow_file
 from rocelab.jobs.inference import inference_workload
@@ -36,8 +38,16 @@ from rocelab.jobs.spec import SimulatedJob, TraceSpec
 from rocelab.jobs.training import training_workload
 from rocelab.jobs.transport import TransportSpec
 from rocelab.jobs.workload import Workload
-from rocelab.progress import ProgressSink, no_progress
+from rocelab.labfile.base import SECOND
+from rocelab.labfile.model import MAX_SEED, LabSpec
+from rocelab.labfile.schemes import SprayScheme
 from rocelab.results.simulation import Engine, PortModel, SimulationReport
+from rocelab.routes.arrays.build import network_of
+from rocelab.routes.arrays.flows import Flows, Ways, joined_flows
+from rocelab.routes.arrays.network import Network
+from rocelab.routes.arrays.paths import links_on_path, paths_of
+from rocelab.routes.arrays.routes import Routes
+from rocelab.routes.asic import Model
 from rocelab.sim.compile import Compiled, PlacedJob, compile_jobs
 from rocelab.sim.engine.program import Outcome, Program
 from rocelab.sim.engine.run import run
@@ -46,11 +56,6 @@ from rocelab.sim.events.retransmission import Retransmission
 from rocelab.sim.events.sentence import parse_event
 from rocelab.sim.events.spec import TimelineSpec
 from rocelab.sim.events.timeline import Links, Outage, moments_of, resolve
-from rocelab.sim.fabric.build import network_of
-from rocelab.sim.fabric.flows import Flows, Ways, joined_flows
-from rocelab.sim.fabric.network import Network
-from rocelab.sim.fabric.paths import links_on_path, paths_of
-from rocelab.sim.fabric.routes import Routes
 from rocelab.sim.figures import figures
 from rocelab.sim.links.check import check_links
 from rocelab.sim.links.run import run_links
@@ -61,11 +66,6 @@ from rocelab.sim.placement import groups_apart, place_ranks, ring_group
 from rocelab.sim.routing import Routing
 from rocelab.sim.size import check_fits, check_steps_fit
 from rocelab.sim.traces.replay import read_workload
-from rocelab.spec.base import SECOND
-from rocelab.spec.model import MAX_SEED, LabSpec
-from rocelab.spec.schemes import SprayScheme
-from rocelab.units import DURATION
-from rocelab.wording import RefusedError
 
 USABLE_PIECE = 4096
 EVERY_WAY = SprayScheme(kind="spray")

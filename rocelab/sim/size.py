@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from rocelab.arrays import NONE
-from rocelab.errors import MachineError
+from rocelab.base.arrays import NONE
+from rocelab.base.errors import MachineError
 from rocelab.jobs.collectives import EXCHANGES
 from rocelab.jobs.merged_sends import sends_in_order
 from rocelab.jobs.spec import SimulatedJob
 from rocelab.jobs.workload import Workload
-from rocelab.sim.fabric.network import Network
-from rocelab.spec.schemes import SchemeSpec
+from rocelab.labfile.schemes import SchemeSpec
+from rocelab.routes.arrays.network import Network
 
 BASE_BYTES = 250 * 2**20
 """An interpreter with numpy, numba and this package."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rocelab.arrays import Floats
+from rocelab.base.arrays import Floats
 from rocelab.results.simulation import FlowOutcome
 from rocelab.sim.engine.completion import NS, Completion
 

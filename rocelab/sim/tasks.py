@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rocelab.arrays import NONE, Floats, Longs
+from rocelab.base.arrays import NONE, Floats, Longs
 from rocelab.jobs.workload import Step
 
 

@@ -11,23 +11,23 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rocelab.arrays import NONE, Bools, Ints
-from rocelab.errors import InputError
-from rocelab.forwarding.asic import Model
+from rocelab.base.arrays import NONE, Bools, Ints
+from rocelab.base.errors import InputError
+from rocelab.base.units import format_duration, format_rate
+from rocelab.base.wording import counted, listed
 from rocelab.jobs.collectives import Pattern
 from rocelab.jobs.merged_sends import MOST_IN_TURN, OVERTAKING
 from rocelab.jobs.messages import spread_evenly
 from rocelab.jobs.placement import Placement
+from rocelab.labfile.base import SECOND
 from rocelab.plan.limits import unreached_marks
 from rocelab.results.simulation import Engine
+from rocelab.routes.arrays.paths import links_on_path
+from rocelab.routes.asic import Model
 from rocelab.sim.engine.completion import transfers_over_s
 from rocelab.sim.engine.program import Outcome
-from rocelab.sim.fabric.paths import links_on_path
 from rocelab.sim.packets.pausing import pause_warnings
 from rocelab.sim.placement import place_ranks
-from rocelab.spec.base import SECOND
-from rocelab.units import format_duration, format_rate
-from rocelab.wording import counted, listed
 
 if TYPE_CHECKING:
     from rocelab.jobs.spec import SimulatedJob

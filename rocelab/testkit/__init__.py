@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from rocelab.runtime.lab import RunningLab
+    from rocelab.lab.lab import RunningLab
     from rocelab.testkit.duration import Duration
     from rocelab.testkit.kit import FaultMaker, MeasureMaker, TrafficMaker
     from rocelab.testkit.measurement import InvalidRunError, Measurement, NotMeasuredError
@@ -36,7 +36,7 @@ _HOMES = {
     "MeasureMaker": "rocelab.testkit.kit",
     "Measurement": "rocelab.testkit.measurement",
     "NotMeasuredError": "rocelab.testkit.measurement",
-    "RunningLab": "rocelab.runtime.lab",
+    "RunningLab": "rocelab.lab.lab",
     "Traffic": "rocelab.testkit.traffic",
     "TrafficMaker": "rocelab.testkit.kit",
 }

@@ -13,21 +13,21 @@ import time
 from contextlib import ExitStack
 from pathlib import Path
 
-from rocelab.documents import to_json
-from rocelab.errors import ExpectationError, InputError
+from rocelab.base.documents import to_json
+from rocelab.base.errors import ExpectationError, InputError
+from rocelab.base.outputs import Place, open_folder
 from rocelab.faults.record import read_faults
-from rocelab.measure.evidence.bundle import collect_evidence
-from rocelab.measure.evidence.unconverged import keep_unconverged
-from rocelab.measure.timeline import FibTimeline, opened_namespaces
-from rocelab.outputs import Place, open_folder
+from rocelab.lab.convergence import convergence_timeout_s
+from rocelab.lab.inuse import turn
+from rocelab.lab.lab import Lab
+from rocelab.lab.providers import RuntimeKind, provider_of
+from rocelab.lab.teardown import take_down
+from rocelab.labfile.load import load_spec
+from rocelab.observe.evidence.bundle import collect_evidence
+from rocelab.observe.evidence.unconverged import keep_unconverged
+from rocelab.observe.timeline import FibTimeline, opened_namespaces
 from rocelab.plan.build import plan
-from rocelab.runtime.convergence import convergence_timeout_s
-from rocelab.runtime.inuse import turn
-from rocelab.runtime.lab import Lab
-from rocelab.runtime.providers import RuntimeKind, provider_of
-from rocelab.runtime.record import LabFiles, recorded_labs
-from rocelab.runtime.teardown import take_down
-from rocelab.spec.load import load_spec
+from rocelab.record import LabFiles, recorded_labs
 from rocelab.testkit.fingerprint import Facts, differences, read_facts
 from rocelab.testkit.kit import Experiment
 from rocelab.testkit.naming import suite_name

@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal, cast
 
-from rocelab.errors import InputError
-from rocelab.spec.catalog import find_lab
-from rocelab.wording import listed, shown
+from rocelab.base.errors import InputError
+from rocelab.base.wording import listed, shown
+from rocelab.labfile.catalog import find_lab
 
 Scope = Literal["class", "module", "package", "session"]
 SCOPES = ("class", "module", "package", "session")

@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import total_ordering
 
-from rocelab.errors import InputError
-from rocelab.units import format_duration, parse_duration_ns
-from rocelab.wording import RefusedError
+from rocelab.base.errors import InputError
+from rocelab.base.units import format_duration, parse_duration_ns
+from rocelab.base.wording import RefusedError
 
 
 @total_ordering

@@ -12,12 +12,12 @@ import socket
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from rocelab.kernel import fib, links, namespaces, netlink, processes, tc
-from rocelab.kernel.settings import read_settings
+from rocelab.lab.daemons import vty_command
+from rocelab.lab.lab import RunningLab
+from rocelab.linux import fib, links, namespaces, netlink, processes, tc
+from rocelab.linux.settings import read_settings
 from rocelab.plan.settings import node_settings
-from rocelab.runtime.daemons import vty_command
-from rocelab.runtime.lab import RunningLab
-from rocelab.runtime.record import LabFiles
+from rocelab.record import LabFiles
 
 Facts = Mapping[tuple[str, str], str]
 """The state by node and thing."""

@@ -10,15 +10,15 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from types import TracebackType
 
+from rocelab.base.errors import InputError
 from rocelab.drills.spec import MeasureSpec, TrafficSpec
-from rocelab.errors import InputError
 from rocelab.faults.base import Fault
 from rocelab.faults.injector import Injector
 from rocelab.faults.spec import SingleFaultSpec
 from rocelab.jobs.flow import FIRST_QP, Flow, permutation, resolve_flow
 from rocelab.jobs.sport import FIRST_SPORT, QPN_LIMIT, SPORTS
+from rocelab.lab.lab import RunningLab
 from rocelab.results.probes import ProbeRun
-from rocelab.runtime.lab import RunningLab
 from rocelab.testkit.measurement import Measurement
 from rocelab.testkit.traffic import Traffic
 from rocelab.testkit.written import as_block, lasting

@@ -17,24 +17,24 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from rocelab.base.errors import ExpectationError, InputError
+from rocelab.base.units import format_duration
 from rocelab.drills.probes import wait_until
 from rocelab.drills.spec import MeasureSpec
-from rocelab.errors import ExpectationError, InputError
 from rocelab.faults.injector import Injector
 from rocelab.faults.schedule import expand
 from rocelab.faults.timetable import carry_out
-from rocelab.kernel.closing import Holding
-from rocelab.measure.timeline import FibTimeline, opened_namespaces
+from rocelab.lab.convergence import convergence_timeout_s
+from rocelab.lab.inuse import turn
+from rocelab.labfile.base import SECOND
+from rocelab.linux.closing import Holding
+from rocelab.observe.timeline import FibTimeline, opened_namespaces
 from rocelab.results.convergence import Overall
 from rocelab.results.probes import ProbeRun
 from rocelab.runs.probes import FaultedRun, Settings
-from rocelab.runtime.convergence import convergence_timeout_s
-from rocelab.runtime.inuse import turn
-from rocelab.spec.base import SECOND
 from rocelab.testkit.duration import Duration
 from rocelab.testkit.traffic import Traffic
 from rocelab.testkit.written import as_fault
-from rocelab.units import format_duration
 
 if TYPE_CHECKING:
     from rocelab.testkit.kit import Experiment

@@ -13,7 +13,7 @@ import re
 from collections.abc import Collection, Iterable
 from pathlib import Path
 
-from rocelab.spec.base import MAX_NAME_LENGTH
+from rocelab.labfile.base import MAX_NAME_LENGTH
 
 _OF_A_PROCESS = re.compile(r"-p(\d+)[a-z]?$")
 _LETTERS = " bcdefghijklmnopqrstuvwxyz"

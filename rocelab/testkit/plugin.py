@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from rocelab.runtime.lab import RunningLab
+    from rocelab.lab.lab import RunningLab
     from rocelab.testkit.bench import Bench
     from rocelab.testkit.kit import FaultMaker, MeasureMaker, TrafficMaker
 
@@ -90,7 +90,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     marker = metafunc.definition.get_closest_marker("lab")
     if marker is None or "lab" not in metafunc.fixturenames:
         return
-    from rocelab.errors import InputError
+    from rocelab.base.errors import InputError
     from rocelab.testkit.choice import chosen_labs, title
 
     labs = metafunc.config.getoption("--rocelab-lab")
@@ -114,7 +114,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def _ini_scope(config: pytest.Config) -> Any:  # noqa: ANN401 - pytest has a private name for it
-    from rocelab.errors import InputError
+    from rocelab.base.errors import InputError
     from rocelab.testkit.choice import checked_scope
 
     try:
@@ -138,7 +138,7 @@ def lab(request: pytest.FixtureRequest) -> Iterator[RunningLab]:
         if file is None:
             file = _given_lab(request.config)
         _need_machine(request.config)
-        from rocelab.interpreter import leave_current_folder_out
+        from rocelab.base.interpreter import leave_current_folder_out
         from rocelab.testkit.bench import Bench
 
         leave_current_folder_out()
@@ -256,7 +256,7 @@ def pytest_runtest_makereport(
 
 
 def _cut_traceback(error: pytest.ExceptionInfo[BaseException]) -> None:
-    from rocelab.errors import RocelabError
+    from rocelab.base.errors import RocelabError
     from rocelab.testkit.measurement import NotMeasuredError
 
     if not isinstance(error.value, RocelabError | NotMeasuredError):
@@ -289,7 +289,7 @@ def _evidence_base(config: pytest.Config) -> Path:
 
 
 def _need_machine(config: pytest.Config) -> None:
-    from rocelab.runtime.doctor import why_not
+    from rocelab.lab.doctor import why_not
 
     reason = why_not(own_frr=_given_frr(config) is None)
     if reason is not None:
@@ -304,7 +304,7 @@ def _give_up(config: pytest.Config, reason: str) -> None:
 
 
 def _tell_left_behind(config: pytest.Config) -> None:
-    from rocelab.runtime.record import recorded_labs
+    from rocelab.record import recorded_labs
     from rocelab.testkit.naming import left_behind
 
     if config.stash.get(_LEFT_BEHIND_TOLD, False):
@@ -324,7 +324,7 @@ def _tell_left_behind(config: pytest.Config) -> None:
 def _told(config: pytest.Config | None = None) -> Iterator[None]:
     """Turn user errors into messages without a traceback; with `config`, a machine that cannot run
     a lab into a skip."""
-    from rocelab.errors import MachineError, RocelabError
+    from rocelab.base.errors import MachineError, RocelabError
 
     try:
         yield

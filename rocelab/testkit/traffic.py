@@ -10,11 +10,11 @@ from __future__ import annotations
 from contextlib import ExitStack
 from types import TracebackType
 
+from rocelab.base.errors import InputError
 from rocelab.drills.probes import wait_until
-from rocelab.errors import InputError
 from rocelab.jobs.flow import Flow
-from rocelab.kernel.closing import Holding
-from rocelab.runtime.lab import RunningLab
+from rocelab.lab.lab import RunningLab
+from rocelab.linux.closing import Holding
 from rocelab.traffic.result import TrafficResult
 from rocelab.traffic.session import TrafficSession
 

@@ -11,11 +11,11 @@ from typing import TypeVar, cast
 
 from pydantic import BaseModel, create_model
 
-from rocelab.errors import InputError
+from rocelab.base.errors import InputError
 from rocelab.faults.spec import CampaignSpec, FaultSpec, FlappingSpec, SingleFaultSpec
-from rocelab.spec.base import SpecModel
-from rocelab.spec.load import validate
-from rocelab.spec.source import Data, Source
+from rocelab.labfile.base import SpecModel
+from rocelab.labfile.load import validate
+from rocelab.labfile.source import Data, Source
 
 Model = TypeVar("Model", bound=BaseModel)
 

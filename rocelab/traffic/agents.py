@@ -17,10 +17,10 @@ from itertools import chain
 from typing import IO, Any
 
 from rocelab.agent.channel import Channel, ChannelClosedError, Message, join
-from rocelab.errors import MachineError
-from rocelab.interruption import undone
-from rocelab.kernel import background
-from rocelab.kernel.closing import Holding
+from rocelab.base.errors import MachineError
+from rocelab.base.interruption import undone
+from rocelab.linux import background
+from rocelab.linux.closing import Holding
 
 REPLY_TIMEOUT_S = 60.0
 

@@ -17,13 +17,13 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from itertools import count
 
-from rocelab.agent.probe import IP_OVERHEAD_BYTES
-from rocelab.files import make_folder, replace_file
-from rocelab.forwarding.demand import files_of, is_left_behind
+from rocelab.base.files import make_folder, replace_file
 from rocelab.jobs.flow import Flow, resolve_flow
 from rocelab.jobs.jobplan import JobPlan
 from rocelab.plan.fabric import Fabric
-from rocelab.runtime.record import LabFiles
+from rocelab.record import LabFiles
+from rocelab.routes.demand import files_of, is_left_behind
+from rocelab.wire.probe import IP_OVERHEAD_BYTES
 
 _ETHERNET_BYTES = 14
 _BITS = 8

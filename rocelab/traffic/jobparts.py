@@ -14,14 +14,6 @@ from functools import cached_property
 from struct import pack_into
 from typing import Any
 
-from rocelab.agent.headers import (
-    BTH_OFFSET,
-    ICRC_BYTES,
-    MOST_EXTENSION_BYTES,
-    PAYLOAD_OFFSET,
-    UDP_OFFSET,
-    Opcode,
-)
 from rocelab.agent.nic import moderation_ns
 from rocelab.jobs.collectives import Send
 from rocelab.jobs.dcqcn_profiles import parameters
@@ -34,6 +26,14 @@ from rocelab.plan.fabric import Fabric, Link, Nic
 from rocelab.plan.pauses import obedience_ns
 from rocelab.plan.queues import class_of_dscp
 from rocelab.traffic.agents import Part
+from rocelab.wire.headers import (
+    BTH_OFFSET,
+    ICRC_BYTES,
+    MOST_EXTENSION_BYTES,
+    PAYLOAD_OFFSET,
+    UDP_OFFSET,
+    Opcode,
+)
 
 DATA, CONTROL = 0, 1
 """Kinds of queue pairs of a job: for payload, and for clear-to-sends."""

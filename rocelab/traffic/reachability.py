@@ -23,11 +23,11 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from rocelab.errors import MachineError
-from rocelab.kernel.namespaces import inside
+from rocelab.base.errors import MachineError
+from rocelab.base.progress import Progress, ProgressSink, no_progress
+from rocelab.lab.runtime import raise_descriptor_limit
+from rocelab.linux.namespaces import inside
 from rocelab.plan.fabric import Fabric, Link, Nic
-from rocelab.progress import Progress, ProgressSink, no_progress
-from rocelab.runtime.runtime import raise_descriptor_limit
 from rocelab.traffic.traceroute import checksum, drain
 
 QUIET_S = (0.2, 0.5, 1.0)

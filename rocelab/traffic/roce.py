@@ -2,8 +2,8 @@
 
 From the `Envelope` of a queue pair's direction, an opcode and its headers it builds the complete
 Ethernet frame with padding, checksums and ICRC. Building takes milliseconds; senders build one
-frame of each kind here and patch it with `rocelab.agent.icrc`, or stamp it with
-`rocelab.agent.probe`.
+frame of each kind here and patch it with `rocelab.wire.icrc`, or stamp it with
+`rocelab.wire.probe`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ from scapy.layers.inet6 import IPv6
 from scapy.layers.l2 import Ether
 from scapy.packet import Packet, Raw
 
-from rocelab.agent.headers import (
+from rocelab.jobs.flow import Endpoints
+from rocelab.traffic.roce_layers import IETH, RETH, AtomicAckETH, AtomicETH, ImmDt
+from rocelab.wire.headers import (
     CNP_PAYLOAD_BYTES,
     PSN_MASK,
     ROCE_PORT,
@@ -27,9 +29,7 @@ from rocelab.agent.headers import (
     extensions,
     has_payload,
 )
-from rocelab.agent.probe import MAGIC, MIN_PAYLOAD_BYTES, NO_FLOW, PROBE_HEADER
-from rocelab.jobs.flow import Endpoints
-from rocelab.traffic.roce_layers import IETH, RETH, AtomicAckETH, AtomicETH, ImmDt
+from rocelab.wire.probe import MAGIC, MIN_PAYLOAD_BYTES, NO_FLOW, PROBE_HEADER
 
 DSCP_ROCE = 26
 """NICs' default DSCP of RoCE traffic, for lossless queues."""

@@ -4,7 +4,7 @@ Importing this module binds `RETH`, `ImmDt`, `IETH`, `AtomicETH` and `AtomicAckE
 opcodes for dissection. Scapy's own BTH (with its ICRC), AETH and CNPPadding are unchanged.
 Everything after the headers, padding included, is `Raw`.
 
-`rocelab.agent.headers.extensions` says which headers an opcode has. Only dissection is bound, and
+`rocelab.wire.headers.extensions` says which headers an opcode has. Only dissection is bound, and
 only where Scapy leaves `Raw`: building packets does not change, and other bindings come first.
 """
 
@@ -15,7 +15,7 @@ from scapy.contrib.roce import AETH, BTH
 from scapy.fields import IntField, LongField, XIntField, XLongField
 from scapy.packet import Packet, bind_bottom_up
 
-from rocelab.agent.headers import Extension, Opcode, extensions
+from rocelab.wire.headers import Extension, Opcode, extensions
 
 
 def _behind(self: Packet, _payload: bytes) -> type[Packet]:

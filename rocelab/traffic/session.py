@@ -22,14 +22,14 @@ import numpy as np
 
 from rocelab.agent.agent import clock_offset_ns
 from rocelab.agent.channel import Message, split
-from rocelab.errors import InputError
+from rocelab.base.errors import InputError
+from rocelab.base.progress import Progress, ProgressSink, no_progress
 from rocelab.jobs.flow import Flow, resolve_flow
 from rocelab.jobs.jobplan import JobPlan
-from rocelab.kernel.clockwatch import ClockWatch
-from rocelab.kernel.closing import Holding
+from rocelab.linux.clockwatch import ClockWatch
+from rocelab.linux.closing import Holding
 from rocelab.plan.fabric import Fabric
-from rocelab.progress import Progress, ProgressSink, no_progress
-from rocelab.runtime.record import LabFiles
+from rocelab.record import LabFiles
 from rocelab.traffic.agents import Agent, AgentGroup, Part
 from rocelab.traffic.demand import job_demands, probe_demands, published
 from rocelab.traffic.jobparts import parts_of, ports_of

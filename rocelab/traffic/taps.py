@@ -15,12 +15,12 @@ import struct
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from rocelab.agent.filters import attach_filter
-from rocelab.errors import MachineError
-from rocelab.kernel import namespaces
-from rocelab.kernel.closing import Closing
+from rocelab.base.errors import MachineError
+from rocelab.lab.node import PortGoneError
+from rocelab.linux import namespaces
+from rocelab.linux.closing import Closing
 from rocelab.plan.fabric import DirectedLink, Fabric, Link
-from rocelab.runtime.node import PortGoneError
+from rocelab.wire.filters import attach_filter
 
 _ETH_P_IP = 0x0800
 _SOL_PACKET = 263
@@ -46,7 +46,7 @@ class Taps(Closing):
         program: bytes,
     ) -> None:
         """Ends at nodes without a namespace in `netns_of` are ignored; `program` comes from
-        `rocelab.agent.filters`. Raises MachineError if this process may not open enough sockets,
+        `rocelab.wire.filters`. Raises MachineError if this process may not open enough sockets,
         PortGoneError if a port is not there any more."""
         self._fabric = fabric
         self._links = {link.name for link in links}

@@ -17,12 +17,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rocelab.agent.headers import ICRC_BYTES, IP_OFFSET, ROCE_PORT, UDP_OFFSET
-from rocelab.agent.icrc import icrc
-from rocelab.errors import MachineError
+from rocelab.base.errors import MachineError
 from rocelab.jobs.flow import Endpoints, resolve_endpoints
-from rocelab.kernel.namespaces import inside
+from rocelab.linux.namespaces import inside
 from rocelab.plan.fabric import Fabric, Nic
+from rocelab.wire.headers import ICRC_BYTES, IP_OFFSET, ROCE_PORT, UDP_OFFSET
+from rocelab.wire.icrc import icrc
 
 PROBE_QP = 0xFFFFFE
 """Default destination QP of these probes, which identifies them in a capture."""

@@ -20,13 +20,13 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+from rocelab.dataplane.impairments.maps import ImpairmentMaps
 from rocelab.faults.injector import Injector
 from rocelab.faults.schedule import Timed
-from rocelab.kernel import netlink
-from rocelab.kernel.bracket import Bracket
-from rocelab.runtime import daemons
-from rocelab.runtime.impairments.maps import ImpairmentMaps
-from rocelab.runtime.lab import Lab
+from rocelab.lab import daemons
+from rocelab.lab.lab import Lab
+from rocelab.linux import netlink
+from rocelab.linux.bracket import Bracket
 
 SECOND_NS = 10**9
 

@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from rocelab.agent.nic import BATCH
+from rocelab.base.units import parse_duration_ns
 from rocelab.results.job import FlowFigures, JobReport
-from rocelab.units import parse_duration_ns
 from tests.adversary.observer import Packets
 from tests.adversary.truth import Comparison
 

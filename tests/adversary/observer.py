@@ -26,8 +26,8 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from rocelab.kernel import namespaces
-from rocelab.runtime.lab import Lab
+from rocelab.lab.lab import Lab
+from rocelab.linux import namespaces
 from tests.adversary import portwatch
 
 SLOT_BYTES = 256

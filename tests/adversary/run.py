@@ -11,22 +11,22 @@ from dataclasses import dataclass
 from typing import Any
 from unittest.mock import patch
 
+from rocelab.base.errors import RocelabError
+from rocelab.base.progress import ProgressSink
 from rocelab.drills import jobs
 from rocelab.drills.labuse import fresh
 from rocelab.drills.run import run_drill
 from rocelab.drills.spec import HASHING_NS, DrillSpec, PhaseSpec, load_drill
-from rocelab.errors import RocelabError
 from rocelab.faults.schedule import Timed, expand
 from rocelab.jobs.flow import permutation
-from rocelab.measure.attempts import RETRIES
-from rocelab.progress import ProgressSink
+from rocelab.lab.lab import Lab
+from rocelab.labfile.catalog import DRILLS, find
 from rocelab.results.drill import DrillResult
 from rocelab.results.job import JobReport
 from rocelab.results.probes import ProbeRun, Timeline, probe_run
 from rocelab.runs import probes
+from rocelab.runs.attempts import RETRIES
 from rocelab.runs.jobs import MeasuredJobs, run_planned
-from rocelab.runtime.lab import Lab
-from rocelab.spec.catalog import DRILLS, find
 from tests.adversary.disturbances import DISTURBANCES, Scene
 from tests.adversary.jobs import compare_report
 from tests.adversary.observer import Observer, PortChange, Taken, slots_of

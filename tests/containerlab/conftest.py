@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from rocelab.progress import no_progress
-from rocelab.runtime.engine import Engine
-from rocelab.runtime.image import built_image
+from rocelab.base.progress import no_progress
+from rocelab.lab.engine import Engine
+from rocelab.lab.image import built_image
 from tests.helpers.engine import docker_engine
 
 

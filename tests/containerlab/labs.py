@@ -9,7 +9,7 @@ from pathlib import Path
 
 import yaml
 
-from rocelab.runtime.engine import Engine
+from rocelab.lab.engine import Engine
 
 DEPLOYS_WITHIN_S = 600.0
 

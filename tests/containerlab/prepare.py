@@ -16,10 +16,10 @@ import sys
 import tempfile
 from pathlib import Path
 
-from rocelab.files import make_folders, replace_file
-from rocelab.progress import no_progress
-from rocelab.runtime.engine import Engine
-from rocelab.runtime.image import SUITE, built_image
+from rocelab.base.files import make_folders, replace_file
+from rocelab.base.progress import no_progress
+from rocelab.lab.engine import Engine
+from rocelab.lab.image import SUITE, built_image
 from tests.helpers.engine import docker_engine
 from tests.helpers.goprograms import BUILD_TIMEOUT_S, KEPT, go_program
 

@@ -15,21 +15,21 @@ from typing import Any
 
 import pytest
 
+from rocelab.base.errors import ExpectationError, InputError
 from rocelab.drills.labuse import kept
 from rocelab.drills.run import run_drill
-from rocelab.errors import ExpectationError, InputError
 from rocelab.faults.ports import read_ports
 from rocelab.faults.record import read_faults
 from rocelab.faults.running import inject_and_leave, release, restore_ownerless
 from rocelab.faults.spec import SINGLE_FAULT
-from rocelab.kernel.processes import is_stopped
+from rocelab.lab.adoption.adopt import adopt
+from rocelab.lab.engine import Engine
+from rocelab.lab.lab import Lab, RunningLab
+from rocelab.lab.status import read_status
+from rocelab.lab.teardown import take_down
+from rocelab.linux.processes import is_stopped
 from rocelab.plan.fabric import Role
-from rocelab.runtime.adoption.adopt import adopt
-from rocelab.runtime.engine import Engine
-from rocelab.runtime.lab import Lab, RunningLab
-from rocelab.runtime.record import LabFiles, recorded_labs
-from rocelab.runtime.status import read_status
-from rocelab.runtime.teardown import take_down
+from rocelab.record import LabFiles, recorded_labs
 from rocelab.traffic.reachability import probe_reachability
 from tests.containerlab.labs import (
     deployed,

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 
 import pytest
 
+from rocelab.lab.engine import Engine
+from rocelab.lab.lab import Lab
 from rocelab.plan.fabric import Fabric
 from rocelab.plan.routes import expected_routes, expected_width
 from rocelab.render.containerlab import container_name, topology_file
 from rocelab.render.files import write_containerlab
-from rocelab.runtime.engine import Engine
-from rocelab.runtime.lab import Lab
 from tests.containerlab.labs import deployed as deployed_by_containerlab
 from tests.helpers.waiting import wait_until
 

@@ -14,11 +14,11 @@ import pytest
 
 from rocelab.faults.running import inject_and_leave, release, restore_ownerless
 from rocelab.faults.spec import SINGLE_FAULT
-from rocelab.runtime.adoption.adopt import adopt
-from rocelab.runtime.engine import Engine
-from rocelab.runtime.lab import RunningLab
-from rocelab.runtime.record import recorded_labs
-from rocelab.runtime.status import read_status
+from rocelab.lab.adoption.adopt import adopt
+from rocelab.lab.engine import Engine
+from rocelab.lab.lab import RunningLab
+from rocelab.lab.status import read_status
+from rocelab.record import recorded_labs
 from rocelab.traffic.reachability import probe_reachability
 from tests.containerlab.labs import deployed, idle_image
 from tests.containerlab.test_adopt import CONVERGES_WITHIN_S, assert_same, is_converged, state_of

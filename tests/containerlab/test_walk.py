@@ -8,9 +8,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+from rocelab.lab.engine import Engine
+from rocelab.record import recorded_labs
 from rocelab.results.drill import from_json
-from rocelab.runtime.engine import Engine
-from rocelab.runtime.record import recorded_labs
 from tests.containerlab.labs import containerlab, idle_image, write_leaf_spine
 from tests.containerlab.test_adopt import CONVERGES_WITHIN_S, is_converged
 from tests.helpers.waiting import wait_until

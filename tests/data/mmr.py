@@ -2,7 +2,7 @@
 
 Run from the repository's root: `python -m tests.data.mmr > tests/data/mmr.csv`, half a minute. Each
 trial draws the link of every flow, one by one: a different method from
-`rocelab.forwarding.balance`, which draws the links' counts from their multinomial distribution.
+`rocelab.routes.balance`, which draws the links' counts from their multinomial distribution.
 """
 
 from __future__ import annotations

@@ -25,9 +25,9 @@ from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 
+from rocelab.base.errors import RocelabError
 from rocelab.cli.app import DEFECT_EXIT_CODE
 from rocelab.cli.main import command_line, main
-from rocelab.errors import RocelabError
 from tests.fuzz.inputs import KINDS, TYPED_JOB, Input, made
 from tests.fuzz.samples import make_samples
 from tests.helpers.command import rocelab

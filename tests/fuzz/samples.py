@@ -6,14 +6,14 @@ from pathlib import Path
 
 import yaml
 
-from rocelab.documents import to_json
+from rocelab.base.documents import to_json
 from rocelab.jobs.spec import SimulatedJob
+from rocelab.labfile.catalog import find_lab
+from rocelab.labfile.load import load_spec
 from rocelab.sim.events.sentence import parse_event
 from rocelab.sim.reliability import event_cost
 from rocelab.sim.simulate import Simulation
 from rocelab.sim.traces.export import write_trace
-from rocelab.spec.catalog import find_lab
-from rocelab.spec.load import load_spec
 from tests.helpers import report_sample
 from tests.helpers.command import rocelab
 

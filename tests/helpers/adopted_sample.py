@@ -1,12 +1,12 @@
-"""Surveys of labs that others made, as `rocelab.runtime.adoption.survey` reads them."""
+"""Surveys of labs that others made, as `rocelab.lab.adoption.survey` reads them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from rocelab.runtime.adoption.graph import lab_of
-from rocelab.runtime.adoption.survey import Interface, Surveyed
-from rocelab.spec.model import LabSpec
+from rocelab.lab.adoption.graph import lab_of
+from rocelab.lab.adoption.survey import Interface, Surveyed
+from rocelab.labfile.model import LabSpec
 
 Cables = Sequence[tuple[str, str]]
 """Pairs of nodes; parallel cables are listed repeatedly."""

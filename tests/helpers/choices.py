@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rocelab.forwarding.balance import PairedChoices, Polarization, polarization
+from rocelab.routes.balance import PairedChoices, Polarization, polarization
 
 
 class Choice(NamedTuple):

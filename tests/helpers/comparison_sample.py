@@ -7,13 +7,13 @@ from dataclasses import replace
 
 from rocelab.drills.compare.figures import Expected, cell_figures, run_of, status_of
 from rocelab.drills.compare.matrix import Cell, cells
+from rocelab.labfile.catalog import find_lab
+from rocelab.labfile.load import load_spec
 from rocelab.plan.build import plan
 from rocelab.plan.fabric import DirectedLink, Direction, Fabric
 from rocelab.results.comparison import SCHEMA_VERSION, CellResult, Comparison, Run, Status
 from rocelab.results.job import JobReport
 from rocelab.runs.jobreport import JobsRecord, job_reports
-from rocelab.spec.catalog import find_lab
-from rocelab.spec.load import load_spec
 from tests.helpers import job_sample
 
 

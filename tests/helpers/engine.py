@@ -17,10 +17,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from rocelab.errors import MachineError
-from rocelab.files import make_folders
-from rocelab.kernel.rights import missing_capabilities
-from rocelab.runtime.engine import Engine, find_engine
+from rocelab.base.errors import MachineError
+from rocelab.base.files import make_folders
+from rocelab.lab.engine import Engine, find_engine
+from rocelab.linux.rights import missing_capabilities
 
 STARTS_WITHIN_S = 300.0
 RUNC = Path(__file__).with_name("runc_without_sys_resource.py")

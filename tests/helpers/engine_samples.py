@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 from hypothesis import strategies as st
 
-from rocelab.arrays import Floats
+from rocelab.base.arrays import Floats
+from rocelab.routes.arrays.flows import Paths
 from rocelab.sim.engine.program import Change, Program, Rings
-from rocelab.sim.fabric.flows import Paths
 
 
 def offsets(lists: Sequence[Sequence[object]]) -> np.ndarray:

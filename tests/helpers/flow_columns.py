@@ -7,8 +7,8 @@ from ipaddress import ip_address
 
 import numpy as np
 
-from rocelab.forwarding.flows import Bytes, Flows
-from rocelab.forwarding.multipath import Flow5
+from rocelab.routes.flows import Bytes, Flows
+from rocelab.routes.multipath import Flow5
 
 
 def as_columns(flows: Sequence[Flow5]) -> Flows:

@@ -13,10 +13,10 @@ from collections.abc import Iterable
 import numpy as np
 import numpy.typing as npt
 
-from rocelab.arrays import Floats, Ints
+from rocelab.base.arrays import Floats, Ints
+from rocelab.routes.arrays.flows import Paths
 from rocelab.sim.engine.program import Change, Outcome, Program
 from rocelab.sim.engine.proof import prove
-from rocelab.sim.fabric.flows import Paths
 
 SAME = 1e-12
 NOISE = 1.0 + 1e-13

@@ -10,7 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from rocelab.files import make_folders
+from rocelab.base.files import make_folders
 
 KEPT = Path("/var/cache/rocelab")
 BUILD_TIMEOUT_S = 3600.0

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from rocelab.arrays import Ints
-from rocelab.sim.fabric.routes import Routes
+from rocelab.base.arrays import Ints
+from rocelab.routes.arrays.routes import Routes
 
 
 def sends_to(routes: Routes, nic: int, switch: int) -> Ints:

@@ -10,11 +10,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from rocelab.kernel import namespaces
+from rocelab.base.progress import ProgressSink
+from rocelab.lab.providers import NodeProvider
+from rocelab.linux import namespaces
 from rocelab.plan.fabric import Fabric
-from rocelab.progress import ProgressSink
-from rocelab.runtime.providers import NodeProvider
-from rocelab.runtime.record import LabFiles
+from rocelab.record import LabFiles
 
 CONF = Path("/proc/sys/net")
 LEFT_OUT = ("stable_secret", "mtu", "mc_forwarding")

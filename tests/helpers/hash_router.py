@@ -17,8 +17,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from ipaddress import ip_address
 from pathlib import Path
 
-from rocelab.forwarding.multipath import UDP, Flow5
-from rocelab.kernel.namespaces import inside
+from rocelab.linux.namespaces import inside
+from rocelab.routes.multipath import UDP, Flow5
 from tests.helpers.waiting import LIMIT_S
 
 NETNS = Path("/run/netns/t-path-hash")

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from ipaddress import IPv4Address
 
 from bench.choices import crc_model
-from rocelab.forwarding.asic import CRCS, Model
-from rocelab.forwarding.fib import FibOf
-from rocelab.forwarding.flows import columns_v4
-from rocelab.forwarding.path import find_nic, walk
-from rocelab.forwarding.planned import planned_fibs
-from rocelab.forwarding.steering import ROCE_PORT, SteeringModel
+from rocelab.linux.fibtable import FibOf
 from rocelab.plan.fabric import DirectedLink, Fabric, Nic
 from rocelab.predict.matrix import FlowRow
+from rocelab.routes.asic import CRCS, Model
+from rocelab.routes.flows import columns_v4
+from rocelab.routes.path import find_nic, walk
+from rocelab.routes.planned import planned_fibs
+from rocelab.routes.steering import ROCE_PORT, SteeringModel
 from tests.helpers.choices import Choice
 
 Links = tuple[DirectedLink, ...]

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 
+from rocelab.base.documents import to_json
 from rocelab.diagnose.diagnose import diagnose_report
-from rocelab.documents import to_json
 from rocelab.jobs.collectives import Send
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.jobplan import JobPlan, plan_job
+from rocelab.labfile.model import LabSpec
 from rocelab.plan.build import plan
 from rocelab.plan.fabric import DirectedLink, Direction, Fabric
 from rocelab.predict.matrix import FlowRow, rows_of_jobs
@@ -30,7 +31,6 @@ from rocelab.results.job import (
     Transport,
 )
 from rocelab.results.job import from_json as read_report
-from rocelab.spec.model import LabSpec
 from tests.helpers.job_sample import ENVIRONMENT
 
 MS = 10**6

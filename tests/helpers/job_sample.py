@@ -10,15 +10,15 @@ from rocelab.agent.rc.requester import RequesterCounters
 from rocelab.agent.rc.responder import ResponderCounters
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.jobplan import JobPlan, QueuePairEnd, plan_job
-from rocelab.measure.devices import DeviceCounts
-from rocelab.measure.queues import traffic_class
+from rocelab.labfile.fabrics import ClosSpec
+from rocelab.labfile.model import LabSpec
+from rocelab.labfile.queues import QueueEngine
+from rocelab.observe.devices import DeviceCounts
+from rocelab.observe.queues import traffic_class
 from rocelab.plan.build import build_fabric
 from rocelab.plan.fabric import DirectedLink, Fabric
 from rocelab.results.environment import Environment
 from rocelab.results.job import QueueFigures
-from rocelab.spec.fabrics import ClosSpec
-from rocelab.spec.model import LabSpec
-from rocelab.spec.queues import QueueEngine
 from rocelab.traffic.jobparts import nic_links, nics_of
 from rocelab.traffic.jobresult import JobResult, PortRecord, QueuePairRecord, RankRecord
 from rocelab.traffic.result import AgentRecord, TrafficResult

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from functools import cache
 
+from rocelab.labfile.catalog import find_lab
+from rocelab.labfile.load import load_spec
 from rocelab.plan.build import plan
 from rocelab.plan.fabric import Fabric
-from rocelab.spec.catalog import find_lab
-from rocelab.spec.load import load_spec
 
 
 @cache

@@ -17,6 +17,7 @@ from playwright.sync_api import (
     expect,
 )
 
+from rocelab.lab.lab import Lab
 from rocelab.live.access import Access
 from rocelab.live.app import live_app
 from rocelab.live.history import History
@@ -24,7 +25,6 @@ from rocelab.live.server import HttpServer
 from rocelab.live.state import METRICS, LabState
 from rocelab.live.stream import Hub
 from rocelab.live.traffic import NO_JOB
-from rocelab.runtime.lab import Lab
 from tests.helpers.live_server import LINK
 from tests.helpers.waiting import LIMIT_S
 

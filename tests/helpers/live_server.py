@@ -16,7 +16,7 @@ from queue import Empty, Queue
 from typing import Any
 from urllib.parse import urlsplit
 
-from rocelab.runtime.lab import Lab
+from rocelab.lab.lab import Lab
 from tests.helpers.command import PROGRAM
 from tests.helpers.running import running
 from tests.helpers.waiting import LIMIT_S

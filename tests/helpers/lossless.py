@@ -13,18 +13,18 @@ from typing import NamedTuple, Self
 
 import pytest
 
-from rocelab.agent import pauseframe
+from rocelab.dataplane.pfc import control
+from rocelab.dataplane.pfc.daemon import GUARD
+from rocelab.dataplane.pfc.maps import CLASSES, PauseMaps
+from rocelab.dataplane.pfc.program import pins_folder
+from rocelab.dataplane.pfc.reading import ClassCounters, PauseReader
 from rocelab.faults.pauses import PauseStorm
-from rocelab.kernel import namespaces, pidfile
-from rocelab.kernel.netlink import SO_RCVBUFFORCE
+from rocelab.lab.lab import Lab
+from rocelab.linux import namespaces, pidfile
+from rocelab.linux.netlink import SO_RCVBUFFORCE
 from rocelab.plan.pauses import PausePort
-from rocelab.runtime.lab import Lab
-from rocelab.runtime.pfc import control
-from rocelab.runtime.pfc.daemon import GUARD
-from rocelab.runtime.pfc.maps import CLASSES, PauseMaps
-from rocelab.runtime.pfc.program import pins_folder
-from rocelab.runtime.pfc.reading import ClassCounters, PauseReader
-from rocelab.runtime.record import LabFiles
+from rocelab.record import LabFiles
+from rocelab.wire import pauseframe
 from tests.helpers.running import running
 from tests.helpers.waiting import LIMIT_S, wait_until
 

@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
+from rocelab.dataplane.pfc import control, reading
+from rocelab.dataplane.pfc.journal import Journal, What
+from rocelab.dataplane.pfc.maps import EGRESS_FIELDS, INGRESS_FIELDS, PORT_FIELDS
+from rocelab.labfile.fabrics import ClosSpec
+from rocelab.labfile.model import LabSpec
+from rocelab.labfile.pfc import PfcSpec
+from rocelab.labfile.queues import QueuesSpec
 from rocelab.plan.build import plan
 from rocelab.plan.fabric import Fabric
 from rocelab.plan.pauses import PausePlan, plan_pauses
-from rocelab.runtime.pfc import control, reading
-from rocelab.runtime.pfc.journal import Journal, What
-from rocelab.runtime.pfc.maps import EGRESS_FIELDS, INGRESS_FIELDS, PORT_FIELDS
-from rocelab.spec.fabrics import ClosSpec
-from rocelab.spec.model import LabSpec
-from rocelab.spec.pfc import PfcSpec
-from rocelab.spec.queues import QueuesSpec
 
 FABRIC: Fabric = plan(
     LabSpec(

@@ -33,8 +33,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 
-from rocelab.errors import MachineError
-from rocelab.measure.attempts import RETRIES, measure_valid
+from rocelab.base.errors import MachineError
+from rocelab.runs.attempts import RETRIES, measure_valid
 
 if TYPE_CHECKING:  # every process that collects tests imports this module
     from rocelab.results.drill import DrillResult

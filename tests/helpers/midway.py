@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 from bench.trial import last_began_ns
-from rocelab.progress import Progress
+from rocelab.base.progress import Progress
 from rocelab.runs.jobs import MeasuredJobs
 
 

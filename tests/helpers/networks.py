@@ -7,9 +7,9 @@ from itertools import combinations, pairwise
 
 from hypothesis import strategies as st
 
+from rocelab.labfile.fabrics import ClosSpec
+from rocelab.labfile.model import LabSpec, RoutingSpec
 from rocelab.plan.fabric import Fabric, Link, Node, Port, Prefix, Role
-from rocelab.spec.fabrics import ClosSpec
-from rocelab.spec.model import LabSpec, RoutingSpec
 
 
 def port(node: str, role: Role, far: str) -> Port:

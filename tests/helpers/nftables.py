@@ -6,8 +6,8 @@ import socket
 import struct
 from typing import Literal
 
-from rocelab.kernel import netlink
-from rocelab.kernel.packetfilter import NETLINK_NETFILTER, NFTA_TABLE_NAME
+from rocelab.linux import netlink
+from rocelab.linux.packetfilter import NETLINK_NETFILTER, NFTA_TABLE_NAME
 
 SUBSYSTEM = 10
 BATCH_BEGIN, BATCH_END = 0x10, 0x11

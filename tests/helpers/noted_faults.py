@@ -12,10 +12,10 @@ from rocelab.faults.injector import Injector, RunningFault
 from rocelab.faults.record import RecordedFault
 from rocelab.faults.schedule import Timed
 from rocelab.faults.spec import SINGLE_FAULT, SingleFaultSpec
-from rocelab.kernel import bracket
-from rocelab.kernel.bracket import Bracket
+from rocelab.lab.lab import Lab
+from rocelab.linux import bracket
+from rocelab.linux.bracket import Bracket
 from rocelab.plan.fabric import Fabric
-from rocelab.runtime.lab import Lab
 
 MS = 10**6
 ZERO_NS = 1_000 * 10**9

@@ -18,10 +18,10 @@ from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
 
-from rocelab.kernel import namespaces
-from rocelab.kernel.processes import kill_and_wait
+from rocelab.lab.management import SEPARATION_FOLDER, root_is_locked, sshd_path
+from rocelab.linux import namespaces
+from rocelab.linux.processes import kill_and_wait
 from rocelab.remote.install import this_kit
-from rocelab.runtime.management import SEPARATION_FOLDER, root_is_locked, sshd_path
 from tests.helpers.waiting import RUN_LIMIT_S
 
 SOURCE = Path(__file__).resolve().parents[2]

@@ -9,8 +9,8 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from itertools import cycle
 
-from rocelab.kernel import namespaces
-from rocelab.runtime.lab import Lab
+from rocelab.lab.lab import Lab
+from rocelab.linux import namespaces
 from tests.helpers.waiting import LIMIT_S
 
 PORT = 5201

@@ -10,7 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from rocelab.interpreter import module_environment
+from rocelab.base.interpreter import module_environment
 from tests.helpers.limits import LIMIT_S
 from tests.machines.typed import python_blocks
 

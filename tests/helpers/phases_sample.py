@@ -8,11 +8,12 @@ from typing import Any
 
 from pytest import MonkeyPatch
 
+from rocelab.base.statistics import spread
 from rocelab.drills.spec import DrillSpec
 from rocelab.jobs.dcqcn_model import simulate
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.jobplan import plan_job
-from rocelab.measure import fairness
+from rocelab.labfile.model import LabSpec
 from rocelab.plan.build import plan
 from rocelab.plan.fabric import Fabric
 from rocelab.results.drill import DrillResult, JobsRun, PhaseRun, conclude
@@ -32,8 +33,7 @@ from rocelab.results.job import (
     Transport,
 )
 from rocelab.results.shares import FairShares
-from rocelab.spec.model import LabSpec
-from rocelab.statistics import spread
+from rocelab.runs import fairness
 
 US, MS = 10**3, 10**6
 GBPS = 10**9

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
-from rocelab.agent.headers import (
+from rocelab.wire.headers import (
     BTH_OFFSET,
     ICRC_BYTES,
     IP_OFFSET,
@@ -16,8 +16,8 @@ from rocelab.agent.headers import (
     Opcode,
     bth_offset,
 )
-from rocelab.agent.icrc import icrc
-from rocelab.agent.probe import HEADER_END, MAGIC, PROBE_HEADER
+from rocelab.wire.icrc import icrc
+from rocelab.wire.probe import HEADER_END, MAGIC, PROBE_HEADER
 
 
 def _is_ipv4(frame: bytes) -> bool:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from bisect import bisect_right
 
+from rocelab.labfile.queues import EcnSpec
 from rocelab.plan.queues import QueuePlan
-from rocelab.spec.queues import EcnSpec
 
 
 def mark_probability(ecn: EcnSpec, depth_bytes: float) -> float:

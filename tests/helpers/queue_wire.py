@@ -18,14 +18,14 @@ from itertools import pairwise
 from math import exp, lgamma, log, log1p
 from typing import NamedTuple
 
-from rocelab.agent.priority import running_first
-from rocelab.kernel import namespaces
-from rocelab.kernel.counters import QueueCounters
-from rocelab.kernel.netlink import SO_RCVBUFFORCE, SO_SNDBUFFORCE
+from rocelab.dataplane.queues.reading import read_queue_counters
+from rocelab.lab.lab import Lab
+from rocelab.linux import namespaces
+from rocelab.linux.counters import QueueCounters
+from rocelab.linux.netlink import SO_RCVBUFFORCE, SO_SNDBUFFORCE
+from rocelab.linux.priority import running_first
 from rocelab.plan.fabric import Port
 from rocelab.plan.queues import burst_bytes
-from rocelab.runtime.lab import Lab
-from rocelab.runtime.queues.reading import read_queue_counters
 from tests.helpers.waiting import LIMIT_S, wait_until
 from tests.integration.conftest import MakeLab
 

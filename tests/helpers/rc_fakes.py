@@ -8,13 +8,13 @@ from dataclasses import replace
 from functools import cache
 from typing import NamedTuple
 
-from rocelab.agent.headers import IP_OFFSET, PAYLOAD_OFFSET, UDP_OFFSET, Opcode
 from rocelab.agent.nic import BATCH, Nic
 from rocelab.agent.rc.frames import ip_checksum
 from rocelab.agent.rc.queue_pair import QueuePairSettings
 from rocelab.agent.rc.requester import RequesterSettings
 from rocelab.jobs.flow import Endpoints
 from rocelab.traffic.roce import Envelope, roce_frame
+from rocelab.wire.headers import IP_OFFSET, PAYLOAD_OFFSET, UDP_OFFSET, Opcode
 from tests.helpers.roce_packets import ENVELOPE_4
 
 MS = 10**6

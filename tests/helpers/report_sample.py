@@ -8,7 +8,8 @@ from functools import lru_cache
 import numpy as np
 
 from rocelab.drills.spec import DrillSpec, PhaseDrillSpec, PhaseSpec
-from rocelab.forwarding.balance import link_loads, tier_balances
+from rocelab.labfile.fabrics import ClosSpec
+from rocelab.labfile.model import LabSpec
 from rocelab.plan.build import build_fabric
 from rocelab.plan.fabric import Direction, Fabric
 from rocelab.results.convergence import FlowSamples
@@ -24,8 +25,7 @@ from rocelab.results.probes import (
     Timeline,
     probe_run,
 )
-from rocelab.spec.fabrics import ClosSpec
-from rocelab.spec.model import LabSpec
+from rocelab.routes.balance import link_loads, tier_balances
 from tests.helpers.choices import Choice, polarizations
 
 MS = 10**6

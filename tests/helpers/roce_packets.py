@@ -4,16 +4,6 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from rocelab.agent.headers import (
-    CNP_PAYLOAD_BYTES,
-    Extension,
-    NakCode,
-    Opcode,
-    Syndrome,
-    SyndromeKind,
-    extensions,
-    has_payload,
-)
 from rocelab.traffic.roce import (
     Acknowledgement,
     AtomicOperation,
@@ -24,6 +14,16 @@ from rocelab.traffic.roce import (
     Invalidate,
     RemoteMemory,
     roce_frame,
+)
+from rocelab.wire.headers import (
+    CNP_PAYLOAD_BYTES,
+    Extension,
+    NakCode,
+    Opcode,
+    Syndrome,
+    SyndromeKind,
+    extensions,
+    has_payload,
 )
 
 DSCP_CNP = 48

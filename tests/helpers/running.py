@@ -6,8 +6,8 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from rocelab.runtime.lab import Lab, RunningLab
-from rocelab.runtime.teardown import take_down
+from rocelab.lab.lab import Lab, RunningLab
+from rocelab.lab.teardown import take_down
 
 _STEPS = 3_000_000
 _ENOUGH_S = 0.08

@@ -13,13 +13,13 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
-from rocelab.agent.headers import BTH_OFFSET, IP_OFFSET, PSN_OFFSET, ROCE_PORT, UDP_OFFSET, Opcode
 from rocelab.agent.rc.frames import ip_checksum
 from rocelab.jobs.flow import resolve_endpoints
-from rocelab.kernel import namespaces
-from rocelab.kernel.netlink import SO_RCVBUFFORCE
-from rocelab.runtime.lab import Lab
+from rocelab.lab.lab import Lab
+from rocelab.linux import namespaces
+from rocelab.linux.netlink import SO_RCVBUFFORCE
 from rocelab.traffic.roce import Envelope, roce_frame
+from rocelab.wire.headers import BTH_OFFSET, IP_OFFSET, PSN_OFFSET, ROCE_PORT, UDP_OFFSET, Opcode
 from tests.helpers.waiting import LIMIT_S
 
 ETH_P_IP = 0x0800

@@ -5,7 +5,7 @@
 At the first progress that begins with STAGE, such as `cells` or `cells 1` (its name and how much is
 done), it sends the signal to the process group, like a terminal; then it waits for the next STAGE.
 So every signal has a known moment. For a command without progress STAGE is a function, as
-`rocelab.runtime.doctor:diagnose`, and the moment is its first call.
+`rocelab.lab.doctor:diagnose`, and the moment is its first call.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from rocelab.progress import Progress, ProgressSink
+from rocelab.base.progress import Progress, ProgressSink
 from rocelab.report import console
 
 if TYPE_CHECKING:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from rocelab.kernel.fibwatch import FibWatch
-from rocelab.measure.timeline import FibTimeline, opened_namespaces
-from rocelab.runtime.lab import Lab
+from rocelab.lab.lab import Lab
+from rocelab.linux.fibwatch import FibWatch
+from rocelab.observe.timeline import FibTimeline, opened_namespaces
 
 LIMIT_S = 300.0
 """Longer than any event takes on a busy machine: only a failing test waits so long."""

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from rocelab.runtime import installation
-from rocelab.runtime.installation import find_installation
-from rocelab.runtime.lab import Lab, RunningLab
-from rocelab.runtime.teardown import take_down
+from rocelab.lab import installation
+from rocelab.lab.installation import find_installation
+from rocelab.lab.lab import Lab, RunningLab
+from rocelab.lab.teardown import take_down
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser

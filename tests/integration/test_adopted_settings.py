@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from rocelab.kernel import links, namespaces, netlink
+from rocelab import record
+from rocelab.lab import wiring
+from rocelab.lab.settings import Deviation, read_deviations
+from rocelab.linux import links, namespaces, netlink
 from rocelab.plan.build import build_fabric
-from rocelab.runtime import record, wiring
-from rocelab.runtime.record import LabFiles
-from rocelab.runtime.settings import Deviation, read_deviations
+from rocelab.record import LabFiles
 from tests.helpers.adopted_sample import leaf_spine
 from tests.helpers.nftables import change_table
 

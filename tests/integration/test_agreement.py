@@ -7,7 +7,7 @@ from bench.agreement.document import CellResult
 from bench.agreement.plan import SHAPES, Cell
 from bench.agreement.run import measure_cell
 from bench.agreement.simulated import simulate_job
-from rocelab.runtime.lab import Lab
+from rocelab.lab.lab import Lab
 from tests.helpers.measured import measured
 from tests.integration.conftest import MakeLab
 

@@ -12,15 +12,15 @@ from functools import partial
 import numpy as np
 import pytest
 
+from rocelab.dataplane.impairments import cables, lineprocess
+from rocelab.dataplane.impairments.impairment import Impairment, Kind
+from rocelab.dataplane.impairments.program import CABLES
 from rocelab.jobs.flow import Flow
 from rocelab.jobs.job import JobSpec
-from rocelab.kernel import pidfile, probes
+from rocelab.lab.lab import Lab
+from rocelab.lab.status import read_status
+from rocelab.linux import pidfile, probes
 from rocelab.runs.jobs import run_job
-from rocelab.runtime.impairments import cables, lineprocess
-from rocelab.runtime.impairments.impairment import Impairment, Kind
-from rocelab.runtime.impairments.program import CABLES
-from rocelab.runtime.lab import Lab
-from rocelab.runtime.status import read_status
 from rocelab.traffic.result import TrafficResult
 from rocelab.traffic.session import TrafficSession
 from tests.helpers.directed import towards

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from rocelab.runtime.lab import RunningLab
+from rocelab.lab.lab import RunningLab
 from tests.helpers.command import PROGRAM, read, rocelab, rocelab_process
 from tests.helpers.measured import measured
 from tests.helpers.waiting import RUN_LIMIT_S, wait_until

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from rocelab.errors import MachineError
+from rocelab.base.errors import MachineError
 from rocelab.plan.fabric import Direction
+from rocelab.record import recorded_labs
 from rocelab.results.comparison import Comparison, Run, Status, from_json
-from rocelab.runtime.record import recorded_labs
 from tests.helpers.command import rocelab
 from tests.helpers.measured import measured
 from tests.integration.conftest import MakeLab

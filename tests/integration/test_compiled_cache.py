@@ -15,8 +15,8 @@ from pathlib import Path
 import numba
 import pytest
 
-from rocelab import compiling
-from rocelab.compiling import LOCK, cache_folder, compile_first, compiled_in
+from rocelab.base import compiling
+from rocelab.base.compiling import LOCK, cache_folder, compile_first, compiled_in
 from tests.helpers.waiting import wait_until
 
 pytestmark = pytest.mark.side_by_side

@@ -22,31 +22,31 @@ from itertools import pairwise
 
 import pytest
 
-from rocelab.errors import InputError, MachineError
-from rocelab.forwarding.multipath import UDP, Flow5, select
-from rocelab.jobs.flow import Flow, permutation
-from rocelab.jobs.job import JobSpec
-from rocelab.kernel import netlink
-from rocelab.kernel.fib import read_fib, read_objects, read_routes
-from rocelab.kernel.namespaces import inside
-from rocelab.kernel.netlink import HEADER, NLMSG_ERROR
-from rocelab.measure.processes import NO_CONTROLLER
-from rocelab.runs.jobs import run_job
-from rocelab.runtime.controller.collector import Collector
-from rocelab.runtime.controller.rounds import Round, read_rounds
-from rocelab.runtime.daemons import vty_json
-from rocelab.runtime.lab import Lab
-from rocelab.runtime.status import read_status
-from rocelab.runtime.steering import Steering, controller
-from rocelab.runtime.steering.controller import (
+from rocelab.base.errors import InputError, MachineError
+from rocelab.dataplane.controller.collector import Collector
+from rocelab.dataplane.controller.rounds import Round, read_rounds
+from rocelab.dataplane.steering import Steering, controller
+from rocelab.dataplane.steering.controller import (
     ControllerFiles,
     controller_pid,
     start_controller,
     stop_controller,
 )
-from rocelab.runtime.steering.resilient import IDLE_S
-from rocelab.spec.catalog import find_lab
-from rocelab.spec.schemes import EcmpScheme, ResilientScheme, TeEngine, TeScheme
+from rocelab.dataplane.steering.resilient import IDLE_S
+from rocelab.jobs.flow import Flow, permutation
+from rocelab.jobs.job import JobSpec
+from rocelab.lab.daemons import vty_json
+from rocelab.lab.lab import Lab
+from rocelab.lab.status import read_status
+from rocelab.labfile.catalog import find_lab
+from rocelab.labfile.schemes import EcmpScheme, ResilientScheme, TeEngine, TeScheme
+from rocelab.linux import netlink
+from rocelab.linux.fib import read_fib, read_objects, read_routes
+from rocelab.linux.namespaces import inside
+from rocelab.linux.netlink import HEADER, NLMSG_ERROR
+from rocelab.observe.processes import NO_CONTROLLER
+from rocelab.routes.multipath import UDP, Flow5, select
+from rocelab.runs.jobs import run_job
 from rocelab.traffic.result import TrafficResult
 from rocelab.traffic.session import TrafficSession
 from tests.helpers.measured import measured

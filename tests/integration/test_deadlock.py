@@ -15,16 +15,16 @@ from time import monotonic_ns
 
 import pytest
 
+from rocelab.dataplane.pfc.journal import What
+from rocelab.dataplane.pfc.reading import ClassCounters, PauseReader
 from rocelab.jobs.jobplan import plan_jobs
 from rocelab.jobs.options import job_from_file
-from rocelab.kernel.fib import read_fib
+from rocelab.lab.lab import Lab
+from rocelab.labfile.catalog import JOBS, find, find_lab
+from rocelab.linux.fib import read_fib
 from rocelab.plan.dependencies import search
 from rocelab.plan.pauses import PausePort
 from rocelab.plan.routes import expected_routes
-from rocelab.runtime.lab import Lab
-from rocelab.runtime.pfc.journal import What
-from rocelab.runtime.pfc.reading import ClassCounters, PauseReader
-from rocelab.spec.catalog import JOBS, find, find_lab
 from rocelab.traffic.session import TrafficSession
 from tests.helpers.lossless import in_queue
 from tests.helpers.running import running

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from rocelab.kernel import probes
-from rocelab.runtime import doctor
-from rocelab.runtime.doctor import BPF_PROGRAM, Check, Diagnosis
+from rocelab.lab import doctor
+from rocelab.lab.doctor import BPF_PROGRAM, Check, Diagnosis
+from rocelab.linux import probes
 
 pytestmark = pytest.mark.side_by_side
 
 
 WITHOUT_PRIVILEGES = """
-from rocelab.runtime.doctor import diagnose
+from rocelab.lab.doctor import diagnose
 diagnosis = diagnose()
 for check in diagnosis.checks:
     print(check.name, check.ok, check.found, sep="|")

@@ -14,10 +14,10 @@ import pytest
 import yaml
 
 from rocelab.faults.record import read_faults
+from rocelab.lab.lab import Lab, RunningLab
+from rocelab.lab.teardown import take_down
+from rocelab.record import LabFiles
 from rocelab.results.drill import from_json
-from rocelab.runtime.lab import Lab, RunningLab
-from rocelab.runtime.record import LabFiles
-from rocelab.runtime.teardown import take_down
 from tests.helpers.command import PROGRAM, Outcome, read, rocelab
 from tests.helpers.measured import measured, probe_runs, problems_of_drill
 from tests.helpers.waiting import RUN_LIMIT_S, wait_until

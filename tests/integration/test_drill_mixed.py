@@ -9,8 +9,8 @@ import pytest
 
 from rocelab.drills.labuse import kept
 from rocelab.drills.run import run_drill
+from rocelab.lab.lab import RunningLab
 from rocelab.results.drill import DrillResult
-from rocelab.runtime.lab import RunningLab
 from tests.helpers.measured import measured, problems_of_drill
 
 pytestmark = [pytest.mark.few_at_once, pytest.mark.long]

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from rocelab.base.errors import InputError
 from rocelab.drills.run import run_drill
-from rocelab.errors import InputError
 from rocelab.results.drill import DrillResult, from_json
 from tests.helpers.measured import measured, probe_runs, problems_of_drill
 from tests.integration.conftest import MakeLab
@@ -121,7 +121,7 @@ def test_a_drill_does_not_touch_a_lab_that_is_up(make_lab: MakeLab, tmp_path: Pa
 def test_a_drill_runs_where_the_kernel_takes_no_hash_seed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rocelab.kernel.settings.seeds_supported", lambda: False)
+    monkeypatch.setattr("rocelab.linux.settings.seeds_supported", lambda: False)
     drill = write_drill(tmp_path, "it-noseed", "<= 5000")
     result = measured(lambda: fault_drill(drill), problems_of_drill)
     assert result.passed, result.phases[0].verdicts

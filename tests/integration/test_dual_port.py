@@ -11,9 +11,9 @@ import pytest
 
 from rocelab.jobs.flow import Flow
 from rocelab.jobs.job import JobSpec
+from rocelab.lab.lab import Lab
 from rocelab.results.job import JobReport
 from rocelab.runs.jobs import run_job, run_jobs
-from rocelab.runtime.lab import Lab
 from rocelab.traffic.result import TrafficResult
 from rocelab.traffic.session import TrafficSession
 from tests.helpers.measured import measured, own_jct_ratio

@@ -13,27 +13,27 @@ from pathlib import Path
 
 import pytest
 
+from rocelab.base.errors import ExpectationError, InputError
+from rocelab.base.progress import Progress
 from rocelab.cli import lifecycle
 from rocelab.drills.run import run_drill
-from rocelab.errors import ExpectationError, InputError
 from rocelab.faults.links import MtuMismatchSpec
 from rocelab.faults.running import injected
-from rocelab.forwarding.path import find_nic, walk
-from rocelab.kernel.fibwatch import FibWatch
-from rocelab.kernel.namespaces import inside
-from rocelab.kernel.processes import resume, stop
-from rocelab.kernel.rights import CAPABILITIES
+from rocelab.lab import runtime, wiring
+from rocelab.lab.daemons import vty_command, vty_json
+from rocelab.lab.lab import Lab, RunningLab
+from rocelab.lab.node import NamespaceNode
+from rocelab.lab.providers import RuntimeKind, provider_of
+from rocelab.lab.settings import Deviation, sentences
+from rocelab.lab.status import Presence, known_labs, read_status
+from rocelab.linux.fibwatch import FibWatch
+from rocelab.linux.namespaces import inside
+from rocelab.linux.processes import resume, stop
+from rocelab.linux.rights import CAPABILITIES
 from rocelab.plan.routes import expected_routes
 from rocelab.plan.settings import port_settings
-from rocelab.progress import Progress
-from rocelab.runtime import runtime, wiring
-from rocelab.runtime.daemons import vty_command, vty_json
-from rocelab.runtime.lab import Lab, RunningLab
-from rocelab.runtime.node import NamespaceNode
-from rocelab.runtime.providers import RuntimeKind, provider_of
-from rocelab.runtime.record import recorded_labs
-from rocelab.runtime.settings import Deviation, sentences
-from rocelab.runtime.status import Presence, known_labs, read_status
+from rocelab.record import recorded_labs
+from rocelab.routes.path import find_nic, walk
 from rocelab.testkit.bench import Bench
 from rocelab.traffic.traceroute import probe_path
 from tests.helpers.hardened import HardenedHost
@@ -503,7 +503,7 @@ def bring_up_as(caller: str, file: Path) -> None:
 def test_a_kernel_without_hash_seeds_runs_the_lab_polarized_and_says_so(
     make_lab: MakeLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rocelab.kernel.settings.seeds_supported", lambda: False)
+    monkeypatch.setattr("rocelab.linux.settings.seeds_supported", lambda: False)
     lab = make_lab("it-noseed", TWO_TIERS)
     lab.start()
     assert "fib_multipath_hash_seed" in lab.notes[0]

@@ -17,19 +17,19 @@ from pathlib import Path
 import pytest
 
 from rocelab.faults.links import CarrierDown
-from rocelab.forwarding.fib import Fib
-from rocelab.forwarding.path import find_nic, walk
-from rocelab.kernel.fib import read_fib
-from rocelab.kernel.fibwatch import FibWatch
-from rocelab.kernel.links import read_counters
-from rocelab.kernel.namespaces import inside
+from rocelab.lab.lab import Lab
+from rocelab.labfile.catalog import find_lab
+from rocelab.labfile.load import load_spec
+from rocelab.linux.fib import read_fib
+from rocelab.linux.fibtable import Fib
+from rocelab.linux.fibwatch import FibWatch
+from rocelab.linux.links import read_counters
+from rocelab.linux.namespaces import inside
 from rocelab.plan.build import plan
 from rocelab.plan.fabric import Nic
 from rocelab.plan.routes import expected_routes, expected_width
-from rocelab.runtime.lab import Lab
-from rocelab.runtime.record import recorded_labs
-from rocelab.spec.catalog import find_lab
-from rocelab.spec.load import load_spec
+from rocelab.record import recorded_labs
+from rocelab.routes.path import find_nic, walk
 from rocelab.traffic.traceroute import probe_path
 from tests.helpers.long import mostly_long
 from tests.helpers.running import running

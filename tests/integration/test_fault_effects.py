@@ -13,10 +13,10 @@ from rocelab.faults.asked import kinds
 from rocelab.faults.base import Fault
 from rocelab.faults.injector import Change, Injector, RunningFault
 from rocelab.faults.spec import SINGLE_FAULT
-from rocelab.kernel import namespaces
-from rocelab.kernel.bracket import Bracket
-from rocelab.runtime.lab import Lab
-from rocelab.runtime.status import read_status
+from rocelab.lab.lab import Lab
+from rocelab.lab.status import read_status
+from rocelab.linux import namespaces
+from rocelab.linux.bracket import Bracket
 from tests.helpers.running import running
 from tests.helpers.waiting import wait_until
 

@@ -15,14 +15,14 @@ from rocelab.faults.record import read_faults
 from rocelab.faults.schedule import Timed
 from rocelab.faults.spec import SINGLE_FAULT
 from rocelab.jobs.flow import permutation
-from rocelab.kernel.fib import read_fib
-from rocelab.kernel.namespaces import inside
-from rocelab.measure.timeline import FibTimeline, opened_namespaces
+from rocelab.lab.lab import Lab
+from rocelab.linux.fib import read_fib
+from rocelab.linux.namespaces import inside
+from rocelab.observe.timeline import FibTimeline, opened_namespaces
+from rocelab.record import LabFiles
 from rocelab.results.convergence import Method
 from rocelab.results.probes import ProbeRun
 from rocelab.runs.probes import FaultedRun, Settings
-from rocelab.runtime.lab import Lab
-from rocelab.runtime.record import LabFiles
 from tests.helpers import waiting
 from tests.helpers.running import running
 from tests.helpers.waiting import LIMIT_S

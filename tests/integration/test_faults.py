@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from rocelab.errors import InputError
+from rocelab.base.errors import InputError
 from rocelab.faults import policy
 from rocelab.faults.base import Fault
 from rocelab.faults.bgp import AbruptRemoval, Drain, SessionReset
@@ -26,12 +26,12 @@ from rocelab.faults.leaks import BadPrefix, RouteLeak
 from rocelab.faults.links import CarrierDown, MtuMismatch, RateDegrade
 from rocelab.faults.ports import read_default_ports, read_ports
 from rocelab.faults.power import SwitchPowerLoss
-from rocelab.kernel import namespaces, processes
-from rocelab.kernel.fib import read_fib
-from rocelab.measure.timeline import FibTimeline, opened_namespaces
+from rocelab.lab import daemons, peers, wiring
+from rocelab.lab.lab import Lab
+from rocelab.linux import namespaces, processes
+from rocelab.linux.fib import read_fib
+from rocelab.observe.timeline import FibTimeline, opened_namespaces
 from rocelab.plan.fabric import Link
-from rocelab.runtime import daemons, peers, wiring
-from rocelab.runtime.lab import Lab
 from tests.helpers.running import running
 from tests.helpers.waiting import LIMIT_S, wait_until
 
@@ -405,7 +405,7 @@ def test_a_power_loss_that_was_half_done_is_undone(rig: Rig) -> None:
 def test_what_a_killed_process_has_done_another_undoes(rig: Rig, tmp_path: Path) -> None:
     program = f"""
 import os, signal
-from rocelab.runtime.lab import Lab, RunningLab
+from rocelab.lab.lab import Lab, RunningLab
 from rocelab.faults.bgp import Drain
 from rocelab.faults.daemons import DaemonCrash
 from rocelab.faults.links import CarrierDown

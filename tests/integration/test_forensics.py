@@ -14,11 +14,11 @@ import pytest
 from bench import pause_trials
 from bench.forensics import congested_link, grey_link, healthy, host_pause, lab_of, slow_link
 from bench.trial import Trial, names
+from rocelab.base.documents import to_json
 from rocelab.diagnose.diagnose import EXPLAINED, diagnose_report
-from rocelab.documents import to_json
+from rocelab.lab.lab import Lab
 from rocelab.plan.build import plan
 from rocelab.results.diagnosis import Cause, Diagnosis, from_json
-from rocelab.runtime.lab import Lab
 from tests.helpers.measured import measured
 from tests.helpers.running import running, slowed
 from tests.helpers.waiting import RUN_LIMIT_S

@@ -11,20 +11,20 @@ from pathlib import Path
 
 import pytest
 
-from rocelab.errors import InputError, MachineError
+from rocelab.base.errors import InputError, MachineError
 from rocelab.faults.daemons import DaemonCrash
-from rocelab.kernel import processes
-from rocelab.measure.environment import environment_of, read_environment
+from rocelab.lab import daemons
+from rocelab.lab.installation import find_installation
+from rocelab.lab.kind import FrrMemory
+from rocelab.lab.lab import Lab, RunningLab
+from rocelab.lab.memory import Memory
+from rocelab.lab.providers import RuntimeKind, provider_of
+from rocelab.lab.status import read_status
+from rocelab.lab.teardown import take_down
+from rocelab.labfile.model import LabSpec
+from rocelab.linux import processes
+from rocelab.observe.environment import environment_of, read_environment
 from rocelab.plan.build import plan
-from rocelab.runtime import daemons
-from rocelab.runtime.installation import find_installation
-from rocelab.runtime.kind import FrrMemory
-from rocelab.runtime.lab import Lab, RunningLab
-from rocelab.runtime.memory import Memory
-from rocelab.runtime.providers import RuntimeKind, provider_of
-from rocelab.runtime.status import read_status
-from rocelab.runtime.teardown import take_down
-from rocelab.spec.model import LabSpec
 from tests.helpers.waiting import wait_until, wait_until_whole
 
 pytestmark = pytest.mark.side_by_side
@@ -139,8 +139,8 @@ def test_a_lab_comes_up_without_the_library_and_says_why(
 ) -> None:
     prefix = None if lacks == "clang" else tmp_path
     if lacks == "clang":
-        monkeypatch.setattr("rocelab.runtime.memory.CACHE", tmp_path)
-        monkeypatch.setattr("rocelab.kernel.clang.shutil.which", lambda _: None)
+        monkeypatch.setattr("rocelab.lab.memory.CACHE", tmp_path)
+        monkeypatch.setattr("rocelab.linux.clang.shutil.which", lambda _: None)
         problem = "clang is missing"
     else:
         own = find_installation()

@@ -15,20 +15,20 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from rocelab.dataplane.impairments.control import Impairments
+from rocelab.dataplane.impairments.impairment import Impairment, Kind
 from rocelab.jobs.job import JobSpec
-from rocelab.kernel import processes
-from rocelab.measure.evidence import bundle
-from rocelab.measure.evidence.bundle import collect_evidence
-from rocelab.measure.health.monitor import HealthMonitor, Snapshot
-from rocelab.measure.health.prometheus import Exporter
-from rocelab.measure.health.spec import HealthSpec
+from rocelab.lab.lab import Lab
+from rocelab.lab.status import read_status
+from rocelab.linux import processes
+from rocelab.observe.evidence import bundle
+from rocelab.observe.evidence.bundle import collect_evidence
+from rocelab.observe.health.monitor import HealthMonitor, Snapshot
+from rocelab.observe.health.prometheus import Exporter
+from rocelab.observe.health.spec import HealthSpec
 from rocelab.results.health import HealthReport, Sli
 from rocelab.results.job import JobReport
 from rocelab.runs.jobs import run_job, run_jobs
-from rocelab.runtime.impairments.control import Impairments
-from rocelab.runtime.impairments.impairment import Impairment, Kind
-from rocelab.runtime.lab import Lab
-from rocelab.runtime.status import read_status
 from tests.helpers.directed import towards
 from tests.helpers.measured import measured
 from tests.helpers.midway import Midway

@@ -19,17 +19,17 @@ from threading import Event, Thread
 
 import pytest
 
-from rocelab.errors import MachineError
-from rocelab.interruption import WORDS
-from rocelab.kernel import namespaces
-from rocelab.kernel.processes import resume, stop
-from rocelab.measure.evidence.bundle import collect_evidence
-from rocelab.measure.health.sessions import SessionReader
-from rocelab.measure.stages.tracing import log_sizes, logged_since, running_daemons
-from rocelab.runtime import daemons
-from rocelab.runtime.installation import frr_owner
-from rocelab.runtime.lab import Lab, RunningLab
-from rocelab.runtime.teardown import take_down
+from rocelab.base.errors import MachineError
+from rocelab.base.interruption import WORDS
+from rocelab.lab import daemons
+from rocelab.lab.installation import frr_owner
+from rocelab.lab.lab import Lab, RunningLab
+from rocelab.lab.teardown import take_down
+from rocelab.linux import namespaces
+from rocelab.linux.processes import resume, stop
+from rocelab.observe.evidence.bundle import collect_evidence
+from rocelab.observe.health.sessions import SessionReader
+from rocelab.observe.stages.tracing import log_sizes, logged_since, running_daemons
 from tests.helpers.command import PROGRAM, rocelab
 from tests.helpers.long import mostly_long
 from tests.helpers.vty import answer_all, drip

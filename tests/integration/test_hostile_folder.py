@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from rocelab.errors import MachineError
-from rocelab.runtime.impairments import lineprocess
-from rocelab.runtime.impairments.program import IMPAIRMENTS
-from rocelab.runtime.lab import RunningLab
-from rocelab.runtime.teardown import take_down
+from rocelab.base.errors import MachineError
+from rocelab.dataplane.impairments import lineprocess
+from rocelab.dataplane.impairments.program import IMPAIRMENTS
+from rocelab.lab.lab import RunningLab
+from rocelab.lab.teardown import take_down
 from tests.helpers.hostile import fill_with_traps, sprung
 from tests.helpers.waiting import RUN_LIMIT_S
 

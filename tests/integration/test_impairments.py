@@ -16,23 +16,23 @@ import numpy as np
 import pytest
 
 from rocelab.agent.agent import clock_offset_ns
-from rocelab.errors import InputError
+from rocelab.base.errors import InputError
+from rocelab.dataplane.impairments import lineprocess
+from rocelab.dataplane.impairments.impairment import Impairment, Kind
+from rocelab.dataplane.impairments.maps import ImpairmentCounters
+from rocelab.dataplane.impairments.program import IMPAIRMENTS
+from rocelab.dataplane.queues.engine import bpf_folder
+from rocelab.dataplane.queues.reading import read_queue_counters
 from rocelab.faults import impairments as faults
 from rocelab.jobs.flow import Flow
-from rocelab.kernel import namespaces, pidfile
-from rocelab.measure.processes import ProcessWatch
+from rocelab.lab import daemons
+from rocelab.lab.lab import Lab
+from rocelab.lab.status import read_status
+from rocelab.labfile.model import LabSpec
+from rocelab.linux import namespaces, pidfile
+from rocelab.observe.processes import ProcessWatch
 from rocelab.plan.build import plan
 from rocelab.plan.fabric import DirectedLink
-from rocelab.runtime import daemons
-from rocelab.runtime.impairments import lineprocess
-from rocelab.runtime.impairments.impairment import Impairment, Kind
-from rocelab.runtime.impairments.maps import ImpairmentCounters
-from rocelab.runtime.impairments.program import IMPAIRMENTS
-from rocelab.runtime.lab import Lab
-from rocelab.runtime.queues.engine import bpf_folder
-from rocelab.runtime.queues.reading import read_queue_counters
-from rocelab.runtime.status import read_status
-from rocelab.spec.model import LabSpec
 from rocelab.traffic.result import FlowRecord, TrafficResult
 from rocelab.traffic.session import TrafficSession
 from tests.helpers.directed import towards

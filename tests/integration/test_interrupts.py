@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from rocelab.documents import to_json
+from rocelab.base.documents import to_json
 from rocelab.faults.record import read_faults
-from rocelab.kernel.namespaces import processes_in
-from rocelab.measure.evidence.bundle import Collection
-from rocelab.runtime.lab import Lab
-from rocelab.runtime.record import LabFiles
-from rocelab.runtime.teardown import take_down
+from rocelab.lab.lab import Lab
+from rocelab.lab.teardown import take_down
+from rocelab.linux.namespaces import processes_in
+from rocelab.observe.evidence.bundle import Collection
+from rocelab.record import LabFiles
 from tests.helpers.command import PROGRAM
 from tests.helpers.job_cases import planned, report
 from tests.helpers.waiting import RUN_LIMIT_S, wait_until
@@ -264,9 +264,9 @@ JOB = ("--pattern", "allreduce", "--ranks", "8", "--size", "1MB")
         ("paths", ("predict", "zone-small", *JOB)),
         ("simulating", ("whatif", "zone-small", "drain ctsw1 for 1s", *JOB)),
         ("states", ("longrun", "zone-small", "--rates", "hpn", *JOB)),
-        ("rocelab.forwarding.path:walk", ("path", "zone-small", *FLOW)),
-        ("rocelab.runtime.doctor:diagnose", ("doctor",)),
-        ("rocelab.runtime.adoption.adopt:find_containers", ("adopt", "other")),
+        ("rocelab.routes.path:walk", ("path", "zone-small", *FLOW)),
+        ("rocelab.lab.doctor:diagnose", ("doctor",)),
+        ("rocelab.lab.adoption.adopt:find_containers", ("adopt", "other")),
     ],
 )
 def test_what_changes_nothing_ends_at_once(stage: str, command: tuple[str, ...]) -> None:
@@ -281,7 +281,7 @@ def test_a_simulation_leaves_its_result_with_its_page_or_neither(tmp_path: Path)
     code, said = signalled("rocelab.report.simulation.html:render_html", signal.SIGINT, *command)
     assert (code, said[-1]) == (130, "interrupted: nothing had to be undone")
     assert not folder.exists()
-    code, _ = signalled("rocelab.documents:to_json", signal.SIGINT, *command)
+    code, _ = signalled("rocelab.base.documents:to_json", signal.SIGINT, *command)
     assert code == 130
     assert {file.name for file in folder.iterdir()} == {"result.json", "report.html"}
 

@@ -14,19 +14,19 @@ from pathlib import Path
 
 import pytest
 
-from rocelab.errors import InputError
+from rocelab.base.errors import InputError
+from rocelab.dataplane.queues.reading import read_queue_counters
 from rocelab.faults.daemons import Daemon, DaemonCrash, DaemonCrashSpec
 from rocelab.faults.links import RateDegrade
 from rocelab.faults.record import remove_fault, write_fault
 from rocelab.jobs.job import JobSpec
-from rocelab.kernel.fib import read_fib
-from rocelab.kernel.namespaces import inside, processes_in
+from rocelab.lab.lab import Lab
+from rocelab.lab.status import read_status
+from rocelab.lab.teardown import take_down
+from rocelab.linux.fib import read_fib
+from rocelab.linux.namespaces import inside, processes_in
 from rocelab.results.job import JobReport, from_json
 from rocelab.runs.jobs import run_job, run_jobs
-from rocelab.runtime.lab import Lab
-from rocelab.runtime.queues.reading import read_queue_counters
-from rocelab.runtime.status import read_status
-from rocelab.runtime.teardown import take_down
 from tests.helpers.command import PROGRAM, Outcome, rocelab
 from tests.helpers.long import mostly_long
 from tests.helpers.measured import measured, own_jct_ratio, problems_of_command

@@ -14,11 +14,11 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from rocelab.kernel.links import read_counters
-from rocelab.kernel.namespaces import inside
-from rocelab.runtime.inuse import in_use, user_of
-from rocelab.runtime.lab import Lab
-from rocelab.runtime.record import LabFiles
+from rocelab.lab.inuse import in_use, user_of
+from rocelab.lab.lab import Lab
+from rocelab.linux.links import read_counters
+from rocelab.linux.namespaces import inside
+from rocelab.record import LabFiles
 from tests.helpers.command import rocelab
 from tests.helpers.live_server import (
     JOB,

@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Position, expect
 
-from rocelab.kernel.processes import name_of
+from rocelab.lab.inuse import in_use
+from rocelab.lab.lab import Lab
+from rocelab.linux.processes import name_of
 from rocelab.live.state import METRICS
-from rocelab.runtime.inuse import in_use
-from rocelab.runtime.lab import Lab
-from rocelab.runtime.record import LabFiles
+from rocelab.record import LabFiles
 from tests.helpers.command import rocelab
 from tests.helpers.live_page import (
     NODES,

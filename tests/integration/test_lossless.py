@@ -14,24 +14,24 @@ from pathlib import Path
 import pytest
 from scapy.layers.l2 import Ether
 
-from rocelab.agent import pauseframe
-from rocelab.agent.priority import running_first
+from rocelab.dataplane.pfc import control
+from rocelab.dataplane.pfc.journal import Entry, What
+from rocelab.dataplane.pfc.maps import CLASSES
 from rocelab.diagnose.diagnose import diagnose_report
 from rocelab.faults.base import Fault
 from rocelab.faults.links import CarrierDown
 from rocelab.faults.pauses import EFFECT_S, PauseDeaf, PauseStorm, SlowDrain
 from rocelab.faults.power import SwitchPowerLoss
 from rocelab.jobs.job import JobSpec
-from rocelab.kernel import namespaces
+from rocelab.lab.lab import Lab
+from rocelab.lab.status import read_status
+from rocelab.linux import namespaces
+from rocelab.linux.priority import running_first
 from rocelab.results.diagnosis import Cause
 from rocelab.results.job import JobReport
 from rocelab.results.lossless import propagation
 from rocelab.runs.jobs import run_job
-from rocelab.runtime.lab import Lab
-from rocelab.runtime.pfc import control
-from rocelab.runtime.pfc.journal import Entry, What
-from rocelab.runtime.pfc.maps import CLASSES
-from rocelab.runtime.status import read_status
+from rocelab.wire import pauseframe
 from tests.helpers.command import rocelab
 from tests.helpers.lossless import (
     LOSSLESS,

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from rocelab.dataplane.pfc import program
 from rocelab.faults.schedule import Timed
 from rocelab.faults.spec import SINGLE_FAULT
 from rocelab.jobs.job import JobSpec
 from rocelab.runs.jobs import run_jobs
-from rocelab.runtime.pfc import program
 from tests.helpers.lossless import LOSSLESS, Rig
 from tests.helpers.waiting import wait_until
 

@@ -18,18 +18,18 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter
 
+from rocelab.dataplane.pfc.journal import Entry, What
 from rocelab.faults.schedule import Timed, expand
 from rocelab.faults.spec import SINGLE_FAULT, FaultSpec
 from rocelab.jobs.collectives import Pattern
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.jobplan import plan_jobs
-from rocelab.kernel.namespaces import inside
+from rocelab.lab.lab import Lab
+from rocelab.labfile.schemes import EcmpScheme, SchemeSpec
+from rocelab.linux.namespaces import inside
 from rocelab.results.job import JobReport
 from rocelab.results.lossless import Lossless
 from rocelab.runs.jobs import run_jobs
-from rocelab.runtime.lab import Lab
-from rocelab.runtime.pfc.journal import Entry, What
-from rocelab.spec.schemes import EcmpScheme, SchemeSpec
 from rocelab.traffic.session import TrafficSession
 from tests.helpers.long import mostly_long
 from tests.helpers.lossless import LOSSLESS, SENDER, Rig, in_queue

@@ -8,11 +8,11 @@ from time import monotonic_ns
 import pytest
 import yaml
 
+from rocelab.dataplane.pfc.reading import PauseReader
 from rocelab.jobs.job import JobSpec
+from rocelab.lab.lab import Lab
+from rocelab.labfile.catalog import find_lab
 from rocelab.runs.jobs import run_job
-from rocelab.runtime.lab import Lab
-from rocelab.runtime.pfc.reading import PauseReader
-from rocelab.spec.catalog import find_lab
 from tests.helpers.lossless import in_queue
 from tests.helpers.measured import measured
 from tests.helpers.running import running

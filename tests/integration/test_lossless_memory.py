@@ -11,13 +11,13 @@ from contextlib import contextmanager
 
 import pytest
 
+from rocelab.dataplane.pfc.maps import CLASSES, PauseMaps
+from rocelab.dataplane.pfc.program import pins_folder
 from rocelab.faults.links import RateDegrade
 from rocelab.faults.pauses import PauseDeaf, PauseStorm, SlowDrain
 from rocelab.jobs.job import JobSpec
 from rocelab.plan.pauses import Pool
 from rocelab.runs.jobs import run_job
-from rocelab.runtime.pfc.maps import CLASSES, PauseMaps
-from rocelab.runtime.pfc.program import pins_folder
 from tests.helpers.lossless import LOSSLESS, NEIGHBOUR, STORMED, Rig, Stream
 from tests.helpers.waiting import wait_until
 

@@ -15,17 +15,17 @@ from typing import Any
 
 import pytest
 
+from rocelab.dataplane.pfc import control
+from rocelab.dataplane.pfc.journal import What
+from rocelab.dataplane.pfc.reading import PauseReader
 from rocelab.jobs.job import JobSpec
-from rocelab.measure.health.monitor import HealthMonitor, Snapshot
-from rocelab.measure.health.spec import HealthSpec
+from rocelab.lab.lab import Lab
+from rocelab.observe.health.monitor import HealthMonitor, Snapshot
+from rocelab.observe.health.spec import HealthSpec
+from rocelab.record import LabFiles
 from rocelab.results.health import HealthReport, Sli
 from rocelab.results.job import JobReport
 from rocelab.runs.jobs import run_job
-from rocelab.runtime.lab import Lab
-from rocelab.runtime.pfc import control
-from rocelab.runtime.pfc.journal import What
-from rocelab.runtime.pfc.reading import PauseReader
-from rocelab.runtime.record import LabFiles
 from tests.helpers.command import PROGRAM, Outcome, read, rocelab
 from tests.helpers.lossless import processes_of
 from tests.helpers.measured import measured, problems_of_command

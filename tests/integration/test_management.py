@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from rocelab.runtime.lab import Lab, RunningLab
-from rocelab.runtime.management import ManagementFiles, open_ssh
-from rocelab.runtime.record import LabFiles
-from rocelab.runtime.status import known_labs
-from rocelab.runtime.teardown import take_down
+from rocelab.lab.lab import Lab, RunningLab
+from rocelab.lab.management import ManagementFiles, open_ssh
+from rocelab.lab.status import known_labs
+from rocelab.lab.teardown import take_down
+from rocelab.record import LabFiles
 from tests.helpers.command import PROGRAM
 from tests.helpers.waiting import RUN_LIMIT_S
 

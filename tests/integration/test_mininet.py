@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from bench.fabrics import measure_mininet
-from rocelab.runtime.teardown import take_down
+from rocelab.lab.teardown import take_down
 from tests.helpers.command import rocelab, rocelab_process
 from tests.helpers.waiting import RUN_LIMIT_S
 from tests.integration.test_ownership import belongings

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.side_by_side
 WITHIN_A_NAMESPACE = """
 import ctypes, os, sys, threading
 from pathlib import Path
-from rocelab.kernel import mounts, namespaces
+from rocelab.linux import mounts, namespaces
 
 libc = ctypes.CDLL(None, use_errno=True)
 cpus = os.sched_getaffinity(0)
@@ -55,7 +55,7 @@ print("kept", len(cpus))
 OF_A_LAB = """
 import os, sys
 from pathlib import Path
-from rocelab.kernel import mounts, namespaces
+from rocelab.linux import mounts, namespaces
 
 names, cover = Path(sys.argv[1], "names"), Path(sys.argv[1], "cover")
 names.write_text("machine")

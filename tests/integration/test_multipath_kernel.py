@@ -14,20 +14,20 @@ from typing import NamedTuple
 
 import pytest
 
-from rocelab.forwarding.bulk import multipath_hashes, select_all, select_buckets
-from rocelab.forwarding.fib import Fib, FibOf, NextHop, Route
-from rocelab.forwarding.multipath import multipath_hash, select
-from rocelab.forwarding.path import find_nic, walk
-from rocelab.forwarding.planned import planned_fibs
-from rocelab.forwarding.resilient import filled, without
-from rocelab.kernel import netlink
-from rocelab.kernel.fib import NHA_ID, NHMSG, read_fib, read_objects
-from rocelab.kernel.namespaces import inside
+from rocelab.labfile.fabrics import ClosSpec
+from rocelab.labfile.model import MAX_SEED, HashField, HashingSpec, HashPolicy, LabSpec
+from rocelab.linux import netlink
+from rocelab.linux.fib import NHA_ID, NHMSG, read_fib, read_objects
+from rocelab.linux.fibtable import Fib, FibOf, NextHop, Route
+from rocelab.linux.namespaces import inside
 from rocelab.plan.build import build_fabric
 from rocelab.plan.fabric import Fabric, Node
 from rocelab.plan.settings import FIELD_BIT, POLICY_NUMBER, node_settings
-from rocelab.spec.fabrics import ClosSpec
-from rocelab.spec.model import MAX_SEED, HashField, HashingSpec, HashPolicy, LabSpec
+from rocelab.routes.bulk import multipath_hashes, select_all, select_buckets
+from rocelab.routes.multipath import multipath_hash, select
+from rocelab.routes.path import find_nic, walk
+from rocelab.routes.planned import planned_fibs
+from rocelab.routes.resilient import filled, without
 from rocelab.traffic.traceroute import probe_path
 from tests.helpers.flow_columns import as_columns
 from tests.helpers.hash_router import (

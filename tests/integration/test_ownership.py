@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from rocelab.runtime.lab import Lab
-from rocelab.runtime.teardown import take_down
+from rocelab.lab.lab import Lab
+from rocelab.lab.teardown import take_down
 from tests.helpers.long import mostly_long
 
 pytestmark = pytest.mark.side_by_side
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.side_by_side
 SPEC = "name: it-kill\nfabric: {kind: clos, racks: 4, spines: 2}\n"
 KILLED = """
 import os, signal, sys
-from rocelab.runtime.lab import Lab
+from rocelab.lab.lab import Lab
 
 file, stage = sys.argv[1:]
 
@@ -82,7 +82,7 @@ def test_down_killed_between_its_steps_is_finished_by_the_next_down(tmp_path: Pa
     Lab.planned(spec).up()
     for step in ("_provider", "remove_queues", "remove_files"):
         down = (
-            "from threading import Event; from rocelab.runtime import teardown; "
+            "from threading import Event; from rocelab.lab import teardown; "
             f"teardown.{step} = lambda *_: print(flush=True) or Event().wait(); "
             "teardown.take_down('it-kill')"
         )

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from rocelab.runtime.teardown import take_down
+from rocelab.lab.teardown import take_down
 from tests.helpers.measured import NotMeasuredError
 from tests.integration.test_page_commands import PAGES, needs_no_lab
 from tests.machines import pages, readme

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from rocelab import Lab
-from rocelab.runtime.record import recorded_labs
-from rocelab.runtime.teardown import take_down
+from rocelab.lab.teardown import take_down
+from rocelab.record import recorded_labs
 from tests.helpers.page_python import LAB, ON_A_LAB, ROOT, WITH_A_LAB_OF_THEIR_OWN, run_block
 from tests.helpers.running import running
 

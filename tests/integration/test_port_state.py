@@ -8,8 +8,8 @@ import subprocess
 
 import pytest
 
-from rocelab.kernel import namespaces, netlink, portstate
-from rocelab.kernel.links import read_links
+from rocelab.linux import namespaces, netlink, portstate
+from rocelab.linux.links import read_links
 from tests.helpers.waiting import wait_until
 
 pytestmark = pytest.mark.side_by_side

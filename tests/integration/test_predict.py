@@ -6,10 +6,11 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from rocelab.agent.filters import data_filter
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.jobplan import plan_jobs
-from rocelab.measure.timeline import opened_namespaces
+from rocelab.lab.lab import Lab
+from rocelab.labfile.schemes import EcmpScheme, SchemeSpec
+from rocelab.observe.timeline import opened_namespaces
 from rocelab.plan.fabric import Fabric
 from rocelab.predict.loads import by_link
 from rocelab.predict.matrix import rows_of_jobs
@@ -17,9 +18,8 @@ from rocelab.predict.predictor import Setting, asked_fabric, predict_loads
 from rocelab.predict.spec import read_asked
 from rocelab.results.job import JobReport
 from rocelab.runs.jobs import run_jobs
-from rocelab.runtime.lab import Lab
-from rocelab.spec.schemes import EcmpScheme, SchemeSpec
 from rocelab.traffic.taps import LinkPackets, Taps
+from rocelab.wire.filters import data_filter
 from tests.helpers.long import mostly_long
 from tests.helpers.measured import measured
 from tests.helpers.running import running

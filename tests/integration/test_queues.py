@@ -19,22 +19,22 @@ from pathlib import Path
 
 import pytest
 
-from rocelab.errors import InputError, MachineError
-from rocelab.faults.links import RateDegrade
-from rocelab.kernel import namespaces, probes
-from rocelab.measure.queues import QueueWatch
-from rocelab.plan.queues import plan_queues
-from rocelab.runtime.daemons import vty_json
-from rocelab.runtime.lab import Lab
-from rocelab.runtime.queues.engine import FEATURES, LONGEST_PACKETS
-from rocelab.runtime.queues.reading import (
+from rocelab.base.errors import InputError, MachineError
+from rocelab.dataplane.queues.engine import FEATURES, LONGEST_PACKETS
+from rocelab.dataplane.queues.reading import (
     DepthSample,
     QueueReader,
     QueueSampler,
     read_queue_counters,
 )
-from rocelab.runtime.record import LabFiles
-from rocelab.spec.queues import QueueEngine
+from rocelab.faults.links import RateDegrade
+from rocelab.lab.daemons import vty_json
+from rocelab.lab.lab import Lab
+from rocelab.labfile.queues import QueueEngine
+from rocelab.linux import namespaces, probes
+from rocelab.observe.queues import QueueWatch
+from rocelab.plan.queues import plan_queues
+from rocelab.record import LabFiles
 from tests.helpers.measured import measured
 from tests.helpers.own_programs import connected, flooded
 from tests.helpers.queue_lines import mark_probability
@@ -497,8 +497,8 @@ def test_counters_outlive_a_killed_reader_and_go_with_the_lab(make_lab: MakeLab)
         line.send([line.frame(DATA, 0, 200, number) for number in range(10)])
         line.taken(3, 10)
     program = (
-        "import time; from rocelab.runtime.lab import RunningLab;"
-        "from rocelab.runtime.queues.reading import QueueReader;"
+        "import time; from rocelab.lab.lab import RunningLab;"
+        "from rocelab.dataplane.queues.reading import QueueReader;"
         f"reader = QueueReader(RunningLab.open({lab.name!r}).fabric);"
         f"print(reader.counters()[{UNDER_TEST!r}][3].packets, flush=True); time.sleep(60)"
     )
@@ -611,7 +611,7 @@ def test_a_lab_without_servers_has_no_queues(make_lab: MakeLab) -> None:
 def test_the_program_is_compiled_again_where_its_cache_is_gone(
     make_lab: MakeLab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rocelab.kernel.bpf.CACHE", tmp_path / "cache")
+    monkeypatch.setattr("rocelab.linux.bpf.CACHE", tmp_path / "cache")
     lab_with(make_lab, "t-queues-cache", "100M")
 
     assert len(list((tmp_path / "cache").iterdir())) == 1
@@ -621,10 +621,10 @@ def test_the_program_is_compiled_again_where_its_cache_is_gone(
 def test_without_bpf_or_red_a_lab_comes_up_and_says_that_it_has_no_queues(
     make_lab: MakeLab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rocelab.kernel.bpf.CACHE", tmp_path / "cache")
-    monkeypatch.setattr("rocelab.kernel.clang.shutil.which", lambda _: None)
+    monkeypatch.setattr("rocelab.linux.bpf.CACHE", tmp_path / "cache")
+    monkeypatch.setattr("rocelab.linux.clang.shutil.which", lambda _: None)
     monkeypatch.setattr(
-        "rocelab.kernel.probes.missing",
+        "rocelab.linux.probes.missing",
         lambda names: "red: not in this kernel" if "red" in names else None,
     )
     lab = lab_with(make_lab, "t-queues-none", "100M")
@@ -645,7 +645,7 @@ def test_the_engine_red_sorts_drops_and_counts_on_this_kernel(
     make_lab: MakeLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No class is marked, so that it runs without sch_red: everything but the marks is tested."""
-    monkeypatch.setattr("rocelab.kernel.probes.missing", lambda _: None)
+    monkeypatch.setattr("rocelab.linux.probes.missing", lambda _: None)
     # So slow that the queue is still full when the sampler next has a CPU.
     lab = lab_with(make_lab, "t-queues-red", "1M", "engine: red, marked: [], buffer: 100KB")
     with wire(lab) as line:

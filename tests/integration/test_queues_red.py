@@ -10,10 +10,10 @@ from collections.abc import Callable
 
 import pytest
 
-from rocelab.kernel import probes
-from rocelab.runtime.queues.engine import FEATURES
-from rocelab.runtime.queues.red import red_probability
-from rocelab.spec.queues import EcnSpec, QueueEngine
+from rocelab.dataplane.queues.engine import FEATURES
+from rocelab.dataplane.queues.red import red_probability
+from rocelab.labfile.queues import EcnSpec, QueueEngine
+from rocelab.linux import probes
 from tests.helpers.queue_lines import mark_probability
 from tests.helpers.queue_wire import (
     CE,

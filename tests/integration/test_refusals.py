@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from rocelab.errors import MachineError
-from rocelab.kernel import processes
-from rocelab.kernel.namespaces import check, inode_of, processes_in
-from rocelab.kernel.rights import CAPABILITIES, Capability
-from rocelab.runtime.adoption import adopt
-from rocelab.runtime.adoption.containers import Container
-from rocelab.runtime.lab import RunningLab
-from rocelab.runtime.teardown import take_down
+from rocelab.base.errors import MachineError
+from rocelab.lab.adoption import adopt
+from rocelab.lab.adoption.containers import Container
+from rocelab.lab.lab import RunningLab
+from rocelab.lab.teardown import take_down
+from rocelab.linux import processes
+from rocelab.linux.namespaces import check, inode_of, processes_in
+from rocelab.linux.rights import CAPABILITIES, Capability
 from tests.helpers.command import PROGRAM, Outcome, rocelab
 from tests.helpers.waiting import RUN_LIMIT_S, wait_until
 from tests.integration.test_ownership import belongings

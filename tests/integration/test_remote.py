@@ -20,14 +20,14 @@ from pathlib import Path
 import paramiko
 import pytest
 
-from rocelab.documents import to_json
+from rocelab.base.documents import to_json
 from rocelab.drills.run import run_drill
-from rocelab.kernel.namespaces import inside
+from rocelab.lab.teardown import take_down
+from rocelab.linux.namespaces import inside
+from rocelab.record import LabFiles, recorded_labs
 from rocelab.remote.address import parse_address, resolve
 from rocelab.remote.connection import Output, connected
 from rocelab.results.drill import from_json
-from rocelab.runtime.record import LabFiles, recorded_labs
-from rocelab.runtime.teardown import take_down
 from tests.helpers.command import rocelab
 from tests.helpers.measured import measured, problems_of_drill
 from tests.helpers.openssh import Server, make_key, ssh_server

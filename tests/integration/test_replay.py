@@ -13,6 +13,8 @@ from playwright.sync_api import Browser, Page, expect
 
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.spec import collective_job
+from rocelab.labfile.catalog import find_lab
+from rocelab.labfile.load import load_spec
 from rocelab.plan.build import build_fabric
 from rocelab.report.compare.html import render_html as compared_html
 from rocelab.report.html import render_html
@@ -27,8 +29,6 @@ from rocelab.sim.simulate import Options, simulate
 from rocelab.sim.sweep.cells import cells_of
 from rocelab.sim.sweep.report import render_html as swept_html
 from rocelab.sim.sweep.spec import read_sweep
-from rocelab.spec.catalog import find_lab
-from rocelab.spec.load import load_spec
 from tests.helpers import phases_sample
 from tests.helpers.comparison_sample import comparison, run
 from tests.helpers.replay_page import LIMIT_S, Opener

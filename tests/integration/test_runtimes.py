@@ -21,24 +21,24 @@ from pathlib import Path
 
 import pytest
 
+from rocelab.base.errors import InputError, MachineError
 from rocelab.drills.labuse import kept
 from rocelab.drills.run import run_drill
-from rocelab.errors import InputError, MachineError
-from rocelab.forwarding.path import find_nic, walk
 from rocelab.jobs.flow import permutation
 from rocelab.jobs.job import JobSpec
-from rocelab.kernel.fib import read_fib
-from rocelab.kernel.namespaces import processes_in
-from rocelab.kernel.processes import kill_and_wait
+from rocelab.lab.engine import find_engine
+from rocelab.lab.lab import Lab, RunningLab
+from rocelab.lab.providers import RuntimeKind, provider_of
+from rocelab.lab.providers.containers import ContainerNode
+from rocelab.lab.status import read_status
+from rocelab.lab.teardown import take_down
+from rocelab.linux.fib import read_fib
+from rocelab.linux.namespaces import processes_in
+from rocelab.linux.processes import kill_and_wait
 from rocelab.plan.routes import expected_routes, expected_width
+from rocelab.record import LabFiles, read_record
+from rocelab.routes.path import find_nic, walk
 from rocelab.runs.jobs import run_job
-from rocelab.runtime.engine import find_engine
-from rocelab.runtime.lab import Lab, RunningLab
-from rocelab.runtime.providers import RuntimeKind, provider_of
-from rocelab.runtime.providers.containers import ContainerNode
-from rocelab.runtime.record import LabFiles, read_record
-from rocelab.runtime.status import read_status
-from rocelab.runtime.teardown import take_down
 from rocelab.traffic.result import TrafficResult
 from rocelab.traffic.session import TrafficSession
 from rocelab.traffic.traceroute import probe_path
@@ -320,7 +320,7 @@ def test_killed_half_way_the_next_down_leaves_nothing(kind: RuntimeKind, tmp_pat
     spec = tmp_path / "lab.yaml"
     spec.write_text(SPEC.format(name="it-run-kill"))
     program = (
-        "from rocelab.runtime.lab import Lab; from rocelab.runtime.providers import *; "
+        "from rocelab.lab.lab import Lab; from rocelab.lab.providers import *; "
         f"Lab.planned({str(spec)!r}, provider_of(RuntimeKind({str(kind)!r}))).up()"
     )
     files = LabFiles("it-run-kill")

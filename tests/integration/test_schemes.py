@@ -19,21 +19,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rocelab.errors import InputError
-from rocelab.forwarding.bulk import e_ecmp_hashes
-from rocelab.forwarding.entries import program
-from rocelab.forwarding.path import find_nic, walk
-from rocelab.forwarding.steering import EntryKey, PinKey, SteeringModel, planned_pins, steering_hash
-from rocelab.kernel import bpf, namespaces, netlink, tc
-from rocelab.runtime.daemons import vty_json
-from rocelab.runtime.inuse import in_use
-from rocelab.runtime.lab import Lab
-from rocelab.runtime.record import LabFiles
-from rocelab.runtime.steering import read_scheme
-from rocelab.runtime.steering.maps import NodeCounters
-from rocelab.runtime.steering.program import pins_folder
-from rocelab.runtime.teardown import take_down
-from rocelab.spec.schemes import (
+from rocelab.base.errors import InputError
+from rocelab.dataplane.steering import read_scheme
+from rocelab.dataplane.steering.maps import NodeCounters
+from rocelab.dataplane.steering.program import pins_folder
+from rocelab.lab.daemons import vty_json
+from rocelab.lab.inuse import in_use
+from rocelab.lab.lab import Lab
+from rocelab.lab.teardown import take_down
+from rocelab.labfile.schemes import (
     EcmpScheme,
     EEcmpScheme,
     FlowletScheme,
@@ -42,6 +36,12 @@ from rocelab.spec.schemes import (
     SprayScheme,
     TeScheme,
 )
+from rocelab.linux import bpf, namespaces, netlink, tc
+from rocelab.record import LabFiles
+from rocelab.routes.bulk import e_ecmp_hashes
+from rocelab.routes.entries import program
+from rocelab.routes.path import find_nic, walk
+from rocelab.routes.steering import EntryKey, PinKey, SteeringModel, planned_pins, steering_hash
 from rocelab.traffic.traceroute import probe_path
 from tests.helpers.command import read, rocelab
 from tests.helpers.long import mostly_long
@@ -125,7 +125,7 @@ def sessions_had(lab: Lab) -> int:
 def no_controller(monkeypatch: pytest.MonkeyPatch) -> None:
     """No controller starts: entries are the test's own."""
     for name in ("start_controller", "stop_controller"):
-        monkeypatch.setattr(f"rocelab.runtime.steering.scheme.{name}", lambda *_: None)
+        monkeypatch.setattr(f"rocelab.dataplane.steering.scheme.{name}", lambda *_: None)
 
 
 def spines_of(found: dict[str, list[int]]) -> dict[int, str]:

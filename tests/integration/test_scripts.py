@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from rocelab import Lab
-from rocelab.forwarding.path import find_nic, walk
-from rocelab.runtime.queues.reading import read_queue_counters
+from rocelab.dataplane.queues.reading import read_queue_counters
+from rocelab.routes.path import find_nic, walk
 from tests.helpers.running import running
 from tests.integration.conftest import MakeLab
 

@@ -12,20 +12,20 @@ from dataclasses import dataclass
 
 import pytest
 
-from rocelab.forwarding.fib import FibOf
-from rocelab.forwarding.path import find_nic, walk
+from rocelab.dataplane.impairments.control import Impairments
+from rocelab.dataplane.impairments.impairment import Impairment, Kind
 from rocelab.jobs.flow import Flow, permutation
-from rocelab.measure.stages.measure import FlowRecovery, stages_of
-from rocelab.measure.stages.recorder import StageRecorder
-from rocelab.measure.timeline import FibTimeline, opened_namespaces
+from rocelab.lab import daemons
+from rocelab.lab.lab import Lab
+from rocelab.lab.peers import bgp_peers
+from rocelab.linux.fibtable import FibOf
+from rocelab.observe.stages.measure import FlowRecovery, stages_of
+from rocelab.observe.stages.recorder import StageRecorder
+from rocelab.observe.timeline import FibTimeline, opened_namespaces
+from rocelab.record import LabFiles
 from rocelab.results.convergence import FlowSamples, Method, Window, measure_flow, offered_rate_pps
 from rocelab.results.stages import Cause, SwitchStages
-from rocelab.runtime import daemons
-from rocelab.runtime.impairments.control import Impairments
-from rocelab.runtime.impairments.impairment import Impairment, Kind
-from rocelab.runtime.lab import Lab
-from rocelab.runtime.peers import bgp_peers
-from rocelab.runtime.record import LabFiles
+from rocelab.routes.path import find_nic, walk
 from rocelab.traffic.result import TrafficResult
 from rocelab.traffic.session import TrafficSession
 from tests.helpers.directed import sent_by

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from rocelab.kernel import mounts, namespaces, processes
-from rocelab.runtime.installation import frr_owner
-from rocelab.runtime.lab import Lab
-from rocelab.runtime.teardown import take_down
+from rocelab.lab.installation import frr_owner
+from rocelab.lab.lab import Lab
+from rocelab.lab.teardown import take_down
+from rocelab.linux import mounts, namespaces, processes
 from tests.helpers.waiting import RUN_LIMIT_S, wait_until
 
 pytestmark = pytest.mark.side_by_side
@@ -40,10 +40,10 @@ def test_a_lab_goes_down_where_run_is_full(limit: str, tmp_path: Path) -> None:
     spec.write_text(SPEC.format(name="t-full"))
     done = in_private_mounts(f"""
 import errno, subprocess
-from rocelab.runtime.lab import Lab
-from rocelab.kernel.processes import is_running, is_stopped
-from rocelab.runtime.record import RUN_ROOT, recorded_labs
-from rocelab.runtime.teardown import take_down
+from rocelab.lab.lab import Lab
+from rocelab.linux.processes import is_running, is_stopped
+from rocelab.record import RUN_ROOT, recorded_labs
+from rocelab.lab.teardown import take_down
 
 # Not on the folder of labs: whoever removes that, in any mount namespace, unmounts what is on it.
 subprocess.run(["mount", "-t", "tmpfs", "-o", {limit!r}, "tmpfs", RUN_ROOT.parent], check=True)
@@ -71,10 +71,10 @@ assert not left, left
 OTHER_NAMESPACE = """
 import os, subprocess, sys
 from pathlib import Path
-from rocelab.errors import MachineError
-from rocelab.kernel import namespaces
-from rocelab.runtime.record import LabFiles, Record, State, open_run_root, write_record
-from rocelab.runtime.teardown import take_down
+from rocelab.base.errors import MachineError
+from rocelab.linux import namespaces
+from rocelab.record import LabFiles, Record, State, open_run_root, write_record
+from rocelab.lab.teardown import take_down
 
 files = LabFiles("t-not-ours")
 os.close(open_run_root())
@@ -106,7 +106,7 @@ def test_down_from_inside_a_node_is_refused() -> None:
     assert done.returncode == 0, done.stderr
     assert "this shell is in rtsw1 of lab t-not-ours" in done.stdout
     assert done.stdout.splitlines()[-1] == "lives"
-    down = "from rocelab.runtime.teardown import take_down; take_down('t-not-ours')"
+    down = "from rocelab.lab.teardown import take_down; take_down('t-not-ours')"
     assert in_private_mounts(down).returncode == 0
     assert not Path("/run/rocelab/t-not-ours").exists()
 

@@ -14,8 +14,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from rocelab.runtime.record import recorded_labs
-from rocelab.runtime.teardown import take_down
+from rocelab.lab.teardown import take_down
+from rocelab.record import recorded_labs
 from tests.helpers.waiting import RUN_LIMIT_S, wait_until
 from tests.integration.test_ownership import belongings
 

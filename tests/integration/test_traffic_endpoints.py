@@ -19,17 +19,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rocelab.agent.probe import NO_FLOW
-from rocelab.errors import InputError, MachineError
+from rocelab.base.errors import InputError, MachineError
 from rocelab.jobs.flow import Flow, resolve_endpoints
-from rocelab.kernel.namespaces import inside, processes_in
+from rocelab.labfile.fabrics import ClosSpec
+from rocelab.labfile.model import LabSpec
+from rocelab.linux.namespaces import inside, processes_in
 from rocelab.plan.build import build_fabric
 from rocelab.plan.fabric import Fabric
-from rocelab.spec.fabrics import ClosSpec
-from rocelab.spec.model import LabSpec
 from rocelab.traffic.result import CLOCK_JUMP_LIMIT_NS, LAG_P99_LIMIT_NS, TrafficResult
 from rocelab.traffic.roce import probe_frame
 from rocelab.traffic.session import TrafficSession
+from rocelab.wire.probe import NO_FLOW
 from tests.helpers.measured import measured
 from tests.helpers.waiting import wait_until
 

@@ -28,11 +28,11 @@ from pathlib import Path
 
 import pytest
 import rocelab
-from rocelab.kernel import pidfile
-from rocelab.kernel.background import launch
-from rocelab.runtime.management import ManagementFiles
-from rocelab.runtime.pfc import control
-from rocelab.runtime.steering.controller import controller_pid
+from rocelab.linux import pidfile
+from rocelab.linux.background import launch
+from rocelab.lab.management import ManagementFiles
+from rocelab.dataplane.pfc import control
+from rocelab.dataplane.steering.controller import controller_pid
 from rocelab import RunningLab as Lab
 
 import {", ".join(FOLDERS)}

@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 import yaml
 
-from rocelab.errors import InputError
+from rocelab.base.errors import InputError
+from rocelab.lab.lab import Lab
+from rocelab.labfile.model import LabSpec
 from rocelab.plan.build import plan
 from rocelab.plan.fabric import Fabric
 from rocelab.render.clabernetes import (
@@ -25,8 +27,6 @@ from rocelab.render.clabernetes import (
 )
 from rocelab.render.deployment import deployment
 from rocelab.render.frr_image import DEFAULT_IMAGE
-from rocelab.runtime.lab import Lab
-from rocelab.spec.model import LabSpec
 from tests.helpers.waiting import wait_until
 from tests.kubernetes.cluster import CORE, Api, RefusedError, cluster
 from tests.kubernetes.prepare import programs

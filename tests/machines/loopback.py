@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from rocelab.runtime.management import SEPARATION_FOLDER, sshd_path
+from rocelab.lab.management import SEPARATION_FOLDER, sshd_path
 from tests.helpers.openssh import make_key
 
 PORT = 47022

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
-from rocelab.errors import MachineError
+from rocelab.base.errors import MachineError
 from tests.helpers.engine import docker_engine
 from tests.helpers.measured import INVALID
 from tests.machines.how import NotRun, Run

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from rocelab.runtime.lab import Lab
-from rocelab.runtime.pfc.reading import PauseReader
+from rocelab.dataplane.pfc.reading import PauseReader
+from rocelab.lab.lab import Lab
 from tests.helpers.waiting import wait_until
 from tests.integration.test_deadlock import (
     PACKETS,

@@ -12,11 +12,11 @@ import pytest
 from rocelab.faults.injector import Injector
 from rocelab.faults.links import CarrierDownSpec
 from rocelab.faults.selectors import LinkSelector
-from rocelab.forwarding.fib import Fib
-from rocelab.measure.timeline import FibTimeline, opened_namespaces
-from rocelab.runtime import daemons
-from rocelab.runtime.convergence import convergence_timeout_s
-from rocelab.runtime.lab import Lab
+from rocelab.lab import daemons
+from rocelab.lab.convergence import convergence_timeout_s
+from rocelab.lab.lab import Lab
+from rocelab.linux.fibtable import Fib
+from rocelab.observe.timeline import FibTimeline, opened_namespaces
 from tests.helpers.running import running
 
 LAB = "name: soak-flap\nfabric: {kind: clos, racks: 4, spines: 4, servers_per_rack: 1}\n"

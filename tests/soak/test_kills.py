@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from rocelab.drills.run import run_drill
-from rocelab.runtime.teardown import take_down
+from rocelab.lab.teardown import take_down
 from tests.helpers.measured import probe_runs
 from tests.integration.test_ownership import belongings
 

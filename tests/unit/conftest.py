@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from rocelab.base.interruption import WORDS
 from rocelab.cli.app import run
 from rocelab.cli.main import command_line
-from rocelab.interruption import WORDS
-from rocelab.kernel import rights
+from rocelab.linux import rights
 from rocelab.report import plots
 
 

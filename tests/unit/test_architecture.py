@@ -9,9 +9,9 @@ from typing import get_args
 
 import pytest
 
-from rocelab.runtime.kind import RuntimeKind
-from rocelab.spec.fabrics import FabricSpec
-from rocelab.spec.schemes import SchemeSpec
+from rocelab.lab.kind import RuntimeKind
+from rocelab.labfile.fabrics import FabricSpec
+from rocelab.labfile.schemes import SchemeSpec
 
 ROOT = Path(__file__).parents[2]
 MODULES = sorted((ROOT / "rocelab").rglob("*.py"))

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from rocelab.documents import to_json
+from rocelab.base.documents import to_json
 from rocelab.results.kpis import KPIS
 from tests.helpers import report_sample
 

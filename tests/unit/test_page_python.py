@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rocelab.documents import to_json
+from rocelab.base.documents import to_json
 from rocelab.sim.sweep.run import run_sweep
 from rocelab.sim.sweep.spec import read_sweep
 from rocelab.sim.sweep.workerpool import processes

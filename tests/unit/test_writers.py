@@ -1,4 +1,5 @@
-"""Files that users name are written by `rocelab.outputs`: nothing else opens a file to write."""
+"""Files that users name are written by `rocelab.base.outputs`: nothing else opens a file to
+write."""
 
 from __future__ import annotations
 
@@ -99,7 +100,7 @@ def test_only_the_one_place_writes_what_users_name() -> None:
         if (lines := list(writes(ast.parse(file.read_text()))))
     }
     others = {name: lines for name, lines in found.items() if name not in PLACES}
-    assert others == {}, "write it through rocelab.outputs"
+    assert others == {}, "write it through rocelab.base.outputs"
     assert set(PLACES) - set(found) == set(), "these write nothing any more"
 
 
@@ -111,7 +112,9 @@ def test_temporary_files_have_no_name_that_stays_after_sigkill() -> None:
         for file in PACKAGE.rglob("*.py")
         if kinds.search(file.read_text())
     }
-    assert found == {"files.py", "remote/host/bootstrap.py"}, "use rocelab.files.scratch_folder"
+    assert found == {"files.py", "remote/host/bootstrap.py"}, (
+        "use rocelab.base.files.scratch_folder"
+    )
 
 
 def test_each_kind_of_writing_is_seen() -> None:

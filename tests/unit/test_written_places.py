@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from rocelab import trust
+from rocelab.base import trust
+from rocelab.base.errors import InputError
+from rocelab.base.outputs import RESULT, NotPlainError, open_folder, output_file, results_folder
 from rocelab.cli.main import main
-from rocelab.errors import InputError
-from rocelab.outputs import RESULT, NotPlainError, open_folder, output_file, results_folder
 from rocelab.sim.sweep.store import JOURNAL, TABLE, open_journal
 from rocelab.sim.sweep.workerpool import processes
 

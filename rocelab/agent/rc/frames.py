@@ -10,7 +10,7 @@ from __future__ import annotations
 from struct import Struct, pack_into
 from zlib import crc32
 
-from rocelab.agent.headers import (
+from rocelab.wire.headers import (
     BTH_OFFSET,
     ICRC_BYTES,
     IP_OFFSET,
@@ -21,7 +21,7 @@ from rocelab.agent.headers import (
     bth_offset,
     extension_bytes,
 )
-from rocelab.agent.icrc import crc_before_psn
+from rocelab.wire.icrc import crc_before_psn
 
 ACK_REQUEST = 1 << 31
 """The bit above the PSN that asks the responder for an acknowledgement."""

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from struct import Struct
 
 from rocelab.agent.dcqcn import DcqcnParameters, NotificationPoint, ReactionPoint, reaction_point
-from rocelab.agent.headers import CNP_PAYLOAD_BYTES, Opcode
 from rocelab.agent.nic import NEVER_NS, SECOND_NS, WIRE_OVERHEAD_BYTES, Nic, Outlet
 from rocelab.agent.rc.frames import Template
 from rocelab.agent.rc.reordering import ReorderingResponder
 from rocelab.agent.rc.requester import Requester, RequesterSettings
 from rocelab.agent.rc.responder import Complete, Responder
+from rocelab.wire.headers import CNP_PAYLOAD_BYTES, Opcode
 
 _AETH = Struct("!I")
 

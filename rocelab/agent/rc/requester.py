@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from struct import Struct
 from typing import Protocol
 
-from rocelab.agent.headers import PSN_MASK, Opcode
 from rocelab.agent.rc.frames import ACK_REQUEST, Template, unwrapped
 from rocelab.agent.rc.responder import ACK, NAK_SEQUENCE
+from rocelab.wire.headers import PSN_MASK, Opcode
 
 _RETH = Struct("!QII")
 _RETH_AND_IMM = Struct("!QIII")

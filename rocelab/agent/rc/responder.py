@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rocelab.agent.headers import PSN_MASK, NakCode, Syndrome
 from rocelab.agent.rc.frames import unwrapped
+from rocelab.wire.headers import PSN_MASK, NakCode, Syndrome
 
 ACK = Syndrome.ack().byte
 NAK_SEQUENCE = Syndrome.nak(NakCode.PSN_SEQUENCE_ERROR).byte

@@ -10,16 +10,16 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from rocelab.forwarding.balance import Polarization, TierBalance, link_loads, tier_balances
+from rocelab.base.statistics import spread
+from rocelab.base.units import parse_size_bytes
 from rocelab.jobs.collectives import Pattern
 from rocelab.jobs.performance import Row, jct_ratio
 from rocelab.plan.fabric import Direction, Fabric
 from rocelab.predict.loads import misplaced_packets
 from rocelab.results.comparison import CellFigures, LinkUse, Run, Status, TierFigures
 from rocelab.results.job import JobReport, Times
-from rocelab.statistics import spread
+from rocelab.routes.balance import Polarization, TierBalance, link_loads, tier_balances
 from rocelab.traffic.taps import LinkPackets
-from rocelab.units import parse_size_bytes
 
 SECOND_NS = 10**9
 GBPS = 10**9

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from rocelab.errors import InputError
+from rocelab.base.errors import InputError
+from rocelab.base.wording import counted
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.options import job_from_options
+from rocelab.labfile.schemes import SchemeSpec
 from rocelab.plan.fabric import Fabric
 from rocelab.predict.spec import read_asked
-from rocelab.spec.schemes import SchemeSpec
-from rocelab.wording import counted
 
 DEFAULTS: Mapping[str, str] = {
     "pattern": "allreduce",

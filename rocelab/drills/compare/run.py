@@ -11,26 +11,26 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from rocelab.agent.filters import data_filter
+from rocelab.base.errors import InputError, MachineError, RocelabError
+from rocelab.base.progress import ProgressSink, no_progress
 from rocelab.drills.compare.figures import Expected, cell_figures, run_of, status_of
 from rocelab.drills.compare.matrix import Cell
-from rocelab.errors import InputError, MachineError, RocelabError
-from rocelab.forwarding.balance import polarization
 from rocelab.jobs.jobplan import plan_jobs
-from rocelab.measure.environment import environment_of
-from rocelab.measure.timeline import opened_namespaces
+from rocelab.lab.lab import Lab, RunningLab
+from rocelab.labfile.model import SeedPlan
+from rocelab.labfile.schemes import EcmpScheme, SchemeSpec
+from rocelab.observe.environment import environment_of
+from rocelab.observe.timeline import opened_namespaces
 from rocelab.plan.build import plan
 from rocelab.plan.fabric import Fabric
 from rocelab.predict.loads import by_link
 from rocelab.predict.matrix import rows_of_jobs
 from rocelab.predict.predictor import Setting, asked_fabric, predict_loads
-from rocelab.progress import ProgressSink, no_progress
 from rocelab.results.comparison import SCHEMA_VERSION, CellResult, Comparison, Run, Status
+from rocelab.routes.balance import polarization
 from rocelab.runs.jobs import run_job
-from rocelab.runtime.lab import Lab, RunningLab
-from rocelab.spec.model import SeedPlan
-from rocelab.spec.schemes import EcmpScheme, SchemeSpec
 from rocelab.traffic.taps import Taps
+from rocelab.wire.filters import data_filter
 
 
 @dataclass(frozen=True, slots=True)

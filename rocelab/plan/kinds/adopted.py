@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from rocelab.labfile.adopted import AdoptedPort, AdoptedSpec
+from rocelab.labfile.model import LabSpec
 from rocelab.plan.fabric import Fabric, Link, Node, Observed, Port, Role
-from rocelab.spec.adopted import AdoptedPort, AdoptedSpec
-from rocelab.spec.model import LabSpec
 
 
 def fabric(spec: LabSpec, adopted: AdoptedSpec) -> Fabric:

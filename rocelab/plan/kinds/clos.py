@@ -6,10 +6,10 @@ Source: Gangidi et al., "RDMA over Ethernet for Distributed AI Training at Meta 
 
 from __future__ import annotations
 
+from rocelab.labfile.fabrics import ClosSpec
 from rocelab.plan.addressing import ASN_BASE
 from rocelab.plan.fabric import Role
 from rocelab.plan.layout import Attachment, Cable, Layout, Site, cables, node_name, server_name
-from rocelab.spec.fabrics import ClosSpec
 
 
 def layout(clos: ClosSpec) -> Layout:

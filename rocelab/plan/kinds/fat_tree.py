@@ -6,10 +6,10 @@ SIGCOMM 2008, section 3.
 
 from __future__ import annotations
 
+from rocelab.labfile.fabrics import FatTreeSpec
 from rocelab.plan.addressing import ASN_BASE
 from rocelab.plan.fabric import Role
 from rocelab.plan.layout import Attachment, Cable, Layout, Site, cables, node_name, server_name
-from rocelab.spec.fabrics import FatTreeSpec
 
 
 def layout(tree: FatTreeSpec) -> Layout:

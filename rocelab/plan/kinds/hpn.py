@@ -10,10 +10,10 @@ Source: Qian et al., "Alibaba HPN: A Data Center Network for Large Language Mode
 
 from __future__ import annotations
 
+from rocelab.labfile.fabrics import HpnSpec
 from rocelab.plan.addressing import ASN_BASE
 from rocelab.plan.fabric import Role
 from rocelab.plan.layout import Attachment, Cable, Layout, Site, cables, node_name, server_name
-from rocelab.spec.fabrics import HpnSpec
 
 
 def layout(hpn: HpnSpec) -> Layout:

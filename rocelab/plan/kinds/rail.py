@@ -6,10 +6,10 @@ Architecture" (compute fabric, rail-optimised fat tree).
 
 from __future__ import annotations
 
+from rocelab.labfile.fabrics import RailSpec
 from rocelab.plan.addressing import ASN_BASE
 from rocelab.plan.fabric import Role
 from rocelab.plan.layout import Attachment, Cable, Layout, Site, cables, node_name, server_name
-from rocelab.spec.fabrics import RailSpec
 
 
 def layout(rail: RailSpec) -> Layout:

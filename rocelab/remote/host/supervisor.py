@@ -26,11 +26,11 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import NoReturn
 
-from rocelab.kernel import inotify
+from rocelab.base.trust import sudo_user
+from rocelab.linux import inotify
 from rocelab.remote.host.bootstrap import MARK, NO_SPACE_EXIT
 from rocelab.remote.host.frames import MAX_PAYLOAD, Frame, FrameReader, Kind
 from rocelab.remote.host.runfolder import INTERRUPT, Request, RunFolder, State
-from rocelab.trust import sudo_user
 
 GONE_EXIT = 4
 """The run has no supervisor and its log no end: it was killed, or the machine crashed."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 
+from rocelab.base.templates import template
 from rocelab.report.compare import plots
 from rocelab.report.compare.recorded import recorded
 from rocelab.report.compare.view import (
@@ -26,7 +27,6 @@ from rocelab.report.compare.view import (
 from rocelab.report.html import inline
 from rocelab.report.replay.page import data, script, shared_style, style, tables_script
 from rocelab.results.comparison import Comparison
-from rocelab.templates import template
 
 
 def render_html(found: Comparison) -> str:

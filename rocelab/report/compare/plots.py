@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rocelab.labfile.schemes import SCHEMES
 from rocelab.report.compare.view import cells_of, link_matrix, name_of, tiers_of, worst_tier
 from rocelab.report.plots import GRID, INK, MUTED, figure_of, styled
 from rocelab.results.comparison import CellResult, Comparison, Status
-from rocelab.spec.schemes import SCHEMES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -12,11 +12,11 @@ import statistics
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from rocelab.base.units import format_duration
+from rocelab.base.wording import counted
+from rocelab.labfile.schemes import SCHEMES
 from rocelab.plan.fabric import Direction
 from rocelab.results.comparison import CellFigures, CellResult, Comparison, Run, Status, TierFigures
-from rocelab.spec.schemes import SCHEMES
-from rocelab.units import format_duration
-from rocelab.wording import counted
 
 RECOMMENDED_CV = 0.05
 """The draft (section 13) recommends a coefficient of variation below this."""

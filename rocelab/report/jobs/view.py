@@ -8,11 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from rocelab.base.units import format_duration, format_size
 from rocelab.plan.fabric import Direction
 from rocelab.results.job import JobReport
 from rocelab.results.lossless import Propagation, propagation
 from rocelab.results.shares import FairShares
-from rocelab.units import format_duration, format_size
 
 MOST_NAMED = 2
 """Nodes at one distance that are named."""

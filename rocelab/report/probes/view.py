@@ -9,10 +9,10 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from rocelab.forwarding.balance import Balance
+from rocelab.base.units import format_duration
 from rocelab.plan.fabric import Direction
 from rocelab.results.probes import Event, FibChange, FlowRecord, HashingRun, ProbeRun
-from rocelab.units import format_duration
+from rocelab.routes.balance import Balance
 
 LIMITS = (
     "It tells how FRR and the Linux kernel react: in which order, and after how long, zebra and "

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from rocelab.arrays import Floats
+from rocelab.base.arrays import Floats
 from rocelab.plan.fabric import Direction, Fabric
 from rocelab.report.jobs.view import job_name
 from rocelab.report.stages import CAUSES

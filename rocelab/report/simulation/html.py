@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 
+from rocelab.base.templates import template
+from rocelab.base.units import format_duration, format_rate, format_size
 from rocelab.report.html import inline
 from rocelab.report.job_terminal import value_text
 from rocelab.report.replay.page import data, script, style, tables_script
 from rocelab.report.simulation import plots
 from rocelab.report.simulation.recorded import recorded, which_flows
 from rocelab.results.simulation import SimulationReport
-from rocelab.templates import template
-from rocelab.units import format_duration, format_rate, format_size
 
 LISTED_FLOWS = 20
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rocelab.base.wording import counted
 from rocelab.report.plots import EVENT, GRID, MUTED, RECEIVED, figure_of, styled
 from rocelab.results.simulation import SimulationReport, TierUse
-from rocelab.wording import counted
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

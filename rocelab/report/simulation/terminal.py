@@ -5,10 +5,10 @@ from __future__ import annotations
 from rich.console import Console
 from rich.table import Table
 
+from rocelab.base.units import format_duration, format_size
 from rocelab.report.console import table
 from rocelab.report.job_terminal import value_text
 from rocelab.results.simulation import Engine, JobOutcome, PortModel, SimulationReport, TierUse
-from rocelab.units import format_duration, format_size
 
 SHOWN_JOBS = 40
 SHOWN_QUEUES = 10

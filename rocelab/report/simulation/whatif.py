@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from rich.console import Console
 
+from rocelab.base.units import format_duration
+from rocelab.base.wording import counted
+from rocelab.labfile.base import SECOND
 from rocelab.report.console import table
 from rocelab.results.whatif import JobCost, JobOutlook, Outlook, WhatIf
-from rocelab.spec.base import SECOND
-from rocelab.units import format_duration
-from rocelab.wording import counted
 
 
 def print_what_if(found: WhatIf, console: Console) -> None:

@@ -1,6 +1,6 @@
 """A decorator that compiles the functions of this package with numba, for their annotated types.
 
-Importing this module imports numba. Compiled code is cached (`rocelab.compiling`).
+Importing this module imports numba. Compiled code is cached (`rocelab.base.compiling`).
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
-from rocelab import compiling
-from rocelab.compiling import cache_folder, compiled_in
+from rocelab.base import compiling
+from rocelab.base.compiling import cache_folder, compiled_in
+from rocelab.routes.arrays.flows import Paths
 from rocelab.sim.engine.program import Program
 from rocelab.sim.engine.state import fair_state, run_state
-from rocelab.sim.fabric.flows import Paths
 
 numba = compiling.numba()
 

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rocelab.arrays import Bools, Floats, Longs
+from rocelab.base.arrays import Bools, Floats, Longs
 from rocelab.results.simulation import Distribution, FlowTimes, SizeBin, SlowdownBySize
+from rocelab.routes.arrays.flows import Paths
+from rocelab.routes.arrays.paths import links_on_path
 from rocelab.sim.engine.program import Outcome, Program
-from rocelab.sim.fabric.flows import Paths
-from rocelab.sim.fabric.paths import links_on_path
 
 NS = 1e9
 BINS = 20

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rocelab.arrays import Floats, Ints
+from rocelab.base.arrays import Floats, Ints
 from rocelab.sim.engine import state as at
 from rocelab.sim.engine.compiling import compiled
 from rocelab.sim.engine.heap import sink

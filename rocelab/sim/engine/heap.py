@@ -6,7 +6,7 @@ heap of flows by their next end of a transfer and keeps each flow's place in it.
 
 from __future__ import annotations
 
-from rocelab.arrays import Floats, Ints
+from rocelab.base.arrays import Floats, Ints
 from rocelab.sim.engine import state as at
 from rocelab.sim.engine.compiling import compiled
 from rocelab.sim.engine.state import Numbers, Table

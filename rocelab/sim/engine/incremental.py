@@ -8,12 +8,12 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from rocelab.arrays import Floats, Ints
+from rocelab.base.arrays import Floats, Ints
+from rocelab.routes.arrays.flows import Paths
 from rocelab.sim.engine import state as at
 from rocelab.sim.engine.events import advance
 from rocelab.sim.engine.program import Change, Outcome, Program
 from rocelab.sim.engine.state import fair_state, run_state
-from rocelab.sim.fabric.flows import Paths
 
 WORK = 4_000_000
 """Flows solved between two progress reports: about a second."""

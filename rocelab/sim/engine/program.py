@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from rocelab.arrays import Floats, Ints
-from rocelab.sim.fabric.flows import Paths
+from rocelab.base.arrays import Floats, Ints
+from rocelab.routes.arrays.flows import Paths
 
 Offsets = npt.NDArray[np.int64]
 

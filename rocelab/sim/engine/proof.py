@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rocelab.arrays import Floats, Ints
-from rocelab.sim.fabric.flows import Paths
+from rocelab.base.arrays import Floats, Ints
+from rocelab.routes.arrays.flows import Paths
 
 TOLERANCE = 1e-9
 

@@ -10,11 +10,11 @@ import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from rocelab.arrays import Floats
-from rocelab.progress import Progress, ProgressSink, no_progress
+from rocelab.base.arrays import Floats
+from rocelab.base.progress import Progress, ProgressSink, no_progress
+from rocelab.routes.arrays.flows import Paths
 from rocelab.sim.engine.program import Change, Outcome, Program
 from rocelab.sim.engine.proof import prove as prove_rates
-from rocelab.sim.fabric.flows import Paths
 
 if TYPE_CHECKING:
     from rocelab.sim.engine.incremental import Incremental

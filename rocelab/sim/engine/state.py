@@ -13,9 +13,9 @@ from typing import Annotated, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from rocelab.arrays import Floats, Ints
+from rocelab.base.arrays import Floats, Ints
+from rocelab.routes.arrays.flows import Paths
 from rocelab.sim.engine.program import Offsets, Program
-from rocelab.sim.fabric.flows import Paths
 
 Table = Annotated[npt.NDArray[np.float64], 2]
 Numbers = Annotated[npt.NDArray[np.int32], 2]

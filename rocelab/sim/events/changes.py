@@ -12,16 +12,16 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from rocelab.arrays import Bools, Floats, Ints
+from rocelab.base.arrays import Bools, Floats, Ints
+from rocelab.routes.arrays.flows import Flows, Paths
+from rocelab.routes.arrays.network import Network
 from rocelab.sim.engine.program import Change
 from rocelab.sim.events.retransmission import Retransmission
 from rocelab.sim.events.timeline import Links, Outage, moments_of
-from rocelab.sim.fabric.flows import Flows, Paths
-from rocelab.sim.fabric.network import Network
 
 PathsFor = Callable[[Flows, Bools], Paths]
 """The paths of flows while routing sees these links, L, as up. A flow whose port has no link leaves
-by its NIC's other port, as in `rocelab.sim.fabric.paths.paths_of`."""
+by its NIC's other port, as in `rocelab.routes.arrays.paths.paths_of`."""
 
 
 def changes_of(

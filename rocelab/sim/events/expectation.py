@@ -10,8 +10,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from rocelab.labfile.base import SECOND
 from rocelab.sim.events.spec import RestartSpec
-from rocelab.spec.base import SECOND
 
 
 @dataclass(frozen=True, slots=True)

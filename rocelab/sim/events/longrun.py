@@ -12,14 +12,14 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from rocelab.arrays import Bools, Floats
-from rocelab.errors import InputError
+from rocelab.base.arrays import Bools, Floats
+from rocelab.base.errors import InputError
+from rocelab.labfile.base import SECOND
 from rocelab.results.whatif import is_lucky
+from rocelab.routes.arrays.network import Network
 from rocelab.sim.events.retransmission import Retransmission
 from rocelab.sim.events.spec import RestartSpec
 from rocelab.sim.events.timeline import Outage, link_state
-from rocelab.sim.fabric.network import Network
-from rocelab.spec.base import SECOND
 
 IterationTimes = Callable[[Bools, Floats], Mapping[str, float]]
 """Seconds per iteration of each job while routing sees these links, L, as up and sends, 2L, carry

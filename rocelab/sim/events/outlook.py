@@ -1,7 +1,7 @@
 """What failures over days or months cost jobs, as a document.
 
 `outlook` makes a frozen `Outlook` from the histories of jobs that ran through a timeline;
-`rocelab.documents.to_json` writes it as JSON.
+`rocelab.base.documents.to_json` writes it as JSON.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
+from rocelab.labfile.base import SECOND
 from rocelab.results.whatif import JobOutlook, Outlook
 from rocelab.sim.events.expectation import expected_cost
 from rocelab.sim.events.longrun import JobHistory
 from rocelab.sim.events.spec import RestartSpec
 from rocelab.sim.events.timeline import Outage
-from rocelab.spec.base import SECOND
 
 SCHEMA_VERSION = 1
 

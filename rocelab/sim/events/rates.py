@@ -12,8 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rocelab.arrays import NONE
-from rocelab.errors import InputError
+from rocelab.base.arrays import NONE
+from rocelab.base.errors import InputError
+from rocelab.labfile.base import SECOND
+from rocelab.routes.arrays.network import Network
 from rocelab.sim.events.longrun import Break
 from rocelab.sim.events.spec import (
     DAY,
@@ -25,8 +27,6 @@ from rocelab.sim.events.spec import (
     TimelineSpec,
 )
 from rocelab.sim.events.timeline import Outage
-from rocelab.sim.fabric.network import Network
-from rocelab.spec.base import SECOND
 
 DAY_S = DAY / SECOND
 MONTH_S = 30 * DAY_S

@@ -14,12 +14,12 @@ from enum import StrEnum
 from functools import cache
 from importlib.resources import files
 
-from rocelab.documents import Format
+from rocelab.base.documents import Format
+from rocelab.base.units import format_duration
+from rocelab.labfile.base import MS, SECOND
+from rocelab.labfile.fabrics import ClosSpec, HpnSpec, RailSpec
+from rocelab.labfile.model import LabSpec
 from rocelab.sim.events.spec import Measured
-from rocelab.spec.base import MS, SECOND
-from rocelab.spec.fabrics import ClosSpec, HpnSpec, RailSpec
-from rocelab.spec.model import LabSpec
-from rocelab.units import format_duration
 
 SCHEMA_VERSION = 1
 TABLE_FILE = "reaction.json"

@@ -13,10 +13,10 @@ from typing import Self
 
 import numpy as np
 
-from rocelab.arrays import Floats
+from rocelab.base.arrays import Floats
 from rocelab.jobs.transport import TransportSpec
+from rocelab.labfile.base import SECOND
 from rocelab.sim.events.spec import RetransmissionSpec
-from rocelab.spec.base import SECOND
 
 _ROUNDING = 1e-9
 

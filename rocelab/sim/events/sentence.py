@@ -11,11 +11,11 @@ clauses after the target may be in any order; `lose` is the same as `fail`.
 
 from __future__ import annotations
 
-from rocelab.errors import COMMAND_LINE, InputError
+from rocelab.base.errors import COMMAND_LINE, InputError
+from rocelab.base.wording import did_you_mean, listed, shown
+from rocelab.labfile.load import validate
+from rocelab.labfile.source import Data, Source
 from rocelab.sim.events.spec import EventSpec, Kind
-from rocelab.spec.load import validate
-from rocelab.spec.source import Data, Source
-from rocelab.wording import did_you_mean, listed, shown
 
 EXAMPLE = "for example 'drain ctsw7 for 2h' or 'lose 2 links of rack 40'"
 _CLAUSES = {"to": "to", "at": "at", "for": "lasts", "reaction": "reaction"}

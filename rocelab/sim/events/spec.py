@@ -15,11 +15,11 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema, model_validator
 
+from rocelab.base.units import SHARE, Quantity, SharePpm
+from rocelab.base.wording import RefusedError, listed, shown
+from rocelab.labfile.base import MS, SECOND, SpecModel
+from rocelab.labfile.model import MAX_SEED
 from rocelab.sim.events.targets import parse_target
-from rocelab.spec.base import MS, SECOND, SpecModel
-from rocelab.spec.model import MAX_SEED
-from rocelab.units import SHARE, Quantity, SharePpm
-from rocelab.wording import RefusedError, listed, shown
 
 MINUTE = 60 * SECOND
 HOUR = 60 * MINUTE
@@ -34,7 +34,7 @@ SPAN = Quantity(
     units={"s": SECOND, "ms": MS, "us": 10**3, "ns": 1, "m": MINUTE, "h": HOUR, "d": DAY},
     examples=("10s", "2h"),
 )
-"""Times of maintenance: as `rocelab.units.DURATION`, with hours and days."""
+"""Times of maintenance: as `rocelab.base.units.DURATION`, with hours and days."""
 
 SpanNs = Annotated[
     int,

@@ -13,12 +13,12 @@ from enum import StrEnum
 
 import numpy as np
 
-from rocelab.arrays import NONE, Ints
-from rocelab.errors import InputError
+from rocelab.base.arrays import NONE, Ints
+from rocelab.base.errors import InputError
+from rocelab.base.wording import RefusedError, name_hint, shown
+from rocelab.labfile.fabrics import HpnSpec
 from rocelab.plan.fabric import Role
-from rocelab.sim.fabric.network import Network
-from rocelab.spec.fabrics import HpnSpec
-from rocelab.wording import RefusedError, name_hint, shown
+from rocelab.routes.arrays.network import Network
 
 FORMS = (
     "link NODE:NODE, N links of rack R, N links of NODE, N random links of NODE, switch NODE, "

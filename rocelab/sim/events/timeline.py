@@ -12,14 +12,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rocelab.arrays import Bools, Floats, Ints
-from rocelab.errors import COMMAND_LINE, InputError, Problem, SpecError
+from rocelab.base.arrays import Bools, Floats, Ints
+from rocelab.base.errors import COMMAND_LINE, InputError, Problem, SpecError
+from rocelab.base.units import SHARE
+from rocelab.labfile.base import SECOND
+from rocelab.routes.arrays.network import Network
 from rocelab.sim.events.reaction import FLAP_NS, Breakage, Place, reaction_of
 from rocelab.sim.events.spec import EventSpec, Kind, Measured, TimelineSpec
 from rocelab.sim.events.targets import Thing, links_of, parse_target
-from rocelab.sim.fabric.network import Network
-from rocelab.spec.base import SECOND
-from rocelab.units import SHARE
 
 
 @dataclass(frozen=True, eq=False)

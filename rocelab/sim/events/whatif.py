@@ -1,8 +1,8 @@
 """What one failure or maintenance costs running jobs: the same jobs with and without it.
 
 Takes an outage on a network, iteration times per state of the network, and how queue pairs and jobs
-recover from a loss. Returns a frozen `WhatIf` (JSON: `rocelab.documents.to_json`). It computes with
-iterations, not packets: an outage may last for hours.
+recover from a loss. Returns a frozen `WhatIf` (JSON: `rocelab.base.documents.to_json`). It computes
+with iterations, not packets: an outage may last for hours.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
+from rocelab.labfile.base import SECOND
 from rocelab.results.whatif import JobCost, WhatIf, is_lucky
+from rocelab.routes.arrays.network import Network
 from rocelab.sim.events.longrun import Conditions, IterationTimes
 from rocelab.sim.events.retransmission import Retransmission
 from rocelab.sim.events.spec import Kind, RestartSpec
 from rocelab.sim.events.timeline import Outage
-from rocelab.sim.fabric.network import Network
-from rocelab.spec.base import SECOND
 
 SCHEMA_VERSION = 1
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rocelab.errors import InputError
+from rocelab.base.errors import InputError
+from rocelab.base.wording import listed
 from rocelab.jobs.spec import SimulatedJob
+from rocelab.labfile.model import LabSpec
+from rocelab.labfile.schemes import predictable_kinds
 from rocelab.results.simulation import PortModel
 from rocelab.sim.events.spec import TimelineSpec
-from rocelab.spec.model import LabSpec
-from rocelab.spec.schemes import predictable_kinds
-from rocelab.wording import listed
 
 
 def check_links(

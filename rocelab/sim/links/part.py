@@ -10,11 +10,11 @@ from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
-from rocelab.arrays import Floats, Ints, Longs
+from rocelab.base.arrays import Floats, Ints, Longs
+from rocelab.base.progress import ProgressSink
 from rocelab.jobs.messages import Messages
-from rocelab.progress import ProgressSink
+from rocelab.routes.arrays.flows import Paths, ways_along
 from rocelab.sim.engine.program import Program
-from rocelab.sim.fabric.flows import Paths, ways_along
 from rocelab.sim.links.traffic import Part, Traffic
 from rocelab.sim.links.turns import begins_in_turn
 from rocelab.sim.packets.run import PacketRun, run_packets

@@ -17,12 +17,13 @@ from functools import partial
 
 import numpy as np
 
-from rocelab.arrays import Floats, Longs
-from rocelab.errors import InputError
+from rocelab.base.arrays import Floats, Longs
+from rocelab.base.errors import InputError
+from rocelab.base.progress import Progress, ProgressSink, no_progress
+from rocelab.base.workers import in_vain, workers
 from rocelab.plan.queues import BINS
-from rocelab.progress import Progress, ProgressSink, no_progress
+from rocelab.routes.arrays.flows import Paths, paths_taken
 from rocelab.sim.engine.program import Program
-from rocelab.sim.fabric.flows import Paths, paths_taken
 from rocelab.sim.links.part import ACK_BITS, Links, pass_part, rounds_s
 from rocelab.sim.links.traffic import Part, Traffic, stages, traffic_of
 from rocelab.sim.packets import state as at
@@ -30,7 +31,6 @@ from rocelab.sim.packets.run import PacketRun, mean_rates
 from rocelab.sim.packets.sending import OVERHEAD_BYTES, Queues, Sending
 from rocelab.sim.packets.wiring import Wiring
 from rocelab.sim.size import check_memory
-from rocelab.workers import in_vain, workers
 
 MOST_S = 1200
 HOPS_PER_SECOND = 2_500_000

@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from rocelab.arrays import Floats, Longs
-from rocelab.errors import InputError
+from rocelab.base.arrays import Floats, Longs
+from rocelab.base.errors import InputError
 from rocelab.jobs.messages import on_wire
+from rocelab.routes.arrays.flows import Paths
 from rocelab.sim.engine.program import Program
-from rocelab.sim.fabric.flows import Paths
 from rocelab.sim.packets.sending import OVERHEAD_BYTES, Sending
 
 CHUNK_PACKETS = 16

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
-from rocelab.arrays import Floats, Ints, Longs
-from rocelab.compiling import compiler
+from rocelab.base.arrays import Floats, Ints, Longs
+from rocelab.base.compiling import compiler
 
 compiled = compiler(Path(__file__).parent)
 

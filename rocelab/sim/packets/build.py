@@ -7,8 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from rocelab.agent.headers import Opcode
-from rocelab.arrays import NONE, Bools, Floats, Longs
+from rocelab.base.arrays import NONE, Bools, Floats, Longs
 from rocelab.jobs.messages import Messages
 from rocelab.plan.queues import bin_edges_bytes
 from rocelab.results.simulation import PortModel
@@ -32,6 +31,7 @@ from rocelab.sim.packets.sending import (
 )
 from rocelab.sim.packets.state import State, Table
 from rocelab.sim.packets.wiring import PS, Wiring, connected, ports_of
+from rocelab.wire.headers import Opcode
 
 RINGED_SIZES = 4
 """Sizes of packets, ACKs and CNPs too, whose events have a ring for each rate. The loop looks

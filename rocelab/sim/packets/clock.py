@@ -9,7 +9,7 @@ also draws the order of the rings of serialisation, and of those of packets that
 
 from __future__ import annotations
 
-from rocelab.arrays import Longs
+from rocelab.base.arrays import Longs
 from rocelab.sim.packets import state as at
 from rocelab.sim.packets.compiling import compiled, inlined
 from rocelab.sim.packets.draws import TIES, draw

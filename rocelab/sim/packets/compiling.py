@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-from rocelab.compiling import compile_first, compiler
+from rocelab.base.compiling import compile_first, compiler
 
 _SOURCES = Path(__file__).parent
 _compiler = partial(compiler, _SOURCES, makes_arrays=False)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from rocelab.agent.dcqcn import DcqcnParameters
-from rocelab.arrays import Floats
+from rocelab.base.arrays import Floats
 from rocelab.sim.packets import dcqcn as chosen
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from rocelab.agent.dcqcn import DcqcnParameters
-from rocelab.arrays import Floats
+from rocelab.base.arrays import Floats
 from rocelab.sim.packets.compiling import compiled
 
 RATE_BPS, TARGET_BPS, ALPHA, TIMER_ROUNDS, BYTE_ROUNDS, BYTES_LEFT = range(6)

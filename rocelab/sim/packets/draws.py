@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rocelab.arrays import Longs
+from rocelab.base.arrays import Longs
 from rocelab.sim.packets.compiling import compiled
 
 M31 = 2**31 - 1

@@ -6,7 +6,7 @@ import numpy as np
 
 from rocelab.results.lossless import PauseSpan, find_deadlock
 from rocelab.results.simulation import LinkPauses, LosslessLinks, PacketCounts, PortQueue
-from rocelab.sim.fabric.network import Network
+from rocelab.routes.arrays.network import Network
 from rocelab.sim.packets import state as at
 from rocelab.sim.packets.run import PacketRun
 from rocelab.sim.packets.wiring import PS

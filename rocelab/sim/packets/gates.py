@@ -1,6 +1,6 @@
 """The packet engine's gates: a class of a port that stops when its receiver asks, and goes on.
 
-The rules are those of a lab (`rocelab.runtime.pfc.pauser`), its watchdog too. A frame that has
+The rules are those of a lab (`rocelab.dataplane.pfc.pauser`), its watchdog too. A frame that has
 begun is sent to its end.
 """
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rocelab.arrays import Longs
+from rocelab.base.arrays import Longs
 from rocelab.sim.packets import state as at
 from rocelab.sim.packets.admission import send_clearances
 from rocelab.sim.packets.clock import next_due, next_in_ring, next_timer, set_timer

@@ -1,6 +1,6 @@
 """The packet engine's lossless classes: what a switch holds for whom, and when it asks for a pause.
 
-The rules are those of a lab (`rocelab/runtime/bpf/pfc.bpf.c`), but for one: a dynamic threshold,
+The rules are those of a lab (`rocelab/dataplane/bpf/pfc.bpf.c`), but for one: a dynamic threshold,
 which rises as others' packets leave, is looked at again with a port's own packets and where nothing
 else can happen; in a lab, instead of the latter, when a pause is sent again.
 """

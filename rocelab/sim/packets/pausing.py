@@ -13,19 +13,19 @@ from itertools import chain
 
 import numpy as np
 
-from rocelab.arrays import NONE, Longs
-from rocelab.errors import InputError
+from rocelab.base.arrays import NONE, Longs
+from rocelab.base.errors import InputError
+from rocelab.base.units import format_duration
+from rocelab.labfile.base import SECOND
+from rocelab.labfile.headroom import headroom_of, response_quanta
+from rocelab.labfile.model import LabSpec
+from rocelab.labfile.pfc import WatchdogAction
 from rocelab.plan.pauses import QUANTUM_BITS
 from rocelab.plan.pfc import carving, nic_thresholds, slack_of, warnings
 from rocelab.results.simulation import PortModel
-from rocelab.sim.fabric.network import Network
+from rocelab.routes.arrays.network import Network
 from rocelab.sim.packets import state as at
 from rocelab.sim.packets.state import Table
-from rocelab.spec.base import SECOND
-from rocelab.spec.headroom import headroom_of, response_quanta
-from rocelab.spec.model import LabSpec
-from rocelab.spec.pfc import WatchdogAction
-from rocelab.units import format_duration
 
 PS = 10**12
 
@@ -52,7 +52,7 @@ class Drain:
 
 @dataclass(frozen=True, eq=False)
 class Pausing:
-    """Lossless classes (`rocelab.spec.pfc`). xoff: 0 if it is dynamic.
+    """Lossless classes (`rocelab.labfile.pfc`). xoff: 0 if it is dynamic.
 
     Of each send, 2L: pool: the number of the switch that it enters, NONE for a NIC; headroom: of a
     class, in bytes; delay_ps: from a threshold crossed at its end until its sender has stopped or

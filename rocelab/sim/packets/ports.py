@@ -1,11 +1,11 @@
 """The packet engine's ports: queues by class, tail drop, WRED marks, one packet after the other.
 
-The rules are those of a lab's port (`rocelab/runtime/bpf/queues.bpf.c`): a packet for which its
+The rules are those of a lab's port (`rocelab/dataplane/bpf/queues.bpf.c`): a packet for which its
 class has no room in the port's buffer is dropped; the depth of its queue on arrival, without itself
 and without the packet under way, decides on its mark. Strict classes go first, the others share
 byte by byte. Beside lossless classes, which wait at gates, each other class has the buffer to
 itself. Behind a host that gathers arrivals a NIC has a queue of lossless classes only
-(`rocelab.runtime.pfc`).
+(`rocelab.dataplane.pfc`).
 """
 
 from __future__ import annotations

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rocelab.arrays import Bools, Floats, Longs
-from rocelab.errors import InputError
-from rocelab.progress import Progress, ProgressSink, no_progress
+from rocelab.base.arrays import Bools, Floats, Longs
+from rocelab.base.errors import InputError
+from rocelab.base.progress import Progress, ProgressSink, no_progress
+from rocelab.routes.arrays.flows import Ways, paths_taken
 from rocelab.sim.engine.program import Outcome, Program
-from rocelab.sim.fabric.flows import Ways, paths_taken
 from rocelab.sim.packets import loop
 from rocelab.sim.packets import state as at
 from rocelab.sim.packets.build import packets_of, state_of

@@ -8,7 +8,7 @@ not named counts as lost.
 
 from __future__ import annotations
 
-from rocelab.arrays import Longs
+from rocelab.base.arrays import Longs
 from rocelab.sim.packets import state as at
 from rocelab.sim.packets.compiling import compiled, inlined
 from rocelab.sim.packets.state import State

@@ -6,7 +6,7 @@ retransmission, which labs do not have (`rocelab.sim.packets.selective`).
 
 from __future__ import annotations
 
-from rocelab.arrays import Longs
+from rocelab.base.arrays import Longs
 from rocelab.sim.packets import state as at
 from rocelab.sim.packets.clock import set_timer
 from rocelab.sim.packets.compiling import compiled, inlined

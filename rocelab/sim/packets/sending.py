@@ -10,14 +10,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rocelab.agent.headers import CNP_PAYLOAD_BYTES, Opcode, extension_bytes
 from rocelab.agent.nic import WIRE_OVERHEAD_BYTES, moderation_ns
-from rocelab.arrays import NONE, Longs
+from rocelab.base.arrays import NONE, Longs
 from rocelab.jobs.dcqcn_profiles import parameters
 from rocelab.jobs.jobplan import message_bytes
 from rocelab.jobs.messages import Messages
 from rocelab.jobs.performance import FRAME_OVERHEAD_BYTES
 from rocelab.jobs.transport import DCQCN_OFF, Ecn, Strategy, TransportSpec
+from rocelab.labfile.model import LabSpec
 from rocelab.plan.queues import (
     ETHERNET_HEADER_BYTES,
     STRICT_CLASSES,
@@ -26,13 +26,13 @@ from rocelab.plan.queues import (
     strictness,
 )
 from rocelab.results.simulation import PortModel
-from rocelab.sim.fabric.flows import Flows
-from rocelab.sim.fabric.network import Network
+from rocelab.routes.arrays.flows import Flows
+from rocelab.routes.arrays.network import Network
 from rocelab.sim.packets import state as at
 from rocelab.sim.packets.control import control
 from rocelab.sim.packets.pausing import Pausing, pausing_of
 from rocelab.sim.packets.state import Rates
-from rocelab.spec.model import LabSpec
+from rocelab.wire.headers import CNP_PAYLOAD_BYTES, Opcode, extension_bytes
 
 OVERHEAD_BYTES = FRAME_OVERHEAD_BYTES + WIRE_OVERHEAD_BYTES
 ACK_BYTES = OVERHEAD_BYTES + extension_bytes(Opcode.RC_ACKNOWLEDGE)
@@ -99,10 +99,10 @@ class Sending:
 
 @dataclass(frozen=True, eq=False)
 class Queues:
-    """The queues of switch ports: buffer, marking line and marked classes (`rocelab.spec.queues`).
-    quantum: bytes that a class sends before the next one where they share a port. burst_bytes: on
-    the wire, what a lab's port saves up while it is idle: of each send, or of all. pausing: None
-    without lossless classes."""
+    """The queues of switch ports: buffer, marking line and marked classes
+    (`rocelab.labfile.queues`). quantum: bytes that a class sends before the next one where they
+    share a port. burst_bytes: on the wire, what a lab's port saves up while it is idle: of each
+    send, or of all. pausing: None without lossless classes."""
 
     buffer_bytes: int
     kmin: int

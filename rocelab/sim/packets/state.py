@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from rocelab.arrays import Ints, Longs
+from rocelab.base.arrays import Ints, Longs
 
 Table = npt.NDArray[np.int64]
 """Two-dimensional."""

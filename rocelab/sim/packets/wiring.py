@@ -12,9 +12,9 @@ from functools import cached_property
 
 import numpy as np
 
-from rocelab.arrays import Bools, Floats, Ints, Longs
+from rocelab.base.arrays import Bools, Floats, Ints, Longs
 from rocelab.results.simulation import PortModel
-from rocelab.sim.fabric.flows import Ways
+from rocelab.routes.arrays.flows import Ways
 from rocelab.sim.packets import state as at
 from rocelab.sim.packets.draws import drawn_order
 from rocelab.sim.packets.freelist import grown

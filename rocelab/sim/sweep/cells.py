@@ -20,18 +20,18 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from rocelab.errors import Problem, SpecError
-from rocelab.files import read_input
+from rocelab.base.errors import Problem, SpecError
+from rocelab.base.files import read_input
+from rocelab.base.wording import KeyPath, dotted, shown
 from rocelab.jobs.collectives import Pattern
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.spec import KINDS, SimulatedJob, named_in
+from rocelab.labfile.load import validate
+from rocelab.labfile.model import LabSpec
+from rocelab.labfile.reference import withheld
+from rocelab.labfile.source import MAX_PROBLEMS, Data, Source, raise_problems
 from rocelab.results.simulation import PacketCounts
 from rocelab.sim.sweep.spec import PARTS, Part, SimulateSpec, Sweep
-from rocelab.spec.load import validate
-from rocelab.spec.model import LabSpec
-from rocelab.spec.reference import withheld
-from rocelab.spec.source import MAX_PROBLEMS, Data, Source, raise_problems
-from rocelab.wording import KeyPath, dotted, shown
 
 Inputs = dict[str, Any]
 """What `run_cell` takes: the keys `lab`, `job` and `simulate`, each with plain JSON values."""

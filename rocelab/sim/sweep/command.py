@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from rocelab.jobs.spec import KINDS
+from rocelab.labfile.source import Data, written
 from rocelab.sim.sweep.cells import merged
 from rocelab.sim.sweep.spec import Sweep
-from rocelab.spec.source import Data, written
 
 
 def command_of(sweep: Sweep, values: Mapping[str, Data], name: str) -> str:

@@ -14,6 +14,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from rocelab.base.templates import template
+from rocelab.base.units import DURATION, RATE, SHARE, SIZE
+from rocelab.labfile.source import Data, written
 from rocelab.report.html import inline
 from rocelab.report.plots import GRID, figure_of, styled
 from rocelab.report.replay.page import shared_style, tables_script
@@ -21,9 +24,6 @@ from rocelab.sim.sweep.cells import BETWEEN_WARNINGS, WARNINGS
 from rocelab.sim.sweep.command import command_of
 from rocelab.sim.sweep.spec import Axis, Sweep
 from rocelab.sim.sweep.store import Row, as_words
-from rocelab.spec.source import Data, written
-from rocelab.templates import template
-from rocelab.units import DURATION, RATE, SHARE, SIZE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

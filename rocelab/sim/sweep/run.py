@@ -22,10 +22,10 @@ from importlib.metadata import version
 from pathlib import Path
 from types import FrameType
 
-from rocelab.errors import RocelabError
-from rocelab.interruption import undone
-from rocelab.outputs import Folder
-from rocelab.progress import Progress, ProgressSink, no_progress
+from rocelab.base.errors import RocelabError
+from rocelab.base.interruption import undone
+from rocelab.base.outputs import Folder
+from rocelab.base.progress import Progress, ProgressSink, no_progress
 from rocelab.sim.sweep.cells import WARNINGS, Cell, Figures, Inputs, cells_of, run_cell
 from rocelab.sim.sweep.report import render_html
 from rocelab.sim.sweep.spec import Sweep

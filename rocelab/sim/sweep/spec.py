@@ -14,16 +14,16 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from rocelab.errors import InputError, Problem, SpecError
+from rocelab.base.errors import InputError, Problem, SpecError
+from rocelab.base.units import DurationNs
+from rocelab.base.wording import RefusedError, closest, described, listed, shown
+from rocelab.labfile.base import SECOND, SpecModel
+from rocelab.labfile.catalog import JOBS, LABS, find, tree_of
+from rocelab.labfile.load import validate
+from rocelab.labfile.model import MAX_SEED
+from rocelab.labfile.reference import may_be_quoted, named_by
+from rocelab.labfile.source import Data, Source, read_source
 from rocelab.results.simulation import Engine, PortModel
-from rocelab.spec.base import SECOND, SpecModel
-from rocelab.spec.catalog import JOBS, LABS, find, tree_of
-from rocelab.spec.load import validate
-from rocelab.spec.model import MAX_SEED
-from rocelab.spec.reference import may_be_quoted, named_by
-from rocelab.spec.source import Data, Source, read_source
-from rocelab.units import DurationNs
-from rocelab.wording import RefusedError, closest, described, listed, shown
 
 PARTS = ("lab", "job", "simulate")
 MAX_CELLS = 20_000
@@ -215,7 +215,7 @@ class Axis:
 class Part:
     """What cells share of a lab, a job or the options, as in its file at `path`. `inside` is the
     block of that file, for messages; empty for the whole file. `is_quoted`: whether messages may
-    quote the file, as in `rocelab.spec.reference`."""
+    quote the file, as in `rocelab.labfile.reference`."""
 
     source: Source
     path: Path

@@ -22,10 +22,10 @@ from typing import IO, TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field, TypeAdapter, ValidationError
 
-from rocelab.documents import misfit
-from rocelab.errors import InputError, MachineError
-from rocelab.outputs import Folder, check_new, open_folder
-from rocelab.units import format_size
+from rocelab.base.documents import misfit
+from rocelab.base.errors import InputError, MachineError
+from rocelab.base.outputs import Folder, check_new, open_folder
+from rocelab.base.units import format_size
 
 if TYPE_CHECKING:
     import pyarrow as pa

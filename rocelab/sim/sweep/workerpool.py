@@ -19,8 +19,8 @@ from multiprocessing.context import SpawnProcess
 from queue import SimpleQueue
 from typing import ParamSpec, TypeVar, cast
 
-from rocelab.errors import MachineError
-from rocelab.interpreter import safe_path
+from rocelab.base.errors import MachineError
+from rocelab.base.interpreter import safe_path
 from rocelab.sim.sweep.cells import tool_version
 
 CONNECT_S = 10.0

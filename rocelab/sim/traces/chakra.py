@@ -15,9 +15,9 @@ from operator import attrgetter
 from pathlib import Path
 from typing import BinaryIO
 
-from rocelab.errors import InputError
-from rocelab.files import open_input
-from rocelab.progress import Progress, ProgressSink, no_progress
+from rocelab.base.errors import InputError
+from rocelab.base.files import open_input
+from rocelab.base.progress import Progress, ProgressSink, no_progress
 from rocelab.sim.traces.messages import Message, message_classes
 
 MAX_NODES = 2**20

@@ -15,11 +15,11 @@ from pathlib import Path
 
 import numpy as np
 
-from rocelab.arrays import NONE, Ints
-from rocelab.errors import InputError
+from rocelab.base.arrays import NONE, Ints
+from rocelab.base.errors import InputError
+from rocelab.base.outputs import open_folder
+from rocelab.base.progress import Progress, ProgressSink, no_progress
 from rocelab.jobs.workload import Sends, Step, Workload
-from rocelab.outputs import open_folder
-from rocelab.progress import Progress, ProgressSink, no_progress
 from rocelab.sim.traces.chakra import (
     MAX_NODES,
     SCHEMA_VERSION,

@@ -12,7 +12,7 @@ from math import prod
 
 import numpy as np
 
-from rocelab.errors import InputError
+from rocelab.base.errors import InputError
 from rocelab.sim.traces.chakra import Kind, Node, Trace
 
 Members = tuple[int, ...]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from rocelab.errors import MachineError
+from rocelab.base.errors import MachineError
 
 PACKAGE = "rocelab.chakra"
 

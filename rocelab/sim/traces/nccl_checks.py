@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from rocelab.errors import Problem
+from rocelab.base.errors import Problem
 from rocelab.jobs.collectives import ROOTED, Pattern
 from rocelab.jobs.performance import DIVIDED, busbw_factor
 from rocelab.sim.traces.nccl_rows import ELEMENT_BYTES, NcclRow, Recording, Timing, place

@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rocelab.errors import Problem, SpecError
+from rocelab.base.errors import Problem, SpecError
 from rocelab.sim.traces.nccl_rows import (
     NcclRow,
     Recording,

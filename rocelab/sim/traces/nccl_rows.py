@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from decimal import Decimal, InvalidOperation
 
-from rocelab.errors import Problem
+from rocelab.base.errors import Problem
 
 _SIZE = re.compile(r"[0-9]{1,18}")
 _NOTHING = ("", "N/A", "n/a")

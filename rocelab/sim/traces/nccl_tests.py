@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from rocelab.errors import Problem, SpecError
+from rocelab.base.errors import Problem, SpecError
 from rocelab.jobs.collectives import Pattern
+from rocelab.labfile.source import raise_problems
 from rocelab.sim.traces.nccl_checks import (
     article,
     fitting_ranks,
@@ -22,7 +23,6 @@ from rocelab.sim.traces.nccl_checks import (
 from rocelab.sim.traces.nccl_json import is_json, log_lines, read_json
 from rocelab.sim.traces.nccl_rows import NcclRow, Recording
 from rocelab.sim.traces.nccl_text import HINT, read_tables
-from rocelab.spec.source import raise_problems
 
 _ALONE = "the times are of one rank alone, which sends nothing: run it with two ranks or more"
 

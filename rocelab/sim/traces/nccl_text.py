@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from itertools import pairwise
 
-from rocelab.errors import Problem
+from rocelab.base.errors import Problem
 from rocelab.sim.traces.nccl_rows import (
     ELEMENT_BYTES,
     NcclRow,

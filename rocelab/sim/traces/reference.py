@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.optimize import nnls  # type: ignore[import-untyped]
 
-from rocelab.errors import InputError
+from rocelab.base.errors import InputError
 from rocelab.jobs.performance import busbw_factor
 from rocelab.sim.traces.nccl_tests import NcclTest
 

@@ -15,12 +15,12 @@ from pathlib import Path
 
 import numpy as np
 
-from rocelab.errors import InputError
+from rocelab.base.errors import InputError
+from rocelab.base.progress import ProgressSink, no_progress
 from rocelab.jobs.collectives import Pattern
 from rocelab.jobs.merged_sends import sends_of
 from rocelab.jobs.parallelism import over_groups
 from rocelab.jobs.workload import Sends, Workload
-from rocelab.progress import ProgressSink, no_progress
 from rocelab.sim.traces.chakra import CommType, Kind, Node, Trace, read_traces
 from rocelab.sim.traces.export import exported_workload, is_exported
 from rocelab.sim.traces.groups import Groups, Members

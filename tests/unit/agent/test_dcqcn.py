@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rocelab.agent.dcqcn import DcqcnParameters, NotificationPoint, ReactionPoint, reaction_point
-from rocelab.errors import InputError
+from rocelab.base.errors import InputError
 from rocelab.jobs.dcqcn_profiles import PROFILES, parameters
 
 G = 10**9

@@ -9,7 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rocelab.agent.demux import MAX_KINDS, SECOND_NS, Demux
-from rocelab.agent.headers import (
+from rocelab.agent.rc.queue_pair import QueuePair
+from rocelab.traffic.roce import (
+    Acknowledgement,
+    Header,
+    Immediate,
+    RemoteMemory,
+    probe_frame,
+    roce_frame,
+)
+from rocelab.wire.headers import (
     BTH_OFFSET,
     ICRC_BYTES,
     IP_OFFSET,
@@ -20,17 +29,8 @@ from rocelab.agent.headers import (
     Opcode,
     Syndrome,
 )
-from rocelab.agent.icrc import icrc
-from rocelab.agent.probe import MIN_PAYLOAD_BYTES
-from rocelab.agent.rc.queue_pair import QueuePair
-from rocelab.traffic.roce import (
-    Acknowledgement,
-    Header,
-    Immediate,
-    RemoteMemory,
-    probe_frame,
-    roce_frame,
-)
+from rocelab.wire.icrc import icrc
+from rocelab.wire.probe import MIN_PAYLOAD_BYTES
 from tests.helpers.rc_fakes import (
     ACK_TOS,
     CNP_TOS,

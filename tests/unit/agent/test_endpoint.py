@@ -9,16 +9,16 @@ import pytest
 
 from rocelab.agent.demux import Demux
 from rocelab.agent.endpoint import Endpoint
-from rocelab.agent.headers import IP_OFFSET
 from rocelab.agent.nic import NEVER_NS, Outlet
 from rocelab.agent.rc.responder import NAK_SEQUENCE
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.jobplan import JobPlan, plan_job, plan_jobs
+from rocelab.labfile.model import LabSpec
 from rocelab.plan.build import build_fabric
 from rocelab.plan.fabric import Fabric
-from rocelab.spec.model import LabSpec
 from rocelab.traffic.jobparts import parts_of
 from rocelab.traffic.jobresult import JobResult, read_jobs
+from rocelab.wire.headers import IP_OFFSET
 from tests.helpers.rc_fakes import MS, Copy, FakeOutlet, FakeRing, Fate, Link
 
 DILATION = 1000

@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 
 from rocelab.agent.dcqcn import DcqcnParameters
 from rocelab.agent.demux import Demux
-from rocelab.agent.headers import PSN_MASK
 from rocelab.agent.nic import NEVER_NS
 from rocelab.agent.rc.queue_pair import QueuePair
 from rocelab.agent.rc.reordering import ReorderingResponder
 from rocelab.agent.rc.requester import Requester
 from rocelab.agent.rc.responder import Responder
 from rocelab.jobs.dcqcn_profiles import parameters
+from rocelab.wire.headers import PSN_MASK
 from tests.helpers.rc_fakes import (
     MS,
     Copy,

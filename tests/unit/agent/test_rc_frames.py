@@ -6,8 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocelab.agent.headers import CNP_PAYLOAD_BYTES, PSN_MASK, NakCode, Opcode, Syndrome
-from rocelab.agent.icrc import icrc_is_right
 from rocelab.agent.rc.frames import ACK_REQUEST, Template, unwrapped
 from rocelab.agent.rc.requester import REMOTE_KEY
 from rocelab.traffic.roce import (
@@ -17,6 +15,8 @@ from rocelab.traffic.roce import (
     RemoteMemory,
     roce_frame,
 )
+from rocelab.wire.headers import CNP_PAYLOAD_BYTES, PSN_MASK, NakCode, Opcode, Syndrome
+from rocelab.wire.icrc import icrc_is_right
 from tests.helpers.rc_fakes import ACK_TOS, CNP_TOS, DATA_TOS, envelope, header
 from tests.helpers.roce_packets import ENVELOPE_6, cnp_frame
 

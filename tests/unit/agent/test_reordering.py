@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocelab.agent.headers import PSN_MASK
 from rocelab.agent.rc.reordering import ReorderingResponder
 from rocelab.agent.rc.responder import ACK, NO_IMM, Complete
+from rocelab.wire.headers import PSN_MASK
 
 WINDOW = 16
 

@@ -6,7 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocelab.agent.headers import (
+from rocelab.agent.rc.requester import NEVER_NS, REMOTE_KEY, Requester
+from rocelab.agent.rc.responder import ACK, NAK_SEQUENCE
+from rocelab.traffic.roce import Immediate, RemoteMemory, roce_frame
+from rocelab.wire.headers import (
     BTH_OFFSET,
     PAYLOAD_OFFSET,
     PSN_MASK,
@@ -16,9 +19,6 @@ from rocelab.agent.headers import (
     Syndrome,
     extension_bytes,
 )
-from rocelab.agent.rc.requester import NEVER_NS, REMOTE_KEY, Requester
-from rocelab.agent.rc.responder import ACK, NAK_SEQUENCE
-from rocelab.traffic.roce import Immediate, RemoteMemory, roce_frame
 from tests.helpers.rc_fakes import MS, envelope, header, requester_settings
 
 FIRST, MIDDLE, LAST, ONLY = (

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocelab.agent.headers import PSN_MASK
 from rocelab.agent.rc.responder import ACK, NAK_SEQUENCE, Responder
+from rocelab.wire.headers import PSN_MASK
 
 NOTHING_COMPLETE = -1
 IMM = 77

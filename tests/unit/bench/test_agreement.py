@@ -36,18 +36,18 @@ from bench.agreement.run import loads_of
 from bench.agreement.significance import Verdict
 from bench.agreement.simulated import simulate_job, simulate_packets
 from bench.agreement.store import Store
-from rocelab.documents import to_json
-from rocelab.errors import InputError
+from rocelab.base.documents import to_json
+from rocelab.base.errors import InputError
 from rocelab.jobs.jobplan import plan_jobs
+from rocelab.labfile.catalog import LABS, find_lab, shipped_names
+from rocelab.labfile.load import load_spec
+from rocelab.labfile.model import LabSpec
 from rocelab.plan.build import build_fabric
 from rocelab.plan.queues import BINS
 from rocelab.predict.loads import by_link
 from rocelab.predict.matrix import rows_of_jobs
 from rocelab.predict.predictor import Setting, predict_loads
 from rocelab.results.environment import Environment
-from rocelab.spec.catalog import LABS, find_lab, shipped_names
-from rocelab.spec.load import load_spec
-from rocelab.spec.model import LabSpec
 
 ENVIRONMENT = Environment("0", "Linux 6", "8", "3.11", "a CPU", 2, 2**34, "2026-01-01T00:00:00Z")
 RING, ACROSS, ALLTOALL, _ = SHAPES

@@ -24,11 +24,11 @@ from bench.agreement.queues import (
 from bench.agreement.run import queues_of
 from bench.agreement.significance import Verdict, holm, proportion_p
 from bench.agreement.simulated import simulate_packets
+from rocelab.labfile.catalog import find_lab
+from rocelab.labfile.load import load_spec
+from rocelab.labfile.queues import EcnSpec, QueuesSpec
 from rocelab.plan.queues import BINS, BINS_BELOW
 from rocelab.results.lossless import Lossless, PauseFigures
-from rocelab.spec.catalog import find_lab
-from rocelab.spec.load import load_spec
-from rocelab.spec.queues import EcnSpec, QueuesSpec
 from tests.helpers.phases_sample import idle, queue
 from tests.helpers.queue_lines import mark_probability
 

@@ -43,11 +43,10 @@ from bench.convergence.render import DOCUMENT, page
 from bench.convergence.store import Store
 from bench.convergence.traffic import EACH_WAY, OTHERS, choose_probes, crossing
 from bench.convergence.validity import unsound
-from rocelab.documents import to_json
-from rocelab.errors import InputError
-from rocelab.forwarding.fib import Fib, NextHop, Route
-from rocelab.forwarding.path import find_nic, walk
-from rocelab.forwarding.planned import planned_fibs
+from rocelab.base.documents import to_json
+from rocelab.base.errors import InputError
+from rocelab.lab.installation import Installation
+from rocelab.linux.fibtable import Fib, NextHop, Route
 from rocelab.plan.build import plan
 from rocelab.results.convergence import (
     EventConvergence,
@@ -60,7 +59,8 @@ from rocelab.results.environment import Environment
 from rocelab.results.impact import Impact
 from rocelab.results.probes import Event, EventRecord, FibChange, Flow, FlowRecord, ProbeRun, Rate
 from rocelab.results.stages import Cause, SwitchStages
-from rocelab.runtime.installation import Installation
+from rocelab.routes.path import find_nic, walk
+from rocelab.routes.planned import planned_fibs
 from rocelab.sim.events.reaction import Breakage, Place
 
 MS = 10**6

@@ -30,10 +30,10 @@ from bench.endpoints_results import (
 from bench.pacing import BURST_NS, Pacing, bursts, pacing, rate_error
 from bench.senders import NEEDED, SEND, Sender
 from bench.throughput import DESTINATION, SOURCE, Throughput
-from rocelab.agent.headers import PSN_MASK, Opcode
 from rocelab.jobs.flow import FIRST_SPORT, Flow, resolve_flow
 from rocelab.traffic.result import AgentRecord, FlowRecord, TrafficResult
 from rocelab.traffic.roce import Envelope, roce_frame
+from rocelab.wire.headers import PSN_MASK, Opcode
 
 BARE = CONDITIONS[-2]
 

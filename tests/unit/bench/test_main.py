@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from bench.__main__ import HEADINGS, PLAIN, RAIL, rows
 from bench.fabrics import Up
-from rocelab.spec.load import load_spec
+from rocelab.labfile.load import load_spec
 
 LEAN = Up(2.0, 0.2, {"daemons": 1.0, "convergence": 0.8}, 0.1, 300_000_000, 0, 3.0, 20)
 

@@ -23,9 +23,9 @@ from bench.simgrid_cases import (
 )
 from bench.simgrid_engine import all_at_once
 from bench.simgrid_results import Compared, Side, Times, growth_lines, markdown, verdict
-from rocelab.errors import MachineError
+from rocelab.base.errors import MachineError
+from rocelab.routes.arrays.flows import Paths
 from rocelab.sim.engine.run import run
-from rocelab.sim.fabric.flows import Paths
 
 SMALL = Case("fat-tree-4", Traffic.ALLTOALL, 8, 2)
 

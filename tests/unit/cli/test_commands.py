@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 import typer
 
+from rocelab.base.errors import ExpectationError, InputError, MachineError, RocelabError
 from rocelab.cli import app as cli_app
 from rocelab.cli.arguments import running_or_planned
 from rocelab.cli.main import build
-from rocelab.errors import ExpectationError, InputError, MachineError, RocelabError
-from rocelab.kernel.fib import KernelHop, KernelRoute, live_widths
+from rocelab.lab.lab import Lab
+from rocelab.linux.fib import KernelHop, KernelRoute, live_widths
 from rocelab.render.files import MARKER, write_rendered
-from rocelab.runtime.lab import Lab
 
 BAD_SPEC = "name: t-cli-bad\nfabric: {kind: clos, racks: 0, spines: 2, leaves: 3}\n"
 
@@ -148,7 +148,7 @@ def raise_in_plan(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None
     def fail(_: str) -> None:
         raise error
 
-    monkeypatch.setattr("rocelab.runtime.lab.Lab.planned", fail)
+    monkeypatch.setattr("rocelab.lab.lab.Lab.planned", fail)
 
 
 @pytest.mark.parametrize("line", ["plan zone-252x18 --json", "plan tiny", "drill list", "schema"])

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from rocelab import record as records
 from rocelab.cli.main import command_line
-from rocelab.runtime import record as records
-from rocelab.runtime.record import LabFiles, Record, State, write_record
-from rocelab.spec.catalog import LABS, find_lab, shipped_names
-from rocelab.spec.load import load_spec
+from rocelab.labfile.catalog import LABS, find_lab, shipped_names
+from rocelab.labfile.load import load_spec
+from rocelab.record import LabFiles, Record, State, write_record
 
 PROGRAM = Path(sys.executable).with_name("rocelab")
 LAB = "zone-small"

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from rocelab.runtime import record as records
-from rocelab.runtime.record import LabFiles, Record, State, recorded_labs, write_record
+from rocelab import record as records
+from rocelab.record import LabFiles, Record, State, recorded_labs, write_record
 
 LABS = ("t-mine", "t-theirs")
 AT_A_TERMINAL = """
 import os, sys
 from pathlib import Path
-from rocelab.kernel import rights
-from rocelab.runtime import record
+from rocelab.linux import rights
+from rocelab import record
 from rocelab.cli.main import main
 
 record.RUN_ROOT = Path(sys.argv[1])

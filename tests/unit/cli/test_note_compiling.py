@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from rocelab import compiling
+from rocelab.base import compiling
+from rocelab.base.errors import MachineError
 from rocelab.cli import simulate
-from rocelab.errors import MachineError
 
 ENGINE = Path(simulate.__file__).parents[1] / "sim/engine"
 

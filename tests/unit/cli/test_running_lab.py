@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from rocelab import record as records
+from rocelab.base.errors import InputError, SpecError
 from rocelab.cli.arguments import running_lab, running_or_planned
-from rocelab.errors import InputError, SpecError
+from rocelab.lab.installation import Installation, write_installation
+from rocelab.lab.lab import Lab, RunningLab
+from rocelab.lab.providers.netns import NetnsProvider
+from rocelab.labfile.load import load_spec
 from rocelab.plan.build import build_fabric
-from rocelab.runtime import record as records
-from rocelab.runtime.installation import Installation, write_installation
-from rocelab.runtime.lab import Lab, RunningLab
-from rocelab.runtime.providers.netns import NetnsProvider
-from rocelab.runtime.record import LabFiles, Record, State, write_record
-from rocelab.spec.load import load_spec
+from rocelab.record import LabFiles, Record, State, write_record
 from tests.helpers.command_lines import Command, commands
 
 TEXT = "name: t-file\nfabric: {kind: clos, racks: 4, spines: 2}\n"
@@ -173,9 +173,9 @@ def test_where_no_lab_is_up_a_name_that_is_nowhere_says_how_to_bring_one_up() ->
 def test_a_lab_that_is_up_otherwise_than_asked_is_not_reused(
     rocelab, file: Path, up: str, line: tuple[str, ...], keys: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rocelab.kernel.settings.seeds_supported", lambda: True)
+    monkeypatch.setattr("rocelab.linux.settings.seeds_supported", lambda: True)
     monkeypatch.setattr(
-        "rocelab.runtime.steering.Steering.read_scheme", lambda self: load_spec(file).scheme
+        "rocelab.dataplane.steering.Steering.read_scheme", lambda self: load_spec(file).scheme
     )
     outcome = rocelab("up", file, "--reuse", *line)
     assert outcome.code == 2
@@ -195,7 +195,7 @@ def runs_8_4(up: str, monkeypatch: pytest.MonkeyPatch) -> str:
     own = Installation("8.4.4", "/usr/lib/frr", 1, 1, False, "/run/frr", "")
     write_installation(LabFiles(up).root, own)
     monkeypatch.setattr(
-        "rocelab.runtime.lab.find_installation",
+        "rocelab.lab.lab.find_installation",
         lambda folder: replace(own, version=folder.name) if folder.name != "frr" else own,
     )
     return up
@@ -212,7 +212,7 @@ def test_a_lab_that_is_up_with_another_frr_than_the_one_asked_for_is_refused(
     )
     monkeypatch.chdir(file.parent)
     monkeypatch.setattr(
-        "rocelab.runtime.steering.Steering.read_scheme", lambda self: load_spec(file).scheme
+        "rocelab.dataplane.steering.Steering.read_scheme", lambda self: load_spec(file).scheme
     )
     outcome = rocelab(*line, "--frr", "/opt/10.3")
     assert outcome.code == 2

@@ -22,9 +22,12 @@ from rocelab.cli import fault as fault_command
 from rocelab.cli import host as remote
 from rocelab.cli.health import print_report as print_health
 from rocelab.cli.reach import print_reachability
+from rocelab.dataplane.controller.rounds import Round, Utilisation
 from rocelab.faults.running import ListedFault
-from rocelab.kernel import bpf
-from rocelab.measure.health.spec import DEFINITIONS
+from rocelab.lab import doctor
+from rocelab.lab.status import KnownLab, LabStatus, NodeStatus, Presence
+from rocelab.linux import bpf
+from rocelab.observe.health.spec import DEFINITIONS
 from rocelab.plan.build import build_fabric
 from rocelab.plan.fabric import Role
 from rocelab.remote.runs import Listed
@@ -33,9 +36,6 @@ from rocelab.report.job_terminal import print_report as print_job
 from rocelab.report.tables import WholeTable
 from rocelab.results.health import HealthReport, SliReport
 from rocelab.runs.jobreport import JobsRecord, job_reports
-from rocelab.runtime import doctor
-from rocelab.runtime.controller.rounds import Round, Utilisation
-from rocelab.runtime.status import KnownLab, LabStatus, NodeStatus, Presence
 from rocelab.traffic.reachability import Reachability
 from tests.helpers import job_sample
 from tests.helpers.adopted_sample import leaf_spine
@@ -67,7 +67,7 @@ def show_doctor(rocelab: Run, folder: Path) -> None:
     missing = [replace(check, ok=False) for check in doctor.diagnose().checks]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
-            "rocelab.runtime.doctor.diagnose",
+            "rocelab.lab.doctor.diagnose",
             lambda: doctor.Diagnosis(tuple(missing)),
         )
         assert rocelab("doctor").code == 3

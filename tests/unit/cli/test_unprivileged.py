@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from rocelab.base.errors import InputError
 from rocelab.cli import unprivileged
-from rocelab.errors import InputError
 
 
 @pytest.mark.parametrize(

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from rocelab import record as records
+from rocelab.base.documents import to_json
+from rocelab.base.errors import COMMAND_LINE, Problem, SpecError
 from rocelab.cli.app import show_error
-from rocelab.documents import to_json
-from rocelab.errors import COMMAND_LINE, Problem, SpecError
+from rocelab.labfile.catalog import find_lab
+from rocelab.labfile.load import load_spec
+from rocelab.record import LabFiles, Record, State, write_record
 from rocelab.remote.upload import INPUTS
-from rocelab.runtime import record as records
-from rocelab.runtime.record import LabFiles, Record, State, write_record
-from rocelab.spec.catalog import find_lab
-from rocelab.spec.load import load_spec
 from tests.helpers.command_lines import Command, commands
 from tests.helpers.report_sample import repeat, result
 

@@ -13,6 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
+from rocelab.base.documents import to_json
+from rocelab.base.errors import InputError
 from rocelab.cli.diagnose import diagnose
 from rocelab.diagnose.critical import lateness, step_of, timing
 from rocelab.diagnose.diagnose import diagnose_report, make_case
@@ -20,8 +22,6 @@ from rocelab.diagnose.losses import lossy_links
 from rocelab.diagnose.page import drawn
 from rocelab.diagnose.paths import predicted_paths, suspects
 from rocelab.diagnose.terminal import heat_map, path_table, print_diagnosis
-from rocelab.documents import to_json
-from rocelab.errors import InputError
 from rocelab.jobs.jobplan import JobPlan
 from rocelab.predict.matrix import rows_of_jobs
 from rocelab.predict.predictor import Setting, paths_on

@@ -13,11 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rocelab.base.documents import to_json
 from rocelab.diagnose.diagnose import finding_of
 from rocelab.diagnose.pauses import FAN_IN, LINE_RATE, Stops
-from rocelab.documents import to_json
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.jobplan import JobPlan, plan_job
+from rocelab.labfile.model import LabSpec
 from rocelab.plan.build import plan
 from rocelab.plan.fabric import Direction, Fabric
 from rocelab.plan.pauses import plan_pauses
@@ -27,7 +28,6 @@ from rocelab.report.jobs.view import lossless_text, propagation_rows
 from rocelab.results.diagnosis import Cause, Diagnosis, Verdict
 from rocelab.results.job import JobReport, LinkFigures
 from rocelab.results.lossless import Lossless, PauseFigures, PauseSpan
-from rocelab.spec.model import LabSpec
 from tests.helpers.directed import sent_by
 from tests.helpers.job_cases import DILATION, MS, STEP_MS, diagnosed, flows, queue, report
 

@@ -15,23 +15,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
+from rocelab.base.errors import InputError
+from rocelab.base.units import format_duration
 from rocelab.drills.listing import row_of
 from rocelab.drills.show import FaultRow, Span, view_of
 from rocelab.drills.spec import load_drill
 from rocelab.drills.view import bar, picture, print_view, scale
-from rocelab.errors import InputError
 from rocelab.faults.asked import asked_fault, ends_by_itself, kinds
 from rocelab.faults.impairments import BlackholeSpec
 from rocelab.faults.links import CarrierDownSpec
 from rocelab.faults.pauses import PauseStormSpec
 from rocelab.faults.spec import SINGLE_FAULT, FaultSpec
+from rocelab.lab.lab import Lab
+from rocelab.labfile.catalog import DRILLS, find, shipped_names
+from rocelab.labfile.fabrics import ClosSpec
+from rocelab.labfile.model import LabSpec, differing_keys
 from rocelab.results.drill import DrillResult
 from rocelab.results.environment import environment_with
-from rocelab.runtime.lab import Lab
-from rocelab.spec.catalog import DRILLS, find, shipped_names
-from rocelab.spec.fabrics import ClosSpec
-from rocelab.spec.model import LabSpec, differing_keys
-from rocelab.units import format_duration
 from tests.helpers import phases_sample, report_sample
 from tests.unit.conftest import Outcome
 

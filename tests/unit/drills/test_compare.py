@@ -9,10 +9,10 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
+from rocelab.base.documents import to_json
+from rocelab.base.errors import InputError, SpecError
 from rocelab.cli.main import main
-from rocelab.documents import to_json
 from rocelab.drills.compare.figures import Expected, cell_figures, status_of
-from rocelab.errors import InputError, SpecError
 from rocelab.plan.fabric import Direction
 from rocelab.report.compare.html import render_html
 from rocelab.report.compare.recorded import recorded

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from rocelab.drills.hashing import predict
-from rocelab.forwarding.balance import polarization
-from rocelab.forwarding.planned import planned_fibs
 from rocelab.jobs.flow import permutation
+from rocelab.labfile.model import LabSpec
 from rocelab.plan.build import plan
 from rocelab.plan.fabric import Fabric
 from rocelab.predict.loads import LinkLoads
-from rocelab.spec.model import LabSpec
+from rocelab.routes.balance import polarization
+from rocelab.routes.planned import planned_fibs
 
 
 def fabric_of(**keys: object) -> Fabric:

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from rocelab.agent.headers import EXTENSION_BYTES, Extension
-from rocelab.data import shipped
-from rocelab.documents import to_json
+from rocelab.base.data import shipped
+from rocelab.base.documents import to_json
+from rocelab.base.errors import InputError, SpecError
 from rocelab.drills.plan import JobPhase, PlannedDrill, lab_spec, plan_drill
 from rocelab.drills.run import run_drill
 from rocelab.drills.spec import DrillSpec, load_drill
-from rocelab.errors import InputError, SpecError
 from rocelab.jobs.performance import FRAME_OVERHEAD_BYTES
+from rocelab.labfile.catalog import DRILLS, shipped_names
 from rocelab.plan.build import plan
 from rocelab.plan.pauses import plan_pauses
 from rocelab.report.view import figure_rows
@@ -25,7 +25,7 @@ from rocelab.results.expectations import parse_expectation, unmet
 from rocelab.results.job import Check, JobReport, RankFigures, Steps
 from rocelab.results.kpis import KPIS, format_kpi, job_figures
 from rocelab.results.lossless import Lossless, PauseSpan
-from rocelab.spec.catalog import DRILLS, shipped_names
+from rocelab.wire.headers import EXTENSION_BYTES, Extension
 from tests.helpers.phases_sample import (
     DRILL,
     MS,

@@ -9,16 +9,16 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocelab.data import shipped
+from rocelab.base.data import shipped
+from rocelab.base.errors import InputError, SpecError
 from rocelab.drills.spec import DrillSpec, ExpectSpec, load_drill
-from rocelab.errors import InputError, SpecError
 from rocelab.faults.selectors import LinkSelector
+from rocelab.labfile.fabrics import ClosSpec
+from rocelab.labfile.model import LabSpec, SeedPlan
 from rocelab.plan.build import build_fabric
 from rocelab.results.expectations import judge, parse_expectation
 from rocelab.results.kpi import KpiValue, Quantity
 from rocelab.results.kpis import KPIS, format_kpi
-from rocelab.spec.fabrics import ClosSpec
-from rocelab.spec.model import LabSpec, SeedPlan
 
 CATALOG = shipped("scripts")
 MS = 10**6

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocelab.errors import InputError
+from rocelab.base.errors import InputError
+from rocelab.dataplane.queues import htb, rates
 from rocelab.faults import policy
 from rocelab.faults.base import ALL_PPM, Fault
 from rocelab.faults.bgp import AbruptRemoval, Drain, SessionReset
@@ -19,14 +20,13 @@ from rocelab.faults.leaks import BadPrefix, RouteLeak
 from rocelab.faults.links import CarrierDown, MtuMismatch, RateDegrade
 from rocelab.faults.power import SwitchPowerLoss
 from rocelab.faults.spec import SINGLE_FAULT
-from rocelab.kernel import netlink, tc
+from rocelab.lab import wiring
+from rocelab.lab.lab import RunningLab
+from rocelab.labfile.model import LabSpec
+from rocelab.linux import netlink, tc
 from rocelab.plan.build import plan
 from rocelab.plan.fabric import Fabric
 from rocelab.plan.queues import lab_rate_bps
-from rocelab.runtime import wiring
-from rocelab.runtime.lab import RunningLab
-from rocelab.runtime.queues import htb, rates
-from rocelab.spec.model import LabSpec
 
 
 def fabric(**extra: object) -> Fabric:

@@ -17,13 +17,13 @@ from rocelab.faults.power import SwitchPowerLoss
 from rocelab.faults.schedule import expand
 from rocelab.faults.spec import CampaignKind, CampaignSpec, FaultSpec, FlappingSpec
 from rocelab.faults.timetable import events_of
-from rocelab.kernel.bracket import Bracket
+from rocelab.lab.lab import Lab
+from rocelab.labfile.catalog import find_lab
+from rocelab.labfile.load import load_spec
+from rocelab.linux.bracket import Bracket
 from rocelab.plan.build import plan
 from rocelab.plan.fabric import Fabric
 from rocelab.results.probes import rebased
-from rocelab.runtime.lab import Lab
-from rocelab.spec.catalog import find_lab
-from rocelab.spec.load import load_spec
 
 MS = 10**6
 FABRIC: Fabric = plan(load_spec(find_lab("zone-small")))

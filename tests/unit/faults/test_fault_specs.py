@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from rocelab.errors import InputError
+from rocelab.base.errors import InputError
 from rocelab.faults.asked import kinds
 from rocelab.faults.bgp import SessionReset
 from rocelab.faults.fibre import BrokenFibre
 from rocelab.faults.links import MtuMismatch, RateDegrade
 from rocelab.faults.pauses import PauseDeaf, PauseStorm, SlowDrain
 from rocelab.faults.spec import SINGLE_FAULT
+from rocelab.lab.adoption.graph import lab_of
+from rocelab.labfile.model import LabSpec
 from rocelab.plan.build import plan
 from rocelab.plan.fabric import Fabric
-from rocelab.runtime.adoption.graph import lab_of
-from rocelab.spec.model import LabSpec
 from tests.helpers.adopted_sample import FRR, LEAF_SPINE, surveyed
 
 

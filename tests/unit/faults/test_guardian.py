@@ -11,15 +11,15 @@ from types import SimpleNamespace
 
 import pytest
 
-from rocelab.errors import ExpectationError, InputError, MachineError, RocelabError
+from rocelab import record
+from rocelab.base.errors import ExpectationError, InputError, MachineError, RocelabError
 from rocelab.faults import guardian
 from rocelab.faults import injector as injecting
 from rocelab.faults.injector import Injector, RunningFault
 from rocelab.faults.record import Driver, RecordedFault, faults_folder, read_faults, write_fault
 from rocelab.faults.spec import SINGLE_FAULT
-from rocelab.runtime import record
-from rocelab.runtime.lab import Lab, RunningLab
-from rocelab.runtime.record import LabFiles
+from rocelab.lab.lab import Lab, RunningLab
+from rocelab.record import LabFiles
 from tests.unit.faults.test_timetable import Noted
 
 SPEC = SINGLE_FAULT.validate_python({"kind": "carrier-down", "link": "rtsw1:ctsw1"})

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from rocelab import record
 from rocelab.faults.links import CarrierDown
 from rocelab.faults.running import release
+from rocelab.lab.providers.adopted import Adopted, write_adopted
 from rocelab.plan.build import build_fabric
-from rocelab.runtime import record
-from rocelab.runtime.providers.adopted import Adopted, write_adopted
-from rocelab.runtime.record import LabFiles
+from rocelab.record import LabFiles
 from tests.helpers.adopted_sample import leaf_spine
 
 

@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from rocelab.errors import ExpectationError
+from rocelab import record
+from rocelab.base.errors import ExpectationError
 from rocelab.faults import injector
 from rocelab.faults.asked import asked_fault
 from rocelab.faults.record import read_faults
 from rocelab.faults.running import inject_and_leave
 from rocelab.faults.spec import CarrierDownSpec
-from rocelab.kernel.bracket import Bracket
+from rocelab.lab.lab import Lab, RunningLab
+from rocelab.linux.bracket import Bracket
 from rocelab.plan.fabric import Fabric
-from rocelab.runtime import record
-from rocelab.runtime.lab import Lab, RunningLab
-from rocelab.runtime.record import LabFiles
+from rocelab.record import LabFiles
 
 
 @dataclass(eq=False)

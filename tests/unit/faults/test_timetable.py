@@ -9,13 +9,13 @@ from functools import partial
 
 import pytest
 
-from rocelab.errors import MachineError
+from rocelab.base.errors import MachineError
 from rocelab.faults import injector as injecting
 from rocelab.faults.injector import Injector
 from rocelab.faults.timetable import LATE_LIMIT_NS, carried_out, carry_out, events_of, prepare_first
-from rocelab.kernel import bracket
-from rocelab.kernel.bracket import Bracket
-from rocelab.runtime.lab import Lab
+from rocelab.lab.lab import Lab
+from rocelab.linux import bracket
+from rocelab.linux.bracket import Bracket
 from tests.helpers.limits import LIMIT_S
 from tests.helpers.noted_faults import (
     MS,

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocelab.errors import InputError
+from rocelab.base.errors import InputError
 from rocelab.jobs.collectives import (
     MAX_SENDS,
     PIECE_BYTES,

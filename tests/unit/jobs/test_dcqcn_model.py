@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from rocelab.agent.dcqcn import NotificationPoint, reaction_point
-from rocelab.errors import InputError
+from rocelab.base.errors import InputError
 from rocelab.jobs.dcqcn_model import Bottleneck, ModelRun, simulate, step_for, time_to_fairness
 from rocelab.jobs.dcqcn_profiles import PROFILES, parameters
 

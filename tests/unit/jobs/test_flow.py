@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocelab.errors import InputError
+from rocelab.base.errors import InputError
 from rocelab.jobs.flow import Flow, permutation, resolve_endpoints, resolve_flow
+from rocelab.labfile.fabrics import ClosSpec
+from rocelab.labfile.model import LabSpec, LinksSpec
 from rocelab.plan.build import build_fabric
 from rocelab.plan.fabric import Fabric
-from rocelab.spec.fabrics import ClosSpec
-from rocelab.spec.model import LabSpec, LinksSpec
 
 
 def clos(mtu: int = 9000, **shape: int) -> Fabric:

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from rocelab.errors import InputError, SpecError
+from rocelab.base.errors import InputError, SpecError
 from rocelab.jobs.collectives import Algorithm, Pattern
 from rocelab.jobs.dcqcn_profiles import PROFILES
 from rocelab.jobs.job import JobSpec, Stream, schedule_of, streams_of
 from rocelab.jobs.placement import Placement
 from rocelab.jobs.sport import SourcePort
 from rocelab.jobs.transport import AdmissionSpec, Ecn, Strategy, TransportSpec
-from rocelab.spec.load import read_model
-from rocelab.spec.schema import schema_of
+from rocelab.labfile.load import read_model
+from rocelab.labfile.schema import schema_of
 
 MS = 10**6
 MIB = 2**20

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from rocelab.base.errors import COMMAND_LINE, InputError, SpecError
 from rocelab.cli.app import Settings
 from rocelab.cli.main import build, command_line
-from rocelab.errors import COMMAND_LINE, InputError, SpecError
 from rocelab.jobs.collectives import Algorithm, Pattern
 from rocelab.jobs.dcqcn_profiles import PROFILES
 from rocelab.jobs.job import JobSpec

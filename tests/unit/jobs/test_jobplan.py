@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocelab.agent.headers import BTH_OFFSET, PAYLOAD_OFFSET, UDP_OFFSET
-from rocelab.errors import InputError
+from rocelab.base.errors import InputError
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.jobplan import plan_job, plan_jobs
+from rocelab.labfile.model import LabSpec
 from rocelab.plan.build import build_fabric
 from rocelab.plan.fabric import Fabric
-from rocelab.spec.model import LabSpec
 from rocelab.traffic.jobparts import CONTROL, DATA, nic_links, parts_of
 from rocelab.traffic.session import TrafficSession
+from rocelab.wire.headers import BTH_OFFSET, PAYLOAD_OFFSET, UDP_OFFSET
 
 
 def fabric(**changes: object) -> Fabric:

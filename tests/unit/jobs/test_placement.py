@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocelab.errors import InputError
+from rocelab.base.errors import InputError
 from rocelab.jobs.placement import Cut, NicRef, Placement, cut, group_size, place
+from rocelab.labfile.fabrics import ClosSpec, HpnSpec, RailSpec
+from rocelab.labfile.model import LabSpec
 from rocelab.plan.build import build_fabric
 from rocelab.plan.fabric import Fabric
-from rocelab.spec.fabrics import ClosSpec, HpnSpec, RailSpec
-from rocelab.spec.model import LabSpec
 
 
 def fabric(racks: int = 3, servers: int = 2, nics: int = 2, **keys: int) -> Fabric:

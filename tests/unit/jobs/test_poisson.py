@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from rocelab.errors import InputError
+from rocelab.base.errors import InputError
 from rocelab.jobs.flow_list import FlowList
 from rocelab.jobs.poisson import FlowSizes, PoissonSpec, distribution, poisson_flows
 

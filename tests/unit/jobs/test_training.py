@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from rocelab.errors import InputError, SpecError
+from rocelab.base.errors import InputError, SpecError
 from rocelab.jobs.collectives import Pattern
 from rocelab.jobs.inference import InferenceSpec, inference_workload
 from rocelab.jobs.job import JobSpec
@@ -23,8 +23,8 @@ from rocelab.jobs.training import estimate, pass_times, training_workload
 from rocelab.jobs.training_spec import TrainingSpec
 from rocelab.jobs.volumes import volumes
 from rocelab.jobs.workload import Workload
-from rocelab.spec.catalog import JOBS, shipped_names
-from rocelab.spec.source import read_source
+from rocelab.labfile.catalog import JOBS, shipped_names
+from rocelab.labfile.source import read_source
 
 NIC_BPS = 400e9
 LLAMA = {

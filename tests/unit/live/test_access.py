@@ -17,10 +17,10 @@ from starlette.routing import Route, WebSocketRoute
 from starlette.testclient import TestClient
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from rocelab.errors import InputError, MachineError
+from rocelab import record
+from rocelab.base.errors import InputError, MachineError
 from rocelab.live import access
 from rocelab.live.access import Access, Guard, opened
-from rocelab.runtime import record
 
 ACCESS = Access(801, "the-token")
 ORIGIN = "http://127.0.0.1:801"

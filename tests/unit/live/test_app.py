@@ -11,8 +11,9 @@ import pytest
 from starlette.testclient import TestClient
 from starlette.websockets import WebSocketDisconnect
 
-from rocelab.errors import ExpectationError, InputError, MachineError, RocelabError
+from rocelab.base.errors import ExpectationError, InputError, MachineError, RocelabError
 from rocelab.jobs.job import JobSpec
+from rocelab.lab.lab import Lab
 from rocelab.live.access import Access
 from rocelab.live.app import MOST_BODY_BYTES, PAGE, live_app
 from rocelab.live.events import CarrierEvent, document
@@ -21,7 +22,6 @@ from rocelab.live.history import History
 from rocelab.live.state import METRICS, LabState
 from rocelab.live.stream import Hub
 from rocelab.live.traffic import NO_JOB
-from rocelab.runtime.lab import Lab
 from tests.unit.live.test_state import reading
 
 ACCESS = Access(801, "the-token")

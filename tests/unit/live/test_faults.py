@@ -10,13 +10,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from rocelab.errors import InputError, RocelabError
+from rocelab.base.errors import InputError, RocelabError
 from rocelab.faults.running import ListedFault
+from rocelab.lab.lab import Lab
 from rocelab.live import faults as module
 from rocelab.live.events import Event, FaultEvent, NoteEvent
 from rocelab.live.faults import MOST_FAULTS, FaultRequest, Faults
 from rocelab.live.state import LabState
-from rocelab.runtime.lab import Lab
 from tests.helpers.limits import LIMIT_S
 
 REQUEST = FaultRequest(kind="carrier-down", keys={"link": "rtsw1:ctsw1", "lasts": "10m"})

@@ -9,8 +9,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from rocelab.kernel.fibwatch import FibAction, FibEvent
-from rocelab.kernel.linkwatch import LinkEvent
+from rocelab.lab.daemons import FrrFiles
+from rocelab.lab.lab import Lab
+from rocelab.linux.fibwatch import FibAction, FibEvent
+from rocelab.linux.linkwatch import LinkEvent
 from rocelab.live import feed as module
 from rocelab.live.events import (
     CarrierEvent,
@@ -23,9 +25,7 @@ from rocelab.live.events import (
 )
 from rocelab.live.feed import Feed, SessionLogs
 from rocelab.live.state import METRICS
-from rocelab.measure.stages.tracing import Daemon
-from rocelab.runtime.daemons import FrrFiles
-from rocelab.runtime.lab import Lab
+from rocelab.observe.stages.tracing import Daemon
 from tests.unit.live.test_state import reading
 
 _LINE = "BGP: [M59KS-A3ZXZ] %ADJCHANGE: neighbor 198.18.0.19 in vrf default"

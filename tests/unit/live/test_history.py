@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from rocelab.errors import InputError
-from rocelab.kernel.counters import DepthCounters, QueueCounters
+from rocelab.base.errors import InputError
+from rocelab.lab.lab import Lab
+from rocelab.linux.counters import DepthCounters, QueueCounters
 from rocelab.live import history as module
 from rocelab.live.history import MOST_LINKS, MOST_SAMPLES, History
-from rocelab.measure.health.reading import Reading
+from rocelab.observe.health.reading import Reading
 from rocelab.plan.fabric import Fabric
-from rocelab.runtime.lab import Lab
 from tests.unit.live.test_state import reading
 
 LINK = "rtsw1:ctsw1"

@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rocelab.errors import InputError
+from rocelab.base.errors import InputError
+from rocelab.lab.lab import Lab
 from rocelab.live import recorded as module
 from rocelab.live.events import CarrierEvent, Event, FaultEvent, RoutesEvent, SessionEvent, document
 from rocelab.live.feed import Feed
 from rocelab.live.history import Moment
 from rocelab.live.recorded import busiest, events_of, in_order, recorded, recorded_page
 from rocelab.plan.fabric import Fabric
-from rocelab.runtime.lab import Lab
 from tests.unit.live.test_state import reading
 
 LINK = "rtsw1:ctsw1"

@@ -6,16 +6,16 @@ from types import SimpleNamespace
 
 import pytest
 
+from rocelab.lab.lab import Lab
 from rocelab.live.events import CarrierEvent, FaultEvent, NodeEvent
 from rocelab.live.state import Condition, LabState, NodeState, condition
 from rocelab.live.values import values_of
-from rocelab.measure.health.ports import PortReading
-from rocelab.measure.health.reading import Reading
-from rocelab.measure.health.sample import Places, Sample
+from rocelab.observe.health.ports import PortReading
+from rocelab.observe.health.reading import Reading
+from rocelab.observe.health.sample import Places, Sample
 from rocelab.plan.fabric import Fabric
 from rocelab.plan.queues import lab_rate_bps
 from rocelab.results.health import Sli
-from rocelab.runtime.lab import Lab
 
 
 @pytest.fixture(scope="module")

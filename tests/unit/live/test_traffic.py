@@ -13,17 +13,17 @@ from typing import Any
 
 import pytest
 
-from rocelab.documents import to_json
-from rocelab.errors import ExpectationError, InputError, MachineError
+from rocelab.base.documents import to_json
+from rocelab.base.errors import ExpectationError, InputError, MachineError
 from rocelab.jobs.job import JobSpec
+from rocelab.lab.inuse import User
+from rocelab.lab.lab import Lab
 from rocelab.live import traffic as module
 from rocelab.live.events import Event, JobEvent, UseEvent
 from rocelab.live.state import LabState
 from rocelab.live.traffic import Traffic
+from rocelab.record import LabFiles
 from rocelab.results.job import SCHEMA_VERSION
-from rocelab.runtime.inuse import User
-from rocelab.runtime.lab import Lab
-from rocelab.runtime.record import LabFiles
 from tests.helpers import phases_sample
 
 JOB = JobSpec(pattern="allreduce", ranks=4, size="1MB", transport={"qps": 2})  # type: ignore[arg-type]

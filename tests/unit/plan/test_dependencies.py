@@ -14,14 +14,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rocelab.base.progress import Progress
+from rocelab.labfile.fabrics import ClosSpec, FatTreeSpec, HpnSpec, RailSpec
+from rocelab.labfile.model import LabSpec, RoutingSpec
 from rocelab.plan import dependencies
 from rocelab.plan.build import plan
 from rocelab.plan.dependencies import LEAST_DESTINATIONS, Search, is_up_down, search
 from rocelab.plan.fabric import Fabric, Observed, Prefix, Role
 from rocelab.plan.routes import expected_routes
-from rocelab.progress import Progress
-from rocelab.spec.fabrics import ClosSpec, FatTreeSpec, HpnSpec, RailSpec
-from rocelab.spec.model import LabSpec, RoutingSpec
 from tests.helpers.labs import planned
 from tests.helpers.networks import networks, ring
 from tests.helpers.plain_dependencies import depends_on_itself, failures
@@ -193,7 +193,7 @@ def test_the_same_fabric_with_a_valley_free_policy_has_no_cycle() -> None:
 def test_the_cycle_of_a_fabric_is_the_same_in_every_process() -> None:
     code = (
         "from rocelab.plan.build import plan; from rocelab.plan.dependencies import search; "
-        "from rocelab.spec.catalog import find_lab; from rocelab.spec.load import load_spec; "
+        "from rocelab.labfile.catalog import find_lab; from rocelab.labfile.load import load_spec; "
         "print(search(plan(load_spec(find_lab('deadlock')))).cycle)"
     )
     found = {

@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocelab.forwarding.path import find_nic, walk
-from rocelab.forwarding.planned import planned_fibs
+from rocelab.labfile.fabrics import ClosSpec, FabricSpec, FatTreeSpec, HpnSpec, RailSpec
+from rocelab.labfile.model import LabSpec
 from rocelab.plan.build import build_fabric
 from rocelab.plan.fabric import Fabric, Role
 from rocelab.plan.layout import IFNAMSIZ
 from rocelab.plan.routes import expected_routes
 from rocelab.plan.zones import divisions
-from rocelab.spec.fabrics import ClosSpec, FabricSpec, FatTreeSpec, HpnSpec, RailSpec
-from rocelab.spec.model import LabSpec
+from rocelab.routes.path import find_nic, walk
+from rocelab.routes.planned import planned_fibs
 from tests.helpers.labs import planned
 
 few = st.integers(1, 3)

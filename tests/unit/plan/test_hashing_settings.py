@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from rocelab.labfile.fabrics import ClosSpec
+from rocelab.labfile.model import HashField, HashingSpec, HashPolicy, HashWeights, LabSpec
 from rocelab.plan.build import build_fabric
 from rocelab.plan.fabric import Fabric
 from rocelab.plan.settings import node_settings
 from rocelab.render.frr import frr_configuration
-from rocelab.spec.fabrics import ClosSpec
-from rocelab.spec.model import HashField, HashingSpec, HashPolicy, HashWeights, LabSpec
 
 
 def fabric_with(hashing: HashingSpec) -> Fabric:

@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from rocelab.errors import InputError
+from rocelab.base.errors import InputError
+from rocelab.labfile.fabrics import ClosSpec
+from rocelab.labfile.model import LabSpec, LinksSpec
+from rocelab.labfile.pfc import PfcSpec
+from rocelab.labfile.queues import QueuesSpec
 from rocelab.plan import pauses
 from rocelab.plan.build import plan
 from rocelab.plan.pauses import PausePlan, PausePort, obedience_ns, plan_pauses
 from rocelab.plan.queues import plan_queues
-from rocelab.spec.fabrics import ClosSpec
-from rocelab.spec.model import LabSpec, LinksSpec
-from rocelab.spec.pfc import PfcSpec
-from rocelab.spec.queues import QueuesSpec
 
 GIGA = 10**9
 DILATION = 2500

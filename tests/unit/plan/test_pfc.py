@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rocelab.labfile.fabrics import ClosSpec
+from rocelab.labfile.headroom import headroom_of, response_quanta
+from rocelab.labfile.load import load_spec
+from rocelab.labfile.model import LabSpec, LinksSpec
+from rocelab.labfile.pfc import NicSpec, PfcSpec, WatchdogSpec
+from rocelab.labfile.queues import EcnSpec, QueuesSpec
 from rocelab.plan.build import plan
 from rocelab.plan.fabric import Fabric
 from rocelab.plan.pfc import Carving, carve, nic_headrooms, slack_of, too_small, warnings
-from rocelab.spec.fabrics import ClosSpec
-from rocelab.spec.headroom import headroom_of, response_quanta
-from rocelab.spec.load import load_spec
-from rocelab.spec.model import LabSpec, LinksSpec
-from rocelab.spec.pfc import NicSpec, PfcSpec, WatchdogSpec
-from rocelab.spec.queues import EcnSpec, QueuesSpec
 
 LABS = Path(__file__).parents[3] / "labs"
 GIGA = 10**9

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocelab.errors import InputError
+from rocelab.base.errors import InputError
+from rocelab.labfile.model import LabSpec, Numbering
 from rocelab.plan.build import plan
 from rocelab.plan.fabric import Fabric, Role
 from rocelab.plan.layout import IFNAMSIZ
 from rocelab.plan.routes import expected_routes, expected_width, spread
-from rocelab.spec.model import LabSpec, Numbering
 from tests.helpers.labs import planned
 
 SPACE = ip_network("198.18.0.0/15")

@@ -9,6 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rocelab.labfile.fabrics import ClosSpec
+from rocelab.labfile.model import LabSpec, RoutingSpec
 from rocelab.plan.build import build_fabric
 from rocelab.plan.document import (
     expected_widths,
@@ -19,8 +21,6 @@ from rocelab.plan.document import (
 )
 from rocelab.plan.fabric import Fabric
 from rocelab.plan.routes import expected_routes, expected_width
-from rocelab.spec.fabrics import ClosSpec
-from rocelab.spec.model import LabSpec, RoutingSpec
 from tests.helpers.labs import planned
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rocelab.kernel.links import IPV4_SETTINGS, IPV6_SETTINGS
+from rocelab.linux.links import IPV4_SETTINGS, IPV6_SETTINGS
 from rocelab.plan.settings import node_settings, port_settings
 from tests.helpers.labs import planned
 

@@ -6,6 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rocelab.labfile.model import LabSpec
+from rocelab.labfile.queues import EcnSpec, QueuesSpec
 from rocelab.plan.build import plan
 from rocelab.plan.queues import (
     BINS,
@@ -19,8 +21,6 @@ from rocelab.plan.queues import (
     port_bytes,
     strictness,
 )
-from rocelab.spec.model import LabSpec
-from rocelab.spec.queues import EcnSpec, QueuesSpec
 from tests.helpers.queue_lines import bin_of, mark_probability
 
 CLASSES = st.lists(st.integers(0, 7), min_size=64, max_size=64).map(tuple)

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocelab.errors import InputError, SpecError
+from rocelab.base.errors import InputError, SpecError
+from rocelab.labfile.fabrics import ClosSpec
+from rocelab.labfile.model import LabSpec
 from rocelab.plan.build import build_fabric
 from rocelab.plan.shape import Drawn, clos_in
-from rocelab.spec.fabrics import ClosSpec
-from rocelab.spec.model import LabSpec
 
 
 def drawn(spec: ClosSpec) -> Drawn:

@@ -14,18 +14,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rocelab.base.documents import to_json
+from rocelab.base.errors import InputError, SpecError
 from rocelab.cli.main import main
-from rocelab.documents import to_json
-from rocelab.errors import InputError, SpecError
-from rocelab.forwarding.asic import Model
-from rocelab.forwarding.balance import Polarization, polarization
-from rocelab.forwarding.fib import Fib, NextHop, Route
-from rocelab.forwarding.path import NoPathError
-from rocelab.forwarding.planned import planned_fibs
-from rocelab.forwarding.steering import EntryKey, SteeringModel
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.jobplan import plan_job
 from rocelab.jobs.placement import NicRef
+from rocelab.labfile.catalog import find_lab
+from rocelab.labfile.load import load_spec
+from rocelab.labfile.model import LabSpec
+from rocelab.linux.fibtable import Fib, NextHop, Route
 from rocelab.plan.build import build_fabric, plan
 from rocelab.plan.fabric import DirectedLink, Direction, Fabric
 from rocelab.predict import spec as predict_spec
@@ -41,9 +39,11 @@ from rocelab.predict.predictor import (
 from rocelab.predict.spec import read_asked, read_flows
 from rocelab.report.prediction import print_prediction
 from rocelab.results.prediction import Prediction
-from rocelab.spec.catalog import find_lab
-from rocelab.spec.load import load_spec
-from rocelab.spec.model import LabSpec
+from rocelab.routes.asic import Model
+from rocelab.routes.balance import Polarization, polarization
+from rocelab.routes.path import NoPathError
+from rocelab.routes.planned import planned_fibs
+from rocelab.routes.steering import EntryKey, SteeringModel
 from tests.helpers.choices import polarizations
 from tests.helpers.hop_by_hop import choices_of, links_of
 from tests.helpers.narrow import broken

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocelab.errors import InputError
+from rocelab.base.errors import InputError
 from rocelab.remote.address import (
     Address,
     Destination,

@@ -13,8 +13,8 @@ from typing import Any, cast
 import paramiko
 import pytest
 
+from rocelab.base.errors import InputError
 from rocelab.cli import host as command
-from rocelab.errors import InputError
 from rocelab.remote.address import Address, Destination
 from rocelab.remote.connection import Connection
 from rocelab.remote.errors import ConnectionLostError, UnfitError

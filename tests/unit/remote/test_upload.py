@@ -12,9 +12,9 @@ import typer
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rocelab.base.errors import InputError
 from rocelab.cli import remote as hook
 from rocelab.cli.main import build, main
-from rocelab.errors import InputError
 from rocelab.remote.upload import INPUTS, OUTPUTS, is_within, make_upload, mirrored
 
 

@@ -18,7 +18,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft7Validator, Draft202012Validator
 
-from rocelab.errors import InputError
+from rocelab.base.errors import InputError
+from rocelab.labfile.model import LabSpec
 from rocelab.plan.build import plan
 from rocelab.plan.fabric import Fabric
 from rocelab.render import clabernetes
@@ -36,7 +37,6 @@ from rocelab.render.clabernetes import (
 )
 from rocelab.render.deployment import deployment
 from rocelab.render.files import MARKER, write_clabernetes
-from rocelab.spec.model import LabSpec
 from tests.helpers.clab_check import topology_problems
 from tests.helpers.target_schemas import clab_schema, topology_schema
 from tests.unit.render.test_containerlab import SMALL_LABS, fabric, run, small

@@ -21,8 +21,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft7Validator, Draft202012Validator
 
+from rocelab.base.errors import InputError
 from rocelab.cli.main import main
-from rocelab.errors import InputError
+from rocelab.lab.lab import Lab
+from rocelab.labfile.model import LabSpec
 from rocelab.plan.build import plan
 from rocelab.plan.fabric import Fabric
 from rocelab.plan.settings import node_settings
@@ -30,8 +32,6 @@ from rocelab.render.containerlab import container_name, mounted_files, topology_
 from rocelab.render.deployment import Deployment, deployment, warnings
 from rocelab.render.files import MARKER, write_containerlab
 from rocelab.render.frr import frr_configuration
-from rocelab.runtime.lab import Lab
-from rocelab.spec.model import LabSpec
 from tests.helpers.clab_check import topology_problems
 from tests.helpers.limits import LIMIT_S
 from tests.helpers.target_schemas import clab_schema

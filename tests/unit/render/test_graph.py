@@ -11,12 +11,12 @@ from xml.etree import ElementTree
 
 import pytest
 
+from rocelab.labfile.fabrics import ClosSpec, FabricSpec, FatTreeSpec, HpnSpec, RailSpec
+from rocelab.labfile.model import LabSpec, LinksSpec
 from rocelab.plan.build import build_fabric
 from rocelab.plan.fabric import Fabric
 from rocelab.render.graph import mermaid, svg
 from rocelab.render.sketch import MAX_PER_TIER
-from rocelab.spec.fabrics import ClosSpec, FabricSpec, FatTreeSpec, HpnSpec, RailSpec
-from rocelab.spec.model import LabSpec, LinksSpec
 
 SVG = "{http://www.w3.org/2000/svg}"
 

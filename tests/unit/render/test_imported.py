@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 import yaml
 
-from rocelab.errors import InputError, SpecError
+from rocelab.base.errors import InputError, SpecError
+from rocelab.labfile.catalog import find_lab
+from rocelab.labfile.load import load_spec
 from rocelab.plan.build import plan
 from rocelab.plan.shape import clos_in
 from rocelab.render.files import write_containerlab
 from rocelab.render.import_policy import kind_of
 from rocelab.render.import_roles import drawn_of
 from rocelab.render.imported import read_topology
-from rocelab.spec.catalog import find_lab
-from rocelab.spec.load import load_spec
 
 LEAF_SPINE = """name: theirs
 topology:

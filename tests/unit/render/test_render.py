@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from rocelab.errors import InputError
+from rocelab.base.errors import InputError
+from rocelab.lab.lab import Lab
+from rocelab.labfile.model import LabSpec
 from rocelab.plan.build import plan
 from rocelab.plan.fabric import Fabric
 from rocelab.render.files import MARKER, write_rendered
 from rocelab.render.frr import daemons, frr_configuration
-from rocelab.runtime.lab import Lab
-from rocelab.spec.model import LabSpec
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 

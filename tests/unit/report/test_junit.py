@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocelab.errors import InputError, MachineError
-from rocelab.outputs import output_file
+from rocelab.base.errors import InputError, MachineError
+from rocelab.base.outputs import output_file
 from rocelab.report.junit import junit_file, junit_of, junit_of_error
 from rocelab.results.drill import DrillResult, summarise
 from rocelab.results.expectations import parse_expectation

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from rocelab.errors import ExpectationError, InputError, MachineError
-from rocelab.interruption import Interrupted
+from rocelab.base.errors import ExpectationError, InputError, MachineError
+from rocelab.base.interruption import Interrupted
 from rocelab.report.markdown import markdown_of, markdown_of_error
 from tests.helpers import phases_sample, report_sample
 

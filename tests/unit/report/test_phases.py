@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 import pytest
 from rich.console import Console
 
-from rocelab.documents import to_json
+from rocelab.base.documents import to_json
 from rocelab.plan.fabric import Direction
 from rocelab.report.html import drawings, render_html
 from rocelab.report.jobs.plots import link_loads_plot, progress_plot

@@ -14,6 +14,8 @@ import pytest
 
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.spec import collective_job
+from rocelab.labfile.catalog import find_lab
+from rocelab.labfile.load import load_spec
 from rocelab.plan.build import plan
 from rocelab.report.compare import recorded as compare_recorded
 from rocelab.report.compare.recorded import recorded as compared
@@ -40,8 +42,6 @@ from rocelab.results.stages import Cause, Resolution, Stages, SwitchStages
 from rocelab.sim.events.sentence import parse_event
 from rocelab.sim.events.spec import TimelineSpec
 from rocelab.sim.simulate import Options, simulate
-from rocelab.spec.catalog import find_lab
-from rocelab.spec.load import load_spec
 from tests.helpers import phases_sample
 from tests.helpers.comparison_sample import comparison
 from tests.helpers.report_sample import LINK, MS, repeat, result

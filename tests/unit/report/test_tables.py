@@ -9,10 +9,10 @@ from rich.console import Console
 
 from rocelab.drills.show import view_of
 from rocelab.drills.view import print_view
+from rocelab.labfile.catalog import DRILLS, find, shipped_names
 from rocelab.report.console import table
 from rocelab.report.tables import Wanted, fitted
 from rocelab.report.terminal import print_result
-from rocelab.spec.catalog import DRILLS, find, shipped_names
 from tests.helpers import phases_sample, report_sample
 from tests.helpers.narrow import broken, printed, too_long, words
 

@@ -14,12 +14,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocelab.documents import to_json
+from rocelab.base.documents import to_json
+from rocelab.base.statistics import least_rank_sum_p, rank_sum_p
 from rocelab.report.difference import print_difference
 from rocelab.results.difference import Change, DrillDiff, Finding, changes, compared, difference
 from rocelab.results.drill import DrillResult, summarise
 from rocelab.results.expectations import parse_expectation
-from rocelab.statistics import least_rank_sum_p, rank_sum_p
 from tests.helpers import phases_sample, report_sample
 from tests.helpers.narrow import broken, printed, too_long
 from tests.unit.conftest import Outcome

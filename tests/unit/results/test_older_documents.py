@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from rocelab.base.documents import to_json
 from rocelab.diagnose.diagnose import diagnose_report
-from rocelab.documents import to_json
 from rocelab.report.compare.html import render_html as comparison_page
 from rocelab.report.html import render_html as drill_page
 from rocelab.report.simulation.html import render_html as simulation_page

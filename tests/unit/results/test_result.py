@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from rocelab.documents import to_json
-from rocelab.errors import InputError
+from rocelab.base.documents import to_json
+from rocelab.base.errors import InputError
 from rocelab.results.drill import SCHEMA_VERSION, from_json
 from rocelab.results.kpis import probe_figures
 from rocelab.results.spec import ExpectSpec

@@ -11,21 +11,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from rocelab.documents import to_json
-from rocelab.errors import InputError
+from rocelab.base.documents import to_json
+from rocelab.base.errors import InputError
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.jobplan import JobPlan, plan_jobs
 from rocelab.jobs.load import CARRIED_SHARE, estimate, warning
-from rocelab.measure.accounting import check_all, disagreements
-from rocelab.measure.devices import DeviceCounts
-from rocelab.measure.processes import NO_CONTROLLER, ProcessFigures
+from rocelab.labfile.queues import QueueEngine
+from rocelab.observe.devices import DeviceCounts
+from rocelab.observe.processes import NO_CONTROLLER, ProcessFigures
 from rocelab.report.job_terminal import print_report
 from rocelab.results.job import JobReport, from_json
 from rocelab.results.lossless import Lossless, PauseFigures, PauseSpan
 from rocelab.results.probes import Event, FaultChange
 from rocelab.runs import jobfigures
+from rocelab.runs.accounting import check_all, disagreements
 from rocelab.runs.jobreport import JobsRecord, job_reports
-from rocelab.spec.queues import QueueEngine
 from rocelab.traffic.jobresult import JobResult
 from rocelab.traffic.result import TrafficResult
 from tests.helpers import job_sample as sample

@@ -9,29 +9,29 @@ from typing import ClassVar
 
 import pytest
 
+from rocelab.base.progress import no_progress
+from rocelab.dataplane.steering.scheme import Steering
 from rocelab.drills import jobs as phases
 from rocelab.drills.hashing import reseeded
 from rocelab.drills.plan import JobPhase
 from rocelab.drills.spec import PhaseSpec
 from rocelab.faults import injector as injecting
 from rocelab.faults.schedule import Timed
-from rocelab.forwarding.planned import planned_fibs
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.jobplan import JobPlan, plan_jobs
-from rocelab.kernel.linkwatch import LinkEvent
-from rocelab.measure.devices import DeviceCounts
-from rocelab.measure.timeline import FibTimeline
+from rocelab.lab.lab import Lab, RunningLab
+from rocelab.labfile.schemes import SprayScheme
+from rocelab.linux.linkwatch import LinkEvent
+from rocelab.observe.devices import DeviceCounts
+from rocelab.observe.timeline import FibTimeline
 from rocelab.plan.fabric import Fabric
 from rocelab.predict.matrix import rows_of_jobs
 from rocelab.predict.predictor import Setting, paths_on
-from rocelab.progress import no_progress
 from rocelab.results.drill import JobsRun
+from rocelab.routes.planned import planned_fibs
 from rocelab.runs import jobs as runs
 from rocelab.runs import observers
 from rocelab.runs.jobs import run_jobs, run_planned
-from rocelab.runtime.lab import Lab, RunningLab
-from rocelab.runtime.steering.scheme import Steering
-from rocelab.spec.schemes import SprayScheme
 from rocelab.traffic.result import TrafficResult
 from tests.helpers import job_sample as sample
 from tests.helpers.limits import LIMIT_S

@@ -9,26 +9,26 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from rocelab.errors import MachineError
+from rocelab.base.errors import MachineError
 from rocelab.faults.base import Fault
 from rocelab.faults.impairments import blackhole
 from rocelab.faults.injector import Change
 from rocelab.faults.links import CarrierDown
-from rocelab.forwarding.fib import Fib
-from rocelab.forwarding.planned import planned_fibs
 from rocelab.jobs.flow import Flow, permutation
-from rocelab.kernel.bracket import realtime_ns
-from rocelab.kernel.linkwatch import LinkEvent
-from rocelab.measure import processes
-from rocelab.measure.health.spec import HealthSpec
-from rocelab.measure.processes import NO_CONTROLLER
+from rocelab.lab.lab import Lab
+from rocelab.linux.bracket import realtime_ns
+from rocelab.linux.fibtable import Fib
+from rocelab.linux.linkwatch import LinkEvent
+from rocelab.observe import processes
+from rocelab.observe.health.spec import HealthSpec
+from rocelab.observe.processes import NO_CONTROLLER
 from rocelab.plan.build import build_fabric
 from rocelab.plan.fabric import Link
 from rocelab.results.convergence import FlowSamples, Method, Window, measure_flow, offered_rate_pps
 from rocelab.results.probes import FibChange, Timeline
+from rocelab.routes.planned import planned_fibs
 from rocelab.runs import observers, probes
 from rocelab.runs.probes import FaultedRun, Settings, check_sent, counted_samples
-from rocelab.runtime.lab import Lab
 from rocelab.traffic.result import Arrivals, TrafficResult, flow_record
 from tests.helpers.report_sample import flows, lab
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from rocelab.agent.dcqcn import DcqcnParameters
-from rocelab.arrays import Floats
+from rocelab.base.arrays import Floats
 from rocelab.sim.packets.compiling import compiled
 
 STATE_CELLS, RULE_CELLS = 1, 2

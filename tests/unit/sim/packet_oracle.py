@@ -20,7 +20,23 @@ from typing import Any
 import numpy as np
 
 from rocelab.agent.dcqcn import DcqcnParameters
-from rocelab.agent.headers import (
+from rocelab.agent.nic import WIRE_OVERHEAD_BYTES
+from rocelab.agent.rc.frames import ACK_REQUEST
+from rocelab.agent.rc.queue_pair import QueuePair, QueuePairSettings
+from rocelab.agent.rc.requester import NEVER_NS, RequesterSettings
+from rocelab.base.arrays import NONE
+from rocelab.labfile.queues import EcnSpec
+from rocelab.plan.queues import BINS, STRICT_CLASSES, bin_edges_bytes
+from rocelab.results.simulation import PortModel
+from rocelab.routes.arrays.flows import Ways
+from rocelab.sim.engine.program import Program
+from rocelab.sim.packets import state as at
+from rocelab.sim.packets.build import CUT_BYTES, PMAX_UNITS, start_order
+from rocelab.sim.packets.draws import draw, drawn_order
+from rocelab.sim.packets.pausing import Pausing
+from rocelab.sim.packets.sending import Gathering, Queues, Sending
+from rocelab.sim.packets.wiring import Wiring
+from rocelab.wire.headers import (
     BTH_OFFSET,
     IP_OFFSET,
     PAYLOAD_OFFSET,
@@ -30,22 +46,6 @@ from rocelab.agent.headers import (
     extension_bytes,
     is_last,
 )
-from rocelab.agent.nic import WIRE_OVERHEAD_BYTES
-from rocelab.agent.rc.frames import ACK_REQUEST
-from rocelab.agent.rc.queue_pair import QueuePair, QueuePairSettings
-from rocelab.agent.rc.requester import NEVER_NS, RequesterSettings
-from rocelab.arrays import NONE
-from rocelab.plan.queues import BINS, STRICT_CLASSES, bin_edges_bytes
-from rocelab.results.simulation import PortModel
-from rocelab.sim.engine.program import Program
-from rocelab.sim.fabric.flows import Ways
-from rocelab.sim.packets import state as at
-from rocelab.sim.packets.build import CUT_BYTES, PMAX_UNITS, start_order
-from rocelab.sim.packets.draws import draw, drawn_order
-from rocelab.sim.packets.pausing import Pausing
-from rocelab.sim.packets.sending import Gathering, Queues, Sending
-from rocelab.sim.packets.wiring import Wiring
-from rocelab.spec.queues import EcnSpec
 from tests.helpers.queue_lines import mark_probability
 from tests.helpers.rc_fakes import header
 from tests.unit.sim.packet_oracle_pauses import Lane, ReceiveBuffer

@@ -9,7 +9,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from rocelab.arrays import NONE
+from rocelab.base.arrays import NONE
 from rocelab.sim.packets.pausing import Pausing
 
 if TYPE_CHECKING:

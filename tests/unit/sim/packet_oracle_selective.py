@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from rocelab.agent.headers import PSN_MASK
 from rocelab.agent.rc.frames import unwrapped
 from rocelab.agent.rc.reordering import ReorderingResponder
 from rocelab.agent.rc.requester import NEVER_NS, Batch, Requester, RequesterSettings
 from rocelab.agent.rc.responder import ACK, NAK_SEQUENCE, Complete
+from rocelab.wire.headers import PSN_MASK
 
 
 class SelectiveResponder(ReorderingResponder):

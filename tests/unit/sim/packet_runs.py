@@ -8,10 +8,10 @@ from itertools import count
 
 import numpy as np
 
+from rocelab.base.progress import ProgressSink, no_progress
 from rocelab.jobs.messages import Messages
-from rocelab.progress import ProgressSink, no_progress
+from rocelab.routes.arrays.flows import Paths, Ways, joined_paths, ways_along
 from rocelab.sim.engine.program import Program
-from rocelab.sim.fabric.flows import Paths, Ways, joined_paths, ways_along
 from rocelab.sim.packets import state as at
 from rocelab.sim.packets.control import control
 from rocelab.sim.packets.draws import drawn_order

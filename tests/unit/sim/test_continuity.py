@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rocelab.errors import InputError
+from rocelab.base.errors import InputError
 from rocelab.jobs import merged_sends as collectives
 from rocelab.jobs.collectives import Pattern, count_sends
 from rocelab.jobs.job import JobSpec
@@ -13,12 +13,12 @@ from rocelab.jobs.merged_sends import MOST_IN_TURN, MOST_ORDERED, sends_in_order
 from rocelab.jobs.parallelism import in_groups
 from rocelab.jobs.spec import SimulatedJob, collective_job
 from rocelab.jobs.steps import Steps
+from rocelab.labfile.catalog import find_lab
+from rocelab.labfile.load import load_spec
+from rocelab.routes.arrays.build import network_of
 from rocelab.sim import simulate
-from rocelab.sim.fabric.build import network_of
 from rocelab.sim.simulate import Options, Simulation
 from rocelab.sim.warnings import _unevenly_spread
-from rocelab.spec.catalog import find_lab
-from rocelab.spec.load import load_spec
 
 LARGE = load_spec(find_lab("llama3-24k"))
 NETWORK = network_of(LARGE)

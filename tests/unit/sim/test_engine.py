@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from rocelab import compiling
-from rocelab.progress import Progress, no_progress
+from rocelab.base import compiling
+from rocelab.base.progress import Progress, no_progress
 from rocelab.sim.engine.filling import LONG_LIST
 from rocelab.sim.engine.incremental import Incremental
 from rocelab.sim.engine.program import Change, Outcome, Rings

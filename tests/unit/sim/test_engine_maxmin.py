@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocelab.arrays import Floats
+from rocelab.base.arrays import Floats
+from rocelab.routes.arrays.flows import Paths
 from rocelab.sim.engine.incremental import Incremental
 from rocelab.sim.engine.proof import NotFairError, prove
-from rocelab.sim.fabric.flows import Paths
 from tests.helpers.engine_samples import drawn_capacity, drawn_paths, paths, program
 from tests.helpers.fluid_oracle import rates_in_rounds
 

@@ -16,12 +16,20 @@ from rich.console import Console
 
 from bench.convergence.document import TABLE
 from bench.reaction import MEASURED, reaction_table
-from rocelab.arrays import NONE, Bools, Floats
-from rocelab.documents import to_json
-from rocelab.errors import InputError, SpecError
+from rocelab.base.arrays import NONE, Bools, Floats
+from rocelab.base.documents import to_json
+from rocelab.base.errors import InputError, SpecError
 from rocelab.jobs.transport import TransportSpec
+from rocelab.labfile.catalog import find_lab
+from rocelab.labfile.load import load_spec, read_model
+from rocelab.labfile.model import LabSpec
 from rocelab.report.simulation.whatif import print_outlook, print_what_if
 from rocelab.results.whatif import WhatIf
+from rocelab.routes.arrays.build import network_of
+from rocelab.routes.arrays.flows import Flows, Paths
+from rocelab.routes.arrays.network import Network
+from rocelab.routes.arrays.paths import paths_of
+from rocelab.routes.arrays.routes import Routes
 from rocelab.sim.engine.program import Change, Program
 from rocelab.sim.engine.run import run
 from rocelab.sim.events.changes import changes_of
@@ -43,14 +51,6 @@ from rocelab.sim.events.spec import (
 from rocelab.sim.events.targets import parse_target
 from rocelab.sim.events.timeline import Outage, outage_of, resolve
 from rocelab.sim.events.whatif import what_if
-from rocelab.sim.fabric.build import network_of
-from rocelab.sim.fabric.flows import Flows, Paths
-from rocelab.sim.fabric.network import Network
-from rocelab.sim.fabric.paths import paths_of
-from rocelab.sim.fabric.routes import Routes
-from rocelab.spec.catalog import find_lab
-from rocelab.spec.load import load_spec, read_model
-from rocelab.spec.model import LabSpec
 
 NCCL = Retransmission.of(None)
 PATIENT = Retransmission(4.096e-6 * 2**22, 7)

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from rocelab.agent.rc.connection import Connection
 from rocelab.agent.rc.requester import Requester
-from rocelab.arrays import Ints
-from rocelab.errors import InputError
+from rocelab.base.arrays import Ints
+from rocelab.base.errors import InputError
 from rocelab.jobs import merged_sends as collectives
 from rocelab.jobs.collectives import IN_RING_ORDER, ROOTED, Algorithm, Pattern, schedule
 from rocelab.jobs.job import JobSpec
@@ -25,19 +25,19 @@ from rocelab.jobs.placement import Placement, cut, group_size, place
 from rocelab.jobs.sport import QPN_LIMIT, SourcePort
 from rocelab.jobs.transport import Strategy, TransportSpec
 from rocelab.jobs.workload import Sends, Step, Workload
+from rocelab.lab.adoption.graph import lab_of
+from rocelab.labfile.catalog import find_lab
+from rocelab.labfile.fabrics import ClosSpec, HpnSpec, RailSpec
+from rocelab.labfile.load import load_spec
+from rocelab.labfile.model import LabSpec
 from rocelab.plan.build import build_fabric
 from rocelab.plan.fabric import Fabric
 from rocelab.predict.matrix import rows_of_jobs
-from rocelab.runtime.adoption.graph import lab_of
+from rocelab.routes.arrays.build import network_of
+from rocelab.routes.arrays.network import Network
 from rocelab.sim.compile import Compiled, PlacedJob, compile_jobs
-from rocelab.sim.fabric.build import network_of
-from rocelab.sim.fabric.network import Network
 from rocelab.sim.placement import Taken, place_ranks, ring_cut, ring_group
 from rocelab.sim.queue_pairs import queue_pairs
-from rocelab.spec.catalog import find_lab
-from rocelab.spec.fabrics import ClosSpec, HpnSpec, RailSpec
-from rocelab.spec.load import load_spec
-from rocelab.spec.model import LabSpec
 from tests.helpers.adopted_sample import FRR, surveyed
 from tests.helpers.rc_fakes import header, requester_settings
 

@@ -10,10 +10,13 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from rocelab.documents import to_json
-from rocelab.errors import InputError, MachineError
+from rocelab.base.documents import to_json
+from rocelab.base.errors import InputError, MachineError
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.spec import SimulatedJob, collective_job
+from rocelab.labfile.catalog import find_lab
+from rocelab.labfile.load import load_spec
+from rocelab.labfile.model import LabSpec
 from rocelab.report.simulation.html import render_html
 from rocelab.report.simulation.terminal import print_report
 from rocelab.results.simulation import Engine, PortModel, from_json
@@ -29,9 +32,6 @@ from rocelab.sim.links.turns import begins_in_turn
 from rocelab.sim.packets import loop
 from rocelab.sim.packets.run import PacketRun
 from rocelab.sim.simulate import Options, Simulation, simulate
-from rocelab.spec.catalog import find_lab
-from rocelab.spec.load import load_spec
-from rocelab.spec.model import LabSpec
 from tests.unit.sim.packet_runs import Flow, arranged, ran
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocelab.errors import InputError
+from rocelab.base.errors import InputError
 from rocelab.jobs.collectives import Pattern
 from rocelab.jobs.performance import Row, nccl_table
 from rocelab.sim.traces.nccl_tests import NcclTest, read_nccl_tests

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from rocelab.agent.rc.connection import CLEAR_TO_SEND, Admission, Connection
-from rocelab.arrays import NONE, Longs
+from rocelab.base.arrays import NONE, Longs
 from rocelab.jobs.messages import loads_of, messages_of
 from rocelab.jobs.transport import Strategy, TransportSpec
 from rocelab.sim.engine.program import Program

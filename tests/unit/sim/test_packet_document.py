@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from rocelab.documents import to_json
+from rocelab.base.documents import to_json
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.spec import collective_job
+from rocelab.labfile.model import LabSpec
 from rocelab.report.simulation.html import render_html
 from rocelab.report.simulation.terminal import print_report
 from rocelab.results.simulation import Engine, PortModel, SimulationReport, from_json
 from rocelab.sim.simulate import Options, simulate
-from rocelab.spec.model import LabSpec
 
 SPEC = LabSpec.model_validate(
     {

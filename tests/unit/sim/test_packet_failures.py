@@ -10,22 +10,22 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from rocelab.documents import to_json
+from rocelab.base.documents import to_json
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.spec import collective_job
+from rocelab.labfile.catalog import find_lab
+from rocelab.labfile.load import load_spec
 from rocelab.report.simulation.html import render_html
 from rocelab.report.simulation.terminal import print_report
 from rocelab.results.simulation import Engine, SimulationReport, from_json
+from rocelab.routes.arrays.flows import Paths
 from rocelab.sim.events.reaction import Breakage, shipped_table
 from rocelab.sim.events.sentence import parse_event
 from rocelab.sim.events.spec import TimelineSpec
-from rocelab.sim.fabric.flows import Paths
 from rocelab.sim.packets import build
 from rocelab.sim.packets.run import PacketRun, run_packets
 from rocelab.sim.packets.sending import ACK_BYTES
 from rocelab.sim.simulate import Options, Simulation
-from rocelab.spec.catalog import find_lab
-from rocelab.spec.load import load_spec
 from tests.unit.sim.packet_runs import (
     ACK_PS,
     FULL_PS,

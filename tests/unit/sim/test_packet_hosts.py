@@ -7,17 +7,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from rocelab.arrays import NONE
+from rocelab.base.arrays import NONE
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.spec import collective_job
+from rocelab.labfile.catalog import find_lab
+from rocelab.labfile.load import load_spec
 from rocelab.plan.queues import BURST_NS
 from rocelab.results.simulation import Engine, PortModel
-from rocelab.sim.fabric.build import network_of
+from rocelab.routes.arrays.build import network_of
 from rocelab.sim.packets.run import run_packets
 from rocelab.sim.packets.sending import Gathering, gathering_of
 from rocelab.sim.simulate import Options, simulate
-from rocelab.spec.catalog import find_lab
-from rocelab.spec.load import load_spec
 from tests.unit.sim.packet_runs import ENDLESS, FRAME, LATENCY_PS, Flow, arranged, finish_ps
 
 LAB = replace(ENDLESS, ports=PortModel.LAB, burst_bytes=FRAME + 24)

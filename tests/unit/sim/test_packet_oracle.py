@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 from rocelab.agent.dcqcn import DcqcnParameters
-from rocelab.arrays import NONE, Floats, Longs
+from rocelab.base.arrays import NONE, Floats, Longs
 from rocelab.jobs.dcqcn_profiles import PROFILES, parameters
 from rocelab.jobs.messages import Messages
 from rocelab.results.simulation import PortModel
+from rocelab.routes.arrays.flows import Paths, Ways
 from rocelab.sim.engine.program import Program
-from rocelab.sim.fabric.flows import Paths, Ways
 from rocelab.sim.packets import run as run_module
 from rocelab.sim.packets import state as at
 from rocelab.sim.packets.dcqcn import rule_of

@@ -13,31 +13,31 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from rocelab.arrays import NONE
-from rocelab.documents import to_json
-from rocelab.errors import InputError
+from rocelab.base.arrays import NONE
+from rocelab.base.documents import to_json
+from rocelab.base.errors import InputError
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.spec import SimulatedJob, collective_job
+from rocelab.labfile.catalog import find_lab
+from rocelab.labfile.headroom import headroom_of
+from rocelab.labfile.load import load_spec
+from rocelab.labfile.model import LabSpec
+from rocelab.labfile.pfc import PfcSpec
+from rocelab.labfile.queues import QueuesSpec
 from rocelab.plan.build import plan
 from rocelab.plan.pauses import plan_pauses
 from rocelab.plan.pfc import carve, nic_headrooms, slack_of, warnings
 from rocelab.report.simulation.html import render_html
 from rocelab.report.simulation.terminal import print_report
 from rocelab.results.simulation import Engine, PortModel, SimulationReport, from_json
-from rocelab.sim.fabric.build import network_of
-from rocelab.sim.fabric.flows import Paths
+from rocelab.routes.arrays.build import network_of
+from rocelab.routes.arrays.flows import Paths
 from rocelab.sim.packets import state as at
 from rocelab.sim.packets.figures import lossless_links
 from rocelab.sim.packets.pausing import Drain, Pausing, Watchdog, pause_warnings, pausing_of
 from rocelab.sim.packets.run import PacketRun, run_packets
 from rocelab.sim.packets.sending import Gathering, Queues
 from rocelab.sim.simulate import Options, Simulation, simulate
-from rocelab.spec.catalog import find_lab
-from rocelab.spec.headroom import headroom_of
-from rocelab.spec.load import load_spec
-from rocelab.spec.model import LabSpec
-from rocelab.spec.pfc import PfcSpec
-from rocelab.spec.queues import QueuesSpec
 from tests.unit.sim.packet_runs import (
     ACK_PS,
     ENDLESS,

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from rocelab.errors import InputError
+from rocelab.base.errors import InputError
 from rocelab.results.simulation import PortModel
 from rocelab.sim.simulate import Options
 from tests.unit.sim.packet_runs import (

@@ -8,14 +8,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from rocelab.errors import InputError
+from rocelab.base.errors import InputError
+from rocelab.base.progress import Progress
+from rocelab.labfile.queues import EcnSpec
 from rocelab.plan.queues import bin_edges_bytes
-from rocelab.progress import Progress
 from rocelab.sim.packets import build, loop, run
 from rocelab.sim.packets import state as at
 from rocelab.sim.packets.ports import draw
 from rocelab.sim.packets.sending import Queues
-from rocelab.spec.queues import EcnSpec
 from tests.helpers.queue_lines import mark_probability
 from tests.unit.sim.packet_runs import ENDLESS, FRAME, FULL_PS, Flow, arranged, finish_ps, ran
 

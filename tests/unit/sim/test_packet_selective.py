@@ -8,7 +8,7 @@ from random import Random
 import numpy as np
 import pytest
 
-from rocelab.errors import InputError, SpecError
+from rocelab.base.errors import InputError, SpecError
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.jobplan import plan_job
 from rocelab.jobs.options import job_from_options

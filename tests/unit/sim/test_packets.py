@@ -5,18 +5,18 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rocelab.errors import InputError
+from rocelab.base.errors import InputError
+from rocelab.base.progress import Progress, ProgressSink, no_progress
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.spec import SimulatedJob, collective_job
-from rocelab.progress import Progress, ProgressSink, no_progress
+from rocelab.labfile.catalog import find_lab
+from rocelab.labfile.load import load_spec
 from rocelab.results.simulation import Engine, PortModel
 from rocelab.sim.packets import build, run
 from rocelab.sim.packets import state as at
 from rocelab.sim.packets.run import PacketRun
 from rocelab.sim.packets.sending import CLEARANCE_BYTES
 from rocelab.sim.simulate import Options, Simulation, simulate
-from rocelab.spec.catalog import find_lab
-from rocelab.spec.load import load_spec
 from tests.unit.sim.packet_runs import ACK_PS, FRAME, FULL_PS, LATENCY_PS, Flow, arranged, ran
 
 

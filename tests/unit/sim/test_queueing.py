@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from rocelab.arrays import Floats
+from rocelab.base.arrays import Floats
 from rocelab.jobs.poisson import FlowSizes, PoissonSpec, poisson_flows
+from rocelab.routes.arrays.flows import Paths
 from rocelab.sim.engine.program import Program
 from rocelab.sim.engine.run import run
-from rocelab.sim.fabric.flows import Paths
 from rocelab.sim.packets.run import run_packets
 from tests.unit.sim.packet_runs import FULL_PS, Flow, arranged
 

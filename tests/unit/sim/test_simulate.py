@@ -18,16 +18,22 @@ import pytest
 from rich.console import Console
 
 from rocelab.agent.nic import WIRE_OVERHEAD_BYTES
+from rocelab.base.documents import to_json
+from rocelab.base.errors import MachineError, RocelabError
 from rocelab.cli.app import Settings
 from rocelab.cli.main import command_line
-from rocelab.documents import to_json
-from rocelab.errors import MachineError, RocelabError
 from rocelab.jobs import merged_sends as collectives
 from rocelab.jobs.job import JobSpec, schedule_of
 from rocelab.jobs.jobplan import plan_jobs
 from rocelab.jobs.performance import FRAME_OVERHEAD_BYTES, roofline_ns
 from rocelab.jobs.spec import SimulatedJob, collective_job, find_jobs, load_jobs
 from rocelab.jobs.training_spec import TrainingSpec
+from rocelab.labfile.base import SECOND
+from rocelab.labfile.catalog import find_lab
+from rocelab.labfile.fabrics import ClosSpec
+from rocelab.labfile.load import load_spec
+from rocelab.labfile.model import LabSpec, LinksSpec
+from rocelab.labfile.schemes import EcmpScheme, SprayScheme
 from rocelab.plan.build import build_fabric
 from rocelab.plan.fabric import Direction
 from rocelab.predict.matrix import rows_of_jobs
@@ -41,12 +47,6 @@ from rocelab.sim.events.expectation import expected_cost
 from rocelab.sim.events.rates import HPN
 from rocelab.sim.events.spec import RestartSpec, TimelineSpec
 from rocelab.sim.simulate import Options, Simulation, simulate
-from rocelab.spec.base import SECOND
-from rocelab.spec.catalog import find_lab
-from rocelab.spec.fabrics import ClosSpec
-from rocelab.spec.load import load_spec
-from rocelab.spec.model import LabSpec, LinksSpec
-from rocelab.spec.schemes import EcmpScheme, SprayScheme
 from tests.helpers.narrow import broken
 
 EXACT = Options(eps=0.0, hop_latency_ns=0.0)

@@ -11,15 +11,15 @@ import pytest
 
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.spec import collective_job
+from rocelab.labfile.catalog import find_lab
+from rocelab.labfile.load import load_spec
+from rocelab.labfile.model import LabSpec
+from rocelab.labfile.schemes import SprayScheme
 from rocelab.plan.build import plan
 from rocelab.results.simulation import Engine
 from rocelab.sim import slowest
 from rocelab.sim.flowtable import flow_file, write_flows
 from rocelab.sim.simulate import Options, Simulation, simulate
-from rocelab.spec.catalog import find_lab
-from rocelab.spec.load import load_spec
-from rocelab.spec.model import LabSpec
-from rocelab.spec.schemes import SprayScheme
 
 JOB = {"pattern": "alltoall", "ranks": 8, "size": "8MB", "placement": "fragmented"}
 

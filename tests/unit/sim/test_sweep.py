@@ -22,11 +22,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rocelab.base.errors import InputError, MachineError, SpecError
+from rocelab.base.outputs import open_folder
 from rocelab.cli.app import run
 from rocelab.cli.main import command_line
-from rocelab.errors import InputError, MachineError, SpecError
 from rocelab.jobs.spec import load_jobs
-from rocelab.outputs import open_folder
+from rocelab.labfile.catalog import find_lab
+from rocelab.labfile.load import load_spec
 from rocelab.plan.build import build_fabric
 from rocelab.plan.fabric import Role
 from rocelab.sim.sweep import report, store
@@ -37,8 +39,6 @@ from rocelab.sim.sweep.run import run_sweep
 from rocelab.sim.sweep.spec import Axis, Sweep, read_sweep
 from rocelab.sim.sweep.store import TABLE, Record, open_journal, table_metadata, write_table
 from rocelab.sim.sweep.workerpool import WorkerPool, check_workers, cluster, processes
-from rocelab.spec.catalog import find_lab
-from rocelab.spec.load import load_spec
 from tests.helpers import sweep_cells
 from tests.helpers.limits import LIMIT_S
 

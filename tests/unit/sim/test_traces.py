@@ -12,10 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocelab.arrays import NONE
-from rocelab.errors import InputError, MachineError
+from rocelab.base.arrays import NONE
+from rocelab.base.errors import InputError, MachineError
 from rocelab.jobs.spec import SimulatedJob
 from rocelab.jobs.workload import Sends, Step, Workload
+from rocelab.labfile.catalog import find_lab
+from rocelab.labfile.load import load_spec
 from rocelab.results.simulation import Engine
 from rocelab.sim.simulate import Options, Simulation
 from rocelab.sim.traces.chakra import (
@@ -31,8 +33,6 @@ from rocelab.sim.traces.export import write_trace
 from rocelab.sim.traces.messages import message_classes
 from rocelab.sim.traces.order import COMPUTE, Communication, condense, topological
 from rocelab.sim.traces.replay import read_workload, trace_workload
-from rocelab.spec.catalog import find_lab
-from rocelab.spec.load import load_spec
 from tests.helpers.pytorch_trace import COLLECTIVES, pytorch_trace
 from tests.helpers.trace_files import write_trace_file
 

@@ -9,20 +9,20 @@ from typing import Any
 import pytest
 import yaml
 
-from rocelab.forwarding.asic import Model
 from rocelab.jobs.placement import Placement
 from rocelab.jobs.spec import SimulatedJob, find_jobs, load_jobs
+from rocelab.labfile.catalog import find_lab
+from rocelab.labfile.load import load_spec
+from rocelab.labfile.model import LabSpec
 from rocelab.plan.limits import lab_limits, unreached_marks
 from rocelab.results.simulation import Engine
+from rocelab.routes.arrays.build import network_of
+from rocelab.routes.asic import Model
 from rocelab.sim.events.sentence import parse_event
-from rocelab.sim.fabric.build import network_of
 from rocelab.sim.placement import place_ranks
 from rocelab.sim.reliability import event_cost
 from rocelab.sim.simulate import Options, simulate
 from rocelab.sim.sweep.cells import run_cell
-from rocelab.spec.catalog import find_lab
-from rocelab.spec.load import load_spec
-from rocelab.spec.model import LabSpec
 from tests.helpers.command import rocelab
 
 RAIL = {"kind": "rail", "units": 2, "servers_per_unit": 8, "rails": 4, "spines": 2}

@@ -12,15 +12,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rocelab import record as records
+from rocelab.base.errors import InputError, SpecError
 from rocelab.drills.spec import MeasureSpec
-from rocelab.errors import InputError, SpecError
+from rocelab.lab import doctor
+from rocelab.lab.doctor import Check, explained
+from rocelab.lab.lab import RunningLab
+from rocelab.labfile.base import MAX_NAME_LENGTH, check_name
+from rocelab.labfile.model import LabSpec
 from rocelab.plan.build import plan
-from rocelab.runtime import doctor
-from rocelab.runtime import record as records
-from rocelab.runtime.doctor import Check, explained
-from rocelab.runtime.lab import RunningLab
-from rocelab.spec.base import MAX_NAME_LENGTH, check_name
-from rocelab.spec.model import LabSpec
 from rocelab.testkit.bench import evidence_folder
 from rocelab.testkit.choice import chosen_labs
 from rocelab.testkit.duration import Duration

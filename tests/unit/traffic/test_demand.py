@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from rocelab import record
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.jobplan import plan_job
-from rocelab.runtime import record
-from rocelab.runtime.lab import Lab
-from rocelab.runtime.record import LabFiles
+from rocelab.lab.lab import Lab
+from rocelab.record import LabFiles
 from rocelab.traffic.demand import FOLDER, job_demands, published, read_published
 
 

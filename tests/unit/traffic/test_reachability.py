@@ -6,7 +6,7 @@ import pytest
 from scapy.layers.inet import ICMP, IP
 from scapy.layers.l2 import Ether
 
-from rocelab.runtime.lab import Lab
+from rocelab.lab.lab import Lab
 from rocelab.traffic.reachability import (
     Frames,
     Reachability,

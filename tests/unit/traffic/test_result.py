@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from rocelab.agent.demux import ProbeLog
-from rocelab.agent.probe import NO_FLOW
 from rocelab.jobs.flow import Flow
 from rocelab.traffic.result import (
     SECOND_NS,
@@ -18,6 +17,7 @@ from rocelab.traffic.result import (
     packets_due,
     read_arrivals,
 )
+from rocelab.wire.probe import NO_FLOW
 
 FIRST_NS = 1_700_000_000 * SECOND_NS
 MS = 1_000_000

@@ -9,10 +9,10 @@ from scapy.contrib.roce import BTH
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 
-from rocelab.agent.icrc import icrc
-from rocelab.agent.probe import MIN_PAYLOAD_BYTES, ProbeStamper
 from rocelab.jobs.flow import Endpoints
 from rocelab.traffic.roce import probe_frame
+from rocelab.wire.icrc import icrc
+from rocelab.wire.probe import MIN_PAYLOAD_BYTES, ProbeStamper
 from tests.helpers.probe_reader import Probe, parse_probe
 from tests.helpers.roce_packets import CONNECTX_4_LX_CNP
 

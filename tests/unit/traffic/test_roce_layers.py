@@ -14,7 +14,19 @@ from scapy.layers.inet6 import IPv6
 from scapy.layers.l2 import Ether
 from scapy.packet import NoPayload, Packet, Raw
 
-from rocelab.agent.headers import (
+from rocelab.traffic.roce import (
+    Acknowledgement,
+    AtomicOperation,
+    AtomicOriginal,
+    Envelope,
+    Header,
+    Immediate,
+    Invalidate,
+    RemoteMemory,
+    roce_frame,
+)
+from rocelab.traffic.roce_layers import IETH, RETH, AtomicAckETH, AtomicETH, ImmDt
+from rocelab.wire.headers import (
     ICRC_BYTES,
     Extension,
     NakCode,
@@ -28,18 +40,6 @@ from rocelab.agent.headers import (
     has_payload,
     is_last,
 )
-from rocelab.traffic.roce import (
-    Acknowledgement,
-    AtomicOperation,
-    AtomicOriginal,
-    Envelope,
-    Header,
-    Immediate,
-    Invalidate,
-    RemoteMemory,
-    roce_frame,
-)
-from rocelab.traffic.roce_layers import IETH, RETH, AtomicAckETH, AtomicETH, ImmDt
 from tests.helpers.roce_packets import (
     CAPTURES,
     CONNECTX_4_LX_VF_ACK,

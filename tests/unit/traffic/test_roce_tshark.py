@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from scapy.utils import wrpcap
 
-from rocelab.agent.headers import Opcode, has_payload
 from rocelab.traffic.roce import (
     Acknowledgement,
     AtomicOperation,
@@ -19,6 +18,7 @@ from rocelab.traffic.roce import (
     Invalidate,
     RemoteMemory,
 )
+from rocelab.wire.headers import Opcode, has_payload
 from tests.helpers.roce_packets import (
     ENVELOPE_4,
     ENVELOPE_6,

@@ -1,0 +1,194 @@
+"""Keeps compiled functions in a cache folder, so that only the first process compiles them.
+
+The folder follows from the sources of the functions: NUMBA_CACHE_DIR, else beside the sources, else
+the user's cache folder (XDG_CACHE_HOME, ~/.cache). If others may change all of them, every process
+compiles anew, and says so: cached machine code is executed, so another user must not be able to
+write or replace it. Thus root keeps nothing in a user's checkout, though it runs the code there.
+numba is imported on use.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import resource
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from functools import cache, partial
+from pathlib import Path
+from types import ModuleType
+from typing import ParamSpec, Protocol, TypeVar, cast
+
+from rocelab.base.errors import MachineError
+from rocelab.base.interpreter import imported
+from rocelab.base.interruption import shielded
+from rocelab.base.trust import not_used, private_folder
+from rocelab.base.units import format_size
+
+LOCK = "lock"
+"""A file in each cache folder that only its user may open: another user who can open it could hold
+the lock."""
+
+OFF = "NUMBA_DISABLE_JIT"
+"""numba's variable: with 1 nothing is compiled, and `compiler` does not even import numba."""
+
+LEAST_BYTES = 700_000_000
+"""The least address space to compile in: 716 MB were enough, 614 MB were not."""
+
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
+
+
+def numba() -> ModuleType:
+    """The numba module, without settings from the current folder, which numba reads at import and
+    whenever it compiles (numba/core/config.py).
+
+    Raises MachineError where this process may not have the memory to compile: LLVM then aborts, or
+    never ends."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if 0 <= limit < LEAST_BYTES:
+        raise MachineError(
+            f"a process may have {format_size(limit)} here, and to compile a simulation takes "
+            f"{format_size(LEAST_BYTES)}",
+            "raise the limit with `ulimit -v`",
+        )
+    found = imported("numba")
+    found.core.config._config_fname = os.devnull
+    _shield_compiler(found.core.event)
+    return found
+
+
+@cache
+def _shield_compiler(events: ModuleType) -> None:
+    events.Listener.register(_Uninterrupted)
+    events.register("numba:compiler_lock", _Uninterrupted())
+
+
+class _Event(Protocol):
+    """numba's, in what is used of it."""
+
+    is_start: bool
+
+
+class _Uninterrupted(threading.local):
+    """Keeps signals off while numba compiles: LLVM calls Python, and what a signal raises there is
+    lost, so that the program would go on without a function."""
+
+    def __init__(self) -> None:
+        self._shields: list[AbstractContextManager[object]] = []
+
+    def notify(self, event: _Event) -> None:
+        if event.is_start:
+            shield = shielded("a function is compiled")
+            shield.__enter__()
+            self._shields.append(shield)
+        else:
+            self._shields.pop().__exit__(None, None, None)
+
+
+def is_compiled(sources: Path) -> bool:
+    """Whether functions of the modules in the folder `sources` are in the cache, or are not
+    compiled here at all."""
+    if os.environ.get(OFF) == "1":
+        return True
+    folder = cache_folder(sources)
+    return folder is not None and any(folder.rglob("*.nbi"))
+
+
+def cache_folder(sources: Path) -> Path | None:
+    """A cache folder for this state of the modules in the folder `sources`, and of how they are
+    compiled. numba alone misses changes in a function called from another file. None if no folder
+    is private to this user, which is then said on stderr.
+    """
+    digest = hashlib.sha256()
+    for source in (Path(__file__), *sorted(sources.glob("*.py"))):
+        digest.update(source.read_bytes())
+    user = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    chosen = os.environ.get("NUMBA_CACHE_DIR")
+    refused: tuple[Path, OSError] | None = None
+    for parent in [Path(chosen)] if chosen else [sources / "__pycache__", user / "rocelab"]:
+        made = parent / f"numba-{digest.hexdigest()[:16]}"
+        try:
+            # numba's files in it have the modes of the umask.
+            folder = private_folder(made)
+            if folder.stat().st_uid == os.geteuid():
+                return folder
+        except OSError as error:
+            refused = parent, error
+    if refused is not None:
+        not_used(*refused)
+    return None
+
+
+def compiled_in(
+    folder: Path | None,
+    function: Callable[Arguments, Result],
+    signature: object = None,
+    *,
+    makes_arrays: bool = True,
+    is_inlined: bool = False,
+) -> Callable[Arguments, Result]:
+    """`function` as machine code, cached in `folder`. With numba's `signature` it is compiled or
+    loaded at once, else on the first call. Other processes wait while one compiles it. Threads of
+    Python run beside it.
+
+    makes_arrays: if it does not, references to arrays are not counted. Each count is an atomic
+    operation, of which a function that is called millions of times does little else. is_inlined: it
+    is for compiled functions only, and part of each that calls it: to pass many arrays takes longer
+    than most functions do.
+    """
+    compiler = numba()
+    before = compiler.config.CACHE_DIR
+    compiler.config.CACHE_DIR = str(folder or "")
+    try:
+        make = compiler.njit(
+            signature,
+            cache=folder is not None,
+            error_model="numpy",
+            _nrt=makes_arrays,
+            nogil=True,
+            forceinline=is_inlined,
+            no_cpython_wrapper=is_inlined,
+            no_cfunc_wrapper=is_inlined,
+        )
+        with _in_turn(folder):
+            return cast(Callable[Arguments, Result], make(function))
+    finally:
+        compiler.config.CACHE_DIR = before
+
+
+def compiler(
+    sources: Path, *, makes_arrays: bool = True, is_inlined: bool = False
+) -> Callable[[Callable[Arguments, Result]], Callable[Arguments, Result]]:
+    """A decorator for functions of the modules in the folder `sources`: compiled on their first
+    call. With `OFF` they run as they stand. makes_arrays, is_inlined: as of `compiled_in`."""
+    if os.environ.get(OFF) == "1":
+        return lambda function: function
+    return partial(
+        compiled_in, cache_folder(sources), makes_arrays=makes_arrays, is_inlined=is_inlined
+    )
+
+
+def compile_first(sources: Path, function: Callable[..., object], *arguments: object) -> None:
+    """Compile a function of `compiler` for arguments like these, or load it, while other processes
+    wait, where a call has not done so. Its first call would let each of them compile. Nothing is
+    done where functions run as they stand."""
+    if getattr(function, "signatures", None) == []:
+        with _in_turn(cache_folder(sources)):
+            function.compile(tuple(map(numba().typeof, arguments)))  # type: ignore[attr-defined]
+
+
+@contextmanager
+def _in_turn(folder: Path | None) -> Iterator[None]:
+    if folder is None:
+        yield
+        return
+    flags = os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(folder / LOCK, flags, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,170 @@
+"""Quantities as network engineers write them: `400G`, `800KB`, `50ms`.
+
+Each parser takes the text of a spec and returns a whole number in the base unit in its name. Rates
+are decimal (1G = 10^9 bit/s); sizes are decimal (1KB = 1,000 bytes) or binary (1KiB = 1,024 bytes),
+as switch data sheets write them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Annotated
+
+from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
+
+from rocelab.base.wording import RefusedError, shown
+
+
+@dataclass(frozen=True, eq=False)
+class Quantity:
+    """A kind of quantity: its units, each with its number of base units.
+
+    The units are in the order in which `written` tries them. `unit_ending` is a pattern of what may
+    follow a unit.
+    """
+
+    expected: str
+    base_unit: str
+    hint: str
+    units: Mapping[str, int]
+    examples: tuple[str, ...]
+    unit_ending: str = ""
+
+    @property
+    def pattern(self) -> str:
+        """A regular expression, the same in Python and ECMAScript, of the texts accepted."""
+        names = "|".join(sorted(self.units, key=len, reverse=True))
+        return rf"^([0-9]{{1,15}}(\.[0-9]{{1,9}})?) ?({names}){self.unit_ending}$"
+
+    def parse(self, text: object) -> int:
+        """The quantity in base units. Raises RefusedError, a ValueError, for anything else."""
+        match = re.fullmatch(self.pattern[1:-1], text) if isinstance(text, str) else None
+        if match is None:
+            raise RefusedError(f"expected {self.expected}, got {shown(text)}", self.hint)
+        value = Decimal(match[1]) * self.units[match[3]]
+        if value != int(value):
+            raise RefusedError(
+                f"expected a whole number of {self.base_unit}, got {shown(text)}", self.hint
+            )
+        return int(value)
+
+    def written(self, value: int) -> str:
+        """The text that `parse` reads as `value` base units, in the first unit that is exact."""
+        for unit, scale in self.units.items():
+            if value >= scale and value % scale == 0:
+                return f"{value // scale}{unit}"
+        smallest = min(self.units, key=self.units.__getitem__)
+        return f"{value}{smallest}"
+
+
+RATE = Quantity(
+    expected="a rate such as 400G, 25G or 100M",
+    base_unit="bits per second",
+    hint="a rate is bits per second: a number and k, M, G or T",
+    units={"T": 10**12, "G": 10**9, "M": 10**6, "k": 10**3, "K": 10**3, "": 1},
+    examples=("400G", "25G"),
+    unit_ending="(bps|bit/s)?",
+)
+SIZE = Quantity(
+    expected="a size such as 800KB, 16MB or 64KiB",
+    base_unit="bytes",
+    hint="a size is bytes: a number and B, KB, MB, GB (powers of 1,000) or KiB, MiB, GiB "
+    "(powers of 1,024)",
+    units={
+        "GB": 10**9,
+        "MB": 10**6,
+        "KB": 10**3,
+        "GiB": 2**30,
+        "MiB": 2**20,
+        "KiB": 2**10,
+        "B": 1,
+    },
+    examples=("800KB", "64KiB"),
+)
+DURATION = Quantity(
+    expected="a duration such as 50ms, 3s or 300us",
+    base_unit="nanoseconds",
+    hint="a duration is a number and ns, us, ms, s or m (minutes)",
+    units={"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1, "m": 60 * 10**9},
+    examples=("50ms", "3s"),
+)
+SHARE = Quantity(
+    expected="a share such as 5% or 200ppm",
+    base_unit="parts per million",
+    hint="a share is a number and %, or ppm (parts per million)",
+    units={"%": 10**4, "ppm": 1},
+    examples=("5%", "200ppm"),
+)
+
+
+def parse_rate_bps(text: object) -> int:
+    """Bits per second from `400G`, `25Gbps`, `100M`. Raises ValueError for anything else."""
+    return RATE.parse(text)
+
+
+def parse_size_bytes(text: object) -> int:
+    """Bytes from `800KB`, `16MB`, `64KiB`. Raises ValueError for anything else."""
+    return SIZE.parse(text)
+
+
+def parse_duration_ns(text: object) -> int:
+    """Nanoseconds from `50ms`, `3s`, `300us`. Raises ValueError for anything else."""
+    return DURATION.parse(text)
+
+
+def _three_digits(value: float) -> str:
+    return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+
+
+def _scaled(value: float, *units: tuple[str, float]) -> str | None:
+    """A value to three digits in the largest of the units that it reaches, if any."""
+    rounded = float(f"{value:.3g}")
+    for unit, scale in units:
+        if abs(rounded) >= scale:
+            return f"{_three_digits(rounded / scale)}{unit}"
+    return None
+
+
+def format_rate(rate_bps: float) -> str:
+    """A rate to three digits, in the usual unit: `400G`, `2.5M`."""
+    found = _scaled(rate_bps, ("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3))
+    return found or _three_digits(float(f"{rate_bps:.3g}"))
+
+
+def format_size(size_bytes: float) -> str:
+    """A size to three digits, in the usual unit: `1.44 GB`, `6 KB`."""
+    found = _scaled(size_bytes, (" TB", 1e12), (" GB", 1e9), (" MB", 1e6), (" KB", 1e3))
+    return found or f"{size_bytes:.0f} B"
+
+
+def format_duration(duration_ns: float) -> str:
+    """A duration to three digits, in the usual unit: `1.2 s`, `35.4 ms`."""
+    found = _scaled(duration_ns, (" s", 1e9), (" ms", 1e6), (" us", 1e3))
+    return found or f"{duration_ns:.0f} ns"
+
+
+def _schema(quantity: Quantity) -> WithJsonSchema:
+    """The JSON Schema of a quantity, so that an editor checks what the parser checks."""
+    return WithJsonSchema(
+        {"type": "string", "pattern": quantity.pattern, "examples": list(quantity.examples)}
+    )
+
+
+def _as_written(quantity: Quantity) -> PlainSerializer:
+    """A spec's JSON holds quantities with units, so that it reads back."""
+    return PlainSerializer(quantity.written, return_type=str, when_used="json")
+
+
+# The Quantity in each annotation lets error messages and the schema write limits and defaults
+# as a person would.
+RateBps = Annotated[int, BeforeValidator(parse_rate_bps), RATE, _schema(RATE), _as_written(RATE)]
+SizeBytes = Annotated[
+    int, BeforeValidator(parse_size_bytes), SIZE, _schema(SIZE), _as_written(SIZE)
+]
+DurationNs = Annotated[
+    int, BeforeValidator(parse_duration_ns), DURATION, _schema(DURATION), _as_written(DURATION)
+]
+SharePpm = Annotated[int, BeforeValidator(SHARE.parse), SHARE, _schema(SHARE), _as_written(SHARE)]

@@ -1,0 +1,46 @@
+// What the programs of this folder share.
+
+#include <linux/bpf.h>
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_endian.h>
+#include <bpf/bpf_helpers.h>
+
+#define IN_KERNEL __attribute__((preserve_access_index))
+
+#define TC_ACT_UNSPEC (-1)
+#define TC_ACT_SHOT 2
+#define ETH_HLEN 14
+#define ETH_P_IP 0x0800
+#define ETH_P_IPV6 0x86DD
+#define IPV4_NO_OPTIONS 0x45
+#define FRAGMENT 0x3fff
+#define IPPROTO_UDP 17
+#define ROCE_PORT 4791
+
+// As in rocelab/dataplane/queues/htb.py, rocelab/plan/queues.py and rocelab/plan/pauses.py.
+#define HTB_HANDLE 0x10000
+#define FIRST_MINOR 0x10
+#define CLASSES 8
+#define ROCE_MINOR 0x20
+#define OTHERS_MINOR 0x21
+
+// The mark of a packet that has taken the time of its cable.
+#define CROSSED 0x77697266
+
+// From the start of the IP header; in the order of the wire.
+struct ipv4_udp {
+	__u8 version;
+	__u8 tos;
+	__u16 length;
+	__u16 id;
+	__u16 fragment;
+	__u8 ttl;
+	__u8 protocol;
+	__u16 checksum;
+	__u32 source;
+	__u32 destination;
+	__u16 source_port;
+	__u16 destination_port;
+	__u16 udp_length;
+	__u16 udp_checksum;
+};

@@ -1,0 +1,265 @@
+// By which of its equal paths a switch sends a RoCE packet. Runs at clsact ingress of every switch
+// port and gives the packet a hash; the kernel's own ECMP (net/ipv4/route.c fib_multipath_hash,
+// policy 1) takes that instead of its own and picks a next hop of the route's group with it. Which
+// next hops there are stays with the routes: when a path goes, the hash picks one that is left.
+//
+// One program and one set of maps serve all switches of a lab. A switch is told by the minor of its
+// filter's classid, which cls_bpf hands over in direct-action mode (net/sched/cls_bpf.c
+// cls_bpf_classify): its place among the fabric's nodes, from 1. Map `nodes` says what each does.
+//
+// A hash stays with a packet from switch to switch, so a switch that is to choose as the kernel
+// does (scheme KERNEL, no pin, no entry) takes the one of the switch before it away.
+// Only RoCEv2 over IPv4 without options is touched.
+
+#include "common.h"
+
+// BTH opcodes: RC SEND and WRITE (InfiniBand Architecture Specification, table "OpCode field").
+#define RC_WRITE_ONLY_WITH_IMM 0x0b
+#define RC_SEND_LAST_WITH_INVALIDATE 0x16
+#define RC_SEND_ONLY_WITH_INVALIDATE 0x17
+
+// As in rocelab/dataplane/steering/maps.py.
+enum { OFF, KERNEL, E_ECMP, FLOWLET, SPRAY, PINS, ENTRIES };
+
+struct node {
+	__u32 scheme;
+	__u32 seed;
+	__u64 gap_ns;
+};
+
+struct counters {
+	__u64 steered; // packets that were given a hash
+	__u64 hits;    // pins or entries found
+	__u64 misses;
+	__u64 flowlets; // first packets of a flow, and those after a pause
+	__u64 changes;  // of those, after a pause: chosen anew
+};
+
+// Both indexed by node; sized when loaded.
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct node);
+} nodes SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct counters);
+} counters SEC(".maps");
+
+struct pin {
+	__u32 node;
+	__u32 destination;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 1);
+	__type(key, struct pin);
+	__type(value, __u32);
+} pins SEC(".maps");
+
+struct entry {
+	__u32 node;
+	__u32 source;
+	__u32 destination;
+	__u32 source_port;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 1);
+	__type(key, struct entry);
+	__type(value, __u32);
+} entries SEC(".maps");
+
+struct flow {
+	__u32 node;
+	__u32 source;
+	__u32 destination;
+	__u32 source_port;
+	__u32 destination_qp;
+};
+
+struct flowlet {
+	__u64 last_ns;
+	__u64 hash;
+};
+
+// A flow that has to make room counts as new when it comes back.
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 65536);
+	__type(key, struct flow);
+	__type(value, struct flowlet);
+} flowlets SEC(".maps");
+
+// In the order of the wire; addresses and ports of `packet` are in the machine's.
+struct headers {
+	struct ipv4_udp ip;
+	__u8 opcode;
+	__u8 flags;
+	__u16 partition;
+	__u32 destination_qp; // the upper 8 bits are reserved
+};
+
+struct packet {
+	__u32 source;
+	__u32 destination;
+	__u32 source_port;
+	__u32 destination_qp;
+	__u8 opcode;
+};
+
+static __always_inline int parse(struct __sk_buff *skb, struct packet *found)
+{
+	struct headers wire;
+
+	if (skb->protocol != bpf_htons(ETH_P_IP) ||
+	    bpf_skb_load_bytes(skb, ETH_HLEN, &wire, sizeof(wire)))
+		return 0;
+	if (wire.ip.version != IPV4_NO_OPTIONS || wire.ip.protocol != IPPROTO_UDP ||
+	    wire.ip.fragment & bpf_htons(FRAGMENT) || wire.ip.destination_port != bpf_htons(ROCE_PORT))
+		return 0;
+	found->source = bpf_ntohl(wire.ip.source);
+	found->destination = bpf_ntohl(wire.ip.destination);
+	found->source_port = bpf_ntohs(wire.ip.source_port);
+	found->destination_qp = bpf_ntohl(wire.destination_qp) & 0xffffff;
+	found->opcode = wire.opcode;
+	return 1;
+}
+
+static __always_inline int is_data(const struct packet *packet)
+{
+	return packet->opcode <= RC_WRITE_ONLY_WITH_IMM ||
+	       packet->opcode == RC_SEND_LAST_WITH_INVALIDATE ||
+	       packet->opcode == RC_SEND_ONLY_WITH_INVALIDATE;
+}
+
+// The finalizer of SplitMix64 (Steele, Lea and Flood 2014). Its twin: rocelab/routes/steering.py.
+static __always_inline __u64 mixed(__u64 value)
+{
+	value = (value ^ value >> 30) * 0xbf58476d1ce4e5b9ULL;
+	value = (value ^ value >> 27) * 0x94d049bb133111ebULL;
+	return value ^ value >> 31;
+}
+
+static __always_inline __u32 e_ecmp_hash(const struct packet *packet, __u32 seed)
+{
+	__u64 addresses = (__u64)packet->source << 32 | packet->destination;
+	__u64 rest = (__u64)packet->source_port << 48 | (__u64)ROCE_PORT << 32 |
+		     (__u64)IPPROTO_UDP << 24 | packet->destination_qp;
+
+	return mixed(mixed(mixed(seed) ^ addresses) ^ rest) >> 32;
+}
+
+static __always_inline __u32 flowlet_hash(const struct packet *packet, __u32 id, __u64 gap_ns,
+					  struct counters *count)
+{
+	struct flow key = {
+		.node = id,
+		.source = packet->source,
+		.destination = packet->destination,
+		.source_port = packet->source_port,
+		.destination_qp = packet->destination_qp,
+	};
+	struct flowlet *known = bpf_map_lookup_elem(&flowlets, &key), fresh;
+	__u64 now_ns = bpf_ktime_get_ns();
+
+	if (!known) {
+		fresh.last_ns = now_ns;
+		fresh.hash = bpf_get_prandom_u32();
+		bpf_map_update_elem(&flowlets, &key, &fresh, BPF_ANY);
+		__sync_fetch_and_add(&count->flowlets, 1);
+		return fresh.hash;
+	}
+	// Another CPU may have been here later than this one's clock was read.
+	if (now_ns > known->last_ns) {
+		if (now_ns - known->last_ns > gap_ns) {
+			known->hash = bpf_get_prandom_u32();
+			__sync_fetch_and_add(&count->flowlets, 1);
+			__sync_fetch_and_add(&count->changes, 1);
+		}
+		known->last_ns = now_ns;
+	}
+	return known->hash;
+}
+
+static __always_inline __u32 *pin_of(const struct packet *packet, __u32 id)
+{
+	struct pin key = { .node = id, .destination = packet->destination };
+
+	return bpf_map_lookup_elem(&pins, &key);
+}
+
+static __always_inline __u32 *entry_of(const struct packet *packet, __u32 id)
+{
+	struct entry key = {
+		.node = id,
+		.source = packet->source,
+		.destination = packet->destination,
+		.source_port = packet->source_port,
+	};
+
+	return bpf_map_lookup_elem(&entries, &key);
+}
+
+static __always_inline void give(struct __sk_buff *skb, __u32 hash, struct counters *count)
+{
+	bpf_set_hash(skb, hash);
+	__sync_fetch_and_add(&count->steered, 1);
+}
+
+static __always_inline void give_found(struct __sk_buff *skb, const __u32 *hash,
+				       struct counters *count)
+{
+	if (hash) {
+		__sync_fetch_and_add(&count->hits, 1);
+		give(skb, *hash, count);
+	} else {
+		__sync_fetch_and_add(&count->misses, 1);
+		bpf_set_hash_invalid(skb);
+	}
+}
+
+SEC("tc")
+int steer(struct __sk_buff *skb)
+{
+	__u32 id = skb->tc_classid & 0xffff;
+	struct node *node = bpf_map_lookup_elem(&nodes, &id);
+	struct counters *count = bpf_map_lookup_elem(&counters, &id);
+	struct packet packet;
+
+	if (!node || !count || node->scheme == OFF || !parse(skb, &packet))
+		return TC_ACT_UNSPEC;
+	switch (node->scheme) {
+	case E_ECMP:
+		give(skb, e_ecmp_hash(&packet, node->seed), count);
+		break;
+	case FLOWLET:
+		give(skb, flowlet_hash(&packet, id, node->gap_ns, count), count);
+		break;
+	case SPRAY:
+		if (is_data(&packet))
+			give(skb, bpf_get_prandom_u32(), count);
+		else
+			bpf_set_hash_invalid(skb);
+		break;
+	case PINS:
+		give_found(skb, pin_of(&packet, id), count);
+		break;
+	case ENTRIES:
+		give_found(skb, entry_of(&packet, id), count);
+		break;
+	default:
+		bpf_set_hash_invalid(skb);
+	}
+	return TC_ACT_UNSPEC;
+}
+
+char LICENSE[] SEC("license") = "GPL";

@@ -1,0 +1,115 @@
+"""The maps of the steering program as Python values: the switches' schemes, pins, entries,
+counters.
+
+Reads and writes the pinned maps by names of nodes and addresses. The layouts are those of
+rocelab/dataplane/bpf/steer.bpf.c.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from rocelab.linux import bpf
+from rocelab.plan.addressing import address_number, dotted
+from rocelab.plan.fabric import Fabric
+from rocelab.routes.steering import EntryKey, NodeScheme, PinKey
+
+MAPS = ("nodes", "counters", "pins", "entries")
+
+_INDEX = struct.Struct("=I")
+_HASH = struct.Struct("=I")
+_NODE = struct.Struct("=IIQ")
+_COUNTERS = struct.Struct("=5Q")
+_PIN = struct.Struct("=II")
+_ENTRY = struct.Struct("=IIII")
+
+
+@dataclass(frozen=True, slots=True)
+class NodeCounters:
+    """Counters of a switch's ports since the scheme was set, in packets.
+
+    steered    given a hash by the program
+    hits       for which there was a pin (path-pinning) or an entry (te)
+    misses     for which there was none: the switch chose as the kernel does
+    flowlets   that began a flowlet: a flow's first, and those after a pause
+    changes flowlets after a pause: the path was drawn again, and may be the same
+    """
+
+    steered: int
+    hits: int
+    misses: int
+    flowlets: int
+    changes: int
+
+
+def node_ids(fabric: Fabric) -> dict[str, int]:
+    """The program's number of each switch: its place among the fabric's nodes, from 1."""
+    return {node.name: index for index, node in enumerate(fabric.nodes, 1) if node.is_switch}
+
+
+class SteeringMaps(bpf.Pinned):
+    """The pinned maps of a lab; a context manager that closes them."""
+
+    def __init__(self, folder: Path, ids: Mapping[str, int]) -> None:
+        """Raises BpfError if they are not pinned in `folder`."""
+        self._id_of = ids
+        self._name_of = {number: name for name, number in ids.items()}
+        super().__init__(folder, MAPS)
+
+    def set_node(self, name: str, scheme: NodeScheme, seed: int = 0, gap_ns: int = 0) -> None:
+        """Set a switch's scheme from its next packet on; `gap_ns` is on the lab's clock."""
+        key = _INDEX.pack(self._id_of[name])
+        bpf.set_element(self._pinned["nodes"], key, _NODE.pack(scheme, seed, gap_ns))
+
+    def counters(self) -> dict[str, NodeCounters]:
+        """The counters of every switch."""
+        found = {}
+        for name, number in self._id_of.items():
+            data = bpf.element(self._pinned["counters"], _INDEX.pack(number), _COUNTERS.size)
+            assert data is not None
+            found[name] = NodeCounters(*_COUNTERS.unpack(data))
+        return found
+
+    def reset_counters(self) -> None:
+        """Set all counters to 0."""
+        for number in self._id_of.values():
+            bpf.set_element(self._pinned["counters"], _INDEX.pack(number), bytes(_COUNTERS.size))
+
+    def write_pins(self, pins: Mapping[PinKey, int]) -> None:
+        """Set pins."""
+        for pin, value in pins.items():
+            key = _PIN.pack(self._id_of[pin.node], address_number(pin.destination))
+            bpf.set_element(self._pinned["pins"], key, _HASH.pack(value))
+
+    def clear_pins(self) -> None:
+        """Remove every pin."""
+        for key in bpf.keys(self._pinned["pins"], _PIN.size):
+            bpf.remove_element(self._pinned["pins"], key)
+
+    def read_entries(self) -> dict[EntryKey, int]:
+        """Every entry with its hash."""
+        found = {}
+        for key in bpf.keys(self._pinned["entries"], _ENTRY.size):
+            value = bpf.element(self._pinned["entries"], key, _HASH.size)
+            if value is not None:
+                number, source, destination, port = _ENTRY.unpack(key)
+                place = EntryKey(self._name_of[number], dotted(source), dotted(destination), port)
+                found[place] = _HASH.unpack(value)[0]
+        return found
+
+    def write_entries(self, entries: Mapping[EntryKey, int]) -> None:
+        """Set entries and keep all others. Raises BpfError if there is no room for more."""
+        for place, value in entries.items():
+            bpf.set_element(self._pinned["entries"], self._entry(place), _HASH.pack(value))
+
+    def remove_entries(self, places: Iterable[EntryKey]) -> None:
+        """Remove entries, ignoring those that do not exist."""
+        for place in places:
+            bpf.remove_element(self._pinned["entries"], self._entry(place))
+
+    def _entry(self, place: EntryKey) -> bytes:
+        addresses = address_number(place.source), address_number(place.destination)
+        return _ENTRY.pack(self._id_of[place.node], *addresses, place.source_port)

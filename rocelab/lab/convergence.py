@@ -1,0 +1,180 @@
+"""Waiting until every switch's kernel FIB holds every expected prefix at full ECMP width.
+
+It follows the kernel's own route events (`rocelab.linux.fibwatch`), never by polling or sleeping.
+When time runs out, the error names what is missing, as BGP reports it: sessions, prefixes, nodes,
+and the last line that each daemon concerned has logged.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from rocelab.base.errors import ExpectationError
+from rocelab.base.progress import Progress, ProgressSink
+from rocelab.lab import daemons
+from rocelab.lab.peers import bfd_peers, bgp_peers, unheard
+from rocelab.labfile.base import MS
+from rocelab.linux.fibwatch import FibAction, FibEvent, FibWatch
+from rocelab.plan.fabric import Fabric
+from rocelab.plan.routes import expected_routes, expected_width
+
+EVENT_WAIT_S = 0.25
+BFD_POLL_S = 0.02
+SHOWN = 8
+
+
+class NotConvergedError(ExpectationError):
+    """Routing did not converge. `nodes`: the switches concerned, where most is missing first."""
+
+    def __init__(self, message: str, hint: str | None = None, *, nodes: Sequence[str]) -> None:
+        super().__init__(message, hint)
+        self.nodes = tuple(nodes)
+
+
+class SwitchHandle(Protocol):
+    """The part of a switch that the wait uses."""
+
+    @property
+    def frr(self) -> daemons.FrrFiles: ...
+
+    def daemons(self) -> dict[str, int]: ...
+
+
+def convergence_timeout_s(fabric: Fabric) -> float:
+    """The time limit for a fabric: a minute, and more where there are thousands of sessions, or
+    where others set its timers: FRR by itself tries a lost session again after 120 s."""
+    least_s = 60.0 if fabric.observed is None else 180.0
+    return least_s + 0.1 * len(fabric.trunks)
+
+
+class ConvergenceWait:
+    """The routes that are still missing from the FIBs of a fabric."""
+
+    def __init__(self, fabric: Fabric, node_of: Callable[[str], SwitchHandle]) -> None:
+        self._fabric = fabric
+        self._node_of = node_of
+        self._missing: dict[str, dict[str, int]] = {
+            node: {prefix: expected_width(fabric, links) for prefix, links in routes.items()}
+            for node, routes in expected_routes(fabric).items()
+        }
+        self._expected = {node: dict(widths) for node, widths in self._missing.items()}
+        self._total = sum(len(widths) for widths in self._missing.values())
+        self._left = self._total
+
+    def run(self, watch: FibWatch, timeout_s: float, progress: ProgressSink) -> bool:
+        """Return when nothing is missing after all changes until now: whether something was. Raises
+        NotConvergedError when `timeout_s` is over."""
+        deadline = time.monotonic() + timeout_s
+        was_missing = is_checked = False
+        while self._left or not is_checked:
+            for event in watch.events(EVENT_WAIT_S if self._left else 0):
+                self._take(event)
+                was_missing |= self._left > 0
+            is_checked = True
+            if watch.overflowed:
+                lost = sorted(watch.overflowed)
+                raise NotConvergedError(
+                    f"route events of {', '.join(lost)} were lost: "
+                    "the machine is too slow for this fabric",
+                    nodes=lost,
+                )
+            progress(Progress("convergence", self._total - self._left, self._total))
+            if self._left and time.monotonic() > deadline:
+                raise NotConvergedError(
+                    self.report(timeout_s), "see `rocelab doctor`", nodes=list(self._incomplete())
+                )
+        return was_missing
+
+    def _take(self, event: FibEvent) -> None:
+        expected = self._expected[event.node].get(event.prefix)
+        if expected is None:
+            return
+        missing = self._missing[event.node]
+        if event.action is FibAction.SET and event.width >= expected:
+            if missing.pop(event.prefix, None) is not None:
+                self._left -= 1
+        elif event.prefix not in missing:
+            missing[event.prefix] = expected
+            self._left += 1
+
+    def report(self, timeout_s: float) -> str:
+        """What is missing and where, with the last log line of each node's daemons."""
+        nodes = self._incomplete()
+        lines = [
+            f"routing did not converge in {timeout_s:.0f} s: {self._left} of {self._total} "
+            f"routes are missing or too narrow on {len(nodes)} switches"
+        ]
+        for node, prefixes in list(nodes.items())[:SHOWN]:
+            handle = self._node_of(node)
+            some = ", ".join(f"{prefix} x{width}" for prefix, width in list(prefixes.items())[:3])
+            lines.append(f"  {node}: {len(prefixes)} prefixes, such as {some}")
+            down = down_sessions(handle.frr)
+            if down:
+                lines.append(f"    sessions not established: {', '.join(down[:SHOWN])}")
+            alive = handle.daemons()
+            for daemon in ("bgpd", "zebra"):
+                dead = "" if daemon in alive else ", which does not run,"
+                line = daemons.last_log_line(daemon, handle.frr)
+                lines.append(f"    {daemon}{dead} last logged: {line}")
+        return "\n".join(lines)
+
+    def _incomplete(self) -> dict[str, dict[str, int]]:
+        """What is missing, by switch, where most is missing first."""
+        nodes = {node: prefixes for node, prefixes in self._missing.items() if prefixes}
+        return dict(sorted(nodes.items(), key=lambda item: -len(item[1])))
+
+
+def down_sessions(files: daemons.FrrFiles) -> list[str]:
+    """Neighbours of a switch whose BGP session is not established, with their state."""
+    try:
+        peers = bgp_peers(files)
+        mute = unheard(files)
+    except daemons.UnreadableAnswerError as error:
+        return [str(error)]
+    except OSError as error:
+        return [f"bgpd does not answer ({error})"]
+    why = dict.fromkeys(mute, ", no router advertisement of it")
+    return [
+        f"{name} ({peer.state}{why.get(name, '')})"
+        for name, peer in peers.items()
+        if not peer.established
+    ]
+
+
+def wait_for_bfd(
+    fabric: Fabric, node_of: Callable[[str], SwitchHandle], timeout_s: float, progress: ProgressSink
+) -> None:
+    """Return when every BFD session is up at its own pace, where the fabric has BFD.
+
+    Routes are complete earlier: a BFD session begins with packets a second apart (RFC 5880 section
+    6.8.3), and until it is up a silent failure would wait for the hold timer. bfdd sends events
+    only to its clients, so this asks it repeatedly. Raises NotConvergedError when `timeout_s` is
+    over.
+    """
+    bfd = fabric.spec.routing.bfd
+    if bfd is None:
+        return
+    deadline = time.monotonic() + timeout_s
+    switches = [node.name for node in fabric.switches]
+    for done, name in enumerate(switches):
+        progress(Progress("bfd", done, len(switches)))
+        links = (link for link in fabric.links_of[name] if link.is_between_switches)
+        wanted = sum(1 for _ in links)
+        while missing := wanted - _bfd_sessions_up(node_of(name).frr, bfd.interval // MS):
+            if time.monotonic() > deadline:
+                raise NotConvergedError(
+                    f"{missing} BFD sessions of {name} are not up after {timeout_s:.0f} s",
+                    hint="see `show bfd peers` with `rocelab vtysh`",
+                    nodes=[name],
+                )
+            time.sleep(BFD_POLL_S)
+
+
+def _bfd_sessions_up(files: daemons.FrrFiles, interval_ms: int) -> int:
+    try:
+        peers = bfd_peers(files)
+    except OSError:
+        return 0
+    return sum(peer.is_up and peer.remote_interval_ms == interval_ms for peer in peers)

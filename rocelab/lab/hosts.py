@@ -1,0 +1,62 @@
+"""Nodes as machines of their own: each has its host name, and an /etc/hosts with the lab's nodes.
+
+Programs that spread over machines, such as MPI's, take processes with one host name for one
+machine. A program gets its host name where it is started. The file is mounted in one mount
+namespace for the whole lab, which has all else of this machine: namespaces of switches
+(`rocelab.linux.mounts`) can be mounted in no newer one, so it is made before them.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rocelab.base.files import write_file
+from rocelab.linux import mounts, namespaces
+from rocelab.plan.fabric import Fabric
+from rocelab.record import LabFiles
+
+HOSTS = Path("/etc/hosts")
+
+
+def hosts_file(fabric: Fabric) -> str:
+    """hosts(5) of a lab: switches by their loopbacks, servers by their first NICs. IPv6 has no
+    address: it is off in servers."""
+    address_of = {node.name: node.loopback for node in fabric.switches}
+    address_of |= {node.name: fabric.nics(node.name)[0].ip for node in fabric.servers}
+    lines = [f"{address} {name}" for name, address in address_of.items() if address is not None]
+    return "\n".join(("127.0.0.1 localhost", *lines, ""))
+
+
+def write_hosts(fabric: Fabric, files: LabFiles) -> None:
+    """Write a lab's hosts(5), which every user of a node may read. Raises OSError."""
+    write_file(files.hosts, hosts_file(fabric), 0o644)
+
+
+def make_machine(files: LabFiles) -> None:
+    """Make and keep the mount namespace of users' programs in the lab's nodes. Raises OSError."""
+    mounts.keep(mounts.create_machine(files.root.parent, files.mounts), files.machine)
+
+    def show_hosts() -> None:
+        mounts.enter(files.machine)
+        _show_hosts(files)
+
+    namespaces.on_own_thread(show_hosts)
+
+
+def enter(files: LabFiles, node: str) -> None:
+    """Move the calling thread, which must end there, into a node: its network, its host name and
+    the lab's /etc/hosts, in this machine's file system and the same working directory. Raises
+    OSError."""
+    namespaces.enter(files.netns_of(node))
+    namespaces.name_host(node)
+    # A lab that was adopted has none.
+    if files.machine.exists():
+        mounts.enter_here(files.machine)
+        # A program that replaces the machine's /etc/hosts thereby unmounts what is on it, in every
+        # namespace.
+        _show_hosts(files)
+
+
+def _show_hosts(files: LabFiles) -> None:
+    if HOSTS.exists():
+        mounts.cover(HOSTS, files.hosts)

@@ -1,0 +1,382 @@
+"""A lab as a library: plan it, bring it up, reach its nodes and links, take it down.
+
+    lab = Lab.planned("zone-small").up()
+    lab.node("rtsw1").exec(["ip", "route"])
+    lab.down()
+
+A `Lab` is planned; what needs nodes is a method of the `RunningLab` that `up` returns. Every
+command on a lab is one of these calls.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import cache, cached_property, partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rocelab.base.errors import ExpectationError, InputError
+from rocelab.base.interruption import shielded
+from rocelab.base.progress import ProgressSink, no_progress
+from rocelab.base.wording import listed, name_hint
+from rocelab.dataplane.impairments.control import Impairments
+from rocelab.dataplane.steering import Steering
+from rocelab.lab.convergence import NotConvergedError
+from rocelab.lab.installation import Installation, find_installation
+from rocelab.lab.kind import FrrMemory
+from rocelab.lab.memory import Memory, read_memory
+from rocelab.lab.node import NamespaceNode, VethLink
+from rocelab.lab.providers import (
+    NodeProvider,
+    RuntimeKind,
+    provider_of,
+    recorded_provider,
+)
+from rocelab.lab.runtime import LabRuntime
+from rocelab.lab.teardown import take_down
+from rocelab.labfile.adopted import recorded_spec
+from rocelab.labfile.base import is_name
+from rocelab.labfile.catalog import find_lab
+from rocelab.labfile.load import load_spec, read_name
+from rocelab.labfile.model import LabSpec
+from rocelab.linux import settings as kernel
+from rocelab.linux.fib import read_fib
+from rocelab.linux.fibtable import FibOf
+from rocelab.plan.build import plan
+from rocelab.plan.fabric import Fabric
+from rocelab.plan.pfc import too_small
+from rocelab.record import (
+    DamagedRecordError,
+    State,
+    locked,
+    not_up,
+    read_record,
+    recorded_labs,
+)
+
+if TYPE_CHECKING:
+    from rocelab.testkit.kit import Experiment, InjectedFault, Pairs
+    from rocelab.testkit.measurement import Measurement
+    from rocelab.testkit.traffic import Traffic
+
+
+def as_it_runs(spec: LabSpec) -> LabSpec:
+    """The spec as this machine runs it: one hash seed for all switches if the kernel cannot set
+    seeds."""
+    if spec.hashing.seed == 0 or kernel.seeds_supported():
+        return spec
+    return spec.model_copy(update={"hashing": spec.hashing.model_copy(update={"seed": 0})})
+
+
+def name_of(text: str | Path) -> str:
+    """The name of the lab that a user calls `text`: that of a lab with a record here, running or
+    left behind, or else the name in its file, even if the rest of the file is invalid.
+
+    If `text` is no file but a valid name, it is the name of a lab that is not up. Raises SpecError
+    for a file without a name, InputError for any other text.
+    """
+    name = str(text)
+    if name in recorded_labs():
+        return name
+    try:
+        path = find_lab(name)
+    except InputError:
+        if not is_name(name):
+            raise
+        return name
+    return read_name(path)
+
+
+def _not_up(text: str, name: str) -> InputError:
+    """The error for a lab that is not up. Raises SpecError if nothing of it is here and its file
+    has errors too."""
+    try:
+        path = find_lab(text)
+    except InputError:
+        hint = name_hint(name, recorded_labs()) or "none is: bring one up with `rocelab up LAB`"
+        return not_up(name, hint)
+    if name not in recorded_labs():
+        load_spec(path)
+    return not_up(name, f"bring it up with `rocelab up {text}`")
+
+
+def load(text: str | Path, *, dilation: float | None = None) -> LabSpec:
+    """The spec of a lab's file or name (in `labs/` of the current folder, or shipped). `dilation`
+    replaces the file's.
+
+    Raises InputError, and SpecError with every problem of the file.
+    """
+    spec = load_spec(find_lab(str(text)))
+    return spec if dilation is None else spec.model_copy(update={"dilation": dilation})
+
+
+def _is_up(name: str) -> bool:
+    record = read_record(name)
+    return record is not None and record.state is State.RUNNING
+
+
+class Lab:
+    """A planned lab: a spec and the fabric that it means."""
+
+    def __init__(self, fabric: Fabric, provider: NodeProvider | None = None) -> None:
+        """`provider` makes its nodes (`rocelab.lab.providers`): namespaces by default."""
+        self.fabric = fabric
+        self.provider = provider or provider_of(RuntimeKind.NETNS)
+        self.on_unconverged: OnUnconverged | None = None
+
+    @classmethod
+    def planned(
+        cls,
+        text: str | Path,
+        provider: NodeProvider | None = None,
+        *,
+        dilation: float | None = None,
+    ) -> Lab:
+        """The lab of a file or a name (in `labs/` of the current folder, or shipped), running or
+        not. `dilation` replaces the file's.
+
+        Raises InputError, and SpecError with every problem of the file.
+        """
+        return cls(plan(load(text, dilation=dilation)), provider)
+
+    @property
+    def name(self) -> str:
+        return self.fabric.name
+
+    @property
+    def spec(self) -> LabSpec:
+        return self.fabric.spec
+
+    @property
+    def is_running(self) -> bool:
+        """Whether a lab of this name is up and has converged at least once."""
+        return _is_up(self.name)
+
+    def up(self, progress: ProgressSink = no_progress) -> RunningLab:
+        """Bring the lab up.
+
+        If the kernel cannot seed its ECMP hash, the lab runs on the one secret that all namespaces
+        share, as with `hashing: 0`; if it cannot mark as the spec asks, ports have simpler queues
+        or none. `notes` of the running lab says so, and where its lossless classes lose packets.
+        Raises as `rocelab.lab.runtime.LabRuntime.up` does.
+        """
+        lab = self.unstarted()
+        lab.start(progress)
+        return lab
+
+    @contextmanager
+    def brought_up(self, progress: ProgressSink = no_progress) -> Iterator[RunningLab]:
+        """Bring the lab up for the context and take it down after, however that ends. Raises as
+        `up` does."""
+        lab = self.unstarted()
+        with shielded(f"lab {self.name} is taken down") as shield:
+            try:
+                with shield.lifted():
+                    lab.start(progress)
+                    yield lab
+            finally:
+                if lab.runtime.was_brought_up:
+                    lab.down(progress)
+
+    def unstarted(self) -> RunningLab:
+        """The lab that `up` is to start, as this kernel can run it."""
+        spec = as_it_runs(self.spec)
+        lab = RunningLab(self.fabric if spec == self.spec else plan(spec), self.provider)
+        if spec != self.spec:
+            lab.notes = (
+                f"this kernel ({os.uname().release}) has no fib_multipath_hash_seed (Linux 6.11 "
+                "has): all switches share one secret hash, so tiers polarize fully and paths "
+                "cannot be predicted",
+            )
+        lab.on_unconverged = self.on_unconverged
+        return lab
+
+
+class RunningLab:
+    """A lab that is up: its fabric, and the nodes and links that realise it."""
+
+    def __init__(self, fabric: Fabric, provider: NodeProvider | None = None) -> None:
+        """The lab of that fabric, which is up; `Lab.up` and `open` make one."""
+        self.fabric = fabric
+        self.runtime = LabRuntime(fabric, provider or provider_of(RuntimeKind.NETNS))
+        self.notes: tuple[str, ...] = ()
+        self.on_unconverged: OnUnconverged | None = None
+
+    @classmethod
+    def open(cls, text: str | Path) -> RunningLab:
+        """A lab that is up, by its name or by its file, as `Lab.planned` finds it.
+
+        It is planned from its record, even if the file has changed since. Raises InputError if it
+        is not up, SpecError for a file without a lab's name, ExpectationError if nodes of a lab
+        that was adopted are gone.
+        """
+        lab = cls.recorded(text)
+        gone = lab.runtime.provider.gone(lab.runtime.files)
+        if gone:
+            raise ExpectationError(
+                f"{listed(gone, 'and')} of lab {lab.name} ended or was started again since it was "
+                "adopted",
+                f"`rocelab adopt` it again, or give it back with `rocelab release {lab.name}`",
+            )
+        return lab
+
+    @classmethod
+    def recorded(cls, text: str | Path) -> RunningLab:
+        """A lab as `open` finds it, also if nodes of a lab that was adopted are gone."""
+        name = name_of(text)
+        record = read_record(name)
+        if record is None or record.state is not State.RUNNING:
+            raise _not_up(str(text), name)
+        try:
+            provider = recorded_provider(record.runtime)
+            spec = recorded_spec(record.spec)
+        except ValueError as error:
+            first = str(error).splitlines()[0]
+            raise DamagedRecordError(name, f"this version does not know it: {first}") from None
+        return cls(plan(spec), provider)
+
+    @property
+    def name(self) -> str:
+        return self.fabric.name
+
+    @property
+    def spec(self) -> LabSpec:
+        return self.fabric.spec
+
+    @property
+    def installation(self) -> Installation:
+        """The FRR that its switches run. Raises FileNotFoundError while it is not up."""
+        return self.runtime.installation
+
+    def check_frr(self, prefix: Path | None) -> None:
+        """Raises InputError if the lab is up with another FRR than the one in `prefix`, and as
+        `find_installation` does."""
+        if prefix is not None and find_installation(prefix) != self.installation:
+            raise InputError(
+                f"lab {self.name} is up with FRR {self.installation.version} of "
+                f"{self.installation.place}, not with the one in {prefix}",
+                hint=f"take it down with `rocelab down {self.name}`, or leave --frr out",
+            )
+
+    @property
+    def memory(self) -> Memory:
+        """How the daemons of a lab that is up use memory."""
+        return read_memory(self.runtime.files.root)
+
+    def check_memory(self, asked: FrrMemory | None) -> None:
+        """Raises InputError if the lab is up and its daemons use memory in another way than
+        `asked`."""
+        if asked is not None and asked is not self.memory.kind:
+            raise InputError(
+                f"lab {self.name} is up with FRR's memory {self.memory.kind}, not {asked}",
+                hint=f"take it down with `rocelab down {self.name}`, or leave --frr-memory out",
+            )
+
+    def daemons_of(self, node: str) -> tuple[str, ...]:
+        """The routing daemons that a node should run, in start order: the same on every switch that
+        rocelab planned. Raises as `installation`."""
+        if self.fabric.observed is not None:
+            return self.fabric.observed.daemons.get(node, ())
+        return self.runtime.daemons if self.fabric.node(node).is_switch else ()
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the lab is still up."""
+        return _is_up(self.name)
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep other commands from changing the lab. Raises InputError if one holds it already."""
+        with locked(self.name):
+            yield
+
+    def start(self, progress: ProgressSink = no_progress) -> None:
+        """Bring up this lab, which is not. Raises as `Lab.up` does."""
+        keep = None if self.on_unconverged is None else partial(self.on_unconverged, self)
+        self.runtime.up(progress, keep)
+        self.notes += self.runtime.notes + too_small(self.fabric)
+
+    @property
+    def stage_seconds(self) -> Mapping[str, float]:
+        """How long each stage took to bring it up; empty if another process did."""
+        return self.runtime.stage_seconds
+
+    def down(self, progress: ProgressSink = no_progress) -> None:
+        """Take the lab down. Idempotent."""
+        take_down(self.name, progress)
+
+    def node(self, name: str) -> NamespaceNode:
+        """Raises InputError when the lab has no such node."""
+        if name not in self.fabric.node_by_name:
+            raise InputError(
+                f"lab {self.name} has no node {name}", name_hint(name, self.fabric.node_by_name)
+            )
+        return self.runtime.node(name)
+
+    def link(self, name: str) -> VethLink:
+        """Raises InputError when the lab has no such link."""
+        if name not in self.fabric.link_by_name:
+            raise InputError(
+                f"lab {self.name} has no link {name}", name_hint(name, self.fabric.link_by_name)
+            )
+        return self.runtime.link(name)
+
+    def traffic(self, pairs: Pairs | None = None, **keywords: object) -> Traffic:
+        """Flows between servers of different racks, each at a constant rate.
+
+        For `measure`, or a `with` block that sends them. Keywords are those of a drill's
+        `traffic`: `flows`, `rate_pps`, `payload`, `warmup`, `seed`. With `pairs` there is one flow
+        from the first to the second server of each instead; a pair may be repeated. Raises
+        SpecError for a wrong key, InputError if the flows do not fit the lab.
+        """
+        return self.experiment.traffic(pairs, **keywords)
+
+    def fault(self, kind: str, **keywords: object) -> InjectedFault:
+        """A `with` block with a fault in the lab.
+
+        `kind` and keys are those of a drill's fault (docs/drills.md), without `at` and `lasts`. It
+        is also repaired when the block raises, and by another process when this one is killed.
+        Raises SpecError for a wrong key, InputError for a kind that begins and ends by itself.
+        """
+        return self.experiment.fault(kind, **keywords)
+
+    def measure(
+        self, traffic: Traffic, *, accept_invalid: bool = False, **keywords: object
+    ) -> Measurement:
+        """A `with` block under that traffic, whose figures are available after it.
+
+        Keywords are those of a drill's `measure`: `sampling_interval`, `sustained`, `event_window`.
+        With `accept_invalid` a run that the machine did not carry is no error, and `problems` says
+        why it does not count. Raises SpecError for a wrong key, InputError if the traffic does not
+        fit the method.
+        """
+        return self.experiment.measure(traffic, accept_invalid=accept_invalid, **keywords)
+
+    @cached_property
+    def experiment(self) -> Experiment:
+        """The faults and measurements of this object."""
+        # The one import from above: a lab that is up offers what is made of it.
+        from rocelab.testkit.kit import Experiment
+
+        return Experiment(self)
+
+    @property
+    def steering(self) -> Steering:
+        """How flows are spread over equal paths: read, or switched while the lab runs."""
+        return Steering(self.fabric, self.runtime.files)
+
+    @property
+    def impairments(self) -> Impairments:
+        """Impairments of cables while the lab runs: loss, corruption, delay."""
+        return Impairments(self.fabric, self.runtime.files)
+
+    def read_fibs(self) -> FibOf:
+        """The kernels' FIBs from now on, each read once: when it is first asked for."""
+        return cache(lambda node: read_fib(self.node(node).netns))
+
+
+OnUnconverged = Callable[[RunningLab, NotConvergedError], str]
+"""What to do with a lab that does not converge, before `Lab.up` takes it down: returns a line for
+the error."""

@@ -1,0 +1,163 @@
+"""A switch's BGP sessions and BFD sessions, as its daemons report them.
+
+Parses the answers of bgpd and bfdd over their vty sockets into typed peers with printable names. A
+daemon that was taken over may answer anything: an answer of another shape, like a missing one, is
+an error that names the switch and the daemon.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NoReturn
+
+from rocelab.base.wording import printable, shown
+from rocelab.lab.daemons import (
+    VTY_TIMEOUT_S,
+    FrrFiles,
+    UnreadableAnswerError,
+    vty_json,
+)
+
+MOST_CHARACTERS = 64
+"""The limit for a name or a state: an interface has 15, an IPv6 address 39."""
+
+
+@dataclass(frozen=True, slots=True)
+class BgpPeer:
+    """A BGP session at one end: its state (RFC 4271), and the number of prefixes accepted from and
+    sent to the peer."""
+
+    state: str
+    accepted: int
+    sent: int
+
+    @property
+    def established(self) -> bool:
+        return self.state == "Established"
+
+
+@dataclass(frozen=True, slots=True)
+class SessionCounts:
+    """How often a session has ended and how often a route refresh was requested (RFC 2918) since
+    bgpd started; and whether it is established now."""
+
+    ended: int
+    refreshes: int
+    established: bool
+
+
+@dataclass(frozen=True, slots=True)
+class BfdPeer:
+    """A BFD session at one end, and the interval at which the far end sends."""
+
+    is_up: bool
+    remote_interval_ms: int
+
+
+def bgp_peers(files: FrrFiles, timeout_s: float = VTY_TIMEOUT_S) -> dict[str, BgpPeer]:
+    """A switch's BGP sessions by neighbour: an interface, or an address.
+
+    Raises OSError as `vty_command` does, UnreadableAnswerError if the answer has another shape.
+    """
+    summary = vty_json(files, "bgpd", "show bgp ipv4 unicast summary json", dict, timeout_s)
+    answer = _Answer(files, "bgpd")
+    found = {}
+    for name, peer in answer.mapping(summary.get("peers", {})).items():
+        fields = answer.mapping(peer)
+        state = answer.text(fields.get("state"))
+        counts = (answer.number(fields.get(key, 0)) for key in ("pfxRcd", "pfxSnt"))
+        found[answer.text(name)] = BgpPeer(state, *counts)
+    return found
+
+
+def local_asn(files: FrrFiles) -> int | None:
+    """A switch's own AS number; None if it has no BGP. Raises as `bgp_peers` does."""
+    summary = vty_json(files, "bgpd", "show bgp ipv4 unicast summary json", dict)
+    asn = summary.get("as")
+    return None if asn is None else _Answer(files, "bgpd").asn(asn)
+
+
+def session_counts(files: FrrFiles) -> dict[str, SessionCounts]:
+    """bgpd's counters of a switch's sessions, by neighbour. Raises as `bgp_peers` does."""
+    answer = _Answer(files, "bgpd")
+    found = {}
+    for name, peer in _neighbours(files).items():
+        messages = answer.mapping(peer.get("messageStats", {}))
+        found[name] = SessionCounts(
+            answer.number(peer.get("connectionsDropped", 0)),
+            answer.number(messages.get("routeRefreshSent", 0)),
+            peer.get("bgpState") == "Established",
+        )
+    return found
+
+
+def unheard(files: FrrFiles) -> frozenset[str]:
+    """The neighbours of unnumbered links whose address a switch does not know: it has heard no
+    router advertisement of them (RFC 4861 section 4.2). Raises as `bgp_peers` does."""
+    neighbours = _neighbours(files).items()
+    return frozenset(name for name, peer in neighbours if peer.get("bgpNeighborAddr") == "none")
+
+
+def _neighbours(files: FrrFiles) -> dict[str, Mapping[str, object]]:
+    """All that bgpd tells of a switch's sessions, by neighbour."""
+    document = vty_json(files, "bgpd", "show bgp neighbors json", dict)
+    answer = _Answer(files, "bgpd")
+    # The object also holds numbers of the address family.
+    return {answer.text(name): peer for name, peer in document.items() if isinstance(peer, dict)}
+
+
+def shutting_down(files: FrrFiles) -> frozenset[str]:
+    """The neighbours from which a switch has a path with the community GRACEFUL_SHUTDOWN (RFC
+    8326). Raises as `bgp_peers` does."""
+    command = "show bgp ipv4 unicast community graceful-shutdown json"
+    table = vty_json(files, "bgpd", command, dict)
+    answer = _Answer(files, "bgpd")
+    return frozenset(
+        answer.text(path["peerId"])
+        for paths in answer.mapping(table.get("routes", {})).values()
+        for path in map(answer.mapping, answer.sequence(paths))
+        if "peerId" in path
+    )
+
+
+def bfd_peers(files: FrrFiles) -> list[BfdPeer]:
+    """A switch's BFD sessions. Raises as `bgp_peers` does."""
+    answer = _Answer(files, "bfdd")
+    found = []
+    for peer in vty_json(files, "bfdd", "show bfd peers json", list):
+        fields = answer.mapping(peer)
+        interval_ms = answer.number(fields.get("remote-transmit-interval", 0))
+        found.append(BfdPeer(fields.get("status") == "up", interval_ms))
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """Checks the types of an answer's parts; its error names the switch and the daemon."""
+
+    files: FrrFiles
+    daemon: str
+
+    def mapping(self, value: object) -> Mapping[str, object]:
+        return value if isinstance(value, dict) else self._refuse(value, "an object")
+
+    def sequence(self, value: object) -> Sequence[object]:
+        return value if isinstance(value, list) else self._refuse(value, "an array")
+
+    def number(self, value: object) -> int:
+        return value if isinstance(value, int) else self._refuse(value, "a whole number")
+
+    def asn(self, value: object) -> int:
+        """RFC 6793: 32 bits."""
+        is_asn = type(value) is int and 0 <= value < 2**32
+        return self.number(value) if is_asn else self._refuse(value, "an AS number")
+
+    def text(self, value: object) -> str:
+        """A name or a state, safe to print."""
+        text = value if isinstance(value, str) else self._refuse(value, "a text")
+        return printable(text)[:MOST_CHARACTERS]
+
+    def _refuse(self, value: object, wanted: str) -> NoReturn:
+        why = f"expected {wanted}, got {shown(value)}"
+        raise UnreadableAnswerError(self.files, self.daemon, why)

@@ -1,0 +1,360 @@
+"""Brings a lab up: a `Fabric` becomes nodes, links, queues and routers that have converged.
+
+The stages are nodes (made by a runtime), links, daemons, convergence, scheme and delays. The record
+is written first (`rocelab.record`), so that `rocelab.lab.teardown` finds everything
+that a killed command left.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import as_completed
+from contextlib import contextmanager
+from importlib.metadata import version
+
+from rocelab.base.errors import MachineError
+from rocelab.base.files import make_folder, write_file
+from rocelab.base.interruption import shielded
+from rocelab.base.progress import Progress, ProgressSink, no_progress
+from rocelab.base.workers import workers
+from rocelab.dataplane.impairments import cables
+from rocelab.dataplane.pfc import control as pfc
+from rocelab.dataplane.pfc.program import PausePorts
+from rocelab.dataplane.queues.engine import SwitchQueues, keep_order
+from rocelab.dataplane.steering import Steering
+from rocelab.lab import daemons, hosts, memory, wiring
+from rocelab.lab.convergence import (
+    ConvergenceWait,
+    NotConvergedError,
+    convergence_timeout_s,
+    wait_for_bfd,
+)
+from rocelab.lab.installation import (
+    Installation,
+    read_installation,
+    untested,
+    write_installation,
+)
+from rocelab.lab.kind import FrrMemory
+from rocelab.lab.node import NamespaceNode, VethLink
+from rocelab.lab.providers import NodeProvider
+from rocelab.lab.teardown import take_down, tear_down
+from rocelab.linux import namespaces, netlink
+from rocelab.linux import settings as kernel
+from rocelab.linux.fibwatch import FibWatch
+from rocelab.linux.rights import check_rights, may_prioritise
+from rocelab.plan.delays import lab_delay_ns
+from rocelab.plan.fabric import Fabric, Node
+from rocelab.plan.settings import node_settings, port_settings
+from rocelab.record import LabFiles, Record, State, check_absent, locked, write_record
+from rocelab.render import frr
+
+LATE_LEAVES_PER_CPU = 5
+"""A CPU starts the daemons of some nine switches a second, if it does nothing else."""
+
+
+class LabRuntime:
+    """Realises a fabric on this machine and owns what it creates."""
+
+    def __init__(self, fabric: Fabric, provider: NodeProvider) -> None:
+        self.fabric = fabric
+        self.provider = provider
+        self.files = LabFiles(fabric.name)
+        self.stage_seconds: dict[str, float] = {}
+        self.notes: tuple[str, ...] = ()
+        self.was_brought_up = False
+        """Whether this object brought the lab up: its caller then takes it down."""
+
+    @property
+    def installation(self) -> Installation:
+        """The FRR that the switches run. Raises FileNotFoundError before the nodes are made."""
+        return read_installation(self.files.root)
+
+    @property
+    def daemons(self) -> tuple[str, ...]:
+        """The daemons that every switch runs, in start order. Raises as `installation` does."""
+        return self.installation.daemons(frr.daemons(self.fabric))
+
+    def node(self, name: str) -> NamespaceNode:
+        """Raises KeyError when the fabric has no such node."""
+        return self.provider.node(self.files, self.fabric.node(name).name)
+
+    def link(self, name: str) -> VethLink:
+        """Raises KeyError when the fabric has no such link."""
+        link = self.fabric.link_by_name[name]
+        return VethLink(link, self.node(link.a.node), self.node(link.b.node))
+
+    def up(
+        self,
+        progress: ProgressSink = no_progress,
+        on_unconverged: Callable[[NotConvergedError], str] | None = None,
+    ) -> None:
+        """Create everything and return when every FIB is complete.
+
+        Raises MachineError if this machine cannot run it, NotConvergedError if routing does not
+        converge in time; either way nothing is left behind. `on_unconverged` is called with that
+        error before the lab is taken down, and returns a line to add to it. Raises InputError if
+        the lab is up already or another command works on it.
+        """
+        self.notes = check_rights()
+        self.provider.check()
+        if self.fabric.spec.management:
+            # Imported here, so that other labs do not load its libraries.
+            from rocelab.lab import management
+
+            management.check(self.fabric)
+        cables.check(self.fabric)
+        lab = self.fabric.name
+        with locked(lab) as files, shielded(f"lab {lab} is taken down") as shield:
+            check_absent(files)
+            try:
+                with shield.lifted():
+                    self._write_record(State.STARTING)
+                    try:
+                        self._build(progress)
+                    except NotConvergedError as error:
+                        if on_unconverged is not None:
+                            error.message += f"\n{on_unconverged(error)}"
+                        raise
+                    self._write_record(State.RUNNING)
+                self.was_brought_up = True
+            except BaseException:
+                tear_down(files, progress)
+                raise
+
+    def down(self, progress: ProgressSink = no_progress) -> None:
+        """Remove everything that `up` created. Idempotent."""
+        take_down(self.fabric.name, progress)
+
+    def _write_record(self, state: State) -> None:
+        spec = self.fabric.spec.model_dump(mode="json")
+        now_s = time.clock_gettime(time.CLOCK_REALTIME)
+        write_record(
+            self.files,
+            Record(
+                lab=self.fabric.name,
+                runtime=self.provider.kind,
+                state=state,
+                started_unix_s=now_s,
+                version=version("rocelab"),
+                spec=spec,
+                machine_netns=namespaces.inode_of(os.getpid()),
+            ),
+        )
+
+    def _build(self, progress: ProgressSink) -> None:
+        raise_descriptor_limit(3 * len(self.fabric.nodes) + 256)
+        with self._stage("nodes"):
+            self._make_nodes(progress)
+        netns_of = {node.name: self.files.netns_of(node.name) for node in self.fabric.nodes}
+        with namespaces.opened(netns_of) as descriptors:
+            with self._stage("links"), SwitchQueues(self.fabric, self.files) as queues:
+                self.notes += (queues.note,) if queues.note else ()
+                with PausePorts(self.fabric, self.files, queues.engine) as pauses:
+                    self._make_links(descriptors, queues, pauses, progress)
+                if pauses.plan is not None:
+                    pfc.start(pauses.plan, self.files)
+            switches = {node.name: descriptors[node.name] for node in self.fabric.switches}
+            with FibWatch(switches) as watch:
+                with self._stage("daemons"):
+                    self._start_daemons(progress)
+                with self._stage("convergence"):
+                    wait = ConvergenceWait(self.fabric, self.node)
+                    timeout_s = convergence_timeout_s(self.fabric)
+                    wait.run(watch, timeout_s, progress)
+                    self._end_start_up()
+                    wait_for_bfd(self.fabric, self.node, timeout_s, progress)
+                    # A session that fell meanwhile took its routes with it.
+                    if wait.run(watch, timeout_s, progress):
+                        wait_for_bfd(self.fabric, self.node, timeout_s, progress)
+            if self.fabric.spec.scheme.kind != "ecmp":
+                with self._stage("scheme"):
+                    Steering(self.fabric, self.files).set_scheme(self.fabric.spec.scheme, progress)
+            if lab_delay_ns(self.fabric.spec):
+                with self._stage("delays"):
+                    cables.lay(self.fabric, self.files, progress)
+            if self.fabric.spec.management:
+                from rocelab.lab import management
+
+                with self._stage("management"):
+                    management.start(self.fabric, self.files, progress)
+
+    @contextmanager
+    def _stage(self, name: str) -> Iterator[None]:
+        started = time.monotonic()
+        try:
+            yield
+        finally:
+            self.stage_seconds[name] = time.monotonic() - started
+
+    def _make_nodes(self, progress: ProgressSink) -> None:
+        make_folder(self.files.nodes)
+        for node in self.fabric.nodes:
+            make_folder(self.files.node(node.name))
+            if node.is_switch:
+                daemons.make_folders(daemons.FrrFiles(self.files.node(node.name)))
+        for folder in (self.files.netns, self.files.mounts):
+            make_folder(folder)
+            namespaces.mount_tmpfs(folder)
+        hosts.write_hosts(self.fabric, self.files)
+        hosts.make_machine(self.files)
+        self.provider.make_nodes(self.fabric, self.files, progress)
+        found = self.provider.installation(self.fabric, self.files)
+        write_installation(self.files.root, found)
+        untested_release = untested(found.version)
+        self.notes += () if untested_release is None else (untested_release,)
+        if self.fabric.switches:
+            memory.write_memory(self.files.root, self._memory())
+
+    def _memory(self) -> memory.Memory:
+        """How daemons will use memory: as asked, as far as a trial in a switch allows."""
+        if self.provider.frr_memory is FrrMemory.PLAIN:
+            return memory.PLAIN
+        node = self.node(self.fabric.switches[0].name)
+        try:
+            write_file(node.frr.library, memory.library().read_bytes())
+            found = memory.tried(node.try_bgpd, node.frr.library)
+        except (OSError, MachineError, subprocess.SubprocessError) as error:
+            found = memory.Memory(FrrMemory.LEAN, problem=str(error))
+        self.notes += () if found.note is None else (found.note,)
+        return found
+
+    def _make_links(
+        self,
+        descriptors: Mapping[str, int],
+        queues: SwitchQueues,
+        pauses: PausePorts,
+        progress: ProgressSink,
+    ) -> None:
+        """Make every veth pair, queue and address, and set upper ends up: carrier then needs one
+        step. Ports are made with what their nodes' settings say."""
+        fabric, links = self.fabric, self.fabric.links
+        slots = {**queues.slots, **pauses.slots}
+
+        # Nodes are made alike: what the first has of its machine, the others have.
+        inherited: dict[bool, Mapping[str, str]] = {}
+
+        def set_up(name: str) -> None:
+            node = fabric.node(name)
+            kernel.write_settings(node_settings(fabric, node))
+            ports = inherited.get(node.is_switch, port_settings(fabric, node))
+            inherited.setdefault(node.is_switch, kernel.write_port_settings(ports))
+
+        namespaces.inside_each(descriptors, set_up)
+        with netlink.open_socket() as channel:
+            step = 256
+            for start in range(0, len(links), step):
+                batch = links[start : start + step]
+                netlink.send_batch(channel, wiring.create_links(batch, descriptors, slots))
+                progress(Progress("links", min(start + step, len(links)), len(links)))
+
+        def configure(name: str) -> None:
+            node = fabric.node(name)
+            ready = fabric.downlinks(name) if node.is_switch else fabric.links_of[name]
+            messages = wiring.configure_node(fabric, node)
+            messages += queues.messages_of(name)
+            messages += pauses.messages_of(name)
+            for link in ready:
+                messages += wiring.bring_up(link, name)
+            if not node.is_switch:
+                messages += wiring.server_routes(fabric, name)
+            # The answers to a whole batch of small messages queue up in this buffer.
+            with netlink.open_socket(receive_buffer_bytes=8 << 20) as channel:
+                netlink.send_batch(channel, messages)
+            keep_order(fabric, name, queues.places)
+
+        namespaces.inside_each(descriptors, configure)
+
+    def _start_daemons(self, progress: ProgressSink) -> None:
+        fabric = self.fabric
+        names = self.daemons
+        preloads = memory.read_memory(self.files.root).preloads
+        library = memory.library().read_bytes() if preloads else None
+        # Without this right, a raised niceness could not be lowered again.
+        in_order = may_prioritise()
+        ports_first = frr.opens_from_above(fabric) or not fabric.numbered
+
+        def start(name: str) -> None:
+            node, planned = self.node(name), fabric.node(name)
+            logs = node.frr.daemon_folder
+            configuration = dict(frr.frr_configuration(fabric, planned, logs, interfaces=False))
+            if "mgmtd" in names:
+                configuration["mgmtd"] = frr.mgmtd_configuration(planned, logs)
+            node.configure_daemons(configuration)
+            if library is not None:
+                write_file(node.frr.library, library)
+            uplinks = [
+                message for link in fabric.uplinks(name) for message in wiring.bring_up(link, name)
+            ]
+            # bgpd hears of a port that goes down on two connections to zebra, its own and that of
+            # its VNC part, and forgets the neighbour twice. If zebra comes late to the kernel's
+            # reports of a port that came up, the first of which is of a port without carrier, a
+            # router advertisement may be heard between the two: bgpd forgets it for good. A session
+            # that an upper end has opened by then would be reset.
+            if ports_first:
+                node.send(uplinks)
+            for daemon in names:
+                leaf = in_order and planned.is_leaf
+                node.start_daemon(daemon, start_niceness(daemon, leaf=leaf))
+            if not ports_first:
+                node.send(uplinks)
+
+        total = len(fabric.switches)
+        cpus = os.cpu_count() or 1
+        with workers(2 * cpus) as pool:
+            starts = [pool.submit(start, node.name) for node in start_order(fabric, cpus)]
+            for done, outcome in enumerate(as_completed(starts), start=1):
+                outcome.result()
+                progress(Progress("daemons", done, total))
+
+    def _end_start_up(self) -> None:
+        """Give all daemons equal priority again, before anything is measured."""
+        if not may_prioritise():
+            return
+        for node in self.fabric.switches:
+            for pid in self.node(node.name).daemons().values():
+                daemons.set_niceness(pid, 0)
+
+
+def start_order(fabric: Fabric, cpus: int) -> list[Node]:
+    """The switches in the order in which their daemons start: upper tiers first.
+
+    Where upper ends open the sessions, most leaves come before them: the others start within the
+    second until upper ends try for the first time. The next try is a second later.
+    """
+    switches = sorted(fabric.switches, key=lambda node: -node.role.tier)
+    if not frr.opens_from_above(fabric):
+        return switches
+    upper = [node for node in switches if not node.is_leaf]
+    leaves = [node for node in switches if node.is_leaf]
+    early = max(0, len(leaves) - LATE_LEAVES_PER_CPU * cpus)
+    return [*leaves[:early], *upper, *leaves[early:]]
+
+
+def start_niceness(daemon: str, *, leaf: bool) -> int:
+    """The niceness of a daemon while the fabric starts.
+
+    One order costs least: upper tiers announce, then leaves decide, then zebras install. A stage
+    that runs before the one above has finished repeats its work for every later path: an 18-way
+    route would be installed up to 18 times.
+    """
+    if not leaf:
+        return 0
+    return 19 if daemon == "zebra" else 10
+
+
+def raise_descriptor_limit(wanted: int) -> None:
+    """Let this process open `wanted` files. Raises MachineError if it may not."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft >= wanted:
+        return
+    if hard != resource.RLIM_INFINITY and hard < wanted:
+        raise MachineError(
+            f"this takes {wanted} open files and the limit is {hard}",
+            "raise it with `ulimit -Hn`",
+        )
+    resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

@@ -1,0 +1,337 @@
+"""The state of a lab that is up, as the kernel and FRR report it, compared with its plan.
+
+`read_status` returns per node the live daemons, the BGP sessions, the routes at their full ECMP
+width and the memory. Anything that does not answer counts as missing: a dead daemon never ends the
+report. `rocelab health` asks the same: `LabStatus.problems` says which processes do not work.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from rocelab.base.wording import listed
+from rocelab.base.workers import workers
+from rocelab.dataplane.impairments import cables
+from rocelab.dataplane.pfc.overview import LosslessOverview, read_overview
+from rocelab.dataplane.steering.scheme import lacks_controller
+from rocelab.lab.daemons import VTY_TIMEOUT_S, UnreadableAnswerError
+from rocelab.lab.kind import FrrMemory
+from rocelab.lab.lab import RunningLab
+from rocelab.lab.node import NamespaceNode
+from rocelab.lab.peers import bgp_peers
+from rocelab.lab.settings import Deviation, read_deviations, sentences
+from rocelab.linux import fib, namespaces, netlink, processes
+from rocelab.plan.fabric import Node, Role
+from rocelab.plan.routes import expected_routes, expected_width
+from rocelab.record import (
+    DamagedRecordError,
+    LabFiles,
+    State,
+    is_locked,
+    made_nodes,
+    read_record,
+    recorded_faults,
+    recorded_labs,
+)
+
+_KIB = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class NodeStatus:
+    """One node. Servers have no daemons, sessions or routes to wait for.
+
+    `daemons` has the process id of each daemon that should run, None if it does not. A route is
+    complete when the kernel holds it with every next hop of the plan, each with carrier. `problem`
+    names a daemon that a signal has stopped, or whose answer cannot be read.
+    """
+
+    name: str
+    role: Role
+    daemons: Mapping[str, int | None]
+    sessions_established: int
+    sessions_expected: int
+    routes_complete: int
+    routes_expected: int
+    pss_bytes: int
+    problem: str | None = None
+
+    @property
+    def converged(self) -> bool:
+        """Whether every daemon lives and answers, every session is up and every route complete."""
+        return (
+            None not in self.daemons.values()
+            and self.problem is None
+            and self.sessions_established == self.sessions_expected
+            and self.routes_complete == self.routes_expected
+        )
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """Its daemons that do not run or do not answer."""
+        dead = [
+            f"{name} of {self.name} does not run" for name, pid in self.daemons.items() if not pid
+        ]
+        return (*dead, *(() if self.problem is None else (self.problem,)))
+
+
+@dataclass(frozen=True, slots=True)
+class KnownFault:
+    """A fault in the lab, with its number in the lab's record."""
+
+    number: int
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class LabStatus:
+    """Every node of a lab, in build order, its active faults and its lossless classes, if any.
+
+    broken_cables: switches whose cables, or those of them that a fault delays, let nothing through,
+    as their delay line has ended or is stopped.
+    lacks_controller: the scheme's does not run, so that nothing answers failures and load.
+    deviations: kernel settings that are not as planned.
+    frr_memory: how FRR's daemons use memory (`rocelab.lab.memory`).
+    """
+
+    lab: str
+    nodes: tuple[NodeStatus, ...]
+    faults: tuple[KnownFault, ...] = ()
+    lossless: LosslessOverview | None = None
+    broken_cables: tuple[str, ...] = ()
+    lacks_controller: bool = False
+    deviations: tuple[Deviation, ...] = ()
+    frr_memory: str = FrrMemory.PLAIN
+
+    @property
+    def converged(self) -> bool:
+        """Whether every node is as planned, its kernel's settings too, cables carry, lossless
+        classes are paused and the scheme's controller runs."""
+        pauses = self.lossless is None or self.lossless.is_alive
+        runs = pauses and not self.broken_cables and not self.lacks_controller
+        return runs and not self.deviations and all(node.converged for node in self.nodes)
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """What is wrong in sentences, but for sessions and routes: processes and settings."""
+        return (*self.broken_processes, *sentences(self.deviations))
+
+    @property
+    def broken_processes(self) -> tuple[str, ...]:
+        """The processes of the lab that do not run, or do not answer as they should."""
+        found = [problem for node in self.nodes for problem in node.problems]
+        if self.lossless is not None and not self.lossless.is_alive:
+            found.append("lossless classes: the process that pauses does not run")
+        if self.broken_cables:
+            found.append(f"cables of {', '.join(self.broken_cables)} let no packet through")
+        if self.lacks_controller:
+            found.append(
+                "the controller of the scheme does not run (`rocelab scheme` sets it anew)"
+            )
+        return tuple(found)
+
+    @property
+    def pss_bytes(self) -> int:
+        """Memory of all daemons, shared pages divided among their users."""
+        return sum(node.pss_bytes for node in self.nodes)
+
+    @property
+    def pss_of_roles(self) -> Mapping[Role, float]:
+        """The mean of a switch's memory, in bytes, for each role of switches."""
+        found: dict[Role, list[int]] = {}
+        for node in self.nodes:
+            if node.role.tier:
+                found.setdefault(node.role, []).append(node.pss_bytes)
+        return {role: sum(sizes) / len(sizes) for role, sizes in found.items()}
+
+    def document(self) -> dict[str, object]:
+        """The document of `rocelab status --json`."""
+        pfc = {} if self.lossless is None else {"pfc": self.lossless.document()}
+        return {
+            "lab": self.lab,
+            "converged": self.converged,
+            "faults": [asdict(fault) for fault in self.faults],
+            "broken_cables": self.broken_cables,
+            "lacks_controller": self.lacks_controller,
+            "settings": [asdict(deviation) for deviation in self.deviations],
+            "frr_memory": self.frr_memory,
+            "nodes": [
+                {
+                    "name": node.name,
+                    "role": node.role.value,
+                    "converged": node.converged,
+                    "daemons": dict(node.daemons),
+                    "sessions": {
+                        "established": node.sessions_established,
+                        "expected": node.sessions_expected,
+                    },
+                    "routes": {
+                        "complete": node.routes_complete,
+                        "expected": node.routes_expected,
+                    },
+                    "pss_bytes": node.pss_bytes,
+                    "problem": node.problem,
+                }
+                for node in self.nodes
+            ],
+            "totals": {
+                "sessions": {
+                    "established": sum(node.sessions_established for node in self.nodes),
+                    "expected": sum(node.sessions_expected for node in self.nodes),
+                },
+                "routes": {
+                    "complete": sum(node.routes_complete for node in self.nodes),
+                    "expected": sum(node.routes_expected for node in self.nodes),
+                },
+                "pss_bytes": self.pss_bytes,
+                "pss_bytes_of_a_switch": {
+                    role.value: round(size) for role, size in self.pss_of_roles.items()
+                },
+            },
+            **pfc,
+        }
+
+
+def read_status(lab: RunningLab, answer_s: float = VTY_TIMEOUT_S) -> LabStatus:
+    """Read the state of every switch of a running lab. A daemon that does not answer within
+    `answer_s` is a problem of its switch.
+
+    Raises PermissionError without the rights to enter its namespaces.
+    """
+    fabric = lab.fabric
+    expected = {
+        name: {prefix: expected_width(fabric, links) for prefix, links in routes.items()}
+        for name, routes in expected_routes(fabric).items()
+    }
+    sessions = Counter(end.node for link in fabric.sessions for end in (link.a, link.b))
+
+    def read(node: Node) -> NodeStatus:
+        if not node.is_switch:
+            return NodeStatus(node.name, node.role, {}, 0, 0, 0, 0, 0)
+        return _read_switch(lab, node, expected[node.name], sessions[node.name], answer_s)
+
+    with workers(4 * (os.cpu_count() or 1)) as pool:
+        nodes = tuple(pool.map(read, fabric.nodes))
+    files = lab.runtime.files
+    recorded = recorded_faults(files).items()
+    broken = (*cables.broken(fabric, files), *lab.impairments.broken())
+    faults = tuple(KnownFault(number, str(keys["kind"])) for number, keys in recorded)
+    overview, controller = read_overview(fabric), lacks_controller(files)
+    deviations = read_deviations(fabric, files)
+    memory = lab.memory.text
+    return LabStatus(lab.name, nodes, faults, overview, broken, controller, deviations, memory)
+
+
+def _read_switch(
+    lab: RunningLab, node: Node, expected: Mapping[str, int], sessions: int, answer_s: float
+) -> NodeStatus:
+    handle = lab.node(node.name)
+    # A process that was killed and not yet reaped still has its id and its name, but no memory.
+    pids = handle.daemons()
+    memory = {name: _pss_bytes(pid) for name, pid in pids.items()}
+    alive = {name: pid for name, pid in pids.items() if memory[name]}
+    widths = _widths(handle.netns)
+    established, problem = _established(handle, answer_s) if "bgpd" in alive else (0, None)
+    stopped = [name for name, pid in alive.items() if processes.is_stopped(pid)]
+    if stopped:
+        problem = f"a signal has stopped {listed(stopped, 'and')} of {node.name}"
+    return NodeStatus(
+        name=node.name,
+        role=node.role,
+        daemons={name: alive.get(name) for name in lab.daemons_of(node.name)},
+        sessions_established=established,
+        sessions_expected=sessions,
+        routes_complete=sum(widths.get(prefix, 0) >= width for prefix, width in expected.items()),
+        routes_expected=len(expected),
+        pss_bytes=sum(memory.values()),
+        problem=problem,
+    )
+
+
+def _widths(netns: Path) -> dict[str, int]:
+    """The number of next hops with carrier of each prefix in the main table; empty if the node has
+    gone."""
+    if not netns.exists():
+        return {}
+
+    def read() -> dict[str, int]:
+        with netlink.open_socket(receive_buffer_bytes=4 << 20) as channel:
+            return fib.live_widths(fib.read_routes(channel))
+
+    return namespaces.inside(netns, read)
+
+
+def _established(handle: NamespaceNode, answer_s: float) -> tuple[int, str | None]:
+    """The number of sessions that are up, and the problem with bgpd's answer, if any."""
+    try:
+        peers = bgp_peers(handle.frr, answer_s)
+    except UnreadableAnswerError as error:
+        return 0, str(error)
+    except OSError as error:
+        return 0, f"bgpd of {handle.name} does not answer: {error.strerror or error}"
+    return sum(peer.established for peer in peers.values()), None
+
+
+def _pss_bytes(pid: int) -> int:
+    """Proportional set size of a process (Linux Documentation/filesystems/proc.rst)."""
+    try:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    except OSError:
+        return 0
+    return next((int(line.split()[1]) * _KIB for line in lines if line.startswith("Pss:")), 0)
+
+
+class Presence(StrEnum):
+    """Which parts of a lab exist on this machine."""
+
+    RUNNING = "running"
+    STARTING = "starting"
+    LEFT_BEHIND = "left behind"
+    DAMAGED = "damaged"
+    UNREADABLE = "unreadable"
+
+
+@dataclass(frozen=True, slots=True)
+class KnownLab:
+    """A lab that has a record, or the remains of one. Without a usable record the next four are
+    None and `problem` says why. `nodes` is None for a user who may not see them."""
+
+    name: str
+    state: Presence
+    nodes: int | None
+    started_unix_s: float | None
+    version: str | None
+    runtime: str | None
+    problem: str | None = None
+
+
+_ROOTS = "only root may read what is on record of it"
+
+
+def known_labs() -> tuple[KnownLab, ...]:
+    """Every lab that is up, coming up or left behind by a killed command."""
+    return tuple(_known(name) for name in recorded_labs())
+
+
+def _known(name: str) -> KnownLab:
+    files = LabFiles(name)
+    try:
+        record = read_record(name)
+    except DamagedRecordError as error:
+        return KnownLab(name, Presence.DAMAGED, None, None, None, None, error.message)
+    except PermissionError:
+        return KnownLab(name, Presence.UNREADABLE, None, None, None, None, _ROOTS)
+    if record is None:
+        return KnownLab(name, Presence.LEFT_BEHIND, None, None, None, None)
+    found = Presence.LEFT_BEHIND
+    nodes = made_nodes(files)
+    if record.state is State.STARTING and is_locked(files.lock):
+        found = Presence.STARTING
+    elif record.state is State.RUNNING and nodes != 0:
+        found = Presence.RUNNING
+    return KnownLab(name, found, nodes, record.started_unix_s, record.version, record.runtime)

@@ -1,0 +1,165 @@
+"""The netlink messages that turn a planned fabric into interfaces, as batches of bytes.
+
+Pure: encodes messages from a `Fabric` and open namespace descriptors. Interface indexes are
+planned too, so that addresses can be set without reading the kernel's choice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from ipaddress import IPv6Address
+from socket import AF_INET, AF_INET6
+
+from rocelab.dataplane.queues.engine import LONGEST_PACKETS
+from rocelab.linux import rtnetlink
+from rocelab.linux.fib import RTN_UNICAST
+from rocelab.linux.links import IF_LINK_MODE_DORMANT, IF_OPER_DORMANT, IFF_UP, NUD_PERMANENT
+from rocelab.linux.portstate import RTPROT_STATIC
+from rocelab.plan.fabric import Fabric, Link, Nic, Node, Port
+
+LOOPBACK_INDEX = 1
+IF_LINK_MODE_DEFAULT = 0
+IF_OPER_UP = 6
+"""include/uapi/linux/if.h."""
+
+
+def create_links(
+    links: Iterable[Link],
+    namespaces: Mapping[str, int],
+    slots: Mapping[tuple[str, str], int],
+) -> list[bytes]:
+    """A veth pair per link, each end made in its node's namespace, down.
+
+    A port with queues has its slot (`rocelab.plan.queues`) as group, and no packet limit.
+    """
+    return [_veth(link, namespaces, slots) for link in links]
+
+
+def configure_node(fabric: Fabric, node: Node) -> list[bytes]:
+    """The messages that set a node's loopback up with every address."""
+    messages = [set_up(LOOPBACK_INDEX, up=True)]
+    if node.loopback is not None:
+        messages.append(_address(LOOPBACK_INDEX, f"{node.loopback}/32", node.loopback))
+    for link in fabric.links_of[node.name]:
+        port = link.port(node.name)
+        if port.address is not None:
+            peer = link.far(node.name).ip if port.is_shared else port.ip
+            messages.append(_address(port.index, port.address, peer))
+    return messages
+
+
+def server_routes(fabric: Fabric, server: str) -> list[bytes]:
+    """What makes a server send by the NIC of a packet's source address, and by its first NIC what
+    is bound to none: a default route for each NIC, and a rule for each but the first."""
+    nics = fabric.nics(server)
+    return [*map(default_route, nics), *(_source_rule(nic) for nic in nics if nic.number > 1)]
+
+
+def default_route(nic: Nic, *, by: Sequence[Link] | None = None) -> bytes:
+    """The default route through a NIC, over all its ports, in the NIC's table. It must be up.
+
+    Replaces an existing one. `by`: only over these ports of the NIC, if others are down.
+    """
+    hops = [rtnetlink.Hop(link.a.index, link.b.ip) for link in (nic.links if by is None else by)]
+    return rtnetlink.put_route(
+        [("RTA_MULTIPATH", hops)],
+        family=AF_INET,
+        table=nic.table,
+        proto=RTPROT_STATIC,
+        type=RTN_UNICAST,
+    )
+
+
+def _source_rule(nic: Nic) -> bytes:
+    return rtnetlink.add_rule(
+        [("FRA_SRC", nic.ip), ("FRA_PRIORITY", nic.table)],
+        family=AF_INET,
+        src_len=32,
+        table=nic.table,
+        action=rtnetlink.FR_ACT_TO_TBL,
+    )
+
+
+def set_up(index: int, *, up: bool) -> bytes:
+    """The message that sets an interface up or down."""
+    return rtnetlink.change_link(index=index, flags=IFF_UP if up else 0, change=IFF_UP)
+
+
+def set_mtu(index: int, mtu: int) -> bytes:
+    """The message that sets an interface's MTU, in bytes of an IP packet."""
+    return rtnetlink.change_link([("IFLA_MTU", mtu)], index=index)
+
+
+def set_dormant(index: int, *, dormant: bool) -> bytes:
+    """The message that clears an interface's flag IFF_RUNNING, or sets it again.
+
+    The peer does not see it. Programs that read flags, such as zebra, see the carrier gone; the
+    kernel itself continues to send and receive (Documentation/networking/operstates.rst).
+    """
+    state = IF_OPER_DORMANT if dormant else IF_OPER_UP
+    mode = IF_LINK_MODE_DORMANT if dormant else IF_LINK_MODE_DEFAULT
+    return rtnetlink.change_link([("IFLA_OPERSTATE", state), ("IFLA_LINKMODE", mode)], index=index)
+
+
+def bring_up(link: Link, node: str) -> list[bytes]:
+    """The messages that set a node's end of a link up, with a permanent neighbour entry for the far
+    end.
+
+    The kernel's neighbour table is one for all namespaces and holds 1,024 entries (gc_thresh3);
+    permanent entries do not count. Taking an interface down flushes them, so they are set whenever
+    it goes up.
+    """
+    index, far = link.port(node).index, link.far(node)
+    neighbour = rtnetlink.put_neighbour(
+        [
+            ("NDA_DST", far.ip if far.address else link_local(far.mac)),
+            ("NDA_LLADDR", far.mac),
+        ],
+        family=AF_INET if far.address else AF_INET6,
+        ifindex=index,
+        state=NUD_PERMANENT,
+    )
+    return [set_up(index, up=True), neighbour]
+
+
+def link_local(mac: str) -> str:
+    """The IPv6 link-local address that the kernel gives an interface (RFC 4291 appendix A)."""
+    octets = bytes.fromhex(mac.replace(":", ""))
+    identifier = bytes([octets[0] ^ 2]) + octets[1:3] + b"\xff\xfe" + octets[3:]
+    return str(IPv6Address(b"\xfe\x80" + bytes(6) + identifier))
+
+
+def _veth(
+    link: Link,
+    namespaces: Mapping[str, int],
+    slots: Mapping[tuple[str, str], int],
+) -> bytes:
+    def attributes(port: Port) -> list[tuple[str, object]]:
+        slot = slots.get((port.node, port.interface))
+        queued = [("IFLA_GROUP", slot), ("IFLA_TXQLEN", LONGEST_PACKETS)] if slot else []
+        # Queues are of packets as on a wire: the kernel sends none as one, and merges none.
+        whole = [("IFLA_GSO_MAX_SEGS", 1), ("IFLA_GRO_MAX_SIZE", 1)] if slots else []
+        return [
+            *queued,
+            *whole,
+            ("IFLA_IFNAME", port.interface),
+            ("IFLA_MTU", link.mtu),
+            ("IFLA_ADDRESS", port.mac),
+            ("IFLA_NUM_TX_QUEUES", 1),
+            ("IFLA_NUM_RX_QUEUES", 1),
+            ("IFLA_NET_NS_FD", namespaces[port.node]),
+        ]
+
+    peer = rtnetlink.veth_to(attributes(link.b), index=link.b.index)
+    return rtnetlink.new_link([*attributes(link.a), peer], index=link.a.index)
+
+
+def _address(index: int, address: str, peer: str) -> bytes:
+    """`peer` is the far end's address on a point-to-point link."""
+    ip, _, length = address.partition("/")
+    return rtnetlink.new_address(
+        [("IFA_LOCAL", ip), ("IFA_ADDRESS", peer)],
+        family=AF_INET,
+        prefixlen=int(length),
+        index=index,
+    )

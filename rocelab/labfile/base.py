@@ -1,0 +1,70 @@
+"""The base of every model of a spec: strict keys, names and the units of time limits.
+
+The pydantic models refuse unknown keys and values, with the messages of `rocelab.base.wording`.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from rocelab.base.wording import RefusedError, shown
+
+MS = 10**6
+SECOND = 10**9
+MAX_NAME_LENGTH = 24
+
+_NAME_PATTERN = r"^[a-z][a-z0-9]*(-[a-z0-9]+)*$"
+
+
+def check_name(name: object) -> object:
+    """A name that is safe in namespaces, paths and shells. Raises RefusedError."""
+    if not isinstance(name, str):
+        hint = None if name is None else "put the name in quotes, and start it with a letter"
+        raise RefusedError(f"expected a name such as zone-small, got {shown(name)}", hint)
+    if len(name) > MAX_NAME_LENGTH:
+        raise RefusedError(
+            f"expected at most {MAX_NAME_LENGTH} characters, got {len(name):,}: {shown(name)}",
+            "it becomes part of the names of namespaces and files",
+        )
+    if not is_name(name):
+        safe = safe_name(name)
+        raise RefusedError(
+            "expected lower-case letters, digits and single dashes, starting with a letter, "
+            f"got {shown(name)}",
+            f"for example {safe}" if safe else "for example zone-small",
+        )
+    return name
+
+
+def safe_name(text: str) -> str:
+    """A name made of any text: `my-lab` of `My_Lab`; empty if nothing of it can be in a name."""
+    safe = "-".join(re.findall(r"[a-z0-9]+", text.lower())).lstrip("0123456789-")
+    return safe[:MAX_NAME_LENGTH].rstrip("-")
+
+
+def is_name(text: str) -> bool:
+    """Whether the text is a valid name of a lab or a node."""
+    return len(text) <= MAX_NAME_LENGTH and re.fullmatch(_NAME_PATTERN[1:-1], text) is not None
+
+
+Name = Annotated[
+    str,
+    Field(pattern=_NAME_PATTERN, max_length=MAX_NAME_LENGTH),
+    BeforeValidator(check_name),
+]
+
+
+class SpecModel(BaseModel):
+    """Unknown keys are errors, text is not taken for numbers, and a spec never changes."""
+
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, strict=True, validate_default=False, allow_inf_nan=False
+    )
+
+    def changed(self, block: str, *keys: str) -> list[str]:
+        """Those of `keys` whose values are not their defaults, as `block.key`."""
+        fields = type(self).model_fields
+        return [f"{block}.{key}" for key in keys if getattr(self, key) != fields[key].default]

@@ -1,0 +1,126 @@
+"""What lossless classes take of a switch's memory: reserved parts, and headroom for what arrives
+after a pause.
+
+`queues.pfc` of a lab's file is refused if they leave nothing to share, so this is beside it;
+`rocelab.plan.pfc` plans a fabric's switches with it. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rocelab.base.units import format_size
+from rocelab.base.wording import KeyPath, RefusedError
+from rocelab.labfile.base import SECOND
+from rocelab.labfile.pfc import PfcSpec
+from rocelab.wire.headers import IP_OFFSET
+
+QUANTUM_BYTES = 64
+"""A quantum of a pause frame is 512 bit times (IEEE 802.3 annex 31B)."""
+
+RESPONSE_QUANTA = {40 * 10**9: 118, 100 * 10**9: 394, 200 * 10**9: 453, 400 * 10**9: 905}
+"""The time that a sender may take to stop, by its rate in bit/s: of a slower link that of the next
+in this list, of a faster one in proportion to the last. Source: the peer response times of SONiC's
+dynamic buffer calculation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Headroom:
+    """What may still arrive for a class after its port has crossed XOFF, in bytes, term by term.
+
+    frame: one that the port itself has begun to send, before its pause; begun: one that the peer
+    has begun when it stops; cable: what is on the way, in both directions; response: what the peer
+    sends before it stops.
+    """
+
+    rate_bps: int
+    mtu: int
+    frame: int
+    begun: int
+    cable: int
+    response: int
+    cell_factor: float
+
+    @property
+    def total(self) -> int:
+        """Source: SONiC's dynamic buffer calculation, without gearboxes."""
+        return self.begun + round(self.cell_factor * (self.frame + self.cable + self.response))
+
+    @property
+    def obeyed_ns(self) -> int:
+        """The modelled time from a threshold crossed until nothing arrives any more."""
+        return round((self.cable + self.response) * 8 * SECOND / self.rate_bps)
+
+
+Links = Sequence[tuple[Headroom, int]]
+"""The links of a switch: what each kind needs, and how many there are."""
+
+
+def headroom_of(pfc: PfcSpec, rate_bps: int, mtu: int, one_way_ns: int) -> Headroom:
+    """What a link of this rate needs, whose cable takes this long."""
+    frame = mtu + IP_OFFSET
+    on_the_cable = 2 * one_way_ns * rate_bps / 8e9
+    return Headroom(
+        rate_bps=rate_bps,
+        mtu=mtu,
+        frame=frame,
+        begun=frame,
+        cable=round(on_the_cable),
+        response=QUANTUM_BYTES * response_quanta(pfc, rate_bps),
+        cell_factor=pfc.cell_factor,
+    )
+
+
+def response_quanta(pfc: PfcSpec, rate_bps: int) -> int:
+    """The time in which a sender at this rate obeys a pause."""
+    if pfc.response is not None:
+        return pfc.response
+    fastest = max(RESPONSE_QUANTA)
+    for listed_bps, quanta in sorted(RESPONSE_QUANTA.items()):
+        if rate_bps <= listed_bps:
+            return quanta
+    return round(RESPONSE_QUANTA[fastest] * rate_bps / fastest)
+
+
+def divided(pfc: PfcSpec, links: Links) -> tuple[int, int, int]:
+    """The memory of a switch with these links, what of it is reserved for lossless classes, and
+    their pool of headroom, in bytes."""
+    ports, classes = sum(count for _, count in links), len(pfc.classes)
+    held = sum(count * (pfc.headroom or needed.total) for needed, count in links)
+    pool = round(held * classes / pfc.oversubscription)
+    return pfc.memory * ports, pfc.reserved * ports * classes, pool
+
+
+def check_shared_memory(pfc: PfcSpec, links: Links) -> None:
+    """Raises RefusedError, with keys of a lab's file, if a switch with these links has no memory
+    left to share."""
+    memory, reserved, pool = divided(pfc, links)
+    if memory > reserved + pool:
+        return
+    ports = sum(count for _, count in links)
+    raise RefusedError(
+        f"nothing of a switch's memory is left to share: of {format_size(pfc.memory)} a port, "
+        f"{format_size(round(pool / ports))} are headroom and {format_size(reserved // ports)} are "
+        "reserved",
+        "more queues.pfc.memory, fewer classes, less reserved, or less headroom: a shorter "
+        "links.delay or an oversubscription",
+        keys=_responsible(pfc, links),
+    )
+
+
+def _responsible(pfc: PfcSpec, links: Links) -> tuple[KeyPath, ...]:
+    """The key of what takes most of the memory, then those of what it is and for how many."""
+    needed = max((each for each, _ in links), key=lambda each: each.total)
+    takes: dict[KeyPath, int] = {("queues", "pfc", "reserved"): pfc.reserved}
+    if pfc.headroom is not None:
+        takes["queues", "pfc", "headroom"] = pfc.headroom
+    else:
+        takes["links", "delay"] = needed.cable
+        takes["queues", "pfc", "response"] = needed.response
+    rest = ("memory", "classes", "cell_factor")
+    return (
+        max(takes, key=takes.__getitem__),
+        *(("queues", "pfc", key) for key in rest),
+        ("queues", "pfc"),
+    )

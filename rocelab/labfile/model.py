@@ -1,0 +1,348 @@
+"""The lab spec, the file format of labs, as pydantic models.
+
+Units are parsed and limits checked here, and nothing is derived: `rocelab.plan` plans nodes,
+addresses and sessions. The limits keep interface names within Linux's 15 characters and the fabric
+within 198.18.0.0/15.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Annotated, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from rocelab.base.units import DURATION, DurationNs, RateBps
+from rocelab.base.wording import RefusedError, described
+from rocelab.labfile.base import MS, SECOND, Name, SpecModel
+from rocelab.labfile.fabrics import FabricSpec
+from rocelab.labfile.headroom import check_shared_memory, headroom_of
+from rocelab.labfile.queues import QueuesSpec
+from rocelab.labfile.schemes import EcmpScheme, SchemeSpec
+
+MAX_SEED = 2**32 - 1
+MIN_RATE = 10**6
+MAX_RATE = 10 * 10**12
+USUAL_CABLE_NS = 200
+"""40 m of fibre, or of copper, at two thirds of the speed of light."""
+
+
+class LinksSpec(SpecModel):
+    """Rates, MTU and delay of the modelled network's links."""
+
+    rate: Annotated[
+        RateBps, Field(ge=MIN_RATE, le=MAX_RATE, description="rate of switch-to-switch links")
+    ] = 400 * 10**9
+    server_rate: Annotated[
+        RateBps, Field(ge=MIN_RATE, le=MAX_RATE, description="rate of a link to a NIC")
+    ] = 400 * 10**9
+    mtu: Annotated[
+        int,
+        Field(
+            ge=1280, le=65535, description="IP MTU in bytes; RoCE's 4096-byte payload needs 4156"
+        ),
+    ] = 9000
+    delay: Annotated[
+        Annotated[DurationNs, Field(ge=0, le=SECOND)] | None,
+        Field(
+            description="what each link adds to a packet's time, one way: its cable (5 ns a metre) "
+            "and the switch at its end; if left out, labs add none, headrooms have room for 40 m "
+            "and simulations take 1us"
+        ),
+    ] = None
+
+    @property
+    def cable_ns(self) -> int:
+        """The modelled time for which what a link carries is on its cable, as pauses count it."""
+        return USUAL_CABLE_NS if self.delay is None else self.delay
+
+
+class Numbering(StrEnum):
+    """How switch-to-switch links are addressed."""
+
+    AUTO = "auto"
+    NUMBERED = "numbered"
+    UNNUMBERED = "unnumbered"
+
+
+class BfdSpec(SpecModel):
+    """BFD (RFC 5880) on every session: detection takes interval x multiplier."""
+
+    interval: Annotated[
+        DurationNs,
+        Field(ge=10 * MS, le=60 * SECOND, description="time between control packets, both ways"),
+    ] = 300 * MS
+    multiplier: Annotated[
+        int, Field(ge=2, le=255, description="packets missed in a row before the session is down")
+    ] = 3
+
+    @field_validator("interval")
+    @classmethod
+    def _whole_milliseconds(cls, value: int) -> int:
+        if value % MS:
+            raise RefusedError(
+                f"expected whole milliseconds, got {DURATION.written(value)}",
+                "FRR takes BFD intervals in milliseconds",
+            )
+        return value
+
+
+class RoutingSpec(SpecModel):
+    """eBGP to RFC 7938: one session per link, ECMP over equal AS-path lengths."""
+
+    numbering: Annotated[
+        Numbering,
+        Field(
+            strict=False,
+            description="numbered: a /31 per switch-to-switch link; unnumbered: IPv6 link-local "
+            "(RFC 8950); auto: numbered while 198.18.0.0/15 holds it",
+        ),
+    ] = Numbering.AUTO
+    keepalive: Annotated[
+        DurationNs,
+        Field(ge=SECOND, le=21845 * SECOND, description="time between BGP keepalives"),
+    ] = 3 * SECOND
+    hold: Annotated[
+        DurationNs,
+        Field(
+            ge=3 * SECOND,
+            le=65535 * SECOND,
+            description="silence after which a BGP session is down; longer than keepalive",
+        ),
+    ] = 9 * SECOND
+    connect_retry: Annotated[
+        DurationNs,
+        Field(ge=SECOND, le=65535 * SECOND, description="time between attempts to open a session"),
+    ] = SECOND
+    bfd: Annotated[
+        BfdSpec | None,
+        Field(description="BFD timers; true: the default timers; false or left out: no BFD"),
+    ] = None
+    max_paths: Annotated[
+        int, Field(ge=1, le=256, description="most next hops of an ECMP group")
+    ] = 128
+    graceful_restart: Annotated[
+        bool, Field(description="keep forwarding while bgpd restarts (RFC 4724)")
+    ] = False
+    valley_free: Annotated[
+        bool,
+        Field(
+            description="paths go up, then down, whichever links fail; false: every switch passes "
+            "on all that it learns, and packets that came down may go up again"
+        ),
+    ] = True
+
+    @field_validator("bfd", mode="before")
+    @classmethod
+    def _bfd_on_or_off(cls, value: object) -> object:
+        if isinstance(value, bool):
+            return BfdSpec() if value else None
+        if value is None or isinstance(value, Mapping | BfdSpec):
+            return value
+        raise RefusedError(
+            "expected true, false or a block of keys (interval, multiplier), "
+            f"got {described(value)}"
+        )
+
+    @field_validator("keepalive", "hold", "connect_retry")
+    @classmethod
+    def _whole_seconds(cls, value: int) -> int:
+        if value % SECOND:
+            raise RefusedError(
+                f"expected whole seconds, got {DURATION.written(value)}",
+                "BGP timers are whole seconds (RFC 4271 section 4.2)",
+            )
+        return value
+
+    @model_validator(mode="after")
+    def _hold_outlasts_keepalive(self) -> Self:
+        if self.hold <= self.keepalive:
+            raise RefusedError(
+                f"expected hold to be longer than keepalive ({DURATION.written(self.keepalive)}), "
+                f"got {DURATION.written(self.hold)}",
+                "three times keepalive is usual (RFC 4271 section 4.4)",
+                keys=("hold", "keepalive"),
+            )
+        return self
+
+
+class HashPolicy(StrEnum):
+    """What the kernel's ECMP hash reads: net.ipv4.fib_multipath_hash_policy."""
+
+    L3 = "l3"
+    L4 = "l4"
+    CUSTOM = "custom"
+
+
+class HashField(StrEnum):
+    """What the custom policy may read of a packet: net.ipv4.fib_multipath_hash_fields."""
+
+    SOURCE_IP = "source-ip"
+    DESTINATION_IP = "destination-ip"
+    PROTOCOL = "protocol"
+    SOURCE_PORT = "source-port"
+    DESTINATION_PORT = "destination-port"
+    FLOW_LABEL = "flow-label"
+
+
+class HashWeights(StrEnum):
+    """How much of the hash space each next hop of a group gets."""
+
+    EQUAL = "equal"
+    PATHS = "paths"
+
+
+class SeedPlan(StrEnum):
+    """How hash seeds (net.ipv4.fib_multipath_hash_seed) are handed to switches."""
+
+    PER_NODE = "per-node"
+    PER_TIER = "per-tier"
+    SHARED = "shared"
+
+
+class HashingSpec(SpecModel):
+    """The ECMP hash of every switch.
+
+    `hashing: shared` is short for `hashing: {seed: shared}`. Equal seeds at two tiers make both
+    take the same choice for every flow (polarization); seed 0 is the kernel's default, one secret
+    shared by all namespaces, which polarizes too and cannot be predicted.
+    """
+
+    policy: Annotated[
+        HashPolicy,
+        Field(
+            strict=False,
+            description="l3: addresses; l4: addresses, protocol and ports; custom: `fields`",
+        ),
+    ] = HashPolicy.L4
+    fields: Annotated[
+        tuple[Annotated[HashField, Field(strict=False)], ...],
+        Field(
+            strict=False,  # a list of YAML
+            max_length=len(HashField),
+            description="what policy custom hashes: source-ip, destination-ip, protocol, "
+            "source-port, destination-port, flow-label (IPv6's)",
+        ),
+    ] = ()
+    seed: Annotated[
+        Annotated[SeedPlan, Field(strict=False)] | Annotated[int, Field(ge=0, le=MAX_SEED)],
+        Field(description="per-node, per-tier, shared, or a number used by every switch"),
+    ] = SeedPlan.PER_NODE
+    weights: Annotated[
+        HashWeights,
+        Field(
+            strict=False,
+            description="equal: next hops share the flows; paths: by the paths each still has to "
+            "the destination (BGP link bandwidth)",
+        ),
+    ] = HashWeights.EQUAL
+
+    @field_validator("fields")
+    @classmethod
+    def _in_order_and_once(cls, value: tuple[HashField, ...]) -> tuple[HashField, ...]:
+        return tuple(field for field in HashField if field in value)
+
+    @model_validator(mode="after")
+    def _fields_belong_to_the_custom_policy(self) -> Self:
+        if self.policy is not HashPolicy.CUSTOM:
+            if self.fields:
+                raise RefusedError(
+                    f"expected no fields with policy {self.policy}, got {_listed(self.fields)}",
+                    "set policy: custom, or leave fields out",
+                    keys=("fields",),
+                )
+        elif not set(self.fields) - {HashField.FLOW_LABEL}:
+            got = f"{_listed(self.fields)} alone" if self.fields else "none"
+            raise RefusedError(
+                f"expected fields with policy custom, got {got}",
+                "for example [source-ip, destination-ip, source-port]; a lab's packets are IPv4 "
+                "and have no flow-label",
+                keys=("fields",) if self.fields else ("policy",),
+            )
+        return self
+
+    @model_validator(mode="before")
+    @classmethod
+    def _short_form(cls, value: object) -> object:
+        if isinstance(value, str) or (isinstance(value, int) and not isinstance(value, bool)):
+            return {"seed": value}
+        if isinstance(value, Mapping | HashingSpec):
+            return value
+        raise RefusedError(
+            "expected per-node, per-tier, shared, a whole number or a block of keys "
+            f"(policy, fields, seed, weights), got {described(value)}"
+        )
+
+
+def _listed(fields: tuple[HashField, ...]) -> str:
+    return ", ".join(fields)
+
+
+class LabSpec(SpecModel):
+    """A lab: one fabric and everything a person may set about it."""
+
+    name: Annotated[Name, Field(description="names the lab's namespaces and files")]
+    fabric: Annotated[FabricSpec, Field(description="nodes and how they are wired")]
+    links: Annotated[LinksSpec, Field(description="rates, MTU and delay")] = LinksSpec()
+    routing: Annotated[RoutingSpec, Field(description="BGP, BFD and addressing")] = RoutingSpec()
+    hashing: Annotated[
+        HashingSpec, Field(description="how switches choose among equal paths; short form: a seed")
+    ] = HashingSpec()
+    scheme: Annotated[
+        SchemeSpec, Field(description="how flows are spread over equal paths; short form: its kind")
+    ] = EcmpScheme()
+    queues: Annotated[QueuesSpec, Field(description="buffers and ECN marking")] = QueuesSpec()
+    management: Annotated[
+        bool, Field(description="an sshd in every node, reached over a management port")
+    ] = False
+    dilation: Annotated[
+        float,
+        Field(
+            ge=1,
+            le=10**9,
+            description="how many times slower the lab's clock runs than the modelled network's",
+        ),
+    ] = 5000.0
+
+    @model_validator(mode="after")
+    def _steering_needs_the_l4_hash(self) -> Self:
+        if self.scheme.is_steered and self.hashing.policy is not HashPolicy.L4:
+            raise RefusedError(
+                f"scheme {self.scheme.kind} needs hashing.policy: l4, got {self.hashing.policy}",
+                "only with that policy does the kernel use a packet's own hash",
+                keys=("scheme", "hashing"),
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _lossless_classes_leave_memory_to_share(self) -> Self:
+        pfc, links = self.queues.pfc, self.links
+        if pfc is not None:
+            to_nic, to_switch = (
+                headroom_of(pfc, rate, links.mtu, links.cable_ns)
+                for rate in (links.server_rate, links.rate)
+            )
+            down, up = self.fabric.leaf_ports
+            check_shared_memory(pfc, [(to_nic, down), (to_switch, up)])
+            # All ports of a higher switch are alike, so any number of them has as much.
+            check_shared_memory(pfc, [(to_switch, 1)])
+        return self
+
+
+def differing_keys(wanted: LabSpec, running: LabSpec) -> tuple[str, ...]:
+    """The keys, such as `routing.bfd`, whose values differ in two specs."""
+
+    def keys(one: Mapping[str, object], other: Mapping[str, object], above: str) -> list[str]:
+        found = []
+        for key in sorted({*one, *other}):
+            first, second = one.get(key), other.get(key)
+            if first == second:
+                continue
+            if isinstance(first, dict) and isinstance(second, dict):
+                found += keys(first, second, f"{above}{key}.")
+            else:
+                found.append(f"{above}{key}")
+        return found
+
+    return tuple(keys(wanted.model_dump(mode="json"), running.model_dump(mode="json"), ""))

@@ -1,0 +1,70 @@
+"""Judges how punctual a lab's cables were during a run, where they take time (`links.delay`)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rocelab.base.units import format_duration
+from rocelab.dataplane.impairments import cables
+from rocelab.dataplane.impairments.delayline import LATE_PART, VERY_LATE, Lateness
+from rocelab.plan.delays import lab_delay_ns
+from rocelab.plan.fabric import Fabric
+from rocelab.record import LabFiles
+
+LATE_SHARE_LIMIT = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class CableFigures:
+    """What cables did during a run. `broken`: the switches whose cables let nothing
+    through."""
+
+    delay_ns: int
+    lateness: Lateness
+    broken: tuple[str, ...]
+
+    def problems(self) -> tuple[str, ...]:
+        """Why the run is no measurement."""
+        found = [
+            f"not valid because the process that held packets on the cables of {switch} had ended "
+            "or was stopped"
+            for switch in self.broken
+        ]
+        if self.lateness.very_late:
+            limit = format_duration(VERY_LATE * self.delay_ns)
+            found.append(
+                f"not valid because {self.lateness.very_late:,} packets left a link more than "
+                f"{limit} late ({VERY_LATE} times links.delay)"
+            )
+        return tuple(found)
+
+    def warnings(self) -> tuple[str, ...]:
+        """What of latency was the machine's."""
+        packets, late, total_ns, _ = self.lateness
+        if late <= LATE_SHARE_LIMIT * packets:
+            return ()
+        return (
+            f"{late:,} of {packets:,} packets left a link later than links.delay by more than 1/"
+            f"{LATE_PART} of it; on average a link took {format_duration(total_ns / packets)} more "
+            f"than {format_duration(self.delay_ns)} of the lab's clock: a larger dilation helps",
+        )
+
+
+class CableWatch:
+    """Watches a lab's cables from when it is made."""
+
+    def __init__(self, fabric: Fabric) -> None:
+        self._fabric, self._files = fabric, LabFiles(fabric.name)
+        self._before = cables.lateness(fabric, self._files)
+
+    def figures(self) -> CableFigures | None:
+        """What happened since; None in a lab whose links take no time."""
+        delay_ns = lab_delay_ns(self._fabric.spec)
+        if not delay_ns:
+            return None
+        now = cables.lateness(self._fabric, self._files)
+        return CableFigures(
+            delay_ns,
+            Lateness(*(after - before for after, before in zip(now, self._before, strict=True))),
+            cables.broken(self._fabric, self._files),
+        )

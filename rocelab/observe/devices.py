@@ -1,0 +1,107 @@
+"""Counts packets in the lab's devices during a run: links, NICs and queues.
+
+`DeviceCounts` are the differences between the start of the watch and its reading, independent of
+the endpoints.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from functools import partial
+
+from rocelab.jobs.jobplan import JobPlan
+from rocelab.lab.lab import RunningLab
+from rocelab.lab.node import PortGoneError
+from rocelab.labfile.queues import QueueEngine
+from rocelab.linux import namespaces
+from rocelab.linux.closing import Holding
+from rocelab.linux.links import LinkCounters, read_counters
+from rocelab.observe.pauses import PauseWatch
+from rocelab.observe.processes import ProcessFigures, ProcessWatch
+from rocelab.observe.queues import QueueWatch
+from rocelab.observe.timeline import opened_namespaces
+from rocelab.results.job import QueueFigures
+from rocelab.results.lossless import Lossless
+from rocelab.traffic.jobparts import nic_links
+from rocelab.traffic.taps import LinkPackets, Taps
+from rocelab.wire.filters import data_filter, queue_pair_filter, roce_filter
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceCounts:
+    """Packets by (link name, sending node): RoCEv2 (`roce`) and, on NICs' links, those of the jobs'
+    queue pairs (`jobs`) and of these data (`data`), as they came in; all frames as they left
+    (`sent_packets`, `sent_bytes`). Also the queues that were active; `engine` says what counted
+    them. `lossless`: None in a lab without such classes. `processes`: what those of the lab did.
+    """
+
+    roce: LinkPackets
+    jobs: LinkPackets
+    data: LinkPackets
+    sent_packets: LinkPackets
+    sent_bytes: LinkPackets
+    queues: tuple[QueueFigures, ...]
+    engine: QueueEngine
+    lossless: Lossless | None = None
+    processes: ProcessFigures = field(default_factory=ProcessFigures)
+
+
+class DeviceWatch(Holding):
+    """Counts within its context."""
+
+    def __init__(self, lab: RunningLab, plans: Sequence[JobPlan]) -> None:
+        self._lab = lab
+        self._plans = plans
+
+    def _enter(self, stack: ExitStack) -> None:
+        """Raises InputError if queues cannot be read, MachineError if ports cannot."""
+        lab = self._lab
+        self._queues = QueueWatch(lab.fabric)
+        self._processes = ProcessWatch(lab)
+        self._pauses = stack.enter_context(PauseWatch(lab.fabric))
+        self._netns_of = stack.enter_context(opened_namespaces(lab, lab.fabric.nodes))
+        taps = partial(Taps, lab.fabric, self._netns_of)
+        self._roce = stack.enter_context(taps(lab.fabric.links, roce_filter()))
+        numbers = [end.number for plan in self._plans for end in plan.ends]
+        of_jobs = queue_pair_filter(min(numbers), max(numbers))
+        self._jobs = stack.enter_context(taps(nic_links(self._plans), of_jobs))
+        self._data = stack.enter_context(taps(nic_links(self._plans), data_filter()))
+        self._before = _all_counters(self._netns_of)
+
+    def read(self, started_ns: int) -> DeviceCounts:
+        """The counts since `__enter__`; call it once. Pauses have their times since `started_ns` of
+        CLOCK_REALTIME. Raises PortGoneError if a port was removed or renamed meanwhile."""
+        after = _all_counters(self._netns_of)
+        packets, size = {}, {}
+        for link in self._lab.fabric.directed_links:
+            try:
+                now, then = (
+                    counters[link.sender][link.port.interface] for counters in (after, self._before)
+                )
+            except KeyError:
+                raise PortGoneError(link.port) from None
+            packets[link] = now.tx_packets - then.tx_packets
+            size[link] = now.tx_bytes - then.tx_bytes
+        return DeviceCounts(
+            roce=self._roce.read(),
+            jobs=self._jobs.read(),
+            data=self._data.read(),
+            sent_packets=packets,
+            sent_bytes=size,
+            queues=self._queues.figures(),
+            engine=self._queues.engine,
+            lossless=self._pauses.figures(started_ns),
+            processes=self._processes.figures(),
+        )
+
+
+def _all_counters(netns_of: Mapping[str, int]) -> dict[str, dict[str, LinkCounters]]:
+    found: dict[str, dict[str, LinkCounters]] = {}
+
+    def read(node: str) -> None:
+        found[node] = read_counters()
+
+    namespaces.inside_each(netns_of, read)
+    return found

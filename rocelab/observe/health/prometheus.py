@@ -1,0 +1,293 @@
+"""Exports a lab's health to Prometheus: as text, as a file for node_exporter, and over HTTP on
+loopback.
+
+The newest `Snapshot` of a monitor gives counters since the lab came up (for endpoints: since
+monitoring began), gauges of the newest sample, and its missed objectives. Names and units follow
+prometheus.io/docs/practices/naming.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Self
+
+from prometheus_client import CollectorRegistry, generate_latest, start_http_server
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from rocelab.agent.live import LiveCounters
+from rocelab.base.errors import InputError, MachineError
+from rocelab.base.outputs import output_file
+from rocelab.observe.health.monitor import Snapshot
+from rocelab.observe.health.spec import LOSSLESS_SLIS
+from rocelab.plan.queues import lab_rate_bps
+from rocelab.results.health import Sli
+
+_ENDPOINT_COUNTERS = {
+    "sent": ("sent_packets", "Data packets put out by queue pairs"),
+    "retransmitted": ("retransmitted_packets", "Data packets put out again"),
+    "acked_bytes": ("acknowledged_bytes", "Payload acknowledged to queue pairs"),
+    "timeouts": ("ack_timeouts", "Local ACK timeouts"),
+    "naks_received": ("naks_received", "NAKs that reached requesters"),
+    "cnps_received": ("cnps_received", "CNPs that reached requesters"),
+    "received": ("received_packets", "Data packets taken by queue pairs"),
+    "out_of_sequence": ("out_of_sequence_packets", "Packets that came out of sequence"),
+    "duplicates": ("duplicate_packets", "Data packets that came again"),
+    "ce_received": ("ce_received_packets", "Data packets that came with CE"),
+    "naks_sent": ("naks_sent", "NAKs sent by responders"),
+    "cnps_sent": ("cnps_sent", "CNPs sent by responders"),
+    "icrc_errors": ("icrc_error_packets", "Packets with a wrong ICRC"),
+    "probes_sent": ("probes_sent", "Probes sent"),
+    "probes_received": ("probes_received", "Probes received"),
+}
+"""Name and help by field of `LiveCounters`."""
+
+_DIRECTION = ("lab", "link", "towards")
+
+
+class HealthCollector(Collector):
+    """The metrics of the newest snapshot; none before there is one."""
+
+    def __init__(self) -> None:
+        self.snapshot: Snapshot | None = None
+
+    def collect(self) -> Iterable[Metric]:
+        """Every metric, with all its places."""
+        if self.snapshot is None:
+            return
+        yield from _links(self.snapshot)
+        yield from _queues(self.snapshot)
+        yield from _lossless(self.snapshot)
+        yield from _endpoints(self.snapshot)
+        yield from _control_plane(self.snapshot)
+        yield from _slis(self.snapshot)
+        yield from _watching(self.snapshot)
+
+
+class Exporter:
+    """Writes or serves each snapshot; leaving its context stops the server."""
+
+    def __init__(self, file: Path | None, address: str | None) -> None:
+        """`address` such as 127.0.0.1:9464. Raises InputError unless it is a loopback address with
+        a port, and if the file's folder is missing; MachineError if the address is in use."""
+        self._collector = HealthCollector()
+        self._registry = CollectorRegistry()
+        self._registry.register(self._collector)
+        self._file = None if file is None else output_file(file, overwrite=True)
+        self._server: tuple[object, object] | None = None
+        if address is not None:
+            host, port = loopback_address(address)
+            try:
+                self._server = start_http_server(port, host, self._registry)
+            except OSError as error:
+                raise MachineError(
+                    f"{address} cannot be listened on: {error.strerror}", hint="take another port"
+                ) from None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._server is not None:
+            server, thread = self._server
+            server.shutdown()  # type: ignore[attr-defined]
+            server.server_close()  # type: ignore[attr-defined]
+            thread.join()  # type: ignore[attr-defined]
+
+    def take(self, snapshot: Snapshot) -> None:
+        """Export a snapshot. Raises InputError if the file cannot be written."""
+        self._collector.snapshot = snapshot
+        if self._file is not None:
+            self._file.write(generate_latest(self._registry))
+
+
+def loopback_address(text: str) -> tuple[str, int]:
+    """Host and port of `127.0.0.1:9464` or `[::1]:9464`.
+
+    Raises InputError for anything else, in particular addresses of other hosts: the page has no
+    password.
+    """
+    host, _, port = text.rpartition(":")
+    try:
+        address = ipaddress.ip_address(host.removeprefix("[").removesuffix("]"))
+        number = int(port)
+    except ValueError:
+        raise InputError(
+            f"expected an address and a port, got {text!r}", hint="for example 127.0.0.1:9464"
+        ) from None
+    if not address.is_loopback:
+        raise InputError(
+            f"{address} is not a loopback address: anybody could read what is served there",
+            hint="serve on 127.0.0.1 and let Prometheus on this machine, or a tunnel, fetch it",
+        )
+    if not 0 < number < 1 << 16:
+        raise InputError(f"there is no port {number}", hint="take one from 1 to 65535")
+    return str(address), number
+
+
+def _counter(name: str, about: str, labels: tuple[str, ...]) -> CounterMetricFamily:
+    return CounterMetricFamily(f"rocelab_{name}", about, labels=labels)
+
+
+def _gauge(name: str, about: str, labels: tuple[str, ...]) -> GaugeMetricFamily:
+    return GaugeMetricFamily(f"rocelab_{name}", about, labels=labels)
+
+
+def _links(snapshot: Snapshot) -> Iterator[Metric]:
+    lab, reading = snapshot.lab, snapshot.reading
+    lost = _counter("link_lost_packets", "Packets sent and not taken at the far end", _DIRECTION)
+    packets = _counter("link_sent_packets", "Packets sent onto the link", _DIRECTION)
+    size = _counter("link_sent_bytes", "Bytes sent onto the link", _DIRECTION)
+    for direction in lab.fabric.directed_links:
+        labels = (lab.name, direction.name, direction.receiver)
+        lost.add_metric(labels, reading.lost.get(direction, 0))
+        port = reading.ports.get((direction.sender, direction.port.interface))
+        if port is not None:
+            packets.add_metric(labels, port.tx_packets)
+            size.add_metric(labels, port.tx_bytes)
+    up = _gauge("link_up", "Whether both ends have carrier", ("lab", "link"))
+    flaps = _counter("link_carrier_losses", "Losses of carrier", ("lab", "link"))
+    for link in lab.fabric.links:
+        ends = [reading.ports.get((port.node, port.interface)) for port in (link.a, link.b)]
+        seen = [port for port in ends if port is not None]
+        if seen:
+            up.add_metric((lab.name, link.name), all(port.carrier for port in seen))
+            losses = max(port.carrier_losses for port in seen)
+            flaps.add_metric((lab.name, link.name), losses)
+    rate = _gauge("link_rate_bytes_per_second", "Each way, in the lab's time", ("lab", "link"))
+    for link in lab.fabric.links:
+        bytes_per_s = lab_rate_bps(link, lab.fabric.spec.dilation) / 8
+        rate.add_metric((lab.name, link.name), bytes_per_s)
+    yield from (lost, packets, size, up, flaps, rate)
+
+
+def _queues(snapshot: Snapshot) -> Iterator[Metric]:
+    labels = (*_DIRECTION, "class")
+    packets = _counter("queue_packets", "Packets that entered the queue", labels)
+    dropped = _counter("queue_dropped_packets", "Packets that did not fit the buffer", labels)
+    marked = _counter("queue_marked_packets", "Packets marked with CE by this queue", labels)
+    ce = _counter("queue_ce_packets", "Packets that left with CE, marked here or before", labels)
+    depth = _gauge("queue_depth_bytes", "Bytes in the queue when it was read", labels)
+    deepest_seen = _gauge(
+        "queue_max_depth_bytes", "Deepest queue that a packet met since jobs last began", labels
+    )
+    for link in snapshot.lab.fabric.directed_links:
+        queues = snapshot.reading.queues.get((link.sender, link.port.interface), {})
+        for number, queue in queues.items():
+            if not queue.packets and not queue.dropped_packets:
+                continue
+            values = (snapshot.lab.name, link.name, link.receiver, str(number))
+            packets.add_metric(values, queue.packets)
+            dropped.add_metric(values, queue.dropped_packets)
+            marked.add_metric(values, queue.marked)
+            depth.add_metric(values, queue.depth_bytes)
+            if queue.ce_out is not None:
+                ce.add_metric(values, queue.ce_out)
+            if queue.on_arrival is not None:
+                deepest_seen.add_metric(values, queue.on_arrival.max_bytes)
+    buffer = _gauge("queue_buffer_bytes", "What a switch port buffers at most", ("lab",))
+    buffer.add_metric((snapshot.lab.name,), snapshot.lab.fabric.spec.queues.buffer)
+    yield from (packets, dropped, marked, ce, depth, deepest_seen, buffer)
+
+
+_PFC_COUNTERS = {
+    "pauses_received": ("rx_pause", "Pause frames received"),
+    "resumes_received": ("rx_resume", "Pause frames with 0 quanta received"),
+    "transitions": ("rx_pause_transition", "Times that the class was stopped"),
+    "pauses_sent": ("tx_pause", "Pause frames sent, refreshes included"),
+    "resumes_sent": ("tx_resume", "Pause frames with 0 quanta sent"),
+    "dropped_packets": ("rx_discards", "Packets without room in headroom or receive buffer"),
+    "late_packets": ("late_packets", "Packets admitted as this machine stopped the peer late"),
+    "watchdog_fired": ("pause_storm_events", "Times that the watchdog freed the queue"),
+    "discarded_packets": ("watchdog_discards", "Packets that the watchdog dropped"),
+}
+"""Name and help by field of `ClassCounters`."""
+
+_PFC_GAUGES = {
+    "is_paused": ("paused", "Whether the class is paused"),
+    "held": ("held_bytes", "Bytes that the switch or NIC holds for the port"),
+    "held_max": ("held_max_bytes", "The most that it held"),
+    "headroom_max": ("headroom_max_bytes", "The most of it that was in the headroom"),
+}
+
+
+def _lossless(snapshot: Snapshot) -> Iterator[Metric]:
+    """Names as in `ethtool -S` of mlx5 NICs, with the class as a label."""
+    pauses = snapshot.reading.pauses
+    if pauses is None:
+        return
+    lab, labels = snapshot.lab.name, ("lab", "node", "interface", "class")
+    alive = _gauge("pfc_process_up", "Whether the process that pauses runs", ("lab",))
+    alive.add_metric((lab,), pauses.is_alive)
+    yield alive
+    places = {
+        (lab, port.node, port.port.interface, str(traffic_class)): counters
+        for (port, traffic_class), counters in pauses.classes.items()
+    }
+    for make, fields in ((_counter, _PFC_COUNTERS), (_gauge, _PFC_GAUGES)):
+        for field, (name, about) in fields.items():
+            family = make(f"pfc_{name}", about, labels)
+            for values, counters in places.items():
+                family.add_metric(values, getattr(counters, field))
+            yield family
+    seconds = _counter("pfc_rx_pause_duration_seconds", "Time paused, in the lab's clock", labels)
+    longest = _gauge("pfc_rx_pause_longest_seconds", "The longest pause of all this time", labels)
+    for values, counters in places.items():
+        seconds.add_metric(values, counters.paused_ns / 1e9)
+        longest.add_metric(values, counters.longest_ns / 1e9)
+    yield from (seconds, longest)
+
+
+def _endpoints(snapshot: Snapshot) -> Iterator[Metric]:
+    for field, (name, about) in _ENDPOINT_COUNTERS.items():
+        family = _counter(f"endpoint_{name}", about, ("lab", "server"))
+        for server, counters in snapshot.reading.endpoints.items():
+            family.add_metric((snapshot.lab.name, server), _field(counters, field))
+        yield family
+
+
+def _field(counters: LiveCounters, name: str) -> int:
+    value: int = getattr(counters, name)
+    return value
+
+
+def _control_plane(snapshot: Snapshot) -> Iterator[Metric]:
+    lab = snapshot.lab.name
+    routes = _gauge("routes_incomplete", "Routes missing or too narrow", ("lab", "node"))
+    for node, number in snapshot.reading.routes_incomplete.items():
+        routes.add_metric((lab, node), number)
+    sessions = _gauge("bgp_session_up", "Whether both ends say established", ("lab", "link"))
+    for link, is_up in snapshot.reading.sessions.items():
+        sessions.add_metric((lab, link), is_up)
+    yield from (routes, sessions)
+
+
+def _slis(snapshot: Snapshot) -> Iterator[Metric]:
+    lab = snapshot.lab.name
+    objectives = _gauge("sli_objective", "The largest value that is fine", ("lab", "sli"))
+    worst = _gauge("sli_worst", "The worst value of the newest sample", ("lab", "sli"))
+    breached = _counter("sli_breached_samples", "Samples that missed it", ("lab", "sli"))
+    measured = frozenset(Sli) if snapshot.reading.pauses else frozenset(Sli) - LOSSLESS_SLIS
+    for sli in (sli for sli in Sli if sli in measured):
+        objective = snapshot.spec.objective(sli)
+        if objective is not None:
+            objectives.add_metric((lab, sli.value), objective)
+        values = snapshot.sample.values[sli]
+        worst.add_metric((lab, sli.value), max(values.values(), default=0))
+        breached.add_metric((lab, sli.value), snapshot.breached_samples[sli])
+    yield from (objectives, worst, breached)
+
+
+def _watching(snapshot: Snapshot) -> Iterator[Metric]:
+    lab = (snapshot.lab.name,)
+    samples = _counter("health_samples", "Samples taken", ("lab",))
+    samples.add_metric(lab, snapshot.samples)
+    taken = _gauge("health_sample_timestamp_seconds", "When the newest was taken", ("lab",))
+    taken.add_metric(lab, snapshot.reading.time_ns / 1e9)
+    seconds = _gauge("health_sample_duration_seconds", "How long it took to take", ("lab",))
+    seconds.add_metric(lab, snapshot.read_s)
+    gaps = _gauge("health_unread", "What could not be read in the newest", ("lab",))
+    gaps.add_metric(lab, len(snapshot.reading.gaps))
+    yield from (samples, taken, seconds, gaps)

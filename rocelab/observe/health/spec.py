@@ -1,0 +1,133 @@
+"""YAML to `HealthSpec`: the SLIs of a lab and their objectives, which values are acceptable.
+
+A drill's block `health`, or the defaults, give a validated `HealthSpec`. The monitor compares each
+sample with `objective(sli)`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Annotated
+
+from pydantic import BeforeValidator, Field
+
+from rocelab.base.units import DurationNs
+from rocelab.labfile.base import MS, SECOND, SpecModel
+from rocelab.results.health import Sli
+
+LEAST_PACKETS = 100
+"""A ratio of fewer packets is not compared with an objective: two marks of five say nothing."""
+
+
+class Of(StrEnum):
+    """The kind of place that a value belongs to."""
+
+    DIRECTION = "direction"
+    LINK = "link"
+    SERVER = "server"
+    SWITCH = "switch"
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """An SLI: what a value counts, of which kind of place, and its default objective."""
+
+    unit: str
+    of: Of
+    default: float
+
+
+DEFINITIONS: dict[Sli, Definition] = {
+    Sli.LINK_LOSS: Definition("packets", Of.DIRECTION, 0),
+    Sli.LINKS_DOWN: Definition("links", Of.LINK, 0),
+    Sli.FLAPS: Definition("losses of carrier", Of.LINK, 0),
+    Sli.QUEUE_DROPS: Definition("packets", Of.DIRECTION, 0),
+    Sli.QUEUE_DEPTH: Definition("of the buffer", Of.DIRECTION, 0.8),
+    Sli.CE_RATIO: Definition("of the packets", Of.DIRECTION, 0.5),
+    Sli.OUT_OF_SEQUENCE: Definition("packets", Of.SERVER, 0),
+    Sli.ACK_TIMEOUTS: Definition("timeouts", Of.SERVER, 0),
+    Sli.ICRC_ERRORS: Definition("packets", Of.SERVER, 0),
+    Sli.ROUTES_INCOMPLETE: Definition("routes", Of.SWITCH, 0),
+    Sli.SESSIONS_DOWN: Definition("sessions", Of.LINK, 0),
+    Sli.PAUSE_SHARE: Definition("of the time", Of.DIRECTION, 0.5),
+    Sli.LOSSLESS_DROPS: Definition("packets", Of.DIRECTION, 0),
+    Sli.WATCHDOG_EVENTS: Definition("events", Of.DIRECTION, 0),
+}
+"""Operators of RoCE clusters alarm on any lost packet, flap, out-of-sequence packet or local ACK
+timeout, and on buffers more than 80 % full. The limit of half of a port's packets marked is this
+tool's own choice: DCQCN marks by design; more than half means that it does not help. So is that of
+half of the time paused: a lossless fabric pauses by design."""
+
+LOSSLESS_SLIS = frozenset({Sli.PAUSE_SHARE, Sli.LOSSLESS_DROPS, Sli.WATCHDOG_EVENTS})
+"""The SLIs that only labs with lossless classes have."""
+
+
+def _off(value: object) -> object:
+    # YAML reads a bare off as false.
+    return None if value is False or value == "off" else value
+
+
+Objective = Annotated[float | None, Field(ge=0, le=10**12), BeforeValidator(_off)]
+Share = Annotated[float | None, Field(ge=0, le=1), BeforeValidator(_off)]
+
+
+class HealthSpec(SpecModel):
+    """How often a lab is sampled, and the objectives of its SLIs; `off` disables one."""
+
+    interval: Annotated[
+        DurationNs,
+        Field(ge=100 * MS, le=60 * SECOND, description="between two samples"),
+    ] = SECOND
+    link_loss: Annotated[Objective, Field(description="packets lost on a link per sample")] = (
+        DEFINITIONS[Sli.LINK_LOSS].default
+    )
+    links_down: Annotated[Objective, Field(description="links without carrier")] = DEFINITIONS[
+        Sli.LINKS_DOWN
+    ].default
+    flaps: Annotated[Objective, Field(description="losses of carrier of a link per sample")] = (
+        DEFINITIONS[Sli.FLAPS].default
+    )
+    queue_drops: Annotated[
+        Objective, Field(description="packets that did not fit a switch port's buffer per sample")
+    ] = DEFINITIONS[Sli.QUEUE_DROPS].default
+    queue_depth: Annotated[Share, Field(description="deepest queue, of the buffer")] = DEFINITIONS[
+        Sli.QUEUE_DEPTH
+    ].default
+    ce_ratio: Annotated[
+        Share, Field(description="packets that leave a port with CE, of those of marked classes")
+    ] = DEFINITIONS[Sli.CE_RATIO].default
+    out_of_sequence: Annotated[
+        Objective, Field(description="packets out of sequence at a server per sample")
+    ] = DEFINITIONS[Sli.OUT_OF_SEQUENCE].default
+    ack_timeouts: Annotated[
+        Objective, Field(description="local ACK timeouts of a server per sample")
+    ] = DEFINITIONS[Sli.ACK_TIMEOUTS].default
+    icrc_errors: Annotated[
+        Objective, Field(description="packets with a wrong ICRC at a server per sample")
+    ] = DEFINITIONS[Sli.ICRC_ERRORS].default
+    routes_incomplete: Annotated[
+        Objective, Field(description="routes of a switch that are missing or too narrow")
+    ] = DEFINITIONS[Sli.ROUTES_INCOMPLETE].default
+    sessions_down: Annotated[Objective, Field(description="BGP sessions not established")] = (
+        DEFINITIONS[Sli.SESSIONS_DOWN].default
+    )
+    pause_share: Annotated[
+        Share, Field(description="time that a port's lossless class is paused, of all time")
+    ] = DEFINITIONS[Sli.PAUSE_SHARE].default
+    lossless_drops: Annotated[
+        Objective,
+        Field(description="packets of lossless classes that a port has no room for per sample"),
+    ] = DEFINITIONS[Sli.LOSSLESS_DROPS].default
+    watchdog_events: Annotated[
+        Objective, Field(description="queues that the PFC watchdog frees at a port per sample")
+    ] = DEFINITIONS[Sli.WATCHDOG_EVENTS].default
+    evidence: Annotated[
+        int,
+        Field(ge=0, le=32, description="bundles of evidence at most, one per SLI; 0 for none"),
+    ] = 4
+
+    def objective(self, sli: Sli) -> float | None:
+        """The largest acceptable value, None if the SLI is off."""
+        value: float | None = getattr(self, sli.value)
+        return value

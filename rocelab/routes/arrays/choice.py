@@ -1,0 +1,204 @@
+"""Chooses each flow's next hop at each switch: the lab's schemes and hash models over arrays.
+
+Given flows at switches and the groups there, returns a place in each group. For schemes whose
+choices follow from a packet's headers it is that of `rocelab.routes.path`. The others:
+
+resilient: buckets as the kernel fills them for a new group, then as they are right after the lost
+members left, one after the other in the group's order, with no bucket in use. spray and flowlet are
+fluid limits: each switch, or the leaf alone, divides a flow evenly over its group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property, lru_cache
+
+import numpy as np
+
+from rocelab.base.arrays import Ints, Words
+from rocelab.labfile.schemes import ResilientScheme, SchemeSpec
+from rocelab.plan.addressing import dotted
+from rocelab.routes.arrays.flows import Flows
+from rocelab.routes.arrays.routes import Groups, Mask, NextHops
+from rocelab.routes.asic import CRCS, Model, crc_hashes
+from rocelab.routes.bulk import e_ecmp_hashes, multipath_hashes, select_all, select_buckets
+from rocelab.routes.flows import Flows as Columns
+from rocelab.routes.flows import Indices, columns_v4
+from rocelab.routes.resilient import filled, without
+from rocelab.routes.steering import ROCE_PORT, EntryKey, steering_hash
+
+
+def divides(scheme: SchemeSpec, model: Model) -> bool:
+    """Whether flows have parts."""
+    return model is Model.KERNEL and scheme.divides_flows
+
+
+class Choice:
+    """The choices of flows. A model other than the kernel's replaces the scheme. `entries`: of
+    scheme te."""
+
+    def __init__(
+        self,
+        routes: Groups,
+        flows: Flows,
+        scheme: SchemeSpec,
+        model: Model,
+        entries: Mapping[EntryKey, int],
+    ) -> None:
+        self._routes = routes
+        self._network = routes.network
+        self._flows = flows
+        self._scheme = scheme
+        self._model = model
+        self._entries = entries
+        self._source = self._network.nic_address[flows.source]
+        self._destination = self._network.nic_address[flows.destination]
+
+    @cached_property
+    def _columns(self) -> Columns:
+        return columns_v4(self._source, self._destination, self._flows.sport, ROCE_PORT)
+
+    def divided(self, at: Ints) -> Mask:
+        """Whether switches divide flows over their groups."""
+        if not divides(self._scheme, self._model):
+            return np.zeros(len(at), np.bool_)
+        here: Mask = (self._network.tier[at] == 1) | (self._scheme.kind == "spray")
+        return here
+
+    def places(self, at: Ints, which: Indices, hops: NextHops) -> Ints:
+        """The place in its healthy group that each of the flows `which` takes at the switch `at`.
+
+        Raises InputError for a hash seed of 0: the kernel's own seed is then unknown.
+        """
+        (free,) = np.nonzero((hops.count > 1) & ~self.divided(at))
+        if not len(free):
+            return hops.place(np.zeros(len(at), np.int32))
+        if isinstance(self._scheme, ResilientScheme) and self._model is Model.KERNEL:
+            place = hops.place(np.zeros(len(at), np.int32))
+            hashes = self._kernel_hashes(at[free], which[free])
+            place[free] = _of_buckets(hashes, hops.take(free), self._scheme.buckets)
+            return place
+        option = np.zeros(len(at), np.int32)
+        option[free] = self._options(at[free], which[free], hops.take(free))
+        return hops.place(option)
+
+    def _options(self, at: Ints, which: Indices, hops: NextHops) -> Ints:
+        hashes, weights = self._hashes(at, which), self._routes.weights
+        option = np.empty(len(at), np.int32)
+        alike = hops.count if weights is None else hops.start
+        for each in np.flatnonzero(np.bincount(alike)).tolist():
+            same = alike == each
+            width = int(hops.count[np.argmax(same)])
+            group = [1] * width if weights is None else weights[each : each + width].tolist()
+            option[same] = self._selected(hashes[same], group)
+        return option
+
+    def _selected(self, hashes: Words, weights: Sequence[int]) -> Indices:
+        """The member of a group that takes each hash: by threshold as Linux has it, or by modulo
+        over a table that has a member as often as its weight says."""
+        if self._model is Model.KERNEL:
+            return select_all(hashes, weights)
+        return select_buckets(hashes, np.repeat(np.arange(len(weights)), weights).tolist())
+
+    def _hashes(self, at: Ints, which: Indices) -> Words:
+        """31-bit hashes, where the kernel takes the upper bits of a hash that steering sets; or an
+        ASIC's CRCs."""
+        if self._model is not Model.KERNEL:
+            seeds = self._network.hash_seed[at]
+            return crc_hashes(self._columns.part(which), seeds, crc=CRCS[self._model])
+        match self._scheme.kind:
+            case "e-ecmp":
+                return self._with_qp(at, which) >> np.uint32(1)
+            case "path-pinning":
+                return self._pinned(at, which)
+            case "te" if self._entries:
+                return self._placed(at, which)
+            case _:
+                return self._kernel_hashes(at, which)
+
+    def _kernel_hashes(self, at: Ints, which: Indices) -> Words:
+        hashing, seeds = self._network.spec.hashing, self._network.hash_seed[at]
+        return multipath_hashes(self._columns.part(which), seeds, hashing.policy, hashing.fields)
+
+    def _with_qp(self, at: Ints, which: Indices) -> Words:
+        flows = self._flows
+        columns = (self._source, self._destination, flows.sport, flows.dest_qp)
+        source, destination, sport, dest_qp = (
+            column[which].astype(np.uint64) for column in columns
+        )
+        seeds = self._network.hash_seed[at].astype(np.uint64)
+        return e_ecmp_hashes(source, destination, sport, dest_qp, seeds)
+
+    def _pinned(self, at: Ints, which: Indices) -> Words:
+        """The middle of an uplink's range of hashes, at leaves other than the destination's
+        (`rocelab.routes.steering.planned_pins`)."""
+        network, nic = self._network, self._flows.destination[which]
+        own = (network.home_leaves[network.nic_home[nic]] == at[:, None]).any(axis=1)
+        pinned = (network.tier[at] == 1) & ~own
+        hashes = np.empty(len(at), np.uint32)
+        hashes[~pinned] = self._kernel_hashes(at[~pinned], which[~pinned])
+        hashes[pinned] = self._pins[self._slot[nic[pinned]] % self._uplinks]
+        return hashes
+
+    def _placed(self, at: Ints, which: Indices) -> Words:
+        """What te's entries say, and the kernel's own hash where there is none."""
+        flows, names = self._flows, self._network.node_names
+        found = [
+            self._entries.get(EntryKey(names[node], dotted(source), dotted(destination), sport))
+            for node, source, destination, sport in zip(
+                at.tolist(),
+                self._source[which].tolist(),
+                self._destination[which].tolist(),
+                flows.sport[which].tolist(),
+                strict=True,
+            )
+        ]
+        own = np.array([each is None for each in found], np.bool_)
+        hashes = np.array([each or 0 for each in found], np.uint32) >> np.uint32(1)
+        hashes[own] = self._kernel_hashes(at[own], which[own])
+        return hashes
+
+    @cached_property
+    def _uplinks(self) -> int:
+        """The number of uplinks of each leaf."""
+        leaf = int(np.argmax(self._network.tier == 1))
+        return int(np.count_nonzero(self._network.lower == leaf))
+
+    @cached_property
+    def _pins(self) -> Words:
+        """The hash of each uplink."""
+        equal = (1,) * self._uplinks
+        return np.array([steering_hash(i, equal) >> 1 for i in range(len(equal))], np.uint32)
+
+    @cached_property
+    def _slot(self) -> Ints:
+        """The place of each NIC among those of its home."""
+        home = self._network.nic_home
+        order = np.argsort(home, kind="stable")
+        begin = np.cumsum(np.bincount(home)) - np.bincount(home)
+        slot = np.empty(len(home), np.int32)
+        slot[order] = np.arange(len(home)) - begin[home[order]]
+        return slot
+
+
+def _of_buckets(hashes: Words, hops: NextHops, buckets: int) -> Ints:
+    """The places in their groups that resilient groups give to hashes."""
+    bucket = (hashes % np.uint32(buckets)).astype(np.intp)
+    place = np.empty(len(hashes), np.int32)
+    for rows in hops.alike():
+        one = int(rows[0])
+        place[rows] = _table(int(hops.width[one]), hops.lost(one), buckets)[bucket[rows]]
+    return place
+
+
+@lru_cache(maxsize=4096)
+def _table(width: int, lost: tuple[int, ...], buckets: int) -> Ints:
+    """The member in each bucket of a group of `width` that has lost some, one after the other."""
+    members = list(range(width))
+    table = filled([None] * buckets, [1] * width)
+    for member in lost:
+        place = members.index(member)
+        after = without(table, [1] * len(members), place)
+        table = tuple(each - (each > place) for each in after)
+        members.remove(member)
+    return np.array(members, np.int32)[list(table)]

@@ -1,0 +1,125 @@
+"""A fabric as arrays, for simulations of tens of thousands of GPUs: no object per NIC or link.
+
+Nodes, NICs and links of a frozen `Network` are numbered, addressed and seeded exactly as in the
+`Fabric` that `rocelab.plan.build` makes of the same spec.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from rocelab.base.arrays import Floats, Ints, Words
+from rocelab.jobs.placement import Nics
+from rocelab.labfile.model import LabSpec
+from rocelab.plan.fabric import Role
+from rocelab.plan.layout import interface_name
+
+
+@dataclass(frozen=True, eq=False)
+class Network:
+    """N nodes, L links, n NICs of up to p ports each.
+
+    Send 2i is what the lower end of link i puts on it, towards the top; 2i + 1 is the way back. The
+    switches that a NIC is wired to are its home; NICs with the same switches share one.
+
+    node_names, roles: of each node, in build order. asn: 0 for servers. zone: NONE outside a zone.
+    hash_seed: N, 0 for servers. lower, upper: node of each end, L. parallel: which of several links
+    between the two (from 1), L. rate_bps: L. nic_server: node, n. nic_number: from 1, n.
+    nic_address: IPv4, n; it continues beyond 198.18.0.0/15 if the fabric is larger than a lab can
+    address. nic_links: n x p links, padded with NONE. nic_home: n. home_leaves: homes x p nodes,
+    padded with NONE.
+    """
+
+    spec: LabSpec
+    node_names: tuple[str, ...]
+    roles: tuple[Role, ...]
+    asn: npt.NDArray[np.int64]
+    zone: Ints
+    hash_seed: Words
+    lower: Ints
+    upper: Ints
+    parallel: Ints
+    rate_bps: Floats
+    nic_server: Ints
+    nic_number: Ints
+    nic_address: Words
+    nic_links: Ints
+    nic_home: Ints
+    home_leaves: Ints
+
+    @property
+    def nodes(self) -> int:
+        return len(self.node_names)
+
+    @property
+    def links(self) -> int:
+        return len(self.lower)
+
+    @property
+    def sends(self) -> int:
+        """Directed links: two per link."""
+        return 2 * len(self.lower)
+
+    @property
+    def nics(self) -> int:
+        return len(self.nic_server)
+
+    @cached_property
+    def tier(self) -> npt.NDArray[np.int8]:
+        """0 for servers to 3 at the top, N."""
+        return np.array([role.tier for role in self.roles], np.int8)
+
+    @cached_property
+    def sender(self) -> Ints:
+        """The node that each send leaves, 2L."""
+        return np.column_stack((self.lower, self.upper)).reshape(-1)
+
+    @cached_property
+    def receiver(self) -> Ints:
+        """The node that each send enters, 2L."""
+        return np.column_stack((self.upper, self.lower)).reshape(-1)
+
+    @cached_property
+    def capacity_bps(self) -> Floats:
+        """The rate of each send, 2L."""
+        return np.repeat(self.rate_bps, 2)
+
+    @cached_property
+    def nic_columns(self) -> Nics:
+        """The NICs, to place ranks on."""
+        leaves = list(map(tuple, self.home_leaves.tolist()))
+        return Nics(
+            self.spec.name,
+            self.node_names,
+            server=[self.node_names[node] for node in self.nic_server.tolist()],
+            number=self.nic_number.tolist(),
+            leaf=[leaves[home] for home in self.nic_home.tolist()],
+            zone=self.zone[self.home_leaves[self.nic_home, 0]].tolist(),
+        )
+
+    @cached_property
+    def _number_of(self) -> dict[str, int]:
+        return {name: number for number, name in enumerate(self.node_names)}
+
+    def node_number(self, name: str) -> int:
+        """The number of a node. Raises KeyError if there is none of that name."""
+        return self._number_of[name]
+
+    def nic_name(self, nic: int) -> str:
+        """`srv3-2:1`: the server and the NIC's number on it."""
+        return f"{self.node_names[self.nic_server[nic]]}:{self.nic_number[nic]}"
+
+    def link_name(self, link: int) -> str:
+        """`rtsw1:ctsw2`: the lower node and its interface, as a `Fabric` names the link."""
+        return self.send_name(2 * link)
+
+    def send_name(self, send: int) -> str:
+        """`ctsw2:rtsw1`: the node that sends and its interface."""
+        link = send // 2
+        sender, receiver = int(self.sender[send]), int(self.receiver[send])
+        interface = interface_name(self.node_names[receiver], int(self.parallel[link]))
+        return f"{self.node_names[sender]}:{interface}"

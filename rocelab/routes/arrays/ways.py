@@ -1,0 +1,100 @@
+"""Finds every way of each flow's packets, where switches choose anew for packets or after pauses.
+
+Takes the groups of switches and `Flows`, as `rocelab.routes.arrays.paths` does; returns `Ways`.
+Draws at several switches are independent, so that a packet can draw its whole way at once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from rocelab.base.arrays import NONE, Ints, Longs
+from rocelab.base.errors import InputError
+from rocelab.labfile.schemes import FlowletScheme, SchemeSpec
+from rocelab.routes.arrays.choice import Choice
+from rocelab.routes.arrays.flows import Flows, Paths, Ways
+from rocelab.routes.arrays.network import Network
+from rocelab.routes.arrays.paths import MOST_HOPS, first_sends
+from rocelab.routes.arrays.routes import Groups
+from rocelab.routes.asic import Model
+from rocelab.routes.path import NoPathError
+
+MOST_CELLS = 2**26
+"""Sends of all ways, of 4 bytes each."""
+
+
+def ways_of(network: Network, routes: Groups, flows: Flows, scheme: SchemeSpec) -> Ways:
+    """The ways of flows under a scheme. Raises InputError if they are too many."""
+    choice = Choice(routes, flows, scheme, Model.KERNEL, {})
+    first = first_sends(network, routes, flows)
+    every = np.arange(len(flows))
+    found = _Rows(every, first, first[:, None], np.ones(len(flows), np.int64))
+    for _ in range(MOST_HOPS):
+        is_at_end = (
+            network.receiver[found.last] == network.nic_server[flows.destination[found.flow]]
+        )
+        (going,) = np.nonzero((found.last != NONE) & ~is_at_end)
+        if not len(going):
+            break
+        found = _next(network, routes, choice, flows, found, going)
+    else:
+        raise NoPathError("packets loop")
+    lost = found.last == NONE
+    sends = np.where(lost[:, None], NONE, found.sends)
+    start = np.concatenate(([0], np.cumsum((sends != NONE).sum(axis=1))))
+    begins = np.searchsorted(found.flow, every)
+    common = np.lcm.reduceat(found.odds, begins) if len(flows) else found.odds
+    times = common[found.flow] // found.odds
+    _check_size(flows, int(times.sum()), 1)
+    way = np.repeat(np.arange(len(times)), times)
+    counts = np.bincount(found.flow, times, len(flows)).astype(np.int64)
+    gap_s = scheme.gap / 1e9 if isinstance(scheme, FlowletScheme) else 0.0
+    return Ways(
+        np.concatenate(([0], np.cumsum(counts))), way, Paths(start, sends[sends != NONE]), gap_s
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Rows:
+    """Ways as far as they are known, flow by flow: flow; last: send, NONE without a route; sends:
+    padded with NONE; odds: it is taken by one packet of so many."""
+
+    flow: Longs
+    last: Ints
+    sends: Ints
+    odds: Longs
+
+
+def _next(
+    network: Network, routes: Groups, choice: Choice, flows: Flows, rows: _Rows, going: Longs
+) -> _Rows:
+    """All ways with one send more, where they are `going` on."""
+    at = network.receiver[rows.last[going]]
+    hops = routes.next_hops(at, flows.destination[rows.flow[going]])
+    place = choice.places(at, rows.flow[going], hops)
+    width = np.ones(len(rows.flow), np.int64)
+    width[going] = np.where(choice.divided(at), np.maximum(hops.count, 1), 1)
+    _check_size(flows, int(width.sum()), rows.sends.shape[1] + 1)
+    row = np.repeat(np.arange(len(width)), width)
+    option = np.arange(len(row)) - np.repeat(np.cumsum(width) - width, width)
+    number = np.full(len(width), NONE, np.intp)
+    number[going] = np.arange(len(going))
+    (moved,) = np.nonzero(number[row] != NONE)
+    of = number[row[moved]]
+    drawn = hops.take(of).place(option[moved].astype(np.int32))
+    taken = np.where(width[row[moved]] > 1, drawn, place[of])
+    send = np.where(hops.count[of] > 0, routes.slots[hops.start[of] + taken], NONE)
+    last, following = rows.last[row], np.full(len(row), NONE, np.int32)
+    last[moved] = following[moved] = send
+    sends = np.column_stack((rows.sends[row], following))
+    return _Rows(rows.flow[row], last, sends, rows.odds[row] * width[row])
+
+
+def _check_size(flows: Flows, ways: int, sends: int) -> None:
+    if ways * sends > MOST_CELLS:
+        raise InputError(
+            f"the packets of {len(flows):,} flows have more than {ways:,} ways",
+            hint="take --engine fluid, fewer ranks or fewer queue pairs",
+        )

@@ -1,0 +1,198 @@
+"""Predicts the path of a flow, hop by hop, from each switch's table and the kernel's hash.
+
+The tables are read from the running kernels or planned. The path has every node, link and ECMP
+choice from the source to the destination server; `possible_links` are those of all choices.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from rocelab.base.errors import ExpectationError, InputError
+from rocelab.base.wording import name_hint
+from rocelab.linux.fibtable import FibOf, Route
+from rocelab.plan.fabric import DirectedLink, Fabric, Link, Nic, Node
+from rocelab.routes.multipath import UDP, Flow5, multipath_hash, select
+from rocelab.routes.steering import ROCE_PORT, SteeringModel
+
+
+class NoPathError(ExpectationError):
+    """A flow does not arrive; the error names the node where it ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hop:
+    """One node's hop: it sends the flow over `link`.
+
+    `index` is the chosen one of `width` next hops; `flow_hash` is the 31-bit hash that decided,
+    None if there was no choice.
+    """
+
+    link: DirectedLink
+    width: int
+    index: int
+    flow_hash: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Path:
+    """The hops of a flow, the source server's first, and the server where it arrives."""
+
+    flow: Flow5
+    hops: tuple[Hop, ...]
+    destination: str
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """Names from the source to the destination server."""
+        return (*(hop.link.sender for hop in self.hops), self.destination)
+
+    def document(self, destination_qp: int | None) -> dict[str, object]:
+        """The path for programs, of a flow to that QP if it matters."""
+        return {
+            "flow": {
+                "source": self.flow.source,
+                "destination": self.flow.destination,
+                "source_port": self.flow.source_port,
+                "destination_port": self.flow.destination_port,
+                "protocol": self.flow.protocol,
+                "destination_qp": destination_qp,
+            },
+            "hops": list(self.nodes),
+            "links": [hop.link.name for hop in self.hops],
+            "detail": [
+                {
+                    "node": hop.link.sender,
+                    "interface": hop.link.port.interface,
+                    "link": hop.link.name,
+                    "width": hop.width,
+                    "index": hop.index,
+                    "hash": hop.flow_hash,
+                }
+                for hop in self.hops
+            ],
+        }
+
+
+def find_nic(fabric: Fabric, server: str, number: int = 1) -> Nic:
+    """The `number`-th NIC (from 1) of `server`. Raises InputError if there is none."""
+    node = fabric.node_by_name.get(server)
+    if node is None or node.is_switch:
+        what = "a switch" if node else "not a node"
+        raise InputError(
+            f"{server} is {what} of lab {fabric.name}: a path runs between two servers",
+            hint=name_hint(server, [node.name for node in fabric.servers]),
+        )
+    nics = fabric.nics(server)
+    if not 1 <= number <= len(nics):
+        raise InputError(f"{server} has no NIC {number}", hint=f"its NICs are 1 to {len(nics)}")
+    return nics[number - 1]
+
+
+def walk(
+    fabric: Fabric,
+    fib_of: FibOf,
+    source: Nic,
+    destination: Nic,
+    source_port: int,
+    destination_port: int = ROCE_PORT,
+    *,
+    leaves_by: int = 0,
+    destination_qp: int | None = None,
+    steering: SteeringModel | None = None,
+) -> Path:
+    """The path of a UDP flow from one server's NIC to another's, out of port `leaves_by` (from 0).
+
+    `fib_of` is called once per switch passed. `steering` is the scheme's model, by default that of
+    the spec's scheme; `destination_qp` is the BTH's, which e-ecmp hashes. Raises NoPathError if a
+    node has no route, discards, sends into a dead link or to a node already visited; InputError for
+    a NIC pair on one server, and for a choice that cannot be predicted: with a hash seed of 0, and
+    as `SteeringModel.hash_at` does.
+    """
+    if source.server == destination.server:
+        raise InputError(
+            f"source and destination are both on {source.server}",
+            hint="name two different servers",
+        )
+    model = steering or SteeringModel(fabric, fabric.spec.scheme)
+    flow = Flow5(source.ip, destination.ip, UDP, source_port, destination_port)
+
+    def hash_at(node: Node) -> int:
+        steered = model.hash_at(node, flow, destination_qp)
+        if steered is not None:
+            return steered >> 1
+        hashing = fabric.spec.hashing
+        return multipath_hash(flow, node.hash_seed, hashing.policy, hashing.fields)
+
+    link = source.links[leaves_by]
+    width = len(source.links)
+    hops = [Hop(link.up, width, leaves_by, None)]
+    while (node := hops[-1].link.receiver) != destination.server:
+        if any(hop.link.sender == node for hop in hops):
+            passed = " ".join([*(hop.link.sender for hop in hops), node])
+            raise NoPathError(f"{node}: a packet to {destination.ip} comes back ({passed})")
+        hops.append(_forward(fabric, fib_of, node, flow, hash_at))
+    return Path(flow, tuple(hops), destination.server)
+
+
+def possible_links(
+    fabric: Fabric, fib_of: FibOf, source: Nic, destination: Nic
+) -> tuple[Link, ...]:
+    """The links that some packet from one server's NIC to another's may take, whatever chooses
+    among the next hops of each table; those nearer the source come first."""
+    found = dict.fromkeys(source.links)
+    waiting = deque(link.far(source.server).node for link in source.links)
+    passed = {source.server, destination.server}
+    while waiting:
+        node = waiting.popleft()
+        if node in passed or not fabric.node(node).is_switch:
+            continue
+        passed.add(node)
+        route = fib_of(node).lookup(destination.ip)
+        used = {hop.interface for hop in route.next_hops} if route else set()
+        for link in fabric.links_of[node]:
+            if link.port(node).interface in used:
+                found[link] = None
+                waiting.append(link.far(node).node)
+    return tuple(found)
+
+
+def _forward(
+    fabric: Fabric, fib_of: FibOf, name: str, flow: Flow5, hash_at: Callable[[Node], int]
+) -> Hop:
+    node = fabric.node(name)
+    if not node.is_switch:
+        raise NoPathError(f"{name}: a server got a packet to {flow.destination}: it ends here")
+    route = fib_of(name).lookup(flow.destination)
+    if route is None:
+        raise NoPathError(
+            f"{name}: no route to {flow.destination}",
+            hint="rocelab status says whether the fabric has converged",
+        )
+    if not route.next_hops:
+        raise NoPathError(f"{name}: {route.prefix} discards packets to {flow.destination}")
+    flow_hash = None
+    index = 0
+    if len(route.next_hops) > 1:
+        flow_hash = hash_at(node)
+        index = select(flow_hash, [hop.weight for hop in route.next_hops])
+    return _taken(fabric, name, route, index, flow_hash)
+
+
+def _taken(fabric: Fabric, name: str, route: Route, index: int, flow_hash: int | None) -> Hop:
+    chosen = route.next_hops[index]
+    if not chosen.carrier:
+        raise NoPathError(
+            f"{name}: {route.prefix} still uses {chosen.interface}, whose link is down"
+        )
+    link = _link_at(fabric, name, chosen.interface)
+    return Hop(link, len(route.next_hops), index, flow_hash)
+
+
+def _link_at(fabric: Fabric, node: str, interface: str) -> DirectedLink:
+    for link in fabric.links_of[node]:
+        if link.port(node).interface == interface:
+            return DirectedLink(link, node)
+    raise NoPathError(f"{node}: {interface} leads out of the fabric")

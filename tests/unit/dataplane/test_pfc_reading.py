@@ -1,0 +1,412 @@
+"""What is read of lossless classes: pauses from the journal, and counters of ports and classes."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rocelab.base.errors import InputError
+from rocelab.cli import lifecycle
+from rocelab.dataplane.pfc import control, journal, overview
+from rocelab.dataplane.pfc.journal import Entry, Journal, What
+from rocelab.dataplane.pfc.overview import LosslessOverview, read_overview
+from rocelab.dataplane.pfc.reading import History, PauseReader, pauses
+from rocelab.lab.status import LabStatus
+from rocelab.labfile.queues import QueuesSpec
+from rocelab.plan.build import plan
+from rocelab.record import LabFiles
+from tests.helpers.lossless_fakes import FABRIC, NIC, PLAN, SWITCH, FakeLab, faked
+
+
+@pytest.fixture
+def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeLab:
+    return faked(tmp_path, monkeypatch)
+
+
+@pytest.fixture
+def reader(lab: FakeLab) -> Iterator[PauseReader]:
+    with PauseReader(FABRIC) as opened:
+        yield opened
+    assert lab.maps.closed
+
+
+def entry(t_ns: int, what: What, slot: int = 1, traffic_class: int = 3) -> Entry:
+    return Entry(t_ns, 0, slot, traffic_class, what)
+
+
+# The journal
+
+
+def test_a_journal_is_read_from_where_one_was(tmp_path: Path) -> None:
+    file = tmp_path / "journal"
+    assert list(journal.read(file)) == []
+    noted = Journal(file)
+    noted.note(10, What.STOPPED, 7, 3, value=-2)
+    noted.note(20, What.STARTED, 7, 3, value=5)
+    noted.flush()
+    assert list(journal.read(file)) == [
+        Entry(10, -2, 7, 3, What.STOPPED),
+        Entry(20, 5, 7, 3, What.STARTED),
+    ]
+    with file.open("ab") as opened:
+        opened.write(b"half")
+    assert [each.t_ns for each in journal.read(file, 1)] == [20]
+    assert list(journal.read(file, 2)) == list(journal.read(file, 9)) == []
+
+
+def test_a_full_journal_says_so_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journal, "MOST_BYTES", 60)
+    noted = Journal(tmp_path / "journal")
+    for t_ns in range(6):
+        noted.note(t_ns, What.STOPPED, 1, 3)
+    noted.flush()
+    found = [each.what for each in journal.read(tmp_path / "journal")]
+    assert found == [*3 * [What.STOPPED], What.LOST]
+
+
+def test_what_does_not_fit_the_disk_waits_and_no_record_is_torn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    noted = Journal(tmp_path / "journal")
+    room = [13, 0, 30]
+
+    def write(descriptor: int, data: bytes) -> int:
+        if not room:
+            return real(descriptor, data)
+        if not (fits := room.pop(0)):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return real(descriptor, data[:fits])
+
+    real = os.write
+    monkeypatch.setattr(journal.os, "write", write)
+    waiting = []
+    for t_ns in range(4):
+        noted.note(t_ns, What.STOPPED, 1, 3)
+        noted.flush()
+        waiting.append(noted.waiting)
+        assert all(each.what is What.STOPPED for each in journal.read(tmp_path / "journal"))
+    assert waiting == [1, 2, 1, 0]
+    assert [each.t_ns for each in journal.read(tmp_path / "journal")] == [0, 1, 2, 3]
+
+
+def test_a_process_begins_after_the_last_whole_record(tmp_path: Path) -> None:
+    file = tmp_path / "journal"
+    first = Journal(file)
+    first.note(10, What.STOPPED, 7, 3)
+    first.flush()
+    with file.open("ab") as opened:
+        opened.write(b"half")
+    second = Journal(file)
+    second.note(20, What.STARTED, 7, 3)
+    second.flush()
+    found = [(each.t_ns, each.what) for each in journal.read(file)]
+    assert found == [(10, What.STOPPED), (20, What.STARTED)]
+
+
+def test_a_record_that_is_damaged_is_lost(tmp_path: Path) -> None:
+    file = tmp_path / "journal"
+    file.write_bytes(bytes(20))
+    (found,) = journal.read(file)
+    assert found.what is What.LOST
+
+
+# Pauses
+
+
+@pytest.mark.parametrize("end", [What.STARTED, What.EXPIRED, What.CUT, What.FIRED])
+def test_a_pause_ends_with_what_ended_it(end: What) -> None:
+    (pause,) = pauses(PLAN, [entry(10, What.STOPPED), entry(20, What.REFRESHED), entry(35, end)])
+    assert (pause.begin_ns, pause.end_ns, pause.ended_by) == (10, 35, end)
+    assert pause.sender is PLAN.by_slot[1]
+    assert pause.peer == PLAN.by_slot[pause.sender.peer].node
+
+
+def test_ports_and_classes_pause_apart_and_in_order() -> None:
+    found = pauses(
+        PLAN,
+        [
+            entry(10, What.STOPPED, slot=1),
+            entry(12, What.STOPPED, slot=2),
+            entry(13, What.STOPPED, slot=1, traffic_class=4),
+            entry(15, What.STARTED, slot=2),
+            entry(20, What.STARTED, slot=1),
+        ],
+    )
+    assert [
+        (each.sender.slot, each.traffic_class, each.begin_ns, each.end_ns) for each in found
+    ] == [
+        (1, 3, 10, 20),
+        (2, 3, 12, 15),
+        (1, 4, 13, None),
+    ]
+
+
+def test_what_ended_before_it_began_is_no_pause() -> None:
+    assert pauses(PLAN, [entry(5, What.STARTED), entry(6, What.EXPIRED)]) == []
+
+
+@pytest.mark.parametrize("end", [What.TAKEN_OVER, What.LOST])
+def test_no_pause_outlasts_the_process_or_the_journal(end: What) -> None:
+    found = pauses(
+        PLAN,
+        [
+            entry(10, What.STOPPED, slot=1),
+            entry(11, What.STOPPED, slot=2),
+            entry(30, end, slot=0),
+            entry(40, What.STOPPED, slot=1),
+        ],
+    )
+    assert [(each.sender.slot, each.end_ns, each.ended_by) for each in found] == [
+        (1, 30, end),
+        (2, 30, end),
+        (1, None, None),
+    ]
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 5), st.sampled_from(list(What)), st.integers(1, 3)), max_size=40
+    ),
+    st.lists(st.integers(0, 40), max_size=5),
+)
+def test_a_history_is_the_same_in_however_many_parts_it_is_read(
+    steps: list[tuple[int, What, int]], cuts: list[int]
+) -> None:
+    t_ns, entries = 0, []
+    for wait_ns, what, slot in steps:
+        t_ns += wait_ns
+        entries.append(entry(t_ns, what, slot))
+    parts = [0, *sorted(cuts), len(entries)]
+    history = History()
+    for begin, end in pairwise(parts):
+        history.add(entries[begin:end])
+    found = pauses(PLAN, entries)
+    for slot in (1, 2, 3):
+        mine = [each for each in found if each.sender.slot == slot]
+        ended = [each.end_ns - each.begin_ns for each in mine if each.end_ns is not None]
+        did = history.of(slot, 3)
+        assert did.paused_ns == sum(ended)
+        assert did.longest_ns == max(ended, default=0)
+        lasting = [each.begin_ns for each in mine if each.end_ns is None]
+        assert lasting == ([] if did.begun_ns is None else [did.begun_ns])
+    assert history.entries == len(entries)
+    assert history.is_complete == all(what is not What.LOST for _, what, _ in steps)
+
+
+# Counters
+
+
+def test_a_class_is_counted_by_map_and_journal(lab: FakeLab, reader: PauseReader) -> None:
+    index = SWITCH.slot * 8 + 3
+    lab.maps.egresses.rows[index] = {"pauses": 4, "resumes": 1, "gated": 1, "packets": 9}
+    lab.maps.egresses.rows[index] |= {"out_packets": 5, "purged_packets": 1}
+    lab.maps.ingresses.rows[index] = {"held": 70, "held_max": 90, "headroom_max": 30}
+    lab.maps.ingresses.rows[index] |= {"dropped_packets": 2, "late_packets": 3}
+    lab.did((10, What.PAUSE_SENT), (20, What.REFRESHED), (30, What.RESUME_SENT))
+    lab.did((40, What.STOPPED), (47, What.STARTED), (50, What.STOPPED), (53, What.FIRED))
+    lab.did((60, What.STOPPED))
+    found = reader.counters(100)[SWITCH, 3]
+    assert (found.pauses_sent, found.resumes_sent) == (2, 1)
+    assert (found.pauses_received, found.resumes_received) == (4, 1)
+    assert (found.transitions, found.watchdog_fired, found.is_paused) == (3, 1, True)
+    assert (found.paused_ns, found.longest_ns) == (7 + 3 + 40, 40)
+    assert (found.held, found.held_max, found.headroom_max) == (70, 90, 30)
+    assert (found.dropped_packets, found.late_packets) == (2, 3)
+    other = reader.counters(100)[SWITCH, 4]
+    assert (other.transitions, other.paused_ns, other.is_paused) == (0, 0, False)
+
+
+def test_only_what_is_new_in_the_journal_is_read(
+    lab: FakeLab, reader: PauseReader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+    read = journal.read
+
+    def noted(file: Path, since: int = 0) -> Iterator[Entry]:
+        asked.append(since)
+        return read(file, since)
+
+    monkeypatch.setattr(journal, "read", noted)
+    lab.did((10, What.STOPPED), (15, What.STARTED))
+    assert reader.counters(20)[SWITCH, 3].paused_ns == 5
+    lab.did((30, What.STOPPED))
+    assert reader.counters(40)[SWITCH, 3].paused_ns == 15
+    assert reader.counters(45)[SWITCH, 3].paused_ns == 20
+    lab.did((50, What.STARTED))
+    last = reader.counters(60)[SWITCH, 3]
+    assert (last.paused_ns, last.longest_ns, last.transitions) == (25, 20, 2)
+    assert asked == [0, 2, 3, 3]
+
+
+def test_a_pause_does_not_outlast_a_process_that_is_gone(lab: FakeLab, reader: PauseReader) -> None:
+    lab.did((10, What.STOPPED), (25, What.REFRESHED))
+    assert reader.counters(1000)[SWITCH, 3].paused_ns == 990
+    lab.is_alive = False
+    assert reader.counters(2000)[SWITCH, 3].paused_ns == 15
+
+
+def test_a_nic_s_buffer_drains_without_an_event_and_its_drops_count_once(
+    lab: FakeLab, reader: PauseReader
+) -> None:
+    lab.maps.ports.rows[NIC.slot] = {
+        **{"held": 5000, "held_ns": 1_000_000, "drain": 1_000_000},
+        **{"held_max": 9000, "overflow_packets": 7},
+    }
+    found = reader.counters(3_000_000)
+    assert found[NIC, 3].held == found[NIC, 4].held == 3000
+    assert found[NIC, 3].held_max == 9000
+    assert [found[NIC, each].dropped_packets for each in (3, 4)] == [7, 0]
+    assert reader.counters(900_000_000)[NIC, 3].held == 0
+    lab.maps.ports.rows[NIC.slot] |= {"drain": 0}
+    assert reader.counters(3_000_000)[NIC, 3].held == 0
+
+
+QUEUED = {"packets": 5, "out_packets": 2, "purged_packets": 1}
+"""Two packets wait."""
+QUEUED_BYTES = {"bytes": 500, "out_bytes": 200, "purged_bytes": 100}
+
+
+@pytest.mark.parametrize(
+    ("out", "held", "found"),
+    [
+        ({}, 0, []),
+        ({"packets": 5, "out_packets": 4, "purged_packets": 1}, 0, []),
+        (QUEUED, 0, ["2 packets in its queue"]),
+        (QUEUED | {"gated": 1}, 0, []),
+        ({"packets": 5, "out_packets": 6, "gated": 1}, 0, ["-1 packets in its queue"]),
+        (QUEUED | QUEUED_BYTES | {"gated": 1}, 200, []),
+        (QUEUED | QUEUED_BYTES | {"gated": 1}, 0, ["0 bytes held, 200 queued"]),
+        ({}, 200, ["200 bytes held, 0 queued"]),
+    ],
+)
+def test_a_lab_at_rest_holds_what_waits_for_pauses_and_nothing_else(
+    lab: FakeLab, reader: PauseReader, out: dict[str, int], held: int, found: list[str]
+) -> None:
+    """Held for one port, in the queue of another of the same switch."""
+    other = next(each for each in PLAN.ports_of[SWITCH.node] if each is not SWITCH)
+    lab.maps.egresses.rows[SWITCH.slot * 8 + 3] = out
+    lab.maps.ingresses.rows[other.slot * 8 + 3] = {"held": held}
+    told = reader.imbalance()
+    assert len(told) == len(found)
+    assert all(part in each for part, each in zip(found, told, strict=True))
+
+
+def test_what_a_nic_has_not_sent_waits_for_pauses_too(lab: FakeLab, reader: PauseReader) -> None:
+    lab.maps.egresses.rows[NIC.slot * 8 + 3] = QUEUED | QUEUED_BYTES
+    (told,) = reader.imbalance()
+    assert str(NIC) in told
+    lab.maps.egresses.rows[NIC.slot * 8 + 3]["gated"] = 1
+    assert reader.imbalance() == ()
+
+
+def test_a_switch_that_holds_another_s_packets_is_found(lab: FakeLab, reader: PauseReader) -> None:
+    """In sum over the fabric as much is held as is queued."""
+    far = next(each for each in PLAN.ports if each.pool not in (0, SWITCH.pool))
+    lab.maps.egresses.rows[SWITCH.slot * 8 + 3] = QUEUED | QUEUED_BYTES | {"gated": 1}
+    lab.maps.ingresses.rows[far.slot * 8 + 3] = {"held": 200}
+    assert len(reader.imbalance()) == 2
+
+
+def test_a_lab_without_lossless_classes_has_no_reader() -> None:
+    without = FABRIC.spec.model_copy(update={"queues": QueuesSpec()})
+    with pytest.raises(InputError, match="has no lossless classes"):
+        PauseReader(plan(without))
+    assert read_overview(plan(without)) is None
+
+
+# Status
+
+
+def test_status_has_both_clocks_and_every_port(lab: FakeLab) -> None:
+    lab.did((0, What.TAKEN_OVER), (10_000, What.STOPPED), (60_000, What.STARTED))
+    found = read_overview(FABRIC)
+    assert found is not None
+    assert found.works
+    status = LabStatus("t-reading", (), lossless=found)
+    assert status.converged
+    document: dict[str, Any] = json.loads(json.dumps(status.document()))["pfc"]
+    assert (document["alive"], document["problem"], document["dilation"]) == (True, None, 1000)
+    assert len(document["ports"]) == 2 * len(PLAN.ports)
+    (paused,) = (each for each in document["ports"] if each["rx_pause_transition"])
+    assert (paused["node"], paused["interface"], paused["class"]) == (
+        SWITCH.node,
+        SWITCH.port.interface,
+        3,
+    )
+    assert paused["peer"] == SWITCH.port.interface
+    assert paused["rx_pause_duration_ns"] == paused["rx_pause_longest_ns"] == 50_000
+    assert paused["rx_pause_duration_modelled_ns"] == paused["rx_pause_longest_modelled_ns"] == 50
+
+
+def test_a_lab_whose_pausing_process_is_gone_is_not_as_planned(
+    lab: FakeLab, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lab.is_alive = False
+    status = LabStatus("t-reading", (), lossless=read_overview(FABRIC))
+    assert not status.converged
+    lifecycle._print_status(status)
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "the process that pauses does not run, so nothing is paused any more" in shown
+    assert "lab t-reading: lossless classes: the process that pauses does not run" in shown
+
+
+def test_status_says_when_the_journal_is_full(
+    lab: FakeLab, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lab.did((10, What.STOPPED), (20, What.LOST))
+    status = LabStatus("t-reading", (), lossless=read_overview(FABRIC))
+    assert status.converged
+    lifecycle._print_status(status)
+    assert "the journal of pauses is full" in capsys.readouterr().out
+
+
+def test_status_says_how_many_records_wait(
+    lab: FakeLab, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lab.maps.ports.rows[0] = {"unreported": 1200}
+    lifecycle._print_status(LabStatus("t-reading", (), lossless=read_overview(FABRIC)))
+    assert "1,200 records of pauses wait for room" in capsys.readouterr().out
+
+
+def test_status_shows_who_took_part(
+    lab: FakeLab, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "160")
+    lifecycle._print_status(LabStatus("t-reading", (), lossless=read_overview(FABRIC)))
+    assert "nothing was paused yet" in capsys.readouterr().out
+    lab.did((0, What.STOPPED), (3_000_000, What.STARTED))
+    lab.maps.egresses.rows[SWITCH.slot * 8 + 3] = {"pauses": 1234}
+    lifecycle._print_status(LabStatus("t-reading", (), lossless=read_overview(FABRIC)))
+    shown = capsys.readouterr().out
+    (row,) = (line.split() for line in shown.splitlines() if str(SWITCH) in line)
+    assert row[:5] == [str(SWITCH), "3", "1,234", "0", "1"]
+    assert row[5:9] == ["3", "ms", "3", "us"]
+    assert str(NIC) not in shown
+
+
+def test_status_of_maps_that_are_gone_is_a_problem_and_no_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def gone(_: object) -> PauseReader:
+        raise InputError("the lab's lossless classes cannot be read: no pins")
+
+    monkeypatch.setattr(overview, "PauseReader", gone)
+    found = read_overview(FABRIC)
+    assert found == LosslessOverview(
+        False, 1000, problem="the lab's lossless classes cannot be read: no pins"
+    )
+    assert not found.works
+
+
+def test_the_journal_is_in_the_lab_s_folder() -> None:
+    files = LabFiles("t-reading")
+    assert control.journal_file(files).parent == files.root
