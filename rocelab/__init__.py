@@ -1,12 +1,13 @@
 """From a lab file to a result.
 
-spec -> plan -> render | runtime -> traffic, faults -> measure -> results -> report, diagnose
-                plan -> forwarding -> predict | sim   -> results
+labfile -> plan -> render | dataplane, lab -> traffic, faults -> observe, runs -> results -> report
+                   plan -> jobs, routes -> predict | sim -> results -> report, diagnose
 
-A YAML file of `labs/` is read (`spec`), planned (`plan`: every name, address and route) and brought
-up (`runtime`). Jobs (`jobs`) become packets (`traffic`, sent by a process in each server: `agent`).
-Drills of `scripts/` (`drills`) inject faults (`faults`) and measure (`measure`); `predict` and
-`sim` compute the same without a running lab. Results (`results`) are shown (`report`) and explained
+A YAML file of `labs/` is read (`labfile`), planned (`plan`: every name, address and route) and
+brought up (`lab`, with the queues, PFC and steering of `dataplane`). Jobs (`jobs`) become packets
+(`traffic`, sent by a process in each server: `agent`). Drills of `scripts/` (`drills`) inject
+faults (`faults`), send and count (`runs`) and look at the lab (`observe`); `predict` and `sim`
+compute the same without a running lab. Results (`results`) are shown (`report`) and explained
 (`diagnose`).
 """
 

@@ -17,7 +17,7 @@ from types import ModuleType
 
 from rocelab.base.trust import use_private_caches
 
-HOME = Path(__file__).parents[1]
+HOME = Path(__file__).parents[2]
 """The folder that this package is imported from."""
 
 SAFE_PATH = "PYTHONSAFEPATH"

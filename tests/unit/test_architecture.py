@@ -39,7 +39,7 @@ ADDITIONS = {
     ),
     "a runtime": (
         rf"RuntimeKind\.({'|'.join(each.name for each in RuntimeKind if each != 'netns')})\b",
-        {"mininet.py", "runtime/teardown.py"},  # of one runtime alone
+        {"mininet.py", "lab/teardown.py"},  # of one runtime alone
     ),
 }
 """What knows a scheme, kind or runtime by its name, and need not know another one."""

@@ -11,32 +11,32 @@ from pathlib import Path
 PACKAGE = Path(__file__).parents[2] / "rocelab"
 
 PLACES = {
-    "outputs.py": "the one place for what users name",
-    "files.py": "a lab's own files below /run/rocelab",
-    "trust.py": "folders of code",
+    "base/outputs.py": "the one place for what users name",
+    "base/files.py": "a lab's own files below /run/rocelab",
+    "base/trust.py": "folders of code",
     "remote/host/bootstrap.py": "the kit's own folder on another machine; standard library only",
     "remote/host/runfolder.py": "the same",
     "remote/host/supervisor.py": "the same",
     "sim/sweep/run.py": "/proc/self/clear_refs",
-    "compiling.py": "the lock of a folder of code",
+    "base/compiling.py": "the lock of a folder of code",
     "live/access.py": "the token below /run/rocelab",
-    "runtime/inuse.py": "locks below /run/rocelab",
-    "interruption.py": "/dev/null",
+    "lab/inuse.py": "locks below /run/rocelab",
+    "base/interruption.py": "/dev/null",
     "cli/main.py": "/dev/null",
     "cli/host.py": "/dev/null",
     "agent/live.py": "counters below /run/rocelab",
     "faults/record.py": "below /run/rocelab",
-    "kernel/background.py": "logs below /run/rocelab",
-    "kernel/pidfile.py": "below /run/rocelab",
-    "kernel/namespaces.py": "mount points below /run/rocelab",
-    "kernel/probes.py": "/proc/sys",
-    "kernel/settings.py": "/proc/sys",
-    "runtime/adoption/adopt.py": "below /run/rocelab",
-    "runtime/daemons.py": "/sys/fs/cgroup, and below /run/rocelab",
-    "runtime/impairments/delayline.py": "below /run/rocelab",
-    "runtime/impairments/lineprocess.py": "/proc/sys, and below /run/rocelab",
-    "runtime/pfc/journal.py": "below /run/rocelab",
-    "runtime/record.py": "locks below /run/rocelab",
+    "linux/background.py": "logs below /run/rocelab",
+    "linux/pidfile.py": "below /run/rocelab",
+    "linux/namespaces.py": "mount points below /run/rocelab",
+    "linux/probes.py": "/proc/sys",
+    "linux/settings.py": "/proc/sys",
+    "lab/adoption/adopt.py": "below /run/rocelab",
+    "lab/daemons.py": "/sys/fs/cgroup, and below /run/rocelab",
+    "dataplane/impairments/delayline.py": "below /run/rocelab",
+    "dataplane/impairments/lineprocess.py": "/proc/sys, and below /run/rocelab",
+    "dataplane/pfc/journal.py": "below /run/rocelab",
+    "record.py": "locks below /run/rocelab",
 }
 """Other modules that write, and what: nothing that a user names."""
 
@@ -112,7 +112,7 @@ def test_temporary_files_have_no_name_that_stays_after_sigkill() -> None:
         for file in PACKAGE.rglob("*.py")
         if kinds.search(file.read_text())
     }
-    assert found == {"files.py", "remote/host/bootstrap.py"}, (
+    assert found == {"base/files.py", "remote/host/bootstrap.py"}, (
         "use rocelab.base.files.scratch_folder"
     )
 

@@ -19,7 +19,7 @@ from rocelab.base.interpreter import (
 from rocelab.sim.sweep.workerpool import processes
 from tests.helpers.hostile import fill_with_traps, sprung
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 MODULES = (
     ("rocelab.dataplane.controller.process", True),
     ("rocelab.remote.host.supervisor", True),

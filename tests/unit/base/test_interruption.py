@@ -19,7 +19,7 @@ from rocelab.base.interruption import Interrupted, ending, shielded, undone
 from rocelab.linux import namespaces
 from tests.helpers.waiting import RUN_LIMIT_S, wait_until
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 pytestmark = pytest.mark.usefixtures("hears_signals")
 
@@ -265,7 +265,8 @@ def is_full(pipe: int) -> bool:
 def test_a_reader_that_has_stopped_holds_no_ending_program_up(doing: str, tmp_path: Path) -> None:
     program = (
         "import os, signal, sys\nfrom contextlib import suppress\nfrom pathlib import Path\n"
-        "from rocelab.base import interruption\nfrom rocelab.base.interruption import ending, shielded\n"
+        "from rocelab.base import interruption\n"
+        "from rocelab.base.interruption import ending, shielded\n"
         "interruption.PATIENCE_S = 0.2\n"
         "with ending():\n" + "".join(f"    {line}\n" for line in PROGRAMS[doing].splitlines())
     )
