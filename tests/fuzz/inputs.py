@@ -7,6 +7,7 @@ command of these needs a lab or makes one.
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -87,6 +88,8 @@ COMMANDS = (
     *("fault kinds", "list", "status", "reach", "health", "te", "scheme", "traffic", "sweep"),
 )
 """Those that neither make a lab nor reach another machine."""
+MOST_CALLS = 10_000
+"""Of the writer of YAML, in each other, for trees that nest some hundred levels."""
 
 
 @dataclass(frozen=True)
@@ -103,8 +106,12 @@ class Input:
 def made(number: int, seed: int, samples: Path) -> Input:
     """The input of a number."""
     draw = Random(f"{seed}/{number}")
-    kinds = list(_MAKERS)
-    return _MAKERS[kinds[number % len(kinds)]](draw, samples)
+    usual = sys.getrecursionlimit()
+    sys.setrecursionlimit(MOST_CALLS)
+    try:
+        return _MAKERS[KINDS[number % len(KINDS)]](draw, samples)
+    finally:
+        sys.setrecursionlimit(usual)
 
 
 def _file(tree: Any, draw: Random) -> bytes:

@@ -4,7 +4,7 @@
     python -m tests.fuzz.run --only 4711 --seed 1        # one input again, with what it prints
 
 An input fails if its command ends with a traceback, by a signal, or not within its limits of CPU
-time, time and memory. A failure's folder has its files and its command.
+time, time, memory and bytes written. A failure's folder has its files and its command.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from tests.helpers.command import rocelab
 CPU_LIMIT_S = 20
 IDLE_LIMIT_S = 120
 MEMORY_BYTES = 3 * 2**30
+WRITTEN_BYTES = 100 * 10**6
 SHOWN_BYTES = 4000
 LOADED = tuple(
     f"rocelab.{name}"
@@ -80,7 +81,7 @@ class Child:
         while True:
             ended, status = os.waitpid(self.pid, os.WNOHANG)
             if ended:
-                return True, _how(status, self.said)
+                return True, _how(status, self.said) or self._written()
             if time.monotonic() - self.begun_s > IDLE_LIMIT_S:
                 os.kill(self.pid, signal.SIGKILL)
                 os.waitpid(self.pid, 0)
@@ -88,6 +89,11 @@ class Child:
             if not wait:
                 return False, None
             time.sleep(0.005)
+
+    def _written(self) -> str | None:
+        files = (path for path in self.folder.rglob("*") if not path.is_dir())
+        size = sum(path.lstat().st_size for path in files)
+        return f"{WRITTEN_BYTES:,} bytes written and more" if size >= WRITTEN_BYTES else None
 
 
 def start(number: int, seed: int, samples: Path) -> Child:
@@ -137,6 +143,7 @@ def _run(make: Callable[[], Input], folder: Path, said: Path) -> None:
         pages = int(Path("/proc/self/statm").read_text().split()[0])
         most = pages * os.sysconf("SC_PAGE_SIZE") + MEMORY_BYTES
         resource.setrlimit(resource.RLIMIT_AS, (most, most))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (WRITTEN_BYTES, WRITTEN_BYTES))
         if one.call is None:
             main(list(one.arguments))
         else:
