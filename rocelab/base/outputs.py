@@ -4,8 +4,11 @@ Everything is written below a folder that is held open, so that a link or anothe
 in its place meanwhile has no effect. A file is a new one that takes the name of an older one when
 it is whole; nothing else than a plain file is ever written to or replaced. Others may not write to
 files and folders, whatever the umask. What root writes for a user of sudo is that user's from the
-beginning. `rocelab.base.trust` says which links root follows on the way to a folder. Existing
-content is not overwritten without `overwrite`, and a failed command leaves no empty folder behind.
+beginning. `rocelab.base.trust` says which links root follows on the way to a folder. openat2(2)
+with RESOLVE_NO_SYMLINKS refuses all of them, also root's own, such as /var/run; the walk here looks
+at each component that it has opened, so that what was looked at is what is followed, on all
+kernels. Existing content is not overwritten without `overwrite`, and a failed command leaves no
+empty folder behind.
 """
 
 from __future__ import annotations

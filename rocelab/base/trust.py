@@ -25,6 +25,9 @@ CACHE = Path("/var/cache/rocelab")
 _PR_SET_DUMPABLE = 4
 """linux/prctl.h"""
 
+_NO_ID = 2**32 - 1
+"""(uid_t) -1: system calls take it for "leave as it is"."""
+
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -34,11 +37,11 @@ class UntrustedFolderError(OSError):
 
 def sudo_user() -> tuple[int, int] | None:
     """The user and group of who typed the command with sudo; None without sudo, which sets both."""
-    numbers = tuple(os.environ.get(name, "") for name in ("SUDO_UID", "SUDO_GID"))
-    if not all(number.isascii() and number.isdecimal() for number in numbers):
+    texts = tuple(os.environ.get(name, "") for name in ("SUDO_UID", "SUDO_GID"))
+    if not all(text.isascii() and text.isdecimal() and len(text) <= 10 for text in texts):
         return None
-    user, group = map(int, numbers)
-    return user, group
+    user, group = map(int, texts)
+    return (user, group) if max(user, group) < _NO_ID else None
 
 
 def private_folder(folder: Path, mode: int = 0o700) -> Path:

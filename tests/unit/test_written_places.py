@@ -209,8 +209,11 @@ def test_a_file_in_a_folder_of_root_does_not_give_the_folder(home: Path, tmp_pat
 
 
 @AS_ROOT
-@pytest.mark.parametrize("user", ["", "root", "-1", "\N{ARABIC-INDIC DIGIT ONE}"])
-def test_a_user_of_sudo_that_is_no_number_is_none(
+@pytest.mark.parametrize(
+    "user",
+    ["", "root", "-1", "\N{ARABIC-INDIC DIGIT ONE}", f"{2**32 - 1}", f"{2**32}", "9" * 5000],
+)
+def test_a_user_of_sudo_that_is_no_number_of_one_is_none(
     user: str, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SUDO_UID", user)
