@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import cached_property
 from typing import Annotated
 
 from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
@@ -33,15 +34,19 @@ class Quantity:
     examples: tuple[str, ...]
     unit_ending: str = ""
 
-    @property
+    @cached_property
     def pattern(self) -> str:
         """A regular expression, the same in Python and ECMAScript, of the texts accepted."""
         names = "|".join(sorted(self.units, key=len, reverse=True))
         return rf"^([0-9]{{1,15}}(\.[0-9]{{1,9}})?) ?({names}){self.unit_ending}$"
 
+    @cached_property
+    def _compiled(self) -> re.Pattern[str]:
+        return re.compile(self.pattern[1:-1])
+
     def parse(self, text: object) -> int:
         """The quantity in base units. Raises RefusedError, a ValueError, for anything else."""
-        match = re.fullmatch(self.pattern[1:-1], text) if isinstance(text, str) else None
+        match = self._compiled.fullmatch(text) if isinstance(text, str) else None
         if match is None:
             raise RefusedError(f"expected {self.expected}, got {shown(text)}", self.hint)
         value = Decimal(match[1]) * self.units[match[3]]

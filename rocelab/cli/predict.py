@@ -13,6 +13,7 @@ from rocelab.cli.arguments import (
     file_of,
     running_or_planned,
 )
+from rocelab.cli.collection import uncollected
 from rocelab.cli.joboptions import named_options, takes_job_options
 from rocelab.cli.unprivileged import take_rights_for
 from rocelab.labfile.schemes import predictable_kinds
@@ -39,6 +40,7 @@ def _complete_scheme(incomplete: str) -> list[str]:
 
 
 @takes_job_options()
+@uncollected()
 def predict(
     lab: LabArgument,
     flows: Annotated[

@@ -18,6 +18,7 @@ from rocelab.cli.arguments import (
     file_of,
     lab_file,
 )
+from rocelab.cli.collection import uncollected
 from rocelab.cli.joboptions import named_options, takes_job_options
 from rocelab.cli.predict import complete_model
 from rocelab.labfile.schemes import SCHEMES
@@ -82,6 +83,7 @@ EpsOption = Annotated[
 
 
 @takes_job_options(but=("duration", "starts", "warmup"))
+@uncollected()
 def simulate(
     lab: LabArgument,
     job_file: JobFileOption = None,

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -104,12 +105,12 @@ def _ns3_flow(words: Sequence[str]) -> Flow:
         raise RefusedError(
             f"expected {len(NS3_COLUMNS)} columns, got {len(words)}", f"{' '.join(NS3_COLUMNS)}"
         )
-    said = dict(zip(NS3_COLUMNS, words, strict=True))
+    source, destination, _, _, size, start = words
     return (
-        _rank("src", said["src"]),
-        _rank("dst", said["dst"]),
-        _size("size_bytes", said["size_bytes"]),
-        _time_s("start_s", said["start_s"], 1.0),
+        _rank("src", source),
+        _rank("dst", destination),
+        _size("size_bytes", size),
+        _time_s("start_s", start, 1.0),
     )
 
 
@@ -224,6 +225,7 @@ def _bounded(file: str, line: int, word: str, least: int) -> int:
         raise SpecError([Problem(file, line, "", error.message)]) from None
 
 
+@lru_cache(2**16)
 def _rank(name: str, word: str) -> int:
     return _whole(name, word, 0, MOST_RANKS - 1, "hosts count from 0")
 
@@ -234,7 +236,7 @@ def _size(name: str, word: str) -> int:
 
 
 def _whole(name: str, word: str, least: int, most: int, hint: str) -> int:
-    found = int(word) if re.fullmatch(r"\d{1,18}", word) else -1
+    found = int(word) if word.isdecimal() and len(word) <= 18 else -1
     if not least <= found <= most:
         asked = f"{name}: expected" if name else "expected"
         message = f"{asked} a whole number from {least} to {most:,}, got {shown(word)}"

@@ -85,16 +85,13 @@ def validate(source: Source, model: type[Model]) -> Model:
     return result
 
 
-def _without_value(data: Data, path: KeyPath = ()) -> Iterator[KeyPath]:
+def _without_value(data: dict[str, Data] | list[Data], path: KeyPath = ()) -> Iterator[KeyPath]:
     """The paths of keys and items without a value."""
-    if data is None:
-        yield path
-    elif isinstance(data, dict):
-        for key, value in data.items():
+    for key, value in data.items() if isinstance(data, dict) else enumerate(data):
+        if value is None:
+            yield (*path, key)
+        elif isinstance(value, dict | list):
             yield from _without_value(value, (*path, key))
-    elif isinstance(data, list):
-        for index, value in enumerate(data):
-            yield from _without_value(value, (*path, index))
 
 
 def _settle_unions(found: Sequence[Found]) -> list[Found]:

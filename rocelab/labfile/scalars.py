@@ -7,6 +7,7 @@ YAML 1.2's core schema, plus the words of YAML 1.1 that people write for true an
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from rocelab.base.wording import RefusedError, shown
 
@@ -15,9 +16,11 @@ Scalar = str | int | float | bool | None
 MAX_NUMBER_LENGTH = 40
 _CORE_TAG = "tag:yaml.org,2002:"
 
-_NULL = re.compile(r"~|null|Null|NULL|")
-_TRUE = re.compile(r"true|True|TRUE|yes|Yes|YES|on|On|ON")
-_FALSE = re.compile(r"false|False|FALSE|no|No|NO|off|Off|OFF")
+_WORDS: Mapping[str, bool | None] = {
+    **dict.fromkeys(("~", "null", "Null", "NULL", "")),
+    **dict.fromkeys(["true", "True", "TRUE", "yes", "Yes", "YES", "on", "On", "ON"], True),
+    **dict.fromkeys(["false", "False", "FALSE", "no", "No", "NO", "off", "Off", "OFF"], False),
+}
 _INT = re.compile(r"[-+]?[0-9]+|0x[0-9a-fA-F]+|0o[0-7]+")
 _LEADING_ZERO = re.compile(r"[-+]?0[0-9]+")
 _FLOAT = re.compile(
@@ -61,12 +64,8 @@ def unknown_tag(tag: str) -> RefusedError:
 
 
 def _plain(text: str) -> Scalar:
-    if _NULL.fullmatch(text):
-        return None
-    if _TRUE.fullmatch(text):
-        return True
-    if _FALSE.fullmatch(text):
-        return False
+    if text in _WORDS:
+        return _WORDS[text]
     is_int = _INT.fullmatch(text) is not None
     if not is_int and _FLOAT.fullmatch(text) is None:
         return text

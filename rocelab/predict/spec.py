@@ -8,7 +8,8 @@ problem at its line.
 from __future__ import annotations
 
 import csv
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from io import StringIO
 from pathlib import Path
 from typing import Annotated
@@ -93,14 +94,7 @@ def read_flows(path: Path, fabric: Fabric) -> list[FlowRow]:
     """
     source = _read_csv(path) if path.suffix.lower() == ".csv" else read_source(path)
     spec = validate(source, FlowsSpec)
-    problems = [
-        Problem(source.file, source.line(("flows", index, key)), key, error.message, error.hint)
-        for index, flow in enumerate(spec.flows)
-        for key, error in _misfits(fabric, flow)
-    ]
-    if problems:
-        raise_problems(problems)
-    return [
+    rows = [
         FlowRow(
             NicRef(flow.source, flow.source_nic),
             NicRef(flow.destination, flow.destination_nic),
@@ -112,6 +106,29 @@ def read_flows(path: Path, fabric: Fabric) -> list[FlowRow]:
         )
         for flow in spec.flows
     ]
+    ports = {
+        NicRef(server.name, number): len(nic.links)
+        for server in fabric.servers
+        for number, nic in enumerate(fabric.nics(server.name), start=1)
+    }
+    problems = [
+        Problem(source.file, source.line(("flows", index, key)), key, error.message, error.hint)
+        for index, row in enumerate(rows)
+        if not _fits(row, ports)
+        for key, error in _misfits(fabric, spec.flows[index])
+    ]
+    if problems:
+        raise_problems(problems)
+    return rows
+
+
+def _fits(row: FlowRow, ports: Mapping[NicRef, int]) -> bool:
+    """Whether a flow has two NICs of these, each with its number of ports, and leaves by one."""
+    return (
+        row.leaves_by < ports.get(row.source, 0)
+        and row.destination in ports
+        and row.source != row.destination
+    )
 
 
 def _misfits(fabric: Fabric, flow: FlowSpec) -> list[tuple[str, InputError]]:
@@ -182,6 +199,7 @@ def _rows(file: str, reader: csv.DictReader[str]) -> Source:
     return Source(file, {"flows": rows}, lines)
 
 
+@lru_cache(2**16)
 def _cell(text: str) -> Data:
     return read_scalar(text.strip(), None, plain=True)
 

@@ -18,7 +18,6 @@ from rocelab.jobs.flow import FIRST_QP
 from rocelab.jobs.jobplan import check_mtu
 from rocelab.jobs.merged_sends import check_exchanged
 from rocelab.jobs.messages import Messages, loads_of, messages_of
-from rocelab.jobs.parallelism import turns
 from rocelab.jobs.performance import FRAME_OVERHEAD_BYTES
 from rocelab.jobs.transport import TransportSpec
 from rocelab.jobs.workload import Sends, Workload
@@ -171,14 +170,16 @@ def _compiled(
         raise ValueError(f"{len(job.places)} places for {ranks} ranks")
     sends = [step.sends for step in workload.steps if step.sends]
     counts = [0 if step.sends is None else len(step.sends.source) for step in workload.steps]
-    turn = _joint([turns(each) for each in sends])
+    own_turns = [NONE if each.turn is None else each.turn for each in sends]
+    turn = _column([len(each.source) for each in sends], own_turns)
     check_exchanged(int(np.count_nonzero(turn != NONE)))
     tasks = tasks_of(workload.steps, np.repeat(np.arange(len(counts)), counts), turn)
     task = tasks.task
     source = _joint([each.source for each in sends])
     destination = _joint([each.destination for each in sends])
     size = _joint([each.size_bytes for each in sends])
-    parts = _joint([each.each_parts for each in sends])
+    own_parts = [1 if each.parts is None else each.parts for each in sends]
+    parts = _column([len(each.source) for each in sends], own_parts)
 
     used = source * ranks + destination
     connection = np.arange(len(used))
@@ -247,11 +248,12 @@ def _clearing(
 
 def _chains(sends: Sequence[Sends], of_send_task: Longs) -> Chains:
     """The chains of steps; each send is one transfer, and the sends of a chain are of one task."""
-    owns = [np.arange(len(each.source)) if each.chain is None else each.chain for each in sends]
-    rounds = _joint([np.full(len(own), each.rounds) for own, each in zip(owns, sends, strict=True)])
-    counts = np.array([len(own) for own in owns], np.int64)
-    chains = np.array([1 + own.max(initial=NONE) for own in owns], np.int64)
-    own = _joint(owns)
+    counts = [len(each.source) for each in sends]
+    rounds = _column(counts, [each.rounds for each in sends])
+    owns = [_chain(each) for each in sends]
+    own = _column(counts, owns)
+    last = [each if isinstance(each, int) else each.max(initial=NONE) for each in owns]
+    chains = 1 + np.array(last, np.int64)
     of_send = np.where(own == NONE, NONE, own + np.repeat(np.cumsum(chains) - chains, counts))
     (members,) = np.nonzero(own != NONE)
     task, most = np.zeros((2, chains.sum()), np.int64)
@@ -337,6 +339,21 @@ def _all_chains(jobs: Sequence[Chains], first_task: Offsets) -> Chains:
 def _following(columns: Iterable[Longs], first: Offsets) -> Longs:
     """Numbers counted from each column's first one, in one column."""
     return _joint([each + begin for each, begin in zip(columns, first, strict=False)])
+
+
+def _chain(sends: Sends) -> int | Ints:
+    """The chains of sends; without any, each is one."""
+    if sends.chain is not None:
+        return sends.chain
+    return 0 if len(sends.source) == 1 else np.arange(len(sends.source), dtype=np.int32)
+
+
+def _column(counts: Sequence[int], values: Sequence[int | Longs | Ints]) -> Longs:
+    """The values of all sends, by step: as many as it has, or one for all of its sends."""
+    # A list of flows has very many steps of one send.
+    if all(isinstance(each, int) for each in values):
+        return np.repeat(np.array(values, np.int64), counts)
+    return _joint(np.broadcast_to(*each) for each in zip(values, counts, strict=True))
 
 
 def _joint(columns: Iterable[npt.NDArray[np.integer[Any]]]) -> Longs:

@@ -398,4 +398,5 @@ def test_a_command_does_not_wait_for_those_that_were_not_asked_for() -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
     loaded = {name.rsplit(".", 1)[1] for name in outcome.stderr.split() if "rocelab.cli." in name}
-    assert loaded == {"main", "app", "remote", "unprivileged", "arguments", "planning"}
+    shared = {"main", "app", "remote", "unprivileged", "arguments", "collection"}
+    assert loaded == {*shared, "planning"}
