@@ -135,8 +135,11 @@ def _print_traceback() -> None:
 def _typed_command(app: TyperGroup, arguments: Sequence[str] | None) -> str:
     """The command as typed, without options: `rocelab drill run`."""
     words, known = ["rocelab"], app.commands
-    for word in sys.argv[1:] if arguments is None else arguments:
-        if word in known:
+    typed = iter(sys.argv[1:] if arguments is None else arguments)
+    for word in typed:
+        if word == "--host" and len(words) == 1:
+            next(typed, None)  # a machine may be called as a command is
+        elif word in known:
             words.append(word)
             known = getattr(known[word], "commands", {})
         elif len(words) > 1:

@@ -97,7 +97,7 @@ def in_groups(
     times in sequence; None if there is nothing to send."""
     group = members.shape[1]
     size = round(size_bytes * repeats)
-    if group < 2 or size < group:
+    if not len(members) or group < 2 or size < group:
         return None
     one = over_groups(sends_of(pattern, group, size), members)
     return replace(

@@ -48,6 +48,8 @@ _TWO_ENDS, _BRIEF = frozenset({"veth", "veth-stitch"}), frozenset({"", "brief"})
 _ONE_END = frozenset({"host", "mgmt-net", "macvlan", "vxlan", "vxlan-stitch", "dummy"})
 _OUTSIDE = frozenset({"host", "mgmt-net", "macvlan"})
 """What stands for a node in a brief endpoint and is none."""
+_NETLABS = frozenset({"module", "provider", "plugin", "addressing", "fabric", "validate"})
+"""Keys at the top of netlab's topologies that containerlab's do not have."""
 _PORT_HINT = "an end is NODE:PORT"
 
 
@@ -70,6 +72,11 @@ def read_containerlab(path: Path, environment: Mapping[str, str]) -> Imported:
     another kind."""
     file = TopologyFile(path, environment)
     top = file.fields(file.root, "the file")
+    if _is_of_netlab(top):
+        raise InputError(
+            f"{file.file} is a topology of netlab, which only netlab expands",
+            "write it as JSON with `netlab create -o json`, and import that file",
+        )
     for misplaced in top.keys() & {"nodes", "links", "kinds", "groups", "defaults"}:
         file.note(top[misplaced], f"{misplaced} stands at the top", "it belongs under topology")
     topology = file.fields(top.get("topology"), "topology")
@@ -104,6 +111,22 @@ def read_containerlab(path: Path, environment: Mapping[str, str]) -> Imported:
             name: tuple(dict.fromkeys(_configured(path.parent, name, node)))
             for name, node in settings.items()
         },
+    )
+
+
+def _is_of_netlab(top: Mapping[str, yaml.Node]) -> bool:
+    """Whether a file with these keys is netlab's own YAML: nodes and links stand at its top, and
+    links name no endpoints."""
+    nodes, links = top.get("nodes"), top.get("links")
+    if nodes is None or "topology" in top:
+        return False
+    if any(key in _NETLABS or key.startswith("defaults.") for key in top):
+        return True
+    written = links.value if isinstance(links, yaml.SequenceNode) else []
+    return isinstance(nodes, yaml.SequenceNode) or any(
+        not isinstance(link, yaml.MappingNode)
+        or all(key.value != "endpoints" for key, _ in link.value)
+        for link in written
     )
 
 

@@ -172,7 +172,9 @@ class Simulation:
             ranks |= {name: flows.ranks for name, flows in listed.items()}
             self.places = self._placed(ranks)
             listed |= {
-                job.name: poisson_flows(job.poisson, self._nics_bps(number), job.seed, job.name)
+                job.name: poisson_flows(
+                    job.poisson, self._nics_bps(self.places[number]), job.seed, job.name
+                )
                 for number, job in enumerate(jobs)
                 if job.poisson is not None
             }
@@ -205,6 +207,9 @@ class Simulation:
             return ranking_workload(job.ranking, iterations=job.iterations)
         apart = self.tensor_groups_apart(job, places)
         on_servers = apart if apart.any() else None
+        model = job.training or job.inference
+        if model is not None and apart.any() and not apart.all():
+            _check_nvlink(job.name, model.nvlink, float(self._nics_bps(places).max()) / 8, apart)
         if job.training is not None:
             return training_workload(job.training, iterations=job.iterations, apart=on_servers)
         assert job.inference is not None
@@ -523,11 +528,11 @@ class Simulation:
 
     def nic_bps(self, number: int) -> float:
         """The rate of the slowest of a job's NICs."""
-        return float(self._nics_bps(number).min())
+        return float(self._nics_bps(self.places[number]).min())
 
-    def _nics_bps(self, number: int) -> Floats:
-        """The rate of each of a job's NICs, summed over its ports."""
-        links = self.network.nic_links[self.places[number]]
+    def _nics_bps(self, places: Ints) -> Floats:
+        """The rate of each of these NICs, summed over its ports."""
+        links = self.network.nic_links[places]
         rates: Floats = np.where(links == NONE, 0.0, self.network.rate_bps[links]).sum(axis=1)
         return rates
 
@@ -566,6 +571,18 @@ def _check_sends(jobs: Sequence[SimulatedJob], workloads: Sequence[Workload]) ->
             f"job {job.name}{source} sends no byte from one rank to another",
             hint="a simulation needs a communication with bytes; of a trace, barriers and "
             "collectives of 0 bytes or of one rank send none",
+        )
+
+
+def _check_nvlink(name: str, nvlink: float, nic: float, apart: Bools) -> None:
+    """Raises InputError for tensor parallel groups on servers whose NVLink is slower than a NIC,
+    where others are `apart`: the all-reduces of those are what all wait for. In bytes/s."""
+    if nvlink < nic:
+        raise InputError(
+            f"job {name}: {int(apart.sum()):,} of {len(apart):,} tensor parallel groups are not on "
+            f"one server and would wait for the others, whose nvlink ({nvlink / 1e9:g} GB/s) is "
+            f"slower than a NIC ({nic / 1e9:g} GB/s): that is not simulated",
+            hint="place each group on one server, or none",
         )
 
 

@@ -16,7 +16,7 @@ import typer
 from rocelab.base.errors import ExpectationError, InputError, MachineError, RocelabError
 from rocelab.cli import app as cli_app
 from rocelab.cli.arguments import running_or_planned
-from rocelab.cli.main import build
+from rocelab.cli.main import build, command_line
 from rocelab.lab.lab import Lab
 from rocelab.linux.fib import KernelHop, KernelRoute, live_widths
 from rocelab.render.files import MARKER, write_rendered
@@ -400,3 +400,19 @@ def test_a_command_does_not_wait_for_those_that_were_not_asked_for() -> None:
     loaded = {name.rsplit(".", 1)[1] for name in outcome.stderr.split() if "rocelab.cli." in name}
     shared = {"main", "app", "remote", "unprivileged", "arguments", "collection"}
     assert loaded == {*shared, "planning"}
+
+
+@pytest.mark.parametrize(
+    ("typed", "command"),
+    [
+        (["--host", "te", "list"], "rocelab list"),
+        (["--debug", "--host", "drill", "drill", "run", "x"], "rocelab drill run"),
+        (["--host=te", "list"], "rocelab list"),
+        (["te", "--host", "list"], "rocelab te"),
+        (["--host"], "rocelab"),
+    ],
+)
+def test_a_machine_that_is_called_as_a_command_heads_no_error(
+    typed: list[str], command: str
+) -> None:
+    assert cli_app._typed_command(command_line(), typed) == command

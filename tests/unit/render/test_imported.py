@@ -106,6 +106,37 @@ def test_netlabs_transformed_topology(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        "module: [bgp]\nnodes: {s1: , l1: }\nlinks: [{endpoints: []}]",
+        "provider: clab\nnodes: {s1: , l1: }",
+        "defaults.device: frr\nnodes: {s1: , l1: }",
+        "nodes: [s1, l1]",
+        "defaults: {device: frr}\nnodes: {s1: , l1: }\nlinks: [s1-l1]",
+        "nodes: {s1: , l1: }\nlinks: [{s1: , l1: }]",
+    ],
+)
+def test_netlabs_own_yaml_is_recognised(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "topology.yml"
+    file.write_text(text)
+    with pytest.raises(
+        InputError, match=r"topology\.yml is a topology of netlab.*\n.*netlab create"
+    ):
+        read_topology(file, {})
+
+
+def test_a_topology_of_containerlab_without_its_outer_key_is_not_taken_for_netlabs(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "mine.clab.yml"
+    file.write_text(
+        "defaults: {kind: linux}\nnodes: {s1: , l1: }\nlinks: [{endpoints: [s1:eth1, l1:eth1]}]"
+    )
+    with pytest.raises(SpecError, match="nodes stands at the top"):
+        read_topology(file, {})
+
+
+@pytest.mark.parametrize(
     ("name", "text", "said"),
     [
         ("x.yml", "name: a", "no topology.nodes"),

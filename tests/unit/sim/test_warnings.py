@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
+from rocelab.base.errors import InputError
 from rocelab.jobs.placement import Placement
 from rocelab.jobs.spec import SimulatedJob, find_jobs, load_jobs
 from rocelab.labfile.catalog import find_lab
@@ -106,6 +107,27 @@ def test_it_pays_the_network_only_where_servers_differ() -> None:
     assert not any(warned(each, "tensor parallel") for each in reports)
     times = [each.jobs[0].iterations_ns for each in reports]
     assert times[0] == pytest.approx(times[1])
+
+
+@pytest.mark.parametrize("kind", [{"training": TRAINING}, {"inference": INFERENCE}])
+def test_groups_on_an_nvlink_slower_than_a_nic_are_refused_beside_groups_apart(
+    kind: dict[str, Any],
+) -> None:
+    """What all wait for would be the NVLink of the others, which such a job has no time of."""
+    spec = spec_of(CLOS, links={"rate": "400G", "server_rate": "400G"})
+    (keys,) = kind.values()
+    names = [f"srv1-{server}:{nic}" for server in range(1, 5) for nic in range(1, 5)]
+    names[3], names[4] = names[4], names[3]  # the first two groups
+    placed = {"placement": names, "name": "job"}
+
+    def report(nvlink: str, **more: object) -> Any:
+        job = {next(iter(kind)): {**keys, "nvlink": nvlink}, **more}
+        return simulate(spec, [SimulatedJob.model_validate({"name": "job", **job})])
+
+    assert warned(report("50GB/s", **placed), "2 of 4 tensor parallel groups")
+    with pytest.raises(InputError, match=r"nvlink \(49 GB/s\) is slower than a NIC \(50 GB/s\)"):
+        report("49GB/s", **placed)
+    assert report("49GB/s").jobs[0].iterations_ns
 
 
 def test_servers_with_too_few_nics_are_named() -> None:
