@@ -113,6 +113,7 @@ def test_the_lab_is_gone_after_the_drill(ran: tuple[Path, DrillResult]) -> None:
     assert belongings("it-jobs") == []
 
 
+@pytest.mark.long
 def test_an_expectation_that_is_not_met_exits_with_1_and_is_named(tmp_path: Path) -> None:
     outcome, result = measured_run(tmp_path, ">= 1")
     assert outcome.returncode == 1, outcome.stderr

@@ -53,7 +53,6 @@ def command(folder: Path, *arguments: str, codes: Container[int] = (0,)) -> str:
 def test_no_command_runs_code_of_the_folder_it_is_in(folder: Path) -> None:
     command(folder, "up", "lab.yaml")
     files = RunningLab.open(LAB).runtime.files
-    command(folder, "list")
     # A controller, a delay line, a guardian and agents: each is a process of its own.
     command(folder, "te", LAB)
     command(folder, "fault", "inject", LAB, "delay", "link=rtsw1:ctsw1", "delay=1ms")

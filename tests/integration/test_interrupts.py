@@ -22,6 +22,7 @@ from rocelab.observe.evidence.bundle import Collection
 from rocelab.record import LabFiles
 from tests.helpers.command import PROGRAM
 from tests.helpers.job_cases import planned, report
+from tests.helpers.long import mostly_long
 from tests.helpers.waiting import RUN_LIMIT_S, wait_until
 from tests.integration.test_ownership import belongings
 
@@ -125,7 +126,9 @@ def whole(lab: Lab) -> Iterator[Lab]:
         pass
 
 
-@pytest.mark.parametrize("stage", ["nodes", "links", "daemons", "convergence"])
+@pytest.mark.parametrize(
+    "stage", mostly_long(("nodes", "links", "daemons", "convergence"), ("daemons", "convergence"))
+)
 def test_up_is_taken_back_from_every_stage(spec: Path, stage: str) -> None:
     code, said = signalled(stage, signal.SIGINT, "up", spec)
     assert (code, said) == (130, ["interrupted: lab it-sig was taken down"])

@@ -141,6 +141,7 @@ def test_a_ping_and_an_ssh_beside_a_job_leave_it_valid_and_are_reported(lab: Lab
     assert own_jct_ratio(report) < 1.1
 
 
+@pytest.mark.few_at_once
 def test_a_flood_in_another_class_disturbs_a_job_and_takes_no_room_from_its_packets(
     lab: Lab,
 ) -> None:
@@ -294,12 +295,14 @@ def test_a_job_on_a_switch_that_does_not_forward_says_why_before_and_ends(
     assert "is in error: packet 0 was not acknowledged after 7 retries" in outcome.stdout
 
 
+@pytest.mark.few_at_once
 def test_the_command_prints_json_that_reads_back(lab: Lab) -> None:
     outcome = measured_command("traffic", NAME, *JOB, "--json")
     assert outcome.returncode == 0, outcome.stderr
     assert_whole(from_json(outcome.stdout))
 
 
+@pytest.mark.few_at_once
 def test_the_command_prints_what_nccl_tests_would(lab: Lab) -> None:
     outcome = measured_command("traffic", NAME, *JOB)
     assert outcome.returncode == 0, outcome.stderr
@@ -440,6 +443,7 @@ def test_a_second_job_waits_its_turn_elsewhere(lab: Lab) -> None:
         run_job(lab, job(pattern="allreduce", size="1MB"))
 
 
+@pytest.mark.few_at_once
 def test_a_dead_nic_is_a_queue_pair_in_error(lab: Lab, tmp_path: Path) -> None:
     file = tmp_path / "job.yaml"
     file.write_text(

@@ -50,8 +50,8 @@ from tests.helpers.waiting import LIMIT_S, wait_until
 
 pytestmark = pytest.mark.side_by_side
 
-TABS = 8
-"""More than the connections that a browser opens to one host."""
+TABS = 6
+"""With the page that opens them one more than the connections that a browser has to one host."""
 
 
 @pytest.fixture(scope="module")

@@ -74,7 +74,7 @@ def assert_equal(lab: Lab, fabric: Fabric, *specs: JobSpec) -> None:
     }
 
 
-@pytest.fixture(scope="module", params=mostly_long(KINDS, ("t-pred-clos", "t-pred-rail")))
+@pytest.fixture(scope="module", params=mostly_long(KINDS, ("t-pred-clos",)))
 def lab(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     """A lab of each kind in turn."""
     name: str = request.param

@@ -423,7 +423,12 @@ def test_data_classes_share_a_port_byte_by_byte(make_lab: MakeLab, engine: str) 
 
 
 @pytest.mark.parametrize(
-    ("rate_mbps", "mtu", "count"), [(40, 1500, 2000), (400, 1500, 8000), (2000, 9000, 5000)]
+    ("rate_mbps", "mtu", "count"),
+    [
+        (40, 1500, 2000),
+        pytest.param(400, 1500, 8000, marks=pytest.mark.long),
+        (2000, 9000, 5000),
+    ],
 )
 def test_a_port_sends_at_its_rate(
     make_lab: MakeLab, engine: str, rate_mbps: int, mtu: int, count: int

@@ -38,6 +38,8 @@ from tests.helpers.textboxes import cut, overlapping, text_boxes
 pytestmark = pytest.mark.side_by_side
 
 SCREENS = [(1400, "light"), (800, "dark")]
+MOSTLY_NARROW = [pytest.param(*SCREENS[0], marks=pytest.mark.long), SCREENS[1]]
+"""Of pages that share their parts with one that both screens show: narrow ones cut more."""
 NODES = 16
 SECOND = 10**9
 TIMES = [
@@ -349,7 +351,7 @@ def jobs_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return page
 
 
-@pytest.mark.parametrize(("width", "scheme"), SCREENS)
+@pytest.mark.parametrize(("width", "scheme"), MOSTLY_NARROW)
 def test_a_page_of_jobs_shows_their_fabric_and_iterations_and_nothing_is_cut(
     browser: Browser, jobs_file: Path, width: int, scheme: str
 ) -> None:
@@ -390,7 +392,7 @@ def simulated_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return page
 
 
-@pytest.mark.parametrize(("width", "scheme"), SCREENS)
+@pytest.mark.parametrize(("width", "scheme"), MOSTLY_NARROW)
 def test_a_page_of_a_simulation_shows_where_its_bytes_went_and_what_failed(
     browser: Browser, simulated_file: Path, width: int, scheme: str
 ) -> None:
@@ -451,7 +453,7 @@ def compared_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return page
 
 
-@pytest.mark.parametrize(("width", "scheme"), SCREENS)
+@pytest.mark.parametrize(("width", "scheme"), MOSTLY_NARROW)
 def test_a_page_of_a_comparison_shows_what_links_carried_in_the_cell_that_is_chosen(
     browser: Browser, compared_file: Path, width: int, scheme: str
 ) -> None:
@@ -491,7 +493,7 @@ def swept_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return page
 
 
-@pytest.mark.parametrize(("width", "scheme"), SCREENS)
+@pytest.mark.parametrize(("width", "scheme"), MOSTLY_NARROW)
 def test_a_row_of_a_sweep_leads_to_the_command_that_makes_the_page_of_its_cell(
     browser: Browser, swept_file: Path, width: int, scheme: str
 ) -> None:

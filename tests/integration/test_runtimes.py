@@ -45,6 +45,7 @@ from rocelab.traffic.traceroute import probe_path
 from tests.helpers.command import rocelab_process
 from tests.helpers.engine import docker_engine
 from tests.helpers.hardened import HardenedHost
+from tests.helpers.long import mostly_long
 from tests.helpers.measured import measured, probe_runs, problems_of_drill
 from tests.helpers.running import running, slowed
 from tests.helpers.waiting import wait_until, wait_until_whole
@@ -75,7 +76,10 @@ expect: {restored: true}
 """
 
 
-@pytest.fixture(scope="module", params=list(RuntimeKind))
+@pytest.fixture(
+    scope="module",
+    params=mostly_long(RuntimeKind, (RuntimeKind.NETNS, *CONTAINERS)),
+)
 def kind(request: pytest.FixtureRequest) -> Iterator[RuntimeKind]:
     """Each runtime in turn, with its requirements."""
     chosen = RuntimeKind(request.param)
@@ -339,6 +343,7 @@ def test_killed_half_way_the_next_down_leaves_nothing(kind: RuntimeKind, tmp_pat
         assert "it-run-kill" not in find_engine().run("ps", "--all", "--format", "{{.Names}}")
 
 
+@pytest.mark.long
 def test_an_interrupted_up_takes_the_lab_back(kind: RuntimeKind, tmp_path: Path) -> None:
     spec = tmp_path / "lab.yaml"
     spec.write_text(SPEC.format(name="it-run-sig"))

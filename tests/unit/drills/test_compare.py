@@ -158,6 +158,7 @@ def test_a_document_reads_back_into_the_same_comparison() -> None:
         from_json(to_json(replace(found, schema_version=99)))
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_scheme_that_does_not_run_here_is_a_row_that_says_why() -> None:
     found = comparison(refused="spray")
     rows = [row for block in blocks(found) for row in block.loads if row.config == "Packet spray"]
@@ -269,6 +270,7 @@ def test_the_command_refuses_what_does_not_fit_before_it_touches_anything(
     assert "whole numbers" in capsys.readouterr().err
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_the_page_says_whether_the_lab_had_lossless_classes() -> None:
     lossy = comparison()
     assert "There is no PFC" in render_html(lossy)

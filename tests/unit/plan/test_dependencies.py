@@ -23,6 +23,7 @@ from rocelab.plan.dependencies import LEAST_DESTINATIONS, Search, is_up_down, se
 from rocelab.plan.fabric import Fabric, Observed, Prefix, Role
 from rocelab.plan.routes import expected_routes
 from tests.helpers.labs import planned
+from tests.helpers.long import mostly_long
 from tests.helpers.networks import networks, ring
 from tests.helpers.plain_dependencies import depends_on_itself, failures
 
@@ -214,7 +215,9 @@ def with_valleys(spec: LabSpec) -> Fabric:
     return plan(spec.model_copy(update={"routing": routing}))
 
 
-@pytest.mark.parametrize("name", ["meta-32k", "hpn-pod", "zone-252x18"])
+@pytest.mark.parametrize(
+    "name", mostly_long(("meta-32k", "hpn-pod", "zone-252x18"), ("hpn-pod", "zone-252x18"))
+)
 def test_large_fabrics_that_are_not_up_down_are_searched_with_every_failure(name: str) -> None:
     fabric = with_valleys(planned(name).spec)
     assert not is_up_down(fabric)
