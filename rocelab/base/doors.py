@@ -20,7 +20,7 @@ from functools import cache, cached_property
 from importlib.metadata import EntryPoint, distributions
 from typing import Generic, TypeVar
 
-from rocelab.base.errors import InputError
+from rocelab.base.errors import InputError, MachineError
 from rocelab.base.interpreter import HOME
 from rocelab.base.wording import name_hint, shown
 
@@ -121,6 +121,11 @@ class Door(Generic[T]):
     def _registered(self) -> Mapping[str, _Entry]:
         refused = {refusal.name for refusal in self._duplicates}
         mine = {entry.point.name: entry for entry in self._entries if entry.package == OURS}
+        if not mine:
+            raise MachineError(
+                f"this installation of rocelab is older than its code: it has no {self.group}",
+                "run `make setup`, or install rocelab again",
+            )
         others = {
             entry.point.name: entry
             for entry in self._entries

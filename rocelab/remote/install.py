@@ -106,10 +106,15 @@ def this_kit(extra: str | None = None) -> Kit:
             if (is_ours or path.suffix in KINDS) and path.is_file():
                 content[f"{place}/{path.relative_to(folder).as_posix()}"] = path.read_bytes()
     distribution = metadata.distribution("rocelab")
-    # What importlib.metadata requires of a distribution (packaging.python.org, core metadata).
-    content[f"rocelab-{distribution.version}.dist-info/METADATA"] = (
+    # What importlib.metadata requires of a distribution (packaging.python.org, core metadata), and
+    # what it registers (`rocelab.base.doors`).
+    info = f"rocelab-{distribution.version}.dist-info"
+    content[f"{info}/METADATA"] = (
         f"Metadata-Version: 2.1\nName: rocelab\nVersion: {distribution.version}\n".encode()
     )
+    content[f"{info}/entry_points.txt"] = (
+        distribution.read_text("entry_points.txt") or ""
+    ).encode()
     # Names and versions, and what they are for: `extra == 'live'`.
     required = (requirement.partition("; ") for requirement in distribution.requires or ())
     wanted = ("", f"extra == '{extra}'")

@@ -11,7 +11,7 @@ import pytest
 
 from rocelab.base import doors
 from rocelab.base.doors import Door
-from rocelab.base.errors import InputError
+from rocelab.base.errors import InputError, MachineError
 
 PACKAGE = """
 def greet():
@@ -28,6 +28,11 @@ def install(folder: Path, package: str, points: str, group: str = "rocelab.greet
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.2\n")
     (info / "entry_points.txt").write_text(f"[{group}]\n{points}\n")
     (folder / f"{package.replace('-', '_')}.py").write_text(PACKAGE)
+
+
+def install_ours(folder: Path) -> None:
+    install(folder, "rocelab", "plain = rocelab_greetings:greet")
+    (folder / "rocelab_greetings.py").write_text(PACKAGE)
 
 
 def callable_named(name: str, found: object) -> str:
@@ -50,17 +55,19 @@ def door() -> Door[str]:
 
 
 def test_a_door_has_what_installed_packages_register(site_folder: Path) -> None:
+    install_ours(site_folder)
     install(site_folder, "lab-greetings", "warm = lab_greetings:greet")
-    assert door().names == ("warm",)
+    assert door().names == ("plain", "warm")
     assert door().find("warm") == "warm: hello"
-    assert door().all() == {"warm": "warm: hello"}
+    assert door().all() == {"plain": "plain: hello", "warm": "warm: hello"}
     assert door().origin("warm") == "lab-greetings 1.2"
 
 
 def test_what_cannot_be_loaded_is_left_out_and_named(site_folder: Path) -> None:
     points = "warm = lab_greetings:greet\ncold = lab_greetings:NUMBER\nlost = lab_greetings:lost"
+    install_ours(site_folder)
     install(site_folder, "lab-greetings", points)
-    assert list(door().all()) == ["warm"]
+    assert list(door().all()) == ["plain", "warm"]
     cold, lost = door().refusals()
     assert str(cold) == (
         "cold of lab-greetings 1.2 (rocelab.greetings): TypeError: expected a function"
@@ -72,36 +79,43 @@ def test_what_cannot_be_loaded_is_left_out_and_named(site_folder: Path) -> None:
 
 
 def test_a_name_of_two_packages_is_neithers(site_folder: Path) -> None:
+    install_ours(site_folder)
     install(site_folder, "one", "warm = one:greet")
     install(site_folder, "other", "warm = other:greet")
-    assert door().names == ()
+    assert door().names == ("plain",)
     reasons = [refusal.reason for refusal in door().refusals()]
     assert reasons == ["other has that name too", "one has that name too"]
 
 
 def test_ours_keeps_its_name_and_comes_first(site_folder: Path) -> None:
-    install(site_folder, "rocelab", "warm = rocelab_greetings:greet")
-    (site_folder / "rocelab_greetings.py").write_text(PACKAGE)
-    install(site_folder, "another", "warm = another:greet\nable = another:greet")
-    assert door().names == ("warm", "able")
-    assert door().origin("warm") is None
+    install_ours(site_folder)
+    install(site_folder, "another", "plain = another:greet\nable = another:greet")
+    assert door().names == ("plain", "able")
+    assert door().origin("plain") is None
     (refusal,) = door().refusals()
     assert (refusal.distribution, refusal.reason) == ("another 1.2", "rocelab has that name too")
 
 
 def test_an_unknown_name_is_refused_with_the_one_meant(site_folder: Path) -> None:
+    install_ours(site_folder)
     install(site_folder, "lab-greetings", "warm = lab_greetings:greet")
     with pytest.raises(InputError, match="there is no greeting 'warn'") as caught:
         door().find("warn")
     assert caught.value.hint == "did you mean warm?"
 
 
+def test_an_installation_older_than_its_code_is_named(site_folder: Path) -> None:
+    install(site_folder, "lab-greetings", "warm = lab_greetings:greet")
+    with pytest.raises(
+        MachineError, match=r"older than its code: it has no rocelab\.greetings"
+    ) as caught:
+        door().all()
+    assert caught.value.hint == "run `make setup`, or install rocelab again"
+
+
 def test_neither_the_current_folder_nor_pythonpath_is_read(tmp_path: Path) -> None:
     install(tmp_path, "planted", "planted = planted:greet")
-    program = (
-        "from rocelab.base.doors import Door\n"
-        "print(Door('rocelab.greetings', 'greeting', lambda name, found: found).names)\n"
-    )
+    program = "from rocelab.base.doors import _installed\nprint([*_installed()])\n"
     run = subprocess.run(
         [sys.executable, "-c", program],
         cwd=tmp_path,
@@ -110,4 +124,4 @@ def test_neither_the_current_folder_nor_pythonpath_is_read(tmp_path: Path) -> No
         text=True,
         check=True,
     )
-    assert run.stdout == "()\n"
+    assert "rocelab.greetings" not in run.stdout
