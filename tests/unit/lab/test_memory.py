@@ -126,8 +126,9 @@ def test_rings_of_another_kind_are_left_alone(try_rings: Try, source: str, probl
             "ERROR: ld.so: object 'ringbuf.so' from LD_PRELOAD cannot be preloaded: ignored.",
         ),
         ("rocelab: ", "bgpd ends while its rings are tried"),
+        ("rocelab: there is no ringbuf_new\nrocelab: rings differ\n", "lean, but rings differ"),
     ],
-    ids=["silent", "refused", "killed in the check"],
+    ids=["silent", "refused", "killed in the check", "behind a wrapper"],
 )
 def test_a_bgpd_that_does_not_say_that_rings_agree_gets_no_library(said: str, problem: str) -> None:
     memory = tried(lambda variables: said, LIBRARY)
