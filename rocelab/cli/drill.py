@@ -96,14 +96,15 @@ def list_drills(json: JsonOption = False) -> None:
 @app.command()
 def show(drill: DrillArgument, json: JsonOption = False) -> None:
     """Explain a drill before it is run: lab, traffic, when what breaks, what is expected."""
-    from rocelab.drills.show import view_of
+    from rocelab.drills.plan import planned_drill
+    from rocelab.drills.show import document_of
     from rocelab.drills.view import print_view
 
-    view = view_of(_drill_file(drill))
+    planned = planned_drill(_drill_file(drill))
     if json:
-        write_json(view.document())
+        write_json(document_of(planned))
     else:
-        print_view(view, out())
+        print_view(planned, out())
 
 
 @app.command()

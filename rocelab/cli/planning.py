@@ -163,9 +163,21 @@ def _print_lossless(fabric: Fabric, pfc: PfcSpec) -> None:
             "routing.valley_free keeps each up-down, which needs no search."
         )
     elif found.cycle is None:
-        say(f"No deadlock can come of the routes{found.scope}.")
+        scope = _searched(found.alone, len(fabric.trunks), pairs=found.pairs)
+        say(f"No deadlock can come of the routes, {scope}.")
     else:
         say(f"A deadlock is possible: buffers depend on each other along {found.cycle}.")
+
+
+def _searched(alone: int, links: int, *, pairs: bool) -> str:
+    """After which failures the routes were searched."""
+    if pairs:
+        return "also after the failure of any two links"
+    if alone == links:
+        return "also after the failure of any one link"
+    if alone:
+        return f"also after the failure of {alone:,} of its {links:,} links alone"
+    return f"as long as no link fails (searched after the failure of 0 of {links:,} links)"
 
 
 def _drained(pfc: PfcSpec) -> str:

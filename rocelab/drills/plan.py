@@ -13,7 +13,7 @@ from rocelab.base.errors import InputError
 from rocelab.base.units import format_duration
 from rocelab.base.wording import name_hint
 from rocelab.drills.hashing import reseeded
-from rocelab.drills.spec import DrillSpec, PhaseSpec, TrafficSpec
+from rocelab.drills.spec import DrillSpec, PhaseSpec, TrafficSpec, load_drill
 from rocelab.faults.schedule import Timed, expand
 from rocelab.jobs.flow import Flow, permutation, resolve_flow
 from rocelab.jobs.jobplan import JobPlan, plan_jobs
@@ -21,6 +21,7 @@ from rocelab.labfile.catalog import find_lab, tree_of
 from rocelab.labfile.load import load_spec
 from rocelab.labfile.model import LabSpec
 from rocelab.labfile.reference import named_by
+from rocelab.plan.build import plan
 from rocelab.plan.fabric import Fabric
 from rocelab.predict.predictor import asked_fabric
 
@@ -84,6 +85,13 @@ def lab_spec(drill: DrillSpec, path: Path) -> LabSpec:
     if drill.dilation is None:
         return spec
     return spec.model_copy(update={"dilation": drill.dilation})
+
+
+def planned_drill(path: Path) -> PlannedDrill:
+    """The drill in the file `path`, on its own lab. Raises as `lab_spec` and `plan_drill`, and
+    SpecError with every problem of the file."""
+    drill = load_drill(path)
+    return plan_drill(drill, plan(lab_spec(drill, path)))
 
 
 def plan_drill(drill: DrillSpec, fabric: Fabric) -> PlannedDrill:

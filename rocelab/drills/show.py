@@ -1,23 +1,13 @@
-"""The preview of a drill: its lab, its traffic, the times of its faults, and its expectations.
-
-A `DrillView`, made from a drill file, is the source of the terminal's page and of the JSON. Needs
-no root and no running lab.
-"""
+"""The preview of a drill as a document: its lab, its traffic, the times of its faults, and its
+expectations. Needs no root and no running lab."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import Any
 
-from rocelab.drills.listing import DrillRow, row_of
-from rocelab.drills.plan import PlannedPhase, lab_spec, plan_drill
-from rocelab.drills.spec import MeasureSpec, TrafficSpec, load_drill
-from rocelab.faults.schedule import Timed
-from rocelab.plan.build import plan
-from rocelab.plan.fabric import Fabric
-from rocelab.results.expectations import Expectation
+from rocelab.drills.listing import row_of
+from rocelab.drills.plan import PlannedDrill, PlannedPhase, ProbePhase
+from rocelab.drills.spec import PhaseSpec
 from rocelab.results.kpis import KPIS
 
 _NS_PER_S = 10**9
@@ -34,7 +24,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class FaultRow:
-    """A fault and all its active times."""
+    """A fault and all its active times, from the start of the counted probes, or of the jobs."""
 
     kind: str
     subject: str
@@ -57,128 +47,63 @@ class FaultRow:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class ExpectationRow:
-    """An expectation as text."""
-
-    kpi: str
-    title: str
-    expectation: str
-    meaning: str
-
-
-@dataclass(frozen=True, slots=True)
-class PhaseView:
-    """A phase of a drill. conditions: the differences from the lab's file, as text. probes: the
-    spec of its traffic, span_ns: the counted time; jobs: the specs of its jobs, as JSON values.
-    Times of `faults` are from the start of the counted traffic, or of the jobs."""
-
-    name: str
-    conditions: tuple[str, ...]
-    probes: TrafficSpec | None
-    jobs: tuple[dict[str, Any], ...]
-    compare_hashing: tuple[str, ...]
-    measure: MeasureSpec
-    faults: tuple[FaultRow, ...]
-    expectations: tuple[ExpectationRow, ...]
-
-    def document(self) -> dict[str, object]:
-        """The phase as JSON values."""
-        return {
-            "name": self.name,
-            "conditions": self.conditions,
-            "traffic": None if self.probes is None else self.probes.model_dump(mode="json"),
-            "jobs": self.jobs,
-            "faults": [fault.document() for fault in self.faults],
-            "expectations": [asdict(expectation) for expectation in self.expectations],
-        }
+def document_of(drill: PlannedDrill) -> dict[str, object]:
+    """The document of `rocelab drill show --json`; `drill` is the file, with defaults."""
+    fabric, spec = drill.fabric, drill.spec
+    return {
+        **asdict(row_of(spec)),
+        "description": spec.description.strip(),
+        "size": {
+            "name": fabric.name,
+            "switches": len(fabric.switches),
+            "links": len(fabric.links),
+            "servers": len(fabric.servers),
+        },
+        "phases": [_phase(phase) for phase in drill.phases],
+        "drill": spec.model_dump(mode="json", exclude_none=True),
+    }
 
 
-@dataclass(frozen=True, slots=True)
-class LabSize:
-    """The size of the drill's lab."""
-
-    name: str
-    switches: int
-    links: int
-    servers: int
-
-
-@dataclass(frozen=True, slots=True)
-class DrillView:
-    """A drill for readers. spec: the file, with defaults."""
-
-    row: DrillRow
-    description: str
-    size: LabSize
-    phases: tuple[PhaseView, ...]
-    spec: dict[str, Any]
-
-    def document(self) -> dict[str, object]:
-        """The document of `rocelab drill show --json`."""
-        return {
-            **asdict(self.row),
-            "description": self.description,
-            "size": asdict(self.size),
-            "phases": [phase.document() for phase in self.phases],
-            "drill": self.spec,
-        }
+def _phase(phase: PlannedPhase) -> dict[str, object]:
+    probes = phase.traffic if isinstance(phase, ProbePhase) else None
+    return {
+        "name": phase.name,
+        "conditions": conditions_of(phase.spec),
+        "traffic": None if probes is None else probes.model_dump(mode="json"),
+        "jobs": [job.model_dump(mode="json", exclude_none=True) for job in phase.spec.jobs],
+        "faults": [fault.document() for fault in fault_rows(phase)],
+        "expectations": [
+            {
+                "kpi": expectation.kpi,
+                "title": KPIS[expectation.kpi].title,
+                "expectation": expectation.written,
+                "meaning": KPIS[expectation.kpi].meaning,
+            }
+            for expectation in phase.spec.expect.expectations()
+        ],
+    }
 
 
-def view_of(path: Path) -> DrillView:
-    """The drill in the file `path`. Raises SpecError, and InputError if it does not fit its lab."""
-    spec = load_drill(path)
-    fabric = plan(lab_spec(spec, path))
-    drill = plan_drill(spec, fabric)
-    return DrillView(
-        row=row_of(spec),
-        description=spec.description.strip(),
-        size=LabSize(fabric.name, len(fabric.switches), len(fabric.links), len(fabric.servers)),
-        phases=tuple(map(_phase, drill.phases)),
-        spec=spec.model_dump(mode="json", exclude_none=True),
-    )
-
-
-def fault_rows(fabric: Fabric, faults: Sequence[Timed]) -> tuple[FaultRow, ...]:
-    """A row per fault, in order of their first beginnings; a recurring fault is one row."""
-    rows: dict[tuple[str, str], FaultRow] = {}
-    for timed in faults:
-        fault = timed.spec.resolve(fabric)
-        before = rows.get((fault.kind, fault.subject))
-        span = Span(timed.begins_ns, timed.begins_ns if timed.spec.instant else timed.ends_ns)
-        rows[fault.kind, fault.subject] = FaultRow(
-            fault.kind, fault.subject, fault.nodes, (*(before.spans if before else ()), span)
-        )
-    return tuple(rows.values())
-
-
-def _phase(planned: PlannedPhase) -> PhaseView:
-    phase, conditions = planned.spec, []
+def conditions_of(phase: PhaseSpec) -> list[str]:
+    """The differences from the lab's file, as text."""
+    conditions = []
     if phase.scheme is not None:
         conditions.append(f"scheme {phase.scheme.kind}")
     if phase.seed is not None:
         conditions.append(f"hash seeds {phase.seed}")
     if phase.links_down:
         conditions.append(f"without {', '.join(phase.links_down)}")
-    return PhaseView(
-        name=phase.name,
-        conditions=tuple(conditions),
-        probes=phase.probes,
-        jobs=tuple(job.model_dump(mode="json", exclude_none=True) for job in phase.jobs),
-        compare_hashing=tuple(phase.compare_hashing),
-        measure=phase.measure,
-        faults=fault_rows(planned.fabric, planned.faults),
-        expectations=_in_words(phase.expect.expectations()),
-    )
+    return conditions
 
 
-def _in_words(expectations: Sequence[Expectation]) -> tuple[ExpectationRow, ...]:
-    return tuple(
-        ExpectationRow(
-            expectation.kpi,
-            KPIS[expectation.kpi].title,
-            expectation.written,
-            KPIS[expectation.kpi].meaning,
+def fault_rows(phase: PlannedPhase) -> tuple[FaultRow, ...]:
+    """A row per fault, in order of their first beginnings; a recurring fault is one row."""
+    rows: dict[tuple[str, str], FaultRow] = {}
+    for timed in phase.faults:
+        fault = timed.spec.resolve(phase.fabric)
+        before = rows.get((fault.kind, fault.subject))
+        span = Span(timed.begins_ns, timed.begins_ns if timed.spec.instant else timed.ends_ns)
+        rows[fault.kind, fault.subject] = FaultRow(
+            fault.kind, fault.subject, fault.nodes, (*(before.spans if before else ()), span)
         )
-        for expectation in expectations
-    )
+    return tuple(rows.values())

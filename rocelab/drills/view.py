@@ -1,6 +1,6 @@
 """The preview of a drill on a terminal: text, and a picture of the times of its faults.
 
-`print_view` writes a `DrillView` to a rich console.
+`print_view` writes a `PlannedDrill` to a rich console.
 """
 
 from __future__ import annotations
@@ -12,10 +12,13 @@ from rich.table import Table
 from rich.text import Text
 
 from rocelab.base.units import format_duration
-from rocelab.drills.show import DrillView, ExpectationRow, FaultRow, PhaseView, Span
-from rocelab.drills.spec import TrafficSpec
+from rocelab.drills.listing import row_of
+from rocelab.drills.plan import PlannedDrill, PlannedPhase, ProbePhase
+from rocelab.drills.show import FaultRow, Span, conditions_of, fault_rows
 from rocelab.report.console import table
 from rocelab.report.jobs.view import job_text
+from rocelab.results.expectations import Expectation
+from rocelab.results.kpis import KPIS
 
 MAX_PICTURE = 64
 _MIN_PICTURE = 20
@@ -23,41 +26,44 @@ _TICKS = 4
 _LEAST_SPAN_NS = 10**9
 
 
-def print_view(view: DrillView, console: Console) -> None:
+def print_view(drill: PlannedDrill, console: Console) -> None:
     """Print everything that a user needs to know before running the drill."""
-    row, size = view.row, view.size
+    row, fabric, phases = row_of(drill.spec), drill.fabric, drill.phases
     console.print(Text(f"{row.name}: {row.title}", style="bold"))
-    if view.description:
-        console.print(Text(view.description))
+    if description := drill.spec.description.strip():
+        console.print(Text(description))
     console.print()
     console.print(
         Text(
-            f"lab       {row.lab}: {size.switches} switches, {size.links} links, "
-            f"{size.servers} servers"
+            f"lab       {row.lab}: {len(fabric.switches)} switches, {len(fabric.links)} links, "
+            f"{len(fabric.servers)} servers"
         )
     )
     if row.seconds is not None:
         about = f"time      about {row.seconds:.0f} s a repeat, and the lab up and down"
         console.print(Text(about))
-    for number, phase in enumerate(view.phases, 1):
+    for number, phase in enumerate(phases, 1):
         console.print()
-        if len(view.phases) > 1 or phase.conditions:
-            conditions = f" ({'; '.join(phase.conditions)})" if phase.conditions else ""
-            console.print(Text(f"phase {number}, {phase.name}{conditions}", style="bold"))
-        if phase.probes is not None:
-            _print_probes(phase, phase.probes, console)
-        for job in phase.jobs:
-            console.print(Text(f"  {job_text(job)}"))
-        if phase.faults:
-            span_ns = _span_ns(phase.faults) if phase.probes is None else phase.probes.duration
-            width = _width(phase.faults, console)
-            console.print(picture(phase.faults, span_ns, _ascii(console), width))
-        if phase.expectations:
-            console.print(_expectation_table(phase.expectations))
+        conditions = conditions_of(phase.spec)
+        if len(phases) > 1 or conditions:
+            text = f" ({'; '.join(conditions)})" if conditions else ""
+            console.print(Text(f"phase {number}, {phase.name}{text}", style="bold"))
+        if isinstance(phase, ProbePhase):
+            _print_probes(phase, console)
+        else:
+            for job in phase.jobs:
+                console.print(
+                    Text(f"  {job_text(job.job.model_dump(mode='json', exclude_none=True))}")
+                )
+        if faults := fault_rows(phase):
+            span_ns = _span_ns(phase, faults)
+            console.print(picture(faults, span_ns, _ascii(console), _width(faults, console)))
+        if expectations := phase.spec.expect.expectations():
+            console.print(_expectation_table(expectations))
 
 
-def _print_probes(phase: PhaseView, traffic: TrafficSpec, console: Console) -> None:
-    measure = phase.measure
+def _print_probes(phase: ProbePhase, console: Console) -> None:
+    traffic, measure = phase.traffic, phase.spec.measure
     console.print(
         Text(
             f"traffic   {traffic.pattern} of {traffic.flows} flows, each "
@@ -69,14 +75,16 @@ def _print_probes(phase: PhaseView, traffic: TrafficSpec, console: Console) -> N
             f"{format_duration(measure.event_window)} after an event"
         )
     )
-    if phase.compare_hashing:
-        plans = ", ".join(phase.compare_hashing)
+    if phase.spec.compare_hashing:
+        plans = ", ".join(phase.spec.compare_hashing)
         console.print(Text(f"before    the same flows undisturbed, with seeds {plans}"))
 
 
-def _span_ns(rows: Sequence[FaultRow]) -> int:
-    """The time that a picture of faults with jobs shows: slightly more than the last change,
-    because the end of jobs is unknown."""
+def _span_ns(phase: PlannedPhase, rows: Sequence[FaultRow]) -> int:
+    """The time that a picture of faults shows: that of the probes, or slightly more than the last
+    change, because the end of jobs is unknown."""
+    if isinstance(phase, ProbePhase):
+        return phase.traffic.duration
     spans = [span for row in rows for span in row.spans]
     last_ns = max(span.begins_ns if span.ends_ns is None else span.ends_ns for span in spans)
     return max(_LEAST_SPAN_NS, last_ns * 5 // 4)
@@ -130,8 +138,9 @@ def scale(span_ns: int, width: int) -> str:
     return text.ljust(width - len(end)) + end
 
 
-def _expectation_table(rows: Sequence[ExpectationRow]) -> Table:
+def _expectation_table(expectations: Sequence[Expectation]) -> Table:
     shown = table("", ["expected", "", "meaning"], left=3)
-    for row in rows:
-        shown.add_row(row.title, row.expectation, row.meaning)
+    for expectation in expectations:
+        kpi = KPIS[expectation.kpi]
+        shown.add_row(kpi.title, expectation.written, kpi.meaning)
     return shown

@@ -51,13 +51,14 @@ class Search:
     """What a search found.
 
     states: of how many states of the fabric's links it gives the answer, first that in which none
-    failed; 0 if the routes are too many to follow. If there is a cycle it ended there. scope: these
-    states, for a sentence about the routes of the fabric as it is.
+    failed; 0 if the routes are too many to follow. If there is a cycle it ended there. alone: the
+    links that failed alone; pairs: whether any two of all links did.
     """
 
     cycle: Cycle | None
     states: int
-    scope: str
+    alone: int
+    pairs: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,22 +104,14 @@ def search(fabric: Fabric, progress: ProgressSink = no_progress) -> Search:
     """
     progress(Progress("routes", 0, 1))
     failures, trunks = _failures(fabric), len(fabric.trunks)
-    if failures.pairs:
-        scope = ", also after the failure of any two links"
-    elif failures.alone == trunks:
-        scope = ", also after the failure of any one link"
-    elif failures.alone:
-        scope = f", also after the failure of {failures.alone:,} of its {trunks:,} links alone"
-    else:
-        scope = f", as long as no link fails (searched after the failure of 0 of {trunks:,} links)"
     states = bool(failures.followed) + failures.alone + failures.pairs * trunks * (trunks - 1) // 2
     for done, failed in enumerate(failures.followed):
         progress(Progress("routes", done, len(failures.followed)))
         left = _without(fabric, failed)
         links = _cycle(left, _crossed(left))
         if links:
-            return Search(Cycle(links, failed), states, scope)
-    return Search(None, states, scope)
+            return Search(Cycle(links, failed), states, failures.alone, failures.pairs)
+    return Search(None, states, failures.alone, failures.pairs)
 
 
 def _failures(fabric: Fabric) -> _Failures:

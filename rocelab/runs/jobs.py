@@ -42,7 +42,6 @@ from rocelab.runs.effects import late_carriers, link_events
 from rocelab.runs.fidelity import stolen_cpu_s
 from rocelab.runs.jobfigures import Paths
 from rocelab.runs.jobreport import JobsRecord, job_reports
-from rocelab.traffic.result import TrafficResult
 from rocelab.traffic.session import TrafficSession
 
 
@@ -155,29 +154,35 @@ def _measured(
         capture,
     ):
         paths = _paths(lab, plans)
-        sent = _send(lab, plans, injector, faults, progress)
-        started_ns = sent.traffic.started_ns
-        counts = devices.read(started_ns)
-        events = events_of(injector.happened(), apart_ns=1)
-        injector.restore_all()
-        problems = (
-            *sent.problems,
-            *injector.unseen,
-            *settings.problems(plans[0].fabric, lab.runtime.files),
+        with TrafficSession(lab.fabric, lambda name: lab.node(name).netns, (), plans) as session:
+            prepared = prepare_first(injector, faults)
+            stolen_s, started_s = stolen_cpu_s(), time.monotonic()
+            with carried_out(injector, faults, session.start(), prepared) as problems:
+                session.wait_for_jobs(
+                    progress, max((timed.ends_ns or timed.begins_ns for timed in faults), default=0)
+                )
+            elapsed_s, stolen_s = time.monotonic() - started_s, stolen_cpu_s() - stolen_s
+            traffic = session.stop(_paused(injector))
+        counts = devices.read(traffic.started_ns)
+        events = tuple(
+            rebased(event, traffic.started_ns)
+            for event in events_of(injector.happened(), apart_ns=1)
         )
+        injector.restore_all()
+        unplanned = settings.problems(plans[0].fabric, lab.runtime.files)
     # A job has no packet interval that would excuse more than the port events' own delay.
     late = late_carriers(lab.fabric, injector.changes, ports, resolution_ns=0)
     record = JobsRecord(
         environment=environment,
-        traffic=sent.traffic,
+        traffic=traffic,
         counts=counts,
-        elapsed_s=sent.elapsed_s,
-        stolen_s=sent.stolen_s,
-        events=tuple(rebased(event, started_ns) for event in events),
-        problems=(*problems, *late),
+        elapsed_s=elapsed_s,
+        stolen_s=stolen_s,
+        events=events,
+        problems=(*problems, *injector.unseen, *unplanned, *late),
         paths=paths,
     )
-    return MeasuredJobs(job_reports(record), started_ns)
+    return MeasuredJobs(job_reports(record), traffic.started_ns)
 
 
 def _paths(lab: RunningLab, plans: Sequence[JobPlan]) -> Paths:
@@ -195,33 +200,7 @@ def _paths(lab: RunningLab, plans: Sequence[JobPlan]) -> Paths:
     }
 
 
-@dataclass(frozen=True, slots=True)
-class _Sent:
-    """What the endpoints counted. problems: how the faults differed from the plan."""
-
-    traffic: TrafficResult
-    elapsed_s: float
-    stolen_s: float
-    problems: tuple[str, ...]
-
-
-def _send(
-    lab: RunningLab,
-    plans: Sequence[JobPlan],
-    injector: Injector,
-    faults: Sequence[Timed],
-    progress: ProgressSink,
-) -> _Sent:
-    with TrafficSession(lab.fabric, lambda name: lab.node(name).netns, (), plans) as session:
-        prepared = prepare_first(injector, faults)
-        stolen_s, started_s = stolen_cpu_s(), time.monotonic()
-        start_ns = session.start()
-        with carried_out(injector, faults, start_ns, prepared) as problems:
-            session.wait_for_jobs(
-                progress, max((timed.ends_ns or timed.begins_ns for timed in faults), default=0)
-            )
-        elapsed_s, stolen_s = time.monotonic() - started_s, stolen_cpu_s() - stolen_s
-        paused = {
-            change.fault.subject for change in injector.changes if change.fault.kind == "host-pause"
-        }
-        return _Sent(session.stop(paused), elapsed_s, stolen_s, tuple(problems))
+def _paused(injector: Injector) -> set[str]:
+    """The servers that a fault stopped."""
+    changes = injector.changes
+    return {change.fault.subject for change in changes if change.fault.kind == "host-pause"}

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from rocelab.base.arrays import Floats
 from rocelab.base.statistics import spread
-from rocelab.jobs.performance import Row, jct_ratio, ran_ahead
+from rocelab.jobs.performance import Row, jct_ratio
 from rocelab.jobs.steps import roofline_s
 from rocelab.plan.fabric import Direction, Role, tier_name
 from rocelab.results.environment import Environment, environment_with
@@ -51,7 +51,7 @@ from rocelab.sim.packets.figures import packet_counts
 from rocelab.sim.packets.run import PacketRun
 from rocelab.sim.placement import ring_cut
 from rocelab.sim.slowest import slowest_flows
-from rocelab.sim.warnings import outcome_warnings, setup_warnings
+from rocelab.sim.warnings import figure_warnings, outcome_warnings, setup_warnings
 
 if TYPE_CHECKING:
     from rocelab.jobs.spec import SimulatedJob
@@ -81,17 +81,10 @@ def figures(simulation: Simulation, outcome: Outcome, peak_memory_bytes: int) ->
     times = transfer_times(simulation, outcome)
     task = np.repeat(np.arange(compiled.program.tasks), np.diff(compiled.program.first_transfer))
     finished = over_s[np.isfinite(over_s)]
-    warnings = [*setup_warnings(simulation), *outcome_warnings(simulation, outcome)]
     jobs = tuple(
         _job(simulation, outcome, number, job, times) for number, job in enumerate(simulation.jobs)
     )
-    for job in jobs:
-        ahead = ran_ahead([jct_ratio(each, job.roofline_ns) for each in _times_ns(job)])
-        warnings += [] if ahead is None else [f"{job.name}: {ahead}"]
     packets = packet_counts(outcome, network) if isinstance(outcome, PacketRun) else None
-    if packets is not None and packets.lossless is not None and packets.lossless.deadlock:
-        ring = packets.lossless.deadlock
-        warnings.append(f"deadlock: {' waits for '.join((*ring, ring[0]))}")
     return SimulationReport(
         schema_version=SCHEMA_VERSION,
         lab=simulation.spec.model_dump(mode="json"),
@@ -112,7 +105,11 @@ def figures(simulation: Simulation, outcome: Outcome, peak_memory_bytes: int) ->
             seed=simulation.options.seed if isinstance(outcome, PacketRun) else None,
         ),
         cost=Cost(dict(simulation.seconds), peak_memory_bytes),
-        warnings=tuple(warnings),
+        warnings=(
+            *setup_warnings(simulation),
+            *outcome_warnings(simulation, outcome),
+            *figure_warnings(jobs, packets),
+        ),
         jobs=jobs,
         tiers=_tiers(network, simulation.whole_paths, usable),
         uses=uses,
@@ -172,11 +169,6 @@ def _job(
         else slowdown_by_size(compiled.payload_bytes[own], times.slowdown[own]),
         merged=merged,
     )
-
-
-def _times_ns(job: JobOutcome) -> list[float]:
-    """The iterations that have a bound and ended, in ns."""
-    return [each for each in job.iterations_ns if each is not None and job.roofline_ns]
 
 
 def transfer_times(simulation: Simulation, outcome: Outcome) -> Completion:

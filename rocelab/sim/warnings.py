@@ -1,12 +1,13 @@
 """What to know before one trusts the figures of a simulation, each as a sentence.
 
-`setup_warnings` has what is known before anything runs: places that the model does not suit, and
-keys that the engine does not read. `outcome_warnings` has what a run itself shows.
+A rule gives the sentences of one subject. Those of `SETUP` need no run: places that the model does
+not suit, and keys that the engine does not read; those of `OUTCOME` are of what a run shows, and
+`figure_warnings` of its figures.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,10 +19,11 @@ from rocelab.base.wording import counted, listed
 from rocelab.jobs.collectives import Pattern
 from rocelab.jobs.merged_sends import MOST_IN_TURN, OVERTAKING
 from rocelab.jobs.messages import spread_evenly
+from rocelab.jobs.performance import jct_ratio, ran_ahead
 from rocelab.jobs.placement import Placement
 from rocelab.labfile.base import SECOND
 from rocelab.plan.limits import unreached_marks
-from rocelab.results.simulation import Engine
+from rocelab.results.simulation import Engine, JobOutcome, PacketCounts
 from rocelab.routes.arrays.paths import links_on_path
 from rocelab.routes.asic import Model
 from rocelab.sim.engine.completion import transfers_over_s
@@ -30,8 +32,6 @@ from rocelab.sim.packets.pausing import pause_warnings
 from rocelab.sim.placement import place_ranks
 
 if TYPE_CHECKING:
-    from rocelab.jobs.spec import SimulatedJob
-    from rocelab.jobs.workload import Workload
     from rocelab.sim.simulate import Simulation
 
 MOST_SERVERS = 8
@@ -56,37 +56,38 @@ _OF_PACKETS = (
 
 def setup_warnings(simulation: Simulation) -> tuple[str, ...]:
     """What is known before a run."""
-    jobs, workloads = simulation.jobs, simulation.workloads
-    warnings = [text for workload in workloads for text in workload.warnings]
-    for number in range(len(jobs)):
-        warnings += _tensor_over_network(simulation, number)
-        warnings += _within_servers(simulation, number)
-    warnings += filter(None, map(_unevenly_spread, jobs, workloads))
-    warnings += filter(None, map(_overtaking, jobs, workloads))
-    if simulation.options.engine is not Engine.FLUID:
-        warnings += unreached_marks(simulation.spec)
-        warnings += pause_warnings(simulation.spec, simulation.network)
-        warnings += _discarding_sprayed(simulation)
-    warnings += _ignored(simulation)
-    if not simulation.spec.routing.valley_free:
-        warnings.append(
-            "routing.valley_free: false has no effect here: paths go up, then down, also around a "
-            "failed link"
-        )
-    return tuple(warnings)
+    engine = simulation.options.engine
+    return tuple(
+        sentence for engines, rule in SETUP if engine in engines for sentence in rule(simulation)
+    )
 
 
-def outcome_warnings(simulation: Simulation, outcome: Outcome) -> list[str]:
+def outcome_warnings(simulation: Simulation, outcome: Outcome) -> tuple[str, ...]:
     """What a run shows."""
+    return tuple(sentence for rule in OUTCOME for sentence in rule(simulation, outcome))
+
+
+def figure_warnings(jobs: Iterable[JobOutcome], packets: PacketCounts | None) -> Iterator[str]:
+    """What the figures of a run show."""
+    for job in jobs:
+        times_ns = [time_ns for time_ns in job.iterations_ns if time_ns is not None]
+        ratios = [jct_ratio(time_ns, job.roofline_ns) for time_ns in times_ns if job.roofline_ns]
+        if ahead := ran_ahead(ratios):
+            yield f"{job.name}: {ahead}"
+    lossless = None if packets is None else packets.lossless
+    if lossless is not None and (ring := lossless.deadlock):
+        yield f"deadlock: {' waits for '.join((*ring, ring[0]))}"
+
+
+def _stuck(simulation: Simulation, outcome: Outcome) -> list[str]:
     count = len(outcome.finish_s)
     stuck = count - int(np.isfinite(outcome.finish_s).sum())
-    warnings = []
-    if stuck:
-        warnings.append(
-            f"{stuck:,} of {count:,} transfers never end: no path is left to them, or their queue "
-            "pairs gave up"
-        )
-    return warnings + _beyond_windows(simulation, outcome)
+    if not stuck:
+        return []
+    return [
+        f"{stuck:,} of {count:,} transfers never end: no path is left to them, or their queue "
+        "pairs gave up"
+    ]
 
 
 def _beyond_windows(simulation: Simulation, outcome: Outcome) -> list[str]:
@@ -129,60 +130,111 @@ def _beyond_windows(simulation: Simulation, outcome: Outcome) -> list[str]:
     return warnings
 
 
-def _ignored(simulation: Simulation) -> list[str]:
-    """Keys with other values than their defaults that this engine does not read."""
-    spec, jobs, options = simulation.spec, simulation.jobs, simulation.options
-    texts = []
+def _unread(keys: Iterable[str], why: str) -> list[str]:
+    """The sentence for keys that have other values than their defaults and are not read."""
+    names = list(dict.fromkeys(keys))
+    if not names:
+        return []
+    verb = "has" if len(names) == 1 else "have"
+    return [f"{listed(names, 'and')} {verb} no effect here: {why}"]
 
-    def note(keys: Iterable[str], why: str) -> None:
-        names = list(dict.fromkeys(keys))
-        if names:
-            verb = "has" if len(names) == 1 else "have"
-            texts.append(f"{listed(names, 'and')} {verb} no effect here: {why}")
 
-    def of_transports(*keys: str) -> list[str]:
-        return [key for job in jobs for key in job.transport.changed("transport", *keys)]
+def _of_transports(simulation: Simulation, *keys: str) -> list[str]:
+    return [key for job in simulation.jobs for key in job.transport.changed("transport", *keys)]
 
-    if options.engine is Engine.FLUID:
-        note(
-            [
-                *spec.queues.changed("queues", "buffer", "dscp", "marked"),
-                *spec.queues.ecn.changed("queues.ecn", "kmin", "kmax", "pmax"),
-                *of_transports(*_OF_PACKETS),
-            ],
-            "a fluid has no packets, queues, marks or drops, and rates are as if congestion "
-            "control were perfect (--engine packets has them)",
-        )
-        if of_transports("admission"):
-            texts.append(
-                "transport.admission makes no message wait in a fluid: it adds a queue pair to "
-                "each connection, so that flows have other source ports and paths"
-            )
-        note(
-            spec.queues.changed("queues", "pfc"),
-            "a fluid has no queues that fill, so nothing is paused",
-        )
-        if not options.timeline.events:
-            note(of_transports("ack_timeout", "retries"), "a fluid without failures loses nothing")
-        if "gap" in type(spec.scheme).model_fields:
-            note(
-                spec.scheme.changed("scheme", "gap"),
-                "a fluid divides a flow evenly, as very many flowlets do",
-            )
-    if options.engine is Engine.LINKS:
-        note(
-            of_transports("ack_dscp", "cnp_dscp"),
-            "acknowledgements and CNPs meet no other packets (--engine packets has them)",
-        )
-    if options.model is not Model.KERNEL:
-        note(
-            [
-                *(["scheme"] if spec.scheme.kind != "ecmp" else []),
-                *spec.hashing.changed("hashing", "policy", "fields"),
-            ],
-            f"with --model {options.model} every switch hashes by a CRC of the 5-tuple",
-        )
-    return texts
+
+def _packets(simulation: Simulation) -> list[str]:
+    queues = simulation.spec.queues
+    return _unread(
+        [
+            *queues.changed("queues", "buffer", "dscp", "marked"),
+            *queues.ecn.changed("queues.ecn", "kmin", "kmax", "pmax"),
+            *_of_transports(simulation, *_OF_PACKETS),
+        ],
+        "a fluid has no packets, queues, marks or drops, and rates are as if congestion "
+        "control were perfect (--engine packets has them)",
+    )
+
+
+def _admission(simulation: Simulation) -> list[str]:
+    if not _of_transports(simulation, "admission"):
+        return []
+    return [
+        "transport.admission makes no message wait in a fluid: it adds a queue pair to "
+        "each connection, so that flows have other source ports and paths"
+    ]
+
+
+def _fluid_pauses(simulation: Simulation) -> list[str]:
+    return _unread(
+        simulation.spec.queues.changed("queues", "pfc"),
+        "a fluid has no queues that fill, so nothing is paused",
+    )
+
+
+def _retries(simulation: Simulation) -> list[str]:
+    if simulation.options.timeline.events:
+        return []
+    return _unread(
+        _of_transports(simulation, "ack_timeout", "retries"),
+        "a fluid without failures loses nothing",
+    )
+
+
+def _gap(simulation: Simulation) -> list[str]:
+    scheme = simulation.spec.scheme
+    if "gap" not in type(scheme).model_fields:
+        return []
+    return _unread(
+        scheme.changed("scheme", "gap"), "a fluid divides a flow evenly, as very many flowlets do"
+    )
+
+
+def _classes_of_answers(simulation: Simulation) -> list[str]:
+    return _unread(
+        _of_transports(simulation, "ack_dscp", "cnp_dscp"),
+        "acknowledgements and CNPs meet no other packets (--engine packets has them)",
+    )
+
+
+def _other_hash(simulation: Simulation) -> list[str]:
+    spec, model = simulation.spec, simulation.options.model
+    if model is Model.KERNEL:
+        return []
+    return _unread(
+        [
+            *(["scheme"] if spec.scheme.kind != "ecmp" else []),
+            *spec.hashing.changed("hashing", "policy", "fields"),
+        ],
+        f"with --model {model} every switch hashes by a CRC of the 5-tuple",
+    )
+
+
+def _valleys(simulation: Simulation) -> list[str]:
+    if simulation.spec.routing.valley_free:
+        return []
+    return [
+        "routing.valley_free: false has no effect here: paths go up, then down, also around a "
+        "failed link"
+    ]
+
+
+def _unreached_marks(simulation: Simulation) -> tuple[str, ...]:
+    return unreached_marks(simulation.spec)
+
+
+def _pauses(simulation: Simulation) -> tuple[str, ...]:
+    return pause_warnings(simulation.spec, simulation.network)
+
+
+def _of_workloads(simulation: Simulation) -> list[str]:
+    return [text for workload in simulation.workloads for text in workload.warnings]
+
+
+def _across_servers(simulation: Simulation) -> Iterator[str]:
+    for number in range(len(simulation.jobs)):
+        yield from _tensor_over_network(simulation, number)
+        yield from _within_servers(simulation, number)
 
 
 def _tensor_over_network(simulation: Simulation, number: int) -> list[str]:
@@ -287,28 +339,52 @@ def _discarding_sprayed(simulation: Simulation) -> list[str]:
     ]
 
 
-def _unevenly_spread(job: SimulatedJob, workload: Workload) -> str | None:
-    """A warning if queue pairs do not carry as much of each part of merged rings."""
-    rings = [step.sends for step in workload.steps if step.sends and step.sends.tokens]
-    parts = [-(-ring.size_bytes // ring.each_parts) for ring in rings]
-    if all(spread_evenly(part, job.transport) for part in parts):
-        return None
-    return (
-        f"{job.name}: merged sends keep all {job.transport.qps} queue pairs busy; in a lab those "
-        "that get more of a chunk than others delay it, which takes longer (with "
-        "transport.strategy: split all get as much)"
-    )
+def _unevenly_spread(simulation: Simulation) -> Iterator[str]:
+    """Jobs whose queue pairs do not carry as much of each part of merged rings."""
+    for job, workload in zip(simulation.jobs, simulation.workloads, strict=True):
+        rings = [step.sends for step in workload.steps if step.sends and step.sends.tokens]
+        parts = [-(-ring.size_bytes // ring.each_parts) for ring in rings]
+        if not all(spread_evenly(part, job.transport) for part in parts):
+            yield (
+                f"{job.name}: merged sends keep all {job.transport.qps} queue pairs busy; in a "
+                "lab those that get more of a chunk than others delay it, which takes longer "
+                "(with transport.strategy: split all get as much)"
+            )
 
 
-def _overtaking(job: SimulatedJob, workload: Workload) -> str | None:
-    """A warning if merged sends take another time than those in order would."""
-    spec = job.collective
-    if workload.ordered or spec is None or spec.pattern is not Pattern.ALLREDUCE:
-        return None
-    share = OVERTAKING.get(spec.algorithm)
-    if share is None:
-        return None
-    return (
-        f"{job.name}: more than {MOST_IN_TURN:,} sends are not simulated one by one; merged, a "
-        f"{spec.algorithm} allreduce takes up to {share:.0%} more or less time"
-    )
+def _overtaking(simulation: Simulation) -> Iterator[str]:
+    """Jobs whose merged sends take another time than those in order would."""
+    for job, workload in zip(simulation.jobs, simulation.workloads, strict=True):
+        spec = job.collective
+        if workload.ordered or spec is None or spec.pattern is not Pattern.ALLREDUCE:
+            continue
+        if (share := OVERTAKING.get(spec.algorithm)) is not None:
+            yield (
+                f"{job.name}: more than {MOST_IN_TURN:,} sends are not simulated one by one; "
+                f"merged, a {spec.algorithm} allreduce takes up to {share:.0%} more or less time"
+            )
+
+
+_ALL, _FLUID, _LINKS = frozenset(Engine), frozenset({Engine.FLUID}), frozenset({Engine.LINKS})
+
+SETUP: Sequence[tuple[frozenset[Engine], Callable[[Simulation], Iterable[str]]]] = (
+    (_ALL, _of_workloads),
+    (_ALL, _across_servers),
+    (_ALL, _unevenly_spread),
+    (_ALL, _overtaking),
+    (_ALL - _FLUID, _unreached_marks),
+    (_ALL - _FLUID, _pauses),
+    (_ALL - _FLUID, _discarding_sprayed),
+    (_FLUID, _packets),
+    (_FLUID, _admission),
+    (_FLUID, _fluid_pauses),
+    (_FLUID, _retries),
+    (_FLUID, _gap),
+    (_LINKS, _classes_of_answers),
+    (_ALL, _other_hash),
+    (_ALL, _valleys),
+)
+"""Rules about what is simulated, each with the engines that it is about, in the order of a page."""
+
+OUTCOME: Sequence[Callable[[Simulation, Outcome], Iterable[str]]] = (_stuck, _beyond_windows)
+"""Rules about what a run shows."""

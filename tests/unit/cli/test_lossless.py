@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from rocelab.cli.main import main
+from rocelab.cli.planning import _searched
 from rocelab.plan import dependencies
 
 LAB = """name: lossless
@@ -153,6 +154,19 @@ def test_plan_says_how_many_failures_it_searched(
     lossless.write_text(LAB + "routing: {valley_free: false}\n")
     assert command("plan", lossless) == 0
     assert "also after the failure of any two links." in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("alone", "pairs", "scope"),
+    [
+        (0, False, "as long as no link fails (searched after the failure of 0 of 4 links)"),
+        (2, False, "also after the failure of 2 of its 4 links alone"),
+        (4, False, "also after the failure of any one link"),
+        (4, True, "also after the failure of any two links"),
+    ],
+)
+def test_plan_says_which_failures_it_searched(alone: int, pairs: bool, scope: str) -> None:
+    assert _searched(alone, 4, pairs=pairs) == scope
 
 
 def test_plan_warns_where_packets_may_be_lost(

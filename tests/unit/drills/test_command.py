@@ -18,8 +18,8 @@ from rich.console import Console
 from rocelab.base.errors import InputError
 from rocelab.base.units import format_duration
 from rocelab.drills.listing import row_of
-from rocelab.drills.show import FaultRow, Span, view_of
-from rocelab.drills.spec import load_drill
+from rocelab.drills.plan import JobPhase, planned_drill
+from rocelab.drills.show import FaultRow, Span, fault_rows
 from rocelab.drills.view import bar, picture, print_view, scale
 from rocelab.faults.asked import asked_fault, ends_by_itself, kinds
 from rocelab.faults.impairments import BlackholeSpec
@@ -97,15 +97,15 @@ def test_a_list_for_programs_says_how_long_the_traffic_lasts(rocelab) -> None:
 
 def test_every_shipped_drill_can_be_shown() -> None:
     for name in shipped_names(DRILLS):
-        row = row_of(load_drill(find(name, DRILLS)))
-        view = view_of(find(name, DRILLS))
-        assert view.row == row
-        kinds = dict.fromkeys("probes" if phase.probes else "jobs" for phase in view.phases)
-        assert " and ".join(kinds) == row.kind
+        view = planned_drill(find(name, DRILLS))
+        kinds = dict.fromkeys(
+            "jobs" if isinstance(phase, JobPhase) else "probes" for phase in view.phases
+        )
+        assert " and ".join(kinds) == row_of(view.spec).kind
         console = Console(file=io.StringIO(), width=120)
         print_view(view, console)
         page = console.file.getvalue()  # type: ignore[attr-defined]
-        shown = [fault for phase in view.phases for fault in phase.faults]
+        shown = [fault for phase in view.phases for fault in fault_rows(phase)]
         assert all(fault.kind in page for fault in shown)
 
 

@@ -12,12 +12,11 @@ import pytest
 from rocelab.base.data import shipped
 from rocelab.base.documents import to_json
 from rocelab.base.errors import InputError, SpecError
-from rocelab.drills.plan import JobPhase, PlannedDrill, lab_spec, plan_drill
+from rocelab.drills.plan import JobPhase, planned_drill
 from rocelab.drills.run import run_drill
 from rocelab.drills.spec import DrillSpec, load_drill
 from rocelab.jobs.performance import FRAME_OVERHEAD_BYTES
 from rocelab.labfile.catalog import DRILLS, shipped_names
-from rocelab.plan.build import plan
 from rocelab.plan.pauses import plan_pauses
 from rocelab.report.view import figure_rows
 from rocelab.results.drill import PhaseRun, compared_figures, from_json, summarise
@@ -64,11 +63,6 @@ TWO_AT_ONCE = """  - name: two
 """
 
 
-def planned(path: Path) -> PlannedDrill:
-    spec = load_drill(path)
-    return plan_drill(spec, plan(lab_spec(spec, path)))
-
-
 def refused(tmp_path: Path, text: str) -> list[str]:
     """The problems of a drill file, without the file's name."""
     path = tmp_path / "drill.yaml"
@@ -81,7 +75,7 @@ def refused(tmp_path: Path, text: str) -> list[str]:
 @pytest.mark.parametrize("name", shipped_names(DRILLS))
 def test_every_drill_that_ships_is_valid_and_fits_its_lab(name: str) -> None:
     path = CATALOG / f"{name}.yaml"
-    drill = planned(path)
+    drill = planned_drill(path)
     assert drill.spec.name == name
     assert drill.spec.description
     for phase in drill.phases:
@@ -144,7 +138,7 @@ def test_what_is_wrong_in_a_phase_is_told_with_its_place(
 def test_a_drill_can_run_its_lab_on_a_slower_clock(tmp_path: Path) -> None:
     path = tmp_path / "drill.yaml"
     path.write_text(BASE + "dilation: 9000\n")
-    assert planned(path).fabric.spec.dilation == 9000
+    assert planned_drill(path).fabric.spec.dilation == 9000
     (problem,) = refused(tmp_path, BASE + "dilation: 0.5\n")
     assert problem.startswith("6: dilation")
 
@@ -322,7 +316,7 @@ def test_a_diagnosis_of_each_job_reads_back(tmp_path: Path) -> None:
 def test_the_sizes_of_headroom_exact_are_those_of_its_labs_plan() -> None:
     """To the byte: with a byte more of XOFF, or less of headroom, the drill fails."""
     path = CATALOG / "headroom-exact.yaml"
-    drill = planned(path)
+    drill = planned_drill(path)
     fabric = drill.fabric
     pauses = plan_pauses(fabric)
     assert pauses is not None

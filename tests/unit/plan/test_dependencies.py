@@ -222,29 +222,27 @@ def test_large_fabrics_that_are_not_up_down_are_searched_with_every_failure(name
     fabric = with_valleys(planned(name).spec)
     assert not is_up_down(fabric)
     count = len(fabric.trunks)
-    assert search(fabric) == Search(
-        None, 1 + count + comb(count, 2), ", also after the failure of any two links"
-    )
+    assert search(fabric) == Search(None, 1 + count + comb(count, 2), count, pairs=True)
 
 
 @pytest.mark.parametrize(
-    ("most", "states", "scope"),
+    ("most", "states", "alone", "pairs"),
     [
-        (0, 0, ", as long as no link fails (searched after the failure of 0 of 4 links)"),
-        (1, 1, ", as long as no link fails (searched after the failure of 0 of 4 links)"),
-        (2, 3, ", also after the failure of 2 of its 4 links alone"),
-        (3, 4, ", also after the failure of 3 of its 4 links alone"),
-        (4, 5, ", also after the failure of any one link"),
-        (100, 11, ", also after the failure of any two links"),
+        (0, 0, 0, False),
+        (1, 1, 0, False),
+        (2, 3, 2, False),
+        (3, 4, 3, False),
+        (4, 5, 4, False),
+        (100, 11, 4, True),
     ],
 )
 def test_what_takes_too_long_is_not_called_searched(
-    most: int, states: int, scope: str, monkeypatch: pytest.MonkeyPatch
+    most: int, states: int, alone: int, pairs: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of this tree's links, ab and ac are alike. `most` is of states of its links."""
     tree = ring("ab", "ac", "ad", "de")
     monkeypatch.setattr(dependencies, "MOST_STEPS", most * 4 * LEAST_DESTINATIONS)
-    assert search(tree) == Search(None, states, scope)
+    assert search(tree) == Search(None, states, alone, pairs)
 
 
 def test_pairs_count_only_if_all_are_searched(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -257,8 +255,7 @@ def test_pairs_count_only_if_all_are_searched(monkeypatch: pytest.MonkeyPatch) -
 def test_of_an_adopted_lab_only_the_present_routes_are_known() -> None:
     fabric = replace(ring("ab", "bc", "cd", "da"), observed=Observed({}, frozenset(), {}))
     found = search(fabric)
-    assert (found.cycle, found.states) == (None, 1)
-    assert found.scope == ", as long as no link fails (searched after the failure of 0 of 4 links)"
+    assert found == Search(None, 1, 0, pairs=False)
 
 
 def test_a_search_tells_how_many_states_it_has_followed() -> None:

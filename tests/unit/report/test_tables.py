@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from rocelab.drills.show import view_of
+from rocelab.drills.plan import planned_drill
 from rocelab.drills.view import print_view
 from rocelab.labfile.catalog import DRILLS, find, shipped_names
 from rocelab.report.console import table
@@ -105,7 +105,7 @@ def test_the_reports_of_drills_keep_names_whole(width: int) -> None:
 
 @pytest.mark.parametrize("name", shipped_names(DRILLS))
 def test_what_a_drill_will_do_fits(name: str) -> None:
-    view = view_of(find(name, DRILLS))
+    view = planned_drill(find(name, DRILLS))
     whole = words(printed(lambda console: print_view(view, console), 1000))
     for width in NARROW:
         text = printed(lambda console: print_view(view, console), width)
