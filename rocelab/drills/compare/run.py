@@ -15,7 +15,8 @@ from rocelab.base.errors import InputError, MachineError, RocelabError
 from rocelab.base.progress import ProgressSink, no_progress
 from rocelab.drills.compare.figures import Expected, cell_figures, run_of, status_of
 from rocelab.drills.compare.matrix import Cell
-from rocelab.jobs.jobplan import plan_jobs
+from rocelab.jobs.jobplan import JobPlan, plan_jobs
+from rocelab.lab.inuse import in_use
 from rocelab.lab.lab import Lab, RunningLab
 from rocelab.labfile.model import SeedPlan
 from rocelab.labfile.schemes import EcmpScheme, SchemeSpec
@@ -26,9 +27,10 @@ from rocelab.plan.fabric import Fabric
 from rocelab.predict.loads import by_link
 from rocelab.predict.matrix import rows_of_jobs
 from rocelab.predict.predictor import Setting, asked_fabric, predict_loads
+from rocelab.record import LabFiles
 from rocelab.results.comparison import SCHEMA_VERSION, CellResult, Comparison, Run, Status
 from rocelab.routes.balance import polarization
-from rocelab.runs.jobs import run_job
+from rocelab.runs.jobs import run_planned
 from rocelab.traffic.taps import Taps
 from rocelab.wire.filters import data_filter
 
@@ -65,19 +67,22 @@ def compare(
     """
     for cell in cells:
         plan_jobs(lab.fabric, [cell.job])
-    with _lab_up(lab, progress) as running:
+    with (
+        _lab_up(lab, progress) as running,
+        in_use(LabFiles(running.name), "a comparison"),
+    ):
         environment = environment_of(running)
-        notes = running.notes
         results = _results(running, cells, repeats, watch)
+    spec = running.fabric.spec
     return Comparison(
         schema_version=SCHEMA_VERSION,
         command=command,
-        lab=lab.fabric.spec.model_dump(mode="json", exclude_none=True),
+        lab=spec.model_dump(mode="json", exclude_none=True),
         environment=environment,
-        dilation=lab.fabric.spec.dilation,
-        nic_rate_bps=_nic_rate_bps(lab.fabric),
+        dilation=spec.dilation,
+        nic_rate_bps=_nic_rate_bps(running.fabric),
         repeats=repeats,
-        notes=notes,
+        notes=running.notes,
         cells=results,
     )
 
@@ -128,9 +133,10 @@ def _measured(
     runs: list[Run] = []
     stopped = None
     try:
+        plans = plan_jobs(lab.fabric, [cell.job])
         for repeat in range(repeats):
             watch(Step(cell.title, before + repeat, total))
-            runs.append(_run(lab, cell))
+            runs.append(_run(lab, cell, plans))
     except (InputError, MachineError) as error:
         stopped = error.message
     return _result(cell, runs, *status_of(runs, repeats, stopped), _nic_rate_bps(lab.fabric))
@@ -155,15 +161,15 @@ def _result(
     )
 
 
-def _run(lab: RunningLab, cell: Cell) -> Run:
+def _run(lab: RunningLab, cell: Cell, plans: Sequence[JobPlan]) -> Run:
     fabric = lab.fabric
     with (
         opened_namespaces(lab, fabric.switches) as netns_of,
         Taps(fabric, netns_of, fabric.trunks, data_filter()) as taps,
     ):
-        report = run_job(lab, cell.job)
+        (report,) = run_planned(lab, plans).reports
         packets = taps.read()
-    rows = rows_of_jobs(plan_jobs(fabric, [cell.job]))
+    rows = rows_of_jobs(plans)
     # Read now, because a scheme's controller may have put its own groups over BGP's routes.
     fib_of = lab.read_fibs()
     expected = None
