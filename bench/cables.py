@@ -16,10 +16,10 @@ from pathlib import Path
 
 import numpy as np
 
+from rocelab import Lab, RunningLab
 from rocelab.dataplane.impairments import lineprocess
 from rocelab.dataplane.impairments.program import CABLES
 from rocelab.jobs.flow import Flow
-from rocelab.lab.lab import Lab, RunningLab
 from rocelab.linux import pidfile
 from rocelab.plan.delays import lab_delay_ns
 from rocelab.traffic.session import TrafficSession

@@ -14,9 +14,10 @@ from functools import partial
 
 import numpy as np
 
-from rocelab.labfile.model import HashField, HashPolicy
+from rocelab import HashPolicy, multipath_hashes
+from rocelab.labfile.model import HashField
 from rocelab.routes.asic import Crc, crc_hashes
-from rocelab.routes.bulk import by_threshold, multipath_hashes
+from rocelab.routes.bulk import by_threshold
 from rocelab.routes.flows import Flows, Indices, Words
 from rocelab.routes.multipath import HASH_BITS, upper_bounds
 

@@ -37,12 +37,10 @@ from bench.fabrics import (
 )
 from bench.runtimes import COLUMNS, cells
 from bench.written import write
+from rocelab import Lab, RunningLab, kept, run_drill
 from rocelab.base.interruption import ending
-from rocelab.drills.labuse import kept
-from rocelab.drills.run import run_drill
 from rocelab.faults.running import release
 from rocelab.lab.adoption.adopt import adopt
-from rocelab.lab.lab import Lab, RunningLab
 from rocelab.lab.providers import RuntimeKind, provider_of
 from rocelab.labfile.catalog import DRILLS, find, find_lab
 from rocelab.observe.environment import read_environment

@@ -37,11 +37,10 @@ from bench.throughput import (
     measure_sender,
     steering,
 )
+from rocelab import Lab, LabSpec, RunningLab
 from rocelab.base.interruption import ending
 from rocelab.jobs.flow import FIRST_QP, Flow
 from rocelab.jobs.sport import FIRST_SPORT
-from rocelab.lab.lab import Lab, RunningLab
-from rocelab.labfile.model import LabSpec
 from rocelab.observe.environment import read_environment
 from rocelab.plan.build import plan
 from rocelab.traffic.session import TrafficSession

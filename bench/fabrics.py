@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from rocelab.base.errors import ExpectationError, MachineError
+from rocelab import ExpectationError, Fabric, Lab, MachineError, RunningLab
+from rocelab import RouteWatch as FibWatch
 from rocelab.base.progress import no_progress
 from rocelab.faults.running import release
 from rocelab.lab import daemons
@@ -27,14 +28,11 @@ from rocelab.lab.engine import find_engine
 from rocelab.lab.image import built_image
 from rocelab.lab.installation import Installation, find_installation
 from rocelab.lab.kind import FrrMemory
-from rocelab.lab.lab import Lab, RunningLab
 from rocelab.lab.providers import RuntimeKind, provider_of
 from rocelab.labfile.catalog import find_lab
 from rocelab.linux import mounts, namespaces
 from rocelab.linux.fib import read_fib
-from rocelab.linux.fibwatch import FibWatch
 from rocelab.observe.timeline import expected_widths, narrow_routes
-from rocelab.plan.fabric import Fabric
 from rocelab.plan.settings import node_settings
 from rocelab.render import frr
 from rocelab.render.containerlab import topology_file

@@ -19,26 +19,22 @@ from rich.console import Console
 
 from bench import pause_trials
 from bench.trial import Run, Trial, names, outcome
+from rocelab import Diagnosis, JobSpec, Lab, LabSpec, RunningLab, diagnose_report, run_job, run_jobs
 from rocelab.base.interruption import ending
 from rocelab.dataplane.impairments.control import Impairments
 from rocelab.dataplane.impairments.impairment import Impairment, Kind
-from rocelab.diagnose.diagnose import diagnose_report
 from rocelab.faults.hosts import HostPauseSpec
 from rocelab.faults.links import RateDegrade
 from rocelab.faults.schedule import Timed
-from rocelab.jobs.job import JobSpec
 from rocelab.jobs.jobplan import plan_jobs
-from rocelab.lab.lab import Lab, RunningLab
-from rocelab.labfile.model import LabSpec
 from rocelab.observe.environment import read_environment
 from rocelab.plan.build import plan
 from rocelab.plan.fabric import DirectedLink
 from rocelab.predict.matrix import rows_of_jobs
 from rocelab.predict.predictor import Setting, paths_on
 from rocelab.record import LabFiles
-from rocelab.results.diagnosis import Cause, Diagnosis
+from rocelab.results.diagnosis import Cause
 from rocelab.runs.attempts import RETRIES, measure_valid
-from rocelab.runs.jobs import run_job, run_jobs
 
 SCHEMES = ("ecmp", "e-ecmp", "path-pinning")
 DILATION = 10_000

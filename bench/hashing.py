@@ -17,10 +17,9 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.choices import ChoiceModel, Cut, crc_model, kernel_model
-from rocelab.labfile.model import HashPolicy
+from rocelab import HashPolicy, columns_v4, multipath_hashes
 from rocelab.routes.asic import Crc
-from rocelab.routes.bulk import multipath_hashes
-from rocelab.routes.flows import Flows, columns_v4
+from rocelab.routes.flows import Flows
 from rocelab.routes.multipath import Flow5, multipath_hash, select
 
 FLOWS = 200_000

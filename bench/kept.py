@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from rocelab import InputError
 from rocelab.base.documents import Format, to_json
-from rocelab.base.errors import InputError
 from rocelab.base.files import replace_file
 
 if TYPE_CHECKING:

@@ -20,9 +20,10 @@ import typer
 from rich.console import Console
 
 from bench.written import write
+from rocelab import JobSpec
+from rocelab import SimulationOptions as Options
 from rocelab.base.arrays import Bools, Floats, Longs
 from rocelab.base.interruption import ending
-from rocelab.jobs.job import JobSpec
 from rocelab.jobs.placement import Placement
 from rocelab.jobs.spec import collective_job
 from rocelab.labfile.catalog import find_lab
@@ -36,7 +37,7 @@ from rocelab.sim.links.part import ACK_BITS
 from rocelab.sim.links.run import run_links
 from rocelab.sim.packets.sending import Sending
 from rocelab.sim.packets.wiring import Wiring
-from rocelab.sim.simulate import Options, Simulation
+from rocelab.sim.simulate import Simulation
 
 RATE_BPS = 100 * 10**9
 MOST_ITERATIONS = 64

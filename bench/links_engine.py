@@ -24,15 +24,15 @@ import typer
 from rich.console import Console
 
 from bench.written import write
+from rocelab import LabSpec, SimulatedJob
+from rocelab import SimulationOptions as Options
 from rocelab.base.arrays import Floats
 from rocelab.base.interruption import ending
 from rocelab.base.progress import no_progress
 from rocelab.jobs.flow_list import FlowList
 from rocelab.jobs.poisson import PoissonSpec, poisson_flows
-from rocelab.jobs.spec import SimulatedJob
 from rocelab.labfile.catalog import find_lab
 from rocelab.labfile.load import load_spec
-from rocelab.labfile.model import LabSpec
 from rocelab.results.environment import cpu_model
 from rocelab.results.simulation import Engine
 from rocelab.sim.engine.completion import completion
@@ -41,7 +41,7 @@ from rocelab.sim.links.part import Links, pass_part, rounds_s
 from rocelab.sim.links.run import run_links
 from rocelab.sim.links.traffic import Part, stages, traffic_of
 from rocelab.sim.packets.run import PacketRun, run_packets
-from rocelab.sim.simulate import Options, Simulation
+from rocelab.sim.simulate import Simulation
 
 RATE_BPS = 100 * 10**9
 BURST = 16

@@ -31,8 +31,8 @@ import typer
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from bench.written import write
+from rocelab import Fabric, HealthSpec, Lab
 from rocelab.base.interruption import ending
-from rocelab.lab.lab import Lab
 from rocelab.linux.bracket import realtime_ns
 from rocelab.linux.counters import QueueCounters
 from rocelab.live.access import Access
@@ -46,8 +46,6 @@ from rocelab.observe.health.monitor import Snapshot
 from rocelab.observe.health.ports import PortReading
 from rocelab.observe.health.reading import Reading
 from rocelab.observe.health.sample import Places, compare
-from rocelab.observe.health.spec import HealthSpec
-from rocelab.plan.fabric import Fabric
 from rocelab.plan.queues import plan_queues
 
 SMALL, ZONE = "bench-16x4", "zone-252x18"

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from rocelab.traffic.result import SECOND_NS, FlowRecord, TrafficResult
+from rocelab import TrafficResult
+from rocelab.traffic.result import SECOND_NS, FlowRecord
 
 BURST_NS = 1_000_000
 """The span within which packets count as one burst."""

@@ -22,8 +22,9 @@ import typer
 from rich.console import Console
 
 from bench.written import write
+from rocelab import JobSpec
+from rocelab import SimulationOptions as Options
 from rocelab.base.interruption import ending
-from rocelab.jobs.job import JobSpec
 from rocelab.jobs.spec import collective_job
 from rocelab.labfile.catalog import find_lab
 from rocelab.labfile.load import load_spec
@@ -31,7 +32,7 @@ from rocelab.labfile.pfc import PfcSpec
 from rocelab.results.environment import cpu_model
 from rocelab.results.simulation import Engine
 from rocelab.sim.packets.figures import lossless_links
-from rocelab.sim.simulate import Options, Simulation
+from rocelab.sim.simulate import Simulation
 
 ARITIES = (8, 16, 32)
 """Of fat trees of 128, 1,024 and 8,192 hosts."""

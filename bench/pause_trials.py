@@ -11,15 +11,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from bench.trial import Run, Trial
+from rocelab import JobReport, JobSpec, Lab, LabSpec, RunningLab, run_jobs
 from rocelab.faults.pauses import PauseStormSpec, SlowReceiverSpec
 from rocelab.faults.schedule import Timed
-from rocelab.jobs.job import JobSpec
-from rocelab.lab.lab import Lab, RunningLab
-from rocelab.labfile.model import LabSpec
 from rocelab.plan.build import plan
 from rocelab.results.diagnosis import Cause
-from rocelab.results.job import JobReport
-from rocelab.runs.jobs import run_jobs
 
 DILATION = 2500
 SLOW_PERCENT = (10, 50)

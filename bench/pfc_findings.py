@@ -14,15 +14,15 @@ from statistics import fmean
 
 from bench.fabrics import spread
 from bench.lossless import ALLTOALL, QUEUES, spec_of
+from rocelab import JobSpec, LabSpec, SimulationReport, simulate
+from rocelab import SimulationOptions as Options
 from rocelab.drills.spec import load_drill
-from rocelab.jobs.job import JobSpec
 from rocelab.jobs.spec import collective_job
 from rocelab.labfile.catalog import DRILLS, find, find_lab
 from rocelab.labfile.load import load_spec
-from rocelab.labfile.model import LabSpec
-from rocelab.results.simulation import Engine, PortModel, SimulationReport
+from rocelab.results.simulation import Engine, PortModel
 from rocelab.sim.packets.run import run_packets
-from rocelab.sim.simulate import Options, Simulation, simulate
+from rocelab.sim.simulate import Simulation
 
 SEEDS = range(1, 11)
 AT_ONCE = "that take and send each packet at once"

@@ -18,7 +18,7 @@ from rich.table import Table
 
 from bench.fabrics import Up, measure_rocelab, spread
 from bench.written import write
-from rocelab.base.errors import MachineError
+from rocelab import MachineError
 from rocelab.base.interruption import ending
 from rocelab.lab.providers import RuntimeKind, provider_of
 from rocelab.observe.environment import read_environment

@@ -27,8 +27,8 @@ from rich.console import Console
 from bench.simgrid_cases import CASES, Case, problem_of, write_problem
 from bench.simgrid_results import Compared, Side, Times, markdown
 from bench.written import FOLDER, write
+from rocelab import MachineError
 from rocelab.base.arrays import Floats
-from rocelab.base.errors import MachineError
 from rocelab.base.interruption import ending
 from rocelab.results.environment import cpu_model
 

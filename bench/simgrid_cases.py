@@ -14,12 +14,12 @@ from pathlib import Path
 
 import numpy as np
 
+from rocelab import LabSpec
 from rocelab.base.arrays import Floats, Ints, Longs
 from rocelab.jobs.placement import Placement
 from rocelab.jobs.transport import TransportSpec
 from rocelab.labfile.catalog import find_lab
 from rocelab.labfile.load import load_spec
-from rocelab.labfile.model import LabSpec
 from rocelab.routes.arrays.build import network_of
 from rocelab.routes.arrays.flows import Paths
 from rocelab.routes.arrays.paths import paths_of

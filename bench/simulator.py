@@ -26,10 +26,10 @@ from rich.console import Console
 
 from bench.maxmin import max_min_rates
 from bench.written import write
+from rocelab import Pattern
 from rocelab.base.arrays import Floats
 from rocelab.base.interruption import ending
 from rocelab.base.progress import no_progress
-from rocelab.jobs.collectives import Pattern
 from rocelab.jobs.merged_sends import sends_of
 from rocelab.jobs.placement import Placement
 from rocelab.jobs.transport import TransportSpec

@@ -17,9 +17,8 @@ from rich.table import Table
 
 from bench.senders import Sender
 from bench.throughput import measure_sender
+from rocelab import Lab, LabSpec
 from rocelab.base.interruption import ending
-from rocelab.lab.lab import Lab
-from rocelab.labfile.model import LabSpec
 from rocelab.labfile.schemes import SchemeSpec
 from rocelab.plan.build import plan
 

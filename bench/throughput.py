@@ -25,12 +25,10 @@ from pathlib import Path
 
 from bench.arrivals import Sample, SampleCheck, check_sample, received_packets
 from bench.senders import Sender
-from rocelab.base.errors import MachineError
+from rocelab import JobSpec, MachineError, RunningLab
 from rocelab.jobs.flow import FIRST_QP, resolve_endpoints
-from rocelab.jobs.job import JobSpec
 from rocelab.jobs.jobplan import plan_job
 from rocelab.jobs.sport import FIRST_SPORT
-from rocelab.lab.lab import RunningLab
 from rocelab.linux import namespaces
 from rocelab.linux.ring import open_sink
 from rocelab.traffic.roce import Envelope, roce_frame

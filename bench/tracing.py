@@ -17,11 +17,11 @@ from dataclasses import dataclass
 from rich.console import Console
 from rich.table import Table
 
+from rocelab import Lab, RunningLab, TrafficResult
 from rocelab.base.statistics import spread
 from rocelab.base.units import format_duration
 from rocelab.jobs.flow import permutation
 from rocelab.lab.convergence import convergence_timeout_s
-from rocelab.lab.lab import Lab, RunningLab
 from rocelab.observe.stages.recorder import StageRecorder
 from rocelab.observe.timeline import FibTimeline, opened_namespaces
 from rocelab.results.convergence import (
@@ -32,7 +32,6 @@ from rocelab.results.convergence import (
     measure_flow,
     offered_rate_pps,
 )
-from rocelab.traffic.result import TrafficResult
 from rocelab.traffic.session import TrafficSession
 
 MS = 10**6

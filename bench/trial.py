@@ -7,9 +7,8 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from rocelab.lab.lab import RunningLab
-from rocelab.results.diagnosis import Cause, Diagnosis, Verdict
-from rocelab.results.job import JobReport
+from rocelab import Diagnosis, JobReport, RunningLab
+from rocelab.results.diagnosis import Cause, Verdict
 
 
 @dataclass(frozen=True, slots=True)

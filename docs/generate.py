@@ -3,7 +3,8 @@
     .venv/bin/python -m docs.generate
 
 `commands.md` has every command with its help, its options and the exit codes, and `man/` the same
-as manual pages, which the wheel installs; `documents.md` has every JSON document, key by key;
+as manual pages, which the wheel installs; `documents.md` has every JSON document, key by key, and
+`api.md` every name of `import rocelab`;
 `layers.svg` draws which package may import which. All are committed, for readers on GitHub and for
 the wheel; `make docs` writes them and a unit test holds them to the code. `typer utils docs` is not
 used: what it writes differs between Typer's releases, and has a heading and a list for each option
@@ -20,10 +21,13 @@ from pathlib import Path
 
 from typer.core import TyperCommand, TyperGroup
 
+import rocelab
+from docs.api import Member, members, summary
 from docs.commandline import commands, default, first_sentence, names_of, parameters, usage
 from docs.documents import DOCUMENTS, document_sections
 from docs.layers import layers_svg
 from docs.man import man_pages
+from rocelab.api import SECTIONS
 from rocelab.cli.app import EXIT_CODES
 from rocelab.cli.main import command_line
 
@@ -31,6 +35,15 @@ HERE = Path(__file__).parent
 MAN = HERE / "man"
 WIDTH = 120
 NOTICE = "<!-- Written by `make docs` from the code, which is the place to change it. -->"
+
+EXAMPLE = """from rocelab import Lab
+
+with Lab.planned("zone-small").brought_up() as lab:
+    print(lab.node("rtsw1").exec(["ip", "route"]).stdout)
+    with lab.measure(lab.traffic(flows=16)) as run, lab.fault("carrier-down", link="rtsw1:ctsw1"):
+        run.hold("1s")
+    print(run.full_convergence, run.affected_flows, run.lost_packets)
+"""
 
 
 def main() -> None:
@@ -46,6 +59,7 @@ def pages() -> dict[str, str]:
     return {
         "commands.md": "\n".join(_command_lines()) + "\n",
         "documents.md": "\n".join(_document_lines()) + "\n",
+        "api.md": "\n".join(_api_lines()) + "\n",
         "layers.svg": layers_svg(),
         **{f"{MAN.name}/{name}": text for name, text in man_pages(command_line()).items()},
     }
@@ -97,8 +111,9 @@ def _document_lines() -> Iterator[str]:
     yield from ("", *_head("document", "written by", "in Python"))
     for each in DOCUMENTS:
         anchor = each.title.lower().replace(" ", "-")
-        name = f"`{each.root.__module__}.{each.root.__name__}`"
-        yield _row(f"[{each.title}](#{anchor})", each.written_by, name)
+        name = each.root.__name__
+        public = f"[`{name}`](api.md)" if name in rocelab.__all__ else ""
+        yield _row(f"[{each.title}](#{anchor})", each.written_by, public)
     for each in DOCUMENTS:
         yield from ("", f"## {each.title}")
         for section in document_sections(each):
@@ -110,6 +125,33 @@ def _document_lines() -> Iterator[str]:
             yield from ("", *_head("key", "type", *(("what it is",) if explained else ())))
             for key, kind, meaning in section.rows:
                 yield _row(f"`{key}`", kind, *((_cell(meaning),) if explained else ()))
+
+
+def _api_lines() -> Iterator[str]:
+    yield from ("# Python", "", NOTICE, "")
+    yield from _wrapped(
+        "What `import rocelab` gives. These names, with the methods and fields here, are the API: "
+        "a name that goes works for one more minor version, with a warning "
+        "([what stays](dev/compatibility.md)). Every module below `rocelab` is private, but for "
+        "`rocelab.mininet` ([Mininet](runtime.md#mininet)): it may move or change in any release. "
+        "The package has type hints (`py.typed`); a name is loaded when it is first used."
+    )
+    yield from ("", "```python", *EXAMPLE.splitlines(), "```")
+    for title, names in SECTIONS.items():
+        yield from ("", f"## {title}")
+        for name in names:
+            shown = members(name)
+            yield from ("", f"### {name}", "")
+            yield from (f"`{shown.signature}`", "") if shown.signature else ()
+            yield from _paragraphs(summary(shown.text))
+            if shown.members:
+                yield ""
+                yield from _head("member", "what it is")
+                yield from (_member(each) for each in shown.members)
+
+
+def _member(member: Member) -> str:
+    return _row(f"`{_cell(member.signature)}`", _cell(summary(member.text)))
 
 
 def _paragraphs(text: str) -> Iterator[str]:

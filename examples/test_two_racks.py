@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from rocelab.testkit import FaultMaker, MeasureMaker, RunningLab, TrafficMaker
+from rocelab import FaultMaker, MeasureMaker, RunningLab, TrafficMaker
 
 pytestmark = pytest.mark.lab("two-racks.yaml")
 

@@ -9,13 +9,7 @@ Its neighbours are asked to prefer any other path (RFC 8326), and a few seconds 
 import sys
 import time
 
-from rocelab import RunningLab
-from rocelab.faults.running import injected
-from rocelab.faults.spec import DrainSpec
-from rocelab.jobs.flow import permutation
-from rocelab.linux.fibwatch import FibWatch
-from rocelab.observe.timeline import opened_namespaces
-from rocelab.traffic.session import TrafficSession
+from rocelab import RouteWatch, RunningLab
 
 PERIOD_S = 2.0
 
@@ -26,7 +20,7 @@ def received(lab: RunningLab, switch: str) -> int:
     return sum(lab.link(link.name).counters()[switch].rx_packets for link in links)
 
 
-def watch(lab: RunningLab, switch: str, title: str, tables: FibWatch) -> None:
+def watch(lab: RunningLab, switch: str, title: str, tables: RouteWatch) -> None:
     """Print how many packets the switch gets in a period, once routing has settled."""
     while list(tables.events(PERIOD_S)):
         pass
@@ -38,18 +32,12 @@ def watch(lab: RunningLab, switch: str, title: str, tables: FibWatch) -> None:
 
 def main(name: str, switch: str) -> None:
     lab = RunningLab.open(name)
-    flows = permutation(lab.fabric, flows=24, rate_pps=500, payload_bytes=256, seed=1)
-    with (
-        opened_namespaces(lab, lab.fabric.switches) as netns,
-        FibWatch(netns) as tables,
-        TrafficSession(lab.fabric, lambda node: lab.node(node).netns, flows) as traffic,
-    ):
-        traffic.start()
+    with lab.watch_routes() as tables, lab.traffic(flows=24, rate_pps=500) as traffic:
         watch(lab, switch, "before:", tables)
-        with injected(lab, DrainSpec(kind="drain", switch=switch)):
+        with lab.fault("drain", switch=switch):
             watch(lab, switch, "drained:", tables)
         watch(lab, switch, "restored:", tables)
-        result = traffic.stop()
+    result = traffic.result
     lost = [len(flow.sent_seq) - len(flow.received_seq) for flow in result.flows]
     sent = sum(len(flow.sent_seq) for flow in result.flows)
     print(f"lost: {sum(lost)} of {sent:,} packets, in {sum(map(bool, lost))} of {len(lost)} flows")

@@ -7,23 +7,13 @@ The tables are those that BGP will build; of a lab that is up, `rocelab path` re
 
 import sys
 
-from rocelab import Lab, RunningLab
-from rocelab.routes.path import Path, find_nic, walk
-from rocelab.routes.planned import planned_fibs
-
-
-def paths_of(lab: RunningLab, source: str, destination: str, ports: range) -> list[Path]:
-    """The path of the flow of each UDP source port."""
-    fabric = lab.fabric
-    tables = planned_fibs(fabric, fabric.prefixes)
-    ends = find_nic(fabric, source), find_nic(fabric, destination)
-    return [walk(fabric, tables, *ends, port) for port in ports]
+from rocelab import Lab
 
 
 def main(name: str, source: str, destination: str, port: str) -> None:
     lab = Lab.planned(name)
-    (path,) = paths_of(lab, source, destination, range(int(port), int(port) + 1))
-    others = paths_of(lab, source, destination, range(49152, 49152 + 64))
+    path = lab.path(source, destination, int(port))
+    others = [lab.path(source, destination, other) for other in range(49152, 49152 + 64)]
     for hop in path.hops:
         choice = "" if hop.flow_hash is None else f", hash {hop.flow_hash}"
         shared = sum(hop.link in (each.link for each in other.hops) for other in others)

@@ -12,8 +12,6 @@ import time
 from pyroute2 import NetNS
 
 from rocelab import RunningLab
-from rocelab.linux.fibwatch import FibWatch
-from rocelab.observe.timeline import opened_namespaces
 
 
 def set_carrier(lab: RunningLab, link: str, state: str) -> int:
@@ -28,7 +26,7 @@ def set_carrier(lab: RunningLab, link: str, state: str) -> int:
 
 def main(name: str, link: str) -> None:
     lab = RunningLab.open(name)
-    with opened_namespaces(lab, lab.fabric.switches) as netns, FibWatch(netns) as watch:
+    with lab.watch_routes() as watch:
         for state in ("down", "up"):
             asked_ns = set_carrier(lab, link, state)
             last: dict[str, tuple[int, int]] = {}

@@ -8,14 +8,12 @@ Prints what part of the second tier's links 256 flows use, with one seed and wit
 import sys
 from itertools import count
 
-from rocelab import Lab, RunningLab
-from rocelab.jobs.placement import NicRef
+from rocelab import FlowRow, Lab, NicRef
 from rocelab.labfile.model import HashingSpec
-from rocelab.predict.matrix import FlowRow
 from rocelab.predict.predictor import Setting, asked_fabric, predict_document
 
 
-def flows(lab: RunningLab, number: int) -> list[FlowRow]:
+def flows(lab: Lab, number: int) -> list[FlowRow]:
     """One flow after the other from each server to that of the next rack."""
     servers = [node.name for node in lab.fabric.servers]
     ports = count(49152)

@@ -16,9 +16,8 @@ from scapy.packet import Packet
 from scapy.sendrecv import sniff
 
 from rocelab import RunningLab
-from rocelab.linux.namespaces import inside
-from rocelab.wire.headers import ROCE_PORT
 
+ROCE_PORT = 4791
 CODEPOINTS = ("not-ect", "ect1", "ect0", "ce")
 Flow = tuple[str, int]
 
@@ -48,7 +47,7 @@ def main(name: str, server: str, seconds: str, most: str = "0") -> None:
             started_callback=lambda: print("counting", flush=True),
         )
 
-    inside(lab.node(server).netns, listen)
+    lab.node(server).inside(listen)
     for (source, sport), codepoints in sorted(counts.items()):
         found = ", ".join(f"{codepoints[each]} {each}" for each in CODEPOINTS)
         print(f"{source} port {sport}: {codepoints.total()} packets: {found}")

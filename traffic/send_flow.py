@@ -7,49 +7,46 @@ RFC 3168. Packets leave as fast as Scapy sends them; traffic/count_marks.py coun
 end, and `rocelab path` says which links they take.
 """
 
+import struct
 import sys
 
 from scapy.config import conf
 from scapy.contrib.roce import BTH
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
-from scapy.packet import Packet, Raw
+from scapy.packet import Raw
 from scapy.sendrecv import sendp
 
 from rocelab import RunningLab
-from rocelab.jobs.flow import Endpoints, resolve_endpoints
-from rocelab.linux.namespaces import inside
-from rocelab.traffic.roce import DSCP_ROCE
-from rocelab.traffic.roce_layers import RETH
-from rocelab.wire.headers import ROCE_PORT, Opcode
 
+ROCE_PORT = 4791
+DSCP = 26
+RC_WRITE_ONLY = 0x0A
 CODEPOINTS = {"not-ect": 0, "ect1": 1, "ect0": 2, "ce": 3}
+RETH = struct.Struct("!QII")  # address, key and length of an RDMA WRITE
 PAYLOAD = bytes(1024)
-
-
-def packet(ends: Endpoints, sport: int, ecn: int, psn: int) -> Packet:
-    """An RDMA WRITE of one packet to the queue pair 17."""
-    return (
-        Ether(src=ends.source_mac, dst=ends.next_hop_mac)
-        / IP(src=ends.source_ip, dst=ends.destination_ip, tos=DSCP_ROCE << 2 | ecn, flags="DF")
-        / UDP(sport=sport, dport=ROCE_PORT, chksum=0)
-        / BTH(opcode=int(Opcode.RC_WRITE_ONLY), dqpn=17, psn=psn)
-        / RETH(va=0x1000, rkey=1, dmalen=len(PAYLOAD))
-        / Raw(PAYLOAD)
-    )
 
 
 def main(name: str, source: str, destination: str, sport: str, ecn: str, number: str) -> None:
     lab = RunningLab.open(name)
-    ends = resolve_endpoints(lab.fabric, source, destination)
-    packets = [packet(ends, int(sport), CODEPOINTS[ecn], psn) for psn in range(int(number))]
+    link = lab.fabric.nics(source)[0].links[0]
+    sender, receiver = link.a, lab.fabric.nics(destination)[0]
+    headers = (
+        Ether(src=sender.mac, dst=link.far(source).mac)
+        / IP(src=sender.ip, dst=receiver.ip, tos=DSCP << 2 | CODEPOINTS[ecn], flags="DF")
+        / UDP(sport=int(sport), dport=ROCE_PORT, chksum=0)
+    )
+    write = Raw(RETH.pack(0x1000, 1, len(PAYLOAD)) + PAYLOAD)
+    packets = [
+        headers / BTH(opcode=RC_WRITE_ONLY, dqpn=17, psn=psn) / write for psn in range(int(number))
+    ]
 
     def send() -> None:
         conf.ifaces.reload()
-        sendp(packets, iface=ends.interface, verbose=False)
+        sendp(packets, iface=sender.interface, verbose=False)
 
-    inside(lab.node(source).netns, send)
-    print(f"{len(packets)} packets from {ends.source_ip} to {ends.destination_ip}, {ecn}")
+    lab.node(source).inside(send)
+    print(f"{len(packets)} packets from {sender.ip} to {receiver.ip}, {ecn}")
 
 
 if __name__ == "__main__":

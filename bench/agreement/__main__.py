@@ -25,8 +25,8 @@ from bench.agreement.render import DOCUMENT, PAGE, page
 from bench.agreement.run import RUNS, measure_lab
 from bench.agreement.significance import Verdict
 from bench.agreement.store import Store
+from rocelab import InputError, RocelabError
 from rocelab.base.documents import to_json
-from rocelab.base.errors import InputError, RocelabError
 from rocelab.base.interruption import ending
 from rocelab.record import recorded_labs
 

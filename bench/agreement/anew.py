@@ -12,7 +12,7 @@ from statistics import fmean
 from bench.agreement.document import Agreement, CellResult, LabResult
 from bench.agreement.run import simulated_packets
 from bench.agreement.simulated import simulate_job
-from rocelab.labfile.model import LabSpec
+from rocelab import LabSpec
 
 
 def simulated_anew(found: Agreement) -> Agreement:

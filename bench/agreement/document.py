@@ -16,10 +16,9 @@ import numpy as np
 
 from bench.agreement.queues import Queues, joined
 from bench.agreement.significance import Verdict, distribution_p
+from rocelab import JobSpec, Pattern
 from rocelab.base.documents import Format
 from rocelab.base.units import parse_size_bytes
-from rocelab.jobs.collectives import Pattern
-from rocelab.jobs.job import JobSpec
 from rocelab.jobs.performance import Row
 from rocelab.results.environment import Environment
 

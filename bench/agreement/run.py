@@ -24,10 +24,8 @@ from bench.agreement.document import (
 from bench.agreement.plan import Cell
 from bench.agreement.queues import COUNTS, PortCounts, Queues, joined
 from bench.agreement.simulated import simulate_packets
-from rocelab.base.errors import RocelabError
+from rocelab import JobReport, Lab, LabSpec, RocelabError, RunningLab, run_job
 from rocelab.jobs.jobplan import plan_jobs
-from rocelab.lab.lab import Lab, RunningLab
-from rocelab.labfile.model import LabSpec
 from rocelab.observe.environment import read_environment
 from rocelab.observe.timeline import opened_namespaces
 from rocelab.plan.build import plan
@@ -35,10 +33,9 @@ from rocelab.plan.queues import BINS
 from rocelab.predict.loads import by_link
 from rocelab.predict.matrix import rows_of_jobs
 from rocelab.predict.predictor import Setting, predict_loads
-from rocelab.results.job import JobReport, QueueFigures
+from rocelab.results.job import QueueFigures
 from rocelab.results.lossless import PauseFigures
 from rocelab.runs.attempts import RETRIES, measure_valid
-from rocelab.runs.jobs import run_job
 from rocelab.traffic.taps import LinkPackets, Taps
 from rocelab.wire.filters import data_filter
 

@@ -13,11 +13,11 @@ import numpy as np
 
 from bench.agreement.document import Run
 from bench.agreement.queues import PortCounts, Queues
+from rocelab import JobSpec, LabSpec
+from rocelab import SimulationOptions as Options
 from rocelab.agent.nic import SECOND_NS
 from rocelab.base.arrays import Floats
-from rocelab.jobs.job import JobSpec
 from rocelab.jobs.spec import collective_job
-from rocelab.labfile.model import LabSpec
 from rocelab.plan.build import plan
 from rocelab.predict.loads import by_link
 from rocelab.results.simulation import Engine, PortModel
@@ -26,7 +26,7 @@ from rocelab.routes.arrays.paths import flows_per_send
 from rocelab.sim.compile import PlacedJob, compile_jobs
 from rocelab.sim.packets import state as at
 from rocelab.sim.packets.run import PacketRun
-from rocelab.sim.simulate import PACKET_OVERHEAD_BYTES, Options, Simulation
+from rocelab.sim.simulate import PACKET_OVERHEAD_BYTES, Simulation
 from rocelab.traffic.taps import LinkPackets
 
 VETH_NS = 10.0

@@ -35,8 +35,8 @@ from bench.convergence.plot import plot
 from bench.convergence.render import DOCUMENT, PLOT, page
 from bench.convergence.run import TRACED, measure_cell
 from bench.convergence.store import Store
+from rocelab import InputError, RocelabError
 from rocelab.base.documents import to_json
-from rocelab.base.errors import InputError, RocelabError
 from rocelab.base.interruption import ending
 from rocelab.base.units import format_duration
 from rocelab.cli.arguments import FrrOption

@@ -15,8 +15,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from bench.convergence.plan import Cell
+from rocelab import Fabric
 from rocelab.linux.fibtable import Fib
-from rocelab.plan.fabric import Fabric, Link, Prefix
+from rocelab.plan.fabric import Link, Prefix
 from rocelab.plan.routes import expected_routes
 from rocelab.sim.events.reaction import Place
 

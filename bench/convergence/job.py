@@ -7,7 +7,7 @@ The `LinkFailureTest` comes from the shipped drill `ietf-link-failure`
 from __future__ import annotations
 
 from bench.convergence.document import SCHEMA_VERSION, LinkFailureTest
-from rocelab.drills.run import run_drill
+from rocelab import run_drill
 from rocelab.labfile.catalog import DRILLS, find
 
 DRILL = "ietf-link-failure"

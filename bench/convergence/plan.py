@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from rocelab.base.errors import InputError
+from rocelab import Fabric, InputError, LabSpec
 from rocelab.base.units import DURATION
 from rocelab.faults.bgp import DrainSpec
 from rocelab.faults.daemons import Daemon, DaemonCrashSpec
@@ -21,8 +21,8 @@ from rocelab.faults.selectors import LinkSelector
 from rocelab.faults.spec import SingleFaultSpec
 from rocelab.labfile.base import MS, SECOND
 from rocelab.labfile.fabrics import ClosSpec, FabricSpec, HpnSpec
-from rocelab.labfile.model import LabSpec, RoutingSpec
-from rocelab.plan.fabric import Fabric, Link, Role
+from rocelab.labfile.model import RoutingSpec
+from rocelab.plan.fabric import Link, Role
 from rocelab.sim.events.reaction import Breakage, Place
 
 LAB_NAME = "convergence-table"

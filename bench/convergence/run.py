@@ -27,13 +27,12 @@ from bench.convergence.document import (
 from bench.convergence.plan import Cell, candidate_links, fault_spec, lab_spec
 from bench.convergence.traffic import RATE_PPS, Probes, choose_probes, names_of
 from bench.convergence.validity import unsound
-from rocelab.base.errors import ExpectationError, RocelabError
+from rocelab import ExpectationError, Lab, RocelabError, RunningLab
 from rocelab.base.progress import no_progress
 from rocelab.drills.probes import wait_until
 from rocelab.faults.spec import SingleFaultSpec
 from rocelab.lab.convergence import convergence_timeout_s, wait_for_bfd
 from rocelab.lab.installation import find_installation
-from rocelab.lab.lab import Lab, RunningLab
 from rocelab.lab.providers import RuntimeKind, provider_of
 from rocelab.observe.environment import read_environment
 from rocelab.observe.stages.measure import FlowRecovery, stages_of

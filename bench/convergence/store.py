@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from bench.convergence.document import CELL, JOB, CellResult, ConvergenceTable, LinkFailureTest
 from bench.convergence.plan import Cell, lab_spec
 from bench.kept import KeptDocuments
-from rocelab.labfile.model import LabSpec
+from rocelab import LabSpec
 
 _JOB_NAME = "link-failure-test"
 _OF_RELEASE = "frr-"

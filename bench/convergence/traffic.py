@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 from functools import cache, partial
 
 from bench.convergence.plan import Cell
-from rocelab.base.errors import InputError
+from rocelab import Fabric, InputError
 from rocelab.jobs.flow import Flow, permutation
 from rocelab.linux.fibtable import Fib
-from rocelab.plan.fabric import Fabric, Link
+from rocelab.plan.fabric import Link
 from rocelab.routes.path import Path, find_nic, walk
 from rocelab.sim.events.reaction import Place
 

@@ -20,8 +20,8 @@ from bench.validation.document import FORMAT, SCHEMA_VERSION, Validation
 from bench.validation.plot import plots
 from bench.validation.render import DATA, page
 from bench.validation.run import measure
+from rocelab import RocelabError
 from rocelab.base.documents import to_json
-from rocelab.base.errors import RocelabError
 from rocelab.base.interruption import ending
 from rocelab.base.progress import Progress
 from rocelab.sim.figures import simulation_environment

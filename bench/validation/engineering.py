@@ -21,8 +21,8 @@ from bench.validation.zone import (
     transport,
     zone,
 )
+from rocelab import Pattern
 from rocelab.base.arrays import Floats
-from rocelab.jobs.collectives import Pattern
 from rocelab.routes.arrays.flows import Paths
 from rocelab.routes.arrays.routes import Routes
 from rocelab.routes.arrays.te import fall_back

@@ -12,8 +12,8 @@ import numpy as np
 
 from bench.validation.run import Found, Task
 from bench.validation.zone import GPUS, SERVERS_PER_RACK, Scheme, zone
-from rocelab.jobs.collectives import Pattern
-from rocelab.jobs.job import JobSpec
+from rocelab import JobSpec, Pattern
+from rocelab import SimulationOptions as Options
 from rocelab.jobs.merged_sends import sends_of
 from rocelab.jobs.spec import collective_job
 from rocelab.jobs.transport import TransportSpec
@@ -24,7 +24,7 @@ from rocelab.routes.arrays.paths import paths_of
 from rocelab.routes.arrays.routes import Routes
 from rocelab.sim.compile import PlacedJob, compile_jobs
 from rocelab.sim.engine.run import run
-from rocelab.sim.simulate import HOP_LATENCY_NS, PACKET_OVERHEAD_BYTES, Options, Simulation
+from rocelab.sim.simulate import HOP_LATENCY_NS, PACKET_OVERHEAD_BYTES, Simulation
 
 RACKS, UPLINKS = 16, 16
 SIZES = {"64 KB": 2**16, "1 MB": 2**20, "16 MB": 2**24, "256 MB": 2**28}

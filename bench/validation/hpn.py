@@ -13,15 +13,14 @@ import numpy as np
 
 from bench.validation.run import Found, Task
 from bench.validation.zone import ECMP, GPUS, Group, Traffic, placed, transport
+from rocelab import LabSpec, Pattern, SimulatedJob
+from rocelab import SimulationOptions as Options
 from rocelab.base.arrays import Floats
-from rocelab.jobs.collectives import Pattern
-from rocelab.jobs.spec import SimulatedJob
-from rocelab.labfile.model import LabSpec
 from rocelab.routes.arrays.build import network_of
 from rocelab.routes.arrays.network import Network
 from rocelab.sim.events.retransmission import Retransmission
 from rocelab.sim.events.spec import EventSpec, RetransmissionSpec, TimelineSpec
-from rocelab.sim.simulate import Options, Simulation
+from rocelab.sim.simulate import Simulation
 
 SEGMENTS = 2
 SERVERS = 16

@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from bench.validation.document import Values
+from rocelab import worker_processes
 from rocelab.base.progress import Progress, ProgressSink, no_progress
-from rocelab.sim.sweep.workerpool import processes
 
 Found = Mapping[str, Sequence[float]]
 
@@ -29,7 +29,7 @@ def measure(
 ) -> dict[str, Values]:
     """The values of all tasks; those of one key concatenated."""
     found: dict[str, list[float]] = {}
-    with processes(workers) as pool:
+    with worker_processes(workers) as pool:
         waiting = [pool.executor.submit(task.function, *task.arguments) for task in tasks]
         for number, each in enumerate(waiting, 1):
             for key, values in each.result().items():

@@ -21,7 +21,7 @@ from bench.validation.zone import (
     transport,
     zone,
 )
-from rocelab.jobs.collectives import Pattern
+from rocelab import Pattern
 
 RACKS = 64
 LARGE_RACKS = 256

@@ -6,8 +6,8 @@ The inputs are published shapes and divisions.
 from __future__ import annotations
 
 from bench.validation.run import Found, Task
-from rocelab.jobs.training_spec import TrainingSpec
-from rocelab.jobs.volumes import volumes
+from rocelab import TrainingSpec
+from rocelab import training_volumes as volumes
 
 GPT3 = TrainingSpec.model_validate(
     {"model": "gpt3-175b", "tensor": 8, "pipeline": 8, "data": 512, "gpu_flops": "400T"}

@@ -13,14 +13,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from rocelab import LabSpec, Pattern
 from rocelab.base.arrays import NONE, Bools, Floats, Ints
-from rocelab.jobs.collectives import Pattern
 from rocelab.jobs.merged_sends import sends_of
 from rocelab.jobs.parallelism import over_groups
 from rocelab.jobs.sport import SourcePort
 from rocelab.jobs.transport import Strategy, TransportSpec
 from rocelab.jobs.workload import Sends, Step, Workload
-from rocelab.labfile.model import LabSpec
 from rocelab.labfile.schemes import EcmpScheme, EEcmpScheme, PathPinningScheme, TeEngine, TeScheme
 from rocelab.routes.arrays.build import network_of
 from rocelab.routes.arrays.flows import Flows, Paths

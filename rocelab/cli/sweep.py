@@ -69,7 +69,7 @@ def sweep(
     from rocelab.labfile.catalog import JOBS, LABS, tree_of
     from rocelab.sim.sweep.run import run_sweep
     from rocelab.sim.sweep.spec import read_sweep
-    from rocelab.sim.sweep.workerpool import cluster, processes
+    from rocelab.sim.sweep.workerpool import cluster, worker_processes
 
     if address is not None and workers is not None:
         raise InputError(
@@ -82,7 +82,7 @@ def sweep(
             note_own(named, catalog, tree_of(sweep_file))
     folder = folder or Path("results") / f"sweep-{sweep_file.stem}"
     hire = (
-        partial(processes, workers or len(os.sched_getaffinity(0)))
+        partial(worker_processes, workers or len(os.sched_getaffinity(0)))
         if address is None
         else partial(cluster, address)
     )

@@ -30,6 +30,7 @@ from rocelab.drills.spec import DrillSpec, load_drill
 from rocelab.lab.convergence import convergence_timeout_s
 from rocelab.lab.lab import Lab, RunningLab, as_it_runs
 from rocelab.lab.providers import NodeProvider
+from rocelab.labfile.catalog import DRILLS, find
 from rocelab.linux.rights import need_root
 from rocelab.observe.environment import environment_of
 from rocelab.observe.evidence.unconverged import RESULTS, keep_unconverged
@@ -45,7 +46,7 @@ MAX_REPEATS = 1000
 
 
 def run_drill(
-    path: Path,
+    file: str | Path,
     *,
     repeats: int = 1,
     retries: int = RETRIES,
@@ -58,7 +59,7 @@ def run_drill(
     lab: RunningLab | None = None,
     on_result: Callable[[DrillResult], object] = lambda result: None,
 ) -> DrillResult:
-    """Run the drill in the file `path`, `repeats` times on one lab, and return its result. Up to
+    """Run a drill, of a name or a file, `repeats` times on one lab, and return its result. Up to
     `retries` invalid repeats are repeated.
 
     The lab is brought up for it and taken down after it, also after an error or interrupt; with
@@ -74,6 +75,7 @@ def run_drill(
     """
     if not 1 <= repeats <= MAX_REPEATS:
         raise InputError(f"{repeats} repeats asked for", hint=f"ask for 1 to {MAX_REPEATS}")
+    path = find(file, DRILLS) if isinstance(file, str) else file
     drill = load_drill(path)
     if dilation is not None:
         drill = _dilated(drill, dilation)

@@ -228,12 +228,13 @@ def collective_job(job: JobSpec) -> SimulatedJob:
     return SimulatedJob(name=str(job.pattern), collective=job)
 
 
-def load_jobs(path: Path) -> tuple[SimulatedJob, ...]:
-    """The jobs that a YAML file lists; traces and flows from its folder. Raises SpecError with
-    every problem of a stage.
+def load_jobs(file: str | Path) -> tuple[SimulatedJob, ...]:
+    """The jobs that a YAML file lists; traces and flows from its folder. Text is a name or a path.
+    Raises SpecError with every problem of a stage, InputError if there is no such file.
 
     A lab's job file, which has `pattern` at its top, is one job.
     """
+    path = find_jobs(file) if isinstance(file, str) else file
     source = read_source(path)
     if isinstance(source.data, dict) and "pattern" in source.data:
         return (collective_job(validate(source, JobSpec)),)

@@ -39,11 +39,13 @@ from rocelab.lab.teardown import take_down
 from rocelab.labfile.adopted import recorded_spec
 from rocelab.labfile.base import is_name
 from rocelab.labfile.catalog import find_lab
-from rocelab.labfile.load import load_spec, read_name
+from rocelab.labfile.load import load, load_spec, read_name
 from rocelab.labfile.model import LabSpec
+from rocelab.linux import namespaces
 from rocelab.linux import settings as kernel
 from rocelab.linux.fib import read_fib
 from rocelab.linux.fibtable import FibOf
+from rocelab.linux.fibwatch import FibWatch
 from rocelab.plan.build import plan
 from rocelab.plan.fabric import Fabric
 from rocelab.plan.pfc import too_small
@@ -55,6 +57,9 @@ from rocelab.record import (
     read_record,
     recorded_labs,
 )
+from rocelab.routes.path import Path as FlowPath
+from rocelab.routes.path import find_nic, walk
+from rocelab.routes.planned import planned_fibs
 
 if TYPE_CHECKING:
     from rocelab.testkit.kit import Experiment, InjectedFault, Pairs
@@ -102,16 +107,6 @@ def _not_up(text: str, name: str) -> InputError:
     return not_up(name, f"bring it up with `rocelab up {text}`")
 
 
-def load(text: str | Path, *, dilation: float | None = None) -> LabSpec:
-    """The spec of a lab's file or name (in `labs/` of the current folder, or shipped). `dilation`
-    replaces the file's.
-
-    Raises InputError, and SpecError with every problem of the file.
-    """
-    spec = load_spec(find_lab(str(text)))
-    return spec if dilation is None else spec.model_copy(update={"dilation": dilation})
-
-
 def _is_up(name: str) -> bool:
     record = read_record(name)
     return record is not None and record.state is State.RUNNING
@@ -153,6 +148,17 @@ class Lab:
     def is_running(self) -> bool:
         """Whether a lab of this name is up and has converged at least once."""
         return _is_up(self.name)
+
+    def path(
+        self, source: str, destination: str, sport: int, *, destination_qp: int | None = None
+    ) -> FlowPath:
+        """The path of a RoCEv2 flow between two servers' first NICs, by the tables that BGP will
+        build. Raises InputError for a wrong name or a choice that cannot be predicted, NoPathError.
+        """
+        fabric = self.fabric
+        ends = find_nic(fabric, source), find_nic(fabric, destination)
+        fibs = planned_fibs(fabric, fabric.prefixes_holding(ends[1].ip))
+        return walk(fabric, fibs, *ends, sport, destination_qp=destination_qp)
 
     def up(self, progress: ProgressSink = no_progress) -> RunningLab:
         """Bring the lab up.
@@ -371,6 +377,25 @@ class RunningLab:
     def impairments(self) -> Impairments:
         """Impairments of cables while the lab runs: loss, corruption, delay."""
         return Impairments(self.fabric, self.runtime.files)
+
+    def path(
+        self, source: str, destination: str, sport: int, *, destination_qp: int | None = None
+    ) -> FlowPath:
+        """The path of a RoCEv2 flow between two servers' first NICs, by the kernels' tables and the
+        scheme that runs. Raises as `Lab.path` does."""
+        fabric = self.fabric
+        ends = find_nic(fabric, source), find_nic(fabric, destination)
+        model = self.steering.model()
+        return walk(
+            fabric, self.read_fibs(), *ends, sport, destination_qp=destination_qp, steering=model
+        )
+
+    @contextmanager
+    def watch_routes(self) -> Iterator[FibWatch]:
+        """Every change of the switches' kernel routes during the context, from its `events`."""
+        netns_of = {switch.name: self.node(switch.name).netns for switch in self.fabric.switches}
+        with namespaces.opened(netns_of) as descriptors, FibWatch(descriptors) as watch:
+            yield watch
 
     def read_fibs(self) -> FibOf:
         """The kernels' FIBs from now on, each read once: when it is first asked for."""

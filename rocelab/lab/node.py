@@ -11,7 +11,7 @@ import subprocess
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn
+from typing import NoReturn, TypeVar
 
 from rocelab.base.errors import InputError, MachineError
 from rocelab.lab import daemons, hosts, wiring
@@ -23,6 +23,8 @@ from rocelab.linux.commands import Command, LateError
 from rocelab.linux.links import LinkCounters, read_counters
 from rocelab.plan.fabric import Link, Port
 from rocelab.record import LabFiles
+
+Result = TypeVar("Result")
 
 
 class PortGoneError(MachineError):
@@ -71,6 +73,11 @@ class NamespaceNode:
         `timeout_s`: then it and its process group were killed.
         """
         return self._run(argv, timeout_s, self._variables(), self.enter)
+
+    def inside(self, function: Callable[[], Result]) -> Result:
+        """What `function` returns when called in the node's network, on a thread of its own. Raises
+        what it raises."""
+        return namespaces.inside(self.netns, function)
 
     def enter(self) -> None:
         """Move the calling thread, which must end there, into the node: its network, host name and

@@ -25,6 +25,7 @@ from rocelab.base.wording import (
     shown,
 )
 from rocelab.labfile.base import is_name
+from rocelab.labfile.catalog import find_lab
 from rocelab.labfile.fields import Place, choices, keys_of, locate, of_field, phrase, takes_text
 from rocelab.labfile.model import LabSpec
 from rocelab.labfile.scalars import read_scalar
@@ -37,6 +38,16 @@ Found = tuple[Place, ErrorDetails]
 def load_spec(path: Path) -> LabSpec:
     """The lab that a YAML file describes. Raises SpecError with every problem of a stage."""
     return read_model(path, LabSpec)
+
+
+def load(text: str | Path, *, dilation: float | None = None) -> LabSpec:
+    """The spec of a lab's file or name (in `labs/` of the current folder, or shipped). `dilation`
+    replaces the file's.
+
+    Raises InputError, and SpecError with every problem of the file.
+    """
+    spec = load_spec(find_lab(str(text)))
+    return spec if dilation is None else spec.model_copy(update={"dilation": dilation})
 
 
 def read_name(path: Path) -> str:

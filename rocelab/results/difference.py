@@ -12,10 +12,9 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from rocelab.base.documents import read_text
 from rocelab.base.errors import InputError
 from rocelab.base.statistics import Spread, least_rank_sum_p, rank_sum_p, spread
-from rocelab.results.drill import DrillResult, from_json
+from rocelab.results.drill import DrillResult, read_drill_result
 from rocelab.results.expectations import Verdict
 from rocelab.results.kpi import UNITS, Figures
 from rocelab.results.kpis import KPIS
@@ -115,30 +114,10 @@ class DrillDiff:
     lab: tuple[Change, ...]
 
 
-def read_result(path: Path) -> DrillResult:
-    """The result of a drill in a file, or in the result.json of a folder. Raises InputError with
-    the file if there is none."""
-    file = path / "result.json" if _is_folder(path) else path
-    text = read_text(
-        file, hint="give a folder that `rocelab drill run --out` wrote, or its result.json"
-    )
-    try:
-        return from_json(text)
-    except InputError as error:
-        raise InputError(f"{file}: {error.message}", hint=error.hint) from None
-
-
-def _is_folder(path: Path) -> bool:
-    try:
-        return path.is_dir()
-    except OSError:
-        return False
-
-
 def difference(old_path: Path, new_path: Path) -> DrillDiff:
     """What changed from one result to the other. Raises InputError if one cannot be read or if they
     are of different drills."""
-    old, new = read_result(old_path), read_result(new_path)
+    old, new = read_drill_result(old_path), read_drill_result(new_path)
     if old.name != new.name:
         raise InputError(
             f"results of different drills: {old_path} is of {old.name}, {new_path} of {new.name}",

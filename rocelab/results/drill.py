@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
-from rocelab.base.documents import Format
+from rocelab.base.documents import Format, read_text
 from rocelab.base.errors import InputError
 from rocelab.base.statistics import Spread, spread
 from rocelab.base.wording import listed
@@ -370,3 +371,23 @@ def from_json(text: str) -> DrillResult:
     """The result that `rocelab.base.documents.to_json` wrote. Raises InputError for anything
     else."""
     return _FORMAT.read(text)
+
+
+def read_drill_result(path: Path) -> DrillResult:
+    """The result of a drill in a file, or in the result.json of a folder. Raises InputError with
+    the file if there is none."""
+    file = path / "result.json" if _is_folder(path) else path
+    text = read_text(
+        file, hint="give a folder that `rocelab drill run --out` wrote, or its result.json"
+    )
+    try:
+        return from_json(text)
+    except InputError as error:
+        raise InputError(f"{file}: {error.message}", hint=error.hint) from None
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except OSError:
+        return False

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
-from rocelab.base.documents import Format
+from rocelab.base.documents import Format, read_text
 from rocelab.base.statistics import Spread
 from rocelab.jobs.job import JobSpec
 from rocelab.plan.fabric import DirectedLink, Direction
@@ -461,3 +462,8 @@ def from_json(text: str) -> JobReport:
     """The report that `rocelab.base.documents.to_json` wrote. Raises InputError for anything
     else."""
     return _FORMAT.read(text)
+
+
+def read_job_report(path: Path) -> JobReport:
+    """The report in a `result.json` of `rocelab traffic`. Raises InputError for anything else."""
+    return from_json(read_text(path, hint="give the result.json that `rocelab traffic` wrote"))

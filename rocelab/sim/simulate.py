@@ -29,12 +29,13 @@ from rocelab.base.wording import RefusedError
 from rocelab.jobs.collectives import EXCHANGES, Algorithm
 from rocelab.jobs.flow_files import read_flow_file
 from rocelab.jobs.inference import inference_workload
+from rocelab.jobs.job import JobSpec
 from rocelab.jobs.merged_sends import MOST_ORDERED, workload_of
 from rocelab.jobs.performance import FRAME_OVERHEAD_BYTES
 from rocelab.jobs.placement import Placement
 from rocelab.jobs.poisson import poisson_flows
 from rocelab.jobs.ranking import ranking_workload
-from rocelab.jobs.spec import SimulatedJob, TraceSpec
+from rocelab.jobs.spec import SimulatedJob, TraceSpec, collective_job
 from rocelab.jobs.training import training_workload
 from rocelab.jobs.transport import TransportSpec
 from rocelab.jobs.workload import Workload
@@ -545,17 +546,19 @@ class Simulation:
 
 def simulate(
     spec: LabSpec,
-    jobs: Sequence[SimulatedJob],
+    jobs: Sequence[SimulatedJob | JobSpec],
     options: Options | None = None,
     progress: ProgressSink = no_progress,
 ) -> SimulationReport:
     """Jobs that share a fabric, from the first one's start to the last one's end.
 
+    A `JobSpec`, a job of a lab, is a collective of that job.
     Raises InputError if something does not fit the fabric or its scheme cannot be simulated,
     SpecError for events with unknown targets, MachineError if this machine has too little memory. A
     job that cannot end is no error: its iterations are None.
     """
-    return Simulation(spec, jobs, options, progress).report()
+    simulated = [collective_job(job) if isinstance(job, JobSpec) else job for job in jobs]
+    return Simulation(spec, simulated, options, progress).report()
 
 
 def _check_sends(jobs: Sequence[SimulatedJob], workloads: Sequence[Workload]) -> None:

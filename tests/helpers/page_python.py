@@ -36,7 +36,7 @@ ON_A_LAB = (
 )
 """They find the lab up, and leave it so."""
 
-WITH_A_LAB_OF_THEIR_OWN = ("README.md 1", "docs/runtime.md 1")
+WITH_A_LAB_OF_THEIR_OWN = ("README.md 1", "docs/api.md 1", "docs/runtime.md 1")
 """They bring the lab up and take it down."""
 
 TEST_FILES = {"README.md 2": "test_cable.py", "docs/pytest.md 1": "test_cable.py"}

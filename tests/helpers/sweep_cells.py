@@ -13,7 +13,7 @@ from typing import Any
 
 from rocelab.sim.sweep.run import run_sweep
 from rocelab.sim.sweep.spec import read_sweep
-from rocelab.sim.sweep.workerpool import processes
+from rocelab.sim.sweep.workerpool import worker_processes
 
 FOLDER = "ROCELAB_TEST_SWEEP"
 """The variable with the folder for the cells' records and signals."""
@@ -62,5 +62,8 @@ def counted(inputs: dict[str, Any]) -> dict[str, Any]:
 
 if __name__ == "__main__":
     run_sweep(
-        read_sweep(Path(sys.argv[1])), Path(sys.argv[2]), partial(processes, 2), function=counted
+        read_sweep(Path(sys.argv[1])),
+        Path(sys.argv[2]),
+        partial(worker_processes, 2),
+        function=counted,
     )

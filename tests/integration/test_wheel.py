@@ -33,7 +33,7 @@ from rocelab.linux.background import launch
 from rocelab.lab.management import ManagementFiles
 from rocelab.dataplane.pfc import control
 from rocelab.dataplane.steering.controller import controller_pid
-from rocelab import RunningLab as Lab
+from rocelab import RunningLab
 
 import {", ".join(FOLDERS)}
 
@@ -44,7 +44,7 @@ def test_its_own_packages_are_imported():
         assert Path(package.__file__).parents[1] == HERE
 
 @pytest.mark.lab("tiny")
-def test_every_process_of_the_wheels_starts(lab: Lab, traffic, measure):
+def test_every_process_of_the_wheels_starts(lab: RunningLab, traffic, measure):
     assert Path(rocelab.__file__).is_relative_to(sys.prefix)
     with measure(traffic(flows=4), accept_invalid=True) as run:
         run.carry_out("delay", link="rtsw1:ctsw1", delay="1ms", lasts="300ms")
@@ -52,11 +52,11 @@ def test_every_process_of_the_wheels_starts(lab: Lab, traffic, measure):
     assert run.affected_flows == 0
 
 @pytest.mark.lab("mine")
-def test_its_own_labs_are_found_by_name(lab: Lab):
+def test_its_own_labs_are_found_by_name(lab: RunningLab):
     assert len(lab.fabric.switches) == 3
 
 @pytest.mark.lab(str(HERE / "lab.yaml"))
-def test_the_controller_and_the_relay_are_the_wheels(lab: Lab):
+def test_the_controller_and_the_relay_are_the_wheels(lab: RunningLab):
     controller = Path("/proc", str(controller_pid(lab.runtime.files)))
     assert f"PYTHONPATH={{Path(rocelab.__file__).parents[1]}}" in environment_of(controller)
     configuration = ManagementFiles(lab.runtime.files).configuration
@@ -67,12 +67,12 @@ def test_the_controller_and_the_relay_are_the_wheels(lab: Lab):
     assert done.stdout.strip() == "ctsw1", done.stderr
 
 @pytest.mark.lab("lossless")
-def test_the_process_of_lossless_classes_is_the_wheels(lab: Lab):
+def test_the_process_of_lossless_classes_is_the_wheels(lab: RunningLab):
     pauses = Path("/proc", str(pidfile.holder(control.pid_file(lab.runtime.files))))
     assert f"PYTHONPATH={{Path(rocelab.__file__).parents[1]}}" in environment_of(pauses)
 
 @pytest.mark.lab("lossless")
-def test_the_job_and_the_terminal_of_the_page_are_the_wheels(lab: Lab):
+def test_the_job_and_the_terminal_of_the_page_are_the_wheels(lab: RunningLab):
     read, write = os.pipe()
     asked = ("rocelab.live.job", lab.name, '{{"pattern": "pairs", "ranks": 2, "size": "64KB"}}')
     with launch(*asked, str(write), stdin=subprocess.PIPE, pass_fds=(write,)) as job:

@@ -12,7 +12,7 @@ import pytest
 from rocelab.base.documents import to_json
 from rocelab.sim.sweep.run import run_sweep
 from rocelab.sim.sweep.spec import read_sweep
-from rocelab.sim.sweep.workerpool import processes
+from rocelab.sim.sweep.workerpool import worker_processes
 from tests.helpers import sweep_cells
 from tests.helpers.job_cases import planned, report
 from tests.helpers.long import mostly_long
@@ -51,7 +51,7 @@ def run_the_sweep(folder: Path) -> None:
     write_sweep(folder)
     out = folder / "results/sweep-uplinks"
     sweep = read_sweep(folder / "uplinks.yaml")
-    run_sweep(sweep, out, partial(processes, 1), function=sweep_cells.closed_form)
+    run_sweep(sweep, out, partial(worker_processes, 1), function=sweep_cells.closed_form)
 
 
 def write_traces(folder: Path) -> None:
@@ -71,7 +71,6 @@ WITHOUT_A_LAB: dict[str, Callable[[Path], None]] = {
     "docs/simulate.md 1": write_nothing,
     "docs/sweep.md 1": run_the_sweep,
     "docs/sweep.md 2": write_sweep,
-    "docs/te.md 1": write_nothing,
     "docs/traces.md 1": write_traces,
     "docs/traces.md 2": write_nccl_output,
     "docs/training.md 1": write_nothing,
@@ -81,7 +80,7 @@ WITHOUT_A_LAB: dict[str, Callable[[Path], None]] = {
 }
 """What writes the files that a block reads."""
 
-LONG = ("docs/simulate.md 1", "docs/sweep.md 2", "docs/te.md 1", "docs/training.md 1")
+LONG = ("docs/simulate.md 1", "docs/sweep.md 2", "docs/training.md 1")
 """Simulations."""
 
 PRINTS = {"docs/whatif.md 1": "0.57\n0.91\n"}

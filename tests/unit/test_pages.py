@@ -57,7 +57,7 @@ def test_every_page_is_in_the_navigation_once() -> None:
 def test_the_reference_is_what_the_code_says() -> None:
     generated = generated_pages()
     manual = {f"man/{path.name}" for path in (ROOT / "docs/man").iterdir()}
-    assert set(generated) == {"commands.md", "documents.md", "layers.svg", *manual}
+    assert set(generated) == {"api.md", "commands.md", "documents.md", "layers.svg", *manual}
     for page, text in generated.items():
         assert (ROOT / "docs" / page).read_text() == text, f"`make docs` writes {page} anew"
 

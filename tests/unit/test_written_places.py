@@ -15,7 +15,7 @@ from rocelab.base.errors import InputError
 from rocelab.base.outputs import RESULT, NotPlainError, open_folder, output_file, results_folder
 from rocelab.cli.main import main
 from rocelab.sim.sweep.store import JOURNAL, TABLE, open_journal
-from rocelab.sim.sweep.workerpool import processes
+from rocelab.sim.sweep.workerpool import worker_processes
 
 USER, GROUP, STRANGER = 4711, 4712, 4713
 AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
@@ -278,14 +278,14 @@ def test_root_stays_where_its_user_could_not_read_the_program(
 
 
 def test_workers_of_a_sweep_have_no_semaphores_that_a_kill_would_leave() -> None:
-    with processes(2) as pool:
+    with worker_processes(2) as pool:
         pids = {pool.executor.submit(os.getpid).result() for _ in range(2)} | {os.getpid()}
         for pid in pids:
             assert "/dev/shm/sem" not in Path(f"/proc/{pid}/maps").read_text()
 
 
 def test_a_workers_error_is_its_callers() -> None:
-    with processes(1) as pool:
+    with worker_processes(1) as pool:
         with pytest.raises(ValueError, match="invalid literal"):
             pool.executor.submit(int, "x").result()
         assert pool.executor.submit(int, "1").result() == 1

@@ -42,7 +42,7 @@ Hire = Callable[[], AbstractContextManager[WorkerPool]]
 
 
 @contextmanager
-def processes(workers: int) -> Iterator[WorkerPool]:
+def worker_processes(workers: int) -> Iterator[WorkerPool]:
     """`workers` processes of this machine, each with one numba thread.
 
     They are spawned, not forked: a fork copies the locks that other threads hold (progress bars,

@@ -16,7 +16,7 @@ from rocelab.base.interpreter import (
     module_environment,
     safe_path,
 )
-from rocelab.sim.sweep.workerpool import processes
+from rocelab.sim.sweep.workerpool import worker_processes
 from tests.helpers.hostile import fill_with_traps, sprung
 
 ROOT = Path(__file__).parents[3]
@@ -71,7 +71,7 @@ def test_workers_of_a_sweep_import_nothing_from_the_folder_it_runs_in(tmp_path: 
     here = Path.cwd()
     os.chdir(tmp_path)
     try:
-        with processes(1) as pool:
+        with worker_processes(1) as pool:
             assert pool.executor.submit(os.getpid).result() != os.getpid()
     finally:
         os.chdir(here)

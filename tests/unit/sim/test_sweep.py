@@ -38,7 +38,7 @@ from rocelab.sim.sweep.report import MOST_DRAWN, layout_of, numbers, render_html
 from rocelab.sim.sweep.run import run_sweep
 from rocelab.sim.sweep.spec import Axis, Sweep, read_sweep
 from rocelab.sim.sweep.store import TABLE, Record, open_journal, table_metadata, write_table
-from rocelab.sim.sweep.workerpool import WorkerPool, check_workers, cluster, processes
+from rocelab.sim.sweep.workerpool import WorkerPool, check_workers, cluster, worker_processes
 from tests.helpers import sweep_cells
 from tests.helpers.limits import LIMIT_S
 
@@ -281,7 +281,7 @@ def test_processes_run_a_sweep_into_a_typed_table_and_a_page(tmp_path: Path) -> 
     found = run_sweep(
         swept(tmp_path, over),
         tmp_path / "out",
-        partial(processes, 2),
+        partial(worker_processes, 2),
         function=sweep_cells.closed_form,
         say=said.append,
     )
@@ -342,7 +342,7 @@ def test_the_cell_that_kills_its_process_is_the_one_to_blame(tmp_path: Path) -> 
     found = run_sweep(
         swept(tmp_path, "  lab.fabric.spines: [4, 2, 8]\n"),
         tmp_path,
-        partial(processes, 2),
+        partial(worker_processes, 2),
         function=sweep_cells.dies_with_two_spines,
     )
     errors = [row["error"] for row in found.rows]

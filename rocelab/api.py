@@ -1,0 +1,105 @@
+"""The face: every name that `import rocelab` gives, by section, with the module that has it.
+
+This one list makes `rocelab.__all__` and docs/api.md, and a test holds the typed imports of
+`rocelab/__init__.py` to it. Everything else in rocelab is private, but for `rocelab.mininet`, which
+needs Mininet: it may move or change in any release.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+SECTIONS: Mapping[str, Mapping[str, str]] = {
+    "Plan a lab": {
+        "load": "rocelab.labfile.load",
+        "Lab": "rocelab.lab.lab",
+        "LabSpec": "rocelab.labfile.model",
+        "Fabric": "rocelab.plan.fabric",
+    },
+    "Run a lab": {
+        "RunningLab": "rocelab.lab.lab",
+        "Traffic": "rocelab.testkit.traffic",
+        "TrafficResult": "rocelab.traffic.result",
+        "RouteWatch": "rocelab.linux.fibwatch:FibWatch",
+        "InjectedFault": "rocelab.testkit.kit",
+        "Measurement": "rocelab.testkit.measurement",
+        "Duration": "rocelab.testkit.duration",
+        "HealthMonitor": "rocelab.observe.health.monitor",
+        "HealthSpec": "rocelab.observe.health.spec",
+        "HealthReport": "rocelab.results.health",
+        "Sli": "rocelab.results.health",
+        "QueueSampler": "rocelab.dataplane.queues.reading",
+        "read_queue_counters": "rocelab.dataplane.queues.reading",
+        "keep_unconverged": "rocelab.observe.evidence.unconverged",
+        "open_ssh": "rocelab.lab.management",
+    },
+    "Fixtures of pytest, for annotations": {
+        "TrafficMaker": "rocelab.testkit.kit",
+        "FaultMaker": "rocelab.testkit.kit",
+        "MeasureMaker": "rocelab.testkit.kit",
+    },
+    "Run jobs and drills": {
+        "JobSpec": "rocelab.jobs.job",
+        "run_job": "rocelab.runs.jobs",
+        "run_jobs": "rocelab.runs.jobs",
+        "run_drill": "rocelab.drills.run",
+        "kept": "rocelab.drills.labuse",
+        "JobReport": "rocelab.results.job",
+        "read_job_report": "rocelab.results.job",
+        "DrillResult": "rocelab.results.drill",
+        "read_drill_result": "rocelab.results.drill",
+        "diagnose_report": "rocelab.diagnose.diagnose",
+        "Diagnosis": "rocelab.results.diagnosis",
+    },
+    "Predict and simulate": {
+        "FlowRow": "rocelab.predict.matrix",
+        "NicRef": "rocelab.jobs.placement",
+        "Prediction": "rocelab.results.prediction",
+        "simulate": "rocelab.sim.simulate",
+        "SimulationOptions": "rocelab.sim.simulate:Options",
+        "SimulatedJob": "rocelab.jobs.spec",
+        "load_jobs": "rocelab.jobs.spec",
+        "SimulationReport": "rocelab.results.simulation",
+        "read_sweep": "rocelab.sim.sweep.spec",
+        "run_sweep": "rocelab.sim.sweep.run",
+        "worker_processes": "rocelab.sim.sweep.workerpool",
+        "TrainingSpec": "rocelab.jobs.training_spec",
+        "training_volumes": "rocelab.jobs.volumes:volumes",
+        "training_estimate": "rocelab.jobs.training:estimate",
+        "RestartSpec": "rocelab.sim.events.spec",
+        "LLAMA3_RATES": "rocelab.sim.events.rates:LLAMA3",
+        "expected_cost": "rocelab.sim.events.expectation",
+        "HashPolicy": "rocelab.labfile.model",
+        "columns_v4": "rocelab.routes.flows",
+        "multipath_hashes": "rocelab.routes.bulk",
+        "select_all": "rocelab.routes.bulk",
+    },
+    "Read traces and published runs": {
+        "Pattern": "rocelab.jobs.collectives",
+        "read_workload": "rocelab.sim.traces.replay",
+        "write_trace": "rocelab.sim.traces.export",
+        "read_nccl_tests": "rocelab.sim.traces.nccl_tests",
+        "compare_times": "rocelab.sim.traces.reference:compare",
+        "fit_alpha_beta": "rocelab.sim.traces.reference",
+    },
+    "Errors": {
+        "RocelabError": "rocelab.base.errors",
+        "InputError": "rocelab.base.errors",
+        "SpecError": "rocelab.base.errors",
+        "MachineError": "rocelab.base.errors",
+        "ExpectationError": "rocelab.base.errors",
+        "InvalidRunError": "rocelab.testkit.measurement",
+        "NotMeasuredError": "rocelab.testkit.measurement",
+    },
+}
+"""A home is a module, or `module:name` for what has another name there."""
+
+HOMES: Mapping[str, str] = {
+    name: home for section in SECTIONS.values() for name, home in section.items()
+}
+
+
+def place(name: str) -> tuple[str, str]:
+    """The module of a name, and its name there. Raises KeyError for a name that is not public."""
+    module, _, own = HOMES[name].partition(":")
+    return module, own or name

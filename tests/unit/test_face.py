@@ -1,0 +1,106 @@
+"""What `import rocelab` gives: one list for exports, types and pages, which import nothing else."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import rocelab
+from rocelab.api import HOMES, place
+from tests.helpers.page_python import BLOCKS
+
+ROOT = Path(__file__).parents[2]
+PUBLIC = {"rocelab", "rocelab.mininet"}
+BENCH = (ROOT / "tests/data/bench_imports.txt").read_text().split()
+"""Private modules that bench/ measures from within, such as parts of an engine. It only shrinks:
+what a user would want of them belongs in the face."""
+
+
+def imported(text: str) -> Iterator[str]:
+    """The modules of rocelab that a program imports from."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
+            names = [node.module]
+        elif isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        else:
+            continue
+        yield from (name for name in names if name.partition(".")[0] == "rocelab")
+
+
+@pytest.mark.parametrize("name", HOMES)
+def test_a_public_name_is_what_its_module_has(name: str) -> None:
+    module, own = place(name)
+    __import__(module)
+    assert getattr(rocelab, name) is getattr(sys.modules[module], own)
+
+
+def test_the_typed_imports_are_those_of_the_list() -> None:
+    typed: dict[str, tuple[str, str]] = {}
+    for block in ast.parse((ROOT / "rocelab/__init__.py").read_text()).body:
+        for node in block.body if isinstance(block, ast.If) else ():
+            if isinstance(node, ast.ImportFrom):
+                assert node.module is not None
+                typed |= {each.asname or each.name: (node.module, each.name) for each in node.names}
+            elif isinstance(node, ast.Assign):
+                assert isinstance(node.targets[0], ast.Name)
+                assert isinstance(node.value, ast.Name)
+                typed[node.targets[0].id] = typed.pop(node.value.id)
+    assert typed == {name: place(name) for name in HOMES}
+
+
+def test_no_public_name_is_a_module_too() -> None:
+    modules = {path.stem for path in (ROOT / "rocelab").iterdir()}
+    assert not modules & HOMES.keys(), "the import of the module would hide the name"
+
+
+def test_a_name_that_is_not_public_is_an_error_and_dir_lists_the_others() -> None:
+    assert dir(rocelab) == sorted([*HOMES, "__version__"])
+    with pytest.raises(AttributeError, match="no attribute 'labs'"):
+        rocelab.labs  # type: ignore[attr-defined]  # noqa: B018
+
+
+def test_an_import_of_the_package_loads_nothing_else() -> None:
+    program = "import sys; old = set(sys.modules); import rocelab; print(*set(sys.modules) - old)"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    loaded = {name.partition(".")[0] for name in done.stdout.split()}
+    assert loaded - sys.stdlib_module_names == {"rocelab"}
+    assert {name for name in done.stdout.split() if "rocelab" in name} == {"rocelab", "rocelab.api"}
+
+
+@pytest.mark.parametrize("block", BLOCKS)
+def test_python_of_a_page_imports_public_names_only(block: str) -> None:
+    assert set(imported(BLOCKS[block])) <= PUBLIC
+
+
+@pytest.mark.parametrize("folder", ["scripts", "traffic", "examples"])
+def test_programs_for_users_import_public_names_only(folder: str) -> None:
+    for file in {*(ROOT / folder).rglob("*.py")} - {ROOT / "scripts/polarization.py"}:
+        assert set(imported(file.read_text())) <= PUBLIC, file
+
+
+def test_bench_imports_no_more_private_modules_than_it_did() -> None:
+    found = {name for file in (ROOT / "bench").rglob("*.py") for name in imported(file.read_text())}
+    assert sorted(found - PUBLIC) == BENCH, "remove from the list what is gone; add nothing"
+
+
+@pytest.mark.long
+def test_a_suite_of_a_user_passes_mypy_strict(tmp_path: Path) -> None:
+    suite = ROOT / "tests/typing"
+    command = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", tmp_path / "cache", suite]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert done.returncode == 0, done.stdout
+
+
+def test_old_names_of_the_kit_still_work_with_a_warning() -> None:
+    import rocelab.testkit
+
+    with pytest.warns(DeprecationWarning, match="import Duration from rocelab"):
+        assert rocelab.testkit.Duration is rocelab.Duration
