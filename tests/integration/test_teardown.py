@@ -176,7 +176,7 @@ def test_no_daemon_runs_while_those_of_its_neighbours_are_killed(
 ) -> None:
     spec = tmp_path / "lab.yaml"
     spec.write_text(SPEC.format(name="t-still"))
-    lab = Lab.planned(str(spec))
+    lab = Lab.planned(str(spec)).unstarted()
     kill_and_wait = processes.kill_and_wait
     stopped: list[bool] = []
 
