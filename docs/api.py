@@ -37,7 +37,8 @@ def members(name: str) -> Member:
 
 
 def _listed(value: type[Any]) -> Iterator[Member]:
-    public = [key for key in vars(value) if not key.startswith("_")]
+    ours = [each for each in reversed(value.__mro__) if each.__module__.startswith("rocelab")]
+    public = dict.fromkeys(key for each in ours for key in vars(each) if not key.startswith("_"))
     data = {each.name for each in fields(value)} if is_dataclass(value) else set()
     for key in public:
         member = inspect.getattr_static(value, key)

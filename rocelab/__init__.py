@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from rocelab.jobs.training import estimate
     from rocelab.jobs.training_spec import TrainingSpec as TrainingSpec
     from rocelab.jobs.volumes import volumes
-    from rocelab.lab.lab import Lab as Lab
-    from rocelab.lab.lab import RunningLab as RunningLab
     from rocelab.lab.management import open_ssh as open_ssh
     from rocelab.labfile.load import load as load
     from rocelab.labfile.model import HashPolicy as HashPolicy
@@ -80,6 +78,8 @@ if TYPE_CHECKING:
     from rocelab.testkit.kit import InjectedFault as InjectedFault
     from rocelab.testkit.kit import MeasureMaker as MeasureMaker
     from rocelab.testkit.kit import TrafficMaker as TrafficMaker
+    from rocelab.testkit.lab import Lab as Lab
+    from rocelab.testkit.lab import RunningLab as RunningLab
     from rocelab.testkit.measurement import InvalidRunError as InvalidRunError
     from rocelab.testkit.measurement import Measurement as Measurement
     from rocelab.testkit.measurement import NotMeasuredError as NotMeasuredError

@@ -12,12 +12,12 @@ from collections.abc import Mapping
 SECTIONS: Mapping[str, Mapping[str, str]] = {
     "Plan a lab": {
         "load": "rocelab.labfile.load",
-        "Lab": "rocelab.lab.lab",
+        "Lab": "rocelab.testkit.lab",
         "LabSpec": "rocelab.labfile.model",
         "Fabric": "rocelab.plan.fabric",
     },
     "Run a lab": {
-        "RunningLab": "rocelab.lab.lab",
+        "RunningLab": "rocelab.testkit.lab",
         "Traffic": "rocelab.testkit.traffic",
         "TrafficResult": "rocelab.traffic.result",
         "RouteWatch": "rocelab.linux.fibwatch:FibWatch",

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from rocelab.base.progress import ProgressSink, no_progress
 from rocelab.lab import hosts
-from rocelab.lab.lab import Lab, RunningLab
+from rocelab.lab.lab import Lab, PlannedLab, RunningLab
 from rocelab.lab.providers import RuntimeKind, provider_of
 from rocelab.lab.providers.mininet import find_mininet
 from rocelab.lab.teardown import take_down
@@ -36,6 +36,8 @@ from mininet.cli import CLI  # noqa: E402
 from mininet.link import Intf, Link  # noqa: E402
 from mininet.net import Mininet  # noqa: E402
 from mininet.node import Node  # noqa: E402
+
+AnyLab = PlannedLab[RunningLab] | RunningLab
 
 
 class LabNode(Node):  # type: ignore[misc]
@@ -75,9 +77,9 @@ class LabLink(Link):  # type: ignore[misc]
 class LabNet(Mininet):  # type: ignore[misc]
     """A lab as a Mininet network; a lab that is up is entered at once."""
 
-    def __init__(self, lab: Lab | RunningLab | str | Path) -> None:
+    def __init__(self, lab: AnyLab | str | Path) -> None:
         """Raises InputError if there is no such lab, MachineError without Mininet or root."""
-        self.lab = _lab_of(lab)
+        self.lab: AnyLab = _lab_of(lab)
         # Skip Mininet's one-time setup of the machine, which changes sysctls of the host.
         before, Mininet.inited = Mininet.inited, True
         try:
@@ -92,7 +94,7 @@ class LabNet(Mininet):  # type: ignore[misc]
 
     def start(self, progress: ProgressSink = no_progress) -> None:
         """Bring the lab up if it is not, and open a shell in each node. Raises as `Lab.up`."""
-        if isinstance(self.lab, Lab):
+        if isinstance(self.lab, PlannedLab):
             keep_unconverged(self.lab)
             self.lab = self.lab.up(progress)
         if not self.built:
@@ -159,8 +161,8 @@ class _KnownIntf(Intf):  # type: ignore[misc]
             self.prefixLen = int(length)
 
 
-def _lab_of(lab: Lab | RunningLab | str | Path) -> Lab | RunningLab:
-    if isinstance(lab, Lab | RunningLab):
+def _lab_of(lab: AnyLab | str | Path) -> AnyLab:
+    if isinstance(lab, PlannedLab | RunningLab):
         return lab
     if str(lab) in recorded_labs():
         return RunningLab.open(lab)

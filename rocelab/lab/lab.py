@@ -5,7 +5,7 @@
     lab.down()
 
 A `Lab` is planned; what needs nodes is a method of the `RunningLab` that `up` returns. Every
-command on a lab is one of these calls.
+command on a lab is one of these calls. `rocelab.testkit.lab` adds traffic, faults and measurements.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import cache, cached_property, partial
+from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Generic, Self, TypeVar
 
 from rocelab.base.errors import ExpectationError, InputError
 from rocelab.base.interruption import shielded
@@ -60,11 +60,6 @@ from rocelab.record import (
 from rocelab.routes.path import Path as FlowPath
 from rocelab.routes.path import find_nic, walk
 from rocelab.routes.planned import planned_fibs
-
-if TYPE_CHECKING:
-    from rocelab.testkit.kit import Experiment, InjectedFault, Pairs
-    from rocelab.testkit.measurement import Measurement
-    from rocelab.testkit.traffic import Traffic
 
 
 def as_it_runs(spec: LabSpec) -> LabSpec:
@@ -112,8 +107,13 @@ def _is_up(name: str) -> bool:
     return record is not None and record.state is State.RUNNING
 
 
-class Lab:
-    """A planned lab: a spec and the fabric that it means."""
+Running = TypeVar("Running", bound="RunningLab", covariant=True)
+
+
+class PlannedLab(Generic[Running]):
+    """A planned lab: a spec and the fabric that it means. running: the class of what `up` gives."""
+
+    running: type[Running]
 
     def __init__(self, fabric: Fabric, provider: NodeProvider | None = None) -> None:
         """`provider` makes its nodes (`rocelab.lab.providers`): namespaces by default."""
@@ -128,7 +128,7 @@ class Lab:
         provider: NodeProvider | None = None,
         *,
         dilation: float | None = None,
-    ) -> Lab:
+    ) -> Self:
         """The lab of a file or a name (in `labs/` of the current folder, or shipped), running or
         not. `dilation` replaces the file's.
 
@@ -160,7 +160,7 @@ class Lab:
         fibs = planned_fibs(fabric, fabric.prefixes_holding(ends[1].ip))
         return walk(fabric, fibs, *ends, sport, destination_qp=destination_qp)
 
-    def up(self, progress: ProgressSink = no_progress) -> RunningLab:
+    def up(self, progress: ProgressSink = no_progress) -> Running:
         """Bring the lab up.
 
         If the kernel cannot seed its ECMP hash, the lab runs on the one secret that all namespaces
@@ -173,7 +173,7 @@ class Lab:
         return lab
 
     @contextmanager
-    def brought_up(self, progress: ProgressSink = no_progress) -> Iterator[RunningLab]:
+    def brought_up(self, progress: ProgressSink = no_progress) -> Iterator[Running]:
         """Bring the lab up for the context and take it down after, however that ends. Raises as
         `up` does."""
         lab = self.unstarted()
@@ -186,10 +186,10 @@ class Lab:
                 if lab.runtime.was_brought_up:
                     lab.down(progress)
 
-    def unstarted(self) -> RunningLab:
+    def unstarted(self) -> Running:
         """The lab that `up` is to start, as this kernel can run it."""
         spec = as_it_runs(self.spec)
-        lab = RunningLab(self.fabric if spec == self.spec else plan(spec), self.provider)
+        lab = self.running(self.fabric if spec == self.spec else plan(spec), self.provider)
         if spec != self.spec:
             lab.notes = (
                 f"this kernel ({os.uname().release}) has no fib_multipath_hash_seed (Linux 6.11 "
@@ -211,7 +211,7 @@ class RunningLab:
         self.on_unconverged: OnUnconverged | None = None
 
     @classmethod
-    def open(cls, text: str | Path) -> RunningLab:
+    def open(cls, text: str | Path) -> Self:
         """A lab that is up, by its name or by its file, as `Lab.planned` finds it.
 
         It is planned from its record, even if the file has changed since. Raises InputError if it
@@ -229,7 +229,7 @@ class RunningLab:
         return lab
 
     @classmethod
-    def recorded(cls, text: str | Path) -> RunningLab:
+    def recorded(cls, text: str | Path) -> Self:
         """A lab as `open` finds it, also if nodes of a lab that was adopted are gone."""
         name = name_of(text)
         record = read_record(name)
@@ -314,7 +314,7 @@ class RunningLab:
         take_down(self.name, progress)
 
     def node(self, name: str) -> NamespaceNode:
-        """Raises InputError when the lab has no such node."""
+        """The node of that name. Raises InputError if the lab has none."""
         if name not in self.fabric.node_by_name:
             raise InputError(
                 f"lab {self.name} has no node {name}", name_hint(name, self.fabric.node_by_name)
@@ -322,51 +322,12 @@ class RunningLab:
         return self.runtime.node(name)
 
     def link(self, name: str) -> VethLink:
-        """Raises InputError when the lab has no such link."""
+        """The link of that name. Raises InputError if the lab has none."""
         if name not in self.fabric.link_by_name:
             raise InputError(
                 f"lab {self.name} has no link {name}", name_hint(name, self.fabric.link_by_name)
             )
         return self.runtime.link(name)
-
-    def traffic(self, pairs: Pairs | None = None, **keywords: object) -> Traffic:
-        """Flows between servers of different racks, each at a constant rate.
-
-        For `measure`, or a `with` block that sends them. Keywords are those of a drill's
-        `traffic`: `flows`, `rate_pps`, `payload`, `warmup`, `seed`. With `pairs` there is one flow
-        from the first to the second server of each instead; a pair may be repeated. Raises
-        SpecError for a wrong key, InputError if the flows do not fit the lab.
-        """
-        return self.experiment.traffic(pairs, **keywords)
-
-    def fault(self, kind: str, **keywords: object) -> InjectedFault:
-        """A `with` block with a fault in the lab.
-
-        `kind` and keys are those of a drill's fault (docs/drills.md), without `at` and `lasts`. It
-        is also repaired when the block raises, and by another process when this one is killed.
-        Raises SpecError for a wrong key, InputError for a kind that begins and ends by itself.
-        """
-        return self.experiment.fault(kind, **keywords)
-
-    def measure(
-        self, traffic: Traffic, *, accept_invalid: bool = False, **keywords: object
-    ) -> Measurement:
-        """A `with` block under that traffic, whose figures are available after it.
-
-        Keywords are those of a drill's `measure`: `sampling_interval`, `sustained`, `event_window`.
-        With `accept_invalid` a run that the machine did not carry is no error, and `problems` says
-        why it does not count. Raises SpecError for a wrong key, InputError if the traffic does not
-        fit the method.
-        """
-        return self.experiment.measure(traffic, accept_invalid=accept_invalid, **keywords)
-
-    @cached_property
-    def experiment(self) -> Experiment:
-        """The faults and measurements of this object."""
-        # The one import from above: a lab that is up offers what is made of it.
-        from rocelab.testkit.kit import Experiment
-
-        return Experiment(self)
 
     @property
     def steering(self) -> Steering:
@@ -400,6 +361,12 @@ class RunningLab:
     def read_fibs(self) -> FibOf:
         """The kernels' FIBs from now on, each read once: when it is first asked for."""
         return cache(lambda node: read_fib(self.node(node).netns))
+
+
+class Lab(PlannedLab[RunningLab]):
+    """A planned lab, for the packages below `rocelab.testkit`."""
+
+    running = RunningLab
 
 
 OnUnconverged = Callable[[RunningLab, NotConvergedError], str]

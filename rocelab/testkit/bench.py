@@ -19,7 +19,6 @@ from rocelab.base.outputs import Place, open_folder
 from rocelab.faults.record import read_faults
 from rocelab.lab.convergence import convergence_timeout_s
 from rocelab.lab.inuse import turn
-from rocelab.lab.lab import Lab
 from rocelab.lab.providers import RuntimeKind, provider_of
 from rocelab.lab.teardown import take_down
 from rocelab.labfile.load import load_spec
@@ -30,6 +29,7 @@ from rocelab.plan.build import plan
 from rocelab.record import LabFiles, recorded_labs
 from rocelab.testkit.fingerprint import Facts, differences, read_facts
 from rocelab.testkit.kit import Experiment
+from rocelab.testkit.lab import Lab
 from rocelab.testkit.naming import suite_name
 
 SETTLE_S = 10.0

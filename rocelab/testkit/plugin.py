@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from rocelab.lab.lab import RunningLab
     from rocelab.testkit.bench import Bench
     from rocelab.testkit.kit import FaultMaker, MeasureMaker, TrafficMaker
+    from rocelab.testkit.lab import RunningLab
 
 EVIDENCE = "results/evidence"
 EVIDENCE_PROPERTY = "rocelab_evidence"

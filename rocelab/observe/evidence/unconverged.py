@@ -12,7 +12,7 @@ from pathlib import Path
 from rocelab.base.errors import RocelabError
 from rocelab.base.outputs import Folder, Place
 from rocelab.lab.convergence import SHOWN, NotConvergedError
-from rocelab.lab.lab import Lab, RunningLab
+from rocelab.lab.lab import PlannedLab, RunningLab
 from rocelab.observe.evidence.bundle import INDEX, collect_evidence
 from rocelab.plan.fabric import Fabric
 
@@ -21,7 +21,7 @@ MOST_NODES = 16
 """So that evidence of a large lab takes seconds and megabytes."""
 
 
-def keep_unconverged(lab: Lab, folder: Folder | Place = RESULTS) -> None:
+def keep_unconverged(lab: PlannedLab[RunningLab], folder: Folder | Place = RESULTS) -> None:
     """Let `lab.up` collect evidence if routing does not converge, before it takes the lab down: of
     `nodes_concerned`, in a new folder `failed-up-LAB-TIME` in `folder`. The error names it."""
 

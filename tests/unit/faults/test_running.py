@@ -8,14 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from rocelab import record
+from rocelab import Lab, RunningLab, record
 from rocelab.base.errors import ExpectationError
 from rocelab.faults import injector
 from rocelab.faults.asked import asked_fault
 from rocelab.faults.record import read_faults
 from rocelab.faults.running import inject_and_leave
 from rocelab.faults.spec import CarrierDownSpec
-from rocelab.lab.lab import Lab, RunningLab
 from rocelab.linux.bracket import Bracket
 from rocelab.plan.fabric import Fabric
 from rocelab.record import LabFiles

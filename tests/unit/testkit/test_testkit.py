@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rocelab import RunningLab
 from rocelab import record as records
 from rocelab.base.errors import InputError, SpecError
 from rocelab.drills.spec import MeasureSpec
 from rocelab.lab import doctor
 from rocelab.lab.doctor import Check, explained
-from rocelab.lab.lab import RunningLab
 from rocelab.labfile.base import MAX_NAME_LENGTH, check_name
 from rocelab.labfile.model import LabSpec
 from rocelab.plan.build import plan
