@@ -18,13 +18,7 @@ from rocelab.base.progress import Progress, ProgressSink, no_progress
 from rocelab.drills.conditions import conditions
 from rocelab.drills.jobs import run_job_phase
 from rocelab.drills.labuse import LabUse, fresh
-from rocelab.drills.plan import (
-    PlannedDrill,
-    PlannedPhase,
-    ProbePhase,
-    lab_spec,
-    plan_drill,
-)
+from rocelab.drills.plan import PlannedDrill, PlannedPhase, ProbePhase, lab_spec, plan_drill
 from rocelab.drills.probes import probe_plan, run_probe_phase
 from rocelab.drills.spec import DrillSpec, load_drill
 from rocelab.lab.convergence import convergence_timeout_s

@@ -81,7 +81,7 @@ def run_job(
         in_use(LabFiles(lab.name), f"a job ({job.pattern})"),
     ):
         capture = None if packets is None else NicCapture(lab, plans[0], packets)
-        (report,) = _measured(lab, plans, (), capture or nullcontext(), progress).reports
+        (report,) = run_planned(lab, plans, progress, capture=capture).reports
         if capture is not None and capture.lost:
             lacks = f"the capture lacks {capture.lost:,} packets tcpdump had no room or time for"
             report = replace(report, warnings=(*report.warnings, lacks))
@@ -111,47 +111,18 @@ def run_planned(
     plans: Sequence[JobPlan],
     progress: ProgressSink = no_progress,
     faults: Sequence[Timed] = (),
+    capture: AbstractContextManager[object] | None = None,
 ) -> MeasuredJobs:
-    """Run jobs as `run_jobs` does. Their plans have the fabric with the hash seeds and the scheme
-    that the lab's switches have now."""
+    """Run jobs as `run_jobs` does, within `capture` if there is one. Their plans have the fabric
+    with the hash seeds and the scheme that the lab's switches have now."""
     _check_ready(lab)
-    return _measured(lab, plans, faults, nullcontext(), progress)
-
-
-def warnings_before(lab: RunningLab, job: JobSpec) -> tuple[str, ...]:
-    """Warnings before a run that this machine will probably not carry, or whose figures will not be
-    valid as the lab is now: it may carry nothing.
-
-    Raises InputError as `plan_job` does.
-    """
-    load = warning(plan_jobs(lab.fabric, [job]), len(os.sched_getaffinity(0)))
-    problems = (
-        *ProcessWatch(lab).figures().problems,
-        *settings.problems(lab.fabric, lab.runtime.files),
-    )
-    return (*(() if load is None else (load,)), *(f"this run is {each}" for each in problems))
-
-
-def _check_ready(lab: RunningLab) -> None:
-    if not lab.is_running:
-        raise not_up(lab.name)
-    need_root("sending in a lab")
-
-
-def _measured(
-    lab: RunningLab,
-    plans: Sequence[JobPlan],
-    faults: Sequence[Timed],
-    capture: AbstractContextManager[object],
-    progress: ProgressSink,
-) -> MeasuredJobs:
     environment = environment_of(lab)
     with (
         lab.locked(),
         link_events(lab) if faults else nullcontext(()) as ports,
         Injector(lab) as injector,
         DeviceWatch(lab, plans) as devices,
-        capture,
+        capture or nullcontext(),
     ):
         paths = _paths(lab, plans)
         with TrafficSession(lab.fabric, lambda name: lab.node(name).netns, (), plans) as session:
@@ -183,6 +154,26 @@ def _measured(
         paths=paths,
     )
     return MeasuredJobs(job_reports(record), traffic.started_ns)
+
+
+def warnings_before(lab: RunningLab, job: JobSpec) -> tuple[str, ...]:
+    """Warnings before a run that this machine will probably not carry, or whose figures will not be
+    valid as the lab is now: it may carry nothing.
+
+    Raises InputError as `plan_job` does.
+    """
+    load = warning(plan_jobs(lab.fabric, [job]), len(os.sched_getaffinity(0)))
+    problems = (
+        *ProcessWatch(lab).figures().problems,
+        *settings.problems(lab.fabric, lab.runtime.files),
+    )
+    return (*(() if load is None else (load,)), *(f"this run is {each}" for each in problems))
+
+
+def _check_ready(lab: RunningLab) -> None:
+    if not lab.is_running:
+        raise not_up(lab.name)
+    need_root("sending in a lab")
 
 
 def _paths(lab: RunningLab, plans: Sequence[JobPlan]) -> Paths:

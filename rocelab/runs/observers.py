@@ -7,17 +7,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 
 from rocelab.base.outputs import Place
 from rocelab.lab.lab import RunningLab
 from rocelab.linux.closing import Holding
 from rocelab.observe.health.monitor import HealthMonitor
 from rocelab.observe.health.spec import HealthSpec
-from rocelab.observe.stages.event import Felt, stages_of_events
+from rocelab.observe.stages.measure import FlowRecovery, stages_of
 from rocelab.observe.stages.recorder import StageRecorder
+from rocelab.results.convergence import Window
 from rocelab.results.health import HealthReport
 from rocelab.results.probes import Event, FibChange
-from rocelab.results.stages import Stages
+from rocelab.results.stages import SCHEMA_VERSION, Stages
+
+
+@dataclass(frozen=True, slots=True)
+class Felt:
+    """The effect of an event on flows: when each recovered, and with which resolution that is
+    known."""
+
+    recoveries: tuple[FlowRecovery, ...] = ()
+    interval_ns: int | None = None
 
 
 class Observers(Holding):
@@ -60,7 +71,16 @@ class Observers(Holding):
         changes: Sequence[FibChange],
         felt: Callable[[int], Felt] = lambda number: Felt(),
     ) -> tuple[Stages, ...]:
-        """The stages of each event (`stages_of_events`); none if they are not traced."""
+        """The stages of each event; none if they are not traced. All instants are in one clock;
+        `end_ns` is the end of the run; `felt` takes the event's index."""
         if self._recorder is None:
             return ()
-        return stages_of_events(events, end_ns, self._recorder, changes, felt)
+        ends_ns = [event.t_ns for event in events[1:]] + [end_ns]
+        stages = []
+        for number, (event, until_ns) in enumerate(zip(events, ends_ns, strict=True)):
+            of_flows, window = felt(number), Window(event.t_ns, until_ns)
+            records, recoveries = self._recorder.records, of_flows.recoveries
+            switches = stages_of(event.t_ns, window, records, changes, recoveries)
+            resolution = self._recorder.resolution(of_flows.interval_ns)
+            stages.append(Stages(SCHEMA_VERSION, event.title, resolution, switches))
+        return tuple(stages)

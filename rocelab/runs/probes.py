@@ -32,7 +32,6 @@ from rocelab.linux.fibtable import Fib
 from rocelab.linux.linkwatch import LinkEvent
 from rocelab.observe.health.spec import HealthSpec
 from rocelab.observe.processes import ProcessWatch
-from rocelab.observe.stages.event import Felt
 from rocelab.observe.stages.measure import FlowRecovery
 from rocelab.observe.timeline import FibTimeline
 from rocelab.plan.fabric import Fabric
@@ -42,7 +41,7 @@ from rocelab.results.probes import Event, HashingRun, ProbeRun, Timeline, probe_
 from rocelab.routes.path import Path, find_nic, walk
 from rocelab.runs.effects import late_carriers, late_losses, link_events
 from rocelab.runs.fidelity import judged, stolen_cpu_s
-from rocelab.runs.observers import Observers
+from rocelab.runs.observers import Felt, Observers
 from rocelab.traffic.result import FlowRecord
 from rocelab.traffic.session import TrafficSession
 from rocelab.wire.headers import ROCE_PORT

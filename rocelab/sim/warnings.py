@@ -143,9 +143,9 @@ def _of_transports(simulation: Simulation, *keys: str) -> list[str]:
     return [key for job in simulation.jobs for key in job.transport.changed("transport", *keys)]
 
 
-def _packets(simulation: Simulation) -> list[str]:
-    queues = simulation.spec.queues
-    return _unread(
+def _unread_by_a_fluid(simulation: Simulation) -> Iterator[str]:
+    queues, scheme = simulation.spec.queues, simulation.spec.scheme
+    yield from _unread(
         [
             *queues.changed("queues", "buffer", "dscp", "marked"),
             *queues.ecn.changed("queues.ecn", "kmin", "kmax", "pmax"),
@@ -154,40 +154,19 @@ def _packets(simulation: Simulation) -> list[str]:
         "a fluid has no packets, queues, marks or drops, and rates are as if congestion "
         "control were perfect (--engine packets has them)",
     )
-
-
-def _admission(simulation: Simulation) -> list[str]:
-    if not _of_transports(simulation, "admission"):
-        return []
-    return [
-        "transport.admission makes no message wait in a fluid: it adds a queue pair to "
-        "each connection, so that flows have other source ports and paths"
-    ]
-
-
-def _fluid_pauses(simulation: Simulation) -> list[str]:
-    return _unread(
-        simulation.spec.queues.changed("queues", "pfc"),
-        "a fluid has no queues that fill, so nothing is paused",
-    )
-
-
-def _retries(simulation: Simulation) -> list[str]:
-    if simulation.options.timeline.events:
-        return []
-    return _unread(
-        _of_transports(simulation, "ack_timeout", "retries"),
-        "a fluid without failures loses nothing",
-    )
-
-
-def _gap(simulation: Simulation) -> list[str]:
-    scheme = simulation.spec.scheme
-    if "gap" not in type(scheme).model_fields:
-        return []
-    return _unread(
-        scheme.changed("scheme", "gap"), "a fluid divides a flow evenly, as very many flowlets do"
-    )
+    if _of_transports(simulation, "admission"):
+        yield (
+            "transport.admission makes no message wait in a fluid: it adds a queue pair to "
+            "each connection, so that flows have other source ports and paths"
+        )
+    pauses = queues.changed("queues", "pfc")
+    yield from _unread(pauses, "a fluid has no queues that fill, so nothing is paused")
+    if not simulation.options.timeline.events:
+        retries = _of_transports(simulation, "ack_timeout", "retries")
+        yield from _unread(retries, "a fluid without failures loses nothing")
+    if "gap" in type(scheme).model_fields:
+        gap = scheme.changed("scheme", "gap")
+        yield from _unread(gap, "a fluid divides a flow evenly, as very many flowlets do")
 
 
 def _classes_of_answers(simulation: Simulation) -> list[str]:
@@ -219,12 +198,9 @@ def _valleys(simulation: Simulation) -> list[str]:
     ]
 
 
-def _unreached_marks(simulation: Simulation) -> tuple[str, ...]:
-    return unreached_marks(simulation.spec)
-
-
-def _pauses(simulation: Simulation) -> tuple[str, ...]:
-    return pause_warnings(simulation.spec, simulation.network)
+def _full_queues(simulation: Simulation) -> tuple[str, ...]:
+    spec = simulation.spec
+    return unreached_marks(spec) + pause_warnings(spec, simulation.network)
 
 
 def _of_workloads(simulation: Simulation) -> list[str]:
@@ -372,14 +348,9 @@ SETUP: Sequence[tuple[frozenset[Engine], Callable[[Simulation], Iterable[str]]]]
     (_ALL, _across_servers),
     (_ALL, _unevenly_spread),
     (_ALL, _overtaking),
-    (_ALL - _FLUID, _unreached_marks),
-    (_ALL - _FLUID, _pauses),
+    (_ALL - _FLUID, _full_queues),
     (_ALL - _FLUID, _discarding_sprayed),
-    (_FLUID, _packets),
-    (_FLUID, _admission),
-    (_FLUID, _fluid_pauses),
-    (_FLUID, _retries),
-    (_FLUID, _gap),
+    (_FLUID, _unread_by_a_fluid),
     (_LINKS, _classes_of_answers),
     (_ALL, _other_hash),
     (_ALL, _valleys),
