@@ -37,6 +37,7 @@ from rocelab.routes.path import find_nic, walk
 from rocelab.testkit.bench import Bench
 from rocelab.traffic.traceroute import probe_path
 from tests.helpers.hardened import HardenedHost
+from tests.helpers.long import mostly_long
 from tests.helpers.lossless import parts_of
 from tests.helpers.nftables import change_table
 from tests.helpers.running import running
@@ -452,7 +453,9 @@ def test_a_timeout_names_what_is_missing_and_leaves_nothing(
     assert not Path("/run/rocelab/it-late").exists()
 
 
-@pytest.mark.parametrize("caller", ["up", "drill", "pytest", "mininet"])
+@pytest.mark.parametrize(
+    "caller", mostly_long(("up", "drill", "pytest", "mininet"), ("up", "drill", "pytest"))
+)
 def test_a_lab_that_does_not_converge_leaves_its_evidence(
     caller: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

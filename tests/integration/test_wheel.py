@@ -53,9 +53,9 @@ def test_every_process_of_the_wheels_starts(lab: RunningLab, traffic, measure):
 
 @pytest.mark.lab("mine")
 def test_its_own_labs_are_found_by_name(lab: RunningLab):
-    assert len(lab.fabric.switches) == 3
+    assert len(lab.fabric.switches) == 4
 
-@pytest.mark.lab(str(HERE / "lab.yaml"))
+@pytest.mark.lab("mine")
 def test_the_controller_and_the_relay_are_the_wheels(lab: RunningLab):
     controller = Path("/proc", str(controller_pid(lab.runtime.files)))
     assert f"PYTHONPATH={{Path(rocelab.__file__).parents[1]}}" in environment_of(controller)
@@ -93,7 +93,7 @@ def test_the_job_and_the_terminal_of_the_page_are_the_wheels(lab: RunningLab):
 def environment_of(process: Path) -> list[str]:
     return (process / "environ").read_text().split(chr(0))
 """
-LAB = """name: wheel
+LAB = """name: mine
 fabric: {kind: clos, racks: 2, spines: 2, servers_per_rack: 1}
 scheme: {kind: te}
 management: true
@@ -198,9 +198,8 @@ def test_a_project_with_folders_of_our_names_runs_its_tests_with_the_plugin(
     for folder in (*FOLDERS, "tests"):
         (project / folder).mkdir(parents=True)
         (project / folder / "__init__.py").touch()
-    (project / "labs" / "mine.yaml").write_text("name: mine\nfabric: {racks: 2, spines: 1}\n")
+    (project / "labs" / "mine.yaml").write_text(LAB)
     (project / "tests" / "test_own.py").write_text(OWN)
-    (project / "lab.yaml").write_text(LAB)
     run = [python, "-m", "pytest", "-p", "no:cacheprovider", "--rocelab-require"]
     done = subprocess.run(run, cwd=project, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
