@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 
 import pytest
@@ -12,8 +14,12 @@ from rich.console import Console
 from rocelab.base.documents import to_json
 from rocelab.base.errors import InputError, SpecError
 from rocelab.cli.main import main
+from rocelab.drills.compare import run as comparing
 from rocelab.drills.compare.figures import Expected, cell_figures, status_of
+from rocelab.lab.lab import Lab, RunningLab
+from rocelab.plan.build import plan
 from rocelab.plan.fabric import Direction
+from rocelab.record import LabFiles
 from rocelab.report.compare.html import render_html
 from rocelab.report.compare.recorded import recorded
 from rocelab.report.compare.terminal import print_comparison
@@ -30,7 +36,29 @@ from rocelab.results.comparison import (
     from_json,
 )
 from tests.helpers.comparison_sample import asked, comparison, packets, report, run
+from tests.helpers.job_sample import ENVIRONMENT
 from tests.helpers.narrow import broken
+
+
+def test_a_comparison_has_its_lab_for_itself_and_says_the_fabric_that_ran(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A kernel without hash seeds runs another fabric than was planned."""
+    lab = Lab.planned("tiny")
+    hashing = lab.spec.hashing.model_copy(update={"seed": 0})
+    ran = RunningLab(plan(lab.spec.model_copy(update={"hashing": hashing})))
+    users: list[str] = []
+
+    @contextmanager
+    def in_use(files: LabFiles, what: str) -> Iterator[None]:
+        users.append(what)
+        yield
+
+    monkeypatch.setattr(comparing, "_lab_up", lambda *_: nullcontext(ran))
+    monkeypatch.setattr(comparing, "in_use", in_use)
+    monkeypatch.setattr(comparing, "environment_of", lambda _: ENVIRONMENT)
+    assert comparing.compare(lab, []).lab["hashing"]["seed"] == 0
+    assert users == ["a comparison"]
 
 
 def test_every_scheme_meets_every_number_of_queue_pairs_and_placement() -> None:

@@ -87,6 +87,41 @@ def test_every_drill_that_ships_is_valid_and_fits_its_lab(name: str) -> None:
             assert len(phase.flows) == phase.traffic.flows
 
 
+def test_a_phase_has_the_fabric_of_its_conditions_and_shares_the_labs_without_any(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "drill.yaml"
+    job = "jobs: [{pattern: incast, ranks: 4, size: 1MB}]"
+    path.write_text(
+        BASE + f"  - {{name: two, seed: 7, {job}}}\n  - {{name: three, scheme: spray, {job}}}\n"
+    )
+    drill = planned_drill(path)
+    own, seeded, sprayed = (phase.fabric for phase in drill.phases)
+    assert own is drill.fabric
+    assert {node.hash_seed for node in seeded.switches} == {7}
+    assert sprayed.spec.scheme.kind == "spray"
+    for phase in drill.phases:
+        assert isinstance(phase, JobPhase)
+        assert [job.fabric for job in phase.jobs] == [phase.fabric]
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ("links_down: [rtsw1:ctsw9]", "lab four-ports has no link rtsw1:ctsw9"),
+        ("faults: [{kind: drain, switch: ctsw9, at: 1s}]", "has no node ctsw9"),
+    ],
+)
+def test_what_does_not_fit_the_lab_is_refused_with_its_phase(
+    tmp_path: Path, keys: str, message: str
+) -> None:
+    path = tmp_path / "drill.yaml"
+    job = "jobs: [{pattern: incast, ranks: 4, size: 1MB}]"
+    path.write_text(BASE + f"  - {{name: two, {keys}, {job}}}\n")
+    with pytest.raises(InputError, match=f"^phase two: .*{message}"):
+        planned_drill(path)
+
+
 def test_the_switch_teams_cases_ship_and_say_what_is_not_as_on_hardware() -> None:
     cases = [name for name in shipped_names(DRILLS) if name.startswith("roce-")]
     assert len(cases) == 10

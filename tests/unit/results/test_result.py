@@ -9,12 +9,23 @@ import pytest
 
 from rocelab.base.documents import to_json
 from rocelab.base.errors import InputError
-from rocelab.results.drill import SCHEMA_VERSION, from_json
+from rocelab.results.drill import SCHEMA_VERSION, PhaseRun, from_json
 from rocelab.results.kpis import probe_figures
 from rocelab.results.spec import ExpectSpec
 from tests.helpers.report_sample import DRILL, drill, repeat, result
 
 MS = 10**6
+
+
+def test_a_document_plans_its_labs_fabric_once() -> None:
+    drill = result()
+    assert drill.fabric is drill.fabric
+    assert drill.fabric.name == drill.lab["name"]
+
+
+def test_a_phase_that_measured_nothing_is_no_run() -> None:
+    with pytest.raises(ValueError, match="phase one has neither probes nor jobs"):
+        _ = PhaseRun("one").problems
 
 
 def test_a_repeat_is_measured_relative_to_its_first_event() -> None:
