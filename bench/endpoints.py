@@ -37,12 +37,11 @@ from bench.throughput import (
     measure_sender,
     steering,
 )
-from rocelab import Lab, LabSpec, RunningLab
+from rocelab import Lab, LabSpec, RunningLab, plan
 from rocelab.base.interruption import ending
 from rocelab.jobs.flow import FIRST_QP, Flow
 from rocelab.jobs.sport import FIRST_SPORT
 from rocelab.observe.environment import read_environment
-from rocelab.plan.build import plan
 from rocelab.traffic.session import TrafficSession
 
 DILATION = 10

@@ -19,7 +19,17 @@ from rich.console import Console
 
 from bench import pause_trials
 from bench.trial import Run, Trial, names, outcome
-from rocelab import Diagnosis, JobSpec, Lab, LabSpec, RunningLab, diagnose_report, run_job, run_jobs
+from rocelab import (
+    Diagnosis,
+    JobSpec,
+    Lab,
+    LabSpec,
+    RunningLab,
+    diagnose_report,
+    plan,
+    run_job,
+    run_jobs,
+)
 from rocelab.base.interruption import ending
 from rocelab.dataplane.impairments.control import Impairments
 from rocelab.dataplane.impairments.impairment import Impairment, Kind
@@ -28,7 +38,6 @@ from rocelab.faults.links import RateDegrade
 from rocelab.faults.schedule import Timed
 from rocelab.jobs.jobplan import plan_jobs
 from rocelab.observe.environment import read_environment
-from rocelab.plan.build import plan
 from rocelab.plan.fabric import DirectedLink
 from rocelab.predict.matrix import rows_of_jobs
 from rocelab.predict.predictor import Setting, paths_on

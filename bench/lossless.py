@@ -22,12 +22,11 @@ from rich.console import Console
 
 from bench.fabrics import busy_s, spread
 from bench.written import write
-from rocelab import JobReport, JobSpec, Lab, LabSpec, RunningLab, run_job
+from rocelab import JobReport, JobSpec, Lab, LabSpec, RunningLab, plan, run_job
 from rocelab.agent.nic import WIRE_OVERHEAD_BYTES
 from rocelab.base.interruption import ending
 from rocelab.jobs.performance import FRAME_OVERHEAD_BYTES
 from rocelab.observe.environment import read_environment
-from rocelab.plan.build import plan
 
 SERVER_RATE_BPS = 100e9
 MEMORY = "400KB"

@@ -11,10 +11,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from bench.trial import Run, Trial
-from rocelab import JobReport, JobSpec, Lab, LabSpec, RunningLab, run_jobs
+from rocelab import JobReport, JobSpec, Lab, LabSpec, RunningLab, plan, run_jobs
 from rocelab.faults.pauses import PauseStormSpec, SlowReceiverSpec
 from rocelab.faults.schedule import Timed
-from rocelab.plan.build import plan
 from rocelab.results.diagnosis import Cause
 
 DILATION = 2500

@@ -17,10 +17,9 @@ from rich.table import Table
 
 from bench.senders import Sender
 from bench.throughput import measure_sender
-from rocelab import Lab, LabSpec
+from rocelab import Lab, LabSpec, plan
 from rocelab.base.interruption import ending
 from rocelab.labfile.schemes import SchemeSpec
-from rocelab.plan.build import plan
 
 SCHEMES = ("ecmp", "e-ecmp", "path-pinning", "flowlet", "spray")
 SWITCHES = 3

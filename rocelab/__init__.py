@@ -13,6 +13,8 @@ compute the same without a running lab. Results (`results`) are shown (`report`)
 The names of `rocelab.__all__` are the API (docs/api.md). Every module is private.
 """
 
+import sys
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 from rocelab.api import HOMES, place
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
     from rocelab.jobs.training_spec import TrainingSpec as TrainingSpec
     from rocelab.jobs.volumes import volumes
     from rocelab.lab.management import open_ssh as open_ssh
+    from rocelab.lab.prediction import predict as predict
     from rocelab.labfile.load import load as load
     from rocelab.labfile.model import HashPolicy as HashPolicy
     from rocelab.labfile.model import LabSpec as LabSpec
@@ -44,6 +47,7 @@ if TYPE_CHECKING:
     from rocelab.observe.evidence.unconverged import keep_unconverged as keep_unconverged
     from rocelab.observe.health.monitor import HealthMonitor as HealthMonitor
     from rocelab.observe.health.spec import HealthSpec as HealthSpec
+    from rocelab.plan.build import plan as plan
     from rocelab.plan.fabric import Fabric as Fabric
     from rocelab.predict.matrix import FlowRow as FlowRow
     from rocelab.results.diagnosis import Diagnosis as Diagnosis
@@ -118,3 +122,15 @@ def __getattr__(name: str) -> object:
 
 def __dir__() -> list[str]:
     return sorted(__all__)
+
+
+class _Face(ModuleType):
+    """This module, in which no private package takes the place of a function: `rocelab.plan` and
+    `rocelab.predict` are packages too."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if not (name in HOMES and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Face

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 SECTIONS: Mapping[str, Mapping[str, str]] = {
     "Plan a lab": {
         "load": "rocelab.labfile.load",
+        "plan": "rocelab.plan.build",
         "Lab": "rocelab.testkit.lab",
         "LabSpec": "rocelab.labfile.model",
         "Fabric": "rocelab.plan.fabric",
@@ -52,6 +53,7 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
         "Diagnosis": "rocelab.results.diagnosis",
     },
     "Predict and simulate": {
+        "predict": "rocelab.lab.prediction",
         "FlowRow": "rocelab.predict.matrix",
         "NicRef": "rocelab.jobs.placement",
         "Prediction": "rocelab.results.prediction",

@@ -8,9 +8,7 @@ Prints what part of the second tier's links 256 flows use, with one seed and wit
 import sys
 from itertools import count
 
-from rocelab import FlowRow, Lab, NicRef
-from rocelab.labfile.model import HashingSpec
-from rocelab.predict.predictor import Setting, asked_fabric, predict_document
+from rocelab import FlowRow, Lab, NicRef, predict
 
 
 def flows(lab: Lab, number: int) -> list[FlowRow]:
@@ -26,9 +24,8 @@ def flows(lab: Lab, number: int) -> list[FlowRow]:
 
 def main(name: str) -> None:
     lab = Lab.planned(name)
-    for title, seed in (("a seed per switch", "per-node"), ("one seed for all", 1)):
-        fabric = asked_fabric(lab.fabric, hashing=HashingSpec.model_validate({"seed": seed}))
-        for found in predict_document(fabric, flows(lab, 256), Setting()).polarizations:
+    for title, seed in (("a seed per switch", "per-node"), ("one seed for all", "1")):
+        for found in predict(lab, flows(lab, 256), hashing=seed).polarizations:
             print(
                 f"{title:18} {found.first} then {found.second}: {found.used_links} of "
                 f"{found.offered_links} links used"

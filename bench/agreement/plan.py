@@ -13,14 +13,13 @@ from fnmatch import fnmatchcase
 
 from bench.agreement.document import CONTENDED
 from bench.agreement.simulated import Simulated, simulate_job
-from rocelab import Fabric, InputError, JobSpec, LabSpec
+from rocelab import Fabric, InputError, JobSpec, LabSpec, plan
 from rocelab.jobs.jobplan import plan_jobs
 from rocelab.jobs.load import estimate
 from rocelab.labfile.catalog import LABS, find_lab, shipped_names
 from rocelab.labfile.load import load_spec
 from rocelab.labfile.queues import QueuesSpec
 from rocelab.labfile.schemes import EEcmpScheme, PathPinningScheme, SchemeSpec
-from rocelab.plan.build import plan
 
 CPUS = 2
 CPU_SHARE = 0.25

@@ -24,11 +24,10 @@ from bench.agreement.document import (
 from bench.agreement.plan import Cell
 from bench.agreement.queues import COUNTS, PortCounts, Queues, joined
 from bench.agreement.simulated import simulate_packets
-from rocelab import JobReport, Lab, LabSpec, RocelabError, RunningLab, run_job
+from rocelab import JobReport, Lab, LabSpec, RocelabError, RunningLab, plan, run_job
 from rocelab.jobs.jobplan import plan_jobs
 from rocelab.observe.environment import read_environment
 from rocelab.observe.timeline import opened_namespaces
-from rocelab.plan.build import plan
 from rocelab.plan.queues import BINS
 from rocelab.predict.loads import by_link
 from rocelab.predict.matrix import rows_of_jobs

@@ -13,12 +13,11 @@ import numpy as np
 
 from bench.agreement.document import Run
 from bench.agreement.queues import PortCounts, Queues
-from rocelab import JobSpec, LabSpec
+from rocelab import JobSpec, LabSpec, plan
 from rocelab import SimulationOptions as Options
 from rocelab.agent.nic import SECOND_NS
 from rocelab.base.arrays import Floats
 from rocelab.jobs.spec import collective_job
-from rocelab.plan.build import plan
 from rocelab.predict.loads import by_link
 from rocelab.results.simulation import Engine, PortModel
 from rocelab.routes.arrays.network import Network

@@ -27,7 +27,7 @@ from bench.convergence.document import (
 from bench.convergence.plan import Cell, candidate_links, fault_spec, lab_spec
 from bench.convergence.traffic import RATE_PPS, Probes, choose_probes, names_of
 from bench.convergence.validity import unsound
-from rocelab import ExpectationError, Lab, RocelabError, RunningLab
+from rocelab import ExpectationError, Lab, RocelabError, RunningLab, plan
 from rocelab.base.progress import no_progress
 from rocelab.drills.probes import wait_until
 from rocelab.faults.spec import SingleFaultSpec
@@ -38,7 +38,6 @@ from rocelab.observe.environment import read_environment
 from rocelab.observe.stages.measure import FlowRecovery, stages_of
 from rocelab.observe.stages.recorder import StageRecorder
 from rocelab.observe.timeline import FibTimeline, opened_namespaces
-from rocelab.plan.build import plan
 from rocelab.results.convergence import Method, Window
 from rocelab.results.probes import ProbeRun
 from rocelab.runs.probes import FaultedRun, Settings

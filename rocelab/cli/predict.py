@@ -20,10 +20,8 @@ from rocelab.labfile.schemes import predictable_kinds
 from rocelab.report.console import err, out, progress_bars, write
 
 if TYPE_CHECKING:
-    from rocelab.lab.lab import Lab, RunningLab
     from rocelab.plan.fabric import Fabric
     from rocelab.predict.matrix import FlowRow
-    from rocelab.predict.predictor import Setting
 
 MODELS = ("kernel", "crc16", "crc32")
 _NOT_OF_LOADS = ("starts", "warmup", "compute", "dcqcn", "ecn", "out-of-order")
@@ -95,13 +93,14 @@ def predict(
     """
     from rocelab.base.documents import to_json
     from rocelab.lab.lab import RunningLab
+    from rocelab.lab.prediction import setting_of
     from rocelab.predict.predictor import predict_document
     from rocelab.report.prediction import print_prediction
 
     chosen = running_or_planned(lab)
     is_up = isinstance(chosen, RunningLab)
     take_rights_for("reading the tables of a lab that is up", is_up=is_up)
-    fabric, setting = _asked(chosen, scheme, hashing, model)
+    fabric, setting = setting_of(chosen, scheme, hashing, model)
     rows, notes = _rows(fabric, flows, named_options(job))
     with progress_bars() as progress:
         found = predict_document(fabric, rows, setting, progress, notes)
@@ -111,29 +110,6 @@ def predict(
         print_prediction(found, out())
     for note in found.notes:
         err().print(f"note: {note}", style="yellow", markup=False, soft_wrap=True)
-
-
-def _asked(
-    chosen: Lab | RunningLab, scheme: str | None, hashing: str | None, model: str
-) -> tuple[Fabric, Setting]:
-    from rocelab.base.errors import InputError
-    from rocelab.lab.lab import RunningLab
-    from rocelab.predict.predictor import Setting, asked_fabric
-    from rocelab.predict.spec import read_asked
-    from rocelab.routes.asic import Model
-
-    if model not in MODELS:
-        raise InputError(f"there is no model {model}", hint=f"take {', '.join(MODELS)}")
-    if model != "kernel" and scheme is not None:
-        raise InputError(
-            f"--model {model} with --scheme {scheme}", hint="an ASIC's model is a scheme of its own"
-        )
-    asked = read_asked(scheme, hashing)
-    if model != "kernel" or not isinstance(chosen, RunningLab):
-        return asked_fabric(chosen.fabric, asked.scheme, asked.hashing), Setting(model=Model(model))
-    steering = chosen.steering.model()
-    fabric = asked_fabric(chosen.fabric, asked.scheme or steering.scheme, asked.hashing)
-    return fabric, Setting(chosen.read_fibs(), Model.KERNEL, steering.entries)
 
 
 def _rows(

@@ -21,6 +21,8 @@ from rocelab import (
     SimulationReport,
     TrafficMaker,
     load,
+    plan,
+    predict,
     run_job,
     simulate,
 )
@@ -44,6 +46,7 @@ def up(name: str) -> str:
 
 def simulated(name: str, job: JobSpec) -> SimulationReport:
     spec: LabSpec = load(name)
+    predict(Lab(plan(spec)), [job], hashing="per-tier")
     return simulate(spec, [job])
 
 

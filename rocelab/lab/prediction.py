@@ -1,0 +1,57 @@
+"""Predicts link loads on a lab: by its kernels' tables if it is up, else by the planned ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rocelab.base.errors import InputError
+from rocelab.base.progress import ProgressSink, no_progress
+from rocelab.jobs.job import JobSpec
+from rocelab.jobs.jobplan import plan_jobs
+from rocelab.lab.lab import PlannedLab, RunningLab
+from rocelab.plan.fabric import Fabric
+from rocelab.predict.matrix import FlowRow, rows_of_jobs
+from rocelab.predict.predictor import Setting, asked_fabric, predict_document
+from rocelab.predict.spec import read_asked
+from rocelab.results.prediction import Prediction
+from rocelab.routes.asic import Model
+
+
+def predict(
+    lab: PlannedLab[RunningLab] | RunningLab,
+    flows: Sequence[FlowRow | JobSpec],
+    *,
+    scheme: str | None = None,
+    hashing: str | None = None,
+    model: str = Model.KERNEL,
+    progress: ProgressSink = no_progress,
+) -> Prediction:
+    """Where flows and the flows of jobs land: loads of links, balance, polarization.
+
+    `scheme`, `hashing` and `model` are as of `rocelab predict`. Raises InputError if something does
+    not fit the lab or cannot be predicted, SpecError for a wrong scheme or hashing, NoPathError if
+    a flow does not arrive.
+    """
+    fabric, setting = setting_of(lab, scheme, hashing, model)
+    jobs = [flow for flow in flows if isinstance(flow, JobSpec)]
+    rows = [flow for flow in flows if isinstance(flow, FlowRow)]
+    rows += rows_of_jobs(plan_jobs(fabric, jobs)) if jobs else []
+    return predict_document(fabric, rows, setting, progress)
+
+
+def setting_of(
+    lab: PlannedLab[RunningLab] | RunningLab, scheme: str | None, hashing: str | None, model: str
+) -> tuple[Fabric, Setting]:
+    """The fabric and the choices that are assumed. Raises as `predict` does."""
+    if model not in tuple(Model):
+        raise InputError(f"there is no model {model}", hint=f"take {', '.join(Model)}")
+    if model != Model.KERNEL and scheme is not None:
+        raise InputError(
+            f"--model {model} with --scheme {scheme}", hint="an ASIC's model is a scheme of its own"
+        )
+    asked = read_asked(scheme, hashing)
+    if model != Model.KERNEL or not isinstance(lab, RunningLab):
+        return asked_fabric(lab.fabric, asked.scheme, asked.hashing), Setting(model=Model(model))
+    steering = lab.steering.model()
+    fabric = asked_fabric(lab.fabric, asked.scheme or steering.scheme, asked.hashing)
+    return fabric, Setting(lab.read_fibs(), Model.KERNEL, steering.entries)
