@@ -33,9 +33,9 @@ from rocelab import (
 from rocelab.base.interruption import ending
 from rocelab.dataplane.impairments.control import Impairments
 from rocelab.dataplane.impairments.impairment import Impairment, Kind
-from rocelab.faults.hosts import HostPauseSpec
-from rocelab.faults.links import RateDegrade
-from rocelab.faults.schedule import Timed
+from rocelab.faults.base import Timed
+from rocelab.faults.kinds.host_pause import HostPauseSpec
+from rocelab.faults.kinds.rate_degrade import RateDegrade
 from rocelab.jobs.jobplan import plan_jobs
 from rocelab.observe.environment import read_environment
 from rocelab.plan.fabric import DirectedLink

@@ -12,8 +12,9 @@ from typing import Any
 
 from bench.trial import Run, Trial
 from rocelab import JobReport, JobSpec, Lab, LabSpec, RunningLab, plan, run_jobs
-from rocelab.faults.pauses import PauseStormSpec, SlowReceiverSpec
-from rocelab.faults.schedule import Timed
+from rocelab.faults.base import Timed
+from rocelab.faults.kinds.pause_storm import PauseStormSpec
+from rocelab.faults.kinds.slow_receiver import SlowReceiverSpec
 from rocelab.results.diagnosis import Cause
 
 DILATION = 2500

@@ -38,6 +38,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
+from typing import Any
 
 from rocelab.base.errors import InputError
 from rocelab.base.files import NO_ROOM, make_folder, remove_tree, replace_file
@@ -158,13 +159,17 @@ def recorded_count(files: LabFiles) -> int:
     return len(list(files.faults.glob("*.json")))
 
 
-def recorded_faults(files: LabFiles) -> Mapping[int, Mapping[str, object]]:
-    """The keys of each fault in a lab's record, by its number, in their order. Reads the files of
-    `rocelab.faults.record` without importing the faults."""
+FAULT_KINDS = "rocelab.faults"
+"""The group of entry points that register kinds of faults."""
+
+
+def recorded_faults(files: LabFiles) -> Mapping[int, Mapping[str, Any]]:
+    """The document of each fault in a lab's record, by its number, in their order. Reads the files
+    of `rocelab.faults.record` without importing the faults."""
     found = {}
     for path in files.faults.glob("*.json"):
         with suppress(FileNotFoundError):  # restored meanwhile
-            found[int(path.stem)] = json.loads(path.read_text())["spec"]
+            found[int(path.stem)] = json.loads(path.read_text())
     return dict(sorted(found.items()))
 
 

@@ -12,13 +12,15 @@ from fnmatch import fnmatchcase
 
 from rocelab import Fabric, InputError, LabSpec
 from rocelab.base.units import DURATION
-from rocelab.faults.bgp import DrainSpec
-from rocelab.faults.daemons import Daemon, DaemonCrashSpec
-from rocelab.faults.impairments import BlackholeSpec
-from rocelab.faults.links import CarrierDownSpec, NicPortDownSpec
-from rocelab.faults.power import PowerLossSpec
+from rocelab.faults.base import SingleFaultSpec
+from rocelab.faults.daemons import Daemon
+from rocelab.faults.kinds.blackhole import BlackholeSpec
+from rocelab.faults.kinds.carrier_down import CarrierDownSpec
+from rocelab.faults.kinds.daemon_crash import DaemonCrashSpec
+from rocelab.faults.kinds.drain import DrainSpec
+from rocelab.faults.kinds.nic_port_down import NicPortDownSpec
+from rocelab.faults.kinds.power_loss import PowerLossSpec
 from rocelab.faults.selectors import LinkSelector
-from rocelab.faults.spec import SingleFaultSpec
 from rocelab.labfile.base import MS, SECOND
 from rocelab.labfile.fabrics import ClosSpec, FabricSpec, HpnSpec
 from rocelab.labfile.model import RoutingSpec

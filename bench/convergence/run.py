@@ -30,7 +30,7 @@ from bench.convergence.validity import unsound
 from rocelab import ExpectationError, Lab, RocelabError, RunningLab, plan
 from rocelab.base.progress import no_progress
 from rocelab.drills.probes import wait_until
-from rocelab.faults.spec import SingleFaultSpec
+from rocelab.faults.base import SingleFaultSpec
 from rocelab.lab.convergence import convergence_timeout_s, wait_for_bfd
 from rocelab.lab.installation import find_installation
 from rocelab.lab.providers import RuntimeKind, provider_of

@@ -72,9 +72,10 @@ class Door(Generic[T]):
         """What is registered, in the order ours, others, each by name; nothing is loaded."""
         return tuple(self._registered)
 
-    def all(self) -> Mapping[str, T]:
-        """Everything that can be loaded, in the order of `names`."""
-        loaded = {name: self._load(name) for name in self._registered}
+    def all(self, without: str | None = None) -> Mapping[str, T]:
+        """Everything that can be loaded, in the order of `names`; `without` is left out, as it
+        is by what is being loaded under that name."""
+        loaded = {name: self._load(name) for name in self._registered if name != without}
         return {name: found for name, found in loaded.items() if not isinstance(found, Refusal)}
 
     def refusals(self) -> tuple[Refusal, ...]:
@@ -154,6 +155,11 @@ class Door(Generic[T]):
     @property
     def _entries(self) -> tuple[_Entry, ...]:
         return _installed().get(self.group, ())
+
+
+def registered(group: str) -> frozenset[str]:
+    """The names that installed packages, ours too, register in a group; nothing is loaded."""
+    return frozenset(entry.point.name for entry in _installed().get(group, ()))
 
 
 @cache

@@ -87,10 +87,10 @@ def inject(
 
 
 def _leave(lab: RunningLab, spec: FaultSpec, json: bool) -> None:
+    from rocelab.faults.base import SeriesSpec
     from rocelab.faults.running import inject_and_leave
-    from rocelab.faults.spec import CampaignSpec, FlappingSpec
 
-    assert not isinstance(spec, FlappingSpec | CampaignSpec)
+    assert not isinstance(spec, SeriesSpec)
     with _showing("inject"):
         recorded, fault = inject_and_leave(lab, spec)
     if json:
@@ -169,7 +169,7 @@ def list_faults(lab: OneRunningLab = None, json: JsonOption = False) -> None:
     }
     shown = table("", ("fault", "kind", "of", "since", "driver"), left=5, names=3)
     for fault in faults:
-        driver = drivers[fault.driver].format(fault.pid)
+        driver = drivers[fault.driver].format(fault.pid) if fault.lost is None else fault.lost
         shown.add_row(str(fault.number), fault.kind, fault.subject, fault.since, driver)
     out().print(shown)
 

@@ -293,6 +293,9 @@ def _print_status(state: LabStatus) -> None:
     if state.faults:
         faults = ", ".join(f"{fault.number} ({fault.kind})" for fault in state.faults)
         say(f"broken on purpose, fault {faults}: `rocelab fault list {state.lab}`")
+        for fault in state.faults:
+            if fault.missing is not None:
+                say(f"fault {fault.number} is of {fault.missing}, which is not installed any more")
 
 
 def _print_lossless(lossless: LosslessOverview) -> None:

@@ -14,7 +14,8 @@ from rocelab.base.units import format_duration
 from rocelab.base.wording import name_hint
 from rocelab.drills.hashing import reseeded
 from rocelab.drills.spec import DrillSpec, PhaseSpec, TrafficSpec, load_drill
-from rocelab.faults.schedule import Timed, expand
+from rocelab.faults.base import Timed
+from rocelab.faults.schedule import expand
 from rocelab.jobs.flow import Flow, permutation, resolve_flow
 from rocelab.jobs.jobplan import JobPlan, plan_jobs
 from rocelab.labfile.catalog import find_lab, tree_of

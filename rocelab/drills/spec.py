@@ -23,7 +23,7 @@ from rocelab.base.errors import InputError, Problem, SpecError
 from rocelab.base.units import DURATION, DurationNs, SizeBytes, format_duration
 from rocelab.base.wording import KeyPath, RefusedError, dotted, listed
 from rocelab.faults.base import MAX_DURATION
-from rocelab.faults.spec import FaultSpec, FlappingSpec
+from rocelab.faults.spec import FaultSpec
 from rocelab.jobs.collectives import Pattern
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.spec import find_jobs
@@ -267,7 +267,7 @@ class PhaseBody(SpecModel):
                     "give it `at`, after time 0: the probes must be whole before it",
                     keys=("faults",),
                 )
-            if probes.duration - _last_change(fault) < sustained:
+            if probes.duration - fault.last_change < sustained:
                 raise RefusedError(
                     f"the fault at {format_duration(fault.at)} leaves less than measure.sustained "
                     f"({format_duration(sustained)}) between its last change and the end of the "
@@ -394,14 +394,6 @@ class PhaseDrillSpec(PhaseBody, DrillHead):
         keys = {key: getattr(self, key) for key in PhaseBody.model_fields}
         phase = PhaseSpec.model_construct(name=self.name, **{**keys, "traffic": self.probes})
         return DrillSpec.model_construct(**head, phases=(phase,))
-
-
-def _last_change(fault: FaultSpec) -> int:
-    """When a fault last changes the lab, ns after time 0; for a campaign the first change, because
-    its draws need a lab."""
-    if isinstance(fault, FlappingSpec):
-        return fault.at + fault.count * fault.period
-    return fault.at + (fault.lasts or 0)
 
 
 def load_drill(path: Path) -> DrillSpec:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import cast, get_args, get_origin
+from typing import get_origin
 
 from pydantic.fields import FieldInfo
 
@@ -16,6 +16,7 @@ from rocelab.base.errors import COMMAND_LINE, InputError, Problem, SpecError
 from rocelab.base.units import DURATION, SHARE
 from rocelab.base.wording import RefusedError, did_you_mean, shown
 from rocelab.faults.base import TimedSpec
+from rocelab.faults.door import KINDS
 from rocelab.faults.selectors import LinkSelector
 from rocelab.faults.spec import FaultSpec
 from rocelab.labfile.fields import Declared, choices, default_text, keys_of, of_field, quantity_of
@@ -63,7 +64,7 @@ def kinds() -> tuple[Kind, ...]:
                 for key, info in _keys(model)
             ),
         )
-        for name, model in _models().items()
+        for name, model in KINDS.all().items()
     )
 
 
@@ -73,15 +74,14 @@ def asked_fault(kind: str, pairs: Sequence[str]) -> FaultSpec:
     Lists are written with commas: `links=rtsw1:ctsw1,rtsw1:ctsw2`. Raises InputError for an unknown
     kind, SpecError with every problem of the keys.
     """
-    models = _models()
-    if kind not in models:
-        meant = did_you_mean(kind, models)
+    if kind not in KINDS.names:
+        meant = did_you_mean(kind, KINDS.names)
         raise InputError(
             f"there is no kind of fault {shown(kind)}",
             f"{f'{meant} ' if meant else ''}`rocelab fault kinds` explains each: "
-            f"{', '.join(models)}",
+            f"{', '.join(KINDS.names)}",
         )
-    model = models[kind]
+    model = KINDS.find(kind)
     fields = {key: of_field(info) for key, info in keys_of(model)}
     data: dict[str, Data] = {"kind": kind}
     problems: list[Problem] = []
@@ -101,18 +101,12 @@ def asked_fault(kind: str, pairs: Sequence[str]) -> FaultSpec:
             problems.append(Problem(COMMAND_LINE, None, key, refusal.message, refusal.hint))
     if problems:
         raise_problems(problems)
-    return cast(FaultSpec, validate(Source(COMMAND_LINE, data, {}), model))
+    return validate(Source(COMMAND_LINE, data, {}), model)
 
 
 def ends_by_itself(spec: FaultSpec) -> bool:
     """Whether the fault is over at some time, and not only when someone restores it."""
     return spec.lasts is not None or spec.no_lasts is not None
-
-
-def _models() -> dict[str, type[TimedSpec]]:
-    """The models by the kind they are of."""
-    union = get_args(FaultSpec)[0]
-    return {get_args(model.model_fields["kind"].annotation)[0]: model for model in get_args(union)}
 
 
 def _keys(model: type[TimedSpec]) -> list[tuple[str, FieldInfo]]:

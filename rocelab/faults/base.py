@@ -3,13 +3,17 @@
 A kind of fault is a spec, which says what it is on a fabric, and a `Fault`, which breaks a running
 lab and afterwards makes it exactly as `up` made it. A fault holds resolved names and no state:
 whatever was done is found in the kernel and in FRR, so that another process can undo what a killed
-one did.
+one did. A kind that lasts by itself, such as flapping, is a `SeriesSpec` instead: it becomes single
+faults.
 """
 
 from __future__ import annotations
 
-from collections.abc import Set
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
+from enum import StrEnum
+from types import MappingProxyType
 from typing import Annotated, ClassVar, Protocol, Self, runtime_checkable
 
 from pydantic import Field, model_validator
@@ -33,6 +37,7 @@ from rocelab.plan.fabric import DirectedLink, Fabric, Link
 
 MAX_DURATION = 600 * SECOND
 ALL_PPM = SHARE.units["%"] * 100
+NO_SETTINGS: Mapping[str, str] = MappingProxyType({})
 
 
 class Fault(Protocol):
@@ -158,6 +163,15 @@ class NodeFault:
         """Nothing takes time."""
 
 
+class Target(StrEnum):
+    """What a campaign draws for a fault: a link or a switch, or a switch above the racks. Without
+    their only switch, a rack's servers lose all traffic, which routing cannot prevent."""
+
+    LINK = "link"
+    SWITCH = "switch"
+    UPPER_SWITCH = "upper switch"
+
+
 class TimedSpec(SpecModel):
     """When a fault begins and how long it lasts; a drill needs to know, a person at a running lab
     does not say."""
@@ -167,11 +181,17 @@ class TimedSpec(SpecModel):
     instant: ClassVar[bool] = False
     """Whether it is over as soon as it is done."""
 
+    kind: str
     at: Annotated[DurationNs, Field(ge=0, le=MAX_DURATION, description="after time 0")] = 0
     lasts: Annotated[
         DurationNs | None,
         Field(gt=0, le=MAX_DURATION, description="then it is undone; without it, at the end"),
     ] = None
+
+    @property
+    def last_change(self) -> int:
+        """When it last changes the lab, as far as its keys say, ns after time 0."""
+        return self.at + (self.lasts or 0)
 
     @model_validator(mode="after")
     def _ends_once(self) -> Self:
@@ -180,8 +200,44 @@ class TimedSpec(SpecModel):
         return self
 
 
-class LinkFaultSpec(TimedSpec):
-    """A fault of one link or of several at once."""
+class SingleFaultSpec(TimedSpec):
+    """A fault that begins once and ends once."""
+
+    drawn: ClassVar[Target | None] = None
+    """What a campaign draws for it; None: a campaign has none of this kind."""
+    spares_packets: ClassVar[bool] = False
+    """Whether it takes no packet itself: what is lost under it, a queue or a buffer counts."""
+
+    @property
+    def settings(self) -> Mapping[str, str]:
+        """The settings of ports that it changes, by name: `rocelab status` and runs do not hold
+        these values against the lab."""
+        return NO_SETTINGS
+
+    @abstractmethod
+    def resolve(self, fabric: Fabric) -> Fault:
+        """The fault on a fabric. Raises InputError if it does not fit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Timed:
+    """A single fault from `begins_ns` to `ends_ns` after time 0; None: until the end of all."""
+
+    spec: SingleFaultSpec
+    begins_ns: int
+    ends_ns: int | None
+
+
+class SeriesSpec(TimedSpec):
+    """Single faults, one after the other."""
+
+    @abstractmethod
+    def singles(self, fabric: Fabric) -> Sequence[Timed]:
+        """The faults on a fabric, in any order. Raises InputError if they do not fit."""
+
+
+class LinkChoice(SpecModel):
+    """The keys that name one link, or several at once."""
 
     link: LinkSelector | None = None
     links: Annotated[
@@ -221,20 +277,24 @@ class LinkFaultSpec(TimedSpec):
         return links
 
 
+class LinkFaultSpec(LinkChoice, SingleFaultSpec):
+    """A fault of one link or of several at once."""
+
+
 Towards = Annotated[
     NodeName | None,
     Field(description="the node at whose end packets are hit; without it, in both directions"),
 ]
 
 
-class NicFaultSpec(TimedSpec):
+class NicFaultSpec(SingleFaultSpec):
     """A fault of a server's NIC."""
 
     server: NodeName
     nic: Annotated[int, Field(ge=1, le=64, description="from 1")] = 1
 
 
-class SwitchFaultSpec(TimedSpec):
+class SwitchFaultSpec(SingleFaultSpec):
     """A fault of a switch."""
 
     switch: NodeName

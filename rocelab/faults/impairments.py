@@ -10,18 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Annotated, Literal
 
-from pydantic import Field
-
-from rocelab.base.units import DurationNs, SharePpm
 from rocelab.dataplane.impairments.impairment import Impairment, Kind
-from rocelab.faults.base import ALL_PPM, LinkFaultSpec, LinksFault, Towards
+from rocelab.faults.base import LinksFault
 from rocelab.faults.selectors import directed
 from rocelab.lab.lab import RunningLab
-from rocelab.labfile.base import MS, SECOND
 from rocelab.linux.bracket import Bracket, spanning
-from rocelab.plan.fabric import DirectedLink, Fabric, Link
+from rocelab.plan.fabric import DirectedLink
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,67 +78,3 @@ class CableFault(LinksFault):
 
     def _impaired(self) -> Iterator[DirectedLink]:
         return directed(self.links, self.towards)
-
-
-def blackhole(links: tuple[Link, ...], towards: str | None = None) -> CableFault:
-    """Every packet vanishes and the carrier stays."""
-    return CableFault(links, "blackhole", Impairment(Kind.BLACKHOLE), towards)
-
-
-def grey_loss(links: tuple[Link, ...], loss_ppm: int, towards: str | None = None) -> CableFault:
-    """A share of packets vanishes, drawn one by one."""
-    return CableFault(links, "grey-loss", Impairment(Kind.LOSS, loss_ppm / ALL_PPM), towards)
-
-
-def corruption(links: tuple[Link, ...], share_ppm: int, towards: str | None = None) -> CableFault:
-    """A bit flips in a share of RoCE packets, and their ICRC fails at the receiver."""
-    impairment = Impairment(Kind.CORRUPTION, share_ppm / ALL_PPM)
-    return CableFault(links, "corruption", impairment, towards)
-
-
-def delay(links: tuple[Link, ...], delay_ns: int, towards: str | None = None) -> CableFault:
-    """Every packet comes later, in order."""
-    return CableFault(links, "delay", Impairment(Kind.DELAY, delay_ns=delay_ns), towards)
-
-
-class BlackholeSpec(LinkFaultSpec):
-    """Every packet vanishes and the carrier stays, so neither end notices."""
-
-    kind: Literal["blackhole"]
-    towards: Towards = None
-
-    def resolve(self, fabric: Fabric) -> CableFault:
-        return blackhole(self.find(fabric, self.towards), self.towards)
-
-
-class GreyLossSpec(LinkFaultSpec):
-    """Some packets vanish, drawn one by one."""
-
-    kind: Literal["grey-loss"]
-    towards: Towards = None
-    loss: Annotated[SharePpm, Field(gt=0, le=ALL_PPM)] = ALL_PPM // 100
-
-    def resolve(self, fabric: Fabric) -> CableFault:
-        return grey_loss(self.find(fabric, self.towards), self.loss, self.towards)
-
-
-class CorruptionSpec(LinkFaultSpec):
-    """A bit of some RoCE packets flips inside a switch: their ICRC fails at the receiver."""
-
-    kind: Literal["corruption"]
-    towards: Towards = None
-    share: Annotated[SharePpm, Field(gt=0, le=ALL_PPM)] = ALL_PPM // 100
-
-    def resolve(self, fabric: Fabric) -> CableFault:
-        return corruption(self.find(fabric, self.towards), self.share, self.towards)
-
-
-class DelaySpec(LinkFaultSpec):
-    """Every packet takes longer, by the lab's clock."""
-
-    kind: Literal["delay"]
-    towards: Towards = None
-    delay: Annotated[DurationNs, Field(gt=0, le=10 * SECOND)] = 10 * MS
-
-    def resolve(self, fabric: Fabric) -> CableFault:
-        return delay(self.find(fabric, self.towards), self.delay, self.towards)

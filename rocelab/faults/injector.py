@@ -19,7 +19,7 @@ from typing import Self
 from rocelab.agent.agent import clock_offset_ns
 from rocelab.base.errors import ExpectationError, RocelabError
 from rocelab.base.interruption import shielded, undone
-from rocelab.faults.base import CarrierFault, Fault, LinksFault, ScheduledFault
+from rocelab.faults.base import CarrierFault, Fault, LinksFault, ScheduledFault, SingleFaultSpec
 from rocelab.faults.ports import check_ports
 from rocelab.faults.record import (
     Driver,
@@ -29,7 +29,6 @@ from rocelab.faults.record import (
     remove_fault,
     write_fault,
 )
-from rocelab.faults.spec import SingleFaultSpec
 from rocelab.lab.lab import RunningLab
 from rocelab.lab.node import PortGoneError
 from rocelab.linux import background, namespaces
@@ -155,7 +154,8 @@ class Injector:
         check_there(self._lab, fault)
         if self._guardian is None:
             self._guardian = _start_guardian(self._lab)
-        return RunningFault(fault, write_fault(self._files, spec, Driver.this_process()))
+        recorded = write_fault(self._files, spec, fault, Driver.this_process())
+        return RunningFault(fault, recorded)
 
     def happened(self) -> tuple[Change, ...]:
         """The changes so far, without those that the kernel has yet to make."""

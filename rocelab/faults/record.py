@@ -13,8 +13,13 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from pydantic import ValidationError
+
 from rocelab.base.files import make_folder, write_file
-from rocelab.faults.spec import SINGLE_FAULT, SingleFaultSpec
+from rocelab.faults.base import Fault, SingleFaultSpec
+from rocelab.faults.door import KINDS
+from rocelab.faults.lost import LostSpec
+from rocelab.faults.spec import SINGLE_FAULT
 from rocelab.record import LabFiles
 
 
@@ -37,7 +42,8 @@ class Driver:
 
 @dataclass(frozen=True, slots=True)
 class RecordedFault:
-    """A fault that a lab has; `driver` is None if it stays until a user restores it."""
+    """A fault that a lab has; `driver` is None if it stays until a user restores it. `spec` is a
+    `LostSpec` if nothing can restore it."""
 
     number: int
     spec: SingleFaultSpec
@@ -49,13 +55,19 @@ def faults_folder(files: LabFiles) -> Path:
     return files.faults
 
 
-def write_fault(files: LabFiles, spec: SingleFaultSpec, driver: Driver | None) -> RecordedFault:
-    """Record a fault under the next free number."""
+def write_fault(
+    files: LabFiles, spec: SingleFaultSpec, fault: Fault, driver: Driver | None
+) -> RecordedFault:
+    """Record a fault under the next free number, as written and as it is on the lab's fabric."""
     folder = faults_folder(files)
     make_folder(folder, exist_ok=True)
     document = {
-        "spec": SINGLE_FAULT.dump_python(spec, mode="json", exclude_none=True),
+        "spec": spec.model_dump(mode="json", exclude_none=True),
         "driver": None if driver is None else [driver.pid, driver.started],
+        "package": KINDS.origin(spec.kind),
+        "subject": fault.subject,
+        "nodes": fault.nodes,
+        "settings": dict(spec.settings),
     }
     fresh = folder / f"{os.getpid()}.new"
     write_file(fresh, json.dumps(document))
@@ -80,7 +92,10 @@ def read_faults(files: LabFiles) -> tuple[RecordedFault, ...]:
             document = json.loads(path.read_text())
         except FileNotFoundError:
             continue  # restored meanwhile
-        spec = SINGLE_FAULT.validate_json(json.dumps(document["spec"]))
+        try:
+            spec = SINGLE_FAULT.validate_json(json.dumps(document["spec"]))
+        except ValidationError:
+            spec = LostSpec.recorded(document)
         driver = None if document["driver"] is None else Driver(*document["driver"])
         found.append(RecordedFault(int(path.stem), spec, driver))
     return tuple(sorted(found, key=lambda fault: fault.number))

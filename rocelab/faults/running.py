@@ -17,7 +17,7 @@ from rocelab.base.errors import ExpectationError, InputError
 from rocelab.base.interruption import shielded
 from rocelab.base.progress import Progress, ProgressSink, no_progress
 from rocelab.base.wording import listed
-from rocelab.faults.base import Fault, LinksFault
+from rocelab.faults.base import Fault, LinksFault, SingleFaultSpec, Timed
 from rocelab.faults.injector import (
     Change,
     Injector,
@@ -27,6 +27,7 @@ from rocelab.faults.injector import (
     undo,
     wait_for_effect,
 )
+from rocelab.faults.lost import LostFault
 from rocelab.faults.record import (
     RecordedFault,
     faults_folder,
@@ -34,9 +35,9 @@ from rocelab.faults.record import (
     remove_fault,
     write_fault,
 )
-from rocelab.faults.schedule import Timed, expand
+from rocelab.faults.schedule import expand
 from rocelab.faults.selectors import with_names
-from rocelab.faults.spec import FaultSpec, SingleFaultSpec
+from rocelab.faults.spec import FaultSpec
 from rocelab.faults.timetable import carry_out
 from rocelab.lab.adoption.adopt import check_adopted, forget
 from rocelab.lab.inuse import in_use
@@ -61,7 +62,7 @@ class ListedFault:
     """A fault that a lab has. `since_unix_s` is when it was recorded, just before it began.
 
     driver: `none` if it stays until a user restores it; otherwise the state of the process `pid`
-    that should restore it.
+    that should restore it. lost: why nothing can restore it, as its package is gone.
     """
 
     number: int
@@ -70,6 +71,7 @@ class ListedFault:
     since_unix_s: float
     driver: Literal["none", "alive", "orphaned"]
     pid: int | None
+    lost: str | None = None
 
     @property
     def since(self) -> str:
@@ -90,7 +92,7 @@ def inject_and_leave(lab: RunningLab, spec: SingleFaultSpec) -> tuple[RecordedFa
         shielded(f"{fault.kind} of {fault.subject} is undone") as shield,
     ):
         check_there(lab, fault)
-        recorded = write_fault(LabFiles(lab.name), spec, driver=None)
+        recorded = write_fault(LabFiles(lab.name), spec, fault, driver=None)
         try:
             with shield.lifted():
                 fault.prepare(lab)
@@ -151,7 +153,8 @@ def release(text: str) -> tuple[Fault, ...]:
     it. Returns what was undone.
 
     Raises InputError if the lab is not up or was not adopted, or a drill or a job uses it;
-    ExpectationError if something of a fault remains; DamagedRecordError if its faults cannot be
+    ExpectationError if something of a fault remains, or after all if the package of one is gone;
+    DamagedRecordError if its faults cannot be
     read: then the lab is forgotten too.
     """
     name = name_of(text)
@@ -168,18 +171,27 @@ def release(text: str) -> tuple[Fault, ...]:
     check_adopted(files)
     gone = set(lab.runtime.provider.gone(files))
     restored: list[Fault] = []
+    lost: list[LostFault] = []
     with in_use(files, "its release"):
         for recorded in reversed(read_faults(files)):
             fault = recorded.spec.resolve(lab.fabric)
             if isinstance(fault, LinksFault):
                 fault = fault.without(gone)
-            if not fault.nodes or gone.intersection(fault.nodes):
+            if isinstance(fault, LostFault):
+                lost.append(fault)
+            elif not fault.nodes or gone.intersection(fault.nodes):
                 remove_fault(files, recorded)
             else:
                 restored += undo(lab, [(fault, recorded)])
         # Of a cable to a node that is gone the near end still has them.
         lab.impairments.clear_all(gone)
         forget(lab.name)
+    if lost:
+        nodes = dict.fromkeys(node for fault in lost for node in fault.nodes)
+        raise ExpectationError(
+            "; ".join(f"{fault.kind} of {fault.subject} is left: {fault.why}" for fault in lost),
+            hint=f"the lab is given back: mend {listed(nodes, 'and')} by hand",
+        )
     return tuple(restored)
 
 
@@ -215,14 +227,16 @@ def faults_of(lab: RunningLab) -> tuple[ListedFault, ...]:
             since = (folder / f"{recorded.number}.json").stat().st_mtime
         except FileNotFoundError:
             continue  # restored meanwhile
+        fault = recorded.spec.resolve(lab.fabric)
         found.append(
             ListedFault(
                 number=recorded.number,
                 kind=recorded.spec.kind,
-                subject=recorded.spec.resolve(lab.fabric).subject,
+                subject=fault.subject,
                 since_unix_s=since,
                 driver=_DRIVERS[None if driver is None else driver.is_alive],
                 pid=None if driver is None else driver.pid,
+                lost=fault.why if isinstance(fault, LostFault) else None,
             )
         )
     return tuple(found)

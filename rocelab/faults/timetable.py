@@ -14,9 +14,8 @@ from itertools import chain
 
 from rocelab.base.interruption import shielded
 from rocelab.base.units import format_duration
-from rocelab.faults.base import CarrierFault, LinksFault, NodeFault
+from rocelab.faults.base import CarrierFault, LinksFault, NodeFault, Timed
 from rocelab.faults.injector import Change, Injector, RunningFault
-from rocelab.faults.schedule import Timed
 from rocelab.linux.bracket import realtime_ns
 from rocelab.linux.priority import running_first
 from rocelab.results.probes import Event, FaultChange

@@ -41,14 +41,14 @@ class Deviation:
 
 
 def read_deviations(fabric: Fabric, files: LabFiles) -> tuple[Deviation, ...]:
-    """What differs in the nodes of a running lab, in the fabric's order, but for the MTUs that the
+    """What differs in the nodes of a running lab, in the fabric's order, but for what the
     recorded faults set; a node that is gone has no settings.
 
     Raises PermissionError without the rights to enter its namespaces.
     """
     read = _of_planned if fabric.observed is None else _of_adopted
     recorded = recorded_faults(files).values()
-    excused = {(_MTU, str(keys["mtu"])) for keys in recorded if keys["kind"] == "mtu-mismatch"}
+    excused = {item for fault in recorded for item in fault.get("settings", {}).items()}
     found: list[Deviation] = []
     netns_of = {node.name: files.netns_of(node.name) for node in fabric.nodes}
     present = {name: netns for name, netns in netns_of.items() if netns.exists()}

@@ -13,7 +13,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
+from typing import Any
 
+from rocelab.base.doors import registered
 from rocelab.base.wording import listed
 from rocelab.base.workers import workers
 from rocelab.dataplane.impairments import cables
@@ -29,6 +31,7 @@ from rocelab.linux import fib, namespaces, netlink, processes
 from rocelab.plan.fabric import Node, Role
 from rocelab.plan.routes import expected_routes, expected_width
 from rocelab.record import (
+    FAULT_KINDS,
     DamagedRecordError,
     LabFiles,
     State,
@@ -82,10 +85,12 @@ class NodeStatus:
 
 @dataclass(frozen=True, slots=True)
 class KnownFault:
-    """A fault in the lab, with its number in the lab's record."""
+    """A fault in the lab, with its number in the lab's record. missing: the package of its kind,
+    if that is not installed any more: nothing can restore it."""
 
     number: int
     kind: str
+    missing: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,13 +223,19 @@ def read_status(lab: RunningLab, answer_s: float = VTY_TIMEOUT_S) -> LabStatus:
     with workers(4 * (os.cpu_count() or 1)) as pool:
         nodes = tuple(pool.map(read, fabric.nodes))
     files = lab.runtime.files
-    recorded = recorded_faults(files).items()
     broken = (*cables.broken(fabric, files), *lab.impairments.broken())
-    faults = tuple(KnownFault(number, str(keys["kind"])) for number, keys in recorded)
+    recorded = recorded_faults(files).items()
+    faults = tuple(_known_fault(number, document) for number, document in recorded)
     overview, controller = read_overview(fabric), lacks_controller(files)
     deviations = read_deviations(fabric, files)
     memory = lab.memory.text
     return LabStatus(lab.name, nodes, faults, overview, broken, controller, deviations, memory)
+
+
+def _known_fault(number: int, document: Mapping[str, Any]) -> KnownFault:
+    kind = document["spec"]["kind"]
+    missing = None if kind in registered(FAULT_KINDS) else document.get("package")
+    return KnownFault(number, kind, missing)
 
 
 def _read_switch(

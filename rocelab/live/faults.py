@@ -16,8 +16,8 @@ from pydantic import Field
 
 from rocelab.base.errors import InputError, RocelabError
 from rocelab.faults.asked import asked_fault
+from rocelab.faults.base import SeriesSpec, SingleFaultSpec
 from rocelab.faults.running import faults_of, injected, restore_numbered
-from rocelab.faults.spec import CampaignSpec, FlappingSpec, SingleFaultSpec
 from rocelab.labfile.base import SpecModel
 from rocelab.linux.bracket import realtime_ns
 from rocelab.live.events import FaultEvent
@@ -41,7 +41,7 @@ class FaultRequest(SpecModel):
         """The fault, and how long it lasts in ns. Raises InputError, and SpecError with every
         problem of the keys."""
         spec = asked_fault(self.kind, [f"{key}={value}" for key, value in self.keys.items()])
-        if isinstance(spec, FlappingSpec | CampaignSpec):
+        if isinstance(spec, SeriesSpec):
             raise InputError(
                 f"{self.kind} is no fault of the page", hint="use `rocelab fault inject`"
             )

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from rocelab.base.wording import listed
-from rocelab.faults.pauses import SPARING
+from rocelab.faults.base import SingleFaultSpec
+from rocelab.faults.door import KINDS
 from rocelab.jobs.load import warning
 from rocelab.labfile.queues import QueueEngine
 from rocelab.observe.devices import DeviceCounts
@@ -109,7 +110,10 @@ def _judged(
     # ended a queue pair, or moved some to another port.
     moves = sum(pair.port_moves for job in jobs for pair in job.queue_pairs)
     kinds = {change.kind for event in record.events for change in event.faults}
-    spared = counts.engine is QueueEngine.BPF and kinds <= SPARING
+    spared = counts.engine is QueueEngine.BPF and all(
+        issubclass(model := KINDS.find(kind), SingleFaultSpec) and model.spares_packets
+        for kind in kinds
+    )
     is_whole = not moves and (spared or not record.events)
     of_others, disturbed = judged(jobs, counts, record.elapsed_s)
     problems = (

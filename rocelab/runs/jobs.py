@@ -18,8 +18,8 @@ from rocelab.base.documents import to_json
 from rocelab.base.errors import InputError
 from rocelab.base.outputs import RESULT, output_file, results_folder
 from rocelab.base.progress import ProgressSink, no_progress
+from rocelab.faults.base import Timed
 from rocelab.faults.injector import Injector
-from rocelab.faults.schedule import Timed
 from rocelab.faults.timetable import carried_out, events_of, prepare_first
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.jobplan import JobPlan, plan_jobs

@@ -20,8 +20,8 @@ import numpy as np
 
 from rocelab.base.errors import InputError, MachineError
 from rocelab.base.outputs import Place
+from rocelab.faults.base import Timed
 from rocelab.faults.injector import Injector
-from rocelab.faults.schedule import Timed
 from rocelab.faults.timetable import Prepared, carry_out, events_of, prepare_first
 from rocelab.jobs.flow import Flow, resolve_flow
 from rocelab.lab import settings as kernel

@@ -12,9 +12,8 @@ from types import TracebackType
 
 from rocelab.base.errors import InputError
 from rocelab.drills.spec import MeasureSpec, TrafficSpec
-from rocelab.faults.base import Fault
+from rocelab.faults.base import Fault, SingleFaultSpec
 from rocelab.faults.injector import Injector
-from rocelab.faults.spec import SingleFaultSpec
 from rocelab.jobs.flow import FIRST_QP, Flow, permutation, resolve_flow
 from rocelab.jobs.sport import FIRST_SPORT, QPN_LIMIT, SPORTS
 from rocelab.lab.lab import RunningLab

@@ -165,7 +165,7 @@ class Measurement(Holding):
         faults = expand(fabric, [spec])
         for timed in faults:
             self._experiment.faults.append(timed.spec.resolve(fabric))
-            if timed.ends_ns is None and timed.spec.kind != "session-reset":
+            if timed.ends_ns is None and not timed.spec.instant:
                 raise InputError(
                     f"carry_out({kind!r}) does not say how long the fault lasts",
                     hint=f'give it lasts="1s", or use `with fault({kind!r}, ...)`',

@@ -12,7 +12,8 @@ from typing import TypeVar, cast
 from pydantic import BaseModel, create_model
 
 from rocelab.base.errors import InputError
-from rocelab.faults.spec import CampaignSpec, FaultSpec, FlappingSpec, SingleFaultSpec
+from rocelab.faults.base import SeriesSpec, SingleFaultSpec
+from rocelab.faults.spec import FaultSpec
 from rocelab.labfile.base import SpecModel
 from rocelab.labfile.load import validate
 from rocelab.labfile.source import Data, Source
@@ -30,9 +31,7 @@ class _WrittenFault(SpecModel):
     fault: FaultSpec
 
 
-def as_fault(
-    kind: str, keywords: Mapping[str, object]
-) -> SingleFaultSpec | FlappingSpec | CampaignSpec:
+def as_fault(kind: str, keywords: Mapping[str, object]) -> FaultSpec:
     """A fault as in a drill file. Raises SpecError with all problems."""
     return _validated("fault", _WrittenFault, {"kind": kind, **keywords}).fault
 
@@ -41,7 +40,7 @@ def lasting(kind: str, keywords: Mapping[str, object]) -> SingleFaultSpec:
     """A fault that the test begins and ends itself. Raises SpecError, and InputError for a kind or
     key with a schedule of its own."""
     spec = as_fault(kind, keywords)
-    if isinstance(spec, FlappingSpec | CampaignSpec):
+    if isinstance(spec, SeriesSpec):
         raise InputError(
             f"{kind} begins and ends by itself, again and again",
             hint=f'it is no `with` block: call run.carry_out("{kind}", ...), which returns at its '

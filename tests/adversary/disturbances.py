@@ -21,8 +21,8 @@ from typing import Any
 from unittest.mock import patch
 
 from rocelab.dataplane.impairments.maps import ImpairmentMaps
+from rocelab.faults.base import Timed
 from rocelab.faults.injector import Injector
-from rocelab.faults.schedule import Timed
 from rocelab.lab import daemons
 from rocelab.lab.lab import Lab
 from rocelab.linux import netlink

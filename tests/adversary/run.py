@@ -17,7 +17,8 @@ from rocelab.drills import jobs
 from rocelab.drills.labuse import fresh
 from rocelab.drills.run import run_drill
 from rocelab.drills.spec import HASHING_NS, DrillSpec, PhaseSpec, load_drill
-from rocelab.faults.schedule import Timed, expand
+from rocelab.faults.base import Timed
+from rocelab.faults.schedule import expand
 from rocelab.jobs.flow import permutation
 from rocelab.lab.lab import Lab
 from rocelab.labfile.catalog import DRILLS, find

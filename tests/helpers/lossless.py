@@ -18,7 +18,7 @@ from rocelab.dataplane.pfc.daemon import GUARD
 from rocelab.dataplane.pfc.maps import CLASSES, PauseMaps
 from rocelab.dataplane.pfc.program import pins_folder
 from rocelab.dataplane.pfc.reading import ClassCounters, PauseReader
-from rocelab.faults.pauses import PauseStorm
+from rocelab.faults.kinds.pause_storm import PauseStorm
 from rocelab.lab.lab import Lab
 from rocelab.linux import namespaces, pidfile
 from rocelab.linux.netlink import SO_RCVBUFFORCE

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import pytest
 
 from rocelab.faults import injector, timetable
+from rocelab.faults.base import SingleFaultSpec, Timed
 from rocelab.faults.injector import Injector, RunningFault
 from rocelab.faults.record import RecordedFault
-from rocelab.faults.schedule import Timed
-from rocelab.faults.spec import SINGLE_FAULT, SingleFaultSpec
+from rocelab.faults.spec import SINGLE_FAULT
 from rocelab.lab.lab import Lab
 from rocelab.linux import bracket
 from rocelab.linux.bracket import Bracket

@@ -17,7 +17,7 @@ from rocelab.base.errors import ExpectationError, InputError
 from rocelab.base.progress import Progress
 from rocelab.cli import lifecycle
 from rocelab.drills.run import run_drill
-from rocelab.faults.links import MtuMismatchSpec
+from rocelab.faults.kinds.mtu_mismatch import MtuMismatchSpec
 from rocelab.faults.running import injected
 from rocelab.lab import runtime, wiring
 from rocelab.lab.daemons import vty_command, vty_json

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from rocelab.faults.links import CarrierDown
+from rocelab.faults.kinds.carrier_down import CarrierDown
 from rocelab.lab.lab import Lab
 from rocelab.labfile.catalog import find_lab
 from rocelab.labfile.load import load_spec

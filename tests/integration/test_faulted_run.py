@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from rocelab.drills.probes import wait_until
+from rocelab.faults.base import Timed
 from rocelab.faults.record import read_faults
-from rocelab.faults.schedule import Timed
 from rocelab.faults.spec import SINGLE_FAULT
 from rocelab.jobs.flow import permutation
 from rocelab.lab.lab import Lab

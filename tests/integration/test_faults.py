@@ -18,14 +18,20 @@ import pytest
 from rocelab.base.errors import InputError
 from rocelab.faults import policy
 from rocelab.faults.base import Fault
-from rocelab.faults.bgp import AbruptRemoval, Drain, SessionReset
-from rocelab.faults.daemons import DaemonCrash, DaemonHang
 from rocelab.faults.fibre import BrokenFibre
-from rocelab.faults.hosts import HostPause
-from rocelab.faults.leaks import BadPrefix, RouteLeak
-from rocelab.faults.links import CarrierDown, MtuMismatch, RateDegrade
+from rocelab.faults.kinds.abrupt_removal import AbruptRemoval
+from rocelab.faults.kinds.bad_prefix import BadPrefix
+from rocelab.faults.kinds.carrier_down import CarrierDown
+from rocelab.faults.kinds.daemon_crash import DaemonCrash
+from rocelab.faults.kinds.daemon_hang import DaemonHang
+from rocelab.faults.kinds.drain import Drain
+from rocelab.faults.kinds.host_pause import HostPause
+from rocelab.faults.kinds.mtu_mismatch import MtuMismatch
+from rocelab.faults.kinds.power_loss import SwitchPowerLoss
+from rocelab.faults.kinds.rate_degrade import RateDegrade
+from rocelab.faults.kinds.route_leak import RouteLeak
+from rocelab.faults.kinds.session_reset import SessionReset
 from rocelab.faults.ports import read_default_ports, read_ports
-from rocelab.faults.power import SwitchPowerLoss
 from rocelab.lab import daemons, peers, wiring
 from rocelab.lab.lab import Lab
 from rocelab.linux import namespaces, processes
@@ -406,9 +412,9 @@ def test_what_a_killed_process_has_done_another_undoes(rig: Rig, tmp_path: Path)
     program = f"""
 import os, signal
 from rocelab.lab.lab import Lab, RunningLab
-from rocelab.faults.bgp import Drain
-from rocelab.faults.daemons import DaemonCrash
-from rocelab.faults.links import CarrierDown
+from rocelab.faults.kinds.drain import Drain
+from rocelab.faults.kinds.daemon_crash import DaemonCrash
+from rocelab.faults.kinds.carrier_down import CarrierDown
 lab = RunningLab.open({rig.lab.name!r})
 CarrierDown((lab.fabric.link_by_name["rtsw2:ctsw1"],)).inject(lab)
 DaemonCrash("ctsw2", "bgpd").inject(lab)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from rocelab.base.errors import InputError, MachineError
-from rocelab.faults.daemons import DaemonCrash
+from rocelab.faults.kinds.daemon_crash import DaemonCrash
 from rocelab.lab import daemons
 from rocelab.lab.installation import find_installation
 from rocelab.lab.kind import FrrMemory

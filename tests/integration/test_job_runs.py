@@ -16,8 +16,9 @@ import pytest
 
 from rocelab.base.errors import InputError
 from rocelab.dataplane.queues.reading import read_queue_counters
-from rocelab.faults.daemons import Daemon, DaemonCrash, DaemonCrashSpec
-from rocelab.faults.links import RateDegrade
+from rocelab.faults.daemons import Daemon
+from rocelab.faults.kinds.daemon_crash import DaemonCrash, DaemonCrashSpec
+from rocelab.faults.kinds.rate_degrade import RateDegrade
 from rocelab.faults.record import remove_fault, write_fault
 from rocelab.jobs.job import JobSpec
 from rocelab.lab.lab import Lab
@@ -257,6 +258,7 @@ def test_a_job_on_a_lab_whose_daemons_are_stopped_or_dead_is_not_valid(lab: Lab)
         recorded = write_fault(
             lab.runtime.files,
             DaemonCrashSpec(kind="daemon-crash", switch="ctsw2", daemon=Daemon.ZEBRA),
+            dead,
             driver=None,
         )
         beside_a_fault = {problem for problem in run_job(lab, small).problems if "zebra" in problem}

@@ -19,9 +19,11 @@ from rocelab.dataplane.pfc.journal import Entry, What
 from rocelab.dataplane.pfc.maps import CLASSES
 from rocelab.diagnose.diagnose import diagnose_report
 from rocelab.faults.base import Fault
-from rocelab.faults.links import CarrierDown
-from rocelab.faults.pauses import EFFECT_S, PauseDeaf, PauseStorm, SlowDrain
-from rocelab.faults.power import SwitchPowerLoss
+from rocelab.faults.kinds.carrier_down import CarrierDown
+from rocelab.faults.kinds.pause_deaf import PauseDeaf
+from rocelab.faults.kinds.pause_storm import EFFECT_S, PauseStorm
+from rocelab.faults.kinds.power_loss import SwitchPowerLoss
+from rocelab.faults.kinds.slow_receiver import SlowDrain
 from rocelab.jobs.job import JobSpec
 from rocelab.lab.lab import Lab
 from rocelab.lab.status import read_status

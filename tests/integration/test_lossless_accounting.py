@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from rocelab.dataplane.pfc import program
-from rocelab.faults.schedule import Timed
+from rocelab.faults.base import Timed
 from rocelab.faults.spec import SINGLE_FAULT
 from rocelab.jobs.job import JobSpec
 from rocelab.runs.jobs import run_jobs

@@ -19,7 +19,8 @@ import pytest
 from pydantic import TypeAdapter
 
 from rocelab.dataplane.pfc.journal import Entry, What
-from rocelab.faults.schedule import Timed, expand
+from rocelab.faults.base import Timed
+from rocelab.faults.schedule import expand
 from rocelab.faults.spec import SINGLE_FAULT, FaultSpec
 from rocelab.jobs.collectives import Pattern
 from rocelab.jobs.job import JobSpec

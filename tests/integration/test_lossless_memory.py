@@ -13,8 +13,10 @@ import pytest
 
 from rocelab.dataplane.pfc.maps import CLASSES, PauseMaps
 from rocelab.dataplane.pfc.program import pins_folder
-from rocelab.faults.links import RateDegrade
-from rocelab.faults.pauses import PauseDeaf, PauseStorm, SlowDrain
+from rocelab.faults.kinds.pause_deaf import PauseDeaf
+from rocelab.faults.kinds.pause_storm import PauseStorm
+from rocelab.faults.kinds.rate_degrade import RateDegrade
+from rocelab.faults.kinds.slow_receiver import SlowDrain
 from rocelab.jobs.job import JobSpec
 from rocelab.plan.pauses import Pool
 from rocelab.runs.jobs import run_job

@@ -27,7 +27,7 @@ from rocelab.dataplane.queues.reading import (
     QueueSampler,
     read_queue_counters,
 )
-from rocelab.faults.links import RateDegrade
+from rocelab.faults.kinds.rate_degrade import RateDegrade
 from rocelab.lab.daemons import vty_json
 from rocelab.lab.lab import Lab
 from rocelab.labfile.queues import QueueEngine

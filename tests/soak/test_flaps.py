@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from rocelab.faults.injector import Injector
-from rocelab.faults.links import CarrierDownSpec
+from rocelab.faults.kinds.carrier_down import CarrierDownSpec
 from rocelab.faults.selectors import LinkSelector
 from rocelab.lab import daemons
 from rocelab.lab.convergence import convergence_timeout_s

@@ -12,13 +12,20 @@ from rocelab.base.errors import InputError
 from rocelab.dataplane.queues import htb, rates
 from rocelab.faults import policy
 from rocelab.faults.base import ALL_PPM, Fault
-from rocelab.faults.bgp import AbruptRemoval, Drain, SessionReset
-from rocelab.faults.daemons import DaemonCrash, DaemonHang, check_planned
+from rocelab.faults.daemons import check_planned
 from rocelab.faults.fibre import BrokenFibre
-from rocelab.faults.hosts import HostPause
-from rocelab.faults.leaks import BadPrefix, RouteLeak
-from rocelab.faults.links import CarrierDown, MtuMismatch, RateDegrade
-from rocelab.faults.power import SwitchPowerLoss
+from rocelab.faults.kinds.abrupt_removal import AbruptRemoval
+from rocelab.faults.kinds.bad_prefix import BadPrefix
+from rocelab.faults.kinds.carrier_down import CarrierDown
+from rocelab.faults.kinds.daemon_crash import DaemonCrash
+from rocelab.faults.kinds.daemon_hang import DaemonHang
+from rocelab.faults.kinds.drain import Drain
+from rocelab.faults.kinds.host_pause import HostPause
+from rocelab.faults.kinds.mtu_mismatch import MtuMismatch
+from rocelab.faults.kinds.power_loss import SwitchPowerLoss
+from rocelab.faults.kinds.rate_degrade import RateDegrade
+from rocelab.faults.kinds.route_leak import RouteLeak
+from rocelab.faults.kinds.session_reset import SessionReset
 from rocelab.faults.spec import SINGLE_FAULT
 from rocelab.lab import wiring
 from rocelab.lab.lab import RunningLab

@@ -6,10 +6,13 @@ import pytest
 
 from rocelab.base.errors import InputError
 from rocelab.faults.asked import kinds
-from rocelab.faults.bgp import SessionReset
 from rocelab.faults.fibre import BrokenFibre
-from rocelab.faults.links import MtuMismatch, RateDegrade
-from rocelab.faults.pauses import PauseDeaf, PauseStorm, SlowDrain
+from rocelab.faults.kinds.mtu_mismatch import MtuMismatch
+from rocelab.faults.kinds.pause_deaf import PauseDeaf
+from rocelab.faults.kinds.pause_storm import PauseStorm
+from rocelab.faults.kinds.rate_degrade import RateDegrade
+from rocelab.faults.kinds.session_reset import SessionReset
+from rocelab.faults.kinds.slow_receiver import SlowDrain
 from rocelab.faults.spec import SINGLE_FAULT
 from rocelab.lab.adoption.graph import lab_of
 from rocelab.labfile.model import LabSpec

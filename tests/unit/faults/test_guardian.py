@@ -23,6 +23,7 @@ from rocelab.record import LabFiles
 from tests.unit.faults.test_timetable import Noted
 
 SPEC = SINGLE_FAULT.validate_python({"kind": "carrier-down", "link": "rtsw1:ctsw1"})
+FAULT = SPEC.resolve(Lab.planned("tiny").fabric)
 
 
 @pytest.fixture(autouse=True)
@@ -63,7 +64,7 @@ def test_a_guardian_tries_until_nothing_remains(
 ) -> None:
     failing = (MachineError("bgpd does not answer"), ExpectationError("it is not undone"))
     monkeypatch.setattr(injecting, "restore_recorded", outcomes(*failing))
-    write_fault(LabFiles("tiny"), SPEC, gone)
+    write_fault(LabFiles("tiny"), SPEC, FAULT, gone)
     guardian.main("tiny", folder, (gone.pid, gone.started))
     assert read_faults(LabFiles("tiny")) == ()
 
@@ -74,7 +75,7 @@ def test_a_guardian_waits_for_a_driver_that_lives_on(
     """The driver could not restore its faults, and its end does not show on its standard output."""
     monkeypatch.setattr(injecting, "restore_recorded", outcomes())
     driver = Driver.this_process()
-    write_fault(LabFiles("tiny"), SPEC, driver)
+    write_fault(LabFiles("tiny"), SPEC, FAULT, driver)
     alive: Iterator[bool] = iter([True, True, False])
     monkeypatch.setattr(Driver, "is_alive", property(lambda _: next(alive)))
     guardian.main("tiny", folder, (driver.pid, driver.started))
@@ -86,7 +87,7 @@ def test_a_guardian_goes_when_somebody_else_has_mended_the_lab(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     driver = Driver.this_process()
-    write_fault(LabFiles("tiny"), SPEC, driver)
+    write_fault(LabFiles("tiny"), SPEC, FAULT, driver)
     monkeypatch.setattr(
         guardian.time, "sleep", lambda _: [path.unlink() for path in folder.glob("*.json")]
     )

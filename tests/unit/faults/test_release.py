@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rocelab import record
-from rocelab.faults.links import CarrierDown
+from rocelab.faults.kinds.carrier_down import CarrierDown
 from rocelab.faults.running import release
 from rocelab.lab.providers.adopted import Adopted, write_adopted
 from rocelab.plan.build import build_fabric

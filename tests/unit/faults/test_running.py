@@ -12,9 +12,9 @@ from rocelab import Lab, RunningLab, record
 from rocelab.base.errors import ExpectationError
 from rocelab.faults import injector
 from rocelab.faults.asked import asked_fault
+from rocelab.faults.kinds.carrier_down import CarrierDownSpec
 from rocelab.faults.record import read_faults
 from rocelab.faults.running import inject_and_leave
-from rocelab.faults.spec import CarrierDownSpec
 from rocelab.linux.bracket import Bracket
 from rocelab.plan.fabric import Fabric
 from rocelab.record import LabFiles

@@ -15,10 +15,10 @@ from rocelab.base.errors import ExpectationError, MachineError
 from rocelab.faults import injector
 from rocelab.faults.asked import asked_fault
 from rocelab.faults.base import Fault
-from rocelab.faults.links import CarrierDown
+from rocelab.faults.kinds.carrier_down import CarrierDown, CarrierDownSpec
+from rocelab.faults.kinds.power_loss import PowerLossSpec
 from rocelab.faults.record import read_faults, write_fault
 from rocelab.faults.running import inject_and_leave
-from rocelab.faults.spec import CarrierDownSpec, PowerLossSpec
 from rocelab.lab import wiring
 from rocelab.lab.lab import Lab
 from rocelab.lab.node import NamespaceNode, PortGoneError
@@ -123,10 +123,10 @@ def test_a_fault_that_cannot_be_undone_keeps_no_other_broken_or_recorded(
     files.root.mkdir()
     faults: list[Fault] = [CarrierDown((GONE,)), CarrierDown((KEPT,))]
     recorded = []
-    for link in (GONE, KEPT):
+    for link, fault in zip((GONE, KEPT), faults, strict=True):
         spec = asked_fault("carrier-down", [f"link={link.a}"])
         assert isinstance(spec, CarrierDownSpec)
-        recorded.append(write_fault(files, spec, driver=None))
+        recorded.append(write_fault(files, spec, fault, driver=None))
     with pytest.raises((ExpectationError, MachineError), match=said):
         injector.undo(PLANNED, list(zip(faults, recorded, strict=True)))
     assert [each.number for each in read_faults(files)] == [recorded[0].number]

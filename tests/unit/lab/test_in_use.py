@@ -12,7 +12,7 @@ from rocelab import record
 from rocelab.base.errors import InputError
 from rocelab.drills.labuse import _in_drill
 from rocelab.faults.asked import asked_fault
-from rocelab.faults.links import CarrierDownSpec
+from rocelab.faults.kinds.carrier_down import CarrierDownSpec
 from rocelab.faults.running import _by_hand, inject_and_leave, inject_and_wait
 from rocelab.jobs.job import JobSpec
 from rocelab.lab.inuse import User, in_use, user_of

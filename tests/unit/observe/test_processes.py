@@ -10,7 +10,7 @@ import pytest
 from rocelab.dataplane.controller.rounds import Round, RoundLog
 from rocelab.dataplane.impairments.delayline import Lateness
 from rocelab.dataplane.steering.controller import ControllerFiles
-from rocelab.faults.daemons import DaemonCrashSpec
+from rocelab.faults.kinds.daemon_crash import DaemonCrash, DaemonCrashSpec
 from rocelab.faults.record import write_fault
 from rocelab.labfile.schemes import EcmpScheme, SchemeSpec, SprayScheme, TeScheme
 from rocelab.observe import processes
@@ -120,5 +120,6 @@ def test_daemons_that_do_not_run_make_a_run_invalid_unless_a_fault_broke_their_s
         lambda lab, switch: (idle[switch],) if switch in idle else (),
     )
     crash = DaemonCrashSpec(kind="daemon-crash", switch="rtsw1")
-    write_fault(SimpleNamespace(faults=tmp_path / "faults"), crash, driver=None)  # type: ignore[arg-type]
+    files = SimpleNamespace(faults=tmp_path / "faults")
+    write_fault(files, crash, DaemonCrash("rtsw1", "bgpd"), driver=None)  # type: ignore[arg-type]
     assert watch.figures().problems == ("not valid because a signal has stopped bfdd of rtsw2",)

@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 
 from rocelab.faults.base import Fault
-from rocelab.faults.daemons import DaemonHang
 from rocelab.faults.fibre import BrokenFibre
-from rocelab.faults.impairments import blackhole, grey_loss
 from rocelab.faults.injector import Change
-from rocelab.faults.links import CarrierDown
-from rocelab.faults.power import SwitchPowerLoss
+from rocelab.faults.kinds.blackhole import blackhole
+from rocelab.faults.kinds.carrier_down import CarrierDown
+from rocelab.faults.kinds.daemon_hang import DaemonHang
+from rocelab.faults.kinds.grey_loss import grey_loss
+from rocelab.faults.kinds.power_loss import SwitchPowerLoss
 from rocelab.lab.lab import Lab
 from rocelab.linux.linkwatch import LinkEvent
 from rocelab.plan.fabric import DirectedLink

@@ -16,7 +16,7 @@ from rocelab.drills.hashing import reseeded
 from rocelab.drills.plan import JobPhase
 from rocelab.drills.spec import PhaseSpec
 from rocelab.faults import injector as injecting
-from rocelab.faults.schedule import Timed
+from rocelab.faults.base import Timed
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.jobplan import JobPlan, plan_jobs
 from rocelab.lab.lab import Lab, RunningLab

@@ -11,9 +11,9 @@ import pytest
 
 from rocelab.base.errors import MachineError
 from rocelab.faults.base import Fault
-from rocelab.faults.impairments import blackhole
 from rocelab.faults.injector import Change
-from rocelab.faults.links import CarrierDown
+from rocelab.faults.kinds.blackhole import blackhole
+from rocelab.faults.kinds.carrier_down import CarrierDown
 from rocelab.jobs.flow import Flow, permutation
 from rocelab.lab.lab import Lab
 from rocelab.linux.bracket import realtime_ns

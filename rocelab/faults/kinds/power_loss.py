@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from rocelab.base.errors import InputError
-from rocelab.faults.base import NodeFault, SwitchFaultSpec
+from rocelab.faults.base import NodeFault, SwitchFaultSpec, Target
 from rocelab.faults.daemons import missing_daemons, running_daemons
 from rocelab.faults.ports import running_ports
 from rocelab.lab import daemons
@@ -67,6 +67,7 @@ class SwitchPowerLoss(NodeFault):
 class PowerLossSpec(SwitchFaultSpec):
     """A switch loses its power: all its links and processes at once. Undone by a cold boot."""
 
+    drawn = Target.UPPER_SWITCH
     kind: Literal["power-loss"]
 
     def resolve(self, fabric: Fabric) -> SwitchPowerLoss:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from rocelab.faults.base import NodeFault, TimedSpec
+from rocelab.faults.base import NodeFault, SingleFaultSpec
 from rocelab.faults.selectors import NodeName, check_server
 from rocelab.lab.lab import RunningLab
 from rocelab.linux import processes
@@ -50,7 +50,7 @@ class HostPause(NodeFault):
         return [pid for pid in self._pids(lab) if processes.is_stopped(pid)]
 
 
-class HostPauseSpec(TimedSpec):
+class HostPauseSpec(SingleFaultSpec):
     """A server's processes stop, as in a long garbage collection, and go on."""
 
     kind: Literal["host-pause"]

@@ -1,0 +1,108 @@
+"""A pulled cable: links lose their carrier."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from rocelab.faults.base import LinkFaultSpec, LinksFault, Target
+from rocelab.faults.fibre import BrokenFibre
+from rocelab.faults.ports import read_default_ports, read_ports, running_ports
+from rocelab.faults.selectors import NodeName
+from rocelab.lab import wiring
+from rocelab.lab.lab import RunningLab
+from rocelab.linux.bracket import Bracket, spanning
+from rocelab.plan.fabric import Fabric, Link, Nic
+
+
+@dataclass(frozen=True, slots=True)
+class CarrierDown(LinksFault):
+    """A pulled cable: the lower ends go down, and both ends lose their carrier at once."""
+
+    kind: str = "carrier-down"
+
+    def dark_ports(self, fabric: Fabric) -> tuple[tuple[str, str], ...]:
+        return tuple((end.node, end.interface) for link in self.links for end in (link.a, link.b))
+
+    def intact(self, lab: RunningLab) -> frozenset[str]:
+        return running_ports(
+            lab, [(end.node, end) for link in self.links for end in (link.a, link.b)]
+        )
+
+    def prepare(self, lab: RunningLab) -> None:
+        for node, links in _by_lower_end(self.links):
+            lab.node(node).keep_ports(links)
+
+    def inject(self, lab: RunningLab) -> Bracket:
+        """All links of a node in one batch: the kernel handles them one after the other."""
+        dark = []
+        for node, links in _by_lower_end(self.links):
+            dark.append(lab.node(node).lower_ports(links))
+        return spanning(dark)
+
+    def restore(self, lab: RunningLab) -> Bracket:
+        lit = []
+        for node, links in _by_lower_end(self.links):
+            lit.append(lab.node(node).raise_ports(links))
+            if not lab.fabric.node(node).is_switch and lab.fabric.observed is None:
+                _restore_default_routes(lab, node)
+        return spanning(lit)
+
+    def remains(self, lab: RunningLab) -> tuple[str, ...]:
+        found: list[str] = []
+        for node, links in _by_lower_end(self.links):
+            found += lab.node(node).port_faults(links)
+            if lab.fabric.observed is not None or lab.fabric.node(node).is_switch:
+                continue
+            found += [f"{node} has no default route{_of(nic)}" for nic, _ in _lacking(lab, node)]
+        return tuple(found)
+
+
+def _by_lower_end(links: tuple[Link, ...]) -> list[tuple[str, list[Link]]]:
+    found: dict[str, list[Link]] = {}
+    for link in links:
+        found.setdefault(link.a.node, []).append(link)
+    return list(found.items())
+
+
+def _lacking(lab: RunningLab, server: str) -> list[tuple[Nic, list[Link]]]:
+    """A server's NICs whose default route does not use all of their ports that are there and up,
+    with these."""
+    node = lab.node(server)
+    ports, lacking = read_ports(node), []
+    for nic in lab.fabric.nics(server):
+        usable = [
+            link
+            for link in nic.links
+            if (port := ports.get(link.a.interface)) is not None and port.up
+        ]
+        used = read_default_ports(node, nic.table) if usable else frozenset()
+        if any(ports[link.a.interface].index not in used for link in usable):
+            lacking.append((nic, usable))
+    return lacking
+
+
+def _restore_default_routes(lab: RunningLab, server: str) -> None:
+    """Restore the routes, each of which the kernel drops with its last next hop."""
+    routes = [wiring.default_route(nic, by=usable) for nic, usable in _lacking(lab, server)]
+    if routes:
+        lab.node(server).send(routes)
+
+
+def _of(nic: Nic) -> str:
+    return "" if nic.number == 1 else f" for packets from NIC {nic.number}"
+
+
+class CarrierDownSpec(LinkFaultSpec):
+    """The carrier goes away, as when a cable is pulled; with `side`, one end alone sees it go and
+    gets nothing, as when one fibre of two breaks."""
+
+    drawn = Target.LINK
+    kind: Literal["carrier-down"]
+    side: Annotated[NodeName | None, Field(description="the end that sees it; else both")] = None
+
+    def resolve(self, fabric: Fabric) -> CarrierDown | BrokenFibre:
+        links = self.find(fabric, self.side)
+        return CarrierDown(links) if self.side is None else BrokenFibre(links, self.side)
