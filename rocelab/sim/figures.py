@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -269,20 +269,18 @@ def _steps(simulation: Simulation, outcome: Outcome, number: int) -> tuple[StepT
     )[:SHOWN_STEPS]
 
 
-def _tier_groups(
-    network: Network,
-) -> list[tuple[Role, Role, Longs]]:
-    """The links between each two roles of switches, grouped by lower node."""
+def _tier_sends(network: Network) -> Iterator[tuple[str, Direction, Longs, Longs]]:
+    """The links between each two roles of switches, grouped by lower node, and their sends in each
+    direction."""
     roles = np.array([list(Role).index(role) for role in network.roles], np.int64)
     switch = network.tier[network.lower] > 0
     pair = roles[network.lower] * len(Role) + roles[network.upper]
-    found = []
     for key in dict.fromkeys(pair[switch].tolist()):
         (links,) = np.nonzero(switch & (pair == key))
-        lower, upper = divmod(key, len(Role))
-        order = np.argsort(network.lower[links], kind="stable")
-        found.append((list(Role)[lower], list(Role)[upper], links[order]))
-    return found
+        links = links[np.argsort(network.lower[links], kind="stable")]
+        tier = tier_name(*(list(Role)[number] for number in divmod(key, len(Role))))
+        for way, direction in enumerate((Direction.UP, Direction.DOWN)):
+            yield tier, direction, links, 2 * links + way
 
 
 def _tiers(network: Network, paths: Paths, usable: Mask) -> tuple[TierBalance, ...]:
@@ -293,16 +291,14 @@ def _tiers(network: Network, paths: Paths, usable: Mask) -> tuple[TierBalance, .
     flows = flows_per_send(network, paths)
     loads: list[LinkLoad] = []
     crossing: dict[tuple[str, Direction, str], int] = {}
-    for lower, upper, links in _tier_groups(network):
-        tier = tier_name(lower, upper)
-        for direction, way in ((Direction.UP, 0), (Direction.DOWN, 1)):
-            taken = links[_of_jobs(usable[2 * links + way])]
-            counts = flows[2 * taken + way].astype(np.int64).tolist()
-            nodes = [network.node_names[node] for node in network.lower[taken].tolist()]
-            for node, count in zip(nodes, counts, strict=True):
-                key = (tier, direction, node)
-                crossing[key] = crossing.get(key, 0) + count
-                loads.append(LinkLoad("", tier, direction, node, count))
+    for tier, direction, links, sends in _tier_sends(network):
+        taken = _of_jobs(usable[sends])
+        counts = flows[sends[taken]].astype(np.int64).tolist()
+        nodes = [network.node_names[node] for node in network.lower[links[taken]].tolist()]
+        for node, count in zip(nodes, counts, strict=True):
+            key = (tier, direction, node)
+            crossing[key] = crossing.get(key, 0) + count
+            loads.append(LinkLoad("", tier, direction, node, count))
     return tier_balances(loads, crossing)
 
 
@@ -316,34 +312,33 @@ def _uses(
         with_data &= outcome.data_sends
     usable = usable | with_data
     uses: list[TierUse] = []
-    busy: list[tuple[float, int, Floats]] = []
-    for lower, upper, links in _tier_groups(network):
-        for direction, way in ((Direction.UP, 0), (Direction.DOWN, 1)):
-            sends = 2 * links + way
-            bits = outcome.sent_bits[sends]
-            nodes = network.lower[links]
-            heads = np.flatnonzero(np.diff(nodes, prepend=-1))
-            use = bits / (network.capacity_bps[sends] * last_s) if last_s else np.zeros(len(bits))
-            taken = _of_jobs(usable[sends])
-            whole = balance(bits[taken].tolist())
-            uses.append(
-                TierUse(
-                    tier=tier_name(lower, upper),
-                    direction=direction,
-                    nodes=tuple(network.node_names[node] for node in nodes[heads].tolist()),
-                    width=len(links) // len(heads),
-                    rate_bps=float(network.capacity_bps[sends[0]]),
-                    bytes=tuple(np.rint(bits / 8).astype(np.int64).tolist()),
-                    flows=tuple(flows[sends].tolist()),
-                    balance=whole,
-                    utilisation_mean=float(use[taken].mean()),
-                    utilisation_max=float(use.max()),
-                )
+    busy: list[tuple[float, int]] = []
+    for tier, direction, links, sends in _tier_sends(network):
+        bits = outcome.sent_bits[sends]
+        nodes = network.lower[links]
+        heads = np.flatnonzero(np.diff(nodes, prepend=-1))
+        use = bits / (network.capacity_bps[sends] * last_s) if last_s else np.zeros(len(bits))
+        taken = _of_jobs(usable[sends])
+        whole = balance(bits[taken].tolist())
+        uses.append(
+            TierUse(
+                tier=tier,
+                direction=direction,
+                nodes=tuple(network.node_names[node] for node in nodes[heads].tolist()),
+                width=len(links) // len(heads),
+                rate_bps=float(network.capacity_bps[sends[0]]),
+                bytes=tuple(np.rint(bits / 8).astype(np.int64).tolist()),
+                flows=tuple(flows[sends].tolist()),
+                balance=whole,
+                utilisation_mean=float(use[taken].mean()),
+                utilisation_max=float(use.max()),
             )
-            if whole.total:
-                mean = float(bits[taken].mean())
-                busy += [(float(bits[i] / mean), int(sends[i]), bits) for i in _top(bits)]
-    busy.sort(key=lambda each: (-each[0], each[1]))
+        )
+        if whole.total:
+            ratios = bits / float(bits[taken].mean())
+            top = np.argsort(-bits, kind="stable")[:WORST].tolist()
+            busy += [(float(ratios[place]), int(sends[place])) for place in top]
+    busy.sort(key=lambda link: (-link[0], link[1]))
     return tuple(uses), tuple(
         BusyLink(
             link=network.link_name(send // 2),
@@ -352,7 +347,7 @@ def _uses(
             flows=float(flows[send]),
             of_mean=ratio,
         )
-        for ratio, send, _ in busy[:WORST]
+        for ratio, send in busy[:WORST]
     )
 
 
@@ -370,11 +365,6 @@ def _last_s(outcome: Outcome) -> float:
 def _of_jobs(usable: Mask) -> Mask:
     """The links that a tier's figures cover: the usable ones, or all if no job can use any."""
     return usable if usable.any() else np.ones_like(usable)
-
-
-def _top(values: Floats) -> list[int]:
-    found: list[int] = np.argsort(-values, kind="stable")[:WORST].tolist()
-    return found
 
 
 def _quantiles(values: Floats) -> tuple[float, ...]:
