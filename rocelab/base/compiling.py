@@ -14,7 +14,7 @@ import hashlib
 import os
 import resource
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import cache, partial
 from pathlib import Path
@@ -88,22 +88,23 @@ class _Uninterrupted(threading.local):
             self._shields.pop().__exit__(None, None, None)
 
 
-def is_compiled(sources: Path) -> bool:
-    """Whether functions of the modules in the folder `sources` are in the cache, or are not
-    compiled here at all."""
+def is_compiled(sources: Path, files: Sequence[Path] = ()) -> bool:
+    """Whether functions of the modules in the folder `sources`, and of these files, are in the
+    cache, or are not compiled here at all."""
     if os.environ.get(OFF) == "1":
         return True
-    folder = cache_folder(sources)
+    folder = cache_folder(sources, files)
     return folder is not None and any(folder.rglob("*.nbi"))
 
 
-def cache_folder(sources: Path) -> Path | None:
-    """A cache folder for this state of the modules in the folder `sources`, and of how they are
-    compiled. numba alone misses changes in a function called from another file. None if no folder
-    is private to this user, which is then said on stderr.
+def cache_folder(sources: Path, files: Sequence[Path] = ()) -> Path | None:
+    """A cache folder for this state of the modules in the folder `sources`, of other files with
+    functions that are called there, and of how they are compiled. numba alone misses changes in a
+    function called from another file. None if no folder is private to this user, which is then said
+    on stderr.
     """
     digest = hashlib.sha256()
-    for source in (Path(__file__), *sorted(sources.glob("*.py"))):
+    for source in (Path(__file__), *sorted(sources.glob("*.py")), *files):
         digest.update(source.read_bytes())
     user = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     chosen = os.environ.get("NUMBA_CACHE_DIR")
@@ -160,23 +161,30 @@ def compiled_in(
 
 
 def compiler(
-    sources: Path, *, makes_arrays: bool = True, is_inlined: bool = False
+    sources: Path,
+    files: Sequence[Path] = (),
+    *,
+    makes_arrays: bool = True,
+    is_inlined: bool = False,
 ) -> Callable[[Callable[Arguments, Result]], Callable[Arguments, Result]]:
-    """A decorator for functions of the modules in the folder `sources`: compiled on their first
-    call. With `OFF` they run as they stand. makes_arrays, is_inlined: as of `compiled_in`."""
+    """A decorator for functions of the modules in the folder `sources` and of these files: compiled
+    on their first call. With `OFF` they run as they stand. makes_arrays, is_inlined: as of
+    `compiled_in`."""
     if os.environ.get(OFF) == "1":
         return lambda function: function
     return partial(
-        compiled_in, cache_folder(sources), makes_arrays=makes_arrays, is_inlined=is_inlined
+        compiled_in, cache_folder(sources, files), makes_arrays=makes_arrays, is_inlined=is_inlined
     )
 
 
-def compile_first(sources: Path, function: Callable[..., object], *arguments: object) -> None:
+def compile_first(
+    sources: Path, files: Sequence[Path], function: Callable[..., object], *arguments: object
+) -> None:
     """Compile a function of `compiler` for arguments like these, or load it, while other processes
     wait, where a call has not done so. Its first call would let each of them compile. Nothing is
     done where functions run as they stand."""
     if getattr(function, "signatures", None) == []:
-        with _in_turn(cache_folder(sources)):
+        with _in_turn(cache_folder(sources, files)):
             function.compile(tuple(map(numba().typeof, arguments)))  # type: ignore[attr-defined]
 
 

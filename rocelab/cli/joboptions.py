@@ -36,7 +36,7 @@ def _option(name: str, key: JobKey) -> Parameter:
     """A parameter for typer; what the option's text means the job's model says."""
 
     def complete(incomplete: str) -> list[str]:
-        return [word for word in key.words if word.startswith(incomplete)]
+        return [word for word in key.completions if word.startswith(incomplete)]
 
     option = typer.Option(
         f"--{name}",
@@ -44,7 +44,7 @@ def _option(name: str, key: JobKey) -> Parameter:
         help=key.help,
         show_default=False,
         rich_help_panel=key.about.value,
-        autocompletion=complete if key.words else None,
+        autocompletion=complete if key.words or key.group else None,
     )
     read_as, default = (bool, False) if key.is_flag else (str | None, None)
     return Parameter(

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from rocelab.predict.matrix import FlowRow
 
 MODELS = ("kernel", "crc16", "crc32")
-_NOT_OF_LOADS = ("starts", "warmup", "compute", "dcqcn", "ecn", "out-of-order")
+_NOT_OF_LOADS = ("starts", "warmup", "compute", "dcqcn", "congestion", "ecn", "out-of-order")
 _WHAT_IF, _INPUT = "What if", "Input and output"
 
 

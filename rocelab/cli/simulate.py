@@ -259,9 +259,11 @@ def note_compiling(engine: str = "fluid") -> None:
     """Say on a terminal that an engine is compiled first, if it is."""
     import rocelab.sim
     from rocelab.base.compiling import is_compiled
+    from rocelab.jobs.congestion import sender_files
 
     sources = Path(rocelab.sim.__file__).parent / ("engine" if engine == "fluid" else "packets")
-    if err().is_terminal and not is_compiled(sources):
+    files = () if engine == "fluid" else sender_files()
+    if err().is_terminal and not is_compiled(sources, files):
         err().print("compiling the simulator, once: about half a minute")
 
 

@@ -147,6 +147,11 @@ def _planned(fabric: Fabric, job: JobSpec, first_qp: int, created: Counter[NicRe
             "transport.selective_repeat: the NICs of a lab go back N",
             hint="leave it out, or take `rocelab simulate --engine packets`, which has it",
         )
+    if job.transport.congestion is not None:
+        raise InputError(
+            f"transport.congestion: the NICs of a lab have no {job.transport.congestion.kind}",
+            hint="take transport.dcqcn, or `rocelab simulate --engine packets`, which has it",
+        )
     places = place(fabric, job.ranks, job.placement, job.seed)
     for ref in places:
         check_mtu(job.transport, nic_of(fabric, ref).links[0].mtu)

@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
+from rocelab.base.doors import registered
+
 
 class About(Enum):
     """What a key describes, as the help groups the options."""
@@ -23,13 +25,21 @@ class About(Enum):
 class JobKey:
     """A key of a job, by its dotted name in a job file, and the option that sets it.
 
-    `words` are the values that the shell completes; a flag takes none and sets the key to true.
+    `words` are the values that the shell completes, `group` that of the entry points whose names
+    are more; a flag takes none and sets the key to true.
     """
 
     key: str
     metavar: str
     help: str
     words: tuple[str, ...] = ()
+    group: str | None = None
+
+    @property
+    def completions(self) -> tuple[str, ...]:
+        """What the shell completes."""
+        others = sorted(registered(self.group) - set(self.words)) if self.group else ()
+        return (*self.words, *others)
 
     @property
     def about(self) -> About:
@@ -100,6 +110,12 @@ KEYS: Mapping[str, JobKey] = {
         "Congestion control: off, or parameters as published: sigcomm15, hpcc-dcqcn, "
         "hpcc-dcqcn-paper, connectx4, simai. Off by default.",
         ("off", "sigcomm15", "hpcc-dcqcn", "hpcc-dcqcn-paper", "connectx4", "simai"),
+    ),
+    "congestion": JobKey(
+        "transport.congestion",
+        "NAME",
+        "Another congestion control, of an installed package; simulated with packets only.",
+        group="rocelab.congestion",
     ),
     "ecn": JobKey(
         "transport.ecn",

@@ -14,6 +14,7 @@ from pydantic import Field, WithJsonSchema, field_validator, model_validator
 
 from rocelab.base.units import SIZE, DurationNs, SizeBytes
 from rocelab.base.wording import RefusedError, described, did_you_mean, listed, shown
+from rocelab.jobs.congestion import AnyCongestion, CongestionSpec, DcqcnSpec
 from rocelab.jobs.dcqcn_profiles import PROFILES
 from rocelab.jobs.sport import SourcePort
 from rocelab.labfile.base import MS, SECOND, SpecModel
@@ -134,6 +135,13 @@ class TransportSpec(SpecModel):
         WithJsonSchema({"type": "string", "enum": [DCQCN_OFF, *PROFILES]}),
         Field(description=f"congestion control: off, or parameters: {', '.join(PROFILES)}"),
     ] = DCQCN_OFF
+    congestion: Annotated[
+        AnyCongestion | None,
+        Field(
+            description="another congestion control than by dcqcn, with its parameters; simulated "
+            "with packets only"
+        ),
+    ] = None
     admission: Annotated[
         AdmissionSpec | None,
         Field(
@@ -146,6 +154,11 @@ class TransportSpec(SpecModel):
     def queue_pairs(self) -> int:
         """Queue pairs of a connection: those for data, then the one for clear-to-sends if any."""
         return self.qps + (self.admission is not None)
+
+    @property
+    def control(self) -> CongestionSpec | None:
+        """Its congestion control, None without."""
+        return self.congestion if self.dcqcn == DCQCN_OFF else DcqcnSpec(profile=self.dcqcn)
 
     @field_validator("dcqcn", mode="before")
     @classmethod
@@ -171,6 +184,21 @@ class TransportSpec(SpecModel):
         raise RefusedError(
             f"expected true, false or a block of keys (channels, buffer), got {described(value)}"
         )
+
+    @model_validator(mode="after")
+    def _one_congestion_control(self) -> Self:
+        if self.congestion is not None and self.dcqcn != DCQCN_OFF:
+            raise RefusedError(
+                f"DCQCN ({self.dcqcn}) and {self.congestion.kind}: a NIC has one congestion "
+                "control",
+                "keep dcqcn or congestion, one of the two",
+                keys=("dcqcn", "congestion"),
+            )
+        if isinstance(self.congestion, DcqcnSpec):
+            # The model is frozen, but the validator still completes it.
+            object.__setattr__(self, "dcqcn", self.congestion.profile)
+            object.__setattr__(self, "congestion", None)
+        return self
 
     @model_validator(mode="after")
     def _marks_reach_dcqcn(self) -> Self:

@@ -49,6 +49,7 @@ _OF_PACKETS = (
     "cnp_dscp",
     "ecn",
     "dcqcn",
+    "congestion",
 )
 """The keys of `transport` that say what packets do, but for `window` (`_beyond_windows`) and
 `admission`."""

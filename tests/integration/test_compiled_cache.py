@@ -58,7 +58,7 @@ def compiled_from(sources: list[Path], signature: object = ADDED) -> int:
     spec.loader.exec_module(module)
     made = compiled_in(folder, module.add, signature)
     if signature is None:
-        compile_first(sources[0].parent, made, 0, 0)
+        compile_first(sources[0].parent, (), made, 0, 0)
     assert made(1, 2) == 3
     return HITS if sum(made.stats.cache_hits.values()) else COMPILED  # type: ignore[attr-defined]
 

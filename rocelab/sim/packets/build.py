@@ -12,8 +12,8 @@ from rocelab.jobs.messages import Messages
 from rocelab.plan.queues import bin_edges_bytes
 from rocelab.results.simulation import PortModel
 from rocelab.sim.engine.program import Program
+from rocelab.sim.packets import control
 from rocelab.sim.packets import state as at
-from rocelab.sim.packets.control import control
 from rocelab.sim.packets.draws import drawn_order, order_by_nic
 from rocelab.sim.packets.freelist import free_packets
 from rocelab.sim.packets.hosts import with_wakes

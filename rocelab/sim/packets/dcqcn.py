@@ -11,6 +11,8 @@ import numpy as np
 
 from rocelab.agent.dcqcn import DcqcnParameters
 from rocelab.base.arrays import Floats
+from rocelab.jobs.congestion import DcqcnSpec
+from rocelab.jobs.dcqcn_profiles import parameters
 from rocelab.sim.packets.compiling import compiled
 
 RATE_BPS, TARGET_BPS, ALPHA, TIMER_ROUNDS, BYTE_ROUNDS, BYTES_LEFT = range(6)
@@ -24,9 +26,13 @@ RULE_CELLS = 14
 NEVER = np.inf
 
 
-def rule_of(parameters: DcqcnParameters, line_bps: float) -> list[float]:
-    """The row of a parameter set for NICs of a rate."""
-    p = parameters
+def rule_of(chosen: DcqcnSpec, line_bps: float) -> list[float]:
+    """The row of a profile for NICs of a rate."""
+    return rule_with(parameters(chosen.profile, round(line_bps)), line_bps)
+
+
+def rule_with(p: DcqcnParameters, line_bps: float) -> list[float]:
+    """The row of a parameter set."""
     return [
         float(p.algorithm == "sampled"),
         p.g,
@@ -74,7 +80,7 @@ def rate_bps(state: Floats, rule: Floats, now: float) -> float:
 
 
 @compiled
-def next_rise(state: Floats) -> float:
+def next_rise(state: Floats, rule: Floats) -> float:
     """When the rate may rise next without a frame sent."""
     return float(state[INCREASE_DUE])
 

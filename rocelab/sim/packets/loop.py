@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from rocelab.base.arrays import Longs
+from rocelab.sim.packets import control
 from rocelab.sim.packets import state as at
 from rocelab.sim.packets.admission import send_clearances
 from rocelab.sim.packets.clock import next_due, next_in_ring, next_timer, set_timer
 from rocelab.sim.packets.compiling import compiled, inlined
-from rocelab.sim.packets.control import control
 from rocelab.sim.packets.freelist import release
 from rocelab.sim.packets.gates import obey, watched
 from rocelab.sim.packets.hosts import gather

@@ -7,10 +7,10 @@ The rules are those of a lab's queue pair (`rocelab.agent.rc.responder`, and of 
 
 from __future__ import annotations
 
+from rocelab.sim.packets import control
 from rocelab.sim.packets import state as at
 from rocelab.sim.packets.admission import clear
 from rocelab.sim.packets.compiling import compiled, inlined
-from rocelab.sim.packets.control import control
 from rocelab.sim.packets.freelist import release
 from rocelab.sim.packets.ports import send_answer
 from rocelab.sim.packets.sender import draw_way, take

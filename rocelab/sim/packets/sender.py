@@ -7,10 +7,10 @@ retransmission, which labs do not have (`rocelab.sim.packets.selective`).
 from __future__ import annotations
 
 from rocelab.base.arrays import Longs
+from rocelab.sim.packets import control
 from rocelab.sim.packets import state as at
 from rocelab.sim.packets.clock import set_timer
 from rocelab.sim.packets.compiling import compiled, inlined
-from rocelab.sim.packets.control import control
 from rocelab.sim.packets.draws import draw
 from rocelab.sim.packets.freelist import unused
 from rocelab.sim.packets.lossless import is_lossless, park
@@ -90,7 +90,7 @@ def next_packet(run: State, number: int) -> int:
             due = _due(run, flow)
             if due > sent:
                 row[at.LISTED] = 1
-                rise = control.next_rise(run.pace[flow])
+                rise = control.next_rise(run.pace[flow], run.rule[row[at.CONTROL]])
                 set_timer(run, int(rise) if rise < due else due, at.TURN_DUE, flow)
                 continue
             if port[at.BUSY] == at.GATHERS and row[at.SENT_BYTES] > 0:

@@ -12,11 +12,10 @@ import numpy as np
 
 from rocelab.agent.nic import WIRE_OVERHEAD_BYTES, moderation_ns
 from rocelab.base.arrays import NONE, Longs
-from rocelab.jobs.dcqcn_profiles import parameters
 from rocelab.jobs.jobplan import message_bytes
 from rocelab.jobs.messages import Messages
 from rocelab.jobs.performance import FRAME_OVERHEAD_BYTES
-from rocelab.jobs.transport import DCQCN_OFF, Ecn, Strategy, TransportSpec
+from rocelab.jobs.transport import Ecn, Strategy, TransportSpec
 from rocelab.labfile.model import LabSpec
 from rocelab.plan.queues import (
     ETHERNET_HEADER_BYTES,
@@ -28,8 +27,8 @@ from rocelab.plan.queues import (
 from rocelab.results.simulation import PortModel
 from rocelab.routes.arrays.flows import Flows
 from rocelab.routes.arrays.network import Network
+from rocelab.sim.packets import control
 from rocelab.sim.packets import state as at
-from rocelab.sim.packets.control import control
 from rocelab.sim.packets.pausing import Pausing, pausing_of
 from rocelab.sim.packets.state import Rates
 from rocelab.wire.headers import CNP_PAYLOAD_BYTES, Opcode, extension_bytes
@@ -168,11 +167,12 @@ def sending_of(
 
     line_bps = network.rate_bps[network.nic_links[flows.source, flows.port]]
     kinds, kind = np.unique(np.column_stack((job, line_bps)), axis=0, return_inverse=True)
-    controlled = [transports[int(number)].dcqcn != DCQCN_OFF for number, _ in kinds]
+    chosen = [transports[int(number)].control for number, _ in kinds]
+    controlled = [each is not None for each in chosen]
     rules = [
-        control.rule_of(parameters(transports[int(number)].dcqcn, round(bps)), bps)
-        for (number, bps), is_controlled in zip(kinds, controlled, strict=True)
-        if is_controlled
+        control.rule_of(each, bps)
+        for (_, bps), each in zip(kinds, chosen, strict=True)
+        if each is not None
     ]
     row = np.where(controlled, np.cumsum(controlled) - 1, -1)
     return Sending(

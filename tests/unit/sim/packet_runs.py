@@ -12,8 +12,8 @@ from rocelab.base.progress import ProgressSink, no_progress
 from rocelab.jobs.messages import Messages
 from rocelab.routes.arrays.flows import Paths, Ways, joined_paths, ways_along
 from rocelab.sim.engine.program import Program
+from rocelab.sim.packets import control
 from rocelab.sim.packets import state as at
-from rocelab.sim.packets.control import control
 from rocelab.sim.packets.draws import drawn_order
 from rocelab.sim.packets.run import PacketRun, run_packets
 from rocelab.sim.packets.sending import Queues, Sending

@@ -12,7 +12,7 @@ from scipy.optimize import brentq
 from rocelab.agent.dcqcn import reaction_point
 from rocelab.jobs.dcqcn_model import Bottleneck, simulate
 from rocelab.jobs.dcqcn_profiles import PROFILES, parameters
-from rocelab.sim.packets import dcqcn, loop
+from rocelab.sim.packets import control, dcqcn, loop
 from rocelab.sim.packets import state as at
 from rocelab.sim.packets.build import state_of
 from rocelab.sim.packets.freelist import grown
@@ -32,7 +32,7 @@ LASTS_NS = 6_000_000
 
 
 def rule(profile: str) -> list[float]:
-    return dcqcn.rule_of(parameters(profile, LINE_BPS), LINE_BPS)
+    return control.marked("dcqcn", dcqcn.rule_with(parameters(profile, LINE_BPS), LINE_BPS))
 
 
 @pytest.mark.parametrize("profile", PROFILES)
@@ -67,7 +67,7 @@ def test_a_rate_is_the_endpoint_s_after_any_events(profile: str, seed: int) -> N
 @pytest.mark.parametrize("profile", PROFILES)
 def test_a_nic_slower_than_the_least_rate_is_never_slowed(profile: str) -> None:
     found = replace(parameters(profile, LINE_BPS), min_rate_bps=10**8)
-    row, state = np.array(dcqcn.rule_of(found, 10**7)), np.zeros(dcqcn.STATE_CELLS)
+    row, state = np.array(dcqcn.rule_with(found, 10**7)), np.zeros(dcqcn.STATE_CELLS)
     dcqcn.begin(state, row)
     for now_ps in (1e9, 2e9, 3e9):
         dcqcn.on_cnp(state, row, now_ps)
@@ -96,10 +96,10 @@ def test_a_first_cnp_halves_the_rate() -> None:
 
 def test_a_receiver_sends_a_cnp_for_a_mark_at_most_once_in_its_interval() -> None:
     every = list(rule("sigcomm15"))
-    every[dcqcn.CNP_PS] = 0
+    every[control.CNP_PS] = 0
     every[dcqcn.FLOOR_BPS] = LINE_BPS
     some = list(every)
-    some[dcqcn.CNP_PS] = 50e6
+    some[control.CNP_PS] = 50e6
     counts = [
         ran([Flow([0, 2], 1000 * 4096, rule=each, ecn=at.ALL_CE)]).cnps[0] for each in (every, some)
     ]
@@ -207,7 +207,7 @@ def test_marks_and_rates_settle_at_the_fixed_point(flows: int, line_bps: float) 
     line = round(line_bps)
     fluid, expected = fixed_point(flows, line), fixed_point_of_whole_timers(flows, line)
     assert 1.3 < expected / fluid < 1.4
-    row = dcqcn.rule_of(parameters("sigcomm15", line), line)
+    row = control.marked("dcqcn", dcqcn.rule_with(parameters("sigcomm15", line), line))
     kmin = line // 2 * 10**-9 * FRAME
     queues = replace(ENDLESS, kmin=round(kmin), kmax=round(11 * kmin), pmax=0.05)
     endless = [

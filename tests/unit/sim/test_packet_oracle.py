@@ -19,7 +19,8 @@ from rocelab.routes.arrays.flows import Paths, Ways
 from rocelab.sim.engine.program import Program
 from rocelab.sim.packets import run as run_module
 from rocelab.sim.packets import state as at
-from rocelab.sim.packets.dcqcn import rule_of
+from rocelab.sim.packets.control import marked
+from rocelab.sim.packets.dcqcn import rule_with
 from rocelab.sim.packets.hosts import with_wakes
 from rocelab.sim.packets.pausing import Drain, Pausing, Watchdog
 from rocelab.sim.packets.run import PacketRun, run_packets
@@ -76,7 +77,9 @@ def random_case(
             ecn=random.choice([at.NOT_ECT, at.ECT, at.ECT, at.ECT, at.ALL_CE]),
             classes=random.choice(CLASSES),
             timeout_ns=random.randint(10_000, random.choice([20_000, 200_000])),
-            rule=[] if control is None else rule_of(control, capacity_bps[path[0]]),
+            rule=[]
+            if control is None
+            else marked("dcqcn", rule_with(control, capacity_bps[path[0]])),
             **transport,
         )
         for path, control in zip(paths, dcqcn, strict=True)

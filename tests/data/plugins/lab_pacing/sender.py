@@ -1,10 +1,10 @@
-"""A congestion control for tests: a quarter of the NIC's rate, whatever happens."""
+"""The functions of `paced`, for the packet engine."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from rocelab.agent.dcqcn import DcqcnParameters
+from lab_pacing import PacedSpec
 from rocelab.base.arrays import Floats
 from rocelab.sim.packets.compiling import compiled
 
@@ -12,8 +12,8 @@ STATE_CELLS, RULE_CELLS = 1, 2
 ALLOWED_BPS, CNP_PS = 0, 1
 
 
-def rule_of(parameters: DcqcnParameters, line_bps: float) -> list[float]:
-    return [line_bps / 4, 0.0]
+def rule_of(chosen: PacedSpec, line_bps: float) -> list[float]:
+    return [line_bps / chosen.part, 0.0]
 
 
 @compiled
@@ -27,7 +27,7 @@ def rate_bps(state: Floats, rule: Floats, now: float) -> float:
 
 
 @compiled
-def next_rise(state: Floats) -> float:
+def next_rise(state: Floats, rule: Floats) -> float:
     return float(np.inf)
 
 

@@ -1,0 +1,52 @@
+"""Blocks whose key `kind` names one of the models that a door has.
+
+`spray` is short for `{kind: spray}`. A registered model is a class whose key `kind` has its name as
+its only value.
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+from operator import or_
+from typing import Annotated, TypeVar, get_args
+
+from pydantic import BeforeValidator, Field
+
+from rocelab.base.doors import Door
+from rocelab.base.errors import InputError
+from rocelab.base.wording import RefusedError
+from rocelab.labfile.base import SpecModel
+
+Model = TypeVar("Model", bound=SpecModel)
+
+
+def model_door(group: str, noun: str, base: type[Model]) -> Door[type[Model]]:
+    """The door of a group whose objects are classes of `base`, each a model with its kind."""
+
+    def read(name: str, found: object) -> type[Model]:
+        if not (isinstance(found, type) and issubclass(found, base)):
+            raise TypeError(f"expected a class of {base.__module__}.{base.__name__}")
+        kind = found.model_fields.get("kind")
+        if kind is None or get_args(kind.annotation) != (name,):
+            raise TypeError(f'expected its key kind to be Literal["{name}"]')
+        return found
+
+    return Door(group, noun, read)
+
+
+def any_of(door: Door[type[Model]]) -> object:
+    """The type of a block that is one of the registered models."""
+
+    def block(value: object) -> object:
+        kind = value.get("kind") if isinstance(value, dict) else value
+        if isinstance(kind, str) and kind in door.names:
+            try:
+                door.find(kind)
+            except InputError as error:
+                raise RefusedError(error.message, error.hint) from error
+        return {"kind": value} if isinstance(value, str) else value
+
+    models = tuple(door.all().values())
+    # pydantic takes a discriminator for two members and more.
+    chosen = [Field(discriminator="kind")] if len(models) > 1 else []
+    return Annotated[(reduce(or_, models), *chosen, BeforeValidator(block))]
