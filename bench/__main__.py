@@ -24,8 +24,8 @@ from bench import lossless, runtimes
 from bench.fabrics import Up, measure_mininet, measure_rocelab, spread
 from bench.written import write
 from rocelab.base.interruption import ending
-from rocelab.lab.kind import FrrMemory
 from rocelab.observe.environment import read_environment
+from rocelab.routing.frr.kind import FrrMemory
 
 SMALL, ZONE = "bench-16x4", "zone-252x18"
 RAIL = str(Path(__file__).with_name("rail-160.yaml"))

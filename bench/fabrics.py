@@ -20,23 +20,25 @@ from rocelab import ExpectationError, Fabric, Lab, MachineError, RunningLab
 from rocelab import RouteWatch as FibWatch
 from rocelab.base.progress import no_progress
 from rocelab.faults.running import release
-from rocelab.lab import daemons
 from rocelab.lab.adoption.adopt import adopt
 from rocelab.lab.adoption.containers import find_containers
 from rocelab.lab.convergence import ConvergenceWait, convergence_timeout_s
 from rocelab.lab.engine import find_engine
 from rocelab.lab.image import built_image
-from rocelab.lab.installation import Installation, find_installation
-from rocelab.lab.kind import FrrMemory
 from rocelab.lab.providers import RuntimeKind, provider_of
 from rocelab.labfile.catalog import find_lab
 from rocelab.linux import mounts, namespaces
 from rocelab.linux.fib import read_fib
 from rocelab.observe.timeline import expected_widths, narrow_routes
 from rocelab.plan.settings import node_settings
-from rocelab.render import frr
 from rocelab.render.containerlab import topology_file
 from rocelab.render.files import write_containerlab
+from rocelab.routing import daemons
+from rocelab.routing.files import DaemonFiles
+from rocelab.routing.frr.installation import find_installation
+from rocelab.routing.frr.kind import FrrMemory
+from rocelab.routing.frr.stack import FRR
+from rocelab.routing.stack import Installation
 
 SYSTEM_PYTHON = "/usr/bin/python3"
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
@@ -188,17 +190,15 @@ def measure_mininet(lab_name: str, *, with_daemons: bool) -> Up:
         _views(Path(scratch)) as views,
     ):
         Path(scratch).chmod(0o755)
-        folders = {
-            node.name: daemons.FrrFiles(Path(scratch, node.name)) for node in fabric.switches
-        }
+        folders = {node.name: DaemonFiles(Path(scratch, node.name)) for node in fabric.switches}
         for node in fabric.switches:
             files = folders[node.name]
-            configuration = dict(
-                frr.frr_configuration(fabric, node, files.daemon_folder, interfaces=False)
+            names = installation.daemons(FRR.daemons(fabric))
+            configuration = FRR.configuration(
+                fabric, node, names, files.daemon_folder, interfaces=False
             )
-            if installation.has_mgmtd:
-                configuration["mgmtd"] = frr.mgmtd_configuration(node, files.daemon_folder)
-            daemons.write_configuration(installation, files, configuration, ("vtysh",))
+            shell = installation.shell(files)
+            daemons.write_configuration(installation, files, configuration, FRR.shell, shell)
             daemons.keep_view(installation, files, views / node.name)
         before = _Before.now()
         script = str(Path(__file__).with_name("mininet_fabric.py"))
@@ -266,19 +266,19 @@ def _start_and_wait(
 
 
 def _running(
-    lab: RunningLab, folders: Mapping[str, daemons.FrrFiles], shells: Mapping[str, int]
+    lab: RunningLab, folders: Mapping[str, DaemonFiles], shells: Mapping[str, int]
 ) -> list[int]:
     """The daemons that run; `shells` is a process of each node."""
     found = (
         daemons.running_pid(daemon, files, Path(f"/proc/{shells[node]}/ns/net"))
         for node, files in folders.items()
-        for daemon in daemons.DAEMONS
+        for daemon in FRR.programs
     )
     return [pid for pid in found if pid is not None]
 
 
 def _kill_daemons(
-    lab: RunningLab, folders: Mapping[str, daemons.FrrFiles], shells: Mapping[str, int]
+    lab: RunningLab, folders: Mapping[str, DaemonFiles], shells: Mapping[str, int]
 ) -> None:
     """End the daemons started here, because Mininet ends only a node's shell and not its
     children."""
@@ -297,7 +297,7 @@ def _ask(pipes: tuple[IO[str], IO[str]], line: str) -> dict[str, Any]:
 def _document(
     lab: RunningLab,
     installation: Installation,
-    folders: Mapping[str, daemons.FrrFiles],
+    folders: Mapping[str, DaemonFiles],
     views: Path,
 ) -> dict[str, Any]:
     fabric = lab.fabric
@@ -324,10 +324,10 @@ def _document(
             {
                 "node": name,
                 "command": f"nsenter --mount={pinned}/{name} "
-                + " ".join(daemons.start_arguments(installation.program(daemon), daemon, files)),
+                + " ".join(installation.command(daemon, files)),
             }
             for name, files in folders.items()
-            for daemon in installation.daemons(frr.daemons(fabric))
+            for daemon in installation.daemons(FRR.daemons(fabric))
         ],
     }
 

@@ -18,7 +18,7 @@ from rich.table import Table
 
 from bench.fabrics import Up, measure_rocelab, spread
 from bench.written import write
-from rocelab import MachineError
+from rocelab import Lab, MachineError
 from rocelab.base.interruption import ending
 from rocelab.lab.providers import RuntimeKind, provider_of
 from rocelab.observe.environment import read_environment
@@ -61,10 +61,10 @@ def main(
 
 def _lacking() -> dict[RuntimeKind, str]:
     """Why a runtime cannot be measured here."""
-    found = {}
+    found, fabric = {}, Lab.planned(LAB).fabric
     for kind in RuntimeKind:
         try:
-            provider_of(kind).check()
+            provider_of(kind).check(fabric)
         except MachineError as error:
             found[kind] = error.message
     return found

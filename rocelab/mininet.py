@@ -106,7 +106,7 @@ class LabNet(Mininet):  # type: ignore[misc]
         fabric = self.lab.fabric
         for planned in fabric.nodes:
             handle = self.lab.node(planned.name)
-            programs = handle.frr.programs if planned.is_switch else None
+            programs = handle.daemon_files.programs if planned.is_switch else None
             node = LabNode(planned.name, handle.files, programs)
             (self.switches if planned.is_switch else self.hosts).append(node)
             self.nameToNode[planned.name] = node

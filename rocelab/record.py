@@ -4,15 +4,16 @@ The folder is made before anything else and removed after everything else, so ev
 killed command leaves behind can be found from it alone:
 
     /run/rocelab/<lab>/record.json   the spec, the runtime, who started it and how far it came
-    /run/rocelab/<lab>/frr.json      which FRR its switches run (`rocelab.lab.installation`)
+    /run/rocelab/<lab>/installation.json  what its switches run (`rocelab.routing.stack`)
     /run/rocelab/<lab>/netns/        a tmpfs whose files are the nodes' namespaces
     /run/rocelab/<lab>/mounts/       a tmpfs with the mount namespaces of programs in nodes and of
                                      the switches' daemons
     /run/rocelab/<lab>/hosts         /etc/hosts in its nodes (`rocelab.lab.hosts`)
     /run/rocelab/<lab>/nodes/<node>/ root's: configurations
                             .../etc/ root's: /etc/frr of the daemons
-                            .../frr/ FRR's user's: logs, sockets, pid files: read without trust
-                            .../bin/ root's: `vtysh` for the node's own daemons
+                            .../daemons/ their user's: logs, sockets, pid files: read without
+                                     trust
+                            .../bin/ root's: `vtysh`, or its like, for the node's own daemons
     /run/rocelab/<lab>/bpf/          pinned programs: port queues' marker, steering/, cables/,
                                      impairments/
     /run/rocelab/<lab>/queues        which engine realises them

@@ -40,8 +40,8 @@ from rocelab.base.documents import to_json
 from rocelab.base.interruption import ending
 from rocelab.base.units import format_duration
 from rocelab.cli.arguments import FrrOption
-from rocelab.lab.installation import find_installation
 from rocelab.record import recorded_labs
+from rocelab.routing.frr.installation import find_installation
 from rocelab.sim.events.reaction import Breakage
 
 FAILURES = 20

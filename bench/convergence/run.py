@@ -32,7 +32,6 @@ from rocelab.base.progress import no_progress
 from rocelab.drills.probes import wait_until
 from rocelab.faults.base import SingleFaultSpec
 from rocelab.lab.convergence import convergence_timeout_s, wait_for_bfd
-from rocelab.lab.installation import find_installation
 from rocelab.lab.providers import RuntimeKind, provider_of
 from rocelab.observe.environment import read_environment
 from rocelab.observe.stages.measure import FlowRecovery, stages_of
@@ -40,6 +39,7 @@ from rocelab.observe.stages.recorder import StageRecorder
 from rocelab.observe.timeline import FibTimeline, opened_namespaces
 from rocelab.results.convergence import Method, Window
 from rocelab.results.probes import ProbeRun
+from rocelab.routing.frr.installation import find_installation
 from rocelab.runs.probes import FaultedRun, Settings
 from rocelab.sim.events.reaction import FLAP_NS, Breakage
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rocelab.lab.kind import FrrMemory, RuntimeKind
+from rocelab.lab.kind import RuntimeKind
+from rocelab.routing.frr.kind import FrrMemory
 
 if TYPE_CHECKING:
     from rocelab.lab.lab import Lab, RunningLab

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 Row = TypeVar("Row")
 
 SWITCH_BYTES = 14 * 10**6
-"""Memory of the daemons of a switch with few sessions: FRR 8.4, lean (`rocelab.lab.memory`)."""
+"""Memory of the daemons of a switch with few sessions: FRR 8.4, lean."""
 SESSION_END_BYTES = 224 * 1024
 """Memory of a BGP session at each of its ends, and of its routes: together within an eighth of what
 `status` measured of 8, 20, 160 and 270 switches."""

@@ -63,7 +63,7 @@ def vtysh(
     """Talk to the FRR daemons of a switch."""
     need_root("entering a node")
     chosen = running_lab(lab)
-    arguments = chosen.node(switch_of(chosen, node).name).vtysh
+    arguments = chosen.node(switch_of(chosen, node).name).command_line
     for command in commands or []:
         arguments += ["-c", command]
     _become(chosen, node, arguments)

@@ -24,9 +24,10 @@ from rocelab.cli.arguments import (
     lab_file,
     running_lab,
 )
-from rocelab.lab.kind import FrrMemory, RuntimeKind
+from rocelab.lab.kind import RuntimeKind
 from rocelab.linux.rights import need_root
 from rocelab.report.console import note, out, progress_bars, say, seconds_table, table, write_json
+from rocelab.routing.frr.kind import FrrMemory
 
 if TYPE_CHECKING:
     from rocelab.dataplane.pfc.overview import LosslessOverview

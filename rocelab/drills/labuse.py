@@ -18,11 +18,11 @@ from rocelab.faults.injector import restore_recorded
 from rocelab.faults.record import read_faults
 from rocelab.lab.convergence import convergence_timeout_s
 from rocelab.lab.inuse import in_use
-from rocelab.lab.kind import FrrMemory
 from rocelab.lab.lab import Lab, RunningLab, as_it_runs
 from rocelab.labfile.model import differing_keys
 from rocelab.observe.timeline import FibTimeline, opened_namespaces
 from rocelab.record import LabFiles
+from rocelab.routing.frr.kind import FrrMemory
 
 LabUse = Callable[[Lab, ProgressSink], AbstractContextManager[RunningLab]]
 """A way to have a planned lab up. The context yields the lab that runs."""

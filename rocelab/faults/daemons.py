@@ -11,7 +11,7 @@ from rocelab.faults.base import NodeFault
 from rocelab.lab.lab import RunningLab
 from rocelab.linux import processes
 from rocelab.plan.fabric import Fabric
-from rocelab.render import frr
+from rocelab.routing.frr import configuration as frr
 
 
 class Daemon(StrEnum):

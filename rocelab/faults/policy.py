@@ -12,12 +12,15 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from rocelab.base.errors import InputError, MachineError
-from rocelab.lab import daemons, peers
 from rocelab.lab.lab import RunningLab
 from rocelab.linux import processes
 from rocelab.linux.bracket import Bracket
 from rocelab.plan.fabric import Fabric, Link
-from rocelab.render.frr import frr_configuration
+from rocelab.routing.answers import UnreadableAnswerError
+from rocelab.routing.files import DaemonFiles
+from rocelab.routing.frr import peers, vty
+from rocelab.routing.frr.configuration import frr_configuration
+from rocelab.routing.stack import BgpPeer
 
 FAMILY = "address-family ipv4 unicast"
 SHUT_FOR_PREFIXES = "Idle (PfxCt)"
@@ -106,9 +109,9 @@ def configure(
 def configure_globally(lab: RunningLab, switch: str, lines: Sequence[str]) -> Bracket:
     """Enter lines in a switch's bgpd; return when it took them. Raises MachineError if it does not
     answer or refuses one."""
-    files = lab.node(switch).frr
+    files = lab.node(switch).daemon_files
     try:
-        return Bracket.of(lambda: daemons.vty_configure(files, "bgpd", *lines))
+        return Bracket.of(lambda: vty.vty_configure(files, "bgpd", *lines))
     except OSError as error:
         raise _unanswered(switch, error) from None
 
@@ -120,14 +123,14 @@ def clear(lab: RunningLab, switch: str, peers: Sequence[str], *, soft: bool = Fa
     """
     how = " soft" if soft else ""
     commands = [f"clear bgp {peer}{how}" for peer in peers]
-    files = lab.node(switch).frr
+    files = lab.node(switch).daemon_files
     try:
-        return Bracket.of(lambda: daemons.vty_command(files, "bgpd", *commands))
+        return Bracket.of(lambda: vty.vty_command(files, "bgpd", *commands))
     except OSError as error:
         raise _unanswered(switch, error) from None
 
 
-def sessions(lab: RunningLab, switch: str) -> Mapping[str, peers.BgpPeer]:
+def sessions(lab: RunningLab, switch: str) -> Mapping[str, BgpPeer]:
     """A switch's sessions, by `peer_name`. Raises MachineError if bgpd does not answer."""
     return _read(lab, switch, peers.bgp_peers)
 
@@ -144,22 +147,22 @@ def shutting_down(lab: RunningLab, switch: str) -> frozenset[str]:
     return _read(lab, switch, peers.shutting_down)
 
 
-def _read(lab: RunningLab, switch: str, read: Callable[[daemons.FrrFiles], T]) -> T:
+def _read(lab: RunningLab, switch: str, read: Callable[[DaemonFiles], T]) -> T:
     try:
-        return read(lab.node(switch).frr)
+        return read(lab.node(switch).daemon_files)
     except OSError as error:
         raise _unanswered(switch, error) from None
 
 
 def _ask(lab: RunningLab, switch: str, command: str) -> str:
     try:
-        return daemons.vty_command(lab.node(switch).frr, "bgpd", command)
+        return vty.vty_command(lab.node(switch).daemon_files, "bgpd", command)
     except OSError as error:
         raise _unanswered(switch, error) from None
 
 
 def _unanswered(switch: str, error: OSError) -> MachineError:
-    if isinstance(error, daemons.UnreadableAnswerError):
+    if isinstance(error, UnreadableAnswerError):
         return MachineError(
             str(error), "`rocelab vtysh` shows what it answers; bring the lab up anew"
         )

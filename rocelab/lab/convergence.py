@@ -13,12 +13,14 @@ from typing import Protocol
 
 from rocelab.base.errors import ExpectationError
 from rocelab.base.progress import Progress, ProgressSink
-from rocelab.lab import daemons
-from rocelab.lab.peers import bfd_peers, bgp_peers, unheard
 from rocelab.labfile.base import MS
 from rocelab.linux.fibwatch import FibAction, FibEvent, FibWatch
 from rocelab.plan.fabric import Fabric
 from rocelab.plan.routes import expected_routes, expected_width
+from rocelab.routing import daemons
+from rocelab.routing.answers import UnreadableAnswerError
+from rocelab.routing.files import DaemonFiles
+from rocelab.routing.stack import RoutingStack
 
 EVENT_WAIT_S = 0.25
 BFD_POLL_S = 0.02
@@ -37,7 +39,10 @@ class SwitchHandle(Protocol):
     """The part of a switch that the wait uses."""
 
     @property
-    def frr(self) -> daemons.FrrFiles: ...
+    def daemon_files(self) -> DaemonFiles: ...
+
+    @property
+    def stack(self) -> RoutingStack: ...
 
     def daemons(self) -> dict[str, int]: ...
 
@@ -110,13 +115,13 @@ class ConvergenceWait:
             handle = self._node_of(node)
             some = ", ".join(f"{prefix} x{width}" for prefix, width in list(prefixes.items())[:3])
             lines.append(f"  {node}: {len(prefixes)} prefixes, such as {some}")
-            down = down_sessions(handle.frr)
+            down = down_sessions(handle.stack, handle.daemon_files)
             if down:
                 lines.append(f"    sessions not established: {', '.join(down[:SHOWN])}")
             alive = handle.daemons()
-            for daemon in ("bgpd", "zebra"):
+            for daemon in dict.fromkeys((handle.stack.speaker, handle.stack.kernel_daemon)):
                 dead = "" if daemon in alive else ", which does not run,"
-                line = daemons.last_log_line(daemon, handle.frr)
+                line = daemons.last_log_line(daemon, handle.daemon_files)
                 lines.append(f"    {daemon}{dead} last logged: {line}")
         return "\n".join(lines)
 
@@ -126,15 +131,15 @@ class ConvergenceWait:
         return dict(sorted(nodes.items(), key=lambda item: -len(item[1])))
 
 
-def down_sessions(files: daemons.FrrFiles) -> list[str]:
+def down_sessions(stack: RoutingStack, files: DaemonFiles) -> list[str]:
     """Neighbours of a switch whose BGP session is not established, with their state."""
     try:
-        peers = bgp_peers(files)
-        mute = unheard(files)
-    except daemons.UnreadableAnswerError as error:
+        peers = stack.peers(files)
+        mute = stack.unheard(files)
+    except UnreadableAnswerError as error:
         return [str(error)]
     except OSError as error:
-        return [f"bgpd does not answer ({error})"]
+        return [f"{stack.speaker} does not answer ({error})"]
     why = dict.fromkeys(mute, ", no router advertisement of it")
     return [
         f"{name} ({peer.state}{why.get(name, '')})"
@@ -149,8 +154,8 @@ def wait_for_bfd(
     """Return when every BFD session is up at its own pace, where the fabric has BFD.
 
     Routes are complete earlier: a BFD session begins with packets a second apart (RFC 5880 section
-    6.8.3), and until it is up a silent failure would wait for the hold timer. bfdd sends events
-    only to its clients, so this asks it repeatedly. Raises NotConvergedError when `timeout_s` is
+    6.8.3), and until it is up a silent failure would wait for the hold timer. Stacks
+    tell nobody of it, so this asks them repeatedly. Raises NotConvergedError when `timeout_s` is
     over.
     """
     bfd = fabric.spec.routing.bfd
@@ -162,19 +167,19 @@ def wait_for_bfd(
         progress(Progress("bfd", done, len(switches)))
         links = (link for link in fabric.links_of[name] if link.is_between_switches)
         wanted = sum(1 for _ in links)
-        while missing := wanted - _bfd_sessions_up(node_of(name).frr, bfd.interval // MS):
+        while missing := wanted - _bfd_sessions_up(node_of(name), bfd.interval // MS):
             if time.monotonic() > deadline:
                 raise NotConvergedError(
                     f"{missing} BFD sessions of {name} are not up after {timeout_s:.0f} s",
-                    hint="see `show bfd peers` with `rocelab vtysh`",
+                    hint="ask its daemons with `rocelab vtysh`",
                     nodes=[name],
                 )
             time.sleep(BFD_POLL_S)
 
 
-def _bfd_sessions_up(files: daemons.FrrFiles, interval_ms: int) -> int:
+def _bfd_sessions_up(switch: SwitchHandle, interval_ms: int) -> int:
     try:
-        peers = bfd_peers(files)
+        peers = switch.stack.bfd_peers(switch.daemon_files)
     except OSError:
         return 0
     return sum(peer.is_up and peer.remote_interval_ms == interval_ms for peer in peers)

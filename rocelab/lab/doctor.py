@@ -22,8 +22,6 @@ from pathlib import Path
 
 from rocelab.base.errors import MachineError
 from rocelab.dataplane.queues import marker
-from rocelab.lab import memory
-from rocelab.lab.installation import TESTED_RELEASES, find_installation, frr_folder, untested
 from rocelab.linux import bpf, links, namespaces, netlink, probes, rights
 from rocelab.linux.probes import Outcome
 from rocelab.linux.rights import CAPABILITIES, effective_capabilities
@@ -35,6 +33,13 @@ from rocelab.linux.settings import (
     write_port_settings,
 )
 from rocelab.plan.settings import SERVER_PORTS
+from rocelab.routing.frr import memory
+from rocelab.routing.frr.installation import (
+    TESTED_RELEASES,
+    find_installation,
+    frr_folder,
+    untested,
+)
 
 PROGRAM_TIMEOUT_S = 10.0
 SETUP = "`make setup` installs it (Debian package {package})"

@@ -1,4 +1,4 @@
-"""The names of the runtimes and of how FRR uses memory: values of `--runtime`, `--frr-memory`.
+"""The names of the runtimes: values of `--runtime`.
 
 A separate module, so that the command line parses its arguments without loading the runtimes.
 """
@@ -15,13 +15,6 @@ class RuntimeKind(StrEnum):
     MININET = "mininet"
     DOCKER = "docker"
     CONTAINERLAB = "containerlab"
-
-
-class FrrMemory(StrEnum):
-    """How FRR's daemons use memory (`rocelab.lab.memory`)."""
-
-    LEAN = "lean"
-    PLAIN = "plain"
 
 
 ADOPTED = "adopted"

@@ -24,9 +24,6 @@ from rocelab.base.wording import listed, name_hint
 from rocelab.dataplane.impairments.control import Impairments
 from rocelab.dataplane.steering import Steering
 from rocelab.lab.convergence import NotConvergedError
-from rocelab.lab.installation import Installation, find_installation
-from rocelab.lab.kind import FrrMemory
-from rocelab.lab.memory import Memory, read_memory
 from rocelab.lab.node import NamespaceNode, VethLink
 from rocelab.lab.providers import (
     NodeProvider,
@@ -60,6 +57,9 @@ from rocelab.record import (
 from rocelab.routes.path import Path as FlowPath
 from rocelab.routes.path import find_nic, walk
 from rocelab.routes.planned import planned_fibs
+from rocelab.routing.frr.kind import FrrMemory
+from rocelab.routing.frr.memory import Memory, read_memory
+from rocelab.routing.stack import Installation, stack_for
 
 
 def as_it_runs(spec: LabSpec) -> LabSpec:
@@ -253,13 +253,13 @@ class RunningLab:
 
     @property
     def installation(self) -> Installation:
-        """The FRR that its switches run. Raises FileNotFoundError while it is not up."""
+        """The routing stack that its switches run. Raises FileNotFoundError while it is not up."""
         return self.runtime.installation
 
     def check_frr(self, prefix: Path | None) -> None:
         """Raises InputError if the lab is up with another FRR than the one in `prefix`, and as
         `find_installation` does."""
-        if prefix is not None and find_installation(prefix) != self.installation:
+        if prefix is not None and stack_for(self.fabric).find(prefix) != self.installation:
             raise InputError(
                 f"lab {self.name} is up with FRR {self.installation.version} of "
                 f"{self.installation.place}, not with the one in {prefix}",

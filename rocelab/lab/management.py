@@ -35,11 +35,11 @@ from rocelab.base.files import make_folder, write_file
 from rocelab.base.interpreter import module_command, module_environment
 from rocelab.base.progress import Progress, ProgressSink, no_progress
 from rocelab.lab import hosts
-from rocelab.lab.daemons import FrrFiles
 from rocelab.lab.management_link import FIRST_ADDRESS, make_links
 from rocelab.linux import inotify, namespaces
 from rocelab.plan.fabric import Fabric
 from rocelab.record import LabFiles
+from rocelab.routing.files import DaemonFiles
 
 if TYPE_CHECKING:
     import paramiko
@@ -111,9 +111,8 @@ def sshd_configuration(files: ManagementFiles, node: str, address: str, *, pam: 
     `pam`: needed for root's login by key on a machine that locks root's password.
     """
     folder = files.files.node(node)
-    path = (
-        f"{FrrFiles(folder).programs}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-    )
+    own = DaemonFiles(folder).programs
+    path = f"{own}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
     return "\n".join(
         (
             f"ListenAddress {address}:{SSH_PORT}",

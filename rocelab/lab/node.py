@@ -14,15 +14,17 @@ from pathlib import Path
 from typing import NoReturn, TypeVar
 
 from rocelab.base.errors import InputError, MachineError
-from rocelab.lab import daemons, hosts, wiring
-from rocelab.lab.installation import Installation, read_installation
-from rocelab.lab.memory import read_memory
+from rocelab.lab import hosts, wiring
 from rocelab.linux import links, mounts, namespaces, netlink, processes
 from rocelab.linux.bracket import Bracket
 from rocelab.linux.commands import Command, LateError
 from rocelab.linux.links import LinkCounters, read_counters
 from rocelab.plan.fabric import Link, Port
 from rocelab.record import LabFiles
+from rocelab.routing import daemons
+from rocelab.routing.files import DaemonFiles
+from rocelab.routing.frr.memory import read_memory
+from rocelab.routing.stack import Installation, RoutingStack, read_installation, stack_of
 
 Result = TypeVar("Result")
 
@@ -49,19 +51,24 @@ class NamespaceNode:
         return self.files.netns_of(self.name)
 
     @property
-    def frr(self) -> daemons.FrrFiles:
-        return daemons.FrrFiles(self.files.node(self.name))
+    def daemon_files(self) -> DaemonFiles:
+        return DaemonFiles(self.files.node(self.name))
 
     @property
     def installation(self) -> Installation:
-        """The FRR that the lab was brought up with."""
+        """The programs of the routing stack that the lab was brought up with."""
         return read_installation(self.files.root)
 
     @property
-    def vtysh(self) -> list[str]:
-        """The vtysh for the node's own daemons, as a command in the node."""
+    def stack(self) -> RoutingStack:
+        """The routing stack that the lab was brought up with."""
+        return stack_of(self.installation.stack)
+
+    @property
+    def command_line(self) -> list[str]:
+        """The stack's command line for the node's own daemons, as a command in the node."""
         # By its shell, as /run may be mounted noexec.
-        return ["/bin/sh", str(self.frr.programs / "vtysh")]
+        return ["/bin/sh", str(self.daemon_files.programs / self.stack.shell)]
 
     def exec(
         self, argv: Sequence[str], *, timeout_s: float = 30.0
@@ -101,15 +108,15 @@ class NamespaceNode:
         environment = {"PS1": prompt, "ROCELAB_LAB": self.files.lab, "ROCELAB_NODE": self.name}
         arguments = [program]
         if Path(program).name == "bash":
-            arguments += ["--rcfile", _bash_start_file(prompt, self.frr.programs)]
+            arguments += ["--rcfile", _bash_start_file(prompt, self.daemon_files.programs)]
         return arguments, environment
 
     def _variables(self) -> dict[str, str]:
-        """This process's variables for a user's commands in the node: `vtysh` in PATH talks to the
-        node's own daemons, and some shells hand HOSTNAME on."""
+        """This process's variables for a user's commands in the node: `vtysh` or its like in PATH
+        talks to the node's own daemons, and some shells hand HOSTNAME on."""
         variables = dict(os.environ)
-        if self.frr.programs.is_dir():
-            variables["PATH"] = f"{self.frr.programs}:{os.environ.get('PATH', os.defpath)}"
+        if self.daemon_files.programs.is_dir():
+            variables["PATH"] = f"{self.daemon_files.programs}:{os.environ.get('PATH', os.defpath)}"
         if "HOSTNAME" in variables:
             variables["HOSTNAME"] = self.name
         return variables
@@ -144,8 +151,18 @@ class NamespaceNode:
 
         return namespaces.on_own_thread(run, command.end)
 
+    @property
+    def programs(self) -> tuple[str, ...]:
+        """The names of the daemons that the stack may run; none before nodes are made."""
+        try:
+            return self.stack.programs
+        except FileNotFoundError:
+            return ()
+
     def daemons(self) -> dict[str, int]:
-        alive = {name: daemons.running_pid(name, self.frr, self.netns) for name in daemons.DAEMONS}
+        """The routing daemons that run, with their processes."""
+        files, netns = self.daemon_files, self.netns
+        alive = {name: daemons.running_pid(name, files, netns) for name in self.programs}
         return {name: pid for name, pid in alive.items() if pid is not None}
 
     def processes(self) -> list[int]:
@@ -160,24 +177,28 @@ class NamespaceNode:
         return processes.kill_and_wait(doomed, lambda pid: pid in self.daemons().values())
 
     def configure_daemons(self, configuration: Mapping[str, str]) -> None:
-        """Write each daemon's configuration, by daemon name, and make the file system that vtysh
-        and, each in a copy, the daemons see (`rocelab.linux.mounts`). Raises MachineError."""
+        """Write each daemon's configuration, by daemon name, and make the file system that the
+        stack's command line and, each in a copy, the daemons see (`rocelab.linux.mounts`). Raises
+        MachineError."""
         installation, view = self.installation, self.files.mounts_of(self.name)
         variables = (f"{name}={value}" for name, value in installation.environment.items())
-        vtysh = ("nsenter", f"--mount={view}", "env", *variables, installation.vtysh or "vtysh")
-        daemons.write_configuration(installation, self.frr, configuration, vtysh)
-        daemons.keep_view(installation, self.frr, view, self.files.machine)
+        shell = installation.shell(self.daemon_files)
+        command = ("nsenter", f"--mount={view}", "env", *variables, *shell)
+        daemons.write_configuration(
+            installation, self.daemon_files, configuration, self.stack.shell, command
+        )
+        daemons.keep_view(installation, self.daemon_files, view, self.files.machine)
 
     def daemon_variables(self, name: str) -> dict[str, str]:
         """The environment variables that rocelab gives a daemon."""
         memory = read_memory(self.files.root)
-        return {**daemons.ENVIRONMENT, **memory.variables(name, self.frr.library)}
+        return {**daemons.ENVIRONMENT, **memory.variables(name, self.daemon_files.library)}
 
     def try_bgpd(self, variables: Mapping[str, str]) -> str:
-        """Run `bgpd --version` as bgpd will run, with these variables, and return what it writes to
-        its standard error. Raises MachineError, OSError."""
+        """Run FRR's `bgpd --version` as bgpd will run, with these variables, and return what it
+        writes to its standard error. Raises MachineError, OSError."""
         installation = self.installation
-        view = mounts.create(Path(installation.root), self.frr.folder, {})
+        view = mounts.create(Path(installation.root), self.daemon_files.folder, {})
 
         def run() -> subprocess.CompletedProcess[str]:
             mounts.enter(Path(f"/proc/self/fd/{view}"))
@@ -200,13 +221,12 @@ class NamespaceNode:
     def start_daemons(self, names: Iterable[str]) -> None:
         """Start those of these daemons that are not running, in this order, as `up` does.
 
-        zebra takes no routes from a bgpd that outlived it (FRR 8.4: bgpd comes back after 10 s and
-        announces only what changes then), so if zebra is not running all are ended first, as
-        watchfrr does. A zebra that outlived mgmtd connects to the new one by itself. Raises
-        MachineError when one does not start.
+        If the one that sets the kernel's routes is not running, all are ended first, as FRR's
+        watchfrr does. Raises MachineError when one does not start.
         """
-        if "zebra" not in self.daemons():
-            self.kill_daemons(daemons.DAEMONS)
+        stack = self.stack
+        if stack.kernel_daemon not in self.daemons():
+            self.kill_daemons(stack.programs)
         for name in names:
             if name not in self.daemons():
                 try:
@@ -223,10 +243,21 @@ class NamespaceNode:
         """
         view, own = self.files.mounts_of(self.name), self.files.mounts_of(self.name, name)
         variables = self.daemon_variables(name)
-        daemons.start_daemon(self.installation, name, self.frr, self.netns, (view, own), variables)
+        daemons.start_daemon(
+            self.installation, name, self.daemon_files, self.netns, (view, own), variables
+        )
+        self.conclude_start(name, niceness)
+
+    def conclude_start(self, name: str, niceness: int) -> None:
+        """Return when a daemon that was started has its configuration, and its priority is set.
+        Raises MachineError."""
+        try:
+            self.stack.await_start(name, self.daemon_files)
+        except OSError as error:
+            raise daemons.not_started(name, self.daemon_files, str(error)) from None
         pid = self.daemons().get(name)
         if pid is not None:
-            daemons.schedule(name, pid, niceness)
+            self.stack.schedule(name, pid, niceness)
 
     def send(self, messages: Sequence[bytes]) -> Bracket:
         """Send the messages to the node's kernel in one batch (rtnetlink); return when it executed

@@ -26,20 +26,13 @@ from rocelab.dataplane.pfc import control as pfc
 from rocelab.dataplane.pfc.program import PausePorts
 from rocelab.dataplane.queues.engine import SwitchQueues, keep_order
 from rocelab.dataplane.steering import Steering
-from rocelab.lab import daemons, hosts, memory, wiring
+from rocelab.lab import hosts, wiring
 from rocelab.lab.convergence import (
     ConvergenceWait,
     NotConvergedError,
     convergence_timeout_s,
     wait_for_bfd,
 )
-from rocelab.lab.installation import (
-    Installation,
-    read_installation,
-    untested,
-    write_installation,
-)
-from rocelab.lab.kind import FrrMemory
 from rocelab.lab.node import NamespaceNode, VethLink
 from rocelab.lab.providers import NodeProvider
 from rocelab.lab.teardown import take_down, tear_down
@@ -51,7 +44,17 @@ from rocelab.plan.delays import lab_delay_ns
 from rocelab.plan.fabric import Fabric, Node
 from rocelab.plan.settings import node_settings, port_settings
 from rocelab.record import LabFiles, Record, State, check_absent, locked, write_record
-from rocelab.render import frr
+from rocelab.routing import daemons
+from rocelab.routing.files import DaemonFiles
+from rocelab.routing.frr import memory
+from rocelab.routing.frr.kind import FrrMemory
+from rocelab.routing.stack import (
+    Installation,
+    RoutingStack,
+    read_installation,
+    stack_for,
+    write_installation,
+)
 
 LATE_LEAVES_PER_CPU = 5
 """A CPU starts the daemons of some nine switches a second, if it does nothing else."""
@@ -71,13 +74,14 @@ class LabRuntime:
 
     @property
     def installation(self) -> Installation:
-        """The FRR that the switches run. Raises FileNotFoundError before the nodes are made."""
+        """The routing stack that the switches run. Raises FileNotFoundError before nodes are
+        made."""
         return read_installation(self.files.root)
 
     @property
     def daemons(self) -> tuple[str, ...]:
         """The daemons that every switch runs, in start order. Raises as `installation` does."""
-        return self.installation.daemons(frr.daemons(self.fabric))
+        return self.installation.daemons(stack_for(self.fabric).daemons(self.fabric))
 
     def node(self, name: str) -> NamespaceNode:
         """Raises KeyError when the fabric has no such node."""
@@ -101,7 +105,8 @@ class LabRuntime:
         the lab is up already or another command works on it.
         """
         self.notes = check_rights()
-        self.provider.check()
+        stack_for(self.fabric).check(self.fabric)
+        self.provider.check(self.fabric)
         if self.fabric.spec.management:
             # Imported here, so that other labs do not load its libraries.
             from rocelab.lab import management
@@ -196,7 +201,7 @@ class LabRuntime:
         for node in self.fabric.nodes:
             make_folder(self.files.node(node.name))
             if node.is_switch:
-                daemons.make_folders(daemons.FrrFiles(self.files.node(node.name)))
+                daemons.make_folders(DaemonFiles(self.files.node(node.name)))
         for folder in (self.files.netns, self.files.mounts):
             make_folder(folder)
             namespaces.mount_tmpfs(folder)
@@ -205,19 +210,19 @@ class LabRuntime:
         self.provider.make_nodes(self.fabric, self.files, progress)
         found = self.provider.installation(self.fabric, self.files)
         write_installation(self.files.root, found)
-        untested_release = untested(found.version)
+        untested_release = stack_for(self.fabric).untested(found.version)
         self.notes += () if untested_release is None else (untested_release,)
         if self.fabric.switches:
             memory.write_memory(self.files.root, self._memory())
 
     def _memory(self) -> memory.Memory:
         """How daemons will use memory: as asked, as far as a trial in a switch allows."""
-        if self.provider.frr_memory is FrrMemory.PLAIN:
+        if self.provider.frr_memory is FrrMemory.PLAIN or not stack_for(self.fabric).is_lean:
             return memory.PLAIN
         node = self.node(self.fabric.switches[0].name)
         try:
-            write_file(node.frr.library, memory.library().read_bytes())
-            found = memory.tried(node.try_bgpd, node.frr.library)
+            write_file(node.daemon_files.library, memory.library().read_bytes())
+            found = memory.tried(node.try_bgpd, node.daemon_files.library)
         except (OSError, MachineError, subprocess.SubprocessError) as error:
             found = memory.Memory(FrrMemory.LEAN, problem=str(error))
         self.notes += () if found.note is None else (found.note,)
@@ -276,17 +281,17 @@ class LabRuntime:
         library = memory.library().read_bytes() if preloads else None
         # Without this right, a raised niceness could not be lowered again.
         in_order = may_prioritise()
-        ports_first = frr.opens_from_above(fabric) or not fabric.numbered
+        stack = stack_for(fabric)
+        ports_first = stack.opens_from_above(fabric) or not fabric.numbered
 
         def start(name: str) -> None:
             node, planned = self.node(name), fabric.node(name)
-            logs = node.frr.daemon_folder
-            configuration = dict(frr.frr_configuration(fabric, planned, logs, interfaces=False))
-            if "mgmtd" in names:
-                configuration["mgmtd"] = frr.mgmtd_configuration(planned, logs)
-            node.configure_daemons(configuration)
+            logs = node.daemon_files.daemon_folder
+            node.configure_daemons(
+                stack.configuration(fabric, planned, names, logs, interfaces=False)
+            )
             if library is not None:
-                write_file(node.frr.library, library)
+                write_file(node.daemon_files.library, library)
             uplinks = [
                 message for link in fabric.uplinks(name) for message in wiring.bring_up(link, name)
             ]
@@ -299,7 +304,7 @@ class LabRuntime:
                 node.send(uplinks)
             for daemon in names:
                 leaf = in_order and planned.is_leaf
-                node.start_daemon(daemon, start_niceness(daemon, leaf=leaf))
+                node.start_daemon(daemon, start_niceness(stack, daemon, leaf=leaf))
             if not ports_first:
                 node.send(uplinks)
 
@@ -327,7 +332,7 @@ def start_order(fabric: Fabric, cpus: int) -> list[Node]:
     second until upper ends try for the first time. The next try is a second later.
     """
     switches = sorted(fabric.switches, key=lambda node: -node.role.tier)
-    if not frr.opens_from_above(fabric):
+    if not stack_for(fabric).opens_from_above(fabric):
         return switches
     upper = [node for node in switches if not node.is_leaf]
     leaves = [node for node in switches if node.is_leaf]
@@ -335,16 +340,16 @@ def start_order(fabric: Fabric, cpus: int) -> list[Node]:
     return [*leaves[:early], *upper, *leaves[early:]]
 
 
-def start_niceness(daemon: str, *, leaf: bool) -> int:
+def start_niceness(stack: RoutingStack, daemon: str, *, leaf: bool) -> int:
     """The niceness of a daemon while the fabric starts.
 
-    One order costs least: upper tiers announce, then leaves decide, then zebras install. A stage
-    that runs before the one above has finished repeats its work for every later path: an 18-way
-    route would be installed up to 18 times.
+    One order costs least: upper tiers announce, then leaves decide, then kernels get routes. A
+    stage that runs before the one above has finished repeats its work for every later path: an
+    18-way route would be installed up to 18 times.
     """
     if not leaf:
         return 0
-    return 19 if daemon == "zebra" else 10
+    return 19 if daemon == stack.kernel_daemon else 10
 
 
 def raise_descriptor_limit(wanted: int) -> None:

@@ -21,11 +21,8 @@ from rocelab.base.workers import workers
 from rocelab.dataplane.impairments import cables
 from rocelab.dataplane.pfc.overview import LosslessOverview, read_overview
 from rocelab.dataplane.steering.scheme import lacks_controller
-from rocelab.lab.daemons import VTY_TIMEOUT_S, UnreadableAnswerError
-from rocelab.lab.kind import FrrMemory
 from rocelab.lab.lab import RunningLab
 from rocelab.lab.node import NamespaceNode
-from rocelab.lab.peers import bgp_peers
 from rocelab.lab.settings import Deviation, read_deviations, sentences
 from rocelab.linux import fib, namespaces, netlink, processes
 from rocelab.plan.fabric import Node, Role
@@ -41,6 +38,8 @@ from rocelab.record import (
     recorded_faults,
     recorded_labs,
 )
+from rocelab.routing.answers import ANSWER_TIMEOUT_S, UnreadableAnswerError
+from rocelab.routing.frr.kind import FrrMemory
 
 _KIB = 1024
 
@@ -101,7 +100,7 @@ class LabStatus:
     as their delay line has ended or is stopped.
     lacks_controller: the scheme's does not run, so that nothing answers failures and load.
     deviations: kernel settings that are not as planned.
-    frr_memory: how FRR's daemons use memory (`rocelab.lab.memory`).
+    frr_memory: how FRR's daemons use memory (`rocelab.routing.frr.memory`).
     """
 
     lab: str
@@ -202,7 +201,7 @@ class LabStatus:
         }
 
 
-def read_status(lab: RunningLab, answer_s: float = VTY_TIMEOUT_S) -> LabStatus:
+def read_status(lab: RunningLab, answer_s: float = ANSWER_TIMEOUT_S) -> LabStatus:
     """Read the state of every switch of a running lab. A daemon that does not answer within
     `answer_s` is a problem of its switch.
 
@@ -247,7 +246,9 @@ def _read_switch(
     memory = {name: _pss_bytes(pid) for name, pid in pids.items()}
     alive = {name: pid for name, pid in pids.items() if memory[name]}
     widths = _widths(handle.netns)
-    established, problem = _established(handle, answer_s) if "bgpd" in alive else (0, None)
+    established, problem = (
+        _established(handle, answer_s) if handle.stack.speaker in alive else (0, None)
+    )
     stopped = [name for name, pid in alive.items() if processes.is_stopped(pid)]
     if stopped:
         problem = f"a signal has stopped {listed(stopped, 'and')} of {node.name}"
@@ -278,13 +279,16 @@ def _widths(netns: Path) -> dict[str, int]:
 
 
 def _established(handle: NamespaceNode, answer_s: float) -> tuple[int, str | None]:
-    """The number of sessions that are up, and the problem with bgpd's answer, if any."""
+    """The number of sessions that are up, and the problem with its daemon's answer, if any."""
     try:
-        peers = bgp_peers(handle.frr, answer_s)
+        peers = handle.stack.peers(handle.daemon_files, answer_s)
     except UnreadableAnswerError as error:
         return 0, str(error)
     except OSError as error:
-        return 0, f"bgpd of {handle.name} does not answer: {error.strerror or error}"
+        return (
+            0,
+            f"{handle.stack.speaker} of {handle.name} does not answer: {error.strerror or error}",
+        )
     return sum(peer.established for peer in peers.values()), None
 
 

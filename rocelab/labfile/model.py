@@ -11,15 +11,16 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from rocelab.base.units import DURATION, DurationNs, RateBps
-from rocelab.base.wording import RefusedError, described
+from rocelab.base.wording import RefusedError, described, name_hint
 from rocelab.labfile.base import MS, SECOND, Name, SpecModel
 from rocelab.labfile.fabrics import FabricSpec
 from rocelab.labfile.headroom import check_shared_memory, headroom_of
 from rocelab.labfile.queues import QueuesSpec
 from rocelab.labfile.schemes import EcmpScheme, SchemeSpec
+from rocelab.labfile.stacks import DEFAULT_STACK, STACKS
 
 MAX_SEED = 2**32 - 1
 MIN_RATE = 10**6
@@ -88,9 +89,27 @@ class BfdSpec(SpecModel):
         return value
 
 
+def _stack_name(name: str) -> str:
+    if name not in STACKS.names:
+        raise RefusedError(f"there is no routing stack {name}", name_hint(name, STACKS.names))
+    return name
+
+
+def _stack_names(schema: dict[str, object]) -> None:
+    schema["enum"] = list(STACKS.names)
+
+
 class RoutingSpec(SpecModel):
     """eBGP to RFC 7938: one session per link, ECMP over equal AS-path lengths."""
 
+    stack: Annotated[
+        str,
+        AfterValidator(_stack_name),
+        Field(
+            description="the suite of routing daemons that switches run",
+            json_schema_extra=_stack_names,
+        ),
+    ] = DEFAULT_STACK
     numbering: Annotated[
         Numbering,
         Field(

@@ -13,7 +13,6 @@ from dataclasses import asdict
 from rocelab.base.files import untrusted_tail
 from rocelab.base.wording import printable
 from rocelab.lab.node import NamespaceNode
-from rocelab.lab.peers import bgp_peers
 from rocelab.live.feed import Feed
 from rocelab.live.state import condition, find_link
 from rocelab.observe.health.reading import Reading
@@ -100,9 +99,9 @@ def _interface(link: Link, port: Port, reading: Reading) -> Mapping[str, object]
 def _peers(fabric: Fabric, handle: NamespaceNode) -> tuple[list[Mapping[str, object]], str | None]:
     """The BGP sessions, or why they are not known."""
     try:
-        peers = bgp_peers(handle.frr, ANSWER_LIMIT_S)
+        peers = handle.stack.peers(handle.daemon_files, ANSWER_LIMIT_S)
     except OSError as error:
-        return [], f"bgpd does not answer: {error.strerror or error}"
+        return [], f"{handle.stack.speaker} does not answer: {error.strerror or error}"
     link_of = links_by_neighbour(fabric)
     found: list[Mapping[str, object]] = []
     for name, peer in peers.items():
@@ -117,7 +116,7 @@ def _configuration(handle: NamespaceNode, daemons: tuple[str, ...]) -> Mapping[s
     found = {}
     for daemon in daemons:
         with suppress(OSError):
-            found[daemon] = handle.frr.configuration(daemon).read_text()
+            found[daemon] = handle.daemon_files.configuration(daemon).read_text()
     return found
 
 
@@ -126,6 +125,8 @@ def _log(handle: NamespaceNode, daemons: tuple[str, ...]) -> Mapping[str, list[s
     found = {}
     for daemon in daemons:
         with suppress(OSError):
-            text = untrusted_tail(handle.frr.log(daemon), LOG_BYTES).decode(errors="replace")
+            text = untrusted_tail(handle.daemon_files.log(daemon), LOG_BYTES).decode(
+                errors="replace"
+            )
             found[daemon] = [printable(line) for line in text.splitlines()[-LOG_LINES:]]
     return found

@@ -39,7 +39,7 @@ def _become(lab: str, node: str, program: str) -> NoReturn:
     os.environ["TERM"] = "xterm-256color"
     try:
         handle = RunningLab.open(lab).node(node)
-        arguments, environment = handle.shell() if program == "shell" else (handle.vtysh, {})
+        arguments, environment = handle.shell() if program == "shell" else (handle.command_line, {})
         handle.become(arguments, environment)
     except (RocelabError, OSError) as error:
         raise SystemExit(f"{program} of {node}: {error}") from None

@@ -1,16 +1,18 @@
-"""The machine that measures, with the FRR of its labs."""
+"""The machine that measures, with the routing stack of its labs."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from rocelab.lab.installation import Installation, find_installation
 from rocelab.lab.lab import RunningLab
+from rocelab.labfile.stacks import DEFAULT_STACK
 from rocelab.results.environment import Environment, environment_with
+from rocelab.routing.frr.installation import find_installation
+from rocelab.routing.stack import Installation, stack_of
 
 
 def environment_of(lab: RunningLab) -> Environment:
-    """This machine, now, with the FRR and the runtime of a lab that is up."""
+    """This machine, now, with the routing stack and the runtime of a lab that is up."""
     provider = lab.runtime.provider
     return replace(
         read_environment(lab.installation),
@@ -20,10 +22,13 @@ def environment_of(lab: RunningLab) -> Environment:
     )
 
 
-def read_environment(frr: Installation | None = None) -> Environment:
-    """This machine, now, with a lab's FRR or else its own. `cpu_count` is the CPUs this process may
-    use.
+def read_environment(installation: Installation | None = None) -> Environment:
+    """This machine, now, with a lab's routing stack or else its own FRR. `cpu_count` is the CPUs
+    this process may use.
 
     Raises MachineError when FRR is not installed.
     """
-    return environment_with((frr or find_installation()).version)
+    found = find_installation() if installation is None else installation
+    if found.stack == DEFAULT_STACK:
+        return environment_with(found.version)
+    return replace(environment_with(""), routing=f"{stack_of(found.stack).title} {found.version}")

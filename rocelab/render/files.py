@@ -18,8 +18,8 @@ from rocelab.plan.fabric import Fabric
 from rocelab.render import clabernetes
 from rocelab.render.containerlab import mounted_files, topology_file, topology_text
 from rocelab.render.deployment import deployment, left_out, warnings
-from rocelab.render.frr import frr_configuration
 from rocelab.render.frr_image import DEFAULT_IMAGE
+from rocelab.routing.frr.configuration import frr_configuration
 
 MARKER = ".rocelab-render"
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from rocelab.base.templates import template
 from rocelab.plan.fabric import Fabric, Node
-from rocelab.render.frr import configuration_bodies, daemons
+from rocelab.routing.frr.configuration import configuration_bodies, daemons
 
 DEFAULT_IMAGE = "frrouting/frr:v8.4.1"
 """The same minor release as Debian 12's package, on which the kit's own tests run."""

@@ -20,7 +20,9 @@ class Environment:
     started: UTC. command: the command line as typed, None where Python called the library.
     runtime: that of the lab, as `--runtime` names it, None without a lab. runtime_versions: the
     releases of the programs that made its nodes, and their image. frr_memory: how its FRR uses
-    memory, `lean`, `plain` or `lean, but` and the reason; None without a lab.
+    memory, `lean`, `plain` or `lean, but` and the reason; None without a lab. routing: the routing
+    stack of the lab with its release, such as `BIRD 2.0.12`, None if that is FRR: frr_version is
+    empty with another.
     """
 
     tool_version: str
@@ -35,6 +37,12 @@ class Environment:
     runtime: str | None = None
     runtime_versions: Mapping[str, str] = field(default_factory=dict)
     frr_memory: str | None = None
+    routing: str | None = None
+
+    @property
+    def routing_text(self) -> str:
+        """The routing stack with its release, for people."""
+        return self.routing or f"FRR {self.frr_version or 'unknown'}"
 
     @property
     def runtime_text(self) -> str:

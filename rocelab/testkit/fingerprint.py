@@ -12,7 +12,6 @@ import socket
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from rocelab.lab.daemons import vty_command
 from rocelab.lab.lab import RunningLab
 from rocelab.linux import fib, links, namespaces, netlink, processes, tc
 from rocelab.linux.settings import read_settings
@@ -162,7 +161,7 @@ def _configurations(lab: RunningLab) -> Iterator[tuple[tuple[str, str], str]]:
         node = lab.node(switch.name)
         for daemon in node.daemons():
             try:
-                text = vty_command(node.frr, daemon, "show running-config")
+                text = node.stack.running_configuration(node.daemon_files, daemon)
             except OSError:
                 text = "no answer"
             yield (switch.name, f"configuration of {daemon}"), _digest(text.encode())

@@ -23,10 +23,10 @@ from unittest.mock import patch
 from rocelab.dataplane.impairments.maps import ImpairmentMaps
 from rocelab.faults.base import Timed
 from rocelab.faults.injector import Injector
-from rocelab.lab import daemons
 from rocelab.lab.lab import Lab
 from rocelab.linux import netlink
 from rocelab.linux.bracket import Bracket
+from rocelab.routing import daemons
 
 SECOND_NS = 10**9
 

@@ -176,7 +176,7 @@ def test_vtysh_talks_to_the_daemons_of_a_switch(lab: str, spec: Path) -> None:
         check=False,
         env={**os.environ, "SHELL": "/bin/bash"},
     )
-    program = RunningLab.open(lab).node("ctsw1").frr.programs / "vtysh"
+    program = RunningLab.open(lab).node("ctsw1").daemon_files.programs / "vtysh"
     # As where /run is mounted noexec.
     program.chmod(0o644)
     try:

@@ -35,7 +35,6 @@ from rocelab.dataplane.steering.controller import (
 from rocelab.dataplane.steering.resilient import IDLE_S
 from rocelab.jobs.flow import Flow, permutation
 from rocelab.jobs.job import JobSpec
-from rocelab.lab.daemons import vty_json
 from rocelab.lab.lab import Lab
 from rocelab.lab.status import read_status
 from rocelab.labfile.catalog import find_lab
@@ -46,6 +45,7 @@ from rocelab.linux.namespaces import inside
 from rocelab.linux.netlink import HEADER, NLMSG_ERROR
 from rocelab.observe.processes import NO_CONTROLLER
 from rocelab.routes.multipath import UDP, Flow5, select
+from rocelab.routing.frr.vty import vty_json
 from rocelab.runs.jobs import run_job
 from rocelab.traffic.result import TrafficResult
 from rocelab.traffic.session import TrafficSession
@@ -334,7 +334,7 @@ def test_bgp_keeps_its_routes_and_takes_over_when_a_dead_controllers_group_is_em
     wait_until(lambda: widths(plain, "rtsw1") == bgp)
     assert not own_routes(plain, "rtsw1")
     assert len(set(choices(plain, "rtsw1", flows_from(plain, "rtsw1", 64)))) == 4
-    zebra = vty_json(plain.node("rtsw1").frr, "zebra", "show ip route json", dict)
+    zebra = vty_json(plain.node("rtsw1").daemon_files, "zebra", "show ip route json", dict)
     selected = {
         prefix: [r["protocol"] for r in found if r.get("selected")]
         for prefix, found in zebra.items()

@@ -20,7 +20,6 @@ from rocelab.drills.run import run_drill
 from rocelab.faults.kinds.mtu_mismatch import MtuMismatchSpec
 from rocelab.faults.running import injected
 from rocelab.lab import runtime, wiring
-from rocelab.lab.daemons import vty_command, vty_json
 from rocelab.lab.lab import Lab, RunningLab
 from rocelab.lab.node import NamespaceNode
 from rocelab.lab.providers import RuntimeKind, provider_of
@@ -34,6 +33,7 @@ from rocelab.plan.routes import expected_routes
 from rocelab.plan.settings import port_settings
 from rocelab.record import recorded_labs
 from rocelab.routes.path import find_nic, walk
+from rocelab.routing.frr.vty import vty_command, vty_json
 from rocelab.testkit.bench import Bench
 from rocelab.traffic.traceroute import probe_path
 from tests.helpers.hardened import HardenedHost
@@ -135,7 +135,7 @@ def test_up_returns_when_every_kernel_holds_every_prefix_at_full_width(lab: Lab)
     assert_every_route_is_at_full_width(lab)
     for node in lab.fabric.switches:
         peers = vty_json(
-            lab.node(node.name).frr, "bgpd", "show bgp ipv4 unicast summary json", dict
+            lab.node(node.name).daemon_files, "bgpd", "show bgp ipv4 unicast summary json", dict
         )
         links = [link for link in lab.fabric.sessions if node.name in (link.a.node, link.b.node)]
         assert {peer["state"] for peer in peers["peers"].values()} == {"Established"}
@@ -175,7 +175,7 @@ def test_up_waits_for_the_last_route(make_lab: MakeLab, monkeypatch: pytest.Monk
 def test_no_port_of_an_unnumbered_lab_seems_to_go_down_while_it_comes_up(lab: Lab) -> None:
     # bgpd may forget a neighbour for good that it hears of just then.
     for node in lab.fabric.switches:
-        said = vty_command(lab.node(node.name).frr, "zebra", "show interface")
+        said = vty_command(lab.node(node.name).daemon_files, "zebra", "show interface")
         downs = re.findall(r"Link downs: +(\d+)", said)
         assert downs, said
         assert set(downs) == {"0"}, said
@@ -183,7 +183,7 @@ def test_no_port_of_an_unnumbered_lab_seems_to_go_down_while_it_comes_up(lab: La
 
 @only("bfd")
 def test_bfd_runs_on_every_session_at_the_spec_s_interval(lab: Lab) -> None:
-    frr = lab.node("rtsw1").frr
+    frr = lab.node("rtsw1").daemon_files
     peers = json.loads(vty_command(frr, "bfdd", "show bfd peers json"))
     assert len(peers) == 4
     assert {(peer["transmit-interval"], peer["detect-multiplier"]) for peer in peers} == {(200, 4)}

@@ -32,12 +32,13 @@ from rocelab.faults.kinds.rate_degrade import RateDegrade
 from rocelab.faults.kinds.route_leak import RouteLeak
 from rocelab.faults.kinds.session_reset import SessionReset
 from rocelab.faults.ports import read_default_ports, read_ports
-from rocelab.lab import daemons, peers, wiring
+from rocelab.lab import wiring
 from rocelab.lab.lab import Lab
 from rocelab.linux import namespaces, processes
 from rocelab.linux.fib import read_fib
 from rocelab.observe.timeline import FibTimeline, opened_namespaces
 from rocelab.plan.fabric import Link
+from rocelab.routing.frr import peers, vty
 from tests.helpers.running import running
 from tests.helpers.waiting import LIMIT_S, wait_until
 
@@ -79,7 +80,9 @@ def state_of(lab: Lab) -> State:
             lines = re.sub(r"direct_packets_stat \d+ ", "", text).splitlines()
             told[node.name, " ".join(command)] = tuple(sorted(lines))
         if node.is_switch:
-            running = daemons.vty_command(lab.node(node.name).frr, "bgpd", "show running-config")
+            running = vty.vty_command(
+                lab.node(node.name).daemon_files, "bgpd", "show running-config"
+            )
             told[node.name, "bgpd"] = tuple(running.splitlines())
             told[node.name, "daemons"] = tuple(lab.node(node.name).daemons())
     return told
@@ -326,7 +329,7 @@ def test_a_nic_of_two_ports_keeps_its_default_route_until_both_are_down(dual: Ri
 
 
 def bfd_states(lab: Lab, switch: str) -> set[str]:
-    told = daemons.vty_command(lab.node(switch).frr, "bfdd", "show bfd peers json")
+    told = vty.vty_command(lab.node(switch).daemon_files, "bfdd", "show bfd peers json")
     return {peer["status"] for peer in json.loads(told)}
 
 
@@ -454,7 +457,7 @@ def test_draining_a_rack_s_only_switch_moves_nothing(rig: Rig) -> None:
 
     def asked() -> bool:
         command = f"show bgp ipv4 unicast {rig.prefix('rtsw2')} json"
-        told = daemons.vty_json(rig.lab.node("ctsw1").frr, "bgpd", command, dict)
+        told = vty.vty_json(rig.lab.node("ctsw1").daemon_files, "bgpd", command, dict)
         return any(
             path["peer"]["peerId"] == peer and path.get("locPrf") == 0 for path in told["paths"]
         )
@@ -477,7 +480,7 @@ def test_an_abrupt_removal_shuts_every_session_and_keeps_links_and_daemons(rig: 
 
 def counter(lab: Lab, switch: str, *path: str) -> int:
     """A counter of bgpd, summed over the neighbours."""
-    told = daemons.vty_json(lab.node(switch).frr, "bgpd", "show bgp neighbors json", dict)
+    told = vty.vty_json(lab.node(switch).daemon_files, "bgpd", "show bgp neighbors json", dict)
     total = 0
     for value in told.values():
         for key in path:
@@ -513,8 +516,8 @@ def test_a_soft_reset_asks_for_all_routes_again_and_closes_nothing(rig: Rig) -> 
 
 
 def announced(lab: Lab, switch: str) -> int:
-    told = daemons.vty_json(
-        lab.node(switch).frr, "bgpd", "show bgp ipv4 unicast summary json", dict
+    told = vty.vty_json(
+        lab.node(switch).daemon_files, "bgpd", "show bgp ipv4 unicast summary json", dict
     )
     return max(int(peer["pfxSnt"]) for peer in told["peers"].values())
 

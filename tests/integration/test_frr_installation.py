@@ -13,11 +13,7 @@ import pytest
 
 from rocelab.base.errors import InputError, MachineError
 from rocelab.faults.kinds.daemon_crash import DaemonCrash
-from rocelab.lab import daemons
-from rocelab.lab.installation import find_installation
-from rocelab.lab.kind import FrrMemory
 from rocelab.lab.lab import Lab, RunningLab
-from rocelab.lab.memory import Memory
 from rocelab.lab.providers import RuntimeKind, provider_of
 from rocelab.lab.status import read_status
 from rocelab.lab.teardown import take_down
@@ -25,6 +21,10 @@ from rocelab.labfile.model import LabSpec
 from rocelab.linux import processes
 from rocelab.observe.environment import environment_of, read_environment
 from rocelab.plan.build import plan
+from rocelab.routing import daemons
+from rocelab.routing.frr.installation import find_installation
+from rocelab.routing.frr.kind import FrrMemory
+from rocelab.routing.frr.memory import Memory
 from tests.helpers.waiting import wait_until, wait_until_whole
 
 pytestmark = pytest.mark.side_by_side
@@ -86,9 +86,12 @@ def test_each_switch_has_folders_of_its_own_where_frr_has_paths_compiled_in(lab:
         for pid in node.daemons().values():
             seen = Path(f"/proc/{pid}/root")
             for place, own in (
-                (lab.installation.run_folder.replace("/var/run", "/run"), node.frr.daemon_folder),
-                ("/etc/frr", node.frr.etc),
-                ("/var/tmp", node.frr.crashes),
+                (
+                    lab.installation.run_folder.replace("/var/run", "/run"),
+                    node.daemon_files.daemon_folder,
+                ),
+                ("/etc/frr", node.daemon_files.etc),
+                ("/var/tmp", node.daemon_files.crashes),
             ):
                 assert (seen / place.lstrip("/")).samefile(own), (switch.name, place)
             assert [each.name for each in (seen / "run/rocelab").iterdir()] == [LAB]
@@ -102,10 +105,10 @@ def test_bgpd_preloads_the_library_that_was_tried_and_a_restarted_one_does_too(l
         node.kill_daemons(["bgpd"])
         node.start_daemon("bgpd")
         for name, pid in node.daemons().items():
-            assert (str(node.frr.library) in mapped(pid)) == (name == "bgpd"), name
+            assert (str(node.daemon_files.library) in mapped(pid)) == (name == "bgpd"), name
             assert processes.status_of(pid)["Uid"].split()[0] != "0"
         # What root starts as bgpd, FRR's user must not be able to write.
-        for place in (node.frr.library, *node.frr.library.parents):
+        for place in (node.daemon_files.library, *node.daemon_files.library.parents):
             assert place.stat().st_uid == 0
             assert not place.stat().st_mode & 0o022
     wait_until_whole(lab)
@@ -121,7 +124,7 @@ def test_a_plain_lab_has_the_same_routes_from_more_memory(lab: Lab, system: Path
             plain.check_memory(FrrMemory.LEAN)
         plain.check_memory(FrrMemory.PLAIN)
         assert environment_of(plain).frr_memory == "plain"
-        assert not plain.node("rtsw1").frr.library.exists()
+        assert not plain.node("rtsw1").daemon_files.library.exists()
         wait_until(lambda: read_status(plain).converged, "the plain lab as planned")
         wait_until(lambda: read_status(lab).converged, "the lean lab as planned")
         states = {each.frr_memory: each.pss_of_roles for each in map(read_status, (lab, plain))}
@@ -139,7 +142,7 @@ def test_a_lab_comes_up_without_the_library_and_says_why(
 ) -> None:
     prefix = None if lacks == "clang" else tmp_path
     if lacks == "clang":
-        monkeypatch.setattr("rocelab.lab.memory.CACHE", tmp_path)
+        monkeypatch.setattr("rocelab.routing.frr.memory.CACHE", tmp_path)
         monkeypatch.setattr("rocelab.linux.clang.shutil.which", lambda _: None)
         problem = "clang is missing"
     else:
@@ -170,13 +173,13 @@ def mapped(pid: int) -> str:
 
 def test_mgmtd_and_its_clients_meet_in_the_switchs_own_folder(lab: Lab) -> None:
     for switch in lab.fabric.switches:
-        own = lab.node(switch.name).frr.daemon_folder
+        own = lab.node(switch.name).daemon_files.daemon_folder
         assert (own / "mgmtd_be.sock").is_socket() == lab.installation.has_mgmtd
 
 
 def test_vtysh_of_a_switch_is_of_its_frr_and_asks_its_daemons(lab: Lab) -> None:
     for switch in lab.fabric.switches:
-        program = lab.node(switch.name).frr.programs / "vtysh"
+        program = lab.node(switch.name).daemon_files.programs / "vtysh"
         asked = [program, "-c", "show version", "-c", "show running-config"]
         done = subprocess.run(asked, capture_output=True, text=True, check=True)
         assert f"FRRouting {lab.installation.version}" in done.stdout

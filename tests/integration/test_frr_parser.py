@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from rocelab.lab.installation import find_installation
 from rocelab.labfile.catalog import LABS, find_lab, shipped_names
 from rocelab.labfile.fabrics import ClosSpec, FatTreeSpec
 from rocelab.labfile.load import load_spec
 from rocelab.plan.build import plan
 from rocelab.plan.fabric import Fabric, Node
-from rocelab.render.frr import frr_configuration
+from rocelab.routing.frr.configuration import frr_configuration
+from rocelab.routing.frr.installation import find_installation
 
 pytestmark = [pytest.mark.side_by_side, pytest.mark.long]
 

@@ -21,8 +21,6 @@ import pytest
 
 from rocelab.base.errors import MachineError
 from rocelab.base.interruption import WORDS
-from rocelab.lab import daemons
-from rocelab.lab.installation import frr_owner
 from rocelab.lab.lab import Lab, RunningLab
 from rocelab.lab.teardown import take_down
 from rocelab.linux import namespaces
@@ -30,6 +28,11 @@ from rocelab.linux.processes import resume, stop
 from rocelab.observe.evidence.bundle import collect_evidence
 from rocelab.observe.health.sessions import SessionReader
 from rocelab.observe.stages.tracing import log_sizes, logged_since, running_daemons
+from rocelab.routing import daemons
+from rocelab.routing.answers import ANSWER_TIMEOUT_S
+from rocelab.routing.files import DaemonFiles
+from rocelab.routing.frr import vty
+from rocelab.routing.frr.installation import frr_owner
 from tests.helpers.command import PROGRAM, rocelab
 from tests.helpers.long import mostly_long
 from tests.helpers.vty import answer_all, drip
@@ -60,8 +63,8 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
 
 
 @pytest.fixture
-def files(lab: Lab) -> daemons.FrrFiles:
-    return lab.node("rtsw1").frr
+def files(lab: Lab) -> DaemonFiles:
+    return lab.node("rtsw1").daemon_files
 
 
 def as_frr(*argv: str | Path) -> subprocess.CompletedProcess[str]:
@@ -101,10 +104,10 @@ def test_frrs_user_writes_nowhere_but_where_daemons_do(lab: Lab) -> None:
         line
         for line in found.stdout.splitlines()
         if not Path(line).is_relative_to(lab.runtime.files.nodes)
-        or "frr" not in Path(line).relative_to(lab.runtime.files.nodes).parts[1:]
+        or "daemons" not in Path(line).relative_to(lab.runtime.files.nodes).parts[1:]
     ]
     assert outside == []
-    node = lab.node("rtsw1").frr
+    node = lab.node("rtsw1").daemon_files
     for attack in (
         ("ln", "-s", "/etc/passwd", node.folder / "zebra2"),
         ("mkdir", node.folder / "more"),
@@ -123,7 +126,7 @@ def test_what_rocelab_makes_under_umask_0_is_written_by_its_owner_alone(lab: Lab
         assert not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH), path
 
 
-def test_nobody_else_reaches_the_daemons_sockets(lab: Lab, files: daemons.FrrFiles) -> None:
+def test_nobody_else_reaches_the_daemons_sockets(lab: Lab, files: DaemonFiles) -> None:
     found = files.daemon_folder.stat()
     assert stat.S_IMODE(found.st_mode) == 0o750
     assert (found.st_uid, found.st_gid) == frr_owner()
@@ -139,7 +142,7 @@ def test_roots_programs_over_ssh_are_not_frrs(lab: Lab) -> None:
 
 
 def test_a_log_that_is_a_link_is_not_read_and_evidence_is_roots_alone(
-    lab: Lab, files: daemons.FrrFiles, tmp_path: Path
+    lab: Lab, files: DaemonFiles, tmp_path: Path
 ) -> None:
     secret = tmp_path / "secret"
     secret.touch(mode=0o600)
@@ -156,14 +159,14 @@ def test_a_log_that_is_a_link_is_not_read_and_evidence_is_roots_alone(
         assert path.is_dir() or SECRET.encode() not in path.read_bytes()
 
 
-def test_a_log_writes_nothing_to_the_terminal_of_its_reader(files: daemons.FrrFiles) -> None:
+def test_a_log_writes_nothing_to_the_terminal_of_its_reader(files: DaemonFiles) -> None:
     write = f"printf 'one\\n\\033]0;two\\a\\n' > {files.log('bgpd')}"
     with in_place_of(files.log("bgpd"), "sh", "-c", write):
         assert daemons.last_log_line("bgpd", files) == "?]0;two?"
 
 
 def test_a_daemon_that_starts_again_writes_through_no_link(
-    lab: Lab, files: daemons.FrrFiles, tmp_path: Path
+    lab: Lab, files: DaemonFiles, tmp_path: Path
 ) -> None:
     secret = tmp_path / "secret"
     secret.touch(mode=0o600)
@@ -182,7 +185,7 @@ def test_a_daemon_that_starts_again_writes_through_no_link(
 
 
 def test_a_daemon_that_starts_again_gives_no_folder_away_that_a_link_leads_to(
-    lab: Lab, files: daemons.FrrFiles, tmp_path: Path
+    lab: Lab, files: DaemonFiles, tmp_path: Path
 ) -> None:
     secret = tmp_path / "secret"
     secret.mkdir(mode=0o755)
@@ -207,7 +210,7 @@ for place in sys.argv[2:]:
 
 
 def test_what_a_daemon_mounts_over_programs_root_never_executes(
-    lab: Lab, files: daemons.FrrFiles, tmp_path: Path
+    lab: Lab, files: DaemonFiles, tmp_path: Path
 ) -> None:
     node = lab.node("rtsw1")
     evil, marker = files.daemon_folder / "evil", tmp_path / "marker"
@@ -258,7 +261,7 @@ def test_a_daemon_gains_no_rights_by_what_it_executes(lab: Lab) -> None:
 
 
 def test_a_log_that_is_a_pipe_or_anothers_file_holds_nobody_up(
-    lab: Lab, files: daemons.FrrFiles
+    lab: Lab, files: DaemonFiles
 ) -> None:
     def established() -> set[bool]:
         return set(SessionReader(lab.fabric).established().values())
@@ -271,7 +274,7 @@ def test_a_log_that_is_a_pipe_or_anothers_file_holds_nobody_up(
 
 
 def test_a_pid_file_names_no_process_that_is_not_the_switchs_daemon(
-    lab: Lab, files: daemons.FrrFiles, common_folder: Path
+    lab: Lab, files: DaemonFiles, common_folder: Path
 ) -> None:
     user, group = frr_owner()
     program = common_folder / "bgpd"
@@ -298,7 +301,7 @@ def test_a_pid_file_names_no_process_that_is_not_the_switchs_daemon(
 
 
 def test_a_vty_that_is_a_link_leads_to_no_other_socket(
-    lab: Lab, files: daemons.FrrFiles, tmp_path: Path
+    lab: Lab, files: DaemonFiles, tmp_path: Path
 ) -> None:
     other = tmp_path / "other"
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listening:
@@ -308,14 +311,14 @@ def test_a_vty_that_is_a_link_leads_to_no_other_socket(
         link = files.vty("bgpd")
         with in_place_of(link, "ln", "-s", other, link):
             with pytest.raises(OSError, match="not a socket"):
-                daemons.vty_command(files, "bgpd", "show version", timeout_s=2)
+                vty.vty_command(files, "bgpd", "show version", timeout_s=2)
             with pytest.raises(BlockingIOError):
                 listening.accept()
-    assert "FRR" in daemons.vty_command(files, "bgpd", "show version")
+    assert "FRR" in vty.vty_command(files, "bgpd", "show version")
 
 
 def test_an_answer_of_another_shape_is_named_and_traces_back_nowhere(
-    lab: Lab, files: daemons.FrrFiles
+    lab: Lab, files: DaemonFiles
 ) -> None:
     odd = b'{"peers": {"ctsw1": ["\\u001b[31m", 7]}}'
     with answering(files.vty("bgpd"), odd):
@@ -342,19 +345,19 @@ def test_an_answer_of_another_shape_is_named_and_traces_back_nowhere(
     ("answer", "said"),
     [
         (b"no JSON", "the answer of bgpd of rtsw1 cannot be read: it is not JSON"),
-        (b"x" * (daemons.MOST_ANSWER_BYTES + 1), "the daemon's answer does not end"),
+        (b"x" * (vty.MOST_ANSWER_BYTES + 1), "the daemon's answer does not end"),
     ],
     ids=["no-json", "huge"],
 )
 def test_a_bgpd_that_answers_what_is_no_answer_is_named(
-    lab: Lab, files: daemons.FrrFiles, answer: bytes, said: str
+    lab: Lab, files: DaemonFiles, answer: bytes, said: str
 ) -> None:
     with answering(files.vty("bgpd"), answer):
         assert_named(said)
     wait_until(lambda: rocelab("status", LAB).returncode == 0, "all is well again")
 
 
-def test_a_bgpd_whose_answer_does_not_end_is_named(files: daemons.FrrFiles) -> None:
+def test_a_bgpd_whose_answer_does_not_end_is_named(files: DaemonFiles) -> None:
     with dripping(files.vty("bgpd")):
         outcome = rocelab("health", LAB, "--once")
         assert outcome.returncode == 1
@@ -393,7 +396,7 @@ def test_a_daemon_that_a_signal_has_stopped_is_named(lab: Lab) -> None:
 @pytest.mark.parametrize("number", mostly_long((signal.SIGINT, signal.SIGTERM), (signal.SIGINT,)))
 @pytest.mark.parametrize("command", ["status", "evidence"])
 def test_a_command_that_an_endless_answer_holds_up_ends_on_a_signal(
-    files: daemons.FrrFiles, tmp_path: Path, command: str, number: int
+    files: DaemonFiles, tmp_path: Path, command: str, number: int
 ) -> None:
     options = ("rtsw1", "--capture", "0", "--out", tmp_path / "out")
     arguments = [*PROGRAM, command, LAB, *(options if command == "evidence" else ())]
@@ -405,7 +408,7 @@ def test_a_command_that_an_endless_answer_holds_up_ends_on_a_signal(
             assert begun.wait(LIMIT_S)
             process.send_signal(number)
             # Without the signal `status` would wait for longer.
-            _, said = process.communicate(timeout=0.8 * daemons.VTY_TIMEOUT_S)
+            _, said = process.communicate(timeout=0.8 * ANSWER_TIMEOUT_S)
         finally:
             process.kill()
     assert process.returncode == 128 + number
@@ -478,7 +481,7 @@ def listening_at(vty: Path, serve: Callable[[socket.socket], None]) -> Iterator[
             aside.rename(vty)
 
 
-def test_folders_in_folders_do_not_keep_a_lab_from_going_down(files: daemons.FrrFiles) -> None:
+def test_folders_in_folders_do_not_keep_a_lab_from_going_down(files: DaemonFiles) -> None:
     """More than Python's own removal can go into; the lab of these tests goes down after it."""
     nest = "import os\nfor _ in range(1100): os.mkdir('d'); os.chdir('d')"
     code = f"import os; os.chdir({str(files.daemon_folder)!r})\n{nest}"

@@ -25,7 +25,6 @@ from rocelab.dataplane.queues.engine import bpf_folder
 from rocelab.dataplane.queues.reading import read_queue_counters
 from rocelab.faults import impairments as faults
 from rocelab.jobs.flow import Flow
-from rocelab.lab import daemons
 from rocelab.lab.lab import Lab
 from rocelab.lab.status import read_status
 from rocelab.labfile.model import LabSpec
@@ -33,6 +32,7 @@ from rocelab.linux import namespaces, pidfile
 from rocelab.observe.processes import ProcessWatch
 from rocelab.plan.build import plan
 from rocelab.plan.fabric import DirectedLink
+from rocelab.routing.frr import vty
 from rocelab.traffic.result import FlowRecord, TrafficResult
 from rocelab.traffic.session import TrafficSession
 from tests.helpers.directed import towards
@@ -317,7 +317,7 @@ def test_queues_and_steering_go_on_beside_it(steered: Lab) -> None:
 
 
 def bfd_states(lab: Lab) -> list[str]:
-    answer = daemons.vty_command(lab.node("rtsw1").frr, "bfdd", "show bfd peers json")
+    answer = vty.vty_command(lab.node("rtsw1").daemon_files, "bfdd", "show bfd peers json")
     return sorted(peer["status"] for peer in json.loads(answer))
 
 
@@ -343,13 +343,13 @@ def test_bgp_goes_on_over_a_delay_where_the_kernel_left_checksums_to_the_port(pl
     fault = faults.delay((link,), 50 * MS)
 
     def updates() -> int:
-        found = daemons.vty_json(plain.node("rtsw1").frr, "bgpd", "show bgp neighbors json", dict)
+        found = vty.vty_json(plain.node("rtsw1").daemon_files, "bgpd", "show bgp neighbors json", dict)
         return int(found[link.b.ip]["messageStats"]["updatesRecv"])
 
     fault.prepare(plain)
     fault.inject(plain)
     before, began_s = updates(), time.monotonic()
-    daemons.vty_command(plain.node("rtsw1").frr, "bgpd", "clear bgp * soft in")
+    vty.vty_command(plain.node("rtsw1").daemon_files, "bgpd", "clear bgp * soft in")
     wait_until(lambda: updates() > before, "a route refresh was answered")
     assert time.monotonic() - began_s > 0.1
     fault.restore(plain)

@@ -28,13 +28,13 @@ from rocelab.dataplane.queues.reading import (
     read_queue_counters,
 )
 from rocelab.faults.kinds.rate_degrade import RateDegrade
-from rocelab.lab.daemons import vty_json
 from rocelab.lab.lab import Lab
 from rocelab.labfile.queues import QueueEngine
 from rocelab.linux import namespaces, probes
 from rocelab.observe.queues import QueueWatch
 from rocelab.plan.queues import plan_queues
 from rocelab.record import LabFiles
+from rocelab.routing.frr.vty import vty_json
 from tests.helpers.measured import measured
 from tests.helpers.own_programs import connected, flooded
 from tests.helpers.queue_lines import mark_probability
@@ -595,9 +595,9 @@ def test_a_session_stays_while_its_port_is_full_for_longer_than_the_hold_time(
 
 def sessions(lab: Lab) -> str:
     """Peers with the time each session was established."""
-    peers = vty_json(lab.node("rtsw1").frr, "bgpd", "show bgp ipv4 unicast summary json", dict)[
-        "peers"
-    ]
+    peers = vty_json(
+        lab.node("rtsw1").daemon_files, "bgpd", "show bgp ipv4 unicast summary json", dict
+    )["peers"]
     return json.dumps(
         {name: (peer["connectionsEstablished"], peer["state"]) for name, peer in peers.items()}
     )

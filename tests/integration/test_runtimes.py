@@ -280,7 +280,7 @@ def test_a_daemon_is_killed_and_started_again(lab: Lab) -> None:
     wait_until_whole(lab)
     assert lab.memory.preloads, lab.memory.text
     maps = {name: Path(f"/proc/{pid}/maps").read_text() for name, pid in node.daemons().items()}
-    assert {name for name in maps if str(node.frr.library) in maps[name]} == {"bgpd"}
+    assert {name for name in maps if str(node.daemon_files.library) in maps[name]} == {"bgpd"}
 
 
 def test_a_drill_runs_on_it(lab: Lab, kind: RuntimeKind, tmp_path: Path) -> None:
@@ -329,7 +329,7 @@ def test_killed_half_way_the_next_down_leaves_nothing(kind: RuntimeKind, tmp_pat
     )
     files = LabFiles("it-run-kill")
     with subprocess.Popen([sys.executable, "-c", program]) as driver:
-        while driver.poll() is None and not any(files.nodes.glob("*/frr/zebra.pid")):
+        while driver.poll() is None and not any(files.nodes.glob("*/daemons/zebra.pid")):
             time.sleep(0.01)
         driver.send_signal(signal.SIGKILL)
     left = opened_processes(namespaces_of(files))

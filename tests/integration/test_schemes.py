@@ -23,7 +23,6 @@ from rocelab.base.errors import InputError
 from rocelab.dataplane.steering import read_scheme
 from rocelab.dataplane.steering.maps import NodeCounters
 from rocelab.dataplane.steering.program import pins_folder
-from rocelab.lab.daemons import vty_json
 from rocelab.lab.inuse import in_use
 from rocelab.lab.lab import Lab
 from rocelab.lab.teardown import take_down
@@ -42,6 +41,7 @@ from rocelab.routes.bulk import e_ecmp_hashes
 from rocelab.routes.entries import program
 from rocelab.routes.path import find_nic, walk
 from rocelab.routes.steering import EntryKey, PinKey, SteeringModel, planned_pins, steering_hash
+from rocelab.routing.frr.vty import vty_json
 from rocelab.traffic.traceroute import probe_path
 from tests.helpers.command import read, rocelab
 from tests.helpers.long import mostly_long
@@ -114,7 +114,7 @@ def link_down(lab: Lab, name: str) -> Iterator[None]:
 
 def sessions_had(lab: Lab) -> int:
     """How often rtsw1's sessions have been established; -1 while one is not."""
-    frr = lab.node("rtsw1").frr
+    frr = lab.node("rtsw1").daemon_files
     peers = vty_json(frr, "bgpd", "show bgp ipv4 unicast summary json", dict)["peers"].values()
     if any(peer["state"] != "Established" for peer in peers):
         return -1

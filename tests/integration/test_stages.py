@@ -15,9 +15,7 @@ import pytest
 from rocelab.dataplane.impairments.control import Impairments
 from rocelab.dataplane.impairments.impairment import Impairment, Kind
 from rocelab.jobs.flow import Flow, permutation
-from rocelab.lab import daemons
 from rocelab.lab.lab import Lab
-from rocelab.lab.peers import bgp_peers
 from rocelab.linux.fibtable import FibOf
 from rocelab.observe.stages.measure import FlowRecovery, stages_of
 from rocelab.observe.stages.recorder import StageRecorder
@@ -26,6 +24,8 @@ from rocelab.record import LabFiles
 from rocelab.results.convergence import FlowSamples, Method, Window, measure_flow, offered_rate_pps
 from rocelab.results.stages import Cause, SwitchStages
 from rocelab.routes.path import find_nic, walk
+from rocelab.routing.frr import vty
+from rocelab.routing.frr.peers import bgp_peers
 from rocelab.traffic.result import TrafficResult
 from rocelab.traffic.session import TrafficSession
 from tests.helpers.directed import sent_by
@@ -240,22 +240,22 @@ def test_afterwards_no_daemon_traces_and_its_configuration_is_as_it_was(
     lab: Lab, carrier_loss: CarrierLoss
 ) -> None:
     for node in lab.fabric.switches:
-        files = lab.node(node.name).frr
+        files = lab.node(node.name).daemon_files
         for daemon in ("zebra", "bgpd", "bfdd"):
-            answer = daemons.vty_command(files, daemon, "show debugging")
+            answer = vty.vty_command(files, daemon, "show debugging")
             assert [line for line in answer.splitlines() if " debugging is on" in line] == []
-            running = daemons.vty_command(files, daemon, "show running-config")
+            running = vty.vty_command(files, daemon, "show running-config")
             assert f"log file {files.log(daemon)} informational" in running
             assert "\ndebug " not in running
 
 
 def test_tracing_ends_also_where_what_was_recorded_fails(lab: Lab, timeline: FibTimeline) -> None:
     with pytest.raises(ZeroDivisionError), StageRecorder(lab):
-        files = lab.node("rtsw1").frr
-        answer = daemons.vty_command(files, "bgpd", "show debugging")
+        files = lab.node("rtsw1").daemon_files
+        answer = vty.vty_command(files, "bgpd", "show debugging")
         assert "BGP zebra debugging is on" in answer
         raise ZeroDivisionError
-    assert "is on" not in daemons.vty_command(files, "bgpd", "show debugging")
+    assert "is on" not in vty.vty_command(files, "bgpd", "show debugging")
 
 
 def test_a_silent_failure_is_seen_by_bfd_within_its_detection_time(
@@ -320,7 +320,7 @@ def test_a_hung_bgpd_is_noticed_by_the_hold_timer_of_its_neighbours(
 
 def test_stamps_of_log_and_kernel_are_of_one_clock(lab: Lab, timeline: FibTimeline) -> None:
     """zebra reads the kernel's message of a lost carrier like rocelab, and informs bgpd at once."""
-    frr = lab.node("rtsw1").frr
+    frr = lab.node("rtsw1").daemon_files
 
     def run() -> EventRun:
         timeline.wait_until_whole(LIMIT_S)
@@ -369,7 +369,7 @@ def event_run(
 def test_the_log_is_read_from_where_the_recording_began(
     lab: Lab, carrier_loss: CarrierLoss, timeline: FibTimeline
 ) -> None:
-    log = lab.node("rtsw1").frr.log("bgpd")
+    log = lab.node("rtsw1").daemon_files.log("bgpd")
     assert "Tx route" in log.read_text()
     with StageRecorder(lab) as recorder:
         pass

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from rocelab.lab.installation import frr_owner
 from rocelab.lab.lab import Lab
 from rocelab.lab.teardown import take_down
 from rocelab.linux import mounts, namespaces, processes
+from rocelab.routing.frr.installation import frr_owner
 from tests.helpers.waiting import RUN_LIMIT_S, wait_until
 
 pytestmark = pytest.mark.side_by_side

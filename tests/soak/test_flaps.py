@@ -12,11 +12,11 @@ import pytest
 from rocelab.faults.injector import Injector
 from rocelab.faults.kinds.carrier_down import CarrierDownSpec
 from rocelab.faults.selectors import LinkSelector
-from rocelab.lab import daemons
 from rocelab.lab.convergence import convergence_timeout_s
 from rocelab.lab.lab import Lab
 from rocelab.linux.fibtable import Fib
 from rocelab.observe.timeline import FibTimeline, opened_namespaces
+from rocelab.routing.frr import vty
 from tests.helpers.running import running
 
 LAB = "name: soak-flap\nfabric: {kind: clos, racks: 4, spines: 4, servers_per_rack: 1}\n"
@@ -51,7 +51,11 @@ def memory_bytes(lab: Lab) -> dict[str, int]:
 def rib_routes(lab: Lab) -> int:
     """Prefixes in the BGP tables of all switches."""
     return sum(
-        len(daemons.vty_json(lab.node(node.name).frr, "bgpd", "show bgp ipv4 json", dict)["routes"])
+        len(
+            vty.vty_json(lab.node(node.name).daemon_files, "bgpd", "show bgp ipv4 json", dict)[
+                "routes"
+            ]
+        )
         for node in lab.fabric.switches
     )
 

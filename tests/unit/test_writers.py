@@ -32,7 +32,7 @@ PLACES = {
     "linux/probes.py": "/proc/sys",
     "linux/settings.py": "/proc/sys",
     "lab/adoption/adopt.py": "below /run/rocelab",
-    "lab/daemons.py": "/sys/fs/cgroup, and below /run/rocelab",
+    "routing/daemons.py": "/sys/fs/cgroup, and below /run/rocelab",
     "dataplane/impairments/delayline.py": "below /run/rocelab",
     "dataplane/impairments/lineprocess.py": "/proc/sys, and below /run/rocelab",
     "dataplane/pfc/journal.py": "below /run/rocelab",

@@ -12,7 +12,6 @@ from rocelab.base.errors import InputError
 from rocelab.faults.base import NodeFault, SwitchFaultSpec, Target
 from rocelab.faults.daemons import missing_daemons, running_daemons
 from rocelab.faults.ports import running_ports
-from rocelab.lab import daemons
 from rocelab.lab.lab import RunningLab
 from rocelab.linux.bracket import Bracket
 from rocelab.plan.fabric import Fabric, Link
@@ -42,7 +41,7 @@ class SwitchPowerLoss(NodeFault):
         """The instant is that of the carriers: no neighbour sees the daemons die."""
         node = lab.node(self.node)
         dark = node.lower_ports(self._links(lab))
-        node.kill_daemons(daemons.DAEMONS)
+        node.kill_daemons(node.stack.programs)
         return dark
 
     def restore(self, lab: RunningLab) -> Bracket | None:

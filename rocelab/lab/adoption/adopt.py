@@ -21,12 +21,9 @@ from rocelab.base.wording import listed
 from rocelab.lab.adoption.containers import Container, find_containers
 from rocelab.lab.adoption.graph import HOST_KINDS, cables, lab_of
 from rocelab.lab.adoption.survey import Surveyed, survey
-from rocelab.lab.daemons import vty_command
 from rocelab.lab.engine import Engine
-from rocelab.lab.installation import Installation, version_in, write_installation
 from rocelab.lab.inuse import in_use
 from rocelab.lab.kind import ADOPTED
-from rocelab.lab.peers import bgp_peers, local_asn
 from rocelab.lab.providers.adopted import (
     Adopted,
     AdoptedContainer,
@@ -51,6 +48,10 @@ from rocelab.record import (
     remove_files,
     write_record,
 )
+from rocelab.routing.frr.installation import FrrInstallation, version_in
+from rocelab.routing.frr.peers import bgp_peers, local_asn
+from rocelab.routing.frr.vty import vty_command
+from rocelab.routing.stack import write_installation
 
 NO_FRR = "none"
 
@@ -249,7 +250,7 @@ def _record(
 
 def _installation(
     files: LabFiles, containers: Sequence[Container], nodes: Sequence[Surveyed]
-) -> Installation:
+) -> FrrInstallation:
     """The FRR of the first node that runs one, for results; with version `none` if none does."""
     running = {node.name for node in nodes if "zebra" in node.daemons}
     release = NO_FRR
@@ -258,7 +259,7 @@ def _installation(
         with suppress(OSError):
             said = vty_command(_frr(files, found), "zebra", "show version")
         release = version_in(said)
-    return Installation(release, "", 0, 0, False, "", "")
+    return FrrInstallation(release, "", 0, 0, False, "", "")
 
 
 def _notes(

@@ -5,13 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from rocelab.base.errors import InputError
-from rocelab.lab.kind import ADOPTED, FrrMemory, RuntimeKind
+from rocelab.lab.kind import ADOPTED, RuntimeKind
 from rocelab.lab.providers.adopted import AdoptedProvider
 from rocelab.lab.providers.base import NodeProvider
 from rocelab.lab.providers.containerlab import ContainerlabProvider
 from rocelab.lab.providers.docker import DockerProvider
 from rocelab.lab.providers.mininet import MininetProvider
 from rocelab.lab.providers.netns import NetnsProvider
+from rocelab.routing.frr.kind import FrrMemory
 
 __all__ = ["NodeProvider", "RuntimeKind", "provider_of", "recorded_provider"]
 
@@ -23,8 +24,8 @@ def provider_of(
     frr_memory: FrrMemory | None = None,
 ) -> NodeProvider:
     """The runtime of that name. `image` is for containers, rocelab's own by default; `frr` is a
-    folder with the FRR of other nodes (`rocelab.lab.installation`), the machine's by default;
-    `frr_memory` is how FRR's daemons are to use memory, `lean` by default.
+    folder with the FRR of other nodes, the machine's by default; `frr_memory` is how FRR's daemons
+    are to use memory, `lean` by default.
 
     Raises InputError for an image if nodes are no containers, and for a folder if they are.
     """

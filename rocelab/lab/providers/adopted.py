@@ -18,10 +18,8 @@ from rocelab.base.errors import InputError
 from rocelab.base.files import replace_file
 from rocelab.base.progress import ProgressSink
 from rocelab.lab import wiring
-from rocelab.lab.daemons import FrrFiles
 from rocelab.lab.engine import Engine
-from rocelab.lab.installation import Installation, read_installation
-from rocelab.lab.kind import ADOPTED, FrrMemory
+from rocelab.lab.kind import ADOPTED
 from rocelab.lab.providers.containers import ContainerNode
 from rocelab.linux import namespaces, netlink, portstate, processes
 from rocelab.linux.bracket import Bracket
@@ -29,6 +27,9 @@ from rocelab.linux.links import read_links
 from rocelab.linux.rootfs import open_below
 from rocelab.plan.fabric import Fabric, Link
 from rocelab.record import DamagedRecordError, LabFiles, recorded_count
+from rocelab.routing.files import DaemonFiles
+from rocelab.routing.frr.kind import FrrMemory
+from rocelab.routing.stack import Installation, read_installation
 
 FILE = "adopted.json"
 SUPERVISOR = "watchfrr"
@@ -100,12 +101,12 @@ def _tuples(commands: Mapping[str, Sequence[str]]) -> Mapping[str, tuple[str, ..
 
 
 @dataclass(frozen=True, slots=True)
-class ContainerFrr(FrrFiles):
+class ContainerFrr(DaemonFiles):
     """The files of FRR in somebody else's container, whose root folder is `root`."""
 
     root: Path
 
-    def open_vty(self, daemon: str) -> int:
+    def open_control(self, daemon: str) -> int:
         return open_below(self.root, f"{RUN_FOLDER}/{daemon}.vty", os.O_PATH | os.O_NOFOLLOW)
 
 
@@ -116,11 +117,11 @@ class AdoptedNode(ContainerNode):
     record: AdoptedContainer
 
     @property
-    def frr(self) -> ContainerFrr:
+    def daemon_files(self) -> ContainerFrr:
         return ContainerFrr(self.files.node(self.name), Path(f"/proc/{self.record.pid}/root"))
 
     @property
-    def vtysh(self) -> list[str]:
+    def command_line(self) -> list[str]:
         return ["vtysh"]
 
     def daemons(self) -> dict[str, int]:
@@ -269,14 +270,14 @@ class AdoptedProvider:
     def frr_memory(self) -> FrrMemory:
         return FrrMemory.PLAIN
 
-    def check(self) -> None:
+    def check(self, fabric: Fabric) -> None:
         raise InputError(
             "a lab that was adopted is not brought up here",
             "deploy it with `containerlab deploy`, then `rocelab adopt` it",
         )
 
     def make_nodes(self, fabric: Fabric, files: LabFiles, progress: ProgressSink) -> None:
-        self.check()
+        self.check(fabric)
 
     def installation(self, fabric: Fabric, files: LabFiles) -> Installation:
         return read_installation(files.root)

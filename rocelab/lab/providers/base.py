@@ -12,11 +12,11 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from rocelab.base.progress import ProgressSink
-from rocelab.lab.installation import Installation
-from rocelab.lab.kind import FrrMemory
 from rocelab.lab.node import NamespaceNode
 from rocelab.plan.fabric import Fabric
 from rocelab.record import LabFiles
+from rocelab.routing.frr.kind import FrrMemory
+from rocelab.routing.stack import Installation
 
 
 class NodeProvider(Protocol):
@@ -32,8 +32,9 @@ class NodeProvider(Protocol):
         """How the daemons of a lab that it brings up are to use memory."""
         ...
 
-    def check(self) -> None:
-        """Raises MachineError if this machine lacks what the runtime needs."""
+    def check(self, fabric: Fabric) -> None:
+        """Raises MachineError if this machine lacks what the runtime needs for the fabric,
+        InputError if the runtime cannot run its routing stack."""
         ...
 
     def make_nodes(self, fabric: Fabric, files: LabFiles, progress: ProgressSink) -> None:
@@ -42,7 +43,7 @@ class NodeProvider(Protocol):
         ...
 
     def installation(self, fabric: Fabric, files: LabFiles) -> Installation:
-        """The FRR in the nodes. Raises MachineError if there is none."""
+        """The routing stack in the nodes. Raises MachineError if there is none."""
         ...
 
     def versions(self, files: LabFiles) -> Mapping[str, str]:

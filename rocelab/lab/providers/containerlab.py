@@ -19,7 +19,6 @@ import yaml
 from rocelab.base.errors import MachineError
 from rocelab.base.files import write_file
 from rocelab.base.progress import Progress, ProgressSink
-from rocelab.lab.daemons import ETC_FOLDER, FrrFiles
 from rocelab.lab.engine import find_engine, last_line
 from rocelab.lab.hosts import HOSTS
 from rocelab.lab.kind import RuntimeKind
@@ -30,6 +29,7 @@ from rocelab.lab.providers.containers import (
     WAITS,
     Containers,
     begin,
+    check_stack,
     engine_versions,
     keep_namespace,
     remove_containers,
@@ -38,6 +38,8 @@ from rocelab.lab.providers.docker import DockerProvider
 from rocelab.plan.fabric import Fabric
 from rocelab.record import LabFiles
 from rocelab.render.containerlab import topology_file
+from rocelab.routing.files import DaemonFiles
+from rocelab.routing.frr.installation import ETC_FOLDER
 
 PROGRAM = "containerlab"
 TIMEOUT_S = 600.0
@@ -51,7 +53,8 @@ class ContainerlabProvider(DockerProvider):
     def kind(self) -> str:
         return RuntimeKind.CONTAINERLAB
 
-    def check(self) -> None:
+    def check(self, fabric: Fabric) -> None:
+        check_stack(fabric)
         _find_program()
         if find_engine().program != "docker":
             raise MachineError("containerlab needs Docker, and Docker's engine does not answer")
@@ -109,7 +112,7 @@ def _binds(folder: Path, *, own: bool) -> list[str]:
     `own`."""
     if not own:
         return [f"{folder}:{folder}:ro"]
-    files = FrrFiles(folder)
+    files = DaemonFiles(folder)
     written = files.daemon_folder
     return [
         f"{folder}:{folder}:ro",

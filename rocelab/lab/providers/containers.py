@@ -20,15 +20,22 @@ from typing import NoReturn
 from rocelab.base.errors import InputError, MachineError
 from rocelab.base.files import replace_file
 from rocelab.base.progress import ProgressSink
-from rocelab.lab import daemons
 from rocelab.lab.engine import Engine, find_engine
 from rocelab.lab.image import built_image
-from rocelab.lab.installation import FRR_FOLDERS, FRR_USER, Installation, version_in
 from rocelab.lab.node import NamespaceNode, too_late
+from rocelab.labfile.stacks import DEFAULT_STACK
 from rocelab.linux import namespaces, processes
 from rocelab.linux.commands import Command, LateError
 from rocelab.plan.fabric import Fabric
 from rocelab.record import DamagedRecordError, LabFiles
+from rocelab.routing import daemons
+from rocelab.routing.frr.installation import (
+    FRR_FOLDERS,
+    FRR_USER,
+    FrrInstallation,
+    version_in,
+)
+from rocelab.routing.stack import stack_for
 
 LABEL = "org.rocelab.record"
 CAPABILITIES = (
@@ -126,15 +133,17 @@ class ContainerNode(NamespaceNode):
         (pid_namespaces(7))."""
         here = {inner: pid for pid in self.processes() for inner in _inner_ids(pid)}
         found = {}
-        for name in daemons.DAEMONS:
-            inner = daemons.written_pid(name, self.frr)
+        for name in self.programs:
+            inner = daemons.written_pid(name, self.daemon_files)
             pid = None if inner is None else here.get(inner)
-            if pid is not None and daemons.is_daemon(pid, name, self.frr):
+            if pid is not None and daemons.is_daemon(pid, name, self.daemon_files):
                 found[name] = pid
         return found
 
     def configure_daemons(self, configuration: Mapping[str, str]) -> None:
-        daemons.write_configuration(self.installation, self.frr, configuration, ("vtysh",))
+        installation, files = self.installation, self.daemon_files
+        shell = installation.shell(files)
+        daemons.write_configuration(installation, files, configuration, self.stack.shell, shell)
 
     def try_bgpd(self, variables: Mapping[str, str]) -> str:
         bgpd = self.installation.program("bgpd")
@@ -142,19 +151,17 @@ class ContainerNode(NamespaceNode):
         return self.engine.call(command).stderr
 
     def start_daemon(self, name: str, niceness: int = 0) -> None:
-        arguments = daemons.start_arguments(self.installation.program(name), name, self.frr)
+        arguments = self.installation.command(name, self.daemon_files)
         try:
             done = self.engine.call(
                 ("exec", *_variables(self.daemon_variables(name)), self.container, *arguments),
                 timeout_s=daemons.START_TIMEOUT_S,
             )
         except MachineError:
-            raise daemons.not_started(name, self.frr, "", timed_out=True) from None
+            raise daemons.not_started(name, self.daemon_files, "", timed_out=True) from None
         if done.returncode != 0:
-            raise daemons.not_started(name, self.frr, done.stderr)
-        pid = self.daemons().get(name)
-        if pid is not None:
-            daemons.schedule(name, pid, niceness)
+            raise daemons.not_started(name, self.daemon_files, done.stderr)
+        self.conclude_start(name, niceness)
 
 
 def read_containers(files: LabFiles) -> Containers:
@@ -172,6 +179,16 @@ def write_containers(files: LabFiles, containers: Containers) -> None:
 
 def _file(files: LabFiles) -> Path:
     return files.root / "containers.json"
+
+
+def check_stack(fabric: Fabric) -> None:
+    """Raises InputError for a fabric whose routing stack is in no image."""
+    stack = stack_for(fabric)
+    if stack.name != DEFAULT_STACK:
+        raise InputError(
+            f"{stack.title} does not run in containers: their images have FRR",
+            "use --runtime netns, or leave routing.stack out",
+        )
 
 
 def begin(files: LabFiles, prefix: str, image: str | None, progress: ProgressSink) -> Containers:
@@ -206,7 +223,7 @@ def keep_namespace(files: LabFiles, containers: Containers, node: str) -> None:
     namespaces.keep(Path("/proc", pid, "ns/net"), files.netns_of(node))
 
 
-def find_frr(fabric: Fabric, files: LabFiles) -> Installation:
+def find_frr(fabric: Fabric, files: LabFiles) -> FrrInstallation:
     """The FRR in the image of running containers. Raises MachineError if there is none."""
     containers = read_containers(files)
     container = containers.container(fabric.switches[0].name)
@@ -220,14 +237,14 @@ def find_frr(fabric: Fabric, files: LabFiles) -> Installation:
     return found
 
 
-def installation_in(said: str) -> Installation | None:
+def installation_in(said: str) -> FrrInstallation | None:
     """The FRR of an image, from the output of `_FINDS_FRR` in it; None if it has none."""
     lines = said.splitlines()
     if len(lines) < 6:
         return None
     user, group, folder, mgmtd, vtysh = lines[:5]
     version = "\n".join(lines[5:])
-    return Installation(
+    return FrrInstallation(
         version=version_in(version),
         folder=folder,
         user=int(user),

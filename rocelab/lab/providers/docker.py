@@ -12,11 +12,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from rocelab.base.progress import Progress, ProgressSink
-from rocelab.lab import daemons
 from rocelab.lab.engine import find_engine
 from rocelab.lab.hosts import HOSTS
-from rocelab.lab.installation import Installation
-from rocelab.lab.kind import FrrMemory, RuntimeKind
+from rocelab.lab.kind import RuntimeKind
 from rocelab.lab.node import NamespaceNode
 from rocelab.lab.providers.containers import (
     CAPABILITIES,
@@ -25,6 +23,7 @@ from rocelab.lab.providers.containers import (
     WAITS,
     Containers,
     begin,
+    check_stack,
     container_node,
     engine_versions,
     find_frr,
@@ -33,6 +32,10 @@ from rocelab.lab.providers.containers import (
 )
 from rocelab.plan.fabric import Fabric
 from rocelab.record import LabFiles
+from rocelab.routing.files import DaemonFiles
+from rocelab.routing.frr.installation import ETC_FOLDER
+from rocelab.routing.frr.kind import FrrMemory
+from rocelab.routing.stack import Installation
 
 _PODMAN_LIMITS = ("--ulimit", "nofile=4096:4096", "--ulimit", "nproc=4096:4096")
 """Otherwise Podman raises limits beyond its own, which needs CAP_SYS_RESOURCE; some hosts refuse
@@ -50,7 +53,8 @@ class DockerProvider:
     def kind(self) -> str:
         return RuntimeKind.DOCKER
 
-    def check(self) -> None:
+    def check(self, fabric: Fabric) -> None:
+        check_stack(fabric)
         find_engine()
 
     def make_nodes(self, fabric: Fabric, files: LabFiles, progress: ProgressSink) -> None:
@@ -85,7 +89,7 @@ class DockerProvider:
 
 def _create(files: LabFiles, name: str, containers: Containers) -> list[str]:
     folder = files.node(name)
-    own = daemons.FrrFiles(folder)
+    own = DaemonFiles(folder)
     mounts = [
         f"type=bind,source={folder},target={folder},readonly",
         f"type=bind,source={files.hosts},target={HOSTS},readonly",
@@ -94,7 +98,7 @@ def _create(files: LabFiles, name: str, containers: Containers) -> list[str]:
         mounts += [
             f"type=bind,source={own.daemon_folder},target={own.daemon_folder}",
             f"type=bind,source={own.daemon_folder},target={IMAGE_RUN_FOLDER}",
-            f"type=bind,source={own.etc},target={daemons.ETC_FOLDER},readonly",
+            f"type=bind,source={own.etc},target={ETC_FOLDER},readonly",
         ]
     return [
         *("run", "--detach", "--name", containers.container(name), "--hostname", name),

@@ -17,7 +17,6 @@ from pathlib import Path
 
 from rocelab.base.errors import MachineError
 from rocelab.base.progress import Progress, ProgressSink
-from rocelab.lab.installation import find_installation
 from rocelab.lab.kind import RuntimeKind
 from rocelab.lab.providers.netns import NetnsProvider
 from rocelab.linux import namespaces
@@ -50,8 +49,8 @@ class MininetProvider(NetnsProvider):
     def kind(self) -> str:
         return RuntimeKind.MININET
 
-    def check(self) -> None:
-        find_installation(self.frr)
+    def check(self, fabric: Fabric) -> None:
+        NetnsProvider.check(self, fabric)
         find_mininet()
         for program in PROGRAMS:
             if shutil.which(program) is None:

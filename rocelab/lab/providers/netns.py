@@ -11,12 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rocelab.base.progress import Progress, ProgressSink
-from rocelab.lab.installation import Installation, find_installation
-from rocelab.lab.kind import FrrMemory, RuntimeKind
+from rocelab.lab.kind import RuntimeKind
 from rocelab.lab.node import NamespaceNode
 from rocelab.linux import namespaces
 from rocelab.plan.fabric import Fabric
 from rocelab.record import LabFiles
+from rocelab.routing.frr.kind import FrrMemory
+from rocelab.routing.stack import Installation, stack_for
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +32,8 @@ class NetnsProvider:
     def kind(self) -> str:
         return RuntimeKind.NETNS
 
-    def check(self) -> None:
-        find_installation(self.frr)
+    def check(self, fabric: Fabric) -> None:
+        stack_for(fabric).find(self.frr)
 
     def make_nodes(self, fabric: Fabric, files: LabFiles, progress: ProgressSink) -> None:
         nodes = fabric.nodes
@@ -45,7 +46,7 @@ class NetnsProvider:
         namespaces.on_own_thread(make_all)
 
     def installation(self, fabric: Fabric, files: LabFiles) -> Installation:
-        return find_installation(self.frr)
+        return stack_for(fabric).find(self.frr)
 
     def versions(self, files: LabFiles) -> Mapping[str, str]:
         return {}

@@ -15,36 +15,16 @@ from contextlib import suppress
 from pathlib import Path
 
 from rocelab.base.files import untrusted_tail
-from rocelab.lab.daemons import vty_command
 from rocelab.lab.lab import RunningLab
 from rocelab.lab.node import NamespaceNode
 from rocelab.linux import namespaces, processes
 from rocelab.observe.evidence.shelf import MOST_BYTES, Shelf
 
-VTY_TIMEOUT_S = 5.0
+ANSWER_LIMIT_S = 5.0
 COMMAND_TIMEOUT_S = 15.0
 """A hundred times the usual answer time: evidence is also collected on busy machines."""
 CAPTURE_SNAP_BYTES = 256
 CAPTURE_PACKETS = 50_000
-
-QUESTIONS: dict[str, tuple[tuple[str, str, str], ...]] = {
-    "mgmtd": (("running-config.mgmtd", "configuration that mgmtd runs", "show running-config"),),
-    "zebra": (
-        ("running-config.zebra", "configuration that zebra runs", "show running-config"),
-        ("routes.json", "zebra's routes", "show ip route json"),
-        ("interfaces.txt", "interfaces and their router advertisements", "show interface"),
-    ),
-    "bgpd": (
-        ("running-config.bgpd", "configuration that bgpd runs", "show running-config"),
-        ("bgp-summary.json", "BGP sessions", "show bgp ipv4 unicast summary json"),
-        ("bgp-neighbors.json", "BGP sessions in full", "show bgp neighbors json"),
-        ("bgp-table.json", "BGP paths", "show bgp ipv4 unicast json"),
-    ),
-    "bfdd": (
-        ("running-config.bfdd", "configuration that bfdd runs", "show running-config"),
-        ("bfd-peers.json", "BFD sessions", "show bfd peers json"),
-    ),
-}
 """File, what it holds, and the question, by daemon."""
 
 COMMANDS = (
@@ -104,21 +84,22 @@ def _daemons(
         if started_here:
             _started_with(node, name, shelf)
         answers = True
-        for file, what, question in QUESTIONS.get(name, ()):
+        for question in node.stack.questions.get(name, ()):
+            file, what = question.file, question.what
             if not answers:
                 shelf.miss(file, what, f"{name} did not answer an earlier question")
                 continue
             answers = shelf.keep(
                 file,
                 what,
-                lambda name=name, question=question: vty_command(  # type: ignore[misc]
-                    node.frr, name, question, timeout_s=VTY_TIMEOUT_S
+                lambda name=name, question=question: node.stack.answer(  # type: ignore[misc]
+                    node.daemon_files, name, question.command, ANSWER_LIMIT_S
                 ),
             )
 
 
 def _started_with(node: NamespaceNode, name: str, shelf: Shelf) -> None:
-    log, configuration = node.frr.log(name), node.frr.configuration(name)
+    log, configuration = node.daemon_files.log(name), node.daemon_files.configuration(name)
     shelf.keep(f"{name}.log", f"log of {name}", lambda: untrusted_tail(log, MOST_BYTES))
     what = f"configuration that {name} was started with"
     shelf.keep(f"{name}.conf", what, lambda: configuration.read_bytes())

@@ -133,7 +133,7 @@ class HealthReader:
                 else AskedSessions(
                     self._fabric,
                     {
-                        node.name: self._lab.node(node.name).frr
+                        node.name: self._lab.node(node.name)
                         for node in self._fabric.switches
                         if "bgpd" in self._lab.daemons_of(node.name)
                     },

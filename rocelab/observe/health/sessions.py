@@ -1,8 +1,8 @@
-"""Finds which BGP sessions are established, from bgpd's logs, or from bgpd in an adopted lab.
+"""Finds which BGP sessions are established, from daemons' logs, or from bgpd in an adopted lab.
 
-A log has a line for every session that comes up or goes down (`bgp log-neighbor-changes`, which
-every rendered configuration has). bgpd itself is not queried: a summary over its vty takes
-milliseconds that belong to convergence, and a stopped daemon does not answer.
+A log has a line for every session that comes up or goes down, as every rendered configuration asks
+for. Daemons themselves are not queried: a summary takes milliseconds that belong to convergence,
+and a stopped daemon does not answer.
 
 A session is up when its last line at both ends says so: a daemon that was killed or stopped logs
 nothing, but its neighbours do once they notice.
@@ -10,20 +10,16 @@ nothing, but its neighbours do once they notice.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from rocelab.base.files import UntrustedFileError, read_untrusted, untrusted_lines
-from rocelab.lab.daemons import FrrFiles
-from rocelab.lab.peers import BgpPeer, bgp_peers
+from rocelab.base.files import UntrustedFileError, read_untrusted
+from rocelab.lab.node import NamespaceNode
 from rocelab.plan.fabric import Fabric, Link
 from rocelab.record import LabFiles
-
-# Possessive and bounded: no part of a line is tried again and again.
-_CHANGE = re.compile(rb"%ADJCHANGE: neighbor ([^\s(]++)\S*+ .{0,64}?\b(Up|Down)\b")
-
+from rocelab.routing.files import DaemonFiles
+from rocelab.routing.stack import BgpPeer, stack_for
 
 ANSWER_LIMIT_S = 1.0
 """How long bgpd may take to answer: a stopped one never does."""
@@ -34,15 +30,17 @@ MOST_READS = 256
 
 
 class SessionReader:
-    """Follows the logs of a lab's bgpd from their beginning."""
+    """Follows the logs of a lab's daemons from their beginning."""
 
     gaps = ()
 
     def __init__(self, fabric: Fabric) -> None:
-        files = LabFiles(fabric.name)
+        files, stack = LabFiles(fabric.name), stack_for(fabric)
         self._ends: dict[str, dict[str, bool]] = {link.name: {} for link in fabric.sessions}
         self._logs = {
-            node.name: SessionLog(FrrFiles(files.node(node.name)).log("bgpd"))
+            node.name: SessionLog(
+                DaemonFiles(files.node(node.name)).log(stack.speaker), stack.session_changes
+            )
             for node in fabric.switches
         }
         self._link_of = links_by_neighbour(fabric)
@@ -62,18 +60,12 @@ def both_up(ends: Mapping[str, bool]) -> bool:
     return len(ends) == 2 and all(ends.values())
 
 
-def parse_changes(log: bytes) -> list[tuple[str, bool]]:
-    """Neighbour and whether it came up, of each line about a session."""
-    matches = (_CHANGE.search(line) for line in untrusted_lines(log))
-    return [(match[1].decode(errors="replace"), match[2] == b"Up") for match in matches if match]
-
-
 class AskedSessions:
     """Asks bgpd of every switch of a lab that was adopted, whose logs may be anywhere."""
 
-    def __init__(self, fabric: Fabric, frr_of: Mapping[str, FrrFiles]) -> None:
-        """`frr_of` are the switches that run bgpd."""
-        self._frr_of = frr_of
+    def __init__(self, fabric: Fabric, speakers: Mapping[str, NamespaceNode]) -> None:
+        """`speakers` are the switches that have BGP sessions."""
+        self._speakers = speakers
         self._link_of = links_by_neighbour(fabric)
         self.gaps: tuple[str, ...] = ()
 
@@ -82,9 +74,9 @@ class AskedSessions:
         answer is left out. All are asked at once, and one that hangs is waited for a second."""
         ends: dict[str, list[bool]] = {}
         gaps = []
-        with ThreadPoolExecutor(max(1, len(self._frr_of))) as pool:
+        with ThreadPoolExecutor(max(1, len(self._speakers))) as pool:
             answers = dict(
-                zip(self._frr_of, pool.map(_answered, self._frr_of.values()), strict=True)
+                zip(self._speakers, pool.map(_answered, self._speakers.values()), strict=True)
             )
         for node, peers in answers.items():
             if isinstance(peers, OSError):
@@ -98,9 +90,9 @@ class AskedSessions:
         return {link: all(found) for link, found in ends.items()}
 
 
-def _answered(frr: FrrFiles) -> dict[str, BgpPeer] | OSError:
+def _answered(switch: NamespaceNode) -> Mapping[str, BgpPeer] | OSError:
     try:
-        return bgp_peers(frr, ANSWER_LIMIT_S)
+        return switch.stack.peers(switch.daemon_files, ANSWER_LIMIT_S)
     except OSError as error:
         return error
 
@@ -121,8 +113,9 @@ def links_by_neighbour(fabric: Fabric) -> dict[tuple[str, str], Link]:
 class SessionLog:
     """A growing log; an incomplete last line is read again when it is complete."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, path: Path, parse: Callable[[bytes], Sequence[tuple[str, bool]]]) -> None:
+        """`parse`: as `RoutingStack.session_changes`."""
+        self._path, self._parse = path, parse
         self._read_bytes = 0
 
     def changes(self) -> Iterator[tuple[str, bool]]:
@@ -135,6 +128,6 @@ class SessionLog:
             is_full = len(text) == READ_BYTES
             whole = text.rfind(b"\n") + 1 or (READ_BYTES if is_full else 0)
             self._read_bytes += whole
-            yield from parse_changes(text[:whole])
+            yield from self._parse(text[:whole])
             if not is_full:
                 return

@@ -225,7 +225,7 @@ def _other_event(node: str, time_ns: int, message: str) -> LogEvent | None:
 
 @lru_cache(maxsize=256)
 def _seconds(text: str) -> int | None:
-    """Unix seconds of FRR's `2026/11/21 10:30:35`, which is UTC (rocelab.lab.daemons), or None
+    """Unix seconds of FRR's `2026/11/21 10:30:35`, which is UTC (rocelab.routing.daemons), or None
     if not a date."""
     date, _, clock = text.partition(" ")
     parts = [int(part) for part in (*date.split("/"), *clock.split(":"))]

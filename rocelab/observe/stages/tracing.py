@@ -13,10 +13,11 @@ from pathlib import Path
 
 from rocelab.base.files import MOST_BYTES, UntrustedFileError, untrusted_size, untrusted_tail
 from rocelab.base.workers import workers
-from rocelab.lab import daemons
-from rocelab.lab.daemons import FrrFiles
 from rocelab.lab.lab import RunningLab
 from rocelab.observe.stages.frrlog import LogEvent, parse_log
+from rocelab.routing import daemons
+from rocelab.routing.files import DaemonFiles
+from rocelab.routing.frr import vty
 
 # The fewest that give every stage: a daemon logs each line while it should converge.
 TRACES: Mapping[str, Sequence[str]] = {
@@ -38,7 +39,7 @@ class Daemon:
 
     node: str
     name: str
-    files: FrrFiles
+    files: DaemonFiles
     pid: int
 
     @property
@@ -50,7 +51,7 @@ def running_daemons(lab: RunningLab) -> tuple[Daemon, ...]:
     """The FRR daemons of every switch that run now and have a part in a route's way."""
     nodes = [lab.node(node.name) for node in lab.fabric.switches]
     return tuple(
-        Daemon(node.name, name, node.frr, pid)
+        Daemon(node.name, name, node.daemon_files, pid)
         for node in nodes
         for name, pid in node.daemons().items()
         if name in TRACES
@@ -70,7 +71,7 @@ def set_tracing(daemon_list: Sequence[Daemon], *, on: bool) -> tuple[str, ...]:
             return None
         setting = ("configure terminal", f"log file {daemon.log} {level}", "end")
         try:
-            daemons.vty_command(daemon.files, daemon.name, *setting, *commands[daemon.name])
+            vty.vty_command(daemon.files, daemon.name, *setting, *commands[daemon.name])
         except OSError:
             return f"{daemon.node} {daemon.name}"
         return None

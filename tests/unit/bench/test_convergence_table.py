@@ -45,7 +45,6 @@ from bench.convergence.traffic import EACH_WAY, OTHERS, choose_probes, crossing
 from bench.convergence.validity import unsound
 from rocelab.base.documents import to_json
 from rocelab.base.errors import InputError
-from rocelab.lab.installation import Installation
 from rocelab.linux.fibtable import Fib, NextHop, Route
 from rocelab.plan.build import plan
 from rocelab.results.convergence import (
@@ -61,6 +60,7 @@ from rocelab.results.probes import Event, EventRecord, FibChange, Flow, FlowReco
 from rocelab.results.stages import Cause, SwitchStages
 from rocelab.routes.path import find_nic, walk
 from rocelab.routes.planned import planned_fibs
+from rocelab.routing.frr.installation import FrrInstallation
 from rocelab.sim.events.reaction import Breakage, Place
 
 MS = 10**6
@@ -500,7 +500,7 @@ def test_machines_that_differ_and_releases_mixed_in_the_plan_s_rows_are_said() -
 def test_a_release_is_compared_cell_by_cell_with_this_machine_s_and_not_with_itself(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = Installation("8.4.4", "/usr/lib/frr", 1, 1, False, "/run/frr", "")
+    made = FrrInstallation("8.4.4", "/usr/lib/frr", 1, 1, False, "/run/frr", "")
     monkeypatch.setattr(
         convergence_table,
         "find_installation",

@@ -11,12 +11,13 @@ import pytest
 from rocelab import record as records
 from rocelab.base.errors import InputError, SpecError
 from rocelab.cli.arguments import running_lab, running_or_planned
-from rocelab.lab.installation import Installation, write_installation
 from rocelab.lab.lab import Lab, RunningLab
 from rocelab.lab.providers.netns import NetnsProvider
 from rocelab.labfile.load import load_spec
 from rocelab.plan.build import build_fabric
 from rocelab.record import LabFiles, Record, State, write_record
+from rocelab.routing.frr.installation import FrrInstallation
+from rocelab.routing.stack import write_installation
 from tests.helpers.command_lines import Command, commands
 
 TEXT = "name: t-file\nfabric: {kind: clos, racks: 4, spines: 2}\n"
@@ -192,7 +193,7 @@ def test_reuse_takes_no_frr_that_it_would_not_compare(rocelab, file: Path) -> No
 @pytest.fixture
 def runs_8_4(up: str, monkeypatch: pytest.MonkeyPatch) -> str:
     """The lab that is up, with FRR 8.4.4; the folder /opt/10.3 has another one."""
-    own = Installation("8.4.4", "/usr/lib/frr", 1, 1, False, "/run/frr", "")
+    own = FrrInstallation("8.4.4", "/usr/lib/frr", 1, 1, False, "/run/frr", "")
     write_installation(LabFiles(up).root, own)
     monkeypatch.setattr(
         "rocelab.lab.lab.find_installation",

@@ -41,8 +41,8 @@ def test_every_node_waits_with_its_folder_which_only_daemons_write_and_no_networ
     for name, node in parts["nodes"].items():
         folder = f"/run/rocelab/tiny/nodes/{name}"
         own = [
-            f"{folder}/frr:{folder}/frr",
-            f"{folder}/frr:/run/frr",
+            f"{folder}/daemons:{folder}/daemons",
+            f"{folder}/daemons:/run/frr",
             f"{folder}/etc:/etc/frr:ro",
         ]
         expected = own if fabric.node(name).is_switch else []
@@ -61,5 +61,5 @@ def test_a_machine_without_containerlab_is_told_what_to_do(
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(MachineError, match="containerlab is not installed") as refused:
-        provider_of(RuntimeKind.CONTAINERLAB).check()
+        provider_of(RuntimeKind.CONTAINERLAB).check(Lab.planned("tiny").fabric)
     assert "--runtime docker" in str(refused.value)

@@ -9,7 +9,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from rocelab.lab.daemons import FrrFiles
 from rocelab.lab.lab import Lab
 from rocelab.linux.fibwatch import FibAction, FibEvent
 from rocelab.linux.linkwatch import LinkEvent
@@ -26,6 +25,7 @@ from rocelab.live.events import (
 from rocelab.live.feed import Feed, SessionLogs
 from rocelab.live.state import METRICS
 from rocelab.observe.stages.tracing import Daemon
+from rocelab.routing.files import DaemonFiles
 from tests.unit.live.test_state import reading
 
 _LINE = "BGP: [M59KS-A3ZXZ] %ADJCHANGE: neighbor 198.18.0.19 in vrf default"
@@ -48,7 +48,7 @@ class Told(Feed):
 @pytest.fixture
 def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The log of rtsw1's bgpd, which is the only one that runs."""
-    files = FrrFiles(tmp_path)
+    files = DaemonFiles(tmp_path)
     files.daemon_folder.mkdir()
     daemon = Daemon("rtsw1", "bgpd", files, os.getpid())
     monkeypatch.setattr(module.tracing, "running_daemons", lambda lab: (daemon,))

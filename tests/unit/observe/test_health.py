@@ -23,9 +23,8 @@ from rocelab.base.outputs import open_folder
 from rocelab.cli import health as command
 from rocelab.dataplane.impairments.maps import ImpairmentCounters
 from rocelab.dataplane.pfc.reading import ClassCounters
-from rocelab.lab.daemons import FrrFiles
 from rocelab.lab.lab import Lab
-from rocelab.lab.peers import BgpPeer
+from rocelab.lab.node import NamespaceNode
 from rocelab.labfile.pfc import PfcSpec
 from rocelab.labfile.queues import QueuesSpec
 from rocelab.linux.counters import DepthCounters, PortCounters, QueueCounters
@@ -42,13 +41,15 @@ from rocelab.observe.health.prometheus import HealthCollector, loopback_address
 from rocelab.observe.health.reading import PauseReading, Reading
 from rocelab.observe.health.report import Account
 from rocelab.observe.health.sample import Places, Sample, compare, deepest
-from rocelab.observe.health.sessions import SessionLog, both_up, parse_changes
+from rocelab.observe.health.sessions import SessionLog, both_up
 from rocelab.observe.health.spec import DEFINITIONS, LOSSLESS_SLIS, HealthSpec
 from rocelab.plan.build import build_fabric
 from rocelab.plan.pauses import PausePort, plan_pauses
 from rocelab.plan.queues import plan_queues
 from rocelab.record import LabFiles
 from rocelab.results.health import HealthReport, Sli
+from rocelab.routing.frr.stack import FRR
+from rocelab.routing.stack import BgpPeer
 from tests.helpers.adopted_sample import leaf_spine
 from tests.helpers.queue_lines import bin_of
 
@@ -558,7 +559,7 @@ def test_sessions_are_read_from_what_bgpd_logs() -> None:
         b"2026/11/21 10:36:10.1 BGP: [N9HHH-F8H1M] %ADJCHANGE: neighbor ctsw1(ctsw1) in vrf default"
         b" Down Interface down\n"
     )
-    assert parse_changes(log) == [("198.18.0.21", True), ("ctsw1", False)]
+    assert FRR.session_changes(log) == [("198.18.0.21", True), ("ctsw1", False)]
 
 
 @pytest.mark.parametrize("filler", [b"x", b"%ADJCHANGE: neighbor x "])
@@ -566,12 +567,12 @@ def test_a_long_line_of_a_log_gives_no_session_and_hides_none(filler: bytes) -> 
     change = b"BGP: %ADJCHANGE: neighbor "
     filled = change + filler * (2**20 // len(filler))
     lines = [filled, change + b"ctsw1(ctsw1) in vrf default Up", filled, b""]
-    assert parse_changes(b"\n".join(lines)) == [("ctsw1", True)]
+    assert FRR.session_changes(b"\n".join(lines)) == [("ctsw1", True)]
 
 
 def test_a_neighbour_that_is_not_utf_8_is_one_that_nobody_knows() -> None:
     log = b"BGP: %ADJCHANGE: neighbor \xff\xfe(x) in vrf default Up\n"
-    assert parse_changes(log) == [("\ufffd\ufffd", True)]
+    assert FRR.session_changes(log) == [("\ufffd\ufffd", True)]
 
 
 def test_a_log_is_read_in_parts_however_large_it_is(
@@ -588,7 +589,7 @@ def test_a_log_is_read_in_parts_however_large_it_is(
     path = tmp_path / "bgpd.log"
     line = "BGP: %ADJCHANGE: neighbor ctsw1(ctsw1) in vrf default "
     path.write_text(f"{line}Up\n{'x' * 500}\n{line}Down Interface down\n{line}Up")
-    log = SessionLog(path)
+    log = SessionLog(path, FRR.session_changes)
     assert list(log.changes()) == [("ctsw1", True), ("ctsw1", False)]
     with path.open("a") as opened:
         opened.write("\n")
@@ -602,20 +603,18 @@ def test_a_session_is_up_when_both_ends_say_so() -> None:
     assert not both_up({"rtsw1": True})
 
 
-def test_a_session_counts_at_the_ends_that_answer(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_session_counts_at_the_ends_that_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     states = {"spine1": {"eth1": "Established", "10.0.5.1": "Idle"}}
 
-    def answer(frr: FrrFiles, _: float) -> dict[str, BgpPeer]:
-        if frr.folder.name not in states:
-            raise TimeoutError("timed out")
-        return {name: BgpPeer(state, 0, 0) for name, state in states[frr.folder.name].items()}
+    def answer(switch: NamespaceNode) -> dict[str, BgpPeer] | OSError:
+        if switch.name not in states:
+            return TimeoutError("timed out")
+        return {name: BgpPeer(state, 0, 0) for name, state in states[switch.name].items()}
 
-    monkeypatch.setattr(sessions, "bgp_peers", answer)
+    monkeypatch.setattr(sessions, "_answered", answer)
     fabric = build_fabric(leaf_spine())
-    frr_of = {name: FrrFiles(tmp_path / name) for name in ("leaf1", "spine1")}
-    asked = sessions.AskedSessions(fabric, frr_of)
+    speakers = {name: NamespaceNode(name, LabFiles("x")) for name in ("leaf1", "spine1")}
+    asked = sessions.AskedSessions(fabric, speakers)
     # Nothing is said of leaf1:eth3: neither end answered.
     assert asked.established() == {"leaf1:eth2": True, "leaf2:eth2": False}
     assert asked.gaps == ("could not read leaf1: timed out",)

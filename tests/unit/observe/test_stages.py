@@ -15,7 +15,6 @@ from rich.console import Console
 
 from rocelab.base.documents import to_json
 from rocelab.base.errors import InputError
-from rocelab.lab.installation import TESTED_RELEASES
 from rocelab.linux.linkwatch import LinkEvent
 from rocelab.observe.stages.delay import delay_of
 from rocelab.observe.stages.frrlog import (
@@ -41,6 +40,7 @@ from rocelab.results.stages import (
     Stages,
     SwitchStages,
 )
+from rocelab.routing.frr.installation import TESTED_RELEASES
 
 LOGS = Path(__file__).parent / "frr_logs"
 MS = 10**6

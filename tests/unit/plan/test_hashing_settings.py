@@ -9,7 +9,7 @@ from rocelab.labfile.model import HashField, HashingSpec, HashPolicy, HashWeight
 from rocelab.plan.build import build_fabric
 from rocelab.plan.fabric import Fabric
 from rocelab.plan.settings import node_settings
-from rocelab.render.frr import frr_configuration
+from rocelab.routing.frr.configuration import frr_configuration
 
 
 def fabric_with(hashing: HashingSpec) -> Fabric:

@@ -31,7 +31,7 @@ from rocelab.plan.settings import node_settings
 from rocelab.render.containerlab import container_name, mounted_files, topology_text
 from rocelab.render.deployment import Deployment, deployment, warnings
 from rocelab.render.files import MARKER, write_containerlab
-from rocelab.render.frr import frr_configuration
+from rocelab.routing.frr.configuration import frr_configuration
 from tests.helpers.clab_check import topology_problems
 from tests.helpers.limits import LIMIT_S
 from tests.helpers.target_schemas import clab_schema

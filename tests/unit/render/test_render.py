@@ -13,7 +13,7 @@ from rocelab.labfile.model import LabSpec
 from rocelab.plan.build import plan
 from rocelab.plan.fabric import Fabric
 from rocelab.render.files import MARKER, write_rendered
-from rocelab.render.frr import daemons, frr_configuration
+from rocelab.routing.frr.configuration import daemons, frr_configuration
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 

@@ -16,8 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rocelab.lab.convergence import down_sessions
-from rocelab.lab.daemons import MOST_ANSWER_BYTES, FrrFiles, UnreadableAnswerError, vty_command
-from rocelab.lab.peers import (
+from rocelab.routing.answers import UnreadableAnswerError
+from rocelab.routing.files import DaemonFiles
+from rocelab.routing.frr.peers import (
     BfdPeer,
     BgpPeer,
     SessionCounts,
@@ -28,6 +29,7 @@ from rocelab.lab.peers import (
     shutting_down,
     unheard,
 )
+from rocelab.routing.frr.vty import MOST_ANSWER_BYTES, vty_command
 from tests.helpers.limits import LIMIT_S
 from tests.helpers.vty import answer_all, drip
 
@@ -46,19 +48,19 @@ ODD = [
 ]
 
 
-def told(answer: bytes, daemon: str, ask: Callable[[FrrFiles], Any]) -> Any:
+def told(answer: bytes, daemon: str, ask: Callable[[DaemonFiles], Any]) -> Any:
     """The result of an answer of a switch's daemon."""
     return served(lambda listening: answer_all(listening, answer), daemon, ask)
 
 
 def served(
-    serve: Callable[[socket.socket], None], daemon: str, ask: Callable[[FrrFiles], Any]
+    serve: Callable[[socket.socket], None], daemon: str, ask: Callable[[DaemonFiles], Any]
 ) -> Any:
     """The result of a query if `serve` answers at the socket of a switch's daemon."""
     with TemporaryDirectory(dir="/tmp") as folder, socket.socket(socket.AF_UNIX) as listening:
-        files = FrrFiles(Path(folder) / "rtsw1")
-        files.vty(daemon).parent.mkdir(parents=True)
-        listening.bind(str(files.vty(daemon)))
+        files = DaemonFiles(Path(folder) / "rtsw1")
+        files.control(daemon).parent.mkdir(parents=True)
+        listening.bind(str(files.control(daemon)))
         listening.listen()
         thread = Thread(target=serve, args=(listening,))
         thread.start()
@@ -114,7 +116,7 @@ def test_an_answer_of_bfdd_of_another_shape_names_it_too(answer: bytes) -> None:
 
 
 def test_an_answer_has_one_deadline_and_a_greatest_length() -> None:
-    def ask(files: FrrFiles, timeout_s: float) -> None:
+    def ask(files: DaemonFiles, timeout_s: float) -> None:
         vty_command(files, "bgpd", "show version", timeout_s=timeout_s)
 
     with pytest.raises(ConnectionError, match="does not end"):
@@ -170,7 +172,7 @@ values = st.recursive(
 
 @given(values, st.sampled_from(ASKED))
 def test_no_answer_is_more_than_unreadable(
-    value: object, asked: tuple[str, Callable[[FrrFiles], Any]]
+    value: object, asked: tuple[str, Callable[[DaemonFiles], Any]]
 ) -> None:
     try:
         found = told(json.dumps(value).encode(), *asked)

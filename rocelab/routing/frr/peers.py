@@ -12,29 +12,13 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from rocelab.base.wording import printable, shown
-from rocelab.lab.daemons import (
-    VTY_TIMEOUT_S,
-    FrrFiles,
-    UnreadableAnswerError,
-    vty_json,
-)
+from rocelab.routing.answers import ANSWER_TIMEOUT_S, UnreadableAnswerError
+from rocelab.routing.files import DaemonFiles
+from rocelab.routing.frr.vty import vty_json
+from rocelab.routing.stack import BfdPeer, BgpPeer
 
 MOST_CHARACTERS = 64
 """The limit for a name or a state: an interface has 15, an IPv6 address 39."""
-
-
-@dataclass(frozen=True, slots=True)
-class BgpPeer:
-    """A BGP session at one end: its state (RFC 4271), and the number of prefixes accepted from and
-    sent to the peer."""
-
-    state: str
-    accepted: int
-    sent: int
-
-    @property
-    def established(self) -> bool:
-        return self.state == "Established"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,15 +31,7 @@ class SessionCounts:
     established: bool
 
 
-@dataclass(frozen=True, slots=True)
-class BfdPeer:
-    """A BFD session at one end, and the interval at which the far end sends."""
-
-    is_up: bool
-    remote_interval_ms: int
-
-
-def bgp_peers(files: FrrFiles, timeout_s: float = VTY_TIMEOUT_S) -> dict[str, BgpPeer]:
+def bgp_peers(files: DaemonFiles, timeout_s: float = ANSWER_TIMEOUT_S) -> dict[str, BgpPeer]:
     """A switch's BGP sessions by neighbour: an interface, or an address.
 
     Raises OSError as `vty_command` does, UnreadableAnswerError if the answer has another shape.
@@ -71,14 +47,14 @@ def bgp_peers(files: FrrFiles, timeout_s: float = VTY_TIMEOUT_S) -> dict[str, Bg
     return found
 
 
-def local_asn(files: FrrFiles) -> int | None:
+def local_asn(files: DaemonFiles) -> int | None:
     """A switch's own AS number; None if it has no BGP. Raises as `bgp_peers` does."""
     summary = vty_json(files, "bgpd", "show bgp ipv4 unicast summary json", dict)
     asn = summary.get("as")
     return None if asn is None else _Answer(files, "bgpd").asn(asn)
 
 
-def session_counts(files: FrrFiles) -> dict[str, SessionCounts]:
+def session_counts(files: DaemonFiles) -> dict[str, SessionCounts]:
     """bgpd's counters of a switch's sessions, by neighbour. Raises as `bgp_peers` does."""
     answer = _Answer(files, "bgpd")
     found = {}
@@ -92,14 +68,14 @@ def session_counts(files: FrrFiles) -> dict[str, SessionCounts]:
     return found
 
 
-def unheard(files: FrrFiles) -> frozenset[str]:
+def unheard(files: DaemonFiles) -> frozenset[str]:
     """The neighbours of unnumbered links whose address a switch does not know: it has heard no
     router advertisement of them (RFC 4861 section 4.2). Raises as `bgp_peers` does."""
     neighbours = _neighbours(files).items()
     return frozenset(name for name, peer in neighbours if peer.get("bgpNeighborAddr") == "none")
 
 
-def _neighbours(files: FrrFiles) -> dict[str, Mapping[str, object]]:
+def _neighbours(files: DaemonFiles) -> dict[str, Mapping[str, object]]:
     """All that bgpd tells of a switch's sessions, by neighbour."""
     document = vty_json(files, "bgpd", "show bgp neighbors json", dict)
     answer = _Answer(files, "bgpd")
@@ -107,7 +83,7 @@ def _neighbours(files: FrrFiles) -> dict[str, Mapping[str, object]]:
     return {answer.text(name): peer for name, peer in document.items() if isinstance(peer, dict)}
 
 
-def shutting_down(files: FrrFiles) -> frozenset[str]:
+def shutting_down(files: DaemonFiles) -> frozenset[str]:
     """The neighbours from which a switch has a path with the community GRACEFUL_SHUTDOWN (RFC
     8326). Raises as `bgp_peers` does."""
     command = "show bgp ipv4 unicast community graceful-shutdown json"
@@ -121,7 +97,7 @@ def shutting_down(files: FrrFiles) -> frozenset[str]:
     )
 
 
-def bfd_peers(files: FrrFiles) -> list[BfdPeer]:
+def bfd_peers(files: DaemonFiles) -> list[BfdPeer]:
     """A switch's BFD sessions. Raises as `bgp_peers` does."""
     answer = _Answer(files, "bfdd")
     found = []
@@ -136,7 +112,7 @@ def bfd_peers(files: FrrFiles) -> list[BfdPeer]:
 class _Answer:
     """Checks the types of an answer's parts; its error names the switch and the daemon."""
 
-    files: FrrFiles
+    files: DaemonFiles
     daemon: str
 
     def mapping(self, value: object) -> Mapping[str, object]:

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from rocelab.lab.kind import FrrMemory
-from rocelab.lab.memory import (
+from rocelab.linux import clang
+from rocelab.routing.frr.kind import FrrMemory
+from rocelab.routing.frr.memory import (
     FLAGS,
     PLAIN,
     SOURCE,
@@ -18,7 +19,6 @@ from rocelab.lab.memory import (
     tried,
     write_memory,
 )
-from rocelab.linux import clang
 
 LIBRARY = Path("/run/rocelab/tiny/nodes/rtsw1/bin/ringbuf.so")
 

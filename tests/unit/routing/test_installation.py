@@ -12,12 +12,17 @@ import pytest
 
 from rocelab import record as records
 from rocelab.base.errors import InputError, MachineError
-from rocelab.lab import daemons, doctor, installation
-from rocelab.lab.daemons import FrrFiles, start_arguments
+from rocelab.lab import doctor, installation
 from rocelab.lab.engine import Engine
-from rocelab.lab.installation import (
+from rocelab.lab.lab import Lab
+from rocelab.lab.providers import RuntimeKind, provider_of
+from rocelab.lab.providers.containers import Containers, installation_in, write_containers
+from rocelab.record import LabFiles
+from rocelab.routing import daemons
+from rocelab.routing.files import DaemonFiles
+from rocelab.routing.frr.installation import (
     TESTED_RELEASES,
-    Installation,
+    FrrInstallation,
     find_installation,
     read_installation,
     release_of,
@@ -26,10 +31,6 @@ from rocelab.lab.installation import (
     version_in,
     write_installation,
 )
-from rocelab.lab.lab import Lab
-from rocelab.lab.providers import RuntimeKind, provider_of
-from rocelab.lab.providers.containers import Containers, installation_in, write_containers
-from rocelab.record import LabFiles
 
 FRR_8 = """\
 bgpd version 8.4.4
@@ -43,7 +44,7 @@ Copyright 1996-2005 Kunihiro Ishiguro, et al.
 configured with:
 \t'--prefix=/usr' '--localstatedir=/var' '--runstatedir=/run' '--sbindir=/usr/lib/frr'
 """
-FRR = Installation("10.3", "/usr/lib/frr", 104, 107, True, "/run/frr", "/usr/bin/vtysh")
+FRR = FrrInstallation("10.3", "/usr/lib/frr", 104, 107, True, "/run/frr", "/usr/bin/vtysh")
 
 
 def make_daemons(folder: Path, *names: str, says: str = FRR_10) -> None:
@@ -132,7 +133,7 @@ def test_containers_run_the_frr_of_their_image(kind: RuntimeKind, tmp_path: Path
 def test_what_a_shell_in_an_image_says_of_its_frr() -> None:
     said = f"100\n101\n/usr/lib/frr\nmgmtd\n/usr/bin/vtysh\n{FRR_10}"
     found = installation_in(said)
-    assert found == Installation(
+    assert found == FrrInstallation(
         "10.3", "/usr/lib/frr", 100, 101, True, "/run/frr", "/usr/bin/vtysh"
     )
     assert installation_in("") is None
@@ -141,7 +142,7 @@ def test_what_a_shell_in_an_image_says_of_its_frr() -> None:
 
 @pytest.mark.parametrize("image", [FRR, replace(FRR, version="8.4.4", has_mgmtd=False)])
 def test_a_container_starts_mgmtd_first_where_its_image_has_it(
-    image: Installation, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    image: FrrInstallation, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(records, "RUN_ROOT", tmp_path)
     lab = Lab.planned("tiny", provider_of(RuntimeKind.DOCKER, "some-image")).unstarted()
@@ -200,7 +201,7 @@ def test_an_untested_release_is_named_and_a_tested_one_is_not() -> None:
 
 
 def test_doctor_names_an_untested_release(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    kept = Installation("11.0", str(tmp_path), 1, 2, True, "/run/frr", "", "/root", ("/lib",))
+    kept = FrrInstallation("11.0", str(tmp_path), 1, 2, True, "/run/frr", "", "/root", ("/lib",))
     monkeypatch.setattr(doctor, "find_installation", lambda: kept)
     monkeypatch.setattr(doctor, "program_version", lambda command: "bgpd version 11.0")
     found = doctor.frr_check()
@@ -209,15 +210,15 @@ def test_doctor_names_an_untested_release(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_a_lab_remembers_its_frr(tmp_path: Path) -> None:
-    kept = Installation("10.3", "/x", 1, 2, True, "/run/frr", "", "/root", ("/lib", "/lib2"))
+    kept = FrrInstallation("10.3", "/x", 1, 2, True, "/run/frr", "", "/root", ("/lib", "/lib2"))
     write_installation(tmp_path, kept)
     assert read_installation(tmp_path) == kept
 
 
 FOLDER = Path("/run/rocelab/x/nodes/rtsw1")
 SHARED = [
-    *("-z", f"{FOLDER}/frr/zserv.api"),
-    *("--vty_socket", f"{FOLDER}/frr", "-A", "127.0.0.1", "-P", "0"),
+    *("-z", f"{FOLDER}/daemons/zserv.api"),
+    *("--vty_socket", f"{FOLDER}/daemons", "-A", "127.0.0.1", "-P", "0"),
 ]
 
 
@@ -225,23 +226,23 @@ SHARED = [
 def test_a_daemon_is_started_with_its_files_by_arguments_that_every_release_has(
     daemon: str,
 ) -> None:
-    assert start_arguments(f"/usr/lib/frr/{daemon}", daemon, FrrFiles(FOLDER)) == [
+    assert FRR.command(daemon, DaemonFiles(FOLDER)) == [
         *(f"/usr/lib/frr/{daemon}", "-d", "-f", f"{FOLDER}/{daemon}.conf"),
-        *("-i", f"{FOLDER}/frr/{daemon}.pid", *SHARED),
+        *("-i", f"{FOLDER}/daemons/{daemon}.pid", *SHARED),
     ]
 
 
 def test_mgmtd_reads_what_is_in_etc_frr_and_takes_no_path() -> None:
-    assert start_arguments("/usr/lib/frr/mgmtd", "mgmtd", FrrFiles(FOLDER)) == [
-        *("/usr/lib/frr/mgmtd", "-d", "-i", f"{FOLDER}/frr/mgmtd.pid", *SHARED),
+    assert FRR.command("mgmtd", DaemonFiles(FOLDER)) == [
+        *("/usr/lib/frr/mgmtd", "-d", "-i", f"{FOLDER}/daemons/mgmtd.pid", *SHARED),
     ]
-    assert FrrFiles(FOLDER).configuration("mgmtd") == FOLDER / "etc/mgmtd.conf"
+    assert DaemonFiles(FOLDER).configuration("mgmtd") == FOLDER / "etc/mgmtd.conf"
 
 
 def test_a_daemon_that_does_not_start_in_time_is_shown_with_the_end_of_its_log(
     tmp_path: Path,
 ) -> None:
-    files = FrrFiles(tmp_path / "rtsw1")
+    files = DaemonFiles(tmp_path / "rtsw1")
     files.daemon_folder.mkdir(parents=True)
     logged = [f"2026/11/22 16:00:0{second} ZEBRA: can't send message" for second in range(9)]
     files.log("zebra").write_text("\n".join(logged) + "\n")

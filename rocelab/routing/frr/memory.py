@@ -16,8 +16,8 @@ from pathlib import Path
 
 from rocelab.base import trust
 from rocelab.base.files import replace_file
-from rocelab.lab.kind import FrrMemory
 from rocelab.linux import clang
+from rocelab.routing.frr.kind import FrrMemory
 
 SOURCE = Path(__file__).with_name("preload") / "ringbuf.c"
 CACHE = trust.CACHE / "preload"

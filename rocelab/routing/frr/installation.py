@@ -1,14 +1,12 @@
 """The FRR that runs in a lab: where its programs are, its release and what it needs.
 
 Finds the machine's own FRR, or the one in a folder: another system's tree, such as mmdebstrap
-makes, or a folder that FRR was installed or unpacked in. A lab keeps the `Installation` in its
-record, so that a restarted daemon is the same.
+makes, or a folder that FRR was installed or unpacked in.
 """
 
 from __future__ import annotations
 
 import grp
-import json
 import os
 import pwd
 import re
@@ -16,9 +14,10 @@ import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from rocelab.base.errors import InputError, MachineError
-from rocelab.base.files import replace_file
+from rocelab.routing.files import DaemonFiles
 
 TESTED_RELEASES = ("8.4", "10.3")
 """The releases of Debian 12 and 13: the whole suite passes on each (`make test-machines`)."""
@@ -35,11 +34,17 @@ paths, those of `make install`, and that folder itself."""
 LIBRARIES = ("libfrr.so*", "libyang.so*")
 VERSION_TIMEOUT_S = 20.0
 DEFAULT_RUN_FOLDER = "/var/run/frr"
-_FILE = "frr.json"
+ETC_FOLDER = Path("/etc/frr")
+STATE_FOLDER = Path("/var/lib/frr")
+CRASH_FOLDER = Path("/var/tmp")  # noqa: S108 - FRR's choice, not ours
+"""Paths compiled into the daemons, besides the folder of their sockets: mgmtd's and vtysh's
+configuration, what zebra and mgmtd remember, and where `frr/` with crash logs is made."""
+SHELL = "vtysh"
+_SHELL_CONFIGURATION = "service integrated-vtysh-config\n"
 
 
 @dataclass(frozen=True, slots=True)
-class Installation:
+class FrrInstallation:
     """An FRR installation. Paths are as a daemon sees them, whose `/` is `root`.
 
     `run_folder` holds the sockets of mgmtd, if there is one, and of its clients: it is compiled in.
@@ -58,25 +63,60 @@ class Installation:
     libraries: tuple[str, ...] = ()
 
     @property
+    def stack(self) -> str:
+        return "frr"
+
+    @property
     def environment(self) -> Mapping[str, str]:
-        """Variables that its programs need besides their usual ones."""
         return {"LD_LIBRARY_PATH": ":".join(self.libraries)} if self.libraries else {}
 
     @property
     def place(self) -> str:
-        """The folder of its daemons, as this machine sees it."""
         return str(Path(self.root, self.folder.lstrip("/")))
 
     def program(self, daemon: str) -> str:
         return str(Path(self.folder, daemon))
 
-    def daemons(self, routing: Iterable[str]) -> tuple[str, ...]:
+    def daemons(self, planned: Iterable[str]) -> tuple[str, ...]:
         """The daemons in start order, with mgmtd if this release has it: without mgmtd, zebra of
         FRR 10 waits for its configuration for ever."""
-        return (*(("mgmtd",) if self.has_mgmtd else ()), *routing)
+        return (*(("mgmtd",) if self.has_mgmtd else ()), *planned)
+
+    def command(self, daemon: str, files: DaemonFiles) -> list[str]:
+        # A daemon with -d returns to its caller once its configuration is loaded. Since FRR 10
+        # zebra loads its configuration through mgmtd, which starts before it.
+        configuration = () if daemon == "mgmtd" else ("-f", str(files.configuration(daemon)))
+        return [
+            self.program(daemon),
+            *("-d", *configuration, "-i", str(files.pid(daemon))),
+            *("-z", str(files.daemon_folder / "zserv.api")),
+            *("--vty_socket", str(files.daemon_folder), "-A", "127.0.0.1", "-P", "0"),
+        ]
+
+    def places(self, files: DaemonFiles) -> Mapping[Path, Path]:
+        return {
+            Path(self.run_folder): files.daemon_folder,
+            ETC_FOLDER: files.etc,
+            STATE_FOLDER: files.state,
+            CRASH_FOLDER: files.crashes,
+        }
+
+    def other_files(self, files: DaemonFiles) -> Mapping[Path, str]:
+        return {files.etc / "vtysh.conf": _SHELL_CONFIGURATION}
+
+    def shell(self, files: DaemonFiles) -> list[str]:
+        return [self.vtysh or SHELL, "--vty_socket", str(files.daemon_folder)]
+
+    def document(self) -> dict[str, object]:
+        return asdict(self)
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any]) -> FrrInstallation:
+        """The installation of that document."""
+        return cls(**{**document, "libraries": tuple(document["libraries"])})
 
 
-def find_installation(prefix: Path | None = None) -> Installation:
+def find_installation(prefix: Path | None = None) -> FrrInstallation:
     """The machine's FRR, or the one in the folder `prefix`.
 
     Raises InputError if the folder has none; MachineError if this machine has none, or it does not
@@ -110,18 +150,18 @@ def frr_owner() -> tuple[int, int]:
         ) from None
 
 
-def _own() -> Installation:
+def _own() -> FrrInstallation:
     return _described(frr_folder(), VTYSH_FOLDERS)
 
 
 def _described(
     folder: Path, vtysh_folders: Sequence[Path], libraries: Sequence[str] = ()
-) -> Installation:
+) -> FrrInstallation:
     """The installation whose daemons are in `folder` and run with this machine's user."""
     environment = {"LD_LIBRARY_PATH": ":".join(libraries)} if libraries else {}
     said = _version_text((str(folder / "bgpd"), "--version"), environment)
     user, group = frr_owner()
-    return Installation(
+    return FrrInstallation(
         version=version_in(said),
         folder=str(folder),
         user=user,
@@ -133,7 +173,7 @@ def _described(
     )
 
 
-def _of_system(root: Path) -> Installation:
+def _of_system(root: Path) -> FrrInstallation:
     """FRR of another system, whose whole tree is below `root`: programs, libraries and users."""
 
     def inside(folder: Path) -> Path:
@@ -150,7 +190,7 @@ def _of_system(root: Path) -> Installation:
     vtysh = next(
         (place / "vtysh" for place in VTYSH_FOLDERS if (inside(place) / "vtysh").exists()), ""
     )
-    return Installation(
+    return FrrInstallation(
         version=version_in(said),
         folder=str(folder),
         user=user,
@@ -162,7 +202,7 @@ def _of_system(root: Path) -> Installation:
     )
 
 
-def _installed(prefix: Path) -> Installation:
+def _installed(prefix: Path) -> FrrInstallation:
     """FRR that was installed or unpacked in `prefix`, and runs with this machine's C library."""
     folders = (Path(prefix, name) for name in INSTALLED_FOLDERS)
     folder = next((folder for folder in folders if (folder / "bgpd").exists()), None)
@@ -253,14 +293,3 @@ def untested(version: str) -> str | None:
         f"FRR {version} is untested: rocelab is tested with {' and '.join(TESTED_RELEASES)}; "
         "what is read from its logs (the stages of a convergence) may be missing"
     )
-
-
-def write_installation(folder: Path, installation: Installation) -> None:
-    """Write the installation into a lab's folder."""
-    replace_file(folder / _FILE, json.dumps(asdict(installation), indent=1))
-
-
-def read_installation(folder: Path) -> Installation:
-    """Read the installation from a lab's folder. Raises FileNotFoundError."""
-    fields = json.loads((folder / _FILE).read_text())
-    return Installation(**{**fields, "libraries": tuple(fields["libraries"])})

@@ -1,0 +1,127 @@
+"""FRR as a routing stack."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from rocelab.base.files import untrusted_lines
+from rocelab.plan.fabric import Fabric, Node
+from rocelab.routing.answers import ANSWER_TIMEOUT_S
+from rocelab.routing.daemons import run_on_time, set_niceness
+from rocelab.routing.files import DaemonFiles
+from rocelab.routing.frr import configuration, peers
+from rocelab.routing.frr.installation import SHELL, FrrInstallation, find_installation, untested
+from rocelab.routing.frr.vty import vty_command
+from rocelab.routing.stack import BfdPeer, BgpPeer, Installation, Question
+
+DAEMONS = ("mgmtd", "zebra", "bfdd", "bgpd")
+RUNNING = "show running-config"
+# Possessive and bounded: no part of a line is tried again and again.
+_CHANGE = re.compile(rb"%ADJCHANGE: neighbor ([^\s(]++)\S*+ .{0,64}?\b(Up|Down)\b")
+
+
+class Frr:
+    """The daemons zebra, bgpd, with BFD bfdd, and since release 10 mgmtd."""
+
+    name = "frr"
+    title = "FRR"
+    programs = DAEMONS
+    speaker = "bgpd"
+    # zebra takes no routes from a bgpd that outlived it (FRR 8.4: bgpd comes back after 10 s and
+    # announces only what changes then). A zebra that outlived mgmtd connects to the new one.
+    kernel_daemon = "zebra"
+    shell = SHELL
+    is_lean = True
+    questions: Mapping[str, Sequence[Question]] = {
+        "mgmtd": (Question("running-config.mgmtd", "configuration that mgmtd runs", RUNNING),),
+        "zebra": (
+            Question("running-config.zebra", "configuration that zebra runs", RUNNING),
+            Question("routes.json", "zebra's routes", "show ip route json"),
+            Question(
+                "interfaces.txt", "interfaces and their router advertisements", "show interface"
+            ),
+        ),
+        "bgpd": (
+            Question("running-config.bgpd", "configuration that bgpd runs", RUNNING),
+            Question("bgp-summary.json", "BGP sessions", "show bgp ipv4 unicast summary json"),
+            Question("bgp-neighbors.json", "BGP sessions in full", "show bgp neighbors json"),
+            Question("bgp-table.json", "BGP paths", "show bgp ipv4 unicast json"),
+        ),
+        "bfdd": (
+            Question("running-config.bfdd", "configuration that bfdd runs", RUNNING),
+            Question("bfd-peers.json", "BFD sessions", "show bfd peers json"),
+        ),
+    }
+
+    def check(self, fabric: Fabric) -> None:
+        """FRR does all that a lab file can ask for."""
+
+    def daemons(self, fabric: Fabric) -> tuple[str, ...]:
+        return configuration.daemons(fabric)
+
+    def configuration(
+        self,
+        fabric: Fabric,
+        node: Node,
+        daemons: Sequence[str],
+        logs: Path,
+        *,
+        interfaces: bool,
+    ) -> Mapping[str, str]:
+        texts = dict(configuration.frr_configuration(fabric, node, logs, interfaces=interfaces))
+        if "mgmtd" in daemons:
+            texts["mgmtd"] = configuration.mgmtd_configuration(node, logs)
+        return texts
+
+    def opens_from_above(self, fabric: Fabric) -> bool:
+        return configuration.opens_from_above(fabric)
+
+    def find(self, prefix: Path | None) -> Installation:
+        return find_installation(prefix)
+
+    def installation_of(self, document: Mapping[str, object]) -> Installation:
+        return FrrInstallation.of(document)
+
+    def untested(self, version: str) -> str | None:
+        return untested(version)
+
+    def await_start(self, daemon: str, files: DaemonFiles) -> None:
+        """A daemon with `-d` is not before that."""
+
+    def schedule(self, daemon: str, pid: int, niceness: int) -> None:
+        """bfdd runs before everything else."""
+        if daemon == "bfdd":
+            run_on_time(pid)
+        elif niceness:
+            set_niceness(pid, niceness)
+
+    def answer(
+        self, files: DaemonFiles, daemon: str, command: str, timeout_s: float = ANSWER_TIMEOUT_S
+    ) -> str:
+        return vty_command(files, daemon, command, timeout_s=timeout_s)
+
+    def running_configuration(self, files: DaemonFiles, daemon: str) -> str:
+        return vty_command(files, daemon, RUNNING)
+
+    def peers(
+        self, files: DaemonFiles, timeout_s: float = ANSWER_TIMEOUT_S
+    ) -> Mapping[str, BgpPeer]:
+        return peers.bgp_peers(files, timeout_s)
+
+    def session_changes(self, log: bytes) -> Sequence[tuple[str, bool]]:
+        """By `bgp log-neighbor-changes`."""
+        matches = (_CHANGE.search(line) for line in untrusted_lines(log))
+        return [
+            (match[1].decode(errors="replace"), match[2] == b"Up") for match in matches if match
+        ]
+
+    def bfd_peers(self, files: DaemonFiles) -> Sequence[BfdPeer]:
+        return peers.bfd_peers(files)
+
+    def unheard(self, files: DaemonFiles) -> frozenset[str]:
+        return peers.unheard(files)
+
+
+FRR = Frr()
