@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from rocelab.lab import installation
 from rocelab.lab.lab import Lab, RunningLab
 from rocelab.lab.teardown import take_down
+from rocelab.routing.frr import installation
 from rocelab.routing.frr.installation import find_installation
 
 if TYPE_CHECKING:

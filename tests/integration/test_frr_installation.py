@@ -25,6 +25,7 @@ from rocelab.routing import daemons
 from rocelab.routing.frr.installation import find_installation
 from rocelab.routing.frr.kind import FrrMemory
 from rocelab.routing.frr.memory import Memory
+from rocelab.routing.frr.stack import FRR
 from tests.helpers.waiting import wait_until, wait_until_whole
 
 pytestmark = pytest.mark.side_by_side
@@ -187,7 +188,7 @@ def test_vtysh_of_a_switch_is_of_its_frr_and_asks_its_daemons(lab: Lab) -> None:
         assert done.stderr == ""
 
 
-@pytest.mark.parametrize("daemon", daemons.DAEMONS)
+@pytest.mark.parametrize("daemon", FRR.programs)
 def test_a_daemon_that_was_killed_comes_back_and_routing_with_it(lab: Lab, daemon: str) -> None:
     if daemon not in lab.daemons_of("rtsw1"):
         with pytest.raises(Exception, match=f"runs no {daemon}"):

@@ -343,7 +343,9 @@ def test_bgp_goes_on_over_a_delay_where_the_kernel_left_checksums_to_the_port(pl
     fault = faults.delay((link,), 50 * MS)
 
     def updates() -> int:
-        found = vty.vty_json(plain.node("rtsw1").daemon_files, "bgpd", "show bgp neighbors json", dict)
+        found = vty.vty_json(
+            plain.node("rtsw1").daemon_files, "bgpd", "show bgp neighbors json", dict
+        )
         return int(found[link.b.ip]["messageStats"]["updatesRecv"])
 
     fault.prepare(plain)

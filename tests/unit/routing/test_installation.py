@@ -12,7 +12,7 @@ import pytest
 
 from rocelab import record as records
 from rocelab.base.errors import InputError, MachineError
-from rocelab.lab import doctor, installation
+from rocelab.lab import doctor
 from rocelab.lab.engine import Engine
 from rocelab.lab.lab import Lab
 from rocelab.lab.providers import RuntimeKind, provider_of
@@ -20,17 +20,17 @@ from rocelab.lab.providers.containers import Containers, installation_in, write_
 from rocelab.record import LabFiles
 from rocelab.routing import daemons
 from rocelab.routing.files import DaemonFiles
+from rocelab.routing.frr import installation
 from rocelab.routing.frr.installation import (
     TESTED_RELEASES,
     FrrInstallation,
     find_installation,
-    read_installation,
     release_of,
     run_folder_in,
     untested,
     version_in,
-    write_installation,
 )
+from rocelab.routing.stack import read_installation, write_installation
 
 FRR_8 = """\
 bgpd version 8.4.4

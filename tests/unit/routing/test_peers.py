@@ -29,6 +29,7 @@ from rocelab.routing.frr.peers import (
     shutting_down,
     unheard,
 )
+from rocelab.routing.frr.stack import FRR
 from rocelab.routing.frr.vty import MOST_ANSWER_BYTES, vty_command
 from tests.helpers.limits import LIMIT_S
 from tests.helpers.vty import answer_all, drip
@@ -79,7 +80,7 @@ def test_sessions_are_read_with_their_states_and_prefixes() -> None:
     answer = json.dumps({"peers": peers}).encode()
     found = told(answer, "bgpd", bgp_peers)
     assert found == {"ctsw1": BgpPeer("Established", 5, 9), "ctsw2": BgpPeer("Active", 0, 0)}
-    assert told(answer, "bgpd", down_sessions) == ["ctsw2 (Active)"]
+    assert told(answer, "bgpd", partial(down_sessions, FRR)) == ["ctsw2 (Active)"]
     assert told(b"", "bgpd", bgp_peers) == {}
 
 
@@ -90,7 +91,7 @@ def test_an_unnumbered_session_that_is_down_says_whether_its_peer_was_heard() ->
         "ctsw1": {"bgpNeighborAddr": "none"},
         "ctsw2": {"bgpNeighborAddr": "fe80::ff:fe00:11"},
     }
-    assert told(json.dumps(answer).encode(), "bgpd", down_sessions) == [
+    assert told(json.dumps(answer).encode(), "bgpd", partial(down_sessions, FRR)) == [
         "ctsw1 (Idle, no router advertisement of it)",
         "ctsw2 (Active)",
     ]
@@ -105,7 +106,7 @@ def test_bfd_sessions_are_read_with_the_far_ends_interval() -> None:
 def test_an_answer_of_another_shape_names_the_switch_and_the_daemon(answer: bytes) -> None:
     with pytest.raises(UnreadableAnswerError, match="answer of bgpd of rtsw1 cannot be read"):
         told(answer, "bgpd", bgp_peers)
-    (line,) = told(answer, "bgpd", down_sessions)
+    (line,) = told(answer, "bgpd", partial(down_sessions, FRR))
     assert line.startswith("the answer of bgpd of rtsw1 cannot be read")
 
 
@@ -183,7 +184,7 @@ def test_no_answer_is_more_than_unreadable(
 
 def test_names_and_states_write_nothing_to_the_terminal_of_their_reader() -> None:
     peers = {"\x1b[31m": {"state": "\x07" * 1000, "pfxRcd": 0}}
-    (line,) = told(json.dumps({"peers": peers}).encode(), "bgpd", down_sessions)
+    (line,) = told(json.dumps({"peers": peers}).encode(), "bgpd", partial(down_sessions, FRR))
     assert line.isprintable()
     assert len(line) < 200
 
