@@ -38,7 +38,8 @@ from rocelab.linux import namespaces, processes
 from rocelab.linux.fib import read_fib
 from rocelab.observe.timeline import FibTimeline, opened_namespaces
 from rocelab.plan.fabric import Link
-from rocelab.routing.frr import peers, vty
+from rocelab.routing.frr import vty
+from rocelab.routing.stack import BgpPeer
 from tests.helpers.running import running
 from tests.helpers.waiting import LIMIT_S, wait_until
 
@@ -151,7 +152,7 @@ class Rig:
         found = [route for route in fib.routes if route.prefix == prefix]
         return {hop.interface for route in found for hop in route.next_hops if hop.carrier}
 
-    def session(self, link: str, switch: str) -> peers.BgpPeer:
+    def session(self, link: str, switch: str) -> BgpPeer:
         """A switch's session on a link."""
         return policy.sessions(self.lab, switch)[policy.peer_name(self.link(link), switch)]
 

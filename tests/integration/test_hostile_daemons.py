@@ -308,7 +308,7 @@ def test_a_vty_that_is_a_link_leads_to_no_other_socket(
         listening.bind(str(other))
         listening.listen()
         listening.setblocking(False)
-        link = files.vty("bgpd")
+        link = files.control("bgpd")
         with in_place_of(link, "ln", "-s", other, link):
             with pytest.raises(OSError, match="not a socket"):
                 vty.vty_command(files, "bgpd", "show version", timeout_s=2)
@@ -321,7 +321,7 @@ def test_an_answer_of_another_shape_is_named_and_traces_back_nowhere(
     lab: Lab, files: DaemonFiles
 ) -> None:
     odd = b'{"peers": {"ctsw1": ["\\u001b[31m", 7]}}'
-    with answering(files.vty("bgpd"), odd):
+    with answering(files.control("bgpd"), odd):
         for code, *arguments in (
             (1, "status", LAB),
             (1, "health", LAB, "--once"),
@@ -352,13 +352,13 @@ def test_an_answer_of_another_shape_is_named_and_traces_back_nowhere(
 def test_a_bgpd_that_answers_what_is_no_answer_is_named(
     lab: Lab, files: DaemonFiles, answer: bytes, said: str
 ) -> None:
-    with answering(files.vty("bgpd"), answer):
+    with answering(files.control("bgpd"), answer):
         assert_named(said)
     wait_until(lambda: rocelab("status", LAB).returncode == 0, "all is well again")
 
 
 def test_a_bgpd_whose_answer_does_not_end_is_named(files: DaemonFiles) -> None:
-    with dripping(files.vty("bgpd")):
+    with dripping(files.control("bgpd")):
         outcome = rocelab("health", LAB, "--once")
         assert outcome.returncode == 1
         assert "bgpd of rtsw1 does not answer" in outcome.stderr
@@ -401,7 +401,7 @@ def test_a_command_that_an_endless_answer_holds_up_ends_on_a_signal(
     options = ("rtsw1", "--capture", "0", "--out", tmp_path / "out")
     arguments = [*PROGRAM, command, LAB, *(options if command == "evidence" else ())]
     with (
-        dripping(files.vty("bgpd")) as begun,
+        dripping(files.control("bgpd")) as begun,
         subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True) as process,
     ):
         try:
