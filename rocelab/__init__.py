@@ -109,7 +109,12 @@ def __getattr__(name: str) -> object:
         from importlib import import_module
 
         module, own = place(name)
-        value = getattr(import_module(module), own)
+        try:
+            value = getattr(import_module(module), own)
+        except ModuleNotFoundError as error:
+            from rocelab.base.extras import missing
+
+            raise missing(error) or error from None
     elif name == "__version__":
         from importlib.metadata import version
 

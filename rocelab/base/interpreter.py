@@ -15,6 +15,7 @@ from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
+from rocelab.base.extras import missing
 from rocelab.base.trust import use_private_caches
 
 HOME = Path(__file__).parents[2]
@@ -37,13 +38,16 @@ def module_environment() -> dict[str, str]:
 
 def imported(name: str) -> ModuleType:
     """Import a library that reads settings, which may be code, from the current folder at import
-    (matplotlib, numba), as if that folder were `/`."""
+    (matplotlib, numba), as if that folder were `/`. Raises MissingExtraError if it is not
+    installed."""
     if name not in sys.modules:
         use_private_caches()
         here = os.open(".", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.chdir("/")
             import_module(name)
+        except ModuleNotFoundError as error:
+            raise missing(error) or error from None
         finally:
             os.fchdir(here)
             os.close(here)

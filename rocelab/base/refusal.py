@@ -10,6 +10,7 @@ import errno
 import os
 
 from rocelab.base.errors import MachineError
+from rocelab.base.extras import missing
 
 _MEMORY_ADVICE = "ask for less, or free memory; `ulimit -v` says what one process may have"
 _ADVICE = {
@@ -32,6 +33,8 @@ def refusal(error: BaseException) -> MachineError | None:
     """The error for the user, None if it is not the machine's refusal."""
     if isinstance(error, MemoryError):
         return MachineError("there is not enough memory for it", _MEMORY_ADVICE)
+    if isinstance(error, ModuleNotFoundError):
+        return missing(error)
     if not isinstance(error, OSError):
         return None
     advice = _denied() if isinstance(error, PermissionError) else _ADVICE.get(error.errno or 0)

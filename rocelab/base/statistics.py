@@ -72,3 +72,30 @@ def least_rank_sum_p(one: int, other: int) -> float:
     """The smallest p-value that the rank-sum test gives for sets of these sizes without equal
     values: each value of one set is above each of the other."""
     return min(1.0, 2 / math.comb(one + other, one))
+
+
+def student_t(confidence: float, degrees: int) -> float:
+    """The t that the absolute value of Student's t, with so many degrees of freedom, exceeds with a
+    probability of 1 - `confidence`.
+
+    The probability is the finite sum of Abramowitz and Stegun, 26.7.3 and 26.7.4, in the angle
+    arctan(t / sqrt(degrees)), which is found by bisection.
+    """
+    low, high = 0.0, math.pi / 2
+    while low < (middle := (low + high) / 2) < high:
+        if _within(middle, degrees) < confidence:
+            low = middle
+        else:
+            high = middle
+    return math.sqrt(degrees) * math.tan(low)
+
+
+def _within(angle: float, degrees: int) -> float:
+    sine, cosine = math.sin(angle), math.cos(angle)
+    odd = degrees % 2
+    term = cosine if odd else 1.0
+    total = 0.0
+    for number in range(2 + odd, degrees + 1, 2):
+        total += term
+        term *= cosine * cosine * (number - 1) / number
+    return (angle + sine * total) * 2 / math.pi if odd else sine * total

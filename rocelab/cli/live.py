@@ -45,15 +45,8 @@ def live(
     Prints the page's URL, whose token lets whoever has it break the lab. Faults of the page are
     undone at the end, and its job is stopped.
     """
-    from rocelab.base.errors import InputError, MachineError
-
-    try:
-        from rocelab.live.server import serve
-    except ModuleNotFoundError as error:
-        raise MachineError(
-            f"the page needs {error.name}, which is not installed",
-            hint="install the extra: pip install 'rocelab[live]'",
-        ) from None
+    from rocelab.base.errors import InputError
+    from rocelab.live.server import serve
 
     if read_only and terminal:
         raise InputError("root's shell is not read-only", "leave --read-only or --terminal out")

@@ -17,49 +17,222 @@ if TYPE_CHECKING:
 _PLAN, _RUN, _MEASURE, _BREAK = "Plan", "Run", "Measure", "Break"
 _SIMULATE, _LOOK, _ELSEWHERE = "Simulate", "Look in", "Elsewhere"
 _COMMANDS = {
-    "labs": (_PLAN, "catalog:list_catalog"),
-    "plan": (_PLAN, "planning:plan"),
-    "render": (_PLAN, "planning:render"),
-    "graph": (_PLAN, "planning:graph"),
-    "import": (_PLAN, "imports:import_topology"),
-    "schema": (_PLAN, "planning:schema"),
-    "doctor": (_RUN, "doctor:doctor"),
-    "adopt": (_RUN, "adopt:adopt"),
-    "release": (_RUN, "adopt:release"),
-    "up": (_RUN, "lifecycle:up"),
-    "down": (_RUN, "lifecycle:down"),
-    "list": (_RUN, "lifecycle:list_labs"),
-    "status": (_LOOK, "lifecycle:status"),
-    "shell": (_LOOK, "inside:shell"),
-    "live": (_LOOK, "live:live"),
-    "vtysh": (_LOOK, "inside:vtysh"),
-    "cli": (_LOOK, "inside:cli"),
-    "path": (_LOOK, "path:path"),
-    "reach": (_LOOK, "reach:reach"),
-    "scheme": (_LOOK, "scheme:scheme"),
-    "te": (_LOOK, "te:te"),
-    "capture": (_LOOK, "capture:capture"),
-    "runs": (_ELSEWHERE, "remote:runs"),
-    "attach": (_ELSEWHERE, "remote:attach"),
-    "exec": (_LOOK, "inside:exec_command"),
-    "ping": (_LOOK, "inside:ping"),
-    "traffic": (_MEASURE, "traffic:traffic"),
-    "diagnose": (_MEASURE, "diagnose:diagnose"),
-    "compare": (_MEASURE, "compare:compare"),
-    "predict": (_PLAN, "predict:predict"),
-    "simulate": (_SIMULATE, "simulate:simulate"),
-    "whatif": (_SIMULATE, "longrun:whatif"),
-    "longrun": (_SIMULATE, "longrun:longrun"),
-    "sweep": (_SIMULATE, "sweep:sweep"),
-    "reference": (_SIMULATE, "trace:reference"),
-    "health": (_LOOK, "health:health"),
-    "evidence": (_LOOK, "evidence:evidence"),
-    "drill": (_MEASURE, "drill:app"),
-    "fault": (_BREAK, "fault:app"),
-    "image": (_PLAN, "image:app"),
+    "labs": (
+        _PLAN,
+        "catalog:list_catalog",
+        "List the labs in labs/ of this folder and those that ship: size, memory, what "
+        "each uses, and whether it fits this machine.",
+    ),
+    "plan": (
+        _PLAN,
+        "planning:plan",
+        "Show what a lab means: nodes, links, addresses, ASNs, BGP sessions, ECMP widths.",
+    ),
+    "render": (
+        _PLAN,
+        "planning:render",
+        "Write a lab's configuration files.",
+    ),
+    "graph": (
+        _PLAN,
+        "planning:graph",
+        "Draw a lab's fabric, tiers in rows.",
+    ),
+    "import": (
+        _PLAN,
+        "imports:import_topology",
+        "Write a lab file for the Clos of a topology, or say which part of it is not a Clos.",
+    ),
+    "schema": (
+        _PLAN,
+        "planning:schema",
+        "Print the JSON Schema of a lab's file, for editors that complete and check YAML.",
+    ),
+    "doctor": (
+        _RUN,
+        "doctor:doctor",
+        "Check what a lab needs of this machine: what is there, what it is for, how to get it.",
+    ),
+    "adopt": (
+        _RUN,
+        "adopt:adopt",
+        "Adopt a lab that containerlab deployed: faults, traffic, health and drills then "
+        "work on it.",
+    ),
+    "release": (
+        _RUN,
+        "adopt:release",
+        "Give an adopted lab back: undo its faults and forget it. The lab stays up.",
+    ),
+    "up": (
+        _RUN,
+        "lifecycle:up",
+        "Bring a lab up; ends when every switch holds every route with its full ECMP width.",
+    ),
+    "down": (
+        _RUN,
+        "lifecycle:down",
+        "Take a lab down, or what a killed command left of it. Needs the record only, no file.",
+    ),
+    "list": (
+        _RUN,
+        "lifecycle:list_labs",
+        "List the labs that are up, coming up, or left behind by a command that was killed.",
+    ),
+    "status": (
+        _LOOK,
+        "lifecycle:status",
+        "Say how a lab is: daemons, BGP sessions, routes at full width, memory. Exits 1 "
+        "when it is not as planned.",
+    ),
+    "shell": (
+        _LOOK,
+        "inside:shell",
+        "Open your shell in a node.",
+    ),
+    "live": (
+        _LOOK,
+        "live:live",
+        "Serve a page of a running lab on loopback until Ctrl-C: its fabric with the load "
+        "of each link, events as they happen, faults to inject, and jobs to run.",
+    ),
+    "vtysh": (
+        _LOOK,
+        "inside:vtysh",
+        "Talk to the FRR daemons of a switch.",
+    ),
+    "cli": (
+        _LOOK,
+        "inside:cli",
+        "Open Mininet's command line on a running lab of any runtime.",
+    ),
+    "path": (
+        _LOOK,
+        "path:path",
+        "Show every hop a flow takes: from the running kernels' tables, or as planned.",
+    ),
+    "reach": (
+        _LOOK,
+        "reach:reach",
+        "Send a packet from every NIC of a server to every other server's, and say which are lost.",
+    ),
+    "scheme": (
+        _LOOK,
+        "scheme:scheme",
+        "Show how a lab spreads flows over equal paths, or switch it while traffic runs.",
+    ),
+    "te": (
+        _LOOK,
+        "te:te",
+        "Show what the controller of a lab with scheme te or resilient does.",
+    ),
+    "capture": (
+        _LOOK,
+        "capture:capture",
+        "Capture packets of ports until Ctrl-C, --count or --seconds. However it ends, "
+        "FILE is whole; after Ctrl-C the exit code is 130.",
+    ),
+    "runs": (
+        _ELSEWHERE,
+        "remote:runs",
+        "List the runs on another machine that continue, or whose results are still there.",
+    ),
+    "attach": (
+        _ELSEWHERE,
+        "remote:attach",
+        "Attach to a run on another machine: all of its output, its results, its exit code.",
+    ),
+    "exec": (
+        _LOOK,
+        "inside:exec_command",
+        "Run a command in a node; its exit code is the command's.",
+    ),
+    "ping": (
+        _LOOK,
+        "inside:ping",
+        "Ping from one node to another: from a switch's loopback or a server's first NIC.",
+    ),
+    "traffic": (
+        _MEASURE,
+        "traffic:traffic",
+        "Run a collective, or streams, over a lab that is up, as RoCE NICs would.",
+    ),
+    "diagnose": (
+        _MEASURE,
+        "diagnose:diagnose",
+        "Say what slowed a job down: a host that paused, a grey, slow or congested link, "
+        "or nothing; with PFC also a slow receiver, a NIC that storms, an incast, or "
+        "being a victim of one of them.",
+    ),
+    "compare": (
+        _MEASURE,
+        "compare:compare",
+        "Run a job under every scheme, number of queue pairs and placement, and report "
+        "side by side.",
+    ),
+    "predict": (
+        _PLAN,
+        "predict:predict",
+        "Say where the flows of a job, or of a file, land: loads of links, balance, polarization.",
+    ),
+    "simulate": (
+        _SIMULATE,
+        "simulate:simulate",
+        "Say what jobs would take on a fabric, up to a hundred thousand GPUs, in seconds.",
+    ),
+    "whatif": (
+        _SIMULATE,
+        "longrun:whatif",
+        "Say what a failure or maintenance would cost each job.",
+    ),
+    "longrun": (
+        _SIMULATE,
+        "longrun:longrun",
+        "Say what failures over days or months cost jobs: completion time, stalls, restarts.",
+    ),
+    "sweep": (
+        _SIMULATE,
+        "sweep:sweep",
+        "Simulate every combination of values of a lab's and a job's keys, and report "
+        "side by side.",
+    ),
+    "reference": (
+        _SIMULATE,
+        "trace:reference",
+        "Compare a table of nccl-tests with a simulation of each of its sizes.",
+    ),
+    "health": (
+        _LOOK,
+        "health:health",
+        "Sample the health of a running lab until Ctrl-C, --for or --once. Exits 1 when "
+        "--for or --once saw an objective missed, could not read all of the lab or found "
+        "a process that does not work, 130 after Ctrl-C. With --json each sample is a "
+        "line, and the report the last.",
+    ),
+    "evidence": (
+        _LOOK,
+        "evidence:evidence",
+        "Collect configurations, tables, counters, logs and a short capture of nodes.",
+    ),
+    "drill": (
+        _MEASURE,
+        "drill:app",
+        "Rehearse failures and jobs: list, explain, run and compare drills.",
+    ),
+    "fault": (
+        _BREAK,
+        "fault:app",
+        "Break a lab that is up, say what is broken, and mend it.",
+    ),
+    "image": (
+        _PLAN,
+        "image:app",
+        "The container image of nodes, with FRR.",
+    ),
 }
-"""The panel of help in which a command is, and its module and function or group in `rocelab.cli`,
-in the order of help."""
+"""The panel of help in which a command is, its module and function or group in `rocelab.cli`, and
+what help says of it in the list of commands (a test holds it to the command's own help); in the
+order of help."""
 Read = Any
 """A command of typer's parser, whose classes differ between versions."""
 _PASSED_ON = {"allow_interspersed_args": False, "ignore_unknown_options": True}
@@ -77,7 +250,7 @@ def build(names: Collection[str] = tuple(_COMMANDS)) -> typer.Typer:
 
     app = build_app()
     for name in names:
-        panel, where = _COMMANDS[name]
+        panel, where, _ = _COMMANDS[name]
         module, attribute = where.split(":")
         target = getattr(import_module(f"rocelab.cli.{module}"), attribute)
         if isinstance(target, typer.Typer):
@@ -90,7 +263,7 @@ def build(names: Collection[str] = tuple(_COMMANDS)) -> typer.Typer:
 
 class _Commands(Mapping[str, Read]):
     """All commands by name, as typer's parser wants them. To load them all takes longer than most
-    commands run, so one that is looked up is loaded alone; all are, for help and completion."""
+    commands run, so one that is looked up is loaded alone; all are, for completion."""
 
     def __init__(self) -> None:
         self._loaded: dict[str, Read] = {}
@@ -126,8 +299,12 @@ def _group(names: Collection[str] = tuple(_COMMANDS)) -> TyperGroup:
 @cache
 def command_line() -> TyperGroup:
     """All commands, ready to run, each loaded when it is looked up."""
+    from rocelab.cli.remote import CommandLine
+
     group = _group([])
+    assert isinstance(group, CommandLine)
     group.commands = _Commands()  # type: ignore[assignment]
+    group.summaries = {name: (panel, text) for name, (panel, _, text) in _COMMANDS.items()}
     return group
 
 

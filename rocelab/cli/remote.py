@@ -7,10 +7,11 @@ Parsing here makes help, usage errors and completion work locally. The command t
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from rocelab.base.errors import InputError
 from rocelab.cli.arguments import JsonOption
@@ -27,7 +28,25 @@ Read = Any
 
 
 class CommandLine(TyperGroup):
-    """The command line, whose commands run on another machine with `--host`."""
+    """The command line, whose commands run on another machine with `--host`.
+
+    `summaries` has the panel and the text of each command in the list of commands: its help loads
+    none of them.
+    """
+
+    summaries: Mapping[str, tuple[str, str]]
+
+    def format_help(self, ctx: Read, formatter: Read) -> None:
+        """Write the help, with what `summaries` says of each command."""
+        loaded = self.commands
+        self.commands = {
+            name: TyperCommand(name, help=text, rich_help_panel=panel)
+            for name, (panel, text) in self.summaries.items()
+        }
+        try:
+            super().format_help(ctx, formatter)
+        finally:
+            self.commands = loaded
 
     def invoke(self, ctx: Read) -> Read:
         """Run the command. Raises BrokenPipeError without an errno if the reader of the output has

@@ -26,6 +26,9 @@ from rocelab.remote.connection import Connection, Output
 from rocelab.remote.errors import DiskFullError, UnfitError
 from rocelab.remote.host import bootstrap
 
+EXTRAS = ("sim", "report", "remote")
+"""Installed there whatever the command is, so that all commands share an environment."""
+
 KINDS = (".py", ".yaml", ".json", ".j2")
 NO_PYTHON_EXIT = 97
 SMALLEST_ROOM_BYTES = 1 << 20
@@ -117,7 +120,7 @@ def this_kit(extra: str | None = None) -> Kit:
     ).encode()
     # Names and versions, and what they are for: `extra == 'live'`.
     required = (requirement.partition("; ") for requirement in distribution.requires or ())
-    wanted = ("", f"extra == '{extra}'")
+    wanted = {"", *(f"extra == '{each}'" for each in (*EXTRAS, extra))}
     return Kit(
         content,
         tuple(sorted(requirement for requirement, _, marker in required if marker in wanted)),

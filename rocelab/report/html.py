@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ParamSpec
 
 from markupsafe import Markup
 
+from rocelab.base.extras import MissingExtraError
 from rocelab.base.templates import template
 from rocelab.base.units import format_duration
 from rocelab.report import plots
@@ -33,6 +35,7 @@ from rocelab.results.probes import ProbeRun
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+Drawn = ParamSpec("Drawn")
 EVIDENCE = "evidence"
 MAX_ROWS = 200
 """Flows in the table: those that lost most."""
@@ -84,7 +87,9 @@ def render_html(result: DrillResult) -> str:
 
 
 def drawings(result: DrillResult) -> Iterator[tuple[str, str]]:
-    """For each modelled phase the file PHASE.svg: its name and content."""
+    """For each modelled phase the file PHASE.svg: its name and content. None without matplotlib."""
+    if find_spec("matplotlib") is None:
+        return
     for phase in result.phases:
         chosen = representative(result, phase.name)
         fair = None if chosen is None else chosen[1].fair_shares
@@ -158,7 +163,7 @@ def _watched(run: ProbeRun | JobsRun, name: str) -> dict[str, Any]:
                 one.event,
                 stage_rows(one),
                 resolution_text(one.resolution),
-                inline(waterfall(one), f"{name}-stages{number}"),
+                inline(f"{name}-stages{number}", waterfall, one),
             )
             for number, one in enumerate(run.stages)
             if one.switches
@@ -193,9 +198,9 @@ def _of_probes(run: ProbeRun, name: str) -> dict[str, Any]:
         "plans": [of_probes.plan_title(plan) for plan in of_probes.by_plan(run.hashing)],
         "tiers": of_probes.tier_rows(run.hashing),
         "polarizations": of_probes.polarization_rows(run.hashing),
-        "loss_plot": inline(plots.loss_timeline(run), f"{name}-loss"),
-        "fib_plot": inline(plots.fib_timeline(run), f"{name}-fib"),
-        "loads_plot": inline(plots.link_loads(run.hashing), f"{name}-loads"),
+        "loss_plot": inline(f"{name}-loss", plots.loss_timeline, run),
+        "fib_plot": inline(f"{name}-fib", plots.fib_timeline, run),
+        "loads_plot": inline(f"{name}-loads", plots.link_loads, run.hashing),
     }
 
 
@@ -207,10 +212,9 @@ def _of_jobs(phase: PhaseSummary, run: JobsRun) -> dict[str, Any]:
                 "name": of_jobs.job_name(phase.name, place, many),
                 "text": of_jobs.job_text(report.job),
                 "figures": figure_rows(figures, phase.valid_runs),
-                "progress_plot": inline(
-                    job_plots.progress_plot(report) if fair is None else None,
-                    f"{phase.name}-{place}-progress",
-                ),
+                "progress_plot": ""
+                if fair is not None
+                else inline(f"{phase.name}-{place}-progress", job_plots.progress_plot, report),
             }
             for place, (figures, report) in enumerate(
                 zip(phase.figures, run.reports, strict=True), 1
@@ -225,19 +229,26 @@ def _of_jobs(phase: PhaseSummary, run: JobsRun) -> dict[str, Any]:
         "queues": of_jobs.queue_rows(devices),
         "fair": fair,
         "shares": [] if fair is None else of_jobs.share_rows(fair),
-        "fair_plot": inline(
-            None if fair is None else job_plots.fair_shares_plot(fair), f"{phase.name}-fair"
-        ),
-        "loads_plot": inline(job_plots.link_loads_plot(devices), f"{phase.name}-loads"),
+        "fair_plot": ""
+        if fair is None
+        else inline(f"{phase.name}-fair", job_plots.fair_shares_plot, fair),
+        "loads_plot": inline(f"{phase.name}-loads", job_plots.link_loads_plot, devices),
         "lossless": of_jobs.lossless_text(devices),
         "pauses": of_jobs.pause_rows(devices),
         "propagation": of_jobs.propagation_rows(devices),
-        "pauses_plot": inline(job_plots.pauses_plot(devices), f"{phase.name}-pauses"),
+        "pauses_plot": inline(f"{phase.name}-pauses", job_plots.pauses_plot, devices),
     }
 
 
-def inline(figure: Figure | None, name: str) -> Markup:
-    """The figure as SVG for a page, empty for None; `name` makes its ids unique."""
+def inline(
+    name: str, draw: Callable[Drawn, Figure | None], *drawn: Drawn.args, **options: Drawn.kwargs
+) -> Markup:
+    """What `draw` draws as SVG for a page, empty for None; `name` makes its ids unique. Without
+    matplotlib a line that says what is missing."""
+    try:
+        figure = draw(*drawn, **options)
+    except MissingExtraError as error:
+        return Markup('<p class="note">not drawn: {}: {}</p>').format(error.message, error.hint)
     # Matplotlib escapes the text it draws; names from a result cannot become markup.
     return Markup("" if figure is None else svg(figure, name))  # noqa: S704
 

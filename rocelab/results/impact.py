@@ -19,6 +19,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from rocelab.base.statistics import student_t
+
 FEWEST = 5
 """The fewest undisturbed iterations that make a steady state to compare with."""
 
@@ -63,12 +65,9 @@ def overhead_bounds(failed_ns: int, steady_ns: npt.NDArray[np.int64]) -> tuple[f
     """
     if len(steady_ns) < 2:
         raise ValueError("one iteration has no spread")
-    # Imported here: runs without faults do not wait for it.
-    from scipy.special import stdtrit  # type: ignore[import-untyped]
-
     logs = np.log(steady_ns.astype(np.float64))
     n = len(logs)
-    quantile = float(stdtrit(n - 1, (1 + CONFIDENCE) / 2))
+    quantile = student_t(CONFIDENCE, n - 1)
     half = quantile * float(np.std(logs, ddof=1)) * math.sqrt(1 + 1 / n)
     middle = math.log(failed_ns) - float(np.mean(logs))
     return math.exp(middle - half) - 1, math.exp(middle + half) - 1

@@ -103,7 +103,7 @@ SUBJECT_RUNS: dict[str, dict[str, Run | NotRun]] = {
             ),
             NEEDS_A_REGISTRY,
         ),
-        "pip install -e .": INSTALLS,
+        "pip install -e '.[remote]'": INSTALLS,
         "rocelab --host 127.0.0.1:60022 doctor": NEEDS_A_VM,
         "rocelab --host 127.0.0.1:60022 drill run link-flap --out results/flap": NEEDS_A_VM,
     },
@@ -151,7 +151,7 @@ SUBJECT_RUNS: dict[str, dict[str, Run | NotRun]] = {
         **collected("sudo .venv/bin/python -m pytest tests/integration/test_queues.py -k wred_line")
     },
     "docs/sweep.md": {
-        "pip install -e '.[sweep]'": INSTALLS,
+        "pip install -e '.[sim,report,sweep]'": INSTALLS,
         "rocelab sweep examples/uplinks.yaml --cluster 10.0.0.7:8786": NEEDS_A_CLUSTER,
     },
     "docs/te.md": {

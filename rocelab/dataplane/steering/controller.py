@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rocelab.base.errors import InputError
+from rocelab.base.extras import need
 from rocelab.base.files import make_folder
 from rocelab.dataplane.steering import resilient
 from rocelab.labfile.schemes import SchemeSpec
@@ -62,8 +63,9 @@ class ControllerFiles:
 def start_controller(fabric: Fabric, files: LabFiles, scheme: SchemeSpec) -> int:
     """Start the lab's controller and return its process id once its first round is done.
 
-    Raises InputError if one runs already, MachineError if it does not start.
+    Raises InputError if one runs already, MachineError if it does not start or numba is missing.
     """
+    need("numba")
     controller = ControllerFiles(files)
     running = controller_pid(files)
     if running is not None:

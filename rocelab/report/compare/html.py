@@ -51,10 +51,10 @@ def render_html(found: Comparison) -> str:
         repeatability=repeatability(found),
         starred=flags_used(found.cells),
         limits=limits(found),
-        lines_plot=inline(plots.by_queue_pairs(found), "lines"),
-        jfi_plot=inline(plots.fairness_bars(found), "jfi"),
+        lines_plot=inline("lines", plots.by_queue_pairs, found),
+        jfi_plot=inline("jfi", plots.fairness_bars, found),
         maps=[
-            (placement, inline(plots.load_map(found, placement), f"map-{placement}"))
+            (placement, inline(f"map-{placement}", plots.load_map, found, placement))
             for placement in found.placements
         ],
         lab_json=json.dumps(found.lab, indent=1),

@@ -20,14 +20,14 @@ NAMED_LINKS = 8
 
 def render_html(report: SimulationReport) -> str:
     """The page."""
-    drawn = (
-        ("heat", plots.heat(report)),
-        ("timeline", plots.timeline(report)),
-        ("finishing", plots.finishing(report)),
-        ("rates", plots.rates(report)),
-        ("jobs", plots.jobs(report)),
-        ("slowdown", plots.slowdown(report)),
-    )
+    drawn = {
+        "heat": plots.heat,
+        "timeline": plots.timeline,
+        "finishing": plots.finishing,
+        "rates": plots.rates,
+        "jobs": plots.jobs,
+        "slowdown": plots.slowdown,
+    }
     recording = recorded(report)
     return template("report/simulation.html.j2").render(
         style=style(),
@@ -36,7 +36,7 @@ def render_html(report: SimulationReport) -> str:
         dilation=1,
         report=report,
         tiers={(tier.tier, tier.direction): tier for tier in report.tiers},
-        plots={name: inline(figure, name) for name, figure in drawn},
+        plots={name: inline(name, draw, report) for name, draw in drawn.items()},
         duration=format_duration,
         rate=format_rate,
         size=format_size,

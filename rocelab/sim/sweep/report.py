@@ -116,7 +116,7 @@ def render_html(sweep: Sweep, rows: Sequence[Row]) -> str:
         layout=layout,
         repeats=[axis for axis in sweep.axes if axis.repeats],
         plots=[
-            (title(name), inline(small_multiples(layout, good, name), f"plot{number}"))
+            (title(name), inline(f"plot{number}", small_multiples, layout, good, name))
             for number, name in enumerate(drawn)
         ],
         columns=[*_labels(sweep), "cells", *map(title, names), "seconds", "memory, MB"],

@@ -23,7 +23,8 @@ from typing import IO, TYPE_CHECKING, Annotated, Any
 from pydantic import Field, TypeAdapter, ValidationError
 
 from rocelab.base.documents import misfit
-from rocelab.base.errors import InputError, MachineError
+from rocelab.base.errors import InputError
+from rocelab.base.extras import missing
 from rocelab.base.outputs import Folder, check_new, open_folder
 from rocelab.base.units import format_size
 
@@ -192,11 +193,8 @@ def need_pyarrow() -> None:
     """Raises MachineError if Parquet cannot be written, before any cell runs."""
     try:
         import pyarrow.parquet  # noqa: F401
-    except ImportError:
-        raise MachineError(
-            "a sweep's results are Parquet, and pyarrow is not installed",
-            "install it with `pip install 'rocelab[sweep]'`",
-        ) from None
+    except ModuleNotFoundError as error:
+        raise missing(error) or error from None
 
 
 def _column(values: Sequence[Any]) -> pa.Array:

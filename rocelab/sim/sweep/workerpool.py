@@ -20,6 +20,7 @@ from queue import SimpleQueue
 from typing import ParamSpec, TypeVar, cast
 
 from rocelab.base.errors import MachineError
+from rocelab.base.extras import missing
 from rocelab.base.interpreter import safe_path
 from rocelab.sim.sweep.cells import tool_version
 
@@ -151,11 +152,8 @@ def cluster(address: str, connect_s: float = CONNECT_S) -> Iterator[WorkerPool]:
     """
     try:
         from distributed import Client
-    except ImportError:
-        raise MachineError(
-            "--cluster needs Dask, which is not installed",
-            "install it with `pip install 'rocelab[cluster]'`",
-        ) from None
+    except ModuleNotFoundError as error:
+        raise missing(error) or error from None
     try:
         client = Client(address, timeout=connect_s, set_as_default=False)
     except (OSError, ValueError) as error:

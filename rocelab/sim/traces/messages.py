@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from rocelab.base.errors import MachineError
+from rocelab.base.extras import missing
 
 PACKAGE = "rocelab.chakra"
 
@@ -52,11 +52,8 @@ def message_classes() -> Messages:
     that loaded Chakra's schema. Raises MachineError if protobuf is not installed."""
     try:
         from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
-    except ImportError:
-        raise MachineError(
-            "Chakra execution traces need the protobuf package, which is not installed",
-            hint="pip install 'rocelab[chakra]'",
-        ) from None
+    except ModuleNotFoundError as error:
+        raise missing(error) or error from None
     file = descriptor_pb2.FileDescriptorProto(
         name="rocelab/chakra.proto", package=PACKAGE, syntax="proto3"
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import shlex
@@ -387,19 +388,32 @@ def test_an_error_is_shown_without_markup(capsys: pytest.CaptureFixture[str]) ->
     assert capsys.readouterr().err == "rocelab up: [red]not markup[/red]\n"
 
 
-def test_a_command_does_not_wait_for_those_that_were_not_asked_for() -> None:
+@pytest.mark.parametrize(
+    ("typed", "module"), [("schema", {"planning", "collection"}), ("--help", set())]
+)
+def test_a_command_does_not_wait_for_those_that_were_not_asked_for(
+    typed: str, module: set[str]
+) -> None:
     program = (
         "import sys\n"
         "from rocelab.cli.main import main\n"
-        "try:\n    main(['schema'])\n"
+        f"try:\n    main([{typed!r}])\n"
         "finally:\n    sys.stderr.write(' '.join(sys.modules))\n"
     )
     outcome = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
     loaded = {name.rsplit(".", 1)[1] for name in outcome.stderr.split() if "rocelab.cli." in name}
-    shared = {"main", "app", "remote", "unprivileged", "arguments", "collection"}
-    assert loaded == {*shared, "planning"}
+    shared = {"main", "app", "remote", "unprivileged", "arguments"}
+    assert loaded == shared | module
+    assert ("pydantic" in outcome.stderr) == bool(module)
+
+
+def test_help_says_of_each_command_what_the_command_itself_says() -> None:
+    for name, (panel, text) in command_line().summaries.items():
+        command = command_line().commands[name]
+        said = inspect.cleandoc(command.help or "").partition("\n\n")[0]
+        assert (text, panel) == (" ".join(said.split()), command.rich_help_panel)
 
 
 @pytest.mark.parametrize(
