@@ -162,6 +162,12 @@ def registered(group: str) -> frozenset[str]:
     return frozenset(entry.point.name for entry in _installed().get(group, ()))
 
 
+def plugins() -> tuple[str, ...]:
+    """The installed packages that add something, each with its version."""
+    entries = (entry for group in _installed().values() for entry in group)
+    return tuple(sorted({entry.distribution for entry in entries if entry.package != OURS}))
+
+
 @cache
 def _installed() -> Mapping[str, tuple[_Entry, ...]]:
     """The entry points of rocelab's groups, those of each group by name."""

@@ -17,9 +17,10 @@ def doctor(json: JsonOption = False) -> None:
     """
     from dataclasses import asdict
 
-    from rocelab.lab.doctor import diagnose
+    from rocelab.cli.plugins import plugin_checks
+    from rocelab.lab.doctor import Diagnosis, diagnose
 
-    diagnosis = diagnose()
+    diagnosis = Diagnosis((*diagnose().checks, *plugin_checks()))
     if json:
         checks = [asdict(check) for check in diagnosis.checks]
         write_json({"can_run": diagnosis.can_run, "checks": checks})

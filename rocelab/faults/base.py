@@ -117,6 +117,15 @@ class SeveringFault(Fault, Protocol):
         ...
 
 
+@runtime_checkable
+class StoppingFault(Fault, Protocol):
+    """A fault that stops every process of some servers, those that send and receive too."""
+
+    def stopped(self) -> tuple[str, ...]:
+        """The servers."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class LinksFault:
     """What faults of links have in common."""

@@ -25,6 +25,7 @@ ENVIRONMENT = {
     "cpu_count": "CPUs",
     "memory_gib": "memory, GiB",
     "notes": "done without",
+    "plugins": "plug-ins",
 }
 """The labels of the parts of a machine."""
 

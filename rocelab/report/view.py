@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from rocelab.report.repeats import RepeatTable
 from rocelab.results.drill import DrillResult, FigureSummary, PhaseRun
 from rocelab.results.health import HealthReport
-from rocelab.results.kpi import Quantity
-from rocelab.results.kpis import KPIS, format_kpi
+from rocelab.results.kpis import KPIS, format_kpi, kpis_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +54,10 @@ def figure_rows(
     """The KPIs that apply, measured or not, in the order in which they are defined. A time not
     above `resolution_ns` is shown as below it."""
     rows = []
-    for kpi in KPIS.values():
+    for kpi in kpis_of((*summary.spread, *summary.truths, *summary.unmeasured)):
         value, extremes, cov, n = "", "", "", valid_runs
         spread = summary.spread.get(kpi.name)
-        if kpi.quantity is Quantity.TRUTH and kpi.name in summary.truths:
+        if kpi.name in summary.truths:
             true = summary.truths[kpi.name]
             value = "yes" if true == n else f"in {true} of {n}"
         elif spread is not None:

@@ -17,7 +17,7 @@ from rocelab.base.statistics import Spread, least_rank_sum_p, rank_sum_p, spread
 from rocelab.results.drill import DrillResult, read_drill_result
 from rocelab.results.expectations import Verdict
 from rocelab.results.kpi import UNITS, Figures
-from rocelab.results.kpis import KPIS
+from rocelab.results.kpis import kpis_of
 
 SCHEMA_VERSION = 1
 ALPHA = 0.05
@@ -210,7 +210,10 @@ def _figures(old: DrillResult, new: DrillResult) -> Iterator[FigureDiff]:
     """Every figure that one side measured."""
     before, after = _values(old), _values(new)
     for place in dict.fromkeys((*before, *after)):
-        for kpi in KPIS.values():
+        names = (
+            name for side in (before, after) for of_run in side.get(place, ()) for name in of_run
+        )
+        for kpi in kpis_of(names):
             old_values, new_values = (
                 _measured(side.get(place, ()), kpi.name) for side in (before, after)
             )

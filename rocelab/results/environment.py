@@ -12,6 +12,8 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 
+from rocelab.base.doors import plugins
+
 
 @dataclass(frozen=True, slots=True)
 class Environment:
@@ -22,7 +24,8 @@ class Environment:
     releases of the programs that made its nodes, and their image. frr_memory: how its FRR uses
     memory, `lean`, `plain` or `lean, but` and the reason; None without a lab. routing: the routing
     stack of the lab with its release, such as `BIRD 2.0.12`, None if that is FRR: frr_version is
-    empty with another.
+    empty with another. plugins: the packages installed that add something to rocelab, each with its
+    version.
     """
 
     tool_version: str
@@ -38,11 +41,17 @@ class Environment:
     runtime_versions: Mapping[str, str] = field(default_factory=dict)
     frr_memory: str | None = None
     routing: str | None = None
+    plugins: tuple[str, ...] = ()
 
     @property
     def routing_text(self) -> str:
         """The routing stack with its release, for people."""
         return self.routing or f"FRR {self.frr_version or 'unknown'}"
+
+    @property
+    def tool_text(self) -> str:
+        """rocelab's version with its plug-ins, for people: `0.2.0 with lab-faults 1.2`."""
+        return " with ".join((self.tool_version, *filter(None, (", ".join(self.plugins),))))
 
     @property
     def runtime_text(self) -> str:
@@ -63,6 +72,7 @@ def environment_with(frr_version: str) -> Environment:
         memory_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         started=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         command=typed_command(),
+        plugins=plugins(),
     )
 
 

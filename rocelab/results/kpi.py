@@ -22,7 +22,8 @@ JOINED = "; "
 
 class Quantity(StrEnum):
     """The quantity of a KPI: durations are nanoseconds, counts whole numbers, sizes bytes,
-    bandwidths GB/s (10^9 bytes), findings text."""
+    bandwidths GB/s (10^9 bytes), findings text. That of a KPI which is not registered is
+    unknown."""
 
     DURATION = "duration"
     COUNT = "count"
@@ -31,6 +32,7 @@ class Quantity(StrEnum):
     RATIO = "ratio"
     TRUTH = "truth"
     FINDING = "finding"
+    UNKNOWN = "unknown"
 
 
 UNITS = {
@@ -41,6 +43,7 @@ UNITS = {
     Quantity.RATIO: "ratio",
     Quantity.TRUTH: "truth",
     Quantity.FINDING: "text",
+    Quantity.UNKNOWN: "unknown",
 }
 """How documents name the unit of a KPI; a truth is 0 or 1 in figures."""
 

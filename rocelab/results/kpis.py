@@ -7,19 +7,54 @@ KPI that does not apply (a stream has no busbw) is missing. Nothing is measured 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 from itertools import zip_longest
 
+from rocelab.base.doors import Door
 from rocelab.base.units import format_duration
 from rocelab.results.job import JobReport
-from rocelab.results.kpi import JOINED, Figures, KpiValue, PhaseJob, Quantity
-from rocelab.results.kpis_of_jobs import JOB_KPIS
-from rocelab.results.kpis_of_probes import PROBE_KPIS
+from rocelab.results.kpi import JOINED, Figures, Kpi, KpiValue, PhaseJob, Quantity
 from rocelab.results.probes import ProbeRun
 from rocelab.results.shares import FairShares
 
-KPIS = {kpi.name: kpi for kpi in (*PROBE_KPIS, *JOB_KPIS)}
-"""Every figure by its name, in the order in which they are shown."""
+NAME = re.compile("[a-z][a-z0-9]*(_[a-z0-9]+)*")
+
+
+class _Kpis(dict[str, Kpi]):
+    """KPIs by name. Of one whose package is not installed, in an older result, only the name is
+    known."""
+
+    def __missing__(self, name: str) -> Kpi:
+        return Kpi(name, Quantity.UNKNOWN, name, "of a package that is not installed here")
+
+
+KPIS = _Kpis()
+"""Every KPI by its name, in the order in which they are shown: ours, then those of others."""
+
+
+def _registered(_: str, found: object) -> tuple[Kpi, ...]:
+    kpis = found if isinstance(found, tuple) else (found,)
+    for kpi in kpis:
+        if not isinstance(kpi, Kpi):
+            raise TypeError(f"expected a Kpi or a tuple of them, got {type(kpi).__name__}")
+        if NAME.fullmatch(kpi.name) is None:
+            raise ValueError(f"{kpi.name!r} is no name such as lost_packets")
+        if kpi.name in KPIS:
+            raise ValueError(f"there is a KPI {kpi.name} already")
+    KPIS.update({kpi.name: kpi for kpi in kpis})
+    return kpis
+
+
+KPI_DOOR = Door("rocelab.kpis", "KPI", _registered)
+KPI_DOOR.all()
+
+
+def kpis_of(names: Iterable[str]) -> tuple[Kpi, ...]:
+    """The KPIs of these names, each once, in the order in which they are shown."""
+    wanted = dict.fromkeys(names)
+    known = (kpi for name, kpi in KPIS.items() if name in wanted)
+    return (*known, *(KPIS[name] for name in wanted if name not in KPIS))
 
 
 def probe_figures(run: ProbeRun) -> Figures:
@@ -62,7 +97,7 @@ def phase_figures(jobs: Sequence[Figures]) -> tuple[Figures, ...]:
     and the findings joined over all jobs, and every other applicable figure of the job, measured or
     not."""
     found: list[dict[str, KpiValue]] = [{} for _ in jobs]
-    for kpi in KPIS.values():
+    for kpi in kpis_of(name for figures in jobs for name in figures):
         values = [figures[kpi.name] for figures in jobs if kpi.name in figures]
         if kpi.summed and values:
             values = [sum(value for value in values if isinstance(value, int | float))]
@@ -93,5 +128,7 @@ def format_kpi(kpi: str, value: KpiValue, resolution_ns: float = 0.0) -> str:
             return f"{value:.3g} GB/s"
         case Quantity.RATIO:
             return f"{value:.3g}"
+        case Quantity.UNKNOWN:
+            return f"{value:g} (unit unknown)"
         case _:
             return "yes" if value else "no"

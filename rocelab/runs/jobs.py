@@ -18,7 +18,7 @@ from rocelab.base.documents import to_json
 from rocelab.base.errors import InputError
 from rocelab.base.outputs import RESULT, output_file, results_folder
 from rocelab.base.progress import ProgressSink, no_progress
-from rocelab.faults.base import Timed
+from rocelab.faults.base import StoppingFault, Timed
 from rocelab.faults.injector import Injector
 from rocelab.faults.timetable import carried_out, events_of, prepare_first
 from rocelab.jobs.job import JobSpec
@@ -193,5 +193,7 @@ def _paths(lab: RunningLab, plans: Sequence[JobPlan]) -> Paths:
 
 def _paused(injector: Injector) -> set[str]:
     """The servers that a fault stopped."""
-    changes = injector.changes
-    return {change.fault.subject for change in changes if change.fault.kind == "host-pause"}
+    faults = [change.fault for change in injector.changes]
+    return {
+        server for fault in faults if isinstance(fault, StoppingFault) for server in fault.stopped()
+    }

@@ -23,6 +23,9 @@ class HostPause(NodeFault):
 
     kind: str = "host-pause"
 
+    def stopped(self) -> tuple[str, ...]:
+        return (self.node,)
+
     def intact(self, lab: RunningLab) -> frozenset[str]:
         return frozenset(
             f"process {pid} of {self.node} runs"

@@ -1,0 +1,45 @@
+"""What installed packages add to rocelab, as a check of `rocelab doctor`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rocelab.base.doors import Door
+    from rocelab.lab.doctor import Check
+
+
+def doors() -> tuple[Door[Any], ...]:
+    """Every door."""
+    from rocelab.faults.door import KINDS
+    from rocelab.results.kpis import KPI_DOOR
+
+    return KINDS, KPI_DOOR
+
+
+def plugin_checks() -> tuple[Check, ...]:
+    """A check of each package that adds something; loads all of them."""
+    from rocelab.base.doors import plugins
+    from rocelab.lab.doctor import Check
+
+    refusals = [refusal for door in doors() for refusal in door.refusals()]
+    checks = []
+    for package in plugins():
+        added = [
+            f"{door.noun} {name}"
+            for door in doors()
+            for name in door.all()
+            if door.origin(name) == package
+        ]
+        refused = [str(refusal) for refusal in refusals if refusal.distribution == package]
+        checks.append(
+            Check(
+                name=package,
+                ok=not refused,
+                needed=False,
+                found=", ".join(added) or "nothing that can be used",
+                purpose="what this package adds to rocelab",
+                remedy="; ".join((*refused, "mend or uninstall that package")) if refused else "",
+            )
+        )
+    return tuple(checks)

@@ -1,0 +1,9 @@
+"""The KPIs that ship."""
+
+from __future__ import annotations
+
+from rocelab.results.kpis_of_jobs import JOB_KPIS
+from rocelab.results.kpis_of_probes import PROBE_KPIS
+
+KPIS = (*PROBE_KPIS, *JOB_KPIS)
+"""The KPIs in the order in which they are shown."""

@@ -1,0 +1,108 @@
+"""A kind of fault and a KPI of another package: wherever ours are known, these are."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.helpers.plugin_environment import PluginEnvironment
+
+DRILL = """\
+name: digging
+lab: tiny
+faults: [{kind: duct-cut, link: "rtsw1:ctsw1", at: 1s, lasts: 1s}]
+expect: {flows_sent: "> 0"}
+"""
+PROGRAM = """
+import json
+import sys
+from pathlib import Path
+from rocelab.base.errors import InputError
+from rocelab.cli.fault import _complete_kind
+from rocelab.drills.spec import DrillSpec, load_drill
+from rocelab.faults.asked import asked_fault
+from rocelab.results.environment import environment_with
+from rocelab.testkit.written import as_fault
+
+def refusal(function, *arguments):
+    try:
+        function(*arguments)
+    except InputError as error:
+        return str(error)
+
+spec = asked_fault("duct-cut", ["link=rtsw1:ctsw1", "depth=3"])
+schema = DrillSpec.model_json_schema()["$defs"]
+print(json.dumps({
+    "depth": spec.depth,
+    "alike": as_fault("duct-cut", {"link": "rtsw1:ctsw1", "depth": 3}) == spec,
+    "schema": "DuctCutSpec" in schema,
+    "meaning": schema["ExpectSpec"]["properties"]["flows_sent"]["description"],
+    "tool": environment_with("10").tool_text,
+    "completion": _complete_kind("duct"),
+    "refused": refusal(asked_fault, "duct-fire", ["link=rtsw1:ctsw1"]),
+    "wrong": refusal(load_drill, Path(sys.argv[1])),
+}))
+"""
+
+
+@pytest.fixture(scope="module")
+def there(tmp_path_factory: pytest.TempPathFactory) -> PluginEnvironment:
+    environment = PluginEnvironment(tmp_path_factory.mktemp("environment"))
+    environment.install()
+    return environment
+
+
+def test_the_command_line_knows_it(there: PluginEnvironment) -> None:
+    document = json.loads(there.rocelab("fault", "kinds", "--json").stdout)
+    kinds = {kind["name"]: kind for kind in document}
+    assert kinds["duct-cut"]["meaning"].startswith("Somebody digs")
+    keys = {key["name"]: key for key in kinds["duct-cut"]["keys"]}
+    assert list(keys) == ["link", "links", "between", "depth", "lasts"]
+    assert keys["depth"]["default"] == "2"
+    drawn = next(key["value"] for key in kinds["campaign"]["keys"] if key["name"] == "kinds")
+    assert "duct-cut" in drawn
+    assert "duct-fire" not in kinds
+
+
+def test_a_drill_knows_it(there: PluginEnvironment, tmp_path: Path) -> None:
+    (tmp_path / "digging.yaml").write_text(DRILL)
+    shown = there.rocelab("drill", "show", "digging.yaml", cwd=tmp_path)
+    assert (shown.returncode, shown.stderr) == (0, "")
+    assert "duct-cut" in shown.stdout
+    assert "flows sent" in shown.stdout
+
+
+def test_python_the_schema_and_completion_know_it(there: PluginEnvironment, tmp_path: Path) -> None:
+    (tmp_path / "wrong.yaml").write_text(DRILL.replace("lasts", "last"))
+    run = there.run(PROGRAM, str(tmp_path / "wrong.yaml"))
+    assert run.stderr == ""
+    answers = json.loads(run.stdout)
+    assert answers["refused"].startswith("kind of fault duct-fire of lab-faults 1.2 cannot be used")
+    assert "faults[0].last: unknown key" in answers["wrong"]
+    assert "did you mean lasts?" in answers["wrong"]
+    assert answers["tool"].endswith(" with lab-faults 1.2")
+    assert {key: answers[key] for key in ("depth", "alike", "schema", "meaning", "completion")} == {
+        "depth": 3,
+        "alike": True,
+        "schema": True,
+        "meaning": "flows sent",
+        "completion": ["duct-cut"],
+    }
+
+
+def test_doctor_says_what_a_package_adds_and_why_the_rest_is_refused(
+    there: PluginEnvironment,
+) -> None:
+    checks = json.loads(there.rocelab("doctor", "--json").stdout)["checks"]
+    (check,) = [check for check in checks if check["name"] == "lab-faults 1.2"]
+    assert check["found"] == "kind of fault duct-cut, KPI flows"
+    assert not check["ok"]
+    assert not check["needed"]
+    assert check["remedy"].split("; ") == [
+        "duct-fire of lab-faults 1.2 (rocelab.faults): ValueError: DuctCutSpec needs "
+        '`kind: Literal["duct-fire"]`',
+        "again of lab-faults 1.2 (rocelab.kpis): ValueError: there is a KPI lost_packets already",
+        "mend or uninstall that package",
+    ]
