@@ -12,6 +12,10 @@ from fnmatch import fnmatchcase
 
 from rocelab import Fabric, InputError, LabSpec
 from rocelab.base.units import DURATION
+from rocelab.fabrics.kinds.clos import ClosSpec
+from rocelab.fabrics.kinds.hpn import HpnSpec
+from rocelab.fabrics.roles import Role
+from rocelab.fabrics.spec import FabricSpec
 from rocelab.faults.base import SingleFaultSpec
 from rocelab.faults.daemons import Daemon
 from rocelab.faults.kinds.blackhole import BlackholeSpec
@@ -22,9 +26,8 @@ from rocelab.faults.kinds.nic_port_down import NicPortDownSpec
 from rocelab.faults.kinds.power_loss import PowerLossSpec
 from rocelab.faults.selectors import LinkSelector
 from rocelab.labfile.base import MS, SECOND
-from rocelab.labfile.fabrics import ClosSpec, FabricSpec, HpnSpec
 from rocelab.labfile.model import RoutingSpec
-from rocelab.plan.fabric import Link, Role
+from rocelab.plan.fabric import Link
 from rocelab.sim.events.reaction import Breakage, Place
 
 LAB_NAME = "convergence-table"

@@ -44,7 +44,7 @@ def adopt(
                 "nodes": [
                     {
                         "name": node.name,
-                        "role": node.role.value,
+                        "role": node.role.name,
                         "daemons": list(_daemons(fabric, node.name)),
                         "sessions": sum(
                             node.name in (link.a.node, link.b.node) for link in fabric.sessions
@@ -75,7 +75,7 @@ def _print_fabric(fabric: Fabric) -> None:
     for node in fabric.nodes:
         shown.add_row(
             node.name,
-            node.role.value,
+            node.role.name,
             f"{links[node.name]:,}",
             " ".join(_daemons(fabric, node.name)),
             f"{sessions[node.name]:,}",

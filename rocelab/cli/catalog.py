@@ -45,9 +45,7 @@ class CatalogRow:
 
 def catalog_row(spec: LabSpec, available_bytes: int) -> CatalogRow:
     """The row of a lab, on a machine with `available_bytes` of memory."""
-    from rocelab.plan.counts import counts_of
-
-    counts = counts_of(spec.fabric)
+    counts = spec.fabric.counts()
     memory = counts.switches * SWITCH_BYTES + 2 * counts.sessions * SESSION_END_BYTES
     return CatalogRow(
         name=spec.name,

@@ -13,7 +13,7 @@ from rocelab.cli.arguments import FileOption, ForceOption
 from rocelab.report.console import note, say, write
 
 if TYPE_CHECKING:
-    from rocelab.labfile.fabrics import ClosSpec
+    from rocelab.fabrics.kinds.clos import ClosSpec
     from rocelab.plan.shape import Drawn
     from rocelab.render.import_roles import Imported
 

@@ -349,7 +349,7 @@ def _status_row(node: NodeStatus) -> tuple[str, ...]:
     daemons = " ".join(name if pid else f"{name}:DEAD" for name, pid in node.daemons.items())
     return (
         node.name,
-        node.role.value,
+        node.role.name,
         daemons,
         f"{node.sessions_established}/{node.sessions_expected}",
         f"{node.routes_complete}/{node.routes_expected}",

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from rocelab.labfile.pfc import PfcSpec
-    from rocelab.plan.fabric import Fabric
+    from rocelab.plan.fabric import Fabric, Node
 
 
 @uncollected()
@@ -36,7 +36,7 @@ def plan(lab: LabArgument, json: JsonOption = False) -> None:
 
 def _print_plan(fabric: Fabric) -> None:
     from rocelab.base.units import format_rate
-    from rocelab.plan.fabric import Role
+    from rocelab.fabrics.roles import Role
     from rocelab.plan.limits import lab_limits
 
     console = out()
@@ -49,12 +49,13 @@ def _print_plan(fabric: Fabric) -> None:
     originated = Counter(
         (fabric.node(prefix.origins[0]).role, prefix.per_port) for prefix in fabric.prefixes
     )
-    for role in sorted(Role, key=lambda role: -role.tier):
-        members = [node for node in fabric.nodes if node.role is role]
-        if members:
-            asns = {node.asn for node in members} - {None}
-            counts = (len(members), len(asns), originated[role, False], originated[role, True])
-            nodes.add_row(role.value, *(f"{count:,}" for count in counts[: len(columns) - 1]))
+    members: dict[Role, list[Node]] = {}
+    for node in fabric.nodes:
+        members.setdefault(node.role, []).append(node)
+    for role in sorted(members, key=lambda role: -role.tier):
+        asns = {node.asn for node in members[role]} - {None}
+        counts = (len(members[role]), len(asns), originated[role, False], originated[role, True])
+        nodes.add_row(role.name, *(f"{count:,}" for count in counts[: len(columns) - 1]))
     console.print(nodes)
 
     links = table("Links", ("between", "links", "rate", "MTU", "BGP sessions"))
@@ -113,7 +114,7 @@ def _print_lossless(fabric: Fabric, pfc: PfcSpec) -> None:
     for part in carvings:
         sizes = (part.memory, part.reserved, part.headroom_pool, part.shared, part.xoff, part.xon)
         counts = f"{part.switches:,}", f"{part.ports:,}"
-        memory.add_row(part.role.value, *counts, *map(format_size, sizes))
+        memory.add_row(part.role.name, *counts, *map(format_size, sizes))
     if pfc.xoff is None:
         memory.caption = "XOFF: of the first class that fills; it falls as others do"
     console.print(memory)
@@ -210,7 +211,7 @@ def _uplink_table(fabric: Fabric) -> Table:
     shown = table("Uplink ratios", ("role", "switches", "down", "up", "down:up"))
     for tier in uplinks_by_tier(fabric):
         rates = format_rate(tier.down_bps), format_rate(tier.up_bps)
-        shown.add_row(tier.role.value, f"{tier.switches:,}", *rates, tier.ratio)
+        shown.add_row(tier.role.name, f"{tier.switches:,}", *rates, tier.ratio)
     return shown
 
 
@@ -224,7 +225,7 @@ def _ecmp_table(fabric: Fabric) -> Table:
     widths: dict[tuple[str, str], set[int]] = {}
     for origins, reached in expected_widths(fabric).items():
         origin = origins[0].group
-        of = f"{origin.role} pair" if len(origins) > 1 else origin.role.value
+        of = f"{origin.role} pair" if len(origins) > 1 else origin.role.name
         for width in reached:
             division, word = word_of[width.group.role]
             other = origin.role in division.roles and width.group.zone != origin.zone
@@ -239,7 +240,7 @@ def _ecmp_table(fabric: Fabric) -> Table:
 def _address_use(fabric: Fabric) -> str:
     from ipaddress import ip_network
 
-    from rocelab.plan.addressing import SPACE_SIZE, SPACE_TEXT
+    from rocelab.fabrics.addressing import SPACE_SIZE, SPACE_TEXT
 
     originated = sum(
         ip_network(prefix.prefix).num_addresses for prefix in fabric.prefixes if not prefix.per_port

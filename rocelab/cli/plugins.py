@@ -11,12 +11,13 @@ if TYPE_CHECKING:
 
 def doors() -> tuple[Door[Any], ...]:
     """Every door."""
-    from rocelab.faults.door import KINDS
+    from rocelab.fabrics.door import KINDS as FABRICS
+    from rocelab.faults.door import KINDS as FAULTS
     from rocelab.jobs.congestion import CONTROLS
     from rocelab.labfile.stacks import STACKS
     from rocelab.results.kpis import KPI_DOOR
 
-    return KINDS, KPI_DOOR, CONTROLS, STACKS
+    return FAULTS, FABRICS, KPI_DOOR, CONTROLS, STACKS
 
 
 def plugin_checks() -> tuple[Check, ...]:

@@ -15,8 +15,9 @@ from pydantic import Field, model_validator
 
 from rocelab.base.errors import InputError
 from rocelab.base.wording import RefusedError, listed, name_hint, shown
+from rocelab.fabrics.door import roles
 from rocelab.labfile.base import SpecModel
-from rocelab.plan.fabric import DirectedLink, Fabric, Link, Role
+from rocelab.plan.fabric import DirectedLink, Fabric, Link
 
 Spec = TypeVar("Spec", bound=SpecModel)
 
@@ -35,13 +36,13 @@ def node_name(fabric: Fabric, text: str) -> str:
     place = _PLACE.fullmatch(text)
     if place is None or text in fabric.node_by_name:
         return text
-    tiers = {role.value: role.tier for role in Role}
-    if place[1] not in tiers:
-        raise InputError(f"{place[1]} is not a role of nodes", name_hint(place[1], tiers))
-    found = [node.name for node in fabric.nodes if node.role.tier == tiers[place[1]]]
+    role = roles().get(place[1])
+    if role is None:
+        raise InputError(f"{place[1]} is not a role of nodes", name_hint(place[1], roles()))
+    found = [node.name for node in fabric.nodes if node.role.tier == role.tier]
     if int(place[2]) > len(found):
-        roles = Counter(node.role.value for node in fabric.nodes)
-        counts = [f"{count} {role}" for role, count in roles.items()]
+        members = Counter(node.role for node in fabric.nodes)
+        counts = [f"{count} {role}" for role, count in members.items()]
         raise InputError(
             f"lab {fabric.name} has no {text}: {len(found)} nodes of its tier",
             hint=f"it has {listed(counts, 'and')}",

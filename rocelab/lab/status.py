@@ -21,11 +21,12 @@ from rocelab.base.workers import workers
 from rocelab.dataplane.impairments import cables
 from rocelab.dataplane.pfc.overview import LosslessOverview, read_overview
 from rocelab.dataplane.steering.scheme import lacks_controller
+from rocelab.fabrics.roles import Role
 from rocelab.lab.lab import RunningLab
 from rocelab.lab.node import NamespaceNode
 from rocelab.lab.settings import Deviation, read_deviations, sentences
 from rocelab.linux import fib, namespaces, netlink, processes
-from rocelab.plan.fabric import Node, Role
+from rocelab.plan.fabric import Node
 from rocelab.plan.routes import expected_routes, expected_width
 from rocelab.record import (
     FAULT_KINDS,
@@ -167,7 +168,7 @@ class LabStatus:
             "nodes": [
                 {
                     "name": node.name,
-                    "role": node.role.value,
+                    "role": node.role.name,
                     "converged": node.converged,
                     "daemons": dict(node.daemons),
                     "sessions": {
@@ -194,7 +195,7 @@ class LabStatus:
                 },
                 "pss_bytes": self.pss_bytes,
                 "pss_bytes_of_a_switch": {
-                    role.value: round(size) for role, size in self.pss_of_roles.items()
+                    role.name: round(size) for role, size in self.pss_of_roles.items()
                 },
             },
             **pfc,

@@ -9,13 +9,24 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
+from rocelab.base.errors import InputError
+from rocelab.base.wording import RefusedError, name_hint, shown
+from rocelab.fabrics.door import KINDS, roles
 from rocelab.labfile.base import SpecModel
 from rocelab.labfile.model import LabSpec
 
 NodeName = Annotated[str, Field(min_length=1, max_length=64)]
-RoleName = Literal["server", "rtsw", "leaf", "tor", "edge", "ctsw", "spine", "agg", "atsw", "core"]
+
+
+def _is_role(name: str) -> str:
+    if name not in roles():
+        raise RefusedError(f"expected a role of nodes, got {shown(name)}", name_hint(name, roles()))
+    return name
+
+
+RoleName = Annotated[str, AfterValidator(_is_role)]
 
 
 class AdoptedNode(SpecModel):
@@ -68,7 +79,15 @@ class AdoptedLabSpec(LabSpec):
 
 
 def recorded_spec(document: Mapping[str, Any]) -> LabSpec:
-    """The spec of a lab in a record or a result. Raises ValueError."""
+    """The spec of a lab in a record or a result. Raises ValueError, in one line if the package that
+    added its kind of fabric is gone."""
     fabric = document.get("fabric")
-    is_adopted = isinstance(fabric, Mapping) and fabric.get("kind") == "adopted"
-    return (AdoptedLabSpec if is_adopted else LabSpec).model_validate(document)
+    kind = fabric.get("kind") if isinstance(fabric, Mapping) else None
+    if kind == "adopted":
+        return AdoptedLabSpec.model_validate(document)
+    if isinstance(kind, str):
+        try:
+            KINDS.find(kind)
+        except InputError as error:
+            raise ValueError(error.message) from error
+    return LabSpec.model_validate(document)

@@ -8,8 +8,9 @@ from __future__ import annotations
 import re
 from typing import Annotated
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BeforeValidator, Field
 
+from rocelab.base.models import SpecModel as SpecModel
 from rocelab.base.wording import RefusedError, shown
 
 MS = 10**6
@@ -55,16 +56,3 @@ Name = Annotated[
     Field(pattern=_NAME_PATTERN, max_length=MAX_NAME_LENGTH),
     BeforeValidator(check_name),
 ]
-
-
-class SpecModel(BaseModel):
-    """Unknown keys are errors, text is not taken for numbers, and a spec never changes."""
-
-    model_config = ConfigDict(
-        extra="forbid", frozen=True, strict=True, validate_default=False, allow_inf_nan=False
-    )
-
-    def changed(self, block: str, *keys: str) -> list[str]:
-        """Those of `keys` whose values are not their defaults, as `block.key`."""
-        fields = type(self).model_fields
-        return [f"{block}.{key}" for key in keys if getattr(self, key) != fields[key].default]

@@ -15,8 +15,8 @@ from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from rocelab.base.units import DURATION, DurationNs, RateBps
 from rocelab.base.wording import RefusedError, described, name_hint
+from rocelab.fabrics.spec import FabricSpec
 from rocelab.labfile.base import MS, SECOND, Name, SpecModel
-from rocelab.labfile.fabrics import FabricSpec
 from rocelab.labfile.headroom import check_shared_memory, headroom_of
 from rocelab.labfile.queues import QueuesSpec
 from rocelab.labfile.schemes import EcmpScheme, SchemeSpec

@@ -35,7 +35,7 @@ def node_document(feed: Feed, name: str) -> Mapping[str, object]:
     daemons = feed.lab.daemons_of(name)
     return {
         "name": name,
-        "role": node.role.value,
+        "role": node.role.name,
         "zone": node.zone,
         "asn": node.asn,
         "loopback": node.loopback,

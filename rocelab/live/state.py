@@ -137,7 +137,7 @@ class LabState:
     def _node(self, node: Node) -> Mapping[str, object]:
         return {
             "name": node.name,
-            "role": node.role.value,
+            "role": node.role.name,
             "tier": node.role.tier,
             "zone": node.zone,
             "state": self.conditions.get(node.name, Condition()).state.value,

@@ -9,23 +9,23 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from rocelab.base.errors import InputError
-from rocelab.labfile.adopted import AdoptedLabSpec
-from rocelab.labfile.fabrics import ClosSpec, FabricSpec, FatTreeSpec, HpnSpec, RailSpec
-from rocelab.labfile.model import LabSpec, Numbering, SeedPlan
-from rocelab.plan.addressing import (
+from rocelab.fabrics.addressing import (
     ASN_BASE,
     AddressSpace,
     AddressSpaceFullError,
-    block_size,
     dotted,
     prefix_text,
 )
-from rocelab.plan.fabric import Fabric, Link, Node, Port, Prefix, Role
-from rocelab.plan.kinds import adopted, clos, fat_tree, hpn, rail
-from rocelab.plan.layout import Attachment, Cable, Layout, Site, interface_name
+from rocelab.fabrics.door import layout_of
+from rocelab.fabrics.homes import homes_of
+from rocelab.fabrics.layout import Attachment, Cable, Layout, Site, interface_name
+from rocelab.fabrics.roles import Role
+from rocelab.labfile.adopted import AdoptedLabSpec
+from rocelab.labfile.model import LabSpec, Numbering, SeedPlan
+from rocelab.plan import adopted
+from rocelab.plan.fabric import Fabric, Link, Node, Port, Prefix
 
 
 def build_fabric(spec: LabSpec) -> Fabric:
@@ -47,55 +47,6 @@ def build_fabric(spec: LabSpec) -> Fabric:
                 f"{error}; routing.numbering: unnumbered needs none for switch-to-switch links"
             ) from error
         raise
-
-
-def layout_of(fabric: FabricSpec) -> Layout:
-    """The layout of a spec's fabric."""
-    match fabric:
-        case ClosSpec():
-            return clos.layout(fabric)
-        case RailSpec():
-            return rail.layout(fabric)
-        case HpnSpec():
-            return hpn.layout(fabric)
-        case FatTreeSpec():
-            return fat_tree.layout(fabric)
-
-
-@dataclass(frozen=True, slots=True)
-class Home:
-    """A switch of the lowest tier, or two that share two-port NICs, with its block of addresses.
-
-    nics: the NICs below it, by index in the layout. The i-th has the address start + i x step: the
-    first address of its link, or the one that its two ports share.
-    """
-
-    switches: tuple[str, ...]
-    nics: tuple[int, ...]
-    start: int
-    size: int
-
-    @property
-    def is_dual(self) -> bool:
-        return len(self.switches) == 2
-
-    @property
-    def step(self) -> int:
-        return 1 if self.is_dual else 2
-
-
-def homes_of(layout: Layout, space: AddressSpace) -> list[Home]:
-    """The homes of a layout, each with the next block of `space`, in build order.
-
-    Raises AddressSpaceFullError.
-    """
-    homes = []
-    for switches, nics in _nics_of_homes(layout).items():
-        # At least two addresses: a NIC's own prefix is withdrawn with its link, this one never.
-        needed = max(2, len(nics)) if len(switches) == 2 else 2 * len(nics) + 1
-        size = block_size(needed)
-        homes.append(Home(switches, tuple(nics), space.take(size), size))
-    return homes
 
 
 def _build(spec: LabSpec, layout: Layout, *, numbered: bool) -> Fabric:
@@ -148,23 +99,6 @@ def _build(spec: LabSpec, layout: Layout, *, numbered: bool) -> Fabric:
     for cable, pair in zip(layout.cables, pairs, strict=True):
         links.append(_link(cable, role_of, pair, len(links), ports, spec.links.rate, mtu))
     return Fabric(spec, tuple(nodes), tuple(links), tuple(prefixes), numbered)
-
-
-def _nics_of_homes(layout: Layout) -> dict[tuple[str, ...], list[int]]:
-    """The NICs, by index in the layout, below each switch of the lowest tier; two switches that
-    share two-port NICs are one home."""
-    shared = {
-        name: attachment.switches
-        for attachment in layout.attachments
-        for name in attachment.switches
-    }
-    homes: dict[tuple[str, ...], list[int]] = {}
-    for site in layout.sites:
-        if site.role.tier == 1:
-            homes.setdefault(shared.get(site.name, (site.name,)), [])
-    for number, attachment in enumerate(layout.attachments):
-        homes[attachment.switches].append(number)
-    return homes
 
 
 def _nic_addresses(
@@ -224,7 +158,7 @@ def hash_seed(plan: SeedPlan | int, site: Site) -> int:
         return plan
     subject = {
         SeedPlan.PER_NODE: site.name,
-        SeedPlan.PER_TIER: site.role.value,
+        SeedPlan.PER_TIER: site.role.name,
         SeedPlan.SHARED: "",
     }[plan]
     digest = hashlib.blake2s(b"rocelab hash seed " + subject.encode(), digest_size=4).digest()

@@ -12,10 +12,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 
+from rocelab.fabrics.roles import Role
 from rocelab.labfile.headroom import Headroom
 from rocelab.labfile.pfc import PfcSpec
 from rocelab.plan.dependencies import is_up_down, search
-from rocelab.plan.fabric import Fabric, Link, Node, Port, Prefix, Role
+from rocelab.plan.fabric import Fabric, Link, Node, Port, Prefix
 from rocelab.plan.limits import lab_limits
 from rocelab.plan.pfc import carve, nic_headrooms, nic_thresholds, slack_of
 from rocelab.plan.pfc import warnings as pfc_warnings
@@ -156,7 +157,7 @@ def uplinks_by_tier(fabric: Fabric) -> tuple[Uplinks, ...]:
 
 def _uplinks(tier: Uplinks) -> dict[str, object]:
     return {
-        "role": tier.role.value,
+        "role": tier.role.name,
         "switches": tier.switches,
         "down_bps": tier.down_bps,
         "up_bps": tier.up_bps,
@@ -167,7 +168,7 @@ def _uplinks(tier: Uplinks) -> dict[str, object]:
 def _node(node: Node) -> dict[str, object]:
     return {
         "name": node.name,
-        "role": node.role.value,
+        "role": node.role.name,
         "zone": node.zone,
         "asn": node.asn,
         "loopback": node.loopback,
@@ -206,7 +207,7 @@ def _pfc(fabric: Fabric, pfc: PfcSpec) -> dict[str, object]:
         "classes": pfc.classes,
         "switches": [
             {
-                "role": carving.role.value,
+                "role": carving.role.name,
                 "switches": carving.switches,
                 "ports": carving.ports,
                 "memory_bytes": carving.memory,
@@ -265,7 +266,7 @@ def _ecmp(fabric: Fabric) -> Iterator[dict[str, object]]:
     described = {
         origins: [
             {
-                "role": width.group.role.value,
+                "role": width.group.role.name,
                 "zone": width.group.zone,
                 "switches": width.switches,
                 "width": width.width,

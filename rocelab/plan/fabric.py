@@ -12,49 +12,13 @@ from enum import StrEnum
 from functools import cached_property
 from ipaddress import IPv4Address, IPv4Network
 
+from rocelab.fabrics.roles import Role, tier_name
 from rocelab.labfile.model import HashPolicy, LabSpec
 
 MAIN_TABLE = 254
 """RT_TABLE_MAIN of include/uapi/linux/rtnetlink.h."""
 NIC_TABLES = 100
 """The tables and rules of a server's second NIC and of those after it have numbers above this."""
-
-
-class Role(StrEnum):
-    """The role of a node in the fabric."""
-
-    SERVER = "server"
-    RTSW = "rtsw"
-    LEAF = "leaf"
-    TOR = "tor"
-    EDGE = "edge"
-    CTSW = "ctsw"
-    SPINE = "spine"
-    AGG = "agg"
-    ATSW = "atsw"
-    CORE = "core"
-
-    @property
-    def tier(self) -> int:
-        """0 for servers, 1 for the switches that they are wired to, up to 3 at the top."""
-        return _TIERS[self]
-
-    @property
-    def is_switch(self) -> bool:
-        return self is not Role.SERVER
-
-
-_TIERS = {
-    Role.SERVER: 0,
-    **dict.fromkeys((Role.RTSW, Role.LEAF, Role.TOR, Role.EDGE), 1),
-    **dict.fromkeys((Role.CTSW, Role.SPINE, Role.AGG), 2),
-    **dict.fromkeys((Role.ATSW, Role.CORE), 3),
-}
-
-
-def tier_name(lower: Role, upper: Role) -> str:
-    """The tier of the links between two roles: `rtsw-ctsw`."""
-    return f"{lower.value}-{upper.value}"
 
 
 class Direction(StrEnum):

@@ -12,12 +12,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from rocelab.base.units import format_duration, format_size
+from rocelab.fabrics.roles import Role
 from rocelab.labfile.headroom import Headroom, divided, headroom_of
 from rocelab.labfile.model import LabSpec
 from rocelab.labfile.pfc import PfcSpec
 from rocelab.labfile.queues import ACK_DSCP, CNP_DSCP, DATA_DSCP, QueuesSpec
 from rocelab.plan.delays import lab_delay_ns
-from rocelab.plan.fabric import Fabric, Role
+from rocelab.plan.fabric import Fabric
 from rocelab.plan.queues import burst_bytes, class_of_dscp
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from rocelab.base.errors import InputError
 from rocelab.base.wording import listed
-from rocelab.labfile.fabrics import ClosSpec
+from rocelab.fabrics.kinds.clos import ClosSpec
 from rocelab.labfile.load import validate
 from rocelab.labfile.source import Data, Source
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rocelab.plan.fabric import Fabric, Node, Role
+from rocelab.fabrics.roles import Role
+from rocelab.plan.fabric import Fabric, Node
 
-_WORDS = {Role.RTSW: "AI zone", Role.LEAF: "unit", Role.TOR: "segment", Role.EDGE: "pod"}
-_ABOVE_THE_LOWEST_TIER = "plane"
+_ZONE = "zone"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +48,12 @@ def divisions(fabric: Fabric) -> tuple[Division, ...]:
             groups[-1].insert(0, role)
         else:
             groups.append([role])
-    return tuple(_division(by_role, group) for group in reversed(groups))
+    return tuple(_division(fabric, by_role, group) for group in reversed(groups))
 
 
-def _division(by_role: dict[Role, list[Node]], roles: list[Role]) -> Division:
+def _division(fabric: Fabric, by_role: dict[Role, list[Node]], roles: list[Role]) -> Division:
     zones = sorted({node.zone for role in roles for node in by_role[role] if node.zone is not None})
-    lowest = next((role for role in roles if role.tier == 1), None)
-    word = _WORDS[lowest] if lowest else _ABOVE_THE_LOWEST_TIER
-    return Division(tuple(roles), tuple(zones), word if zones else None)
+    if not zones:
+        return Division(tuple(roles), (), None)
+    lowest = next(role for role in reversed(roles) if role.is_switch)
+    return Division(tuple(roles), tuple(zones), fabric.spec.fabric.zone_words.get(lowest, _ZONE))

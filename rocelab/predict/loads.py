@@ -93,7 +93,7 @@ def paired_choices(routes: Groups, flows: Flows, paths: Paths) -> tuple[PairedCh
     option = _options(routes.slots, send, hops)
     group = _groups(hop, network.sender[send], flows.destination[flow], hops)
     roles = list(dict.fromkeys(network.roles))
-    names = [f"{role.value} {way.value}" for role in roles for way in Direction]
+    names = [f"{role} {way.value}" for role in roles for way in Direction]
     role_of = np.array([roles.index(role) for role in network.roles])
     stage = 2 * role_of[network.sender[send]] + send % 2
 

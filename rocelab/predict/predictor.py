@@ -13,10 +13,10 @@ import numpy as np
 
 from rocelab.base.errors import InputError
 from rocelab.base.progress import ProgressSink, no_progress
+from rocelab.fabrics.addressing import dotted
 from rocelab.labfile.model import HashingSpec, HashWeights
 from rocelab.labfile.schemes import SchemeSpec
 from rocelab.linux.fibtable import FibOf
-from rocelab.plan.addressing import dotted
 from rocelab.plan.build import plan
 from rocelab.plan.fabric import DirectedLink, Fabric
 from rocelab.predict.document import prediction

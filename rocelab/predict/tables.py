@@ -8,8 +8,8 @@ from __future__ import annotations
 import numpy as np
 
 from rocelab.base.arrays import Ints
+from rocelab.fabrics.addressing import dotted
 from rocelab.linux.fibtable import FibOf
-from rocelab.plan.addressing import dotted
 from rocelab.routes.arrays.network import Network
 from rocelab.routes.arrays.routes import NextHops
 from rocelab.routes.path import NoPathError

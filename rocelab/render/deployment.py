@@ -11,8 +11,9 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from rocelab.fabrics.roles import Role
 from rocelab.plan.document import expected_widths
-from rocelab.plan.fabric import Fabric, Link, Node, Role
+from rocelab.plan.fabric import Fabric, Link, Node
 from rocelab.plan.settings import node_settings
 from rocelab.render.frr_image import DEFAULT_IMAGE, IMAGE_PATHS, fitted, frr_files
 

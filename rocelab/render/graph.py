@@ -12,21 +12,10 @@ from dataclasses import dataclass, field
 
 from rocelab.base.templates import template
 from rocelab.base.units import format_rate
-from rocelab.plan.fabric import Fabric, Link, Role
+from rocelab.fabrics.roles import Role
+from rocelab.plan.fabric import Fabric, Link
 from rocelab.render.sketch import Band, Cell, Edge, Sketch, Tier, ZoneSketch, sketch
 
-_TIER_NAMES = {
-    Role.ATSW: ("ATSW", "aggregators"),
-    Role.CORE: ("Core", "core switches"),
-    Role.CTSW: ("CTSW", "spines"),
-    Role.SPINE: ("Spine", "spines"),
-    Role.AGG: ("Agg", "aggregation"),
-    Role.RTSW: ("RTSW", "rack switches"),
-    Role.LEAF: ("Leaf", "rail switches"),
-    Role.TOR: ("ToR", "rail switches"),
-    Role.EDGE: ("Edge", "edge switches"),
-    Role.SERVER: ("Server", "GPU servers"),
-}
 _MERMAID_STYLES = (
     "fill:#eef0f2,stroke:#6b7885,color:#1f2933",
     "fill:#e0f1ec,stroke:#2b8069,color:#1f2933",
@@ -145,12 +134,12 @@ def mermaid(fabric: Fabric) -> str:
         label = f"|{edge.links}|" if edge.links > 1 else ""
         lines.append(f"  {edge.upper.key} {line}{label} {edge.lower.key}")
     roles = dict.fromkeys(cell.role for cell in drawn.cells)
-    lines += [f"  classDef {role.value} {_MERMAID_STYLES[role.tier]}" for role in roles]
+    lines += [f"  classDef {role.name} {_MERMAID_STYLES[role.tier]}" for role in roles]
     return "\n".join(lines) + "\n"
 
 
 def _mermaid_node(cell: Cell) -> str:
-    return f'{cell.key}["{"<br/>".join(cell.lines)}"]:::{cell.role.value}'
+    return f'{cell.key}["{"<br/>".join(cell.lines)}"]:::{cell.role.name}'
 
 
 def svg(fabric: Fabric) -> str:
@@ -312,9 +301,8 @@ def _captions(fabric: Fabric, rows: Mapping[Role, int]) -> list[Caption]:
     bottom = 0
     for role, y in rows.items():
         middle = y + (_SERVER_HEIGHT if role is Role.SERVER else _BOX_HEIGHT) // 2
-        name, what = _TIER_NAMES[role]
-        captions.append(Caption(middle - 2, name, strong=True))
-        captions.append(Caption(middle + 14, f"{what}: {count[role]:,}"))
+        captions.append(Caption(middle - 2, role.title, strong=True))
+        captions.append(Caption(middle + 14, f"{role.members}: {count[role]:,}"))
         if role in above:
             captions.append(Caption((bottom + y) // 2 + 4, _links_per_pair(above[role])))
         bottom = y + _BOX_HEIGHT

@@ -14,14 +14,14 @@ from fnmatch import fnmatchcase
 
 from rocelab.base.errors import InputError
 from rocelab.base.wording import listed, name_hint, shown
-from rocelab.plan.fabric import Role
+from rocelab.fabrics.door import roles
 from rocelab.plan.shape import Drawn, Pair
 
 NONE = "none"
 """The role of a node that is left out of the lab file."""
 TIER_NAMES = ("server", "leaf", "spine", "core")
 _WORDS = {
-    **{role.value: role.tier for role in Role},
+    **{name: role.tier for name, role in roles().items()},
     **{"host": 0, "client": 0, "superspine": 3, "super-spine": 3},
 }
 _PLURALS = {f"{word}s": tier for word, tier in _WORDS.items()} | {"leaves": 1}

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from ipaddress import IPv4Network
 from itertools import pairwise
 
-from rocelab.plan.fabric import Fabric, Link, Node, Role
+from rocelab.fabrics.roles import Role
+from rocelab.plan.fabric import Fabric, Link, Node
 from rocelab.plan.zones import Division, divisions
 
 MAX_PER_TIER = 8

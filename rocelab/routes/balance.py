@@ -16,7 +16,7 @@ from functools import cached_property, lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from rocelab.plan.fabric import DirectedLink, Direction, Fabric, Role
+from rocelab.plan.fabric import DirectedLink, Direction, Fabric
 
 _SEED = 20240804
 _PAIRINGS = 200
@@ -194,10 +194,10 @@ def tier_balances(
 
 def leaf_uplinks(tiers: Iterable[TierBalance]) -> Balance | None:
     """The balance of the leaves' uplinks in any kind of fabric; None if no tier has them."""
-    for tier in tiers:
-        if tier.direction is Direction.UP and Role(tier.tier.partition("-")[0]).tier == 1:
-            return tier.all_links
-    return None
+    rising = {tier.tier: tier for tier in tiers if tier.direction is Direction.UP}
+    above = {name.partition("-")[2] for name in rising}
+    lowest = (tier for name, tier in rising.items() if name.partition("-")[0] not in above)
+    return next((tier.all_links for tier in lowest), None)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

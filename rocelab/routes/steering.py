@@ -15,8 +15,8 @@ from functools import cached_property
 from typing import NamedTuple
 
 from rocelab.base.errors import InputError
+from rocelab.fabrics.addressing import address_number
 from rocelab.labfile.schemes import SchemeSpec
-from rocelab.plan.addressing import address_number
 from rocelab.plan.fabric import Fabric, Nic, Node
 from rocelab.routes.multipath import HASH_BITS, UDP, Flow5
 

@@ -14,9 +14,10 @@ import numpy.typing as npt
 
 from rocelab.base.arrays import Floats
 from rocelab.base.statistics import spread
+from rocelab.fabrics.roles import tier_name
 from rocelab.jobs.performance import Row, jct_ratio
 from rocelab.jobs.steps import roofline_s
-from rocelab.plan.fabric import Direction, Role, tier_name
+from rocelab.plan.fabric import Direction
 from rocelab.results.environment import Environment, environment_with
 from rocelab.results.job import Headline
 from rocelab.results.simulation import (
@@ -272,13 +273,16 @@ def _steps(simulation: Simulation, outcome: Outcome, number: int) -> tuple[StepT
 def _tier_sends(network: Network) -> Iterator[tuple[str, Direction, Longs, Longs]]:
     """The links between each two roles of switches, grouped by lower node, and their sends in each
     direction."""
-    roles = np.array([list(Role).index(role) for role in network.roles], np.int64)
+    roles = list(dict.fromkeys(network.roles))
+    number = {role: index for index, role in enumerate(roles)}
+    role_of = np.array([number[role] for role in network.roles], np.int64)
     switch = network.tier[network.lower] > 0
-    pair = roles[network.lower] * len(Role) + roles[network.upper]
+    pair = role_of[network.lower] * len(roles) + role_of[network.upper]
     for key in dict.fromkeys(pair[switch].tolist()):
         (links,) = np.nonzero(switch & (pair == key))
         links = links[np.argsort(network.lower[links], kind="stable")]
-        tier = tier_name(*(list(Role)[number] for number in divmod(key, len(Role))))
+        lower, upper = divmod(key, len(roles))
+        tier = tier_name(roles[lower], roles[upper])
         for way, direction in enumerate((Direction.UP, Direction.DOWN)):
             yield tier, direction, links, 2 * links + way
 

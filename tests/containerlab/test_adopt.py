@@ -18,6 +18,7 @@ import pytest
 from rocelab.base.errors import ExpectationError, InputError
 from rocelab.drills.labuse import kept
 from rocelab.drills.run import run_drill
+from rocelab.fabrics.roles import Role
 from rocelab.faults.ports import read_ports
 from rocelab.faults.record import read_faults
 from rocelab.faults.running import inject_and_leave, release, restore_ownerless
@@ -28,7 +29,6 @@ from rocelab.lab.lab import Lab, RunningLab
 from rocelab.lab.status import read_status
 from rocelab.lab.teardown import take_down
 from rocelab.linux.processes import is_stopped
-from rocelab.plan.fabric import Role
 from rocelab.record import LabFiles, recorded_labs
 from rocelab.traffic.reachability import probe_reachability
 from tests.containerlab.labs import (

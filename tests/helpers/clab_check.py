@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import PurePosixPath
 
-from rocelab.plan.layout import IFNAMSIZ
+from rocelab.fabrics.layout import IFNAMSIZ
 
 _INTERFACE = re.compile(rf"[^\s/:]{{1,{IFNAMSIZ}}}")
 _NODE = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9-._]{0,62}")

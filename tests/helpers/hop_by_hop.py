@@ -81,7 +81,7 @@ def choices_of(fabric: Fabric, row: FlowRow, links: Links) -> list[Choice]:
         route = fib_of(link.sender).lookup(nic.ip)
         assert route is not None
         names = [hop.interface for hop in route.next_hops]
-        stage = f"{link.port.role.value} {link.direction.value}"
+        stage = f"{link.port.role.name} {link.direction.value}"
         group = f"{link.sender} {names}"
         made.append(Choice(group, stage, names.index(link.port.interface), len(names)))
     return made

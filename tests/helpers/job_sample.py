@@ -8,9 +8,9 @@ import numpy as np
 
 from rocelab.agent.rc.requester import RequesterCounters
 from rocelab.agent.rc.responder import ResponderCounters
+from rocelab.fabrics.kinds.clos import ClosSpec
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.jobplan import JobPlan, QueuePairEnd, plan_job
-from rocelab.labfile.fabrics import ClosSpec
 from rocelab.labfile.model import LabSpec
 from rocelab.labfile.queues import QueueEngine
 from rocelab.observe.devices import DeviceCounts

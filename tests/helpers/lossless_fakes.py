@@ -9,7 +9,7 @@ import pytest
 from rocelab.dataplane.pfc import control, reading
 from rocelab.dataplane.pfc.journal import Journal, What
 from rocelab.dataplane.pfc.maps import EGRESS_FIELDS, INGRESS_FIELDS, PORT_FIELDS
-from rocelab.labfile.fabrics import ClosSpec
+from rocelab.fabrics.kinds.clos import ClosSpec
 from rocelab.labfile.model import LabSpec
 from rocelab.labfile.pfc import PfcSpec
 from rocelab.labfile.queues import QueuesSpec

@@ -7,9 +7,10 @@ from itertools import combinations, pairwise
 
 from hypothesis import strategies as st
 
-from rocelab.labfile.fabrics import ClosSpec
+from rocelab.fabrics.kinds.clos import ClosSpec
+from rocelab.fabrics.roles import Role
 from rocelab.labfile.model import LabSpec, RoutingSpec
-from rocelab.plan.fabric import Fabric, Link, Node, Port, Prefix, Role
+from rocelab.plan.fabric import Fabric, Link, Node, Port, Prefix
 
 
 def port(node: str, role: Role, far: str) -> Port:

@@ -8,7 +8,7 @@ from functools import lru_cache
 import numpy as np
 
 from rocelab.drills.spec import DrillSpec, PhaseDrillSpec, PhaseSpec
-from rocelab.labfile.fabrics import ClosSpec
+from rocelab.fabrics.kinds.clos import ClosSpec
 from rocelab.labfile.model import LabSpec
 from rocelab.plan.build import build_fabric
 from rocelab.plan.fabric import Direction, Fabric

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from rocelab.fabrics.kinds.clos import ClosSpec
+from rocelab.fabrics.kinds.fat_tree import FatTreeSpec
 from rocelab.labfile.catalog import LABS, find_lab, shipped_names
-from rocelab.labfile.fabrics import ClosSpec, FatTreeSpec
 from rocelab.labfile.load import load_spec
 from rocelab.plan.build import plan
 from rocelab.plan.fabric import Fabric, Node

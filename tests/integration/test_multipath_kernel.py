@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import pytest
 
-from rocelab.labfile.fabrics import ClosSpec
+from rocelab.fabrics.kinds.clos import ClosSpec
 from rocelab.labfile.model import MAX_SEED, HashField, HashingSpec, HashPolicy, LabSpec
 from rocelab.linux import netlink
 from rocelab.linux.fib import NHA_ID, NHMSG, read_fib, read_objects

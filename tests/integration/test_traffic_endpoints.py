@@ -20,8 +20,8 @@ import numpy as np
 import pytest
 
 from rocelab.base.errors import InputError, MachineError
+from rocelab.fabrics.kinds.clos import ClosSpec
 from rocelab.jobs.flow import Flow, resolve_endpoints
-from rocelab.labfile.fabrics import ClosSpec
 from rocelab.labfile.model import LabSpec
 from rocelab.linux.namespaces import inside, processes_in
 from rocelab.plan.build import build_fabric

@@ -9,9 +9,9 @@ from typing import get_args
 
 import pytest
 
+from rocelab.fabrics.spec import FabricSpec
 from rocelab.faults.door import KINDS
 from rocelab.lab.kind import RuntimeKind
-from rocelab.labfile.fabrics import FabricSpec
 from rocelab.labfile.schemes import SchemeSpec
 
 ROOT = Path(__file__).parents[2]

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from rocelab.fabrics.addressing import address_number, dotted
 from rocelab.linux import bpf
-from rocelab.plan.addressing import address_number, dotted
 from rocelab.plan.fabric import Fabric
 from rocelab.routes.steering import EntryKey, NodeScheme, PinKey
 

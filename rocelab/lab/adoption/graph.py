@@ -13,6 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from ipaddress import IPv4Interface
 
 from rocelab.base.sysctls import HASH_POLICY, HASH_SEED
+from rocelab.fabrics.door import roles as known_roles
+from rocelab.fabrics.roles import Role
 from rocelab.lab.adoption.survey import Interface, Surveyed
 from rocelab.labfile.adopted import (
     AdoptedLabSpec,
@@ -23,13 +25,11 @@ from rocelab.labfile.adopted import (
 )
 from rocelab.labfile.model import HashingSpec, HashPolicy, LabSpec
 from rocelab.labfile.queues import QueueEngine, QueuesSpec
-from rocelab.plan.fabric import Role
 from rocelab.plan.settings import POLICY_NUMBER
 from rocelab.plan.shape import tiers
 
 HOST_KINDS = frozenset({"", "linux", "host", "ext-container", "k8s-kind"})
 ROLES_BY_TIER = (Role.SERVER, Role.LEAF, Role.SPINE, Role.CORE)
-_ROLES = {role.value for role in Role}
 
 
 def lab_of(name: str, nodes: Sequence[Surveyed]) -> LabSpec:
@@ -49,7 +49,7 @@ def lab_of(name: str, nodes: Sequence[Surveyed]) -> LabSpec:
             nodes=tuple(
                 AdoptedNode(
                     name=node.name,
-                    role=role_of[node.name].value,
+                    role=role_of[node.name].name,
                     asn=node.asn,
                     loopback=node.loopback,
                     hash_seed=node.settings.get(HASH_SEED, 0),
@@ -77,7 +77,8 @@ def lab_of(name: str, nodes: Sequence[Surveyed]) -> LabSpec:
 
 def roles(nodes: Sequence[Surveyed]) -> Mapping[str, Role]:
     """The role of each node."""
-    named = {node.name: Role(node.group) for node in nodes if node.group in _ROLES}
+    known = known_roles()
+    named = {node.name: known[node.group] for node in nodes if node.group in known}
     switches = {node.name for node in nodes if _is_switch(node)}
     hosts = {node.name for node in nodes} - switches
     pairs = [(one[0], other[0]) for one, other in cables(nodes)]
@@ -88,8 +89,8 @@ def roles(nodes: Sequence[Surveyed]) -> Mapping[str, Role]:
 
 
 def _is_switch(node: Surveyed) -> bool:
-    if node.group in _ROLES:
-        return Role(node.group).is_switch
+    if node.group in known_roles():
+        return known_roles()[node.group].is_switch
     return bool(node.daemons) or node.kind not in HOST_KINDS
 
 

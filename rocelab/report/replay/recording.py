@@ -189,7 +189,7 @@ def recording_of(fabric: Fabric, runs: list[RecordedRun], chosen: int = 0) -> Re
     """The recording of runs on a fabric."""
     return Recording(
         nodes=[
-            {"name": node.name, "role": node.role.value, "tier": node.role.tier, "zone": node.zone}
+            {"name": node.name, "role": node.role.name, "tier": node.role.tier, "zone": node.zone}
             for node in fabric.nodes
         ],
         links=[{"name": link.name, "a": link.a.node, "b": link.b.node} for link in fabric.links],

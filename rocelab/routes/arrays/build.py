@@ -14,12 +14,14 @@ from itertools import chain
 import numpy as np
 
 from rocelab.base.arrays import NONE, Ints, Words
+from rocelab.fabrics.addressing import SPACE_START, AddressSpace
+from rocelab.fabrics.door import layout_of
+from rocelab.fabrics.homes import Home, homes_of
+from rocelab.fabrics.layout import Attachment
 from rocelab.labfile.adopted import AdoptedLabSpec
 from rocelab.labfile.model import LabSpec
-from rocelab.plan.addressing import SPACE_START, AddressSpace
-from rocelab.plan.build import Home, build_fabric, hash_seed, homes_of, layout_of
+from rocelab.plan.build import build_fabric, hash_seed
 from rocelab.plan.fabric import Fabric
-from rocelab.plan.layout import Attachment
 from rocelab.routes.arrays.network import Network
 
 IPV4_END = 2**32

@@ -16,8 +16,8 @@ from functools import cached_property, lru_cache
 import numpy as np
 
 from rocelab.base.arrays import Ints, Words
+from rocelab.fabrics.addressing import dotted
 from rocelab.labfile.schemes import ResilientScheme, SchemeSpec
-from rocelab.plan.addressing import dotted
 from rocelab.routes.arrays.flows import Flows
 from rocelab.routes.arrays.routes import Groups, Mask, NextHops
 from rocelab.routes.asic import CRCS, Model, crc_hashes

@@ -13,10 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from rocelab.base.arrays import Floats, Ints, Words
+from rocelab.fabrics.layout import interface_name
+from rocelab.fabrics.roles import Role
 from rocelab.jobs.placement import Nics
 from rocelab.labfile.model import LabSpec
-from rocelab.plan.fabric import Role
-from rocelab.plan.layout import interface_name
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,9 +15,9 @@ import numpy as np
 from rocelab.base.arrays import NONE, Floats, Ints
 from rocelab.base.errors import InputError
 from rocelab.base.progress import Progress, ProgressSink, no_progress
+from rocelab.fabrics.addressing import dotted
 from rocelab.labfile.model import HashWeights
 from rocelab.labfile.schemes import SchemeSpec
-from rocelab.plan.addressing import dotted
 from rocelab.routes.arrays.choice import Choice, divides
 from rocelab.routes.arrays.flows import Flows, Paths
 from rocelab.routes.arrays.network import Network

@@ -2,7 +2,7 @@
 
 `Routes` gives the ECMP groups of any switches and NICs, vectorised. The rules are those of
 `rocelab.plan.routes.spread` (equal AS-path length, RFC 7938 section 6.1; a switch refuses paths
-with its own ASN; leaves announce only their own prefixes). In the four kinds of fabric an AS path
+with its own ASN; leaves announce only their own prefixes). In a fabric of regular tiers an AS path
 goes up and down again, or from a spine straight down, so one sweep up and one down find all paths.
 
 NICs that the same leaves announce are a class: the NICs of a home. A NIC with two ports that has

@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rocelab.base.templates import template
+from rocelab.fabrics.addressing import SPACE_TEXT
+from rocelab.fabrics.roles import Role
 from rocelab.labfile.base import MS, SECOND
 from rocelab.labfile.model import HashWeights
-from rocelab.plan.addressing import SPACE_TEXT
-from rocelab.plan.fabric import Fabric, Link, Node, Role
+from rocelab.plan.fabric import Fabric, Link, Node
 
 LOG_FOLDER = Path("/var/log/frr")
 FABRIC_LIST = "FABRIC"
@@ -123,7 +124,7 @@ def configuration_bodies(fabric: Fabric, node: Node) -> Mapping[str, str]:
 
 def _context(fabric: Fabric, node: Node, *, interfaces: bool) -> dict[str, object]:
     if node.asn is None or node.loopback is None:
-        raise ValueError(f"{node.name} is a {node.role.value} and runs no routing daemon")
+        raise ValueError(f"{node.name} is a {node.role.name} and runs no routing daemon")
     routing = fabric.spec.routing
     shared = {role for role, asns in _neighbour_asns(fabric, node).items() if len(asns) == 1}
     bfd = routing.bfd and _Bfd(routing.bfd.interval // MS, routing.bfd.multiplier)
@@ -279,4 +280,4 @@ def _neighbor(fabric: Fabric, node: Node, link: Link, shared: set[Role]) -> _Nei
 
 
 def _group_name(role: Role) -> str:
-    return f"{role.value.upper()}S"
+    return f"{role.name.upper()}S"

@@ -17,7 +17,6 @@ from importlib.resources import files
 from rocelab.base.documents import Format
 from rocelab.base.units import format_duration
 from rocelab.labfile.base import MS, SECOND
-from rocelab.labfile.fabrics import ClosSpec, HpnSpec, RailSpec
 from rocelab.labfile.model import LabSpec
 from rocelab.sim.events.spec import Measured
 
@@ -120,7 +119,7 @@ def reaction_of(spec: LabSpec, breakage: Breakage, place: Place, fan_out: int) -
         if place is Place.NIC:
             return NEVER
         rows = _nearest_timers(rows, spec)
-    fabric = _fabric(spec)
+    fabric = spec.fabric.convergence
     row = min(
         rows,
         key=lambda row: (
@@ -164,11 +163,3 @@ def _nearest_timers(rows: Sequence[Row], spec: LabSpec) -> list[Row]:
     }
     nearest = min(apart.values())
     return [row for row, distance in apart.items() if distance == nearest]
-
-
-def _fabric(spec: LabSpec) -> str:
-    fabric = spec.fabric
-    if isinstance(fabric, HpnSpec):
-        return "HPN, dual ToR and plane"
-    two_tiers = isinstance(fabric, RailSpec) or (isinstance(fabric, ClosSpec) and fabric.zones == 1)
-    return "2-tier Clos" if two_tiers else "3-tier Clos"

@@ -15,9 +15,10 @@ import numpy as np
 
 from rocelab.base.arrays import NONE, Ints
 from rocelab.base.errors import InputError
-from rocelab.base.wording import RefusedError, name_hint, shown
-from rocelab.labfile.fabrics import HpnSpec
-from rocelab.plan.fabric import Role
+from rocelab.base.wording import RefusedError, listed, name_hint, shown
+from rocelab.fabrics.base import PLANE
+from rocelab.fabrics.door import KINDS
+from rocelab.fabrics.roles import Role
 from rocelab.routes.arrays.network import Network
 
 FORMS = (
@@ -186,15 +187,20 @@ def _switch(network: Network, name: str) -> int:
 
 
 def _plane(network: Network, number: int) -> Ints:
-    """A plane's aggregation switches, and the ToRs that are wired to no other plane."""
-    hpn = network.spec.fabric
-    if not isinstance(hpn, HpnSpec) or hpn.planes < 2:
+    """A plane's aggregation switches, and the ToRs that are wired to them."""
+    words = network.spec.fabric.zone_words
+    role = next((role for role, word in words.items() if word == PLANE), None)
+    aggs = np.array([node is role for node in network.roles])
+    planes = int(network.zone[aggs].max(initial=0))
+    if planes < 2:
+        kinds = [name for name, kind in KINDS.all().items() if PLANE in kind.zone_words.values()]
         raise InputError(
-            f"{network.spec.name} has no planes", "name a switch; fabrics of kind hpn have planes"
+            f"{network.spec.name} has no planes",
+            f"name a switch; fabrics of kind {listed(kinds, 'or')} have planes",
         )
-    if number > hpn.planes:
-        raise InputError(f"{network.spec.name} has no plane {number}", f"it has {hpn.planes}")
-    aggs = np.array([role is Role.AGG for role in network.roles]) & (network.zone == number)
+    if number > planes:
+        raise InputError(f"{network.spec.name} has no plane {number}", f"it has {planes}")
+    aggs &= network.zone == number
     tors = np.unique(network.lower[aggs[network.upper]])
     return _links_at(network, [*np.nonzero(aggs)[0].tolist(), *tors.tolist()])
 

@@ -10,7 +10,6 @@ import copy
 import hashlib
 import itertools
 import json
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -75,8 +74,9 @@ def cells_of(sweep: Sweep) -> tuple[Cell, ...]:
         lab, job, options = (_validated(sweep, name, values, known, problems) for name in PARTS)
         if lab is None or job is None or options is None:
             continue
-        nics = _nics(lab.data["fabric"])
+        assert isinstance(lab.model, LabSpec)
         assert isinstance(job.model, SimulatedJob)
+        nics = lab.model.fabric.counts().nics
         ranks = job.model.ranks or 0
         if ranks > nics:
             problems.note_ranks(values, job.model, nics)
@@ -138,23 +138,6 @@ def _of_packets(packets: PacketCounts) -> Figures:
     if packets.lossless is not None:
         figures["paused"] = packets.lossless.paused_ns
     return figures
-
-
-def _nics(fabric: Mapping[str, Any]) -> int:
-    """NICs of a fabric, from its validated keys."""
-    keys: tuple[str, ...]
-    match fabric["kind"]:
-        case "clos":
-            keys = ("zones", "racks", "servers_per_rack", "nics_per_server")
-        case "rail":
-            keys = ("units", "servers_per_unit", "rails")
-        case "hpn":
-            keys = ("segments", "servers_per_segment", "rails")
-        case _:
-            edges = fabric["k"] ** 2 // 2
-            servers = fabric["servers_per_edge"]
-            return int(edges * (fabric["k"] // 2 if servers is None else servers))
-    return math.prod(int(fabric[key]) for key in keys)
 
 
 def _flows(job: Mapping[str, Any], ranks: int) -> int:

@@ -13,7 +13,7 @@ from rocelab.labfile.catalog import LABS, find_lab, shipped_names
 from rocelab.labfile.load import load_spec
 from rocelab.labfile.model import LabSpec
 from rocelab.plan.build import build_fabric
-from rocelab.plan.counts import counts_of, is_numbered
+from rocelab.plan.counts import is_numbered
 
 FABRICS = (Path(__file__).parents[3] / "docs/fabrics.md").read_text()
 LARGE = {"fat-tree-48", "hpn-pod", "llama3-24k", "meta-32k", "zones-28-24k"}
@@ -38,7 +38,7 @@ def catalog_rows(available_bytes: int) -> list[CatalogRow]:
 
 def assert_as_planned(spec: LabSpec) -> None:
     fabric = build_fabric(spec)
-    counts = counts_of(spec.fabric)
+    counts = spec.fabric.counts()
     nics = {(link.a.node, link.a.address) for link in fabric.links}
     servers = {node.name for node in fabric.servers}
     assert counts.switches == len(fabric.switches)

@@ -23,13 +23,13 @@ from rocelab.cli import host as remote
 from rocelab.cli.health import print_report as print_health
 from rocelab.cli.reach import print_reachability
 from rocelab.dataplane.controller.rounds import Round, Utilisation
+from rocelab.fabrics.roles import Role
 from rocelab.faults.running import ListedFault
 from rocelab.lab import doctor
 from rocelab.lab.status import KnownLab, LabStatus, NodeStatus, Presence
 from rocelab.linux import bpf
 from rocelab.observe.health.spec import DEFINITIONS
 from rocelab.plan.build import build_fabric
-from rocelab.plan.fabric import Role
 from rocelab.remote.runs import Listed
 from rocelab.report.console import out, seconds_table
 from rocelab.report.job_terminal import print_report as print_job
@@ -83,7 +83,7 @@ def show_status() -> None:
     daemons = {"mgmtd": None, "zebra": 123, "bgpd": None, "bfdd": None}
     node = partial(NodeStatus, daemons=daemons, pss_bytes=52_345_678)
     switches = [
-        node(f"z2-{role.value}{number}", role, sessions_established=17, sessions_expected=252,
+        node(f"z2-{role.name}{number}", role, sessions_established=17, sessions_expected=252,
              routes_complete=1234, routes_expected=13579)
         for number, role in enumerate((Role.RTSW, Role.CTSW, Role.ATSW), 251)
     ]  # fmt: skip

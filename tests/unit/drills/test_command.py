@@ -20,6 +20,7 @@ from rocelab.drills.listing import row_of
 from rocelab.drills.plan import JobPhase, planned_drill
 from rocelab.drills.show import FaultRow, Span, fault_rows
 from rocelab.drills.view import bar, picture, print_view, scale
+from rocelab.fabrics.kinds.clos import ClosSpec
 from rocelab.faults.asked import asked_fault, ends_by_itself, kinds
 from rocelab.faults.door import KINDS
 from rocelab.faults.kinds.blackhole import BlackholeSpec
@@ -28,7 +29,6 @@ from rocelab.faults.kinds.pause_storm import PauseStormSpec
 from rocelab.faults.spec import SINGLE_FAULT
 from rocelab.lab.lab import Lab
 from rocelab.labfile.catalog import DRILLS, find, shipped_names
-from rocelab.labfile.fabrics import ClosSpec
 from rocelab.labfile.model import LabSpec, differing_keys
 from rocelab.results.drill import DrillResult
 from rocelab.results.environment import environment_with

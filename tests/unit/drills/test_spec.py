@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from rocelab.base.data import shipped
 from rocelab.base.errors import InputError, SpecError
 from rocelab.drills.spec import DrillSpec, ExpectSpec, load_drill
+from rocelab.fabrics.kinds.clos import ClosSpec
 from rocelab.faults.selectors import LinkSelector
-from rocelab.labfile.fabrics import ClosSpec
 from rocelab.labfile.model import LabSpec, SeedPlan
 from rocelab.plan.build import build_fabric
 from rocelab.results.expectations import judge, parse_expectation

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rocelab.base.errors import InputError
+from rocelab.fabrics.kinds.clos import ClosSpec
 from rocelab.jobs.flow import Flow, permutation, resolve_endpoints, resolve_flow
-from rocelab.labfile.fabrics import ClosSpec
 from rocelab.labfile.model import LabSpec, LinksSpec
 from rocelab.plan.build import build_fabric
 from rocelab.plan.fabric import Fabric

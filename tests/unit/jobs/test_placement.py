@@ -9,8 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rocelab.base.errors import InputError
+from rocelab.fabrics.kinds.clos import ClosSpec
+from rocelab.fabrics.kinds.hpn import HpnSpec
+from rocelab.fabrics.kinds.rail import RailSpec
 from rocelab.jobs.placement import Cut, NicRef, Placement, cut, group_size, place
-from rocelab.labfile.fabrics import ClosSpec, HpnSpec, RailSpec
 from rocelab.labfile.model import LabSpec
 from rocelab.plan.build import build_fabric
 from rocelab.plan.fabric import Fabric

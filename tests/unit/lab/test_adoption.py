@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from rocelab.base.errors import InputError
+from rocelab.fabrics.roles import Role
 from rocelab.lab.adoption import adopt, containers, graph
 from rocelab.labfile.adopted import recorded_spec
 from rocelab.labfile.base import safe_name
@@ -19,7 +20,6 @@ from rocelab.labfile.model import LabSpec
 from rocelab.linux import portstate
 from rocelab.linux.rootfs import open_below
 from rocelab.plan.build import build_fabric
-from rocelab.plan.fabric import Role
 from rocelab.plan.routes import expected_routes
 from rocelab.routes.arrays.build import network_of
 from rocelab.routes.path import find_nic

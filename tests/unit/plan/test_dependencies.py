@@ -15,12 +15,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rocelab.base.progress import Progress
-from rocelab.labfile.fabrics import ClosSpec, FatTreeSpec, HpnSpec, RailSpec
+from rocelab.fabrics.kinds.clos import ClosSpec
+from rocelab.fabrics.kinds.fat_tree import FatTreeSpec
+from rocelab.fabrics.kinds.hpn import HpnSpec
+from rocelab.fabrics.kinds.rail import RailSpec
+from rocelab.fabrics.roles import Role
 from rocelab.labfile.model import LabSpec, RoutingSpec
 from rocelab.plan import dependencies
 from rocelab.plan.build import plan
 from rocelab.plan.dependencies import LEAST_DESTINATIONS, Search, is_up_down, search
-from rocelab.plan.fabric import Fabric, Observed, Prefix, Role
+from rocelab.plan.fabric import Fabric, Observed, Prefix
 from rocelab.plan.routes import expected_routes
 from tests.helpers.labs import planned
 from tests.helpers.long import mostly_long

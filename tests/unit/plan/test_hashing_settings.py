@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rocelab.labfile.fabrics import ClosSpec
+from rocelab.fabrics.kinds.clos import ClosSpec
 from rocelab.labfile.model import HashField, HashingSpec, HashPolicy, HashWeights, LabSpec
 from rocelab.plan.build import build_fabric
 from rocelab.plan.fabric import Fabric

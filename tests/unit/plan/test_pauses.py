@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from rocelab.base.errors import InputError
-from rocelab.labfile.fabrics import ClosSpec
+from rocelab.fabrics.kinds.clos import ClosSpec
 from rocelab.labfile.model import LabSpec, LinksSpec
 from rocelab.labfile.pfc import PfcSpec
 from rocelab.labfile.queues import QueuesSpec

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocelab.labfile.fabrics import ClosSpec
+from rocelab.fabrics.kinds.clos import ClosSpec
+from rocelab.fabrics.roles import Role
 from rocelab.labfile.headroom import headroom_of, response_quanta
 from rocelab.labfile.load import load_spec
 from rocelab.labfile.model import LabSpec, LinksSpec
@@ -88,8 +89,8 @@ def test_a_paused_sender_stops_within_the_usual_time(rate_bps: int, quanta: int)
 def test_the_memory_of_a_switch_is_divided_whole() -> None:
     rtsw, ctsw = carve(clos(), PfcSpec(classes=(3, 4), reserved="1KB", oversubscription=2))
     needed = headroom_of(PfcSpec(), 400 * GIGA, 9000, 200).total
-    assert (rtsw.role, rtsw.switches, rtsw.ports) == ("rtsw", 2, 4)
-    assert (ctsw.role, ctsw.switches, ctsw.ports) == ("ctsw", 2, 2)
+    assert (rtsw.role, rtsw.switches, rtsw.ports) == (Role.RTSW, 2, 4)
+    assert (ctsw.role, ctsw.switches, ctsw.ports) == (Role.CTSW, 2, 2)
     assert rtsw.memory == 4 * 2_000_000
     assert rtsw.reserved == 4 * 2 * 1000
     assert rtsw.headroom_pool == 4 * 2 * needed / 2

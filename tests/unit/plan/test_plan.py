@@ -10,10 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rocelab.base.errors import InputError
+from rocelab.fabrics.layout import IFNAMSIZ
+from rocelab.fabrics.roles import Role
 from rocelab.labfile.model import LabSpec, Numbering
 from rocelab.plan.build import plan
-from rocelab.plan.fabric import Fabric, Role
-from rocelab.plan.layout import IFNAMSIZ
+from rocelab.plan.fabric import Fabric
 from rocelab.plan.routes import expected_routes, expected_width, spread
 from tests.helpers.labs import planned
 

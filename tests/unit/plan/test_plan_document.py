@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocelab.labfile.fabrics import ClosSpec
+from rocelab.fabrics.kinds.clos import ClosSpec
 from rocelab.labfile.model import LabSpec, RoutingSpec
 from rocelab.plan.build import build_fabric
 from rocelab.plan.document import (
@@ -136,7 +136,7 @@ def test_the_uplink_ratios_of_a_lab_are_those_it_is_known_by(
     lab: str, ratios: dict[str, str]
 ) -> None:
     tiers = uplinks_by_tier(planned(lab))
-    assert {tier.role.value: tier.ratio for tier in tiers} == ratios
+    assert {tier.role.name: tier.ratio for tier in tiers} == ratios
 
 
 def test_an_aggregator_belongs_to_no_zone() -> None:

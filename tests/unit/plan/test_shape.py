@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rocelab.base.errors import InputError, SpecError
-from rocelab.labfile.fabrics import ClosSpec
+from rocelab.fabrics.kinds.clos import ClosSpec
 from rocelab.labfile.model import LabSpec
 from rocelab.plan.build import build_fabric
 from rocelab.plan.shape import Drawn, clos_in

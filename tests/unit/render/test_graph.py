@@ -11,7 +11,11 @@ from xml.etree import ElementTree
 
 import pytest
 
-from rocelab.labfile.fabrics import ClosSpec, FabricSpec, FatTreeSpec, HpnSpec, RailSpec
+from rocelab.fabrics.kinds.clos import ClosSpec
+from rocelab.fabrics.kinds.fat_tree import FatTreeSpec
+from rocelab.fabrics.kinds.hpn import HpnSpec
+from rocelab.fabrics.kinds.rail import RailSpec
+from rocelab.fabrics.spec import FabricSpec
 from rocelab.labfile.model import LabSpec, LinksSpec
 from rocelab.plan.build import build_fabric
 from rocelab.plan.fabric import Fabric

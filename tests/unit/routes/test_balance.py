@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rocelab.base.statistics import spread
+from rocelab.fabrics.kinds.clos import ClosSpec
 from rocelab.lab.lab import Lab
-from rocelab.labfile.fabrics import ClosSpec
 from rocelab.labfile.model import LabSpec
 from rocelab.plan.build import build_fabric
 from rocelab.plan.fabric import Direction

@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rocelab.base import compiling
+from rocelab.fabrics.kinds.clos import ClosSpec
 from rocelab.labfile.catalog import find_lab
-from rocelab.labfile.fabrics import ClosSpec
 from rocelab.labfile.load import load_spec
 from rocelab.labfile.model import LabSpec
 from rocelab.linux.fibtable import Fib, NextHop, Route

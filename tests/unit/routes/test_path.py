@@ -13,8 +13,8 @@ from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 
 from rocelab.base.errors import InputError
+from rocelab.fabrics.kinds.clos import ClosSpec
 from rocelab.jobs.flow import resolve_endpoints
-from rocelab.labfile.fabrics import ClosSpec
 from rocelab.labfile.model import HashingSpec, LabSpec, Numbering, RoutingSpec, SeedPlan
 from rocelab.linux.fibtable import Fib, FibOf, NextHop, Route
 from rocelab.plan.build import build_fabric

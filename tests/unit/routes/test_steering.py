@@ -12,7 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rocelab.base.errors import InputError
-from rocelab.labfile.fabrics import ClosSpec, HpnSpec
+from rocelab.fabrics.kinds.clos import ClosSpec
+from rocelab.fabrics.kinds.hpn import HpnSpec
+from rocelab.fabrics.roles import Role
 from rocelab.labfile.model import HashingSpec, LabSpec, SeedPlan
 from rocelab.labfile.schemes import (
     EcmpScheme,
@@ -26,7 +28,7 @@ from rocelab.labfile.schemes import (
 )
 from rocelab.linux.fibtable import FibOf
 from rocelab.plan.build import build_fabric
-from rocelab.plan.fabric import Fabric, Role
+from rocelab.plan.fabric import Fabric
 from rocelab.routes.bulk import e_ecmp_hashes
 from rocelab.routes.multipath import UDP, Flow5, select
 from rocelab.routes.path import Path, find_nic, walk

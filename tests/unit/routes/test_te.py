@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from rocelab.base import compiling
 from rocelab.base.arrays import NONE, Floats, Ints
 from rocelab.base.errors import InputError
+from rocelab.fabrics.kinds.clos import ClosSpec
 from rocelab.labfile.catalog import find_lab
-from rocelab.labfile.fabrics import ClosSpec
 from rocelab.labfile.load import load_spec
 from rocelab.labfile.model import LabSpec
 from rocelab.labfile.schemes import TeEngine

@@ -15,6 +15,9 @@ from rocelab.agent.rc.connection import Connection
 from rocelab.agent.rc.requester import Requester
 from rocelab.base.arrays import Ints
 from rocelab.base.errors import InputError
+from rocelab.fabrics.kinds.clos import ClosSpec
+from rocelab.fabrics.kinds.hpn import HpnSpec
+from rocelab.fabrics.kinds.rail import RailSpec
 from rocelab.jobs import merged_sends as collectives
 from rocelab.jobs.collectives import IN_RING_ORDER, ROOTED, Algorithm, Pattern, schedule
 from rocelab.jobs.job import JobSpec
@@ -27,7 +30,6 @@ from rocelab.jobs.transport import Strategy, TransportSpec
 from rocelab.jobs.workload import Sends, Step, Workload
 from rocelab.lab.adoption.graph import lab_of
 from rocelab.labfile.catalog import find_lab
-from rocelab.labfile.fabrics import ClosSpec, HpnSpec, RailSpec
 from rocelab.labfile.load import load_spec
 from rocelab.labfile.model import LabSpec
 from rocelab.plan.build import build_fabric

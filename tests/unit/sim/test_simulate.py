@@ -22,6 +22,7 @@ from rocelab.base.documents import to_json
 from rocelab.base.errors import MachineError, RocelabError
 from rocelab.cli.app import Settings
 from rocelab.cli.main import command_line
+from rocelab.fabrics.kinds.clos import ClosSpec
 from rocelab.jobs import merged_sends as collectives
 from rocelab.jobs.job import JobSpec, schedule_of
 from rocelab.jobs.jobplan import plan_jobs
@@ -30,7 +31,6 @@ from rocelab.jobs.spec import SimulatedJob, collective_job, find_jobs, load_jobs
 from rocelab.jobs.training_spec import TrainingSpec
 from rocelab.labfile.base import SECOND
 from rocelab.labfile.catalog import find_lab
-from rocelab.labfile.fabrics import ClosSpec
 from rocelab.labfile.load import load_spec
 from rocelab.labfile.model import LabSpec, LinksSpec
 from rocelab.labfile.schemes import EcmpScheme, SprayScheme

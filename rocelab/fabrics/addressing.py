@@ -39,6 +39,11 @@ class AddressSpace:
         self._next = SPACE_START
         self._end = SPACE_START + size
 
+    @property
+    def used(self) -> int:
+        """The addresses before the next free one."""
+        return self._next - SPACE_START
+
     def take(self, size: int) -> int:
         """The first address of a new block of `size` addresses, a power of two, aligned to it.
 

@@ -1,7 +1,7 @@
 """The layout of a fabric, which its kind decides: the nodes and their cables.
 
-A module of `rocelab.plan.kinds` turns a spec into a `Layout`; `rocelab.plan.build` adds addresses,
-seeds and ports, in the same way for every kind.
+A kind of `rocelab.fabrics.kinds`, or of a plug-in, turns its keys into a `Layout`;
+`rocelab.plan.build` adds addresses, seeds and ports, in the same way for every kind.
 
 Names are within Linux's 15 characters. Nodes are `ctsw3`, `rtsw17`, `srv17-2` (rack, server), with
 the prefix `z2-` if a fabric has several zones, and similarly for units, segments, planes and pods.
@@ -11,9 +11,10 @@ a switch reads as a wiring list.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rocelab.plan.fabric import Role
+from rocelab.fabrics.roles import Role
 
 IFNAMSIZ = 15
 
@@ -54,7 +55,7 @@ class Layout:
     cables: tuple[Cable, ...]
 
 
-def cables(lower: str, uppers: list[str], count: int) -> list[Cable]:
+def cables(lower: str, uppers: Sequence[str], count: int) -> list[Cable]:
     """`count` parallel cables from a switch to each of those above."""
     return [Cable(lower, upper, n) for upper in uppers for n in range(1, count + 1)]
 

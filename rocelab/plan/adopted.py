@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from rocelab.fabrics.door import roles
 from rocelab.labfile.adopted import AdoptedPort, AdoptedSpec
 from rocelab.labfile.model import LabSpec
-from rocelab.plan.fabric import Fabric, Link, Node, Observed, Port, Role
+from rocelab.plan.fabric import Fabric, Link, Node, Observed, Port
 
 
 def fabric(spec: LabSpec, adopted: AdoptedSpec) -> Fabric:
     """The fabric of a lab that was adopted. Its links have the rates of the spec, since a veth pair
     has none. Raises ValueError if a link ends at a node that is missing."""
-    role_of = {node.name: Role(node.role) for node in adopted.nodes}
+    role_of = {node.name: roles()[node.role] for node in adopted.nodes}
     nodes = tuple(
         Node(node.name, role_of[node.name], None, node.asn, node.loopback, node.hash_seed)
         for node in adopted.nodes

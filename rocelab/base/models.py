@@ -1,0 +1,18 @@
+"""The base of every model of what users write: strict keys, and no change afterwards."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict
+
+
+class SpecModel(BaseModel):
+    """Unknown keys are errors, text is not taken for numbers, and a spec never changes."""
+
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, strict=True, validate_default=False, allow_inf_nan=False
+    )
+
+    def changed(self, block: str, *keys: str) -> list[str]:
+        """Those of `keys` whose values are not their defaults, as `block.key`."""
+        fields = type(self).model_fields
+        return [f"{block}.{key}" for key in keys if getattr(self, key) != fields[key].default]

@@ -1,0 +1,72 @@
+"""The door of fabrics: the kinds that are registered, ours and those of installed packages.
+
+An entry point of the group `rocelab.fabrics` has the name of a kind and its model:
+
+    clos = "rocelab.fabrics.kinds.clos:ClosSpec"
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import cache
+from inspect import isabstract
+from typing import get_args
+
+from rocelab.base.doors import Door
+from rocelab.base.errors import InputError
+from rocelab.fabrics.base import FabricKind
+from rocelab.fabrics.layout import Layout
+from rocelab.fabrics.roles import SHIPPED, TOP_TIER, Role
+from rocelab.fabrics.rules import broken_rule
+
+_ROLE_NAME = re.compile(r"[a-z]{2,10}")
+
+
+def _kind(name: str, found: object) -> type[FabricKind]:
+    if not (isinstance(found, type) and issubclass(found, FabricKind)):
+        raise TypeError("expected a subclass of FabricKind")
+    if isabstract(found):
+        raise TypeError(f"{found.__name__} lacks {', '.join(sorted(found.__abstractmethods__))}")
+    if get_args(found.model_fields["kind"].annotation) != (name,):
+        raise ValueError(f'{found.__name__} needs `kind: Literal["{name}"]`')
+    roles = getattr(found, "roles", ())
+    tiers = sorted(role.tier for role in roles)
+    if not tiers or tiers != list(range(1, tiers[-1] + 1)) or tiers[-1] > TOP_TIER:
+        raise ValueError(f"{found.__name__}.roles needs a role for tier 1 and those above, up to 3")
+    for role in roles:
+        known = next((other for other in SHIPPED if other.name == role.name), role)
+        if known.tier != role.tier:
+            raise ValueError(
+                f"its role {role} has tier {role.tier}; {role} is of tier {known.tier}"
+            )
+        if _ROLE_NAME.fullmatch(role.name) is None:
+            raise ValueError(f"the name of a role is 2 to 10 lower-case letters, not {role.name!r}")
+    return found
+
+
+KINDS: Door[type[FabricKind]] = Door("rocelab.fabrics", "kind of fabric", _kind)
+
+
+@cache
+def roles() -> Mapping[str, Role]:
+    """Every role of nodes by its name, ours first."""
+    named = {role.name: role for role in SHIPPED}
+    for kind in KINDS.all().values():
+        for role in kind.roles:
+            named.setdefault(role.name, role)
+    return named
+
+
+def layout_of(fabric: FabricKind) -> Layout:
+    """The layout of a fabric. Raises InputError if a plug-in's breaks a rule of layouts."""
+    layout = fabric.layout()
+    origin = KINDS.origin(fabric.kind)
+    if origin is not None:
+        problem = broken_rule(layout, fabric.roles)
+        if problem is not None:
+            raise InputError(
+                f"kind of fabric {fabric.kind} of {origin} made a layout that is none: {problem}",
+                "mend or uninstall that package",
+            )
+    return layout

@@ -1,0 +1,105 @@
+"""The blocks of addresses that NICs and their switches take, and the size of a fabric.
+
+A home is a switch of the lowest tier with the NICs below it, or two switches that share two-port
+NICs. `homes_of` assigns the blocks of a layout. `Counts` says how large a fabric is, from its keys
+in microseconds for 32,256 GPUs, or from its layout.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rocelab.fabrics.addressing import SPACE_START, AddressSpace, block_size
+from rocelab.fabrics.layout import Layout
+
+IPV4_END = 2**32
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """A switch of the lowest tier, or two that share two-port NICs, with its block of addresses.
+
+    nics: the NICs below it, by index in the layout. The i-th has the address start + i x step: the
+    first address of its link, or the one that its two ports share.
+    """
+
+    switches: tuple[str, ...]
+    nics: tuple[int, ...]
+    start: int
+    size: int
+
+    @property
+    def is_dual(self) -> bool:
+        return len(self.switches) == 2
+
+    @property
+    def step(self) -> int:
+        return 1 if self.is_dual else 2
+
+
+def homes_of(layout: Layout, space: AddressSpace) -> list[Home]:
+    """The homes of a layout, each with the next block of `space`, in build order.
+
+    Raises AddressSpaceFullError.
+    """
+    homes = []
+    for switches, nics in _nics_of_homes(layout).items():
+        size = _home_size(len(nics), is_dual=len(switches) == 2)
+        homes.append(Home(switches, tuple(nics), space.take(size), size))
+    return homes
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """The size of a fabric. A GPU has one NIC; a session is a cable between two switches.
+
+    addresses: what the blocks of its homes and the loopbacks of its other switches take.
+    """
+
+    switches: int
+    servers: int
+    nics: int
+    sessions: int
+    addresses: int
+
+
+def addresses_of(switches: int, homes: int, nics: int, *, is_dual: bool = False) -> int:
+    """The addresses that `switches` switches take if `homes` homes have `nics` NICs each."""
+    loopbacks = switches if is_dual else switches - homes
+    return homes * _home_size(nics, is_dual=is_dual) + loopbacks
+
+
+def counted(layout: Layout) -> Counts:
+    """The size of a layout."""
+    switches = sum(site.role.is_switch for site in layout.sites)
+    space = AddressSpace(IPV4_END - SPACE_START)
+    homes = homes_of(layout, space)
+    return Counts(
+        switches=switches,
+        servers=len(layout.sites) - switches,
+        nics=len(layout.attachments),
+        sessions=len(layout.cables),
+        addresses=space.used + switches - sum(not home.is_dual for home in homes),
+    )
+
+
+def _home_size(nics: int, *, is_dual: bool) -> int:
+    # At least two addresses: a NIC's own prefix is withdrawn with its link, this one never.
+    return block_size(max(2, nics) if is_dual else 2 * nics + 1)
+
+
+def _nics_of_homes(layout: Layout) -> dict[tuple[str, ...], list[int]]:
+    """The NICs, by index in the layout, below each switch of the lowest tier; two switches that
+    share two-port NICs are one home."""
+    shared = {
+        name: attachment.switches
+        for attachment in layout.attachments
+        for name in attachment.switches
+    }
+    homes: dict[tuple[str, ...], list[int]] = {}
+    for site in layout.sites:
+        if site.role.tier == 1:
+            homes.setdefault(shared.get(site.name, (site.name,)), [])
+    for number, attachment in enumerate(layout.attachments):
+        homes[attachment.switches].append(number)
+    return homes
