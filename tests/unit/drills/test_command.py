@@ -27,9 +27,9 @@ from rocelab.faults.kinds.blackhole import BlackholeSpec
 from rocelab.faults.kinds.carrier_down import CarrierDownSpec
 from rocelab.faults.kinds.pause_storm import PauseStormSpec
 from rocelab.faults.spec import SINGLE_FAULT
-from rocelab.lab.lab import Lab
 from rocelab.labfile.catalog import DRILLS, find, shipped_names
 from rocelab.labfile.model import LabSpec, differing_keys
+from rocelab.plan import build as building
 from rocelab.results.drill import DrillResult
 from rocelab.results.environment import environment_with
 from tests.helpers import phases_sample, report_sample
@@ -79,7 +79,7 @@ def mine(tmp_path: Path) -> Path:
 def test_every_shipped_drill_is_listed_without_planning_a_lab(
     rocelab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delattr(Lab, "planned")
+    monkeypatch.delattr(building, "build_fabric")
     code, out, _ = rocelab("drill", "list")
     assert code == 0
     rows = {line.split()[0]: line for line in out.splitlines() if line.strip()}
