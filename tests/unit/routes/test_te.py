@@ -274,8 +274,8 @@ def test_code_that_is_not_compiled_finds_the_same_paths(monkeypatch: pytest.Monk
     flows, rate_bps = random_flows(net, 30, 1)
     problem = net, Routes(net), flows, rate_bps
     before = [place_te(*problem, engine, fallback=no_paths(flows)) for engine in TeEngine]
-    engine = [f"forwarding.te.{name}" for name in ("search", "even", "optimum", "moves")]
-    modules = [importlib.import_module(f"rocelab.{name}") for name in (*engine, "sim.fabric.te")]
+    engine = [f"routes.te.{name}" for name in ("search", "even", "optimum", "moves")]
+    modules = [importlib.import_module(f"rocelab.{name}") for name in (*engine, "routes.arrays.te")]
     with monkeypatch.context() as patch:
         patch.setenv(compiling.OFF, "1")
         for module in modules:
