@@ -37,9 +37,7 @@ def _kind(name: str, found: object) -> type[FabricKind]:
     for role in roles:
         known = next((other for other in SHIPPED if other.name == role.name), role)
         if known.tier != role.tier:
-            raise ValueError(
-                f"its role {role} has tier {role.tier}; {role} is of tier {known.tier}"
-            )
+            raise ValueError(f"{role} is a role of tier {known.tier}, not {role.tier}")
         if _ROLE_NAME.fullmatch(role.name) is None:
             raise ValueError(f"the name of a role is 2 to 10 lower-case letters, not {role.name!r}")
     return found

@@ -25,7 +25,7 @@ class ClosSpec(FabricKind):
     nics_per_server x links.server_rate against spines x links_per_pair x links.rate.
     """
 
-    roles: ClassVar = (Role.RTSW, Role.CTSW, Role.ATSW)
+    roles: ClassVar[tuple[Role, ...]] = (Role.RTSW, Role.CTSW, Role.ATSW)
     zone_words: ClassVar = {Role.RTSW: "AI zone"}
 
     kind: Annotated[Literal["clos"], Field(description="the kind of fabric")] = "clos"

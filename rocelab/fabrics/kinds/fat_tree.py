@@ -21,7 +21,7 @@ from rocelab.fabrics.roles import Role
 class FatTreeSpec(FabricKind):
     """A k-ary fat-tree: k pods of k/2 edge and k/2 aggregation switches, (k/2)^2 cores."""
 
-    roles: ClassVar = (Role.EDGE, Role.AGG, Role.CORE)
+    roles: ClassVar[tuple[Role, ...]] = (Role.EDGE, Role.AGG, Role.CORE)
     zone_words: ClassVar = {Role.EDGE: "pod"}
 
     kind: Annotated[Literal["fat-tree"], Field(description="the kind of fabric")]

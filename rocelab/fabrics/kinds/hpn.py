@@ -28,7 +28,7 @@ class HpnSpec(FabricKind):
     With ports_per_nic 2 a NIC is on two ToRs, and links.server_rate is the rate of each port.
     """
 
-    roles: ClassVar = (Role.TOR, Role.AGG, Role.CORE)
+    roles: ClassVar[tuple[Role, ...]] = (Role.TOR, Role.AGG, Role.CORE)
     zone_words: ClassVar = {Role.TOR: "segment", Role.AGG: PLANE}
 
     kind: Annotated[Literal["hpn"], Field(description="the kind of fabric")]

@@ -24,7 +24,7 @@ class RailSpec(FabricKind):
     links_per_pair x links.rate.
     """
 
-    roles: ClassVar = (Role.LEAF, Role.SPINE)
+    roles: ClassVar[tuple[Role, ...]] = (Role.LEAF, Role.SPINE)
     zone_words: ClassVar = {Role.LEAF: "unit"}
 
     kind: Annotated[Literal["rail"], Field(description="the kind of fabric")]
