@@ -52,24 +52,24 @@ class PluginEnvironment:
     def __init__(self, folder: Path) -> None:
         venv.create(folder, symlinks=True)
         self.python = folder / "bin" / "python"
-        (self._site,) = folder.glob("lib/python*/site-packages")
+        (self.site,) = folder.glob("lib/python*/site-packages")
         home = Path(rocelab.__file__).parents[1]
         ours = Path(str(distribution("rocelab").locate_file("")))
-        (self._site / "beneath.pth").write_text(f"{home}\n{ours}\n")
+        (self.site / "beneath.pth").write_text(f"{home}\n{ours}\n")
         (info,) = ours.glob("rocelab-*.dist-info")
-        shutil.copytree(info, self._site / info.name)
+        shutil.copytree(info, self.site / info.name)
 
     def install(self) -> None:
         """Put the package `lab-faults` there: a kind of fault and a KPI, and two that are wrong."""
-        info = self._site / "lab_faults-1.2.dist-info"
+        info = self.site / "lab_faults-1.2.dist-info"
         info.mkdir()
         (info / "METADATA").write_text("Metadata-Version: 2.1\nName: lab-faults\nVersion: 1.2\n")
         (info / "entry_points.txt").write_text(POINTS)
-        (self._site / "lab_faults.py").write_text(FAULTS)
+        (self.site / "lab_faults.py").write_text(FAULTS)
 
     def uninstall(self) -> None:
-        shutil.rmtree(self._site / "lab_faults-1.2.dist-info")
-        (self._site / "lab_faults.py").unlink()
+        shutil.rmtree(self.site / "lab_faults-1.2.dist-info")
+        (self.site / "lab_faults.py").unlink()
 
     def rocelab(self, *words: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
         """`rocelab WORDS` there."""

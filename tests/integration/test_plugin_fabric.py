@@ -1,0 +1,65 @@
+"""A real lab of a kind of fabric that another package adds, which then goes."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rocelab.record import LabFiles
+from tests.helpers.plugin import installed
+from tests.helpers.plugin_environment import PluginEnvironment
+
+LAB = "t-pods"
+FILE = f"""\
+name: {LAB}
+fabric: {{kind: super-spine, pods: 2, leaves: 2, per_plane: 2}}
+links: {{delay: 1us}}
+"""
+POINTS = {"fabrics:super-spine": "lab_fabrics:SuperSpineSpec"}
+
+
+@pytest.fixture
+def there(tmp_path: Path) -> Iterator[PluginEnvironment]:
+    """An environment with the package, in which the lab is up."""
+    environment = PluginEnvironment(tmp_path / "environment")
+    installed(environment.site, "lab_fabrics", POINTS)
+    file = tmp_path / "lab.yaml"
+    file.write_text(FILE)
+    try:
+        up = environment.rocelab("up", str(file))
+        assert up.returncode == 0, up.stderr
+        yield environment
+    finally:
+        environment.rocelab("down", LAB)
+
+
+@pytest.mark.side_by_side
+def test_a_lab_of_a_kind_of_a_package_carries_a_job_and_goes_without_the_package(
+    there: PluginEnvironment,
+) -> None:
+    status = json.loads(there.rocelab("status", LAB, "--json").stdout)
+    assert status["converged"] is True
+    assert {node["role"] for node in status["nodes"]} == {"superspine", "spine", "leaf", "server"}
+    ping = there.rocelab("ping", LAB, "p1-srv1-1", "p2-srv2-1", "-c", "2")
+    assert ping.returncode == 0, ping.stdout
+    job = there.rocelab(
+        "traffic", LAB, "--pattern", "alltoall", "--ranks", "4", "--size", "64KB", "--json"
+    )
+    document = json.loads(job.stdout)
+    assert job.returncode in (0, 3), job.stderr  # 3: other work had the machine
+    assert {tier["tier"] for tier in document["tiers"]} == {"leaf-spine", "spine-superspine"}
+    fault = there.rocelab("fault", "inject", LAB, "blackhole", "link=spine#1:superspine#1")
+    assert fault.returncode == 0, fault.stderr
+
+    shutil.rmtree(there.site / "lab_fabrics-1.2.dist-info")
+    status = there.rocelab("status", LAB)
+    assert status.returncode == 2
+    assert "there is no kind of fabric 'super-spine'" in " ".join(status.stderr.split())
+    assert f"rocelab down {LAB}" in status.stderr
+    down = there.rocelab("down", LAB)
+    assert (down.returncode, down.stderr) == (0, "")
+    assert not LabFiles(LAB).root.exists()
