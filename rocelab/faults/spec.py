@@ -8,26 +8,19 @@ shares in parts per million. `resolve` of a spec gives the fault on a fabric.
 
 from __future__ import annotations
 
-from functools import reduce
-from operator import or_
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-from pydantic import Field, TypeAdapter
+from pydantic import TypeAdapter
 
-from rocelab.faults.base import SeriesSpec, SingleFaultSpec, TimedSpec
+from rocelab.faults.base import SeriesSpec, SingleFaultSpec
 from rocelab.faults.door import KINDS
+from rocelab.labfile.kinds import any_of
 
 if TYPE_CHECKING:
     FaultSpec = SingleFaultSpec | SeriesSpec
     _Single = SingleFaultSpec
 else:
-
-    def _registered(base):  # noqa: ANN001, ANN202
-        """The union of the kinds that are a `base`, of which the key `kind` names one."""
-        kinds = [kind for kind in KINDS.all().values() if issubclass(kind, base)]
-        return Annotated[reduce(or_, kinds), Field(discriminator="kind")]
-
-    FaultSpec = _registered(TimedSpec)
-    _Single = _registered(SingleFaultSpec)
+    FaultSpec = any_of(KINDS)
+    _Single = any_of(KINDS, SingleFaultSpec)
 
 SINGLE_FAULT: TypeAdapter[SingleFaultSpec] = TypeAdapter(_Single)

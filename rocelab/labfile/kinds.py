@@ -34,8 +34,8 @@ def model_door(group: str, noun: str, base: type[Model]) -> Door[type[Model]]:
     return Door(group, noun, read)
 
 
-def any_of(door: Door[type[Model]]) -> object:
-    """The type of a block that is one of the registered models."""
+def any_of(door: Door[type[Model]], base: type[SpecModel] = SpecModel) -> object:
+    """The type of a block that is one of the registered models, of those that are a `base`."""
 
     def block(value: object) -> object:
         kind = value.get("kind") if isinstance(value, dict) else value
@@ -46,7 +46,7 @@ def any_of(door: Door[type[Model]]) -> object:
                 raise RefusedError(error.message, error.hint) from error
         return {"kind": value} if isinstance(value, str) else value
 
-    models = tuple(door.all().values())
+    models = tuple(model for model in door.all().values() if issubclass(model, base))
     # pydantic takes a discriminator for two members and more.
     chosen = [Field(discriminator="kind")] if len(models) > 1 else []
     return Annotated[(reduce(or_, models), *chosen, BeforeValidator(block))]

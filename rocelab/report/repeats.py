@@ -117,7 +117,8 @@ def _phase_table(result: DrillResult, phase: str, verdicts: Sequence[Verdict]) -
 
 def _shown(verdicts: Iterable[Verdict], figures: Sequence[Figures]) -> list[Kpi]:
     measured = [kpi for kpi in HEADLINES if any(figure.get(kpi) is not None for figure in figures)]
-    return [KPIS[kpi] for kpi in dict.fromkeys((*measured, *(v.kpi for v in verdicts)))]
+    stated = (verdict.kpi for verdict in verdicts if verdict.kpi in KPIS)
+    return [KPIS[kpi] for kpi in dict.fromkeys((*measured, *stated))]
 
 
 def _row(

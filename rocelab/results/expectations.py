@@ -147,11 +147,13 @@ def unmet(
     others: Sequence[Mapping[str, Figures]] = (),
 ) -> tuple[Verdict, ...]:
     """Verdicts of the expectations that the figures of one repeat do not meet, judged on this
-    repeat alone."""
+    repeat alone; those of a KPI that is not registered here, whose figures are not known, are held
+    against every repeat."""
     present = {None}.union(*others)
-    wanted = [stated(verdict) for verdict in verdicts]
+    wanted = [stated(verdict) for verdict in verdicts if verdict.kpi in KPIS]
     judged = judge([each for each in wanted if each.of_phase in present], repeat, others)
-    return tuple(verdict for verdict in judged if not verdict.passed)
+    unknown = [verdict for verdict in verdicts if verdict.kpi not in KPIS]
+    return tuple(verdict for verdict in (*judged, *unknown) if not verdict.passed)
 
 
 def _verdict(

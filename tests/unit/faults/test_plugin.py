@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,29 @@ print(json.dumps({
     "refused": refusal(asked_fault, "duct-fire", ["link=rtsw1:ctsw1"]),
     "wrong": refusal(load_drill, Path(sys.argv[1])),
 }))
+"""
+
+REPORTS = """
+import sys
+from pathlib import Path
+from rich.console import Console
+from rocelab.base.documents import to_json
+from rocelab.report.difference import print_difference
+from rocelab.report.junit import junit_file, junit_of
+from rocelab.report.terminal import print_result
+from rocelab.results.difference import difference
+from rocelab.results.drill import read_drill_result
+from tests.helpers import report_sample
+
+if sys.argv[1] == "write":
+    spec = report_sample.expecting({"flows_sent": "> 100"})
+    result = report_sample.result(report_sample.repeat(1), spec=spec)
+    Path("result.json").write_text(to_json(result))
+path = Path("result.json")
+result = read_drill_result(path)
+print_result(result, Console(width=200))
+print(junit_file(junit_of(result, 1)).decode())
+print_difference(difference(path, path), Console(width=200))
 """
 
 
@@ -106,3 +130,18 @@ def test_doctor_says_what_a_package_adds_and_why_the_rest_is_refused(
         "again of lab-faults 1.2 (rocelab.kpis): ValueError: there is a KPI lost_packets already",
         "mend or uninstall that package",
     ]
+
+
+def test_figures_of_a_package_are_reported_compared_and_shown_without_it(tmp_path: Path) -> None:
+    environment = PluginEnvironment(tmp_path / "environment")
+    environment.install()
+    with_it = environment.run(REPORTS, "write", cwd=tmp_path)
+    assert with_it.stderr == ""
+    assert re.search("Flows +24 ", with_it.stdout)
+    assert 'name="flows_sent &gt; 100"' in with_it.stdout
+    assert re.search("Flows +same ", with_it.stdout)
+    environment.uninstall()
+    without = environment.run(REPORTS, "read", cwd=tmp_path)
+    assert without.stderr == ""
+    assert re.search("flows_sent +> 100 +24 .unit unknown. ", without.stdout)
+    assert 'name="flows_sent &gt; 100"' in without.stdout
