@@ -82,7 +82,7 @@ def _looked_at(folder: Path) -> tuple[Path, list[Path]]:
 @cache
 def use_private_caches() -> None:
     """Let the libraries of a process of root keep their caches and find their settings, which they
-    load code from (matplotlib, Scapy), in `CACHE` where others may change what is in the folders of
+    load code from (matplotlib), in `CACHE` where others may change what is in the folders of
     the environment or of HOME; and temporary files, also of compilers that it starts, where they
     are by default. Says so on stderr."""
     if os.geteuid() != 0:

@@ -26,6 +26,7 @@ from rocelab.plan.fabric import Fabric, Link, Nic
 from rocelab.plan.pauses import obedience_ns
 from rocelab.plan.queues import class_of_dscp
 from rocelab.traffic.agents import Part
+from rocelab.traffic.roce import Envelope, roce_frame
 from rocelab.wire.headers import (
     BTH_OFFSET,
     ICRC_BYTES,
@@ -153,7 +154,7 @@ class _Writer:
         }
 
     def header(self, end: QueuePairEnd) -> bytes:
-        """Built by Scapy once per pair of ranks and port of the NIC; its queue pairs differ only in
+        """Built once per pair of ranks and port of the NIC; its queue pairs differ only in
         UDP port and QP."""
         key = (end.rank, end.peer, end.port)
         if key not in self._headers:
@@ -212,9 +213,6 @@ class _Writer:
 
 
 def _header(ends: Endpoints) -> bytes:
-    # Imported here, so that only senders load Scapy.
-    from rocelab.traffic.roce import Envelope, roce_frame
-
     envelope = Envelope(
         source_mac=ends.source_mac,
         next_hop_mac=ends.next_hop_mac,

@@ -44,6 +44,7 @@ from rocelab.traffic.result import (
     flow_record,
     read_arrivals,
 )
+from rocelab.traffic.roce import probe_frame
 from rocelab.traffic.standstill import Standstill, patience_ns
 
 START_DELAY_NS = 20_000_000
@@ -273,9 +274,6 @@ def _plan(fabric: Fabric, flows: Sequence[Flow]) -> dict[str, list[_Outgoing]]:
     Servers' start times are evenly staggered. The flows of a server start together, so that its
     agent wakes once for a packet of each: waking up costs more CPU than sending.
     """
-    # Imported here, so that only senders load Scapy.
-    from rocelab.traffic.roce import probe_frame
-
     outgoing: dict[str, list[_Outgoing]] = {}
     place = {server: n for n, server in enumerate(dict.fromkeys(flow.source for flow in flows))}
     for flow in flows:

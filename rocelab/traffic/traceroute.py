@@ -21,6 +21,7 @@ from rocelab.base.errors import MachineError
 from rocelab.jobs.flow import Endpoints, resolve_endpoints
 from rocelab.linux.namespaces import inside
 from rocelab.plan.fabric import Fabric, Nic
+from rocelab.traffic.roce import probe_frame
 from rocelab.wire.headers import ICRC_BYTES, IP_OFFSET, ROCE_PORT, UDP_OFFSET
 from rocelab.wire.icrc import icrc
 
@@ -152,16 +153,13 @@ class _Found:
 
 
 class ProbeFrames:
-    """Probe frames of one NIC pair: built once by Scapy, then patched in the changing fields."""
+    """Probe frames of one NIC pair: built once, then patched in the changing fields."""
 
     def __init__(self, endpoints: Endpoints, tag: int, destination_qp: int = PROBE_QP) -> None:
         """`tag` (0 to 255) is in every IP identification and identifies this run.
 
         Raises ValueError for a QP number of more than 24 bits.
         """
-        # Imported here, so that only senders load Scapy.
-        from rocelab.traffic.roce import probe_frame
-
         self._frame = bytearray(probe_frame(endpoints, sport=0, dest_qp=destination_qp, ttl=1))
         self._tag = tag
 

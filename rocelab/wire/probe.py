@@ -52,7 +52,7 @@ class ProbeStamper:
     """One flow's frame, stamped for every packet.
 
     The CRC over the constant bytes before the PSN is computed once. The result equals, byte for
-    byte, the frame that Scapy builds for the same sequence number and time.
+    byte, the frame that `rocelab.traffic.roce` builds for the same sequence number and time.
     """
 
     __slots__ = ("_covered", "_crc", "_frame", "_icrc_offset", "_psn_flags")

@@ -2,7 +2,7 @@
 
 From one header frame with a queue pair's addresses (`rocelab.traffic.roce` builds it) and the kind
 of packet it makes complete RoCEv2 frames over IPv4 with PSN, extended headers and ICRC, byte for
-byte as Scapy builds them. Standard library only.
+byte as `rocelab.traffic.roce` builds them. Standard library only.
 """
 
 from __future__ import annotations

@@ -25,7 +25,6 @@ from rocelab.traffic.roce import (
     RemoteMemory,
     roce_frame,
 )
-from rocelab.traffic.roce_layers import IETH, RETH, AtomicAckETH, AtomicETH, ImmDt
 from rocelab.wire.headers import (
     ICRC_BYTES,
     Extension,
@@ -40,6 +39,7 @@ from rocelab.wire.headers import (
     has_payload,
     is_last,
 )
+from tests.helpers.roce_layers import IETH, RETH, AtomicAckETH, AtomicETH, ImmDt
 from tests.helpers.roce_packets import (
     CAPTURES,
     CONNECTX_4_LX_VF_ACK,
