@@ -23,7 +23,7 @@ from rocelab.linux.rights import need_root
 from rocelab.report.console import err, out, write
 
 if TYPE_CHECKING:
-    from rocelab.drills.compare.run import Step, Watch
+    from rocelab.base.progress import Progress, ProgressSink
     from rocelab.results.comparison import Comparison
 
 _MATRIX, _OUTPUT = "What is compared", "Input and output"
@@ -84,7 +84,6 @@ def compare(
     from rocelab.base.documents import to_json
     from rocelab.base.outputs import REPORT, RESULT, results_folder, shown_if_unwritten
     from rocelab.drills.compare.matrix import cells
-    from rocelab.drills.compare.run import Step
     from rocelab.drills.compare.run import compare as run_comparison
     from rocelab.lab.lab import Lab
     from rocelab.observe.evidence.unconverged import keep_unconverged
@@ -108,14 +107,13 @@ def compare(
     with results_folder(folder, overwrite=force) as opened:
         if isinstance(chosen, Lab):
             keep_unconverged(chosen, opened)
-        with _steps() as watch:
+        with _steps() as progress:
             found = run_comparison(
                 chosen,
                 asked,
                 repeats=repeat,
                 command=typed_command() or "",
-                progress=lambda stage: watch(Step(f"lab: {stage.stage}", stage.done, stage.total)),
-                watch=watch,
+                progress=progress,
             )
         with shown_if_unwritten([found], show):
             opened.replace_all({RESULT: to_json(found), REPORT: render_html(found)})
@@ -126,37 +124,30 @@ def compare(
 
 
 @contextmanager
-def _steps() -> Iterator[Watch]:
+def _steps() -> Iterator[ProgressSink]:
     """A bar over all runs with the remaining time, and under it the present step."""
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
+    from rich import progress as rich
 
     console = err()
     columns = (
-        TextColumn("{task.description:<32}", markup=False),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
+        rich.TextColumn("{task.description:<32}", markup=False),
+        rich.BarColumn(),
+        rich.MofNCompleteColumn(),
+        rich.TimeElapsedColumn(),
+        rich.TextColumn("left"),
+        rich.TimeRemainingColumn(),
     )
-    bar = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+    bar = rich.Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
     task = None
 
-    def show(step: Step) -> None:
+    def show(step: Progress) -> None:
         nonlocal task
         if task is None:
             bar.start()
-            task = bar.add_task(step.title, total=step.total)
+            task = bar.add_task(step.stage, total=step.total)
         if bar.tasks[0].total != step.total:
             bar.reset(task, total=step.total)
-        bar.update(task, description=step.title, completed=step.done)
+        bar.update(task, description=step.stage, completed=step.done)
 
     try:
         yield show

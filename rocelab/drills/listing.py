@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rocelab.drills.spec import HASHING_NS, DrillSpec, PhaseSpec
+from rocelab.drills.spec import HASHING_NS, DrillSpec
 
 _NS_PER_S = 10**9
 
@@ -24,16 +24,11 @@ class DrillRow:
 def row_of(drill: DrillSpec) -> DrillRow:
     """The drill's row."""
     kinds = dict.fromkeys("probes" if phase.probes else "jobs" for phase in drill.phases)
-    times_ns = [_lasts_ns(phase) for phase in drill.phases]
-    known = [time_ns for time_ns in times_ns if time_ns is not None]
-    seconds = sum(known) / _NS_PER_S if len(known) == len(times_ns) else None
+    times_ns = [
+        max(1, len(phase.compare_hashing)) * HASHING_NS + probes.warmup + probes.duration
+        for phase in drill.phases
+        if (probes := phase.probes)
+    ]
+    seconds = sum(times_ns) / _NS_PER_S if len(times_ns) == len(drill.phases) else None
     title = drill.title or drill.name
     return DrillRow(drill.name, drill.lab, " and ".join(kinds), title, seconds)
-
-
-def _lasts_ns(phase: PhaseSpec) -> int | None:
-    """How long the traffic of a phase lasts; None for jobs."""
-    probes = phase.probes
-    if probes is None:
-        return None
-    return max(1, len(phase.compare_hashing)) * HASHING_NS + probes.warmup + probes.duration

@@ -7,12 +7,11 @@ taken down again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 from rocelab.base.errors import InputError, MachineError, RocelabError
-from rocelab.base.progress import ProgressSink, no_progress
+from rocelab.base.progress import Progress, ProgressSink, no_progress
 from rocelab.drills.compare.figures import Expected, cell_figures, run_of, status_of
 from rocelab.drills.compare.matrix import Cell
 from rocelab.jobs.jobplan import JobPlan, plan_jobs
@@ -35,22 +34,6 @@ from rocelab.traffic.taps import Taps
 from rocelab.wire.filters import data_filter
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
-    """The present step: `done` of `total` runs are finished."""
-
-    title: str
-    done: int
-    total: int
-
-
-Watch = Callable[[Step], None]
-
-
-def no_watch(_: Step) -> None:
-    """Ignore the progress."""
-
-
 def compare(
     lab: Lab | RunningLab,
     cells: Sequence[Cell],
@@ -58,21 +41,18 @@ def compare(
     repeats: int = 1,
     command: str = "",
     progress: ProgressSink = no_progress,
-    watch: Watch = no_watch,
 ) -> Comparison:
-    """Run every cell `repeats` times.
+    """Run every cell `repeats` times. `progress` has the stages of the lab, and then a step for
+    each run.
 
     If a scheme or a job does not run here, its cell says why. Raises InputError if a job does not
     fit the lab, before anything changes; MachineError if the lab does not come up.
     """
     for cell in cells:
         plan_jobs(lab.fabric, [cell.job])
-    with (
-        _lab_up(lab, progress) as running,
-        in_use(LabFiles(running.name), "a comparison"),
-    ):
+    with _lab_up(lab, progress) as running, in_use(LabFiles(running.name), "a comparison"):
         environment = environment_of(running)
-        results = _results(running, cells, repeats, watch)
+        results = _results(running, cells, repeats, progress)
     spec = running.fabric.spec
     return Comparison(
         schema_version=SCHEMA_VERSION,
@@ -97,12 +77,16 @@ def _lab_up(lab: Lab | RunningLab, progress: ProgressSink) -> Iterator[RunningLa
             with lab.locked():
                 lab.steering.set_scheme(before)
         return
-    with lab.brought_up(progress) as running:
+
+    def of_lab(step: Progress) -> None:
+        progress(Progress(f"lab: {step.stage}", step.done, step.total))
+
+    with lab.brought_up(of_lab) as running:
         yield running
 
 
 def _results(
-    lab: RunningLab, cells: Sequence[Cell], repeats: int, watch: Watch
+    lab: RunningLab, cells: Sequence[Cell], repeats: int, progress: ProgressSink
 ) -> tuple[CellResult, ...]:
     results: list[CellResult] = []
     runs_now: SchemeSpec | None = None
@@ -110,7 +94,7 @@ def _results(
     total = len(cells) * repeats
     for number, cell in enumerate(cells):
         kind = cell.scheme.kind
-        watch(Step(cell.title, number * repeats, total))
+        progress(Progress(cell.title, number * repeats, total))
         if cell.scheme != runs_now and kind not in refused:
             try:
                 with lab.locked():
@@ -122,20 +106,20 @@ def _results(
             results.append(_result(cell, (), Status.NOT_RUN, refused[kind], 0))
             continue
         before = number * repeats
-        results.append(_measured(lab, cell, repeats, before, total, watch))
-    watch(Step("", total, total))
+        results.append(_measured(lab, cell, repeats, before, total, progress))
+    progress(Progress("", total, total))
     return tuple(results)
 
 
 def _measured(
-    lab: RunningLab, cell: Cell, repeats: int, before: int, total: int, watch: Watch
+    lab: RunningLab, cell: Cell, repeats: int, before: int, total: int, progress: ProgressSink
 ) -> CellResult:
     runs: list[Run] = []
     stopped = None
     try:
         plans = plan_jobs(lab.fabric, [cell.job])
         for repeat in range(repeats):
-            watch(Step(cell.title, before + repeat, total))
+            progress(Progress(cell.title, before + repeat, total))
             runs.append(_run(lab, cell, plans))
     except (InputError, MachineError) as error:
         stopped = error.message
