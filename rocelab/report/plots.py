@@ -17,6 +17,7 @@ import numpy as np
 
 from rocelab.base.interpreter import imported
 from rocelab.base.units import format_duration
+from rocelab.fabrics.door import roles
 from rocelab.report.probes.view import by_plan, changes_after, plan_title
 from rocelab.results.probes import Event, FibChange, FlowRecord, HashingRun, ProbeRun
 from rocelab.routes.balance import LinkLoad, TierBalance
@@ -372,9 +373,9 @@ def _kind(before: int | None, after: int | None) -> str:
 
 def _tier_order(node: str) -> tuple[int, list[int]]:
     """The top of the fabric first, and rtsw2 before rtsw10."""
-    tiers = ("atsw", "ctsw", "rtsw")
-    tier = next((index for index, name in enumerate(tiers) if name in node), len(tiers))
-    return tier, [int(number) for number in re.findall(r"[0-9]+", node)]
+    named = re.search(r"([a-z]+)[0-9]+[ab]?$", node)
+    role = roles().get(named[1]) if named else None
+    return -role.tier if role else 0, [int(number) for number in re.findall(r"[0-9]+", node)]
 
 
 def figure_of(width: float, height: float) -> Figure:

@@ -104,7 +104,7 @@ def test_it_is_planned_drawn_routed_and_simulated(folder: Path) -> None:
         "zones": [[None, 0], ["pod", 2]],
         "picture": ["Super", "super-spines: 4", "2 pods"],
         "schema": True,
-        "place": "super2",
+        "place": "superspine2",
         "tier": 3,
         "again": True,
         "convergence": "3-tier Clos",

@@ -33,7 +33,7 @@ class SuperSpineSpec(FabricKind):
         """Super-spines share one ASN, the spines of a pod one, each leaf has its own."""
         tops = [
             [
-                node_name("super", plane * self.per_plane + index + 1)
+                node_name("superspine", plane * self.per_plane + index + 1)
                 for index in range(self.per_plane)
             ]
             for plane in range(self.planes)
