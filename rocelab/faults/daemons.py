@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Annotated
+
+from pydantic import Field
 
 from rocelab.base.errors import InputError
-from rocelab.faults.base import NodeFault
+from rocelab.faults.base import NodeFault, SwitchFaultSpec
 from rocelab.lab.lab import RunningLab
 from rocelab.linux import processes
 from rocelab.plan.fabric import Fabric
@@ -36,6 +39,18 @@ class DaemonFault(NodeFault):
     def prepare(self, lab: RunningLab) -> None:
         """Raises InputError if the switch runs no such daemon."""
         _check(lab.name, self.node, lab.daemons_of(self.node), self.daemon)
+
+
+class DaemonFaultSpec(SwitchFaultSpec):
+    """A fault of a switch's daemon."""
+
+    daemon: Annotated[Daemon, Field(strict=False)] = Daemon.BGPD
+
+    def find(self, fabric: Fabric) -> str:
+        """The switch's name. Raises InputError also where it runs no such daemon with any FRR."""
+        switch = super().find(fabric)
+        check_planned(fabric, switch, self.daemon)
+        return switch
 
 
 def check_planned(fabric: Fabric, switch: str, daemon: str) -> None:

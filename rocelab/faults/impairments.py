@@ -7,16 +7,17 @@ counter at the far end shows it.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 
 from rocelab.dataplane.impairments.impairment import Impairment, Kind
-from rocelab.faults.base import LinksFault
+from rocelab.faults.base import LinkFaultSpec, LinksFault, Towards
 from rocelab.faults.selectors import directed
 from rocelab.lab.lab import RunningLab
 from rocelab.linux.bracket import Bracket, spanning
-from rocelab.plan.fabric import DirectedLink
+from rocelab.plan.fabric import DirectedLink, Fabric
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,3 +79,18 @@ class CableFault(LinksFault):
 
     def _impaired(self) -> Iterator[DirectedLink]:
         return directed(self.links, self.towards)
+
+
+class CableFaultSpec(LinkFaultSpec):
+    """A fault of links with one impairment."""
+
+    towards: Towards = None
+
+    @property
+    @abstractmethod
+    def impairment(self) -> Impairment:
+        """What it does to packets."""
+
+    def resolve(self, fabric: Fabric) -> CableFault:
+        links = self.find(fabric, self.towards)
+        return CableFault(links, self.kind, self.impairment, self.towards)

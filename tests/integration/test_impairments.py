@@ -23,7 +23,6 @@ from rocelab.dataplane.impairments.maps import ImpairmentCounters
 from rocelab.dataplane.impairments.program import IMPAIRMENTS
 from rocelab.dataplane.queues.engine import bpf_folder
 from rocelab.dataplane.queues.reading import read_queue_counters
-from rocelab.faults import impairments as faults
 from rocelab.jobs.flow import Flow
 from rocelab.lab.lab import Lab
 from rocelab.lab.status import read_status
@@ -36,6 +35,7 @@ from rocelab.routing.frr import vty
 from rocelab.traffic.result import FlowRecord, TrafficResult
 from rocelab.traffic.session import TrafficSession
 from tests.helpers.directed import towards
+from tests.helpers.impaired import blackhole, delay
 from tests.helpers.measured import measured
 from tests.helpers.running import running
 from tests.helpers.waiting import wait_until
@@ -324,7 +324,7 @@ def bfd_states(lab: Lab) -> list[str]:
 @pytest.mark.side_by_side
 def test_a_cable_fault_takes_bfd_with_it_and_is_proven_undone(plain: Lab) -> None:
     link = plain.fabric.link_by_name[SESSION]
-    fault = faults.blackhole((link,), towards="rtsw1")
+    fault = blackhole((link,), "rtsw1")
     wait_until(lambda: bfd_states(plain) == ["up", "up"], "BFD came up")
     fault.prepare(plain)
     assert fault.remains(plain)
@@ -340,7 +340,7 @@ def test_a_cable_fault_takes_bfd_with_it_and_is_proven_undone(plain: Lab) -> Non
 @pytest.mark.side_by_side
 def test_bgp_goes_on_over_a_delay_where_the_kernel_left_checksums_to_the_port(plain: Lab) -> None:
     link = plain.fabric.link_by_name[SESSION]
-    fault = faults.delay((link,), 50 * MS)
+    fault = delay((link,), 50 * MS)
 
     def updates() -> int:
         found = vty.vty_json(

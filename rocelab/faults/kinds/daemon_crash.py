@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import Field
-
-from rocelab.faults.base import SwitchFaultSpec, Target
+from rocelab.faults.base import Target
 from rocelab.faults.daemons import (
-    Daemon,
     DaemonFault,
-    check_planned,
+    DaemonFaultSpec,
     missing_daemons,
     running_daemons,
 )
@@ -53,14 +50,11 @@ class DaemonCrash(DaemonFault):
         return (*lab.node(self.node).supervisor_faults(), *missing_daemons(lab, self.node))
 
 
-class DaemonCrashSpec(SwitchFaultSpec):
+class DaemonCrashSpec(DaemonFaultSpec):
     """A routing daemon dies (SIGKILL). Undone by starting it again."""
 
     drawn = Target.SWITCH
     kind: Literal["daemon-crash"]
-    daemon: Annotated[Daemon, Field(strict=False)] = Daemon.BGPD
 
     def resolve(self, fabric: Fabric) -> DaemonCrash:
-        switch = self.find(fabric)
-        check_planned(fabric, switch, self.daemon)
-        return DaemonCrash(switch, self.daemon.value)
+        return DaemonCrash(self.find(fabric), self.daemon.value)

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import Field
-
-from rocelab.faults.base import SwitchFaultSpec, Target
-from rocelab.faults.daemons import Daemon, DaemonFault, check_planned
+from rocelab.faults.base import Target
+from rocelab.faults.daemons import DaemonFault, DaemonFaultSpec
 from rocelab.lab.lab import RunningLab
 from rocelab.linux import processes
 from rocelab.linux.bracket import Bracket
@@ -50,14 +48,11 @@ class DaemonHang(DaemonFault):
         return [] if pid is None else [pid]
 
 
-class DaemonHangSpec(SwitchFaultSpec):
+class DaemonHangSpec(DaemonFaultSpec):
     """A routing daemon hangs (SIGSTOP): its sessions look alive until their timers end."""
 
     drawn = Target.SWITCH
     kind: Literal["daemon-hang"]
-    daemon: Annotated[Daemon, Field(strict=False)] = Daemon.BGPD
 
     def resolve(self, fabric: Fabric) -> DaemonHang:
-        switch = self.find(fabric)
-        check_planned(fabric, switch, self.daemon)
-        return DaemonHang(switch, self.daemon.value)
+        return DaemonHang(self.find(fabric), self.daemon.value)

@@ -14,7 +14,6 @@ from rocelab.faults.injector import Change
 from rocelab.faults.kinds.campaign import DRAWN, CampaignSpec
 from rocelab.faults.kinds.carrier_down import CarrierDown, CarrierDownSpec
 from rocelab.faults.kinds.flapping import FlappingSpec
-from rocelab.faults.kinds.grey_loss import grey_loss
 from rocelab.faults.kinds.power_loss import SwitchPowerLoss
 from rocelab.faults.schedule import expand
 from rocelab.faults.spec import FaultSpec
@@ -26,6 +25,7 @@ from rocelab.linux.bracket import Bracket
 from rocelab.plan.build import plan
 from rocelab.plan.fabric import Fabric
 from rocelab.results.probes import rebased
+from tests.helpers.impaired import grey_loss
 
 MS = 10**6
 FABRIC: Fabric = plan(load_spec(find_lab("zone-small")))

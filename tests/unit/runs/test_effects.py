@@ -10,10 +10,8 @@ import pytest
 from rocelab.faults.base import Fault
 from rocelab.faults.fibre import BrokenFibre
 from rocelab.faults.injector import Change
-from rocelab.faults.kinds.blackhole import blackhole
 from rocelab.faults.kinds.carrier_down import CarrierDown
 from rocelab.faults.kinds.daemon_hang import DaemonHang
-from rocelab.faults.kinds.grey_loss import grey_loss
 from rocelab.faults.kinds.power_loss import SwitchPowerLoss
 from rocelab.lab.lab import Lab
 from rocelab.linux.linkwatch import LinkEvent
@@ -21,6 +19,7 @@ from rocelab.plan.fabric import DirectedLink
 from rocelab.results.convergence import FlowMeasurement, FlowSamples, Method, Window, measure_flow
 from rocelab.routes.path import Hop, Path
 from rocelab.runs.effects import READ_DELAY_NS, late_carriers, late_losses
+from tests.helpers.impaired import blackhole, grey_loss
 
 MS = 10**6
 STAMP_NS = 1_000 * 10**9

@@ -12,7 +12,6 @@ import pytest
 from rocelab.base.errors import MachineError
 from rocelab.faults.base import Fault
 from rocelab.faults.injector import Change
-from rocelab.faults.kinds.blackhole import blackhole
 from rocelab.faults.kinds.carrier_down import CarrierDown
 from rocelab.jobs.flow import Flow, permutation
 from rocelab.lab.lab import Lab
@@ -30,6 +29,7 @@ from rocelab.routes.planned import planned_fibs
 from rocelab.runs import observers, probes
 from rocelab.runs.probes import FaultedRun, Settings, check_sent, counted_samples
 from rocelab.traffic.result import Arrivals, TrafficResult, flow_record
+from tests.helpers.impaired import blackhole
 from tests.helpers.report_sample import flows, lab
 
 ONE, OTHER = flows(build_fabric(lab()), 2)

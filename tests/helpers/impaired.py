@@ -1,0 +1,20 @@
+"""Faults of cables, as their specs make them."""
+
+from __future__ import annotations
+
+from rocelab.dataplane.impairments.impairment import Impairment, Kind
+from rocelab.faults.base import ALL_PPM
+from rocelab.faults.impairments import CableFault
+from rocelab.plan.fabric import Link
+
+
+def blackhole(links: tuple[Link, ...], towards: str | None = None) -> CableFault:
+    return CableFault(links, "blackhole", Impairment(Kind.BLACKHOLE), towards)
+
+
+def grey_loss(links: tuple[Link, ...], loss_ppm: int) -> CableFault:
+    return CableFault(links, "grey-loss", Impairment(Kind.LOSS, loss_ppm / ALL_PPM))
+
+
+def delay(links: tuple[Link, ...], delay_ns: int) -> CableFault:
+    return CableFault(links, "delay", Impairment(Kind.DELAY, delay_ns=delay_ns))
