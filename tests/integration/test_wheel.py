@@ -208,6 +208,16 @@ def test_a_project_with_folders_of_our_names_runs_its_tests_with_the_plugin(
 
 @pytest.mark.long
 @pytest.mark.side_by_side
+def test_a_suite_of_a_user_passes_mypy_strict_with_the_wheel(python: Path, tmp_path: Path) -> None:
+    suite = tmp_path / "test_own.py"
+    suite.write_text((ROOT / "tests/typing/test_own.py").read_text())
+    checked = [sys.executable, "-m", "mypy", "--strict", "--python-executable", python, suite]
+    done = subprocess.run(checked, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.long
+@pytest.mark.side_by_side
 def test_a_wheel_sends_its_kit_whose_supervisor_runs_the_command(
     python: Path, tmp_path: Path
 ) -> None:

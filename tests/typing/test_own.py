@@ -1,4 +1,4 @@
-"""A user's suite, as `mypy --strict` reads it; `tests/unit/test_face.py` runs that."""
+"""A user's suite, as `mypy --strict` reads it; `tests/integration/test_wheel.py` runs that."""
 
 from __future__ import annotations
 

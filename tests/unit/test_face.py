@@ -95,14 +95,6 @@ def test_bench_imports_no_more_private_modules_than_it_did() -> None:
     assert sorted(found - PUBLIC) == BENCH, "remove from the list what is gone; add nothing"
 
 
-@pytest.mark.long
-def test_a_suite_of_a_user_passes_mypy_strict(tmp_path: Path) -> None:
-    suite = ROOT / "tests/typing"
-    command = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", tmp_path / "cache", suite]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
-    assert done.returncode == 0, done.stdout
-
-
 def test_old_names_of_the_kit_still_work_with_a_warning() -> None:
     import rocelab.testkit
 
