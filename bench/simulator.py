@@ -36,7 +36,7 @@ from rocelab.jobs.transport import TransportSpec
 from rocelab.jobs.workload import Step, Workload
 from rocelab.labfile.catalog import find_lab
 from rocelab.labfile.load import load_spec
-from rocelab.labfile.schemes import EEcmpScheme
+from rocelab.labfile.schemes.spec import scheme_of
 from rocelab.results.environment import cpu_model
 from rocelab.routes.arrays.build import network_of
 from rocelab.routes.arrays.flows import Paths
@@ -83,7 +83,7 @@ def ring(racks: int) -> tuple[Program, Paths, Floats]:
         TransportSpec(qps=16),
     )
     compiled = compile_jobs(network, [job])
-    paths = paths_of(network, Routes(network), compiled.flows, scheme=EEcmpScheme(kind="e-ecmp"))
+    paths = paths_of(network, Routes(network), compiled.flows, scheme=scheme_of("e-ecmp"))
     return compiled.program, paths, network.capacity_bps
 
 

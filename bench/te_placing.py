@@ -13,7 +13,8 @@ import time
 import numpy as np
 
 from rocelab import load
-from rocelab.labfile.schemes import EEcmpScheme, TeEngine
+from rocelab.labfile.schemes.spec import scheme_of
+from rocelab.labfile.schemes.te import TeEngine
 from rocelab.routes.arrays.build import network_of
 from rocelab.routes.arrays.flows import Flows
 from rocelab.routes.arrays.paths import paths_of
@@ -33,7 +34,7 @@ def main() -> None:
     columns = (*ends, 0 * number, 49152 + number % 16384, number)
     flows = Flows(*(column.astype(np.int32) for column in columns))
     rate_bps = np.full(len(flows), 400e9 / QPS)
-    hashed = paths_of(network, routes, flows, scheme=EEcmpScheme(kind="e-ecmp"))
+    hashed = paths_of(network, routes, flows, scheme=scheme_of("e-ecmp"))
     print("e-ecmp", utilisation(hashed, rate_bps, network.capacity_bps).max())
     for engine in TeEngine:
         began_s = time.monotonic()

@@ -19,7 +19,7 @@ from rocelab.jobs.load import estimate
 from rocelab.labfile.catalog import LABS, find_lab, shipped_names
 from rocelab.labfile.load import load_spec
 from rocelab.labfile.queues import QueuesSpec
-from rocelab.labfile.schemes import EEcmpScheme, PathPinningScheme, SchemeSpec
+from rocelab.labfile.schemes.spec import SchemeSpec, scheme_of
 
 CPUS = 2
 CPU_SHARE = 0.25
@@ -57,8 +57,8 @@ NOT_RUN = {
 """Omitted labs of the catalog, with the reasons."""
 
 SCHEMES: Sequence[SchemeSpec] = (
-    EEcmpScheme(kind="e-ecmp"),
-    PathPinningScheme(kind="path-pinning"),
+    scheme_of("e-ecmp"),
+    scheme_of("path-pinning"),
 )
 """Schemes whose paths depend only on tables and flows, run on one lab; ecmp runs on all."""
 

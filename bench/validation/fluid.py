@@ -11,14 +11,14 @@ from dataclasses import replace
 import numpy as np
 
 from bench.validation.run import Found, Task
-from bench.validation.zone import GPUS, SERVERS_PER_RACK, Scheme, zone
+from bench.validation.zone import GPUS, SERVERS_PER_RACK, zone
 from rocelab import JobSpec, Pattern
 from rocelab import SimulationOptions as Options
 from rocelab.jobs.merged_sends import sends_of
 from rocelab.jobs.spec import collective_job
 from rocelab.jobs.transport import TransportSpec
 from rocelab.jobs.workload import Step, Workload
-from rocelab.labfile.schemes import EEcmpScheme, SprayScheme
+from rocelab.labfile.schemes.spec import SchemeSpec, scheme_of
 from rocelab.results.simulation import Engine
 from rocelab.routes.arrays.paths import paths_of
 from rocelab.routes.arrays.routes import Routes
@@ -31,9 +31,9 @@ SIZES = {"64 KB": 2**16, "1 MB": 2**20, "16 MB": 2**24, "256 MB": 2**28}
 PACKET_SIZES = ("64 KB", "1 MB", "16 MB")
 """Larger ones take the packet engine minutes each."""
 
-SCHEMES: dict[str, Scheme | SprayScheme] = {
-    "spray": SprayScheme(kind="spray"),
-    "e-ecmp": EEcmpScheme(kind="e-ecmp"),
+SCHEMES: dict[str, SchemeSpec] = {
+    "spray": scheme_of("spray"),
+    "e-ecmp": scheme_of("e-ecmp"),
 }
 
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 import numpy as np
 
 from bench.validation.run import Found, Task
-from bench.validation.zone import E_ECMP, ECMP, Scheme
+from bench.validation.zone import E_ECMP, ECMP
 from rocelab.jobs.sport import FIRST_SPORT, SPORTS
 from rocelab.labfile.catalog import find_lab
 from rocelab.labfile.load import load_spec
+from rocelab.labfile.schemes.spec import SchemeSpec
 from rocelab.routes.arrays.build import network_of
 from rocelab.routes.arrays.flows import Flows, Paths
 from rocelab.routes.arrays.network import Network
@@ -89,7 +90,7 @@ def few_pairs(seeds: int) -> Found:
     return found
 
 
-def _mmr(network: Network, flows: Flows, scheme: Scheme, model: Model) -> float:
+def _mmr(network: Network, flows: Flows, scheme: SchemeSpec, model: Model) -> float:
     paths: Paths = paths_of(network, Routes(network), flows, scheme=scheme, model=model)
     leaf = network.node_number("rtsw1")
     up = 2 * np.flatnonzero(network.lower == leaf)

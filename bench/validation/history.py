@@ -16,7 +16,6 @@ from bench.validation.zone import (
     E_ECMP,
     LP,
     PINNED,
-    Scheme,
     Traffic,
     churned,
     failed_uplinks,
@@ -26,6 +25,7 @@ from bench.validation.zone import (
     whole_racks,
     zone,
 )
+from rocelab.labfile.schemes.spec import SchemeSpec
 
 RACKS = 64
 NIC = "200G"
@@ -38,7 +38,7 @@ class Phase:
     title: str
     uplinks: int
     uplink: str
-    scheme: Scheme
+    scheme: SchemeSpec
     qps: int = 1
     failed: int = 0
 

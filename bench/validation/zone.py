@@ -20,7 +20,8 @@ from rocelab.jobs.parallelism import over_groups
 from rocelab.jobs.sport import SourcePort
 from rocelab.jobs.transport import Strategy, TransportSpec
 from rocelab.jobs.workload import Sends, Step, Workload
-from rocelab.labfile.schemes import EcmpScheme, EEcmpScheme, PathPinningScheme, TeEngine, TeScheme
+from rocelab.labfile.schemes.spec import SchemeSpec, scheme_of
+from rocelab.labfile.schemes.te import TeScheme
 from rocelab.routes.arrays.build import network_of
 from rocelab.routes.arrays.flows import Flows, Paths
 from rocelab.routes.arrays.network import Network
@@ -43,11 +44,10 @@ MOST_IN_ALLTOALL = 4
 """The most servers of a job with an AlltoAll, whose flows grow with the square of its GPUs."""
 
 
-ECMP, E_ECMP = EcmpScheme(), EEcmpScheme(kind="e-ecmp")
-PINNED = PathPinningScheme(kind="path-pinning")
-CSPF = TeScheme(kind="te", engine=TeEngine.CSPF)
-LP = TeScheme(kind="te", engine=TeEngine.LP)
-Scheme = EcmpScheme | EEcmpScheme | PathPinningScheme | TeScheme
+ECMP, E_ECMP = scheme_of("ecmp"), scheme_of("e-ecmp")
+PINNED = scheme_of("path-pinning")
+CSPF = scheme_of("te", engine="cspf")
+LP = scheme_of("te", engine="lp")
 
 
 def zone(
@@ -202,7 +202,7 @@ class Traffic:
     def flows(self) -> Flows:
         return self.compiled.flows
 
-    def led(self, scheme: Scheme, up: Bools | None = None) -> Paths:
+    def led(self, scheme: SchemeSpec, up: Bools | None = None) -> Paths:
         """The paths of all flows while these links are up, TE after its round."""
         routes = Routes(self.network, up)
         hashed = E_ECMP if isinstance(scheme, TeScheme) else scheme

@@ -18,7 +18,7 @@ from rocelab.cli.arguments import (
     running_or_planned,
 )
 from rocelab.cli.joboptions import named_options, takes_job_options
-from rocelab.labfile.schemes import SCHEMES
+from rocelab.labfile.schemes.spec import SCHEME_DOOR, SCHEMES
 from rocelab.linux.rights import need_root
 from rocelab.report.console import err, out, write
 
@@ -37,7 +37,7 @@ def compare(
     schemes: Annotated[
         str,
         typer.Option(metavar="NAME,...", help="Schemes, in this order.", rich_help_panel=_MATRIX),
-    ] = ",".join(SCHEMES),
+    ] = ",".join(kind for kind in SCHEMES if SCHEME_DOOR.origin(kind) is None),
     qps: Annotated[
         str,
         typer.Option(

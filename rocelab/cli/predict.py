@@ -16,7 +16,7 @@ from rocelab.cli.arguments import (
 from rocelab.cli.collection import uncollected
 from rocelab.cli.joboptions import named_options, takes_job_options
 from rocelab.cli.unprivileged import take_rights_for
-from rocelab.labfile.schemes import predictable_kinds
+from rocelab.labfile.schemes.spec import predictable_kinds
 from rocelab.report.console import err, out, progress_bars, write
 
 if TYPE_CHECKING:

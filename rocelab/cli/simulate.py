@@ -21,7 +21,7 @@ from rocelab.cli.arguments import (
 from rocelab.cli.collection import uncollected
 from rocelab.cli.joboptions import named_options, takes_job_options
 from rocelab.cli.predict import complete_model
-from rocelab.labfile.schemes import SCHEMES
+from rocelab.labfile.schemes.spec import SCHEMES
 from rocelab.report.console import err, out, progress_bars, write
 
 if TYPE_CHECKING:

@@ -39,7 +39,7 @@ def te(
     rounds = read_rounds(ControllerFiles(files).rounds, last)
     optimum = _bound(chosen) if bound else None
     scheme = chosen.steering.read_scheme()
-    entries = chosen.steering.read_entries() if scheme.kind == "te" else {}
+    entries = chosen.steering.read_entries() if scheme.has_entries else {}
     if json:
         from dataclasses import asdict
 

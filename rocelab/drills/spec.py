@@ -33,7 +33,7 @@ from rocelab.labfile.catalog import tree_of
 from rocelab.labfile.load import validate
 from rocelab.labfile.model import MAX_SEED, SeedPlan
 from rocelab.labfile.reference import named_by
-from rocelab.labfile.schemes import SchemeSpec
+from rocelab.labfile.schemes.spec import SchemeSpec
 from rocelab.labfile.source import Data, Source, read_source
 from rocelab.observe.health.spec import HealthSpec
 from rocelab.results.convergence import Method

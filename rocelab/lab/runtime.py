@@ -102,7 +102,7 @@ class LabRuntime:
         Raises MachineError if this machine cannot run it, NotConvergedError if routing does not
         converge in time; either way nothing is left behind. `on_unconverged` is called with that
         error before the lab is taken down, and returns a line to add to it. Raises InputError if
-        the lab is up already or another command works on it.
+        the lab is up already or another command works on it, or no lab has its scheme.
         """
         self.notes = check_rights()
         stack_for(self.fabric).check(self.fabric)
@@ -113,6 +113,7 @@ class LabRuntime:
 
             management.check(self.fabric)
         cables.check(self.fabric)
+        self.fabric.spec.scheme.check_lab()
         lab = self.fabric.name
         with locked(lab) as files, shielded(f"lab {lab} is taken down") as shield:
             check_absent(files)

@@ -6,6 +6,7 @@ its only value.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import reduce
 from operator import or_
 from typing import Annotated, TypeVar, get_args
@@ -16,6 +17,8 @@ from rocelab.base.doors import Door
 from rocelab.base.errors import InputError
 from rocelab.base.wording import RefusedError
 from rocelab.labfile.base import SpecModel
+
+LAST = 100
 
 Model = TypeVar("Model", bound=SpecModel)
 
@@ -34,6 +37,11 @@ def model_door(group: str, noun: str, base: type[Model]) -> Door[type[Model]]:
     return Door(group, noun, read)
 
 
+def in_order(door: Door[type[Model]]) -> Mapping[str, type[Model]]:
+    """The registered models by their `place` if they have one, then by name."""
+    return dict(sorted(door.all().items(), key=lambda item: getattr(item[1], "place", LAST)))
+
+
 def any_of(door: Door[type[Model]], base: type[SpecModel] = SpecModel) -> object:
     """The type of a block that is one of the registered models, of those that are a `base`."""
 
@@ -46,7 +54,7 @@ def any_of(door: Door[type[Model]], base: type[SpecModel] = SpecModel) -> object
                 raise RefusedError(error.message, error.hint) from error
         return {"kind": value} if isinstance(value, str) else value
 
-    models = tuple(model for model in door.all().values() if issubclass(model, base))
+    models = tuple(model for model in in_order(door).values() if issubclass(model, base))
     # pydantic takes a discriminator for two members and more.
     chosen = [Field(discriminator="kind")] if len(models) > 1 else []
     return Annotated[(reduce(or_, models), *chosen, BeforeValidator(block))]

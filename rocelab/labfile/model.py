@@ -19,7 +19,8 @@ from rocelab.fabrics.spec import FabricSpec
 from rocelab.labfile.base import MS, SECOND, Name, SpecModel
 from rocelab.labfile.headroom import check_shared_memory, headroom_of
 from rocelab.labfile.queues import QueuesSpec
-from rocelab.labfile.schemes import EcmpScheme, SchemeSpec
+from rocelab.labfile.schemes.ecmp import EcmpScheme
+from rocelab.labfile.schemes.spec import SchemeSpec
 from rocelab.labfile.stacks import DEFAULT_STACK, STACKS
 
 MAX_SEED = 2**32 - 1

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from rocelab.labfile.fields import default_text, keys_of, of_field, phrase, quantity_of
 from rocelab.labfile.model import HashingSpec, LabSpec
-from rocelab.labfile.schemes import EcmpScheme
+from rocelab.labfile.schemes.ecmp import EcmpScheme
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 

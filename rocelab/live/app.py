@@ -33,7 +33,7 @@ from rocelab.lab.inuse import in_use
 from rocelab.lab.lab import RunningLab
 from rocelab.labfile.base import SpecModel
 from rocelab.labfile.load import validate
-from rocelab.labfile.schemes import AskedScheme
+from rocelab.labfile.schemes.spec import AskedScheme
 from rocelab.labfile.source import Source
 from rocelab.live.access import Access, Guard
 from rocelab.live.details import link_document, node_document

@@ -27,7 +27,7 @@ from rocelab.labfile.base import SpecModel
 from rocelab.labfile.load import validate
 from rocelab.labfile.model import HashingSpec
 from rocelab.labfile.scalars import read_scalar
-from rocelab.labfile.schemes import SchemeSpec
+from rocelab.labfile.schemes.spec import SchemeSpec
 from rocelab.labfile.source import Data, Source, raise_problems, read_source
 from rocelab.plan.fabric import Fabric
 from rocelab.predict.matrix import FlowRow

@@ -1,5 +1,5 @@
 """Hashes and choices for arrays of flows: `rocelab.routes.multipath`, the kernel's ECMP, and
-the E-ECMP hash of `rocelab.routes.steering` in numpy.
+the hash of fields of `rocelab.routes.steering` in numpy.
 
 Hashes and indexes of next hops, per flow, equal those of the scalar models. A seed is one for all
 or one per flow. Arrays are processed in pieces that fit the processor's cache.
@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rocelab.labfile.model import HashField, HashPolicy
+from rocelab.labfile.schemes.base import ALL_FIELDS, Hashed, Headers
 from rocelab.routes.flows import Flows, Indices, Words
 from rocelab.routes.multipath import JHASH_START, UDP, hashed_fields, siphash_key, upper_bounds
 from rocelab.routes.steering import MULTIPLIERS, ROCE_PORT
@@ -195,18 +196,16 @@ def _rotated(words: Words, bits: int) -> Words:
     return words << np.uint32(bits) | words >> np.uint32(32 - bits)
 
 
-def e_ecmp_hashes(
-    sources: _Words64,
-    destinations: _Words64,
-    source_ports: _Words64,
-    destination_qps: _Words64,
-    seed: int | _Words64,
-) -> Words:
-    """`rocelab.routes.steering.e_ecmp_hash` for arrays of RoCE flows, with one seed for all or
-    one per flow; addresses are 32-bit numbers."""
-    addresses = sources << np.uint64(32) | destinations
+def field_hashes(headers: Headers, seed: int | _Words64, fields: Hashed = ALL_FIELDS) -> Words:
+    """`rocelab.routes.steering.field_hash` for arrays of RoCE flows, with one seed for all or one
+    per flow."""
+    zero = np.uint64(0)
+    source, destination, source_port, destination_qp = (
+        column if field in fields else zero for field, column in zip(Hashed, headers, strict=True)
+    )
+    addresses = source << np.uint64(32) | destination
     same = np.uint64(ROCE_PORT << 32 | UDP << 24)
-    rest = source_ports << np.uint64(48) | same | destination_qps
+    rest = source_port << np.uint64(48) | same | destination_qp
     mixed = _mixed(_mixed(_mixed(np.asarray(seed, np.uint64).reshape(-1)) ^ addresses) ^ rest)
     return (mixed >> np.uint64(32)).astype(np.uint32)
 

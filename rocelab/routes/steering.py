@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import IntEnum
 from functools import cached_property
 from typing import NamedTuple
 
 from rocelab.base.errors import InputError
 from rocelab.fabrics.addressing import address_number
-from rocelab.labfile.schemes import SchemeSpec
+from rocelab.labfile.schemes.base import ALL_FIELDS, Hashed, Headers, Treatment
+from rocelab.labfile.schemes.spec import SchemeSpec
 from rocelab.plan.fabric import Fabric, Nic, Node
 from rocelab.routes.multipath import HASH_BITS, UDP, Flow5
 
@@ -27,22 +27,6 @@ MULTIPLIERS = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
 """The multipliers of SplitMix64's finalizer."""
 
 _WORD = 2**64 - 1
-
-
-class NodeScheme(IntEnum):
-    """A switch's treatment of a RoCE packet; the numbers are those of
-    rocelab/dataplane/bpf/steer.bpf.c.
-
-    KERNEL removes the hash of an earlier switch, so that the kernel computes its own.
-    """
-
-    OFF = 0
-    KERNEL = 1
-    E_ECMP = 2
-    FLOWLET = 3
-    SPRAY = 4
-    PINS = 5
-    ENTRIES = 6
 
 
 class EntryKey(NamedTuple):
@@ -61,33 +45,20 @@ class PinKey(NamedTuple):
     destination: str
 
 
-def node_scheme(scheme: SchemeSpec, node: Node) -> NodeScheme:
-    """The treatment by the switch `node` under `scheme`."""
-    match scheme.kind:
-        case "e-ecmp":
-            return NodeScheme.E_ECMP
-        case "spray":
-            return NodeScheme.SPRAY
-        case "te":
-            return NodeScheme.ENTRIES
-        case "flowlet":
-            return NodeScheme.FLOWLET if node.is_leaf else NodeScheme.KERNEL
-        case "path-pinning":
-            return NodeScheme.PINS if node.is_leaf else NodeScheme.KERNEL
-        case _:
-            return NodeScheme.OFF
-
-
-def e_ecmp_hash(flow: Flow5, destination_qp: int, seed: int) -> int:
-    """The 32-bit hash of an IPv4 five-tuple and a BTH destination QP (24 bits) under `seed`.
+def field_hash(flow: Flow5, destination_qp: int, seed: int, fields: Hashed = ALL_FIELDS) -> int:
+    """The 32-bit hash of an IPv4 five-tuple and a BTH destination QP (24 bits) under `seed`; what
+    is not in `fields` counts as 0.
 
     Three rounds of SplitMix64's finalizer (Steele, Lea and Flood, OOPSLA 2014) over the seed, the
     addresses and the rest. The result is the upper half, of which the kernel uses the upper 31
     bits.
     """
-    addresses = address_number(flow.source) << 32 | address_number(flow.destination)
-    rest = flow.source_port << 48 | flow.destination_port << 32 | flow.protocol << 24
-    return _mixed(_mixed(_mixed(seed) ^ addresses) ^ rest ^ destination_qp) >> 32
+    source = address_number(flow.source) if Hashed.SOURCE in fields else 0
+    destination = address_number(flow.destination) if Hashed.DESTINATION in fields else 0
+    source_port = flow.source_port if Hashed.SOURCE_PORT in fields else 0
+    qp = destination_qp if Hashed.DESTINATION_QP in fields else 0
+    rest = source_port << 48 | flow.destination_port << 32 | flow.protocol << 24
+    return _mixed(_mixed(_mixed(seed) ^ (source << 32 | destination)) ^ rest ^ qp) >> 32
 
 
 def steering_hash(index: int, weights: Sequence[int]) -> int:
@@ -158,23 +129,41 @@ class SteeringModel:
             raise unpredictable.error("path")
         if flow.protocol != UDP or flow.destination_port != ROCE_PORT:
             return None
-        match node_scheme(self.scheme, node):
-            case NodeScheme.E_ECMP:
-                if destination_qp is None:
+        treatment = self.scheme.treatment(is_leaf=node.is_leaf)
+        match treatment:
+            case Treatment.HASH | Treatment.FUNCTION:
+                if destination_qp is None and Hashed.DESTINATION_QP in self.scheme.hashed:
                     raise InputError(
-                        "e-ecmp hashes the destination QP, and none is given",
+                        f"{self.scheme.kind} hashes the destination QP, and none is given",
                         hint="say which with --qp",
                     )
-                return e_ecmp_hash(flow, destination_qp, node.hash_seed)
-            case NodeScheme.PINS:
+                qp, seed = destination_qp or 0, node.hash_seed
+                if treatment is Treatment.HASH:
+                    return field_hash(flow, qp, seed, self.scheme.hashed)
+                return _own_hash(self.scheme, flow, qp, seed)
+            case Treatment.PINS:
                 return self._pins.get(PinKey(node.name, flow.destination))
-            case NodeScheme.ENTRIES if self.entries is not None:
+            case Treatment.ENTRIES if self.entries is not None:
                 key = EntryKey(node.name, flow.source, flow.destination, flow.source_port)
                 return self.entries.get(key)
-            case NodeScheme.ENTRIES | NodeScheme.FLOWLET | NodeScheme.SPRAY if unpredictable:
+            case Treatment.ENTRIES | Treatment.FLOWLET | Treatment.SPRAY if unpredictable:
                 raise unpredictable.error("path")
             case _:
                 return None
+
+
+def _own_hash(scheme: SchemeSpec, flow: Flow5, destination_qp: int, seed: int) -> int:
+    """What a scheme's own function makes of a single packet."""
+    import numpy as np
+
+    numbers = (
+        address_number(flow.source),
+        address_number(flow.destination),
+        flow.source_port,
+        destination_qp,
+    )
+    headers = Headers(*(np.array([number], np.uint64) for number in numbers))
+    return int(scheme.hashes(headers, np.array([seed], np.uint64))[0])
 
 
 def _mixed(value: int) -> int:

@@ -11,7 +11,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from rocelab.base.arrays import NONE, Bools, Floats
-from rocelab.labfile.schemes import EcmpScheme, SchemeSpec, SprayScheme, TeScheme
+from rocelab.labfile.schemes.base import Treatment
+from rocelab.labfile.schemes.ecmp import EcmpScheme
+from rocelab.labfile.schemes.spec import SchemeSpec
+from rocelab.labfile.schemes.te import TeScheme
 from rocelab.routes.arrays.choice import divides
 from rocelab.routes.arrays.flows import (
     Flows,
@@ -71,7 +74,8 @@ class Routing:
         scheme, routes = self._scheme, Routes(self.network, link_up)
         if divides(scheme, self.model):
             # Switches spray data only.
-            of_answers = EcmpScheme() if isinstance(scheme, SprayScheme) else scheme
+            sprays = Treatment.SPRAY in scheme.treatments
+            of_answers = EcmpScheme() if sprays else scheme
             return joined_ways(
                 ways_of(self.network, routes, joined_flows([flows, control]), scheme),
                 ways_of(self.network, routes, answers, of_answers),

@@ -41,7 +41,7 @@ from rocelab.jobs.transport import TransportSpec
 from rocelab.jobs.workload import Workload
 from rocelab.labfile.base import SECOND
 from rocelab.labfile.model import MAX_SEED, LabSpec
-from rocelab.labfile.schemes import SprayScheme
+from rocelab.labfile.schemes.spray import SprayScheme
 from rocelab.results.simulation import Engine, PortModel, SimulationReport
 from rocelab.routes.arrays.build import network_of
 from rocelab.routes.arrays.flows import Flows, Ways, joined_flows

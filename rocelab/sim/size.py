@@ -15,7 +15,8 @@ from rocelab.jobs.collectives import EXCHANGES
 from rocelab.jobs.merged_sends import sends_in_order
 from rocelab.jobs.spec import SimulatedJob
 from rocelab.jobs.workload import Workload
-from rocelab.labfile.schemes import SchemeSpec
+from rocelab.labfile.schemes.base import Treatment
+from rocelab.labfile.schemes.spec import SchemeSpec
 from rocelab.routes.arrays.network import Network
 
 BASE_BYTES = 250 * 2**20
@@ -46,7 +47,7 @@ def check_fits(
     flows = listed + sum(_flows(job) for job in jobs)
     needed = BASE_BYTES + LINK_BYTES * network.links + flows * FLOW_BYTES
     if scheme.divides_flows:
-        needed += flows * _most_entries(network, scheme.kind) * ENTRY_BYTES
+        needed += flows * _most_entries(network, scheme) * ENTRY_BYTES
     needed += SENDS_BYTES * (listed + sum(_ordered(job) for job in jobs))
     check_memory(
         f"{flows:,} flows over {network.links:,} links",
@@ -101,7 +102,7 @@ def _ordered(job: SimulatedJob) -> int:
     return sends_in_order(spec, job.iterations)
 
 
-def _most_entries(network: Network, kind: str) -> int:
+def _most_entries(network: Network, scheme: SchemeSpec) -> int:
     """Sends that a flow can be divided over, at most."""
     tier = network.tier
     widths = {}
@@ -110,7 +111,7 @@ def _most_entries(network: Network, kind: str) -> int:
         nodes = max(1, int((tier == level).sum()))
         widths[level] = -(-len(below) // nodes)
     leaf, spine = widths[1], widths[2]
-    if kind == "flowlet":
+    if Treatment.KERNEL in scheme.treatments:
         return 6 * leaf
     ports = int((network.nic_links != NONE).sum(axis=1).max())
     return 2 * ports + 2 * leaf + 2 * leaf * spine

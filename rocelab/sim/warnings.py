@@ -22,6 +22,7 @@ from rocelab.jobs.messages import spread_evenly
 from rocelab.jobs.performance import jct_ratio, ran_ahead
 from rocelab.jobs.placement import Placement
 from rocelab.labfile.base import SECOND
+from rocelab.labfile.schemes.base import Treatment
 from rocelab.plan.limits import unreached_marks
 from rocelab.results.simulation import Engine, JobOutcome, PacketCounts
 from rocelab.routes.arrays.paths import links_on_path
@@ -306,7 +307,7 @@ def _servers(simulation: Simulation, places: Ints) -> list[str]:
 
 def _discarding_sprayed(simulation: Simulation) -> list[str]:
     """Jobs whose NICs take packets in order only, under a scheme that changes the order."""
-    if simulation.spec.scheme.kind != "spray":
+    if Treatment.SPRAY not in simulation.spec.scheme.treatments:
         return []
     return [
         f"{job.name}: sprayed packets overtake each other, and its NICs discard what comes early: "

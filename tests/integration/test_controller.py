@@ -38,7 +38,9 @@ from rocelab.jobs.job import JobSpec
 from rocelab.lab.lab import Lab
 from rocelab.lab.status import read_status
 from rocelab.labfile.catalog import find_lab
-from rocelab.labfile.schemes import EcmpScheme, ResilientScheme, TeEngine, TeScheme
+from rocelab.labfile.schemes.ecmp import EcmpScheme
+from rocelab.labfile.schemes.resilient import ResilientScheme
+from rocelab.labfile.schemes.te import TeEngine, TeScheme
 from rocelab.linux import netlink
 from rocelab.linux.fib import read_fib, read_objects, read_routes
 from rocelab.linux.namespaces import inside

@@ -26,7 +26,8 @@ from rocelab.jobs.collectives import Pattern
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.jobplan import plan_jobs
 from rocelab.lab.lab import Lab
-from rocelab.labfile.schemes import EcmpScheme, SchemeSpec
+from rocelab.labfile.schemes.ecmp import EcmpScheme
+from rocelab.labfile.schemes.spec import SchemeSpec
 from rocelab.linux.namespaces import inside
 from rocelab.results.job import JobReport
 from rocelab.results.lossless import Lossless

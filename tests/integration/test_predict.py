@@ -9,7 +9,8 @@ import pytest
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.jobplan import plan_jobs
 from rocelab.lab.lab import Lab
-from rocelab.labfile.schemes import EcmpScheme, SchemeSpec
+from rocelab.labfile.schemes.ecmp import EcmpScheme
+from rocelab.labfile.schemes.spec import SchemeSpec
 from rocelab.observe.timeline import opened_namespaces
 from rocelab.plan.fabric import Fabric
 from rocelab.predict.loads import by_link

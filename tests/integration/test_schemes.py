@@ -26,18 +26,17 @@ from rocelab.dataplane.steering.program import pins_folder
 from rocelab.lab.inuse import in_use
 from rocelab.lab.lab import Lab
 from rocelab.lab.teardown import take_down
-from rocelab.labfile.schemes import (
-    EcmpScheme,
-    EEcmpScheme,
-    FlowletScheme,
-    PathPinningScheme,
-    SchemeSpec,
-    SprayScheme,
-    TeScheme,
-)
+from rocelab.labfile.schemes.base import Headers
+from rocelab.labfile.schemes.e_ecmp import EEcmpScheme
+from rocelab.labfile.schemes.ecmp import EcmpScheme
+from rocelab.labfile.schemes.flowlet import FlowletScheme
+from rocelab.labfile.schemes.path_pinning import PathPinningScheme
+from rocelab.labfile.schemes.spec import SchemeSpec
+from rocelab.labfile.schemes.spray import SprayScheme
+from rocelab.labfile.schemes.te import TeScheme
 from rocelab.linux import bpf, namespaces, netlink, tc
 from rocelab.record import LabFiles
-from rocelab.routes.bulk import e_ecmp_hashes
+from rocelab.routes.bulk import field_hashes
 from rocelab.routes.entries import program
 from rocelab.routes.path import find_nic, walk
 from rocelab.routes.steering import EntryKey, PinKey, SteeringModel, planned_pins, steering_hash
@@ -249,7 +248,7 @@ def test_the_models_hash_is_the_programs_to_the_bit(zone: Lab) -> None:
     )
     ports, qps = (np.array([flow[part] for flow in flows], np.uint64) for part in (2, 3))
     seed = lab.fabric.node("rtsw1").hash_seed
-    assert read == e_ecmp_hashes(sources, destinations, ports, qps, seed).tolist()
+    assert read == field_hashes(Headers(sources, destinations, ports, qps), seed).tolist()
 
 
 @contextmanager

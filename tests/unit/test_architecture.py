@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import re
 import tomllib
+from collections.abc import Iterable
 from pathlib import Path
 from typing import get_args
 
 import pytest
+from pydantic import BaseModel
 
 from rocelab.fabrics.spec import FabricSpec
 from rocelab.faults.door import KINDS
 from rocelab.lab.kind import RuntimeKind
-from rocelab.labfile.schemes import SchemeSpec
+from rocelab.labfile.schemes.spec import SCHEMES
 
 ROOT = Path(__file__).parents[2]
 MODULES = sorted((ROOT / "rocelab").rglob("*.py"))
 
 
-def names_of(models: object) -> str:
+def names_of(models: Iterable[type[BaseModel]]) -> str:
     """A pattern of the kinds that a spec chooses among, but for the default: the first one."""
-    _, *others = get_args(get_args(models)[0])
+    _, *others = models
     kinds = [kind for each in others for kind in get_args(each.model_fields["kind"].annotation)]
     return rf'"({"|".join(kinds)})"|\b({"|".join(each.__name__ for each in others)})\b'
 
@@ -36,15 +38,14 @@ ADDITIONS = {
         },
     ),
     "a load-balancing scheme": (
-        names_of(SchemeSpec),
+        names_of(SCHEMES.values()),
         {
-            *("cli/main.py", "cli/te.py"),  # the command `te`
-            "sim/warnings.py",  # warns of `spray` where NICs go back N
+            "cli/main.py",  # the command `te`
             "sim/simulate.py",  # `spray` stands for every path there
         },
     ),
     "a fabric kind": (
-        names_of(FabricSpec),
+        names_of(get_args(get_args(FabricSpec)[0])),
         {"sim/events/rates.py", "sim/events/spec.py"},  # whose failure rates: also HPN's
     ),
     "a runtime": (

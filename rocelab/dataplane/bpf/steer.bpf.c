@@ -18,13 +18,15 @@
 #define RC_SEND_LAST_WITH_INVALIDATE 0x16
 #define RC_SEND_ONLY_WITH_INVALIDATE 0x17
 
-// As in rocelab/dataplane/steering/maps.py.
-enum { OFF, KERNEL, E_ECMP, FLOWLET, SPRAY, PINS, ENTRIES };
+// As in rocelab/labfile/schemes/base.py.
+enum { OFF, KERNEL, HASH, FLOWLET, SPRAY, PINS, ENTRIES };
+enum { SOURCE = 1, DESTINATION = 2, SOURCE_PORT = 4, DESTINATION_QP = 8 };
 
 struct node {
 	__u32 scheme;
 	__u32 seed;
 	__u64 gap_ns;
+	__u64 fields; // that are hashed
 };
 
 struct counters {
@@ -149,13 +151,16 @@ static __always_inline __u64 mixed(__u64 value)
 	return value ^ value >> 31;
 }
 
-static __always_inline __u32 e_ecmp_hash(const struct packet *packet, __u32 seed)
+static __always_inline __u32 field_hash(const struct packet *packet, __u64 fields, __u32 seed)
 {
-	__u64 addresses = (__u64)packet->source << 32 | packet->destination;
-	__u64 rest = (__u64)packet->source_port << 48 | (__u64)ROCE_PORT << 32 |
-		     (__u64)IPPROTO_UDP << 24 | packet->destination_qp;
+	__u64 source = fields & SOURCE ? packet->source : 0;
+	__u64 destination = fields & DESTINATION ? packet->destination : 0;
+	__u64 source_port = fields & SOURCE_PORT ? packet->source_port : 0;
+	__u64 destination_qp = fields & DESTINATION_QP ? packet->destination_qp : 0;
+	__u64 rest = source_port << 48 | (__u64)ROCE_PORT << 32 | (__u64)IPPROTO_UDP << 24 |
+		     destination_qp;
 
-	return mixed(mixed(mixed(seed) ^ addresses) ^ rest) >> 32;
+	return mixed(mixed(mixed(seed) ^ (source << 32 | destination)) ^ rest) >> 32;
 }
 
 static __always_inline __u32 flowlet_hash(const struct packet *packet, __u32 id, __u64 gap_ns,
@@ -238,8 +243,8 @@ int steer(struct __sk_buff *skb)
 	if (!node || !count || node->scheme == OFF || !parse(skb, &packet))
 		return TC_ACT_UNSPEC;
 	switch (node->scheme) {
-	case E_ECMP:
-		give(skb, e_ecmp_hash(&packet, node->seed), count);
+	case HASH:
+		give(skb, field_hash(&packet, node->fields, node->seed), count);
 		break;
 	case FLOWLET:
 		give(skb, flowlet_hash(&packet, id, node->gap_ns, count), count);

@@ -18,7 +18,8 @@ from rocelab.base.errors import RocelabError
 from rocelab.dataplane.controller.collector import Collector, Reason
 from rocelab.dataplane.controller.rounds import Round, RoundLog, Utilisation
 from rocelab.dataplane.steering import resilient
-from rocelab.labfile.schemes import ResilientScheme, TeEngine, TeScheme
+from rocelab.labfile.schemes.resilient import ResilientScheme
+from rocelab.labfile.schemes.te import TeEngine, TeScheme
 from rocelab.linux import netlink
 from rocelab.linux.fib import KernelRoute, read_objects
 from rocelab.linux.fibtable import Fib

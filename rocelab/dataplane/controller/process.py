@@ -16,7 +16,9 @@ from rocelab.dataplane.controller.rounds import RoundLog
 from rocelab.dataplane.steering import Steering
 from rocelab.dataplane.steering.controller import ControllerFiles
 from rocelab.labfile.adopted import recorded_spec
-from rocelab.labfile.schemes import ResilientScheme, SchemeSpec, TeScheme
+from rocelab.labfile.schemes.resilient import ResilientScheme
+from rocelab.labfile.schemes.spec import SchemeSpec
+from rocelab.labfile.schemes.te import TeScheme
 from rocelab.linux import background
 from rocelab.plan.build import plan
 from rocelab.plan.fabric import Fabric

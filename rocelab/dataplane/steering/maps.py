@@ -13,15 +13,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rocelab.fabrics.addressing import address_number, dotted
+from rocelab.labfile.schemes.base import ALL_FIELDS, Hashed, Treatment
 from rocelab.linux import bpf
 from rocelab.plan.fabric import Fabric
-from rocelab.routes.steering import EntryKey, NodeScheme, PinKey
+from rocelab.routes.steering import EntryKey, PinKey
 
 MAPS = ("nodes", "counters", "pins", "entries")
 
 _INDEX = struct.Struct("=I")
 _HASH = struct.Struct("=I")
-_NODE = struct.Struct("=IIQ")
+_NODE = struct.Struct("=IIQQ")
 _COUNTERS = struct.Struct("=5Q")
 _PIN = struct.Struct("=II")
 _ENTRY = struct.Struct("=IIII")
@@ -59,10 +60,17 @@ class SteeringMaps(bpf.Pinned):
         self._name_of = {number: name for name, number in ids.items()}
         super().__init__(folder, MAPS)
 
-    def set_node(self, name: str, scheme: NodeScheme, seed: int = 0, gap_ns: int = 0) -> None:
-        """Set a switch's scheme from its next packet on; `gap_ns` is on the lab's clock."""
+    def set_node(
+        self,
+        name: str,
+        treatment: Treatment,
+        seed: int = 0,
+        gap_ns: int = 0,
+        fields: Hashed = ALL_FIELDS,
+    ) -> None:
+        """Set a switch's treatment from its next packet on; `gap_ns` is on the lab's clock."""
         key = _INDEX.pack(self._id_of[name])
-        bpf.set_element(self._pinned["nodes"], key, _NODE.pack(scheme, seed, gap_ns))
+        bpf.set_element(self._pinned["nodes"], key, _NODE.pack(treatment, seed, gap_ns, fields))
 
     def counters(self) -> dict[str, NodeCounters]:
         """The counters of every switch."""

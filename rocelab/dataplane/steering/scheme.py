@@ -21,16 +21,16 @@ from rocelab.dataplane.steering import program
 from rocelab.dataplane.steering.controller import controller_pid, start_controller, stop_controller
 from rocelab.dataplane.steering.maps import NodeCounters, SteeringMaps, node_ids
 from rocelab.labfile.model import HashPolicy
-from rocelab.labfile.schemes import EcmpScheme, FlowletScheme, SchemeSpec
+from rocelab.labfile.schemes.base import Treatment
+from rocelab.labfile.schemes.ecmp import EcmpScheme
+from rocelab.labfile.schemes.spec import SchemeSpec
 from rocelab.linux import probes, processes
 from rocelab.linux.bpf import BpfError
 from rocelab.plan.fabric import Fabric
 from rocelab.record import LabFiles, not_up
 from rocelab.routes.steering import (
     EntryKey,
-    NodeScheme,
     SteeringModel,
-    node_scheme,
     planned_pins,
 )
 
@@ -69,11 +69,12 @@ class Steering:
         """Switch to `scheme` from any other without packet loss, and reset the counters. Signals
         are deferred until it is done.
 
-        Raises InputError if the lab is not up or does not hash by `l4`, MachineError if this
-        machine cannot run the program.
+        Raises InputError if the lab is not up or does not hash by `l4`, or no lab has the scheme,
+        MachineError if this machine cannot run the program.
         """
         if not self._files.root.exists():
             raise not_up(self._fabric.name)
+        scheme.check_lab()
         policy = self._fabric.hash_policy
         if scheme.is_steered and policy is not HashPolicy.L4:
             raise InputError(
@@ -162,16 +163,15 @@ class Steering:
                 raise OSError(lacking)
             program.attach(self._fabric, self._files, len(pins), progress)
         with self._maps() as maps:
-            if scheme.kind == "path-pinning":
+            if Treatment.PINS in scheme.treatments:
                 maps.write_pins(pins)
-            gap_ns = 0
-            if isinstance(scheme, FlowletScheme):
-                gap_ns = round(scheme.gap * self._fabric.spec.dilation)
+            gap_ns = round(scheme.gap_ns * self._fabric.spec.dilation)
             # Upper tiers first, so that no switch takes a lower one's new hash for its own.
             for node in sorted(self._fabric.switches, key=lambda node: -node.role.tier):
-                maps.set_node(node.name, node_scheme(scheme, node), node.hash_seed, gap_ns)
+                treatment = scheme.treatment(is_leaf=node.is_leaf)
+                maps.set_node(node.name, treatment, node.hash_seed, gap_ns, scheme.hashed)
             maps.reset_counters()
-            if scheme.kind != "path-pinning":
+            if Treatment.PINS not in scheme.treatments:
                 maps.clear_pins()
             if not scheme.has_entries:
                 maps.remove_entries(maps.read_entries())
@@ -180,7 +180,7 @@ class Steering:
         with self._maps() as maps:
             # Upper tiers last: until then they clear the hashes that lower ones still set.
             for node in sorted(self._fabric.switches, key=lambda node: node.role.tier):
-                maps.set_node(node.name, NodeScheme.OFF)
+                maps.set_node(node.name, Treatment.OFF)
         # From here on no switch is steered: a command killed below leaves a program that is idle.
         self._write(scheme)
         program.detach(self._fabric, self._files, progress)

@@ -13,7 +13,7 @@ from rocelab.base.errors import InputError
 from rocelab.base.wording import counted
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.options import job_from_options
-from rocelab.labfile.schemes import SchemeSpec
+from rocelab.labfile.schemes.spec import SchemeSpec
 from rocelab.plan.fabric import Fabric
 from rocelab.predict.spec import read_asked
 

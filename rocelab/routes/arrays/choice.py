@@ -17,15 +17,19 @@ import numpy as np
 
 from rocelab.base.arrays import Ints, Words
 from rocelab.fabrics.addressing import dotted
-from rocelab.labfile.schemes import ResilientScheme, SchemeSpec
+from rocelab.labfile.schemes.base import Headers, Treatment
+from rocelab.labfile.schemes.resilient import ResilientScheme
+from rocelab.labfile.schemes.spec import SchemeSpec
 from rocelab.routes.arrays.flows import Flows
 from rocelab.routes.arrays.routes import Groups, Mask, NextHops
 from rocelab.routes.asic import CRCS, Model, crc_hashes
-from rocelab.routes.bulk import e_ecmp_hashes, multipath_hashes, select_all, select_buckets
+from rocelab.routes.bulk import field_hashes, multipath_hashes, select_all, select_buckets
 from rocelab.routes.flows import Flows as Columns
 from rocelab.routes.flows import Indices, columns_v4
 from rocelab.routes.resilient import filled, without
 from rocelab.routes.steering import ROCE_PORT, EntryKey, steering_hash
+
+DRAWN = (Treatment.FLOWLET, Treatment.SPRAY)
 
 
 def divides(scheme: SchemeSpec, model: Model) -> bool:
@@ -49,6 +53,7 @@ class Choice:
         self._network = routes.network
         self._flows = flows
         self._scheme = scheme
+        self._leaf, self._upper = (scheme.treatment(is_leaf=each) for each in (True, False))
         self._model = model
         self._entries = entries
         self._source = self._network.nic_address[flows.source]
@@ -62,7 +67,7 @@ class Choice:
         """Whether switches divide flows over their groups."""
         if not divides(self._scheme, self._model):
             return np.zeros(len(at), np.bool_)
-        here: Mask = (self._network.tier[at] == 1) | (self._scheme.kind == "spray")
+        here: Mask = (self._network.tier[at] == 1) | (self._upper in DRAWN)
         return here
 
     def places(self, at: Ints, which: Indices, hops: NextHops) -> Ints:
@@ -106,12 +111,21 @@ class Choice:
         if self._model is not Model.KERNEL:
             seeds = self._network.hash_seed[at]
             return crc_hashes(self._columns.part(which), seeds, crc=CRCS[self._model])
-        match self._scheme.kind:
-            case "e-ecmp":
-                return self._with_qp(at, which) >> np.uint32(1)
-            case "path-pinning":
+        at_leaf = self._network.tier[at] == 1
+        if self._leaf is self._upper or at_leaf.all():
+            return self._hashed(self._leaf, at, which)
+        hashes = np.empty(len(at), np.uint32)
+        for treatment, here in ((self._leaf, at_leaf), (self._upper, ~at_leaf)):
+            hashes[here] = self._hashed(treatment, at[here], which[here])
+        return hashes
+
+    def _hashed(self, treatment: Treatment, at: Ints, which: Indices) -> Words:
+        match treatment:
+            case Treatment.HASH | Treatment.FUNCTION:
+                return self._of_headers(treatment, at, which) >> np.uint32(1)
+            case Treatment.PINS:
                 return self._pinned(at, which)
-            case "te" if self._entries:
+            case Treatment.ENTRIES if self._entries:
                 return self._placed(at, which)
             case _:
                 return self._kernel_hashes(at, which)
@@ -120,17 +134,18 @@ class Choice:
         hashing, seeds = self._network.spec.hashing, self._network.hash_seed[at]
         return multipath_hashes(self._columns.part(which), seeds, hashing.policy, hashing.fields)
 
-    def _with_qp(self, at: Ints, which: Indices) -> Words:
+    def _of_headers(self, treatment: Treatment, at: Ints, which: Indices) -> Words:
+        """32-bit hashes of the fields that the scheme names, by our function or its own."""
         flows = self._flows
         columns = (self._source, self._destination, flows.sport, flows.dest_qp)
-        source, destination, sport, dest_qp = (
-            column[which].astype(np.uint64) for column in columns
-        )
+        headers = Headers(*(column[which].astype(np.uint64) for column in columns))
         seeds = self._network.hash_seed[at].astype(np.uint64)
-        return e_ecmp_hashes(source, destination, sport, dest_qp, seeds)
+        if treatment is Treatment.FUNCTION:
+            return self._scheme.hashes(headers, seeds)
+        return field_hashes(headers, seeds, self._scheme.hashed)
 
     def _pinned(self, at: Ints, which: Indices) -> Words:
-        """The middle of an uplink's range of hashes, at leaves other than the destination's
+        """At leaves, the middle of an uplink's range of hashes, but for the destination's
         (`rocelab.routes.steering.planned_pins`)."""
         network, nic = self._network, self._flows.destination[which]
         own = (network.home_leaves[network.nic_home[nic]] == at[:, None]).any(axis=1)

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rocelab.base.arrays import NONE, Floats, Ints, Longs
-from rocelab.labfile.schemes import TeEngine
+from rocelab.labfile.schemes.te import TeEngine
 from rocelab.routes.arrays.flows import Flows, Paths, joined_paths, paths_taken
 from rocelab.routes.arrays.groups import group_table
 from rocelab.routes.arrays.network import Network

@@ -12,7 +12,7 @@ import numpy as np
 
 from rocelab.base.arrays import NONE, Ints, Longs
 from rocelab.base.errors import InputError
-from rocelab.labfile.schemes import FlowletScheme, SchemeSpec
+from rocelab.labfile.schemes.spec import SchemeSpec
 from rocelab.routes.arrays.choice import Choice
 from rocelab.routes.arrays.flows import Flows, Paths, Ways
 from rocelab.routes.arrays.network import Network
@@ -50,7 +50,7 @@ def ways_of(network: Network, routes: Groups, flows: Flows, scheme: SchemeSpec) 
     _check_size(flows, int(times.sum()), 1)
     way = np.repeat(np.arange(len(times)), times)
     counts = np.bincount(found.flow, times, len(flows)).astype(np.int64)
-    gap_s = scheme.gap / 1e9 if isinstance(scheme, FlowletScheme) else 0.0
+    gap_s = scheme.gap_ns / 1e9
     return Ways(
         np.concatenate(([0], np.cumsum(counts))), way, Paths(start, sends[sends != NONE]), gap_s
     )

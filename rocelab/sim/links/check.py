@@ -8,7 +8,7 @@ from rocelab.base.errors import InputError
 from rocelab.base.wording import listed
 from rocelab.jobs.spec import SimulatedJob
 from rocelab.labfile.model import LabSpec
-from rocelab.labfile.schemes import predictable_kinds
+from rocelab.labfile.schemes.spec import predictable_kinds
 from rocelab.results.simulation import PortModel
 from rocelab.sim.events.spec import TimelineSpec
 

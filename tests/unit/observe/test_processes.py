@@ -12,7 +12,10 @@ from rocelab.dataplane.impairments.delayline import Lateness
 from rocelab.dataplane.steering.controller import ControllerFiles
 from rocelab.faults.kinds.daemon_crash import DaemonCrash, DaemonCrashSpec
 from rocelab.faults.record import write_fault
-from rocelab.labfile.schemes import EcmpScheme, SchemeSpec, SprayScheme, TeScheme
+from rocelab.labfile.schemes.ecmp import EcmpScheme
+from rocelab.labfile.schemes.spec import SchemeSpec
+from rocelab.labfile.schemes.spray import SprayScheme
+from rocelab.labfile.schemes.te import TeScheme
 from rocelab.observe import processes
 from rocelab.observe.processes import NO_CONTROLLER, ProcessWatch
 from rocelab.plan.build import build_fabric

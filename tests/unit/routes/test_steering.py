@@ -16,31 +16,28 @@ from rocelab.fabrics.kinds.clos import ClosSpec
 from rocelab.fabrics.kinds.hpn import HpnSpec
 from rocelab.fabrics.roles import Role
 from rocelab.labfile.model import HashingSpec, LabSpec, SeedPlan
-from rocelab.labfile.schemes import (
-    EcmpScheme,
-    EEcmpScheme,
-    FlowletScheme,
-    PathPinningScheme,
-    ResilientScheme,
-    SchemeSpec,
-    SprayScheme,
-    TeScheme,
-)
+from rocelab.labfile.schemes.base import Headers, Treatment
+from rocelab.labfile.schemes.e_ecmp import EEcmpScheme
+from rocelab.labfile.schemes.ecmp import EcmpScheme
+from rocelab.labfile.schemes.flowlet import FlowletScheme
+from rocelab.labfile.schemes.path_pinning import PathPinningScheme
+from rocelab.labfile.schemes.resilient import ResilientScheme
+from rocelab.labfile.schemes.spec import SchemeSpec
+from rocelab.labfile.schemes.spray import SprayScheme
+from rocelab.labfile.schemes.te import TeScheme
 from rocelab.linux.fibtable import FibOf
 from rocelab.plan.build import build_fabric
 from rocelab.plan.fabric import Fabric
-from rocelab.routes.bulk import e_ecmp_hashes
+from rocelab.routes.bulk import field_hashes
 from rocelab.routes.multipath import UDP, Flow5, select
 from rocelab.routes.path import Path, find_nic, walk
 from rocelab.routes.planned import planned_fibs
 from rocelab.routes.steering import (
     ROCE_PORT,
     EntryKey,
-    NodeScheme,
     PinKey,
     SteeringModel,
-    e_ecmp_hash,
-    node_scheme,
+    field_hash,
     planned_pins,
     steering_hash,
 )
@@ -101,8 +98,8 @@ def test_hashes_of_many_flows_are_those_of_each(
     flows: list[tuple[int, int, int, int]], seed: int
 ) -> None:
     table = np.array(flows, dtype=np.uint64)
-    assert e_ecmp_hashes(table[:, 0], table[:, 1], table[:, 2], table[:, 3], seed).tolist() == [
-        e_ecmp_hash(
+    assert field_hashes(Headers(*table.T), seed).tolist() == [
+        field_hash(
             Flow5(str(IPv4Address(source)), str(IPv4Address(destination)), UDP, port, ROCE_PORT),
             qp,
             seed,
@@ -113,7 +110,7 @@ def test_hashes_of_many_flows_are_those_of_each(
 
 def test_a_hash_that_was_computed_once_stays_what_it_is() -> None:
     flow = Flow5("198.18.0.1", "198.18.0.9", UDP, 49152, ROCE_PORT)
-    assert e_ecmp_hash(flow, 17, 0x5EED) == 0xCFE1B972
+    assert field_hash(flow, 17, 0x5EED) == 0xCFE1B972
 
 
 @pytest.mark.parametrize("seed", [0, 1, 0x5EED, 2**32 - 1])
@@ -122,9 +119,8 @@ def test_consecutive_qps_of_one_five_tuple_spread_evenly(seed: int) -> None:
     count = 16_384
     same = np.full(count, int(IPv4Address("198.18.0.1")), dtype=np.uint64)
     ports = np.full(count, 49152, dtype=np.uint64)
-    hashes = e_ecmp_hashes(
-        same, same + np.uint64(8), ports, np.arange(count, dtype=np.uint64), seed=seed
-    )
+    qps = np.arange(count, dtype=np.uint64)
+    hashes = field_hashes(Headers(same, same + np.uint64(8), ports, qps), seed)
     parts = np.bincount(hashes >> np.uint32(28), minlength=16)
     assert ((parts - count / 16) ** 2).sum() / (count / 16) < 37.7
 
@@ -249,19 +245,22 @@ def test_only_roce_is_steered(scheme: SchemeSpec) -> None:
 @pytest.mark.parametrize(
     ("scheme", "leaf", "upper"),
     [
-        (EcmpScheme(), NodeScheme.OFF, NodeScheme.OFF),
-        (RESILIENT, NodeScheme.OFF, NodeScheme.OFF),
-        (E_ECMP, NodeScheme.E_ECMP, NodeScheme.E_ECMP),
-        (SPRAY, NodeScheme.SPRAY, NodeScheme.SPRAY),
-        (TE, NodeScheme.ENTRIES, NodeScheme.ENTRIES),
-        (FLOWLET, NodeScheme.FLOWLET, NodeScheme.KERNEL),
-        (PINNING, NodeScheme.PINS, NodeScheme.KERNEL),
+        (EcmpScheme(), Treatment.OFF, Treatment.OFF),
+        (RESILIENT, Treatment.OFF, Treatment.OFF),
+        (E_ECMP, Treatment.HASH, Treatment.HASH),
+        (SPRAY, Treatment.SPRAY, Treatment.SPRAY),
+        (TE, Treatment.ENTRIES, Treatment.ENTRIES),
+        (FLOWLET, Treatment.FLOWLET, Treatment.KERNEL),
+        (PINNING, Treatment.PINS, Treatment.KERNEL),
     ],
 )
 def test_each_tier_does_what_the_scheme_says(
-    scheme: SchemeSpec, leaf: NodeScheme, upper: NodeScheme
+    scheme: SchemeSpec, leaf: Treatment, upper: Treatment
 ) -> None:
-    found = {node.role: node_scheme(scheme, node) for node in fabric_of("three tiers").switches}
+    found = {
+        node.role: scheme.treatment(is_leaf=node.is_leaf)
+        for node in fabric_of("three tiers").switches
+    }
     assert found == {Role.RTSW: leaf, Role.CTSW: upper, Role.ATSW: upper}
 
 

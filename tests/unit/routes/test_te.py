@@ -20,7 +20,7 @@ from rocelab.fabrics.kinds.clos import ClosSpec
 from rocelab.labfile.catalog import find_lab
 from rocelab.labfile.load import load_spec
 from rocelab.labfile.model import LabSpec
-from rocelab.labfile.schemes import TeEngine
+from rocelab.labfile.schemes.te import TeEngine
 from rocelab.linux.fibtable import Fib
 from rocelab.plan.build import build_fabric
 from rocelab.plan.fabric import Fabric

@@ -20,7 +20,7 @@ from rocelab.faults.base import Timed
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.jobplan import JobPlan, plan_jobs
 from rocelab.lab.lab import Lab, RunningLab
-from rocelab.labfile.schemes import SprayScheme
+from rocelab.labfile.schemes.spray import SprayScheme
 from rocelab.linux.linkwatch import LinkEvent
 from rocelab.observe.devices import DeviceCounts
 from rocelab.observe.timeline import FibTimeline

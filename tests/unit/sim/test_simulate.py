@@ -33,7 +33,8 @@ from rocelab.labfile.base import SECOND
 from rocelab.labfile.catalog import find_lab
 from rocelab.labfile.load import load_spec
 from rocelab.labfile.model import LabSpec, LinksSpec
-from rocelab.labfile.schemes import EcmpScheme, SprayScheme
+from rocelab.labfile.schemes.ecmp import EcmpScheme
+from rocelab.labfile.schemes.spray import SprayScheme
 from rocelab.plan.build import build_fabric
 from rocelab.plan.fabric import Direction
 from rocelab.predict.matrix import rows_of_jobs

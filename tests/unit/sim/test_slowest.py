@@ -14,7 +14,7 @@ from rocelab.jobs.spec import collective_job
 from rocelab.labfile.catalog import find_lab
 from rocelab.labfile.load import load_spec
 from rocelab.labfile.model import LabSpec
-from rocelab.labfile.schemes import SprayScheme
+from rocelab.labfile.schemes.spray import SprayScheme
 from rocelab.plan.build import plan
 from rocelab.results.simulation import Engine
 from rocelab.sim import slowest
