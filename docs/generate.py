@@ -40,9 +40,10 @@ EXAMPLE = """from rocelab import Lab
 
 with Lab.planned("zone-small").brought_up() as lab:
     print(lab.node("rtsw1").exec(["ip", "route"]).stdout)
-    with lab.measure(lab.traffic(flows=16)) as run, lab.fault("carrier-down", link="rtsw1:ctsw1"):
-        run.hold("1s")
-    print(run.full_convergence, run.affected_flows, run.lost_packets)
+    with lab.measure(lab.traffic(flows=16), accept_invalid=True) as run:
+        with lab.fault("carrier-down", link="rtsw1:ctsw1"):
+            run.hold("1s")
+    print(run.affected_flows, run.lost_packets, run.problems)
 """
 
 
