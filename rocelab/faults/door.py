@@ -24,12 +24,19 @@ def _kind(name: str, found: object) -> FaultModel:
         raise TypeError(f"{found.__name__} lacks {', '.join(sorted(found.__abstractmethods__))}")
     if get_args(found.model_fields["kind"].annotation) != (name,):
         raise ValueError(f'{found.__name__} needs `kind: Literal["{name}"]`')
-    target = getattr(found, "drawn", None)
-    keys = {"kind", "link"} if target is Target.LINK else {"kind", "switch"}
-    needed = {key for key, field in found.model_fields.items() if field.is_required()} - keys
-    if target is not None and needed:
-        raise ValueError(f"a campaign may draw it, and {', '.join(sorted(needed))} has no default")
+    if issubclass(found, SingleFaultSpec) and found.drawn is not None:
+        _check_drawn(found, "link" if found.drawn is Target.LINK else "switch")
     return found
+
+
+def _check_drawn(found: type[SingleFaultSpec], target: str) -> None:
+    """Raises ValueError if a kind that campaigns draw needs other keys than its target's."""
+    fields = found.model_fields
+    if target not in fields:
+        raise ValueError(f"a campaign may draw it, and it has no key {target}")
+    needed = {key for key, field in fields.items() if field.is_required()} - {"kind", target}
+    if needed:
+        raise ValueError(f"a campaign may draw it, and {', '.join(sorted(needed))} has no default")
 
 
 KINDS: Door[FaultModel] = Door(FAULT_KINDS, "kind of fault", _kind)
