@@ -16,16 +16,14 @@ from pydantic import Field, Tag, model_validator
 from rocelab.base.units import DURATION, SIZE, DurationNs, SizeBytes
 from rocelab.base.wording import RefusedError, listed
 from rocelab.jobs.collectives import (
-    IN_RING_ORDER,
-    POINT_TO_POINT,
-    ROOTED,
-    Algorithm,
     Pattern,
     Schedule,
+    kind_of,
     point_to_point,
     schedule,
+    those,
 )
-from rocelab.jobs.performance import DIVIDED
+from rocelab.jobs.patterns.base import Algorithm
 from rocelab.jobs.placement import Placement
 from rocelab.jobs.transport import MAX_DURATION, MAX_SIZE, TransportSpec
 from rocelab.labfile.base import SpecModel
@@ -116,9 +114,9 @@ class JobSpec(SpecModel):
     def _keys_that_mean_something(self) -> Self:
         patterns_of: dict[str, Iterable[Pattern]] = {
             "algorithm": (Pattern.ALLREDUCE,),
-            "duration": POINT_TO_POINT,
-            "group": IN_RING_ORDER,
-            "root": ROOTED,
+            "duration": those(lambda kind: kind.is_single),
+            "group": those(lambda kind: kind.is_in_ring_order),
+            "root": those(lambda kind: kind.is_rooted),
         }
         for key, patterns in patterns_of.items():
             if self.pattern not in patterns and self._says(key):
@@ -176,7 +174,8 @@ class JobSpec(SpecModel):
         if self.size is None:
             return self
         parts = self.ranks * self.channels
-        if self.size < parts and (self.pattern in DIVIDED or self.pattern is Pattern.ALLREDUCE):
+        divided = kind_of(self.pattern).is_divided or self.pattern is Pattern.ALLREDUCE
+        if self.size < parts and divided:
             raise RefusedError(
                 f"{SIZE.written(self.size)} does not divide into {parts:,} parts",
                 "give at least a byte per rank and channel",

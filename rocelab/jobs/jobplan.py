@@ -13,9 +13,10 @@ from functools import cached_property
 
 from rocelab.agent.program import MAX_ID
 from rocelab.base.errors import InputError
-from rocelab.jobs.collectives import Algorithm, Schedule
+from rocelab.jobs.collectives import Schedule
 from rocelab.jobs.flow import FIRST_QP, Endpoints, resolve_endpoints
 from rocelab.jobs.job import JobSpec, Stream, schedule_of, streams_of
+from rocelab.jobs.patterns.base import Algorithm
 from rocelab.jobs.placement import NicRef, group_size, nic_of, place
 from rocelab.jobs.sport import base_port, source_port
 from rocelab.jobs.transport import TransportSpec

@@ -60,6 +60,7 @@ KEYS: Mapping[str, JobKey] = {
             *("allreduce", "allgather", "reducescatter", "alltoall", "alltoallv", "broadcast"),
             *("gather", "incast", "pairs", "permutation"),
         ),
+        group="rocelab.jobs.patterns",
     ),
     "ranks": JobKey("ranks", "N", "How many, each on a NIC of its own."),
     "size": JobKey("size", "SIZE", "Bytes as nccl-tests counts them: 64MB, 1MiB."),

@@ -16,16 +16,17 @@ import numpy as np
 from rocelab.base.arrays import NONE, Ints, Longs
 from rocelab.base.errors import InputError
 from rocelab.jobs.collectives import (
-    PIECE_BYTES,
-    Algorithm,
     Pattern,
     Schedule,
     check_collective,
     count_sends,
     point_to_point,
+    schedule,
 )
 from rocelab.jobs.job import JobSpec, schedule_of
 from rocelab.jobs.messages import spread_evenly
+from rocelab.jobs.patterns.base import Algorithm
+from rocelab.jobs.patterns.building import PIECE_BYTES
 from rocelab.jobs.workload import Sends, Step, Workload
 
 MOST_ORDERED = 2**15
@@ -87,6 +88,33 @@ def sends_of(
         case Pattern.INCAST | Pattern.PAIRS | Pattern.PERMUTATION:
             pairs = np.array(point_to_point(pattern, ranks, seed), np.int64)
             return _at_once(pairs[:, 0], pairs[:, 1], np.full(len(pairs), size_bytes), channels)
+        case _:
+            return _of_schedule(
+                schedule(
+                    pattern,
+                    ranks,
+                    size_bytes,
+                    algorithm=algorithm,
+                    channels=channels,
+                    group=group,
+                    root=root,
+                    seed=seed,
+                )
+            )
+
+
+def _of_schedule(planned: Schedule) -> Sends:
+    """The sums of a plug-in's schedule."""
+    pairs: dict[tuple[int, int], list[int]] = {}
+    rounds: list[int] = []
+    for send in planned.sends:
+        both = pairs.setdefault((send.source, send.destination), [0, 0])
+        both[0] += send.size_bytes
+        both[1] += 1
+        rounds.append(1 + max((rounds[before] for before in send.after), default=0))
+    ends = np.array(sorted(pairs), np.int32).reshape(-1, 2)
+    size, parts = np.array([pairs[pair] for pair in sorted(pairs)], np.int64).reshape(-1, 2).T
+    return Sends(ends[:, 0], ends[:, 1], size, max(rounds, default=1), parts)
 
 
 def _phases(job: JobSpec, group: int | None, size_bytes: int) -> tuple[Sends, ...]:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from rocelab.jobs.collectives import Pattern, Schedule
+from rocelab.jobs.collectives import Pattern, Schedule, kind_of
 
 FRAME_OVERHEAD_BYTES = 14 + 20 + 8 + 12 + 4
 """Ethernet, IPv4, UDP, BTH and ICRC: the bytes that Linux counts for a RoCEv2 packet besides its
@@ -19,17 +19,6 @@ payload.
 
 On a real cable preamble, FCS and gap are 24 bytes more.
 """
-
-DIVIDED = frozenset(
-    {
-        Pattern.ALLGATHER,
-        Pattern.REDUCESCATTER,
-        Pattern.ALLTOALL,
-        Pattern.ALLTOALLV,
-        Pattern.GATHER,
-    }
-)
-"""Patterns whose size counts a part for every rank, including its own, which is not sent."""
 
 LEAST_RATIO = 0.95
 """JCT ratios below this are not of iterations by themselves: a port that lets packets pass before
@@ -81,15 +70,7 @@ def busbw_factor(pattern: Pattern, ranks: int) -> float:
     nccl-tests, doc/PERFORMANCE.md; the same for every algorithm. Its alltoallv and gather have
     (n-1)/n too. Incast, which it lacks, gets n-1: the receiver's NIC takes in that many sizes.
     """
-    match pattern:
-        case Pattern.ALLREDUCE:
-            return 2 * (ranks - 1) / ranks
-        case _ if pattern in DIVIDED:
-            return (ranks - 1) / ranks
-        case Pattern.INCAST:
-            return float(ranks - 1)
-        case _:
-            return 1.0
+    return kind_of(pattern).busbw_factor(ranks)
 
 
 def roofline_ns(
@@ -186,7 +167,7 @@ def _line(row: Row) -> str:
     reduces = row.pattern in (Pattern.ALLREDUCE, Pattern.REDUCESCATTER)
     return _columns(
         str(row.size_bytes),
-        str(row.size_bytes // row.ranks if row.pattern in DIVIDED else row.size_bytes),
+        str(row.size_bytes // row.ranks if kind_of(row.pattern).is_divided else row.size_bytes),
         BYTE_TYPE,
         "sum" if reduces else "none",
         str(row.root),

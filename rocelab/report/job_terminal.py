@@ -7,7 +7,7 @@ from rich.table import Table
 
 from rocelab.base.statistics import Spread
 from rocelab.base.units import format_duration, format_rate, parse_size_bytes
-from rocelab.jobs.collectives import Pattern
+from rocelab.jobs.collectives import Pattern, kind_of
 from rocelab.jobs.performance import Row, nccl_table
 from rocelab.report.console import table
 from rocelab.report.jobs.view import lossless_text, pause_rows, propagation_rows
@@ -58,7 +58,7 @@ def _nccl(report: JobReport) -> str:
         job["ranks"],
         parse_size_bytes(job["size"]),
         time_ns,
-        root=job.get("root", 0) if job["pattern"] in ("broadcast", "gather") else -1,
+        root=job.get("root", 0) if kind_of(Pattern(job["pattern"])).is_rooted else -1,
         wrong_bytes=abs(transport.posted_bytes - transport.delivered_bytes),
     )
     return nccl_table(

@@ -26,11 +26,12 @@ from rocelab.base.errors import InputError
 from rocelab.base.progress import ProgressSink, no_progress
 from rocelab.base.units import DURATION
 from rocelab.base.wording import RefusedError
-from rocelab.jobs.collectives import EXCHANGES, Algorithm
+from rocelab.jobs.collectives import kind_of
 from rocelab.jobs.flow_files import read_flow_file
 from rocelab.jobs.inference import inference_workload
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.merged_sends import MOST_ORDERED, workload_of
+from rocelab.jobs.patterns.base import Algorithm
 from rocelab.jobs.performance import FRAME_OVERHEAD_BYTES
 from rocelab.jobs.placement import Placement
 from rocelab.jobs.poisson import poisson_flows
@@ -202,7 +203,9 @@ class Simulation:
             )
             group = ring_group(self.network, places) if needs_group else None
             # Flows that get out of step stay so in a fluid, and more of them with each iteration.
-            barrier = self.options.engine is Engine.FLUID and job.collective.pattern in EXCHANGES
+            barrier = (
+                self.options.engine is Engine.FLUID and kind_of(job.collective.pattern).is_exchange
+            )
             return workload_of(job.collective, group, job.iterations, barrier=barrier)
         if job.ranking is not None:
             return ranking_workload(job.ranking, iterations=job.iterations)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from rocelab.base.arrays import NONE
 from rocelab.base.errors import MachineError
-from rocelab.jobs.collectives import EXCHANGES
+from rocelab.jobs.collectives import kind_of
 from rocelab.jobs.merged_sends import sends_in_order
 from rocelab.jobs.spec import SimulatedJob
 from rocelab.jobs.workload import Workload
@@ -87,8 +87,9 @@ def _flows(job: SimulatedJob) -> int:
     """An upper bound of the flows: queue pairs times both directions."""
     if job.collective is not None:
         ranks = job.collective.ranks
-        peers = ranks - 1 if job.collective.pattern in EXCHANGES else 2 * job.collective.channels
-        return ranks * min(peers, ranks - 1) * job.transport.qps
+        kind = kind_of(job.collective.pattern)
+        few = 2 * job.collective.channels if kind.has_few_peers else ranks
+        return ranks * min(few, ranks - 1) * job.transport.qps
     # Training and inference talk to a few neighbours in each dimension, ranking to all.
     ranks = job.ranks or 0
     peers = ranks - 1 if job.ranking is not None else 8

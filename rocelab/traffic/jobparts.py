@@ -15,10 +15,10 @@ from struct import pack_into
 from typing import Any
 
 from rocelab.agent.nic import moderation_ns
-from rocelab.jobs.collectives import Send
 from rocelab.jobs.dcqcn_profiles import parameters
 from rocelab.jobs.flow import FIRST_QP, Endpoints
 from rocelab.jobs.jobplan import JobPlan, QueuePairEnd
+from rocelab.jobs.patterns.base import Send
 from rocelab.jobs.placement import NicRef, nic_of
 from rocelab.jobs.sport import FIRST_SPORT
 from rocelab.jobs.transport import DCQCN_OFF, Ecn, Strategy

@@ -7,9 +7,9 @@ from functools import lru_cache
 
 from rocelab.base.documents import to_json
 from rocelab.diagnose.diagnose import diagnose_report
-from rocelab.jobs.collectives import Send
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.jobplan import JobPlan, plan_job
+from rocelab.jobs.patterns.base import Send
 from rocelab.labfile.model import LabSpec
 from rocelab.plan.build import plan
 from rocelab.plan.fabric import DirectedLink, Direction, Fabric

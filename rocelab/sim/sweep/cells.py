@@ -22,7 +22,7 @@ from pydantic import BaseModel
 from rocelab.base.errors import Problem, SpecError
 from rocelab.base.files import read_input
 from rocelab.base.wording import KeyPath, dotted, shown
-from rocelab.jobs.collectives import Pattern
+from rocelab.jobs.collectives import Pattern, kind_of
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.spec import KINDS, SimulatedJob, named_in
 from rocelab.labfile.load import validate
@@ -143,7 +143,7 @@ def _of_packets(packets: PacketCounts) -> Figures:
 def _flows(job: Mapping[str, Any], ranks: int) -> int:
     """The approximate number of a job's flows: those of a ring, or of all pairs."""
     pattern = (job["collective"] or {}).get("pattern")
-    peers = ranks - 1 if pattern in (Pattern.ALLTOALL, Pattern.ALLTOALLV) else 1
+    peers = ranks - 1 if pattern and kind_of(Pattern(pattern)).is_exchange else 1
     return int(ranks * peers * job["transport"]["qps"])
 
 

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from rocelab.base.errors import Problem
-from rocelab.jobs.collectives import ROOTED, Pattern
-from rocelab.jobs.performance import DIVIDED, busbw_factor
+from rocelab.jobs.collectives import Pattern, those
+from rocelab.jobs.performance import busbw_factor
 from rocelab.sim.traces.nccl_rows import ELEMENT_BYTES, NcclRow, Recording, Timing, place
 
 _SLACK = 1e-6
@@ -23,6 +23,8 @@ _SHOWN = 3
 """Rows that are named of those with the same fault."""
 _ALONE = "build nccl-tests with MPI=1 and start it once with mpirun or srun, so that one job runs"
 _FAILED = "find out why: times of a collective that delivers wrong data mean nothing"
+DIVIDED = those(lambda kind: kind.is_divided)
+ROOTED = those(lambda kind: kind.is_rooted)
 _REDUCE = frozenset({Pattern.ALLREDUCE, Pattern.REDUCESCATTER})
 _PARTED = DIVIDED | {Pattern.GATHER}
 """Of which a row counts the elements of one rank's part."""

@@ -15,7 +15,9 @@ from rocelab.agent.nic import NEVER_NS
 from rocelab.agent.program import ROUNDS, PlannedSend, Program, Stream, immediate
 from rocelab.agent.rc.connection import CLEAR_TO_SEND, Admission, Connection
 from rocelab.agent.rc.queue_pair import QueuePair
-from rocelab.jobs.collectives import PIECE_BYTES, Algorithm, Pattern, Schedule, schedule
+from rocelab.jobs.collectives import Pattern, Schedule, schedule
+from rocelab.jobs.patterns.base import Algorithm
+from rocelab.jobs.patterns.building import PIECE_BYTES
 
 Delay = Callable[[int, int, int], int]
 """Nanoseconds that a message takes, by source rank, destination rank and bytes."""

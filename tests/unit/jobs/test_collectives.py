@@ -15,16 +15,15 @@ from hypothesis import strategies as st
 from rocelab.base.errors import InputError
 from rocelab.jobs.collectives import (
     MAX_SENDS,
-    PIECE_BYTES,
-    Algorithm,
     Pattern,
     Schedule,
-    Send,
     count_sends,
     point_to_point,
     schedule,
-    uneven_sizes,
 )
+from rocelab.jobs.patterns.alltoallv import uneven_sizes
+from rocelab.jobs.patterns.base import Algorithm, Send
+from rocelab.jobs.patterns.building import PIECE_BYTES
 
 RANKS = st.integers(2, 17)
 SIZES = st.integers(1, 10**6)

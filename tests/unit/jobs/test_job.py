@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from rocelab.base.errors import InputError, SpecError
-from rocelab.jobs.collectives import Algorithm, Pattern
+from rocelab.jobs.collectives import Pattern
 from rocelab.jobs.dcqcn_profiles import PROFILES
 from rocelab.jobs.job import JobSpec, Stream, schedule_of, streams_of
+from rocelab.jobs.patterns.base import Algorithm
 from rocelab.jobs.placement import Placement
 from rocelab.jobs.sport import SourcePort
 from rocelab.jobs.transport import AdmissionSpec, Ecn, Strategy, TransportSpec

@@ -10,11 +10,12 @@ from typer.testing import CliRunner
 from rocelab.base.errors import COMMAND_LINE, InputError, SpecError
 from rocelab.cli.app import Settings
 from rocelab.cli.main import build, command_line
-from rocelab.jobs.collectives import Algorithm, Pattern
+from rocelab.jobs.collectives import Pattern
 from rocelab.jobs.dcqcn_profiles import PROFILES
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.keys import KEYS
 from rocelab.jobs.options import job_from_file, job_from_options
+from rocelab.jobs.patterns.base import Algorithm
 from rocelab.jobs.placement import Placement
 from rocelab.jobs.sport import SourcePort
 from rocelab.jobs.transport import Ecn, Strategy

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocelab.jobs.collectives import Algorithm, Pattern, Schedule, Send, schedule
+from rocelab.jobs.collectives import Pattern, Schedule, schedule
+from rocelab.jobs.patterns.base import Algorithm, Send
 from rocelab.jobs.performance import (
     FRAME_OVERHEAD_BYTES,
     Row,

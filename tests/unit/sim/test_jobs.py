@@ -19,11 +19,12 @@ from rocelab.fabrics.kinds.clos import ClosSpec
 from rocelab.fabrics.kinds.hpn import HpnSpec
 from rocelab.fabrics.kinds.rail import RailSpec
 from rocelab.jobs import merged_sends as collectives
-from rocelab.jobs.collectives import IN_RING_ORDER, ROOTED, Algorithm, Pattern, schedule
+from rocelab.jobs.collectives import Pattern, kind_of, schedule
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.jobplan import plan_jobs
 from rocelab.jobs.merged_sends import MOST_IN_TURN, sends_of, workload_of
 from rocelab.jobs.messages import loads_of, messages_of
+from rocelab.jobs.patterns.base import Algorithm
 from rocelab.jobs.placement import Placement, cut, group_size, place
 from rocelab.jobs.sport import QPN_LIMIT, SourcePort
 from rocelab.jobs.transport import Strategy, TransportSpec
@@ -236,10 +237,10 @@ def collective(draw: st.DrawFn) -> dict[str, object]:
     if pattern is Pattern.ALLREDUCE:
         keys["algorithm"] = draw(st.sampled_from(Algorithm))
     if keys.get("algorithm") is Algorithm.HIERARCHICAL or (
-        pattern in IN_RING_ORDER and draw(st.booleans())
+        kind_of(pattern).is_in_ring_order and draw(st.booleans())
     ):
         keys["group"] = group
-    if pattern in ROOTED:
+    if kind_of(pattern).is_rooted:
         keys["root"] = draw(st.integers(0, ranks - 1))
     return keys
 

@@ -1,0 +1,25 @@
+"""AllGather: a ring."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rocelab.jobs.patterns.base import Call, JobPattern, Send
+from rocelab.jobs.patterns.building import add_ring
+
+
+class AllGather(JobPattern):
+    """All ranks get the data of all; the size is all ranks' output."""
+
+    place = 1
+    is_in_ring_order = True
+    has_few_peers = True
+    is_divided = True
+
+    def sends(self, call: Call) -> Sequence[Send]:
+        sends: list[Send] = []
+        add_ring(sends, call.orders, call.size_bytes, lambda ring: ring)
+        return sends
+
+    def count(self, call: Call) -> int:
+        return call.ranks * (call.ranks - 1) * call.channels

@@ -1,0 +1,38 @@
+"""AllToAllV: every rank sends to every other."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+from rocelab.jobs.patterns.base import Call, JobPattern, Send
+from rocelab.jobs.patterns.building import exchange
+
+
+class AllToAllV(JobPattern):
+    """As AlltoAll, with parts of sizes drawn from the seed."""
+
+    place = 4
+    is_exchange = True
+    is_divided = True
+
+    def sends(self, call: Call) -> Sequence[Send]:
+        sends: list[Send] = []
+        exchange(sends, uneven_sizes(call.ranks, call.size_bytes, call.seed), call.channels)
+        return sends
+
+    def count(self, call: Call) -> int:
+        return call.ranks * (call.ranks - 1) * call.channels
+
+
+def uneven_sizes(ranks: int, size_bytes: int, seed: int) -> list[list[int]]:
+    """AlltoAllv's bytes [source][destination]: each row a random division of `size_bytes`.
+
+    All divisions are equally likely, so a row's largest part is about ln(ranks) times the mean.
+    """
+    rng = random.Random(seed)  # noqa: S311 - repeatable draws, not secrets
+    rows = []
+    for _ in range(ranks):
+        cuts = sorted(int(rng.random() * (size_bytes + 1)) for _ in range(ranks - 1))
+        rows.append([high - low for low, high in zip([0, *cuts], [*cuts, size_bytes], strict=True)])
+    return rows

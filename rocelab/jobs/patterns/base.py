@@ -1,0 +1,105 @@
+"""What a pattern of a job says of itself: who sends what to whom, and what its sizes mean.
+
+A pattern is a class of `JobPattern` in a module of its own, registered in the group
+`rocelab.jobs.patterns` (`rocelab.jobs.patterns.door`). Labs and simulations ask it. Standard
+library only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import ClassVar
+
+LAST = 100
+
+
+class Algorithm(StrEnum):
+    """The algorithm of an AllReduce."""
+
+    RING = "ring"
+    TREE = "tree"
+    HIERARCHICAL = "hierarchical"
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """`size_bytes` (> 0) from rank `source` to rank `destination`; `id` counts a schedule's sends.
+
+    `after` are ids of sends that must finish first. Each either arrives at `source`, which forwards
+    or combines its data, or was sent by `source` and finishes when it is acknowledged: the sender
+    knows by itself when it may start.
+    """
+
+    id: int
+    source: int
+    destination: int
+    size_bytes: int
+    after: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """The numbers of a collective: two ranks or more, bytes as the pattern counts them, and what a
+    job may say besides (`rocelab.jobs.job.JobSpec`)."""
+
+    ranks: int
+    size_bytes: int
+    algorithm: Algorithm = Algorithm.RING
+    channels: int = 1
+    group: int | None = None
+    root: int = 0
+    seed: int = 0
+
+    @property
+    def orders(self) -> list[list[int]]:
+        """The ranks in each channel's order: group by group, each rotated by the channel's
+        number."""
+        group = self.group or self.ranks
+        return [
+            [
+                start + (member + channel) % group
+                for start in range(0, self.ranks, group)
+                for member in range(group)
+            ]
+            for channel in range(self.channels)
+        ]
+
+
+class JobPattern:
+    """What the ranks of a job do together; sizes mean what they mean in nccl-tests (its
+    doc/PERFORMANCE.md). The docstring's first line is what the help says of it."""
+
+    place: ClassVar[int] = LAST
+    """Where it stands in lists."""
+    is_single: ClassVar[bool] = False
+    """Whether it is a set of single sends, for studies of congestion, which may also last."""
+    is_exchange: ClassVar[bool] = False
+    """Whether all ranks send all others, each in turn: a rank's sends keep their order."""
+    is_rooted: ClassVar[bool] = False
+    """Whether the key `root` means something."""
+    is_in_ring_order: ClassVar[bool] = False
+    """Whether the key `group` means something."""
+    is_divided: ClassVar[bool] = False
+    """Whether the size counts a part for every rank, including its own, which is not sent."""
+
+    has_few_peers: ClassVar[bool] = False
+    """Whether a rank sends to two others of each channel at most, on average."""
+
+    def sends(self, call: Call) -> Sequence[Send]:
+        """Every send of a collective; each waits for earlier ones."""
+        raise NotImplementedError
+
+    def count(self, call: Call) -> int:
+        """How many sends there are at most, found without making them where they are many."""
+        return len(self.sends(call))
+
+    def busbw_factor(self, ranks: int) -> float:
+        """busbw / algbw (nccl-tests, doc/PERFORMANCE.md)."""
+        return (ranks - 1) / ranks if self.is_divided else 1.0
+
+    def pairs(self, ranks: int, seed: int) -> tuple[tuple[int, int], ...]:
+        """(source, destination) of single sends, by source. Raises InputError for a number of ranks
+        that does not fit."""
+        raise ValueError(f"{type(self).__name__} is no set of single sends")

@@ -1,0 +1,25 @@
+"""ReduceScatter: a ring."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rocelab.jobs.patterns.base import Call, JobPattern, Send
+from rocelab.jobs.patterns.building import add_ring
+
+
+class ReduceScatter(JobPattern):
+    """Each rank gets a part of the sum of all inputs."""
+
+    place = 2
+    is_in_ring_order = True
+    has_few_peers = True
+    is_divided = True
+
+    def sends(self, call: Call) -> Sequence[Send]:
+        sends: list[Send] = []
+        add_ring(sends, call.orders, call.size_bytes, lambda ring: ring[1:] + ring[:1])
+        return sends
+
+    def count(self, call: Call) -> int:
+        return call.ranks * (call.ranks - 1) * call.channels
