@@ -27,7 +27,8 @@ from docs.commandline import commands, default, first_sentence, names_of, parame
 from docs.documents import DOCUMENTS, document_sections
 from docs.layers import layers_svg
 from docs.man import man_pages
-from rocelab.api import SECTIONS
+from rocelab.api import DOORS, SECTIONS
+from rocelab.base.wording import listed
 from rocelab.cli.app import EXIT_CODES
 from rocelab.cli.main import command_line
 
@@ -138,6 +139,10 @@ def _api_lines() -> Iterator[str]:
         "The package has type hints (`py.typed`); a name is loaded when it is first used."
     )
     yield from ("", "```python", *EXAMPLE.splitlines(), "```")
+    yield ""
+    yield from _wrapped(
+        f"Plug-ins also import from {listed([f'`{each}`' for each in DOORS], 'and')}."
+    )
     for title, names in SECTIONS.items():
         yield from ("", f"## {title}")
         for name in names:

@@ -2,7 +2,7 @@
 
 This one list makes `rocelab.__all__` and docs/api.md, and a test holds the typed imports of
 `rocelab/__init__.py` to it. Everything else in rocelab is private, but for `rocelab.mininet`, which
-needs Mininet: it may move or change in any release.
+needs Mininet, and DOORS: it may move or change in any release.
 """
 
 from __future__ import annotations
@@ -95,6 +95,14 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
     },
 }
 """A home is a module, or `module:name` for what has another name there."""
+
+DOORS = (
+    "rocelab.fabrics.addressing",
+    "rocelab.fabrics.base",
+    "rocelab.fabrics.layout",
+    "rocelab.fabrics.roles",
+)
+"""Modules that plug-ins import from too: what an instance behind a door is made of."""
 
 HOMES: Mapping[str, str] = {
     name: home for section in SECTIONS.values() for name, home in section.items()
