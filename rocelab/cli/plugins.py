@@ -15,11 +15,12 @@ def doors() -> tuple[Door[Any], ...]:
     from rocelab.faults.door import KINDS as FAULTS
     from rocelab.jobs.congestion import CONTROLS
     from rocelab.jobs.patterns.door import PATTERNS
+    from rocelab.jobs.workloads import WORKLOADS
     from rocelab.labfile.schemes.spec import SCHEME_DOOR
     from rocelab.labfile.stacks import STACKS
     from rocelab.results.kpis import KPI_DOOR
 
-    return FAULTS, FABRICS, KPI_DOOR, CONTROLS, PATTERNS, SCHEME_DOOR, STACKS
+    return FAULTS, FABRICS, KPI_DOOR, CONTROLS, PATTERNS, WORKLOADS, SCHEME_DOOR, STACKS
 
 
 def plugin_checks() -> tuple[Check, ...]:

@@ -22,13 +22,16 @@ from rocelab.jobs.steps import Steps
 from rocelab.jobs.training_spec import MAX_RANKS
 from rocelab.jobs.volumes import BF16_BYTES, activation_bytes, expert_bytes
 from rocelab.jobs.workload import Sends, Workload
-from rocelab.labfile.base import SpecModel
+from rocelab.jobs.workloads import WorkloadSpec
 
 Count = Annotated[int, Field(ge=1, le=MAX_RANKS)]
 
 
-class InferenceSpec(SpecModel):
+class InferenceSpec(WorkloadSpec):
     """Some replicas of a model prefill, others decode; one iteration is a wave of prompts."""
+
+    may_send_nothing = True
+    peers = 8  # a few neighbours in each dimension
 
     model: Model
     tensor: Annotated[Count, Field(description="GPUs that divide each layer, in a server")] = 1

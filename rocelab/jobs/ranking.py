@@ -21,13 +21,13 @@ from rocelab.jobs.parallelism import in_groups
 from rocelab.jobs.steps import Steps
 from rocelab.jobs.transport import MAX_DURATION
 from rocelab.jobs.workload import Workload
-from rocelab.labfile.base import SpecModel
+from rocelab.jobs.workloads import WorkloadSpec
 
 DENSE_BYTES = 4
 MAX_RANKS = 4096
 
 
-class RankingSpec(SpecModel):
+class RankingSpec(WorkloadSpec):
     """One iteration sends embeddings to the ranks whose samples need them, and their gradients
     back."""
 
@@ -60,6 +60,9 @@ class RankingSpec(SpecModel):
     def row_bytes(self) -> int:
         """One table's pooled embeddings for one rank's samples."""
         return self.local_batch * self.dimension * self.bits // 8
+
+    def workload(self, iterations: int) -> Workload:
+        return ranking_workload(self, iterations=iterations)
 
 
 def ranking_workload(spec: RankingSpec, *, iterations: int = 1) -> Workload:

@@ -1,4 +1,4 @@
-"""The jobs of a simulation as a user writes them, each of one of seven kinds.
+"""The jobs of a simulation as a user writes them, each of one kind: seven, and those of packages.
 
 Reads a YAML file with a list `jobs`, or a lab's job file, into validated `SimulatedJob`s. The
 module of each kind makes the job's sends.
@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
-from typing import Annotated, Self
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, create_model, model_validator
 
 from rocelab.base.errors import InputError
 from rocelab.base.units import DurationNs
@@ -23,6 +23,7 @@ from rocelab.jobs.poisson import PoissonSpec
 from rocelab.jobs.ranking import RankingSpec
 from rocelab.jobs.training_spec import TrainingSpec
 from rocelab.jobs.transport import MAX_DURATION, TransportSpec
+from rocelab.jobs.workloads import WORKLOADS, WorkloadSpec
 from rocelab.labfile.base import Name, SpecModel
 from rocelab.labfile.catalog import JOBS, find
 from rocelab.labfile.load import validate
@@ -30,7 +31,8 @@ from rocelab.labfile.model import MAX_SEED
 from rocelab.labfile.reference import may_be_quoted, named_by
 from rocelab.labfile.source import read_source
 
-KINDS = ("collective", "training", "ranking", "inference", "trace", "flows", "poisson")
+_OURS = ("collective", "training", "ranking", "inference", "trace", "flows", "poisson")
+KINDS = (*_OURS, *(name for name in WORKLOADS.all() if name not in _OURS))
 IN_COLLECTIVE = ("placement", "seed", "transport")
 """Keys that a collective itself has, so that a lab's job file is a valid collective."""
 
@@ -71,7 +73,7 @@ class FlowsSpec(SpecModel):
     ]
 
 
-class SimulatedJob(SpecModel):
+class _Job(SpecModel):
     """A job: where it runs, how its NICs send, and exactly one block with its kind and
     parameters."""
 
@@ -175,19 +177,43 @@ class SimulatedJob(SpecModel):
 
     @property
     def kind(self) -> str:
-        """Which of the seven kinds it is."""
+        """Which kind it is."""
         return next(kind for kind in KINDS if getattr(self, kind) is not None)
+
+    @property
+    def workload(self) -> WorkloadSpec | None:
+        """Its block, if that is a workload."""
+        block = getattr(self, self.kind)
+        return block if isinstance(block, WorkloadSpec) else None
 
     @property
     def ranks(self) -> int | None:
         """How many ranks it has; None for traces and flows, which say it themselves."""
-        said = self.collective or self.training or self.ranking or self.inference
+        said = self.collective or self.workload
         return said.ranks if said is not None else None
 
     @property
     def is_open_loop(self) -> bool:
         """Whether it is flows that begin at given times, whatever the network does."""
         return self.flows is not None or self.poisson is not None
+
+
+def _with_plugins() -> type[_Job]:
+    """A job with a block for each workload of installed packages."""
+    blocks: dict[str, Any] = {
+        name: (WORKLOADS.find(name) | None, Field(None, description=f"of {WORKLOADS.origin(name)}"))
+        for name in KINDS
+        if name not in _OURS
+    }
+    return create_model(
+        "SimulatedJob", __base__=_Job, __doc__=_Job.__doc__, __module__=__name__, **blocks
+    )
+
+
+if TYPE_CHECKING:
+    SimulatedJob = _Job
+else:
+    SimulatedJob = _with_plugins()
 
 
 class JobsSpec(SpecModel):

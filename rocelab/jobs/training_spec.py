@@ -16,7 +16,7 @@ from rocelab.base.units import SHARE, SharePpm
 from rocelab.base.wording import RefusedError
 from rocelab.jobs.models import BytesPerSecond, Flops, Model
 from rocelab.jobs.parallelism import Layout
-from rocelab.labfile.base import SpecModel
+from rocelab.jobs.workloads import WorkloadSpec
 
 MAX_RANKS = 2**17
 
@@ -30,8 +30,11 @@ class Sharding(StrEnum):
     FSDP = "fsdp"
 
 
-class TrainingSpec(SpecModel):
+class TrainingSpec(WorkloadSpec):
     """Training with up to five kinds of parallelism; one iteration is one optimizer step."""
+
+    may_send_nothing = True
+    peers = 8  # a few neighbours in each dimension
 
     model: Model
     tensor: Annotated[Ways, Field(description="GPUs that divide each layer, within a server")] = 1

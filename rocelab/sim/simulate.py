@@ -35,7 +35,6 @@ from rocelab.jobs.patterns.base import Algorithm
 from rocelab.jobs.performance import FRAME_OVERHEAD_BYTES
 from rocelab.jobs.placement import Placement
 from rocelab.jobs.poisson import poisson_flows
-from rocelab.jobs.ranking import ranking_workload
 from rocelab.jobs.spec import SimulatedJob, TraceSpec, collective_job
 from rocelab.jobs.training import training_workload
 from rocelab.jobs.transport import TransportSpec
@@ -207,8 +206,9 @@ class Simulation:
                 self.options.engine is Engine.FLUID and kind_of(job.collective.pattern).is_exchange
             )
             return workload_of(job.collective, group, job.iterations, barrier=barrier)
-        if job.ranking is not None:
-            return ranking_workload(job.ranking, iterations=job.iterations)
+        if job.training is None and job.inference is None:
+            assert job.workload is not None
+            return job.workload.workload(job.iterations)
         apart = self.tensor_groups_apart(job, places)
         on_servers = apart if apart.any() else None
         model = job.training or job.inference
@@ -568,7 +568,7 @@ def _check_sends(jobs: Sequence[SimulatedJob], workloads: Sequence[Workload]) ->
     """Raises InputError for a job none of whose steps sends a byte: it loads no link, and no engine
     has a time of the network for it. A model that fits one server takes its time to compute."""
     for job, workload in zip(jobs, workloads, strict=True):
-        if job.training is not None or job.inference is not None:
+        if job.workload is not None and job.workload.may_send_nothing:
             continue
         if any(step.sends is not None and len(step.sends.source) for step in workload.steps):
             continue

@@ -90,10 +90,9 @@ def _flows(job: SimulatedJob) -> int:
         kind = kind_of(job.collective.pattern)
         few = 2 * job.collective.channels if kind.has_few_peers else ranks
         return ranks * min(few, ranks - 1) * job.transport.qps
-    # Training and inference talk to a few neighbours in each dimension, ranking to all.
     ranks = job.ranks or 0
-    peers = ranks - 1 if job.ranking is not None else 8
-    return ranks * peers * job.transport.qps
+    most = None if job.workload is None else job.workload.peers
+    return ranks * (ranks - 1 if most is None else most) * job.transport.qps
 
 
 def _ordered(job: SimulatedJob) -> int:
