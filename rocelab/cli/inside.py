@@ -60,12 +60,11 @@ def vtysh(
         typer.Option("-c", metavar="CMD", help="Run this and end; may be given several times."),
     ] = None,
 ) -> None:
-    """Talk to the FRR daemons of a switch."""
+    """Talk to the routing daemons of a switch, with `vtysh` or its stack's own command line."""
     need_root("entering a node")
     chosen = running_lab(lab)
-    arguments = chosen.node(switch_of(chosen, node).name).command_line
-    for command in commands or []:
-        arguments += ["-c", command]
+    handle = chosen.node(switch_of(chosen, node).name)
+    arguments = [*handle.command_line, *handle.stack.shell_arguments(commands or [])]
     _become(chosen, node, arguments)
 
 

@@ -167,7 +167,7 @@ def wait_for_bfd(
         progress(Progress("bfd", done, len(switches)))
         links = (link for link in fabric.links_of[name] if link.is_between_switches)
         wanted = sum(1 for _ in links)
-        while missing := wanted - _bfd_sessions_up(node_of(name), bfd.interval // MS):
+        while missing := wanted - _bfd_ready(node_of(name), bfd.interval // MS, bfd.multiplier):
             if time.monotonic() > deadline:
                 raise NotConvergedError(
                     f"{missing} BFD sessions of {name} are not up after {timeout_s:.0f} s",
@@ -177,9 +177,8 @@ def wait_for_bfd(
             time.sleep(BFD_POLL_S)
 
 
-def _bfd_sessions_up(switch: SwitchHandle, interval_ms: int) -> int:
+def _bfd_ready(switch: SwitchHandle, interval_ms: int, multiplier: int) -> int:
     try:
-        peers = switch.stack.bfd_peers(switch.daemon_files)
+        return switch.stack.bfd_ready(switch.daemon_files, interval_ms, multiplier)
     except OSError:
         return 0
-    return sum(peer.is_up and peer.remote_interval_ms == interval_ms for peer in peers)

@@ -1,6 +1,7 @@
 """Writes rendered files to a folder, with a marker that lists them.
 
-Targets are FRR on a machine (DIR/<switch>/{zebra,bgpd,bfdd}.conf), containerlab and clabernetes.
+Targets are a machine's routing stack (DIR/<switch>/{zebra,bgpd,bfdd}.conf for FRR), containerlab
+and clabernetes.
 With `overwrite` a later render replaces the files in the marker, and nothing else.
 """
 
@@ -19,7 +20,7 @@ from rocelab.render import clabernetes
 from rocelab.render.containerlab import mounted_files, topology_file, topology_text
 from rocelab.render.deployment import deployment, left_out, warnings
 from rocelab.render.frr_image import DEFAULT_IMAGE
-from rocelab.routing.frr.configuration import frr_configuration
+from rocelab.routing.stack import stack_for
 
 MARKER = ".rocelab-render"
 
@@ -38,9 +39,14 @@ def write_rendered(
     if it cannot be written.
     """
 
+    stack = stack_for(fabric)
+    stack.check(fabric)
+
     def files() -> Iterator[tuple[str, str]]:
+        daemons = stack.daemons(fabric)
         for done, node in enumerate(fabric.switches, start=1):
-            for daemon, text in frr_configuration(fabric, node).items():
+            texts = stack.configuration(fabric, node, daemons, None, interfaces=True)
+            for daemon, text in texts.items():
                 yield f"{node.name}/{daemon}.conf", text
             progress(Progress("render", done, len(fabric.switches)))
 

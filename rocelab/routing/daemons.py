@@ -215,18 +215,21 @@ def set_niceness(pid: int, niceness: int) -> None:
         return
 
 
-def run_on_time(pid: int) -> None:
-    """Schedule every thread of a process before all ordinary ones (SCHED_RR, sched(7)) and before
-    the senders (`rocelab.linux.priority`), whose turns of 100 ms are longer than a BFD interval.
+def run_on_time(pid: int, *, but_the_first: bool = False) -> None:
+    """Schedule every thread of a process, or all `but_the_first`, before all ordinary ones
+    (SCHED_RR, sched(7)) and before the senders (`rocelab.linux.priority`), whose turns of 100 ms
+    are longer than a BFD interval.
 
     For BFD: in a real switch the line cards run BFD without delay; here a neighbour that got no
     CPU for three intervals would count as dead. Changes nothing if the machine does not allow it
     (CAP_SYS_NICE).
     """
+    first = pid if but_the_first else None
     above_senders = os.sched_param(os.sched_get_priority_min(os.SCHED_RR) + 1)
     with suppress(PermissionError, FileNotFoundError, ProcessLookupError):
         for thread in Path(f"/proc/{pid}/task").iterdir():
-            os.sched_setscheduler(int(thread.name), os.SCHED_RR, above_senders)
+            if int(thread.name) != first:
+                os.sched_setscheduler(int(thread.name), os.SCHED_RR, above_senders)
 
 
 def running_pid(daemon: str, files: DaemonFiles, netns: Path) -> int | None:

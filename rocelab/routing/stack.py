@@ -39,14 +39,6 @@ class BgpPeer:
 
 
 @dataclass(frozen=True, slots=True)
-class BfdPeer:
-    """A BFD session at one end, and the interval at which the far end sends."""
-
-    is_up: bool
-    remote_interval_ms: int
-
-
-@dataclass(frozen=True, slots=True)
 class Question:
     """What is asked of a daemon as evidence: the file of the answer, what it is, the command."""
 
@@ -167,12 +159,13 @@ class RoutingStack(Protocol):
         fabric: Fabric,
         node: Node,
         daemons: Sequence[str],
-        logs: Path,
+        logs: Path | None,
         *,
         interfaces: bool,
     ) -> Mapping[str, str]:
         """The configuration of each of these daemons of a switch, by its name, with its log in
-        `logs`. `interfaces`: with the addresses of ports. Raises ValueError for a server."""
+        `logs`, or where the stack logs by itself. `interfaces`: with the addresses of ports. Raises
+        ValueError for a server."""
         ...
 
     def opens_from_above(self, fabric: Fabric) -> bool:
@@ -200,6 +193,11 @@ class RoutingStack(Protocol):
         """Give a daemon that was started its priority: that niceness, or what it needs."""
         ...
 
+    def shell_arguments(self, commands: Sequence[str]) -> list[str]:
+        """The arguments with which the command line runs these commands and ends. Raises
+        InputError."""
+        ...
+
     def answer(
         self, files: DaemonFiles, daemon: str, command: str, timeout_s: float = ANSWER_TIMEOUT_S
     ) -> str:
@@ -222,8 +220,9 @@ class RoutingStack(Protocol):
         address, and whether it came up."""
         ...
 
-    def bfd_peers(self, files: DaemonFiles) -> Sequence[BfdPeer]:
-        """A switch's BFD sessions. Raises as `peers` does."""
+    def bfd_ready(self, files: DaemonFiles, interval_ms: int, multiplier: int) -> int:
+        """The number of a switch's BFD sessions that are up, with the far end at that pace. Raises
+        as `peers` does."""
         ...
 
     def unheard(self, files: DaemonFiles) -> frozenset[str]:

@@ -15,10 +15,18 @@ from rocelab.base.wording import printable, shown
 from rocelab.routing.answers import ANSWER_TIMEOUT_S, UnreadableAnswerError
 from rocelab.routing.files import DaemonFiles
 from rocelab.routing.frr.vty import vty_json
-from rocelab.routing.stack import BfdPeer, BgpPeer
+from rocelab.routing.stack import BgpPeer
 
 MOST_CHARACTERS = 64
 """The limit for a name or a state: an interface has 15, an IPv6 address 39."""
+
+
+@dataclass(frozen=True, slots=True)
+class BfdPeer:
+    """A BFD session at one end, and the interval at which the far end sends."""
+
+    is_up: bool
+    remote_interval_ms: int
 
 
 @dataclass(frozen=True, slots=True)

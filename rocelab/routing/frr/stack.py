@@ -14,7 +14,7 @@ from rocelab.routing.files import DaemonFiles
 from rocelab.routing.frr import configuration, peers
 from rocelab.routing.frr.installation import SHELL, FrrInstallation, find_installation, untested
 from rocelab.routing.frr.vty import vty_command
-from rocelab.routing.stack import BfdPeer, BgpPeer, Installation, Question
+from rocelab.routing.stack import BgpPeer, Installation, Question
 
 DAEMONS = ("mgmtd", "zebra", "bfdd", "bgpd")
 RUNNING = "show running-config"
@@ -66,10 +66,11 @@ class Frr:
         fabric: Fabric,
         node: Node,
         daemons: Sequence[str],
-        logs: Path,
+        logs: Path | None,
         *,
         interfaces: bool,
     ) -> Mapping[str, str]:
+        logs = logs or configuration.LOG_FOLDER
         texts = dict(configuration.frr_configuration(fabric, node, logs, interfaces=interfaces))
         if "mgmtd" in daemons:
             texts["mgmtd"] = configuration.mgmtd_configuration(node, logs)
@@ -97,6 +98,9 @@ class Frr:
         elif niceness:
             set_niceness(pid, niceness)
 
+    def shell_arguments(self, commands: Sequence[str]) -> list[str]:
+        return [word for command in commands for word in ("-c", command)]
+
     def answer(
         self, files: DaemonFiles, daemon: str, command: str, timeout_s: float = ANSWER_TIMEOUT_S
     ) -> str:
@@ -117,8 +121,9 @@ class Frr:
             (match[1].decode(errors="replace"), match[2] == b"Up") for match in matches if match
         ]
 
-    def bfd_peers(self, files: DaemonFiles) -> Sequence[BfdPeer]:
-        return peers.bfd_peers(files)
+    def bfd_ready(self, files: DaemonFiles, interval_ms: int, multiplier: int) -> int:
+        found = peers.bfd_peers(files)
+        return sum(peer.is_up and peer.remote_interval_ms == interval_ms for peer in found)
 
     def unheard(self, files: DaemonFiles) -> frozenset[str]:
         return peers.unheard(files)
