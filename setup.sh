@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Makes this checkout ready to use: the Debian packages that are missing, and .venv.
 # Called by `make setup`. `make docs` calls it with `docs`, which adds what builds the site; `make
-# test` with `test`, which adds a container engine and an SSH server, neither of which is started,
-# a browser, Dask and checkers. Safe to run again. Exit 3: this machine lacks something that cannot be
+# test` with `test`, which adds BIRD, a container engine and an SSH server, none of which is started, a
+# browser, Dask and checkers. Safe to run again. Exit 3: this machine lacks something that cannot be
 # installed from here, which is then named.
 set -euo pipefail
 cd "$(dirname "$0")"
@@ -64,6 +64,7 @@ missing_packages() {
     [ -e /usr/share/keyrings/debian-archive-keyring.gpg ] || echo debian-archive-keyring
     newest_python >/dev/null || echo python3-venv
     [ "${1-}" = test ] || return 0
+    command -v bird >/dev/null || echo bird2
     has_sshd || echo openssh-server
     has_engine || echo docker.io
     command -v jq >/dev/null || echo jq
@@ -112,6 +113,7 @@ install_packages() {
     fi
     local services=()
     has_frr || services+=(frr.service)
+    [[ " $* " != *" bird2 "* ]] || services+=(bird.service)
     [[ " $* " != *" openssh-server "* ]] || services+=(ssh.service ssh.socket)
     [[ " $* " != *" docker.io "* ]] ||
         services+=(docker.service docker.socket containerd.service)

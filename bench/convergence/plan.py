@@ -17,7 +17,6 @@ from rocelab.fabrics.kinds.hpn import HpnSpec
 from rocelab.fabrics.roles import Role
 from rocelab.fabrics.spec import FabricSpec
 from rocelab.faults.base import SingleFaultSpec
-from rocelab.faults.daemons import Daemon
 from rocelab.faults.kinds.blackhole import BlackholeSpec
 from rocelab.faults.kinds.carrier_down import CarrierDownSpec
 from rocelab.faults.kinds.daemon_crash import DaemonCrashSpec
@@ -254,7 +253,7 @@ def fault_spec(cell: Cell, fabric: Fabric, link: Link) -> SingleFaultSpec:
     switch = link.b.node
     match cell.fault.breakage:
         case Breakage.CRASH:
-            return DaemonCrashSpec(kind="daemon-crash", switch=switch, daemon=Daemon.BGPD)
+            return DaemonCrashSpec(kind="daemon-crash", switch=switch, daemon="bgpd")
         case Breakage.POWER:
             return PowerLossSpec(kind="power-loss", switch=switch)
         case Breakage.DRAIN:

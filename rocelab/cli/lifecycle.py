@@ -290,7 +290,8 @@ def _print_status(state: LabStatus) -> None:
         f"{state.pss_bytes / _MB:.0f} MB PSS of daemons"
     )
     each = ", ".join(f"{role} {size / _MB:.1f}" for role, size in state.pss_of_roles.items())
-    say(f"FRR's memory: {state.frr_memory}" + (f"; MB a switch: {each}" if each else ""))
+    said = (f"FRR's memory: {state.frr_memory}",) if state.frr_memory else ()
+    say("; ".join((*said, *((f"MB a switch: {each}",) if each else ()))))
     if state.faults:
         faults = ", ".join(f"{fault.number} ({fault.kind})" for fault in state.faults)
         say(f"broken on purpose, fault {faults}: `rocelab fault list {state.lab}`")

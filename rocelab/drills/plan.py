@@ -22,9 +22,11 @@ from rocelab.labfile.catalog import find_lab, tree_of
 from rocelab.labfile.load import load_spec
 from rocelab.labfile.model import LabSpec
 from rocelab.labfile.reference import named_by
+from rocelab.labfile.stacks import DEFAULT_STACK
 from rocelab.plan.build import plan
 from rocelab.plan.fabric import Fabric
 from rocelab.predict.predictor import asked_fabric
+from rocelab.routing.stack import stack_for
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +101,13 @@ def plan_drill(drill: DrillSpec, fabric: Fabric) -> PlannedDrill:
     """The drill on the fabric of its lab. Raises InputError if a job, a flow or a fault does not
     fit; it names the phase if there are several."""
     drill, notes = _as_allowed(drill, fabric)
+    stack = stack_for(fabric)
+    if stack.name != DEFAULT_STACK and any(phase.measure.stages for phase in drill.phases):
+        raise InputError(
+            f"drill {drill.name} measures stages, which FRR's traces show, and the lab's switches "
+            f"run {stack.title}",
+            hint="remove measure.stages in a copy of the drill",
+        )
     phases = []
     for phase in drill.phases:
         try:

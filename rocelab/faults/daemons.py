@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Annotated
 
 from pydantic import Field
@@ -14,16 +13,23 @@ from rocelab.faults.base import NodeFault, SwitchFaultSpec
 from rocelab.lab.lab import RunningLab
 from rocelab.linux import processes
 from rocelab.plan.fabric import Fabric
-from rocelab.routing.frr import configuration as frr
+from rocelab.routing.stack import stack_for, stacks
 
 
-class Daemon(StrEnum):
-    """The daemons of a switch; bfdd only where the lab has BFD, mgmtd only since FRR 10."""
+def _names(schema: dict[str, object]) -> None:
+    schema["enum"] = sorted({name for stack in stacks().values() for name in stack.programs})
 
-    ZEBRA = "zebra"
-    BGPD = "bgpd"
-    BFDD = "bfdd"
-    MGMTD = "mgmtd"
+
+DaemonName = Annotated[
+    str,
+    Field(
+        max_length=15,
+        description="by default the one that holds the BGP sessions",
+        json_schema_extra=_names,
+    ),
+]
+"""A daemon of a routing stack. Of FRR's, bfdd runs only where the lab has BFD, and mgmtd only since
+FRR 10."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,22 +50,19 @@ class DaemonFault(NodeFault):
 class DaemonFaultSpec(SwitchFaultSpec):
     """A fault of a switch's daemon."""
 
-    daemon: Annotated[Daemon, Field(strict=False)] = Daemon.BGPD
+    daemon: DaemonName | None = None
 
-    def find(self, fabric: Fabric) -> str:
-        """The switch's name. Raises InputError also where it runs no such daemon with any FRR."""
-        switch = super().find(fabric)
-        check_planned(fabric, switch, self.daemon)
-        return switch
-
-
-def check_planned(fabric: Fabric, switch: str, daemon: str) -> None:
-    """Raises InputError if a switch of the fabric runs no such daemon with any FRR."""
-    if fabric.observed is None:
-        known: Sequence[str] = ("mgmtd", *frr.daemons(fabric))
-    else:
-        known = fabric.observed.daemons.get(switch, ())
-    _check(fabric.name, switch, known, daemon)
+    def daemon_in(self, fabric: Fabric) -> str:
+        """The daemon's name, by default the one with the BGP sessions. Raises InputError if the
+        switch runs none of that name with any release."""
+        stack, switch = stack_for(fabric), self.find(fabric)
+        if fabric.observed is None:
+            known: Sequence[str] = (*stack.of_some_releases, *stack.daemons(fabric))
+        else:
+            known = fabric.observed.daemons.get(switch, ())
+        daemon = self.daemon or stack.speaker
+        _check(fabric.name, switch, known, daemon)
+        return daemon
 
 
 def _check(lab: str, switch: str, known: Sequence[str], daemon: str) -> None:

@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from rocelab.base.errors import InputError, MachineError
 from rocelab.lab.lab import RunningLab
+from rocelab.labfile.stacks import DEFAULT_STACK
 from rocelab.linux import processes
 from rocelab.linux.bracket import Bracket
 from rocelab.plan.fabric import Fabric, Link
@@ -20,7 +21,7 @@ from rocelab.routing.answers import UnreadableAnswerError
 from rocelab.routing.files import DaemonFiles
 from rocelab.routing.frr import peers, vty
 from rocelab.routing.frr.configuration import frr_configuration
-from rocelab.routing.stack import BgpPeer
+from rocelab.routing.stack import BgpPeer, stack_for
 
 FAMILY = "address-family ipv4 unicast"
 SHUT_FOR_PREFIXES = "Idle (PfxCt)"
@@ -46,8 +47,20 @@ def rendered_lines(fabric: Fabric, switch: str) -> tuple[str, ...]:
     return tuple(line.strip() for line in text.splitlines())
 
 
+def check_stack(fabric: Fabric) -> None:
+    """Raises InputError if switches do not run FRR, which faults of policy ask and change."""
+    stack = stack_for(fabric)
+    if stack.name != DEFAULT_STACK:
+        raise InputError(
+            f"switches of lab {fabric.name} run {stack.title}, and this fault is one of FRR's bgpd",
+            "leave routing.stack out; daemon-crash, daemon-hang and faults of links work on any",
+        )
+
+
 def check_rendered(fabric: Fabric) -> None:
-    """Raises InputError if the lab was adopted: its configuration is not rendered here."""
+    """Raises InputError if the lab was adopted: its configuration is not rendered here. Raises as
+    `check_stack`."""
+    check_stack(fabric)
     if fabric.observed is not None:
         raise InputError(
             f"lab {fabric.name} was adopted, and this fault changes policy that rocelab renders",

@@ -22,6 +22,7 @@ from pathlib import Path
 
 from rocelab.base.errors import MachineError
 from rocelab.dataplane.queues import marker
+from rocelab.labfile.stacks import DEFAULT_STACK
 from rocelab.linux import bpf, links, namespaces, netlink, probes, rights
 from rocelab.linux.probes import Outcome
 from rocelab.linux.rights import CAPABILITIES, effective_capabilities
@@ -40,6 +41,7 @@ from rocelab.routing.frr.installation import (
     frr_folder,
     untested,
 )
+from rocelab.routing.stack import stacks
 
 PROGRAM_TIMEOUT_S = 10.0
 SETUP = "`make setup` installs it (Debian package {package})"
@@ -177,6 +179,7 @@ def diagnose() -> Diagnosis:
                 program_check(("tcpdump", "--version"), "tcpdump", "packet captures"),
                 program_check(("ping", "-V"), "iputils-ping", "pinging from node to node"),
             ),
+            *stack_checks(),
             bpf_compiler_check(),
             queues_check(),
             program_check(("mn", "--version"), "mininet", "the benchmark's side by side"),
@@ -344,6 +347,31 @@ def frr_check() -> Check:
         purpose="the routing of every switch",
         remedy=SETUP.format(package="frr"),
     )
+
+
+def stack_checks() -> list[Check]:
+    """Whether this machine has each routing stack but FRR."""
+    checks = []
+    for stack in stacks().values():
+        if stack.name == DEFAULT_STACK:
+            continue
+        ok, remedy = True, ""
+        try:
+            version = stack.find(None).version
+            found = stack.untested(version) or version
+        except MachineError as error:
+            ok, found, remedy = False, error.message, error.hint or ""
+        checks.append(
+            Check(
+                name=stack.title,
+                ok=ok,
+                needed=False,
+                found=found,
+                purpose=f"labs with `routing.stack: {stack.name}`",
+                remedy=remedy,
+            )
+        )
+    return checks
 
 
 def bfdd_check() -> Check:

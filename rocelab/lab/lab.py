@@ -271,6 +271,11 @@ class RunningLab:
         """How the daemons of a lab that is up use memory."""
         return read_memory(self.runtime.files.root)
 
+    @property
+    def memory_text(self) -> str | None:
+        """The same for people and results; None where switches do not run FRR."""
+        return self.memory.text if stack_for(self.fabric).is_lean else None
+
     def check_memory(self, asked: FrrMemory | None) -> None:
         """Raises InputError if the lab is up and its daemons use memory in another way than
         `asked`."""

@@ -101,7 +101,7 @@ class LabStatus:
     as their delay line has ended or is stopped.
     lacks_controller: the scheme's does not run, so that nothing answers failures and load.
     deviations: kernel settings that are not as planned.
-    frr_memory: how FRR's daemons use memory (`rocelab.routing.frr.memory`).
+    frr_memory: how FRR's daemons use memory, None with another stack.
     """
 
     lab: str
@@ -111,7 +111,7 @@ class LabStatus:
     broken_cables: tuple[str, ...] = ()
     lacks_controller: bool = False
     deviations: tuple[Deviation, ...] = ()
-    frr_memory: str = FrrMemory.PLAIN
+    frr_memory: str | None = FrrMemory.PLAIN
 
     @property
     def converged(self) -> bool:
@@ -228,7 +228,7 @@ def read_status(lab: RunningLab, answer_s: float = ANSWER_TIMEOUT_S) -> LabStatu
     faults = tuple(_known_fault(number, document) for number, document in recorded)
     overview, controller = read_overview(fabric), lacks_controller(files)
     deviations = read_deviations(fabric, files)
-    memory = lab.memory.text
+    memory = lab.memory_text
     return LabStatus(lab.name, nodes, faults, overview, broken, controller, deviations, memory)
 
 

@@ -18,7 +18,7 @@ def environment_of(lab: RunningLab) -> Environment:
         read_environment(lab.installation),
         runtime=str(provider.kind),
         runtime_versions=provider.versions(lab.runtime.files),
-        frr_memory=lab.memory.text,
+        frr_memory=lab.memory_text,
     )
 
 

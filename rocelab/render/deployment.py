@@ -11,11 +11,14 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from rocelab.base.errors import InputError
 from rocelab.fabrics.roles import Role
+from rocelab.labfile.stacks import DEFAULT_STACK
 from rocelab.plan.document import expected_widths
 from rocelab.plan.fabric import Fabric, Link, Node
 from rocelab.plan.settings import node_settings
 from rocelab.render.frr_image import DEFAULT_IMAGE, IMAGE_PATHS, fitted, frr_files
+from rocelab.routing.stack import stack_for
 
 IDLE = "sleep infinity"
 FRR_FOLDER = "/etc/frr"
@@ -72,8 +75,20 @@ class Deployment:
     links: tuple[Link, ...]
 
 
+def check_stack(fabric: Fabric) -> None:
+    """Raises InputError for a fabric whose routing stack is in no image."""
+    stack = stack_for(fabric)
+    if stack.name != DEFAULT_STACK:
+        raise InputError(
+            f"{stack.title} does not run in containers: their images have FRR",
+            "leave routing.stack out",
+        )
+
+
 def deployment(fabric: Fabric, image: str = DEFAULT_IMAGE) -> Deployment:
-    """Every node of a fabric as a container of that image; servers only sleep."""
+    """Every node of a fabric as a container of that image; servers only sleep. Raises as
+    `check_stack`."""
+    check_stack(fabric)
     fabric = fitted(fabric)
     containers = tuple(_container(fabric, node) for node in fabric.nodes)
     return Deployment(fabric.name, image, containers, fabric.links)

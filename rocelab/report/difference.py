@@ -19,6 +19,7 @@ ENVIRONMENT = {
     "tool_version": "rocelab",
     "kernel": "kernel",
     "frr_version": "FRR",
+    "routing": "routing stack",
     "frr_memory": "FRR's memory",
     "python": "Python",
     "cpu_model": "CPU",

@@ -112,6 +112,8 @@ def _suite(
     )
     holder = Xml.SubElement(suite, "properties")
     machine = [(name, getattr(environment, name) or "unknown") for name in SOFTWARE]
+    if environment.routing is not None:
+        machine[1] = ("routing", environment.routing)
     for key, value in (*machine, *properties, *_figures_of(runs)):
         Xml.SubElement(holder, "property", name=key, value=_clean(value))
     measured = any(not run.problems for run in runs)

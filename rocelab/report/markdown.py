@@ -44,8 +44,8 @@ def _lines(result: DrillResult) -> Iterator[str]:
     environment = result.environment
     yield from (f"### {_text(result.name)}: {result.outcome}", "")
     yield _text(
-        f"{result.title}. Lab {result.lab['name']}, {repeats[0].summary}, FRR "
-        f"{environment.frr_version or 'unknown'}, kernel {environment.kernel}."
+        f"{result.title}. Lab {result.lab['name']}, {repeats[0].summary}, "
+        f"{environment.routing_text}, kernel {environment.kernel}."
     )
     verdicts = verdict_rows(result, repeats)
     if verdicts:

@@ -116,10 +116,11 @@ class RoutingStack(Protocol):
     """A suite of routing daemons.
 
     name: in lab files and records. title: for people, such as `FRR`. programs: the names of all
-    daemons that a switch may run, in start order. speaker: the one that holds BGP's sessions.
-    kernel_daemon: the one that sets the kernel's routes; where it has to be started again, the
-    others are too. shell: the name of the command line. is_lean: whether `--frr-memory` is about
-    it. questions: what is asked of each daemon as evidence.
+    daemons that a switch may run, in start order. of_some_releases: those that it runs besides the
+    planned ones if its release has them. speaker: the one that holds BGP's sessions. kernel_daemon:
+    the one that sets the kernel's routes; where it has to be started again, the others are too.
+    shell: the name of the command line. is_lean: whether `--frr-memory` is about it. questions:
+    what is asked of each daemon as evidence.
     """
 
     @property
@@ -130,6 +131,9 @@ class RoutingStack(Protocol):
 
     @property
     def programs(self) -> tuple[str, ...]: ...
+
+    @property
+    def of_some_releases(self) -> tuple[str, ...]: ...
 
     @property
     def speaker(self) -> str: ...
@@ -237,6 +241,11 @@ def stack_of(name: str) -> RoutingStack:
     if not isinstance(stack, RoutingStack):
         raise InputError(f"routing stack {name} is no rocelab.routing.stack.RoutingStack")
     return stack
+
+
+def stacks() -> Mapping[str, RoutingStack]:
+    """Every stack that can be loaded, by name."""
+    return {name: stack for name, stack in STACKS.all().items() if isinstance(stack, RoutingStack)}
 
 
 def stack_for(fabric: Fabric) -> RoutingStack:

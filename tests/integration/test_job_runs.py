@@ -16,7 +16,6 @@ import pytest
 
 from rocelab.base.errors import InputError
 from rocelab.dataplane.queues.reading import read_queue_counters
-from rocelab.faults.daemons import Daemon
 from rocelab.faults.kinds.daemon_crash import DaemonCrash, DaemonCrashSpec
 from rocelab.faults.kinds.rate_degrade import RateDegrade
 from rocelab.faults.record import remove_fault, write_fault
@@ -257,7 +256,7 @@ def test_a_job_on_a_lab_whose_daemons_are_stopped_or_dead_is_not_valid(lab: Lab)
         named = {problem for problem in run_job(lab, small).problems if "zebra" in problem}
         recorded = write_fault(
             lab.runtime.files,
-            DaemonCrashSpec(kind="daemon-crash", switch="ctsw2", daemon=Daemon.ZEBRA),
+            DaemonCrashSpec(kind="daemon-crash", switch="ctsw2", daemon="zebra"),
             dead,
             driver=None,
         )

@@ -42,8 +42,8 @@ from rocelab.linux.fib import (
 )
 from rocelab.linux.netlink import REQUEST_ACK_REPLACE, attribute, request, u32
 
-RTPROT_BGP = 186
-"""FRR's number for routes of BGP (zebra/rt_netlink.h)."""
+RTPROT_BGP, RTPROT_BIRD = 186, 12
+"""The numbers of routes of FRR's BGP and of BIRD (include/uapi/linux/rtnetlink.h)."""
 
 PROTOCOL = 1
 """RTPROT_REDIRECT: the one number whose routes zebra of every release leaves alone. It takes any
@@ -51,7 +51,7 @@ unknown number, and in FRR 10 RTPROT_KERNEL too, for a route of the system, pref
 removes BGP's from the kernel (FRR zebra/rt_netlink.c, netlink_route_change_read_unicast)."""
 
 METRIC = 10
-"""Better than the 20 that zebra gives its own routes."""
+"""Better than the 20 that zebra gives its own routes, and the 32 of BIRD's."""
 
 MEMBERS_FROM, GROUPS_FROM, IDS_END = 1_000_000, 2_000_000, 3_000_000
 
@@ -116,7 +116,7 @@ def wanted_state(
     members: dict[int, Member] = {}
     wanted: dict[Place, tuple[tuple[int, int], ...]] = {}
     for route in routes:
-        if route.protocol != RTPROT_BGP or len(route.hops) < 2:
+        if route.protocol not in (RTPROT_BGP, RTPROT_BIRD) or len(route.hops) < 2:
             continue
         for hop in route.hops:
             members[MEMBERS_FROM + hop.interface] = Member(hop.interface, hop.gateway)

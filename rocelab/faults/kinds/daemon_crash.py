@@ -24,7 +24,8 @@ class DaemonCrash(DaemonFault):
     If bgpd dies, the kernel closes its sessions and zebra withdraws its routes. Without zebra the
     kernel continues to forward and bgpd keeps its sessions, but no change reaches the kernel.
     Without mgmtd, part of FRR since release 10, only configuration stops. Restarting zebra restarts
-    the others too: see `NamespaceNode.start_daemons`.
+    the others too: see `NamespaceNode.start_daemons`. BIRD is one daemon: the kernel continues to
+    forward, and neighbours withdraw what it announced.
     """
 
     kind: str = "daemon-crash"
@@ -57,4 +58,4 @@ class DaemonCrashSpec(DaemonFaultSpec):
     kind: Literal["daemon-crash"]
 
     def resolve(self, fabric: Fabric) -> DaemonCrash:
-        return DaemonCrash(self.find(fabric), self.daemon.value)
+        return DaemonCrash(self.find(fabric), self.daemon_in(fabric))

@@ -55,4 +55,4 @@ class DaemonHangSpec(DaemonFaultSpec):
     kind: Literal["daemon-hang"]
 
     def resolve(self, fabric: Fabric) -> DaemonHang:
-        return DaemonHang(self.find(fabric), self.daemon.value)
+        return DaemonHang(self.find(fabric), self.daemon_in(fabric))

@@ -83,6 +83,7 @@ class SessionResetSpec(SwitchFaultSpec):
     mode: Annotated[ResetMode, Field(strict=False)] = ResetMode.HARD
 
     def resolve(self, fabric: Fabric) -> SessionReset:
+        policy.check_stack(fabric)
         switch = self.find(fabric)
         links = tuple(link for link in fabric.links_of[switch] if link in fabric.sessions)
         if not links:

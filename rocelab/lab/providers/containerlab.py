@@ -29,7 +29,6 @@ from rocelab.lab.providers.containers import (
     WAITS,
     Containers,
     begin,
-    check_stack,
     engine_versions,
     keep_namespace,
     remove_containers,
@@ -38,6 +37,7 @@ from rocelab.lab.providers.docker import DockerProvider
 from rocelab.plan.fabric import Fabric
 from rocelab.record import LabFiles
 from rocelab.render.containerlab import topology_file
+from rocelab.render.deployment import check_stack
 from rocelab.routing.files import DaemonFiles
 from rocelab.routing.frr.installation import ETC_FOLDER
 

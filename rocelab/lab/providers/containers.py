@@ -23,7 +23,6 @@ from rocelab.base.progress import ProgressSink
 from rocelab.lab.engine import Engine, find_engine
 from rocelab.lab.image import built_image
 from rocelab.lab.node import NamespaceNode, too_late
-from rocelab.labfile.stacks import DEFAULT_STACK
 from rocelab.linux import namespaces, processes
 from rocelab.linux.commands import Command, LateError
 from rocelab.plan.fabric import Fabric
@@ -35,7 +34,6 @@ from rocelab.routing.frr.installation import (
     FrrInstallation,
     version_in,
 )
-from rocelab.routing.stack import stack_for
 
 LABEL = "org.rocelab.record"
 CAPABILITIES = (
@@ -179,16 +177,6 @@ def write_containers(files: LabFiles, containers: Containers) -> None:
 
 def _file(files: LabFiles) -> Path:
     return files.root / "containers.json"
-
-
-def check_stack(fabric: Fabric) -> None:
-    """Raises InputError for a fabric whose routing stack is in no image."""
-    stack = stack_for(fabric)
-    if stack.name != DEFAULT_STACK:
-        raise InputError(
-            f"{stack.title} does not run in containers: their images have FRR",
-            "use --runtime netns, or leave routing.stack out",
-        )
 
 
 def begin(files: LabFiles, prefix: str, image: str | None, progress: ProgressSink) -> Containers:

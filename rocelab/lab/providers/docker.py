@@ -23,7 +23,6 @@ from rocelab.lab.providers.containers import (
     WAITS,
     Containers,
     begin,
-    check_stack,
     container_node,
     engine_versions,
     find_frr,
@@ -32,6 +31,7 @@ from rocelab.lab.providers.containers import (
 )
 from rocelab.plan.fabric import Fabric
 from rocelab.record import LabFiles
+from rocelab.render.deployment import check_stack
 from rocelab.routing.files import DaemonFiles
 from rocelab.routing.frr.installation import ETC_FOLDER
 from rocelab.routing.frr.kind import FrrMemory

@@ -14,9 +14,9 @@ from pathlib import Path
 
 from rocelab.base.errors import InputError
 from rocelab.base.templates import template
+from rocelab.fabrics.addressing import SPACE_TEXT
 from rocelab.labfile.base import MS, SECOND
 from rocelab.labfile.model import HashWeights
-from rocelab.plan.addressing import SPACE_TEXT
 from rocelab.plan.fabric import Fabric, Link, Node
 
 MOST_PATHS = 255
@@ -81,7 +81,7 @@ def bird_configuration(
     """The text of bird.conf, with its log in that folder, in syslog without one. `interfaces`: with
     the addresses of ports as comments. Raises ValueError for a server."""
     if node.asn is None or node.loopback is None:
-        raise ValueError(f"{node.name} is a {node.role.value} and runs no routing daemon")
+        raise ValueError(f"{node.name} is a {node.role.name} and runs no routing daemon")
     routing = fabric.spec.routing
     links = [link for link in fabric.links_of[node.name] if link.is_between_switches]
     return template("bird/bird.conf.j2").render(

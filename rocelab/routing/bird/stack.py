@@ -36,6 +36,7 @@ class Bird:
     name = "bird"
     title = "BIRD"
     programs = (DAEMON,)
+    of_some_releases = ()
     speaker = DAEMON
     kernel_daemon = DAEMON
     shell = SHELL

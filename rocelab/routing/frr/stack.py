@@ -28,6 +28,7 @@ class Frr:
     name = "frr"
     title = "FRR"
     programs = DAEMONS
+    of_some_releases = ("mgmtd",)
     speaker = "bgpd"
     # zebra takes no routes from a bgpd that outlived it (FRR 8.4: bgpd comes back after 10 s and
     # announces only what changes then). A zebra that outlived mgmtd connects to the new one.

@@ -1,0 +1,108 @@
+"""Labs whose switches run BIRD: up, as FRR's in the kernel, broken and mended."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rocelab.base.errors import InputError
+from rocelab.drills.run import run_drill
+from rocelab.faults.kinds.daemon_crash import DaemonCrash
+from rocelab.faults.kinds.daemon_hang import DaemonHang
+from rocelab.lab.lab import Lab, RunningLab
+from rocelab.lab.providers import RuntimeKind, provider_of
+from rocelab.lab.status import read_status
+from rocelab.linux.fibtable import Fib
+from rocelab.observe.environment import environment_of
+from tests.helpers.running import running
+
+FABRIC = "fabric: {kind: clos, racks: 3, spines: 2, links_per_pair: 2}\ndilation: 1000\n"
+DRILL = """name: flap
+lab: {lab}
+traffic: {{flows: 8, rate_pps: 500, payload: 256B, warmup: 500ms, duration: 3s, seed: 3}}
+faults:
+  - {{kind: carrier-down, at: 500ms, links: [rtsw1:ctsw1], lasts: 1s}}
+expect: {{restored: true}}
+"""
+
+
+def planned(folder: Path, name: str, routing: str) -> Lab:
+    file = folder / f"{name}.yaml"
+    file.write_text(f"name: {name}\n{FABRIC}routing: {routing}\n")
+    return Lab.planned(file)
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningLab]:
+    folder = tmp_path_factory.mktemp("bird")
+    bfd = "bfd: {interval: 300ms, multiplier: 3}"
+    with running(planned(folder, "it-bird", f"{{stack: bird, {bfd}}}")) as made:
+        yield made
+
+
+def hops(fib: Fib) -> dict[str, set[tuple[str, str | None]]]:
+    return {
+        route.prefix: {(hop.interface, hop.gateway) for hop in route.next_hops}
+        for route in fib.routes
+    }
+
+
+def test_the_kernel_has_the_routes_that_frr_sets(lab: RunningLab, tmp_path: Path) -> None:
+    with running(planned(tmp_path, "it-frr-as-bird", "{}")) as other:
+        expected = {node.name: hops(other.read_fibs()(node.name)) for node in other.fabric.switches}
+    found = {node.name: hops(lab.read_fibs()(node.name)) for node in lab.fabric.switches}
+    assert found == expected
+
+
+def test_it_is_as_planned_and_servers_reach_each_other(lab: RunningLab) -> None:
+    status = read_status(lab)
+    assert status.converged
+    assert [tuple(node.daemons) for node in status.nodes if node.role.tier] == [("bird",)] * 5
+    assert lab.node("srv1-1").exec(["ping", "-c", "1", "-W", "5", "srv3-1"]).returncode == 0
+    environment = environment_of(lab)
+    assert environment.routing == f"BIRD {lab.installation.version}"
+    assert (environment.frr_version, environment.frr_memory) == ("", None)
+
+
+def test_its_command_line_and_its_rights(lab: RunningLab) -> None:
+    node = lab.node("rtsw1")
+    said = node.exec([*node.command_line, *node.stack.shell_arguments(["show protocols"])])
+    assert "Established" in said.stdout
+    (pid,) = node.daemons().values()
+    status = Path(f"/proc/{pid}/status").read_text()
+    assert f"Uid:\t{lab.installation.user}\t" in status
+    assert lab.installation.user != 0
+
+
+@pytest.mark.parametrize("kind", [DaemonCrash, DaemonHang])
+def test_a_daemon_s_faults_are_undone(
+    lab: RunningLab, kind: type[DaemonCrash] | type[DaemonHang]
+) -> None:
+    fault = kind("ctsw1", "bird")
+    fault.prepare(lab)
+    fault.inject(lab)
+    assert fault.remains(lab)
+    assert not read_status(lab, answer_s=1).converged
+    fault.restore(lab)
+    assert fault.remains(lab) == ()
+    deadline_s = time.monotonic() + 60
+    while not read_status(lab).converged:
+        assert time.monotonic() < deadline_s
+        time.sleep(0.1)
+
+
+def test_a_drill_breaks_a_link_and_it_converges(lab: RunningLab, tmp_path: Path) -> None:
+    drill = tmp_path / "flap.yaml"
+    drill.write_text(DRILL.format(lab=tmp_path / "it-bird-drill.yaml"))
+    planned(tmp_path, "it-bird-drill", "{stack: bird}")
+    result = run_drill(drill, retries=1)
+    assert result.passed, result.phases[0].verdicts
+    assert result.environment.routing is not None
+
+
+def test_the_docker_runtime_refuses_it(lab: RunningLab) -> None:
+    with pytest.raises(InputError, match="BIRD does not run in containers"):
+        provider_of(RuntimeKind.DOCKER).check(lab.fabric)
