@@ -48,6 +48,10 @@ ADDITIONS = {
         names_of(get_args(get_args(FabricSpec)[0])),
         {"sim/events/rates.py", "sim/events/spec.py"},  # whose failure rates: also HPN's
     ),
+    "a routing stack": (
+        r'"bird"|RTPROT_BIRD|import BIRD\b',
+        {"dataplane/steering/resilient.py"},  # the number of its routes in the kernel
+    ),
     "a runtime": (
         rf"RuntimeKind\.({'|'.join(each.name for each in RuntimeKind if each != 'netns')})\b",
         {"mininet.py", "lab/teardown.py"},  # of one runtime alone

@@ -12,12 +12,11 @@ from rocelab.base.errors import InputError
 from rocelab.dataplane.queues import htb, rates
 from rocelab.faults import policy
 from rocelab.faults.base import ALL_PPM, Fault
-from rocelab.faults.daemons import check_planned
 from rocelab.faults.fibre import BrokenFibre
 from rocelab.faults.kinds.abrupt_removal import AbruptRemoval
 from rocelab.faults.kinds.bad_prefix import BadPrefix
 from rocelab.faults.kinds.carrier_down import CarrierDown
-from rocelab.faults.kinds.daemon_crash import DaemonCrash
+from rocelab.faults.kinds.daemon_crash import DaemonCrash, DaemonCrashSpec
 from rocelab.faults.kinds.daemon_hang import DaemonHang
 from rocelab.faults.kinds.drain import Drain
 from rocelab.faults.kinds.host_pause import HostPause
@@ -97,10 +96,14 @@ def test_an_mtu_may_not_take_the_address_from_a_port() -> None:
             MtuMismatch((link,), "rtsw1", least - 1).prepare(RunningLab(planned))
 
 
+def dead_bfdd() -> DaemonCrashSpec:
+    return DaemonCrashSpec(kind="daemon-crash", switch="rtsw1", daemon="bfdd")
+
+
 def test_bfdd_can_fail_only_where_it_runs() -> None:
     with pytest.raises(InputError, match=r"routing\.bfd"):
-        check_planned(FABRIC, "rtsw1", "bfdd")
-    check_planned(fabric(routing={"bfd": True}), "rtsw1", "bfdd")
+        dead_bfdd().resolve(FABRIC)
+    assert dead_bfdd().resolve(fabric(routing={"bfd": True})).daemon == "bfdd"
 
 
 def test_the_filters_of_a_rack_and_of_its_neighbours_are_read_from_what_is_rendered() -> None:
