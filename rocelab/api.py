@@ -97,10 +97,18 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
 """A home is a module, or `module:name` for what has another name there."""
 
 DOORS = (
+    "rocelab.base.arrays",
+    "rocelab.base.units",
     "rocelab.fabrics.addressing",
     "rocelab.fabrics.base",
     "rocelab.fabrics.layout",
     "rocelab.fabrics.roles",
+    "rocelab.jobs.congestion",
+    "rocelab.jobs.patterns.base",
+    "rocelab.jobs.workload",
+    "rocelab.jobs.workloads",
+    "rocelab.labfile.schemes.base",
+    "rocelab.sim.packets.compiling",
 )
 """Modules that plug-ins import from too: what an instance behind a door is made of."""
 

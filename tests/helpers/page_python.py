@@ -32,7 +32,7 @@ LAB = "zone-small"
 
 ON_A_LAB = (
     *("docs/health.md 1", "docs/path.md 1", "docs/queues.md 1", "docs/remote.md 1"),
-    *("docs/traffic.md 1", "docs/traffic.md 2"),
+    *("docs/traffic.md 1", "docs/traffic.md 3"),
 )
 """They find the lab up, and leave it so."""
 

@@ -100,3 +100,10 @@ def test_old_names_of_the_kit_still_work_with_a_warning() -> None:
 
     with pytest.warns(DeprecationWarning, match="import Duration from rocelab"):
         assert rocelab.testkit.Duration is rocelab.Duration
+
+
+@pytest.mark.parametrize("package", sorted((ROOT / "tests/data/plugins").iterdir()))
+def test_plug_ins_import_public_modules_only(package: Path) -> None:
+    for file in package.glob("*.py"):
+        names = {name for name in imported(file.read_text()) if name.split(".")[0] == "rocelab"}
+        assert names <= PUBLIC, file
