@@ -50,7 +50,7 @@ def numba() -> ModuleType:
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
     if 0 <= limit < LEAST_BYTES:
         raise MachineError(
-            f"a process may have {format_size(limit)} here, and to compile a simulation takes "
+            f"a process may use {format_size(limit)} here, and compiling a simulation needs "
             f"{format_size(LEAST_BYTES)}",
             "raise the limit with `ulimit -v`",
         )

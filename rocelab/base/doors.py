@@ -95,7 +95,7 @@ class Door(Generic[T]):
         if isinstance(found, Refusal):
             raise InputError(
                 f"{self.noun} {name} of {found.distribution} cannot be used: {found.reason}",
-                "mend or uninstall that package",
+                "fix or uninstall that package",
             )
         return found
 

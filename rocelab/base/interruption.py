@@ -125,7 +125,7 @@ def ending() -> Iterator[None]:
         if _is_on_its_way():
             # Unless a shield has said what.
             if _seen.said is None:
-                _say("what was begun is undone first")
+                _say("cleaning up first")
             return
         _seen.note(number)
         raise Interrupted
@@ -153,7 +153,7 @@ def ending() -> Iterator[None]:
                 raise
         is_over = True
         if _seen.number is not None:
-            what = ", ".join(_seen.undone) or "nothing had to be undone"
+            what = ", ".join(_seen.undone) or "nothing to clean up"
             line = f"{WORDS[signal.Signals(_seen.number)]}: {what}\n"
             try:
                 # The terminal has shown ^C.

@@ -29,7 +29,7 @@ from rocelab.base.interruption import shielded
 from rocelab.base.trust import acts_for, may_lead, rights_of
 
 RESULT, REPORT = "result.json", "report.html"
-OVERWRITE = "name another place, or say --force to overwrite it"
+OVERWRITE = "name another place, or use --force to overwrite it"
 
 FOLDER_MODE, FILE_MODE = 0o755, 0o644
 """At most; the umask may take more away."""
@@ -332,7 +332,7 @@ def _check_plain(status: os.stat_result, path: Path, *, is_one: bool = False) ->
     place."""
     kind = _KINDS.get(stat.S_IFMT(status.st_mode))
     if kind is not None:
-        raise NotPlainError(errno.EINVAL, f"it is {kind} and no plain file", str(path))
+        raise NotPlainError(errno.EINVAL, f"it is {kind}, not a regular file", str(path))
     if is_one and status.st_nlink > 1:
         raise NotPlainError(errno.EINVAL, "it has other names (hard links)", str(path))
 

@@ -12,7 +12,7 @@ import os
 from rocelab.base.errors import MachineError
 from rocelab.base.extras import missing
 
-_MEMORY_ADVICE = "ask for less, or free memory; `ulimit -v` says what one process may have"
+_MEMORY_ADVICE = "ask for less, or free memory; `ulimit -v` shows the limit of a process"
 _ADVICE = {
     errno.ENOSPC: "make room there, or name another place",
     errno.EDQUOT: "make room there, or name another place",
@@ -26,7 +26,7 @@ _ADVICE = {
 def _denied() -> str:
     """What to do without a right; root has sudo already."""
     first = "root lacks a right here" if os.geteuid() == 0 else "run it with sudo"
-    return f"{first}; `rocelab doctor` says what this machine does not allow"
+    return f"{first}; `rocelab doctor` lists what this machine does not allow"
 
 
 def refusal(error: BaseException) -> MachineError | None:

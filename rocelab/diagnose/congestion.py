@@ -217,7 +217,7 @@ def _queue_line(full: _Full) -> str:
         "" if queue.depth_mean_bytes is None else f", {queue.depth_mean_bytes / 1e3:,.0f} KB deep"
     )
     return (
-        f"a queue stood at {queue.node}:{queue.interface}: it marked "
+        f"a queue built up at {queue.node}:{queue.interface}: it marked "
         f"{queue.marked / max(1, queue.packets):.0%} of {queue.packets:,} packets{mean} on average"
     )
 

@@ -25,7 +25,7 @@ from rocelab.routes.path import NoPathError
 
 EXPLAINED = {
     Cause.GREY_LINK: ("counters disagree on",),
-    Cause.HOST_PAUSE: ("could not feed 1 of",),
+    Cause.HOST_PAUSE: ("this machine could not", " 1 of "),
 }
 """Words in the problems of an invalid run (rocelab.runs.accounting, rocelab.traffic.jobresult)
 that a found cause explains."""
@@ -130,8 +130,8 @@ def _nothing(case: Case, found: Sequence[Verdict]) -> Verdict:
     evidence = [
         f"iterations took {timed.took.min() / 1e6:,.0f} to {timed.took.max() / 1e6:,.0f} ms of the "
         "lab",
-        "no server stood still on its own, no flow lost packets that no queue dropped, and no "
-        "queue stood in front of a link that others used",
+        "no server stalled alone, queues explain every lost packet, and no queue built up at a "
+        "link that others used",
     ]
     if found:
         evidence[1:] = [f"{len(found)} findings cost less than {LEAST_SHARE:.0%} of the job's time"]
@@ -145,7 +145,7 @@ def _machine(case: Case) -> list[str]:
     if not shared:
         return []
     return [
-        f"{shared} stalls hit several servers at once: the machine that carries the lab, not a host"
+        f"{shared} stalls hit several servers at once: the cause is the lab's machine, not a host"
     ]
 
 

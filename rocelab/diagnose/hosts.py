@@ -70,7 +70,7 @@ def _evidence(case: Case, server: str, who: str) -> list[str]:
                 f"{len(waiting)} sends from or to it were under way"
             )
         lines.append(
-            f"{who} had packets to send or to take, and did neither for "
+            f"{who} had packets to send or receive and did neither for "
             f"{(end - begin) / 1e6:,.0f} ms of the lab{where}"
         )
     others = max(

@@ -59,8 +59,8 @@ def notes_on_losses(case: Case) -> Iterator[str]:
     losses = sum(_losses(case, flow) for flow in case.report.flows)
     if case.paths is None and _any_drop(case) and losses >= LEAST_LOSSES:
         yield (
-            f"queue pairs lost packets {losses:,.0f} times, and queues dropped some; without paths "
-            "it cannot be told whether a link lost any"
+            f"queue pairs lost packets {losses:,.0f} times, and queues dropped some; without "
+            f"paths it is unknown whether a link lost any"
         )
 
 
@@ -141,8 +141,8 @@ def _verdict(
     ]
     if len(likely) > 1:
         evidence.append(
-            f"the flows of this job do not tell these {len(likely)} links apart: the same flows "
-            "cross them"
+            f"the flows of this job cannot distinguish these {len(likely)} links: the same flows "
+            f"cross them"
         )
     return Verdict(
         cause=Cause.GREY_LINK,

@@ -66,9 +66,9 @@ def lateness_map(found: Diagnosis, case: Case) -> Figure:
         axis.axvline(steps * place - 0.5, color=MUTED, linewidth=0.6)
     figure.colorbar(image, ax=axis, pad=0.01, label="late, ms of the lab")
     verdict = found.verdict
-    title = "nothing slowed this job down that its plan does not explain"
+    title = "no cause found: the job's plan explains its time"
     if verdict.cause is Cause.INVALID:
-        title = "the run broke its limits, so nothing is said of the network"
+        title = "the run exceeded its limits, so there is no verdict on the network"
     elif verdict.cause is not Cause.NONE:
         title = f"{verdict.cause}: {verdict.subject} ({format_duration(verdict.excess.lab_ns)})"
     axis.set_title(

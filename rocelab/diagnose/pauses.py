@@ -260,7 +260,7 @@ def paused_transfers(case: Case) -> tuple[list[Verdict], list[str], frozenset[Di
     lossless = case.report.lossless
     assert lossless is not None
     verdicts: list[Verdict] = []
-    notes = [f"what is said of pauses is of {lossless.part}"] if lossless.part else []
+    notes = [f"pauses: the analysis covers {lossless.part}"] if lossless.part else []
     explained = {port for port in case.fabric.directed_links if _often_stopped(case, port)}
     for origin in origins(case.fabric, case.report, case.pauses):
         explained.update(origin.ports)
@@ -364,6 +364,6 @@ def _note(stopped: _Stopped) -> Iterator[str]:
     if excess_ns >= LEAST_NOTED * took_ns:
         yield (
             f"pauses that began at {stopped.origin.node} stopped the critical path for "
-            f"{excess_ns / 1e6:,.0f} ms of the lab: more came for its ports than they carry, and "
-            "none of them is an incast's. Placement and hashing, not a fault"
+            f"{excess_ns / 1e6:,.0f} ms of the lab: its ports received more than they carry, "
+            f"without an incast. Placement and hashing, not a fault"
         )

@@ -44,9 +44,10 @@ def print_diagnosis(found: Diagnosis, case: Case, console: Console) -> None:
 
 def _headline(verdict: Verdict) -> str:
     if verdict.cause is Cause.NONE:
-        return "none: nothing slowed this job down that its plan does not explain"
+        return "none: the job's plan explains its time"
     if verdict.cause is Cause.INVALID:
-        return "invalid: the run broke its limits, so nothing is said of the network; run it again"
+        return "invalid: the run exceeded its limits, so there is no verdict on the network; run "
+        "it again"
     cost = (
         f"{format_duration(verdict.excess.lab_ns)} of the lab on the critical path "
         f"({format_duration(verdict.excess.modelled_ns)} modelled)"
@@ -121,9 +122,9 @@ def path_table(found: Diagnosis) -> Table:
     """The sends of the critical path with the greatest excess."""
     shown = table(
         f"Critical path of iteration {found.shown} ({format_duration(found.took.lab_ns)} of the "
-        f"lab; typical {format_duration(found.typical.lab_ns)}): what lasted longest beyond its "
-        "like",
-        ("send", "from", "to", "took", "excess", "host stood still"),
+        f"lab; typical {format_duration(found.typical.lab_ns)}): the sends with the greatest "
+        f"excess",
+        ("send", "from", "to", "took", "excess", "host stalled"),
     )
     late = sorted(found.path, key=lambda part: part.excess.lab_ns, reverse=True)[:SHOWN_PARTS]
     for part in sorted(late, key=lambda part: part.posted.lab_ns):

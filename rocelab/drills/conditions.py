@@ -49,7 +49,7 @@ def conditions(
 def _scheme(lab: RunningLab, phase: PlannedPhase, progress: ProgressSink) -> Iterator[None]:
     own = lab.steering
     before = own.read_scheme()
-    with shielded(f"lab {lab.name} gets its scheme back") as shield:
+    with shielded(f"lab {lab.name}: restoring its scheme") as shield:
         try:
             with shield.lifted():
                 with lab.locked():
@@ -66,7 +66,7 @@ def _links_down(
     lab: RunningLab, names: tuple[str, ...], switches: Mapping[str, int], progress: ProgressSink
 ) -> Iterator[None]:
     with FibTimeline(lab, switches) as timeline:
-        with shielded("links get their carrier back") as shield:
+        with shielded("restoring the carrier of links") as shield:
             try:
                 with shield.lifted():
                     with FibWatch(switches) as watch:
@@ -77,7 +77,7 @@ def _links_down(
             finally:
                 for name in names:
                     lab.link(name).up()
-                undone("links have their carrier back")
+                undone("restored the carrier of links")
         timeline.wait_until_whole(convergence_timeout_s(lab.fabric))
 
 

@@ -42,14 +42,14 @@ def reseeded(fabric: Fabric, seed: SeedPlan | int) -> Fabric:
 def seeds_of(seeded: Fabric, own: Fabric, netns_of: Mapping[str, int]) -> Iterator[None]:
     """Set the running switches' hash seeds to those of `seeded`, and back to their `own`
     afterwards."""
-    with shielded("the lab gets its hash seeds back") as shield:
+    with shielded("restoring the lab's hash seeds") as shield:
         try:
             with shield.lifted():
                 _write_seeds(seeded, netns_of)
                 yield
         finally:
             _write_seeds(own, netns_of)
-            undone("the lab has its hash seeds back")
+            undone("restored the lab's hash seeds")
 
 
 def _write_seeds(fabric: Fabric, netns_of: Mapping[str, int]) -> None:
@@ -104,7 +104,7 @@ def hashing_run(
     name = plan_name(fabric.spec.hashing.seed)
     problems = []
     if lost := sum(len(one.sent_seq) - len(one.received_seq) for one in traffic.flows):
-        problems.append(f"not valid because {lost:,} packets were lost though nothing was broken")
+        problems.append(f"not valid because {lost:,} packets were lost without any fault")
     misplaced = None
     if prediction is not None and prediction.packets is not None:
         misplaced = misplaced_packets(counted, by_link(fabric, prediction.packets))

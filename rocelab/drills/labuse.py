@@ -89,12 +89,13 @@ def _running(planned: Lab) -> RunningLab:
 def _mend(lab: RunningLab, progress: ProgressSink, note: Callable[[str], None]) -> None:
     """Undo what killed commands left on the lab, and wait until every table is complete."""
     for fault in restore_recorded(lab, orphans_only=True):
-        note(f"undid {fault.kind} of {fault.subject}, which a killed command had left")
+        note(f"cleared {fault.kind} of {fault.subject}, left by a killed command")
     left = read_faults(LabFiles(lab.name))
     if left:
         numbers = listed([str(fault.number) for fault in left], "and")
         raise InputError(
-            f"lab {lab.name} has fault{'s' * (len(left) > 1)} {numbers}: a drill needs it whole",
+            f"lab {lab.name} has fault{'s' * (len(left) > 1)} {numbers}: a drill needs a lab "
+            f"without faults",
             hint=f"undo them with `rocelab fault restore {lab.name} --all`",
         )
     progress(Progress("routes", 0, 1))

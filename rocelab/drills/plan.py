@@ -177,9 +177,9 @@ def _as_allowed(drill: DrillSpec, fabric: Fabric) -> tuple[DrillSpec, tuple[str,
         )
     left_out = []
     if any(phase.measure.stages for phase in drill.phases):
-        left_out.append("stages, for which every daemon would trace")
+        left_out.append("stages, since every daemon would have to trace")
     if any(phase.compare_hashing for phase in drill.phases):
-        left_out.append("compare_hashing, for which switches would get other seeds")
+        left_out.append("compare_hashing, since switches would need other seeds")
     phases = tuple(
         phase.model_copy(
             update={
@@ -189,5 +189,5 @@ def _as_allowed(drill: DrillSpec, fabric: Fabric) -> tuple[DrillSpec, tuple[str,
         )
         for phase in drill.phases
     )
-    notes = tuple(f"done without {what}: the lab was adopted" for what in left_out)
+    notes = tuple(f"skipped {what}: the lab was adopted" for what in left_out)
     return drill.model_copy(update={"phases": phases}), notes

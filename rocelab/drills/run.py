@@ -108,7 +108,8 @@ def _dilated(drill: DrillSpec, dilation: float) -> DrillSpec:
         return drill.model_copy(update={"dilation": dilation})
     raise InputError(
         f"--dilation with drill {drill.name}, whose probes are sent at the lab's own clock",
-        hint="if this machine cannot carry them, lower traffic.flows or traffic.rate_pps in a copy "
+        hint="if this machine cannot keep up with them, lower traffic.flows or traffic.rate_pps "
+        "in a copy "
         "of its file",
     )
 

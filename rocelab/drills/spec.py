@@ -174,7 +174,8 @@ class PhaseBody(SpecModel):
         Field(
             strict=False,
             max_length=64,
-            description="what breaks meanwhile: `at` and `lasts` are in the lab's clock, from the "
+            description="faults during the phase: `at` and `lasts` are in the lab's clock, from "
+            "the "
             "start of the counted probes, or of the jobs",
         ),
     ] = ()
@@ -189,7 +190,7 @@ class PhaseBody(SpecModel):
     measure: MeasureSpec = MeasureSpec()
     health: Annotated[
         HealthSpec | None,
-        Field(description="watch the lab's SLIs meanwhile, against these objectives"),
+        Field(description="watch the lab's SLIs during the phase, against these objectives"),
     ] = None
     model: Annotated[
         ModelSpec | None, Field(description="for one incast with a duration and DCQCN")

@@ -65,6 +65,6 @@ def layout_of(fabric: FabricKind) -> Layout:
         if problem is not None:
             raise InputError(
                 f"kind of fabric {fabric.kind} of {origin} made a layout that is none: {problem}",
-                "mend or uninstall that package",
+                "fix or uninstall that package",
             )
     return layout

@@ -111,9 +111,9 @@ def _build(archive: Path) -> None:
             if isinstance(error, subprocess.TimeoutExpired):
                 raise MachineError(
                     f"the image of containers was not built within {BUILD_TIMEOUT_S:.0f} s",
-                    "look whether this machine reaches its package mirrors",
+                    "check that this machine reaches its package mirrors",
                 ) from None
-            undone("what was built of the image was removed")
+            undone("removed the partly built image")
             raise
     if process.returncode != 0:
         raise MachineError(

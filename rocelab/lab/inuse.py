@@ -45,7 +45,8 @@ def in_use(files: LabFiles, what: str, *, shared: bool = False) -> Iterator[None
             holder = os.pread(descriptor, MOST_BYTES, 0).decode(errors="replace")
             raise InputError(
                 f"lab {files.lab} is in use by {holder or 'another command'}",
-                hint="drills, jobs and faults by hand would spoil each other: wait for it to end, "
+                hint="drills, jobs and faults by hand would disturb each other: wait for it to "
+                "end, "
                 "or use another lab",
             ) from None
         os.ftruncate(descriptor, 0)

@@ -224,7 +224,7 @@ class RunningLab:
             raise ExpectationError(
                 f"{listed(gone, 'and')} of lab {lab.name} ended or was started again since it was "
                 "adopted",
-                f"`rocelab adopt` it again, or give it back with `rocelab release {lab.name}`",
+                f"`rocelab adopt` it again, or release it with `rocelab release {lab.name}`",
             )
         return lab
 

@@ -34,7 +34,8 @@ class PortGoneError(MachineError):
 
     def __init__(self, port: Port | str) -> None:
         super().__init__(
-            f"{port} is gone: it was removed or renamed in its node", "bring the lab up anew"
+            f"{port} is gone: it was removed or renamed in its node",
+            "take the lab down and bring it up again",
         )
 
 

@@ -131,12 +131,12 @@ class LabStatus:
         """The processes of the lab that do not run, or do not answer as they should."""
         found = [problem for node in self.nodes for problem in node.problems]
         if self.lossless is not None and not self.lossless.is_alive:
-            found.append("lossless classes: the process that pauses does not run")
+            found.append("lossless classes: the PFC process does not run")
         if self.broken_cables:
             found.append(f"cables of {', '.join(self.broken_cables)} let no packet through")
         if self.lacks_controller:
             found.append(
-                "the controller of the scheme does not run (`rocelab scheme` sets it anew)"
+                "the controller of the scheme does not run (`rocelab scheme` starts it again)"
             )
         return tuple(found)
 

@@ -43,7 +43,7 @@ def take_down(lab: str, progress: ProgressSink = no_progress) -> None:
         if is_adopted(LabFiles(lab)):
             raise InputError(
                 f"lab {lab} was adopted: rocelab takes down only what it brought up",
-                f"give it back with `rocelab release {lab}`",
+                f"release it with `rocelab release {lab}`",
             )
     with locked(lab) as files, shielded(f"lab {lab} is taken down"):
         tear_down(files, progress)

@@ -210,7 +210,7 @@ def max_entries(descriptor: int) -> int:
     """The size of a map, in entries; of a ring buffer in bytes. Raises BpfError."""
     info, size = _MapInfo(), ctypes.c_uint32(ctypes.sizeof(_MapInfo))
     if _libbpf().bpf_obj_get_info_by_fd(descriptor, ctypes.byref(info), ctypes.byref(size)) != 0:
-        raise BpfError(f"a map tells nothing of itself: {_reason()}")
+        raise BpfError(f"a map gives no information about itself: {_reason()}")
     return int(info.max_entries)
 
 

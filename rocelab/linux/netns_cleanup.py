@@ -50,7 +50,7 @@ def _await_deletion(events: socket.socket, deadline: float) -> None:
         if left <= 0 or not select.select([events], [], [], left)[0]:
             raise MachineError(
                 "the kernel has not removed the lab's namespaces yet",
-                "it goes on in the background; `rocelab list` no longer shows the lab",
+                "it continues in the background; `rocelab list` no longer shows the lab",
             )
         for kind, body in netlink.messages(events.recv(netlink.DATAGRAM_BYTES)):
             index = links.IFINFOMSG.unpack_from(body)[2]

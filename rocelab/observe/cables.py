@@ -26,7 +26,8 @@ class CableFigures:
     def problems(self) -> tuple[str, ...]:
         """Why the run is no measurement."""
         found = [
-            f"not valid because the process that held packets on the cables of {switch} had ended "
+            f"not valid because the process that delayed packets on the cables of {switch} had "
+            f"ended "
             "or was stopped"
             for switch in self.broken
         ]

@@ -120,7 +120,7 @@ def _delay_problems(lab: RunningLab, before: Lateness) -> Iterator[str]:
         limit = format_duration(VERY_LATE * IMPAIRMENTS.least_ns)
         yield (
             f"not valid because {count:,} packets that a fault delays left {limit} late or later, "
-            f"and more than {VERY_LATE} times the delay: the process that holds them stood still"
+            f"and more than {VERY_LATE} times the delay: the process that delays them stalled"
         )
 
 

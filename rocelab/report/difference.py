@@ -124,7 +124,7 @@ def _verdicts(found: DrillDiff) -> Table:
     of_jobs = any(verdict.phase is not None for verdict in found.verdicts)
     names = ("phase", "figure") if of_jobs else ("",)
     shown = table(
-        "Expectations that came out otherwise or are stated otherwise",
+        "Expectations whose outcome or text changed",
         (*names, "old", "new"),
         left=len(names) + 2,
         names=len(names),
@@ -162,13 +162,15 @@ def _value(value: object) -> str:
 def _about_the_test(found: DrillDiff) -> str:
     counts = found.old.valid_repeats, found.new.valid_repeats
     text = (
-        f"p: two-sided rank-sum test (Mann-Whitney), exact; told apart below {found.alpha:g}. It "
-        "takes repeats as independent and says nothing of the cause. Each figure is tested by "
-        "itself: of twenty that do not differ, about one seems to."
+        f"p: two-sided rank-sum test (Mann-Whitney), exact; a difference is significant below "
+        f"{found.alpha:g}. It "
+        "treats repeats as independent and does not show the cause. Each figure is tested "
+        "separately: of twenty that do not differ, about one appears to."
     )
     if min(counts) and least_rank_sum_p(*counts) >= found.alpha:
         text += (
-            f" {counts[0]} and {counts[1]} repeats are too few to tell any difference from chance: "
+            f" {counts[0]} and {counts[1]} repeats are too few to distinguish a difference from "
+            f"chance: "
             "run with --repeat 4 or more."
         )
     return text

@@ -272,11 +272,11 @@ def _verdict(report: JobReport) -> str:
     cpu = fidelity.agents_cpu_s / max(1e-9, fidelity.elapsed_s)
     carried = (
         f"{report.lab['name']}, dilation {clock.dilation:g}: {fidelity.elapsed_s:.1f} s, "
-        f"{cpu:.1f} of {report.environment.cpu_count} CPUs, NICs idle for the machine's sake "
+        f"{cpu:.1f} of {report.environment.cpu_count} CPUs, NICs held back by the machine "
         f"{fidelity.lost_share:.2%}"
     )
     if fidelity.backlog_share is not None:
-        carried += f", packets waiting for a server {fidelity.backlog_share:.2%} of the time"
+        carried += f", packets waited for a server {fidelity.backlog_share:.2%} of the time"
     if report.problems:
         return f"invalid, its figures do not count; {carried}"
     return f"a queue pair failed; {carried}" if report.errors else carried

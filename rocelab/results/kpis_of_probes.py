@@ -85,7 +85,7 @@ PROBE_KPIS = (
         "lost_outside_events",
         Quantity.COUNT,
         "Lost outside events",
-        "packets lost at times that no event accounts for",
+        "packets lost outside the window of every event",
         better=Better.LOWER,
         of_probes=lambda run: run.overall.lost_outside_events,
     ),

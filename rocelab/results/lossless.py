@@ -172,17 +172,17 @@ class Lossless:
         """Why the run is no measurement of lossless classes."""
         found = []
         if not self.is_alive:
-            found.append("not valid because the process that pauses had ended or was stopped")
+            found.append("not valid because the PFC process had ended or was stopped")
         if self.restarts:
-            found.append("not valid because the process that pauses ended and was started again")
+            found.append("not valid because the PFC process ended and was restarted")
         if not self.is_recorded:
             found.append(
                 "not valid because there was no room to record all pauses: take the lab down and up"
             )
         if self.unreported:
             found.append(
-                f"not valid because the process that pauses did not hear of {self.unreported:,} "
-                "thresholds and pauses: it had not read those before in time"
+                f"not valid because the PFC process missed {self.unreported:,} "
+                "thresholds and pauses: it had not read earlier ones in time"
             )
         if self.packets and self.late > LATE_SHARE_LIMIT * self.packets:
             found.append(

@@ -50,7 +50,8 @@ _HOSTS = (
 LEAVES_OUT = {
     Engine.FLUID: (
         "queues: rates are max-min fair at every instant, as if congestion control were perfect; "
-        "what ECN marks, DCQCN's ramps, PFC pauses, drops and retransmissions cost is not in them",
+        "the cost of ECN marks, DCQCN's ramps, PFC pauses, drops and retransmissions is not "
+        "included",
         "packets: a flow is a fluid; its headers are counted, the order of packets is not",
         _HOSTS,
     ),

@@ -9,13 +9,13 @@ SAME = 1e-6
 """Iteration times that differ by a smaller share are the same."""
 
 LEAVES_OUT = (
-    "while routing moves, jobs that lost nothing are taken to run on as before",
-    "of a job that lost packets every queue pair waits for its timer, and the job for it",
+    "while routing moves, jobs that lost nothing are assumed to continue as before",
+    "in a job that lost packets, every queue pair waits for its timer, and the job waits for them",
     "the queues and retransmissions that the moved flows cause elsewhere",
-    "other jobs that a scheduler would move, start or stop meanwhile",
-    "other hash seeds: where flows meet, before and meanwhile, is the draw of the lab's seeds",
-    "gains: an iteration that is shorter meanwhile is the luck of that draw, or of a job beside it "
-    "that waits, and counts as long as before (`lucky`)",
+    "other jobs that a scheduler would move, start or stop during the failure",
+    "other hash seeds: where flows meet, before and during the failure, depends on the lab's seeds",
+    "gains: an iteration that is shorter during the failure is chance, due to these seeds or to "
+    "another job that waits, and counts as long as before (`lucky`)",
 )
 
 

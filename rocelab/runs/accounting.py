@@ -110,8 +110,10 @@ def _nics(
         came = sum(counts.data[link.down] for link in of_nic)
         untaken = min(dropped_at.get(place.server, 0), max(0, came - taken[place]))
         into.append((str(place), came - untaken, taken[place]))
-    yield _check("data packets out of NICs", "the NICs sent", "their switches took in", out)
-    yield _check("data packets into NICs", "the servers' ports took in", "queue pairs took", into)
+    yield _check("data packets out of NICs", "the NICs sent", "their switches received", out)
+    yield _check(
+        "data packets into NICs", "the servers' ports received", "queue pairs accepted", into
+    )
 
 
 def _fabric_links(fabric: Fabric, counts: DeviceCounts) -> Check:
@@ -124,7 +126,9 @@ def _fabric_links(fabric: Fabric, counts: DeviceCounts) -> Check:
             into[link.receiver] += counts.roce[link]
             out[link.sender] += counts.roce[link]
         switches = ((node.name, into[node.name], out[node.name]) for node in fabric.switches)
-        return _check("RoCEv2 packets through switches", "taken in", "taken in behind", switches)
+        return _check(
+            "RoCEv2 packets through switches", "received", "received at the next hop", switches
+        )
     left: Counter[tuple[str, str]] = Counter()
     for queue in counts.queues:
         left[queue.node, queue.interface] += queue.roce_packets
@@ -140,8 +144,8 @@ def _fabric_links(fabric: Fabric, counts: DeviceCounts) -> Check:
         links = [("all links", *whole)]
     return _check(
         "RoCEv2 packets over links",
-        "switch queues let through",
-        "the far ends took in" + (", or lossless classes lost" if lost else ""),
+        "switch queues sent",
+        "the far ends received" + (", or lossless classes lost" if lost else ""),
         links,
     )
 
@@ -159,8 +163,8 @@ def _end_to_end(links: Iterable[Link], counts: DeviceCounts) -> Check:
     dropped = sum(queue.roce_dropped for queue in counts.queues) + _lost(counts)
     return _check(
         "RoCEv2 packets end to end",
-        "came out of NICs",
-        "went into NICs or were dropped by queues",
+        "sent by NICs",
+        "received by NICs or dropped by queues",
         [("all NICs", sent, came + dropped)],
     )
 
@@ -170,8 +174,8 @@ def _queue_pairs(fabric: Fabric, counts: DeviceCounts) -> Check:
     links = (link for link in fabric.links if not link.is_between_switches)
     return _check(
         "RoCEv2 packets of the jobs",
-        "came out of servers",
-        "were of the jobs' queue pairs",
+        "sent by servers",
+        "belonged to the jobs' queue pairs",
         ((link.name, counts.roce[link.up], counts.jobs.get(link.up, 0)) for link in links),
     )
 
@@ -197,7 +201,7 @@ def _notifications(jobs: Sequence[JobResult], counts: DeviceCounts) -> Iterable[
         yield _check(
             "congestion notifications (CNPs)",
             "receivers sent",
-            "senders got, or queues dropped",
+            "senders received, or queues dropped",
             [("all queue pairs", sent, received + dropped)],
         )
 
@@ -223,7 +227,7 @@ def _marks(jobs: Sequence[JobResult], counts: DeviceCounts) -> Iterable[Check]:
             left[nic_at[queue.node, queue.interface]] += queue.roce_ce_out or 0
         yield _check(
             "marks at receivers",
-            "the last queues let through",
+            "the last queues sent",
             "receivers saw",
             ((str(place), left[place], count) for place, count in seen.items()),
         )

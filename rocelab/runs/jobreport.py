@@ -165,7 +165,7 @@ def _warnings(
     if moves:
         warnings.append(
             f"NICs lost carrier on a port, or got it back: queue pairs moved to another {moves} "
-            "times, and counts may differ by what dead links took"
+            "times, and counts may differ by the packets lost on dead links"
         )
     return tuple(warnings)
 
@@ -206,7 +206,7 @@ def _lossless_problems(counts: DeviceCounts, *, is_whole: bool) -> tuple[str, ..
         problems += lossless.losses()
     if lossless.dropped and late:
         problems += (
-            f"not valid because lossless classes dropped {lossless.dropped:,} packets while cables "
-            f"let {late:,} go late: these come at once with those behind them",
+            f"not valid because lossless classes dropped {lossless.dropped:,} packets while "
+            f"cables released {late:,} late: these arrive together with the packets behind them",
         )
     return problems

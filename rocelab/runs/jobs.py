@@ -83,7 +83,7 @@ def run_job(
         capture = None if packets is None else NicCapture(lab, plans[0], packets)
         (report,) = run_planned(lab, plans, progress, capture=capture).reports
         if capture is not None and capture.lost:
-            lacks = f"the capture lacks {capture.lost:,} packets tcpdump had no room or time for"
+            lacks = f"the capture lacks {capture.lost:,} packets that tcpdump missed"
             report = replace(report, warnings=(*report.warnings, lacks))
         on_result(report)
         if folder is not None:

@@ -56,7 +56,7 @@ def judged(
         if share > LOST_TIME_LIMIT
     ]
     problems += [
-        f"not valid because {queue.others.crowded_out:,} RoCEv2 packets found no room at "
+        f"not valid because {queue.others.crowded_out:,} RoCEv2 packets did not fit at "
         f"{_name(_place(queue))}, where other traffic held some"
         for queue in with_others
         if queue.others is not None and queue.others.crowded_out

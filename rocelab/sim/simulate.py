@@ -121,7 +121,10 @@ class Options:
         if ports not in (None, *PortModel):
             raise InputError(f"there are no ports {ports}", hint=f"take {', '.join(PortModel)}")
         if engine_seed is not None and engine == Engine.FLUID:
-            raise InputError("--engine-seed: a fluid draws nothing", hint="add --engine packets")
+            raise InputError(
+                "--engine-seed: the fluid engine draws no random numbers",
+                hint="add --engine packets",
+            )
         if engine_seed is not None and not 0 <= engine_seed <= MAX_SEED:
             raise InputError(f"--engine-seed: expected 0 to {MAX_SEED}, got {engine_seed}")
         try:
@@ -357,13 +360,13 @@ class Simulation:
             (
                 bool(self.is_merged.any()),
                 "merged or pipelined sends",
-                f"take --engine fluid; sends go in order in a collective alone with at most "
-                f"{MOST_ORDERED:,} of them an iteration, not in a training, inference or trace",
+                f"use --engine fluid; the packet engine simulates a single collective of at most "
+                f"{MOST_ORDERED:,} sends per iteration, no training, inference or trace",
             ),
             (
                 bool((np.diff(self.whole_paths.start) == 0).any()),
                 "flows without a path",
-                "take --engine fluid",
+                "use --engine fluid",
             ),
         ]
         for is_asked, what, hint in reasons:
@@ -386,7 +389,7 @@ class Simulation:
         if self.options.engine is not Engine.FLUID:
             raise InputError(
                 "the packet engine does not compute iterations in one state of the network",
-                hint="take --engine fluid, or `rocelab simulate` with --event",
+                hint="use --engine fluid, or `rocelab simulate` with --event",
             )
         for job in self.jobs:
             if job.is_open_loop:

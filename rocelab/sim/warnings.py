@@ -127,7 +127,7 @@ def _beyond_windows(simulation: Simulation, outcome: Outcome) -> list[str]:
             f"{each.transport.window:,} packets of {each.transport.mtu:,} bytes in a round trip of "
             f"{format_duration(round_s[worst] * SECOND)} are {format_rate(bound_bps[worst])}. A "
             f"fluid has no windows; with them this takes {excess[worst]:.3g} times as long at "
-            "least: take --engine packets, a larger window, or more queue pairs"
+            "least: use --engine packets, a larger window, or more queue pairs"
         )
     return warnings
 

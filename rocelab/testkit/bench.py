@@ -93,12 +93,11 @@ class Bench:
             return
         self._unclean = True
         more = [f"and {len(left) - SHOWN} more"] if len(left) > SHOWN else []
-        self.collect("the test left the lab unclean")
+        self.collect("the test left changes in the lab")
         raise ExpectationError(
-            "the test left the lab other than it found it:\n  "
-            + "\n  ".join([*left[:SHOWN], *more]),
-            hint="undo in the test what it does; `with fault(...)` does. The next test gets a "
-            "lab made anew",
+            "the test changed the lab:\n  " + "\n  ".join([*left[:SHOWN], *more]),
+            hint="revert these changes in the test, as `with fault(...)` does. The next test "
+            "gets a new lab",
         )
 
     def _left(self) -> tuple[str, ...]:

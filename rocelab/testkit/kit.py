@@ -130,7 +130,7 @@ class InjectedFault:
         cannot be undone."""
         try:
             if error is not None and not isinstance(error, KeyboardInterrupt | GeneratorExit):
-                self._experiment.on_failure("the test failed while it had broken something")
+                self._experiment.on_failure("the test failed during a fault")
         finally:
             self._cleanup.__exit__(kind, error, trace)
 

@@ -127,7 +127,7 @@ class Measurement(Holding):
         assert self._fib is not None
         if not self.injector.changes:
             raise InputError(
-                "nothing was broken while it was measured, and convergence begins with a fault",
+                "there was no fault during the measurement, and convergence begins with a fault",
                 hint="use `with fault(...)` or run.carry_out(...) inside the block of measure(...)",
             )
         if not self.open_faults:
@@ -267,9 +267,9 @@ class Measurement(Holding):
         if measured_ns is not None:
             return Duration(measured_ns)
         if self.affected_flows == 0:
-            why = "no flow lost a packet: none crossed what broke, or it took none"
+            why = "no flow lost a packet: none crossed the fault, or the fault lost none"
         elif self.restored:
-            why = "what was lost is too little to be told from an accident, or cut short"
+            why = "the losses are too few to be distinguished from noise, or are cut short"
         else:
             why = "an affected flow had not recovered when the traffic ended"
         raise NotMeasuredError(f"{name} was not measured: {why}")

@@ -282,9 +282,10 @@ def _problems(result: JobResult, paused: Collection[str]) -> tuple[str, ...]:
         place = result.plan.places[worst.rank]
         nics = len({port.rank for port in slow})
         found.append(
-            f"this machine could not feed {nics} of {result.plan.job.ranks} NICs: {place} stood "
-            f"idle for {worst.lost_ns / 1e6:,.0f} ms with packets to send, beside "
-            f"{worst.busy_ns / 1e6:,.0f} ms of sending; send less, or slow the lab's clock down: "
+            f"this machine could not keep {nics} of {result.plan.job.ranks} NICs busy: {place} sat "
+            f"idle for {worst.lost_ns / 1e6:,.0f} of "
+            f"{(worst.lost_ns + worst.busy_ns) / 1e6:,.0f} ms with packets to send; send less, or "
+            "slow the lab's clock down: "
             f"`--dilation {2 * result.plan.dilation:g}` of `rocelab up`, or of `rocelab drill run`"
         )
     if not result.errors:

@@ -245,7 +245,7 @@ def _agent_problems(agents: Sequence[AgentRecord]) -> Iterable[str]:
         if agent.misdated:
             yield (
                 f"the kernel stamps packets for {agent.server} with another time than the clock "
-                "that this process reads: it was set meanwhile, or is another one (faketime)"
+                "that this process reads: it was set during the run, or is another clock (faketime)"
             )
         if not agent.drained:
             yield f"packets were still arriving at {agent.server} when it stopped waiting for them"
@@ -257,4 +257,4 @@ def _machine_problems(clock_jump_ns: int, softnet_drops: int, clock_was_set: boo
     if abs(clock_jump_ns) > CLOCK_JUMP_LIMIT_NS:
         yield f"the machine's clock jumped by {clock_jump_ns / 1e6:.3f} ms"
     elif clock_was_set:
-        yield "the machine's clock was set while it ran, and put back"
+        yield "the machine's clock was set during the run, and set back"

@@ -55,7 +55,7 @@ DEFECTS = (
     "was not acknowledged after",
     "because the accounting of",
     "are not accounted for",
-    "the process that pauses",
+    "the PFC process",
 )
 """Words of problems that a busy machine does not cause by itself."""
 

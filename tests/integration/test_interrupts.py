@@ -274,7 +274,7 @@ JOB = ("--pattern", "allreduce", "--ranks", "8", "--size", "1MB")
 )
 def test_what_changes_nothing_ends_at_once(stage: str, command: tuple[str, ...]) -> None:
     code, said = signalled(stage, signal.SIGINT, *command)
-    assert (code, said) == (130, ["interrupted: nothing had to be undone"])
+    assert (code, said) == (130, ["interrupted: nothing to clean up"])
 
 
 @pytest.mark.long
@@ -282,7 +282,7 @@ def test_a_simulation_leaves_its_result_with_its_page_or_neither(tmp_path: Path)
     folder = tmp_path / "out"
     command = ("simulate", "zone-small", *JOB, "--out", folder)
     code, said = signalled("rocelab.report.simulation.html:render_html", signal.SIGINT, *command)
-    assert (code, said[-1]) == (130, "interrupted: nothing had to be undone")
+    assert (code, said[-1]) == (130, "interrupted: nothing to clean up")
     assert not folder.exists()
     code, _ = signalled("rocelab.base.documents:to_json", signal.SIGINT, *command)
     assert code == 130
@@ -295,7 +295,7 @@ def test_looking_at_a_lab_ends_at_once(whole: Lab) -> None:
         ("rocelab.traffic.traceroute:probe_path", ("path", whole.name, *FLOW, "--probe")),
     ):
         code, said = signalled(stage, signal.SIGINT, *command)
-        assert (code, said) == (130, ["interrupted: nothing had to be undone"])
+        assert (code, said) == (130, ["interrupted: nothing to clean up"])
 
 
 @pytest.mark.long
@@ -307,7 +307,7 @@ def test_a_diagnosis_leaves_no_half_of_a_picture(tmp_path: Path) -> None:
         "rocelab.diagnose.page:lateness_map",
     ):
         code, said = signalled(stage, signal.SIGTERM, "diagnose", result, "--picture", picture)
-        assert (code, said) == (143, ["terminated: nothing had to be undone"])
+        assert (code, said) == (143, ["terminated: nothing to clean up"])
         assert not picture.exists()
 
 

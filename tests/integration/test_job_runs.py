@@ -471,5 +471,5 @@ def test_a_lab_that_this_machine_can_not_carry_ends_invalid(tmp_path: Path) -> N
         take_down("t-job-fast")
     assert outcome.returncode == 3
     assert "warning: at dilation 1" in outcome.stderr
-    assert "not valid because this machine could not feed" in outcome.stdout
+    assert "not valid because this machine could not keep" in outcome.stdout
     assert "`--dilation" in outcome.stdout

@@ -139,8 +139,8 @@ def test_a_storm_is_seen_while_it_lasts_and_by_the_process_that_takes_over(lab: 
 @pytest.mark.parametrize(
     ("number", "said"),
     [
-        (signal.SIGKILL, "the process that pauses ended and was started again"),
-        (signal.SIGSTOP, "the process that pauses had ended or was stopped"),
+        (signal.SIGKILL, "the PFC process ended and was restarted"),
+        (signal.SIGSTOP, "the PFC process had ended or was stopped"),
     ],
 )
 def test_a_job_whose_pausing_process_was_killed_or_stopped_is_not_valid(
@@ -183,7 +183,7 @@ def test_without_the_process_that_pauses_a_lab_is_not_as_planned(lab: Lab) -> No
         assert (document["converged"], document["pfc"]["alive"]) == (False, False)
         health = rocelab("health", NAME, "--once")
         assert health.returncode == 1
-        ended = "lossless classes: the process that pauses does not run"
+        ended = "lossless classes: the PFC process does not run"
         assert ended in health.stderr
     finally:
         control.start(plan, FILES)

@@ -111,7 +111,7 @@ class PauseReader(Closing):
         self._maps.close()
 
     def is_alive(self) -> bool:
-        """Whether the process that pauses runs."""
+        """Whether the PFC process runs."""
         return control.is_alive(self._files)
 
     def entries(self, since: int = 0) -> list[Entry]:

@@ -144,7 +144,7 @@ class SwitchQueues(Closing):
         if ports > AUTO_PORTS:
             self.note = (
                 f"switch ports have neither rate nor queue: {ports:,} of them would take minutes "
-                "to make; `queues: {engine: bpf}` makes them"
+                "to create; set `queues: {engine: bpf}` to create them"
             )
             return
         reasons = []
@@ -156,7 +156,7 @@ class SwitchQueues(Closing):
                 remove(self._files)
                 continue
             if reasons:
-                self.note = f"ECN marks by sch_red, which counts less: {reasons[0]}"
+                self.note = f"ECN marks by sch_red, which has fewer counters: {reasons[0]}"
             return
         self.note = "switch ports have neither rate nor queue: " + "; ".join(reasons)
 

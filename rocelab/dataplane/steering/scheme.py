@@ -84,7 +84,7 @@ class Steering:
         if self._fabric.observed is not None and scheme.kind != "ecmp":
             raise InputError(
                 f"lab {self._fabric.name} was adopted, and a scheme would change it",
-                hint="only faults do, which are undone",
+                hint="only faults may change it, since rocelab reverts them",
             )
         with shielded(f"lab {self._fabric.name} is switched to {scheme.kind}"):
             self._switch(scheme, progress)

@@ -165,7 +165,7 @@ def _free(files: LabFiles, lab: str) -> Iterator[None]:
     if was != lab:
         raise InputError(
             f"lab {was} of containerlab has the name {files.lab} here",
-            f"give that back first with `rocelab release {files.lab}`",
+            f"release that lab first with `rocelab release {files.lab}`",
         )
     with in_use(files, "its adoption"):
         if recorded_count(files):

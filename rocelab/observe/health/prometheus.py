@@ -26,16 +26,16 @@ from rocelab.plan.queues import lab_rate_bps
 from rocelab.results.health import Sli
 
 _ENDPOINT_COUNTERS = {
-    "sent": ("sent_packets", "Data packets put out by queue pairs"),
-    "retransmitted": ("retransmitted_packets", "Data packets put out again"),
+    "sent": ("sent_packets", "Data packets sent by queue pairs"),
+    "retransmitted": ("retransmitted_packets", "Data packets retransmitted"),
     "acked_bytes": ("acknowledged_bytes", "Payload acknowledged to queue pairs"),
     "timeouts": ("ack_timeouts", "Local ACK timeouts"),
     "naks_received": ("naks_received", "NAKs that reached requesters"),
     "cnps_received": ("cnps_received", "CNPs that reached requesters"),
-    "received": ("received_packets", "Data packets taken by queue pairs"),
-    "out_of_sequence": ("out_of_sequence_packets", "Packets that came out of sequence"),
-    "duplicates": ("duplicate_packets", "Data packets that came again"),
-    "ce_received": ("ce_received_packets", "Data packets that came with CE"),
+    "received": ("received_packets", "Data packets accepted by queue pairs"),
+    "out_of_sequence": ("out_of_sequence_packets", "Packets received out of sequence"),
+    "duplicates": ("duplicate_packets", "Data packets received again"),
+    "ce_received": ("ce_received_packets", "Data packets received with CE"),
     "naks_sent": ("naks_sent", "NAKs sent by responders"),
     "cnps_sent": ("cnps_sent", "CNPs sent by responders"),
     "icrc_errors": ("icrc_error_packets", "Packets with a wrong ICRC"),
@@ -137,7 +137,7 @@ def _gauge(name: str, about: str, labels: tuple[str, ...]) -> GaugeMetricFamily:
 
 def _links(snapshot: Snapshot) -> Iterator[Metric]:
     lab, reading = snapshot.lab, snapshot.reading
-    lost = _counter("link_lost_packets", "Packets sent and not taken at the far end", _DIRECTION)
+    lost = _counter("link_lost_packets", "Packets sent and not received at the far end", _DIRECTION)
     packets = _counter("link_sent_packets", "Packets sent onto the link", _DIRECTION)
     size = _counter("link_sent_bytes", "Bytes sent onto the link", _DIRECTION)
     for direction in lab.fabric.directed_links:
@@ -187,7 +187,7 @@ def _queues(snapshot: Snapshot) -> Iterator[Metric]:
                 ce.add_metric(values, queue.ce_out)
             if queue.on_arrival is not None:
                 deepest_seen.add_metric(values, queue.on_arrival.max_bytes)
-    buffer = _gauge("queue_buffer_bytes", "What a switch port buffers at most", ("lab",))
+    buffer = _gauge("queue_buffer_bytes", "Buffer limit of a switch port", ("lab",))
     buffer.add_metric((snapshot.lab.name,), snapshot.lab.fabric.spec.queues.buffer)
     yield from (packets, dropped, marked, ce, depth, deepest_seen, buffer)
 
@@ -199,7 +199,7 @@ _PFC_COUNTERS = {
     "pauses_sent": ("tx_pause", "Pause frames sent, refreshes included"),
     "resumes_sent": ("tx_resume", "Pause frames with 0 quanta sent"),
     "dropped_packets": ("rx_discards", "Packets without room in headroom or receive buffer"),
-    "late_packets": ("late_packets", "Packets admitted as this machine stopped the peer late"),
+    "late_packets": ("late_packets", "Packets admitted because this machine paused the peer late"),
     "watchdog_fired": ("pause_storm_events", "Times that the watchdog freed the queue"),
     "discarded_packets": ("watchdog_discards", "Packets that the watchdog dropped"),
 }
@@ -219,7 +219,7 @@ def _lossless(snapshot: Snapshot) -> Iterator[Metric]:
     if pauses is None:
         return
     lab, labels = snapshot.lab.name, ("lab", "node", "interface", "class")
-    alive = _gauge("pfc_process_up", "Whether the process that pauses runs", ("lab",))
+    alive = _gauge("pfc_process_up", "Whether the PFC process runs", ("lab",))
     alive.add_metric((lab,), pauses.is_alive)
     yield alive
     places = {
@@ -266,7 +266,7 @@ def _control_plane(snapshot: Snapshot) -> Iterator[Metric]:
 
 def _slis(snapshot: Snapshot) -> Iterator[Metric]:
     lab = snapshot.lab.name
-    objectives = _gauge("sli_objective", "The largest value that is fine", ("lab", "sli"))
+    objectives = _gauge("sli_objective", "The largest allowed value", ("lab", "sli"))
     worst = _gauge("sli_worst", "The worst value of the newest sample", ("lab", "sli"))
     breached = _counter("sli_breached_samples", "Samples that missed it", ("lab", "sli"))
     measured = frozenset(Sli) if snapshot.reading.pauses else frozenset(Sli) - LOSSLESS_SLIS
@@ -286,8 +286,8 @@ def _watching(snapshot: Snapshot) -> Iterator[Metric]:
     samples.add_metric(lab, snapshot.samples)
     taken = _gauge("health_sample_timestamp_seconds", "When the newest was taken", ("lab",))
     taken.add_metric(lab, snapshot.reading.time_ns / 1e9)
-    seconds = _gauge("health_sample_duration_seconds", "How long it took to take", ("lab",))
+    seconds = _gauge("health_sample_duration_seconds", "How long the reading took", ("lab",))
     seconds.add_metric(lab, snapshot.read_s)
-    gaps = _gauge("health_unread", "What could not be read in the newest", ("lab",))
+    gaps = _gauge("health_unread", "Items that could not be read in the newest", ("lab",))
     gaps.add_metric(lab, len(snapshot.reading.gaps))
     yield from (samples, taken, seconds, gaps)

@@ -191,7 +191,7 @@ class HealthReader:
         queues = {} if self._queues is None else self._queues.counters()
         pauses = self._lossless()
         if pauses is not None and not pauses.is_alive:
-            gaps.append("lossless classes: the process that pauses does not run")
+            gaps.append("lossless classes: the PFC process does not run")
         if self._processes is not None:
             gaps += self._processes.problems(fresh=is_last)
         sessions = self._sessions.established()

@@ -26,7 +26,7 @@ _FORWARDING = (
     "by eBPF; queues, rates and times are of the modelled network, divided by the dilation."
 )
 _LOSSY = (
-    "There is no PFC: a full buffer drops, and what is lost is sent again. The draft's PFC counts "
+    "There is no PFC: a full buffer drops, and lost packets are sent again. The draft's PFC counts "
     "are therefore not reported."
 )
 _LOSSLESS = (

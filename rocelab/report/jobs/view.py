@@ -18,7 +18,7 @@ MOST_NAMED = 2
 """Nodes at one distance that are named."""
 
 _LOSSY = (
-    "There is no PFC: a full buffer drops, and what is lost is sent again from the lost packet on. "
+    "There is no PFC: a full buffer drops, and senders retransmit from the lost packet on. "
     "On switches with PFC the same load pauses senders instead."
 )
 _LOSSLESS = (
@@ -186,10 +186,10 @@ def lossless_text(report: JobReport) -> str:
         return ""
     text = (
         f"Lossless: {found.transitions:,} pauses, {found.dropped:,} packets dropped of "
-        f"{found.packets:,}, {found.dropped + found.late:,} if late pauses had dropped"
+        f"{found.packets:,}, {found.dropped + found.late:,} if late packets counted"
     )
     if found.part:
-        text += f". Where pauses began is of {found.part}"
+        text += f". Origins of pauses cover {found.part}"
     if found.late_p99_ns is None or found.late_p50_ns is None:
         return f"{text}."
     nics = found.nics_late_p99_ns

@@ -16,7 +16,7 @@ from rocelab.routes.balance import Balance
 
 LIMITS = (
     "It tells how FRR and the Linux kernel react: in which order, and after how long, zebra and "
-    "bgpd take a next hop out of every switch's FIB, and which flows lose packets meanwhile.",
+    "bgpd take a next hop out of every switch's FIB, and which flows lose packets until then.",
     "It tells where flows land under Linux's own ECMP hash (hash-threshold over the 5-tuple), and "
     "what equal seeds do to it. Switch ASICs hash with other functions.",
     "It does not tell how long an ASIC takes to program its FIB, nor what optics, carrier-delay "

@@ -285,7 +285,7 @@ def _of_probes(
                 for load in hashing.loads
             },
         ),
-        loads_are="packets of the same traffic, undisturbed",
+        loads_are="packets carried by this traffic before any fault",
         paths_are="its path before the first event, by the kernels' tables then",
         flows=[_flow(probes, record, numbers) for record in probes.flows],
         totals=_totals(probes, int(MOST_TOTALS * share)),

@@ -93,7 +93,7 @@ def finishing(report: SimulationReport) -> Figure | None:
     axis.set_xlim(left=0)
     axis.set_ylim(0, 1.02)
     axis.set_xlabel("ms; dotted: the lower bound of a job")
-    axis.set_ylabel("transfers that are over")
+    axis.set_ylabel("fraction of transfers complete")
     axis.grid(color=GRID, linewidth=0.6)
     return figure
 

@@ -15,7 +15,7 @@ from rocelab.results.whatif import JobCost, JobOutlook, Outlook, WhatIf
 
 def print_what_if(found: WhatIf, console: Console) -> None:
     """Print the event, when routing reacts and why, and each job's cost, the highest first."""
-    lasts = "for good" if found.lasts_s is None else f"for {_time(found.lasts_s)}"
+    lasts = "permanently" if found.lasts_s is None else f"for {_time(found.lasts_s)}"
     reacts = "at once"
     if found.reaction_s != 0:
         reacts = "never" if found.reaction_s is None else f"after {_time(found.reaction_s)}"
@@ -27,8 +27,18 @@ def print_what_if(found: WhatIf, console: Console) -> None:
     for line in lines:
         console.print(line, markup=False, highlight=False, soft_wrap=True)
     shown = table(
-        f"What it costs each job{_over(found)}",
-        ("job", "GPUs", "iteration", "meanwhile", "stall", "restart", "slowed", "extra", "GPU-h"),
+        f"Cost for each job{_over(found)}",
+        (
+            "job",
+            "GPUs",
+            "iteration",
+            "during failure",
+            "stall",
+            "restart",
+            "slowed",
+            "extra",
+            "GPU-h",
+        ),
     )
     for job in sorted(found.jobs, key=lambda job: -job.gpu_hours):
         shown.add_row(*_row(job))
@@ -93,8 +103,9 @@ def print_outlook(found: Outlook, console: Console) -> None:
 def _print_luck(jobs: Sequence[JobCost | JobOutlook], console: Console) -> None:
     if lucky := [job.job for job in jobs if job.lucky]:
         console.print(
-            f"{', '.join(lucky)}: shorter iterations during a failure are the luck of one hash "
-            "seed, or of a job beside it that waits, and count as no gain; try --hashing with "
+            f"{', '.join(lucky)}: shorter iterations during a failure are chance, due to one "
+            f"hash seed or to another job that waits, and do not count as a gain; try --hashing "
+            f"with "
             "other seeds",
             markup=False,
             highlight=False,

@@ -115,11 +115,13 @@ class EventSpec(SpecModel):
     ] = None
     to: Annotated[
         SharePpm | None,
-        Field(gt=0, lt=100 * SHARE.units["%"], description="what is left of a degraded rate"),
+        Field(
+            gt=0, lt=100 * SHARE.units["%"], description="the remaining share of a degraded rate"
+        ),
     ] = None
     lasts: Annotated[
         SpanNs | None,
-        Field(gt=0, le=MAX_SPAN, description="then it is back; left out: for good"),
+        Field(gt=0, le=MAX_SPAN, description="duration; left out: permanent"),
     ] = None
     reaction: Annotated[
         ReactionTime | None,
@@ -175,7 +177,7 @@ class RestartSpec(SpecModel):
         SpanNs, Field(gt=0, le=MAX_SPAN, description="work between two checkpoints")
     ] = 3 * HOUR
     checkpoint_takes: Annotated[
-        SpanNs, Field(ge=0, le=DAY, description="the job stands still for it")
+        SpanNs, Field(ge=0, le=DAY, description="the job stops while it is written")
     ] = 100 * SECOND
     restart_takes: Annotated[
         SpanNs, Field(ge=0, le=DAY, description="from the break until it computes again")

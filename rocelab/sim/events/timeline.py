@@ -147,7 +147,7 @@ def _reaction(
     network: Network, event: EventSpec, thing: Thing, links: Ints, asked: Measured | int
 ) -> tuple[float, str]:
     if event.kind is Kind.DEGRADE:
-        return math.inf, "routing does not look at rates"
+        return math.inf, "routing ignores rates"
     if not isinstance(asked, Measured):
         return asked / SECOND, "as given"
     place, fan_out = _place(network, thing, links)

@@ -24,29 +24,29 @@ def check_links(
         (
             spec.queues.pfc is not None,
             "lossless classes (queues.pfc): a port that pauses stops the links before it",
-            "take --engine packets, or a lab without queues.pfc",
+            "use --engine packets, or a lab without queues.pfc",
         ),
         (
             bool(closed),
             f"sends that wait for others, as those of {', '.join(closed)} do: when they begin "
             "depends on all links",
-            "take --engine packets or fluid, or a job with `flows` or `poisson`",
+            "use --engine packets or fluid, or a job with `flows` or `poisson`",
         ),
         (
             any(job.transport.admission is not None for job in jobs),
             "admission: what is cleared to send depends on all links",
-            "take --engine packets",
+            "use --engine packets",
         ),
-        (bool(timeline.events), "failures, which move flows", "take --engine packets or fluid"),
+        (bool(timeline.events), "failures, which move flows", "use --engine packets or fluid"),
         (
             spec.scheme.unpredictable is not None,
             f"the scheme {spec.scheme.kind}, under which flows change paths",
-            f"take --engine packets or fluid, or --scheme {listed(predictable_kinds())}",
+            f"use --engine packets or fluid, or --scheme {listed(predictable_kinds())}",
         ),
         (
             ports is not PortModel.STORE_AND_FORWARD,
             f"ports {ports}",
-            "take --engine packets, or ports that store and forward",
+            "use --engine packets, or ports that store and forward",
         ),
     )
     for is_asked, what, hint in reasons:

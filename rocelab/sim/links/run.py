@@ -228,7 +228,7 @@ def _go_on(_: Progress) -> None:
         raise CancelledError
 
 
-_SMALLER = "take --engine fluid, a shorter duration, a lower load or fewer NICs"
+_SMALLER = "use --engine fluid, a shorter duration, a lower load or fewer NICs"
 
 
 def _check_size(rounds: Sequence[Traffic]) -> None:

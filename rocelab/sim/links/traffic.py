@@ -185,5 +185,5 @@ def _stage_of(before: Longs, link: Longs, sends: int) -> Longs:
         np.maximum.at(found, later, found[earlier] + 1)
     raise InputError(
         "paths follow each other in a ring, so that no link of it can be simulated before the next",
-        hint="take --engine packets",
+        hint="use --engine packets",
     )

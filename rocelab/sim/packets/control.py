@@ -123,7 +123,7 @@ def rule_of(chosen: CongestionSpec, line_bps: float) -> list[float]:
         raise InputError(
             f"congestion control {chosen.kind} of {CONTROLS.origin(chosen.kind)} cannot be "
             f"simulated: {_REFUSED[chosen.kind]}",
-            "mend or uninstall that package",
+            "fix or uninstall that package",
         )
     control = _CONTROLS[chosen.kind]
     return marked(chosen.kind, control.rule_of(chosen, line_bps))

@@ -49,7 +49,7 @@ RATES = 200
 """Rates over time, of intervals of equal length."""
 
 _EVENTS_AT_ONCE = 200_000
-_FEWER = "take --engine fluid, a smaller transport.window, a lower load or fewer ranks"
+_FEWER = "use --engine fluid, a smaller transport.window, a lower load or fewer ranks"
 
 
 @dataclass(frozen=True, eq=False)
@@ -294,7 +294,7 @@ def _check_size(program: Program, ways: Ways, sending: Sending) -> None:
         raise InputError(
             f"packet by packet this takes {int(packets.sum()):,} packets and {hops:,} packet-hops, "
             f"about {2 * hops / HOPS_PER_SECOND:,.0f} s; at most {MOST_HOPS:,} are simulated",
-            hint="take --engine fluid, a smaller size or fewer ranks",
+            hint="use --engine fluid, a smaller size or fewer ranks",
         )
     awaited = _awaited(sending)
     if awaited > MOST_AWAITED:

@@ -97,8 +97,8 @@ def run_sweep(
             ran = _run_cells(list(todo.values()), function, hire, journal, progress, say)
         except KeyboardInterrupt:
             undone(
-                f"cells under way were dropped; {folder} has {len(journal.records):,} that ended, "
-                "and the same command goes on from them"
+                f"running cells were dropped; {folder} has {len(journal.records):,} complete "
+                f"ones, and the same command continues from them"
             )
             raise
         rows = tuple(
@@ -203,7 +203,7 @@ class _Interrupts:
         if self.asked:
             end(number, frame)
         self.asked = True
-        self._say("stopping once the running cells are over; interrupt again to drop them")
+        self._say("stopping when the running cells end; interrupt again to drop them")
 
     @contextmanager
     def noted(self) -> Iterator[None]:

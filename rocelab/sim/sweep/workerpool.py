@@ -176,7 +176,7 @@ def cluster(address: str, connect_s: float = CONNECT_S) -> Iterator[WorkerPool]:
 
 def cluster_lost() -> MachineError:
     """The error for a lost cluster."""
-    return MachineError("the cluster was lost", "run the same command again to go on from here")
+    return MachineError("the cluster was lost", "run the same command again to continue from here")
 
 
 def check_workers(versions: Mapping[str, object], address: str) -> None:

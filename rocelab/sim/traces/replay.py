@@ -102,7 +102,7 @@ def trace_workload(
     if ranks < 2:
         raise InputError(
             f"{traces[0].source} alone is one rank, which has no other to communicate with",
-            hint="say how many ranks do what this trace does",
+            hint="give the number of ranks that follow this trace",
         )
     graph = _Graph(Groups(ranks, traces, groups or {}, dimensions), len(traces) < ranks)
     for rank, trace in enumerate(traces):
@@ -247,7 +247,7 @@ class _Graph:
     def _point_to_point(self, node: Node, rank: int, place: str) -> int:
         if self.alike:
             raise InputError(
-                f"{place} sends to one rank, which cannot be told for a trace of all ranks",
+                f"{place} sends to one rank, which is ambiguous in a trace of all ranks",
                 hint="give one trace for each rank",
             )
         size = _integer(node, "comm_size", place, 1, MAX_BYTES)

@@ -56,7 +56,7 @@ def test_a_program_that_sees_to_it_itself_ends_with_the_same_code(
         except KeyboardInterrupt:
             raise SystemExit(0) from None
     assert end.value.code == 130
-    assert told(capfd) == ["interrupted: nothing had to be undone"]
+    assert told(capfd) == ["interrupted: nothing to clean up"]
 
 
 def test_a_defect_while_it_is_undone_stays_one() -> None:
@@ -82,8 +82,8 @@ def test_signals_that_come_while_it_is_undone_change_nothing(
             steps.append("whole")
     assert (end.value.code, steps) == (143, ["undone", "whole"])
     assert told(capfd) == [
-        "what was begun is undone first",
-        "terminated: nothing had to be undone",
+        "cleaning up first",
+        "terminated: nothing to clean up",
     ]
 
 
@@ -100,7 +100,7 @@ def test_a_signal_in_a_finalizer_comes_again(capfd: pytest.CaptureFixture[str]) 
         _Finalized()
         waited.append(threading.Event().wait(60))
     assert (end.value.code, waited) == (143, [])
-    assert told(capfd) == ["terminated: nothing had to be undone"]
+    assert told(capfd) == ["terminated: nothing to clean up"]
 
 
 def test_after_one_that_a_library_has_swallowed_the_next_signal_ends_the_program(
@@ -115,7 +115,7 @@ def test_after_one_that_a_library_has_swallowed_the_next_signal_ends_the_program
         signal.raise_signal(signal.SIGINT)
         steps.append("not reached")
     assert (end.value.code, steps) == (130, ["swallowed"])
-    assert told(capfd) == ["interrupted: nothing had to be undone"]
+    assert told(capfd) == ["interrupted: nothing to clean up"]
 
 
 def test_a_signal_that_is_ignored_stays_so() -> None:
@@ -149,7 +149,7 @@ def test_a_lifted_shield_lets_them_through_and_what_came_before_it(
             steps.append("raised at the lifting")
             raise
     assert steps == ["raised at the lifting"]
-    assert told(capfd) == ["inner first", "interrupted: nothing had to be undone"]
+    assert told(capfd) == ["inner first", "interrupted: nothing to clean up"]
 
 
 def test_other_threads_are_left_alone() -> None:
@@ -226,7 +226,7 @@ def test_a_function_is_compiled_to_its_end(capfd: pytest.CaptureFixture[str]) ->
     assert passed == ["the signal"]
     assert told(capfd) == [
         "a function is compiled first",
-        "terminated: nothing had to be undone",
+        "terminated: nothing to clean up",
     ]
 
 

@@ -221,7 +221,7 @@ def test_what_is_no_plain_file_is_neither_opened_nor_replaced_and_named(
     with open_folder(tmp_path) as folder:
         monkeypatch.setattr(os, "open", noting(os.open, opened))
         arguments = ("new",) if method == "replace" else ()
-        with pytest.raises(NotPlainError, match=f"it is {kind.__name__.replace('_', ' ')} and"):
+        with pytest.raises(NotPlainError, match=f"it is {kind.__name__.replace('_', ' ')}, not"):
             getattr(folder, method)("name", *arguments)
     # Opening may be enough to change something, as with a device.
     assert all(flags & os.O_CREAT for flags in opened)

@@ -226,7 +226,7 @@ def test_a_run_says_where_latency_is_the_machine_s(late: int, said: bool) -> Non
 
 def test_a_run_over_cables_that_lost_all_packets_is_no_measurement() -> None:
     (problem,) = CableFigures(5_000_000, Lateness(), broken=("rtsw1",)).problems()
-    assert problem.startswith("not valid because the process that held packets on the cables of")
+    assert problem.startswith("not valid because the process that delayed packets on the cables of")
 
 
 def test_a_delay_line_holds_no_more_than_its_limit() -> None:

@@ -195,7 +195,7 @@ def test_links_that_the_same_flows_cross_are_named_together() -> None:
     found = diagnosed(report(job, sent=flows(job, lambda ways: 20 if first[0] in ways else 0)))
     grey = [each for each in (found.verdict, *found.others) if each.cause is Cause.GREY_LINK]
     assert set(suspects(together)) <= set(grey[0].links)
-    assert "do not tell these" in grey[0].evidence[-1]
+    assert "cannot distinguish these" in grey[0].evidence[-1]
 
 
 def test_timeouts_towards_a_server_that_stood_still_are_no_losses() -> None:
@@ -284,7 +284,9 @@ def test_what_a_run_is_invalid_for_may_be_what_was_found() -> None:
     server = job.places[3].server
     stalls = (pause(server, 1910, 210),)
     paused = report(job, late=paused_in(job, 210), stalls=stalls)
-    idle = "not valid because this machine could not feed 1 of 8 NICs: {}:1 stood idle for 210 ms"
+    idle = (
+        "not valid because this machine could not keep 1 of 8 NICs busy: {}:1 sat idle for 210 ms"
+    )
     found = diagnosed(replace(paused, problems=(idle.format(server),)))
     assert (found.verdict.cause, found.problems) == (Cause.HOST_PAUSE, (idle.format(server),))
     for other in (job.places[5].server, f"{server}0"):
@@ -369,7 +371,7 @@ def test_without_paths_losses_beside_drops_of_any_queue_are_no_links() -> None:
     written = report(planned(), sent=sent, queues=dropped)
     found = diagnosed(replace(written, lab=job.fabric.spec.model_dump(mode="json")))
     assert Cause.GREY_LINK not in {each.cause for each in (found.verdict, *found.others)}
-    assert any("it cannot be told whether a link lost any" in each for each in found.notes)
+    assert any("it is unknown whether a link lost any" in each for each in found.notes)
 
 
 def test_counters_that_contradict_the_predicted_paths_are_believed_rather_than_these() -> None:

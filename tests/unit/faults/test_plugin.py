@@ -128,7 +128,7 @@ def test_doctor_says_what_a_package_adds_and_why_the_rest_is_refused(
         "duct-fire of lab-faults 1.2 (rocelab.faults): ValueError: DuctCutSpec needs "
         '`kind: Literal["duct-fire"]`',
         "again of lab-faults 1.2 (rocelab.kpis): ValueError: there is a KPI lost_packets already",
-        "mend or uninstall that package",
+        "fix or uninstall that package",
     ]
 
 

@@ -87,7 +87,7 @@ def test_a_fault_of_a_port_that_is_gone_is_refused_and_not_recorded(
     kind, *keys = asked.split()
     spec = asked_fault(kind, keys)
     assert isinstance(spec, CarrierDownSpec | PowerLossSpec)
-    with pytest.raises(MachineError, match=r"^\S+:\S+ is gone.*\n  hint: bring the lab up"):
+    with pytest.raises(MachineError, match=r"^\S+:\S+ is gone.*\n  hint: take the lab down"):
         inject_and_leave(PLANNED, spec)
     assert read_faults(LabFiles("tiny")) == ()
 

@@ -76,7 +76,7 @@ def test_a_build_that_is_interrupted_leaves_no_process_and_no_file(
     with pytest.raises(SystemExit) as end, ending():
         build()
     assert end.value.code == 143
-    assert capfd.readouterr().err == "terminated: what was built of the image was removed\n"
+    assert capfd.readouterr().err == "terminated: removed the partly built image\n"
     assert list(scratch.iterdir()) == []
     # It has closed its files, which is shortly before its end.
     wait_until(lambda: not processes.is_alive(int(pid.read_text())))

@@ -132,7 +132,7 @@ def test_the_terminal_has_both_sides_and_says_what_the_test_can_not(told: DrillD
     said = "Packets lost higher +90 (+145.2%) 0.008 62 (56 to 68, n 5) 152 (146 to 158, n 5)"
     assert " ".join(row.split()) == said
     assert "FRR" in text and "10.3" in text
-    assert "takes repeats as independent" in text
+    assert "treats repeats as independent" in text
     assert "too few" not in text
     assert "not the same experiment" in text
     for width in (80, 60):
@@ -149,7 +149,7 @@ def test_few_repeats_are_said_to_be_too_few(tmp_path: Path) -> None:
     lost = next(each for each in found.figures if each.kpi == "lost_packets")
     assert (lost.finding, lost.apart) == (Finding.TOO_FEW, True)
     text = printed(lambda console: print_difference(found, console), 160)
-    assert "2 and 2 repeats are too few to tell any difference from chance" in text
+    assert "2 and 2 repeats are too few to distinguish a difference from chance" in text
     assert "too few repeats*" in text
     assert "Machine and software are the same." in text
     assert "not the same experiment" not in text

@@ -138,10 +138,10 @@ def test_a_run_within_its_limits_is_valid() -> None:
     [
         (replace(RUN, late_p99_ns=100_001), "1 of 100 pauses was 100 us late"),
         (replace(RUN, ports=(replace(PORT, late_packets=6),)), "6 of 1,000 packets came later"),
-        (replace(RUN, is_alive=False), "the process that pauses had ended or was stopped"),
-        (replace(RUN, restarts=1), "the process that pauses ended and was started again"),
+        (replace(RUN, is_alive=False), "the PFC process had ended or was stopped"),
+        (replace(RUN, restarts=1), "the PFC process ended and was restarted"),
         (replace(RUN, is_recorded=False), "no room to record all pauses"),
-        (replace(RUN, unreported=1200), "did not hear of 1,200 thresholds and pauses"),
+        (replace(RUN, unreported=1200), "missed 1,200 thresholds and pauses"),
         (replace(RUN, unbalanced=("rtsw1:srv1-1 class 3",)), "accounting of rtsw1:srv1-1 class 3"),
     ],
 )

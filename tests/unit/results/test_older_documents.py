@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +67,9 @@ def test_older_results_have_pages() -> None:
 
 def test_an_older_job_is_diagnosed_as_it_was() -> None:
     old, (new, _) = older("diagnosis"), diagnose_report(older("traffic"))
-    assert (new.verdict, new.others, new.typical) == (old.verdict, old.others, old.typical)
+    # The wording of the evidence may differ.
+    assert replace(new.verdict, evidence=old.verdict.evidence) == old.verdict
+    assert (new.others, new.typical) == (old.others, old.typical)
 
 
 def test_an_older_drill_is_compared_with_another() -> None:

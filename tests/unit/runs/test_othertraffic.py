@@ -141,9 +141,7 @@ def test_a_lossless_class_that_dropped_while_others_were_in_it_disturbs_the_jobs
 
 
 def test_what_takes_the_room_of_the_jobs_packets_disturbs_them() -> None:
-    assert "3 RoCEv2 packets found no room at rtsw1:srv1-1" in problems(
-        replace(PING, crowded_out=3)
-    )
+    assert "3 RoCEv2 packets did not fit at rtsw1:srv1-1" in problems(replace(PING, crowded_out=3))
 
 
 @pytest.mark.parametrize("traffic_class", [0, 3])

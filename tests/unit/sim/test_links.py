@@ -409,13 +409,13 @@ def test_the_document_says_what_is_left_out_and_reads_back() -> None:
 @pytest.mark.parametrize(
     ("spec", "options", "word"),
     [
-        (load_spec(find_lab("lossless")), {}, "take --engine packets, or a lab without"),
-        (lab(scheme="spray"), {}, "take --engine packets or fluid, or --scheme ecmp"),
+        (load_spec(find_lab("lossless")), {}, "use --engine packets, or a lab without"),
+        (lab(scheme="spray"), {}, "use --engine packets or fluid, or --scheme ecmp"),
         (lab(), {"ports": PortModel.LAB}, "ports that store and forward"),
         (
             lab(),
             {"timeline": TimelineSpec(events=(parse_event("fail link agg1:core1 at 5us"),))},
-            "take --engine packets or fluid",
+            "use --engine packets or fluid",
         ),
     ],
 )

@@ -117,7 +117,7 @@ def test_a_user_varies_what_is_drawn_and_the_result_says_with_which_seed(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ((), "--engine-seed: a fluid draws nothing"),
+        ((), "--engine-seed: the fluid engine draws no random numbers"),
         (("--engine", "packets"), "--engine-seed: expected 0 to 4294967295, got -1"),
     ],
 )

@@ -486,7 +486,7 @@ def test_involved_dimensions_are_groups_of_ranks_that_differ_only_there() -> Non
         ([], None, "no trace"),
         ([trace(collective(1))], None, "alone is one rank"),
         ([trace(), trace()], 3, "2 traces for 3 ranks"),
-        ([trace(send(1, 1))], 2, "cannot be told for a trace of all ranks"),
+        ([trace(send(1, 1))], 2, "is ambiguous in a trace of all ranks"),
         (
             [trace(send(1, 1)), trace()],
             None,

@@ -158,7 +158,7 @@ def test_drops_at_the_receiver_unfinished_arrivals_and_clock_jumps_are_problems(
 
 def test_a_clock_that_was_set_and_put_back_is_a_problem() -> None:
     (problem,) = find_problems([], [agent()], 0, 0, clock_was_set=True)
-    assert problem == "not valid because the machine's clock was set while it ran, and put back"
+    assert problem == "not valid because the machine's clock was set during the run, and set back"
 
 
 def test_packets_stamped_by_another_clock_are_no_measurement() -> None:
