@@ -23,7 +23,12 @@ def broken_rule(layout: Layout, roles: Sequence[Role]) -> str | None:
 def _broken(layout: Layout, roles: Sequence[Role]) -> Iterator[str]:
     sites = {site.name: site for site in layout.sites}
     yield from _of_sites(layout, roles)
+    cabled: Counter[tuple[str, str]] = Counter()
     for cable in layout.cables:
+        pair = (cable.lower, cable.upper)
+        cabled[pair] += 1
+        if cable.parallel != cabled[pair]:
+            yield f"the cables from {cable.lower} to {cable.upper} are not numbered 1, 2 and so on"
         lower, upper = sites.get(cable.lower), sites.get(cable.upper)
         if lower is None or upper is None or not 0 < lower.role.tier < upper.role.tier:
             yield f"a cable leads from {cable.lower} to {cable.upper}, not to a switch above it"
@@ -57,8 +62,9 @@ def _of_nics(layout: Layout, sites: dict[str, Site]) -> Iterator[str]:
         server = sites.get(nic.server)
         if server is None or server.role is not Role.SERVER:
             yield f"a NIC is in {nic.server}, which is no server"
-        if len(nic.switches) not in (1, 2):
-            yield f"a NIC of {nic.server} has {len(nic.switches)} ports"
+        if not 1 <= len(nic.switches) == len(set(nic.switches)) <= 2:
+            places = ", ".join(nic.switches) or "no switch"
+            yield f"a NIC of {nic.server} is on {places}, not on one switch or two"
         for name in nic.switches:
             switch = sites.get(name)
             if switch is None or switch.role.tier != 1:
