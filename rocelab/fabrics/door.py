@@ -10,11 +10,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from functools import cache
-from inspect import isabstract
-from typing import get_args
 
 from rocelab.base.doors import Door
 from rocelab.base.errors import InputError
+from rocelab.base.kinds import kind_model
 from rocelab.fabrics.base import FabricKind
 from rocelab.fabrics.layout import Layout
 from rocelab.fabrics.roles import SHIPPED, TOP_TIER, Role
@@ -24,23 +23,18 @@ _ROLE_NAME = re.compile(r"[a-z]{2,10}")
 
 
 def _kind(name: str, found: object) -> type[FabricKind]:
-    if not (isinstance(found, type) and issubclass(found, FabricKind)):
-        raise TypeError("expected a subclass of FabricKind")
-    if isabstract(found):
-        raise TypeError(f"{found.__name__} lacks {', '.join(sorted(found.__abstractmethods__))}")
-    if get_args(found.model_fields["kind"].annotation) != (name,):
-        raise ValueError(f'{found.__name__} needs `kind: Literal["{name}"]`')
-    roles = getattr(found, "roles", ())
+    kind = kind_model(name, found, FabricKind)  # type: ignore[type-abstract]
+    roles = getattr(kind, "roles", ())
     tiers = sorted(role.tier for role in roles)
     if not tiers or tiers != list(range(1, tiers[-1] + 1)) or tiers[-1] > TOP_TIER:
-        raise ValueError(f"{found.__name__}.roles needs a role for tier 1 and those above, up to 3")
+        raise ValueError(f"{kind.__name__}.roles needs a role for tier 1 and those above, up to 3")
     for role in roles:
         known = next((other for other in SHIPPED if other.name == role.name), role)
         if known.tier != role.tier:
             raise ValueError(f"{role} is a role of tier {known.tier}, not {role.tier}")
         if _ROLE_NAME.fullmatch(role.name) is None:
             raise ValueError(f"the name of a role is 2 to 10 lower-case letters, not {role.name!r}")
-    return found
+    return kind
 
 
 KINDS: Door[type[FabricKind]] = Door("rocelab.fabrics", "kind of fabric", _kind)

@@ -3,34 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import reduce
-from operator import or_
 from typing import TYPE_CHECKING, Annotated
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator
 
-from rocelab.base.errors import InputError
-from rocelab.base.wording import RefusedError
+from rocelab.base.kinds import check_usable, in_order, one_of
 from rocelab.fabrics.base import FabricKind
 from rocelab.fabrics.door import KINDS
 
 
-def _known(value: object) -> object:
-    """The block with its kind. Raises RefusedError for a plug-in's kind that cannot be used."""
+def _with_kind(value: object) -> object:
     if not isinstance(value, Mapping):
         return value
-    kind = value.get("kind", "clos")
-    if isinstance(kind, str) and kind in KINDS.names:
-        try:
-            KINDS.find(kind)
-        except InputError as error:
-            raise RefusedError(error.message, error.hint) from error
-    return {"kind": kind, **value}
+    block = {"kind": "clos", **value}
+    check_usable(KINDS, block["kind"])
+    return block
 
 
 if TYPE_CHECKING:
     FabricSpec = FabricKind
 else:
-    FabricSpec = Annotated[
-        reduce(or_, KINDS.all().values()), Field(discriminator="kind"), BeforeValidator(_known)
-    ]
+    FabricSpec = Annotated[one_of(in_order(KINDS).values()), BeforeValidator(_with_kind)]

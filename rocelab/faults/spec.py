@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 from pydantic import TypeAdapter
 
+from rocelab.base.kinds import any_of
 from rocelab.faults.base import SeriesSpec, SingleFaultSpec
 from rocelab.faults.door import KINDS
-from rocelab.labfile.kinds import any_of
 
 if TYPE_CHECKING:
     FaultSpec = SingleFaultSpec | SeriesSpec

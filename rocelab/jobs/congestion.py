@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field
 
+from rocelab.base.kinds import any_of, model_door
 from rocelab.jobs.dcqcn_profiles import PROFILES
 from rocelab.labfile.base import SpecModel
-from rocelab.labfile.kinds import any_of, model_door
 
 
 class CongestionSpec(SpecModel):

@@ -10,8 +10,8 @@ from enum import IntEnum, IntFlag
 from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 
 from rocelab.base.errors import InputError
+from rocelab.base.kinds import LAST
 from rocelab.labfile.base import SpecModel
-from rocelab.labfile.kinds import LAST
 
 if TYPE_CHECKING:
     import numpy as np

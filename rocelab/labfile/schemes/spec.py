@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from rocelab.base.kinds import any_of, in_order, model_door
 from rocelab.labfile.base import SpecModel
-from rocelab.labfile.kinds import any_of, in_order, model_door
 from rocelab.labfile.schemes.base import Scheme
 
 SCHEME_DOOR = model_door("rocelab.schemes", "scheme", Scheme)

@@ -196,9 +196,9 @@ class Shouting(Complete):
 def test_a_kind_needs_a_name_roles_and_a_layout() -> None:
     assert door._kind("ring", Complete) is Complete
     for found, reason in (
-        (Site, "expected a subclass of FabricKind"),
+        (Site, r"expected a class of rocelab\.fabrics\.base\.FabricKind"),
         (Unfinished, "Unfinished lacks layout"),
-        (ClosSpec, r'ClosSpec needs `kind: Literal\["ring"\]`'),
+        (ClosSpec, r'expected its key kind to be Literal\["ring"\]'),
         (Twice, "Twice.roles needs a role for tier 1 and those above, up to 3"),
         (Moved, "core is a role of tier 3, not 1"),
         (Shouting, "the name of a role is 2 to 10 lower-case letters, not 'Leaf-1'"),
