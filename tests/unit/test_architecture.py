@@ -50,7 +50,10 @@ ADDITIONS = {
     ),
     "a routing stack": (
         r'"bird"|RTPROT_BIRD|import BIRD\b',
-        {"dataplane/steering/resilient.py"},  # the number of its routes in the kernel
+        {
+            "dataplane/steering/resilient.py",  # the number of its routes in the kernel
+            "lab/adoption/survey.py",  # daemons that are recognised in others' labs
+        },
     ),
     "a runtime": (
         rf"RuntimeKind\.({'|'.join(each.name for each in RuntimeKind if each != 'netns')})\b",
