@@ -41,7 +41,7 @@ from rocelab import Lab, RunningLab, kept, run_drill
 from rocelab.base.interruption import ending
 from rocelab.faults.running import release
 from rocelab.lab.adoption.adopt import adopt
-from rocelab.lab.providers import RuntimeKind, provider_of
+from rocelab.lab.providers import provider_of
 from rocelab.labfile.catalog import DRILLS, find, find_lab
 from rocelab.observe.environment import read_environment
 from rocelab.results.probes import ProbeRun
@@ -103,9 +103,7 @@ def main(
 
 def _ups(runs: int, console: Console) -> dict[str, list[Up]]:
     ways: dict[str, Callable[[], Up]] = {
-        f"rocelab up {LAB} --runtime containerlab": lambda: measure_rocelab(
-            LAB, RuntimeKind.CONTAINERLAB
-        ),
+        f"rocelab up {LAB} --runtime containerlab": lambda: measure_rocelab(LAB, "containerlab"),
         "containerlab deploy": lambda: measure_adopted(LAB),
     }
     for measure in ways.values():
@@ -125,8 +123,8 @@ def _drills(
     with tempfile.TemporaryDirectory(prefix="rocelab-bench-") as scratch, ExitStack() as stack:
         folder = Path(scratch)
         labs = {
-            "netns": stack.enter_context(_up(folder, "same-netns", RuntimeKind.NETNS)),
-            "containerlab": stack.enter_context(_up(folder, "same-clab", RuntimeKind.CONTAINERLAB)),
+            "netns": stack.enter_context(_up(folder, "same-netns", "netns")),
+            "containerlab": stack.enter_context(_up(folder, "same-clab", "containerlab")),
             "adopted": stack.enter_context(_adopted(folder, "same-plain")),
         }
         drill = yaml.safe_load(find(DRILL, DRILLS).read_text())
@@ -166,7 +164,7 @@ def _repeat(file: Path, lab: RunningLab) -> ProbeRun | None:
 
 
 @contextmanager
-def _up(folder: Path, name: str, kind: RuntimeKind) -> Iterator[RunningLab]:
+def _up(folder: Path, name: str, kind: str) -> Iterator[RunningLab]:
     with Lab.planned(_lab_file(folder, name), provider_of(kind)).brought_up():
         yield RunningLab.open(name)
 

@@ -25,7 +25,7 @@ from rocelab.lab.adoption.containers import find_containers
 from rocelab.lab.convergence import ConvergenceWait, convergence_timeout_s
 from rocelab.lab.engine import find_engine
 from rocelab.lab.image import built_image
-from rocelab.lab.providers import RuntimeKind, provider_of
+from rocelab.lab.providers import provider_of
 from rocelab.labfile.catalog import find_lab
 from rocelab.linux import mounts, namespaces
 from rocelab.linux.fib import read_fib
@@ -87,7 +87,7 @@ def spread(values: Sequence[float], form: str) -> str:
 
 def measure_rocelab(
     lab_name: str,
-    kind: RuntimeKind = RuntimeKind.NETNS,
+    kind: str = "netns",
     frr_memory: FrrMemory = FrrMemory.LEAN,
 ) -> Up:
     """Bring a lab of the catalog or of a file up on a runtime and take it down."""

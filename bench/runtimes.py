@@ -20,7 +20,7 @@ from bench.fabrics import Up, measure_rocelab, spread
 from bench.written import write
 from rocelab import Lab, MachineError
 from rocelab.base.interruption import ending
-from rocelab.lab.providers import RuntimeKind, provider_of
+from rocelab.lab.providers import provider_of, runtime_names
 from rocelab.observe.environment import read_environment
 
 LAB = "bench-16x4"
@@ -42,9 +42,7 @@ def main(
     """Measure every runtime that is here; say of the others why not."""
     console = Console(stderr=True)
     lacking = _lacking()
-    measured: dict[RuntimeKind, list[Up]] = {
-        kind: [] for kind in RuntimeKind if kind not in lacking
-    }
+    measured: dict[str, list[Up]] = {kind: [] for kind in runtime_names() if kind not in lacking}
     for kind in measured:
         # The first makes what is kept from one lab to the next, as an image is.
         measure_rocelab(LAB, kind)
@@ -59,10 +57,10 @@ def main(
     Console().print(shown)
 
 
-def _lacking() -> dict[RuntimeKind, str]:
+def _lacking() -> dict[str, str]:
     """Why a runtime cannot be measured here."""
     found, fabric = {}, Lab.planned(LAB).fabric
-    for kind in RuntimeKind:
+    for kind in runtime_names():
         try:
             provider_of(kind).check(fabric)
         except MachineError as error:
@@ -70,7 +68,7 @@ def _lacking() -> dict[RuntimeKind, str]:
     return found
 
 
-def _rows(measured: Mapping[RuntimeKind, Sequence[Up]]) -> list[list[str]]:
+def _rows(measured: Mapping[str, Sequence[Up]]) -> list[list[str]]:
     return [[str(kind), *cells(ups)] for kind, ups in measured.items()]
 
 
@@ -79,7 +77,7 @@ def cells(ups: Sequence[Up]) -> list[str]:
     return [spread([value(up) for up in ups], form) for _, value, form in COLUMNS]
 
 
-def _write(measured: Mapping[RuntimeKind, Sequence[Up]], lacking: dict[RuntimeKind, str]) -> None:
+def _write(measured: Mapping[str, Sequence[Up]], lacking: dict[str, str]) -> None:
     environment = asdict(read_environment())
     document = {
         "environment": environment,

@@ -19,7 +19,7 @@ from rocelab.cli.catalog import CatalogRow
 from rocelab.drills.listing import DrillRow
 from rocelab.faults.asked import Kind
 from rocelab.faults.running import ListedFault
-from rocelab.lab.doctor import Check
+from rocelab.lab.checks import Check
 from rocelab.lab.status import KnownLab
 from rocelab.results.comparison import Comparison
 from rocelab.results.diagnosis import Diagnosis

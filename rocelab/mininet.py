@@ -21,7 +21,7 @@ from pathlib import Path
 from rocelab.base.progress import ProgressSink, no_progress
 from rocelab.lab import hosts
 from rocelab.lab.lab import Lab, PlannedLab, RunningLab
-from rocelab.lab.providers import RuntimeKind, provider_of
+from rocelab.lab.providers import provider_of
 from rocelab.lab.providers.mininet import find_mininet
 from rocelab.lab.teardown import take_down
 from rocelab.linux import namespaces
@@ -166,4 +166,4 @@ def _lab_of(lab: AnyLab | str | Path) -> AnyLab:
         return lab
     if str(lab) in recorded_labs():
         return RunningLab.open(lab)
-    return Lab.planned(lab, provider_of(RuntimeKind.MININET))
+    return Lab.planned(lab, provider_of("mininet"))

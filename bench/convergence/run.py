@@ -32,7 +32,7 @@ from rocelab.base.progress import no_progress
 from rocelab.drills.probes import wait_until
 from rocelab.faults.base import SingleFaultSpec
 from rocelab.lab.convergence import convergence_timeout_s, wait_for_bfd
-from rocelab.lab.providers import RuntimeKind, provider_of
+from rocelab.lab.providers import provider_of
 from rocelab.observe.environment import read_environment
 from rocelab.observe.stages.measure import FlowRecovery, stages_of
 from rocelab.observe.stages.recorder import StageRecorder
@@ -89,7 +89,7 @@ def measure_cell(cell: Cell, wanted: int, done: Sink, frr: Path | None = None) -
     the measurements before it. Raises MachineError if FRR is not installed, and InputError if it is
     not in `frr`.
     """
-    planned = Lab(plan(lab_spec(cell)), provider_of(RuntimeKind.NETNS, frr=frr))
+    planned = Lab(plan(lab_spec(cell)), provider_of("netns", frr=frr))
     started = time.monotonic()
     result = CellResult(
         schema_version=SCHEMA_VERSION,

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rocelab.lab.kind import RuntimeKind
 from rocelab.routing.frr.kind import FrrMemory
 
 if TYPE_CHECKING:
@@ -124,8 +123,23 @@ NodeArgument = Annotated[
         show_default=False,
     ),
 ]
+
+
+def complete_runtime(incomplete: str) -> list[str]:
+    """The runtimes whose names begin so."""
+    from rocelab.lab.providers import runtime_names
+
+    return [name for name in runtime_names() if name.startswith(incomplete)]
+
+
 RuntimeOption = Annotated[
-    RuntimeKind, typer.Option("--runtime", help="What nodes are: namespaces or containers.")
+    str,
+    typer.Option(
+        "--runtime",
+        metavar="NAME",
+        help="What nodes are: netns, mininet, docker, containerlab, or that of a plug-in.",
+        autocompletion=complete_runtime,
+    ),
 ]
 ImageOption = Annotated[
     str | None,
@@ -256,7 +270,7 @@ def running_or_planned(text: str, frr: Path | None = None) -> Lab | RunningLab:
     lab is up with another FRR, and SpecError with every problem of the file.
     """
     from rocelab.lab.lab import Lab, name_of
-    from rocelab.lab.providers import RuntimeKind, provider_of
+    from rocelab.lab.providers import provider_of
     from rocelab.record import State, read_record
 
     record = read_record(name_of(text))
@@ -264,7 +278,7 @@ def running_or_planned(text: str, frr: Path | None = None) -> Lab | RunningLab:
         lab = running_lab(text)
         lab.check_frr(frr)
         return lab
-    return Lab.planned(lab_file(text), provider_of(RuntimeKind.NETNS, frr=frr))
+    return Lab.planned(lab_file(text), provider_of(frr=frr))
 
 
 def switch_of(lab: RunningLab, name: str) -> Node:

@@ -27,7 +27,7 @@ from rocelab.cli.arguments import (
     running_lab,
 )
 from rocelab.cli.catalog import listed, marked, say_own
-from rocelab.lab.kind import RuntimeKind
+from rocelab.lab.kind import DEFAULT_RUNTIME
 from rocelab.report.console import err, out, progress_bars, say, table, write, write_json
 from rocelab.runs.attempts import RETRIES
 
@@ -125,7 +125,7 @@ def run(
         ),
     ] = None,
     force: ForceOption = False,
-    runtime: RuntimeOption = RuntimeKind.NETNS,
+    runtime: RuntimeOption = DEFAULT_RUNTIME,
     image: ImageOption = None,
     dilation: DilationOption = None,
     frr: FrrOption = None,

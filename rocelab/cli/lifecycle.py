@@ -24,7 +24,7 @@ from rocelab.cli.arguments import (
     lab_file,
     running_lab,
 )
-from rocelab.lab.kind import RuntimeKind
+from rocelab.lab.kind import DEFAULT_RUNTIME
 from rocelab.linux.rights import need_root
 from rocelab.report.console import note, out, progress_bars, say, seconds_table, table, write_json
 from rocelab.routing.frr.kind import FrrMemory
@@ -40,7 +40,7 @@ _MB = 1e6
 
 def up(
     lab: LabArgument,
-    runtime: RuntimeOption = RuntimeKind.NETNS,
+    runtime: RuntimeOption = DEFAULT_RUNTIME,
     image: ImageOption = None,
     dilation: DilationOption = None,
     frr: FrrOption = None,

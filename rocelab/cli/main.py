@@ -99,7 +99,7 @@ _COMMANDS = {
     "vtysh": (
         _LOOK,
         "inside:vtysh",
-        "Talk to the FRR daemons of a switch.",
+        "Talk to the routing daemons of a switch, with `vtysh` or its stack's own command line.",
     ),
     "cli": (
         _LOOK,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rocelab.base.doors import Door
-    from rocelab.lab.doctor import Check
+    from rocelab.lab.checks import Check
 
 
 def doors() -> tuple[Door[Any], ...]:
@@ -16,17 +16,18 @@ def doors() -> tuple[Door[Any], ...]:
     from rocelab.jobs.congestion import CONTROLS
     from rocelab.jobs.patterns.door import PATTERNS
     from rocelab.jobs.workloads import WORKLOADS
+    from rocelab.lab.providers.door import RUNTIMES
     from rocelab.labfile.schemes.spec import SCHEME_DOOR
     from rocelab.labfile.stacks import STACKS
     from rocelab.results.kpis import KPI_DOOR
 
-    return FAULTS, FABRICS, KPI_DOOR, CONTROLS, PATTERNS, WORKLOADS, SCHEME_DOOR, STACKS
+    return FAULTS, FABRICS, KPI_DOOR, CONTROLS, PATTERNS, WORKLOADS, SCHEME_DOOR, STACKS, RUNTIMES
 
 
 def plugin_checks() -> tuple[Check, ...]:
     """A check of each package that adds something; loads all of them."""
     from rocelab.base.doors import plugins
-    from rocelab.lab.doctor import Check
+    from rocelab.lab.checks import Check
 
     refusals = [refusal for door in doors() for refusal in door.refusals()]
     checks = []

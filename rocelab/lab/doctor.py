@@ -10,18 +10,25 @@ from __future__ import annotations
 import contextlib
 import os
 import platform
-import re
 import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 from rocelab.base.errors import MachineError
 from rocelab.dataplane.queues import marker
+from rocelab.lab.checks import (
+    PROGRAM_TIMEOUT_S,
+    SETUP,
+    Check,
+    program_check,
+    program_version,
+)
+from rocelab.lab.providers.door import RUNTIMES
 from rocelab.labfile.stacks import DEFAULT_STACK
 from rocelab.linux import bpf, links, namespaces, netlink, probes, rights
 from rocelab.linux.probes import Outcome
@@ -43,8 +50,6 @@ from rocelab.routing.frr.installation import (
 )
 from rocelab.routing.stack import stacks
 
-PROGRAM_TIMEOUT_S = 10.0
-SETUP = "`make setup` installs it (Debian package {package})"
 KERNEL_MODULES = (
     "Ubuntu: linux-modules-extra-$(uname -r); Debian: linux-image-amd64, not its cloud variant"
 )
@@ -71,21 +76,6 @@ _KERNELS_OWN = {
     **{"ipv4/accept_source_route": "1", "ipv6/disable_ipv6": "0"},
 }
 """What every machine has of the settings that a lab changes."""
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """One thing that a lab uses: whether it is present, and the remedy if it is not.
-
-    Without a `needed` thing no lab runs; without another, only its purpose is lost.
-    """
-
-    name: str
-    ok: bool
-    needed: bool
-    found: str
-    purpose: str
-    remedy: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,8 +172,7 @@ def diagnose() -> Diagnosis:
             *stack_checks(),
             bpf_compiler_check(),
             queues_check(),
-            program_check(("mn", "--version"), "mininet", "the benchmark's side by side"),
-            docker_check(),
+            *(check for runtime in RUNTIMES.all().values() for check in runtime.checks()),
             python_check(),
             *size_checks(),
         )
@@ -419,19 +408,6 @@ def _said_by_bgpd(variables: Mapping[str, str]) -> str:
     ).stderr
 
 
-def program_check(command: Sequence[str], package: str, purpose: str) -> Check:
-    """Whether an optional program starts, with its version."""
-    version = program_version(command)
-    return Check(
-        name=command[0],
-        ok=version is not None,
-        needed=False,
-        found=version or "missing",
-        purpose=purpose,
-        remedy=SETUP.format(package=package),
-    )
-
-
 def bpf_compiler_check() -> Check:
     """clang compiles a program for BPF, with the kernel's and libbpf's headers."""
     ok, found = compile_bpf(BPF_PROGRAM)
@@ -465,22 +441,6 @@ def queues_check() -> Check:
     )
 
 
-def docker_check() -> Check:
-    """A Docker client is there and an engine answers it."""
-    client = program_version(("docker", "--version"))
-    engine = client and program_version(("docker", "version", "--format", "{{.Server.Version}}"))
-    return Check(
-        name="Docker",
-        ok=engine is not None,
-        needed=False,
-        found=f"engine {engine}"
-        if engine
-        else (client and f"client {client}, no engine answers") or "missing",
-        purpose="nodes as containers; labs of namespaces run without",
-        remedy="Debian packages docker.io and (since 13) docker-cli, then systemctl start docker",
-    )
-
-
 def python_check() -> Check:
     """The Python that runs this."""
     return Check(
@@ -503,23 +463,6 @@ def size_checks() -> list[Check]:
         ),
         Check("CPUs", True, False, str(len(os.sched_getaffinity(0))), "2 carry a zone-small", ""),
     ]
-
-
-def program_version(command: Sequence[str]) -> str | None:
-    """The version that a program prints; None if it is missing or fails."""
-    try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=PROGRAM_TIMEOUT_S, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return version_in(done.stdout + done.stderr) if done.returncode == 0 else None
-
-
-def version_in(text: str) -> str:
-    """The first version number in a program's output, or a note that the program is present."""
-    found = re.search(r"\d+\.\d+(\.\d+)*(-\d[\w.~+]*)?", text)
-    return found[0] if found else "present"
 
 
 def compile_bpf(program: str) -> tuple[bool, str]:

@@ -1,21 +1,8 @@
-"""The names of the runtimes: values of `--runtime`.
-
-A separate module, so that the command line parses its arguments without loading the runtimes.
-"""
+"""The names of runtimes that more than their own modules know: `netns` is the default of
+`--runtime`."""
 
 from __future__ import annotations
 
-from enum import StrEnum
-
-
-class RuntimeKind(StrEnum):
-    """How a lab's nodes are made."""
-
-    NETNS = "netns"
-    MININET = "mininet"
-    DOCKER = "docker"
-    CONTAINERLAB = "containerlab"
-
-
+DEFAULT_RUNTIME = "netns"
 ADOPTED = "adopted"
 """The runtime of a lab that others deployed, which no command makes."""

@@ -27,7 +27,6 @@ from rocelab.lab.convergence import NotConvergedError
 from rocelab.lab.node import NamespaceNode, VethLink
 from rocelab.lab.providers import (
     NodeProvider,
-    RuntimeKind,
     provider_of,
     recorded_provider,
 )
@@ -118,7 +117,7 @@ class PlannedLab(Generic[Running]):
     def __init__(self, fabric: Fabric, provider: NodeProvider | None = None) -> None:
         """`provider` makes its nodes (`rocelab.lab.providers`): namespaces by default."""
         self.fabric = fabric
-        self.provider = provider or provider_of(RuntimeKind.NETNS)
+        self.provider = provider or provider_of()
         self.on_unconverged: OnUnconverged | None = None
 
     @classmethod
@@ -206,7 +205,7 @@ class RunningLab:
     def __init__(self, fabric: Fabric, provider: NodeProvider | None = None) -> None:
         """The lab of that fabric, which is up; `Lab.up` and `open` make one."""
         self.fabric = fabric
-        self.runtime = LabRuntime(fabric, provider or provider_of(RuntimeKind.NETNS))
+        self.runtime = LabRuntime(fabric, provider or provider_of())
         self.notes: tuple[str, ...] = ()
         self.on_unconverged: OnUnconverged | None = None
 
@@ -235,8 +234,8 @@ class RunningLab:
         record = read_record(name)
         if record is None or record.state is not State.RUNNING:
             raise _not_up(str(text), name)
+        provider = recorded_provider(name, record.runtime)
         try:
-            provider = recorded_provider(record.runtime)
             spec = recorded_spec(record.spec)
         except ValueError as error:
             first = str(error).splitlines()[0]

@@ -16,7 +16,6 @@ from rocelab.base.progress import Progress, ProgressSink, no_progress
 from rocelab.dataplane.queues.engine import remove as remove_queues
 from rocelab.lab.providers import (
     NodeProvider,
-    RuntimeKind,
     provider_of,
     recorded_provider,
 )
@@ -69,8 +68,9 @@ def tear_down(files: LabFiles, progress: ProgressSink = no_progress) -> None:
         killed += len(doomed)
         progress(Progress("processes", killed, killed))
     left: DamagedRecordError | None = None
+    provider, gone = _provider(files)
     try:
-        _provider(files).remove(files)
+        provider.remove(files)
     except DamagedRecordError as error:
         left = error
     remove_queues(files)
@@ -80,6 +80,12 @@ def tear_down(files: LabFiles, progress: ProgressSink = no_progress) -> None:
         netns_cleanup.await_cleanup(CLEANUP_TIMEOUT_S)
         progress(Progress("interfaces", 1, 1))
         undone(f"lab {files.lab} was taken down")
+    if gone is not None:
+        raise MachineError(
+            f"lab {files.lab} is down: its processes, namespaces and links are gone; what the "
+            f"runtime {gone} made besides may be left, as its package is not installed here",
+            "look for it with that runtime's own tools",
+        )
     if left is not None:
         raise MachineError(
             f"lab {files.lab} is down, but containers of it may be left: {left.message}",
@@ -87,14 +93,19 @@ def tear_down(files: LabFiles, progress: ProgressSink = no_progress) -> None:
         )
 
 
-def _provider(files: LabFiles) -> NodeProvider:
-    """The lab's runtime; found from its other files if the record does not say."""
-    with suppress(DamagedRecordError, ValueError):
+def _provider(files: LabFiles) -> tuple[NodeProvider, str | None]:
+    """The lab's runtime, found from its other files if the record does not say; and the runtime
+    that the record names, if its package is gone."""
+    gone = None
+    with suppress(DamagedRecordError):
         record = read_record(files.lab)
         if record is not None:
-            return recorded_provider(record.runtime)
+            try:
+                return recorded_provider(files.lab, record.runtime), None
+            except InputError:
+                gone = record.runtime
     # It removes all recorded containers, or nothing if there are none.
-    return provider_of(RuntimeKind.CONTAINERLAB)
+    return provider_of("containerlab"), gone
 
 
 def _namespace_inodes(files: LabFiles) -> set[int]:

@@ -19,7 +19,7 @@ from rocelab.base.outputs import Place, open_folder
 from rocelab.faults.record import read_faults
 from rocelab.lab.convergence import convergence_timeout_s
 from rocelab.lab.inuse import turn
-from rocelab.lab.providers import RuntimeKind, provider_of
+from rocelab.lab.providers import provider_of
 from rocelab.lab.teardown import take_down
 from rocelab.labfile.load import load_spec
 from rocelab.observe.evidence.bundle import collect_evidence
@@ -50,7 +50,7 @@ class Bench:
         problem of the file."""
         spec = load_spec(file)
         name = suite_name(spec.name, recorded_labs())
-        provider = provider_of(RuntimeKind.NETNS, frr=frr)
+        provider = provider_of("netns", frr=frr)
         lab = Lab(plan(spec.model_copy(update={"name": name})), provider)
         keep_unconverged(lab, Place(evidence))
         self.lab = lab.unstarted()

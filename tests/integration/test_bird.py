@@ -13,7 +13,7 @@ from rocelab.drills.run import run_drill
 from rocelab.faults.kinds.daemon_crash import DaemonCrash
 from rocelab.faults.kinds.daemon_hang import DaemonHang
 from rocelab.lab.lab import Lab, RunningLab
-from rocelab.lab.providers import RuntimeKind, provider_of
+from rocelab.lab.providers import provider_of
 from rocelab.lab.status import read_status
 from rocelab.linux.fibtable import Fib
 from rocelab.observe.environment import environment_of
@@ -105,4 +105,4 @@ def test_a_drill_breaks_a_link_and_it_converges(lab: RunningLab, tmp_path: Path)
 
 def test_the_docker_runtime_refuses_it(lab: RunningLab) -> None:
     with pytest.raises(InputError, match="BIRD does not run in containers"):
-        provider_of(RuntimeKind.DOCKER).check(lab.fabric)
+        provider_of("docker").check(lab.fabric)

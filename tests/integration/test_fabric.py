@@ -22,7 +22,7 @@ from rocelab.faults.running import injected
 from rocelab.lab import runtime, wiring
 from rocelab.lab.lab import Lab, RunningLab
 from rocelab.lab.node import NamespaceNode
-from rocelab.lab.providers import RuntimeKind, provider_of
+from rocelab.lab.providers import provider_of
 from rocelab.lab.settings import Deviation, sentences
 from rocelab.lab.status import Presence, known_labs, read_status
 from rocelab.linux.fibwatch import FibWatch
@@ -64,7 +64,7 @@ LABS = {
     + "\nrouting: {graceful_restart: true}\nhashing: {policy: l3, seed: per-tier}",
 }
 
-HOSTS = dict.fromkeys(("two-tiers", "unnumbered"), HardenedHost(provider_of(RuntimeKind.NETNS)))
+HOSTS = dict.fromkeys(("two-tiers", "unnumbered"), HardenedHost(provider_of("netns")))
 """Labs whose machine has other settings than a machine has by itself."""
 
 

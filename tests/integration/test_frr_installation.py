@@ -14,7 +14,7 @@ import pytest
 from rocelab.base.errors import InputError, MachineError
 from rocelab.faults.kinds.daemon_crash import DaemonCrash
 from rocelab.lab.lab import Lab, RunningLab
-from rocelab.lab.providers import RuntimeKind, provider_of
+from rocelab.lab.providers import provider_of
 from rocelab.lab.status import read_status
 from rocelab.lab.teardown import take_down
 from rocelab.labfile.model import LabSpec
@@ -37,7 +37,7 @@ SPEC = LabSpec.model_validate(
 
 
 def lab_of(prefix: Path | None) -> Lab:
-    return Lab(plan(SPEC), provider_of(RuntimeKind.NETNS, None, prefix))
+    return Lab(plan(SPEC), provider_of("netns", None, prefix))
 
 
 @pytest.fixture(scope="module")
@@ -118,7 +118,7 @@ def test_bgpd_preloads_the_library_that_was_tried_and_a_restarted_one_does_too(l
 def test_a_plain_lab_has_the_same_routes_from_more_memory(lab: Lab, system: Path) -> None:
     spec = SPEC.model_copy(update={"name": "it-frr-plain"})
     take_down(spec.name)
-    planned = Lab(plan(spec), provider_of(RuntimeKind.NETNS, None, system, FrrMemory.PLAIN))
+    planned = Lab(plan(spec), provider_of("netns", None, system, FrrMemory.PLAIN))
     try:
         plain = planned.up()
         with pytest.raises(InputError, match="up with FRR's memory plain, not lean"):
@@ -157,7 +157,7 @@ def test_a_lab_comes_up_without_the_library_and_says_why(
         problem = "there is no ringbuf_new"
     spec = SPEC.model_copy(update={"name": "it-frr-without"})
     take_down(spec.name)
-    planned = Lab(plan(spec), provider_of(RuntimeKind.NETNS, None, prefix))
+    planned = Lab(plan(spec), provider_of("netns", None, prefix))
     try:
         without = planned.up()
         assert any(problem in note for note in without.notes)
@@ -220,7 +220,7 @@ def test_a_daemon_that_hangs_at_its_start_ends_up_in_time_and_leaves_nothing(
     hangs.chmod(0o755)
     monkeypatch.setattr(daemons, "START_TIMEOUT_S", 10.0)
     spec = SPEC.model_copy(update={"name": "it-frr-hangs"})
-    lab = Lab(plan(spec), provider_of(RuntimeKind.NETNS, None, tmp_path))
+    lab = Lab(plan(spec), provider_of("netns", None, tmp_path))
     with pytest.raises(MachineError, match=rf"{first} of .* did not start within 10 s") as failed:
         lab.up()
     assert "I wait for somebody" in str(failed.value)
@@ -238,7 +238,7 @@ def test_a_prefix_has_its_programs_run_with_its_libraries(tmp_path: Path) -> Non
             shutil.copy2(Path(own.folder, name), copied / name)
     spec = SPEC.model_copy(update={"name": "it-frr-prefix"})
     take_down(spec.name)
-    lab = Lab(plan(spec), provider_of(RuntimeKind.NETNS, None, tmp_path)).up()
+    lab = Lab(plan(spec), provider_of("netns", None, tmp_path)).up()
     try:
         for name, pid in lab.node("rtsw1").daemons().items():
             assert Path(f"/proc/{pid}/exe").readlink() == copied / name

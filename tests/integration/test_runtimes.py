@@ -28,7 +28,7 @@ from rocelab.jobs.flow import permutation
 from rocelab.jobs.job import JobSpec
 from rocelab.lab.engine import find_engine
 from rocelab.lab.lab import Lab, RunningLab
-from rocelab.lab.providers import RuntimeKind, provider_of
+from rocelab.lab.providers import provider_of, runtime_names
 from rocelab.lab.providers.containers import ContainerNode
 from rocelab.lab.status import read_status
 from rocelab.lab.teardown import take_down
@@ -54,7 +54,7 @@ from tests.integration.test_ownership import belongings
 
 pytestmark = pytest.mark.side_by_side
 
-CONTAINERS = (RuntimeKind.DOCKER, RuntimeKind.CONTAINERLAB)
+CONTAINERS = ("docker", "containerlab")
 SPEC = """name: {name}
 fabric: {{kind: clos, racks: 2, spines: 2, servers_per_rack: 1}}
 """
@@ -78,12 +78,12 @@ expect: {restored: true}
 
 @pytest.fixture(
     scope="module",
-    params=mostly_long(RuntimeKind, (RuntimeKind.NETNS, *CONTAINERS)),
+    params=mostly_long(runtime_names(), ("netns", *CONTAINERS)),
 )
-def kind(request: pytest.FixtureRequest) -> Iterator[RuntimeKind]:
+def kind(request: pytest.FixtureRequest) -> Iterator[str]:
     """Each runtime in turn, with its requirements."""
-    chosen = RuntimeKind(request.param)
-    if chosen is RuntimeKind.CONTAINERLAB and shutil.which("containerlab") is None:
+    chosen = str(request.param)
+    if chosen == "containerlab" and shutil.which("containerlab") is None:
         pytest.skip("containerlab is not installed: its runtime is not tested here")
     if chosen in CONTAINERS:
         with docker_engine():
@@ -93,7 +93,7 @@ def kind(request: pytest.FixtureRequest) -> Iterator[RuntimeKind]:
 
 
 @pytest.fixture(scope="module")
-def lab(kind: RuntimeKind, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+def lab(kind: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     """A small lab that is up, on a machine with other settings than the kernel's own."""
     name = f"it-run-{kind}"
     file = tmp_path_factory.mktemp(name) / "lab.yaml"
@@ -129,7 +129,7 @@ def test_nodes_have_nothing_of_the_machine_s_settings(lab: Lab) -> None:
         assert {port["ipv4/forwarding"] for port in wired.values()} == {node.is_switch}
 
 
-def test_a_lab_is_found_again_with_its_runtime(lab: Lab, kind: RuntimeKind) -> None:
+def test_a_lab_is_found_again_with_its_runtime(lab: Lab, kind: str) -> None:
     record = read_record(lab.name)
     assert record is not None and record.runtime == kind
     assert RunningLab.open(lab.name).runtime.provider.kind is kind
@@ -145,7 +145,7 @@ def test_a_command_runs_in_the_node_and_one_that_is_not_there_is_refused(lab: La
 
 
 def test_each_node_has_its_own_host_name_and_knows_the_others(
-    lab: Lab, kind: RuntimeKind, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    lab: Lab, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As a program that spreads over machines asks for them (gethostname(2), getaddrinfo(3))."""
     fabric, machine = lab.fabric, (socket.gethostname(), Path("/etc/hosts").read_bytes())
@@ -283,7 +283,7 @@ def test_a_daemon_is_killed_and_started_again(lab: Lab) -> None:
     assert {name for name in maps if str(node.daemon_files.library) in maps[name]} == {"bgpd"}
 
 
-def test_a_drill_runs_on_it(lab: Lab, kind: RuntimeKind, tmp_path: Path) -> None:
+def test_a_drill_runs_on_it(lab: Lab, kind: str, tmp_path: Path) -> None:
     """On the running lab: every event, its stages on every switch, and flows that recover."""
     (tmp_path / "lab.yaml").write_text(SPEC.format(name=lab.name))
     drill = tmp_path / "drill.yaml"
@@ -305,7 +305,7 @@ def test_a_drill_runs_on_it(lab: Lab, kind: RuntimeKind, tmp_path: Path) -> None
 
 
 @pytest.mark.long
-def test_lossless_classes_pause_on_it_and_leave_nothing(kind: RuntimeKind, tmp_path: Path) -> None:
+def test_lossless_classes_pause_on_it_and_leave_nothing(kind: str, tmp_path: Path) -> None:
     file = tmp_path / "lab.yaml"
     file.write_text(LOSSLESS.format(dilation=slowed(2500)))
     transport = {"dcqcn": "off", "ecn": "not-ect"}
@@ -320,12 +320,12 @@ def test_lossless_classes_pause_on_it_and_leave_nothing(kind: RuntimeKind, tmp_p
     assert found.unbalanced == ()
 
 
-def test_killed_half_way_the_next_down_leaves_nothing(kind: RuntimeKind, tmp_path: Path) -> None:
+def test_killed_half_way_the_next_down_leaves_nothing(kind: str, tmp_path: Path) -> None:
     spec = tmp_path / "lab.yaml"
     spec.write_text(SPEC.format(name="it-run-kill"))
     program = (
         "from rocelab.lab.lab import Lab; from rocelab.lab.providers import *; "
-        f"Lab.planned({str(spec)!r}, provider_of(RuntimeKind({str(kind)!r}))).up()"
+        f"Lab.planned({str(spec)!r}, provider_of({str(kind)!r})).up()"
     )
     files = LabFiles("it-run-kill")
     with subprocess.Popen([sys.executable, "-c", program]) as driver:
@@ -344,7 +344,7 @@ def test_killed_half_way_the_next_down_leaves_nothing(kind: RuntimeKind, tmp_pat
 
 
 @pytest.mark.long
-def test_an_interrupted_up_takes_the_lab_back(kind: RuntimeKind, tmp_path: Path) -> None:
+def test_an_interrupted_up_takes_the_lab_back(kind: str, tmp_path: Path) -> None:
     spec = tmp_path / "lab.yaml"
     spec.write_text(SPEC.format(name="it-run-sig"))
     code, said = signalled("daemons", signal.SIGINT, "up", spec, "--runtime", str(kind))

@@ -13,7 +13,6 @@ from pydantic import BaseModel
 
 from rocelab.fabrics.spec import FabricSpec
 from rocelab.faults.door import KINDS
-from rocelab.lab.kind import RuntimeKind
 from rocelab.labfile.schemes.spec import SCHEMES
 
 ROOT = Path(__file__).parents[2]
@@ -56,8 +55,13 @@ ADDITIONS = {
         },
     ),
     "a runtime": (
-        rf"RuntimeKind\.({'|'.join(each.name for each in RuntimeKind if each != 'netns')})\b",
-        {"mininet.py", "lab/teardown.py"},  # of one runtime alone
+        r'"(mininet|docker|containerlab)"',
+        {
+            *("mininet.py", "lab/teardown.py"),  # of one runtime alone
+            # The engine, the tool and the format of that name.
+            *("lab/engine.py", "lab/adoption/containers.py", "cli/planning.py"),
+            "render/clabernetes.py",
+        },
     ),
 }
 """What knows a scheme, kind or runtime by its name, and need not know another one."""

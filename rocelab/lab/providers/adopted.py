@@ -18,8 +18,10 @@ from rocelab.base.errors import InputError
 from rocelab.base.files import replace_file
 from rocelab.base.progress import ProgressSink
 from rocelab.lab import wiring
+from rocelab.lab.checks import Check
 from rocelab.lab.engine import Engine
 from rocelab.lab.kind import ADOPTED
+from rocelab.lab.providers.base import NodeProvider
 from rocelab.lab.providers.containers import ContainerNode
 from rocelab.linux import namespaces, netlink, portstate, processes
 from rocelab.linux.bracket import Bracket
@@ -300,3 +302,22 @@ class AdoptedProvider:
 
     def remove(self, files: LabFiles) -> None:
         """Nothing to do: nothing was made outside the lab's folder."""
+
+
+class AdoptedRuntime:
+    """The runtime `adopted`, as registered."""
+
+    def provider(self, image: str | None, frr: Path | None, frr_memory: FrrMemory) -> NodeProvider:
+        raise InputError(
+            "no command makes the nodes of the runtime adopted",
+            "adopt a lab that others deployed with `rocelab adopt`",
+        )
+
+    def recorded(self) -> NodeProvider:
+        return AdoptedProvider()
+
+    def checks(self) -> Sequence[Check]:
+        return ()
+
+
+ADOPTED_LABS = AdoptedRuntime()

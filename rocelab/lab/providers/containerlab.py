@@ -10,7 +10,7 @@ from __future__ import annotations
 import shlex
 import shutil
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,9 +19,10 @@ import yaml
 from rocelab.base.errors import MachineError
 from rocelab.base.files import write_file
 from rocelab.base.progress import Progress, ProgressSink
+from rocelab.lab.checks import Check
 from rocelab.lab.engine import find_engine, last_line
 from rocelab.lab.hosts import HOSTS
-from rocelab.lab.kind import RuntimeKind
+from rocelab.lab.providers.base import NodeProvider
 from rocelab.lab.providers.containers import (
     CAPABILITIES,
     IMAGE_RUN_FOLDER,
@@ -34,12 +35,14 @@ from rocelab.lab.providers.containers import (
     remove_containers,
 )
 from rocelab.lab.providers.docker import DockerProvider
+from rocelab.lab.providers.door import frr_refused
 from rocelab.plan.fabric import Fabric
 from rocelab.record import LabFiles
 from rocelab.render.containerlab import topology_file
 from rocelab.render.deployment import check_stack
 from rocelab.routing.files import DaemonFiles
 from rocelab.routing.frr.installation import ETC_FOLDER
+from rocelab.routing.frr.kind import FrrMemory
 
 PROGRAM = "containerlab"
 TIMEOUT_S = 600.0
@@ -51,7 +54,7 @@ class ContainerlabProvider(DockerProvider):
 
     @property
     def kind(self) -> str:
-        return RuntimeKind.CONTAINERLAB
+        return "containerlab"
 
     def check(self, fabric: Fabric) -> None:
         check_stack(fabric)
@@ -164,3 +167,20 @@ def _run(files: LabFiles, verb: str, *options: str) -> None:
 
 def _file(files: LabFiles) -> Path:
     return files.root / topology_file(files.lab)
+
+
+class ContainerlabRuntime:
+    """The runtime `containerlab`, as registered."""
+
+    def provider(self, image: str | None, frr: Path | None, frr_memory: FrrMemory) -> NodeProvider:
+        frr_refused("containerlab", frr)
+        return ContainerlabProvider(image, frr_memory)
+
+    def recorded(self) -> NodeProvider:
+        return ContainerlabProvider(None)
+
+    def checks(self) -> Sequence[Check]:
+        return ()
+
+
+CONTAINERLAB = ContainerlabRuntime()

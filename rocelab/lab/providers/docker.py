@@ -7,15 +7,17 @@ runs nothing by itself; processes are started in it as in every runtime.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 
 from rocelab.base.progress import Progress, ProgressSink
+from rocelab.lab.checks import Check, program_version
 from rocelab.lab.engine import find_engine
 from rocelab.lab.hosts import HOSTS
-from rocelab.lab.kind import RuntimeKind
 from rocelab.lab.node import NamespaceNode
+from rocelab.lab.providers.base import NodeProvider
 from rocelab.lab.providers.containers import (
     CAPABILITIES,
     IMAGE_RUN_FOLDER,
@@ -29,6 +31,7 @@ from rocelab.lab.providers.containers import (
     keep_namespace,
     remove_containers,
 )
+from rocelab.lab.providers.door import frr_refused
 from rocelab.plan.fabric import Fabric
 from rocelab.record import LabFiles
 from rocelab.render.deployment import check_stack
@@ -51,7 +54,7 @@ class DockerProvider:
 
     @property
     def kind(self) -> str:
-        return RuntimeKind.DOCKER
+        return "docker"
 
     def check(self, fabric: Fabric) -> None:
         check_stack(fabric)
@@ -108,3 +111,36 @@ def _create(files: LabFiles, name: str, containers: Containers) -> list[str]:
         *(word for mount in mounts for word in ("--mount", mount)),
         *("--entrypoint", "/bin/sh", containers.image, "-c", WAITS),
     ]
+
+
+def docker_check() -> Check:
+    """A Docker client is there and an engine answers it."""
+    client = program_version(("docker", "--version"))
+    engine = client and program_version(("docker", "version", "--format", "{{.Server.Version}}"))
+    return Check(
+        name="Docker",
+        ok=engine is not None,
+        needed=False,
+        found=f"engine {engine}"
+        if engine
+        else (client and f"client {client}, no engine answers") or "missing",
+        purpose="nodes as containers; labs of namespaces run without",
+        remedy="Debian packages docker.io and (since 13) docker-cli, then systemctl start docker",
+    )
+
+
+class DockerRuntime:
+    """The runtime `docker`, as registered."""
+
+    def provider(self, image: str | None, frr: Path | None, frr_memory: FrrMemory) -> NodeProvider:
+        frr_refused("docker", frr)
+        return DockerProvider(image, frr_memory)
+
+    def recorded(self) -> NodeProvider:
+        return DockerProvider(None)
+
+    def checks(self) -> Sequence[Check]:
+        return [docker_check()]
+
+
+DOCKER = DockerRuntime()

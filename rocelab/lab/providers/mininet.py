@@ -11,17 +11,20 @@ import importlib.machinery
 import importlib.util
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from rocelab.base.errors import MachineError
 from rocelab.base.progress import Progress, ProgressSink
-from rocelab.lab.kind import RuntimeKind
+from rocelab.lab.checks import Check, program_check
+from rocelab.lab.providers.base import NodeProvider
+from rocelab.lab.providers.door import image_refused
 from rocelab.lab.providers.netns import NetnsProvider
 from rocelab.linux import namespaces
 from rocelab.plan.fabric import Fabric
 from rocelab.record import LabFiles
+from rocelab.routing.frr.kind import FrrMemory
 
 DEBIAN_PACKAGES = "/usr/lib/python3/dist-packages"
 PROGRAMS = ("mnexec", "ifconfig", "nsenter")
@@ -47,7 +50,7 @@ class MininetProvider(NetnsProvider):
 
     @property
     def kind(self) -> str:
-        return RuntimeKind.MININET
+        return "mininet"
 
     def check(self, fabric: Fabric) -> None:
         NetnsProvider.check(self, fabric)
@@ -73,3 +76,20 @@ class MininetProvider(NetnsProvider):
         from mininet.net import VERSION
 
         return {"mininet": VERSION}
+
+
+class MininetRuntime:
+    """The runtime `mininet`, as registered."""
+
+    def provider(self, image: str | None, frr: Path | None, frr_memory: FrrMemory) -> NodeProvider:
+        image_refused("mininet", image)
+        return MininetProvider(frr, frr_memory)
+
+    def recorded(self) -> NodeProvider:
+        return MininetProvider(None)
+
+    def checks(self) -> Sequence[Check]:
+        return [program_check(("mn", "--version"), "mininet", "the runtime mininet")]
+
+
+MININET = MininetRuntime()

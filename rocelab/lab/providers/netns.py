@@ -6,13 +6,15 @@ Only its mount keeps it, so that unmounting the lab's tmpfs removes every namesp
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from rocelab.base.progress import Progress, ProgressSink
-from rocelab.lab.kind import RuntimeKind
+from rocelab.lab.checks import Check
 from rocelab.lab.node import NamespaceNode
+from rocelab.lab.providers.base import NodeProvider
+from rocelab.lab.providers.door import image_refused
 from rocelab.linux import namespaces
 from rocelab.plan.fabric import Fabric
 from rocelab.record import LabFiles
@@ -30,7 +32,7 @@ class NetnsProvider:
 
     @property
     def kind(self) -> str:
-        return RuntimeKind.NETNS
+        return "netns"
 
     def check(self, fabric: Fabric) -> None:
         stack_for(fabric).find(self.frr)
@@ -60,3 +62,20 @@ class NetnsProvider:
 
     def remove(self, files: LabFiles) -> None:
         """Nothing to do: everything is in the lab's folder."""
+
+
+class NetnsRuntime:
+    """The runtime `netns`, as registered."""
+
+    def provider(self, image: str | None, frr: Path | None, frr_memory: FrrMemory) -> NodeProvider:
+        image_refused("netns", image)
+        return NetnsProvider(frr, frr_memory)
+
+    def recorded(self) -> NodeProvider:
+        return NetnsProvider(None)
+
+    def checks(self) -> Sequence[Check]:
+        return ()
+
+
+NETNS = NetnsRuntime()

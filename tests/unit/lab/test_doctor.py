@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocelab.lab import doctor
+from rocelab.lab import checks, doctor
 from rocelab.lab.doctor import KERNEL_FEATURES, Check, Diagnosis
 from rocelab.lab.lab import as_it_runs
 from rocelab.labfile.catalog import find_lab
@@ -107,15 +107,15 @@ def test_what_is_needed_has_a_purpose_and_a_remedy() -> None:
     ],
 )
 def test_the_version_is_the_first_number_a_program_prints(printed: str, version: str) -> None:
-    assert doctor.version_in(printed) == version
+    assert checks.version_in(printed) == version
 
 
 def test_a_program_that_is_not_there_is_missing_and_names_its_package() -> None:
-    found = doctor.program_check(("rocelab-no-such-program",), "frr", "nothing")
+    found = checks.program_check(("rocelab-no-such-program",), "frr", "nothing")
     assert not found.ok
     assert found.found == "missing"
     assert "Debian package frr" in found.remedy
 
 
 def test_a_program_that_fails_is_not_there() -> None:
-    assert doctor.program_version(("false",)) is None
+    assert checks.program_version(("false",)) is None

@@ -12,7 +12,7 @@ from jsonschema import Draft7Validator, Draft202012Validator
 
 from rocelab.base.errors import MachineError
 from rocelab.lab.lab import Lab
-from rocelab.lab.providers import RuntimeKind, provider_of
+from rocelab.lab.providers import provider_of
 from rocelab.lab.providers.containerlab import topology_of
 from rocelab.lab.providers.containers import LABEL, Containers
 from rocelab.record import LabFiles
@@ -61,5 +61,5 @@ def test_a_machine_without_containerlab_is_told_what_to_do(
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(MachineError, match="containerlab is not installed") as refused:
-        provider_of(RuntimeKind.CONTAINERLAB).check(Lab.planned("tiny").fabric)
+        provider_of("containerlab").check(Lab.planned("tiny").fabric)
     assert "--runtime docker" in str(refused.value)

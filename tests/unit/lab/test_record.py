@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from rocelab import record
-from rocelab.base.errors import InputError
+from rocelab.base.errors import InputError, MachineError
 from rocelab.cli import lifecycle
 from rocelab.lab.inuse import turn
 from rocelab.lab.lab import RunningLab
@@ -121,13 +121,19 @@ def test_a_lab_that_is_there_is_up_or_was_left_behind_and_the_message_says_which
     check_absent(LabFiles("t-none"))
 
 
-def test_a_record_whose_spec_or_runtime_this_version_does_not_know_is_damaged(
-    run_root: Path,
-) -> None:
-    for fields in ({"runtime": "quantum"}, {"spec": {"name": "t-bad", "unheard_of": 1}}):
-        put(run_root, changed(**fields))
-        with pytest.raises(InputError, match="damaged"):
-            RunningLab.open("t-bad")
+def test_a_record_whose_spec_this_version_does_not_know_is_damaged(run_root: Path) -> None:
+    put(run_root, changed(spec={"name": "t-bad", "unheard_of": 1}))
+    with pytest.raises(InputError, match="damaged"):
+        RunningLab.open("t-bad")
+    take_down("t-bad")
+    assert recorded_labs() == ["t-whole"]
+
+
+def test_a_record_with_a_runtime_that_is_gone_says_so_and_the_lab_goes_down(run_root: Path) -> None:
+    put(run_root, changed(runtime="quantum"))
+    with pytest.raises(InputError, match="the runtime quantum, which is not installed here"):
+        RunningLab.open("t-bad")
+    with pytest.raises(MachineError, match="what the runtime quantum made besides may be left"):
         take_down("t-bad")
     assert recorded_labs() == ["t-whole"]
 
