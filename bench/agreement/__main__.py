@@ -1,8 +1,8 @@
 """`python -m bench.agreement`: compares the catalog's labs with the simulator.
 
 Runs each lab's jobs and keeps the results below `--results`; the same command continues a run that
-ended early. Runs that are kept of a lab count too, where the software was the same. Once
-every lab is measured the page goes to docs/; until then it is in the folder of the results.
+ended early. Runs that are kept of a lab count too, where the software was the same. The data is
+in that folder. Once every lab is measured the page goes to docs/; until then it is there too.
 """
 
 from __future__ import annotations
@@ -41,7 +41,10 @@ def main(
     labs: Annotated[str, typer.Option(help="only labs whose name fits this glob")] = "*",
     again: Annotated[bool, typer.Option(help="labs that are there too: runs add up")] = False,
     simulate: Annotated[
-        bool, typer.Option(help="only simulate again what docs/ has of labs, and write the table")
+        bool,
+        typer.Option(
+            help="only simulate again the runs of labs that --results has, and write the table"
+        ),
     ] = False,
     plan: Annotated[bool, typer.Option(help="only list what is run and the time it takes")] = False,
     results: Annotated[Path, typer.Option(help="folder of compared labs")] = RESULTS,
@@ -51,8 +54,7 @@ def main(
     store = Store(results)
     try:
         if simulate:
-            found = AGREEMENT.read((DOCS / DOCUMENT).read_text(encoding="utf-8"))
-            _write_page(console, simulated_anew(found), [], DOCS)
+            _write_page(console, store, simulated_anew(_read(store)), [], DOCS)
             return
         chosen = chosen_labs(labs)
         todo = [name for name in chosen if again or not store.is_finished(name)]
@@ -120,12 +122,25 @@ def _write(console: Console, store: Store) -> None:
     missing = [name for name in every if not store.is_finished(name)]
     folder = store.folder / "page" if missing else DOCS
     found = Agreement(SCHEMA_VERSION, COMMAND, tuple(kept), NOT_RUN)
-    _write_page(console, found, missing, folder)
+    _write_page(console, store, found, missing, folder)
 
 
-def _write_page(console: Console, found: Agreement, missing: list[str], folder: Path) -> None:
+def _read(store: Store) -> Agreement:
+    """The data of a page that was made. Raises InputError if there is none."""
+    path = store.folder / DOCUMENT
+    if not path.is_file():
+        raise InputError(
+            f"there is no {path}",
+            hint=f"`{COMMAND}` writes it; bench/README.md says where that of docs/agreement.md is",
+        )
+    return AGREEMENT.read(path.read_text(encoding="utf-8"))
+
+
+def _write_page(
+    console: Console, store: Store, found: Agreement, missing: list[str], folder: Path
+) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / DOCUMENT).write_text(to_json(found), encoding="utf-8")
+    (store.folder / DOCUMENT).write_text(to_json(found), encoding="utf-8")
     (folder / PAGE).write_text(page(found, missing), encoding="utf-8")
     console.print(f"{len(found.labs)} labs, {len(missing)} missing: {folder / PAGE}")
 

@@ -77,8 +77,9 @@ def page(found: Agreement, missing: Sequence[str] = ()) -> str:
     """The page; `missing` are labs that have not been run yet."""
     lines = ["# Lab and simulator compared", ""]
     lines += [
-        f"`{found.command}` (as root) makes this page and [its data]({DOCUMENT}); with",
-        "`--simulate` it compares earlier runs of the labs with the present simulator.",
+        f"`{found.command}` (as root) makes this page, and its data in",
+        f"`results/agreement/{DOCUMENT}`; with `--simulate` it compares the runs of that",
+        "data with the present simulator.",
         "",
     ]
     if not found.labs:
