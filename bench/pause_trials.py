@@ -1,6 +1,6 @@
 """Trials of `bench.forensics` on labs with lossless classes: who makes others wait with pauses.
 
-A host that takes packets slowly, a NIC that storms, an incast, a job beside any of these, or
+A host that receives packets slowly, a NIC that storms, an incast, a job beside any of these, or
 nothing. Servers, ports, times and jobs are drawn.
 """
 

@@ -95,7 +95,7 @@ def _routes(fabric: Fabric, node: str) -> tuple[str, ...]:
 
 
 def release(lab: RunningLabArgument) -> None:
-    """Give an adopted lab back: undo its faults and forget it. The lab stays up."""
+    """Release an adopted lab: clear its faults and forget it. The lab stays up."""
     from rocelab.faults.running import release as release_lab
     from rocelab.lab.lab import name_of
 
@@ -104,4 +104,4 @@ def release(lab: RunningLabArgument) -> None:
     undone = release_lab(lab)
     for fault in undone:
         say(f"undid {fault.kind} of {fault.subject}")
-    say(f"lab {name} is given back: it stays up, as it was")
+    say(f"lab {name} is released: it stays up, as it was")

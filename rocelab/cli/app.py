@@ -30,12 +30,12 @@ EXIT_CODES = {
     "1": "an expectation failed: a drill, a lab that is not converged, a probe that took another "
     "path, a queue pair in error",
     "2": "the input is wrong; the message says where and what to do",
-    "3": "this machine cannot run it, or could not carry what it ran",
+    "3": "this machine cannot run it, or could not keep up with the run",
     "70": "a defect of rocelab: please report the traceback",
-    "75": "the connection to another machine broke; the run there goes on ([remote](remote.md))",
-    "130": "interrupted by Ctrl-C; what was begun has been undone, and one line says what that was",
-    "143, 129": "the same for SIGTERM, and for SIGHUP (the terminal is gone)",
-    "141": "the reader of the output has gone, as in `rocelab list | head -1`",
+    "75": "the connection to another machine broke; the run there continues ([remote](remote.md))",
+    "130": "interrupted by Ctrl-C; the command has cleaned up, and prints one line about it",
+    "143, 129": "the same for SIGTERM, and for SIGHUP (the terminal was closed)",
+    "141": "the reader of the output has ended, as in `rocelab list | head -1`",
 }
 """The meaning of each exit code, for docs/commands.md. 75 is EX_TEMPFAIL of sysexits.h; a signal
 gives 128 plus its number."""

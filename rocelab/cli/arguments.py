@@ -137,7 +137,7 @@ RuntimeOption = Annotated[
     typer.Option(
         "--runtime",
         metavar="NAME",
-        help="What nodes are: netns, mininet, docker, containerlab, or that of a plug-in.",
+        help="The type of nodes: netns, mininet, docker, containerlab, or that of a plug-in.",
         autocompletion=complete_runtime,
     ),
 ]
@@ -165,7 +165,7 @@ FileOption = Annotated[
     Path | None,
     typer.Option("--out", "-o", metavar="FILE", help="Where to write; stdout by default."),
 ]
-ForceOption = Annotated[bool, typer.Option("--force", help="Overwrite what is there already.")]
+ForceOption = Annotated[bool, typer.Option("--force", help="Overwrite existing output.")]
 FrrOption = Annotated[
     Path | None,
     typer.Option(
@@ -179,7 +179,7 @@ FrrMemoryOption = Annotated[
     FrrMemory | None,
     typer.Option(
         "--frr-memory",
-        help="How much memory FRR's daemons use: less (lean, the default) or as FRR does by itself "
+        help="How much memory FRR's daemons use: less (lean, the default) or FRR's default "
         "(plain).",
         show_default=False,
     ),
@@ -235,7 +235,7 @@ def running_lab(text: str | None) -> RunningLab:
             )
         if len(names) > 1:
             raise InputError(
-                f"{len(names)} labs are up: {', '.join(names)}", hint="name the one you mean"
+                f"{len(names)} labs are up: {', '.join(names)}", hint="name one of them"
             )
         text = names[0]
     lab = RunningLab.open(text)

@@ -51,7 +51,7 @@ def capture(
     ] = None,
     force: ForceOption = False,
 ) -> None:
-    """Capture packets of ports until Ctrl-C, --count or --seconds. However it ends, FILE is whole;
+    """Capture packets of ports until Ctrl-C, --count or --seconds. FILE is always complete;
     after Ctrl-C the exit code is 130.
 
     rocelab capture zone-small rtsw1:ctsw1 ctsw1:rtsw1 -o - | wireshark -k -i -
@@ -70,7 +70,7 @@ def capture(
     with (
         nullcontext() if is_stream else output_file(file, overwrite=force) as named_file,
         PortCapture(chosen, named) as captured,
-        shielded("what tcpdump holds is written", captured.stop),
+        shielded("writing the packets that tcpdump holds", captured.stop),
         _target(named_file) as target,
     ):
         until = "" if count or seconds else ", Ctrl-C ends it"

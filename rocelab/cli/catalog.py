@@ -112,7 +112,7 @@ def marked(name: str, own: bool) -> str:
 def say_own(catalog: Catalog, rows: Sequence[tuple[str, bool, object]]) -> None:
     """Explain the marks of a list, if it has any."""
     if any(own for _, own, _ in rows):
-        say(f"(own): in {catalog.folder}/ of this folder, and taken before one that ships.")
+        say(f"(own): in {catalog.folder}/ of this folder, and preferred to a shipped one.")
 
 
 def available_memory(meminfo: str) -> int:
@@ -154,5 +154,5 @@ def list_catalog(json: JsonOption = False) -> None:
     say(
         f"Memory is estimated: {SWITCH_BYTES / 1e6:.0f} MB a switch and "
         f"{SESSION_END_BYTES // 1024} KiB an end of a BGP session, with FRR 8.4. "
-        f"{available / 1e9:.1f} GB are available here; nothing but memory is compared."
+        f"{available / 1e9:.1f} GB are available here; only memory is compared."
     )

@@ -72,7 +72,7 @@ def compare(
     json: JsonOption = False,
     **job: str | bool | None,
 ) -> None:
-    """Run a job under every scheme, number of queue pairs and placement, and report side by side.
+    """Run a job under every scheme, number of queue pairs and placement, and compare the results.
 
     The lab is brought up, or used as it runs. By default the job is an allreduce of 4MB over all
     NICs, 3 times, every message split over all queue pairs.

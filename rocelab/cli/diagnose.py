@@ -45,8 +45,8 @@ def diagnose(
     force: ForceOption = False,
     json: JsonOption = False,
 ) -> None:
-    """Say what slowed a job down: a host that paused, a grey, slow or congested link, or nothing;
-    with PFC also a slow receiver, a NIC that storms, an incast, or being a victim of one of them.
+    """Find what slowed a job down: a paused host, a grey, slow or congested link, or nothing;
+    with PFC also a slow receiver, a pause storm, an incast, or being a victim of one of them.
 
     Works on the job's document alone: times of every send, counters of queue pairs, ports and
     queues, and the paths that the lab's plan predicts.

@@ -11,7 +11,7 @@ CANNOT_RUN_EXIT_CODE = 3
 
 
 def doctor(json: JsonOption = False) -> None:
-    """Check what a lab needs of this machine: what is there, what it is for, how to get it.
+    """Check this machine's requirements for labs: what is installed, its purpose, how to get it.
 
     Exits 3 when a lab cannot run here.
     """

@@ -113,7 +113,7 @@ def run(
     repeat: Annotated[int, typer.Option(min=1, metavar="N", help="How many times to run it.")] = 1,
     retries: Annotated[
         int,
-        typer.Option(min=0, metavar="N", help="Up to how many invalid runs to repeat."),
+        typer.Option(min=0, metavar="N", help="How many invalid runs to repeat at most."),
     ] = RETRIES,
     folder: Annotated[
         Path | None,
@@ -236,7 +236,7 @@ def _lighter(result: DrillResult) -> str:
         lower = f"raise --dilation (now {result.dilation:g})"
     else:
         lower = "lower traffic.flows or traffic.rate_pps in a copy of the drill's file"
-    return f"{lower}, let nothing else run, or allow more runs with --retries"
+    return f"{lower}, stop other programs, or allow more runs with --retries"
 
 
 ResultArgument = Annotated[

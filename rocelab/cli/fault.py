@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from rocelab.lab.lab import RunningLab
 
 app = typer.Typer(
-    no_args_is_help=True, help="Break a lab that is up, say what is broken, and mend it."
+    no_args_is_help=True, help="Inject faults into a running lab, list them, and clear them."
 )
 
 
@@ -57,7 +57,7 @@ def inject(
         str,
         typer.Argument(
             metavar="KIND",
-            help="What breaks, such as blackhole; `rocelab fault kinds` explains each.",
+            help="The kind of fault, such as blackhole; `rocelab fault kinds` explains each.",
             autocompletion=_complete_kind,
             show_default=False,
         ),
@@ -145,7 +145,7 @@ def _wait(lab: RunningLab, spec: FaultSpec, json: bool) -> None:
     out().print(shown)
     for text in late:
         say(f"note: {text}")
-    say(f"lab {lab.name}: nothing of it remains")
+    say(f"lab {lab.name}: no trace of it remains")
 
 
 @app.command("list")
@@ -187,7 +187,7 @@ def restore(
         ),
     ] = None,
     every: Annotated[
-        bool, typer.Option("--all", help="Every fault that no living process will undo.")
+        bool, typer.Option("--all", help="Every fault whose process has died.")
     ] = False,
 ) -> None:
     """Undo faults, and end when nothing of them remains."""
@@ -199,7 +199,7 @@ def restore(
 
     if every == (number is not None):
         raise InputError(
-            "name a fault by its number, or say --all",
+            "give the number of a fault, or use --all",
             hint=f"`rocelab fault list {lab}` has them",
         )
     need_root("mending a lab")
@@ -210,7 +210,7 @@ def restore(
         else:
             undone, owned = restore_ownerless(chosen)
     for fault in undone:
-        say(f"lab {chosen.name}: nothing of {fault.kind} of {fault.subject} remains")
+        say(f"lab {chosen.name}: no trace of {fault.kind} of {fault.subject} remains")
     for recorded in owned:
         assert recorded.driver is not None
         say(f"fault {recorded.number} is left to process {recorded.driver.pid}, which undoes it")
@@ -240,7 +240,10 @@ def list_kinds(json: JsonOption = False) -> None:
         return
     for kind in kinds():
         say(f"{kind.name}\n    {kind.meaning}\n    {_usage(kind)}")
-    say("\nKeys in [ ] may be left out; ( ) has the default. Without lasts a fault stays.")
+    say(
+        "\nKeys in [ ] may be left out; ( ) has the default. Without lasts a fault stays until "
+        "`rocelab fault restore`."
+    )
 
 
 def _usage(kind: Kind) -> str:

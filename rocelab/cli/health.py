@@ -161,7 +161,7 @@ def _watch(
             suppress(KeyboardInterrupt),
         ):
             monitor.wait(limit_s)
-    undone(f"lab {lab.name} was only looked at")
+    undone(f"lab {lab.name} has nothing to clean up")
     if monitor.failure is not None:
         raise monitor.failure
     return monitor.report
@@ -197,7 +197,7 @@ def _live(lab: RunningLab) -> Iterator[OnSample]:
     if not console.is_terminal:
         yield lambda snapshot: None
         return
-    with Live(f"lab {lab.name}: the first sample is on its way", console=console) as live:
+    with Live(f"lab {lab.name}: waiting for the first sample", console=console) as live:
         yield lambda snapshot: live.update(view(snapshot))
 
 
@@ -253,8 +253,8 @@ def print_report(report: HealthReport) -> None:
     if report.unread_samples:
         err().print(
             f"{report.unread_samples} of {report.samples} samples are of a lab that could not be "
-            "read or whose processes do not all work: it is not known to be healthy; "
-            f"`rocelab status {report.lab}` says what runs",
+            "read or whose processes do not all work: its health is unknown; `rocelab status "
+            f"{report.lab}` says what runs",
             markup=False,
         )
     for folder in report.evidence:

@@ -185,7 +185,7 @@ def _see_to_its_end(run: Run, words: Sequence[str], outputs: Sequence[str]) -> i
     host = run.connection.destination
 
     def say_interrupted() -> None:
-        _note(f"Ctrl-C is passed on; a second one leaves the run going on {host}")
+        _note(f"passing Ctrl-C on; a second one detaches, and the run continues on {host}")
 
     try:
         with (
@@ -233,7 +233,7 @@ def _tell_of_files(run: Run, files: Sequence[Path], others: Sequence[str]) -> No
         _note(f"brought back: {', '.join(map(_shown, files))}")
     if others:
         _note(
-            f"{len(others)} files that were not asked for from here stay in {run.folder}/files on "
+            f"{len(others)} files that you did not request stay in {run.folder}/files on "
             f"{run.connection.destination}: {', '.join(others[:MANY_FILES])}"
         )
 

@@ -39,13 +39,14 @@ def import_topology(
         typer.Option(
             "--role",
             metavar="NODE=ROLE",
-            help="What a node is: server, leaf, spine or core, or none to leave it out. NODE may "
+            help="The role of a node: server, leaf, spine or core, or none to leave it out. NODE "
+            "may "
             "be a pattern such as 'l*'. Can be repeated; the last one decides.",
             show_default=False,
         ),
     ] = None,
 ) -> None:
-    """Write a lab file for the Clos of a topology, or say which part of it is not a Clos.
+    """Write a lab file for the Clos of a topology, or report which part of it is not a Clos.
 
     The command says what it takes each node for, and asks for --role where the file leaves it open.
     Addresses, ASNs and policy are rocelab's own; the command lists what the bound FRR

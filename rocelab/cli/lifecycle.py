@@ -139,13 +139,14 @@ def down(
         ),
     ] = None,
     every: Annotated[
-        bool, typer.Option("--all", help="Every lab on this machine, whoever brought it up.")
+        bool, typer.Option("--all", help="Every lab on this machine, also those of other users.")
     ] = False,
     yes: Annotated[
         bool, typer.Option("--yes", help="With --all: do not ask. Needed without a terminal.")
     ] = False,
 ) -> None:
-    """Take a lab down, or what a killed command left of it. Needs the record only, no file.
+    """Stop a lab, or clean up what an interrupted command left behind. Needs only the record,
+    no file.
 
     If the lab is not up, nothing happens and the exit code is 0.
     """
@@ -156,7 +157,7 @@ def down(
     from rocelab.record import recorded_labs
 
     if every == (lab is not None):
-        raise InputError("name a lab, or say --all", hint="`rocelab list` says what there is")
+        raise InputError("name a lab, or use --all", hint="`rocelab list` says what there is")
     need_root("taking a lab down")
     failure: RocelabError | None = None
     if every and not (yes or _is_agreed()):
@@ -199,8 +200,8 @@ def _is_agreed() -> bool:
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         names = ", ".join(lab.name for lab in labs)
         raise InputError(
-            f"--all takes down {len(labs)} labs, whoever brought them up: {names}",
-            hint="name the one you mean, or say `rocelab down --all --yes`",
+            f"--all takes down {len(labs)} labs, also those of other users: {names}",
+            hint="name one of them, or use `rocelab down --all --yes`",
         )
     _print_labs(labs)
     if typer.confirm(f"Take down {'this lab' if len(labs) == 1 else f'these {len(labs)} labs'}?"):
@@ -244,8 +245,8 @@ def _print_labs(labs: Sequence[KnownLab]) -> None:
 
 
 def status(lab: OneRunningLab = None, json: JsonOption = False) -> None:
-    """Say how a lab is: daemons, BGP sessions, routes at full width, memory. Exits 1 when it is
-    not as planned."""
+    """Show lab health: daemons, BGP sessions, ECMP routes, memory. Exits 1 when the lab is not
+    as planned."""
     from rocelab.lab.status import read_status
 
     need_root("looking into a lab")
@@ -294,7 +295,7 @@ def _print_status(state: LabStatus) -> None:
     say("; ".join((*said, *((f"MB a switch: {each}",) if each else ()))))
     if state.faults:
         faults = ", ".join(f"{fault.number} ({fault.kind})" for fault in state.faults)
-        say(f"broken on purpose, fault {faults}: `rocelab fault list {state.lab}`")
+        say(f"injected fault {faults}: `rocelab fault list {state.lab}`")
         for fault in state.faults:
             if fault.missing is not None:
                 say(f"fault {fault.number} is of {fault.missing}, which is not installed any more")
@@ -341,7 +342,7 @@ def _print_lossless(lossless: LosslessOverview) -> None:
     elif lossless.works:
         say("lossless classes: nothing was paused yet")
     if not lossless.is_alive:
-        say("lossless classes: the process that pauses does not run, so nothing is paused any more")
+        say("lossless classes: the PFC process does not run, so nothing is paused any more")
     if lossless.problem is not None:
         say(f"lossless classes: {lossless.problem}")
 

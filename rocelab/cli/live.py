@@ -28,18 +28,20 @@ def live(
     ] = None,
     read_only: Annotated[
         bool,
-        typer.Option("--read-only", help="Show only: the page breaks nothing and sends nothing."),
+        typer.Option(
+            "--read-only", help="Show only: the page injects no faults and sends no traffic."
+        ),
     ] = False,
     terminal: Annotated[
         bool,
         typer.Option(
             "--terminal",
-            help="Open vtysh or root's shell of a node in the page: whoever has its URL is then "
-            "root on this machine.",
+            help="Open vtysh or root's shell of a node in the page: anyone who has its URL is "
+            "then root on this machine.",
         ),
     ] = False,
 ) -> None:
-    """Serve a page of a running lab on loopback until Ctrl-C: its fabric with the load of each
+    """Serve a local dashboard of a running lab until Ctrl-C: its fabric with the load of each
     link, events as they happen, faults to inject, and jobs to run.
 
     Prints the page's URL, whose token lets whoever has it break the lab. Faults of the page are
@@ -55,7 +57,7 @@ def live(
 
     def ready(url: str) -> None:
         say(f"lab {chosen.name} is at {url}")
-        say("Ctrl-C ends the page, and what it has broken is undone")
+        say("Ctrl-C ends the page, and clears its faults")
 
     try:
         serve(chosen, port, read_only=read_only, terminal=terminal, ready=ready)

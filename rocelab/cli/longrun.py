@@ -59,7 +59,7 @@ def whatif(
     json: JsonOption = False,
     **job: str | bool | None,
 ) -> None:
-    """Say what a failure or maintenance would cost each job.
+    """Estimate the cost of a failure or maintenance for each job.
 
     Routing reacts after the time that the lab measured for that kind of failure. docs/whatif.md
     says what EVENT can be. Needs no root.
@@ -140,7 +140,7 @@ def longrun(
     json: JsonOption = False,
     **job: str | bool | None,
 ) -> None:
-    """Say what failures over days or months cost jobs: completion time, stalls, restarts.
+    """Estimate the cost of failures over days or months: completion time, stalls, restarts.
 
     Goes through iterations: each takes the time that it takes in the network's state at its start.
     Needs no root.

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     import typer
     from typer.core import TyperGroup
 
-_PLAN, _RUN, _MEASURE, _BREAK = "Plan", "Run", "Measure", "Break"
-_SIMULATE, _LOOK, _ELSEWHERE = "Simulate", "Look in", "Elsewhere"
+_PLAN, _RUN, _MEASURE, _BREAK = "Plan", "Run", "Measure", "Inject faults"
+_SIMULATE, _LOOK, _ELSEWHERE = "Simulate", "Inspect", "Remote"
 _COMMANDS = {
     "labs": (
         _PLAN,
@@ -41,7 +41,7 @@ _COMMANDS = {
     "import": (
         _PLAN,
         "imports:import_topology",
-        "Write a lab file for the Clos of a topology, or say which part of it is not a Clos.",
+        "Write a lab file for the Clos of a topology, or report which part of it is not a Clos.",
     ),
     "schema": (
         _PLAN,
@@ -51,7 +51,8 @@ _COMMANDS = {
     "doctor": (
         _RUN,
         "doctor:doctor",
-        "Check what a lab needs of this machine: what is there, what it is for, how to get it.",
+        "Check this machine's requirements for labs: what is installed, its purpose, how to get "
+        "it.",
     ),
     "adopt": (
         _RUN,
@@ -62,7 +63,7 @@ _COMMANDS = {
     "release": (
         _RUN,
         "adopt:release",
-        "Give an adopted lab back: undo its faults and forget it. The lab stays up.",
+        "Release an adopted lab: clear its faults and forget it. The lab stays up.",
     ),
     "up": (
         _RUN,
@@ -72,7 +73,8 @@ _COMMANDS = {
     "down": (
         _RUN,
         "lifecycle:down",
-        "Take a lab down, or what a killed command left of it. Needs the record only, no file.",
+        "Stop a lab, or clean up what an interrupted command left behind. Needs only the record, "
+        "no file.",
     ),
     "list": (
         _RUN,
@@ -82,8 +84,8 @@ _COMMANDS = {
     "status": (
         _LOOK,
         "lifecycle:status",
-        "Say how a lab is: daemons, BGP sessions, routes at full width, memory. Exits 1 "
-        "when it is not as planned.",
+        "Show lab health: daemons, BGP sessions, ECMP routes, memory. Exits 1 when the lab is "
+        "not as planned.",
     ),
     "shell": (
         _LOOK,
@@ -93,7 +95,7 @@ _COMMANDS = {
     "live": (
         _LOOK,
         "live:live",
-        "Serve a page of a running lab on loopback until Ctrl-C: its fabric with the load "
+        "Serve a local dashboard of a running lab until Ctrl-C: its fabric with the load "
         "of each link, events as they happen, faults to inject, and jobs to run.",
     ),
     "vtysh": (
@@ -114,7 +116,7 @@ _COMMANDS = {
     "reach": (
         _LOOK,
         "reach:reach",
-        "Send a packet from every NIC of a server to every other server's, and say which are lost.",
+        "Send a packet from every NIC to every other server's, and list the lost ones.",
     ),
     "scheme": (
         _LOOK,
@@ -129,8 +131,8 @@ _COMMANDS = {
     "capture": (
         _LOOK,
         "capture:capture",
-        "Capture packets of ports until Ctrl-C, --count or --seconds. However it ends, "
-        "FILE is whole; after Ctrl-C the exit code is 130.",
+        "Capture packets of ports until Ctrl-C, --count or --seconds. FILE is always complete; "
+        "after Ctrl-C the exit code is 130.",
     ),
     "runs": (
         _ELSEWHERE,
@@ -155,40 +157,40 @@ _COMMANDS = {
     "traffic": (
         _MEASURE,
         "traffic:traffic",
-        "Run a collective, or streams, over a lab that is up, as RoCE NICs would.",
+        "Run a collective or streams on a running lab, emulating RoCE NICs.",
     ),
     "diagnose": (
         _MEASURE,
         "diagnose:diagnose",
-        "Say what slowed a job down: a host that paused, a grey, slow or congested link, "
-        "or nothing; with PFC also a slow receiver, a NIC that storms, an incast, or "
-        "being a victim of one of them.",
+        "Find what slowed a job down: a paused host, a grey, slow or congested link, or nothing; "
+        "with PFC also a slow receiver, a pause storm, an incast, or being a victim of one of "
+        "them.",
     ),
     "compare": (
         _MEASURE,
         "compare:compare",
-        "Run a job under every scheme, number of queue pairs and placement, and report "
-        "side by side.",
+        "Run a job under every scheme, number of queue pairs and placement, and compare the "
+        "results.",
     ),
     "predict": (
         _PLAN,
         "predict:predict",
-        "Say where the flows of a job, or of a file, land: loads of links, balance, polarization.",
+        "Predict the links of the flows of a job or a file: loads, balance, polarization.",
     ),
     "simulate": (
         _SIMULATE,
         "simulate:simulate",
-        "Say what jobs would take on a fabric, up to a hundred thousand GPUs, in seconds.",
+        "Estimate job time and bandwidth on fabrics of up to 100,000 GPUs.",
     ),
     "whatif": (
         _SIMULATE,
         "longrun:whatif",
-        "Say what a failure or maintenance would cost each job.",
+        "Estimate the cost of a failure or maintenance for each job.",
     ),
     "longrun": (
         _SIMULATE,
         "longrun:longrun",
-        "Say what failures over days or months cost jobs: completion time, stalls, restarts.",
+        "Estimate the cost of failures over days or months: completion time, stalls, restarts.",
     ),
     "sweep": (
         _SIMULATE,
@@ -222,7 +224,7 @@ _COMMANDS = {
     "fault": (
         _BREAK,
         "fault:app",
-        "Break a lab that is up, say what is broken, and mend it.",
+        "Inject faults into a running lab, list them, and clear them.",
     ),
     "image": (
         _PLAN,

@@ -141,7 +141,7 @@ def _print_lossless(fabric: Fabric, pfc: PfcSpec) -> None:
             format_size(link.total),
             format_size(slack_of(link, fabric.spec)),
         )
-    needed.caption = "lab's slack: beside what is needed, for bursts of the lab's ports"
+    needed.caption = "lab's slack: in addition to what is needed, for bursts of the lab's ports"
     console.print(needed)
     for link in nic_headrooms(fabric, pfc):
         xoff, xon = nic_thresholds(pfc, link.total)
@@ -160,12 +160,12 @@ def _print_lossless(fabric: Fabric, pfc: PfcSpec) -> None:
         found = search(fabric, progress)
     if not found.states:
         say(
-            "Whether a deadlock can come of the routes is not known: they are too many to follow. "
-            "routing.valley_free keeps each up-down, which needs no search."
+            "Whether the routes can deadlock is unknown: there are too many to follow. With "
+            "routing.valley_free each goes up, then down, which needs no search."
         )
     elif found.cycle is None:
         scope = _searched(found.alone, len(fabric.trunks), pairs=found.pairs)
-        say(f"No deadlock can come of the routes, {scope}.")
+        say(f"The routes cannot deadlock, {scope}.")
     else:
         say(f"A deadlock is possible: buffers depend on each other along {found.cycle}.")
 
@@ -199,7 +199,7 @@ def _watchdog(pfc: PfcSpec, dilation: float) -> str:
         for time_ns in (watchdog.detection, watchdog.restoration)
     )
     return (
-        f"Watchdog: {watchdog.action.value} after {detection} in which nothing left a paused "
+        f"Watchdog: {watchdog.action.value} after {detection} without a packet from a paused "
         f"queue, restored after {restoration} without a pause."
     )
 

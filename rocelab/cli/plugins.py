@@ -46,7 +46,7 @@ def plugin_checks() -> tuple[Check, ...]:
                 needed=False,
                 found=", ".join(added) or "nothing that can be used",
                 purpose="what this package adds to rocelab",
-                remedy="; ".join((*refused, "mend or uninstall that package")) if refused else "",
+                remedy="; ".join((*refused, "fix or uninstall that package")) if refused else "",
             )
         )
     return tuple(checks)

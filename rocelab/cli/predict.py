@@ -83,7 +83,7 @@ def predict(
     json: JsonOption = False,
     **job: str | bool | None,
 ) -> None:
-    """Say where the flows of a job, or of a file, land: loads of links, balance, polarization.
+    """Predict the links of the flows of a job or a file: loads, balance, polarization.
 
     Uses the running kernels' tables if the lab is up, else the planned ones. Sends no packet.
 

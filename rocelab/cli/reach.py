@@ -18,7 +18,7 @@ MOST_ROWS = 40
 
 
 def reach(lab: OneRunningLab = None, json: JsonOption = False) -> None:
-    """Send a packet from every NIC of a server to every other server's, and say which are lost.
+    """Send a packet from every NIC to every other server's, and list the lost ones.
 
     All pairs in one batch: seconds where there are hundreds of servers. Refused while a drill or a
     job uses the lab, whose packets are counted. Exits 1 when a pair does not reach.

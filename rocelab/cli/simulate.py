@@ -72,8 +72,8 @@ EpsOption = Annotated[
     typer.Option(
         "--eps",
         metavar="SHARE",
-        help="Take completions within this share of the longest remaining time of all together: "
-        "sooner done where very many sizes differ. By default each is taken when it comes.",
+        help="Batch completions that fall within this share of the longest remaining time. "
+        "Faster when transfer sizes vary widely; default: exact.",
         show_default=False,
         rich_help_panel=_ENGINE,
         min=0.0,
@@ -104,7 +104,7 @@ def simulate(
         typer.Option(
             "--event",
             metavar="TEXT",
-            help="What happens meanwhile: 'fail link rtsw1:ctsw2 at 5ms for 2ms', 'drain ctsw1'. "
+            help="A failure during the run: 'fail link rtsw1:ctsw2 at 5ms for 2ms', 'drain ctsw1'. "
             "May be given several times.",
             show_default=False,
             rich_help_panel=_WHAT_IF,
@@ -115,7 +115,7 @@ def simulate(
         typer.Option(
             "--hop-latency",
             metavar="TIME",
-            help="What each link and switch on the way adds to a send. By default links.delay of "
+            help="The latency that each link and switch adds to a send. By default links.delay of "
             "the lab, or 1us.",
             show_default=False,
             rich_help_panel=_ENGINE,
@@ -138,8 +138,8 @@ def simulate(
         typer.Option(
             "--ports",
             metavar="MODEL",
-            help="When packets leave a port: store-and-forward, cut-through, or lab (with their "
-            "first bit, between hosts like a lab's). By default store-and-forward.",
+            help="When packets leave a port: store-and-forward (the default), cut-through, or "
+            "lab (with their first bit, between hosts like a lab's).",
             show_default=False,
             rich_help_panel=_ENGINE,
         ),
@@ -150,7 +150,7 @@ def simulate(
             "--engine-seed",
             metavar="N",
             help="With packets: draws marks, the ways of sprayed packets, how late a lab's hosts "
-            "wake, and who is first of what meets at one instant; 1 by default.",
+            "wake, and the order of events at one instant; 1 by default.",
             show_default=False,
             rich_help_panel=_ENGINE,
         ),
@@ -159,7 +159,7 @@ def simulate(
         bool,
         typer.Option(
             "--prove",
-            help="Prove every solve: no link above its rate, each transfer the largest on a full "
+            help="Check every solve: no link above its rate, each transfer the largest on a full "
             "link.",
             rich_help_panel=_ENGINE,
         ),
@@ -199,7 +199,7 @@ def simulate(
     json: JsonOption = False,
     **job: str | bool | None,
 ) -> None:
-    """Say what jobs would take on a fabric, up to a hundred thousand GPUs, in seconds.
+    """Estimate job time and bandwidth on fabrics of up to 100,000 GPUs.
 
     By default a fluid model: rates are max-min fair, packets and queues are not simulated. Needs
     no root.
@@ -264,7 +264,7 @@ def note_compiling(engine: str = "fluid") -> None:
     sources = Path(rocelab.sim.__file__).parent / ("engine" if engine == "fluid" else "packets")
     files = () if engine == "fluid" else sender_files()
     if err().is_terminal and not is_compiled(sources, files):
-        err().print("compiling the simulator, once: about half a minute")
+        err().print("First use: compiling the simulator, about half a minute, then cached")
 
 
 def asked_spec(lab: str, scheme: str | None, hashing: str | None) -> LabSpec:

@@ -137,7 +137,7 @@ def _conclude(asked: Sweep, found: SweepResult, folder: Path) -> None:
             console.print(said, style=style, markup=False, soft_wrap=True)
     if found.left:
         console.print(
-            f"{found.left:,} cells are left; the same command goes on from here", markup=False
+            f"{found.left:,} cells are left; the same command continues from here", markup=False
         )
         raise typer.Exit(_INTERRUPTED)
     done = (

@@ -63,7 +63,7 @@ def traffic(
     json: JsonOption = False,
     **job: str | bool | None,
 ) -> None:
-    """Run a collective, or streams, over a lab that is up, as RoCE NICs would.
+    """Run a collective or streams on a running lab, emulating RoCE NICs.
 
     Each rank has a NIC of its own, with queue pairs to the ranks it talks to. The lab stays up and
     as it was. Times and bandwidths are those of the modelled network, so they compare with a real

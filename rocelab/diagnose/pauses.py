@@ -1,9 +1,9 @@
 """Finds who made a job's transfers wait with pauses (PFC), and why.
 
 Pauses go back to a node that nobody had paused (`rocelab.results.lossless`). A server pauses its
-switch because its host takes packets slowly, or because its NIC storms; a switch pauses who sends
-to it because one of its ports gets more than it carries: an incast, if that port goes to a server.
-Transfers that such pauses stopped, and that end elsewhere, are victims.
+switch because its host receives packets slowly, or because its NIC storms; a switch pauses its
+senders because one of its ports gets more than it carries: an incast, if that port goes to a
+server. Transfers that such pauses stopped, and that end elsewhere, are victims.
 """
 
 from __future__ import annotations

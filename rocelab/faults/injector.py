@@ -111,7 +111,7 @@ class Injector:
                     raise
                 error.add_note(
                     f"and lab {self._lab.name} is still broken: {failure}; a guardian process "
-                    "goes on mending it once this one has ended"
+                    f"continues to clear it when this one has ended"
                 )
             finally:
                 self._dismiss_guardian()
@@ -122,7 +122,7 @@ class Injector:
     def check_lab(self) -> None:
         """Raises ExpectationError if the lab went down meanwhile."""
         if self._is_gone():
-            raise ExpectationError(f"lab {self._lab.name} went down while it was broken")
+            raise ExpectationError(f"lab {self._lab.name} went down during a fault")
 
     def _is_gone(self) -> bool:
         return self._folder is not None and not is_still_at(self._folder, self._files.root)
@@ -177,8 +177,8 @@ class Injector:
         began_ns = start_ns
         if end_ns is not None and order.after_ns >= end_ns:
             self.unseen.append(
-                f"not valid because {held.fault.kind} of {held.fault.subject} was over before the "
-                "kernel had been told of it"
+                f"not valid because {held.fault.kind} of {held.fault.subject} ended before the "
+                f"kernel received it"
             )
         elif order.after_ns > start_ns:
             began_ns = max(start_ns, order.before_ns)
@@ -301,7 +301,7 @@ def _unseen_effect(lab: RunningLab, fault: Fault, intact: frozenset[str]) -> str
     except (RocelabError, OSError) as error:
         return f"it could not be read whether {named} took effect: {error}"
     if left:
-        return f"{named} was not seen to take effect: {'; '.join(sorted(left)[:SHOWN])}"
+        return f"{named} had no visible effect: {'; '.join(sorted(left)[:SHOWN])}"
     return None
 
 
@@ -383,9 +383,9 @@ def _prove(lab: RunningLab, restored: Sequence[tuple[Fault, RecordedFault]]) -> 
         else:
             remove_fault(LabFiles(lab.name), recorded)
     if left:
-        hint = f"bring the lab up anew, after `rocelab down {lab.name}`"
+        hint = f"bring the lab up again, after `rocelab down {lab.name}`"
         if lab.fabric.observed is not None:
-            hint = f"mend it in the node, then `rocelab release {lab.name}`"
+            hint = f"repair it in the node, then `rocelab release {lab.name}`"
         raise ExpectationError("; ".join(left), hint=hint)
 
 

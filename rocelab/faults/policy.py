@@ -177,7 +177,8 @@ def _ask(lab: RunningLab, switch: str, command: str) -> str:
 def _unanswered(switch: str, error: OSError) -> MachineError:
     if isinstance(error, UnreadableAnswerError):
         return MachineError(
-            str(error), "`rocelab vtysh` shows what it answers; bring the lab up anew"
+            str(error),
+            "`rocelab vtysh` shows what it answers; take the lab down and bring it up again",
         )
     return MachineError(
         f"bgpd of {switch} does not answer ({error})",

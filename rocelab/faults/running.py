@@ -128,7 +128,7 @@ def inject_and_wait(
     which of them came late. Undone too where this is interrupted or killed.
 
     Raises InputError where the fault does not fit the lab, and while a drill or a job uses it;
-    ExpectationError where a change was not seen to take effect.
+    ExpectationError where a change had no visible effect.
     """
     faults = expand(lab.fabric, (spec,))
     for timed in faults:
@@ -190,7 +190,7 @@ def release(text: str) -> tuple[Fault, ...]:
         nodes = dict.fromkeys(node for fault in lost for node in fault.nodes)
         raise ExpectationError(
             "; ".join(f"{fault.kind} of {fault.subject} is left: {fault.why}" for fault in lost),
-            hint=f"the lab is given back: mend {listed(nodes, 'and')} by hand",
+            hint=f"the lab is released: repair {listed(nodes, 'and')} by hand",
         )
     return tuple(restored)
 

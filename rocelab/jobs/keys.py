@@ -131,12 +131,12 @@ KEYS: Mapping[str, JobKey] = {
         ("true", "false"),
     ),
     "out-of-order": JobKey(
-        "transport.out_of_order", "", "NICs take packets in any order: for labs that spray."
+        "transport.out_of_order", "", "NICs accept packets in any order: for labs that spray."
     ),
     "selective-repeat": JobKey(
         "transport.selective_repeat",
         "",
-        "NICs send again only what is missing; simulated with packets only, as labs go back N.",
+        "NICs resend only missing packets; simulated with packets only, as labs go back N.",
     ),
 }
 """The keys by the name of the option, in the order of the help."""

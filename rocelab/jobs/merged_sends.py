@@ -157,7 +157,7 @@ def workload_of(
     if job.size is None:
         raise InputError(
             "a job with a duration sends streams, which never complete",
-            hint="give it a size: a simulation says how long that takes",
+            hint="give it a size: a simulation finds how long that takes",
         )
     compute_s = job.compute / 1e9
     if sends_in_order(job, iterations):

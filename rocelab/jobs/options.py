@@ -47,7 +47,8 @@ def job_from_options(options: Mapping[str, str]) -> JobSpec:
     if not options:
         raise InputError(
             "no job is described",
-            hint="say what the ranks do, such as `--pattern allreduce --ranks 8 --size 64MB`, or "
+            hint="give the pattern of the ranks, such as `--pattern allreduce --ranks 8 --size "
+            "64MB`, or "
             "give a file with `--job`",
         )
     data: dict[str, Data] = {}

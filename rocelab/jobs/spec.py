@@ -126,7 +126,7 @@ class _Job(SpecModel):
         if self.collective.size is None:
             raise RefusedError(
                 "a collective with a duration sends streams, which never complete",
-                "give it a size: a simulation says how long that takes",
+                "give it a size: a simulation finds how long that takes",
                 keys=("collective",),
             )
         for key in IN_COLLECTIVE:
@@ -249,7 +249,7 @@ def collective_job(job: JobSpec) -> SimulatedJob:
     if job.size is None:
         raise InputError(
             "a job with a duration sends streams, which never complete",
-            hint="give it a size: a simulation says how long that takes",
+            hint="give it a size: a simulation finds how long that takes",
         )
     return SimulatedJob(name=str(job.pattern), collective=job)
 

@@ -99,15 +99,15 @@ class TransportSpec(SpecModel):
     out_of_order: Annotated[
         bool,
         Field(
-            description="receivers take packets in any order, as NICs for sprayed traffic do; a "
-            "loss is then found by ack_timeout alone; false: go-back-N, as RoCE was specified"
+            description="receivers accept packets in any order, as NICs for sprayed traffic do; "
+            "only ack_timeout then detects a loss; false: go-back-N, as RoCE was specified"
         ),
     ] = False
     selective_repeat: Annotated[
         bool,
         Field(
-            description="receivers keep what comes beyond a gap, NAKs name it, and senders send "
-            "again only what is missing, as IRN; simulated with packets only, as labs go back N"
+            description="receivers keep packets beyond a gap, NAKs name it, and senders resend "
+            "only missing packets, as IRN; simulated with packets only, as labs go back N"
         ),
     ] = False
     source_port: Annotated[

@@ -100,7 +100,7 @@ def check_shared_memory(pfc: PfcSpec, links: Links) -> None:
         return
     ports = sum(count for _, count in links)
     raise RefusedError(
-        f"nothing of a switch's memory is left to share: of {format_size(pfc.memory)} a port, "
+        f"a switch has no memory left to share: of {format_size(pfc.memory)} a port, "
         f"{format_size(round(pool / ports))} are headroom and {format_size(reserved // ports)} are "
         "reserved",
         "more queues.pfc.memory, fewer classes, less reserved, or less headroom: a shorter "

@@ -72,13 +72,13 @@ class NicSpec(SpecModel):
         Field(
             gt=0,
             le=ALL_PPM,
-            description="how fast hosts take packets, as a share of the link's rate; if left out, "
-            "as they come",
+            description="how fast hosts receive packets, as a share of the link's rate; if left "
+            "out, on arrival",
         ),
     ] = None
     xoff: Annotated[
         Annotated[SizeBytes, Field(ge=1, le=MAX_MEMORY)] | None,
-        Field(description="pauses above; if left out, the buffer less the link's headroom"),
+        Field(description="pauses above; if left out, the buffer minus the link's headroom"),
     ] = None
     xon_offset: Annotated[
         SizeBytes, Field(ge=0, le=MAX_MEMORY, description="a resume comes this far below XOFF")
@@ -138,7 +138,7 @@ class PfcSpec(SpecModel):
     ] = 0
     dynamic_th: Annotated[
         int,
-        Field(ge=-7, le=8, description="XOFF is 2^dynamic_th of what is free of the shared memory"),
+        Field(ge=-7, le=8, description="XOFF is 2^dynamic_th of the free shared memory"),
     ] = USUAL_DYNAMIC_TH
     xoff: Annotated[
         Annotated[SizeBytes, Field(ge=1, le=MAX_MEMORY)] | None,
@@ -186,7 +186,7 @@ class PfcSpec(SpecModel):
         # A record of a lab has every key, those left out too.
         if self.xoff is not None and self.dynamic_th != USUAL_DYNAMIC_TH:
             raise RefusedError(
-                f"expected no dynamic_th beside xoff ({SIZE.written(self.xoff)}), "
+                f"expected no dynamic_th together with xoff ({SIZE.written(self.xoff)}), "
                 f"got {self.dynamic_th}",
                 "a threshold is static or dynamic: leave one of the two out",
                 keys=("dynamic_th", "xoff"),

@@ -70,7 +70,7 @@ class NodeEvent:
 
 @dataclass(frozen=True, slots=True)
 class FaultEvent:
-    """A fault entered the lab's record, or left it: then nothing of it remains.
+    """A fault entered the lab's record, or left it: then no trace of it remains.
 
     `ends_ns`: when it will be undone by itself, None if nobody has said.
     """

@@ -145,7 +145,7 @@ class Faults:
             self._begun.discard(threading.current_thread())
 
     def undo(self, number: int) -> None:
-        """Undo a fault, of the page or not, and return when nothing of it remains. Raises as
+        """Undo a fault, of the page or not, and return when no trace of it remains. Raises as
         `rocelab.faults.running.restore_numbered`."""
         own = self._own.get(number)
         if own is None:

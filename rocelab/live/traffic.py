@@ -2,7 +2,7 @@
 
 A job is that of `rocelab traffic`, with the same exclusion of drills, jobs and faults by hand, in a
 process of its own (`rocelab.live.job`). It ends with the server, also if that is killed, and
-nothing of it remains.
+no trace of it remains.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class Traffic:
         self._run.started.result()
 
     def stop(self) -> None:
-        """End the job that runs, as Ctrl-C does; returns when nothing of it remains. Raises
+        """End the job that runs, as Ctrl-C does; returns when no trace of it remains. Raises
         InputError if there is none."""
         if self._run is None or self._run.is_over:
             raise InputError("no job of this page is under way")

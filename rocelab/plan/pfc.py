@@ -184,7 +184,7 @@ def warnings(
         obeyed_ns = max((needed.obeyed_ns for needed in links), default=0)
         if pfc.watchdog.detection <= obeyed_ns:
             found.append(
-                f"the watchdog takes ordinary pauses for storms, as its detection "
+                f"the watchdog mistakes ordinary pauses for storms, as its detection "
                 f"({format_duration(pfc.watchdog.detection)}) is not longer than a sender takes to "
                 f"obey a pause ({format_duration(obeyed_ns)})"
             )

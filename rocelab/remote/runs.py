@@ -267,7 +267,7 @@ def choose(runs: Sequence[Listed], name: str | None, host: str) -> Listed:
             raise InputError(f"there is no run on {host}")
         raise InputError(
             f"there are {len(runs)} runs on {host}: {', '.join(run.run for run in runs)}",
-            hint="name the one you mean",
+            hint="name one of them",
         )
     for run in runs:
         if run.run == name:

@@ -85,8 +85,8 @@ def siphash_key(seed: int) -> int:
     """
     if seed == 0:
         raise InputError(
-            "with hash seed 0 the kernel hashes with a secret of its own: "
-            "the choice cannot be predicted",
+            "with hash seed 0 the kernel hashes with its own secret: the choice cannot be "
+            "predicted",
             hint="set hashing.seed to per-node, per-tier, shared or a number above 0; kernels "
             "before 6.11 have no seeds, and every lab runs there with 0",
         )

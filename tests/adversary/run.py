@@ -43,7 +43,7 @@ JOB_SLOTS = 150_000
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """The outcome of a drill. `faults`: repeats of phases with faults; `idle`: those of them that
-    are invalid because a fault was not seen to take effect. `unseen`: valid repeats that the
+    are invalid because a fault had no visible effect. `unseen`: valid repeats that the
     observer cannot judge because it lost packets itself. `refused`: the drill ended with an error
     and no figure."""
 
@@ -195,4 +195,4 @@ def _compared(
 
 
 def _says_idle(problem: str) -> bool:
-    return "was not seen to take effect" in problem
+    return "had no visible effect" in problem

@@ -45,4 +45,4 @@ def test_a_valid_repeat_is_what_was_captured(drill: str) -> None:
 def test_a_fault_that_does_nothing_gives_no_valid_repeat(drill: str) -> None:
     outcome = run_against(drill, "nothing", seed=1)
     assert not outcome.valid
-    assert "was not seen to take effect" in "".join(outcome.problems)
+    assert "had no visible effect" in "".join(outcome.problems)

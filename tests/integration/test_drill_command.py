@@ -227,7 +227,7 @@ def test_a_waiting_fault_ends_with_its_lab_and_leaves_a_new_one_of_that_name_alo
         kept = rocelab("fault", "inject", "it-fault", "carrier-down", "link=rtsw1:ctsw1")
         _, said = driver.communicate(timeout=RUN_LIMIT_S)
     assert (kept.returncode, driver.returncode) == (0, 1), said
-    assert "lab it-fault went down while it was broken" in said
+    assert "lab it-fault went down during a fault" in said
     assert "Traceback" not in said and "guardian" not in said
     assert [each.spec.kind for each in read_faults(LabFiles("it-fault"))] == ["carrier-down"]
     assert not carriers(broken, "rtsw1")["ctsw1"]

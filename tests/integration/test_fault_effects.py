@@ -109,7 +109,7 @@ def test_an_injector_that_does_nothing_is_found_out(lab: Lab, name: str) -> None
         injector.inject(held)
         injector.look(held)
         (problem,) = injector.unseen
-    assert "was not seen to take effect: " in problem
+    assert "had no visible effect: " in problem
     assert held.fault.kind in problem
 
 

@@ -1,4 +1,4 @@
-"""Each fault on a real lab: its effect on the kernel and FRR, and that nothing of it remains."""
+"""Each fault on a real lab: its effect on the kernel and FRR, and that no trace of it remains."""
 
 from __future__ import annotations
 

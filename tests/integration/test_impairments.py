@@ -1,4 +1,4 @@
-"""The effect of impaired cables on a real lab's packets, and that nothing of it remains."""
+"""The effect of impaired cables on a real lab's packets, and that no trace of it remains."""
 
 from __future__ import annotations
 

@@ -216,7 +216,7 @@ def test_health_says_what_it_saw_until_then(whole: Lab) -> None:
     assert "report" in json.loads(out.splitlines()[-1])
     assert (command.returncode, errors) == (
         130,
-        f"interrupted: lab {whole.name} was only looked at\n",
+        f"interrupted: lab {whole.name} has nothing to clean up\n",
     )
 
 
@@ -357,7 +357,7 @@ def stopped_and_resumed(number: signal.Signals, arguments: Sequence[str | Path])
         assert said[-1].startswith("terminated: cells under way were dropped")
     else:
         assert (code, len(journal.read_text().splitlines())) == (130, 2)
-        assert said[-1] == "2 cells are left; the same command goes on from here"
+        assert said[-1] == "2 cells are left; the same command continues from here"
     kept = journal.read_text().splitlines()
     code, said = ended(begin(*PROGRAM, *arguments))
     assert code == 0, said

@@ -277,7 +277,7 @@ def test_a_job_is_started_watched_and_stopped_by_clicks_for_all_who_look(
         expect(each.locator("#traffic")).to_contain_text("of 10001 iterations")
     other.get_by_role("button", name="Stop").click()
     for each in (page, other):
-        expect(each.locator("#traffic")).to_contain_text("Stopped: nothing of it remains.")
+        expect(each.locator("#traffic")).to_contain_text("Stopped: no trace of it remains.")
     assert agents_of(lab) == []
     traffic.get_by_label("iterations").fill("3")
     traffic.get_by_label("ranks").fill("400")

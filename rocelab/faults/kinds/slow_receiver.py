@@ -1,4 +1,4 @@
-"""A NIC whose host takes packets slowly."""
+"""A NIC whose host receives packets slowly."""
 
 from __future__ import annotations
 
@@ -44,14 +44,15 @@ class SlowDrain(LinksFault):
             own = _own_drain(port)
             if own and self.bytes_per_s(port) >= own:
                 raise InputError(
-                    f"{port} takes packets no faster than {SHARE.written(self.share_ppm)} of its "
+                    f"{port} receives packets no faster than {SHARE.written(self.share_ppm)} of "
+                    f"its "
                     "rate already",
                     hint="a lower rate, or a faster queues.pfc.nic.drain in the lab's file",
                 )
 
     def intact(self, lab: RunningLab) -> frozenset[str]:
         return frozenset(
-            f"the host of {port} takes packets as fast as always"
+            f"the host of {port} receives packets at full speed"
             for port, drain in self._drains(lab)
             if drain == _own_drain(port)
         )
@@ -64,7 +65,7 @@ class SlowDrain(LinksFault):
 
     def remains(self, lab: RunningLab) -> tuple[str, ...]:
         return tuple(
-            f"the host of {port} takes packets slowly"
+            f"the host of {port} receives packets slowly"
             for port, drain in self._drains(lab)
             if drain != _own_drain(port)
         )
@@ -99,7 +100,7 @@ def _own_drain(port: PausePort) -> int:
 
 
 class SlowReceiverSpec(NicFaultSpec):
-    """A NIC takes packets slowly, as when its host's memory does. With `queues.pfc` its receive
+    """A NIC receives packets slowly, as when its host's memory does. With `queues.pfc` its receive
     buffer fills and pauses the switch; without, this is the rate of the switch's port."""
 
     spares_packets = True

@@ -10,7 +10,7 @@ const VERDICTS = {
   valid: "Valid.",
   invalid: "Invalid: its figures do not count.",
   failed: "Failed.",
-  stopped: "Stopped: nothing of it remains.",
+  stopped: "Stopped: no trace of it remains.",
 };
 
 export class Traffic {

@@ -96,5 +96,5 @@ def _check_size(flows: Flows, ways: int, sends: int) -> None:
     if ways * sends > MOST_CELLS:
         raise InputError(
             f"the packets of {len(flows):,} flows have more than {ways:,} ways",
-            hint="take --engine fluid, fewer ranks or fewer queue pairs",
+            hint="use --engine fluid, fewer ranks or fewer queue pairs",
         )

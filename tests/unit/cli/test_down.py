@@ -40,7 +40,7 @@ def labs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rights_of_root: None) 
 def test_all_labs_are_not_taken_down_where_nobody_can_be_asked(rocelab) -> None:
     outcome = rocelab("down", "--all")
     assert outcome.code == 2
-    assert "--all takes down 2 labs, whoever brought them up: t-mine, t-theirs" in outcome.err
+    assert "--all takes down 2 labs, also those of other users: t-mine, t-theirs" in outcome.err
     assert "--yes" in outcome.err
     assert recorded_labs() == list(LABS)
 

@@ -73,7 +73,7 @@ def test_memory_of_which_nothing_is_left_to_share_is_located(
     name, *options = arguments.split()
     assert command(name, lossless, *options) == 2
     message = capsys.readouterr().err
-    assert f"{lossless}:4: queues.pfc.headroom: nothing of a switch's memory is left" in message
+    assert f"{lossless}:4: queues.pfc.headroom: a switch has no memory left to share" in message
 
 
 def test_the_lab_s_slack_is_apart_from_what_a_link_needs(
@@ -97,8 +97,8 @@ def test_a_watchdog_and_receive_buffers_are_shown_in_the_lab_s_terms(
     assert command("plan", lossless) == 0
     shown = capsys.readouterr().out
     assert (
-        "Watchdog: forward after 400 ms (1000 s in the lab) in which nothing left a paused queue, "
-        "restored after 2 s (5000 s in the lab) without a pause." in " ".join(shown.split())
+        "Watchdog: forward after 400 ms (1000 s in the lab) without a packet from a paused "
+        "queue, restored after 2 s (5000 s in the lab) without a pause." in " ".join(shown.split())
     )
     assert "Receive buffer of a 400G NIC: 1 MB, XOFF 904 KB, XON 884 KB" in shown
     assert "at 10% of the link's rate" in shown
@@ -128,7 +128,7 @@ def test_plan_says_that_it_does_not_know_where_routes_are_too_many(
     monkeypatch.setattr(dependencies, "MOST_STEPS", 1)
     assert command("plan", "deadlock") == 0
     shown = " ".join(capsys.readouterr().out.split())
-    assert "Whether a deadlock can come of the routes is not known" in shown
+    assert "Whether the routes can deadlock is unknown" in shown
     assert "No deadlock" not in shown
 
 

@@ -38,7 +38,9 @@ def noted(monkeypatch: pytest.MonkeyPatch, *, terminal: bool = True) -> str:
 def test_a_first_simulation_says_on_a_terminal_that_it_compiles(
     cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert "compiling the simulator, once: about half a minute" in noted(monkeypatch)
+    assert "First use: compiling the simulator, about half a minute, then cached" in noted(
+        monkeypatch
+    )
     assert noted(monkeypatch, terminal=False) == ""
 
 
@@ -60,5 +62,5 @@ def test_nothing_is_compiled_where_a_process_may_not_have_the_memory(
         monkeypatch.setattr(resource, "getrlimit", lambda _, limit=limit: (limit, limit))
         compiling.numba()
     monkeypatch.setattr(resource, "getrlimit", lambda _: (compiling.LEAST_BYTES - 1,) * 2)
-    with pytest.raises(MachineError, match="to compile a simulation takes 700 MB"):
+    with pytest.raises(MachineError, match="compiling a simulation needs 700 MB"):
         compiling.numba()

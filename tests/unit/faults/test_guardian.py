@@ -122,8 +122,8 @@ def test_a_restore_that_fails_during_another_error_leaves_the_guardian_and_says_
     with pytest.raises(InputError, match="something else") as caught, injector:
         raise InputError("something else went wrong")
     assert caught.value.__notes__ == [
-        "and lab tiny is still broken: bgpd of rtsw1 does not answer; a guardian process goes on "
-        "mending it once this one has ended"
+        "and lab tiny is still broken: bgpd of rtsw1 does not answer; a guardian process "
+        "continues to clear it when this one has ended"
     ]
     assert injector.stdin.closed
     assert injector.waited == 0

@@ -1,4 +1,4 @@
-"""Faults by hand: none stays in the lab's record that was not seen to take effect."""
+"""Faults by hand: none stays in the lab's record that had no visible effect."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_a_fault_without_effect_is_undone_and_said(
 ) -> None:
     monkeypatch.setattr(injector, "PROOF_TIMEOUT_S", 0.0)
     idle = cable("rtsw1:ctsw1", shown_after=10**9)
-    with pytest.raises(ExpectationError, match="was not seen to take effect: rtsw1:ctsw1 has"):
+    with pytest.raises(ExpectationError, match="had no visible effect: rtsw1:ctsw1 has"):
         leave(lab, "rtsw1:ctsw1")
     assert idle.log == "prepare inject restore "
     assert read_faults(LabFiles(lab.name)) == ()
@@ -125,7 +125,7 @@ def test_a_lab_s_fault_is_seen_before_its_block_begins(
     with lab.fault("carrier-down", link="rtsw1:ctsw1") as pulled:
         assert not pulled.intact(lab)
     idle = lab.fault("carrier-down", link="rtsw1:ctsw2")
-    with pytest.raises(ExpectationError, match="was not seen to take effect"):
+    with pytest.raises(ExpectationError, match="had no visible effect"):
         idle.__enter__()
     assert read_faults(LabFiles(lab.name)) == ()
 

@@ -147,7 +147,7 @@ def test_what_the_work_on_one_fault_delays_is_not_late(clock: Clock) -> None:
 def unseen(injector: Injector) -> list[str]:
     """The faults that were not seen to take effect."""
     return [
-        each.removeprefix("not valid because ").split(" was not seen")[0]
+        each.removeprefix("not valid because ").split(" had no visible effect")[0]
         for each in injector.unseen
     ]
 
@@ -260,8 +260,7 @@ def test_one_that_was_over_before_the_kernel_was_told_is_no_measurement(clock: C
     injector.kind, injector.reaches_kernel = Scheduled, partial(clock.advance, 106)
     carry_out(injector, [down("ctsw1", 100, 105)], ZERO_NS, clock.wait)
     assert injector.unseen == [
-        "not valid because carrier-down of rtsw1:ctsw1 was over before the kernel had been told of "
-        "it"
+        "not valid because carrier-down of rtsw1:ctsw1 ended before the kernel received it"
     ]
 
 
@@ -316,7 +315,7 @@ def test_an_injection_that_does_nothing_is_no_measurement(clock: Clock) -> None:
     injector.kind = DoesNothing
     carry_out(injector, [down("ctsw1", 100, 900)], ZERO_NS, clock.wait)
     assert injector.unseen == [
-        "not valid because carrier-down of rtsw1:ctsw1 was not seen to take effect: rtsw1:ctsw1 "
+        "not valid because carrier-down of rtsw1:ctsw1 had no visible effect: rtsw1:ctsw1 "
         "has carrier"
     ]
 

@@ -322,7 +322,7 @@ def test_a_lab_is_refused_if_a_switch_has_nothing_to_share_and_else_accepted(
     least = (leaf.headroom_pool + leaf.reserved) // leaf.ports + 1
     shared = [each.shared for each in carved(least)]
     assert min(shared) == shared[0] and 0 < shared[0] <= leaf.ports
-    with pytest.raises(ValueError, match="nothing of a switch's memory is left to share"):
+    with pytest.raises(ValueError, match="a switch has no memory left to share"):
         carved(least - 1)
 
 

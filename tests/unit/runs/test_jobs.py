@@ -181,7 +181,7 @@ def test_a_job_that_is_over_before_its_fault_is_not_valid(bench: Bench) -> None:
 
 def test_a_job_whose_fault_does_nothing_is_not_valid(bench: Bench) -> None:
     assert problems(bench, DoesNothing) == (
-        "not valid because carrier-down of rtsw1:ctsw1 was not seen to take effect: rtsw1:ctsw1 "
+        "not valid because carrier-down of rtsw1:ctsw1 had no visible effect: rtsw1:ctsw1 "
         "has carrier",
     )
 
@@ -189,7 +189,7 @@ def test_a_job_whose_fault_does_nothing_is_not_valid(bench: Bench) -> None:
 def test_what_makes_a_job_invalid_makes_its_phase_so(bench: Bench) -> None:
     bench.injector.kind = DoesNothing
     found = job_phase()
-    assert [text for text in found.problems if "was not seen to take effect" in text]
+    assert [text for text in found.problems if "had no visible effect" in text]
 
 
 def test_a_job_phase_s_evidence_waits_for_the_end_of_its_jobs(
