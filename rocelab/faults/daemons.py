@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from rocelab.base.errors import InputError
+from rocelab.base.wording import RefusedError, listed, name_hint, shown
 from rocelab.faults.base import NodeFault, SwitchFaultSpec
 from rocelab.lab.lab import RunningLab
 from rocelab.linux import processes
@@ -16,16 +17,29 @@ from rocelab.plan.fabric import Fabric
 from rocelab.routing.stack import stack_for, stacks
 
 
-def _names(schema: dict[str, object]) -> None:
-    schema["enum"] = sorted({name for stack in stacks().values() for name in stack.programs})
+def _names() -> list[str]:
+    """The daemons of every routing stack."""
+    return sorted({name for stack in stacks().values() for name in stack.programs})
+
+
+def _in_schema(schema: dict[str, object]) -> None:
+    schema["enum"] = _names()
+
+
+def _known(name: str) -> str:
+    if name not in _names():
+        raise RefusedError(
+            f"expected {listed(_names(), 'or')}, got {shown(name)}", name_hint(name, _names())
+        )
+    return name
 
 
 DaemonName = Annotated[
     str,
+    AfterValidator(_known),
     Field(
-        max_length=15,
         description="by default the one that holds the BGP sessions",
-        json_schema_extra=_names,
+        json_schema_extra=_in_schema,
     ),
 ]
 """A daemon of a routing stack. Of FRR's, bfdd runs only where the lab has BFD, and mgmtd only since

@@ -196,7 +196,7 @@ def runs_8_4(up: str, monkeypatch: pytest.MonkeyPatch) -> str:
     own = FrrInstallation("8.4.4", "/usr/lib/frr", 1, 1, False, "/run/frr", "")
     write_installation(LabFiles(up).root, own)
     monkeypatch.setattr(
-        "rocelab.lab.lab.find_installation",
+        "rocelab.routing.frr.stack.find_installation",
         lambda folder: replace(own, version=folder.name) if folder.name != "frr" else own,
     )
     return up

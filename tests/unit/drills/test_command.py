@@ -271,7 +271,7 @@ command line: links: not YAML: expected ',' or ']' while parsing a flow sequence
 command line: flapping lasts count x period
   hint: remove lasts, or set count""",
     "daemon-crash switch=rtsw1 daemon=bgp": """\
-command line: daemon: expected zebra, bgpd, bfdd or mgmtd, got 'bgp'
+command line: daemon: expected bfdd, bgpd, bird, mgmtd or zebra, got 'bgp'
   hint: did you mean bgpd?""",
 }
 

@@ -254,7 +254,7 @@ def test_every_page_and_document_of_a_drill_names_the_frr_that_ran() -> None:
         render_html(replace(report_sample.result(), environment=environment)),
     )
     for page in pages:
-        assert "<tr><th>FRR</th><td>10.3</td></tr>" in page
+        assert "<tr><th>routing</th><td>FRR 10.3</td></tr>" in page
     for found in (result(), report_sample.result()):
         document = json.loads(to_json(replace(found, environment=environment)))
         assert document["environment"]["frr_version"] == "10.3"
