@@ -10,6 +10,9 @@ const EVERY_MS = 1000;
 const SOON_MS = 250;
 const LASTS = ["1s", "3s", "10s", "30s", "2m"];
 
+// The kind that is offered first of a link, a switch and a server.
+const USUAL = ["carrier-down", "power-loss", "host-pause"];
+
 export class Panel {
   constructor(section, { pick, openTerminal, view }) {
     [this.heading, this.content] = section.children;
@@ -157,7 +160,8 @@ export class Panel {
     const meaning = h("p", { class: "muted" });
     const kind = h("select", { "aria-label": "kind of fault" }, ...fitting.map((each) => h("option", {}, each.name)));
     const lasts = h("select", { "aria-label": "how long" }, ...LASTS.map((each) => h("option", { selected: each === this.lasts }, each)));
-    if (fitting.some((each) => each.name === this.kind)) kind.value = this.kind;
+    const chosen = [this.kind, ...USUAL].find((name) => fitting.some((each) => each.name === name));
+    if (chosen) kind.value = chosen;
     const explain = () => {
       this.kind = kind.value;
       this.lasts = lasts.value;
