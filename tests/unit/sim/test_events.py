@@ -696,7 +696,7 @@ def test_a_drain_that_makes_a_job_faster_is_said_to_be_luck(clos: Network) -> No
     console = Console(file=io.StringIO(), width=160)
     print_what_if(found, console)
     text = console.file.getvalue()  # type: ignore[attr-defined]
-    assert "lucky: shorter iterations during a failure are the luck of one hash seed" in text
+    assert "lucky: shorter iterations during a failure are chance, due to one hash seed" in text
     assert "other:" not in text
 
 
@@ -719,7 +719,7 @@ def test_a_long_run_counts_no_iteration_as_shorter_than_without_failures(clos: N
     console = Console(file=io.StringIO(), width=200)
     print_outlook(found, console)
     text = console.file.getvalue()  # type: ignore[attr-defined]
-    assert "lucky: shorter iterations during a failure are the luck of one hash seed" in text
+    assert "lucky: shorter iterations during a failure are chance, due to one hash seed" in text
     assert "other:" not in text
 
 

@@ -360,7 +360,7 @@ def test_an_interrupt_lets_running_cells_end_and_hands_out_no_more(tmp_path: Pat
     sweep = partial(run_sweep, swept(tmp_path, GRID), tmp_path, one_thread, say=said.append)
     found = sweep(function=sweep_cells.closed_form, progress=interrupt_once)
     assert (found.ran, found.left) == (0, 6)
-    assert said[1].startswith("stopping once the running cells are over")
+    assert said[1].startswith("stopping when the running cells end")
     assert not (tmp_path / "sweep.parquet").exists()
     assert signal.getsignal(signal.SIGINT) is before
     assert sweep(function=sweep_cells.closed_form).ran == 6
