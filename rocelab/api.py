@@ -103,11 +103,15 @@ DOORS = (
     "rocelab.fabrics.base",
     "rocelab.fabrics.layout",
     "rocelab.fabrics.roles",
+    "rocelab.faults.base",
     "rocelab.jobs.congestion",
     "rocelab.jobs.patterns.base",
     "rocelab.jobs.workload",
     "rocelab.jobs.workloads",
     "rocelab.labfile.schemes.base",
+    "rocelab.linux.bracket",
+    "rocelab.results.kpi",
+    "rocelab.results.probes",
     "rocelab.sim.packets.compiling",
 )
 """Modules that plug-ins import from too: what an instance behind a door is made of."""

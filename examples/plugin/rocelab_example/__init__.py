@@ -1,0 +1,1 @@
+"""One of each that a package can add to rocelab, one module each."""
