@@ -98,6 +98,7 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
 
 DOORS = (
     "rocelab.base.arrays",
+    "rocelab.base.progress",
     "rocelab.base.units",
     "rocelab.fabrics.addressing",
     "rocelab.fabrics.base",
@@ -108,10 +109,17 @@ DOORS = (
     "rocelab.jobs.patterns.base",
     "rocelab.jobs.workload",
     "rocelab.jobs.workloads",
+    "rocelab.lab.checks",
+    "rocelab.lab.providers.base",
+    "rocelab.lab.providers.netns",
     "rocelab.labfile.schemes.base",
     "rocelab.linux.bracket",
+    "rocelab.plan.fabric",
+    "rocelab.record",
     "rocelab.results.kpi",
     "rocelab.results.probes",
+    "rocelab.routing.frr.kind",
+    "rocelab.routing.stack",
     "rocelab.sim.packets.compiling",
 )
 """Modules that plug-ins import from too: what an instance behind a door is made of."""
