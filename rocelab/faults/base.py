@@ -30,7 +30,7 @@ from rocelab.faults.selectors import (
     links_between,
     named,
 )
-from rocelab.lab.lab import RunningLab
+from rocelab.lab.lab import RunningLab as RunningLab  # plug-ins take it from here
 from rocelab.labfile.base import SECOND, SpecModel
 from rocelab.linux.bracket import Bracket
 from rocelab.plan.fabric import DirectedLink, Fabric, Link

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import Field
 
 from rocelab import InputError, MachineError
-from rocelab.faults.base import NodeFault, SwitchFaultSpec
+from rocelab.faults.base import NodeFault, RunningLab, SwitchFaultSpec
 from rocelab.linux.bracket import Bracket
 
 if TYPE_CHECKING:
-    from rocelab import Fabric, RunningLab
+    from rocelab import Fabric
 
 PRIORITY = "50"
 """Of the rule: before that of the main table."""
