@@ -23,7 +23,6 @@ from rocelab.results.simulation import Engine, PortModel
 from rocelab.routes.arrays.network import Network
 from rocelab.routes.arrays.paths import flows_per_send
 from rocelab.sim.compile import PlacedJob, compile_jobs
-from rocelab.sim.packets import state as at
 from rocelab.sim.packets.run import PacketRun
 from rocelab.sim.simulate import PACKET_OVERHEAD_BYTES, Simulation
 from rocelab.traffic.taps import LinkPackets
@@ -106,7 +105,7 @@ def _queues(network: Network, outcome: PacketRun) -> Queues:
             outcome.marks,
             outcome.drops,
             np.where(is_switch, outcome.highest_bytes, 0),
-            outcome.pause[..., at.STOPS].sum(axis=1),
+            outcome.pause.stops.sum(axis=1),
         ),
         axis=1,
     )

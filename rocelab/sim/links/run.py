@@ -26,9 +26,9 @@ from rocelab.routes.arrays.flows import Paths, paths_taken
 from rocelab.sim.engine.program import Program
 from rocelab.sim.links.part import ACK_BITS, Links, pass_part, rounds_s
 from rocelab.sim.links.traffic import Part, Traffic, stages, traffic_of
-from rocelab.sim.packets import state as at
 from rocelab.sim.packets.run import PacketRun, mean_rates
 from rocelab.sim.packets.sending import OVERHEAD_BYTES, Queues, Sending
+from rocelab.sim.packets.state import Buffer, Pause, zeros
 from rocelab.sim.packets.wiring import Wiring
 from rocelab.sim.size import check_memory
 
@@ -160,8 +160,8 @@ class Sums:
             lost=0,
             failed=self.failed,
             lossless=(),
-            pause=np.zeros((sends, 0, at.PAUSE_CELLS), np.int64),
-            buffer=np.zeros((0, at.BUFFER_CELLS), np.int64),
+            pause=zeros(Pause, 0).reshape(sends, 0),
+            buffer=zeros(Buffer, 0),
             data_sends=data_sends,
             idle_s=self.idle_s,
             **self.by_flow,

@@ -7,7 +7,6 @@ their own. A sender posts messages in their order, round-robin, or split over al
 
 from __future__ import annotations
 
-from rocelab.sim.packets import state as at
 from rocelab.sim.packets.compiling import compiled
 from rocelab.sim.packets.ports import serve
 from rocelab.sim.packets.sender import list_flow
@@ -17,10 +16,10 @@ from rocelab.sim.packets.state import State
 @compiled
 def send_clearances(run: State, clearance: int, count: int) -> None:
     """A receiver sends clear-to-sends."""
-    flow = run.rules[at.DATA_FLOWS] + clearance
-    run.flow[flow, at.POSTED] += count
+    flow = run.rules.data_flows + clearance
+    run.flow[flow].posted += count
     list_flow(run, flow)
-    serve(run, run.flow[flow, at.NIC])
+    serve(run, run.flow[flow].nic)
 
 
 @compiled
@@ -29,45 +28,45 @@ def clear(run: State, flow: int, psn: int) -> None:
     message that is complete leaves a buffer, or clear-to-sends, the first of which clears as much
     as there are buffers for."""
     row = run.flow[flow]
-    clearance = run.clearance[row[at.CLEARANCE]]
-    if flow >= run.rules[at.DATA_FLOWS]:
-        clearance[at.CLEARED] += row[at.EXPECTED] - psn
+    clearance = run.clearance[row.clearance]
+    if flow >= run.rules.data_flows:
+        clearance.cleared += row.expected - psn
         if psn == 0:
-            clearance[at.CLEARED] += clearance[at.INITIAL] - 1
-        post(run, row[at.CLEARANCE])
+            clearance.cleared += clearance.initial - 1
+        post(run, row.clearance)
         return
-    number, complete = row[at.ARRIVING], 0
-    while psn < row[at.EXPECTED]:
+    number, complete = row.arriving, 0
+    while psn < row.expected:
         transfer = run.transfer[number]
-        if psn == transfer[at.END_PSN]:
-            number = transfer[at.NEXT_TRANSFER]
+        if psn == transfer.end_psn:
+            number = transfer.next_transfer
             continue
-        place = (psn - transfer[at.END_PSN] + transfer[at.PACKETS]) % transfer[at.MESSAGE]
-        complete += place == transfer[at.MESSAGE] - 1
+        place = (psn - transfer.end_psn + transfer.packets) % transfer.message
+        complete += place == transfer.message - 1
         psn += 1
     if complete:
-        send_clearances(run, row[at.CLEARANCE], complete)
+        send_clearances(run, row.clearance, complete)
 
 
 @compiled
 def post(run: State, number: int) -> None:
     """Let messages that are cleared be sent."""
     clearance = run.clearance[number]
-    if clearance[at.PAIRS] == 0:
+    if clearance.pairs == 0:
         return
-    while clearance[at.CLEARED] >= clearance[at.PARTS]:
-        first = clearance[at.FIRST_PAIR] + clearance[at.NEXT_PAIR]
-        if run.flow[first, at.POSTED] == run.flow[first, at.TOTAL]:
+    while clearance.cleared >= clearance.parts:
+        first = clearance.first_pair + clearance.next_pair
+        if run.flow[first].posted == run.flow[first].total:
             break
-        clearance[at.CLEARED] -= clearance[at.PARTS]
-        clearance[at.NEXT_PAIR] += clearance[at.PARTS]
-        clearance[at.NEXT_PAIR] %= clearance[at.PAIRS]
-        for flow in range(first, first + clearance[at.PARTS]):
+        clearance.cleared -= clearance.parts
+        clearance.next_pair += clearance.parts
+        clearance.next_pair %= clearance.pairs
+        for flow in range(first, first + clearance.parts):
             row = run.flow[flow]
-            transfer = run.transfer[row[at.POSTING]]
-            row[at.POSTED] += transfer[at.MESSAGE]
-            if row[at.POSTED] == transfer[at.END_PSN]:
-                row[at.POSTING] = transfer[at.NEXT_TRANSFER]
+            transfer = run.transfer[row.posting]
+            row.posted += transfer.message
+            if row.posted == transfer.end_psn:
+                row.posting = transfer.next_transfer
             list_flow(run, flow)
-    for flow in range(clearance[at.FIRST_PAIR], clearance[at.FIRST_PAIR] + clearance[at.PAIRS]):
-        serve(run, run.flow[flow, at.NIC])
+    for flow in range(clearance.first_pair, clearance.first_pair + clearance.pairs):
+        serve(run, run.flow[flow].nic)

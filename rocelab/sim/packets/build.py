@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -29,7 +29,24 @@ from rocelab.sim.packets.sending import (
     class_order,
     wire_bytes,
 )
-from rocelab.sim.packets.state import State, Table
+from rocelab.sim.packets.state import (
+    Bitmaps,
+    Clearance,
+    Counts,
+    Event,
+    Flow,
+    Host,
+    Marking,
+    Port,
+    Queue,
+    Records,
+    Ring,
+    Rules,
+    State,
+    Task,
+    Transfer,
+    zeros,
+)
 from rocelab.sim.packets.wiring import PS, Wiring, connected, ports_of
 from rocelab.wire.headers import Opcode
 
@@ -46,6 +63,28 @@ CUT_BYTES = 64
 PMAX_UNITS = 2**31
 
 
+@dataclass(frozen=True, eq=False)
+class _Sizes:
+    """Bytes of each size class on the wire, and the classes of packets: of the first and of those
+    between of each flow's messages, of the last of each run of messages, and of clear-to-sends."""
+
+    wire_bytes: Longs
+    first: Longs
+    middle: Longs
+    last: Longs
+    clearing: Longs
+
+
+@dataclass(frozen=True, eq=False)
+class _Serialisation:
+    """Of each rate of ports and size class: how long it takes, and its ring, -1 for a timer.
+    by_ring: how long it takes of each ring."""
+
+    delay_ps: Longs
+    ring: Longs
+    by_ring: Longs
+
+
 def state_of(
     program: Program,
     wirings: Sequence[Wiring],
@@ -54,106 +93,76 @@ def state_of(
     queues: Queues,
 ) -> State:
     """The tables at time 0, with the first wiring."""
-    ports, flows = len(wirings[0].capacity_bps), len(sending.source)
-    pausing, all_ports = queues.pausing, ports_of(wirings, queues)
+    pausing, ports = queues.pausing, ports_of(wirings, queues)
     program = _by_runs(program, sending.messages)
-    mtu, count = sending.mtu[program.flow], sending.messages.count
-    message = packets_of(sending.messages, mtu)
-    last = _last_bytes(sending.messages, message, mtu)
-    first = wire_bytes(Opcode.RC_WRITE_FIRST, sending.mtu)
-    middle = wire_bytes(Opcode.RC_WRITE_MIDDLE, sending.mtu)
-    admission = sending.admission
-    clears = np.full(int(admission is not None), CLEARANCE_BYTES)
-    sizes = _size_classes(
-        np.concatenate((last, first[program.flow], middle[program.flow], clears)),
-        np.concatenate(
-            (count, count * (message > 1), count * np.maximum(0, message - 2), clears * count.sum())
-        ),
-    )
-    rates = all_ports.rates_bps
-    delay_ps = np.rint(sizes * 8 * PS / rates[:, None]).astype(np.int64)
-    is_ring = np.broadcast_to(np.arange(len(sizes)) < RINGED_SIZES, delay_ps.shape)
-    most_taken = 4 + int(np.diff(program.first_transfer).max(initial=0)) + _most_asked(pausing)
     order, strict = class_order(sending)
-    flow = _flows(sending, order)
-    clearance = _clearance(admission, flow, program.transfers)
-    most_taken += int(clearance[:, at.PAIRS].max(initial=0))
-    host, host_rules = _hosts(sending.gathering)
-    most_taken += 2 * _most_ports(host) * int(host_rules.sum()) // int(delay_ps.min())
-    pool = max(FIRST_PACKETS, 2 * most_taken, ports)
-    early_ps = _early_ps(queues.ports, rates[all_ports.by_rate], latency_s)
-    ask_ps = np.unique([] if pausing is None else pausing.delay_ps).astype(int).tolist()
-    on_the_way_ps = [*ask_ps, *early_ps, round(latency_s * PS)]
-    port_rings = int(is_ring.sum())
-    by_serialisation = drawn_order(queues.seed, port_rings)
-    ring = _rings(delay_ps[is_ring][by_serialisation], ports, on_the_way_ps, pool)
-    way_rings = port_rings + len(ask_ps)
-    transfer = np.full((program.transfers, at.TRANSFER_CELLS), -1, np.int64)
-    transfer[:, at.PACKETS], transfer[:, at.MESSAGE] = count * message, message
-    transfer[:, at.LAST_SIZE], transfer[:, at.QUEUE_PAIR] = _class_of(last, sizes), program.flow
-    transfer[:, at.TASK] = np.repeat(np.arange(program.tasks), np.diff(program.first_transfer))
-    endless = np.full((len(clears), at.TRANSFER_CELLS), -1, np.int64)
-    endless[:, [at.PACKETS, at.END_PSN]], endless[:, at.MESSAGE] = at.NEVER, 1
-    endless[:, at.LAST_SIZE] = _class_of(clears, sizes)
-    port = np.zeros((ports, at.PORT_CELLS), np.int64)
-    port[:, [at.BUSY, at.FIRST_FLOW, at.LAST_FLOW, at.EARLY]] = -1
-    port[:, at.TURN] = strict
-    queue = np.zeros((ports * len(order), at.QUEUE_CELLS), np.int64)
-    queue[:, [at.HEAD, at.TAIL]], queue[:, at.DEFICIT] = -1, queues.quantum
-    flow[:, at.FIRST_SIZE], flow[:, at.MIDDLE_SIZE] = (
-        _class_of(each, sizes) for each in (first, middle)
-    )
-    floors = bin_edges_bytes(queues.kmin, queues.kmax, queues.buffer_bytes)
-    marking = np.zeros((len(floors), at.MARKING_CELLS), np.int64)
-    marking[:, at.FLOOR] = floors
+    sizes = _sizes(program, sending)
+    serialisation = _serialisation(ports.rates_bps, sizes.wire_bytes, queues.seed)
+    port_rings = len(serialisation.by_ring)
+    flow = _flows(sending, order, sizes)
+    clearance = _clearance(sending.admission, flow, program.transfers)
+    host = _hosts(sending.gathering)
     task, next_task = _tasks(program, sending)
     starts = start_order(program, sending, queues.seed)
-    task[starts, at.STARTS_AS] = np.arange(len(starts))
-    rules = _rules(queues, order, strict)
-    rules[at.PORT_RINGS], rules[at.WAY_RINGS] = port_rings, way_rings
-    rules[at.GAP_PS] = round(wirings[0].ways.gap_s * PS) or -1
-    rules[at.DATA_FLOWS] = flows - len(clearance)
+    task.starts_as[starts] = np.arange(len(starts))
     pause, memory, buffer = pause_tables(pausing, order, port_rings)
-    rules[[at.MODERATION_PS, at.LATE_PS]] = host_rules
-    timers = program.tasks + 2 * ports + 2 * flows + len(pause) + 1
-    counts = np.zeros(at.COUNTS, np.int64)
-    counts[[at.FREE_PACKETS, at.MOST_TAKEN]] = pool, most_taken
-    counts[at.FINISHED], counts[at.MOST_HOST_TIMERS] = len(endless), -2 * len(host)
-    port_ring = np.full(is_ring.shape, -1)
-    port_ring[is_ring] = np.argsort(by_serialisation)
+    asking_ps = np.unique([] if pausing is None else pausing.delay_ps).astype(int).tolist()
+    early_ps = _early_ps(queues.ports, ports.rates_bps[ports.by_rate], latency_s)
+
+    rules = _rules(queues, order, strict)
+    rules.port_rings, rules.way_rings = port_rings, port_rings + len(asking_ps)
+    rules.gap_ps = round(wirings[0].ways.gap_s * PS) or -1
+    rules.data_flows = len(flow) - len(clearance)
+    if sending.gathering is not None:
+        rules.moderation_ps = round(1000 * sending.gathering.moderation_ns)
+        rules.late_ps = round(1000 * sending.gathering.late_ns)
+
+    counts = zeros(Counts, 1)[0]
+    counts.most_taken = 4 + int(np.diff(program.first_transfer).max(initial=0))
+    counts.most_taken += _most_asked(pausing) + int(clearance.pairs.max(initial=0))
+    waits_ps = rules.moderation_ps + rules.late_ps
+    counts.most_taken += 2 * _most_ports(host) * waits_ps // int(serialisation.delay_ps.min())
+    port = _ports(len(ports.is_nic), strict)
+    counts.free_packets = max(FIRST_PACKETS, 2 * counts.most_taken, len(port))
+    counts.finished, counts.most_host_timers = len(sizes.clearing), -2 * len(host)
+
+    on_the_way_ps = [*asking_ps, *early_ps, round(latency_s * PS)]
+    ring = _rings(serialisation.by_ring, len(port), on_the_way_ps, int(counts.free_packets))
+    timers = len(task) + 2 * len(port) + 2 * len(flow) + len(pause) + 1
     run = State(
         task=task,
-        transfer=np.concatenate((transfer, endless)),
+        transfer=_transfers(program, sending, sizes),
         flow=flow,
-        pace=np.zeros((flows, control.STATE_CELLS)),
+        bitmap=_bitmaps(sending),
+        pace=np.zeros((len(flow), control.STATE_CELLS)),
         rule=sending.rules,
         port=port,
-        queue=queue,
-        marking=marking,
+        queue=_queues(len(port) * len(order), queues.quantum),
+        marking=_markings(queues),
         pause=pause,
         pool=memory,
         buffer=buffer,
         host=host,
         clearance=clearance,
-        packet=free_packets(0, pool),
+        packet=free_packets(0, int(counts.free_packets)),
         next_task=next_task,
         starts=starts,
         path=np.array([at.LOST], np.int32),
-        sizes=sizes,
-        ring_of=port_ring.ravel(),
-        delay_ps=delay_ps.ravel(),
+        sizes=sizes.wire_bytes,
+        ring_of=serialisation.ring.ravel(),
+        delay_ps=serialisation.delay_ps.ravel(),
         ring=ring,
-        event=np.zeros((int((ring[:, at.MASK] + 1).sum()), at.EVENT_CELLS), np.int64),
-        timer=np.zeros((timers, at.EVENT_CELLS), np.int64),
+        event=zeros(Event, int((ring.mask + 1).sum())),
+        timer=zeros(Event, timers),
         due=np.full(len(ring) + 1, at.NEVER),
         rules=rules,
         counts=counts,
     )
-    run = connected(with_wakes(run), wirings[0], all_ports)
-    port[:, at.FREE_PS] = -port[:, at.BURST_PS]
+    run = connected(with_wakes(run), wirings[0], ports)
+    port.free_ps = -port.burst_ps
     if len(host):
-        port[all_ports.is_nic, at.BUSY] = at.GATHERS
-        host[:, at.SHAPED_PS] = -port[:, at.BURST_PS]
+        port.busy[ports.is_nic] = at.GATHERS
+        host.shaped_ps = -port.burst_ps
     return run
 
 
@@ -188,85 +197,142 @@ def _most_asked(pausing: Pausing | None) -> int:
     return len(pausing.classes) + int(ports)
 
 
-def _flows(sending: Sending, order: list[int]) -> Table:
-    words = -(-int(sending.reach.max(initial=0)) // at.BITS)
-    flow = np.zeros((len(sending.source), at.FLOW_CELLS + at.BITMAPS * words), np.int64)
-    flow[:, [at.NEXT_FLOW, at.SENDING, at.ARRIVING, at.ACKING, at.LAST, at.ASKED]] = -1
-    flow[:, at.DEADLINE_PS] = at.NEVER
-    flow[:, [at.DATA_PS, at.ACK_PS]] = -at.NEVER
+def _sizes(program: Program, sending: Sending) -> _Sizes:
+    mtu, count = sending.mtu[program.flow], sending.messages.count
+    packets = packets_of(sending.messages, mtu)
+    first = wire_bytes(Opcode.RC_WRITE_FIRST, sending.mtu)
+    middle = wire_bytes(Opcode.RC_WRITE_MIDDLE, sending.mtu)
+    last = _last_bytes(sending.messages, packets, mtu)
+    clearing = np.full(int(sending.admission is not None), CLEARANCE_BYTES)
+    of_packets = np.concatenate((last, first[program.flow], middle[program.flow], clearing))
+    firsts, middles = count * (packets > 1), count * np.maximum(0, packets - 2)
+    counts = np.concatenate((count, firsts, middles, clearing * count.sum()))
+    sizes = _size_classes(of_packets, counts)
+    return _Sizes(sizes, *(_class_of(each, sizes) for each in (first, middle, last, clearing)))
+
+
+def _serialisation(rates_bps: Floats, sizes: Longs, seed: int) -> _Serialisation:
+    delay_ps = np.rint(sizes * 8 * PS / rates_bps[:, None]).astype(np.int64)
+    has_ring = np.broadcast_to(np.arange(len(sizes)) < RINGED_SIZES, delay_ps.shape)
+    by_ring = drawn_order(seed, int(has_ring.sum()))
+    ring = np.full(delay_ps.shape, -1)
+    ring[has_ring] = np.argsort(by_ring)
+    return _Serialisation(delay_ps, ring, delay_ps[has_ring][by_ring])
+
+
+def _transfers(program: Program, sending: Sending, sizes: _Sizes) -> Records[Transfer]:
+    """Of each run of messages, and an endless one of clear-to-sends."""
+    transfer = zeros(Transfer, program.transfers + len(sizes.clearing))
+    transfer.task = transfer.queue_pair = transfer.next_transfer = transfer.finish_ps = -1
+    of_data, endless = transfer[: program.transfers], transfer[program.transfers :]
+    of_data.message = packets_of(sending.messages, sending.mtu[program.flow])
+    of_data.packets = sending.messages.count * of_data.message
+    of_data.end_psn = -1
+    of_data.last_size, of_data.queue_pair = sizes.last, program.flow
+    of_data.task = np.repeat(np.arange(program.tasks), np.diff(program.first_transfer))
+    endless.packets = endless.end_psn = at.NEVER
+    endless.message, endless.last_size = 1, sizes.clearing
+    return transfer
+
+
+def _flows(sending: Sending, order: list[int], sizes: _Sizes) -> Records[Flow]:
     place = np.zeros(1 + max(order, default=0), np.int64)
     place[order] = np.arange(len(order))
-    columns: dict[int, Longs] = {
-        at.WINDOW: sending.window,
-        at.ACK_EVERY: sending.ack_every,
-        at.TIMEOUT_PS: 1000 * sending.ack_timeout_ns,
-        at.RETRIES: sending.retries,
-        at.LEFT_RETRIES: sending.retries,
-        at.ECN: sending.ecn,
-        at.DATA_CLASS: place[sending.data_class],
-        at.ACK_CLASS: place[sending.ack_class],
-        at.CNP_CLASS: place[sending.cnp_class],
-        at.CONTROL: sending.control,
-        at.REACH: sending.reach,
-        at.SELECTIVE: sending.selective,
-    }
-    for cell, values in columns.items():
-        flow[:, cell] = values
+    flow = zeros(Flow, len(sending.source))
+    flow.next_flow = flow.sending = flow.arriving = flow.acking = flow.last = flow.asked = -1
+    flow.posting = flow.clearance = -1
+    flow.deadline_ps = flow.posted = at.NEVER
+    flow.data_way.last_ps = flow.ack_way.last_ps = -at.NEVER
+    flow.first_size, flow.middle_size = sizes.first, sizes.middle
+    flow.window, flow.reach = sending.window, sending.reach
+    flow.ack_every, flow.selective = sending.ack_every, sending.selective
+    flow.timeout_ps = 1000 * sending.ack_timeout_ns
+    flow.retries = flow.left_retries = sending.retries
+    flow.ecn, flow.control = sending.ecn, sending.control
+    flow.data_class = place[sending.data_class]
+    flow.ack_class, flow.cnp_class = place[sending.ack_class], place[sending.cnp_class]
     return flow
 
 
-def _hosts(gathering: Gathering | None) -> tuple[Table, Longs]:
-    """A row per port, if hosts gather arrivals; MODERATION_PS and LATE_PS."""
+def _bitmaps(sending: Sending) -> Bitmaps:
+    words = -(-int(sending.reach.max(initial=0)) // at.BITS)
+    return np.zeros((len(sending.source), at.BITMAPS * words), np.int64)
+
+
+def _ports(ports: int, turn: int) -> Records[Port]:
+    port = zeros(Port, ports)
+    port.busy = port.flows.first = port.flows.last = port.early = -1
+    port.turn = turn
+    return port
+
+
+def _queues(queues: int, deficit: int) -> Records[Queue]:
+    queue = zeros(Queue, queues)
+    queue.head = queue.tail = -1
+    queue.deficit = deficit
+    return queue
+
+
+def _markings(queues: Queues) -> Records[Marking]:
+    floors = bin_edges_bytes(queues.kmin, queues.kmax, queues.buffer_bytes)
+    marking = zeros(Marking, len(floors))
+    marking.floor = floors
+    return marking
+
+
+def _hosts(gathering: Gathering | None) -> Records[Host]:
+    """Of each port, if hosts gather arrivals."""
     if gathering is None:
-        return np.zeros((0, at.HOST_CELLS), np.int64), np.zeros(2, np.int64)
-    host = np.zeros((len(gathering.server), at.HOST_CELLS), np.int64)
-    host[:, at.WOKE_PS], host[:, at.DUE_PS] = -at.NEVER, at.NEVER
-    host[:, [at.FIRST_PORT, at.NEXT_PORT, at.FIRST_ARRIVED]], host[:, at.IS_IDLE] = NONE, 1
+        return zeros(Host, 0)
+    host = zeros(Host, len(gathering.server))
+    host.woke_ps, host.due_ps, host.is_idle = -at.NEVER, at.NEVER, 1
+    for column in (host.first_port, host.next_port, host.first_arrived):
+        column[:] = NONE
     numbers = np.argsort(gathering.server, kind="stable")[(gathering.server == NONE).sum() :]
     server = gathering.server[numbers]
     _, begin, which = np.unique(server, return_index=True, return_inverse=True)
-    host[numbers, at.FIRST_PORT] = numbers[begin][which]
-    host[numbers[:-1], at.NEXT_PORT] = np.where(server[1:] == server[:-1], numbers[1:], NONE)
-    times_ns = np.array([gathering.moderation_ns, gathering.late_ns])
-    return host, np.rint(1000 * times_ns).astype(np.int64)
+    host.first_port[numbers] = numbers[begin][which]
+    host.next_port[numbers[:-1]] = np.where(server[1:] == server[:-1], numbers[1:], NONE)
+    return host
 
 
-def _most_ports(host: Table) -> int:
+def _most_ports(host: Records[Host]) -> int:
     """Of a host."""
-    first = host[:, at.FIRST_PORT]
+    first = host.first_port
     return int(np.bincount(first[first != NONE]).max(initial=0))
 
 
-def _clearance(admission: Admission | None, flow: Table, endless: int) -> Table:
-    """A row for each of the last flows, which send an `endless` transfer as messages arrive."""
-    flow[:, at.POSTED], flow[:, [at.POSTING, at.CLEARANCE]] = at.NEVER, -1
+def _clearance(
+    admission: Admission | None, flow: Records[Flow], endless: int
+) -> Records[Clearance]:
+    """Of each of the last flows, which send an `endless` transfer as messages arrive."""
     if admission is None:
-        return np.zeros((0, at.CLEARANCE_CELLS), np.int64)
-    clearance = np.zeros((len(admission.initial), at.CLEARANCE_CELLS), np.int64)
-    clearance[:, at.INITIAL], clearance[:, at.PARTS] = admission.initial, admission.parts
+        return zeros(Clearance, 0)
+    clearance = zeros(Clearance, len(admission.initial))
+    clearance.initial, clearance.parts = admission.initial, admission.parts
     (waiting,) = np.nonzero(admission.waits_for >= 0)
     used, first, pairs = np.unique(
         admission.waits_for[waiting], return_index=True, return_counts=True
     )
-    clearance[used, at.FIRST_PAIR], clearance[used, at.PAIRS] = waiting[first], pairs
-    flow[waiting, at.CLEARANCE] = admission.waits_for[waiting]
-    flow[waiting, at.POSTED] = 0
-    control = flow[len(flow) - len(clearance) :]
-    control[:, [at.SENDING, at.ARRIVING, at.ACKING]] = endless
-    control[:, at.CLEARANCE], control[:, at.POSTED] = np.arange(len(clearance)), 0
+    clearance.first_pair[used], clearance.pairs[used] = waiting[first], pairs
+    flow.clearance[waiting], flow.posted[waiting] = admission.waits_for[waiting], 0
+    clearing = slice(len(flow) - len(clearance), None)
+    for column in (flow.sending, flow.arriving, flow.acking):
+        column[clearing] = endless
+    flow.clearance[clearing], flow.posted[clearing] = np.arange(len(clearance)), 0
     return clearance
 
 
-def _rules(queues: Queues, order: list[int], strict: int) -> Longs:
-    rules = np.zeros(at.RULES, np.int64)
-    rules[at.CLASSES], rules[at.STRICT] = len(order), strict
-    rules[at.KMIN], rules[at.KMAX] = queues.kmin, queues.kmax
-    rules[at.PMAX] = round(queues.pmax * PMAX_UNITS)
-    rules[at.MARKED_CLASSES] = sum(
+def _rules(queues: Queues, order: list[int], strict: int) -> Rules:
+    rules = zeros(Rules, 1)[0]
+    rules.classes, rules.strict = len(order), strict
+    rules.kmin, rules.kmax = queues.kmin, queues.kmax
+    rules.pmax = round(queues.pmax * PMAX_UNITS)
+    rules.marked_classes = sum(
         1 << place for place, class_ in enumerate(order) if class_ in queues.marked
     )
-    rules[at.QUANTUM], rules[at.SEED] = queues.quantum, queues.seed
-    rules[at.CUTS_THROUGH] = queues.ports is PortModel.CUT_THROUGH
+    rules.quantum, rules.seed = queues.quantum, queues.seed
+    rules.cuts_through = queues.ports is PortModel.CUT_THROUGH
     if queues.pausing is not None:
         pause_rules(queues.pausing, order, rules)
     return rules
@@ -296,32 +362,34 @@ def _early_ps(ports: PortModel, rates: Floats, latency_s: float) -> list[int]:
     return found
 
 
-def _rings(serialisation_ps: Longs, ports: int, on_the_way_ps: list[int], pool: int) -> Table:
+def _rings(
+    serialisation_ps: Longs, ports: int, on_the_way_ps: list[int], packets: int
+) -> Records[Ring]:
     """A ring for each serialisation, with room for all ports, and one for each time on the way,
     with room for all packets."""
-    ring = np.zeros((len(serialisation_ps) + len(on_the_way_ps), at.RING_CELLS), np.int64)
-    ring[:, at.RING_DELAY_PS] = [*serialisation_ps, *on_the_way_ps]
-    ring[:, at.MASK] = 2 ** (pool - 1).bit_length() - 1
-    ring[: len(serialisation_ps), at.MASK] = 2 ** (ports - 1).bit_length() - 1
-    ring[1:, at.FIRST] = np.cumsum(ring[:-1, at.MASK] + 1)
+    ring = zeros(Ring, len(serialisation_ps) + len(on_the_way_ps))
+    ring.delay_ps = [*serialisation_ps, *on_the_way_ps]
+    room = np.repeat((ports, packets), (len(serialisation_ps), len(on_the_way_ps)))
+    mask = np.array([2 ** (most - 1).bit_length() - 1 for most in room.tolist()])
+    ring.mask, ring.first = mask, np.cumsum(mask + 1) - (mask + 1)
     return ring
 
 
-def _tasks(program: Program, sending: Sending) -> tuple[Table, Longs]:
-    """The rows of tasks, and the tasks that wait for each."""
-    task = np.zeros((program.tasks, at.TASK_CELLS), np.int64)
-    task[:, [at.READY_PS, at.START_PS, at.END_PS]] = [0, -1, -1]
-    task[:, at.WAITING] = np.diff(program.after_start)
-    task[:, at.OPEN] = task[:, at.COMING] = np.diff(program.first_transfer)
-    task[:, at.DELAY_PS] = np.rint(program.delay_s * PS)
-    task[:, at.FIRST_TRANSFER] = program.first_transfer[:-1]
-    task[:, at.LAST_TRANSFER] = program.first_transfer[1:]
+def _tasks(program: Program, sending: Sending) -> tuple[Records[Task], Longs]:
+    """The records of tasks, and the tasks that wait for each."""
+    task = zeros(Task, program.tasks)
+    task.start_ps = task.end_ps = -1
+    task.waiting = np.diff(program.after_start)
+    task.open = task.coming = np.diff(program.first_transfer)
+    task.delay_ps = np.rint(program.delay_s * PS)
+    task.first_transfer = program.first_transfer[:-1]
+    task.last_transfer = program.first_transfer[1:]
     waiter = np.repeat(np.arange(program.tasks), np.diff(program.after_start))
     for_ack = ~_receives(program, sending, waiter)
     first = np.searchsorted(np.sort(program.after), np.arange(program.tasks + 1))
     arrivals = np.bincount(program.after[~for_ack], minlength=program.tasks)
-    task[:, at.FIRST_NEXT], task[:, at.LAST_NEXT] = first[:-1], first[1:]
-    task[:, at.FIRST_ACKED] = first[:-1] + arrivals
+    task.first_next, task.last_next = first[:-1], first[1:]
+    task.first_acked = first[:-1] + arrivals
     return task, waiter[np.lexsort((for_ack, program.after))].astype(np.int64)
 
 

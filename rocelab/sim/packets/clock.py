@@ -20,26 +20,26 @@ from rocelab.sim.packets.state import State
 def schedule(run: State, ring: int, subject: int) -> None:
     """Let an event happen after the ring's delay."""
     row = run.ring[ring]
-    time = run.counts[at.NOW_PS] + row[at.RING_DELAY_PS]
-    place = row[at.FIRST] + (row[at.BACK] & row[at.MASK])
-    if row[at.FRONT] == row[at.BACK]:
+    time = run.counts.now_ps + row.delay_ps
+    place = row.first + (row.back & row.mask)
+    if row.front == row.back:
         run.due[ring] = time
-    row[at.BACK] += 1
-    run.event[place, at.TIME_PS] = time
-    run.event[place, at.SUBJECT] = subject
+    row.back += 1
+    run.event[place].time_ps = time
+    run.event[place].subject = subject
 
 
 @inlined
 def next_in_ring(run: State, ring: int) -> int:
     """Take the subject of a ring's front."""
     row = run.ring[ring]
-    subject = run.event[row[at.FIRST] + (row[at.FRONT] & row[at.MASK]), at.SUBJECT]
-    row[at.FRONT] += 1
-    if row[at.FRONT] == row[at.BACK]:
+    subject = run.event[row.first + (row.front & row.mask)].subject
+    row.front += 1
+    if row.front == row.back:
         run.due[ring] = at.NEVER
     else:
-        following = row[at.FIRST] + (row[at.FRONT] & row[at.MASK])
-        run.due[ring] = run.event[following, at.TIME_PS]
+        following = row.first + (row.front & row.mask)
+        run.due[ring] = run.event[following].time_ps
     return int(subject)
 
 
@@ -58,51 +58,51 @@ def _tie(run: State, subject: int) -> int:
     """Where a timer comes among those of one instant."""
     if subject & 7 == at.START:
         return subject - 2**31
-    return draw(run.rules[at.SEED], TIES, subject)
+    return draw(run.rules.seed, TIES, subject)
 
 
 @inlined
 def _is_before(run: State, place: int, time: int, subject: int) -> bool:
     """Whether the timer at a place of the heap runs out before another one."""
-    due = run.timer[place, at.TIME_PS]
+    due = run.timer[place].time_ps
     return bool(
-        due < time or (due == time and _tie(run, run.timer[place, at.SUBJECT]) < _tie(run, subject))
+        due < time or (due == time and _tie(run, run.timer[place].subject) < _tie(run, subject))
     )
 
 
 @inlined
 def set_timer(run: State, time: int, kind: int, of: int) -> None:
     """Let a timer of a task, port, flow or gate run out at a time."""
-    heap, place, subject = run.timer, run.counts[at.TIMERS], 8 * of + kind
-    run.counts[at.TIMERS] += 1
+    heap, place, subject = run.timer, run.counts.timers, 8 * of + kind
+    run.counts.timers += 1
     while place > 0 and not _is_before(run, (place - 1) >> 1, time, subject):
         parent = (place - 1) >> 1
-        heap[place, at.TIME_PS] = heap[parent, at.TIME_PS]
-        heap[place, at.SUBJECT] = heap[parent, at.SUBJECT]
+        heap[place].time_ps = heap[parent].time_ps
+        heap[place].subject = heap[parent].subject
         place = parent
-    heap[place, at.TIME_PS], heap[place, at.SUBJECT] = time, subject
-    run.due[-1] = heap[0, at.TIME_PS]
+    heap[place].time_ps, heap[place].subject = time, subject
+    run.due[-1] = heap[0].time_ps
 
 
 @inlined
 def next_timer(run: State) -> int:
     """Take the subject of the timer that runs out first."""
     heap, place = run.timer, 0
-    subject = heap[0, at.SUBJECT]
-    run.counts[at.TIMERS] -= 1
-    count = run.counts[at.TIMERS]
-    time, last = heap[count, at.TIME_PS], heap[count, at.SUBJECT]
+    subject = heap[0].subject
+    run.counts.timers -= 1
+    count = run.counts.timers
+    time, last = heap[count].time_ps, heap[count].subject
     while True:
         child = 2 * place + 1
         if child + 1 < count and _is_before(
-            run, child + 1, heap[child, at.TIME_PS], heap[child, at.SUBJECT]
+            run, child + 1, heap[child].time_ps, heap[child].subject
         ):
             child += 1
         if child >= count or not _is_before(run, child, time, last):
             break
-        heap[place, at.TIME_PS] = heap[child, at.TIME_PS]
-        heap[place, at.SUBJECT] = heap[child, at.SUBJECT]
+        heap[place].time_ps = heap[child].time_ps
+        heap[place].subject = heap[child].subject
         place = child
-    heap[place, at.TIME_PS], heap[place, at.SUBJECT] = time, last
-    run.due[-1] = heap[0, at.TIME_PS] if count else at.NEVER
+    heap[place].time_ps, heap[place].subject = time, last
+    run.due[-1] = heap[0].time_ps if count else at.NEVER
     return int(subject)

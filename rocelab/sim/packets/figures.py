@@ -7,7 +7,6 @@ import numpy as np
 from rocelab.results.lossless import PauseSpan, find_deadlock
 from rocelab.results.simulation import LinkPauses, LosslessLinks, PacketCounts, PortQueue
 from rocelab.routes.arrays.network import Network
-from rocelab.sim.packets import state as at
 from rocelab.sim.packets.run import PacketRun
 from rocelab.sim.packets.wiring import PS
 
@@ -51,15 +50,15 @@ def packet_counts(run: PacketRun, network: Network) -> PacketCounts:
 def lossless_links(run: PacketRun, network: Network) -> LosslessLinks:
     """What the lossless classes of a run did."""
     pause = run.pause
-    dropped, held = pause[..., at.REFUSED], pause[..., at.HELD_HIGHEST]
+    dropped, held = pause.refused, pause.held_highest
     if len(run.buffer):
-        slow = run.buffer[:, at.DRAIN_BPS] > 0
-        bits = run.buffer[slow, at.FILL_HIGHEST_PS] * (run.buffer[slow, at.DRAIN_BPS] / PS)
+        slow = run.buffer.drain_bps > 0
+        bits = run.buffer.fill_highest_ps[slow] * (run.buffer.drain_bps[slow] / PS)
         held[slow] = np.rint(bits / 8).astype(np.int64)[:, None]
-        dropped[slow, 0] = run.buffer[slow, at.OVERFLOWS]
-    touched = pause[..., at.STOPS] + dropped + pause[..., at.DISCARDS] > 0
+        dropped[slow, 0] = run.buffer.overflows[slow]
+    touched = pause.stops + dropped + pause.discards > 0
     places = np.argwhere(touched)
-    order = np.argsort(-pause[touched][:, at.PAUSED_PS], kind="stable")[:MOST_LINKS]
+    order = np.argsort(-pause[touched].paused_ps, kind="stable")[:MOST_LINKS]
 
     def link(send: int, number: int) -> LinkPauses:
         row = pause[send, number]
@@ -67,24 +66,24 @@ def lossless_links(run: PacketRun, network: Network) -> LosslessLinks:
             network.send_name(send),
             network.node_names[network.receiver[send]],
             run.lossless[number],
-            int(row[at.STOPS]),
-            int(row[at.PAUSED_PS]) / PS_OF_NS,
-            int(row[at.LONGEST_PS]) / PS_OF_NS,
-            bool(row[at.IS_CLOSED]),
+            int(row.stops),
+            int(row.paused_ps) / PS_OF_NS,
+            int(row.longest_ps) / PS_OF_NS,
+            bool(row.is_closed),
             int(held[send, number]),
-            int(row[at.BEYOND_HIGHEST]),
+            int(row.beyond_highest),
             int(dropped[send, number]),
-            int(row[at.DISCARDS]),
-            int(row[at.FIRINGS]),
+            int(row.discards),
+            int(row.firings),
         )
 
     return LosslessLinks(
         classes=run.lossless,
-        transitions=int(pause[..., at.STOPS].sum()),
-        paused_ns=int(pause[..., at.PAUSED_PS].sum()) / PS_OF_NS,
+        transitions=int(pause.stops.sum()),
+        paused_ns=int(pause.paused_ps.sum()) / PS_OF_NS,
         dropped_packets=int(dropped.sum()),
-        discarded_packets=int(pause[..., at.DISCARDS].sum()),
-        watchdog=int(pause[..., at.FIRINGS].sum()),
+        discarded_packets=int(pause.discards.sum()),
+        watchdog=int(pause.firings.sum()),
         links=tuple(link(*each) for each in places[order].tolist()),
         deadlock=find_deadlock(_lasting(run, network), servers=()),
     )
@@ -99,8 +98,8 @@ def _lasting(run: PacketRun, network: Network) -> list[PauseSpan]:
             network.send_name(send).partition(":")[2],
             run.lossless[number],
             names[network.receiver[send]],
-            int(run.pause[send, number, at.CLOSED_PS]) // PS_OF_NS,
+            int(run.pause.closed_ps[send, number]) // PS_OF_NS,
             None,
         )
-        for send, number in np.argwhere(run.pause[..., at.IS_CLOSED] > 0).tolist()
+        for send, number in np.argwhere(run.pause.is_closed > 0).tolist()
     ]

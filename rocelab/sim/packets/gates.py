@@ -18,16 +18,16 @@ from rocelab.sim.packets.state import State
 @compiled
 def obey(run: State, frame: int) -> None:
     """What a receiver asked for takes effect at the sender."""
-    place, pauses = run.packet[frame, at.FLOW], run.packet[frame, at.PSN]
+    place, pauses = run.packet[frame].flow, run.packet[frame].psn
     release(run, frame)
-    row, number = run.pause[place], place // run.rules[at.CLASSES]
-    row[at.IS_PAUSED] = pauses
-    if run.port[number, at.BUSY] == at.GATHERS:
+    row, number = run.pause[place], place // run.rules.classes
+    row.is_paused = pauses
+    if run.port[number].busy == at.GATHERS:
         rouse(run, number)
-    if row[at.HAS_FIRED]:
+    if row.has_fired:
         if not pauses:
-            row[at.IDLE_PS] = run.counts[at.NOW_PS]
-            time_watchdog(run, place, row[at.IDLE_PS] + run.rules[at.RESTORATION_PS])
+            row.idle_ps = run.counts.now_ps
+            time_watchdog(run, place, row.idle_ps + run.rules.restoration_ps)
     elif pauses:
         _close(run, place)
     else:
@@ -37,61 +37,61 @@ def obey(run: State, frame: int) -> None:
 @compiled
 def _close(run: State, place: int) -> None:
     row, queue = run.pause[place], run.queue[place]
-    row[at.IS_CLOSED], row[at.CLOSED_PS] = 1, run.counts[at.NOW_PS]
-    row[at.STOPS] += 1
-    row[at.FIRST_WAITING], queue[at.HEAD] = queue[at.HEAD], -1
-    run.port[place // run.rules[at.CLASSES], at.QUEUED] -= row[at.WAITING_PACKETS]
-    if row[at.FIRST_WAITING] >= 0:
+    row.is_closed, row.closed_ps = 1, run.counts.now_ps
+    row.stops += 1
+    row.first_waiting, queue.head = queue.head, -1
+    run.port[place // run.rules.classes].queued -= row.waiting_packets
+    if row.first_waiting >= 0:
         watch(run, place)
 
 
 @compiled
 def _open(run: State, place: int) -> None:
     """Packets and flows that waited take their turns again."""
-    row, number = run.pause[place], place // run.rules[at.CLASSES]
+    row, number = run.pause[place], place // run.rules.classes
     port = run.port[number]
-    closed_ps = run.counts[at.NOW_PS] - row[at.CLOSED_PS]
-    row[at.IS_CLOSED] = 0
-    row[at.PAUSED_PS] += closed_ps
-    row[at.LONGEST_PS] = max(row[at.LONGEST_PS], closed_ps)
-    run.queue[place, at.HEAD] = row[at.FIRST_WAITING]
-    port[at.QUEUED] += row[at.WAITING_PACKETS]
-    if row[at.FIRST_PARKED] >= 0:
-        if port[at.FIRST_FLOW] < 0:
-            port[at.FIRST_FLOW] = row[at.FIRST_PARKED]
+    closed_ps = run.counts.now_ps - row.closed_ps
+    row.is_closed = 0
+    row.paused_ps += closed_ps
+    row.longest_ps = max(row.longest_ps, closed_ps)
+    run.queue[place].head = row.first_waiting
+    port.queued += row.waiting_packets
+    if row.parked.first >= 0:
+        if port.flows.first < 0:
+            port.flows.first = row.parked.first
         else:
-            run.flow[port[at.LAST_FLOW], at.NEXT_FLOW] = row[at.FIRST_PARKED]
-        port[at.LAST_FLOW] = row[at.LAST_PARKED]
-        row[at.FIRST_PARKED] = -1
+            run.flow[port.flows.last].next_flow = row.parked.first
+        port.flows.last = row.parked.last
+        row.parked.first = -1
     serve(run, number)
-    if port[at.BUSY] == at.GATHERS:
+    if port.busy == at.GATHERS:
         shape(run, number)
     # After it was idle, a lab's port may send several frames at once.
-    while port[at.BUSY] < 0 and port[at.QUEUED] > 0:
+    while port.busy < 0 and port.queued > 0:
         serve(run, number)
 
 
 @compiled
 def watched(run: State, place: int) -> None:
     """A watchdog's time is over: of detection, or of restoration after it has fired."""
-    row, rules, now = run.pause[place], run.rules, run.counts[at.NOW_PS]
-    row[at.IS_WATCHED] = 0
-    if row[at.HAS_FIRED]:
-        if row[at.IS_PAUSED]:
+    row, rules, now = run.pause[place], run.rules, run.counts.now_ps
+    row.is_watched = 0
+    if row.has_fired:
+        if row.is_paused:
             return
-        if row[at.IDLE_PS] + rules[at.RESTORATION_PS] > now:
-            time_watchdog(run, place, row[at.IDLE_PS] + rules[at.RESTORATION_PS])
+        if row.idle_ps + rules.restoration_ps > now:
+            time_watchdog(run, place, row.idle_ps + rules.restoration_ps)
         else:
-            row[at.HAS_FIRED] = 0
-    elif row[at.IS_CLOSED] and row[at.FIRST_WAITING] >= 0:
-        if row[at.IDLE_PS] + rules[at.DETECTION_PS] > now:
-            time_watchdog(run, place, row[at.IDLE_PS] + rules[at.DETECTION_PS])
+            row.has_fired = 0
+    elif row.is_closed and row.first_waiting >= 0:
+        if row.idle_ps + rules.detection_ps > now:
+            time_watchdog(run, place, row.idle_ps + rules.detection_ps)
             return
-        row[at.HAS_FIRED] = 1
-        row[at.FIRINGS] += 1
-        if rules[at.DISCARDS_ALL]:
-            number = place // rules[at.CLASSES]
-            count = emptied(run, number, place - number * rules[at.CLASSES])
-            run.port[number, at.DROPS] += count
-            row[at.DISCARDS] += count
+        row.has_fired = 1
+        row.firings += 1
+        if rules.discards_all:
+            number = place // rules.classes
+            count = emptied(run, number, place - number * rules.classes)
+            run.port[number].drops += count
+            row.discards += count
         _open(run, place)

@@ -26,61 +26,61 @@ DONE, MORE, FULL = range(3)
 @compiled
 def _acknowledge(run: State, packet: int) -> None:
     """An ACK or NAK reaches its sender."""
-    flow, acked = run.packet[packet, at.FLOW], int(run.packet[packet, at.PSN])
-    ahead = run.packet[packet, at.KIND] - at.NAK
+    flow, acked = run.packet[packet].flow, int(run.packet[packet].psn)
+    ahead = run.packet[packet].kind - at.NAK
     release(run, packet)
     row = run.flow[flow]
-    unacked = row[at.UNACKED]
-    if acked < unacked or row[at.WINDOW] == 0:
+    unacked = row.unacked
+    if acked < unacked or row.window == 0:
         return
     if acked > unacked:
-        row[at.UNACKED] = acked
-        row[at.LEFT_RETRIES] = row[at.RETRIES]
-        row[at.DEADLINE_PS] = at.NEVER
-        if row[at.ASKED] >= acked:
-            row[at.DEADLINE_PS] = run.counts[at.NOW_PS] + row[at.TIMEOUT_PS]
+        row.unacked = acked
+        row.left_retries = row.retries
+        row.deadline_ps = at.NEVER
+        if row.asked >= acked:
+            row.deadline_ps = run.counts.now_ps + row.timeout_ps
         packets_acknowledged(run, flow)
-        if row[at.NEXT_PSN] < acked:
-            row[at.NEXT_PSN], row[at.SENDING] = acked, row[at.ACKING]
-    row[at.NAKS] += ahead >= 0
-    if row[at.SELECTIVE]:
+        if row.next_psn < acked:
+            row.next_psn, row.sending = acked, row.acking
+    row.naks += ahead >= 0
+    if row.selective:
         learn(run, flow, unacked, acked + ahead)
     # A copy of a NAK that was already served asks for nothing new.
-    elif ahead >= 0 and row[at.NEXT_PSN] > row[at.UNACKED]:
+    elif ahead >= 0 and row.next_psn > row.unacked:
         go_back(run, flow)
     list_flow(run, flow)
-    serve(run, row[at.NIC])
+    serve(run, row.nic)
 
 
 @inlined
 def _take(run: State, packet: int) -> None:
     """A host takes a packet from its NIC."""
     row = run.packet[packet]
-    if row[at.KIND] <= at.ASKING:
+    if row.kind <= at.ASKING:
         deliver(run, packet)
-    elif row[at.KIND] != at.CNP:
+    elif row.kind != at.CNP:
         _acknowledge(run, packet)
     else:
-        flow = row[at.FLOW]
+        flow = row.flow
         release(run, packet)
-        rule = run.rule[run.flow[flow, at.CONTROL]]
-        control.on_cnp(run.pace[flow], rule, float(run.counts[at.NOW_PS]))
+        rule = run.rule[run.flow[flow].control]
+        control.on_cnp(run.pace[flow], rule, float(run.counts.now_ps))
 
 
 @inlined
 def _reach(run: State, packet: int) -> None:
     """A packet comes to the end of a link."""
     row = run.packet[packet]
-    row[at.PLACE] += 1
-    port = run.path[row[at.PLACE]]
+    row.place += 1
+    port = run.path[row.place]
     if port >= 0:
         enqueue(run, packet, port)
     elif port == at.LOST:
-        run.counts[at.LOST_PACKETS] += 1
+        run.counts.lost_packets += 1
         release(run, packet)
-    elif run.rules[at.DRAINS] and not receive(run, packet):
+    elif run.rules.drains and not receive(run, packet):
         release(run, packet)
-    elif run.rules[at.MODERATION_PS] > 0:
+    elif run.rules.moderation_ps > 0:
         gather(run, packet)
     else:
         _take(run, packet)
@@ -90,20 +90,20 @@ def _reach(run: State, packet: int) -> None:
 def _woken(run: State, number: int) -> None:
     """A host that gathers arrivals takes them, and sends. number: of its first port."""
     host = run.host[number]
-    run.counts[at.HOST_TIMERS] -= 1
-    if host[at.DUE_PS] != run.counts[at.NOW_PS]:
+    run.counts.host_timers -= 1
+    if host.due_ps != run.counts.now_ps:
         return
-    packet = host[at.FIRST_ARRIVED]
-    host[at.FIRST_ARRIVED] = -1
-    host[at.WAKES] += 1
+    packet = host.first_arrived
+    host.first_arrived = -1
+    host.wakes += 1
     while packet >= 0:
-        following = run.packet[packet, at.NEXT]
+        following = run.packet[packet].next
         _take(run, packet)
         packet = following
-    host[at.WOKE_PS], host[at.DUE_PS] = run.counts[at.NOW_PS], at.NEVER
+    host.woke_ps, host.due_ps = run.counts.now_ps, at.NEVER
     while number >= 0:
         offer(run, number)
-        number = run.host[number, at.NEXT_PORT]
+        number = run.host[number].next_port
 
 
 @compiled
@@ -124,18 +124,18 @@ def _run_out(run: State, subject: int) -> None:
         shaped(run, of)
     else:
         if kind == at.TURN_DUE:
-            run.flow[of, at.LISTED] = 0
+            run.flow[of].listed = 0
             list_flow(run, of)
         else:
             ack_timer(run, of)
-        serve(run, run.flow[of, at.NIC])
+        serve(run, run.flow[of].nic)
 
 
 @compiled
 def move(run: State, flow: int, number: int) -> None:
     """A flow sends by another port of its NIC from now on."""
     is_listed = leave_turns(run, flow)
-    run.flow[flow, at.NIC] = number
+    run.flow[flow].nic = number
     if is_listed:
         list_flow(run, flow)
         serve(run, number)
@@ -146,11 +146,11 @@ def begin(run: State, clearing: Longs) -> None:
     """Time the tasks that wait for no other, and clear the first messages, in an order of all
     clearances."""
     for task in run.task:
-        if task[at.WAITING] == 0:
-            set_timer(run, task[at.DELAY_PS], at.START, task[at.STARTS_AS])
+        if task.waiting == 0:
+            set_timer(run, task.delay_ps, at.START, task.starts_as)
     for flow in range(len(run.flow)):
-        if run.flow[flow, at.CONTROL] >= 0:
-            control.begin(run.pace[flow], run.rule[run.flow[flow, at.CONTROL]])
+        if run.flow[flow].control >= 0:
+            control.begin(run.pace[flow], run.rule[run.flow[flow].control])
     for clearance in clearing:
         send_clearances(run, clearance, 1)
 
@@ -161,20 +161,20 @@ def advance(run: State, events: int, until_ps: int) -> int:
     timers = len(run.ring)
     for _ in range(events):
         if (
-            run.counts[at.FREE_PACKETS] < run.counts[at.MOST_TAKEN]
-            or run.counts[at.HOST_TIMERS] > run.counts[at.MOST_HOST_TIMERS]
+            run.counts.free_packets < run.counts.most_taken
+            or run.counts.host_timers > run.counts.most_host_timers
         ):
             return FULL
         ring = next_due(run.due)
         time = run.due[ring]
         if time >= until_ps:
             return DONE
-        run.counts[at.NOW_PS] = time
+        run.counts.now_ps = time
         if ring == timers:
             _run_out(run, next_timer(run))
-        elif ring >= run.rules[at.WAY_RINGS]:
+        elif ring >= run.rules.way_rings:
             _reach(run, next_in_ring(run, ring))
-        elif ring < run.rules[at.PORT_RINGS]:
+        elif ring < run.rules.port_rings:
             serialised(run, next_in_ring(run, ring))
         else:
             obey(run, next_in_ring(run, ring))

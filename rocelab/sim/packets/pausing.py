@@ -24,8 +24,7 @@ from rocelab.plan.pauses import QUANTUM_BITS
 from rocelab.plan.pfc import carving, nic_thresholds, slack_of, warnings
 from rocelab.results.simulation import PortModel
 from rocelab.routes.arrays.network import Network
-from rocelab.sim.packets import state as at
-from rocelab.sim.packets.state import Table
+from rocelab.sim.packets.state import Buffer, Pause, Pool, Records, Rules, zeros
 
 PS = 10**12
 
@@ -178,54 +177,51 @@ def pause_warnings(spec: LabSpec, network: Network) -> tuple[str, ...]:
 
 def pause_tables(
     pausing: Pausing | None, order: Sequence[int], first_ring: int
-) -> tuple[Table, Table, Table]:
+) -> tuple[Records[Pause], Records[Pool], Records[Buffer]]:
     """The engine's rows of gates, switches' memories and receive buffers, all empty without
     lossless classes. order: the traffic class of each class of a port; first_ring: that of the
     shortest delay."""
     if pausing is None:
-        pause, pool, buffer = (
-            np.zeros((0, cells), np.int64)
-            for cells in (at.PAUSE_CELLS, at.POOL_CELLS, at.BUFFER_CELLS)
-        )
-        return pause, pool, buffer
+        return zeros(Pause, 0), zeros(Pool, 0), zeros(Buffer, 0)
     classes, ports = len(order), len(pausing.pool)
-    pause = np.zeros((ports * classes, at.PAUSE_CELLS), np.int64)
-    pause[:, [at.FIRST_WAITING, at.FIRST_PARKED]] = -1
-    pause[:, at.HEADROOM] = np.repeat(pausing.headroom, classes)
-    pause[:, at.POOL] = np.repeat(pausing.pool, classes)
+    pause = zeros(Pause, ports * classes)
+    pause.first_waiting = pause.parked.first = -1
+    pause.headroom = np.repeat(pausing.headroom, classes)
+    pause.pool = np.repeat(pausing.pool, classes)
     ring = np.unique(pausing.delay_ps, return_inverse=True)[1]
-    pause[:, at.ASK_RING] = np.repeat(first_ring + ring, classes)
-    pool = np.zeros((len(pausing.shared), at.POOL_CELLS), np.int64)
-    pool[:, at.SHARED_SIZE], pool[:, at.RESERVE_SIZE] = pausing.shared, pausing.reserve
+    pause.ask_ring = np.repeat(first_ring + ring, classes)
+    pool = zeros(Pool, len(pausing.shared))
+    pool.shared_size, pool.reserve_size = pausing.shared, pausing.reserve
     return pause, pool, _buffers(pausing)
 
 
-def pause_rules(pausing: Pausing, order: Sequence[int], rules: Longs) -> None:
+def pause_rules(pausing: Pausing, order: Sequence[int], rules: Rules) -> None:
     """Write the engine's numbers of lossless classes into `rules`."""
     is_lossless = [each in pausing.classes for each in order]
-    rules[at.LOSSLESS] = sum(1 << place for place, found in enumerate(is_lossless) if found)
-    rules[at.NIC_CLASS] = is_lossless.index(False) if False in is_lossless else 0
-    rules[at.XOFF], rules[at.XON_OFFSET] = pausing.xoff, pausing.xon_offset
-    rules[at.RESERVED], rules[at.DYNAMIC_TH] = pausing.reserved, pausing.dynamic_th
-    rules[at.BUFFER_EACH] = 1
-    rules[at.DRAINS] = pausing.drain is not None
+    rules.lossless = sum(1 << place for place, found in enumerate(is_lossless) if found)
+    rules.nic_class = is_lossless.index(False) if False in is_lossless else 0
+    rules.xoff, rules.xon_offset = pausing.xoff, pausing.xon_offset
+    rules.reserved, rules.dynamic_th = pausing.reserved, pausing.dynamic_th
+    rules.buffer_each = 1
+    rules.drains = pausing.drain is not None
     if pausing.watchdog is not None:
-        rules[at.DETECTION_PS] = pausing.watchdog.detection_ps
-        rules[at.RESTORATION_PS] = pausing.watchdog.restoration_ps
-        rules[at.DISCARDS_ALL] = pausing.watchdog.discards
+        rules.detection_ps = pausing.watchdog.detection_ps
+        rules.restoration_ps = pausing.watchdog.restoration_ps
+        rules.discards_all = pausing.watchdog.discards
 
 
-def _buffers(pausing: Pausing) -> Table:
+def _buffers(pausing: Pausing) -> Records[Buffer]:
     drain = pausing.drain
     if drain is None:
-        return np.zeros((0, at.BUFFER_CELLS), np.int64)
-    buffer = np.zeros((len(pausing.pool), at.BUFFER_CELLS), np.int64)
-    buffer[:, at.DRAIN_BPS] = drain.rate_bps
+        return zeros(Buffer, 0)
+    buffer = zeros(Buffer, len(pausing.pool))
+    buffer.drain_bps = drain.rate_bps
     (slow,) = np.nonzero(drain.rate_bps)
-    levels = {at.FULL_PS: drain.size, at.XOFF_PS: drain.xoff, at.XON_PS: drain.xon}
-    for cell, level in levels.items():
-        buffer[slow, cell] = [
-            8 * held * PS // bps
-            for held, bps in zip(level[slow].tolist(), drain.rate_bps[slow].tolist(), strict=True)
-        ]
+
+    def drained_ps(held: Longs) -> list[int]:
+        rates_bps, sizes = drain.rate_bps[slow].tolist(), held[slow].tolist()
+        return [8 * size * PS // bps for size, bps in zip(sizes, rates_bps, strict=True)]
+
+    buffer.full_ps[slow] = drained_ps(drain.size)
+    buffer.xoff_ps[slow], buffer.xon_ps[slow] = drained_ps(drain.xoff), drained_ps(drain.xon)
     return buffer

@@ -26,7 +26,7 @@ from rocelab.sim.packets.freelist import grown
 from rocelab.sim.packets.hosts import with_wakes
 from rocelab.sim.packets.lossless import resumed
 from rocelab.sim.packets.sending import Queues, Sending, class_order
-from rocelab.sim.packets.state import State
+from rocelab.sim.packets.state import Buffer, Flow, Pause, Records, State, Transfer, dtype_of
 from rocelab.sim.packets.wiring import PS, Wiring, connected, ports_of
 from rocelab.sim.size import check_memory
 
@@ -62,10 +62,10 @@ class PacketRun(Outcome):
     packets that its receiver got with a mark; CNPs and NAKs; packets sent again;
     timeouts; data packets that came before an earlier one. lost: packets of all kinds on links that
     carried nothing, at their ports, or without a route. failed: queue pairs that gave up after too
-    many attempts. pause: 2L x lossless classes in use, ascending x PAUSE_CELLS of
-    `rocelab.sim.packets.state`; buffer: its rows of receive buffers. data_sends: sends on some way
-    of data, 2L. idle_s: from when on no port sends any more: what was resent for nothing may leave
-    after the last transfer's end.
+    many attempts. pause, 2L x lossless classes in use, ascending, and buffer, of receive buffers:
+    records of `rocelab.sim.packets.state`. data_sends: sends on some way of data, 2L. idle_s: from
+    when on no port sends any more: what was resent for nothing may leave after the last transfer's
+    end.
     """
 
     packets: int
@@ -84,8 +84,8 @@ class PacketRun(Outcome):
     lost: int
     failed: int
     lossless: tuple[int, ...]
-    pause: Longs
-    buffer: Longs
+    pause: Records[Pause]
+    buffer: Records[Buffer]
     data_sends: Bools
     idle_s: float
 
@@ -123,7 +123,7 @@ def run_packets(
             run = connected(run, wiring, ports)
         until_ps = wirings[number + 1].time_ps if number + 1 < len(wirings) else at.NEVER
         run = _advanced(run, until_ps, progress)
-        if (run.task[:, at.END_PS] >= 0).all():
+        if (run.task.end_ps >= 0).all():
             break
     return _outcome(run, program, wirings, sending, queues)
 
@@ -204,17 +204,17 @@ def _advanced(run: State, until_ps: int, progress: ProgressSink) -> State:
     while (state := loop.advance(run, _EVENTS_AT_ONCE, until_ps)) != loop.DONE or (
         run.due.min() == at.NEVER and resumed(run)
     ):
-        if state == loop.FULL and run.counts[at.HOST_TIMERS] > run.counts[at.MOST_HOST_TIMERS]:
+        if state == loop.FULL and run.counts.host_timers > run.counts.most_host_timers:
             run = with_wakes(run)
         elif state == loop.FULL:
             if len(run.packet) >= MOST_IN_FLIGHT:
                 raise InputError(
-                    f"after {run.counts[at.NOW_PS] / 1e9:,.3f} ms {len(run.packet):,} packets are "
+                    f"after {run.counts.now_ps / 1e9:,.3f} ms {len(run.packet):,} packets are "
                     "in flight; more are not simulated",
                     hint=_FEWER,
                 )
             run = grown(run)
-        progress(Progress("simulating", int(run.counts[at.FINISHED]), len(run.transfer)))
+        progress(Progress("simulating", int(run.counts.finished), len(run.transfer)))
     return run
 
 
@@ -226,10 +226,10 @@ def _outcome(
     queues: Queues,
 ) -> PacketRun:
     lossless, pause = _paused(run, sending, queues)
-    start, end = run.task[:, at.START_PS], run.task[:, at.END_PS]
-    finish = run.transfer[sending.messages.first[1:] - 1, at.FINISH_PS]
+    start, end = run.task.start_ps, run.task.end_ps
+    finish = run.transfer.finish_ps[sending.messages.first[1:] - 1]
     # Timers may be left when all has ended.
-    seconds = (end.max() if (end >= 0).all() else run.counts[at.NOW_PS]) / PS
+    seconds = (end.max() if (end >= 0).all() else run.counts.now_ps) / PS
     start_s = np.where(start < 0, np.inf, start / PS)
     finish_s = np.where(finish < 0, np.inf, finish / PS)
     rate_times_s, rate_bps = mean_rates(program, start_s, finish_s, float(seconds))
@@ -237,45 +237,45 @@ def _outcome(
         start_s=start_s,
         end_s=np.where(end < 0, np.inf, end / PS),
         finish_s=finish_s,
-        sent_bits=8 * run.port[:, at.CARRIED].astype(np.float64),
+        sent_bits=8 * run.port.carried.astype(np.float64),
         rate_times_s=rate_times_s,
         rate_bps=rate_bps,
         solves=0,
-        packets=int(run.flow[:, at.SENT].sum()),
-        acks=int(run.counts[at.ACKS]),
-        packet_hops=int(run.counts[at.HOPS]),
-        highest_bytes=run.port[:, at.HIGHEST],
-        marks=run.port[:, at.MARKS],
-        drops=run.port[:, at.DROPS],
-        marking=run.marking[:, at.MARKABLE :],
-        marked=run.flow[:, at.MARKED],
-        cnps=run.flow[:, at.CNPS],
-        naks=run.flow[:, at.NAKS],
-        retransmitted=run.flow[:, at.RETRANSMITTED],
-        timeouts=run.flow[:, at.TIMEOUTS],
-        out_of_order=run.flow[:, at.OUT_OF_ORDER],
-        lost=int(run.counts[at.LOST_PACKETS]),
-        failed=int(run.counts[at.FAILED]),
+        packets=int(run.flow.sent.sum()),
+        acks=int(run.counts.acks),
+        packet_hops=int(run.counts.hops),
+        highest_bytes=run.port.highest,
+        marks=run.port.marks,
+        drops=run.port.drops,
+        marking=np.column_stack((run.marking.markable, run.marking.marked)),
+        marked=run.flow.marked,
+        cnps=run.flow.cnps,
+        naks=run.flow.naks,
+        retransmitted=run.flow.retransmitted,
+        timeouts=run.flow.timeouts,
+        out_of_order=run.flow.out_of_order,
+        lost=int(run.counts.lost_packets),
+        failed=int(run.counts.failed),
         lossless=lossless,
         pause=pause,
         buffer=run.buffer,
         data_sends=_data_sends(wirings, 1 + int(program.flow.max(initial=-1))),
-        idle_s=float(run.port[:, at.FREE_PS].max() / PS),
+        idle_s=float(run.port.free_ps.max() / PS),
     )
 
 
-def _paused(run: State, sending: Sending, queues: Queues) -> tuple[tuple[int, ...], Longs]:
+def _paused(run: State, sending: Sending, queues: Queues) -> tuple[tuple[int, ...], Records[Pause]]:
     """The lossless classes in use, and their rows of `pause`, with pauses that have not ended."""
     if queues.pausing is None:
-        return (), np.zeros((len(run.port), 0, at.PAUSE_CELLS), np.int64)
+        return (), run.pause.reshape(len(run.port), 0)
     order, _ = class_order(sending)
     used = tuple(each for each in queues.pausing.classes if each in order)
-    pause = run.pause.reshape(len(run.port), len(order), at.PAUSE_CELLS)
+    pause = run.pause.reshape(len(run.port), len(order))
     pause = pause[:, [order.index(each) for each in used]]
-    lasting = run.counts[at.NOW_PS] - pause[..., at.CLOSED_PS]
-    lasting[pause[..., at.IS_CLOSED] == 0] = 0
-    pause[..., at.PAUSED_PS] += lasting
-    pause[..., at.LONGEST_PS] = np.maximum(pause[..., at.LONGEST_PS], lasting)
+    lasting = run.counts.now_ps - pause.closed_ps
+    lasting[pause.is_closed == 0] = 0
+    pause.paused_ps += lasting
+    pause.longest_ps = np.maximum(pause.longest_ps, lasting)
     return used, pause
 
 
@@ -307,15 +307,15 @@ def _check_size(program: Program, ways: Ways, sending: Sending) -> None:
 
 def _check_memory(program: Program, sending: Sending, queued: int) -> None:
     """Raises MachineError if the tables of flows, transfers and packets do not fit."""
-    cells = (
-        len(sending.source) * at.FLOW_CELLS
-        + -(-_awaited(sending) // at.BITS) * at.BITMAPS
-        + program.transfers * at.TRANSFER_CELLS
-        + queued * PACKET_WORDS
+    words = -(-_awaited(sending) // at.BITS) * at.BITMAPS + queued * PACKET_WORDS
+    needed = (
+        8 * words
+        + len(sending.source) * dtype_of(Flow).itemsize
+        + program.transfers * dtype_of(Transfer).itemsize
     )
     check_memory(
         f"{len(sending.source):,} flows and at least {queued:,} packets in flight",
-        8 * cells,
+        needed,
         _FEWER,
     )
 

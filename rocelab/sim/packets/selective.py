@@ -15,36 +15,36 @@ from rocelab.sim.packets.state import State
 
 
 @inlined
-def _cell(row: Longs, psn: int) -> int:
-    words = (len(row) - at.FLOW_CELLS) // at.BITMAPS
-    return int(at.FLOW_CELLS + 2 * words + psn // at.BITS % words)
+def _word(bitmap: Longs, psn: int) -> int:
+    words = len(bitmap) // at.BITMAPS
+    return int(2 * words + psn // at.BITS % words)
 
 
 @compiled
 def seek(run: State, flow: int) -> None:
     """Let the next packet of a flow be the first that is lost and was not sent again, else the
     first that is new."""
-    row = run.flow[flow]
-    psn = max(row[at.AGAIN], row[at.UNACKED])
-    while psn < row[at.LOST_TO] and row[_cell(row, psn)] >> psn % at.BITS & 1:
+    row, bitmap = run.flow[flow], run.bitmap[flow]
+    psn = max(row.again, row.unacked)
+    while psn < row.lost_to and bitmap[_word(bitmap, psn)] >> psn % at.BITS & 1:
         psn += 1
-    row[at.AGAIN] = psn
-    if psn >= row[at.LOST_TO]:
-        psn = row[at.HIGHEST_PSN]
-    sending = row[at.ACKING]
-    while sending >= 0 and run.transfer[sending, at.END_PSN] <= psn:
-        sending = run.transfer[sending, at.NEXT_TRANSFER]
-    row[at.NEXT_PSN], row[at.SENDING] = psn, sending
+    row.again = psn
+    if psn >= row.lost_to:
+        psn = row.highest_psn
+    sending = row.acking
+    while sending >= 0 and run.transfer[sending].end_psn <= psn:
+        sending = run.transfer[sending].next_transfer
+    row.next_psn, row.sending = psn, sending
 
 
 @compiled
 def learn(run: State, flow: int, unacked: int, named: int) -> None:
     """Take what an ACK or NAK says. unacked: the oldest packet that was not acknowledged before;
-    named: the one that came beyond a gap, else no later than UNACKED."""
-    row = run.flow[flow]
-    for psn in range(unacked, min(row[at.UNACKED], row[at.LOST_TO])):
-        row[_cell(row, psn)] &= ~(1 << psn % at.BITS)
-    if named > row[at.UNACKED]:
-        row[_cell(row, named)] |= 1 << named % at.BITS
-        row[at.LOST_TO] = max(row[at.LOST_TO], named + 1)
+    named: the one that came beyond a gap, else no later than `unacked` is now."""
+    row, bitmap = run.flow[flow], run.bitmap[flow]
+    for psn in range(unacked, min(row.unacked, row.lost_to)):
+        bitmap[_word(bitmap, psn)] &= ~(1 << psn % at.BITS)
+    if named > row.unacked:
+        bitmap[_word(bitmap, named)] |= 1 << named % at.BITS
+        row.lost_to = max(row.lost_to, named + 1)
     seek(run, flow)

@@ -17,52 +17,52 @@ def _go_on(run: State, first: int, last: int) -> None:
     for place in range(first, last):
         later = run.next_task[place]
         row = run.task[later]
-        row[at.WAITING] -= 1
-        if row[at.WAITING] == 0:
-            row[at.READY_PS] = run.counts[at.NOW_PS]
-            set_timer(run, row[at.READY_PS] + row[at.DELAY_PS], at.START, row[at.STARTS_AS])
+        row.waiting -= 1
+        if row.waiting == 0:
+            row.ready_ps = run.counts.now_ps
+            set_timer(run, row.ready_ps + row.delay_ps, at.START, row.starts_as)
 
 
 @inlined
 def _arrived(run: State, task: int) -> None:
     """All data of a task has arrived: receivers go on."""
-    _go_on(run, run.task[task, at.FIRST_NEXT], run.task[task, at.FIRST_ACKED])
+    _go_on(run, run.task[task].first_next, run.task[task].first_acked)
 
 
 @inlined
 def _end(run: State, task: int) -> None:
     """All data of a task is acknowledged: senders go on."""
-    run.task[task, at.END_PS] = run.counts[at.NOW_PS]
-    _go_on(run, run.task[task, at.FIRST_ACKED], run.task[task, at.LAST_NEXT])
+    run.task[task].end_ps = run.counts.now_ps
+    _go_on(run, run.task[task].first_acked, run.task[task].last_next)
 
 
 @compiled
 def start(run: State, task: int) -> None:
     """A task begins: its transfers join those of their queue pairs."""
-    run.task[task, at.START_PS] = run.counts[at.NOW_PS]
-    if run.task[task, at.OPEN] == 0:
+    run.task[task].start_ps = run.counts.now_ps
+    if run.task[task].open == 0:
         _arrived(run, task)
         _end(run, task)
-    for number in range(run.task[task, at.FIRST_TRANSFER], run.task[task, at.LAST_TRANSFER]):
+    for number in range(run.task[task].first_transfer, run.task[task].last_transfer):
         transfer = run.transfer[number]
-        flow = transfer[at.QUEUE_PAIR]
+        flow = transfer.queue_pair
         row = run.flow[flow]
-        row[at.TOTAL] += transfer[at.PACKETS]
-        transfer[at.END_PSN] = row[at.TOTAL]
-        if row[at.ARRIVING] < 0:
-            row[at.ARRIVING] = number
-        if row[at.ACKING] < 0:
-            row[at.ACKING] = number
+        row.total += transfer.packets
+        transfer.end_psn = row.total
+        if row.arriving < 0:
+            row.arriving = number
+        if row.acking < 0:
+            row.acking = number
         else:
-            run.transfer[row[at.LAST], at.NEXT_TRANSFER] = number
-        if row[at.SENDING] < 0:
-            row[at.SENDING] = number
-        row[at.LAST] = number
-        if row[at.CLEARANCE] < 0:
+            run.transfer[row.last].next_transfer = number
+        if row.sending < 0:
+            row.sending = number
+        row.last = number
+        if row.clearance < 0:
             list_flow(run, flow)
-            serve(run, row[at.NIC])
-        elif row[at.POSTING] < 0:
-            row[at.POSTING] = number
+            serve(run, row.nic)
+        elif row.posting < 0:
+            row.posting = number
     if len(run.clearance):
         _post_cleared(run, task)
 
@@ -70,8 +70,8 @@ def start(run: State, task: int) -> None:
 @compiled
 def _post_cleared(run: State, task: int) -> None:
     """Messages of a task that has begun are posted, as far as they are cleared."""
-    for number in range(run.task[task, at.FIRST_TRANSFER], run.task[task, at.LAST_TRANSFER]):
-        clearance = run.flow[run.transfer[number, at.QUEUE_PAIR], at.CLEARANCE]
+    for number in range(run.task[task].first_transfer, run.task[task].last_transfer):
+        clearance = run.flow[run.transfer[number].queue_pair].clearance
         if clearance >= 0:
             post(run, clearance)
 
@@ -80,21 +80,21 @@ def _post_cleared(run: State, task: int) -> None:
 def packets_arrived(run: State, flow: int) -> None:
     """A receiver expects a later packet now."""
     row = run.flow[flow]
-    if run.transfer[row[at.ARRIVING], at.END_PSN] <= row[at.EXPECTED]:
+    if run.transfer[row.arriving].end_psn <= row.expected:
         _transfers_arrived(run, flow)
 
 
 @compiled
 def _transfers_arrived(run: State, flow: int) -> None:
     row = run.flow[flow]
-    while row[at.ARRIVING] >= 0:
-        transfer = run.transfer[row[at.ARRIVING]]
-        if transfer[at.END_PSN] > row[at.EXPECTED]:
+    while row.arriving >= 0:
+        transfer = run.transfer[row.arriving]
+        if transfer.end_psn > row.expected:
             return
-        row[at.ARRIVING] = transfer[at.NEXT_TRANSFER]
-        task = transfer[at.TASK]
-        run.task[task, at.COMING] -= 1
-        if run.task[task, at.COMING] == 0:
+        row.arriving = transfer.next_transfer
+        task = transfer.task
+        run.task[task].coming -= 1
+        if run.task[task].coming == 0:
             _arrived(run, task)
 
 
@@ -102,14 +102,14 @@ def _transfers_arrived(run: State, flow: int) -> None:
 def packets_acknowledged(run: State, flow: int) -> None:
     """A sender's oldest packet that is not acknowledged is a later one now."""
     row = run.flow[flow]
-    while row[at.ACKING] >= 0:
-        transfer = run.transfer[row[at.ACKING]]
-        if transfer[at.END_PSN] > row[at.UNACKED]:
+    while row.acking >= 0:
+        transfer = run.transfer[row.acking]
+        if transfer.end_psn > row.unacked:
             return
-        transfer[at.FINISH_PS] = run.counts[at.NOW_PS]
-        run.counts[at.FINISHED] += 1
-        row[at.ACKING] = transfer[at.NEXT_TRANSFER]
-        task = transfer[at.TASK]
-        run.task[task, at.OPEN] -= 1
-        if run.task[task, at.OPEN] == 0:
+        transfer.finish_ps = run.counts.now_ps
+        run.counts.finished += 1
+        row.acking = transfer.next_transfer
+        task = transfer.task
+        run.task[task].open -= 1
+        if run.task[task].open == 0:
             _end(run, task)

@@ -67,60 +67,60 @@ def ports_of(wirings: Sequence[Wiring], queues: Queues) -> Ports:
 
 def connected(run: State, wiring: Wiring, ports: Ports) -> State:
     """The run with this wiring from now on."""
-    run.counts[at.NOW_PS] = max(run.counts[at.NOW_PS], wiring.time_ps)
-    is_cut, was_cut = wiring.capacity_bps == 0, run.port[:, at.BUFFER] == at.CUT
+    run.counts.now_ps = max(run.counts.now_ps, wiring.time_ps)
+    is_cut, was_cut = wiring.capacity_bps == 0, run.port.buffer == at.CUT
     _set_rates(run, wiring.capacity_bps, ports)
     for number in np.flatnonzero(is_cut & ~was_cut).tolist():
         cut(run, number)
     _lose_on_the_way(run, is_cut & ~was_cut)
     buffer = np.where(ports.is_nic, at.NEVER, ports.queues.buffer_bytes)
-    run.port[~is_cut, at.BUFFER] = buffer[~is_cut]
+    run.port.buffer[~is_cut] = buffer[~is_cut]
     nic, cells, place, list_at = _cells(run, wiring.ways, is_cut)
     run = _with_path(run, cells)
     flows = len(run.flow)
-    for path, rows in ((at.DATA_PATH, slice(flows)), (at.ACK_PATH, slice(flows, None))):
-        run.flow[:, path], run.flow[:, path + 1] = place[rows], list_at[rows]
-    moved = run.flow[:, at.NIC] != nic[:flows]
-    listed = run.flow[:, at.LISTED] > 0
+    for way, rows in ((run.flow.data_way, slice(flows)), (run.flow.ack_way, slice(flows, None))):
+        way.path, way.ways = place[rows], list_at[rows]
+    moved = run.flow.nic != nic[:flows]
+    listed = run.flow.listed > 0
     moving = np.flatnonzero(moved & listed).tolist()
     # Each may send a packet at once.
-    while run.counts[at.FREE_PACKETS] < len(moving):
+    while run.counts.free_packets < len(moving):
         run = grown(run)
     for flow in moving:
         move(run, flow, int(nic[flow]))
-    run.flow[:, at.NIC] = nic[:flows]
+    run.flow.nic = nic[:flows]
     return run
 
 
 def _set_rates(run: State, capacity_bps: Floats, ports: Ports) -> None:
     carries, queues = capacity_bps > 0, ports.queues
     rate = np.searchsorted(ports.rates_bps, capacity_bps[carries])
-    run.port[carries, at.RATE] = rate * len(run.sizes)
+    run.port.rate[carries] = rate * len(run.sizes)
     if queues.ports is not PortModel.STORE_AND_FORWARD:
-        run.port[carries, at.EARLY] = run.rules[at.WAY_RINGS] + np.argsort(ports.by_rate)[rate]
+        run.port.early[carries] = run.rules.way_rings + np.argsort(ports.by_rate)[rate]
     if queues.ports is PortModel.LAB:
         # A lab's NIC has a queue that saves up only for lossless classes, behind its host.
         saves_up = ~ports.is_nic | (len(run.host) > 0 and len(run.pause) > 0)
         burst_bytes = np.where(saves_up, queues.burst_bytes, 0)[carries]
-        run.port[carries, at.BURST_PS] = np.rint(burst_bytes * 8.0 * PS / capacity_bps[carries])
+        run.port.burst_ps[carries] = np.rint(burst_bytes * 8.0 * PS / capacity_bps[carries])
 
 
 def _lose_on_the_way(run: State, is_cut: Bools) -> None:
     """What is on these sends, or leaves their ports, comes to the first cell of `path`."""
-    busy = run.port[is_cut, at.BUSY]
-    run.packet[busy[(busy >= 0) & (busy < at.GONE)], at.PLACE] = -1
-    packets = _scheduled(run, slice(int(run.rules[at.WAY_RINGS]), None))
-    packets = packets[run.packet[packets, at.PLACE] >= 0]
-    is_lost = is_cut[run.path[run.packet[packets, at.PLACE]]]
-    run.packet[packets[is_lost], at.PLACE] = -1
+    busy = run.port.busy[is_cut]
+    run.packet.place[busy[(busy >= 0) & (busy < at.GONE)]] = -1
+    packets = _scheduled(run, slice(int(run.rules.way_rings), None))
+    packets = packets[run.packet.place[packets] >= 0]
+    is_lost = is_cut[run.path[run.packet.place[packets]]]
+    run.packet.place[packets[is_lost]] = -1
 
 
 def _scheduled(run: State, rings: slice) -> Longs:
     """The packets of all events of some rings."""
     found = [np.empty(0, np.int64)]
     for ring in run.ring[rings]:
-        numbers = np.arange(ring[at.FRONT], ring[at.BACK])
-        found.append(run.event[ring[at.FIRST] + (numbers & ring[at.MASK]), at.SUBJECT])
+        numbers = np.arange(ring.front, ring.back)
+        found.append(run.event.subject[ring.first + (numbers & ring.mask)])
     return np.concatenate(found)
 
 
@@ -157,33 +157,33 @@ def _cells(run: State, ways: Ways, is_cut: Bools) -> tuple[Longs, Ints, Longs, L
 
 def _nics(run: State) -> Longs:
     """The port at the NIC of each flow's data and answers, 2F."""
-    return np.concatenate((run.flow[:, at.NIC], run.path[run.flow[:, at.ACK_PATH]]))
+    return np.concatenate((run.flow.nic, run.path[run.flow.ack_way.path]))
 
 
 def _with_path(run: State, cells: Ints) -> State:
     """The run with these cells of `path`, behind which are the rests of present packets' ways."""
     packets = _present(run)
-    place = run.packet[packets, at.PLACE].astype(np.int64)
+    place = run.packet.place[packets].astype(np.int64)
     ends = np.flatnonzero(run.path < 0)
     # With the send by which it came.
     length = ends[np.searchsorted(ends, place)] - place + 2
     begin = np.cumsum(length) - length
     number = np.arange(length.sum()) - np.repeat(begin, length)
     rests = run.path[np.repeat(place - 1, length) + number]
-    run.packet[packets, at.PLACE] = len(cells) + begin + 1
+    run.packet.place[packets] = len(cells) + begin + 1
     return run._replace(path=np.concatenate((cells, rests)))
 
 
 def _present(run: State) -> Longs:
     """The packets in queues and on the way that are not lost."""
-    if run.counts[at.FREE_PACKETS] == len(run.packet):
+    if run.counts.free_packets == len(run.packet):
         return np.empty(0, np.int64)
     found = np.ones(len(run.packet), np.bool_)
-    following, free = run.packet[:, at.NEXT].tolist(), int(run.counts[at.FREE])
-    for _ in range(int(run.counts[at.FREE_PACKETS])):
+    following, free = run.packet.next.tolist(), int(run.counts.free)
+    for _ in range(int(run.counts.free_packets)):
         found[free] = False
         free = following[free]
-    asked = slice(int(run.rules[at.PORT_RINGS]), int(run.rules[at.WAY_RINGS]))
+    asked = slice(int(run.rules.port_rings), int(run.rules.way_rings))
     found[_scheduled(run, asked)] = False
-    found &= run.packet[:, at.PLACE] >= 0
+    found &= run.packet.place >= 0
     return np.flatnonzero(found)

@@ -121,14 +121,14 @@ def test_one_port_agrees_with_the_model_of_its_equations(profile: str) -> None:
         loop.begin(run, np.zeros(0, np.int64))
         area, last_ps = 0, 0
         while last_ps < 1000 * LASTS_NS:
-            depth = run.port[20, at.DEPTH]
+            depth = run.port.depth[20]
             if loop.advance(run, 20, at.NEVER) == loop.FULL:
                 run = grown(run)
-            area += depth * (run.counts[at.NOW_PS] - last_ps)
-            last_ps = run.counts[at.NOW_PS]
-        cnps.append(run.flow[:, at.CNPS].sum())
+            area += depth * (run.counts.now_ps - last_ps)
+            last_ps = run.counts.now_ps
+        cnps.append(run.flow.cnps.sum())
         queue.append(area / last_ps)
-        carried.append(run.flow[:, at.EXPECTED].sum())
+        carried.append(run.flow.expected.sum())
     bottleneck = Bottleneck(
         capacity_bps=LINE_BPS,
         buffer_bytes=10**12,
@@ -220,7 +220,7 @@ def test_marks_and_rates_settle_at_the_fixed_point(flows: int, line_bps: float) 
     for until_ps in (80 * 10**9, 300 * 10**9):
         while (state := loop.advance(run, 10**5, until_ps)) != loop.DONE:
             run = grown(run) if state == loop.FULL else run
-        counts.append((run.flow[:, at.EXPECTED].copy(), int(run.port[200, at.MARKS])))
+        counts.append((run.flow.expected.copy(), int(run.port.marks[200])))
     packets, marks = counts[1][0] - counts[0][0], counts[1][1] - counts[0][1]
     assert marks / packets.sum() == pytest.approx(expected, rel=0.08)
     share = 0.22 * line_bps / flows / (8 * (FRAME + 24))

@@ -317,8 +317,8 @@ def figures_of_oracle(oracle: Oracle) -> dict[str, object]:
 
 
 def figures_of_engine(run: PacketRun) -> dict[str, object]:
-    def pauses(cell: int) -> list[int]:
-        return run.pause[:, :, cell].ravel().tolist()
+    def pauses(field: str) -> list[int]:
+        return getattr(run.pause, field).ravel().tolist()
 
     def ps(seconds: Floats) -> list[int]:
         return np.rint(np.where(np.isinf(seconds), -1e-12, seconds) * 1e12).astype(int).tolist()
@@ -343,15 +343,15 @@ def figures_of_engine(run: PacketRun) -> dict[str, object]:
         "packets": run.packets,
         "acks": run.acks,
         "hops": run.packet_hops,
-        "stops": pauses(at.STOPS),
-        "paused": pauses(at.PAUSED_PS),
-        "longest": pauses(at.LONGEST_PS),
-        "held": pauses(at.HELD_HIGHEST),
-        "headroom": pauses(at.BEYOND_HIGHEST),
-        "refused": pauses(at.REFUSED),
-        "firings": pauses(at.FIRINGS),
-        "discards": pauses(at.DISCARDS),
-        "overflows": run.buffer[:, at.OVERFLOWS].tolist() or [0] * len(run.drops),
+        "stops": pauses("stops"),
+        "paused": pauses("paused_ps"),
+        "longest": pauses("longest_ps"),
+        "held": pauses("held_highest"),
+        "headroom": pauses("beyond_highest"),
+        "refused": pauses("refused"),
+        "firings": pauses("firings"),
+        "discards": pauses("discards"),
+        "overflows": run.buffer.overflows.tolist() or [0] * len(run.drops),
     }
 
 

@@ -32,7 +32,6 @@ from rocelab.report.simulation.terminal import print_report
 from rocelab.results.simulation import Engine, PortModel, SimulationReport, from_json
 from rocelab.routes.arrays.build import network_of
 from rocelab.routes.arrays.flows import Paths
-from rocelab.sim.packets import state as at
 from rocelab.sim.packets.figures import lossless_links
 from rocelab.sim.packets.pausing import Drain, Pausing, Watchdog, pause_warnings, pausing_of
 from rocelab.sim.packets.run import PacketRun, run_packets
@@ -78,8 +77,8 @@ def lossless(switch_of: dict[int, int], sends: int, **keys: Any) -> Queues:
     return replace(ENDLESS, pausing=Pausing(**(made | keys)))
 
 
-def of(run: PacketRun, cell: int, send: int) -> int:
-    return int(run.pause[send, 0, cell])
+def of(run: PacketRun, field: str, send: int) -> int:
+    return int(run.pause[send, 0][field])
 
 
 @pytest.mark.parametrize(("of_whom", "count"), [("headroom", 4), ("reserve", 1)])
@@ -100,10 +99,10 @@ def test_a_headroom_holds_what_arrives_after_a_threshold_and_not_a_byte_less(
         done = ran([Flow([0, 2], 100 * 4096, retries=0)], queues, {2: 1e5, 3: 1e5}, **PATIENT)
         found.append(done)
     enough, short = found
-    assert of(enough, at.BEYOND_HIGHEST, 0) == frames * FRAME
-    assert of(enough, at.REFUSED, 0) == enough.drops.sum() == enough.retransmitted.sum() == 0
-    assert of(short, at.REFUSED, 0) == short.drops[2] > 0
-    assert of(short, at.BEYOND_HIGHEST, 0) == (frames - 1) * FRAME
+    assert of(enough, "beyond_highest", 0) == frames * FRAME
+    assert of(enough, "refused", 0) == enough.drops.sum() == enough.retransmitted.sum() == 0
+    assert of(short, "refused", 0) == short.drops[2] > 0
+    assert of(short, "beyond_highest", 0) == (frames - 1) * FRAME
 
 
 def test_static_thresholds_that_promise_more_memory_than_there_is_pause_earlier() -> None:
@@ -112,9 +111,7 @@ def test_static_thresholds_that_promise_more_memory_than_there_is_pause_earlier(
     queues = lossless({0: 0, 2: 0}, 22, shared=np.full(1, 12 * FRAME))
     flows = [Flow([0, 20], 100 * 4096, retries=0), Flow([2, 20], 100 * 4096, retries=0)]
     done = ran(flows, queues, {20: 1e5, 21: 1e5}, **PATIENT)
-    shared = [
-        of(done, at.HELD_HIGHEST, send) - of(done, at.BEYOND_HIGHEST, send) for send in (0, 2)
-    ]
+    shared = [of(done, "held_highest", send) - of(done, "beyond_highest", send) for send in (0, 2)]
     assert 12 * FRAME <= sum(shared) <= 13 * FRAME
     assert max(shared) < 10 * FRAME
     assert done.drops.sum() == 0
@@ -180,9 +177,9 @@ def test_an_incast_of_two_stops_each_sender_half_of_the_time_and_wastes_none() -
     assert max(finish_ps(done)) == pytest.approx(last_ps, abs=0.5)
     assert done.drops.sum() == 0
     for send in (0, 2):
-        stops, paused_ps = of(done, at.STOPS, send), of(done, at.PAUSED_PS, send)
+        stops, paused_ps = of(done, "stops", send), of(done, "paused_ps", send)
         # Of each pause a frame under way is sent, and at the end what is held is sent meanwhile.
-        least_ps = packets * FULL_PS - 2 * of(done, at.HELD_HIGHEST, send) // FRAME * FULL_PS
+        least_ps = packets * FULL_PS - 2 * of(done, "held_highest", send) // FRAME * FULL_PS
         assert least_ps <= paused_ps <= packets * FULL_PS + stops * FULL_PS
         assert stops > 10
 
@@ -190,9 +187,9 @@ def test_an_incast_of_two_stops_each_sender_half_of_the_time_and_wastes_none() -
 def test_pauses_go_back_hop_by_hop_to_the_senders_of_a_slow_port() -> None:
     queues = lossless({0: 0, 2: 1}, 6)
     done = ran([Flow([0, 2, 4], 300 * 4096)], queues, {4: 10e9}, **PATIENT)
-    assert of(done, at.STOPS, 2) > 0 and of(done, at.STOPS, 0) > 0 == of(done, at.STOPS, 4)
+    assert of(done, "stops", 2) > 0 and of(done, "stops", 0) > 0 == of(done, "stops", 4)
     assert done.drops.sum() == done.retransmitted.sum() == 0
-    assert of(done, at.PAUSED_PS, 2) > of(done, at.PAUSED_PS, 0), "the first switch filled later"
+    assert of(done, "paused_ps", 2) > of(done, "paused_ps", 0), "the first switch filled later"
 
 
 def test_a_class_that_waits_holds_up_neither_other_classes_nor_their_buffer() -> None:
@@ -202,7 +199,7 @@ def test_a_class_that_waits_holds_up_neither_other_classes_nor_their_buffer() ->
     queues = lossless({0: 0}, 8)
     done = ran([*slow, other], queues, {2: 1e9}, **PATIENT)
     alone = ran([other], queues, **PATIENT)
-    assert of(done, at.STOPS, 0) > 0
+    assert of(done, "stops", 0) > 0
     assert finish_ps(done)[1] < 1.5 * finish_ps(alone)[0] + 20 * FULL_PS
     same = ran([*slow, replace(other, classes=(3, 6, 5))], queues, {2: 1e9}, **PATIENT)
     assert finish_ps(same)[1] > 3 * finish_ps(alone)[0], "head of line"
@@ -220,15 +217,14 @@ def test_a_slow_host_pauses_its_switch_and_gets_all_at_its_own_rate() -> None:
     rate = np.where(np.arange(sends) == 2, drain_bps, 0)
     drain = Drain(rate, level * 60 * FRAME, level * 20 * FRAME, level * 10 * FRAME)
     done = ran([Flow([0, 2], 1000 * 4096)], lossless({0: 0}, sends, drain=drain), **PATIENT)
-    assert done.buffer[2, at.OVERFLOWS] == done.retransmitted.sum() == 0
+    assert done.buffer.overflows[2] == done.retransmitted.sum() == 0
     drained_ps = 1000 * FRAME * 8e12 / drain_bps
     room_ps = 60 * FRAME * 8e12 / drain_bps
     assert drained_ps - room_ps < finish_ps(done)[0] < 1.02 * drained_ps + 10**7
-    assert of(done, at.STOPS, 2) > 0 and of(done, at.STOPS, 0) > 0
+    assert of(done, "stops", 2) > 0 and of(done, "stops", 0) > 0
     tight = replace(drain, size=level * 21 * FRAME)
-    assert ran([Flow([0, 2], 1000 * 4096)], lossless({0: 0}, sends, drain=tight)).buffer[
-        2, at.OVERFLOWS
-    ]
+    done = ran([Flow([0, 2], 1000 * 4096)], lossless({0: 0}, sends, drain=tight))
+    assert done.buffer.overflows[2]
 
 
 @pytest.mark.parametrize(("size", "overflows"), [(FRAME, 0), (FRAME - 1, 1)])
@@ -238,7 +234,7 @@ def test_a_receive_buffer_holds_a_frame_of_its_size_and_not_a_byte_more(
     level = np.full(4, size)
     drain = Drain(np.array([0, 25, 25, 0]) * 10**9, level, level, level)
     done = ran([Flow([0, 2], 4096, retries=0)], lossless({0: 0}, 4, drain=drain))
-    assert done.buffer[2, at.OVERFLOWS] == overflows
+    assert done.buffer.overflows[2] == overflows
 
 
 RING = {6: 1, 8: 2, 10: 0} | {2 * nic: nic for nic in range(3)}
@@ -269,10 +265,10 @@ def test_buffers_that_wait_for_each_other_end_the_run_and_are_named() -> None:
 def test_a_pause_that_never_ends_lasts_to_the_end_of_the_run() -> None:
     """Which is when the last timer runs out that nothing can be sent for."""
     done = around()
-    stuck = done.pause[done.pause[..., at.IS_CLOSED] > 0]
-    (end_ps,) = set((stuck[:, at.CLOSED_PS] + stuck[:, at.LONGEST_PS]).tolist())
+    stuck = done.pause[done.pause.is_closed > 0]
+    (end_ps,) = set((stuck.closed_ps + stuck.longest_ps).tolist())
     assert end_ps > 1e12 * done.idle_s
-    assert (stuck[:, at.PAUSED_PS] >= stuck[:, at.LONGEST_PS]).all()
+    assert (stuck.paused_ps >= stuck.longest_ps).all()
 
 
 def test_a_ring_is_stuck_only_where_no_threshold_has_risen_meanwhile() -> None:
@@ -285,10 +281,10 @@ def test_a_ring_is_stuck_only_where_no_threshold_has_risen_meanwhile() -> None:
     switch_of = RING | {12: 0, 14: 0}
     done = ran([*ring, *local], lossless(switch_of, 18, **memory), **PATIENT)
     assert np.isfinite(done.finish_s).tolist() == [False] * 6 + [True] * 2
-    shares = done.pause[:, 0, at.HELD] - done.pause[:, 0, at.BEYOND]
+    shares = done.pause.held[:, 0] - done.pause.beyond[:, 0]
     for send, switch in switch_of.items():
         free = 40 * FRAME - sum(shares[i] for i, each in switch_of.items() if each == switch)
-        if of(done, at.IS_OVER, send) and not of(done, at.BEYOND, send):
+        if of(done, "is_over", send) and not of(done, "beyond", send):
             assert shares[send] > free >> 2
 
 
@@ -296,10 +292,10 @@ def test_a_ring_is_stuck_only_where_no_threshold_has_risen_meanwhile() -> None:
 def test_a_watchdog_frees_them(discards: bool) -> None:
     watchdog = Watchdog(200_000_000, 200_000_000, discards)
     done = around(watchdog=watchdog, headroom=np.full(12, 10 * FRAME))
-    assert done.pause[..., at.FIRINGS].sum() > 0
-    assert (done.pause[..., at.DISCARDS].sum() > 0) == discards
+    assert done.pause.firings.sum() > 0
+    assert (done.pause.discards.sum() > 0) == discards
     assert np.isfinite(done.finish_s).any()
-    assert not done.pause[..., at.IS_CLOSED].any() and not done.pause[..., at.HELD].any()
+    assert not done.pause.is_closed.any() and not done.pause.held.any()
 
 
 def test_a_nic_has_no_watchdog() -> None:
@@ -308,8 +304,8 @@ def test_a_nic_has_no_watchdog() -> None:
     flows = [Flow([0, 2], 100 * 4096), Flow([4, 1], 10 * 4096)]
     queues = lossless({0: 0, 4: 0}, 6, watchdog=watchdog)
     done = ran(flows, queues, {2: 1e9}, classes=(3, 3, 5), **PATIENT)
-    assert of(done, at.LONGEST_PS, 0) > watchdog.detection_ps
-    assert done.pause[..., at.FIRINGS].sum() == 0 and np.isfinite(done.finish_s).all()
+    assert of(done, "longest_ps", 0) > watchdog.detection_ps
+    assert done.pause.firings.sum() == 0 and np.isfinite(done.finish_s).all()
 
 
 LABS = ["lossless", "lossless-incast", "two-leaves-lossless", "deadlock-watchdog", "zone-small"]

@@ -131,7 +131,7 @@ def test_packets_that_will_be_in_flight_are_counted_before_a_run(last: int) -> N
     expected, state, most = known_in_flight(flows), build.state_of(*arranged(flows)), 0
     loop.begin(state, np.zeros(0, np.int64))
     while loop.advance(state, 1, at.NEVER) != loop.DONE:
-        most = max(most, len(state.packet) - state.counts[at.FREE_PACKETS])
+        most = max(most, len(state.packet) - state.counts.free_packets)
     windows = 3 * 64 + min(last, 64)
     assert windows - 64 - 1 <= expected <= most <= windows
 

@@ -13,7 +13,6 @@ from rocelab.labfile.catalog import find_lab
 from rocelab.labfile.load import load_spec
 from rocelab.results.simulation import Engine, PortModel
 from rocelab.sim.packets import build, run
-from rocelab.sim.packets import state as at
 from rocelab.sim.packets.run import PacketRun
 from rocelab.sim.packets.sending import CLEARANCE_BYTES
 from rocelab.sim.simulate import Options, Simulation, simulate
@@ -110,7 +109,7 @@ def test_sizes_without_a_ring_take_their_time_too(monkeypatch: pytest.MonkeyPatc
     flows = [Flow([2 * n, 20, 22], size, ack_every=2) for n, size in enumerate(payload)]
 
     def rings() -> int:
-        return int(build.state_of(*arranged(flows)).rules[at.PORT_RINGS])
+        return int(build.state_of(*arranged(flows)).rules.port_rings)
 
     ringed, before = ran(flows), rings()
     monkeypatch.setattr(build, "RINGED_SIZES", 2)
