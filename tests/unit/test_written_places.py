@@ -77,7 +77,7 @@ def test_nothing_but_a_plain_file_is_overwritten(
     for name in ("x.svg", "folder/result.json", f"folder/{TABLE}"):
         TRAPS[kind](Path(name), secret)
     refused("graph", "tiny", "-o", "x.svg", "--force")
-    assert f"it is {kind} , not a regular file" in capsys.readouterr().err
+    assert f"it is {kind}, not a regular file" in capsys.readouterr().err
     with pytest.raises(InputError, match=kind), results_folder(Path("folder"), overwrite=True):
         raise AssertionError("not reached")
     Path("folder/result.json").unlink()
