@@ -54,7 +54,7 @@ def test_a_fault_of_a_package_is_undone_and_without_the_package_goes_with_the_la
     assert (listed["kind"], listed["subject"], listed["lost"]) == ("duct-cut", "rtsw1:ctsw1", None)
     assert fault("restore", LAB, "1") == (
         0,
-        f"lab {LAB}: nothing of duct-cut of rtsw1:ctsw1 remains\n",
+        f"lab {LAB}: no trace of duct-cut of rtsw1:ctsw1 remains\n",
     )
     # Its guardian, a process of its own, knows the package as well.
     killed = there.run(KILLED, LAB)

@@ -132,7 +132,7 @@ def test_nodes_have_nothing_of_the_machine_s_settings(lab: Lab) -> None:
 def test_a_lab_is_found_again_with_its_runtime(lab: Lab, kind: str) -> None:
     record = read_record(lab.name)
     assert record is not None and record.runtime == kind
-    assert RunningLab.open(lab.name).runtime.provider.kind is kind
+    assert RunningLab.open(lab.name).runtime.provider.kind == kind
 
 
 def test_a_command_runs_in_the_node_and_one_that_is_not_there_is_refused(lab: Lab) -> None:
