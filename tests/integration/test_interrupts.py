@@ -354,7 +354,7 @@ def stopped_and_resumed(number: signal.Signals, arguments: Sequence[str | Path])
     code, said = signalled("cells 1", number, *arguments)
     if number is signal.SIGTERM:
         assert code == 143
-        assert said[-1].startswith("terminated: cells under way were dropped")
+        assert said[-1].startswith("terminated: running cells were dropped")
     else:
         assert (code, len(journal.read_text().splitlines())) == (130, 2)
         assert said[-1] == "2 cells are left; the same command continues from here"

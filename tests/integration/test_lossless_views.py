@@ -178,7 +178,7 @@ def test_without_the_process_that_pauses_a_lab_is_not_as_planned(lab: Lab) -> No
         wait_until(lambda: not control.is_alive(FILES), "the process's end")
         status = rocelab("status", NAME)
         assert status.returncode == 1
-        assert "the process that pauses does not run" in status.stdout
+        assert "the PFC process does not run" in status.stdout
         document = read("status", NAME)
         assert (document["converged"], document["pfc"]["alive"]) == (False, False)
         health = rocelab("health", NAME, "--once")
