@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -289,9 +291,10 @@ def test_rings_of_a_training_that_spread_unevenly_are_warned_of(
     steps = Steps()
     steps.add("gradients", sends=sends)
     job = collective_job(JobSpec.model_validate(RING | {"transport": transport}))
-    warning = _unevenly_spread(job, steps.workload(24, 1))
-    assert (warning is None) is evenly
-    assert warning is None or "strategy: split" in warning
+    simulation = SimpleNamespace(jobs=(job,), workloads=(steps.workload(24, 1),))
+    warnings = list(_unevenly_spread(simulation))
+    assert len(warnings) == (0 if evenly else 1)
+    assert all("strategy: split" in warning for warning in warnings)
 
 
 @pytest.mark.parametrize(
