@@ -355,7 +355,7 @@ def test_a_lab_whose_pausing_process_is_gone_is_not_as_planned(
     assert not status.converged
     lifecycle._print_status(status)
     shown = " ".join(capsys.readouterr().out.split())
-    assert "the process that pauses does not run, so nothing is paused any more" in shown
+    assert "the PFC process does not run, so nothing is paused any more" in shown
     assert "lab t-reading: lossless classes: the PFC process does not run" in shown
 
 

@@ -558,7 +558,7 @@ def test_a_worker_with_another_version_is_refused() -> None:
 
 def test_without_pyarrow_nothing_is_begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
-    with pytest.raises(MachineError, match="pyarrow is not installed"):
+    with pytest.raises(MachineError, match="needs pyarrow, which is not installed"):
         run_sweep(swept(tmp_path, GRID), tmp_path / "out", one_thread)
     assert not (tmp_path / "out").exists()
 
