@@ -217,10 +217,11 @@ def test_a_class_that_fills_leaves_room_for_others_and_says_whom_it_crowded_out(
     assert filled.dropped_packets > 100 and filled.others is not None
     assert filled.others.dropped_packets == filled.dropped_packets
     assert filled.others.crowded_out == 0
-    # Alone it would have had 100 KB, and at once it had an eighth: no more leaves meanwhile.
+    # Alone it would have had 100 KB. Beside a class that has 8/9 of the buffer it stops at 9.9 KB,
+    # 8 x (11.1 KB - its own), and at more as that class drains.
     assert roce.others is not None and roce.on_arrival is not None
     assert roce.others.crowded_out == roce.dropped_packets > 0
-    assert 11_000 <= roce.on_arrival.max_bytes < 100_000
+    assert 9_000 <= roce.on_arrival.max_bytes < 100_000
 
 
 @pytest.mark.few_at_once
