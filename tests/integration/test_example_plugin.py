@@ -7,15 +7,17 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from shutil import copytree
 
 import pytest
 
 from rocelab.record import LabFiles
+from tests.helpers.measured import measured, problems_of_command
 from tests.helpers.plugin_environment import PluginEnvironment
 
-pytestmark = pytest.mark.side_by_side
+pytestmark = pytest.mark.few_at_once
 
 ROOT = Path(__file__).parents[2]
 LAB = "small-hall"
@@ -31,8 +33,6 @@ SHOWS = {
 }
 PIP = ("-m", "pip", "-q", "--disable-pip-version-check", "--python")
 INSTALL = ("install", "--no-compile", "--no-build-isolation", "--no-deps", "--no-index")
-INVALID = 3
-"""The exit code of a drill whose run does not count, as on a busy machine."""
 
 
 @pytest.fixture(scope="module")
@@ -54,9 +54,9 @@ def there(project: Path) -> Iterator[PluginEnvironment]:
 
 def test_the_commands_of_the_page_do_what_it_says(there: PluginEnvironment, project: Path) -> None:
     for line in SHOWN.splitlines():
-        ran = there.rocelab(*shlex.split(line)[1:], cwd=project)
-        allowed = (0, INVALID) if " drill " in line else (0,)
-        assert ran.returncode in allowed, (line, ran.stdout, ran.stderr)
+        words = shlex.split(line)[1:]
+        ran = measured(partial(there.rocelab, *words, cwd=project), problems_of_command)
+        assert ran.returncode == 0, (line, ran.stdout, ran.stderr)
         assert SHOWS.get(line, "") in ran.stdout, line
 
 
