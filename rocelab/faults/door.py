@@ -7,11 +7,9 @@ An entry point of the group `rocelab.faults` has the name of a kind and its spec
 
 from __future__ import annotations
 
-from inspect import isabstract
-from typing import get_args
-
 from rocelab.base.doors import Door
-from rocelab.faults.base import SeriesSpec, SingleFaultSpec, Target
+from rocelab.base.kinds import kind_model
+from rocelab.faults.base import SeriesSpec, SingleFaultSpec, Target, TimedSpec
 from rocelab.record import FAULT_KINDS
 
 FaultModel = type[SingleFaultSpec] | type[SeriesSpec]
@@ -20,10 +18,7 @@ FaultModel = type[SingleFaultSpec] | type[SeriesSpec]
 def _kind(name: str, found: object) -> FaultModel:
     if not (isinstance(found, type) and issubclass(found, SingleFaultSpec | SeriesSpec)):
         raise TypeError("expected a subclass of SingleFaultSpec or SeriesSpec")
-    if isabstract(found):
-        raise TypeError(f"{found.__name__} lacks {', '.join(sorted(found.__abstractmethods__))}")
-    if get_args(found.model_fields["kind"].annotation) != (name,):
-        raise ValueError(f'{found.__name__} needs `kind: Literal["{name}"]`')
+    kind_model(name, found, TimedSpec)
     if issubclass(found, SingleFaultSpec) and found.drawn is not None:
         _check_drawn(found, "link" if found.drawn is Target.LINK else "switch")
     return found

@@ -41,7 +41,7 @@ def test_a_class_with_its_kind_and_resolve_is_one() -> None:
         ("cut", int, "expected a subclass of SingleFaultSpec or SeriesSpec"),
         ("cut", Unresolved, "Unresolved lacks resolve"),
         ("cut", SingleFaultSpec, "SingleFaultSpec lacks resolve"),
-        ("fire", Cut, 'Cut needs `kind: Literal\\["fire"\\]`'),
+        ("fire", Cut, 'expected its key kind to be Literal\\["fire"\\]'),
         ("cut", DrawnDeep, "a campaign may draw it, and depth has no default"),
         ("cut", DrawnNowhere, "a campaign may draw it, and it has no key switch"),
     ],

@@ -125,8 +125,8 @@ def test_doctor_says_what_a_package_adds_and_why_the_rest_is_refused(
     assert not check["ok"]
     assert not check["needed"]
     assert check["remedy"].split("; ") == [
-        "duct-fire of lab-faults 1.2 (rocelab.faults): ValueError: DuctCutSpec needs "
-        '`kind: Literal["duct-fire"]`',
+        "duct-fire of lab-faults 1.2 (rocelab.faults): TypeError: expected its key "
+        'kind to be Literal["duct-fire"]',
         "again of lab-faults 1.2 (rocelab.kpis): ValueError: there is a KPI lost_packets already",
         "fix or uninstall that package",
     ]
