@@ -21,7 +21,7 @@ from rocelab.dataplane.impairments import lineprocess
 from rocelab.dataplane.impairments.program import CABLES
 from rocelab.jobs.flow import Flow
 from rocelab.linux import pidfile
-from rocelab.plan.delays import lab_delay_ns
+from rocelab.planning.delays import lab_delay_ns
 from rocelab.traffic.session import TrafficSession
 
 BODY = """

@@ -30,7 +30,7 @@ from rocelab.labfile.catalog import find_lab
 from rocelab.linux import mounts, namespaces
 from rocelab.linux.fib import read_fib
 from rocelab.observe.timeline import expected_widths, narrow_routes
-from rocelab.plan.settings import node_settings
+from rocelab.planning.settings import node_settings
 from rocelab.render.containerlab import topology_file
 from rocelab.render.files import write_containerlab
 from rocelab.routing import daemons

@@ -38,9 +38,9 @@ from rocelab.faults.kinds.host_pause import HostPauseSpec
 from rocelab.faults.kinds.rate_degrade import RateDegrade
 from rocelab.jobs.jobplan import plan_jobs
 from rocelab.observe.environment import read_environment
-from rocelab.plan.fabric import DirectedLink
-from rocelab.predict.matrix import rows_of_jobs
-from rocelab.predict.predictor import Setting, paths_on
+from rocelab.planning.fabric import DirectedLink
+from rocelab.prediction.matrix import rows_of_jobs
+from rocelab.prediction.predictor import Setting, paths_on
 from rocelab.record import LabFiles
 from rocelab.results.diagnosis import Cause
 from rocelab.runs.attempts import RETRIES, measure_valid

@@ -46,7 +46,7 @@ from rocelab.observe.health.monitor import Snapshot
 from rocelab.observe.health.ports import PortReading
 from rocelab.observe.health.reading import Reading
 from rocelab.observe.health.sample import Places, compare
-from rocelab.plan.queues import plan_queues
+from rocelab.planning.queues import plan_queues
 
 SMALL, ZONE = "bench-16x4", "zone-252x18"
 SAMPLE_S = 0.5

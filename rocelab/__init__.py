@@ -1,20 +1,18 @@
 """From a lab file to a result.
 
-labfile -> plan -> render | dataplane, lab -> traffic, faults -> observe, runs -> results -> report
-                   plan -> jobs, routes -> predict | sim -> results -> report, diagnose
+labfile -> planning -> render | dataplane, lab -> traffic, faults -> observe, runs -> results
+           planning -> jobs, routes -> prediction | sim -> results -> report, diagnose
 
-A YAML file of `labs/` is read (`labfile`), planned (`plan`: every name, address and route) and
+A YAML file of `labs/` is read (`labfile`), planned (`planning`: every name, address and route) and
 brought up (`lab`, with the queues, PFC and steering of `dataplane`). Jobs (`jobs`) become packets
 (`traffic`, sent by a process in each server: `agent`). Drills of `scripts/` (`drills`) inject
-faults (`faults`), send and count (`runs`) and look at the lab (`observe`); `predict` and `sim`
+faults (`faults`), send and count (`runs`) and look at the lab (`observe`); `prediction` and `sim`
 compute the same without a running lab. Results (`results`) are shown (`report`) and explained
 (`diagnose`).
 
 The names of `rocelab.__all__` are the API (docs/api.md). Every module is private.
 """
 
-import sys
-from types import ModuleType
 from typing import TYPE_CHECKING
 
 from rocelab.api import HOMES, place
@@ -47,9 +45,9 @@ if TYPE_CHECKING:
     from rocelab.observe.evidence.unconverged import keep_unconverged as keep_unconverged
     from rocelab.observe.health.monitor import HealthMonitor as HealthMonitor
     from rocelab.observe.health.spec import HealthSpec as HealthSpec
-    from rocelab.plan.build import plan as plan
-    from rocelab.plan.fabric import Fabric as Fabric
-    from rocelab.predict.matrix import FlowRow as FlowRow
+    from rocelab.planning.build import plan as plan
+    from rocelab.planning.fabric import Fabric as Fabric
+    from rocelab.prediction.matrix import FlowRow as FlowRow
     from rocelab.results.diagnosis import Diagnosis as Diagnosis
     from rocelab.results.drill import DrillResult as DrillResult
     from rocelab.results.drill import read_drill_result as read_drill_result
@@ -127,15 +125,3 @@ def __getattr__(name: str) -> object:
 
 def __dir__() -> list[str]:
     return sorted(__all__)
-
-
-class _Face(ModuleType):
-    """This module, in which no private package takes the place of a function: `rocelab.plan` and
-    `rocelab.predict` are packages too."""
-
-    def __setattr__(self, name: str, value: object) -> None:
-        if not (name in HOMES and isinstance(value, ModuleType)):
-            super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _Face

@@ -12,10 +12,10 @@ from collections.abc import Mapping
 SECTIONS: Mapping[str, Mapping[str, str]] = {
     "Plan a lab": {
         "load": "rocelab.labfile.load",
-        "plan": "rocelab.plan.build",
+        "plan": "rocelab.planning.build",
         "Lab": "rocelab.testkit.lab",
         "LabSpec": "rocelab.labfile.model",
-        "Fabric": "rocelab.plan.fabric",
+        "Fabric": "rocelab.planning.fabric",
     },
     "Run a lab": {
         "RunningLab": "rocelab.testkit.lab",
@@ -54,7 +54,7 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
     },
     "Predict and simulate": {
         "predict": "rocelab.lab.prediction",
-        "FlowRow": "rocelab.predict.matrix",
+        "FlowRow": "rocelab.prediction.matrix",
         "NicRef": "rocelab.jobs.placement",
         "Prediction": "rocelab.results.prediction",
         "simulate": "rocelab.sim.simulate",
@@ -114,7 +114,7 @@ DOORS = (
     "rocelab.lab.providers.netns",
     "rocelab.labfile.schemes.base",
     "rocelab.linux.bracket",
-    "rocelab.plan.fabric",
+    "rocelab.planning.fabric",
     "rocelab.record",
     "rocelab.results.kpi",
     "rocelab.results.probes",

@@ -26,8 +26,8 @@ from rocelab.lab.providers.mininet import find_mininet
 from rocelab.lab.teardown import take_down
 from rocelab.linux import namespaces
 from rocelab.observe.evidence.unconverged import keep_unconverged
-from rocelab.plan.fabric import Link as PlannedLink
-from rocelab.plan.fabric import Port
+from rocelab.planning.fabric import Link as PlannedLink
+from rocelab.planning.fabric import Port
 from rocelab.record import LabFiles, recorded_labs
 
 find_mininet()

@@ -15,7 +15,7 @@ import numpy as np
 
 from bench.agreement.significance import LEVEL, Verdict, holm, proportion_p
 from rocelab.labfile.queues import EcnSpec
-from rocelab.plan.queues import BINS_BELOW, bin_edges_bytes
+from rocelab.planning.queues import BINS_BELOW, bin_edges_bytes
 
 NEAR = 0.2
 """The largest relative difference of high-water marks that counts as near."""
@@ -42,8 +42,8 @@ COUNTS = tuple(field.name for field in fields(PortCounts) if field.name != "port
 @dataclass(frozen=True, slots=True)
 class Queues:
     """All runs of a job. ports: those that did anything. By bin of depth
-    (`rocelab.plan.queues.bin_edges_bytes`), of all queues: packets that could be marked, and that
-    were; of the lab, of queues to which no packet came that was marked before."""
+    (`rocelab.planning.queues.bin_edges_bytes`), of all queues: packets that could be marked, and
+    that were; of the lab, of queues to which no packet came that was marked before."""
 
     ports: tuple[PortCounts, ...]
     markable: tuple[int, ...]

@@ -28,10 +28,10 @@ from rocelab import JobReport, Lab, LabSpec, RocelabError, RunningLab, plan, run
 from rocelab.jobs.jobplan import plan_jobs
 from rocelab.observe.environment import read_environment
 from rocelab.observe.timeline import opened_namespaces
-from rocelab.plan.queues import BINS
-from rocelab.predict.loads import by_link
-from rocelab.predict.matrix import rows_of_jobs
-from rocelab.predict.predictor import Setting, predict_loads
+from rocelab.planning.queues import BINS
+from rocelab.prediction.loads import by_link
+from rocelab.prediction.matrix import rows_of_jobs
+from rocelab.prediction.predictor import Setting, predict_loads
 from rocelab.results.job import QueueFigures
 from rocelab.results.lossless import PauseFigures
 from rocelab.runs.attempts import RETRIES, measure_valid

@@ -18,7 +18,7 @@ from rocelab import SimulationOptions as Options
 from rocelab.agent.nic import SECOND_NS
 from rocelab.base.arrays import Floats
 from rocelab.jobs.spec import collective_job
-from rocelab.predict.loads import by_link
+from rocelab.prediction.loads import by_link
 from rocelab.results.simulation import Engine, PortModel
 from rocelab.routes.arrays.network import Network
 from rocelab.routes.arrays.paths import flows_per_send

@@ -17,8 +17,8 @@ from dataclasses import dataclass, replace
 from bench.convergence.plan import Cell
 from rocelab import Fabric
 from rocelab.linux.fibtable import Fib
-from rocelab.plan.fabric import Link, Prefix
-from rocelab.plan.routes import expected_routes
+from rocelab.planning.fabric import Link, Prefix
+from rocelab.planning.routes import expected_routes
 from rocelab.sim.events.reaction import Place
 
 

@@ -26,7 +26,7 @@ from rocelab.faults.kinds.power_loss import PowerLossSpec
 from rocelab.faults.selectors import LinkSelector
 from rocelab.labfile.base import MS, SECOND
 from rocelab.labfile.model import RoutingSpec
-from rocelab.plan.fabric import Link
+from rocelab.planning.fabric import Link
 from rocelab.sim.events.reaction import Breakage, Place
 
 LAB_NAME = "convergence-table"

@@ -16,7 +16,7 @@ from bench.convergence.plan import Cell
 from rocelab import Fabric, InputError
 from rocelab.jobs.flow import Flow, permutation
 from rocelab.linux.fibtable import Fib
-from rocelab.plan.fabric import Link
+from rocelab.planning.fabric import Link
 from rocelab.routes.path import Path, find_nic, walk
 from rocelab.sim.events.reaction import Place
 

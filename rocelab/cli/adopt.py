@@ -12,7 +12,7 @@ from rocelab.linux.rights import need_root
 from rocelab.report.console import out, progress_bars, say, table, write_json
 
 if TYPE_CHECKING:
-    from rocelab.plan.fabric import Fabric
+    from rocelab.planning.fabric import Fabric
 
 
 def adopt(
@@ -31,7 +31,7 @@ def adopt(
     Only faults change it, and they are undone. `rocelab release` gives it back.
     """
     from rocelab.lab.adoption.adopt import adopt as adopt_lab
-    from rocelab.plan.build import plan
+    from rocelab.planning.build import plan
 
     need_root("adopting a lab")
     with progress_bars() as progress:

@@ -13,7 +13,7 @@ from rocelab.routing.frr.kind import FrrMemory
 if TYPE_CHECKING:
     from rocelab.lab.lab import Lab, RunningLab
     from rocelab.labfile.catalog import Catalog
-    from rocelab.plan.fabric import Fabric, Node
+    from rocelab.planning.fabric import Fabric, Node
 
 
 def completed(catalog: Catalog, incomplete: str) -> list[str]:

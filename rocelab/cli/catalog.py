@@ -68,7 +68,7 @@ def memory_text(memory_bytes: int) -> str:
 
 
 def _uses(spec: LabSpec) -> tuple[str, ...]:
-    from rocelab.plan.counts import is_numbered
+    from rocelab.planning.counts import is_numbered
 
     engine = spec.queues.engine
     found = {

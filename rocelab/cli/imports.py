@@ -14,7 +14,7 @@ from rocelab.report.console import note, say, write
 
 if TYPE_CHECKING:
     from rocelab.fabrics.kinds.clos import ClosSpec
-    from rocelab.plan.shape import Drawn
+    from rocelab.planning.shape import Drawn
     from rocelab.render.import_roles import Imported
 
 _SHOWN = 6
@@ -54,7 +54,7 @@ def import_topology(
     """
     from rocelab.base.outputs import output_file
     from rocelab.labfile.base import safe_name
-    from rocelab.plan.shape import clos_in
+    from rocelab.planning.shape import clos_in
     from rocelab.render.import_roles import drawn_of
     from rocelab.render.imported import read_topology
 

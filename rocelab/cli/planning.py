@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from rocelab.labfile.pfc import PfcSpec
-    from rocelab.plan.fabric import Fabric, Node
+    from rocelab.planning.fabric import Fabric, Node
 
 
 @uncollected()
 def plan(lab: LabArgument, json: JsonOption = False) -> None:
     """Show what a lab means: nodes, links, addresses, ASNs, BGP sessions, ECMP widths."""
     from rocelab.lab.lab import Lab
-    from rocelab.plan.document import plan_document
+    from rocelab.planning.document import plan_document
 
     fabric = Lab.planned(lab_file(lab)).fabric
     if json:
@@ -37,7 +37,7 @@ def plan(lab: LabArgument, json: JsonOption = False) -> None:
 def _print_plan(fabric: Fabric) -> None:
     from rocelab.base.units import format_rate
     from rocelab.fabrics.roles import Role
-    from rocelab.plan.limits import lab_limits
+    from rocelab.planning.limits import lab_limits
 
     console = out()
     addressing = "a /31 each" if fabric.numbered else "unnumbered (IPv6 link-local)"
@@ -88,7 +88,7 @@ def _warn(text: str) -> None:
 
 def _room(fabric: Fabric) -> str:
     from rocelab.base.units import format_size
-    from rocelab.plan.queues import full_classes_bytes, port_bytes
+    from rocelab.planning.queues import full_classes_bytes, port_bytes
 
     buffer = fabric.spec.queues.buffer
     alone = f"A class of a switch port holds up to {format_size(buffer)}"
@@ -100,8 +100,8 @@ def _room(fabric: Fabric) -> str:
 
 def _print_lossless(fabric: Fabric, pfc: PfcSpec) -> None:
     from rocelab.base.units import format_rate, format_size
-    from rocelab.plan.dependencies import is_up_down, search
-    from rocelab.plan.pfc import carve, nic_headrooms, nic_thresholds, slack_of, warnings
+    from rocelab.planning.dependencies import is_up_down, search
+    from rocelab.planning.pfc import carve, nic_headrooms, nic_thresholds, slack_of, warnings
 
     console = out()
     dilation = fabric.spec.dilation
@@ -206,7 +206,7 @@ def _watchdog(pfc: PfcSpec, dilation: float) -> str:
 
 def _uplink_table(fabric: Fabric) -> Table:
     from rocelab.base.units import format_rate
-    from rocelab.plan.document import uplinks_by_tier
+    from rocelab.planning.document import uplinks_by_tier
 
     shown = table("Uplink ratios", ("role", "switches", "down", "up", "down:up"))
     for tier in uplinks_by_tier(fabric):
@@ -216,8 +216,8 @@ def _uplink_table(fabric: Fabric) -> Table:
 
 
 def _ecmp_table(fabric: Fabric) -> Table:
-    from rocelab.plan.document import expected_widths
-    from rocelab.plan.zones import divisions
+    from rocelab.planning.document import expected_widths
+    from rocelab.planning.zones import divisions
 
     word_of = {
         role: (division, division.word) for division in divisions(fabric) for role in division.roles

@@ -20,8 +20,8 @@ from rocelab.labfile.schemes.spec import predictable_kinds
 from rocelab.report.console import err, out, progress_bars, write
 
 if TYPE_CHECKING:
-    from rocelab.plan.fabric import Fabric
-    from rocelab.predict.matrix import FlowRow
+    from rocelab.planning.fabric import Fabric
+    from rocelab.prediction.matrix import FlowRow
 
 MODELS = ("kernel", "crc16", "crc32")
 _NOT_OF_LOADS = ("starts", "warmup", "compute", "dcqcn", "congestion", "ecn", "out-of-order")
@@ -94,7 +94,7 @@ def predict(
     from rocelab.base.documents import to_json
     from rocelab.lab.lab import RunningLab
     from rocelab.lab.prediction import setting_of
-    from rocelab.predict.predictor import predict_document
+    from rocelab.prediction.predictor import predict_document
     from rocelab.report.prediction import print_prediction
 
     chosen = running_or_planned(lab)
@@ -120,8 +120,8 @@ def _rows(
     from rocelab.jobs.jobplan import plan_jobs
     from rocelab.jobs.options import job_from_options
     from rocelab.labfile.catalog import FLOWS
-    from rocelab.predict.matrix import rows_of_jobs
-    from rocelab.predict.spec import read_flows
+    from rocelab.prediction.matrix import rows_of_jobs
+    from rocelab.prediction.spec import read_flows
 
     if flows is None:
         job = job_from_options(options)

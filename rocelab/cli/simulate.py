@@ -270,7 +270,7 @@ def note_compiling(engine: str = "fluid") -> None:
 def asked_spec(lab: str, scheme: str | None, hashing: str | None) -> LabSpec:
     """The spec of a lab, with another scheme or hashing on request. Raises SpecError."""
     from rocelab.labfile.load import load_spec
-    from rocelab.predict.spec import read_asked
+    from rocelab.prediction.spec import read_asked
 
     asked = read_asked(scheme, hashing)
     changed = {"scheme": asked.scheme, "hashing": asked.hashing}

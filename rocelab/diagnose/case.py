@@ -13,8 +13,8 @@ from functools import cached_property
 from rocelab.diagnose.critical import CriticalSend, Timing
 from rocelab.diagnose.paths import FlowPaths
 from rocelab.jobs.job import JobSpec
-from rocelab.plan.fabric import DirectedLink, Fabric
-from rocelab.plan.queues import class_of_dscp
+from rocelab.planning.fabric import DirectedLink, Fabric
+from rocelab.planning.queues import class_of_dscp
 from rocelab.results.job import FlowFigures, HostStall, JobReport, QueueFigures, Times
 from rocelab.results.lossless import PauseSpan, TracedPause, traced
 

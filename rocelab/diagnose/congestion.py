@@ -17,7 +17,7 @@ from rocelab.agent.nic import WIRE_OVERHEAD_BYTES
 from rocelab.diagnose.case import Case
 from rocelab.diagnose.paths import suspects
 from rocelab.jobs.performance import FRAME_OVERHEAD_BYTES
-from rocelab.plan.fabric import DirectedLink
+from rocelab.planning.fabric import DirectedLink
 from rocelab.results.diagnosis import Cause, Verdict
 from rocelab.results.job import FlowFigures, LinkFigures, QueueFigures
 

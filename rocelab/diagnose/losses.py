@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from rocelab.diagnose.case import Case
 from rocelab.diagnose.paths import FlowPaths, named, suspects
-from rocelab.plan.fabric import DirectedLink
+from rocelab.planning.fabric import DirectedLink
 from rocelab.results.diagnosis import Cause, Verdict
 from rocelab.results.job import FlowFigures
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 from rocelab.base.errors import InputError
 from rocelab.jobs.placement import reference
-from rocelab.plan.fabric import DirectedLink
-from rocelab.predict.matrix import FlowRow
-from rocelab.predict.predictor import Setting, paths_on
+from rocelab.planning.fabric import DirectedLink
+from rocelab.prediction.matrix import FlowRow
+from rocelab.prediction.predictor import Setting, paths_on
 from rocelab.results.diagnosis import SuspectLink
 from rocelab.results.job import JobReport
 

@@ -20,9 +20,9 @@ from rocelab.base.wording import listed
 from rocelab.diagnose.case import Case
 from rocelab.diagnose.critical import Floats, Numbers
 from rocelab.diagnose.paths import named, suspects
-from rocelab.plan.fabric import DirectedLink, Fabric
-from rocelab.plan.pauses import plan_pauses
-from rocelab.plan.queues import lab_rate_bps
+from rocelab.planning.fabric import DirectedLink, Fabric
+from rocelab.planning.pauses import plan_pauses
+from rocelab.planning.queues import lab_rate_bps
 from rocelab.report.jobs.view import by_distance
 from rocelab.results.diagnosis import Cause, Verdict
 from rocelab.results.job import JobReport

@@ -17,10 +17,10 @@ from rocelab.labfile.model import SeedPlan
 from rocelab.linux import namespaces
 from rocelab.linux.fibtable import Fib
 from rocelab.linux.settings import write_settings
-from rocelab.plan.fabric import Fabric
-from rocelab.predict.loads import LinkLoads, by_link, misplaced_packets
-from rocelab.predict.matrix import FlowRow
-from rocelab.predict.predictor import Setting, asked_fabric, predict_loads
+from rocelab.planning.fabric import Fabric
+from rocelab.prediction.loads import LinkLoads, by_link, misplaced_packets
+from rocelab.prediction.matrix import FlowRow
+from rocelab.prediction.predictor import Setting, asked_fabric, predict_loads
 from rocelab.results.probes import HashingRun
 from rocelab.routes.balance import link_loads, polarization, tier_balances
 from rocelab.traffic.result import TrafficResult

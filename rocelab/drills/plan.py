@@ -23,9 +23,9 @@ from rocelab.labfile.load import load_spec
 from rocelab.labfile.model import LabSpec
 from rocelab.labfile.reference import named_by
 from rocelab.labfile.stacks import DEFAULT_STACK
-from rocelab.plan.build import plan
-from rocelab.plan.fabric import Fabric
-from rocelab.predict.predictor import asked_fabric
+from rocelab.planning.build import plan
+from rocelab.planning.fabric import Fabric
+from rocelab.prediction.predictor import asked_fabric
 from rocelab.routing.stack import stack_for
 
 

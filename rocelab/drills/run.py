@@ -29,8 +29,8 @@ from rocelab.linux.rights import need_root
 from rocelab.observe.environment import environment_of
 from rocelab.observe.evidence.unconverged import RESULTS, keep_unconverged
 from rocelab.observe.timeline import FibTimeline, opened_namespaces
-from rocelab.plan.build import plan
-from rocelab.plan.fabric import Fabric
+from rocelab.planning.build import plan
+from rocelab.planning.fabric import Fabric
 from rocelab.report.html import EVIDENCE, drawings, render_html
 from rocelab.results.drill import DrillResult, PhaseRun, conclude
 from rocelab.results.environment import Environment

@@ -1,7 +1,7 @@
 """The layout of a fabric, which its kind decides: the nodes and their cables.
 
 A kind of `rocelab.fabrics.kinds`, or of a plug-in, turns its keys into a `Layout`;
-`rocelab.plan.build` adds addresses, seeds and ports, in the same way for every kind.
+`rocelab.planning.build` adds addresses, seeds and ports, in the same way for every kind.
 
 Names are within Linux's 15 characters. Nodes are `ctsw3`, `rtsw17`, `srv17-2` (rack, server), with
 the prefix `z2-` if a fabric has several zones, and similarly for units, segments, planes and pods.

@@ -33,7 +33,7 @@ from rocelab.faults.selectors import (
 from rocelab.lab.lab import RunningLab as RunningLab  # plug-ins take it from here
 from rocelab.labfile.base import SECOND, SpecModel
 from rocelab.linux.bracket import Bracket
-from rocelab.plan.fabric import DirectedLink, Fabric, Link
+from rocelab.planning.fabric import DirectedLink, Fabric, Link
 
 MAX_DURATION = 600 * SECOND
 ALL_PPM = SHARE.units["%"] * 100

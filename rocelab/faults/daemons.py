@@ -13,7 +13,7 @@ from rocelab.base.wording import RefusedError, listed, name_hint, shown
 from rocelab.faults.base import NodeFault, SwitchFaultSpec
 from rocelab.lab.lab import RunningLab
 from rocelab.linux import processes
-from rocelab.plan.fabric import Fabric
+from rocelab.planning.fabric import Fabric
 from rocelab.routing.stack import stack_for, stacks
 
 

@@ -16,7 +16,7 @@ from rocelab.faults.selectors import directed, named
 from rocelab.lab import wiring
 from rocelab.lab.lab import RunningLab
 from rocelab.linux.bracket import Bracket, spanning
-from rocelab.plan.fabric import Fabric
+from rocelab.planning.fabric import Fabric
 
 
 @dataclass(frozen=True, slots=True)

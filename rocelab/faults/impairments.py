@@ -17,7 +17,7 @@ from rocelab.faults.base import LinkFaultSpec, LinksFault, Towards
 from rocelab.faults.selectors import directed
 from rocelab.lab.lab import RunningLab
 from rocelab.linux.bracket import Bracket, spanning
-from rocelab.plan.fabric import DirectedLink, Fabric
+from rocelab.planning.fabric import DirectedLink, Fabric
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from rocelab.base.errors import InputError
 from rocelab.faults.base import SingleFaultSpec
 from rocelab.faults.door import KINDS
 from rocelab.lab.lab import RunningLab
-from rocelab.plan.fabric import Fabric
+from rocelab.planning.fabric import Fabric
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,8 @@ from __future__ import annotations
 from rocelab.base.errors import InputError, MachineError
 from rocelab.dataplane.pfc import control
 from rocelab.lab.lab import RunningLab
-from rocelab.plan.fabric import Fabric, Link
-from rocelab.plan.pauses import PausePlan, PausePort, plan_pauses
+from rocelab.planning.fabric import Fabric, Link
+from rocelab.planning.pauses import PausePlan, PausePort, plan_pauses
 from rocelab.record import LabFiles
 
 

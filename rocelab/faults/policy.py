@@ -16,7 +16,7 @@ from rocelab.lab.lab import RunningLab
 from rocelab.labfile.stacks import DEFAULT_STACK
 from rocelab.linux import processes
 from rocelab.linux.bracket import Bracket
-from rocelab.plan.fabric import Fabric, Link
+from rocelab.planning.fabric import Fabric, Link
 from rocelab.routing.answers import UnreadableAnswerError
 from rocelab.routing.files import DaemonFiles
 from rocelab.routing.frr import peers, vty

@@ -15,7 +15,7 @@ from functools import partial
 from rocelab.lab.lab import RunningLab
 from rocelab.lab.node import NamespaceNode, PortGoneError
 from rocelab.linux import fib, links, namespaces, netlink
-from rocelab.plan.fabric import Port
+from rocelab.planning.fabric import Port
 
 IFF_RUNNING = 0x40
 SIOCGIFFLAGS = 0x8913

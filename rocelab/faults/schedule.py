@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from rocelab.faults.base import SeriesSpec, Timed
 from rocelab.faults.selectors import with_names
 from rocelab.faults.spec import FaultSpec
-from rocelab.plan.fabric import Fabric
+from rocelab.planning.fabric import Fabric
 
 
 def expand(fabric: Fabric, faults: Sequence[FaultSpec]) -> tuple[Timed, ...]:

@@ -17,7 +17,7 @@ from rocelab.base.errors import InputError
 from rocelab.base.wording import RefusedError, listed, name_hint, shown
 from rocelab.fabrics.door import roles
 from rocelab.labfile.base import SpecModel
-from rocelab.plan.fabric import DirectedLink, Fabric, Link
+from rocelab.planning.fabric import DirectedLink, Fabric, Link
 
 Spec = TypeVar("Spec", bound=SpecModel)
 

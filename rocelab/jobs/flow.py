@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from rocelab.base.errors import InputError
 from rocelab.base.wording import name_hint
 from rocelab.jobs.sport import FIRST_SPORT, QPN_LIMIT, SPORTS
-from rocelab.plan.fabric import Fabric, Nic
+from rocelab.planning.fabric import Fabric, Nic
 from rocelab.wire.probe import IP_OVERHEAD_BYTES, MIN_PAYLOAD_BYTES, NO_FLOW
 
 FIRST_QP = 2

@@ -21,7 +21,7 @@ from rocelab.jobs.placement import NicRef, group_size, nic_of, place
 from rocelab.jobs.sport import base_port, source_port
 from rocelab.jobs.transport import TransportSpec
 from rocelab.linux.lag import affinity
-from rocelab.plan.fabric import Fabric, Link, Nic
+from rocelab.planning.fabric import Fabric, Link, Nic
 from rocelab.wire.headers import IP_OFFSET, MOST_HEADER_BYTES
 
 SAMPLES = 400

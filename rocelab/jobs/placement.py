@@ -17,7 +17,7 @@ from itertools import groupby, zip_longest
 
 from rocelab.base.errors import InputError
 from rocelab.base.wording import name_hint, shown
-from rocelab.plan.fabric import Fabric, Nic
+from rocelab.planning.fabric import Fabric, Nic
 
 
 class Placement(StrEnum):

@@ -15,8 +15,8 @@ from rocelab.base.errors import ExpectationError
 from rocelab.base.progress import Progress, ProgressSink
 from rocelab.labfile.base import MS
 from rocelab.linux.fibwatch import FibAction, FibEvent, FibWatch
-from rocelab.plan.fabric import Fabric
-from rocelab.plan.routes import expected_routes, expected_width
+from rocelab.planning.fabric import Fabric
+from rocelab.planning.routes import expected_routes, expected_width
 from rocelab.routing import daemons
 from rocelab.routing.answers import UnreadableAnswerError
 from rocelab.routing.files import DaemonFiles

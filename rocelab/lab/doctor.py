@@ -40,7 +40,7 @@ from rocelab.linux.settings import (
     read_settings,
     write_port_settings,
 )
-from rocelab.plan.settings import SERVER_PORTS
+from rocelab.planning.settings import SERVER_PORTS
 from rocelab.routing.frr import memory
 from rocelab.routing.frr.installation import (
     TESTED_RELEASES,

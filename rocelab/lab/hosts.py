@@ -12,7 +12,7 @@ from pathlib import Path
 
 from rocelab.base.files import write_file
 from rocelab.linux import mounts, namespaces
-from rocelab.plan.fabric import Fabric
+from rocelab.planning.fabric import Fabric
 from rocelab.record import LabFiles
 
 HOSTS = Path("/etc/hosts")

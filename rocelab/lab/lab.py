@@ -42,9 +42,9 @@ from rocelab.linux import settings as kernel
 from rocelab.linux.fib import read_fib
 from rocelab.linux.fibtable import FibOf
 from rocelab.linux.fibwatch import FibWatch
-from rocelab.plan.build import plan
-from rocelab.plan.fabric import Fabric
-from rocelab.plan.pfc import too_small
+from rocelab.planning.build import plan
+from rocelab.planning.fabric import Fabric
+from rocelab.planning.pfc import too_small
 from rocelab.record import (
     DamagedRecordError,
     State,

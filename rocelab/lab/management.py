@@ -37,7 +37,7 @@ from rocelab.base.progress import Progress, ProgressSink, no_progress
 from rocelab.lab import hosts
 from rocelab.lab.management_link import FIRST_ADDRESS, make_links
 from rocelab.linux import inotify, namespaces
-from rocelab.plan.fabric import Fabric
+from rocelab.planning.fabric import Fabric
 from rocelab.record import LabFiles
 from rocelab.routing.files import DaemonFiles
 

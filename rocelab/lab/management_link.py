@@ -14,7 +14,7 @@ from pathlib import Path
 from rocelab.linux import namespaces, netlink, rtnetlink
 from rocelab.linux.links import IFF_UP
 from rocelab.linux.settings import write_port_settings
-from rocelab.plan.settings import SERVER_PORTS
+from rocelab.planning.settings import SERVER_PORTS
 from rocelab.record import LabFiles
 
 BRIDGE = "bridge"

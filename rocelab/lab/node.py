@@ -19,7 +19,7 @@ from rocelab.linux import links, mounts, namespaces, netlink, processes
 from rocelab.linux.bracket import Bracket
 from rocelab.linux.commands import Command, LateError
 from rocelab.linux.links import LinkCounters, read_counters
-from rocelab.plan.fabric import Link, Port
+from rocelab.planning.fabric import Link, Port
 from rocelab.record import LabFiles
 from rocelab.routing import daemons
 from rocelab.routing.files import DaemonFiles

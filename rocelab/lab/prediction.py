@@ -9,10 +9,10 @@ from rocelab.base.progress import ProgressSink, no_progress
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.jobplan import plan_jobs
 from rocelab.lab.lab import PlannedLab, RunningLab
-from rocelab.plan.fabric import Fabric
-from rocelab.predict.matrix import FlowRow, rows_of_jobs
-from rocelab.predict.predictor import Setting, asked_fabric, predict_document
-from rocelab.predict.spec import read_asked
+from rocelab.planning.fabric import Fabric
+from rocelab.prediction.matrix import FlowRow, rows_of_jobs
+from rocelab.prediction.predictor import Setting, asked_fabric, predict_document
+from rocelab.prediction.spec import read_asked
 from rocelab.results.prediction import Prediction
 from rocelab.routes.asic import Model
 

@@ -40,9 +40,9 @@ from rocelab.linux import namespaces, netlink
 from rocelab.linux import settings as kernel
 from rocelab.linux.fibwatch import FibWatch
 from rocelab.linux.rights import check_rights, may_prioritise
-from rocelab.plan.delays import lab_delay_ns
-from rocelab.plan.fabric import Fabric, Node
-from rocelab.plan.settings import node_settings, port_settings
+from rocelab.planning.delays import lab_delay_ns
+from rocelab.planning.fabric import Fabric, Node
+from rocelab.planning.settings import node_settings, port_settings
 from rocelab.record import LabFiles, Record, State, check_absent, locked, write_record
 from rocelab.routing import daemons
 from rocelab.routing.files import DaemonFiles

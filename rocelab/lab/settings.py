@@ -16,8 +16,8 @@ from rocelab.base.wording import listed
 from rocelab.lab.management_link import PORT as MANAGEMENT_PORT
 from rocelab.linux import links, namespaces, netlink, packetfilter
 from rocelab.linux.settings import ALL, DEFAULT, port_setting, read_settings
-from rocelab.plan.fabric import Fabric, Link, Node
-from rocelab.plan.settings import node_settings, port_settings
+from rocelab.planning.fabric import Fabric, Link, Node
+from rocelab.planning.settings import node_settings, port_settings
 from rocelab.record import LabFiles, recorded_faults
 
 STRICT = 1

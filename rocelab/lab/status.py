@@ -26,8 +26,8 @@ from rocelab.lab.lab import RunningLab
 from rocelab.lab.node import NamespaceNode
 from rocelab.lab.settings import Deviation, read_deviations, sentences
 from rocelab.linux import fib, namespaces, netlink, processes
-from rocelab.plan.fabric import Node
-from rocelab.plan.routes import expected_routes, expected_width
+from rocelab.planning.fabric import Node
+from rocelab.planning.routes import expected_routes, expected_width
 from rocelab.record import (
     FAULT_KINDS,
     DamagedRecordError,

@@ -15,7 +15,7 @@ from rocelab.linux import rtnetlink
 from rocelab.linux.fib import RTN_UNICAST
 from rocelab.linux.links import IF_LINK_MODE_DORMANT, IF_OPER_DORMANT, IFF_UP, NUD_PERMANENT
 from rocelab.linux.portstate import RTPROT_STATIC
-from rocelab.plan.fabric import Fabric, Link, Nic, Node, Port
+from rocelab.planning.fabric import Fabric, Link, Nic, Node, Port
 
 LOOPBACK_INDEX = 1
 IF_LINK_MODE_DEFAULT = 0
@@ -30,7 +30,7 @@ def create_links(
 ) -> list[bytes]:
     """A veth pair per link, each end made in its node's namespace, down.
 
-    A port with queues has its slot (`rocelab.plan.queues`) as group, and no packet limit.
+    A port with queues has its slot (`rocelab.planning.queues`) as group, and no packet limit.
     """
     return [_veth(link, namespaces, slots) for link in links]
 

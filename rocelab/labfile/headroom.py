@@ -2,7 +2,7 @@
 after a pause.
 
 `queues.pfc` of a lab's file is refused if they leave nothing to share, so this is beside it;
-`rocelab.plan.pfc` plans a fabric's switches with it. Pure.
+`rocelab.planning.pfc` plans a fabric's switches with it. Pure.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The lab spec, the file format of labs, as pydantic models.
 
-Units are parsed and limits checked here, and nothing is derived: `rocelab.plan` plans nodes,
+Units are parsed and limits checked here, and nothing is derived: `rocelab.planning` plans nodes,
 addresses and sessions. The limits keep interface names within Linux's 15 characters and the fabric
 within 198.18.0.0/15.
 """

@@ -1,7 +1,7 @@
 """The file format of lossless traffic classes: priority-based flow control (IEEE 802.1Qbb).
 
 The block `queues.pfc` of a lab's file, sizes in bytes of the modelled network, is a `PfcSpec`;
-`rocelab.plan.pfc` divides each switch's memory by it.
+`rocelab.planning.pfc` divides each switch's memory by it.
 """
 
 from __future__ import annotations

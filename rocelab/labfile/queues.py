@@ -1,7 +1,7 @@
 """The file format of the queues of switch ports: buffer, traffic classes and marking.
 
 The block `queues` of a lab's file, sizes in bytes of the modelled network, is a `QueuesSpec`;
-`rocelab.plan.queues` plans the ports.
+`rocelab.planning.queues` plans the ports.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from rocelab.live.feed import Feed
 from rocelab.live.state import condition, find_link
 from rocelab.observe.health.reading import Reading
 from rocelab.observe.health.sessions import ANSWER_LIMIT_S, links_by_neighbour
-from rocelab.plan.fabric import Fabric, Link, Port
+from rocelab.planning.fabric import Fabric, Link, Port
 
 LOG_BYTES = 8192
 LOG_LINES = 20

@@ -19,7 +19,7 @@ from rocelab.lab.inuse import in_use
 from rocelab.lab.lab import RunningLab
 from rocelab.labfile.base import SpecModel
 from rocelab.observe.timeline import opened_namespaces
-from rocelab.plan.fabric import Nic
+from rocelab.planning.fabric import Nic
 from rocelab.record import LabFiles
 from rocelab.routes.path import find_nic, possible_links, walk
 from rocelab.routes.steering import ROCE_PORT

@@ -19,8 +19,8 @@ from rocelab.live.state import find_link
 from rocelab.live.values import DIGITS, NS_PER_S
 from rocelab.observe.health.reading import Reading
 from rocelab.observe.health.sample import deepest
-from rocelab.plan.fabric import Fabric
-from rocelab.plan.queues import plan_queues
+from rocelab.planning.fabric import Fabric
+from rocelab.planning.queues import plan_queues
 
 MOST_SAMPLES = 360
 """Three minutes, two a second."""

@@ -17,7 +17,7 @@ from rocelab.live.feed import Feed
 from rocelab.live.history import Moment, carriers
 from rocelab.live.state import METRICS
 from rocelab.live.values import NS_PER_S
-from rocelab.plan.fabric import Fabric
+from rocelab.planning.fabric import Fabric
 from rocelab.report.replay.page import data, script, style
 from rocelab.report.replay.recording import (
     Entry,

@@ -24,8 +24,8 @@ from rocelab.live.events import (
     document,
 )
 from rocelab.observe.health.reading import Reading
-from rocelab.plan.fabric import Fabric, Link, Node
-from rocelab.plan.queues import lab_rate_bps
+from rocelab.planning.fabric import Fabric, Link, Node
+from rocelab.planning.queues import lab_rate_bps
 
 METRICS = ("load", "marks", "drops", "pauses", "errors")
 

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 
 from rocelab.observe.health.monitor import Snapshot
 from rocelab.observe.health.reading import Reading
-from rocelab.plan.fabric import DirectedLink, Fabric
-from rocelab.plan.queues import ETHERNET_OVERHEAD_BYTES, lab_rate_bps
+from rocelab.planning.fabric import DirectedLink, Fabric
+from rocelab.planning.queues import ETHERNET_OVERHEAD_BYTES, lab_rate_bps
 from rocelab.results.health import Sli
 
 NS_PER_S = 10**9

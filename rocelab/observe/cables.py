@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from rocelab.base.units import format_duration
 from rocelab.dataplane.impairments import cables
 from rocelab.dataplane.impairments.delayline import LATE_PART, VERY_LATE, Lateness
-from rocelab.plan.delays import lab_delay_ns
-from rocelab.plan.fabric import Fabric
+from rocelab.planning.delays import lab_delay_ns
+from rocelab.planning.fabric import Fabric
 from rocelab.record import LabFiles
 
 LATE_SHARE_LIMIT = 0.01

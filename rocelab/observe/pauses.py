@@ -13,8 +13,8 @@ import numpy as np
 from rocelab.agent.agent import clock_offset_ns
 from rocelab.dataplane.pfc.journal import Entry, What
 from rocelab.dataplane.pfc.reading import ClassCounters, Pause, PauseReader, pauses
-from rocelab.plan.fabric import Fabric
-from rocelab.plan.pauses import PausePlan, PausePort
+from rocelab.planning.fabric import Fabric
+from rocelab.planning.pauses import PausePlan, PausePort
 from rocelab.results.lossless import Lossless, PauseFigures, PauseSpan
 
 Counters = Mapping[tuple[PausePort, int], ClassCounters]

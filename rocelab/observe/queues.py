@@ -12,8 +12,8 @@ from rocelab.dataplane.queues.engine import read_engine
 from rocelab.dataplane.queues.reading import QueueReader
 from rocelab.labfile.queues import QueueEngine
 from rocelab.linux.counters import DepthCounters, OtherCounters, PortCounters, QueueCounters
-from rocelab.plan.fabric import Fabric
-from rocelab.plan.queues import BINS, class_of_dscp
+from rocelab.planning.fabric import Fabric
+from rocelab.planning.queues import BINS, class_of_dscp
 from rocelab.record import LabFiles
 from rocelab.results.job import OtherTraffic, QueueFigures
 

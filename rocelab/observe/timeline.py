@@ -23,8 +23,8 @@ from rocelab.linux.fib import read_fib
 from rocelab.linux.fibtable import Fib
 from rocelab.linux.fibwatch import FibAction, FibEvent, FibWatch
 from rocelab.linux.priority import run_first
-from rocelab.plan.fabric import Fabric, Node
-from rocelab.plan.routes import expected_routes, expected_width
+from rocelab.planning.fabric import Fabric, Node
+from rocelab.planning.routes import expected_routes, expected_width
 from rocelab.results.probes import FibChange
 
 POLL_S = 0.25

@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 
 from rocelab.base.errors import InputError
-from rocelab.plan.fabric import Fabric, Link
+from rocelab.planning.fabric import Fabric, Link
 from rocelab.render.containerlab import topology_text
 from rocelab.render.deployment import Container, Deployment, deployment
 from rocelab.render.frr_image import DEFAULT_IMAGE

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from rocelab.base.errors import InputError
 from rocelab.fabrics.roles import Role
 from rocelab.labfile.stacks import DEFAULT_STACK
-from rocelab.plan.document import expected_widths
-from rocelab.plan.fabric import Fabric, Link, Node
-from rocelab.plan.settings import node_settings
+from rocelab.planning.document import expected_widths
+from rocelab.planning.fabric import Fabric, Link, Node
+from rocelab.planning.settings import node_settings
 from rocelab.render.frr_image import DEFAULT_IMAGE, IMAGE_PATHS, fitted, frr_files
 from rocelab.routing.stack import stack_for
 

@@ -15,7 +15,7 @@ from rocelab.base.files import MOST_BYTES
 from rocelab.base.interruption import undone
 from rocelab.base.outputs import OVERWRITE, Folder, open_folder
 from rocelab.base.progress import Progress, ProgressSink, no_progress
-from rocelab.plan.fabric import Fabric
+from rocelab.planning.fabric import Fabric
 from rocelab.render import clabernetes
 from rocelab.render.containerlab import mounted_files, topology_file, topology_text
 from rocelab.render.deployment import deployment, left_out, warnings

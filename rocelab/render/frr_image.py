@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from rocelab.base.templates import template
-from rocelab.plan.fabric import Fabric, Node
+from rocelab.planning.fabric import Fabric, Node
 from rocelab.routing.frr.configuration import configuration_bodies, daemons
 
 DEFAULT_IMAGE = "frrouting/frr:v8.4.1"

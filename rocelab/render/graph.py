@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from rocelab.base.templates import template
 from rocelab.base.units import format_rate
 from rocelab.fabrics.roles import Role
-from rocelab.plan.fabric import Fabric, Link
+from rocelab.planning.fabric import Fabric, Link
 from rocelab.render.sketch import Band, Cell, Edge, Sketch, Tier, ZoneSketch, sketch
 
 _MERMAID_STYLES = (

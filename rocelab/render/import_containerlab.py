@@ -19,7 +19,7 @@ from rocelab.base.errors import InputError
 from rocelab.base.wording import counted, name_hint, shown
 from rocelab.labfile.topology import TopologyFile, is_null
 from rocelab.labfile.variables import UNSET
-from rocelab.plan.shape import Pair
+from rocelab.planning.shape import Pair
 from rocelab.render.import_policy import configurations, statements
 from rocelab.render.import_roles import DrawnNode, Imported, group_tier
 

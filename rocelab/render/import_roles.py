@@ -15,7 +15,7 @@ from fnmatch import fnmatchcase
 from rocelab.base.errors import InputError
 from rocelab.base.wording import listed, name_hint, shown
 from rocelab.fabrics.door import roles
-from rocelab.plan.shape import Drawn, Pair
+from rocelab.planning.shape import Drawn, Pair
 
 NONE = "none"
 """The role of a node that is left out of the lab file."""

@@ -14,8 +14,8 @@ from ipaddress import IPv4Network
 from itertools import pairwise
 
 from rocelab.fabrics.roles import Role
-from rocelab.plan.fabric import Fabric, Link, Node
-from rocelab.plan.zones import Division, divisions
+from rocelab.planning.fabric import Fabric, Link, Node
+from rocelab.planning.zones import Division, divisions
 
 MAX_PER_TIER = 8
 """Boxes per tier outside zones, or in the only zone; half as many in one of several zones."""

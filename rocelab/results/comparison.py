@@ -15,7 +15,7 @@ from typing import Any
 
 from rocelab.base.documents import Format
 from rocelab.base.statistics import Spread
-from rocelab.plan.fabric import Direction
+from rocelab.planning.fabric import Direction
 from rocelab.results.environment import Environment
 from rocelab.results.job import Fidelity, FlowFigures, Times, Transport
 from rocelab.results.oflab import OfLab

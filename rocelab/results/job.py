@@ -17,8 +17,8 @@ from typing import Any
 from rocelab.base.documents import Format, read_text
 from rocelab.base.statistics import Spread
 from rocelab.jobs.job import JobSpec
-from rocelab.plan.fabric import DirectedLink, Direction
-from rocelab.plan.queues import class_of_dscp
+from rocelab.planning.fabric import DirectedLink, Direction
+from rocelab.planning.queues import class_of_dscp
 from rocelab.results.environment import Environment
 from rocelab.results.impact import Impact
 from rocelab.results.lossless import Lossless

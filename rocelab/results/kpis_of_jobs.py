@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from rocelab.plan.fabric import Direction
+from rocelab.planning.fabric import Direction
 from rocelab.results.kpi import Better, Kpi, PhaseJob, Quantity, attribute
 from rocelab.results.kpis_of_pauses import PAUSE_KPIS
 from rocelab.results.probes import ProbeRun

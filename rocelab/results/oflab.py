@@ -7,8 +7,8 @@ from typing import Any
 
 from rocelab.labfile.adopted import recorded_spec
 from rocelab.labfile.model import LabSpec
-from rocelab.plan.build import build_fabric
-from rocelab.plan.fabric import Fabric
+from rocelab.planning.build import build_fabric
+from rocelab.planning.fabric import Fabric
 
 
 class OfLab:

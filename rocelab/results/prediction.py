@@ -1,6 +1,6 @@
 """The document of a prediction: loads of links, their balance, polarization, worst links.
 
-`rocelab.predict.document` makes it, `rocelab.base.documents.to_json` writes it, and
+`rocelab.prediction.document` makes it, `rocelab.base.documents.to_json` writes it, and
 docs/documents.md is generated from it.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from rocelab.plan.fabric import Direction
+from rocelab.planning.fabric import Direction
 from rocelab.routes.balance import Balance, Polarization, TierBalance
 
 SCHEMA_VERSION = 1

@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import Any
 
 from rocelab.base.documents import Format
-from rocelab.plan.fabric import Direction
+from rocelab.planning.fabric import Direction
 from rocelab.results.environment import Environment
 from rocelab.results.job import Headline
 from rocelab.results.oflab import OfLab

@@ -16,7 +16,7 @@ from functools import cached_property, lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from rocelab.plan.fabric import DirectedLink, Direction, Fabric
+from rocelab.planning.fabric import DirectedLink, Direction, Fabric
 
 _SEED = 20240804
 _PAIRINGS = 200

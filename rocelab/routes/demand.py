@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rocelab.plan.fabric import Fabric
+from rocelab.planning.fabric import Fabric
 
 MOST_PROBLEMS = 8
 """The most problems that are reported for one file; a broken publisher breaks every flow alike."""

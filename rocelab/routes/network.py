@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from rocelab.linux.fibtable import Fib, Route
-from rocelab.plan.fabric import DirectedLink, Fabric
+from rocelab.planning.fabric import DirectedLink, Fabric
 from rocelab.routes.demand import Demand, FlowKey
 
 

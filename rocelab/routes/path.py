@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from rocelab.base.errors import ExpectationError, InputError
 from rocelab.base.wording import name_hint
 from rocelab.linux.fibtable import FibOf, Route
-from rocelab.plan.fabric import DirectedLink, Fabric, Link, Nic, Node
+from rocelab.planning.fabric import DirectedLink, Fabric, Link, Nic, Node
 from rocelab.routes.multipath import UDP, Flow5, multipath_hash, select
 from rocelab.routes.steering import ROCE_PORT, SteeringModel
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rocelab.base.arrays import NONE, Longs
-from rocelab.plan.fabric import DirectedLink
+from rocelab.planning.fabric import DirectedLink
 from rocelab.routes.demand import Demand, FlowKey
 from rocelab.routes.network import Network, Path, Placement, Step
 from rocelab.routes.te.search import Offer, Placed, Wanted, place_in_order, scratch

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping
 
 from rocelab.base.errors import InputError
 from rocelab.linux.fibtable import Fib, FibOf, NextHop, Route
-from rocelab.plan.fabric import Fabric, Link, Prefix
-from rocelab.plan.routes import NextHops, expected_width, spread
+from rocelab.planning.fabric import Fabric, Link, Prefix
+from rocelab.planning.routes import NextHops, expected_width, spread
 
 
 def planned_fibs(fabric: Fabric, prefixes: Iterable[Prefix]) -> FibOf:

@@ -17,7 +17,7 @@ from typing import Protocol, runtime_checkable
 from rocelab.base.errors import InputError
 from rocelab.base.files import replace_file
 from rocelab.labfile.stacks import STACKS
-from rocelab.plan.fabric import Fabric, Node
+from rocelab.planning.fabric import Fabric, Node
 from rocelab.routing.answers import ANSWER_TIMEOUT_S
 from rocelab.routing.files import DaemonFiles
 

@@ -14,7 +14,7 @@ from rocelab.jobs.transport import Ecn
 from rocelab.labfile.queues import QueueEngine
 from rocelab.observe.devices import DeviceCounts
 from rocelab.observe.queues import traffic_class
-from rocelab.plan.fabric import Fabric, Link
+from rocelab.planning.fabric import Fabric, Link
 from rocelab.results.job import Check
 from rocelab.traffic.jobparts import nic_links
 from rocelab.traffic.jobresult import JobResult

@@ -22,7 +22,7 @@ from rocelab.faults.injector import Change
 from rocelab.lab.lab import RunningLab
 from rocelab.linux.linkwatch import LinkEvent, LinkWatch
 from rocelab.observe.timeline import POLL_S, opened_namespaces
-from rocelab.plan.fabric import Fabric
+from rocelab.planning.fabric import Fabric
 from rocelab.results.convergence import FlowMeasurement
 from rocelab.routes.path import Path
 

@@ -17,7 +17,7 @@ from rocelab.base.statistics import spread
 from rocelab.jobs.jobplan import JobPlan
 from rocelab.jobs.performance import FRAME_OVERHEAD_BYTES, Row, jct_ratio, ran_ahead, roofline_ns
 from rocelab.observe.devices import DeviceCounts
-from rocelab.plan.fabric import Direction, Fabric
+from rocelab.planning.fabric import Direction, Fabric
 from rocelab.results.impact import FEWEST, ZERO_IMPACT, Impact, overhead_bounds
 from rocelab.results.job import (
     Fairness,

@@ -11,7 +11,7 @@ from rocelab.faults.door import KINDS
 from rocelab.jobs.load import warning
 from rocelab.labfile.queues import QueueEngine
 from rocelab.observe.devices import DeviceCounts
-from rocelab.plan.pfc import too_small
+from rocelab.planning.pfc import too_small
 from rocelab.results.environment import Environment
 from rocelab.results.job import SCHEMA_VERSION, Check, Clock, Fidelity, JobReport
 from rocelab.results.lossless import Lossless, find_deadlock, traced

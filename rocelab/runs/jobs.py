@@ -32,8 +32,8 @@ from rocelab.observe.capture import NicCapture
 from rocelab.observe.devices import DeviceWatch
 from rocelab.observe.environment import environment_of
 from rocelab.observe.processes import ProcessWatch
-from rocelab.predict.matrix import row_of_end
-from rocelab.predict.predictor import Setting, asked_fabric, paths_on
+from rocelab.prediction.matrix import row_of_end
+from rocelab.prediction.predictor import Setting, asked_fabric, paths_on
 from rocelab.record import LabFiles, not_up
 from rocelab.results.job import JobReport
 from rocelab.results.probes import rebased

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from rocelab.base.units import format_size
 from rocelab.base.wording import listed
 from rocelab.observe.devices import DeviceCounts
-from rocelab.plan.queues import plan_queues
+from rocelab.planning.queues import plan_queues
 from rocelab.results.job import OtherTraffic, QueueFigures
 from rocelab.traffic.jobresult import LOST_TIME_LIMIT, JobResult
 

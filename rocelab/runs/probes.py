@@ -34,7 +34,7 @@ from rocelab.observe.health.spec import HealthSpec
 from rocelab.observe.processes import ProcessWatch
 from rocelab.observe.stages.measure import FlowRecovery
 from rocelab.observe.timeline import FibTimeline
-from rocelab.plan.fabric import Fabric
+from rocelab.planning.fabric import Fabric
 from rocelab.results import probes as results
 from rocelab.results.convergence import FlowConvergence, FlowSamples, Method
 from rocelab.results.probes import Event, HashingRun, ProbeRun, Timeline, probe_run

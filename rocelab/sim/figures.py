@@ -17,7 +17,7 @@ from rocelab.base.statistics import spread
 from rocelab.fabrics.roles import tier_name
 from rocelab.jobs.performance import Row, jct_ratio
 from rocelab.jobs.steps import roofline_s
-from rocelab.plan.fabric import Direction
+from rocelab.planning.fabric import Direction
 from rocelab.results.environment import Environment, environment_with
 from rocelab.results.job import Headline
 from rocelab.results.simulation import (

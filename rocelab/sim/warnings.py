@@ -23,7 +23,7 @@ from rocelab.jobs.performance import jct_ratio, ran_ahead
 from rocelab.jobs.placement import Placement
 from rocelab.labfile.base import SECOND
 from rocelab.labfile.schemes.base import Treatment
-from rocelab.plan.limits import unreached_marks
+from rocelab.planning.limits import unreached_marks
 from rocelab.results.simulation import Engine, JobOutcome, PacketCounts
 from rocelab.routes.arrays.paths import links_on_path
 from rocelab.routes.asic import Model

@@ -25,7 +25,7 @@ from rocelab.labfile.load import load_spec
 from rocelab.observe.evidence.bundle import collect_evidence
 from rocelab.observe.evidence.unconverged import keep_unconverged
 from rocelab.observe.timeline import FibTimeline, opened_namespaces
-from rocelab.plan.build import plan
+from rocelab.planning.build import plan
 from rocelab.record import LabFiles, recorded_labs
 from rocelab.testkit.fingerprint import Facts, differences, read_facts
 from rocelab.testkit.kit import Experiment

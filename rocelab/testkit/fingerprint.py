@@ -15,7 +15,7 @@ from pathlib import Path
 from rocelab.lab.lab import RunningLab
 from rocelab.linux import fib, links, namespaces, netlink, processes, tc
 from rocelab.linux.settings import read_settings
-from rocelab.plan.settings import node_settings
+from rocelab.planning.settings import node_settings
 from rocelab.record import LabFiles
 
 Facts = Mapping[tuple[str, str], str]

@@ -20,7 +20,7 @@ from itertools import count
 from rocelab.base.files import make_folder, replace_file
 from rocelab.jobs.flow import Flow, resolve_flow
 from rocelab.jobs.jobplan import JobPlan
-from rocelab.plan.fabric import Fabric
+from rocelab.planning.fabric import Fabric
 from rocelab.record import LabFiles
 from rocelab.routes.demand import files_of, is_left_behind
 from rocelab.wire.probe import IP_OVERHEAD_BYTES

@@ -22,9 +22,9 @@ from rocelab.jobs.patterns.base import Send
 from rocelab.jobs.placement import NicRef, nic_of
 from rocelab.jobs.sport import FIRST_SPORT
 from rocelab.jobs.transport import DCQCN_OFF, Ecn, Strategy
-from rocelab.plan.fabric import Fabric, Link, Nic
-from rocelab.plan.pauses import obedience_ns
-from rocelab.plan.queues import class_of_dscp
+from rocelab.planning.fabric import Fabric, Link, Nic
+from rocelab.planning.pauses import obedience_ns
+from rocelab.planning.queues import class_of_dscp
 from rocelab.traffic.agents import Part
 from rocelab.traffic.roce import Envelope, roce_frame
 from rocelab.wire.headers import (

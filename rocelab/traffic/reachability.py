@@ -27,7 +27,7 @@ from rocelab.base.errors import MachineError
 from rocelab.base.progress import Progress, ProgressSink, no_progress
 from rocelab.lab.runtime import raise_descriptor_limit
 from rocelab.linux.namespaces import inside
-from rocelab.plan.fabric import Fabric, Link, Nic
+from rocelab.planning.fabric import Fabric, Link, Nic
 from rocelab.traffic.traceroute import checksum, drain
 
 QUIET_S = (0.2, 0.5, 1.0)

@@ -28,7 +28,7 @@ from rocelab.jobs.flow import Flow, resolve_flow
 from rocelab.jobs.jobplan import JobPlan
 from rocelab.linux.clockwatch import ClockWatch
 from rocelab.linux.closing import Holding
-from rocelab.plan.fabric import Fabric
+from rocelab.planning.fabric import Fabric
 from rocelab.record import LabFiles
 from rocelab.traffic.agents import Agent, AgentGroup, Part
 from rocelab.traffic.demand import job_demands, probe_demands, published

@@ -19,7 +19,7 @@ from rocelab.base.errors import MachineError
 from rocelab.lab.node import PortGoneError
 from rocelab.linux import namespaces
 from rocelab.linux.closing import Closing
-from rocelab.plan.fabric import DirectedLink, Fabric, Link
+from rocelab.planning.fabric import DirectedLink, Fabric, Link
 from rocelab.wire.filters import attach_filter
 
 _ETH_P_IP = 0x0800

@@ -20,7 +20,7 @@ from pathlib import Path
 from rocelab.base.errors import MachineError
 from rocelab.jobs.flow import Endpoints, resolve_endpoints
 from rocelab.linux.namespaces import inside
-from rocelab.plan.fabric import Fabric, Nic
+from rocelab.planning.fabric import Fabric, Nic
 from rocelab.traffic.roce import probe_frame
 from rocelab.wire.headers import ICRC_BYTES, IP_OFFSET, ROCE_PORT, UDP_OFFSET
 from rocelab.wire.icrc import icrc

@@ -9,8 +9,8 @@ import pytest
 
 from rocelab.lab.engine import Engine
 from rocelab.lab.lab import Lab
-from rocelab.plan.fabric import Fabric
-from rocelab.plan.routes import expected_routes, expected_width
+from rocelab.planning.fabric import Fabric
+from rocelab.planning.routes import expected_routes, expected_width
 from rocelab.render.containerlab import container_name, topology_file
 from rocelab.render.files import write_containerlab
 from tests.containerlab.labs import deployed as deployed_by_containerlab

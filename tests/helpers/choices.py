@@ -1,5 +1,5 @@
 """Polarization from the choices of each flow's path, one flow after the other: the plain way, which
-`rocelab.predict.loads.paired_choices` is compared with."""
+`rocelab.prediction.loads.paired_choices` is compared with."""
 
 from __future__ import annotations
 

@@ -9,8 +9,8 @@ from rocelab.drills.compare.figures import Expected, cell_figures, run_of, statu
 from rocelab.drills.compare.matrix import Cell, cells
 from rocelab.labfile.catalog import find_lab
 from rocelab.labfile.load import load_spec
-from rocelab.plan.build import plan
-from rocelab.plan.fabric import DirectedLink, Direction, Fabric
+from rocelab.planning.build import plan
+from rocelab.planning.fabric import DirectedLink, Direction, Fabric
 from rocelab.results.comparison import SCHEMA_VERSION, CellResult, Comparison, Run, Status
 from rocelab.results.job import JobReport
 from rocelab.runs.jobreport import JobsRecord, job_reports

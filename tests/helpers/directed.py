@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rocelab.plan.fabric import DirectedLink, Fabric
+from rocelab.planning.fabric import DirectedLink, Fabric
 
 
 def towards(fabric: Fabric, link: str, node: str) -> DirectedLink:

@@ -13,7 +13,7 @@ from typing import Any
 from rocelab.base.progress import ProgressSink
 from rocelab.lab.providers import NodeProvider
 from rocelab.linux import namespaces
-from rocelab.plan.fabric import Fabric
+from rocelab.planning.fabric import Fabric
 from rocelab.record import LabFiles
 
 CONF = Path("/proc/sys/net")

@@ -8,8 +8,8 @@ from ipaddress import IPv4Address
 
 from bench.choices import crc_model
 from rocelab.linux.fibtable import FibOf
-from rocelab.plan.fabric import DirectedLink, Fabric, Nic
-from rocelab.predict.matrix import FlowRow
+from rocelab.planning.fabric import DirectedLink, Fabric, Nic
+from rocelab.prediction.matrix import FlowRow
 from rocelab.routes.asic import CRCS, Model
 from rocelab.routes.flows import columns_v4
 from rocelab.routes.path import find_nic, walk

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rocelab.dataplane.impairments.impairment import Impairment, Kind
 from rocelab.faults.base import ALL_PPM
 from rocelab.faults.impairments import CableFault
-from rocelab.plan.fabric import Link
+from rocelab.planning.fabric import Link
 
 
 def blackhole(links: tuple[Link, ...], towards: str | None = None) -> CableFault:

@@ -11,10 +11,10 @@ from rocelab.jobs.job import JobSpec
 from rocelab.jobs.jobplan import JobPlan, plan_job
 from rocelab.jobs.patterns.base import Send
 from rocelab.labfile.model import LabSpec
-from rocelab.plan.build import plan
-from rocelab.plan.fabric import DirectedLink, Direction, Fabric
-from rocelab.predict.matrix import FlowRow, rows_of_jobs
-from rocelab.predict.predictor import Setting, paths_on
+from rocelab.planning.build import plan
+from rocelab.planning.fabric import DirectedLink, Direction, Fabric
+from rocelab.prediction.matrix import FlowRow, rows_of_jobs
+from rocelab.prediction.predictor import Setting, paths_on
 from rocelab.results.diagnosis import Diagnosis
 from rocelab.results.job import (
     Clock,

@@ -15,8 +15,8 @@ from rocelab.labfile.model import LabSpec
 from rocelab.labfile.queues import QueueEngine
 from rocelab.observe.devices import DeviceCounts
 from rocelab.observe.queues import traffic_class
-from rocelab.plan.build import build_fabric
-from rocelab.plan.fabric import DirectedLink, Fabric
+from rocelab.planning.build import build_fabric
+from rocelab.planning.fabric import DirectedLink, Fabric
 from rocelab.results.environment import Environment
 from rocelab.results.job import QueueFigures
 from rocelab.traffic.jobparts import nic_links, nics_of

@@ -22,7 +22,7 @@ from rocelab.faults.kinds.pause_storm import PauseStorm
 from rocelab.lab.lab import Lab
 from rocelab.linux import namespaces, pidfile
 from rocelab.linux.netlink import SO_RCVBUFFORCE
-from rocelab.plan.pauses import PausePort
+from rocelab.planning.pauses import PausePort
 from rocelab.record import LabFiles
 from rocelab.wire import pauseframe
 from tests.helpers.running import running

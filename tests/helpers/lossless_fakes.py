@@ -13,9 +13,9 @@ from rocelab.fabrics.kinds.clos import ClosSpec
 from rocelab.labfile.model import LabSpec
 from rocelab.labfile.pfc import PfcSpec
 from rocelab.labfile.queues import QueuesSpec
-from rocelab.plan.build import plan
-from rocelab.plan.fabric import Fabric
-from rocelab.plan.pauses import PausePlan, plan_pauses
+from rocelab.planning.build import plan
+from rocelab.planning.fabric import Fabric
+from rocelab.planning.pauses import PausePlan, plan_pauses
 
 FABRIC: Fabric = plan(
     LabSpec(

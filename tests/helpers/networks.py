@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from rocelab.fabrics.kinds.clos import ClosSpec
 from rocelab.fabrics.roles import Role
 from rocelab.labfile.model import LabSpec, RoutingSpec
-from rocelab.plan.fabric import Fabric, Link, Node, Port, Prefix
+from rocelab.planning.fabric import Fabric, Link, Node, Port, Prefix
 
 
 def port(node: str, role: Role, far: str) -> Port:

@@ -15,7 +15,7 @@ from rocelab.faults.spec import SINGLE_FAULT
 from rocelab.lab.lab import Lab
 from rocelab.linux import bracket
 from rocelab.linux.bracket import Bracket
-from rocelab.plan.fabric import Fabric
+from rocelab.planning.fabric import Fabric
 
 MS = 10**6
 ZERO_NS = 1_000 * 10**9

@@ -14,8 +14,8 @@ from rocelab.jobs.dcqcn_model import simulate
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.jobplan import plan_job
 from rocelab.labfile.model import LabSpec
-from rocelab.plan.build import plan
-from rocelab.plan.fabric import Fabric
+from rocelab.planning.build import plan
+from rocelab.planning.fabric import Fabric
 from rocelab.results.drill import DrillResult, JobsRun, PhaseRun, conclude
 from rocelab.results.environment import Environment
 from rocelab.results.job import (

@@ -1,5 +1,5 @@
 """Cyclic buffer dependencies found the plain way: every route of every prefix, one after the other,
-anew after each failure. What `rocelab.plan.dependencies` finds is compared with it."""
+anew after each failure. What `rocelab.planning.dependencies` finds is compared with it."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dataclasses import replace
 from graphlib import CycleError, TopologicalSorter
 from itertools import combinations
 
-from rocelab.plan.fabric import DirectedLink, Fabric, Link
-from rocelab.plan.routes import expected_routes
+from rocelab.planning.fabric import DirectedLink, Fabric, Link
+from rocelab.planning.routes import expected_routes
 
 
 def depends_on_itself(fabric: Fabric, without: tuple[Link, ...] = ()) -> bool:

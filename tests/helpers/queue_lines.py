@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 
 from rocelab.labfile.queues import EcnSpec
-from rocelab.plan.queues import QueuePlan
+from rocelab.planning.queues import QueuePlan
 
 
 def mark_probability(ecn: EcnSpec, depth_bytes: float) -> float:

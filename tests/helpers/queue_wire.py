@@ -24,8 +24,8 @@ from rocelab.linux import namespaces
 from rocelab.linux.counters import QueueCounters
 from rocelab.linux.netlink import SO_RCVBUFFORCE, SO_SNDBUFFORCE
 from rocelab.linux.priority import running_first
-from rocelab.plan.fabric import Port
-from rocelab.plan.queues import burst_bytes
+from rocelab.planning.fabric import Port
+from rocelab.planning.queues import burst_bytes
 from tests.helpers.waiting import LIMIT_S, wait_until
 from tests.integration.conftest import MakeLab
 

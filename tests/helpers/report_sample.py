@@ -10,8 +10,8 @@ import numpy as np
 from rocelab.drills.spec import DrillSpec, PhaseDrillSpec, PhaseSpec
 from rocelab.fabrics.kinds.clos import ClosSpec
 from rocelab.labfile.model import LabSpec
-from rocelab.plan.build import build_fabric
-from rocelab.plan.fabric import Direction, Fabric
+from rocelab.planning.build import build_fabric
+from rocelab.planning.fabric import Direction, Fabric
 from rocelab.results.convergence import FlowSamples
 from rocelab.results.drill import DrillResult, PhaseRun, ProbePlan, conclude, in_both_clocks
 from rocelab.results.environment import Environment

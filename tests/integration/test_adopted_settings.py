@@ -12,7 +12,7 @@ from rocelab import record
 from rocelab.lab import wiring
 from rocelab.lab.settings import Deviation, read_deviations
 from rocelab.linux import links, namespaces, netlink
-from rocelab.plan.build import build_fabric
+from rocelab.planning.build import build_fabric
 from rocelab.record import LabFiles
 from tests.helpers.adopted_sample import leaf_spine
 from tests.helpers.nftables import change_table

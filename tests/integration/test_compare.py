@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rocelab.base.errors import MachineError
-from rocelab.plan.fabric import Direction
+from rocelab.planning.fabric import Direction
 from rocelab.record import recorded_labs
 from rocelab.results.comparison import Comparison, Run, Status, from_json
 from tests.helpers.command import rocelab

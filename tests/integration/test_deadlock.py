@@ -22,9 +22,9 @@ from rocelab.jobs.options import job_from_file
 from rocelab.lab.lab import Lab
 from rocelab.labfile.catalog import JOBS, find, find_lab
 from rocelab.linux.fib import read_fib
-from rocelab.plan.dependencies import search
-from rocelab.plan.pauses import PausePort
-from rocelab.plan.routes import expected_routes
+from rocelab.planning.dependencies import search
+from rocelab.planning.pauses import PausePort
+from rocelab.planning.routes import expected_routes
 from rocelab.traffic.session import TrafficSession
 from tests.helpers.lossless import in_queue
 from tests.helpers.running import running

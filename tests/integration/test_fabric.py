@@ -29,8 +29,8 @@ from rocelab.linux.fibwatch import FibWatch
 from rocelab.linux.namespaces import inside
 from rocelab.linux.processes import resume, stop
 from rocelab.linux.rights import CAPABILITIES
-from rocelab.plan.routes import expected_routes
-from rocelab.plan.settings import port_settings
+from rocelab.planning.routes import expected_routes
+from rocelab.planning.settings import port_settings
 from rocelab.record import recorded_labs
 from rocelab.routes.path import find_nic, walk
 from rocelab.routing.frr.vty import vty_command, vty_json

@@ -25,9 +25,9 @@ from rocelab.linux.fibtable import Fib
 from rocelab.linux.fibwatch import FibWatch
 from rocelab.linux.links import read_counters
 from rocelab.linux.namespaces import inside
-from rocelab.plan.build import plan
-from rocelab.plan.fabric import Nic
-from rocelab.plan.routes import expected_routes, expected_width
+from rocelab.planning.build import plan
+from rocelab.planning.fabric import Nic
+from rocelab.planning.routes import expected_routes, expected_width
 from rocelab.record import recorded_labs
 from rocelab.routes.path import find_nic, walk
 from rocelab.traffic.traceroute import probe_path

@@ -37,7 +37,7 @@ from rocelab.lab.lab import Lab
 from rocelab.linux import namespaces, processes
 from rocelab.linux.fib import read_fib
 from rocelab.observe.timeline import FibTimeline, opened_namespaces
-from rocelab.plan.fabric import Link
+from rocelab.planning.fabric import Link
 from rocelab.routing.frr import vty
 from rocelab.routing.stack import BgpPeer
 from tests.helpers.running import running

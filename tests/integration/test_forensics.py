@@ -17,7 +17,7 @@ from bench.trial import Trial, names
 from rocelab.base.documents import to_json
 from rocelab.diagnose.diagnose import EXPLAINED, diagnose_report
 from rocelab.lab.lab import Lab
-from rocelab.plan.build import plan
+from rocelab.planning.build import plan
 from rocelab.results.diagnosis import Cause, Diagnosis, from_json
 from tests.helpers.measured import measured
 from tests.helpers.running import running, slowed

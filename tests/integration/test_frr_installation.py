@@ -20,7 +20,7 @@ from rocelab.lab.teardown import take_down
 from rocelab.labfile.model import LabSpec
 from rocelab.linux import processes
 from rocelab.observe.environment import environment_of, read_environment
-from rocelab.plan.build import plan
+from rocelab.planning.build import plan
 from rocelab.routing import daemons
 from rocelab.routing.frr.installation import find_installation
 from rocelab.routing.frr.kind import FrrMemory

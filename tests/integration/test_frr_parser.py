@@ -15,8 +15,8 @@ from rocelab.fabrics.kinds.clos import ClosSpec
 from rocelab.fabrics.kinds.fat_tree import FatTreeSpec
 from rocelab.labfile.catalog import LABS, find_lab, shipped_names
 from rocelab.labfile.load import load_spec
-from rocelab.plan.build import plan
-from rocelab.plan.fabric import Fabric, Node
+from rocelab.planning.build import plan
+from rocelab.planning.fabric import Fabric, Node
 from rocelab.routing.frr.configuration import frr_configuration
 from rocelab.routing.frr.installation import find_installation
 

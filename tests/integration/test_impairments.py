@@ -29,8 +29,8 @@ from rocelab.lab.status import read_status
 from rocelab.labfile.model import LabSpec
 from rocelab.linux import namespaces, pidfile
 from rocelab.observe.processes import ProcessWatch
-from rocelab.plan.build import plan
-from rocelab.plan.fabric import DirectedLink
+from rocelab.planning.build import plan
+from rocelab.planning.fabric import DirectedLink
 from rocelab.routing.frr import vty
 from rocelab.traffic.result import FlowRecord, TrafficResult
 from rocelab.traffic.session import TrafficSession

@@ -20,9 +20,9 @@ from rocelab.linux import netlink
 from rocelab.linux.fib import NHA_ID, NHMSG, read_fib, read_objects
 from rocelab.linux.fibtable import Fib, FibOf, NextHop, Route
 from rocelab.linux.namespaces import inside
-from rocelab.plan.build import build_fabric
-from rocelab.plan.fabric import Fabric, Node
-from rocelab.plan.settings import FIELD_BIT, POLICY_NUMBER, node_settings
+from rocelab.planning.build import build_fabric
+from rocelab.planning.fabric import Fabric, Node
+from rocelab.planning.settings import FIELD_BIT, POLICY_NUMBER, node_settings
 from rocelab.routes.bulk import multipath_hashes, select_all, select_buckets
 from rocelab.routes.multipath import multipath_hash, select
 from rocelab.routes.path import find_nic, walk

@@ -32,7 +32,7 @@ from rocelab.lab.lab import Lab
 from rocelab.labfile.queues import QueueEngine
 from rocelab.linux import namespaces, probes
 from rocelab.observe.queues import QueueWatch
-from rocelab.plan.queues import plan_queues
+from rocelab.planning.queues import plan_queues
 from rocelab.record import LabFiles
 from rocelab.routing.frr.vty import vty_json
 from tests.helpers.measured import measured

@@ -15,7 +15,7 @@ from rocelab.jobs.job import JobSpec
 from rocelab.jobs.spec import collective_job
 from rocelab.labfile.catalog import find_lab
 from rocelab.labfile.load import load_spec
-from rocelab.plan.build import build_fabric
+from rocelab.planning.build import build_fabric
 from rocelab.report.compare.html import render_html as compared_html
 from rocelab.report.html import render_html
 from rocelab.report.replay.page import tables_script

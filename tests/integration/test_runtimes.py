@@ -35,7 +35,7 @@ from rocelab.lab.teardown import take_down
 from rocelab.linux.fib import read_fib
 from rocelab.linux.namespaces import processes_in
 from rocelab.linux.processes import kill_and_wait
-from rocelab.plan.routes import expected_routes, expected_width
+from rocelab.planning.routes import expected_routes, expected_width
 from rocelab.record import LabFiles, read_record
 from rocelab.routes.path import find_nic, walk
 from rocelab.runs.jobs import run_job

@@ -24,8 +24,8 @@ from rocelab.fabrics.kinds.clos import ClosSpec
 from rocelab.jobs.flow import Flow, resolve_endpoints
 from rocelab.labfile.model import LabSpec
 from rocelab.linux.namespaces import inside, processes_in
-from rocelab.plan.build import build_fabric
-from rocelab.plan.fabric import Fabric
+from rocelab.planning.build import build_fabric
+from rocelab.planning.fabric import Fabric
 from rocelab.traffic.result import CLOCK_JUMP_LIMIT_NS, LAG_P99_LIMIT_NS, TrafficResult
 from rocelab.traffic.roce import probe_frame
 from rocelab.traffic.session import TrafficSession

@@ -13,8 +13,8 @@ import yaml
 from rocelab.base.errors import InputError
 from rocelab.lab.lab import Lab
 from rocelab.labfile.model import LabSpec
-from rocelab.plan.build import plan
-from rocelab.plan.fabric import Fabric
+from rocelab.planning.build import plan
+from rocelab.planning.fabric import Fabric
 from rocelab.render.clabernetes import (
     API_VERSION,
     ClusterObject,

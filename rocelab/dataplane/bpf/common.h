@@ -17,7 +17,7 @@
 #define IPPROTO_UDP 17
 #define ROCE_PORT 4791
 
-// As in rocelab/dataplane/queues/htb.py, rocelab/plan/queues.py and rocelab/plan/pauses.py.
+// As in rocelab/dataplane/queues/htb.py, rocelab/planning/queues.py and rocelab/planning/pauses.py.
 #define HTB_HANDLE 0x10000
 #define FIRST_MINOR 0x10
 #define CLASSES 8

@@ -14,7 +14,7 @@
 #define IPPROTO_ICMPV6 58
 #define CE 3
 
-// A class of lossy ones may hold so many times what the buffer has free (rocelab/plan/queues.py).
+// A class of lossy ones may hold so many times what the buffer has free (rocelab/planning/queues.py).
 #define ALPHA 8
 
 // Of packets that only run a port's queue (rocelab/dataplane/pfc/gates.py): their class keeps none.

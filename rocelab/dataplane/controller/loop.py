@@ -23,7 +23,7 @@ from rocelab.labfile.schemes.te import TeEngine, TeScheme
 from rocelab.linux import netlink
 from rocelab.linux.fib import KernelRoute, read_objects
 from rocelab.linux.fibtable import Fib
-from rocelab.plan.fabric import DirectedLink, Fabric
+from rocelab.planning.fabric import DirectedLink, Fabric
 from rocelab.routes.demand import Demand, read_demands
 from rocelab.routes.entries import EntryTable, program, wanted_entries
 from rocelab.routes.network import Network, Placement

@@ -20,8 +20,8 @@ from rocelab.labfile.schemes.resilient import ResilientScheme
 from rocelab.labfile.schemes.spec import SchemeSpec
 from rocelab.labfile.schemes.te import TeScheme
 from rocelab.linux import background
-from rocelab.plan.build import plan
-from rocelab.plan.fabric import Fabric
+from rocelab.planning.build import plan
+from rocelab.planning.fabric import Fabric
 from rocelab.record import LabFiles, not_up, read_record
 
 ControllerScheme = TeScheme | ResilientScheme

@@ -20,8 +20,8 @@ from rocelab.dataplane.impairments.impairment import MAX_DELAY_NS, Hook, Hooks, 
 from rocelab.dataplane.impairments.maps import ImpairmentMaps, Rule
 from rocelab.dataplane.impairments.program import CABLES
 from rocelab.linux import namespaces, probes
-from rocelab.plan.delays import lab_delay_ns
-from rocelab.plan.fabric import Fabric, Node
+from rocelab.planning.delays import lab_delay_ns
+from rocelab.planning.fabric import Fabric, Node
 from rocelab.record import LabFiles
 
 

@@ -35,7 +35,7 @@ from rocelab.dataplane.impairments.maps import (
 from rocelab.dataplane.impairments.program import IMPAIRMENTS
 from rocelab.linux import namespaces, probes
 from rocelab.linux.bracket import Bracket
-from rocelab.plan.fabric import DirectedLink, Fabric
+from rocelab.planning.fabric import DirectedLink, Fabric
 from rocelab.record import LabFiles, not_up
 
 HELD_TIMEOUT_S = 0.5

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from rocelab.base.errors import InputError
-from rocelab.plan.fabric import DirectedLink, Fabric
+from rocelab.planning.fabric import DirectedLink, Fabric
 
 SECOND_NS = 10**9
 MAX_DELAY_NS = 10 * SECOND_NS

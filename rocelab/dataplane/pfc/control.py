@@ -15,7 +15,7 @@ from rocelab.dataplane.pfc.daemon import Configuration
 from rocelab.dataplane.pfc.maps import CLASSES, PauseMaps
 from rocelab.dataplane.pfc.program import pins_folder
 from rocelab.linux import background, pidfile, processes
-from rocelab.plan.pauses import PausePlan
+from rocelab.planning.pauses import PausePlan
 from rocelab.record import LabFiles
 
 START_TIMEOUT_S = 60.0

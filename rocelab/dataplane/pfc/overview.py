@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from rocelab.base.errors import InputError
 from rocelab.dataplane.pfc.reading import ClassCounters, PauseReader
-from rocelab.plan.fabric import Fabric
-from rocelab.plan.pauses import PausePort
+from rocelab.planning.fabric import Fabric
+from rocelab.planning.pauses import PausePort
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ WATCHDOG_STEPS = 8
 
 @dataclass(frozen=True, slots=True)
 class PauserPort:
-    """A port as of `rocelab.plan.pauses.PausePort`."""
+    """A port as of `rocelab.planning.pauses.PausePort`."""
 
     peer: int
     delay_ns: int

@@ -18,8 +18,8 @@ from rocelab.dataplane.queues.engine import bpf_folder
 from rocelab.labfile.queues import QueueEngine
 from rocelab.linux import bpf, probes, tc
 from rocelab.linux.closing import Closing
-from rocelab.plan.fabric import Fabric
-from rocelab.plan.pauses import PausePlan, PausePort, plan_pauses
+from rocelab.planning.fabric import Fabric
+from rocelab.planning.pauses import PausePlan, PausePort, plan_pauses
 from rocelab.record import LabFiles
 
 SOURCE = Path(__file__).parents[1] / "bpf" / "pfc.bpf.c"

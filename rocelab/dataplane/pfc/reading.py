@@ -17,8 +17,8 @@ from rocelab.dataplane.pfc.maps import CLASSES, PauseMaps, held_now
 from rocelab.dataplane.pfc.program import pins_folder
 from rocelab.linux import bpf
 from rocelab.linux.closing import Closing
-from rocelab.plan.fabric import Fabric
-from rocelab.plan.pauses import PausePlan, PausePort, plan_pauses
+from rocelab.planning.fabric import Fabric
+from rocelab.planning.pauses import PausePlan, PausePort, plan_pauses
 from rocelab.record import LabFiles
 
 _ENDS = (What.STARTED, What.EXPIRED, What.CUT, What.FIRED)

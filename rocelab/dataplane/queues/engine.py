@@ -20,8 +20,8 @@ from rocelab.dataplane.queues.red import RedQueues
 from rocelab.labfile.queues import QueueEngine
 from rocelab.linux import links, namespaces, probes, tc
 from rocelab.linux.closing import Closing
-from rocelab.plan.fabric import Fabric
-from rocelab.plan.queues import QueuedPort, plan_queues
+from rocelab.planning.fabric import Fabric
+from rocelab.planning.queues import QueuedPort, plan_queues
 from rocelab.record import LabFiles
 
 LONGEST_PACKETS = 32767

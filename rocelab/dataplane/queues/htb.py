@@ -14,7 +14,7 @@ import struct
 from collections.abc import Sequence
 
 from rocelab.linux import netlink, tc
-from rocelab.plan.queues import (
+from rocelab.planning.queues import (
     ETHERNET_HEADER_BYTES,
     ETHERNET_OVERHEAD_BYTES,
     MIN_WIRE_BYTES,

@@ -14,7 +14,7 @@ from pathlib import Path
 from rocelab.dataplane.queues import htb
 from rocelab.labfile.queues import TRAFFIC_CLASSES
 from rocelab.linux import bpf, tc
-from rocelab.plan.queues import BINS, QueuedPort, QueuePlan
+from rocelab.planning.queues import BINS, QueuedPort, QueuePlan
 
 SOURCE = Path(__file__).parents[1] / "bpf" / "queues.bpf.c"
 PINS = ("queues", "depths", "sample")

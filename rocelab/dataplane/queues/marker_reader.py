@@ -18,7 +18,7 @@ from rocelab.dataplane.queues.marker import PINS, QUEUE_FIELDS, QUEUE_WORDS
 from rocelab.labfile.queues import TRAFFIC_CLASSES
 from rocelab.linux import bpf
 from rocelab.linux.counters import DepthCounters, OtherCounters, PortCounters, QueueCounters
-from rocelab.plan.queues import BINS, QueuePlan
+from rocelab.planning.queues import BINS, QueuePlan
 
 _OTHERS = (
     *("tcp", "udp", "icmp", "rest", "bytes", "marked", "ce_out"),

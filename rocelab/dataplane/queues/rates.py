@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from rocelab.dataplane.queues import htb
 from rocelab.linux import netlink, tc
-from rocelab.plan.queues import ETHERNET_HEADER_BYTES, burst_bytes
+from rocelab.planning.queues import ETHERNET_HEADER_BYTES, burst_bytes
 
 TCA_TBF_PARMS, TCA_TBF_RATE64, TCA_TBF_BURST = 1, 4, 6
 TCA_HTB_PARMS, TCA_HTB_RATE64 = 1, 6

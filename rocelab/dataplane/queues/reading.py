@@ -20,8 +20,8 @@ from rocelab.dataplane.queues.red_reader import RedReader
 from rocelab.labfile.queues import TRAFFIC_CLASSES, QueueEngine
 from rocelab.linux.closing import Closing
 from rocelab.linux.counters import PortCounters
-from rocelab.plan.fabric import Fabric
-from rocelab.plan.queues import plan_queues
+from rocelab.planning.fabric import Fabric
+from rocelab.planning.queues import plan_queues
 from rocelab.record import LabFiles
 
 Depths = npt.NDArray[np.uint64]

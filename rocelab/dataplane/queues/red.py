@@ -16,7 +16,7 @@ from collections.abc import Callable
 from rocelab.dataplane.queues import htb
 from rocelab.labfile.queues import DSCPS
 from rocelab.linux import netlink, tc
-from rocelab.plan.queues import DscpBlock, QueuedPort, QueuePlan, dscp_blocks
+from rocelab.planning.queues import DscpBlock, QueuedPort, QueuePlan, dscp_blocks
 
 CONTROL_DSCP = 48
 ROCE_PORT = 4791

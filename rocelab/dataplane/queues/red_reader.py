@@ -15,7 +15,7 @@ from rocelab.dataplane.queues import htb
 from rocelab.labfile.queues import TRAFFIC_CLASSES
 from rocelab.linux import namespaces, netlink, tc
 from rocelab.linux.counters import Place, PortCounters, QueueCounters
-from rocelab.plan.queues import QueuePlan
+from rocelab.planning.queues import QueuePlan
 from rocelab.record import LabFiles
 
 _RED = struct.Struct("=4I")

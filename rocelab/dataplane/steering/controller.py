@@ -21,7 +21,7 @@ from rocelab.dataplane.steering import resilient
 from rocelab.labfile.schemes.spec import SchemeSpec
 from rocelab.linux import background, namespaces, netlink, pidfile
 from rocelab.linux.fib import read_objects, read_routes
-from rocelab.plan.fabric import Fabric
+from rocelab.planning.fabric import Fabric
 from rocelab.record import LabFiles
 
 START_TIMEOUT_S = 60.0

@@ -15,7 +15,7 @@ from pathlib import Path
 from rocelab.fabrics.addressing import address_number, dotted
 from rocelab.labfile.schemes.base import ALL_FIELDS, Hashed, Treatment
 from rocelab.linux import bpf
-from rocelab.plan.fabric import Fabric
+from rocelab.planning.fabric import Fabric
 from rocelab.routes.steering import EntryKey, PinKey
 
 MAPS = ("nodes", "counters", "pins", "entries")

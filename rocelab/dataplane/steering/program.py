@@ -16,7 +16,7 @@ from rocelab.base.progress import Progress, ProgressSink
 from rocelab.dataplane.queues.engine import bpf_folder
 from rocelab.dataplane.steering.maps import MAPS, node_ids
 from rocelab.linux import bpf, namespaces, netlink, tc
-from rocelab.plan.fabric import Fabric
+from rocelab.planning.fabric import Fabric
 from rocelab.record import LabFiles
 
 SOURCE = Path(__file__).parents[1] / "bpf" / "steer.bpf.c"

@@ -26,7 +26,7 @@ from rocelab.labfile.schemes.ecmp import EcmpScheme
 from rocelab.labfile.schemes.spec import SchemeSpec
 from rocelab.linux import probes, processes
 from rocelab.linux.bpf import BpfError
-from rocelab.plan.fabric import Fabric
+from rocelab.planning.fabric import Fabric
 from rocelab.record import LabFiles, not_up
 from rocelab.routes.steering import (
     EntryKey,

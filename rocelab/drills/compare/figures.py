@@ -14,8 +14,8 @@ from rocelab.base.statistics import spread
 from rocelab.base.units import parse_size_bytes
 from rocelab.jobs.collectives import Pattern
 from rocelab.jobs.performance import Row, jct_ratio
-from rocelab.plan.fabric import Direction, Fabric
-from rocelab.predict.loads import misplaced_packets
+from rocelab.planning.fabric import Direction, Fabric
+from rocelab.prediction.loads import misplaced_packets
 from rocelab.results.comparison import CellFigures, LinkUse, Run, Status, TierFigures
 from rocelab.results.job import JobReport, Times
 from rocelab.routes.balance import Polarization, TierBalance, link_loads, tier_balances

@@ -14,8 +14,8 @@ from rocelab.base.wording import counted
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.options import job_from_options
 from rocelab.labfile.schemes.spec import SchemeSpec
-from rocelab.plan.fabric import Fabric
-from rocelab.predict.spec import read_asked
+from rocelab.planning.fabric import Fabric
+from rocelab.prediction.spec import read_asked
 
 DEFAULTS: Mapping[str, str] = {
     "pattern": "allreduce",

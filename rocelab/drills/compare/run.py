@@ -22,11 +22,11 @@ from rocelab.labfile.schemes.ecmp import EcmpScheme
 from rocelab.labfile.schemes.spec import SchemeSpec
 from rocelab.observe.environment import environment_of
 from rocelab.observe.timeline import opened_namespaces
-from rocelab.plan.build import plan
-from rocelab.plan.fabric import Fabric
-from rocelab.predict.loads import by_link
-from rocelab.predict.matrix import rows_of_jobs
-from rocelab.predict.predictor import Setting, asked_fabric, predict_loads
+from rocelab.planning.build import plan
+from rocelab.planning.fabric import Fabric
+from rocelab.prediction.loads import by_link
+from rocelab.prediction.matrix import rows_of_jobs
+from rocelab.prediction.predictor import Setting, asked_fabric, predict_loads
 from rocelab.record import LabFiles
 from rocelab.results.comparison import SCHEMA_VERSION, CellResult, Comparison, Run, Status
 from rocelab.routes.balance import polarization

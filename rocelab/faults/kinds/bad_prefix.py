@@ -20,7 +20,7 @@ from rocelab.faults.leaks import (
 from rocelab.faults.selectors import NodeName, check_leaf
 from rocelab.lab.lab import RunningLab
 from rocelab.linux.bracket import Bracket
-from rocelab.plan.fabric import Fabric
+from rocelab.planning.fabric import Fabric
 
 
 @dataclass(frozen=True, slots=True)

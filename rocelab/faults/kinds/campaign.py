@@ -14,7 +14,7 @@ from rocelab.faults.door import KINDS
 from rocelab.faults.selectors import LinkSelector
 from rocelab.labfile.base import MS, SECOND
 from rocelab.labfile.model import MAX_SEED
-from rocelab.plan.fabric import Fabric
+from rocelab.planning.fabric import Fabric
 
 KIND = "campaign"
 DRAWN: dict[str, type[SingleFaultSpec]] = {

@@ -14,7 +14,7 @@ from rocelab.faults.selectors import NodeName
 from rocelab.lab import wiring
 from rocelab.lab.lab import RunningLab
 from rocelab.linux.bracket import Bracket, spanning
-from rocelab.plan.fabric import Fabric, Link, Nic
+from rocelab.planning.fabric import Fabric, Link, Nic
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from rocelab.faults.daemons import (
 )
 from rocelab.lab.lab import RunningLab
 from rocelab.linux.bracket import Bracket
-from rocelab.plan.fabric import Fabric
+from rocelab.planning.fabric import Fabric
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from rocelab.faults import policy
 from rocelab.faults.base import NodeFault, SwitchFaultSpec, Target
 from rocelab.lab.lab import RunningLab
 from rocelab.linux.bracket import Bracket
-from rocelab.plan.fabric import Fabric
+from rocelab.planning.fabric import Fabric
 
 GRACEFUL_SHUTDOWN = "bgp graceful-shutdown"
 

@@ -12,7 +12,7 @@ from rocelab.faults.base import ALL_PPM, LinkChoice, SeriesSpec, Timed
 from rocelab.faults.kinds.carrier_down import CarrierDownSpec
 from rocelab.labfile.base import MS, SECOND
 from rocelab.labfile.model import MAX_SEED
-from rocelab.plan.fabric import Fabric
+from rocelab.planning.fabric import Fabric
 
 
 class FlappingSpec(LinkChoice, SeriesSpec):

@@ -14,7 +14,7 @@ from rocelab.faults.selectors import NodeName, check_server
 from rocelab.lab.lab import RunningLab
 from rocelab.linux import processes
 from rocelab.linux.bracket import Bracket, spanning
-from rocelab.plan.fabric import Fabric
+from rocelab.planning.fabric import Fabric
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from rocelab.faults.selectors import NodeName, check_end
 from rocelab.lab import wiring
 from rocelab.lab.lab import RunningLab
 from rocelab.linux.bracket import Bracket
-from rocelab.plan.fabric import Fabric, Link
+from rocelab.planning.fabric import Fabric, Link
 
 MIN_IPV4_MTU, MIN_IPV6_MTU = 68, 1280
 """Below these the kernel removes IP from an interface (RFC 791, RFC 8200 section 5)."""

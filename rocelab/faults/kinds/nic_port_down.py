@@ -9,7 +9,7 @@ from pydantic import Field
 from rocelab.faults.base import NicFaultSpec
 from rocelab.faults.kinds.carrier_down import CarrierDown
 from rocelab.faults.selectors import find_nic_link
-from rocelab.plan.fabric import Fabric
+from rocelab.planning.fabric import Fabric
 
 
 class NicPortDownSpec(NicFaultSpec):

@@ -15,8 +15,8 @@ from rocelab.faults.pauses import check_pausing, lossless_plan, pause_port
 from rocelab.faults.selectors import directed
 from rocelab.lab.lab import RunningLab
 from rocelab.linux.bracket import Bracket, spanning
-from rocelab.plan.fabric import Fabric
-from rocelab.plan.pauses import PausePort
+from rocelab.planning.fabric import Fabric
+from rocelab.planning.pauses import PausePort
 from rocelab.record import LabFiles
 
 

@@ -21,8 +21,8 @@ from rocelab.faults.selectors import find_nic_link
 from rocelab.lab.lab import RunningLab
 from rocelab.labfile.pfc import MAX_CLASS
 from rocelab.linux.bracket import Bracket, realtime_ns, spanning
-from rocelab.plan.fabric import Fabric
-from rocelab.plan.pauses import PausePort
+from rocelab.planning.fabric import Fabric
+from rocelab.planning.pauses import PausePort
 from rocelab.record import LabFiles
 
 EFFECT_S = 0.5

@@ -14,7 +14,7 @@ from rocelab.faults.daemons import missing_daemons, running_daemons
 from rocelab.faults.ports import running_ports
 from rocelab.lab.lab import RunningLab
 from rocelab.linux.bracket import Bracket
-from rocelab.plan.fabric import Fabric, Link
+from rocelab.planning.fabric import Fabric, Link
 
 
 @dataclass(frozen=True, slots=True)

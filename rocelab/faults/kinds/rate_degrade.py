@@ -18,8 +18,8 @@ from rocelab.lab.lab import RunningLab
 from rocelab.labfile.queues import QueueEngine
 from rocelab.linux import namespaces, tc
 from rocelab.linux.bracket import Bracket, spanning
-from rocelab.plan.fabric import DirectedLink, Fabric, Link
-from rocelab.plan.queues import lab_rate_bps
+from rocelab.planning.fabric import DirectedLink, Fabric, Link
+from rocelab.planning.queues import lab_rate_bps
 from rocelab.record import LabFiles
 
 

@@ -14,7 +14,7 @@ from rocelab.faults.base import NodeFault, SwitchFaultSpec, Target
 from rocelab.faults.selectors import NodeName, check_node
 from rocelab.lab.lab import RunningLab
 from rocelab.linux.bracket import Bracket
-from rocelab.plan.fabric import Fabric, Link
+from rocelab.planning.fabric import Fabric, Link
 
 
 class ResetMode(StrEnum):

@@ -20,8 +20,8 @@ from rocelab.faults.pauses import check_pausing, pause_port
 from rocelab.faults.selectors import find_nic_link
 from rocelab.lab.lab import RunningLab
 from rocelab.linux.bracket import Bracket, spanning
-from rocelab.plan.fabric import Fabric
-from rocelab.plan.pauses import PausePort, plan_pauses
+from rocelab.planning.fabric import Fabric
+from rocelab.planning.pauses import PausePort, plan_pauses
 from rocelab.record import LabFiles
 
 

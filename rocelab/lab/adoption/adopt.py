@@ -38,7 +38,7 @@ from rocelab.labfile.model import LabSpec
 from rocelab.linux import namespaces
 from rocelab.linux.bracket import realtime_ns
 from rocelab.linux.rights import check_rights
-from rocelab.plan.build import plan
+from rocelab.planning.build import plan
 from rocelab.record import (
     LabFiles,
     Record,

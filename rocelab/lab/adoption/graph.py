@@ -25,8 +25,8 @@ from rocelab.labfile.adopted import (
 )
 from rocelab.labfile.model import HashingSpec, HashPolicy, LabSpec
 from rocelab.labfile.queues import QueueEngine, QueuesSpec
-from rocelab.plan.settings import POLICY_NUMBER
-from rocelab.plan.shape import tiers
+from rocelab.planning.settings import POLICY_NUMBER
+from rocelab.planning.shape import tiers
 
 HOST_KINDS = frozenset({"", "linux", "host", "ext-container", "k8s-kind"})
 ROLES_BY_TIER = (Role.SERVER, Role.LEAF, Role.SPINE, Role.CORE)

@@ -27,7 +27,7 @@ from rocelab.linux import namespaces, netlink, portstate, processes
 from rocelab.linux.bracket import Bracket
 from rocelab.linux.links import read_links
 from rocelab.linux.rootfs import open_below
-from rocelab.plan.fabric import Fabric, Link
+from rocelab.planning.fabric import Fabric, Link
 from rocelab.record import DamagedRecordError, LabFiles, recorded_count
 from rocelab.routing.files import DaemonFiles
 from rocelab.routing.frr.kind import FrrMemory

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from rocelab.base.progress import ProgressSink
 from rocelab.lab.node import NamespaceNode
-from rocelab.plan.fabric import Fabric
+from rocelab.planning.fabric import Fabric
 from rocelab.record import LabFiles
 from rocelab.routing.frr.kind import FrrMemory
 from rocelab.routing.stack import Installation

@@ -36,7 +36,7 @@ from rocelab.lab.providers.containers import (
 )
 from rocelab.lab.providers.docker import DockerProvider
 from rocelab.lab.providers.door import frr_refused
-from rocelab.plan.fabric import Fabric
+from rocelab.planning.fabric import Fabric
 from rocelab.record import LabFiles
 from rocelab.render.containerlab import topology_file
 from rocelab.render.deployment import check_stack

@@ -25,7 +25,7 @@ from rocelab.lab.image import built_image
 from rocelab.lab.node import NamespaceNode, too_late
 from rocelab.linux import namespaces, processes
 from rocelab.linux.commands import Command, LateError
-from rocelab.plan.fabric import Fabric
+from rocelab.planning.fabric import Fabric
 from rocelab.record import DamagedRecordError, LabFiles
 from rocelab.routing import daemons
 from rocelab.routing.frr.installation import (

@@ -32,7 +32,7 @@ from rocelab.lab.providers.containers import (
     remove_containers,
 )
 from rocelab.lab.providers.door import frr_refused
-from rocelab.plan.fabric import Fabric
+from rocelab.planning.fabric import Fabric
 from rocelab.record import LabFiles
 from rocelab.render.deployment import check_stack
 from rocelab.routing.files import DaemonFiles

@@ -16,7 +16,7 @@ from rocelab.lab.node import NamespaceNode
 from rocelab.lab.providers.base import NodeProvider
 from rocelab.lab.providers.door import image_refused
 from rocelab.linux import namespaces
-from rocelab.plan.fabric import Fabric
+from rocelab.planning.fabric import Fabric
 from rocelab.record import LabFiles
 from rocelab.routing.frr.kind import FrrMemory
 from rocelab.routing.stack import Installation, stack_for

@@ -14,7 +14,7 @@ from rocelab.base.outputs import Folder, Place
 from rocelab.lab.convergence import SHOWN, NotConvergedError
 from rocelab.lab.lab import PlannedLab, RunningLab
 from rocelab.observe.evidence.bundle import INDEX, collect_evidence
-from rocelab.plan.fabric import Fabric
+from rocelab.planning.fabric import Fabric
 
 RESULTS = Place(Path("results"))
 MOST_NODES = 16

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from rocelab.dataplane.impairments.maps import ImpairmentCounters
 from rocelab.linux.counters import Place, PortCounters
 from rocelab.observe.health.ports import PortReading
-from rocelab.plan.fabric import DirectedLink, Fabric
+from rocelab.planning.fabric import DirectedLink, Fabric
 
 
 @dataclass(slots=True)

@@ -22,7 +22,7 @@ from rocelab.base.errors import InputError, MachineError
 from rocelab.base.outputs import output_file
 from rocelab.observe.health.monitor import Snapshot
 from rocelab.observe.health.spec import LOSSLESS_SLIS
-from rocelab.plan.queues import lab_rate_bps
+from rocelab.planning.queues import lab_rate_bps
 from rocelab.results.health import Sli
 
 _ENDPOINT_COUNTERS = {

@@ -31,10 +31,10 @@ from rocelab.observe.health.processes import ProcessWatch
 from rocelab.observe.health.routes import RouteReader
 from rocelab.observe.health.sessions import AskedSessions, SessionReader
 from rocelab.observe.health.spec import LOSSLESS_SLIS
-from rocelab.plan.fabric import DirectedLink
-from rocelab.plan.pauses import PausePort
-from rocelab.plan.queues import plan_queues
-from rocelab.plan.routes import expected_routes, expected_width
+from rocelab.planning.fabric import DirectedLink
+from rocelab.planning.pauses import PausePort
+from rocelab.planning.queues import plan_queues
+from rocelab.planning.routes import expected_routes, expected_width
 from rocelab.record import LabFiles, not_up
 from rocelab.results.health import Sli
 

@@ -14,8 +14,8 @@ from rocelab.agent.live import LiveCounters
 from rocelab.linux.counters import DepthCounters, QueueCounters
 from rocelab.observe.health.reading import PauseReading, Reading
 from rocelab.observe.health.spec import DEFINITIONS, LEAST_PACKETS, HealthSpec, Of
-from rocelab.plan.fabric import DirectedLink, Fabric, Link
-from rocelab.plan.queues import QueuePlan
+from rocelab.planning.fabric import DirectedLink, Fabric, Link
+from rocelab.planning.queues import QueuePlan
 from rocelab.results.health import Sli
 
 _EMPTY = QueueCounters(0, 0, 0, 0, 0, None, None, None)

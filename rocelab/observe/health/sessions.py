@@ -16,7 +16,7 @@ from pathlib import Path
 
 from rocelab.base.files import UntrustedFileError, read_untrusted
 from rocelab.lab.node import NamespaceNode
-from rocelab.plan.fabric import Fabric, Link
+from rocelab.planning.fabric import Fabric, Link
 from rocelab.record import LabFiles
 from rocelab.routing.files import DaemonFiles
 from rocelab.routing.stack import BgpPeer, stack_for

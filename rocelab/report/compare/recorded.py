@@ -3,7 +3,7 @@ cell's flows."""
 
 from __future__ import annotations
 
-from rocelab.plan.fabric import Fabric
+from rocelab.planning.fabric import Fabric
 from rocelab.report.compare.view import cell_name, shown_run, worst_tier
 from rocelab.report.replay.recording import (
     MOST_SENT,

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from rocelab.base.units import format_duration
 from rocelab.base.wording import counted
 from rocelab.labfile.schemes.spec import SCHEMES
-from rocelab.plan.fabric import Direction
+from rocelab.planning.fabric import Direction
 from rocelab.results.comparison import CellFigures, CellResult, Comparison, Run, Status, TierFigures
 
 RECOMMENDED_CV = 0.05

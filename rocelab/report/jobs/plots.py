@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rocelab.plan.fabric import Direction
+from rocelab.planning.fabric import Direction
 from rocelab.report.plots import GRID, INK, MUTED, figure_of, number_event, styled
 from rocelab.results.job import JobReport
 from rocelab.results.shares import FairShares

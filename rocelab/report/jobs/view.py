@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rocelab.base.units import format_duration, format_size
-from rocelab.plan.fabric import Direction
+from rocelab.planning.fabric import Direction
 from rocelab.results.job import JobReport
 from rocelab.results.lossless import Propagation, propagation
 from rocelab.results.shares import FairShares

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from rocelab.base.units import format_duration
-from rocelab.plan.fabric import Direction
+from rocelab.planning.fabric import Direction
 from rocelab.results.probes import Event, FibChange, FlowRecord, HashingRun, ProbeRun
 from rocelab.routes.balance import Balance
 

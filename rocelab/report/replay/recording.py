@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from rocelab.base.arrays import Floats
-from rocelab.plan.fabric import Direction, Fabric
+from rocelab.planning.fabric import Direction, Fabric
 from rocelab.report.jobs.view import job_name
 from rocelab.report.stages import CAUSES
 from rocelab.report.view import representative

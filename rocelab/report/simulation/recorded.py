@@ -9,7 +9,7 @@ from operator import itemgetter
 
 import numpy as np
 
-from rocelab.plan.fabric import Direction, Fabric
+from rocelab.planning.fabric import Direction, Fabric
 from rocelab.report.replay.recording import (
     FAULT,
     STAGE,

@@ -1,8 +1,8 @@
 """Builds a `Network` from a spec, without building its `Fabric` first.
 
-The arrays hold the nodes, NICs and links of `rocelab.plan.build.build_fabric` in its order. Layout,
-address blocks and hash seeds come from the same functions; what only a lab needs (MACs, /31s
-between switches, prefixes as text) is left out.
+The arrays hold the nodes, NICs and links of `rocelab.planning.build.build_fabric` in its order.
+Layout, address blocks and hash seeds come from the same functions; what only a lab needs (MACs,
+/31s between switches, prefixes as text) is left out.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from rocelab.fabrics.homes import Home, homes_of
 from rocelab.fabrics.layout import Attachment
 from rocelab.labfile.adopted import AdoptedLabSpec
 from rocelab.labfile.model import LabSpec
-from rocelab.plan.build import build_fabric, hash_seed
-from rocelab.plan.fabric import Fabric
+from rocelab.planning.build import build_fabric, hash_seed
+from rocelab.planning.fabric import Fabric
 from rocelab.routes.arrays.network import Network
 
 IPV4_END = 2**32

@@ -1,7 +1,7 @@
 """A fabric as arrays, for simulations of tens of thousands of GPUs: no object per NIC or link.
 
 Nodes, NICs and links of a frozen `Network` are numbered, addressed and seeded exactly as in the
-`Fabric` that `rocelab.plan.build` makes of the same spec.
+`Fabric` that `rocelab.planning.build` makes of the same spec.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Which next hops BGP offers each switch for each NIC, on links that are up: routes at size.
 
 `Routes` gives the ECMP groups of any switches and NICs, vectorised. The rules are those of
-`rocelab.plan.routes.spread` (equal AS-path length, RFC 7938 section 6.1; a switch refuses paths
+`rocelab.planning.routes.spread` (equal AS-path length, RFC 7938 section 6.1; a switch refuses paths
 with its own ASN; leaves announce only their own prefixes). In a fabric of regular tiers an AS path
 goes up and down again, or from a spine straight down, so one sweep up and one down find all paths.
 

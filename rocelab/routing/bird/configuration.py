@@ -17,7 +17,7 @@ from rocelab.base.templates import template
 from rocelab.fabrics.addressing import SPACE_TEXT
 from rocelab.labfile.base import MS, SECOND
 from rocelab.labfile.model import HashWeights
-from rocelab.plan.fabric import Fabric, Link, Node
+from rocelab.planning.fabric import Fabric, Link, Node
 
 MOST_PATHS = 255
 """The largest limit of `merge paths` (nest/config.Y)."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from rocelab.base.errors import InputError
 from rocelab.base.files import untrusted_lines
 from rocelab.base.wording import printable
-from rocelab.plan.fabric import Fabric, Node
+from rocelab.planning.fabric import Fabric, Node
 from rocelab.routing.answers import ANSWER_TIMEOUT_S
 from rocelab.routing.bird import configuration, control
 from rocelab.routing.bird.installation import SHELL, BirdInstallation, find_installation

@@ -18,7 +18,7 @@ from rocelab.fabrics.addressing import SPACE_TEXT
 from rocelab.fabrics.roles import Role
 from rocelab.labfile.base import MS, SECOND
 from rocelab.labfile.model import HashWeights
-from rocelab.plan.fabric import Fabric, Link, Node
+from rocelab.planning.fabric import Fabric, Link, Node
 
 LOG_FOLDER = Path("/var/log/frr")
 FABRIC_LIST = "FABRIC"

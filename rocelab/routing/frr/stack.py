@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from rocelab.base.files import untrusted_lines
-from rocelab.plan.fabric import Fabric, Node
+from rocelab.planning.fabric import Fabric, Node
 from rocelab.routing.answers import ANSWER_TIMEOUT_S
 from rocelab.routing.daemons import run_on_time, set_niceness
 from rocelab.routing.files import DaemonFiles

@@ -21,7 +21,7 @@ from rocelab.base.arrays import Floats, Longs
 from rocelab.base.errors import InputError
 from rocelab.base.progress import Progress, ProgressSink, no_progress
 from rocelab.base.workers import in_vain, workers
-from rocelab.plan.queues import BINS
+from rocelab.planning.queues import BINS
 from rocelab.routes.arrays.flows import Paths, paths_taken
 from rocelab.sim.engine.program import Program
 from rocelab.sim.links.part import ACK_BITS, Links, pass_part, rounds_s

@@ -1,7 +1,7 @@
 """Lossless classes of a network for the packet engine, and their tables at time 0.
 
 `pausing_of` takes thresholds, headroom and times from the lab's file, as `rocelab plan` has them
-(`rocelab.plan.pfc`).
+(`rocelab.planning.pfc`).
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from rocelab.labfile.base import SECOND
 from rocelab.labfile.headroom import headroom_of, response_quanta
 from rocelab.labfile.model import LabSpec
 from rocelab.labfile.pfc import WatchdogAction
-from rocelab.plan.pauses import QUANTUM_BITS
-from rocelab.plan.pfc import carving, nic_thresholds, slack_of, warnings
+from rocelab.planning.pauses import QUANTUM_BITS
+from rocelab.planning.pfc import carving, nic_thresholds, slack_of, warnings
 from rocelab.results.simulation import PortModel
 from rocelab.routes.arrays.network import Network
 from rocelab.sim.packets.state import Buffer, Pause, Pool, Records, Rules, zeros

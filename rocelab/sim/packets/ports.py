@@ -10,7 +10,7 @@ itself. Behind a host that gathers arrivals a NIC has a queue of lossless classe
 
 from __future__ import annotations
 
-from rocelab.plan.queues import CLASS_ALPHA
+from rocelab.planning.queues import CLASS_ALPHA
 from rocelab.sim.packets import state as at
 from rocelab.sim.packets.clock import schedule, set_timer
 from rocelab.sim.packets.compiling import compiled, inlined

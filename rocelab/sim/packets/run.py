@@ -58,8 +58,8 @@ class PacketRun(Outcome):
 
     Of each send, 2L: highest_bytes that a packet found in its queue, without the one under way;
     marks, drops. marking: packets that queues of switches could mark at a depth above kmin, and
-    those that they did, by bin of depth (`rocelab.plan.queues.bin_edges_bytes`). Of each flow, F:
-    packets that its receiver got with a mark; CNPs and NAKs; packets sent again;
+    those that they did, by bin of depth (`rocelab.planning.queues.bin_edges_bytes`). Of each flow,
+    F: packets that its receiver got with a mark; CNPs and NAKs; packets sent again;
     timeouts; data packets that came before an earlier one. lost: packets of all kinds on links that
     carried nothing, at their ports, or without a route. failed: queue pairs that gave up after too
     many attempts. pause, 2L x lossless classes in use, ascending, and buffer, of receive buffers:

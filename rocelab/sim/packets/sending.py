@@ -17,7 +17,7 @@ from rocelab.jobs.messages import Messages
 from rocelab.jobs.performance import FRAME_OVERHEAD_BYTES
 from rocelab.jobs.transport import Ecn, Strategy, TransportSpec
 from rocelab.labfile.model import LabSpec
-from rocelab.plan.queues import (
+from rocelab.planning.queues import (
     ETHERNET_HEADER_BYTES,
     STRICT_CLASSES,
     burst_bytes,

@@ -14,8 +14,8 @@ from rocelab.agent.rc.responder import NAK_SEQUENCE
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.jobplan import JobPlan, plan_job, plan_jobs
 from rocelab.labfile.model import LabSpec
-from rocelab.plan.build import build_fabric
-from rocelab.plan.fabric import Fabric
+from rocelab.planning.build import build_fabric
+from rocelab.planning.fabric import Fabric
 from rocelab.traffic.jobparts import parts_of
 from rocelab.traffic.jobresult import JobResult, read_jobs
 from rocelab.wire.headers import IP_OFFSET

@@ -42,11 +42,11 @@ from rocelab.jobs.jobplan import plan_jobs
 from rocelab.labfile.catalog import LABS, find_lab, shipped_names
 from rocelab.labfile.load import load_spec
 from rocelab.labfile.model import LabSpec
-from rocelab.plan.build import build_fabric
-from rocelab.plan.queues import BINS
-from rocelab.predict.loads import by_link
-from rocelab.predict.matrix import rows_of_jobs
-from rocelab.predict.predictor import Setting, predict_loads
+from rocelab.planning.build import build_fabric
+from rocelab.planning.queues import BINS
+from rocelab.prediction.loads import by_link
+from rocelab.prediction.matrix import rows_of_jobs
+from rocelab.prediction.predictor import Setting, predict_loads
 from rocelab.results.environment import Environment
 
 ENVIRONMENT = Environment("0", "Linux 6", "8", "3.11", "a CPU", 2, 2**34, "2026-01-01T00:00:00Z")

@@ -27,7 +27,7 @@ from bench.agreement.simulated import simulate_packets
 from rocelab.labfile.catalog import find_lab
 from rocelab.labfile.load import load_spec
 from rocelab.labfile.queues import EcnSpec, QueuesSpec
-from rocelab.plan.queues import BINS, BINS_BELOW
+from rocelab.planning.queues import BINS, BINS_BELOW
 from rocelab.results.lossless import Lossless, PauseFigures
 from tests.helpers.phases_sample import idle, queue
 from tests.helpers.queue_lines import mark_probability

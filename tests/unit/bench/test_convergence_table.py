@@ -46,7 +46,7 @@ from bench.convergence.validity import unsound
 from rocelab.base.documents import to_json
 from rocelab.base.errors import InputError
 from rocelab.linux.fibtable import Fib, NextHop, Route
-from rocelab.plan.build import plan
+from rocelab.planning.build import plan
 from rocelab.results.convergence import (
     EventConvergence,
     FlowConvergence,

@@ -12,8 +12,8 @@ from rocelab.cli.catalog import CatalogRow, available_memory, catalog_row, memor
 from rocelab.labfile.catalog import LABS, find_lab, shipped_names
 from rocelab.labfile.load import load_spec
 from rocelab.labfile.model import LabSpec
-from rocelab.plan.build import build_fabric
-from rocelab.plan.counts import is_numbered
+from rocelab.planning.build import build_fabric
+from rocelab.planning.counts import is_numbered
 
 FABRICS = (Path(__file__).parents[3] / "docs/fabrics.md").read_text()
 LARGE = {"fat-tree-48", "hpn-pod", "llama3-24k", "meta-32k", "zones-28-24k"}

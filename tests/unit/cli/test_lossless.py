@@ -10,7 +10,7 @@ import pytest
 
 from rocelab.cli.main import main
 from rocelab.cli.planning import _searched
-from rocelab.plan import dependencies
+from rocelab.planning import dependencies
 
 LAB = """name: lossless
 fabric: {kind: clos, racks: 2, spines: 2, servers_per_rack: 2}

@@ -14,7 +14,7 @@ from rocelab.cli.arguments import running_lab, running_or_planned
 from rocelab.lab.lab import Lab, RunningLab
 from rocelab.lab.providers.netns import NetnsProvider
 from rocelab.labfile.load import load_spec
-from rocelab.plan.build import build_fabric
+from rocelab.planning.build import build_fabric
 from rocelab.record import LabFiles, Record, State, write_record
 from rocelab.routing.frr.installation import FrrInstallation
 from rocelab.routing.stack import write_installation

@@ -29,7 +29,7 @@ from rocelab.lab import doctor
 from rocelab.lab.status import KnownLab, LabStatus, NodeStatus, Presence
 from rocelab.linux import bpf
 from rocelab.observe.health.spec import DEFINITIONS
-from rocelab.plan.build import build_fabric
+from rocelab.planning.build import build_fabric
 from rocelab.remote.runs import Listed
 from rocelab.report.console import out, seconds_table
 from rocelab.report.job_terminal import print_report as print_job

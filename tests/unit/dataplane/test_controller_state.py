@@ -41,7 +41,7 @@ from rocelab.linux.fib import (
     Member,
 )
 from rocelab.linux.netlink import HEADER, attributes
-from rocelab.plan.build import build_fabric
+from rocelab.planning.build import build_fabric
 from rocelab.record import LabFiles
 from rocelab.routes.demand import read_demands
 from rocelab.traffic.demand import job_demands, probe_demands, published

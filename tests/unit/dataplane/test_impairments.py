@@ -38,8 +38,8 @@ from rocelab.dataplane.steering import program as steering
 from rocelab.labfile.model import LabSpec
 from rocelab.linux import netlink, pidfile, tc
 from rocelab.observe.cables import CableFigures
-from rocelab.plan.build import plan
-from rocelab.plan.fabric import Fabric
+from rocelab.planning.build import plan
+from rocelab.planning.fabric import Fabric
 from tests.helpers.directed import towards
 
 U64 = st.integers(0, 2**64 - 1)

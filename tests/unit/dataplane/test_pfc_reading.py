@@ -22,7 +22,7 @@ from rocelab.dataplane.pfc.overview import LosslessOverview, read_overview
 from rocelab.dataplane.pfc.reading import History, PauseReader, pauses
 from rocelab.lab.status import LabStatus
 from rocelab.labfile.queues import QueuesSpec
-from rocelab.plan.build import plan
+from rocelab.planning.build import plan
 from rocelab.record import LabFiles
 from tests.helpers.lossless_fakes import FABRIC, NIC, PLAN, SWITCH, FakeLab, faked
 

@@ -13,8 +13,8 @@ from pyroute2.netlink.rtnl.tcmsg import tcmsg
 from rocelab.dataplane.queues import htb, marker, red, red_reader
 from rocelab.labfile.model import LabSpec
 from rocelab.linux import netlink, tc
-from rocelab.plan.build import plan
-from rocelab.plan.queues import QueuedPort, QueuePlan, class_of_dscp, dscp_blocks, plan_queues
+from rocelab.planning.build import plan
+from rocelab.planning.queues import QueuedPort, QueuePlan, class_of_dscp, dscp_blocks, plan_queues
 
 PORT = QueuedPort(1, "rtsw1", "srv1-1", 2, 400_000_000, 9000)
 EVERY_CLASS = tuple(range(8))

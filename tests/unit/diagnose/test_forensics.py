@@ -23,8 +23,8 @@ from rocelab.diagnose.page import drawn
 from rocelab.diagnose.paths import predicted_paths, suspects
 from rocelab.diagnose.terminal import heat_map, path_table, print_diagnosis
 from rocelab.jobs.jobplan import JobPlan
-from rocelab.predict.matrix import rows_of_jobs
-from rocelab.predict.predictor import Setting, paths_on
+from rocelab.prediction.matrix import rows_of_jobs
+from rocelab.prediction.predictor import Setting, paths_on
 from rocelab.results.diagnosis import Cause, Verdict, from_json
 from rocelab.results.job import (
     HostStall,

@@ -19,10 +19,10 @@ from rocelab.diagnose.pauses import FAN_IN, LINE_RATE, Stops
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.jobplan import JobPlan, plan_job
 from rocelab.labfile.model import LabSpec
-from rocelab.plan.build import plan
-from rocelab.plan.fabric import Direction, Fabric
-from rocelab.plan.pauses import plan_pauses
-from rocelab.plan.queues import lab_rate_bps
+from rocelab.planning.build import plan
+from rocelab.planning.fabric import Direction, Fabric
+from rocelab.planning.pauses import plan_pauses
+from rocelab.planning.queues import lab_rate_bps
 from rocelab.report.jobs.plots import pauses_plot
 from rocelab.report.jobs.view import lossless_text, propagation_rows
 from rocelab.results.diagnosis import Cause, Diagnosis, Verdict

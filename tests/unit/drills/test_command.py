@@ -29,7 +29,7 @@ from rocelab.faults.kinds.pause_storm import PauseStormSpec
 from rocelab.faults.spec import SINGLE_FAULT
 from rocelab.labfile.catalog import DRILLS, find, shipped_names
 from rocelab.labfile.model import LabSpec, differing_keys
-from rocelab.plan import build as building
+from rocelab.planning import build as building
 from rocelab.results.drill import DrillResult
 from rocelab.results.environment import environment_with
 from tests.helpers import phases_sample, report_sample

@@ -17,8 +17,8 @@ from rocelab.cli.main import main
 from rocelab.drills.compare import run as comparing
 from rocelab.drills.compare.figures import Expected, cell_figures, status_of
 from rocelab.lab.lab import Lab, RunningLab
-from rocelab.plan.build import plan
-from rocelab.plan.fabric import Direction
+from rocelab.planning.build import plan
+from rocelab.planning.fabric import Direction
 from rocelab.record import LabFiles
 from rocelab.report.compare.html import render_html
 from rocelab.report.compare.recorded import recorded

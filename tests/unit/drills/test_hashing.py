@@ -7,9 +7,9 @@ import pytest
 from rocelab.drills.hashing import predict
 from rocelab.jobs.flow import permutation
 from rocelab.labfile.model import LabSpec
-from rocelab.plan.build import plan
-from rocelab.plan.fabric import Fabric
-from rocelab.predict.loads import LinkLoads
+from rocelab.planning.build import plan
+from rocelab.planning.fabric import Fabric
+from rocelab.prediction.loads import LinkLoads
 from rocelab.routes.balance import polarization
 from rocelab.routes.planned import planned_fibs
 

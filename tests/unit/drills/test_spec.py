@@ -15,7 +15,7 @@ from rocelab.drills.spec import DrillSpec, ExpectSpec, load_drill
 from rocelab.fabrics.kinds.clos import ClosSpec
 from rocelab.faults.selectors import LinkSelector
 from rocelab.labfile.model import LabSpec, SeedPlan
-from rocelab.plan.build import build_fabric
+from rocelab.planning.build import build_fabric
 from rocelab.results.expectations import judge, parse_expectation
 from rocelab.results.kpi import KpiValue, Quantity
 from rocelab.results.kpis import KPIS, format_kpi

@@ -21,10 +21,10 @@ from rocelab.jobs.spec import SimulatedJob
 from rocelab.labfile.adopted import recorded_spec
 from rocelab.labfile.load import load_spec
 from rocelab.labfile.schema import lab_schema
-from rocelab.plan.build import plan
-from rocelab.plan.counts import is_numbered
-from rocelab.plan.routes import expected_routes
-from rocelab.plan.zones import divisions
+from rocelab.planning.build import plan
+from rocelab.planning.counts import is_numbered
+from rocelab.planning.routes import expected_routes
+from rocelab.planning.zones import divisions
 from rocelab.render.graph import svg
 from rocelab.render.import_roles import group_tier
 from rocelab.routes.arrays.build import network_of

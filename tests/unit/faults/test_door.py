@@ -8,7 +8,7 @@ import pytest
 
 from rocelab.faults.base import Fault, LinkFaultSpec, SingleFaultSpec, SwitchFaultSpec, Target
 from rocelab.faults.door import _kind
-from rocelab.plan.fabric import Fabric
+from rocelab.planning.fabric import Fabric
 
 
 class Cut(LinkFaultSpec):

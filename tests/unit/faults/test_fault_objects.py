@@ -30,9 +30,9 @@ from rocelab.lab import wiring
 from rocelab.lab.lab import RunningLab
 from rocelab.labfile.model import LabSpec
 from rocelab.linux import netlink, tc
-from rocelab.plan.build import plan
-from rocelab.plan.fabric import Fabric
-from rocelab.plan.queues import lab_rate_bps
+from rocelab.planning.build import plan
+from rocelab.planning.fabric import Fabric
+from rocelab.planning.queues import lab_rate_bps
 
 
 def fabric(**extra: object) -> Fabric:

@@ -22,8 +22,8 @@ from rocelab.lab.lab import Lab
 from rocelab.labfile.catalog import find_lab
 from rocelab.labfile.load import load_spec
 from rocelab.linux.bracket import Bracket
-from rocelab.plan.build import plan
-from rocelab.plan.fabric import Fabric
+from rocelab.planning.build import plan
+from rocelab.planning.fabric import Fabric
 from rocelab.results.probes import rebased
 from tests.helpers.impaired import grey_loss
 

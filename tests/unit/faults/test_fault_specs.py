@@ -16,8 +16,8 @@ from rocelab.faults.kinds.slow_receiver import SlowDrain
 from rocelab.faults.spec import SINGLE_FAULT
 from rocelab.lab.adoption.graph import lab_of
 from rocelab.labfile.model import LabSpec
-from rocelab.plan.build import plan
-from rocelab.plan.fabric import Fabric
+from rocelab.planning.build import plan
+from rocelab.planning.fabric import Fabric
 from tests.helpers.adopted_sample import FRR, LEAF_SPINE, surveyed
 
 

@@ -10,7 +10,7 @@ from rocelab import record
 from rocelab.faults.kinds.carrier_down import CarrierDown
 from rocelab.faults.running import release
 from rocelab.lab.providers.adopted import Adopted, write_adopted
-from rocelab.plan.build import build_fabric
+from rocelab.planning.build import build_fabric
 from rocelab.record import LabFiles
 from tests.helpers.adopted_sample import leaf_spine
 

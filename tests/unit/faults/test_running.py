@@ -16,7 +16,7 @@ from rocelab.faults.kinds.carrier_down import CarrierDownSpec
 from rocelab.faults.record import read_faults
 from rocelab.faults.running import inject_and_leave
 from rocelab.linux.bracket import Bracket
-from rocelab.plan.fabric import Fabric
+from rocelab.planning.fabric import Fabric
 from rocelab.record import LabFiles
 
 

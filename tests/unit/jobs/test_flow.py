@@ -12,8 +12,8 @@ from rocelab.base.errors import InputError
 from rocelab.fabrics.kinds.clos import ClosSpec
 from rocelab.jobs.flow import Flow, permutation, resolve_endpoints, resolve_flow
 from rocelab.labfile.model import LabSpec, LinksSpec
-from rocelab.plan.build import build_fabric
-from rocelab.plan.fabric import Fabric
+from rocelab.planning.build import build_fabric
+from rocelab.planning.fabric import Fabric
 
 
 def clos(mtu: int = 9000, **shape: int) -> Fabric:

@@ -14,8 +14,8 @@ from rocelab.base.errors import InputError
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.jobplan import plan_job, plan_jobs
 from rocelab.labfile.model import LabSpec
-from rocelab.plan.build import build_fabric
-from rocelab.plan.fabric import Fabric
+from rocelab.planning.build import build_fabric
+from rocelab.planning.fabric import Fabric
 from rocelab.traffic.jobparts import CONTROL, DATA, nic_links, parts_of
 from rocelab.traffic.session import TrafficSession
 from rocelab.wire.headers import BTH_OFFSET, PAYLOAD_OFFSET, UDP_OFFSET

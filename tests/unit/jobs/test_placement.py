@@ -14,8 +14,8 @@ from rocelab.fabrics.kinds.hpn import HpnSpec
 from rocelab.fabrics.kinds.rail import RailSpec
 from rocelab.jobs.placement import Cut, NicRef, Placement, cut, group_size, place
 from rocelab.labfile.model import LabSpec
-from rocelab.plan.build import build_fabric
-from rocelab.plan.fabric import Fabric
+from rocelab.planning.build import build_fabric
+from rocelab.planning.fabric import Fabric
 
 
 def fabric(racks: int = 3, servers: int = 2, nics: int = 2, **keys: int) -> Fabric:

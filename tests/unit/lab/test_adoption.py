@@ -19,8 +19,8 @@ from rocelab.labfile.base import safe_name
 from rocelab.labfile.model import LabSpec
 from rocelab.linux import portstate
 from rocelab.linux.rootfs import open_below
-from rocelab.plan.build import build_fabric
-from rocelab.plan.routes import expected_routes
+from rocelab.planning.build import build_fabric
+from rocelab.planning.routes import expected_routes
 from rocelab.routes.arrays.build import network_of
 from rocelab.routes.path import find_nic
 from tests.helpers.adopted_sample import FRR, leaf_spine, surveyed

@@ -6,8 +6,8 @@ from rocelab.base.progress import no_progress
 from rocelab.lab.convergence import ConvergenceWait
 from rocelab.labfile.model import LabSpec
 from rocelab.linux.fibwatch import FibAction, FibEvent
-from rocelab.plan.build import plan
-from rocelab.plan.routes import expected_routes, expected_width
+from rocelab.planning.build import plan
+from rocelab.planning.routes import expected_routes, expected_width
 
 FABRIC = plan(
     LabSpec.model_validate({"name": "t", "fabric": {"kind": "clos", "racks": 2, "spines": 1}})

@@ -6,7 +6,7 @@ import pytest
 
 from rocelab.lab.hosts import hosts_file
 from rocelab.labfile.model import LabSpec
-from rocelab.plan.build import plan
+from rocelab.planning.build import plan
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 
 from rocelab.lab.runtime import start_order
 from rocelab.labfile.model import LabSpec
-from rocelab.plan.build import plan
+from rocelab.planning.build import plan
 
 
 @pytest.mark.parametrize(

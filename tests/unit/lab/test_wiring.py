@@ -9,7 +9,7 @@ import pytest
 from rocelab.lab.wiring import LOOPBACK_INDEX
 from rocelab.labfile.catalog import find_lab
 from rocelab.labfile.load import load_spec
-from rocelab.plan.build import plan
+from rocelab.planning.build import plan
 
 
 @pytest.mark.parametrize("lab", ["zone-small", "zones-small", "hpn-small", "fat-tree-4"])

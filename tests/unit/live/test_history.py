@@ -15,7 +15,7 @@ from rocelab.linux.counters import DepthCounters, QueueCounters
 from rocelab.live import history as module
 from rocelab.live.history import MOST_LINKS, MOST_SAMPLES, History
 from rocelab.observe.health.reading import Reading
-from rocelab.plan.fabric import Fabric
+from rocelab.planning.fabric import Fabric
 from tests.unit.live.test_state import reading
 
 LINK = "rtsw1:ctsw1"

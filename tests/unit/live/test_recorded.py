@@ -16,7 +16,7 @@ from rocelab.live.events import CarrierEvent, Event, FaultEvent, RoutesEvent, Se
 from rocelab.live.feed import Feed
 from rocelab.live.history import Moment
 from rocelab.live.recorded import busiest, events_of, in_order, recorded, recorded_page
-from rocelab.plan.fabric import Fabric
+from rocelab.planning.fabric import Fabric
 from tests.unit.live.test_state import reading
 
 LINK = "rtsw1:ctsw1"

@@ -13,8 +13,8 @@ from rocelab.live.values import values_of
 from rocelab.observe.health.ports import PortReading
 from rocelab.observe.health.reading import Reading
 from rocelab.observe.health.sample import Places, Sample
-from rocelab.plan.fabric import Fabric
-from rocelab.plan.queues import lab_rate_bps
+from rocelab.planning.fabric import Fabric
+from rocelab.planning.queues import lab_rate_bps
 from rocelab.results.health import Sli
 
 

@@ -22,9 +22,9 @@ from rocelab.observe.health.prometheus import HealthCollector
 from rocelab.observe.health.reading import PauseReading, Reading
 from rocelab.observe.health.sample import Places, compare
 from rocelab.observe.health.spec import HealthSpec
-from rocelab.plan.build import build_fabric
-from rocelab.plan.pauses import PausePort, plan_pauses
-from rocelab.plan.queues import plan_queues
+from rocelab.planning.build import build_fabric
+from rocelab.planning.pauses import PausePort, plan_pauses
+from rocelab.planning.queues import plan_queues
 from rocelab.results.health import Sli
 
 DASHBOARD = json.loads(

@@ -43,9 +43,9 @@ from rocelab.observe.health.report import Account
 from rocelab.observe.health.sample import Places, Sample, compare, deepest
 from rocelab.observe.health.sessions import SessionLog, both_up
 from rocelab.observe.health.spec import DEFINITIONS, LOSSLESS_SLIS, HealthSpec
-from rocelab.plan.build import build_fabric
-from rocelab.plan.pauses import PausePort, plan_pauses
-from rocelab.plan.queues import plan_queues
+from rocelab.planning.build import build_fabric
+from rocelab.planning.pauses import PausePort, plan_pauses
+from rocelab.planning.queues import plan_queues
 from rocelab.record import LabFiles
 from rocelab.results.health import HealthReport, Sli
 from rocelab.routing.frr.stack import FRR

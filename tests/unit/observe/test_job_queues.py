@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from rocelab.linux.counters import DepthCounters, QueueCounters
 from rocelab.observe.queues import differences
-from rocelab.plan.queues import bin_edges_bytes
+from rocelab.planning.queues import bin_edges_bytes
 from rocelab.results.job import QueueFigures
 
 PORT = ("rtsw1", "srv1-1")

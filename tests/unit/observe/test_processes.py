@@ -18,7 +18,7 @@ from rocelab.labfile.schemes.spray import SprayScheme
 from rocelab.labfile.schemes.te import TeScheme
 from rocelab.observe import processes
 from rocelab.observe.processes import NO_CONTROLLER, ProcessWatch
-from rocelab.plan.build import build_fabric
+from rocelab.planning.build import build_fabric
 from tests.helpers.report_sample import lab as lab_spec
 
 BEGAN_S, ENDED_S = 1000.0, 1010.0

@@ -5,8 +5,8 @@ from __future__ import annotations
 from rocelab.lab.convergence import NotConvergedError
 from rocelab.labfile.model import LabSpec
 from rocelab.observe.evidence.unconverged import MOST_NODES, nodes_concerned
-from rocelab.plan.build import plan
-from rocelab.plan.fabric import Fabric
+from rocelab.planning.build import plan
+from rocelab.planning.fabric import Fabric
 
 
 def clos(racks: int, spines: int) -> Fabric:

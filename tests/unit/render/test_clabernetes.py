@@ -20,8 +20,8 @@ from jsonschema import Draft7Validator, Draft202012Validator
 
 from rocelab.base.errors import InputError
 from rocelab.labfile.model import LabSpec
-from rocelab.plan.build import plan
-from rocelab.plan.fabric import Fabric
+from rocelab.planning.build import plan
+from rocelab.planning.fabric import Fabric
 from rocelab.render import clabernetes
 from rocelab.render.clabernetes import (
     CONFIG_MAP_BYTES,

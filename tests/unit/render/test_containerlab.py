@@ -25,9 +25,9 @@ from rocelab.base.errors import InputError
 from rocelab.cli.main import main
 from rocelab.lab.lab import Lab
 from rocelab.labfile.model import LabSpec
-from rocelab.plan.build import plan
-from rocelab.plan.fabric import Fabric
-from rocelab.plan.settings import node_settings
+from rocelab.planning.build import plan
+from rocelab.planning.fabric import Fabric
+from rocelab.planning.settings import node_settings
 from rocelab.render.containerlab import container_name, mounted_files, topology_text
 from rocelab.render.deployment import Deployment, deployment, warnings
 from rocelab.render.files import MARKER, write_containerlab

@@ -17,8 +17,8 @@ from rocelab.fabrics.kinds.hpn import HpnSpec
 from rocelab.fabrics.kinds.rail import RailSpec
 from rocelab.fabrics.spec import FabricSpec
 from rocelab.labfile.model import LabSpec, LinksSpec
-from rocelab.plan.build import build_fabric
-from rocelab.plan.fabric import Fabric
+from rocelab.planning.build import build_fabric
+from rocelab.planning.fabric import Fabric
 from rocelab.render.graph import mermaid, svg
 from rocelab.render.sketch import MAX_PER_TIER
 

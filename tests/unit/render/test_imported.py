@@ -12,8 +12,8 @@ import yaml
 from rocelab.base.errors import InputError, SpecError
 from rocelab.labfile.catalog import find_lab
 from rocelab.labfile.load import load_spec
-from rocelab.plan.build import plan
-from rocelab.plan.shape import clos_in
+from rocelab.planning.build import plan
+from rocelab.planning.shape import clos_in
 from rocelab.render.files import write_containerlab
 from rocelab.render.import_policy import kind_of
 from rocelab.render.import_roles import drawn_of

@@ -10,8 +10,8 @@ import pytest
 from rocelab.base.errors import InputError
 from rocelab.lab.lab import Lab
 from rocelab.labfile.model import LabSpec
-from rocelab.plan.build import plan
-from rocelab.plan.fabric import Fabric
+from rocelab.planning.build import plan
+from rocelab.planning.fabric import Fabric
 from rocelab.render.files import MARKER, write_rendered
 from rocelab.routing.frr.configuration import daemons, frr_configuration
 

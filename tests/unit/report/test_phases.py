@@ -13,7 +13,7 @@ import pytest
 from rich.console import Console
 
 from rocelab.base.documents import to_json
-from rocelab.plan.fabric import Direction
+from rocelab.planning.fabric import Direction
 from rocelab.report.html import drawings, render_html
 from rocelab.report.jobs.plots import link_loads_plot, progress_plot
 from rocelab.report.jobs.view import link_rows, share_rows

@@ -16,7 +16,7 @@ from rocelab.jobs.job import JobSpec
 from rocelab.jobs.spec import collective_job
 from rocelab.labfile.catalog import find_lab
 from rocelab.labfile.load import load_spec
-from rocelab.plan.build import plan
+from rocelab.planning.build import plan
 from rocelab.report.compare import recorded as compare_recorded
 from rocelab.report.compare.recorded import recorded as compared
 from rocelab.report.html import MAX_ROWS, render_html

@@ -15,8 +15,8 @@ from rocelab.base.statistics import spread
 from rocelab.fabrics.kinds.clos import ClosSpec
 from rocelab.lab.lab import Lab
 from rocelab.labfile.model import LabSpec
-from rocelab.plan.build import build_fabric
-from rocelab.plan.fabric import Direction
+from rocelab.planning.build import build_fabric
+from rocelab.planning.fabric import Direction
 from rocelab.routes.balance import (
     PairedChoices,
     balance,

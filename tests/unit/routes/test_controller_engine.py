@@ -20,8 +20,8 @@ from rocelab.labfile.catalog import find_lab
 from rocelab.labfile.load import load_spec
 from rocelab.labfile.model import LabSpec
 from rocelab.linux.fibtable import Fib, NextHop, Route
-from rocelab.plan.build import build_fabric
-from rocelab.plan.fabric import DirectedLink, Fabric
+from rocelab.planning.build import build_fabric
+from rocelab.planning.fabric import DirectedLink, Fabric
 from rocelab.routes.demand import Demand, FlowKey
 from rocelab.routes.entries import difference, program, wanted_entries
 from rocelab.routes.multipath import select

@@ -16,9 +16,9 @@ from rocelab.base.errors import InputError
 from rocelab.labfile.catalog import find_lab
 from rocelab.labfile.load import load_spec
 from rocelab.labfile.model import LabSpec
-from rocelab.plan.build import plan
-from rocelab.plan.fabric import Fabric, Nic
-from rocelab.plan.routes import NextHops, spread
+from rocelab.planning.build import plan
+from rocelab.planning.fabric import Fabric, Nic
+from rocelab.planning.routes import NextHops, spread
 from rocelab.routes.arrays.build import network_of
 from rocelab.routes.arrays.groups import GroupTable, group_table
 from rocelab.routes.arrays.network import Network

@@ -17,8 +17,8 @@ from rocelab.fabrics.kinds.clos import ClosSpec
 from rocelab.jobs.flow import resolve_endpoints
 from rocelab.labfile.model import HashingSpec, LabSpec, Numbering, RoutingSpec, SeedPlan
 from rocelab.linux.fibtable import Fib, FibOf, NextHop, Route
-from rocelab.plan.build import build_fabric
-from rocelab.plan.fabric import Fabric
+from rocelab.planning.build import build_fabric
+from rocelab.planning.fabric import Fabric
 from rocelab.routes.path import NoPathError, Path, find_nic, possible_links, walk
 from rocelab.routes.planned import planned_fibs
 from rocelab.traffic.traceroute import ProbeFrames

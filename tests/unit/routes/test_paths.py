@@ -18,10 +18,10 @@ from rocelab.labfile.catalog import find_lab
 from rocelab.labfile.load import load_spec
 from rocelab.labfile.model import HashingSpec, HashWeights, LabSpec, RoutingSpec
 from rocelab.labfile.schemes.spec import SchemeSpec
-from rocelab.plan.build import plan
-from rocelab.plan.fabric import DirectedLink, Fabric
-from rocelab.predict.matrix import FlowRow, matrix_of, rows_of_jobs
-from rocelab.predict.predictor import asked_fabric
+from rocelab.planning.build import plan
+from rocelab.planning.fabric import DirectedLink, Fabric
+from rocelab.prediction.matrix import FlowRow, matrix_of, rows_of_jobs
+from rocelab.prediction.predictor import asked_fabric
 from rocelab.routes.arrays.build import network_of
 from rocelab.routes.arrays.flows import Flows, Paths
 from rocelab.routes.arrays.network import Network

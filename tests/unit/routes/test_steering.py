@@ -26,8 +26,8 @@ from rocelab.labfile.schemes.spec import SchemeSpec
 from rocelab.labfile.schemes.spray import SprayScheme
 from rocelab.labfile.schemes.te import TeScheme
 from rocelab.linux.fibtable import FibOf
-from rocelab.plan.build import build_fabric
-from rocelab.plan.fabric import Fabric
+from rocelab.planning.build import build_fabric
+from rocelab.planning.fabric import Fabric
 from rocelab.routes.bulk import field_hashes
 from rocelab.routes.multipath import UDP, Flow5, select
 from rocelab.routes.path import Path, find_nic, walk

@@ -22,8 +22,8 @@ from rocelab.labfile.load import load_spec
 from rocelab.labfile.model import LabSpec
 from rocelab.labfile.schemes.te import TeEngine
 from rocelab.linux.fibtable import Fib
-from rocelab.plan.build import build_fabric
-from rocelab.plan.fabric import Fabric
+from rocelab.planning.build import build_fabric
+from rocelab.planning.fabric import Fabric
 from rocelab.routes.arrays.build import network_of
 from rocelab.routes.arrays.flows import Flows, Paths
 from rocelab.routes.arrays.network import Network

@@ -20,8 +20,8 @@ from rocelab.faults.kinds.daemon_crash import DaemonCrashSpec
 from rocelab.faults.kinds.drain import DrainSpec
 from rocelab.faults.kinds.session_reset import SessionResetSpec
 from rocelab.labfile.model import LabSpec
-from rocelab.plan.build import plan
-from rocelab.plan.fabric import Fabric
+from rocelab.planning.build import plan
+from rocelab.planning.fabric import Fabric
 from rocelab.render.deployment import deployment
 from rocelab.render.files import write_rendered
 from rocelab.routing.answers import UnreadableAnswerError

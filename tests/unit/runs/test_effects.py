@@ -15,7 +15,7 @@ from rocelab.faults.kinds.daemon_hang import DaemonHang
 from rocelab.faults.kinds.power_loss import SwitchPowerLoss
 from rocelab.lab.lab import Lab
 from rocelab.linux.linkwatch import LinkEvent
-from rocelab.plan.fabric import DirectedLink
+from rocelab.planning.fabric import DirectedLink
 from rocelab.results.convergence import FlowMeasurement, FlowSamples, Method, Window, measure_flow
 from rocelab.routes.path import Hop, Path
 from rocelab.runs.effects import READ_DELAY_NS, late_carriers, late_losses

@@ -24,9 +24,9 @@ from rocelab.labfile.schemes.spray import SprayScheme
 from rocelab.linux.linkwatch import LinkEvent
 from rocelab.observe.devices import DeviceCounts
 from rocelab.observe.timeline import FibTimeline
-from rocelab.plan.fabric import Fabric
-from rocelab.predict.matrix import rows_of_jobs
-from rocelab.predict.predictor import Setting, paths_on
+from rocelab.planning.fabric import Fabric
+from rocelab.prediction.matrix import rows_of_jobs
+from rocelab.prediction.predictor import Setting, paths_on
 from rocelab.results.drill import JobsRun
 from rocelab.routes.planned import planned_fibs
 from rocelab.runs import jobs as runs

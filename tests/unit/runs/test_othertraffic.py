@@ -9,8 +9,8 @@ import pytest
 from rocelab.jobs.jobplan import plan_job
 from rocelab.labfile.pfc import PfcSpec
 from rocelab.observe.devices import DeviceCounts
-from rocelab.plan.build import build_fabric
-from rocelab.plan.queues import plan_queues
+from rocelab.planning.build import build_fabric
+from rocelab.planning.queues import plan_queues
 from rocelab.results.job import OtherTraffic, QueueFigures
 from rocelab.results.lossless import Lossless, PauseFigures
 from rocelab.runs.accounting import check_all, disagreements

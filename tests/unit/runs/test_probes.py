@@ -21,8 +21,8 @@ from rocelab.linux.linkwatch import LinkEvent
 from rocelab.observe import processes
 from rocelab.observe.health.spec import HealthSpec
 from rocelab.observe.processes import NO_CONTROLLER
-from rocelab.plan.build import build_fabric
-from rocelab.plan.fabric import Link
+from rocelab.planning.build import build_fabric
+from rocelab.planning.fabric import Link
 from rocelab.results.convergence import FlowSamples, Method, Window, measure_flow, offered_rate_pps
 from rocelab.results.probes import FibChange, Timeline
 from rocelab.routes.planned import planned_fibs

@@ -26,7 +26,7 @@ from rocelab.agent.rc.queue_pair import QueuePair, QueuePairSettings
 from rocelab.agent.rc.requester import NEVER_NS, RequesterSettings
 from rocelab.base.arrays import NONE
 from rocelab.labfile.queues import EcnSpec
-from rocelab.plan.queues import BINS, STRICT_CLASSES, bin_edges_bytes
+from rocelab.planning.queues import BINS, STRICT_CLASSES, bin_edges_bytes
 from rocelab.results.simulation import PortModel
 from rocelab.routes.arrays.flows import Ways
 from rocelab.sim.engine.program import Program

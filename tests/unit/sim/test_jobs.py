@@ -33,9 +33,9 @@ from rocelab.lab.adoption.graph import lab_of
 from rocelab.labfile.catalog import find_lab
 from rocelab.labfile.load import load_spec
 from rocelab.labfile.model import LabSpec
-from rocelab.plan.build import build_fabric
-from rocelab.plan.fabric import Fabric
-from rocelab.predict.matrix import rows_of_jobs
+from rocelab.planning.build import build_fabric
+from rocelab.planning.fabric import Fabric
+from rocelab.prediction.matrix import rows_of_jobs
 from rocelab.routes.arrays.build import network_of
 from rocelab.routes.arrays.network import Network
 from rocelab.sim.compile import Compiled, PlacedJob, compile_jobs

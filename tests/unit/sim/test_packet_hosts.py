@@ -12,7 +12,7 @@ from rocelab.jobs.job import JobSpec
 from rocelab.jobs.spec import collective_job
 from rocelab.labfile.catalog import find_lab
 from rocelab.labfile.load import load_spec
-from rocelab.plan.queues import BURST_NS
+from rocelab.planning.queues import BURST_NS
 from rocelab.results.simulation import Engine, PortModel
 from rocelab.routes.arrays.build import network_of
 from rocelab.sim.packets.run import run_packets

@@ -24,9 +24,9 @@ from rocelab.labfile.load import load_spec
 from rocelab.labfile.model import LabSpec
 from rocelab.labfile.pfc import PfcSpec
 from rocelab.labfile.queues import QueuesSpec
-from rocelab.plan.build import plan
-from rocelab.plan.pauses import plan_pauses
-from rocelab.plan.pfc import carve, nic_headrooms, slack_of, warnings
+from rocelab.planning.build import plan
+from rocelab.planning.pauses import plan_pauses
+from rocelab.planning.pfc import carve, nic_headrooms, slack_of, warnings
 from rocelab.report.simulation.html import render_html
 from rocelab.report.simulation.terminal import print_report
 from rocelab.results.simulation import Engine, PortModel, SimulationReport, from_json

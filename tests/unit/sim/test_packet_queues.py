@@ -11,7 +11,7 @@ import pytest
 from rocelab.base.errors import InputError
 from rocelab.base.progress import Progress
 from rocelab.labfile.queues import EcnSpec
-from rocelab.plan.queues import bin_edges_bytes
+from rocelab.planning.queues import bin_edges_bytes
 from rocelab.sim.packets import build, loop, run
 from rocelab.sim.packets import state as at
 from rocelab.sim.packets.ports import draw

@@ -35,10 +35,10 @@ from rocelab.labfile.load import load_spec
 from rocelab.labfile.model import LabSpec, LinksSpec
 from rocelab.labfile.schemes.ecmp import EcmpScheme
 from rocelab.labfile.schemes.spray import SprayScheme
-from rocelab.plan.build import build_fabric
-from rocelab.plan.fabric import Direction
-from rocelab.predict.matrix import rows_of_jobs
-from rocelab.predict.predictor import Setting, predict_document
+from rocelab.planning.build import build_fabric
+from rocelab.planning.fabric import Direction
+from rocelab.prediction.matrix import rows_of_jobs
+from rocelab.prediction.predictor import Setting, predict_document
 from rocelab.report.simulation import plots
 from rocelab.report.simulation.html import render_html
 from rocelab.report.simulation.terminal import print_report

@@ -15,7 +15,7 @@ from rocelab.labfile.catalog import find_lab
 from rocelab.labfile.load import load_spec
 from rocelab.labfile.model import LabSpec
 from rocelab.labfile.schemes.spray import SprayScheme
-from rocelab.plan.build import plan
+from rocelab.planning.build import plan
 from rocelab.results.simulation import Engine
 from rocelab.sim import slowest
 from rocelab.sim.flowtable import flow_file, write_flows

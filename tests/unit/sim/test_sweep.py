@@ -30,7 +30,7 @@ from rocelab.fabrics.roles import Role
 from rocelab.jobs.spec import load_jobs
 from rocelab.labfile.catalog import find_lab
 from rocelab.labfile.load import load_spec
-from rocelab.plan.build import build_fabric
+from rocelab.planning.build import build_fabric
 from rocelab.sim.sweep import report, store
 from rocelab.sim.sweep.cells import cells_of, run_cell, tool_version
 from rocelab.sim.sweep.command import command_of

@@ -15,7 +15,7 @@ from rocelab.jobs.spec import SimulatedJob, find_jobs, load_jobs
 from rocelab.labfile.catalog import find_lab
 from rocelab.labfile.load import load_spec
 from rocelab.labfile.model import LabSpec
-from rocelab.plan.limits import lab_limits, unreached_marks
+from rocelab.planning.limits import lab_limits, unreached_marks
 from rocelab.results.simulation import Engine
 from rocelab.routes.arrays.build import network_of
 from rocelab.routes.asic import Model

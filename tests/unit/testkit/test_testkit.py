@@ -20,7 +20,7 @@ from rocelab.lab import doctor
 from rocelab.lab.doctor import Check, explained
 from rocelab.labfile.base import MAX_NAME_LENGTH, check_name
 from rocelab.labfile.model import LabSpec
-from rocelab.plan.build import plan
+from rocelab.planning.build import plan
 from rocelab.testkit.bench import evidence_folder
 from rocelab.testkit.choice import chosen_labs
 from rocelab.testkit.duration import Duration

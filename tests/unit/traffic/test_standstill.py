@@ -10,7 +10,7 @@ from rocelab.agent.live import LiveCounters, packed
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.jobplan import JobPlan, plan_jobs
 from rocelab.labfile.model import LabSpec
-from rocelab.plan.build import build_fabric
+from rocelab.planning.build import build_fabric
 from rocelab.traffic import standstill
 from rocelab.traffic.standstill import MARGIN_NS, Standstill, patience_ns
 

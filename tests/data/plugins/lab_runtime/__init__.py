@@ -11,7 +11,7 @@ from rocelab.base.progress import ProgressSink
 from rocelab.lab.checks import Check
 from rocelab.lab.providers.base import NodeProvider
 from rocelab.lab.providers.netns import NetnsProvider
-from rocelab.plan.fabric import Fabric
+from rocelab.planning.fabric import Fabric
 from rocelab.record import LabFiles
 from rocelab.routing.frr.kind import FrrMemory
 

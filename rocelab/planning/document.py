@@ -1,0 +1,279 @@
+"""The plan of a fabric as a JSON document: the contract of `rocelab plan --json`.
+
+The JSON object has one line per node, link, session and prefix, so that plans can be compared with
+`diff`, and the plan of a 32,256-GPU fabric is written while it is generated. The same fabric gives
+the same bytes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+
+from rocelab.fabrics.roles import Role
+from rocelab.labfile.headroom import Headroom
+from rocelab.labfile.pfc import PfcSpec
+from rocelab.planning.dependencies import is_up_down, search
+from rocelab.planning.fabric import Fabric, Link, Node, Port, Prefix
+from rocelab.planning.limits import lab_limits
+from rocelab.planning.pfc import carve, nic_headrooms, nic_thresholds, slack_of
+from rocelab.planning.pfc import warnings as pfc_warnings
+from rocelab.planning.routes import expected_width, spread
+
+
+@dataclass(frozen=True, slots=True)
+class Uplinks:
+    """The capacities of one switch of a role that has `switches`."""
+
+    role: Role
+    switches: int
+    down_bps: int
+    up_bps: int
+
+    @property
+    def ratio(self) -> str:
+        """Downlink : uplink capacity, the smaller as 1, to four digits."""
+        if self.down_bps <= self.up_bps:
+            return f"1:{self.up_bps / self.down_bps:.4g}"
+        return f"{self.down_bps / self.up_bps:.4g}:1"
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The switches of one role and zone."""
+
+    role: Role
+    zone: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Width:
+    """The number of next hops that `switches` switches of `group` must hold for a prefix."""
+
+    group: Group
+    switches: int
+    width: int
+
+
+def group_of(node: Node) -> Group:
+    """The role and zone of a node."""
+    return Group(node.role, node.zone)
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """The origin of a prefix: a group, and the groups directly above, which distinguish planes."""
+
+    group: Group
+    above: frozenset[Group]
+
+
+Origins = tuple[Origin, ...]
+"""The origins of a prefix; that of a two-port NIC has two."""
+
+
+def origins_of(fabric: Fabric, prefix: Prefix) -> Origins:
+    """The common property of prefixes that have the same width in all switches of a group."""
+    return tuple(
+        Origin(
+            group_of(fabric.node(name)),
+            frozenset(group_of(fabric.node(link.b.node)) for link in fabric.uplinks(name)),
+        )
+        for name in prefix.origins
+    )
+
+
+def expected_widths(fabric: Fabric) -> Mapping[Origins, tuple[Width, ...]]:
+    """The ECMP width in every group that learns the prefixes of equal origins.
+
+    A fabric looks the same from each switch of a role and zone, so the first prefix of each kind
+    represents the others; a spread per prefix would take a minute for 2,178 of them.
+    """
+    first: dict[Origins, Prefix] = {}
+    for prefix in fabric.prefixes:
+        first.setdefault(origins_of(fabric, prefix), prefix)
+    return {origins: _widths(fabric, prefix) for origins, prefix in first.items()}
+
+
+def _widths(fabric: Fabric, prefix: Prefix) -> tuple[Width, ...]:
+    reached = spread(fabric, prefix.origins)
+    count = Counter(
+        (group_of(node), expected_width(fabric, reached[node.name]))
+        for node in fabric.switches
+        if node.name in reached
+    )
+    return tuple(Width(group, switches, width) for (group, width), switches in count.items())
+
+
+def plan_document(fabric: Fabric) -> Iterator[str]:
+    """The JSON text of the plan, in pieces that end with a newline."""
+    yield "{\n"
+    yield f'"lab": {json.dumps(fabric.name)},\n'
+    yield f'"numbered": {json.dumps(fabric.numbered)},\n'
+    yield from _array("uplinks", map(_uplinks, uplinks_by_tier(fabric)))
+    yield ",\n"
+    yield from _array("nodes", map(_node, fabric.nodes))
+    yield ",\n"
+    yield from _array("links", map(_link, fabric.links))
+    yield ",\n"
+    yield from _array("sessions", map(_session, fabric.sessions))
+    yield ",\n"
+    yield from _array("prefixes", map(_prefix, fabric.prefixes))
+    yield ",\n"
+    yield from _array("ecmp", _ecmp(fabric))
+    warnings = lab_limits(fabric.spec)
+    yield f',\n"warnings": {json.dumps(warnings)}'
+    if fabric.spec.queues.pfc is not None:
+        yield f',\n"pfc": {json.dumps(_pfc(fabric, fabric.spec.queues.pfc))}'
+    yield "\n}\n"
+
+
+def _array(key: str, items: Iterable[Mapping[str, object]]) -> Iterator[str]:
+    yield f'"{key}": ['
+    separator = "\n"
+    for item in items:
+        yield separator + json.dumps(item)
+        separator = ",\n"
+    yield "\n]"
+
+
+def uplinks_by_tier(fabric: Fabric) -> tuple[Uplinks, ...]:
+    """The capacities of every tier that has links down and up, lowest tier first."""
+    down_bps: Counter[str] = Counter()
+    up_bps: Counter[str] = Counter()
+    for link in fabric.links:
+        up_bps[link.a.node] += link.rate_bps
+        down_bps[link.b.node] += link.rate_bps
+    count = Counter(
+        (node.role, down_bps[node.name], up_bps[node.name])
+        for node in fabric.switches
+        if down_bps[node.name] and up_bps[node.name]
+    )
+    found = (Uplinks(role, switches, *rates) for (role, *rates), switches in count.items())
+    return tuple(sorted(found, key=lambda each: each.role.tier))
+
+
+def _uplinks(tier: Uplinks) -> dict[str, object]:
+    return {
+        "role": tier.role.name,
+        "switches": tier.switches,
+        "down_bps": tier.down_bps,
+        "up_bps": tier.up_bps,
+        "ratio": tier.ratio,
+    }
+
+
+def _node(node: Node) -> dict[str, object]:
+    return {
+        "name": node.name,
+        "role": node.role.name,
+        "zone": node.zone,
+        "asn": node.asn,
+        "loopback": node.loopback,
+        "hash_seed": node.hash_seed,
+    }
+
+
+def _port(port: Port) -> dict[str, object]:
+    return {"node": port.node, "interface": port.interface, "address": port.address}
+
+
+def _link(link: Link) -> dict[str, object]:
+    return {
+        "name": link.name,
+        "a": _port(link.a),
+        "b": _port(link.b),
+        "rate_bps": link.rate_bps,
+        "mtu": link.mtu,
+    }
+
+
+def _prefix(prefix: Prefix) -> dict[str, object]:
+    return {"prefix": prefix.prefix, "origins": prefix.origins}
+
+
+def _session(link: Link) -> dict[str, object]:
+    return {"a": link.a.node, "b": link.b.node, "link": link.name}
+
+
+def _pfc(fabric: Fabric, pfc: PfcSpec) -> dict[str, object]:
+    carvings = carve(fabric, pfc)
+    watchdog, dilation = pfc.watchdog, fabric.spec.dilation
+    found = None if is_up_down(fabric) else search(fabric)
+    cycle = found.cycle if found else None
+    return {
+        "classes": pfc.classes,
+        "switches": [
+            {
+                "role": carving.role.name,
+                "switches": carving.switches,
+                "ports": carving.ports,
+                "memory_bytes": carving.memory,
+                "reserved_bytes": carving.reserved,
+                "headroom_bytes": carving.headroom_pool,
+                "shared_bytes": carving.shared,
+                "xoff_bytes": carving.xoff,
+                "xon_bytes": carving.xon,
+                "marked_below_bytes": carving.marked_below,
+                "links": [
+                    {
+                        **asdict(needed),
+                        "needed": needed.total,
+                        "lab_slack": slack_of(needed, fabric.spec),
+                        "ports": ports,
+                    }
+                    for needed, ports in carving.headroom
+                ],
+            }
+            for carving in carvings
+        ],
+        "nics": [_nic(pfc, needed) for needed in nic_headrooms(fabric, pfc)],
+        "watchdog": None
+        if watchdog is None
+        else {
+            "action": watchdog.action.value,
+            "detection_ns": watchdog.detection,
+            "restoration_ns": watchdog.restoration,
+            "lab_detection_ns": round(watchdog.detection * dilation),
+            "lab_restoration_ns": round(watchdog.restoration * dilation),
+        },
+        "warnings": pfc_warnings(fabric.spec.queues, pfc, carvings, nic_headrooms(fabric, pfc)),
+        "up_down": found is None,
+        "searched": found.states if found else None,
+        "cycle": None
+        if cycle is None
+        else {
+            "links": [{"link": link.name, "sender": link.sender} for link in cycle.links],
+            "without": [link.name for link in cycle.without],
+        },
+    }
+
+
+def _nic(pfc: PfcSpec, needed: Headroom) -> dict[str, object]:
+    xoff, xon = nic_thresholds(pfc, needed.total)
+    return {
+        "rate_bps": needed.rate_bps,
+        "buffer_bytes": pfc.nic.buffer,
+        "xoff_bytes": xoff,
+        "xon_bytes": xon,
+        "drain_ppm": pfc.nic.drain,
+    }
+
+
+def _ecmp(fabric: Fabric) -> Iterator[dict[str, object]]:
+    described = {
+        origins: [
+            {
+                "role": width.group.role.name,
+                "zone": width.group.zone,
+                "switches": width.switches,
+                "width": width.width,
+            }
+            for width in widths
+        ]
+        for origins, widths in expected_widths(fabric).items()
+    }
+    for prefix in fabric.prefixes:
+        yield {**_prefix(prefix), "widths": described[origins_of(fabric, prefix)]}

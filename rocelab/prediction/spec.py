@@ -1,0 +1,223 @@
+"""Reads what a prediction is asked for: a file of flows, and overrides of a lab's file.
+
+A file of flows, CSV with a header or YAML with a key `flows`, becomes a `FlowRow` per flow of a
+fabric; the text of `--scheme` and `--hashing` becomes specs. Errors are SpecErrors with every
+problem at its line.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from io import StringIO
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field
+
+from rocelab.base.errors import COMMAND_LINE, InputError, Problem, SpecError
+from rocelab.base.files import NotTextError, read_input, text_of
+from rocelab.base.units import SizeBytes
+from rocelab.base.wording import KeyPath, RefusedError, name_hint
+from rocelab.jobs.flow_list import MOST_FLOWS
+from rocelab.jobs.placement import NicRef
+from rocelab.jobs.sport import QPN_LIMIT
+from rocelab.labfile.base import SpecModel
+from rocelab.labfile.load import validate
+from rocelab.labfile.model import HashingSpec
+from rocelab.labfile.scalars import read_scalar
+from rocelab.labfile.schemes.spec import SchemeSpec
+from rocelab.labfile.source import Data, Source, raise_problems, read_source
+from rocelab.planning.fabric import Fabric
+from rocelab.prediction.matrix import FlowRow
+
+MOST_BYTES = 10**18
+
+
+class FlowSpec(SpecModel):
+    """A flow in a file."""
+
+    source: Annotated[str, Field(description="the sending server, such as srv1-1")]
+    source_nic: Annotated[int, Field(ge=1, le=64, description="its NIC, from 1")] = 1
+    destination: Annotated[str, Field(description="the receiving server")]
+    destination_nic: Annotated[int, Field(ge=1, le=64, description="its NIC, from 1")] = 1
+    sport: Annotated[int, Field(ge=1, le=65535, description="UDP source port")]
+    dest_qp: Annotated[
+        int, Field(ge=0, lt=QPN_LIMIT, description="destination QP, which e-ecmp hashes")
+    ] = 0
+    leaves_by: Annotated[
+        int, Field(ge=0, le=1, description="port of a NIC that has two, from 0")
+    ] = 0
+    bytes: Annotated[
+        SizeBytes | None, Field(ge=0, le=MOST_BYTES, description="payload, such as 64MB")
+    ] = None
+
+
+class FlowsSpec(SpecModel):
+    """A file of flows."""
+
+    flows: Annotated[
+        tuple[FlowSpec, ...], Field(strict=False, min_length=1, description="the flows")
+    ]
+
+
+class Asked(SpecModel):
+    """The overrides on the command line; None keeps the lab's own."""
+
+    scheme: Annotated[SchemeSpec | None, Field(description="how flows are spread")] = None
+    hashing: Annotated[HashingSpec | None, Field(description="the seeds of switches")] = None
+
+
+def read_asked(scheme: str | None, hashing: str | None = None) -> Asked:
+    """The specs of two options, None for an option that is not set. Raises SpecError."""
+    texts = {"scheme": scheme, "hashing": hashing}
+    data: dict[str, Data] = {}
+    problems = []
+    for key, text in texts.items():
+        if text is None:
+            continue
+        try:
+            data[key] = read_scalar(text, None, plain=True)
+        except RefusedError as error:
+            problems.append(Problem(COMMAND_LINE, None, key, error.message, error.hint))
+    if problems:
+        raise_problems(problems)
+    return validate(Source(COMMAND_LINE, data, {}), Asked)
+
+
+def read_flows(path: Path, fabric: Fabric) -> list[FlowRow]:
+    """The flows of a file, CSV by its ending and YAML otherwise.
+
+    The first line of a CSV names its columns, those of `FlowSpec`; source, destination and sport
+    are required. An empty cell is a missing value. Raises SpecError with every problem.
+    """
+    source = _read_csv(path) if path.suffix.lower() == ".csv" else read_source(path)
+    spec = validate(source, FlowsSpec)
+    rows = [
+        FlowRow(
+            NicRef(flow.source, flow.source_nic),
+            NicRef(flow.destination, flow.destination_nic),
+            flow.sport,
+            flow.dest_qp,
+            flow.bytes,
+            None,
+            flow.leaves_by,
+        )
+        for flow in spec.flows
+    ]
+    ports = {
+        NicRef(server.name, number): len(nic.links)
+        for server in fabric.servers
+        for number, nic in enumerate(fabric.nics(server.name), start=1)
+    }
+    problems = [
+        Problem(source.file, source.line(("flows", index, key)), key, error.message, error.hint)
+        for index, row in enumerate(rows)
+        if not _fits(row, ports)
+        for key, error in _misfits(fabric, spec.flows[index])
+    ]
+    if problems:
+        raise_problems(problems)
+    return rows
+
+
+def _fits(row: FlowRow, ports: Mapping[NicRef, int]) -> bool:
+    """Whether a flow has two NICs of these, each with its number of ports, and leaves by one."""
+    return (
+        row.leaves_by < ports.get(row.source, 0)
+        and row.destination in ports
+        and row.source != row.destination
+    )
+
+
+def _misfits(fabric: Fabric, flow: FlowSpec) -> list[tuple[str, InputError]]:
+    found = []
+    for end, server, number in (
+        ("source", flow.source, flow.source_nic),
+        ("destination", flow.destination, flow.destination_nic),
+    ):
+        node = fabric.node_by_name.get(server)
+        if node is None or node.is_switch:
+            what = "is a switch" if node else "is not in the fabric"
+            hint = name_hint(server, [known.name for known in fabric.servers])
+            found.append((end, InputError(f"{server} {what}", hint)))
+        elif number > len(fabric.nics(server)):
+            most = len(fabric.nics(server))
+            error = InputError(f"{server} has no NIC {number}", f"its NICs are 1 to {most}")
+            found.append((f"{end}_nic", error))
+    if found:
+        return found
+    if (flow.source, flow.source_nic) == (flow.destination, flow.destination_nic):
+        error = InputError("source and destination are the same NIC", "name two NICs")
+        found.append(("destination", error))
+    ports = len(fabric.nics(flow.source)[flow.source_nic - 1].links)
+    if flow.leaves_by >= ports:
+        error = InputError(f"the NIC has {ports} port", "leave leaves_by out")
+        found.append(("leaves_by", error))
+    return found
+
+
+def _read_csv(path: Path) -> Source:
+    """The rows with the same keys and values as in YAML, each with its line."""
+    file = str(path)
+    try:
+        text = StringIO(text_of(read_input(path)), newline="")
+        reader = csv.DictReader(text, strict=True)
+        header = [name.strip() for name in reader.fieldnames or ()]
+        _check_header(file, header)
+        reader.fieldnames = header
+        return _rows(file, reader)
+    except OSError as error:
+        raise SpecError([Problem(file, None, "", f"cannot be read: {error.strerror}")]) from None
+    except NotTextError as error:
+        raise SpecError([Problem(file, error.line, "", str(error), error.hint)]) from None
+    except csv.Error as error:
+        raise SpecError([Problem(file, reader.line_num, "", f"not CSV: {error}")]) from None
+
+
+def _rows(file: str, reader: csv.DictReader[str]) -> Source:
+    rows: list[Data] = []
+    lines: dict[KeyPath, int] = {("flows",): 1}
+    problems = []
+    for number, cells in enumerate(reader, 1):
+        index, line = len(rows), reader.line_num
+        if number > MOST_FLOWS:
+            problem = f"more than {MOST_FLOWS:,} flows; at most that many are read"
+            raise SpecError([Problem(file, line, "", problem, "split the file")])
+        if None in cells or None in cells.values():
+            columns = len(reader.fieldnames or ())
+            problems.append(Problem(file, line, "", f"expected {columns} columns"))
+            continue
+        lines["flows", index] = line
+        try:
+            rows.append({name: _cell(text) for name, text in cells.items() if text.strip()})
+        except RefusedError as error:
+            problems.append(Problem(file, line, "", error.message, error.hint))
+    if problems:
+        raise_problems(problems)
+    return Source(file, {"flows": rows}, lines)
+
+
+@lru_cache(2**16)
+def _cell(text: str) -> Data:
+    return read_scalar(text.strip(), None, plain=True)
+
+
+def _check_header(file: str, header: Sequence[str]) -> None:
+    known = list(FlowSpec.model_fields)
+    hint = f"the first line names columns: {', '.join(known)}"
+    problems = [
+        Problem(file, 1, "", f"unknown column {name!r}", hint)
+        for name in header
+        if name not in known
+    ]
+    problems += [
+        Problem(file, 1, name, "missing column", hint)
+        for name, field in FlowSpec.model_fields.items()
+        if field.is_required() and name not in header
+    ]
+    if len(set(header)) < len(header):
+        problems.append(Problem(file, 1, "", "a column is named twice", hint))
+    if problems:
+        raise SpecError(problems)

@@ -1,0 +1,51 @@
+"""The settings of nodes and of their ports: all that a node would inherit of its machine."""
+
+from __future__ import annotations
+
+import pytest
+
+from rocelab.linux.links import IPV4_SETTINGS, IPV6_SETTINGS
+from rocelab.planning.settings import node_settings, port_settings
+from tests.helpers.labs import planned
+
+LABS = ("tiny", "unnumbered", "zone-small", "lossless")
+READ_ONLY = {"mc_forwarding"}
+
+
+@pytest.mark.parametrize("lab", LABS)
+def test_every_setting_of_ports_that_the_kernel_lets_a_namespace_inherit_is_planned(
+    lab: str,
+) -> None:
+    fabric = planned(lab)
+    for node in fabric.nodes:
+        names = {name.split("/")[1] for name in port_settings(fabric, node) if "ipv4/" in name}
+        assert names == set(IPV4_SETTINGS) - READ_ONLY
+
+
+@pytest.mark.parametrize("lab", LABS)
+def test_the_kernel_reports_every_planned_setting_of_ports(lab: str) -> None:
+    fabric = planned(lab)
+    reported = {*(f"ipv4/{name}" for name in IPV4_SETTINGS)}
+    reported |= {f"ipv6/{name}" for name in IPV6_SETTINGS}
+    for node in fabric.nodes:
+        assert port_settings(fabric, node).keys() <= reported
+
+
+@pytest.mark.parametrize("lab", LABS)
+def test_what_a_container_starts_with_is_what_its_ports_have(lab: str) -> None:
+    fabric = planned(lab)
+    for node in fabric.nodes:
+        ports = port_settings(fabric, node)
+        for setting, value in node_settings(fabric, node).items():
+            family, _, rest = setting.partition("/conf/")
+            if rest:
+                assert ports[f"{family}/{rest.split('/')[1]}"] == value
+
+
+def test_forwarding_is_first_since_the_kernel_sets_others_with_it() -> None:
+    fabric = planned("tiny")
+    for node in fabric.nodes:
+        ports = port_settings(fabric, node)
+        assert next(iter(ports)) == "ipv4/forwarding"
+        assert ports["ipv4/forwarding"] == str(int(node.is_switch))
+        assert ports["ipv4/rp_filter"] == "0"
