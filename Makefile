@@ -136,7 +136,7 @@ lock: $(READY_TO_TEST) ## requirements-dev.txt: the versions that CI installs, i
 		--output-file requirements-dev.txt pyproject.toml
 
 .PHONY: recording
-recording: $(READY) ## the session in README, anew: docs/session.cast and docs/session.svg
+recording: $(READY) ## the session in docs/tour.md, anew: docs/session.cast and docs/session.svg
 	$(AS_ROOT) .venv/bin/python -m docs.record
 
 .PHONY: soak

@@ -1,4 +1,4 @@
-"""Records a session in a terminal, for README: a replay, and a still of its result.
+"""Records a session in a terminal, for the tour: a replay, and a still of its result.
 
     sudo .venv/bin/python -m docs.record
 

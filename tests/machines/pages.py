@@ -15,32 +15,46 @@ README = "README.md"
 
 PAGES = (
     README,
-    *(f"docs/{each}.md" for each in ("tutorial", "setup", "cli", "commands", "drills")),
+    *(f"docs/{each}.md" for each in ("tutorial", "tour", "setup", "cli", "commands", "drills")),
     *(f"docs/{each}.md" for each in ("faults", "health", "traffic", "schemes", "simulate")),
     *(f"docs/{each}.md" for each in ("forensics", "runtime", "remote")),
 )
 """Pages with commands for newcomers, in the order in which the commands run."""
 
 
+AS_ROOT = NotRun("all is run as root; the step `sudo` has another user")
 SAMPLED = r"all fine, sample [2-9]"
 
 README_RUNS: dict[str, Run | NotRun] = {
-    "make drill": Run(shows=(r"link-flap: passed",), block="Overall, 1 valid repeat"),
-    "make lab-shell NODE=rtsw1": Run(typed="ip -brief link\nexit\n", shows=(r"ctsw1", r"rtsw1")),
-    "make lab-down": Run(after=("! rocelab list | grep -q zone-small",)),
-    "sudo -s": NotRun("all is run as root; the step `sudo` has another user"),
+    "git clone REPOSITORY rocelab && cd rocelab && make drill": Run(
+        ("make drill",),
+        shows=(r"link-flap: passed",),
+        block="Where the time went",
+        shortened="the checkout is there",
+    ),
+    "sudo -s": AS_ROOT,
     "rocelab doctor": Run(shows=(r"FRR",)),
-    "rocelab labs": Run(shows=(r"zone-small",)),
     "rocelab vtysh zone-small rtsw1 -c 'show bgp summary'": Run(shows=(r"Neighbor",)),
-    "rocelab path zone-small --src srv1-1 --dst srv3-1 --sport 50000": Run(shows=(r"srv3-1",)),
     "rocelab traffic zone-small --pattern allreduce --ranks 8 --size 16MB": Run(
         shows=(r"(?i)busbw",)
     ),
+    "sudo .venv/bin/python -m pytest examples": Run(shows=(r"\d+ passed",)),
+}
+
+TOUR_RUNS: dict[str, Run | NotRun] = {
+    "make drill": Run(shows=(r"link-flap: passed",), block="Overall, 1 valid repeat"),
+    "make lab-shell NODE=rtsw1": Run(typed="ip -brief link\nexit\n", shows=(r"ctsw1", r"rtsw1")),
+    "make lab-down": Run(after=("! rocelab list | grep -q zone-small",)),
+    "sudo -s": AS_ROOT,
+    "rocelab doctor": NotRun("README has it"),
+    "rocelab labs": Run(shows=(r"zone-small",)),
+    "rocelab vtysh zone-small rtsw1 -c 'show bgp summary'": NotRun("README has it"),
+    "rocelab path zone-small --src srv1-1 --dst srv3-1 --sport 50000": Run(shows=(r"srv3-1",)),
+    "rocelab traffic zone-small --pattern allreduce --ranks 8 --size 16MB": NotRun("README has it"),
     "rocelab drill run silent-blackhole": Run(shows=(r"silent-blackhole: passed",)),
     "rocelab drill run storm": Run(shows=(r"storm: passed",)),
     "rocelab diagnose slow/result.json": Run(shows=(r"slow-receiver: srv2-1",)),
     "rocelab health zone-small": Run(until=SAMPLED, code=130, after=DOWN),
-    "sudo .venv/bin/python -m pytest examples": Run(shows=(r"\d+ passed",)),
     "rocelab up zone-small --runtime docker": Run(after=DOWN),
     "rocelab drill run link-flap --runtime docker": Run(shows=(r"link-flap: passed",)),
     "rocelab adopt mine.clab.yml": NEEDS_CONTAINERLAB,
@@ -50,19 +64,30 @@ README_RUNS: dict[str, Run | NotRun] = {
 }
 
 OTHER_RUNS: dict[str, dict[str, Run | NotRun]] = {
+    "docs/tour.md": TOUR_RUNS,
     "docs/tutorial.md": {
-        "sudo -s": NotRun("all is run as root; the step `sudo` has another user"),
+        "sudo -s": AS_ROOT,
         "rocelab doctor": NotRun("README has it"),
         "rocelab drill run link-flap --out results/first": Run(
             shows=(r"link-flap: passed",), after=("test -s results/first/report.html",)
         ),
     },
+    "docs/troubleshooting.md": {
+        "rocelab doctor": NotRun("README has it"),
+        "rocelab list": NotRun("docs/commands.md has it"),
+        "rocelab status zone-small": NotRun("README has it"),
+    },
     "docs/cli.md": {
         "rocelab capture zone-small rtsw1:ctsw1 ctsw1:rtsw1 -o - | wireshark -k -i -": NO_WINDOW,
         "rocelab --host me@vm capture zone-small rtsw1:ctsw1 -o - | wireshark -k -i -": NO_WINDOW,
-        "sudo -s": NotRun("all is run as root; the step `sudo` has another user"),
+        "sudo -s": AS_ROOT,
     },
     "docs/setup.md": {
+        "sudo .venv/bin/rocelab drill run link-flap --repeat 10": Run(
+            ("sudo .venv/bin/rocelab drill run link-flap",),
+            shows=(r"link-flap: passed",),
+            shortened="one repeat of ten",
+        ),
         "sudo .venv/bin/rocelab up tiny --frr /opt/debian13": Run(
             (
                 "sudo .venv/bin/rocelab up tiny --frr /opt/debian13",
@@ -154,7 +179,7 @@ OTHER_RUNS: dict[str, dict[str, Run | NotRun]] = {
         ),
     },
     "docs/remote.md": {
-        "rocelab --host me@vm drill run link-flap --out results/flap": NotRun("README has it"),
+        "rocelab --host me@vm drill run link-flap --out results/flap": NotRun("the tour has it"),
         "rocelab --host me@vm up mine.yaml": Run(before=(OWN_LAB,)),
         "rocelab --host me@vm shell mine rtsw1": Run(
             typed="ip -brief link\nexit\n",
@@ -199,20 +224,11 @@ RUNS: dict[str, dict[str, Run | NotRun]] = {
 """By page. Those of `subjects.py` are not in PAGES."""
 
 UNFENCED: dict[str, str] = {
-    "make setup": "what every step begins with",
+    "make drill": "the first command, behind `git clone`",
     "make test": "a step of its own: `make test-machines RUN=test`",
     "make docs": "for contributors; needs nothing of the machine",
     "make live": "until Ctrl-C; `rocelab live` is run",
-    "make recording": "for contributors; `make drill` and a lab by hand do the same",
-    "make test-long": "what `make test` leaves out, with the same packages",
-    "make soak": "a hundred kills and a thousand flaps",
-    "make test-containerlab": "these machines have no containerlab",
-    "make test-kubernetes": "these machines have no Go to build Kubernetes with",
-    "make adversary": "hours, of a machine that is made to misbehave",
-    "make drills": "every drill, one after the other: over half an hour",
     "make bench": "minutes of measuring, for a quiet machine",
-    "make convergence-table": "over an hour",
-    "make test-vm": "a step of its own: `make test-vm`",
-    "make test-machines": "what runs this",
+    "make simulate": "the tour has it",
 }
 """Commands that README names in its text, and why they are not run."""

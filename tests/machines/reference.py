@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from tests.machines.how import DOWN, OUT, UP, NotRun, Run, write
 
-README_HAS_IT = NotRun("README has it")
+README_HAS_IT = NotRun("README or the tour has it")
 DRILLS_HAVE_IT = NotRun("docs/drills.md has it")
 NEEDS_CONTAINERLAB = NotRun("these machines have no containerlab: make test-containerlab runs it")
 NO_WINDOW = NotRun("tests/integration/test_cli.py reads it with tshark")
@@ -120,7 +120,7 @@ COMMAND_RUNS: dict[str, Run | NotRun] = {
     ),
     "rocelab longrun LAB [OPTIONS]": NotRun("its example is"),
     "rocelab sweep FILE [OPTIONS]": README_HAS_IT,
-    "rocelab sweep uplinks.yaml --workers 4": NotRun("README has it, with the file's path"),
+    "rocelab sweep uplinks.yaml --workers 4": NotRun("the tour has it, with the file's path"),
     "rocelab reference LAB FILE [OPTIONS]": NotRun("its example says why"),
     "rocelab reference rail-superpod all_reduce.txt --pattern allreduce --ranks 8": NotRun(
         "needs a table of nccl-tests from a machine with GPUs"

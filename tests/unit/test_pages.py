@@ -31,6 +31,8 @@ PAGES = sorted(
     for path in ROOT.glob(pattern)
 )
 
+MOST_README_WORDS = 1200
+
 
 def pages(nav: list[Any]) -> list[str]:
     """The pages that a navigation names, in order."""
@@ -81,6 +83,10 @@ def test_every_manual_page_renders_without_a_warning_and_with_every_option() -> 
         assert f"{'-'.join(('rocelab', *words)).upper()}(1)" in done.stdout
         for parameter in parameters(command):
             assert f"\n       {', '.join(names_of(parameter))}" in done.stdout
+
+
+def test_the_readme_has_at_most_1200_words() -> None:
+    assert len((ROOT / "README.md").read_text().split()) <= MOST_README_WORDS
 
 
 def test_a_docstring_is_divided_by_the_keys_that_it_explains() -> None:

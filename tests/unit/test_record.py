@@ -77,7 +77,7 @@ def test_of_a_session_in_which_a_command_fails_nothing_is_written(
     assert [path.name for path in tmp_path.iterdir()] == ["undone"]
 
 
-def test_the_files_of_readme_are_of_the_session() -> None:
+def test_the_files_of_the_tour_are_of_the_session() -> None:
     docs = Path(module.__file__).parent
     _, *events = map(json.loads, (docs / "session.cast").read_text().splitlines())
     typed = re.findall(r"\x1b\[1m# (.*?)\x1b", "".join(text for _, _, text in events))
@@ -85,6 +85,6 @@ def test_the_files_of_readme_are_of_the_session() -> None:
     texts = "".join(ElementTree.parse(docs / "session.svg").getroot().itertext())
     for line in SESSION:
         assert f"# {line}".replace(" ", "\N{NO-BREAK SPACE}") in texts
-    readme = (docs.parent / "README.md").read_text()
-    assert "docs/session.svg" in readme
-    assert "docs/session.cast" in readme
+    tour = (docs / "tour.md").read_text()
+    assert "(session.svg)" in tour
+    assert "docs/session.cast" in tour
