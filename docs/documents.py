@@ -41,6 +41,11 @@ class Document:
     written_by: str
     root: type[Any]
 
+    @property
+    def page(self) -> str:
+        """The file of its page, in docs/documents/."""
+        return f"{self.title.lower().replace(' ', '-')}.md"
+
 
 @dataclass(frozen=True, slots=True)
 class Section:
@@ -163,12 +168,21 @@ def _type(hint: object) -> str:
     if origin in (dict, Mapping):
         return f"object: {_type(arguments[1])} by {_type(arguments[0])}"
     if isinstance(hint, type) and is_dataclass(hint):
-        root = next((each.title for each in DOCUMENTS if each.root is hint), None)
-        title = root or heading(hint)
-        return f"[{title}](#{title.lower().replace(' ', '-')})"
+        return _link(hint)
     if isinstance(hint, type) and issubclass(hint, Enum):
         return ", ".join(f"`{each.value}`" for each in hint)
     return _WORDS.get(hint, "any")
+
+
+def _link(each: type[Any]) -> str:
+    """A link to a class: to the page of the document that it is, or to its section in the first
+    one that has it."""
+    root = next((document for document in DOCUMENTS if document.root is each), None)
+    if root is not None:
+        return f"[{root.title}]({root.page})"
+    home = next(document for document in DOCUMENTS if each in _classes(document.root))
+    title = heading(each)
+    return f"[{title}]({home.page}#{title.lower().replace(' ', '-')})"
 
 
 _WORDS: Mapping[object, str] = {

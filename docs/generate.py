@@ -2,13 +2,13 @@
 
     .venv/bin/python -m docs.generate
 
-`commands.md` has every command with its help, its options and the exit codes, and `man/` the same
-as manual pages, which the wheel installs; `documents.md` has every JSON document, key by key, and
-`api.md` every name of `import rocelab`;
-`layers.svg` draws which package may import which. All are committed, for readers on GitHub and for
-the wheel; `make docs` writes them and a unit test holds them to the code. `typer utils docs` is not
-used: what it writes differs between Typer's releases, and has a heading and a list for each option
-where a table does.
+`commands.md` lists the commands and the exit codes, `commands/` has a page for each, and `man/` the
+same as manual pages, which the wheel installs; `documents.md` lists the JSON documents, and
+`documents/` has the keys of each; `api.md` has every name of `import rocelab`; `layers.svg` draws
+which package may import which. `zensical.toml` gets the pages of these folders in its navigation.
+All are committed, for readers on GitHub and for the wheel; `make docs` writes them and a unit test
+holds them to the code. `typer utils docs` is not used: what it writes differs between Typer's
+releases, and has a heading and a list for each option where a table does.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ from typer.core import TyperCommand, TyperGroup
 
 import rocelab
 from docs.api import Member, members, summary
+from docs.command_pages import COMMAND_PAGES
 from docs.commandline import commands, default, first_sentence, names_of, parameters, usage
-from docs.documents import DOCUMENTS, document_sections
+from docs.documents import DOCUMENTS, Document, document_sections
 from docs.layers import layers_svg
 from docs.man import man_pages
 from rocelab.api import DOORS, SECTIONS
@@ -34,6 +35,9 @@ from rocelab.cli.main import command_line
 
 HERE = Path(__file__).parent
 MAN = HERE / "man"
+COMMANDS = HERE / "commands"
+DOCUMENT_PAGES = HERE / "documents"
+SITE = HERE.parent / "zensical.toml"
 WIDTH = 120
 NOTICE = "<!-- Written by `make docs` from the code, which is the place to change it. -->"
 
@@ -50,46 +54,98 @@ with Lab.planned("zone-small").brought_up() as lab:
 
 def main() -> None:
     """Write the pages."""
-    shutil.rmtree(MAN, ignore_errors=True)
-    MAN.mkdir()
+    for folder in (MAN, COMMANDS, DOCUMENT_PAGES):
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
     for name, text in pages().items():
         (HERE / name).write_text(text)
+    SITE.write_text(navigated(SITE.read_text()))
 
 
 def pages() -> dict[str, str]:
     """The pages by file name."""
     return {
         "commands.md": "\n".join(_command_lines()) + "\n",
+        **{
+            command_page(words): "\n".join(_lines_of_a_command(words, command)) + "\n"
+            for words, command, _ in commands(command_line())
+        },
         "documents.md": "\n".join(_document_lines()) + "\n",
+        **{
+            document_page(document): "\n".join(_lines_of_a_document(document)) + "\n"
+            for document in DOCUMENTS
+        },
         "api.md": "\n".join(_api_lines()) + "\n",
         "layers.svg": layers_svg(),
         **{f"{MAN.name}/{name}": text for name, text in man_pages(command_line()).items()},
     }
 
 
+def navigated(settings: str) -> str:
+    """The site's settings with the pages of commands and documents in their navigation."""
+    entries = {
+        "commands": [
+            (" ".join(words), command_page(words)) for words, _, _ in commands(command_line())
+        ],
+        "documents": [(document.title, document_page(document)) for document in DOCUMENTS],
+    }
+    for name, pages in entries.items():
+        lines = "".join(f'            {{ "{title}" = "{page}" }},\n' for title, page in pages)
+        first, last = f"# {name}, by docs/generate.py\n", f"            # end of {name}\n"
+        before, _, rest = settings.partition(first)
+        settings = before + first + lines + last + rest.partition(last)[2]
+    return settings
+
+
 def _command_lines() -> Iterator[str]:
     group = command_line()
     yield from ("# Commands", "", NOTICE, "")
     yield from _wrapped(
-        "[The command line](cli.md) says how to call `rocelab`, and what holds for all commands. "
-        "LAB is a lab that ships (`zone-small`) or the path of a YAML file."
+        "Each command has a page. [The command line](cli.md) says how to call `rocelab`, and what "
+        "holds for all commands. LAB is a lab that ships (`zone-small`) or the path of a YAML file."
     )
-    found = list(commands(group))
-    for panel in dict.fromkeys(panel for _, _, panel in found):
-        yield from ("", f"**{panel}**", "", *_head("command", "what it does"))
-        for words, command, of in found:
+    entries = list(commands(group))
+    for panel in dict.fromkeys(panel for _, _, panel in entries):
+        yield from ("", f"**{panel}**", "", *_head("command", "what it does", "search words"))
+        for words, command, of in entries:
             if of == panel:
                 name = " ".join(words)
                 does = _cell(first_sentence(command.help or ""))
-                yield _row(f"[`{name}`](#{name.replace(' ', '-')})", does)
+                other = ", ".join(COMMAND_PAGES[name].other_words)
+                yield _row(f"[`{name}`]({command_page(words)})", does, other)
     yield from ("", "## Exit codes", "", *_head("code", "meaning"))
     yield from (_row(codes, _cell(meaning)) for codes, meaning in EXIT_CODES.items())
     yield from ("", "## Options before the command", "", *_table(group))
-    for words, command, _ in found:
-        yield from ("", f"## {' '.join(words)}", "", "```", usage(words, command), "```", "")
-        yield from _paragraphs(command.help or "")
-        if parameters(command):
-            yield from ("", *_table(command))
+
+
+def command_page(words: tuple[str, ...]) -> str:
+    """The page of a command, from docs/."""
+    return f"{COMMANDS.name}/{'-'.join(words)}.md"
+
+
+def _lines_of_a_command(words: tuple[str, ...], command: TyperCommand) -> Iterator[str]:
+    name = " ".join(words)
+    more = COMMAND_PAGES[name]
+    yield from (f"# {name}", "", NOTICE, "")
+    yield from _paragraphs(command.help or "")
+    yield from ("", "## Usage", "", "```", usage(words, command), "```")
+    if more.example:
+        yield from ("", "## Example", "", "```", more.example, "```")
+    if parameters(command):
+        yield from ("", "## Arguments and options", "", *_table(command))
+    pages = [f"[{_title(page)}](../{page})" for page in ("commands.md", *more.see)]
+    yield ""
+    yield from _wrapped(f"See also: {', '.join(pages)}.")
+    yield ""
+    yield from _wrapped(f"Search words: {', '.join(more.other_words)}.")
+
+
+def _title(page: str) -> str:
+    """The title of a page of docs/."""
+    if page == "commands.md":
+        return "all commands"
+    first = (HERE / page).read_text().splitlines()[0]
+    return first.removeprefix("# ")
 
 
 def _table(command: TyperCommand | TyperGroup) -> Iterator[str]:
@@ -111,22 +167,32 @@ def _document_lines() -> Iterator[str]:
         "wrote, from 0.1 on, with the same `schema_version`, and refuses other versions."
     )
     yield from ("", *_head("document", "written by", "in Python"))
-    for each in DOCUMENTS:
-        anchor = each.title.lower().replace(" ", "-")
-        name = each.root.__name__
+    for document in DOCUMENTS:
+        name = document.root.__name__
         public = f"[`{name}`](api.md)" if name in rocelab.__all__ else ""
-        yield _row(f"[{each.title}](#{anchor})", each.written_by, public)
-    for each in DOCUMENTS:
-        yield from ("", f"## {each.title}")
-        for section in document_sections(each):
-            if section.heading:
-                yield from ("", f"### {section.heading}")
-            yield ""
-            yield from _paragraphs(section.text)
-            explained = any(meaning for _, _, meaning in section.rows)
-            yield from ("", *_head("key", "type", *(("what it is",) if explained else ())))
-            for key, kind, meaning in section.rows:
-                yield _row(f"`{key}`", kind, *((_cell(meaning),) if explained else ()))
+        yield _row(f"[{document.title}]({document_page(document)})", document.written_by, public)
+
+
+def document_page(document: Document) -> str:
+    """The page of a document, from docs/."""
+    return f"{DOCUMENT_PAGES.name}/{document.page}"
+
+
+def _lines_of_a_document(document: Document) -> Iterator[str]:
+    yield from (f"# {document.title}", "", NOTICE, "")
+    yield from _wrapped(
+        f"Written by {document.written_by}. [JSON documents](../documents.md) says what holds for "
+        "all of them."
+    )
+    for section in document_sections(document):
+        if section.heading:
+            yield from ("", f"## {section.heading}")
+        yield ""
+        yield from _paragraphs(section.text)
+        explained = any(meaning for _, _, meaning in section.rows)
+        yield from ("", *_head("key", "type", *(("what it is",) if explained else ())))
+        for key, kind, meaning in section.rows:
+            yield _row(f"`{key}`", kind, *((_cell(meaning),) if explained else ()))
 
 
 def _api_lines() -> Iterator[str]:

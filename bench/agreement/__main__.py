@@ -21,7 +21,7 @@ from rich.status import Status
 from bench.agreement.anew import simulated_anew
 from bench.agreement.document import AGREEMENT, SCHEMA_VERSION, Agreement, LabResult
 from bench.agreement.plan import NOT_RUN, cells_of, chosen_labs
-from bench.agreement.render import DOCUMENT, PAGE, page
+from bench.agreement.render import DOCUMENT, PAGE, pages
 from bench.agreement.run import RUNS, measure_lab
 from bench.agreement.significance import Verdict
 from bench.agreement.store import Store
@@ -141,7 +141,8 @@ def _write_page(
 ) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     (store.folder / DOCUMENT).write_text(to_json(found), encoding="utf-8")
-    (folder / PAGE).write_text(page(found, missing), encoding="utf-8")
+    for name, text in pages(found, missing).items():
+        (folder / name).write_text(text, encoding="utf-8")
     console.print(f"{len(found.labs)} labs, {len(missing)} missing: {folder / PAGE}")
 
 

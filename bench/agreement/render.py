@@ -16,6 +16,7 @@ from bench.agreement.simulated import VETH_NS
 from rocelab.base.statistics import spread
 
 DOCUMENT, PAGE = "agreement.json", "agreement.md"
+JOBS_PAGE, QUEUES_PAGE = "agreement-jobs.md", "agreement-queues.md"
 READING = f"""\
 Each job ran on a real lab and, from the same spec and job, in the simulator. It takes all NICs, or
 16 in labs that have more. A lab runs a job {RUNS} times, or {FREE_RUNS} where the setting decides
@@ -73,8 +74,23 @@ WORDS = {
 }
 
 
+def pages(found: Agreement, missing: Sequence[str] = ()) -> dict[str, str]:
+    """The pages by file name; `missing` are labs that have not been run yet."""
+    return {
+        PAGE: page(found, missing),
+        JOBS_PAGE: _page("Lab and simulator, job by job", _table(found)),
+        QUEUES_PAGE: _page("Queues, losses and marks of lab and simulator", sections(found)),
+    }
+
+
+def _page(title: str, lines: Sequence[str]) -> str:
+    """A page of rows, which the first page explains."""
+    head = [f"# {title}", "", f"[Lab and simulator compared]({PAGE}) says what is compared.", ""]
+    return "\n".join([*head, *lines]).rstrip() + "\n"
+
+
 def page(found: Agreement, missing: Sequence[str] = ()) -> str:
-    """The page; `missing` are labs that have not been run yet."""
+    """The page that sums up and explains; `missing` are labs that have not been run yet."""
     lines = ["# Lab and simulator compared", ""]
     lines += [
         f"`{found.command}` (as root) makes this page, and its data in",
@@ -85,8 +101,13 @@ def page(found: Agreement, missing: Sequence[str] = ()) -> str:
     if not found.labs:
         return "\n".join([*lines, "Nothing is measured yet."]) + "\n"
     lines += [*_machines(found), "", *_summary(found), "", "## How to read it", "", READING, ""]
-    lines += ["## Table", "", *_table(found), ""]
-    lines += [*sections(found), *_differing(found), *_trouble(found)]
+    lines += [
+        f"[Job by job]({JOBS_PAGE}) has a row for each job; [queues, losses and marks]"
+        f"({QUEUES_PAGE}) has what was counted at ports.",
+        "",
+        *_differing(found),
+        *_trouble(found),
+    ]
     lines += ["## What is seen", "", FINDINGS, ""]
     lines += ["## Shipped labs that are left out", ""]
     lines += [f"- `{name}`: not run yet" for name in missing]

@@ -32,7 +32,7 @@ from bench.convergence.document import (
 from bench.convergence.job import measure_job
 from bench.convergence.plan import COMPARED, LAB_NAME, QUICK, Cell, all_cells, chosen_cells
 from bench.convergence.plot import plot
-from bench.convergence.render import DOCUMENT, PLOT, page
+from bench.convergence.render import DOCUMENT, PAGE, PLOT, pages
 from bench.convergence.run import TRACED, measure_cell
 from bench.convergence.store import Store
 from rocelab import InputError, RocelabError
@@ -236,11 +236,11 @@ def _write(console: Console, store: Store, wanted: int, *, quick: bool) -> None:
     texts = {
         DOCUMENT: to_json(table),
         PLOT: plot(table),
-        "convergence-table.md": page(table, missing),
+        **pages(table, missing),
     }
     for name, text in texts.items():
         (folder / name).write_text(text, encoding="utf-8")
-    console.print(f"{len(table.cells)} of {len(every)} cells: {folder / 'convergence-table.md'}")
+    console.print(f"{len(table.cells)} of {len(every)} cells: {folder / PAGE}")
 
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ from rocelab.report.stages import CAUSES
 
 PLOT = "convergence-table.svg"
 DOCUMENT = "convergence-table.json"
+PAGE, RELEASES_PAGE = "convergence-table.md", "frr-releases.md"
 
 READING = """\
 A row is one fault class at one place of one fabric. Each of its n failures is injected into the
@@ -59,8 +60,13 @@ LIMITS = """\
   two CPUs too little for traffic."""
 
 
+def pages(table: ConvergenceTable, missing: Sequence[str]) -> dict[str, str]:
+    """The pages by file name; `missing` are the cells of the plan that were not measured."""
+    return {PAGE: page(table, missing), RELEASES_PAGE: releases_page(table.releases)}
+
+
 def page(table: ConvergenceTable, missing: Sequence[str]) -> str:
-    """The page; `missing` are the cells of the plan that were not measured."""
+    """The page of one release; `missing` are the cells of the plan that were not measured."""
     by_name = {cell.name: cell for cell in table.cells}
     measured = [cell for cell in table.cells if cell.failures]
     lines = ["# How long FRR on Linux takes to converge", ""]
@@ -73,7 +79,8 @@ def page(table: ConvergenceTable, missing: Sequence[str]) -> str:
         lines += ["## Limits", "", LIMITS, "", f"![every failure]({PLOT})", ""]
     for fault, sites in PLAN:
         lines += _class_section(fault, sites, by_name)
-    lines += _releases_section(table.releases)
+    if table.releases:
+        lines += [f"[FRR releases side by side]({RELEASES_PAGE}) has rows of two releases.", ""]
     lines += _stages_section(by_name)
     lines += _repairs_section(by_name)
     lines += _job_section(table.job)
@@ -140,9 +147,14 @@ def _class_section(
     return [*lines, f"| fabric | what fails | fan-out {FIGURES}", f"|---|---|--:{RULE}", *rows, ""]
 
 
-def _releases_section(cells: Sequence[CellResult]) -> list[str]:
-    if not cells:
-        return []
+def releases_page(cells: Sequence[CellResult]) -> str:
+    """The page of releases of FRR that were measured in turn."""
+    lines = ["# FRR releases side by side", ""]
+    lines += _releases(cells) if cells else ["Nothing is measured yet."]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _releases(cells: Sequence[CellResult]) -> list[str]:
     rows, stage_rows = [], []
     for fault, site in ((fault, site) for fault, sites in PLAN for site in sites):
         for cell in cells:
@@ -154,12 +166,11 @@ def _releases_section(cells: Sequence[CellResult]) -> list[str]:
             if row := _stage_row(f"{fault.title} {place}| {release}", cell.traced):
                 stage_rows.append(row)
     lines = [
-        "## FRR releases side by side",
-        "",
         "A row is a cell under one release of FRR, measured again for this comparison: the next "
         "release was measured right after it, on the same machine. "
         "`make convergence-table FRR=PREFIX` measures this machine's FRR and the one in the "
-        "folder PREFIX ([setup.md](setup.md#another-frr)).",
+        f"folder PREFIX ([setup.md](setup.md#another-frr)). [The table]({PAGE}) explains the "
+        "columns.",
         "",
         *_machine(cells),
         "",
@@ -172,7 +183,8 @@ def _releases_section(cells: Sequence[CellResult]) -> list[str]:
         return lines
     return [
         *lines,
-        "Where the time went, in further failures for which FRR traced each step, as below:",
+        "Where the time went, in further failures for which FRR traced each step, as in "
+        f"[the table]({PAGE}#where-the-time-went):",
         "",
         f"| fault | fabric | what fails | fan-out | FRR {STAGES}",
         f"|---|---|---|--:|--:{STAGES_RULE}",

@@ -18,7 +18,7 @@ from rich.console import Console
 from bench.validation import engineering, fluid, hashing, history, hpn, scaling, volumes
 from bench.validation.document import FORMAT, SCHEMA_VERSION, Validation
 from bench.validation.plot import plots
-from bench.validation.render import DATA, page
+from bench.validation.render import DATA, PAGE, pages
 from bench.validation.run import measure
 from rocelab import RocelabError
 from rocelab.base.documents import to_json
@@ -48,10 +48,10 @@ def main(
         console.print(str(error), style="red", markup=False)
         sys.exit(error.exit_code)
     out.mkdir(parents=True, exist_ok=True)
-    texts = {DATA: to_json(found), "validation.md": page(found), **plots(found)}
+    texts = {DATA: to_json(found), **pages(found), **plots(found)}
     for name, text in texts.items():
         (out / name).write_text(text, encoding="utf-8")
-    console.print(f"{out / 'validation.md'}: {found.took_s:.0f} s")
+    console.print(f"{out / PAGE}: {found.took_s:.0f} s")
 
 
 def _measured(console: Console, seeds: int) -> Validation:

@@ -13,6 +13,7 @@ from bench.validation.document import Validation
 from bench.validation.rows import Kind, Row
 
 DATA = "validation.json"
+PAGE, HOSTS_PAGE = "validation.md", "validation-hosts.md"
 
 KIND = """\
 Each row compares a published figure with rocelab's. Ours is a flow-level simulation: rates are
@@ -59,8 +60,27 @@ def _tally(kind: Kind, rows: Sequence[Row], found: Validation) -> str:
     return f"- {words.total()} comparisons are {kind}: {counts}."
 
 
+def pages(found: Validation) -> dict[str, str]:
+    """The pages by file name."""
+    return {PAGE: page(found), HOSTS_PAGE: hosts_page(found)}
+
+
+def hosts_page(found: Validation) -> str:
+    """The page of what lies beyond AI zones."""
+    lines = [
+        "# HPN, training volumes and packets compared with publications",
+        "",
+        f"[The simulator compared with publications]({PAGE}) says what is compared, and how.",
+        "",
+        *hosts_text.hpn(found),
+        *hosts_text.volumes(found),
+        *hosts_text.fluid(found),
+    ]
+    return "\n".join(lines).rstrip() + "\n"
+
+
 def page(found: Validation) -> str:
-    """The whole page."""
+    """The page of AI zones, which also has what holds for all comparisons."""
     machine = found.environment
     rows = zones_rows.ROWS + hosts_text.ROWS
     compared = [row for row in rows if row.low is not None]
@@ -81,8 +101,6 @@ def page(found: Validation) -> str:
         *zones_text.queue_pairs(found),
         *zones_text.engineering(found),
         *zones_text.history(found),
-        *hosts_text.hpn(found),
-        *hosts_text.volumes(found),
-        *hosts_text.fluid(found),
+        f"[HPN, training volumes and packets]({HOSTS_PAGE}) have a page of their own.",
     ]
     return "\n".join(lines).rstrip() + "\n"

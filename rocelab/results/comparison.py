@@ -2,7 +2,7 @@
 redraw every plot.
 
 `rocelab.drills.compare.figures` derives the runs. A frozen `Comparison` is written as JSON and
-reads back into an equal object. docs/documents.md is generated from it.
+reads back into an equal object. docs/documents/ is generated from it.
 
 KPI names follow draft-calabria-bmwg-ai-fabric-training-bench (IETF BMWG), sections 4, 8 and 10.
 """

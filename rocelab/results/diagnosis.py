@@ -1,7 +1,7 @@
 """The document of a diagnosis: what slowed a job down, where, by how much, and the evidence.
 
 `rocelab.diagnose` makes the findings. A frozen `Diagnosis` is written as JSON and reads back into
-an equal object. docs/documents.md is generated from it.
+an equal object. docs/documents/ is generated from it.
 """
 
 from __future__ import annotations

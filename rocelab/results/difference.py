@@ -1,6 +1,6 @@
 """What changed between two results of the same drill: figures, verdicts, machine, drill and lab.
 
-A frozen `DrillDiff` is written as JSON; docs/documents.md is generated from it. Nothing is measured
+A frozen `DrillDiff` is written as JSON; docs/documents/ is generated from it. Nothing is measured
 here.
 """
 

@@ -2,7 +2,7 @@
 
 A frozen `DrillResult` has the measurements of each phase and repeat, each phase's spread over
 repeats, and the verdicts. It is written as JSON and reads back into an equal object.
-docs/documents.md is generated from it.
+docs/documents/ is generated from it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The document of a traffic job: what ran, where, its result and whether it is valid.
 
 `rocelab.runs.jobfigures` derives the figures. A frozen `JobReport` is written as JSON and reads
-back into an equal object. docs/documents.md is generated from it.
+back into an equal object. docs/documents/ is generated from it.
 
 Times are in both clocks. Bandwidths are those of the modelled network; bytes and packets are the
 same in both.

@@ -1,7 +1,7 @@
 """The document of a prediction: loads of links, their balance, polarization, worst links.
 
 `rocelab.prediction.document` makes it, `rocelab.base.documents.to_json` writes it, and
-docs/documents.md is generated from it.
+docs/documents/ is generated from it.
 """
 
 from __future__ import annotations

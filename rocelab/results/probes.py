@@ -1,7 +1,7 @@
 """One measured run of probe flows under faults.
 
 A frozen `ProbeRun` is built from the agents' records of each flow and the times of faults. It is a
-part of the result document of a drill; docs/documents.md is generated from it.
+part of the result document of a drill; docs/documents/ is generated from it.
 
 Instants of a run (`t_ns`, `start_ns`, ...) are nanoseconds of the lab's clock relative to the run's
 first event, so negative before it.

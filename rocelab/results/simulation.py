@@ -2,7 +2,7 @@
 
 `rocelab.sim.figures` derives the figures. A frozen `SimulationReport` is written as JSON and reads
 back into an equal object. Keys shared with a job's document (`headlines`, `tiers`, `lab`,
-`environment`) mean the same here; docs/documents.md is generated from the classes. All times are
+`environment`) mean the same here; docs/documents/ is generated from the classes. All times are
 those of the modelled network.
 """
 

@@ -8,15 +8,18 @@ A command that is in no table below, or in `reference.py`, runs unchanged and mu
 from __future__ import annotations
 
 from tests.machines.how import DOWN, OWN_LAB, SPEC, UP, NotRun, Run, write
-from tests.machines.reference import COMMAND_RUNS, NEEDS_CONTAINERLAB, NO_WINDOW
+from tests.machines.reference import NEEDS_CONTAINERLAB, NO_WINDOW, REFERENCE_PAGES, REFERENCE_RUNS
 from tests.machines.subjects import SUBJECT_RUNS
 
 README = "README.md"
 
 PAGES = (
     README,
-    *(f"docs/{each}.md" for each in ("tutorial", "tour", "setup", "cli", "commands", "drills")),
+    *(f"docs/{each}.md" for each in ("tutorial", "tour", "setup", "cli")),
+    *REFERENCE_PAGES,
+    "docs/drills.md",
     *(f"docs/{each}.md" for each in ("faults", "health", "traffic", "schemes", "simulate")),
+    *(f"docs/{each}.md" for each in ("packets", "links")),
     *(f"docs/{each}.md" for each in ("forensics", "runtime", "remote")),
 )
 """Pages with commands for newcomers, in the order in which the commands run."""
@@ -74,7 +77,7 @@ OTHER_RUNS: dict[str, dict[str, Run | NotRun]] = {
     },
     "docs/troubleshooting.md": {
         "rocelab doctor": NotRun("README has it"),
-        "rocelab list": NotRun("docs/commands.md has it"),
+        "rocelab list": NotRun("its page in docs/commands has it"),
         "rocelab status zone-small": NotRun("README has it"),
     },
     "docs/cli.md": {
@@ -142,7 +145,7 @@ OTHER_RUNS: dict[str, dict[str, Run | NotRun]] = {
             after=DOWN
         ),
     },
-    "docs/simulate.md": {
+    "docs/packets.md": {
         "rocelab simulate lossless --pattern incast --ranks 8 --size 1MB --engine packets": Run(
             block="Pauses of lossless classes"
         ),
@@ -217,7 +220,7 @@ OTHER_RUNS: dict[str, dict[str, Run | NotRun]] = {
 
 RUNS: dict[str, dict[str, Run | NotRun]] = {
     README: README_RUNS,
-    "docs/commands.md": COMMAND_RUNS,
+    **REFERENCE_RUNS,
     **OTHER_RUNS,
     **SUBJECT_RUNS,
 }

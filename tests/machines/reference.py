@@ -1,12 +1,18 @@
-"""How each command of docs/commands.md is run.
+"""How each command of the pages in docs/commands/ is run.
 
-Usage lines have placeholders; examples run unchanged. A new command has a new usage line, which
-must be in the table below.
+Usage lines have placeholders. A new command has a new usage line, which must be in the table below.
+An example in no table that its usage line runs is not run again.
 """
 
 from __future__ import annotations
 
+from pathlib import Path
+
+from docs.commandline import commands as command_words
+from docs.generate import command_page
+from rocelab.cli.main import command_line
 from tests.machines.how import DOWN, OUT, UP, NotRun, Run, write
+from tests.machines.typed import commands
 
 README_HAS_IT = NotRun("README or the tour has it")
 DRILLS_HAVE_IT = NotRun("docs/drills.md has it")
@@ -155,3 +161,56 @@ COMMAND_RUNS: dict[str, Run | NotRun] = {
     ),
     "rocelab fault kinds [OPTIONS]": Run(("rocelab fault kinds", "rocelab fault kinds --json")),
 }
+
+USAGE_RUNS_IT = NotRun("its usage line does")
+EXAMPLE_RUNS: dict[str, Run | NotRun] = {
+    **dict.fromkeys(
+        (
+            "rocelab labs",
+            "rocelab doctor",
+            "rocelab vtysh zone-small rtsw1 -c 'show bgp summary'",
+            "rocelab drill run link-flap",
+            "rocelab drill show silent-blackhole",
+        ),
+        README_HAS_IT,
+    ),
+    **dict.fromkeys(
+        (
+            "rocelab path zone-small --src srv1-1 --dst srv3-1 --sport 50000",
+            "rocelab reach zone-small",
+            "rocelab render zone-small --target containerlab -o zone-small",
+            "rocelab image build",
+        ),
+        USAGE_RUNS_IT,
+    ),
+    "rocelab import mine.clab.yml -o mine.yaml": NotRun("its usage line runs it with a file"),
+    "rocelab adopt mine.clab.yml": NEEDS_CONTAINERLAB,
+    "rocelab release mine": NEEDS_CONTAINERLAB,
+    "rocelab up zone-small": NotRun("`rocelab down` is followed by it"),
+    "rocelab te mine": NotRun(
+        "needs traffic under the scheme te: tests/integration/test_controller.py"
+    ),
+    "rocelab --host me@vm runs": NotRun("docs/remote.md has it"),
+    "rocelab --host me@vm attach": NotRun("docs/remote.md has it"),
+    "rocelab evidence zone-small rtsw1 --out bundles": USAGE_RUNS_IT,
+    "rocelab fault inject zone-small carrier-down link=rtsw1:ctsw2 lasts=5s": Run(),
+    "rocelab fault list zone-small": USAGE_RUNS_IT,
+    "rocelab status zone-small": README_HAS_IT,
+}
+"""Examples of pages whose help has none."""
+
+CHECKOUT = Path(__file__).parents[2]
+REFERENCE_PAGES = tuple(
+    f"docs/{command_page(words)}" for words, _, _ in command_words(command_line())
+)
+
+
+def _runs_of(page: str) -> dict[str, Run | NotRun]:
+    typed = [command.text for command in commands(page, (CHECKOUT / page).read_text())]
+    runs = {text: (EXAMPLE_RUNS | COMMAND_RUNS)[text] for text in typed if text in KNOWN}
+    lines = {line for run in runs.values() if isinstance(run, Run) for line in run.lines}
+    return runs | {text: USAGE_RUNS_IT for text in typed if text not in runs and text in lines}
+
+
+KNOWN = EXAMPLE_RUNS.keys() | COMMAND_RUNS.keys()
+REFERENCE_RUNS = {page: _runs_of(page) for page in REFERENCE_PAGES}

@@ -113,6 +113,11 @@ SUBJECT_RUNS: dict[str, dict[str, Run | NotRun]] = {
         "rocelab live tiny --terminal": served(),
         "rocelab live tiny --port 8700": served(after=("rocelab down tiny",)),
     },
+    "docs/deadlocks.md": {
+        "rocelab traffic deadlock --job deadlock": Run(
+            code=1, shows=(r"deadlock:",), after=("rocelab down deadlock",)
+        ),
+    },
     "docs/pfc.md": {
         **collected(".venv/bin/python -m pytest tests/integration/test_lossless*.py"),
         **collected(".venv/bin/python -m pytest tests/integration/test_runtimes.py -k lossless"),
@@ -131,9 +136,6 @@ SUBJECT_RUNS: dict[str, dict[str, Run | NotRun]] = {
             ("rocelab drill run finding-pfc-alltoall",),
             shows=(r"finding-pfc-alltoall: passed",),
             shortened="one repeat of ten",
-        ),
-        "rocelab traffic deadlock --job deadlock": Run(
-            code=1, shows=(r"deadlock:",), after=("rocelab down deadlock",)
         ),
     },
     "docs/pytest.md": {

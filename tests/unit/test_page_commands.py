@@ -16,7 +16,7 @@ from tests.machines.typed import commands
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(
     path.relative_to(ROOT).as_posix()
-    for pattern in ("*.md", "[!.]*/*.md", "tests/*/README.md")
+    for pattern in ("*.md", "[!.]*/*.md", "docs/*/*.md", "tests/*/README.md")
     for path in ROOT.glob(pattern)
     if path.name != "CHANGELOG.md"  # which names what was
 )
@@ -32,7 +32,7 @@ def named(page: str) -> Iterator[tuple[str, bool]]:
     typed = {each.text for each in commands(page, text)}
     inline = set(re.findall(r"`((?:sudo )?(?:\.venv/bin/)?rocelab [^`]+)`", text))
     for line in sorted(typed | inline):
-        for part in re.split(r" && | \| |; ", line):
+        for part in re.split(r" && | \| | > |; ", line):
             program, _, rest = part.partition("rocelab ")
             if program in ("", "sudo ", ".venv/bin/", "sudo .venv/bin/"):
                 yield rest, line in typed and not PLACEHOLDER.search(rest)

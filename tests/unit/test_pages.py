@@ -12,8 +12,10 @@ from typing import Any
 
 import pytest
 
+from docs.command_pages import COMMAND_PAGES
 from docs.commandline import commands, names_of, parameters
 from docs.documents import described
+from docs.generate import navigated
 from docs.generate import pages as generated_pages
 from rocelab.cli.main import command_line
 
@@ -26,21 +28,22 @@ PAGES = sorted(
         "tests/*/README.md",
         "bench/*.md",
         "docs/*.md",
-        "docs/dev/*.md",
+        "docs/*/*.md",
     )
     for path in ROOT.glob(pattern)
 )
 
 MOST_README_WORDS = 1200
+MOST_WORDS = 5000
 
 
 def pages(nav: list[Any]) -> list[str]:
     """The pages that a navigation names, in order."""
-    found = []
+    named = []
     for entry in nav:
-        for target in entry.values():
-            found += pages(target) if isinstance(target, list) else [target]
-    return found
+        for target in [entry] if isinstance(entry, str) else entry.values():
+            named += pages(target) if isinstance(target, list) else [target]
+    return named
 
 
 def anchors(text: str) -> set[str]:
@@ -58,10 +61,31 @@ def test_every_page_is_in_the_navigation_once() -> None:
 
 def test_the_reference_is_what_the_code_says() -> None:
     generated = generated_pages()
-    manual = {f"man/{path.name}" for path in (ROOT / "docs/man").iterdir()}
-    assert set(generated) == {"api.md", "commands.md", "documents.md", "layers.svg", *manual}
+    folders = {
+        f"{folder}/{path.name}"
+        for folder in ("man", "commands", "documents")
+        for path in (ROOT / "docs" / folder).iterdir()
+    }
+    assert set(generated) == {"api.md", "commands.md", "documents.md", "layers.svg", *folders}
     for page, text in generated.items():
         assert (ROOT / "docs" / page).read_text() == text, f"`make docs` writes {page} anew"
+    settings = (ROOT / "zensical.toml").read_text()
+    assert navigated(settings) == settings, "`make docs` writes the navigation anew"
+
+
+def test_every_command_has_a_page_with_an_example_and_words_to_search_for() -> None:
+    names = {" ".join(words): command for words, command, _ in commands(command_line())}
+    assert COMMAND_PAGES.keys() == names.keys(), "docs/command_pages.py has the examples"
+    for name, page in COMMAND_PAGES.items():
+        has_example = f"rocelab {name} " in (names[name].help or "")
+        assert bool(page.example) is not has_example, name
+        assert page.other_words
+    assert "stop" in COMMAND_PAGES["down"].other_words
+
+
+@pytest.mark.parametrize("page", sorted(path.name for path in (ROOT / "docs").glob("*.md")))
+def test_a_page_of_the_docs_has_at_most_5000_words(page: str) -> None:
+    assert len((ROOT / "docs" / page).read_text().split()) <= MOST_WORDS
 
 
 @pytest.mark.skipif(

@@ -9,6 +9,7 @@ import pytest
 
 from tests.machines.how import NotRun, Run
 from tests.machines.pages import README, RUNS, UNFENCED
+from tests.machines.reference import COMMAND_RUNS, EXAMPLE_RUNS, REFERENCE_PAGES
 from tests.machines.typed import Typed, commands, differences, python_blocks, shown_blocks
 
 CHECKOUT = Path(__file__).parents[2]
@@ -79,6 +80,15 @@ def test_every_command_of_a_page_can_be_run_as_it_stands_or_is_explained(page: s
         if isinstance(run, Run):
             unclear = [line for line in lines if re.search(r"\b[A-Z]{3,}\b(?!=)|\[|\.\.\.", line)]
             assert unclear == [], "tests/machines/pages.py has to say what is typed"
+
+
+def test_every_entry_about_the_reference_is_of_a_command_in_it() -> None:
+    typed = {
+        command.text
+        for page in REFERENCE_PAGES
+        for command in commands(page, (CHECKOUT / page).read_text())
+    }
+    assert sorted((COMMAND_RUNS.keys() | EXAMPLE_RUNS.keys()) - typed) == []
 
 
 @pytest.mark.parametrize("page", PAGES)

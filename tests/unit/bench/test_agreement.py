@@ -31,7 +31,7 @@ from bench.agreement.plan import (
     lab_spec,
 )
 from bench.agreement.queues import PortCounts, Queues
-from bench.agreement.render import page
+from bench.agreement.render import pages
 from bench.agreement.run import loads_of
 from bench.agreement.significance import Verdict
 from bench.agreement.simulated import simulate_job, simulate_packets
@@ -97,7 +97,7 @@ def page_of(*cells: CellResult, numbering: str = "numbered") -> str:
     lab = lab_of("tiny", *cells, numbering=numbering)
     found = Agreement(SCHEMA_VERSION, "python -m bench.agreement", (lab,), NOT_RUN)
     assert AGREEMENT.read(to_json(found)) == found
-    return page(found)
+    return "\n".join(pages(found).values())
 
 
 def test_every_lab_of_the_catalog_is_run_or_said_to_be_left_out() -> None:

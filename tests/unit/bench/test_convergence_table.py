@@ -39,7 +39,7 @@ from bench.convergence.plan import (
     lab_spec,
 )
 from bench.convergence.plot import plot
-from bench.convergence.render import DOCUMENT, page
+from bench.convergence.render import DOCUMENT, page, pages, releases_page
 from bench.convergence.store import Store
 from bench.convergence.traffic import EACH_WAY, OTHERS, choose_probes, crossing
 from bench.convergence.validity import unsound
@@ -453,7 +453,8 @@ def test_the_published_table_is_of_the_plan_so_that_its_page_can_be_made_again(
     store = Store(tmp_path)
     store.take(published)
     assert store.unfinished(all_cells(), FAILURES) == ()
-    assert page(published, []) == (DOCS / "convergence-table.md").read_text(encoding="utf-8")
+    for name, text in pages(published, []).items():
+        assert (DOCS / name).read_text(encoding="utf-8") == text
 
 
 def test_releases_are_compared_by_a_cell_of_each_way_to_fail() -> None:
@@ -467,8 +468,9 @@ def test_rows_of_two_releases_stand_side_by_side_and_each_names_its_own() -> Non
         of_release("8.4.4", "carrier.clos-4", [125.0]),
         of_release("10.3", "carrier.clos-4", [60.0], rejected=5, reasons=("a sender stalled",)),
     )
-    text = page(replace(table(measured("carrier.clos-4", [130.0])), releases=releases), [])
-    compared = text.partition("## FRR releases side by side")[2].partition("\n## ")[0]
+    both = replace(table(measured("carrier.clos-4", [130.0])), releases=releases)
+    text, compared = page(both, []), releases_page(releases)
+    assert "(frr-releases.md)" in text
     rows = [line for line in compared.splitlines() if line.startswith("| cable pulled")]
     place = "| cable pulled | 2-tier Clos | RTSW-CTSW link | 4 "
     assert [row.partition(" | 1 |")[0] for row in rows[:2]] == [

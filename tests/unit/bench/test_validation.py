@@ -16,7 +16,7 @@ from bench.validation import fluid, hashing, history, hosts_text, scaling, volum
 from bench.validation.__main__ import CASES, COMMAND, SEEDS
 from bench.validation.document import FORMAT, Validation
 from bench.validation.plot import plots
-from bench.validation.render import DATA, page
+from bench.validation.render import DATA, hosts_page, page, pages
 from bench.validation.rows import Kind, Row, Source, ratio
 from bench.validation.zone import (
     E_ECMP,
@@ -43,14 +43,15 @@ def found() -> Validation:
 
 
 def test_the_page_in_docs_is_what_its_data_says(found: Validation) -> None:
-    assert (DOCS / "validation.md").read_text(encoding="utf-8") == page(found)
+    for name, text in pages(found).items():
+        assert (DOCS / name).read_text(encoding="utf-8") == text
     assert found.command == COMMAND
     assert found.seeds == SEEDS
 
 
 @pytest.mark.long
 def test_every_plot_of_the_page_is_drawn_from_the_data(found: Validation) -> None:
-    shown = set(re.findall(r"\]\((validation-[a-z-]+\.svg)\)", page(found)))
+    shown = set(re.findall(r"\]\((validation-[a-z-]+\.svg)\)", "".join(pages(found).values())))
     assert shown == set(plots(found))
     assert all((DOCS / name).exists() for name in shown)
 
@@ -148,9 +149,9 @@ def test_the_page_has_the_permutations_that_were_measured_packet_by_packet(
     found: Validation,
 ) -> None:
     values = {name: each for name, each in found.values.items() if not name.endswith("/packets")}
-    assert "packet by packet, with queues" not in page(replace(found, values=values))
+    assert "packet by packet, with queues" not in hosts_page(replace(found, values=values))
     with_packets = {**values, "fluid/e-ecmp/1 MB/packets": (0.123, 0.123)}
-    shown = page(replace(found, values=with_packets))
+    shown = hosts_page(replace(found, values=with_packets))
     assert "| e-ecmp | packet by packet, with queues | - | +12.3% | - | - |" in shown
 
 

@@ -356,7 +356,7 @@ def test_paths_in_a_ring_are_refused() -> None:
 def test_losses_are_repaired_nearly_as_packet_by_packet(
     job: tuple[str, str], p99: float, selective_repeat: bool
 ) -> None:
-    """At a buffer of 15 packets, which loses a tenth of all and more (docs/simulate.md)."""
+    """At a buffer of 15 packets, which loses a tenth of all and more (docs/links.md)."""
     sizes, duration = job
     made, (packets, links) = both(
         drawn(sizes, "50%", duration, selective_repeat=selective_repeat),

@@ -419,7 +419,7 @@ def test_a_document_a_terminal_and_a_page_say_who_was_stopped_by_whom() -> None:
 
 
 def test_the_lab_that_deadlocks_does_here_too_on_the_paths_that_it_takes() -> None:
-    """Those of docs/pfc.md, after rtsw1 lost ctsw1 and rtsw2 lost ctsw2."""
+    """Those of docs/deadlocks.md, after rtsw1 lost ctsw1 and rtsw2 lost ctsw2."""
     spec = load_spec(find_lab("deadlock"))
     every = {"pattern": "permutation", "ranks": 8, "seed": 1193, "size": "4MB"}
     keys = {"qps": 8, "window": 2048, "ecn": "not-ect", "dcqcn": "off"}
