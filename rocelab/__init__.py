@@ -106,9 +106,9 @@ def __getattr__(name: str) -> object:
     if name in HOMES:
         from importlib import import_module
 
-        module, own = place(name)
+        module, attribute = place(name)
         try:
-            value = getattr(import_module(module), own)
+            value = getattr(import_module(module), attribute)
         except ModuleNotFoundError as error:
             from rocelab.base.extras import missing
 

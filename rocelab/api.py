@@ -131,5 +131,5 @@ HOMES: Mapping[str, str] = {
 
 def place(name: str) -> tuple[str, str]:
     """The module of a name, and its name there. Raises KeyError for a name that is not public."""
-    module, _, own = HOMES[name].partition(":")
-    return module, own or name
+    module, _, attribute = HOMES[name].partition(":")
+    return module, attribute or name

@@ -167,11 +167,11 @@ FAULT_KINDS = "rocelab.faults"
 def recorded_faults(files: LabFiles) -> Mapping[int, Mapping[str, Any]]:
     """The document of each fault in a lab's record, by its number, in their order. Reads the files
     of `rocelab.faults.record` without importing the faults."""
-    found = {}
+    faults = {}
     for path in files.faults.glob("*.json"):
         with suppress(FileNotFoundError):  # restored meanwhile
-            found[int(path.stem)] = json.loads(path.read_text())
-    return dict(sorted(found.items()))
+            faults[int(path.stem)] = json.loads(path.read_text())
+    return dict(sorted(faults.items()))
 
 
 def write_record(files: LabFiles, record: Record) -> None:
@@ -199,13 +199,13 @@ def read_record(lab: str) -> Record | None:
         raise DamagedRecordError(lab, "it is not JSON") from None
     if not isinstance(document, dict):
         raise DamagedRecordError(lab, "it is not a JSON object")
-    found = document.pop("schema_version", None)
-    if found != SCHEMA_VERSION:
+    version = document.pop("schema_version", None)
+    if version != SCHEMA_VERSION:
         whose = (
             f"rocelab {document.get('version')}" if document.get("version") else "something else"
         )
         raise DamagedRecordError(
-            lab, f"{whose} wrote it, with schema version {found} and not {SCHEMA_VERSION}"
+            lab, f"{whose} wrote it, with schema version {version} and not {SCHEMA_VERSION}"
         )
     wrong = [name for name, kind in _FIELDS.items() if not isinstance(document.get(name), kind)]
     if wrong or document.keys() != _FIELDS.keys() or document["state"] not in set(State):

@@ -54,10 +54,10 @@ def numba() -> ModuleType:
             f"{format_size(LEAST_BYTES)}",
             "raise the limit with `ulimit -v`",
         )
-    found = imported("numba")
-    found.core.config._config_fname = os.devnull
-    _shield_compiler(found.core.event)
-    return found
+    module = imported("numba")
+    module.core.config._config_fname = os.devnull
+    _shield_compiler(module.core.event)
+    return module
 
 
 @cache

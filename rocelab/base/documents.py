@@ -121,8 +121,8 @@ class Format(Generic[Result]):
 
     def validated(self, document: dict[str, Any]) -> Result:
         """The result of these keys. Raises InputError for another version or invalid values."""
-        own = {field.name for field in fields(self.result)}
-        other = next((TELLING[key] for key in TELLING if key in document and key not in own), None)
+        keys = {field.name for field in fields(self.result)}
+        other = next((TELLING[key] for key in TELLING if key in document and key not in keys), None)
         if other is not None:
             raise InputError(f"this is {other}, not {self.name}", hint=self.hint)
         if "schema_version" not in document:

@@ -227,10 +227,10 @@ def open_untrusted(file: Path) -> BinaryIO:
             raise UntrustedFileError(error.errno, "is under a lease", str(file)) from None
         raise
     try:
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode):
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
             raise UntrustedFileError(errno.EINVAL, "is not a regular file", str(file))
-        if found.st_uid != file.parent.stat().st_uid:
+        if status.st_uid != file.parent.stat().st_uid:
             raise UntrustedFileError(errno.EPERM, "belongs to another user", str(file))
         return os.fdopen(descriptor, "rb")
     except BaseException:

@@ -26,19 +26,19 @@ Model = TypeVar("Model", bound=SpecModel)
 
 def model_door(group: str, noun: str, base: type[Model]) -> Door[type[Model]]:
     """The door of a group whose objects are classes of `base`, each a model with its kind."""
-    return Door(group, noun, lambda name, found: kind_model(name, found, base))
+    return Door(group, noun, lambda name, value: kind_model(name, value, base))
 
 
-def kind_model(name: str, found: object, base: type[Model]) -> type[Model]:
+def kind_model(name: str, value: object, base: type[Model]) -> type[Model]:
     """What is registered as `name`, a class of `base`. Raises TypeError with what it lacks."""
-    if not (isinstance(found, type) and issubclass(found, base)):
+    if not (isinstance(value, type) and issubclass(value, base)):
         raise TypeError(f"expected a class of {base.__module__}.{base.__name__}")
-    if isabstract(found):
-        raise TypeError(f"{found.__name__} lacks {', '.join(sorted(found.__abstractmethods__))}")
-    kind = found.model_fields.get("kind")
+    if isabstract(value):
+        raise TypeError(f"{value.__name__} lacks {', '.join(sorted(value.__abstractmethods__))}")
+    kind = value.model_fields.get("kind")
     if kind is None or get_args(kind.annotation) != (name,):
         raise TypeError(f'expected its key kind to be Literal["{name}"]')
-    return found
+    return value
 
 
 def in_order(door: Door[type[Model]]) -> Mapping[str, type[Model]]:

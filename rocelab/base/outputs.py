@@ -442,12 +442,12 @@ def _cannot_be_written(path: Path, error: OSError) -> InputError:
 
 
 @contextmanager
-def shown_if_unwritten(found: Sequence[T], show: Callable[[T], None]) -> Iterator[None]:
+def shown_if_unwritten(results: Sequence[T], show: Callable[[T], None]) -> Iterator[None]:
     """Show `found` if the block ends by an error: not all of it is in files."""
     try:
         yield
     except Exception:
-        for result in found:
+        for result in results:
             show(result)
         raise
 

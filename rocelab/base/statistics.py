@@ -61,11 +61,11 @@ def rank_sum_p(one: Sequence[float], other: Sequence[float]) -> float:
     ways[0, 0] = 1
     for rank, reached in zip(ranks, accumulate(ranks), strict=True):
         ways[1:, rank : reached + 1] += ways[:-1, : reached + 1 - rank]
-    found = ways[len(one)]
+    counts = ways[len(one)]
     # Times the number of values, the mean sum is a whole number.
     off = np.abs(np.arange(total + 1) * len(ranks) - total * len(one))
     seen = abs(sum(ranks[: len(one)]) * len(ranks) - total * len(one))
-    return float(found[off >= seen].sum() / found.sum())
+    return float(counts[off >= seen].sum() / counts.sum())
 
 
 def least_rank_sum_p(one: int, other: int) -> float:

@@ -135,20 +135,20 @@ def _scaled(value: float, *units: tuple[str, float]) -> str | None:
 
 def format_rate(rate_bps: float) -> str:
     """A rate to three digits, in the usual unit: `400G`, `2.5M`."""
-    found = _scaled(rate_bps, ("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3))
-    return found or _three_digits(float(f"{rate_bps:.3g}"))
+    text = _scaled(rate_bps, ("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3))
+    return text or _three_digits(float(f"{rate_bps:.3g}"))
 
 
 def format_size(size_bytes: float) -> str:
     """A size to three digits, in the usual unit: `1.44 GB`, `6 KB`."""
-    found = _scaled(size_bytes, (" TB", 1e12), (" GB", 1e9), (" MB", 1e6), (" KB", 1e3))
-    return found or f"{size_bytes:.0f} B"
+    text = _scaled(size_bytes, (" TB", 1e12), (" GB", 1e9), (" MB", 1e6), (" KB", 1e3))
+    return text or f"{size_bytes:.0f} B"
 
 
 def format_duration(duration_ns: float) -> str:
     """A duration to three digits, in the usual unit: `1.2 s`, `35.4 ms`."""
-    found = _scaled(duration_ns, (" s", 1e9), (" ms", 1e6), (" us", 1e3))
-    return found or f"{duration_ns:.0f} ns"
+    text = _scaled(duration_ns, (" s", 1e9), (" ms", 1e6), (" us", 1e3))
+    return text or f"{duration_ns:.0f} ns"
 
 
 def _schema(quantity: Quantity) -> WithJsonSchema:

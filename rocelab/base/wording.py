@@ -90,7 +90,7 @@ def printable(text: str) -> str:
 def visible(text: str) -> str:
     """Untrusted text of any length made safe for a terminal: control characters except newlines and
     tabs are escaped."""
-    return CONTROL.sub(lambda found: repr(found[0])[1:-1], text)
+    return CONTROL.sub(lambda match: repr(match[0])[1:-1], text)
 
 
 def counted(count: int, noun: str) -> str:

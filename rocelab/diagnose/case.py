@@ -56,7 +56,7 @@ class Case:
         return {
             server: tuple(
                 (stall.began_ns, stall.began_ns + stall.length_ns)
-                for stall in own
+                for stall in stalls
                 if not any(
                     _is_shared(stall, other)
                     for name, others in by_server.items()
@@ -64,17 +64,17 @@ class Case:
                     for other in others
                 )
             )
-            for server, own in by_server.items()
+            for server, stalls in by_server.items()
         }
 
     @cached_property
     def flows_of(self) -> Mapping[tuple[int, int], tuple[int, ...]]:
         """The indexes in the report of the flows between each pair of ranks."""
-        found: dict[tuple[int, int], tuple[int, ...]] = {}
+        flows: dict[tuple[int, int], tuple[int, ...]] = {}
         for place, flow in enumerate(self.report.flows):
             pair = flow.rank, flow.peer
-            found[pair] = (*found.get(pair, ()), place)
-        return found
+            flows[pair] = (*flows.get(pair, ()), place)
+        return flows
 
     @cached_property
     def pauses(self) -> tuple[TracedPause, ...]:
@@ -82,8 +82,8 @@ class Case:
         lossless, queues = self.report.lossless, self.fabric.spec.queues
         if lossless is None or queues.pfc is None:
             return ()
-        own = class_of_dscp(queues.dscp)[self.job.transport.dscp]
-        spans = [span for span in lossless.spans if span.traffic_class == own]
+        traffic_class = class_of_dscp(queues.dscp)[self.job.transport.dscp]
+        spans = [span for span in lossless.spans if span.traffic_class == traffic_class]
         return traced(spans, lossless.servers)
 
     @cached_property
@@ -109,11 +109,11 @@ class Case:
     @cached_property
     def crossing(self) -> Mapping[DirectedLink, tuple[FlowFigures, ...]]:
         """The flows whose data crosses each link; empty if paths are unknown."""
-        found: dict[DirectedLink, list[FlowFigures]] = {}
+        by_link: dict[DirectedLink, list[FlowFigures]] = {}
         for flow, path in zip(self.report.flows, self.paths or (), strict=False):
             for link in path.data:
-                found.setdefault(link, []).append(flow)
-        return {link: tuple(flows) for link, flows in found.items()}
+                by_link.setdefault(link, []).append(flow)
+        return {link: tuple(flows) for link, flows in by_link.items()}
 
     def longest_pause_ns(self, pair: tuple[int, int]) -> int:
         """The longest pause of a port that data of a pair of ranks crosses."""
@@ -161,14 +161,14 @@ class Case:
     def host_part(self, critical: CriticalSend) -> dict[str, int]:
         """How long the servers at a transfer's ends stood still during its excess, in ns."""
         send = self.timing.schedule.sends[critical.send]
-        found: dict[str, int] = {}
+        parts: dict[str, int] = {}
         left = critical.excess_ns
         for server in dict.fromkeys(
             (self.server_of[send.source], self.server_of[send.destination])
         ):
-            found[server] = min(left, self.stalled_ns(server, critical.ready_ns, critical.ended_ns))
-            left -= found[server]
-        return found
+            parts[server] = min(left, self.stalled_ns(server, critical.ready_ns, critical.ended_ns))
+            left -= parts[server]
+        return parts
 
     def excess_of_flows(self, flows: Collection[FlowFigures]) -> tuple[int, tuple[int, ...]]:
         """The excess on critical paths of sends that some of these flows carried, in ns and without

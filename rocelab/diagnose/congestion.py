@@ -97,7 +97,7 @@ def _standing(case: Case) -> Iterator[_Full]:
     for link, flows in case.crossing.items():
         stood = [queue for queue in case.queues_at(link) if _stood(case, queue)]
         if stood:
-            queue = max(stood, key=lambda each: each.packets)
+            queue = max(stood, key=lambda sample: sample.packets)
             carried = figures[link]
             foreign = 1 - min(1.0, _own_bytes(case, link, flows) / max(1, carried.bytes))
             reached = _reached(case, link, flows)
@@ -117,14 +117,14 @@ def _marked(queue: QueueFigures) -> bool:
 def _stretch(case: Case, flows: tuple[FlowFigures, ...]) -> float:
     """The median, over flows, of the round trip over the time that the bytes queued on its way
     need; 0 if unknown."""
-    found = [
+    lengths = [
         flow.rtt_p50_ns / wait_ns
         for flow, path in zip(case.report.flows, case.paths or (), strict=True)
         if flow in flows
         and flow.rtt_p50_ns
         and (wait_ns := sum(_wait_ns(case, link) for link in path.data))
     ]
-    return statistics.median(found) if found else 0.0
+    return statistics.median(lengths) if lengths else 0.0
 
 
 def _wait_ns(case: Case, link: DirectedLink) -> float:
@@ -136,14 +136,14 @@ def _wait_ns(case: Case, link: DirectedLink) -> float:
 def _own_bytes(case: Case, link: DirectedLink, flows: tuple[FlowFigures, ...]) -> int:
     """The most bytes that the job sent on a link: all packets as if full, and its answers."""
     mtu = case.job.transport.mtu + FRAME_OVERHEAD_BYTES
-    own = sum(flow.packets * mtu for flow in flows)
+    data_bytes = sum(flow.packets * mtu for flow in flows)
     answers = [
         flow
         for flow, path in zip(case.report.flows, case.paths or (), strict=True)
         if link in path.answers
     ]
     acks = sum(flow.packets // case.job.transport.ack_every + flow.messages for flow in answers)
-    return own + 2 * FRAME_OVERHEAD_BYTES * acks
+    return data_bytes + 2 * FRAME_OVERHEAD_BYTES * acks
 
 
 def _reached(case: Case, link: DirectedLink, flows: tuple[FlowFigures, ...]) -> float:
@@ -169,12 +169,12 @@ def _reached(case: Case, link: DirectedLink, flows: tuple[FlowFigures, ...]) -> 
 
 def _shares(case: Case, flows: tuple[FlowFigures, ...]) -> dict[tuple[int, int], float]:
     """The share of each rank pair's bytes that these flows carry."""
-    found: dict[tuple[int, int], float] = {}
+    shares: dict[tuple[int, int], float] = {}
     for flow in flows:
         pair = flow.rank, flow.peer
         whole = sum(case.report.flows[place].bytes for place in case.flows_of[pair])
-        found[pair] = found.get(pair, 0.0) + flow.bytes / max(1, whole)
-    return found
+        shares[pair] = shares.get(pair, 0.0) + flow.bytes / max(1, whole)
+    return shares
 
 
 def _verdict(case: Case, full: _Full, cause: Cause) -> Verdict:
@@ -224,9 +224,9 @@ def _queue_line(full: _Full) -> str:
 
 def _note(full: _Full) -> str:
     pairs = sorted({(flow.rank, flow.peer) for flow in full.flows})
-    shown = ", ".join(f"{rank} to {peer}" for rank, peer in pairs[:4])
+    names = ", ".join(f"{rank} to {peer}" for rank, peer in pairs[:4])
     more = f" and {len(pairs) - 4} more" if len(pairs) > 4 else ""
     return (
-        f"the job's own flows fill {full.link} ({full.link.direction}): ranks {shown}{more}. "
+        f"the job's own flows fill {full.link} ({full.link.direction}): ranks {names}{more}. "
         "Placement and hashing, not a fault"
     )

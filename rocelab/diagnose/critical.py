@@ -89,11 +89,11 @@ def _typical(spent: Numbers, schedule: Schedule) -> Numbers:
     """The undisturbed duration of each send."""
     sizes = np.array([send.size_bytes for send in schedule.sends], np.float64)
     classes = np.round(np.log(sizes) / np.log(SIZE_STEP)).astype(np.int64)
-    found = np.zeros(len(sizes), np.int64)
+    quantiles = np.zeros(len(sizes), np.int64)
     for size_class in np.unique(classes):
-        own = classes == size_class
-        found[own] = int(np.quantile(spent[:, own], TYPICAL))
-    return found
+        mask = classes == size_class
+        quantiles[mask] = int(np.quantile(spent[:, mask], TYPICAL))
+    return quantiles
 
 
 class _Walk:
@@ -119,7 +119,7 @@ class _Walk:
         out = np.where(self._source == rank, self._acked[row], -1)
         over = np.maximum(into, out)
         send = int(np.argmax(over))
-        found = []
+        sends = []
         while True:
             ended = int(over[send])
             here, after = self._source[send], list(self._sends[send].after)
@@ -129,9 +129,9 @@ class _Walk:
                 over[before] = (self._arrived if is_arrival else self._acked)[row, before]
             ready = int(over.max() if after else self._begins[row, here])
             excess = max(0, ended - ready - int(self._typical[send]))
-            found.append(CriticalSend(self._first + row, send, ready, ended, excess))
+            sends.append(CriticalSend(self._first + row, send, ready, ended, excess))
             if not after:
-                return tuple(reversed(found))
+                return tuple(reversed(sends))
             send = int(np.argmax(over))
 
 
@@ -144,13 +144,13 @@ def step_of(schedule: Schedule) -> Numbers:
     return steps
 
 
-def lateness(found: Timing, ranks: int, row: int | None = None) -> Floats:
+def lateness(timing: Timing, ranks: int, row: int | None = None) -> Floats:
     """The lateness of arrivals at each rank in each step, [rank, step] in ns, NaN for no arrivals:
     the worst excess of the sends to the rank, in one iteration or, with None, in any."""
-    steps = step_of(found.schedule)
-    excess = found.excess.max(axis=0) if row is None else found.excess[row]
+    steps = step_of(timing.schedule)
+    excess = timing.excess.max(axis=0) if row is None else timing.excess[row]
     table = np.full((ranks, int(steps.max()) + 1), np.nan)
-    for send in found.schedule.sends:
+    for send in timing.schedule.sends:
         at = send.destination, int(steps[send.id])
         table[at] = np.fmax(table[at], excess[send.id])
     return table

@@ -79,15 +79,15 @@ def diagnose(case: Case, notes: Sequence[str] = ()) -> Diagnosis:
     timed = case.timing
     paused, paused_notes, waiting_ports = paused_transfers(case)
     full, filled = full_links(case, waiting_ports)
-    found = [*paused, *paused_hosts(case), *lossy_links(case), *full]
-    found.sort(key=lambda verdict: verdict.excess.lab_ns, reverse=True)
+    verdicts = [*paused, *paused_hosts(case), *lossy_links(case), *full]
+    verdicts.sort(key=lambda verdict: verdict.excess.lab_ns, reverse=True)
     typical = float(np.median(timed.took))
     least_ns = LEAST_SHARE * float(timed.took.sum())
-    blamed = [verdict for verdict in found if verdict.excess.lab_ns >= least_ns]
-    verdict = blamed[0] if blamed else _nothing(case, found)
-    if any(not explained(problem, found) for problem in case.report.problems):
+    blamed = [verdict for verdict in verdicts if verdict.excess.lab_ns >= least_ns]
+    verdict = blamed[0] if blamed else _nothing(case, verdicts)
+    if any(not explained(problem, verdicts) for problem in case.report.problems):
         verdict = _invalid(case)
-    shown = timed.worst(verdict.iterations)
+    row = timed.worst(verdict.iterations)
     return Diagnosis(
         schema_version=SCHEMA_VERSION,
         lab=case.fabric.name,
@@ -95,23 +95,23 @@ def diagnose(case: Case, notes: Sequence[str] = ()) -> Diagnosis:
         ranks=case.job.ranks,
         recorded=len(timed.took),
         verdict=verdict,
-        others=tuple(finding for finding in found if finding is not verdict),
+        others=tuple(finding for finding in verdicts if finding is not verdict),
         problems=tuple(case.report.problems),
         notes=(*notes, *notes_on_losses(case), *paused_notes, *filled, *_machine(case)),
         typical=case.times(typical),
-        shown=timed.first + shown,
-        took=case.times(float(timed.took[shown])),
-        path=tuple(_path_part(case, link) for link in timed.paths[shown]),
+        shown=timed.first + row,
+        took=case.times(float(timed.took[row])),
+        path=tuple(_path_part(case, link) for link in timed.paths[row]),
     )
 
 
-def explained(problem: str, found: Sequence[Verdict]) -> bool:
+def explained(problem: str, findings: Sequence[Verdict]) -> bool:
     """Whether a found cause explains why a run is invalid: a grey link's packets are missing at its
     far end, and the NIC of a paused host was idle."""
     return any(
         all(words in problem for words in EXPLAINED[finding.cause])
         and (finding.server is None or f" {finding.server}:" in problem)
-        for finding in found
+        for finding in findings
         if finding.cause in EXPLAINED
     )
 
@@ -125,7 +125,7 @@ def _invalid(case: Case) -> Verdict:
     )
 
 
-def _nothing(case: Case, found: Sequence[Verdict]) -> Verdict:
+def _nothing(case: Case, findings: Sequence[Verdict]) -> Verdict:
     timed = case.timing
     evidence = [
         f"iterations took {timed.took.min() / 1e6:,.0f} to {timed.took.max() / 1e6:,.0f} ms of the "
@@ -133,15 +133,17 @@ def _nothing(case: Case, found: Sequence[Verdict]) -> Verdict:
         "no server stalled alone, queues explain every lost packet, and no queue built up at a "
         "link that others used",
     ]
-    if found:
-        evidence[1:] = [f"{len(found)} findings cost less than {LEAST_SHARE:.0%} of the job's time"]
+    if findings:
+        evidence[1:] = [
+            f"{len(findings)} findings cost less than {LEAST_SHARE:.0%} of the job's time"
+        ]
     return Verdict(Cause.NONE, "nothing", None, (), (), case.times(0), (), tuple(evidence))
 
 
 def _machine(case: Case) -> list[str]:
     """The evidence that the machine under the lab, not a host of the lab, stood still."""
-    own = sum(len(spans) for spans in case.spans.values())
-    shared = len(case.report.stalls) - own
+    count = sum(len(spans) for spans in case.spans.values())
+    shared = len(case.report.stalls) - count
     if not shared:
         return []
     return [

@@ -24,13 +24,13 @@ def paused_hosts(case: Case) -> list[Verdict]:
         server: max((end - begin for begin, end in spans), default=0)
         for server, spans in case.spans.items()
     }
-    found = []
+    verdicts = []
     for server, length in longest.items():
         elsewhere = [longest_ns for name, longest_ns in longest.items() if name != server]
         usual = statistics.median(elsewhere) if elsewhere else 0
         if length >= max(LEAST_PAUSE_NS, ABOVE_OTHERS * usual):
-            found.append(_verdict(case, server))
-    return found
+            verdicts.append(_verdict(case, server))
+    return verdicts
 
 
 def _verdict(case: Case, server: str) -> Verdict:
@@ -88,11 +88,11 @@ def _evidence(case: Case, server: str, who: str) -> list[str]:
 
 def _waiting(case: Case, server: str, begin_ns: int, end_ns: int) -> list[tuple[int, int]]:
     """(row, send) of the transfers of a server's ranks in progress during a time, oldest first."""
-    timing, found = case.timing, []
+    timing, waits = case.timing, []
     for row in range(len(timing.posted)):
         for send in timing.schedule.sends:
             if server in (case.server_of[send.source], case.server_of[send.destination]):
                 posted, arrived = timing.posted[row, send.id], timing.arrived[row, send.id]
                 if posted < end_ns and arrived > begin_ns:
-                    found.append((int(posted), row, send.id))
-    return [(row, send) for _, row, send in sorted(found)]
+                    waits.append((int(posted), row, send.id))
+    return [(row, send) for _, row, send in sorted(waits)]

@@ -125,11 +125,13 @@ def _verdict(
     if not crossing.any():
         crossing = np.array([likeliest in path.answers for path in case.paths or ()])
     excess, iterations = case.excess_of_flows(
-        [flow for flow, own in zip(flows, crossing, strict=True) if own]
+        [flow for flow, is_crossing in zip(flows, crossing, strict=True) if is_crossing]
     )
-    packets = sum(flow.packets for flow, own in zip(flows, crossing, strict=True) if own)
+    packets = sum(
+        flow.packets for flow, is_crossing in zip(flows, crossing, strict=True) if is_crossing
+    )
     again = [flow.retransmitted for flow in flows]
-    inside = sum(count for count, own in zip(again, crossing, strict=True) if own)
+    inside = sum(count for count, is_crossing in zip(again, crossing, strict=True) if is_crossing)
     where = "it" if len(likely) == 1 else str(likeliest)
     evidence = [
         f"the {int(crossing.sum())} queue pairs that cross {where} lost packets "

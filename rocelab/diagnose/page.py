@@ -25,22 +25,22 @@ MS = 10**6
 MOST_ITERATIONS = 8
 
 
-def drawn(found: Diagnosis, case: Case, extension: str) -> bytes:
+def drawn(diagnosis: Diagnosis, case: Case, extension: str) -> bytes:
     """The map as the content of a file with this extension, .svg or .png."""
     content = io.BytesIO()
-    lateness_map(found, case).savefig(content, dpi=150, format=extension.removeprefix("."))
+    lateness_map(diagnosis, case).savefig(content, dpi=150, format=extension.removeprefix("."))
     return content.getvalue()
 
 
 @styled
-def lateness_map(found: Diagnosis, case: Case) -> Figure:
+def lateness_map(diagnosis: Diagnosis, case: Case) -> Figure:
     """Ranks by steps, with iterations side by side; only the last ones if there are many."""
     timed, ranks = case.timing, case.job.ranks
     rows = list(range(len(timed.took)))
     if len(rows) > MOST_ITERATIONS:
         last = rows[-MOST_ITERATIONS:]
-        shown = found.shown - timed.first
-        rows = last if shown in last else [shown, *last[1:]]
+        row = diagnosis.shown - timed.first
+        rows = last if row in last else [row, *last[1:]]
     tables = [lateness(timed, ranks, row) / MS for row in rows]
     whole = np.concatenate(tables, axis=1)
     steps = tables[0].shape[1]
@@ -65,7 +65,7 @@ def lateness_map(found: Diagnosis, case: Case) -> Figure:
     for place in range(1, len(rows)):
         axis.axvline(steps * place - 0.5, color=MUTED, linewidth=0.6)
     figure.colorbar(image, ax=axis, pad=0.01, label="late, ms of the lab")
-    verdict = found.verdict
+    verdict = diagnosis.verdict
     title = "no cause found: the job's plan explains its time"
     if verdict.cause is Cause.INVALID:
         title = "the run exceeded its limits, so there is no verdict on the network"

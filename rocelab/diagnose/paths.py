@@ -44,15 +44,15 @@ def predicted_paths(report: JobReport) -> tuple[FlowPaths, ...]:
     nics = [reference(rank.nic) for rank in report.ranks]
     rows = []
     for flow in report.flows:
-        own, peer = nics[flow.rank], nics[flow.peer]
-        rows.append(FlowRow(own, peer, flow.sport, flow.dest_qp, leaves_by=flow.port))
-        rows.append(FlowRow(peer, own, flow.acks_sport, flow.acks_qp, leaves_by=flow.acks_port))
+        nic, peer = nics[flow.rank], nics[flow.peer]
+        rows.append(FlowRow(nic, peer, flow.sport, flow.dest_qp, leaves_by=flow.port))
+        rows.append(FlowRow(peer, nic, flow.acks_sport, flow.acks_qp, leaves_by=flow.acks_port))
     paths = paths_on(report.fabric, rows, Setting())
-    found = tuple(
+    predictions = tuple(
         FlowPaths(data, answers) for data, answers in zip(paths[::2], paths[1::2], strict=True)
     )
-    _check_counters(report, found)
-    return found
+    _check_counters(report, predictions)
+    return predictions
 
 
 def named(links: Iterable[DirectedLink]) -> str:
@@ -67,10 +67,10 @@ def suspects(links: Iterable[DirectedLink]) -> tuple[SuspectLink, ...]:
 
 def _check_counters(report: JobReport, paths: Sequence[FlowPaths]) -> None:
     figures = report.figures_by_link
-    own: Counter[DirectedLink] = Counter()
+    counts: Counter[DirectedLink] = Counter()
     for flow, path in zip(report.flows, paths, strict=True):
-        own.update(dict.fromkeys(path.data, flow.packets))
-    for link, packets in own.items():
+        counts.update(dict.fromkeys(path.data, flow.packets))
+    for link, packets in counts.items():
         seen = figures[link].packets if link in figures else 0
         if seen < LEAST_SEEN * packets:
             raise InputError(

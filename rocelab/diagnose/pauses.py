@@ -112,25 +112,25 @@ def origins(fabric: Fabric, report: JobReport, pauses: Sequence[TracedPause]) ->
     by_root: dict[str, list[TracedPause]] = defaultdict(list)
     for pause in pauses:
         by_root[pause.root].append(pause)
-    found = {
-        root: _incast(fabric, report, root, pauses, own)
+    origin_of = {
+        root: _incast(fabric, report, root, pauses, traces)
         if fabric.node(root).is_switch
-        else _receiver(fabric, report, root, own)
-        for root, own in by_root.items()
+        else _receiver(fabric, report, root, traces)
+        for root, traces in by_root.items()
     }
     end_ns = report.fidelity.elapsed_ns
-    for origin in [origin for origin in found.values() if origin.cause is None]:
+    for origin in [origin for origin in origin_of.values() if origin.cause is None]:
         stopped_ns = {
             other.node: sum(s.length_ns(end_ns) for s in other.spans if s.node == origin.node)
-            for other in found.values()
+            for other in origin_of.values()
             if other.cause is not None
         }
         behind = max(stopped_ns, key=lambda node: stopped_ns[node], default="")
         if stopped_ns.get(behind):
-            first = found[behind]
-            found[behind] = replace(first, pauses=(*first.pauses, *origin.pauses))
-            del found[origin.node]
-    return tuple(found.values())
+            first = origin_of[behind]
+            origin_of[behind] = replace(first, pauses=(*first.pauses, *origin.pauses))
+            del origin_of[origin.node]
+    return tuple(origin_of.values())
 
 
 def port_of(fabric: Fabric, span: PauseSpan) -> DirectedLink:
@@ -139,14 +139,16 @@ def port_of(fabric: Fabric, span: PauseSpan) -> DirectedLink:
     return ports[span.node, span.interface]
 
 
-def _receiver(fabric: Fabric, report: JobReport, server: str, own: Sequence[TracedPause]) -> Origin:
+def _receiver(
+    fabric: Fabric, report: JobReport, server: str, traces: Sequence[TracedPause]
+) -> Origin:
     """A server whose NIC paused its switches: a storm if its receive buffer does not explain it."""
     lossless, plan = report.lossless, plan_pauses(fabric)
     assert lossless is not None
     assert plan is not None
     (nic, *_) = plan.ports_of[server]
     assert nic.buffer is not None
-    spans = [pause.span for pause in own if pause.depth == 1]
+    spans = [pause.span for pause in traces if pause.depth == 1]
     lengths_ns = [span.length_ns(report.fidelity.elapsed_ns) for span in spans]
     longest_ns = max(lengths_ns)
     asked = [port.least_held_bytes for port in lossless.ports if port.node == server]
@@ -162,7 +164,7 @@ def _receiver(fabric: Fabric, report: JobReport, server: str, own: Sequence[Trac
         server,
         Cause.PAUSE_STORM if is_storm else Cause.SLOW_RECEIVER,
         tuple(dict.fromkeys(port_of(fabric, span) for span in spans)),
-        tuple(own),
+        tuple(traces),
         (
             f"{server} asked for {len(spans):,} pauses, {sum(lengths_ns) / 1e6:,.0f} ms of the "
             f"lab in all and {longest_ns / 1e6:,.0f} ms at once at most",
@@ -176,19 +178,19 @@ def _incast(
     report: JobReport,
     switch: str,
     pauses: Sequence[TracedPause],
-    own: Sequence[TracedPause],
+    traces: Sequence[TracedPause],
 ) -> Origin:
     """A switch that paused others: an incast if ports of it towards servers were full, and not
     stopped themselves."""
     end_ns = report.fidelity.elapsed_ns
-    carried = {link: each.bytes for link, each in report.figures_by_link.items()}
-    down = [each for each in fabric.directed_links if not fabric.node(each.receiver).is_switch]
+    carried = {link: figures.bytes for link, figures in report.figures_by_link.items()}
+    down = [link for link in fabric.directed_links if not fabric.node(link.receiver).is_switch]
     usual = statistics.median(carried.get(port, 0) for port in down)
-    window_ns = Stops.of([pause.span for pause in own], end_ns).whole_ns
+    window_ns = Stops.of([pause.span for pause in traces], end_ns).whole_ns
     stopped = defaultdict(list)
     for pause in pauses:
         stopped[pause.span.node, pause.span.interface].append(pause.span)
-    senders = {pause.span.node for pause in own if not fabric.node(pause.span.node).is_switch}
+    senders = {pause.span.node for pause in traces if not fabric.node(pause.span.node).is_switch}
     ports, evidence = [], []
     for port in (link for link in down if link.sender == switch):
         rate_bps = lab_rate_bps(port.link, report.clock.dilation)
@@ -208,7 +210,7 @@ def _incast(
                 f"{window_ns / 1e6:,.0f} ms, {len(senders)} servers among them"
             )
     return Origin(
-        switch, Cause.INCAST if ports else None, tuple(ports), tuple(own), tuple(evidence)
+        switch, Cause.INCAST if ports else None, tuple(ports), tuple(traces), tuple(evidence)
     )
 
 
@@ -288,12 +290,12 @@ def _stopped(case: Case, origin: Origin) -> _Stopped:
     sends: dict[tuple[int, int], list[int]] = defaultdict(list)
     for send in timing.schedule.sends:
         sends[send.source, send.destination].append(send.id)
-    found = {}
-    for pair, own in sends.items():
+    by_pair = {}
+    for pair, columns in sends.items():
         stops = Stops.of((span for span in origin.spans if case.crosses(pair, span)), end_ns)
-        if stops.within(timing.posted[:, own], timing.arrived[:, own]).any():
-            found[pair] = stops
-    return _Stopped(case, origin, found)
+        if stops.within(timing.posted[:, columns], timing.arrived[:, columns]).any():
+            by_pair[pair] = stops
+    return _Stopped(case, origin, by_pair)
 
 
 def _verdict(stopped: _Stopped) -> Verdict:

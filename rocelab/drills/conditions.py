@@ -47,8 +47,8 @@ def conditions(
 
 @contextmanager
 def _scheme(lab: RunningLab, phase: PlannedPhase, progress: ProgressSink) -> Iterator[None]:
-    own = lab.steering
-    before = own.read_scheme()
+    steering = lab.steering
+    before = steering.read_scheme()
     with shielded(f"lab {lab.name}: restoring its scheme") as shield:
         try:
             with shield.lifted():
@@ -58,7 +58,7 @@ def _scheme(lab: RunningLab, phase: PlannedPhase, progress: ProgressSink) -> Ite
                 yield
         finally:
             with lab.locked():
-                own.set_scheme(before, progress)
+                steering.set_scheme(before, progress)
 
 
 @contextmanager

@@ -39,7 +39,7 @@ def reseeded(fabric: Fabric, seed: SeedPlan | int) -> Fabric:
 
 
 @contextmanager
-def seeds_of(seeded: Fabric, own: Fabric, netns_of: Mapping[str, int]) -> Iterator[None]:
+def seeds_of(seeded: Fabric, fabric: Fabric, netns_of: Mapping[str, int]) -> Iterator[None]:
     """Set the running switches' hash seeds to those of `seeded`, and back to their `own`
     afterwards."""
     with shielded("restoring the lab's hash seeds") as shield:
@@ -48,7 +48,7 @@ def seeds_of(seeded: Fabric, own: Fabric, netns_of: Mapping[str, int]) -> Iterat
                 _write_seeds(seeded, netns_of)
                 yield
         finally:
-            _write_seeds(own, netns_of)
+            _write_seeds(fabric, netns_of)
             undone("restored the lab's hash seeds")
 
 
@@ -87,7 +87,7 @@ def predict(
 
 def hashing_run(
     fabric: Fabric,
-    own: bool,
+    is_own: bool,
     counted: LinkPackets,
     traffic: TrafficResult,
     fibs: Mapping[str, Fib],
@@ -114,7 +114,7 @@ def hashing_run(
             )
     run = HashingRun(
         hashing=name,
-        own=own,
+        own=is_own,
         loads=loads,
         tiers=tier_balances(loads, prediction.crossing if prediction else None),
         polarizations=tuple(map(polarization, prediction.choices)) if prediction else (),

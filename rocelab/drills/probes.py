@@ -89,14 +89,16 @@ def _compare_hashing(
 ) -> tuple[list[HashingRun], tuple[str, ...]]:
     """Run undisturbed probes under the phase's own seeds and every other plan to compare."""
     fabric = phase.fabric
-    own = fabric.spec.hashing.seed
+    own_seed = fabric.spec.hashing.seed
     runs: list[HashingRun] = []
     problems: tuple[str, ...] = ()
     # A kernel without seeds has one hash for all, and an adopted lab keeps its own: there is
     # nothing to compare.
     settable = kernel.seeds_supported() and fabric.observed is None
-    others = [other for other in phase.spec.compare_hashing if other != own] if settable else []
-    for seed in (own, *others):
+    others = (
+        [other for other in phase.spec.compare_hashing if other != own_seed] if settable else []
+    )
+    for seed in (own_seed, *others):
         seeded = reseeded(fabric, seed)
         with (
             seeds_of(seeded, fabric, netns_of) if settable else nullcontext(),
@@ -108,7 +110,7 @@ def _compare_hashing(
             _waiter(f"flows under {plan_name(seed)} seeds", start_ns, end_ns, progress)(end_ns)
             traffic = session.stop()
             counted = taps.read()
-        run, why_not = hashing_run(seeded, seed == own, counted, traffic, fibs)
+        run, why_not = hashing_run(seeded, seed == own_seed, counted, traffic, fibs)
         runs.append(run)
         problems += why_not
     return runs, problems

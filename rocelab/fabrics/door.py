@@ -22,8 +22,8 @@ from rocelab.fabrics.rules import broken_rule
 _ROLE_NAME = re.compile(r"[a-z]{2,10}")
 
 
-def _kind(name: str, found: object) -> type[FabricKind]:
-    kind = kind_model(name, found, FabricKind)  # type: ignore[type-abstract]
+def _kind(name: str, value: object) -> type[FabricKind]:
+    kind = kind_model(name, value, FabricKind)  # type: ignore[type-abstract]
     roles = getattr(kind, "roles", ())
     tiers = sorted(role.tier for role in roles)
     if not tiers or tiers != list(range(1, tiers[-1] + 1)) or tiers[-1] > TOP_TIER:

@@ -15,18 +15,18 @@ from rocelab.record import FAULT_KINDS
 FaultModel = type[SingleFaultSpec] | type[SeriesSpec]
 
 
-def _kind(name: str, found: object) -> FaultModel:
-    if not (isinstance(found, type) and issubclass(found, SingleFaultSpec | SeriesSpec)):
+def _kind(name: str, value: object) -> FaultModel:
+    if not (isinstance(value, type) and issubclass(value, SingleFaultSpec | SeriesSpec)):
         raise TypeError("expected a subclass of SingleFaultSpec or SeriesSpec")
-    kind_model(name, found, TimedSpec)
-    if issubclass(found, SingleFaultSpec) and found.drawn is not None:
-        _check_drawn(found, "link" if found.drawn is Target.LINK else "switch")
-    return found
+    kind_model(name, value, TimedSpec)
+    if issubclass(value, SingleFaultSpec) and value.drawn is not None:
+        _check_drawn(value, "link" if value.drawn is Target.LINK else "switch")
+    return value
 
 
-def _check_drawn(found: type[SingleFaultSpec], target: str) -> None:
+def _check_drawn(model: type[SingleFaultSpec], target: str) -> None:
     """Raises ValueError if a kind that campaigns draw needs other keys than its target's."""
-    fields = found.model_fields
+    fields = model.model_fields
     if target not in fields:
         raise ValueError(f"a campaign may draw it, and it has no key {target}")
     needed = {key for key, field in fields.items() if field.is_required()} - {"kind", target}

@@ -73,13 +73,13 @@ class BrokenFibre(LinksFault):
         return spanning(lit)
 
     def remains(self, lab: RunningLab) -> tuple[str, ...]:
-        found: list[str] = []
+        remains: list[str] = []
         for link in directed(self.links):
-            found += lab.impairments.remains(link, Kind.BLACKHOLE)
+            remains += lab.impairments.remains(link, Kind.BLACKHOLE)
         ports = read_ports(lab.node(self.side))
         names = {link.port(self.side).interface for link in self.links} & ports.keys()
         return (
-            *found,
+            *remains,
             *(f"{self.side}:{name} is dormant" for name in names if ports[name].dormant),
         )
 

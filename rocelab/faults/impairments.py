@@ -67,12 +67,12 @@ class CableFault(LinksFault):
 
     def remains(self, lab: RunningLab) -> tuple[str, ...]:
         impairments = lab.impairments
-        found = (
+        remains = (
             part
             for link in self._impaired()
             for part in impairments.remains(link, self.impairment.kind)
         )
-        return tuple(dict.fromkeys(found))
+        return tuple(dict.fromkeys(remains))
 
     def _impair(self, lab: RunningLab, impairment: Impairment) -> Bracket:
         return lab.impairments.impair_all(tuple(self._impaired()), impairment)

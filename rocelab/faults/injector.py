@@ -239,9 +239,9 @@ class Injector:
             for change in self.changes
             if change.fault is not held.fault or change.t_ns <= now_ns
         ]
-        own = [change.begins for change in self.changes if change.fault is held.fault]
+        begins = [change.begins for change in self.changes if change.fault is held.fault]
         done = held.fault.restore(self._lab) or Bracket.now()
-        if own == [True]:
+        if begins == [True]:
             self.changes.append(Change(held.fault, False, done.before_ns, done.width_ns))
         del self._held[held.recorded.number]
         self._unproven.append(held)

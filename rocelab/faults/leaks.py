@@ -27,13 +27,13 @@ def announced(lab: RunningLab, leaf: str) -> frozenset[str]:
 
 def still_announced(lab: RunningLab, leaf: str) -> list[str]:
     """What a switch announces beyond its own prefixes: bgpd withdraws a while after it is told."""
-    own = len(lab.fabric.prefixes_of[leaf])
+    count = len(lab.fabric.prefixes_of[leaf])
     states = policy.sessions(lab, leaf)
     peers = [policy.peer_name(link, leaf) for link in lab.fabric.uplinks(leaf)]
     return [
-        f"{leaf} announces {states[peer].sent} prefixes to {peer}, its own are {own}"
+        f"{leaf} announces {states[peer].sent} prefixes to {peer}, its own are {count}"
         for peer in peers
-        if states[peer].sent > own
+        if states[peer].sent > count
     ]
 
 
@@ -84,17 +84,17 @@ def close_neighbours(lab: RunningLab, leaf: str) -> None:
 
 
 def left_at_neighbours(lab: RunningLab, leaf: str) -> tuple[str, ...]:
-    own = len(lab.fabric.prefixes_of[leaf])
-    found: list[str] = []
+    count = len(lab.fabric.prefixes_of[leaf])
+    remains: list[str] = []
     for neighbour in _neighbours(lab, leaf):
         if not policy.has_bgpd(lab, neighbour.switch):
             continue
         running = policy.running_lines(lab, neighbour.switch)
-        found += [
+        remains += [
             f"{neighbour.switch} lacks `{line}`"
             for line in missing_lines(lab, neighbour.switch, neighbour.filters)
         ]
-        found += [
+        remains += [
             f"{neighbour.switch} has `{line}`"
             for line in neighbour.own_asn_lines
             if line in running
@@ -102,13 +102,13 @@ def left_at_neighbours(lab: RunningLab, leaf: str) -> tuple[str, ...]:
         states = policy.sessions(lab, neighbour.switch)
         for peer in neighbour.peers:
             if states[peer].state == policy.SHUT_FOR_PREFIXES:
-                found.append(f"{neighbour.switch}'s session with {leaf} is {states[peer].state}")
-            if states[peer].accepted > own:
-                found.append(
+                remains.append(f"{neighbour.switch}'s session with {leaf} is {states[peer].state}")
+            if states[peer].accepted > count:
+                remains.append(
                     f"{neighbour.switch} has {states[peer].accepted} prefixes of {leaf}, whose own "
-                    f"are {own}"
+                    f"are {count}"
                 )
-    return tuple(found)
+    return tuple(remains)
 
 
 def missing_lines(lab: RunningLab, switch: str, wanted: Sequence[policy.Filter]) -> list[str]:

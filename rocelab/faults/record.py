@@ -86,7 +86,7 @@ def write_fault(
 
 def read_faults(files: LabFiles) -> tuple[RecordedFault, ...]:
     """The faults that a lab has, in order of injection."""
-    found = []
+    faults = []
     for path in faults_folder(files).glob("*.json"):
         try:
             document = json.loads(path.read_text())
@@ -97,8 +97,8 @@ def read_faults(files: LabFiles) -> tuple[RecordedFault, ...]:
         except ValidationError:
             spec = LostSpec.recorded(document)
         driver = None if document["driver"] is None else Driver(*document["driver"])
-        found.append(RecordedFault(int(path.stem), spec, driver))
-    return tuple(sorted(found, key=lambda fault: fault.number))
+        faults.append(RecordedFault(int(path.stem), spec, driver))
+    return tuple(sorted(faults, key=lambda fault: fault.number))
 
 
 def remove_fault(files: LabFiles, fault: RecordedFault) -> None:

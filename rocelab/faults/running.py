@@ -220,7 +220,7 @@ def _waiter(
 def faults_of(lab: RunningLab) -> tuple[ListedFault, ...]:
     """The faults that a lab has, in order of injection."""
     folder = faults_folder(LabFiles(lab.name))
-    found = []
+    faults = []
     for recorded in read_faults(LabFiles(lab.name)):
         driver = recorded.driver
         try:
@@ -228,7 +228,7 @@ def faults_of(lab: RunningLab) -> tuple[ListedFault, ...]:
         except FileNotFoundError:
             continue  # restored meanwhile
         fault = recorded.spec.resolve(lab.fabric)
-        found.append(
+        faults.append(
             ListedFault(
                 number=recorded.number,
                 kind=recorded.spec.kind,
@@ -239,7 +239,7 @@ def faults_of(lab: RunningLab) -> tuple[ListedFault, ...]:
                 lost=fault.why if isinstance(fault, LostFault) else None,
             )
         )
-    return tuple(found)
+    return tuple(faults)
 
 
 def restore_numbered(lab: RunningLab, number: int) -> Fault:

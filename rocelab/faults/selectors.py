@@ -39,15 +39,15 @@ def node_name(fabric: Fabric, text: str) -> str:
     role = roles().get(place[1])
     if role is None:
         raise InputError(f"{place[1]} is not a role of nodes", name_hint(place[1], roles()))
-    found = [node.name for node in fabric.nodes if node.role.tier == role.tier]
-    if int(place[2]) > len(found):
+    names = [node.name for node in fabric.nodes if node.role.tier == role.tier]
+    if int(place[2]) > len(names):
         members = Counter(node.role for node in fabric.nodes)
         counts = [f"{count} {role}" for role, count in members.items()]
         raise InputError(
-            f"lab {fabric.name} has no {text}: {len(found)} nodes of its tier",
+            f"lab {fabric.name} has no {text}: {len(names)} nodes of its tier",
             hint=f"it has {listed(counts, 'and')}",
         )
-    return found[int(place[2]) - 1]
+    return names[int(place[2]) - 1]
 
 
 def with_names(spec: Spec, fabric: Fabric) -> Spec:

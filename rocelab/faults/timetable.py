@@ -129,7 +129,7 @@ def _looks(injector: Injector, faults: Sequence[Timed]) -> dict[int, int]:
     the evidence. Other faults are checked at the end.
     """
     nodes = [injector.nodes_of(timed.spec) for timed in faults]
-    found = {}
+    looks = {}
     for place, timed in enumerate(faults):
         nexts_ns = [
             other.begins_ns
@@ -140,8 +140,8 @@ def _looks(injector: Injector, faults: Sequence[Timed]) -> dict[int, int]:
             nexts_ns.append(timed.ends_ns)
         if nexts_ns:
             next_ns = min(nexts_ns)
-            found[place] = next_ns - min(AHEAD_NS, (next_ns - timed.begins_ns) // 2)
-    return found
+            looks[place] = next_ns - min(AHEAD_NS, (next_ns - timed.begins_ns) // 2)
+    return looks
 
 
 def _change(injector: Injector, held: RunningFault, *, begins: bool) -> Change | None:

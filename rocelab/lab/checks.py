@@ -52,5 +52,5 @@ def program_version(command: Sequence[str]) -> str | None:
 
 def version_in(text: str) -> str:
     """The first version number in a program's output, or a note that the program is present."""
-    found = re.search(r"\d+\.\d+(\.\d+)*(-\d[\w.~+]*)?", text)
-    return found[0] if found else "present"
+    match = re.search(r"\d+\.\d+(\.\d+)*(-\d[\w.~+]*)?", text)
+    return match[0] if match else "present"

@@ -246,17 +246,17 @@ def port_settings_check() -> Check:
     try:
         inherited, refused = namespaces.on_own_thread(_try_port_settings)
     except OSError as error:
-        ok, found = False, f"not tried: {error.strerror}"
+        ok, finding = False, f"not tried: {error.strerror}"
     else:
         ok = not refused
-        found = f"refused: {_shown(refused)}" if refused else "as the kernel's own"
+        finding = f"refused: {_shown(refused)}" if refused else "as the kernel's own"
         if ok and inherited:
-            found = f"set in every node; this machine's: {_shown(inherited)}"
+            finding = f"set in every node; this machine's: {_shown(inherited)}"
     return Check(
         name="settings of ports",
         ok=ok,
         needed=True,
-        found=found,
+        found=finding,
         purpose="reverse-path filters, ARP and forwarding, of which nodes inherit the machine's",
         remedy="as root, and /proc/sys writable",
     )
@@ -317,22 +317,24 @@ def _shown(settings: Mapping[str, str]) -> str:
 
 def frr_check() -> Check:
     """zebra and bgpd start, and the user they run as exists."""
-    ok, found = False, ""
+    ok, finding = False, ""
     try:
         frr = find_installation()
         programs = ("zebra", "bgpd", *(("mgmtd",) if frr.has_mgmtd else ()))
         versions = [program_version((frr.program(name), "--version")) for name in programs]
         ok = None not in versions
-        found = f"{versions[1]}, in {frr.folder}" if ok else f"daemons in {frr.folder} do not start"
+        finding = (
+            f"{versions[1]}, in {frr.folder}" if ok else f"daemons in {frr.folder} do not start"
+        )
         if ok and untested(frr.version):
-            found += f"; untested: rocelab is tested with {' and '.join(TESTED_RELEASES)}"
+            finding += f"; untested: rocelab is tested with {' and '.join(TESTED_RELEASES)}"
     except MachineError as error:
-        found = error.message
+        finding = error.message
     return Check(
         name="FRR zebra, bgpd",
         ok=ok,
         needed=True,
-        found=found,
+        found=finding,
         purpose="the routing of every switch",
         remedy=SETUP.format(package="frr"),
     )
@@ -347,15 +349,15 @@ def stack_checks() -> list[Check]:
         ok, remedy = True, ""
         try:
             version = stack.find(None).version
-            found = stack.untested(version) or version
+            finding = stack.untested(version) or version
         except MachineError as error:
-            ok, found, remedy = False, error.message, error.hint or ""
+            ok, finding, remedy = False, error.message, error.hint or ""
         checks.append(
             Check(
                 name=stack.title,
                 ok=ok,
                 needed=False,
-                found=found,
+                found=finding,
                 purpose=f"labs with `routing.stack: {stack.name}`",
                 remedy=remedy,
             )
@@ -380,18 +382,18 @@ def bfdd_check() -> Check:
 
 def memory_check() -> Check:
     """This machine's bgpd takes the library that saves memory."""
-    ok, found = False, "not tried: needs root"
+    ok, finding = False, "not tried: needs root"
     if os.geteuid() == 0:
         try:
             lean = memory.tried(_said_by_bgpd, memory.library())
-            ok, found = lean.preloads, lean.problem or "bgpd preloads the library"
+            ok, finding = lean.preloads, lean.problem or "bgpd preloads the library"
         except (OSError, MachineError, subprocess.SubprocessError) as error:
-            found = str(error)
+            finding = str(error)
     return Check(
         name="lean FRR",
         ok=ok,
         needed=False,
-        found=found,
+        found=finding,
         purpose="less memory for FRR's daemons (--frr-memory lean): about half in large labs",
         remedy=SETUP.format(package="clang"),
     )
@@ -410,12 +412,12 @@ def _said_by_bgpd(variables: Mapping[str, str]) -> str:
 
 def bpf_compiler_check() -> Check:
     """clang compiles a program for BPF, with the kernel's and libbpf's headers."""
-    ok, found = compile_bpf(BPF_PROGRAM)
+    ok, finding = compile_bpf(BPF_PROGRAM)
     return Check(
         name="BPF compiler",
         ok=ok,
         needed=False,
-        found=found,
+        found=finding,
         purpose="BPF programs on ports, compiled on this machine",
         remedy=SETUP.format(package="clang, libbpf-dev"),
     )
@@ -423,18 +425,18 @@ def bpf_compiler_check() -> Check:
 
 def queues_check() -> Check:
     """The program that marks packets at switch ports compiles, and the kernel takes it."""
-    ok, found = False, "not tried: needs root"
+    ok, finding = False, "not tried: needs root"
     if os.geteuid() == 0:
         try:
             bpf.Loaded(bpf.compiled(marker.SOURCE), {}).close()
-            ok, found = True, "the program loads"
+            ok, finding = True, "the program loads"
         except OSError as error:
-            found = str(error)
+            finding = str(error)
     return Check(
         name="queues with BPF",
         ok=ok,
         needed=False,
-        found=found,
+        found=finding,
         purpose="ECN marks and counters per queue (queues.engine: bpf); red marks without it",
         remedy="as root, a kernel with CONFIG_DEBUG_INFO_BTF (those of Debian 12 and Ubuntu 22.04 "
         "and later have it), and " + SETUP.format(package="clang, libbpf-dev"),

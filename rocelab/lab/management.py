@@ -111,8 +111,8 @@ def sshd_configuration(files: ManagementFiles, node: str, address: str, *, pam: 
     `pam`: needed for root's login by key on a machine that locks root's password.
     """
     folder = files.files.node(node)
-    own = DaemonFiles(folder).programs
-    path = f"{own}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+    programs = DaemonFiles(folder).programs
+    path = f"{programs}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
     return "\n".join(
         (
             f"ListenAddress {address}:{SSH_PORT}",
@@ -172,21 +172,23 @@ def start(fabric: Fabric, files: LabFiles, progress: ProgressSink = no_progress)
     """
     address_of = addresses(fabric)
     sshd = sshd_path()
-    own = ManagementFiles(files)
-    make_folder(own.folder, 0o700)
-    make_links(files, own.netns, address_of)
-    public = _new_key(own.key)
-    write_file(own.authorized, f"{public}\n", 0o600)
-    host_keys = {node: _new_key(own.of_node(node, "ssh_host_ed25519_key")) for node in address_of}
+    management = ManagementFiles(files)
+    make_folder(management.folder, 0o700)
+    make_links(files, management.netns, address_of)
+    public = _new_key(management.key)
+    write_file(management.authorized, f"{public}\n", 0o600)
+    host_keys = {
+        node: _new_key(management.of_node(node, "ssh_host_ed25519_key")) for node in address_of
+    }
     known = "".join(f"{node} {key}\n" for node, key in host_keys.items())
-    write_file(own.known_hosts, known, 0o600)
-    write_file(own.configuration, ssh_configuration(own, address_of), 0o600)
+    write_file(management.known_hosts, known, 0o600)
+    write_file(management.configuration, ssh_configuration(management, address_of), 0o600)
     make_folder(SEPARATION_FOLDER, exist_ok=True)
     pam = root_is_locked()
     for done, (node, address) in enumerate(address_of.items(), start=1):
-        configuration = own.of_node(node, "sshd_config")
-        write_file(configuration, sshd_configuration(own, node, address, pam=pam), 0o600)
-        _start_sshd(sshd, own, node, configuration)
+        configuration = management.of_node(node, "sshd_config")
+        write_file(configuration, sshd_configuration(management, node, address, pam=pam), 0o600)
+        _start_sshd(sshd, management, node, configuration)
         progress(Progress("management", done, len(address_of)))
 
 
@@ -208,18 +210,18 @@ def open_ssh(lab: str, node: str, *, timeout_s: float = 10.0) -> paramiko.SSHCli
     """
     import paramiko
 
-    own = ManagementFiles(LabFiles(lab))
-    address = _address_in(own, node)
+    management = ManagementFiles(LabFiles(lab))
+    address = _address_in(management, node)
     client = paramiko.SSHClient()
-    client.load_host_keys(str(own.known_hosts))
+    client.load_host_keys(str(management.known_hosts))
     link = namespaces.inside(
-        own.netns, lambda: socket.create_connection((address, SSH_PORT), timeout_s)
+        management.netns, lambda: socket.create_connection((address, SSH_PORT), timeout_s)
     )
     # known_hosts lists nodes by name.
     client.connect(
         node,
         username="root",
-        pkey=paramiko.Ed25519Key.from_private_key_file(str(own.key)),
+        pkey=paramiko.Ed25519Key.from_private_key_file(str(management.key)),
         sock=link,
         timeout=timeout_s,
         allow_agent=False,
@@ -228,16 +230,16 @@ def open_ssh(lab: str, node: str, *, timeout_s: float = 10.0) -> paramiko.SSHCli
     return client
 
 
-def _address_in(own: ManagementFiles, node: str) -> str:
+def _address_in(management: ManagementFiles, node: str) -> str:
     try:
-        lines = own.configuration.read_text().splitlines()
+        lines = management.configuration.read_text().splitlines()
     except FileNotFoundError:
         raise InputError(
-            f"lab {own.files.lab} has no management network",
+            f"lab {management.files.lab} has no management network",
             hint="write `management: true` into its file and bring it up again",
         ) from None
     if f"Host {node}" not in lines:
-        raise InputError(f"lab {own.files.lab} has no node {node}")
+        raise InputError(f"lab {management.files.lab} has no node {node}")
     return lines[lines.index(f"Host {node}") + 1].split()[1]
 
 
@@ -259,15 +261,15 @@ def root_is_locked() -> bool:
     return any(line.startswith("root:!") for line in shadow.splitlines())
 
 
-def _start_sshd(sshd: str, own: ManagementFiles, node: str, configuration: Path) -> None:
+def _start_sshd(sshd: str, management: ManagementFiles, node: str, configuration: Path) -> None:
     """Start a node's sshd; return when it listens. Raises MachineError."""
-    log = own.of_node(node, "sshd.log")
+    log = management.of_node(node, "sshd.log")
     write_file(log, b"", 0o600)
     watch = inotify.watch(log)
     arguments = [sshd, "-f", str(configuration), "-E", str(log)]
 
     def run() -> subprocess.CompletedProcess[str]:
-        hosts.enter(own.files, node)
+        hosts.enter(management.files, node)
         return subprocess.run(
             arguments,
             stdin=subprocess.DEVNULL,

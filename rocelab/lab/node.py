@@ -242,10 +242,10 @@ class NamespaceNode:
 
         Raises MachineError with what the daemon printed when it does not start.
         """
-        view, own = self.files.mounts_of(self.name), self.files.mounts_of(self.name, name)
+        view, daemon_view = self.files.mounts_of(self.name), self.files.mounts_of(self.name, name)
         variables = self.daemon_variables(name)
         daemons.start_daemon(
-            self.installation, name, self.daemon_files, self.netns, (view, own), variables
+            self.installation, name, self.daemon_files, self.netns, (view, daemon_view), variables
         )
         self.conclude_start(name, niceness)
 
@@ -329,17 +329,17 @@ class NamespaceNode:
                 return ports, known
 
         ports, known = namespaces.inside(self.netns, read)
-        found = []
+        faults = []
         for cable in cables:
             near = cable.port(self.name)
             port = ports.get(near.interface)
             if port is None or port.index != near.index:
-                found.append(f"{near} is gone")
+                faults.append(f"{near} is gone")
             elif not port.up:
-                found.append(f"{near} is down")
+                faults.append(f"{near} is down")
             elif (port.index, cable.far(self.name).mac) not in known:
-                found.append(f"{near} has no entry for its neighbour")
-        return found
+                faults.append(f"{near} has no entry for its neighbour")
+        return faults
 
 
 def too_late(argv: Sequence[str], node: str, timeout_s: float) -> MachineError:
@@ -383,10 +383,10 @@ class VethLink:
 
     def counters(self) -> dict[str, LinkCounters]:
         """The counters of both ends, by node. Raises PortGoneError."""
-        found = {}
+        by_node = {}
         for port, node in ((self.link.a, self.lower), (self.link.b, self.upper)):
             counters = namespaces.inside(node.netns, read_counters)
             if port.interface not in counters:
                 raise PortGoneError(port)
-            found[port.node] = counters[port.interface]
-        return found
+            by_node[port.node] = counters[port.interface]
+        return by_node

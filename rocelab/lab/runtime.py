@@ -209,9 +209,9 @@ class LabRuntime:
         hosts.write_hosts(self.fabric, self.files)
         hosts.make_machine(self.files)
         self.provider.make_nodes(self.fabric, self.files, progress)
-        found = self.provider.installation(self.fabric, self.files)
-        write_installation(self.files.root, found)
-        untested_release = stack_for(self.fabric).untested(found.version)
+        installation = self.provider.installation(self.fabric, self.files)
+        write_installation(self.files.root, installation)
+        untested_release = stack_for(self.fabric).untested(installation.version)
         self.notes += () if untested_release is None else (untested_release,)
         if self.fabric.switches:
             memory.write_memory(self.files.root, self._memory())
@@ -223,11 +223,11 @@ class LabRuntime:
         node = self.node(self.fabric.switches[0].name)
         try:
             write_file(node.daemon_files.library, memory.library().read_bytes())
-            found = memory.tried(node.try_bgpd, node.daemon_files.library)
+            trial = memory.tried(node.try_bgpd, node.daemon_files.library)
         except (OSError, MachineError, subprocess.SubprocessError) as error:
-            found = memory.Memory(FrrMemory.LEAN, problem=str(error))
-        self.notes += () if found.note is None else (found.note,)
-        return found
+            trial = memory.Memory(FrrMemory.LEAN, problem=str(error))
+        self.notes += () if trial.note is None else (trial.note,)
+        return trial
 
     def _make_links(
         self,

@@ -49,17 +49,17 @@ def read_deviations(fabric: Fabric, files: LabFiles) -> tuple[Deviation, ...]:
     read = _of_planned if fabric.observed is None else _of_adopted
     recorded = recorded_faults(files).values()
     excused = {item for fault in recorded for item in fault.get("settings", {}).items()}
-    found: list[Deviation] = []
+    result: list[Deviation] = []
     netns_of = {node.name: files.netns_of(node.name) for node in fabric.nodes}
     present = {name: netns for name, netns in netns_of.items() if netns.exists()}
 
     def visit(name: str) -> None:
         deviations = read(fabric, fabric.node(name))
-        found.extend(one for one in deviations if (one.setting, one.value) not in excused)
+        result.extend(one for one in deviations if (one.setting, one.value) not in excused)
 
     with namespaces.opened(present) as descriptors:
         namespaces.inside_each(descriptors, visit)
-    return tuple(found)
+    return tuple(result)
 
 
 def sentences(deviations: Sequence[Deviation]) -> tuple[str, ...]:
@@ -83,8 +83,8 @@ def problems(fabric: Fabric, files: LabFiles) -> tuple[str, ...]:
 
 def _places(places: Sequence[str]) -> str:
     more = len(places) - _SHOWN
-    shown = [*places[:_SHOWN], *((f"{more:,} more",) if more > 0 else ())]
-    return f"at {listed(shown, 'and')}"
+    parts = [*places[:_SHOWN], *((f"{more:,} more",) if more > 0 else ())]
+    return f"at {listed(parts, 'and')}"
 
 
 def _of_planned(fabric: Fabric, node: Node) -> Iterator[Deviation]:

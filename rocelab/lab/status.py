@@ -129,16 +129,16 @@ class LabStatus:
     @property
     def broken_processes(self) -> tuple[str, ...]:
         """The processes of the lab that do not run, or do not answer as they should."""
-        found = [problem for node in self.nodes for problem in node.problems]
+        problems = [problem for node in self.nodes for problem in node.problems]
         if self.lossless is not None and not self.lossless.is_alive:
-            found.append("lossless classes: the PFC process does not run")
+            problems.append("lossless classes: the PFC process does not run")
         if self.broken_cables:
-            found.append(f"cables of {', '.join(self.broken_cables)} let no packet through")
+            problems.append(f"cables of {', '.join(self.broken_cables)} let no packet through")
         if self.lacks_controller:
-            found.append(
+            problems.append(
                 "the controller of the scheme does not run (`rocelab scheme` starts it again)"
             )
-        return tuple(found)
+        return tuple(problems)
 
     @property
     def pss_bytes(self) -> int:
@@ -148,11 +148,11 @@ class LabStatus:
     @property
     def pss_of_roles(self) -> Mapping[Role, float]:
         """The mean of a switch's memory, in bytes, for each role of switches."""
-        found: dict[Role, list[int]] = {}
+        by_role: dict[Role, list[int]] = {}
         for node in self.nodes:
             if node.role.tier:
-                found.setdefault(node.role, []).append(node.pss_bytes)
-        return {role: sum(sizes) / len(sizes) for role, sizes in found.items()}
+                by_role.setdefault(node.role, []).append(node.pss_bytes)
+        return {role: sum(sizes) / len(sizes) for role, sizes in by_role.items()}
 
     def document(self) -> dict[str, object]:
         """The document of `rocelab status --json`."""
@@ -344,10 +344,10 @@ def _known(name: str) -> KnownLab:
         return KnownLab(name, Presence.UNREADABLE, None, None, None, None, _ROOTS)
     if record is None:
         return KnownLab(name, Presence.LEFT_BEHIND, None, None, None, None)
-    found = Presence.LEFT_BEHIND
+    presence = Presence.LEFT_BEHIND
     nodes = made_nodes(files)
     if record.state is State.STARTING and is_locked(files.lock):
-        found = Presence.STARTING
+        presence = Presence.STARTING
     elif record.state is State.RUNNING and nodes != 0:
-        found = Presence.RUNNING
-    return KnownLab(name, found, nodes, record.started_unix_s, record.version, record.runtime)
+        presence = Presence.RUNNING
+    return KnownLab(name, presence, nodes, record.started_unix_s, record.version, record.runtime)

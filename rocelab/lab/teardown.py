@@ -122,10 +122,10 @@ def _namespace_inodes(files: LabFiles) -> set[int]:
     with suppress(DamagedRecordError):
         if (record := read_record(files.lab)) is not None:
             nodes.pop(record.machine_netns, None)
-    for own in (namespaces.inode_of(os.getpid(), kind) for kind in KINDS):
-        if own in nodes:
+    for inode in (namespaces.inode_of(os.getpid(), kind) for kind in KINDS):
+        if inode in nodes:
             raise MachineError(
-                f"this shell is in {nodes[own]} of lab {files.lab}, which would end it",
+                f"this shell is in {nodes[inode]} of lab {files.lab}, which would end it",
                 "leave the node, and take the lab down from outside",
             )
     return set(nodes)

@@ -80,15 +80,15 @@ def find(text: str, catalog: Catalog, tree: Path = Path(), folder: Path = Path()
     Text with a slash or ending in .yaml or .yml is a path whether or not the file exists; reading
     it says so. Raises InputError, which says where to find the names, if there is no such file.
     """
-    own, ship = own_files(catalog, tree), shipped_names(catalog)
-    if text in own:
-        return own[text]
+    paths, ship = own_files(catalog, tree), shipped_names(catalog)
+    if text in paths:
+        return paths[text]
     if text in ship:
         return shipped(catalog.folder) / f"{text}.yaml"
     path = folder / text
     if "/" in text or path.suffix in (".yaml", ".yml") or S_ISREG(_mode(path)):
         return path
-    names = sorted({*own, *ship})
+    names = sorted({*paths, *ship})
     listed = f"the names are {', '.join(names)}"
     if catalog.listing:
         listed = f"`{catalog.listing}` lists the names"

@@ -111,7 +111,7 @@ def check_shared_memory(pfc: PfcSpec, links: Links) -> None:
 
 def _responsible(pfc: PfcSpec, links: Links) -> tuple[KeyPath, ...]:
     """The key of what takes most of the memory, then those of what it is and for how many."""
-    needed = max((each for each, _ in links), key=lambda each: each.total)
+    needed = max((need for need, _ in links), key=lambda need: need.total)
     takes: dict[KeyPath, int] = {("queues", "pfc", "reserved"): pfc.reserved}
     if pfc.headroom is not None:
         takes["queues", "pfc", "headroom"] = pfc.headroom

@@ -64,22 +64,22 @@ def read_model(path: Path, model: type[Model]) -> Model:
 
 def validate(source: Source, model: type[Model]) -> Model:
     """The `model` that a file already read holds. Raises SpecError with every problem."""
-    found: list[Found] = []
+    mistakes: list[Found] = []
     result = None
     try:
         result = model.model_validate(source.data)
     except ValidationError as error:
         details = error.errors(include_url=False)
-        found = _settle_unions([(locate(model, detail["loc"]), detail) for detail in details])
+        mistakes = _settle_unions([(locate(model, detail["loc"]), detail) for detail in details])
         # Items that are wrong themselves are not there for pydantic, so that too few seem to be.
-        found = [
+        mistakes = [
             mistake
-            for mistake in found
+            for mistake in mistakes
             if not (mistake[1]["type"] == "too_short" and mistake[1]["input"])
         ]
-        found.sort(key=lambda mistake: source.line(mistake[0].path) or 0)
-    problems = [_problem(source, model, *mistake) for mistake in found[:MAX_PROBLEMS]]
-    named = {_path(source, *mistake) for mistake in found}
+        mistakes.sort(key=lambda mistake: source.line(mistake[0].path) or 0)
+    problems = [_problem(source, model, *mistake) for mistake in mistakes[:MAX_PROBLEMS]]
+    named = {_path(source, *mistake) for mistake in mistakes}
     problems += [
         Problem(
             source.file,
@@ -92,7 +92,7 @@ def validate(source: Source, model: type[Model]) -> Model:
         if path not in named
     ]
     if result is None or problems:
-        raise_problems(problems, untold=len(found[MAX_PROBLEMS:]))
+        raise_problems(problems, untold=len(mistakes[MAX_PROBLEMS:]))
     return result
 
 
@@ -105,11 +105,11 @@ def _without_value(data: dict[str, Data] | list[Data], path: KeyPath = ()) -> It
             yield from _without_value(value, (*path, key))
 
 
-def _settle_unions(found: Sequence[Found]) -> list[Found]:
+def _settle_unions(mistakes: Sequence[Found]) -> list[Found]:
     """One error per place: for a union only the errors of the best fitting member."""
-    settled = [mistake for mistake in found if mistake[0].union is None]
+    settled = [mistake for mistake in mistakes if mistake[0].union is None]
     unions: dict[KeyPath, dict[str | int | None, list[Found]]] = {}
-    for mistake in found:
+    for mistake in mistakes:
         union = mistake[0].union
         if union is not None:
             unions.setdefault(union.path, {}).setdefault(mistake[0].member, []).append(mistake)

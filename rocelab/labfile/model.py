@@ -354,15 +354,15 @@ def differing_keys(wanted: LabSpec, running: LabSpec) -> tuple[str, ...]:
     """The keys, such as `routing.bfd`, whose values differ in two specs."""
 
     def keys(one: Mapping[str, object], other: Mapping[str, object], above: str) -> list[str]:
-        found = []
+        names = []
         for key in sorted({*one, *other}):
             first, second = one.get(key), other.get(key)
             if first == second:
                 continue
             if isinstance(first, dict) and isinstance(second, dict):
-                found += keys(first, second, f"{above}{key}.")
+                names += keys(first, second, f"{above}{key}.")
             else:
-                found.append(f"{above}{key}")
-        return found
+                names.append(f"{above}{key}")
+        return names
 
     return tuple(keys(wanted.model_dump(mode="json"), running.model_dump(mode="json"), ""))

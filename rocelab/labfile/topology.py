@@ -93,7 +93,7 @@ class TopologyFile:
         return fields or {}
 
     def _fields(self, node: yaml.MappingNode, what: str) -> dict[str, yaml.Node]:
-        own: dict[str, yaml.Node] = {}
+        fields: dict[str, yaml.Node] = {}
         merged: dict[str, yaml.Node] = {}
         for key, value in node.value:
             if key.tag == _MERGE:
@@ -102,13 +102,13 @@ class TopologyFile:
                     merged = {**self.fields(one, f"what {what} merges"), **merged}
             elif not isinstance(key, yaml.ScalarNode):
                 self.note(key, f"{what} has a key that is no text")
-            elif key.value in own:
-                first = own[key.value].start_mark
+            elif key.value in fields:
+                first = fields[key.value].start_mark
                 at = f"; the first is on line {first.line + 1}" if first else ""
                 self.note(key, f"{what} has {shown(key.value)} twice{at}", "keep one of them")
             else:
-                own[key.value] = value
-        return {**merged, **own}
+                fields[key.value] = value
+        return {**merged, **fields}
 
     def items(self, node: yaml.Node | None, what: str) -> list[yaml.Node]:
         """The items of a list, none for nothing; `what` the list is."""

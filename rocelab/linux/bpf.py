@@ -103,8 +103,8 @@ class Loaded(Closing):
 
     def descriptor(self, name: str) -> int:
         """The descriptor of a map or a program."""
-        if found := self._map(name):
-            return int(self._library.bpf_map__fd(found))
+        if pointer := self._map(name):
+            return int(self._library.bpf_map__fd(pointer))
         program = self._library.bpf_object__find_program_by_name(self._object, name.encode())
         return int(self._library.bpf_program__fd(ctypes.c_void_p(program)))
 
@@ -133,8 +133,8 @@ class Loaded(Closing):
             self._library.bpf_link__destroy(link)
 
     def _map(self, name: str) -> ctypes.c_void_p:
-        found = self._library.bpf_object__find_map_by_name(self._object, name.encode())
-        return ctypes.c_void_p(found)
+        pointer = self._library.bpf_object__find_map_by_name(self._object, name.encode())
+        return ctypes.c_void_p(pointer)
 
 
 def mount(folder: Path) -> None:
@@ -178,13 +178,13 @@ def remove_element(descriptor: int, key: bytes) -> None:
 def keys(descriptor: int, key_bytes: int) -> list[bytes]:
     """The keys of a hash map. If one is removed meanwhile, the walk restarts."""
     library = _libbpf()
-    found: dict[bytes, None] = {}
+    entries: dict[bytes, None] = {}
     following = ctypes.create_string_buffer(key_bytes)
     last: bytes | None = None
     while library.bpf_map_get_next_key(descriptor, last, following) == 0:
         last = following.raw
-        found[last] = None
-    return list(found)
+        entries[last] = None
+    return list(entries)
 
 
 def run(program: int) -> None:

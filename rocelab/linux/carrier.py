@@ -92,12 +92,12 @@ class CarrierWatch:
     def read(self) -> dict[str, bool]:
         """The interfaces with events since the last call, and whether each has carrier. Raises
         OSError."""
-        found: dict[str, bool] = {}
+        states: dict[str, bool] = {}
         while True:
             try:
-                found.update(carriers(self._socket.recv(_LONGEST_PART)))
+                states.update(carriers(self._socket.recv(_LONGEST_PART)))
             except BlockingIOError:
-                return found
+                return states
             except OSError as error:
                 # The buffer overflowed and changes were lost: request the present state again.
                 if error.errno != errno.ENOBUFS:

@@ -126,9 +126,9 @@ def read_routes(channel: socket.socket, table: int = RT_TABLE_MAIN) -> tuple[Ker
         bodies = netlink.dump(channel, RTM_GETROUTE, asked)
     except FileNotFoundError:  # a table that never had a route
         return ()
-    found = (parse_route(body, table) for body in bodies)
+    routes = (parse_route(body, table) for body in bodies)
     return tuple(
-        route for route in found if route is not None and (route.hops or route.kind != RTN_UNICAST)
+        route for route in routes if route is not None and (route.hops or route.kind != RTN_UNICAST)
     )
 
 
@@ -140,25 +140,25 @@ def parse_route(body: bytes, of_table: int = RT_TABLE_MAIN) -> KernelRoute | Non
     _, length, _, _, table, protocol, _, kind, flags = RTMSG.unpack_from(body)
     if table != of_table:
         return None
-    found = netlink.attributes(body, RTMSG.size)
+    attributes = netlink.attributes(body, RTMSG.size)
     hops: tuple[KernelHop, ...] = ()
     if kind == RTN_UNICAST:
-        if RTA_MULTIPATH in found:
-            hops = _multipath(found[RTA_MULTIPATH])
-        elif RTA_OIF in found:
-            hops = _hops(netlink.number(found[RTA_OIF]), 1, flags, found)
-        elif RTA_NH_ID in found:
+        if RTA_MULTIPATH in attributes:
+            hops = _multipath(attributes[RTA_MULTIPATH])
+        elif RTA_OIF in attributes:
+            hops = _hops(netlink.number(attributes[RTA_OIF]), 1, flags, attributes)
+        elif RTA_NH_ID in attributes:
             raise MachineError(
                 "the kernel does not list the next hops of its routes",
                 hint="set net.ipv4.nexthop_compat_mode to 1 in this namespace",
             )
     return KernelRoute(
-        int.from_bytes(found.get(RTA_DST, b""), "big"),
+        int.from_bytes(attributes.get(RTA_DST, b""), "big"),
         length,
-        netlink.number(found.get(RTA_PRIORITY, b"")),
+        netlink.number(attributes.get(RTA_PRIORITY, b"")),
         protocol,
         kind,
-        netlink.number(found.get(RTA_NH_ID, b"")),
+        netlink.number(attributes.get(RTA_NH_ID, b"")),
         hops,
     )
 
@@ -168,16 +168,18 @@ def read_objects(channel: socket.socket) -> tuple[dict[int, Member], dict[int, G
     members: dict[int, Member] = {}
     groups: dict[int, Group] = {}
     for body in netlink.dump(channel, RTM_GETNEXTHOP, bytes(NHMSG.size)):
-        found = netlink.attributes(body, NHMSG.size)
-        identity = netlink.number(found[NHA_ID])
-        if NHA_GROUP in found:
+        attributes = netlink.attributes(body, NHMSG.size)
+        identity = netlink.number(attributes[NHA_ID])
+        if NHA_GROUP in attributes:
             entries = tuple(
                 (number, (high << 8 | low) + 1)
-                for number, low, high, _ in GROUP_ENTRY.iter_unpack(found[NHA_GROUP])
+                for number, low, high, _ in GROUP_ENTRY.iter_unpack(attributes[NHA_GROUP])
             )
-            groups[identity] = Group(entries, _buckets(found))
-        elif NHA_OIF in found:
-            members[identity] = Member(netlink.number(found[NHA_OIF]), found.get(NHA_GATEWAY, b""))
+            groups[identity] = Group(entries, _buckets(attributes))
+        elif NHA_OIF in attributes:
+            members[identity] = Member(
+                netlink.number(attributes[NHA_OIF]), attributes.get(NHA_GATEWAY, b"")
+            )
     return members, groups
 
 
@@ -201,7 +203,7 @@ def fib_of(routes: Iterable[KernelRoute], names: Mapping[int, str]) -> Fib:
     """The table that the kernel looks up. An interface missing in `names` has just been removed and
     has no route of the fabric."""
     named: dict[int, tuple[NextHop, ...]] = {}
-    found = []
+    rest = []
     for route in used(routes):
         # Routes read together share their next hops.
         hops = named.get(id(route.hops))
@@ -216,8 +218,8 @@ def fib_of(routes: Iterable[KernelRoute], names: Mapping[int, str]) -> Fib:
                 for hop in route.hops
             )
             named[id(route.hops)] = hops
-        found.append(Route(route.prefix, hops))
-    return Fib(tuple(found))
+        rest.append(Route(route.prefix, hops))
+    return Fib(tuple(rest))
 
 
 def gateway_text(gateway: bytes) -> str | None:
@@ -232,9 +234,9 @@ def gateway_text(gateway: bytes) -> str | None:
 @lru_cache(_DISTINCT_SETS)
 def _multipath(data: bytes) -> tuple[KernelHop, ...]:
     return tuple(
-        found
+        attributes
         for hop in next_hops(data)
-        for found in _hops(
+        for attributes in _hops(
             hop.interface, hop.weight + 1, hop.flags, netlink.attributes(hop.attributes)
         )
     )
@@ -253,16 +255,16 @@ def next_hops(data: bytes) -> Iterator[RawHop]:
 
 
 def _hops(
-    interface: int, weight: int, flags: int, found: Mapping[int, bytes]
+    interface: int, weight: int, flags: int, attributes: Mapping[int, bytes]
 ) -> tuple[KernelHop, ...]:
     """The next hop, or none if it is dead."""
     if flags & RTNH_F_DEAD:
         return ()
-    gateway = found.get(RTA_GATEWAY) or found.get(RTA_VIA, b"")[2:]
+    gateway = attributes.get(RTA_GATEWAY) or attributes.get(RTA_VIA, b"")[2:]
     return (KernelHop(interface, gateway, weight, not flags & RTNH_F_LINKDOWN),)
 
 
-def _buckets(found: Mapping[int, bytes]) -> int:
-    if netlink.number(found.get(NHA_GROUP_TYPE, b"")) != GROUP_TYPE_RESILIENT:
+def _buckets(attributes: Mapping[int, bytes]) -> int:
+    if netlink.number(attributes.get(NHA_GROUP_TYPE, b"")) != GROUP_TYPE_RESILIENT:
         return 0
-    return netlink.number(netlink.attributes(found[NHA_RES_GROUP])[NHA_RES_GROUP_BUCKETS])
+    return netlink.number(netlink.attributes(attributes[NHA_RES_GROUP])[NHA_RES_GROUP_BUCKETS])

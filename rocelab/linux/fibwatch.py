@@ -76,9 +76,11 @@ class FibWatch(Listener):
 
     def _next_hop(self, node: str, kind: int, body: bytes, now_ns: int) -> Iterator[FibEvent]:
         """A next hop or group: the kernel shrinks a group in place when a member loses carrier."""
-        found = netlink.attributes(body, fib.NHMSG.size)
-        identity = netlink.number(found.get(fib.NHA_ID, b""))
-        width = len(found.get(fib.NHA_GROUP, bytes(fib.GROUP_ENTRY.size))) // fib.GROUP_ENTRY.size
+        attributes = netlink.attributes(body, fib.NHMSG.size)
+        identity = netlink.number(attributes.get(fib.NHA_ID, b""))
+        width = (
+            len(attributes.get(fib.NHA_GROUP, bytes(fib.GROUP_ENTRY.size))) // fib.GROUP_ENTRY.size
+        )
         table = self._tables[node]
         prefixes = table.prefixes_of.get(identity, set())
         if kind == fib.RTM_DELNEXTHOP:

@@ -164,12 +164,12 @@ class Link:
         """The interface's own sysctls by family and name, such as `ipv4/rp_filter`: those that the
         kernel reports, of the families that the interface has. Times of IPv6 are in ms."""
         families = self._find(IFLA_AF_SPEC)
-        found = {}
+        settings = {}
         for family, number, kind, names in _FAMILIES:
             values = netlink.find(netlink.find(families, 0, number), 0, kind)
             for name, (value,) in zip(names, _SETTING.iter_unpack(values), strict=False):
-                found[f"{family}/{name}"] = value
-        return found
+                settings[f"{family}/{name}"] = value
+        return settings
 
     @property
     def counters(self) -> LinkCounters:
@@ -206,13 +206,13 @@ def read_links(channel: socket.socket) -> list[Link]:
 def read_counters() -> dict[str, LinkCounters]:
     """Counters of every interface of the calling thread's namespace, by name, from /proc/net/dev,
     which takes half the time of netlink."""
-    found = {}
+    counters = {}
     # A name may be any bytes but a slash, a colon and white space.
     text = Path("/proc/thread-self/net/dev").read_text(errors="replace")
     for line in text.rstrip("\n").split("\n")[2:]:
         name, _, figures = line.partition(":")
         field = [int(word) for word in figures.split()]
-        found[name.strip(" ")] = LinkCounters(
+        counters[name.strip(" ")] = LinkCounters(
             rx_packets=field[1],
             tx_packets=field[9],
             rx_bytes=field[0],
@@ -220,7 +220,7 @@ def read_counters() -> dict[str, LinkCounters]:
             rx_dropped=field[3],
             tx_dropped=field[11],
         )
-    return found
+    return counters
 
 
 def parse_link(body: bytes) -> Link:
@@ -233,19 +233,19 @@ def read_neighbours(channel: socket.socket) -> Iterator[Neighbour]:
     """The permanent neighbours of the socket's namespace, of IPv4 and IPv6. Raises OSError."""
     for body in netlink.dump(channel, RTM_GETNEIGH, bytes(NDMSG.size)):
         _, interface, state, _, _ = NDMSG.unpack_from(body)
-        found = netlink.attributes(body, NDMSG.size)
-        if state & NUD_PERMANENT and NDA_DST in found:
-            mac = found.get(NDA_LLADDR, b"").hex(":")
-            yield Neighbour(interface, found[NDA_DST], mac)
+        attributes = netlink.attributes(body, NDMSG.size)
+        if state & NUD_PERMANENT and NDA_DST in attributes:
+            mac = attributes.get(NDA_LLADDR, b"").hex(":")
+            yield Neighbour(interface, attributes[NDA_DST], mac)
 
 
 def read_addresses(channel: socket.socket) -> Iterator[Address]:
     """The addresses of the socket's namespace, of IPv4 and IPv6. Raises OSError."""
     for body in netlink.dump(channel, RTM_GETADDR, bytes(IFADDRMSG.size)):
         _, length, _, scope, interface = IFADDRMSG.unpack_from(body)
-        found = netlink.attributes(body, IFADDRMSG.size)
+        attributes = netlink.attributes(body, IFADDRMSG.size)
         # A point-to-point address has the peer's as IFA_ADDRESS.
-        local = found.get(IFA_LOCAL) or found.get(IFA_ADDRESS)
+        local = attributes.get(IFA_LOCAL) or attributes.get(IFA_ADDRESS)
         if local:
             yield Address(interface, ip_address(local), length, scope == RT_SCOPE_UNIVERSE)
 

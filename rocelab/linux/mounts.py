@@ -132,11 +132,11 @@ def create(
         finally:
             for descriptor in trees.values():
                 os.close(descriptor)
-        for place, shown in places.items():
+        for place, source in places.items():
             if place.resolve().is_relative_to(RUN):
                 make_folders(place.resolve())
             if place.is_dir():
-                _mount(shown, place, MS_BIND)
+                _mount(source, place, MS_BIND)
                 _restrict(place)
         return os.open("/proc/thread-self/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
 
@@ -164,12 +164,12 @@ def _unshare() -> None:
     on another CPU. Then one is made on each CPU in turn: the CPU on which ours was made gives
     higher numbers.
     """
-    own = _number()
+    number = _number()
     own_cpus = os.sched_getaffinity(0)
     try:
         check(_libc.unshare(CLONE_NEWNS), "unshare")
         for cpu in sorted(os.sched_getaffinity(os.getpid())):
-            if own is None or (_number() or 0) > own:
+            if number is None or (_number() or 0) > number:
                 break
             os.sched_setaffinity(0, {cpu})
             check(_libc.unshare(CLONE_NEWNS), "unshare")
@@ -234,11 +234,11 @@ def _change_root(tree: int) -> None:
     A process that enters a namespace is at the namespace's root, not at its creator's (chroot(2)):
     so the tree becomes the namespace's root, not only the thread's.
     """
-    own = os.open("/proc/thread-self/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
+    descriptor = os.open("/proc/thread-self/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
     try:
-        _enter(own)
+        _enter(descriptor)
     finally:
-        os.close(own)
+        os.close(descriptor)
     # Later unmounts of the machine propagate here, so that nothing is kept in use.
     _mount(None, SYSTEM_ROOT, MS_REC | MS_SLAVE)
     _attach(tree, SYSTEM_ROOT)
@@ -252,13 +252,13 @@ def _change_root(tree: int) -> None:
 
 def _unmount(is_doomed: Callable[[Path], bool]) -> None:
     """Unmount in the calling thread's mount namespace what is mounted on such paths."""
-    found = []
+    points = []
     with Path("/proc/thread-self/mountinfo").open("rb") as lines:
         for line in lines:
             point = re.sub(rb"\\(\d{3})", lambda code: bytes([int(code[1], 8)]), line.split()[4])
             if is_doomed(Path(os.fsdecode(point))):
-                found.append(point)
-    for point in found:
+                points.append(point)
+    for point in points:
         # A mount below another goes with it.
         _libc.umount2(point, MNT_DETACH)
 
@@ -266,9 +266,9 @@ def _unmount(is_doomed: Callable[[Path], bool]) -> None:
 def _open_tree(path: Path) -> int:
     """A copy of all that is mounted at and below a path, mounted nowhere yet."""
     flags = OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE
-    found = int(_libc.syscall(SYS_OPEN_TREE, AT_FDCWD, os.fsencode(path), flags))
-    check(min(found, 0), f"open_tree {path}")
-    return found
+    descriptor = int(_libc.syscall(SYS_OPEN_TREE, AT_FDCWD, os.fsencode(path), flags))
+    check(min(descriptor, 0), f"open_tree {path}")
+    return descriptor
 
 
 def _attach(tree: int, place: Path) -> None:

@@ -200,7 +200,7 @@ def are_in_one(pid: int, other: int) -> bool:
     Files of /proc/PID/net are their namespace's, with inode numbers of their own
     (fs/proc/proc_net.c), and no right is needed to see them. Raises OSError if one is gone.
     """
-    one, another = (Path(f"/proc/{each}/net/dev").stat() for each in (pid, other))
+    one, another = (Path(f"/proc/{process}/net/dev").stat() for process in (pid, other))
     return one.st_ino == another.st_ino
 
 

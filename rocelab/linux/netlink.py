@@ -89,23 +89,23 @@ def messages(datagram: bytes, sequence: int | None = None) -> Iterator[tuple[int
 
 def attributes(data: bytes, start: int = 0) -> dict[int, bytes]:
     """Attributes by kind, from the bytes that hold them from `start` on."""
-    found = {}
+    values = {}
     last = len(data) - 4
     while start <= last:
         length, kind = _unpack_attribute(data, start)
         if length < 4:
             break
-        found[kind & _ATTRIBUTE_TYPE] = data[start + 4 : start + length]
+        values[kind & _ATTRIBUTE_TYPE] = data[start + 4 : start + length]
         start += (length + 3) & ~3
-    return found
+    return values
 
 
 def find(data: bytes, start: int, kind: int) -> bytes:
     """The first attribute of a kind, empty if missing."""
     last = len(data) - 4
     while start <= last:
-        length, found = _unpack_attribute(data, start)
-        if found & _ATTRIBUTE_TYPE == kind:
+        length, attribute = _unpack_attribute(data, start)
+        if attribute & _ATTRIBUTE_TYPE == kind:
             return data[start + 4 : start + length]
         if length < 4:
             break
@@ -172,10 +172,10 @@ def dump(netlink: socket.socket, kind: int, body: bytes) -> list[bytes]:
     netlink.send(HEADER.pack(HEADER.size + len(body), kind, REQUEST_DUMP, sequence, 0) + body)
     bodies: list[bytes] = []
     while True:
-        for answer, found in messages(netlink.recv(DATAGRAM_BYTES), sequence):
+        for answer, message in messages(netlink.recv(DATAGRAM_BYTES), sequence):
             if answer == NLMSG_DONE:
                 return bodies
             if answer == NLMSG_ERROR:
-                code = -_ERRNO.unpack_from(found)[0]
+                code = -_ERRNO.unpack_from(message)[0]
                 raise OSError(code, f"netlink dump: {os.strerror(code)}")
-            bodies.append(found)
+            bodies.append(message)

@@ -80,9 +80,13 @@ def read_port(channel: socket.socket, port: Link) -> PortState:
     routes = netlink.dump(channel, fib.RTM_GETROUTE, bytes(fib.RTMSG.size))
     kept = (
         # The kernel lists the last one first, and takes the first that fits as a source address.
-        *(_address(each) for each in reversed(addresses) if _is_kept_address(each, index)),
-        *(_neighbour(each) for each in neighbours if _is_kept_neighbour(each, index)),
-        *(_neighbour(each) for each in proxies if links.NDMSG.unpack_from(each)[1] == index),
+        *(_address(address) for address in reversed(addresses) if _is_kept_address(address, index)),
+        *(
+            _neighbour(neighbour)
+            for neighbour in neighbours
+            if _is_kept_neighbour(neighbour, index)
+        ),
+        *(_neighbour(proxy) for proxy in proxies if links.NDMSG.unpack_from(proxy)[1] == index),
         *map(_nexthop, nexthops),
         *(_route(route) for route in routes if _is_kept_route(route, index, ids)),
     )
@@ -137,16 +141,16 @@ def _is_kept_address(body: bytes, index: int) -> bool:
     """Not the kernel's own, such as those that a router advertises. Before Linux 5.18 no address
     says so: a link-local one is then set again as the kernel would."""
     _, _, flags, _, interface = links.IFADDRMSG.unpack_from(body)
-    own = netlink.find(body, links.IFADDRMSG.size, IFA_PROTO)
-    return interface == index and bool(flags & IFA_F_PERMANENT) and not netlink.number(own)
+    protocol = netlink.find(body, links.IFADDRMSG.size, IFA_PROTO)
+    return interface == index and bool(flags & IFA_F_PERMANENT) and not netlink.number(protocol)
 
 
 def _address(body: bytes) -> Kept:
     family, length, _, _, _ = links.IFADDRMSG.unpack_from(body)
-    found = netlink.attributes(body, links.IFADDRMSG.size)
-    ip = found.get(links.IFA_LOCAL) or found.get(links.IFA_ADDRESS, b"")
+    attributes = netlink.attributes(body, links.IFADDRMSG.size)
+    ip = attributes.get(links.IFA_LOCAL) or attributes.get(links.IFA_ADDRESS, b"")
     key = ("address", family, ip, length)
-    return Kept(RTM_NEWADDR, body[: links.IFADDRMSG.size] + _joined(found), key)
+    return Kept(RTM_NEWADDR, body[: links.IFADDRMSG.size] + _joined(attributes), key)
 
 
 def _is_kept_neighbour(body: bytes, index: int) -> bool:
@@ -155,8 +159,10 @@ def _is_kept_neighbour(body: bytes, index: int) -> bool:
 
 
 def _neighbour(body: bytes) -> Kept:
-    found = netlink.attributes(body, links.NDMSG.size)
-    kept = {kind: found[kind] for kind in (links.NDA_DST, links.NDA_LLADDR) if kind in found}
+    attributes = netlink.attributes(body, links.NDMSG.size)
+    kept = {
+        kind: attributes[kind] for kind in (links.NDA_DST, links.NDA_LLADDR) if kind in attributes
+    }
     *_, flags, _ = links.NDMSG.unpack_from(body)
     key = ("neighbour", body[0], flags & NTF_PROXY, *kept.values())
     return Kept(RTM_NEWNEIGH, body[: links.NDMSG.size] + _joined(kept), key)
@@ -168,21 +174,23 @@ def _nexthops(bodies: Iterable[bytes], index: int) -> list[bytes]:
     groups = []
     for body in bodies:
         _, _, protocol, _, _ = fib.NHMSG.unpack_from(body)
-        found = netlink.attributes(body, fib.NHMSG.size)
+        attributes = netlink.attributes(body, fib.NHMSG.size)
         if protocol > RTPROT_STATIC:
             continue
-        if fib.NHA_GROUP in found:
-            members = {member for member, *_ in fib.GROUP_ENTRY.iter_unpack(found[fib.NHA_GROUP])}
+        if fib.NHA_GROUP in attributes:
+            members = {
+                member for member, *_ in fib.GROUP_ENTRY.iter_unpack(attributes[fib.NHA_GROUP])
+            }
             groups.append((members, body))
-        elif netlink.number(found.get(fib.NHA_OIF, b"")) == index:
-            chosen[netlink.number(found[fib.NHA_ID])] = body
+        elif netlink.number(attributes.get(fib.NHA_OIF, b"")) == index:
+            chosen[netlink.number(attributes[fib.NHA_ID])] = body
     return [*chosen.values(), *(body for members, body in groups if members & chosen.keys())]
 
 
 def _nexthop(body: bytes) -> Kept:
     family, _, protocol, _, flags = fib.NHMSG.unpack_from(body)
-    found = netlink.attributes(body, fib.NHMSG.size)
-    kept = {kind: found[kind] for kind in _NHA_SET if kind in found}
+    attributes = netlink.attributes(body, fib.NHMSG.size)
+    kept = {kind: attributes[kind] for kind in _NHA_SET if kind in attributes}
     if NHA_ENCAP in kept:
         kept[NHA_ENCAP | NLA_F_NESTED] = kept.pop(NHA_ENCAP)
     plain = fib.NHMSG.pack(family, 0, protocol, 0, flags & _RTNH_F_ONLINK)
@@ -192,23 +200,23 @@ def _nexthop(body: bytes) -> Kept:
 def _is_kept_route(body: bytes, index: int, nexthops: Collection[bytes]) -> bool:
     """Not a routing daemon's or the kernel's own. `nexthops` are the ids of those over it."""
     _, _, _, _, table, protocol, _, _, flags = fib.RTMSG.unpack_from(body)
-    found = netlink.attributes(body, fib.RTMSG.size)
+    attributes = netlink.attributes(body, fib.RTMSG.size)
     if not RTPROT_KERNEL < protocol <= RTPROT_STATIC or flags & RTM_F_CLONED:
         return False
-    if (netlink.number(found.get(RTA_TABLE, b"")) or table) == _TABLE_LOCAL:
+    if (netlink.number(attributes.get(RTA_TABLE, b"")) or table) == _TABLE_LOCAL:
         return False
-    if fib.RTA_NH_ID in found:
-        return found[fib.RTA_NH_ID] in nexthops
-    hops = _interfaces(found.get(fib.RTA_MULTIPATH, b""))
-    return netlink.number(found.get(fib.RTA_OIF, b"")) == index or index in hops
+    if fib.RTA_NH_ID in attributes:
+        return attributes[fib.RTA_NH_ID] in nexthops
+    hops = _interfaces(attributes.get(fib.RTA_MULTIPATH, b""))
+    return netlink.number(attributes.get(fib.RTA_OIF, b"")) == index or index in hops
 
 
 def _route(body: bytes) -> Kept:
     *header, flags = fib.RTMSG.unpack_from(body)
     family, length, _, tos, table, *_ = header
-    found = netlink.attributes(body, fib.RTMSG.size)
-    found.pop(RTA_CACHEINFO, None)
-    if fib.RTA_NH_ID in found:
+    attributes = netlink.attributes(body, fib.RTMSG.size)
+    attributes.pop(RTA_CACHEINFO, None)
+    if fib.RTA_NH_ID in attributes:
         # The kernel tells what the next hop is, and refuses to be told both.
         for kind in (
             fib.RTA_OIF,
@@ -218,9 +226,9 @@ def _route(body: bytes) -> Kept:
             RTA_ENCAP_TYPE,
             RTA_ENCAP,
         ):
-            found.pop(kind, None)
-    if fib.RTA_MULTIPATH in found:
-        found[fib.RTA_MULTIPATH] = _without_state(found[fib.RTA_MULTIPATH])
+            attributes.pop(kind, None)
+    if fib.RTA_MULTIPATH in attributes:
+        attributes[fib.RTA_MULTIPATH] = _without_state(attributes[fib.RTA_MULTIPATH])
     naming = (
         RTA_TABLE,
         fib.RTA_DST,
@@ -230,10 +238,10 @@ def _route(body: bytes) -> Kept:
         fib.RTA_VIA,
         fib.RTA_NH_ID,
     )
-    hops = tuple(_interfaces(found.get(fib.RTA_MULTIPATH, b"")))
-    key = ("route", family, table, length, tos, *(found.get(kind) for kind in naming), hops)
+    hops = tuple(_interfaces(attributes.get(fib.RTA_MULTIPATH, b"")))
+    key = ("route", family, table, length, tos, *(attributes.get(kind) for kind in naming), hops)
     plain = fib.RTMSG.pack(*header, flags & ~_RTNH_STATE)
-    return Kept(fib.RTM_NEWROUTE, plain + _joined(found), key)
+    return Kept(fib.RTM_NEWROUTE, plain + _joined(attributes), key)
 
 
 def _interfaces(hops: bytes) -> list[int]:

@@ -150,8 +150,8 @@ def environment_of(pid: int) -> list[str]:
 
 def children_of(pid: int) -> list[int]:
     """The processes whose parent it is."""
-    found = (int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit())
-    return [child for child in found if status_of(child).get("PPid") == str(pid)]
+    pids = (int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit())
+    return [child for child in pids if status_of(child).get("PPid") == str(pid)]
 
 
 def forked_by(pid: int) -> list[int]:

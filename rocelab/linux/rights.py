@@ -71,8 +71,8 @@ CAPABILITIES = (
 
 def effective_capabilities(status: str) -> int:
     """The CapEff bits in the text of /proc/PID/status."""
-    found = re.search(r"^CapEff:\s*([0-9a-f]+)$", status, re.MULTILINE)
-    return int(found[1], 16) if found else 0
+    match = re.search(r"^CapEff:\s*([0-9a-f]+)$", status, re.MULTILINE)
+    return int(match[1], 16) if match else 0
 
 
 def missing_capabilities() -> tuple[Capability, ...]:

@@ -81,15 +81,15 @@ def port_setting(name: str, port: str) -> str:
 
 def read_settings(names: Iterable[str]) -> dict[str, str]:
     """Those of these sysctls that the calling thread's namespace has. Raises OSError."""
-    found = {}
+    values = {}
     for name in names:
         with suppress(FileNotFoundError):
             descriptor = os.open(f"{SETTINGS}/{name}", os.O_RDONLY | os.O_CLOEXEC)
             try:
-                found[name] = os.read(descriptor, _LONGEST).decode().strip()
+                values[name] = os.read(descriptor, _LONGEST).decode().strip()
             finally:
                 os.close(descriptor)
-    return found
+    return values
 
 
 def _write(path: str, value: str) -> bool:

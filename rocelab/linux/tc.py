@@ -159,9 +159,9 @@ def read(channel: socket.socket, kind: int, interface: int = 0, parent: int = 0)
     """The qdiscs, classes or filters (`RTM_GETQDISC` ...) of an interface of the socket's
     namespace, filters those below `parent`; 0: the qdiscs of all interfaces. Raises OSError."""
     body = TCMSG.pack(socket.AF_UNSPEC, interface, 0, parent, 0)
-    found = map(parse, netlink.dump(channel, kind, body))
+    entries = map(parse, netlink.dump(channel, kind, body))
     # The kernel lists the qdiscs of all interfaces, whatever the request.
-    return [installed for installed in found if interface in (0, installed.interface)]
+    return [installed for installed in entries if interface in (0, installed.interface)]
 
 
 def parse(body: bytes) -> Installed:

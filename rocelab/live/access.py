@@ -272,9 +272,9 @@ def _wrong_place(request: HTTPConnection, *, has_origin: bool) -> str | None:
     return None if origins == [f"http://{hosts[0]}"] else "another page may not ask for this"
 
 
-def _same(secret: str, own: str) -> bool:
+def _same(secret: str, reference: str) -> bool:
     """Whether a secret is right, in the same time whatever is wrong with it."""
-    return hmac.compare_digest(secret.encode("utf-8", "replace"), own.encode())
+    return hmac.compare_digest(secret.encode("utf-8", "replace"), reference.encode())
 
 
 def _refused(why: str) -> Response:

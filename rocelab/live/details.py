@@ -103,30 +103,30 @@ def _peers(fabric: Fabric, handle: NamespaceNode) -> tuple[list[Mapping[str, obj
     except OSError as error:
         return [], f"{handle.stack.speaker} does not answer: {error.strerror or error}"
     link_of = links_by_neighbour(fabric)
-    found: list[Mapping[str, object]] = []
+    rows: list[Mapping[str, object]] = []
     for name, peer in peers.items():
         link = link_of.get((handle.name, name))
         ends = {} if link is None else {"link": link.name, "peer": link.far(handle.name).node}
-        found.append({"neighbour": name, **ends, **asdict(peer)})
-    return found, None
+        rows.append({"neighbour": name, **ends, **asdict(peer)})
+    return rows, None
 
 
 def _configuration(handle: NamespaceNode, daemons: tuple[str, ...]) -> Mapping[str, str]:
     """The files that `up` wrote, by daemon; of a lab that was adopted there are none."""
-    found = {}
+    files = {}
     for daemon in daemons:
         with suppress(OSError):
-            found[daemon] = handle.daemon_files.configuration(daemon).read_text()
-    return found
+            files[daemon] = handle.daemon_files.configuration(daemon).read_text()
+    return files
 
 
 def _log(handle: NamespaceNode, daemons: tuple[str, ...]) -> Mapping[str, list[str]]:
     """The last lines of each daemon's log."""
-    found = {}
+    lines = {}
     for daemon in daemons:
         with suppress(OSError):
             text = untrusted_tail(handle.daemon_files.log(daemon), LOG_BYTES).decode(
                 errors="replace"
             )
-            found[daemon] = [printable(line) for line in text.splitlines()[-LOG_LINES:]]
-    return found
+            lines[daemon] = [printable(line) for line in text.splitlines()[-LOG_LINES:]]
+    return lines

@@ -75,19 +75,19 @@ class Faults:
 
     def __exit__(self, *_: object) -> None:
         self._closing.set()
-        for own in list(self._own.values()):
-            own.stop.set()
+        for fault in list(self._own.values()):
+            fault.stop.set()
         for thread in list(self._begun):
             thread.join()
 
     def look(self) -> None:
         """Publish which faults of others have entered the lab's record, and which have left it."""
         with self._looking:
-            found = {fault.number: fault for fault in faults_of(self._lab)}
+            faults = {fault.number: fault for fault in faults_of(self._lab)}
             for number, event in list(self._feed.state.faults.items()):
-                if number not in found and number not in self._own:
+                if number not in faults and number not in self._own:
                     self._feed.publish(replace(event, t_ns=realtime_ns(), begins=False))
-            for number, fault in found.items():
+            for number, fault in faults.items():
                 is_own = fault.driver == "alive" and fault.pid == os.getpid()
                 if number not in self._feed.state.faults and not is_own:
                     began_ns = round(fault.since_unix_s * NS_PER_S)
@@ -147,12 +147,12 @@ class Faults:
     def undo(self, number: int) -> None:
         """Undo a fault, of the page or not, and return when no trace of it remains. Raises as
         `rocelab.faults.running.restore_numbered`."""
-        own = self._own.get(number)
-        if own is None:
+        fault = self._own.get(number)
+        if fault is None:
             restore_numbered(self._lab, number)
         else:
-            own.stop.set()
-            own.thread.join()
+            fault.stop.set()
+            fault.thread.join()
         self.look()
         if number in self._feed.state.faults:
             raise RocelabError(f"fault {number} is not undone", hint="the timeline says why")

@@ -247,12 +247,12 @@ class SessionLogs:
                 text = f"{daemon.node}: {skipped:,} bytes of bgpd's log were too many to read"
                 yield NoteEvent(realtime_ns(), text)
         # A log that grew after its size was read has lines that the next call reads again.
-        last, found = self._last, []
+        last, events = self._last, []
         for event in tracing.logged_since(grown, before, MOST_LOG_BYTES):
             if isinstance(event, SessionUp | SessionDown):
-                found.append(event)
-        self._last = frozenset(found)
-        for event in found:
+                events.append(event)
+        self._last = frozenset(events)
+        for event in events:
             if event not in last:
                 yield self._event(event)
 

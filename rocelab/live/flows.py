@@ -83,7 +83,7 @@ def path_document(name: str, asked: FlowRequest) -> Document:
     lab = RunningLab.open(name)
     steering = lab.steering.model()
     source, destination = asked.ends(lab)
-    found = walk(
+    route = walk(
         lab.fabric,
         lab.read_fibs(),
         source,
@@ -98,7 +98,7 @@ def path_document(name: str, asked: FlowRequest) -> Document:
         "lab": name,
         "scheme": steering.scheme.kind,
         "tables": "kernel",
-        **found.document(asked.qp),
+        **route.document(asked.qp),
     }
 
 
@@ -134,7 +134,12 @@ def reach_document(lab: RunningLab) -> Document:
     """Which NICs reach which others now, by a packet for each pair: the rows of `failures`. Raises
     InputError while a job or a drill uses the lab, whose counts the packets would spoil."""
     with in_use(LabFiles(lab.name), "a probe of all pairs", shared=True):
-        found = probe_reachability(lab.fabric, lambda name: lab.node(name).netns)
-    rows = [{"from": source, "to": to} for source, to in islice(failures(found), MOST_ROWS)]
-    reached = found.pairs - len(found.failed)
-    return {"pairs": found.pairs, "reached": reached, "failures": rows, "took_s": found.took_s}
+        reachability = probe_reachability(lab.fabric, lambda name: lab.node(name).netns)
+    rows = [{"from": source, "to": to} for source, to in islice(failures(reachability), MOST_ROWS)]
+    reached = reachability.pairs - len(reachability.failed)
+    return {
+        "pairs": reachability.pairs,
+        "reached": reached,
+        "failures": rows,
+        "took_s": reachability.took_s,
+    }

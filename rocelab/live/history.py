@@ -95,7 +95,7 @@ class History:
     ) -> None:
         """Take a sample: by metric the values that are not 0, by direction; the states of nodes
         that are not as planned; and both its readings."""
-        rows = {metric: self._row(found) for metric, found in values.items() if found}
+        rows = {metric: self._row(value) for metric, value in values.items() if value}
         dark = frozenset(port for port, read in now.ports.items() if not read.carrier)
         queues = {} if before is None else dict(self._queues(before, now))
         with self._lock:
@@ -174,9 +174,9 @@ class History:
         wanted = set(directions)
         used = {queue for moment in moments for queue in moment.queues if queue[0] in wanted}
         for direction, number in sorted(used):
-            found = [moment.queues.get((direction, number), _IDLE) for moment in moments]
+            queues = [moment.queues.get((direction, number), _IDLE) for moment in moments]
             for what in ("depth_bytes", "marks_per_s", "drops_per_s"):
-                values = [getattr(queue, what) for queue in found]
+                values = [getattr(queue, what) for queue in queues]
                 if any(values):
                     place = self._place(direction)
                     yield {**place, "class": number, "what": what, "values": values}

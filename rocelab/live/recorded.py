@@ -47,8 +47,8 @@ def recorded_page(feed: Feed) -> str:
     lab, moments = feed.lab, in_order(feed.history.moments())
     if len(moments) < 2:
         raise InputError("nothing has been seen yet", hint="ask again in a second")
-    found = recorded(lab.fabric, moments, events_of(moments, feed.hub.kept()))
-    (run,) = found.runs
+    recording = recorded(lab.fabric, moments, events_of(moments, feed.hub.kept()))
+    (run,) = recording.runs
     return template("report/live.html.j2").render(
         lab=lab.name,
         scheme=feed.state.scheme["kind"],
@@ -61,7 +61,7 @@ def recorded_page(feed: Feed) -> str:
         earlier=max(0, len(run.events) - MOST_ROWS),
         style=style(),
         script=script(),
-        recording=data(found.document()),
+        recording=data(recording.document()),
     )
 
 

@@ -39,14 +39,14 @@ def values_of(
     places = snapshot.places.directed_links
     sample = snapshot.sample
     number = {name: direction for direction, name in enumerate(places)}
-    found: dict[str, dict[int, float]] = {}
+    rows: dict[str, dict[int, float]] = {}
     for metric, sli in _SLIS.items():
         unit = NS_PER_S / sample.span_ns if metric in _PER_SECOND else 1
         values = {number[name]: value * unit for name, value in sample.values[sli].items()}
-        found[metric] = _rounded(values)
+        rows[metric] = _rounded(values)
     loads = (_load(fabric, link, before, snapshot.reading) for link in places.values())
-    found["load"] = _rounded(dict(enumerate(loads)))
-    return found
+    rows["load"] = _rounded(dict(enumerate(loads)))
+    return rows
 
 
 def _rounded(values: Mapping[int, float]) -> dict[int, float]:

@@ -25,7 +25,7 @@ class CableFigures:
 
     def problems(self) -> tuple[str, ...]:
         """Why the run is no measurement."""
-        found = [
+        texts = [
             f"not valid because the process that delayed packets on the cables of {switch} had "
             f"ended "
             "or was stopped"
@@ -33,11 +33,11 @@ class CableFigures:
         ]
         if self.lateness.very_late:
             limit = format_duration(VERY_LATE * self.delay_ns)
-            found.append(
+            texts.append(
                 f"not valid because {self.lateness.very_late:,} packets left a link more than "
                 f"{limit} late ({VERY_LATE} times links.delay)"
             )
-        return tuple(found)
+        return tuple(texts)
 
     def warnings(self) -> tuple[str, ...]:
         """What of latency was the machine's."""

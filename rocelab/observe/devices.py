@@ -98,10 +98,10 @@ class DeviceWatch(Holding):
 
 
 def _all_counters(netns_of: Mapping[str, int]) -> dict[str, dict[str, LinkCounters]]:
-    found: dict[str, dict[str, LinkCounters]] = {}
+    by_node: dict[str, dict[str, LinkCounters]] = {}
 
     def read(node: str) -> None:
-        found[node] = read_counters()
+        by_node[node] = read_counters()
 
     namespaces.inside_each(netns_of, read)
-    return found
+    return by_node

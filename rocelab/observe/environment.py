@@ -28,7 +28,9 @@ def read_environment(installation: Installation | None = None) -> Environment:
 
     Raises MachineError when FRR is not installed.
     """
-    found = find_installation() if installation is None else installation
-    if found.stack == DEFAULT_STACK:
-        return environment_with(found.version)
-    return replace(environment_with(""), routing=f"{stack_of(found.stack).title} {found.version}")
+    routing = find_installation() if installation is None else installation
+    if routing.stack == DEFAULT_STACK:
+        return environment_with(routing.version)
+    return replace(
+        environment_with(""), routing=f"{stack_of(routing.stack).title} {routing.version}"
+    )

@@ -52,9 +52,9 @@ class PauseWatch:
         whole = reader.entries()
         entries = [entry for entry in whole if entry.t_ns >= self._begun_ns]
         spans = [
-            _span(each, self._begun_ns, zero_ns)
-            for each in pauses(reader.plan, whole)
-            if each.end_ns is None or each.end_ns > self._begun_ns
+            _span(pause, self._begun_ns, zero_ns)
+            for pause in pauses(reader.plan, whole)
+            if pause.end_ns is None or pause.end_ns > self._begun_ns
         ]
         end_ns = now_ns - zero_ns
         longest_ns: dict[tuple[str, str, int], int] = {}
@@ -110,20 +110,20 @@ def _lateness(entries: list[Entry]) -> tuple[int, int, int] | None:
 
 def _least_held(plan: PausePlan, entries: list[Entry]) -> dict[tuple[PausePort, int], int]:
     """The least that each NIC's receive buffer held when the NIC asked for a pause."""
-    found: dict[tuple[PausePort, int], int] = {}
+    least: dict[tuple[PausePort, int], int] = {}
     for entry in entries:
         if entry.what in (What.PAUSE_SENT, What.REFRESHED):
             port = plan.by_slot[entry.slot]
             place = port, entry.traffic_class
             if port.is_nic:
-                found[place] = min(entry.value, found.get(place, entry.value))
-    return found
+                least[place] = min(entry.value, least.get(place, entry.value))
+    return least
 
 
 def _unreceived(plan: PausePlan, before: Counters, after: Counters) -> dict[str, int]:
     """Pause frames, also those that end a pause, sent and not received since, by port; that of a
     peer that is still paused may be on its way."""
-    found = {}
+    losses = {}
     for (port, traffic_class), now in after.items():
         far = plan.by_slot[port.peer], traffic_class
         then, there, then_there = before[port, traffic_class], after[far], before[far]
@@ -132,8 +132,8 @@ def _unreceived(plan: PausePlan, before: Counters, after: Counters) -> dict[str,
         resumes = now.resumes_sent - then.resumes_sent
         resumes -= there.resumes_received - then_there.resumes_received
         if lost := max(0, pauses) + max(0, resumes):
-            found[f"{port} class {traffic_class}"] = lost
-    return found
+            losses[f"{port} class {traffic_class}"] = lost
+    return losses
 
 
 def _unaccounted(plan: PausePlan, before: Counters, after: Counters) -> dict[str, int]:

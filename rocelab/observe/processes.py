@@ -85,12 +85,12 @@ def _controller_problems(
     if period_s is None:
         return
     rounds = [
-        each
-        for each in read_rounds(ControllerFiles(files).rounds)
-        if each.finished_unix_s > began_unix_s
+        entry
+        for entry in read_rounds(ControllerFiles(files).rounds)
+        if entry.finished_unix_s > began_unix_s
     ]
-    took_s = max((each.finished_unix_s - each.started_unix_s for each in rounds), default=0.0)
-    ends = (began_unix_s, *(each.finished_unix_s for each in rounds), ended_unix_s)
+    took_s = max((entry.finished_unix_s - entry.started_unix_s for entry in rounds), default=0.0)
+    ends = (began_unix_s, *(entry.finished_unix_s for entry in rounds), ended_unix_s)
     gap_s = max(later - earlier for earlier, later in pairwise(ends))
     if gap_s > period_s + took_s + CONTROLLER_STALL_LIMIT_S:
         yield (

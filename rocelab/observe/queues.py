@@ -52,7 +52,7 @@ def traffic_class(fabric: Fabric, dscp: int) -> int:
 def differences(before: PortCounters, after: PortCounters) -> tuple[QueueFigures, ...]:
     """What each queue did between two readings of the same ports. The greatest depth is that of the
     second, which counts it from the first on."""
-    found = []
+    mismatches = []
     for (node, interface), queues in after.items():
         for number, now in queues.items():
             then = before.get((node, interface), {}).get(number, _NONE)
@@ -63,7 +63,7 @@ def differences(before: PortCounters, after: PortCounters) -> tuple[QueueFigures
             arrived = None
             if now.on_arrival is not None:
                 arrived = _since(then.on_arrival or _NO_DEPTHS, now.on_arrival)
-            found.append(
+            mismatches.append(
                 QueueFigures(
                     node=node,
                     interface=interface,
@@ -80,7 +80,7 @@ def differences(before: PortCounters, after: PortCounters) -> tuple[QueueFigures
                     others=_others(then.others, now.others),
                 )
             )
-    return tuple(found)
+    return tuple(mismatches)
 
 
 def _others(then: OtherCounters | None, now: OtherCounters | None) -> OtherTraffic | None:

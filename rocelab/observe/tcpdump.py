@@ -81,5 +81,5 @@ def await_listening(process: subprocess.Popen[bytes]) -> None:
 
 def counts_in(messages: bytes) -> Counts:
     """What tcpdump says at its end and on SIGUSR1; zeros where it says nothing of the kind."""
-    found = _COUNTS.search(messages.decode(errors="replace"))
-    return Counts(*map(int, found.groups())) if found else Counts(0, 0, 0)
+    match = _COUNTS.search(messages.decode(errors="replace"))
+    return Counts(*map(int, match.groups())) if match else Counts(0, 0, 0)

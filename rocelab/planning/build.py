@@ -56,12 +56,12 @@ def _build(spec: LabSpec, layout: Layout, *, numbered: bool) -> Fabric:
     prefixes_of: dict[str, list[Prefix]] = {}
     for home in homes_of(layout, space):
         switches = home.switches
-        own = prefixes_of.setdefault(switches[0], [])
-        own.append(Prefix(prefix_text(home.start, home.size), switches))
+        origins = prefixes_of.setdefault(switches[0], [])
+        origins.append(Prefix(prefix_text(home.start, home.size), switches))
         starts = [home.start + index * home.step for index in range(len(home.nics))]
         start_of.update(zip(home.nics, starts, strict=True))
         if home.is_dual:
-            own += [Prefix(f"{dotted(start)}/32", switches, per_port=True) for start in starts]
+            origins += [Prefix(f"{dotted(start)}/32", switches, per_port=True) for start in starts]
         else:
             loopback_of[switches[0]] = home.start + home.step * len(home.nics)
 

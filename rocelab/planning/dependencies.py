@@ -159,7 +159,7 @@ def _racks(fabric: Fabric) -> dict[str, None]:
 def _destinations(fabric: Fabric) -> tuple[tuple[str, ...], ...]:
     racks = _racks(fabric).keys()
     origins = dict.fromkeys(prefix.origins for prefix in fabric.prefixes)
-    return tuple(each for each in origins if not racks.isdisjoint(each))
+    return tuple(origin for origin in origins if not racks.isdisjoint(origin))
 
 
 def _crossed(fabric: Fabric) -> Mapping[int, int]:
@@ -238,7 +238,7 @@ def _cycle(fabric: Fabric, crossed: Mapping[int, int]) -> tuple[DirectedLink, ..
 
     def unfinished_after(number: int) -> Iterator[int]:
         node = receiver[number]
-        onward[node] = [each for each in onward[node] if each not in finished]
+        onward[node] = [link for link in onward[node] if link not in finished]
         return iter(onward[node])
 
     for start in crossed:
@@ -251,7 +251,7 @@ def _cycle(fabric: Fabric, crossed: Mapping[int, int]) -> tuple[DirectedLink, ..
                 if number in path:
                     around = list(path)
                     return tuple(
-                        fabric.directed_links[each] for each in around[around.index(number) :]
+                        fabric.directed_links[number] for number in around[around.index(number) :]
                     )
                 path[number] = unfinished_after(number)
                 break

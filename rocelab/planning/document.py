@@ -151,8 +151,8 @@ def uplinks_by_tier(fabric: Fabric) -> tuple[Uplinks, ...]:
         for node in fabric.switches
         if down_bps[node.name] and up_bps[node.name]
     )
-    found = (Uplinks(role, switches, *rates) for (role, *rates), switches in count.items())
-    return tuple(sorted(found, key=lambda each: each.role.tier))
+    groups = (Uplinks(role, switches, *rates) for (role, *rates), switches in count.items())
+    return tuple(sorted(groups, key=lambda uplinks: uplinks.role.tier))
 
 
 def _uplinks(tier: Uplinks) -> dict[str, object]:
@@ -201,8 +201,8 @@ def _session(link: Link) -> dict[str, object]:
 def _pfc(fabric: Fabric, pfc: PfcSpec) -> dict[str, object]:
     carvings = carve(fabric, pfc)
     watchdog, dilation = pfc.watchdog, fabric.spec.dilation
-    found = None if is_up_down(fabric) else search(fabric)
-    cycle = found.cycle if found else None
+    outcome = None if is_up_down(fabric) else search(fabric)
+    cycle = outcome.cycle if outcome else None
     return {
         "classes": pfc.classes,
         "switches": [
@@ -240,8 +240,8 @@ def _pfc(fabric: Fabric, pfc: PfcSpec) -> dict[str, object]:
             "lab_restoration_ns": round(watchdog.restoration * dilation),
         },
         "warnings": pfc_warnings(fabric.spec.queues, pfc, carvings, nic_headrooms(fabric, pfc)),
-        "up_down": found is None,
-        "searched": found.states if found else None,
+        "up_down": outcome is None,
+        "searched": outcome.states if outcome else None,
         "cycle": None
         if cycle is None
         else {

@@ -293,11 +293,11 @@ class Fabric:
     @cached_property
     def prefixes_of(self) -> dict[str, tuple[Prefix, ...]]:
         """The prefixes each switch originates, in build order."""
-        found: dict[str, list[Prefix]] = {node.name: [] for node in self.switches}
+        by_node: dict[str, list[Prefix]] = {node.name: [] for node in self.switches}
         for prefix in self.prefixes:
             for origin in prefix.origins:
-                found[origin].append(prefix)
-        return {name: tuple(prefixes) for name, prefixes in found.items()}
+                by_node[origin].append(prefix)
+        return {name: tuple(prefixes) for name, prefixes in by_node.items()}
 
     def prefixes_holding(self, ip: str) -> tuple[Prefix, ...]:
         """Every prefix that contains an address."""
@@ -314,17 +314,17 @@ class Fabric:
 
     @cached_property
     def _nics_of(self) -> dict[str, tuple[Nic, ...]]:
-        found: dict[str, tuple[Nic, ...]] = {}
+        nics: dict[str, tuple[Nic, ...]] = {}
         for server in self.servers:
             by_ip: dict[str, list[Link]] = {}
             for link in self.uplinks(server.name):
                 if link.a.address is not None:  # an adopted lab may have ports without
                     by_ip.setdefault(link.a.ip, []).append(link)
-            found[server.name] = tuple(
+            nics[server.name] = tuple(
                 Nic(server.name, number, ip, tuple(links))
                 for number, (ip, links) in enumerate(by_ip.items(), start=1)
             )
-        return found
+        return nics
 
     def nics(self, server: str) -> tuple[Nic, ...]:
         """A server's NICs, first NIC first. Raises KeyError for any other node."""

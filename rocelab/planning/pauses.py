@@ -102,10 +102,10 @@ class PausePlan:
     @cached_property
     def ports_of(self) -> dict[str, tuple[PausePort, ...]]:
         """The ports of each node."""
-        found: dict[str, list[PausePort]] = {}
+        by_node: dict[str, list[PausePort]] = {}
         for port in self.ports:
-            found.setdefault(port.node, []).append(port)
-        return {node: tuple(ports) for node, ports in found.items()}
+            by_node.setdefault(port.node, []).append(port)
+        return {node: tuple(ports) for node, ports in by_node.items()}
 
 
 def plan_pauses(fabric: Fabric) -> PausePlan | None:

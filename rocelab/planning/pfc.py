@@ -78,8 +78,10 @@ def carve(fabric: Fabric, pfc: PfcSpec) -> tuple[Carving, ...]:
         if links[node.name]
     )
     one_way_ns = fabric.spec.links.cable_ns
-    found = (carving(pfc, role, count, ports, one_way_ns) for (role, ports), count in kinds.items())
-    return tuple(sorted(found, key=lambda carving: carving.role.tier))
+    carvings = (
+        carving(pfc, role, count, ports, one_way_ns) for (role, ports), count in kinds.items()
+    )
+    return tuple(sorted(carvings, key=lambda carving: carving.role.tier))
 
 
 def carving_of(fabric: Fabric, pfc: PfcSpec, switch: str) -> Carving:
@@ -135,30 +137,30 @@ def warnings(
 ) -> tuple[str, ...]:
     """Why lossless classes may lose packets, be paused before they are marked or for too long, or
     hold other packets than they should. nics: as of `nic_headrooms`."""
-    found = [*_of_switches(pfc, carvings), *_of_nics(pfc, nics)]
+    notes = [*_of_switches(pfc, carvings), *_of_nics(pfc, nics)]
     for carving in carvings:
         full = carving.ports * len(pfc.classes) * (pfc.xoff or 0)
         if full > carving.shared:
-            found.append(
+            notes.append(
                 f"{carving.role}: the static XOFFs of all ports and classes are "
                 f"{format_size(full)}, but only {format_size(carving.shared)} are shared: if more "
                 "ports fill than fit, they pause below XOFF"
             )
         marked = set(pfc.classes) & set(queues.marked)
         if marked and queues.ecn.kmin >= carving.memory:
-            found.append(
+            notes.append(
                 f"{carving.role}: no packet of a lossless class is ever marked, as kmin "
                 f"({format_size(queues.ecn.kmin)}) is not below a switch's memory "
                 f"({format_size(carving.memory)})"
             )
         elif queues.ecn.kmin >= carving.marked_below:
-            found.append(
+            notes.append(
                 f"{carving.role}: pauses may come before marks, as kmin "
                 f"({format_size(queues.ecn.kmin)}) is not below "
                 f"{format_size(carving.marked_below)} (DCQCN paper, section 4)"
             )
         if carving.xon < max(needed.frame for needed, _ in carving.headroom):
-            found.append(
+            notes.append(
                 f"{carving.role}: a port resumes only when it holds less than a packet, as "
                 f"xon_offset ({format_size(pfc.xon_offset)}) is too large for an XOFF of "
                 f"{format_size(carving.xoff)}"
@@ -166,16 +168,16 @@ def warnings(
     for needed in nics:
         xoff, _ = nic_thresholds(pfc, needed.total)
         if pfc.nic.xon_offset >= xoff:
-            found.append(
+            notes.append(
                 f"a NIC resumes only when its buffer is empty, as nic.xon_offset "
                 f"({format_size(pfc.nic.xon_offset)}) is not below its XOFF ({format_size(xoff)})"
             )
-    found += _of_dscps(queues, pfc)
+    notes += _of_dscps(queues, pfc)
     unmarked = [str(number) for number in pfc.classes if number not in queues.marked]
     if unmarked:
-        found.append(f"lossless class {', '.join(unmarked)} is not marked: see queues.marked")
+        notes.append(f"lossless class {', '.join(unmarked)} is not marked: see queues.marked")
     if pfc.oversubscription > 1:
-        found.append(
+        notes.append(
             f"the headroom pool holds 1 of {pfc.oversubscription:g} of all headrooms: if more fill "
             "at once, lossless classes lose packets"
         )
@@ -183,12 +185,12 @@ def warnings(
         links = (needed for carving in carvings for needed, _ in carving.headroom)
         obeyed_ns = max((needed.obeyed_ns for needed in links), default=0)
         if pfc.watchdog.detection <= obeyed_ns:
-            found.append(
+            notes.append(
                 f"the watchdog mistakes ordinary pauses for storms, as its detection "
                 f"({format_duration(pfc.watchdog.detection)}) is not longer than a sender takes to "
                 f"obey a pause ({format_duration(obeyed_ns)})"
             )
-    return tuple(found)
+    return tuple(notes)
 
 
 def nic_headrooms(fabric: Fabric, pfc: PfcSpec) -> tuple[Headroom, ...]:

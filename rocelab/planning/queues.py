@@ -84,10 +84,10 @@ class QueuePlan:
     @cached_property
     def ports_of(self) -> dict[str, tuple[QueuedPort, ...]]:
         """The ports of each switch and server."""
-        found: dict[str, list[QueuedPort]] = {}
+        by_node: dict[str, list[QueuedPort]] = {}
         for port in (*self.ports, *self.nics):
-            found.setdefault(port.node, []).append(port)
-        return {node: tuple(ports) for node, ports in found.items()}
+            by_node.setdefault(port.node, []).append(port)
+        return {node: tuple(ports) for node, ports in by_node.items()}
 
     @cached_property
     def classes(self) -> tuple[int, ...]:

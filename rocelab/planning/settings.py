@@ -119,4 +119,4 @@ def node_settings(fabric: Fabric, node: Node) -> Mapping[str, str]:
 def _conf(ports: Mapping[str, str], setting: str, *where: str) -> dict[str, str]:
     """A setting of ports as sysctls of `where`, all or default."""
     family, name = setting.split("/")
-    return {f"{family}/conf/{each}/{name}": ports[setting] for each in where}
+    return {f"{family}/conf/{interface}/{name}": ports[setting] for interface in where}

@@ -29,7 +29,7 @@ class Drawn:
     cables: Sequence[Pair]
 
     def of_tier(self, tier: int) -> list[str]:
-        return [name for name, found in self.tier.items() if found == tier]
+        return [name for name, level in self.tier.items() if level == tier]
 
     @property
     def counted(self) -> Counter[Pair]:

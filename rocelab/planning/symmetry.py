@@ -56,11 +56,11 @@ def alike(
             if not _is_symmetry(graph, kinds, image):
                 break
             _join(orbits, image)
-    found: dict[int, list[Link]] = {}
+    by_orbit: dict[int, list[Link]] = {}
     for link in fabric.trunks:
         orbit = orbits[frozenset((link.a.node, link.b.node))]
-        found.setdefault(id(orbit), []).append(link)
-    return [tuple(links) for links in found.values()]
+        by_orbit.setdefault(id(orbit), []).append(link)
+    return [tuple(links) for links in by_orbit.values()]
 
 
 def _graph(fabric: Fabric, destinations: Sequence[tuple[str, ...]]) -> Graph:
@@ -83,7 +83,7 @@ def _refined(graph: Graph, colours: Colours, numbers: dict[tuple[object, ...], i
         seen = {
             vertex: (
                 colours[vertex],
-                *sorted((colours[each], edges) for each, edges in near.items()),
+                *sorted((colours[neighbour], edges) for neighbour, edges in near.items()),
             )
             for vertex, near in graph.items()
         }
@@ -93,20 +93,20 @@ def _refined(graph: Graph, colours: Colours, numbers: dict[tuple[object, ...], i
 
 def _order(graph: Graph, colours: Colours, ends: tuple[str, str]) -> list[Vertex]:
     """The vertices by their distance from two, neighbours by colour and then in build order."""
-    found: dict[Vertex, None] = dict.fromkeys(ends)
+    order: dict[Vertex, None] = dict.fromkeys(ends)
     queue: list[Vertex] = list(ends)
     for vertex in queue:
-        for each in sorted(graph[vertex], key=colours.__getitem__):
-            if each not in found:
-                found[each] = None
-                queue.append(each)
+        for neighbour in sorted(graph[vertex], key=colours.__getitem__):
+            if neighbour not in order:
+                order[neighbour] = None
+                queue.append(neighbour)
     return queue
 
 
 def _is_symmetry(graph: Graph, kinds: Colours, image: Mapping[Vertex, Vertex]) -> bool:
     return len(set(image.values())) == len(graph) and all(
         kinds[vertex] == kinds[image[vertex]]
-        and {image[each]: edges for each, edges in near.items()} == graph[image[vertex]]
+        and {image[neighbour]: edges for neighbour, edges in near.items()} == graph[image[vertex]]
         for vertex, near in graph.items()
     )
 

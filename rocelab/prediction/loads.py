@@ -54,9 +54,9 @@ def land(fabric: Fabric, routes: Groups, matrix: Matrix, paths: Paths) -> LinkLo
     def total(values: Longs | None) -> Longs | None:
         if values is None:
             return None
-        found = np.zeros(routes.network.sends, np.int64)
-        np.add.at(found, paths.sends, values[of_flow])
-        return found
+        totals = np.zeros(routes.network.sends, np.int64)
+        np.add.at(totals, paths.sends, values[of_flow])
+        return totals
 
     flows = np.bincount(paths.sends, minlength=routes.network.sends).astype(np.int64)
     return LinkLoads(
@@ -70,12 +70,12 @@ def land(fabric: Fabric, routes: Groups, matrix: Matrix, paths: Paths) -> LinkLo
 
 def crossing_of(flows: Mapping[DirectedLink, int]) -> dict[tuple[str, Direction, str], int]:
     """The flows of each group of parallel links between switches."""
-    found: dict[tuple[str, Direction, str], int] = {}
+    counts: dict[tuple[str, Direction, str], int] = {}
     for direction, count in flows.items():
         if count and direction.link.is_between_switches:
             key = direction.tier, direction.direction, direction.link.a.node
-            found[key] = found.get(key, 0) + count
-    return found
+            counts[key] = counts.get(key, 0) + count
+    return counts
 
 
 def paired_choices(routes: Groups, flows: Flows, paths: Paths) -> tuple[PairedChoices, ...]:
@@ -102,11 +102,11 @@ def paired_choices(routes: Groups, flows: Flows, paths: Paths) -> tuple[PairedCh
     second = first + 1
     pair = stage[first] * len(names) + stage[second]
     pairs, met = np.unique(pair, return_index=True)
-    found = []
+    rows = []
     for number in pairs[np.lexsort((pairs, hop[second[met]]))].tolist():
-        own = pair == number
-        one, two = first[own], second[own]
-        found.append(
+        mask = pair == number
+        one, two = first[mask], second[mask]
+        rows.append(
             PairedChoices(
                 names[number // len(names)],
                 names[number % len(names)],
@@ -116,7 +116,7 @@ def paired_choices(routes: Groups, flows: Flows, paths: Paths) -> tuple[PairedCh
                 options=hops.count[two].astype(np.int64),
             )
         )
-    return tuple(found)
+    return tuple(rows)
 
 
 def _options(slots: Ints, send: Ints, hops: NextHops) -> Longs:

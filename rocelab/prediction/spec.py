@@ -132,7 +132,7 @@ def _fits(row: FlowRow, ports: Mapping[NicRef, int]) -> bool:
 
 
 def _misfits(fabric: Fabric, flow: FlowSpec) -> list[tuple[str, InputError]]:
-    found = []
+    misfits = []
     for end, server, number in (
         ("source", flow.source, flow.source_nic),
         ("destination", flow.destination, flow.destination_nic),
@@ -141,21 +141,21 @@ def _misfits(fabric: Fabric, flow: FlowSpec) -> list[tuple[str, InputError]]:
         if node is None or node.is_switch:
             what = "is a switch" if node else "is not in the fabric"
             hint = name_hint(server, [known.name for known in fabric.servers])
-            found.append((end, InputError(f"{server} {what}", hint)))
+            misfits.append((end, InputError(f"{server} {what}", hint)))
         elif number > len(fabric.nics(server)):
             most = len(fabric.nics(server))
             error = InputError(f"{server} has no NIC {number}", f"its NICs are 1 to {most}")
-            found.append((f"{end}_nic", error))
-    if found:
-        return found
+            misfits.append((f"{end}_nic", error))
+    if misfits:
+        return misfits
     if (flow.source, flow.source_nic) == (flow.destination, flow.destination_nic):
         error = InputError("source and destination are the same NIC", "name two NICs")
-        found.append(("destination", error))
+        misfits.append(("destination", error))
     ports = len(fabric.nics(flow.source)[flow.source_nic - 1].links)
     if flow.leaves_by >= ports:
         error = InputError(f"the NIC has {ports} port", "leave leaves_by out")
-        found.append(("leaves_by", error))
-    return found
+        misfits.append(("leaves_by", error))
+    return misfits
 
 
 def _read_csv(path: Path) -> Source:

@@ -41,8 +41,8 @@ class TableGroups:
         """The groups of switches `at` for `nic`, both m. Raises NoPathError where a table has no
         route, or one that does not lead on."""
         places, row = np.unique(at.astype(np.int64) * self.network.nics + nic, return_inverse=True)
-        found = [self._range(*divmod(place, self.network.nics)) for place in places.tolist()]
-        start, width = np.array(found, np.int32).reshape(-1, 2)[row].T
+        ranges = [self._range(*divmod(place, self.network.nics)) for place in places.tolist()]
+        start, width = np.array(ranges, np.int32).reshape(-1, 2)[row].T
         none = np.empty(0, np.intp)
         return NextHops(start, width, width, none, np.empty((0, 0), np.bool_))
 

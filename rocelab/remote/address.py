@@ -88,8 +88,8 @@ def parse_address(text: str) -> Address:
     InputError."""
     uri = re.fullmatch(r"(?i:ssh)://([^/?#]*)/?", text)
     text = uri[1] if uri is not None else text
-    found = _ADDRESS.fullmatch(text)
-    if found is None:
+    match = _ADDRESS.fullmatch(text)
+    if match is None:
         if re.match(r"[^@\s/]*:[^@\s]*@", text.partition("://")[2] or text):
             raise InputError(
                 f"{text.rpartition('@')[2]} is given with a password",
@@ -98,10 +98,10 @@ def parse_address(text: str) -> Address:
         is_ipv6 = re.fullmatch(r"(.*@)?[0-9A-Fa-f:]*::?[0-9A-Fa-f:.]+(%\w+)?", text)
         hint = "an IPv6 address stands in brackets: [::1] or [::1]:22" if is_ipv6 else USAGE
         raise InputError(f"{shown(text)} names no machine", hint=hint)
-    port = int(found["port"]) if found["port"] is not None else None
+    port = int(match["port"]) if match["port"] is not None else None
     if port is not None and not 0 < port < 1 << 16:
         raise InputError(f"{port} is not a port", hint="ports are 1 to 65535")
-    return Address(found["ipv6"] or found["host"], found["user"], port)
+    return Address(match["ipv6"] or match["host"], match["user"], port)
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,8 +176,8 @@ class _Configuration:
 
     def at_home(self, options: dict[str, Any]) -> dict[str, Any]:
         """The options without the default known_hosts of the other home."""
-        own = f"{_home()}/.ssh/known_hosts"
-        if self.options and options.get("userknownhostsfile") == f"{own} {own}2":
+        path = f"{_home()}/.ssh/known_hosts"
+        if self.options and options.get("userknownhostsfile") == f"{path} {path}2":
             options = {name: value for name, value in options.items() if name[:9] != "userknown"}
         return options
 
@@ -210,8 +210,8 @@ def _configuration(config: Path) -> _Configuration:
         return _Configuration(config, ("-F", "none"))
     except OSError as error:
         raise InputError(f"{config} cannot be read: {error.strerror}") from None
-    given = _INCLUDE.sub(_Absolute(config.parent), text).encode(errors="surrogateescape")
-    return _Configuration(config, ("-F", "/dev/stdin"), given)
+    content = _INCLUDE.sub(_Absolute(config.parent), text).encode(errors="surrogateescape")
+    return _Configuration(config, ("-F", "/dev/stdin"), content)
 
 
 def read_config(path: Path) -> OpenSsh | paramiko.SSHConfig:
@@ -282,10 +282,10 @@ def _check_host(host: str) -> None:
 
 
 def _known_hosts(text: str | None, all_users: str | None, home: Path) -> tuple[Path, ...]:
-    own: Sequence[Path] = [home / ".ssh/known_hosts", home / ".ssh/known_hosts2"]
+    files: Sequence[Path] = [home / ".ssh/known_hosts", home / ".ssh/known_hosts2"]
     if text is not None:
-        own = [Path(path).expanduser() for path in text.split()]
-    return (*own, *map(Path, (all_users or "/etc/ssh/ssh_known_hosts").split()))
+        files = [Path(path).expanduser() for path in text.split()]
+    return (*files, *map(Path, (all_users or "/etc/ssh/ssh_known_hosts").split()))
 
 
 def _unless_none(text: str | None) -> str | None:

@@ -348,15 +348,15 @@ def _command_link(command: str, stack: ExitStack) -> socket.socket:
 
     (paramiko's own implementation spins after its command has ended.)
     """
-    own, its = socket.socketpair()
-    stack.callback(own.close)
+    end, its = socket.socketpair()
+    stack.callback(end.close)
     with its:
         process = subprocess.Popen(
             ["/bin/sh", "-c", f"exec {command}"], stdin=its.fileno(), stdout=its.fileno()
         )
     stack.callback(process.wait)
     stack.callback(process.terminate)
-    return own
+    return end
 
 
 class _Unknown(paramiko.MissingHostKeyPolicy):

@@ -120,7 +120,7 @@ def this_kit(extra: str | None = None) -> Kit:
     ).encode()
     # Names and versions, and what they are for: `extra == 'live'`.
     required = (requirement.partition("; ") for requirement in distribution.requires or ())
-    wanted = {"", *(f"extra == '{each}'" for each in (*EXTRAS, extra))}
+    wanted = {"", *(f"extra == '{name}'" for name in (*EXTRAS, extra))}
     return Kit(
         content,
         tuple(sorted(requirement for requirement, _, marker in required if marker in wanted)),

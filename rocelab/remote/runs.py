@@ -243,7 +243,7 @@ def list_runs(connection: Connection, installed: Installed) -> list[Listed]:
     """The runs there that are running, or whose results have not been fetched."""
     output = connection.run(installed.supervisor("list", installed.runs))
     check(connection, output, installed.runs)
-    found = marked(RUNS, output.out, connection.destination, "a list of runs")
+    runs = marked(RUNS, output.out, connection.destination, "a list of runs")
     return [
         Listed(
             run=run.run,
@@ -253,7 +253,7 @@ def list_runs(connection: Connection, installed: Installed) -> list[Listed]:
             exit_code=run.exit_code,
             alive=run.alive,
         )
-        for run in found
+        for run in runs
         if _NAME.fullmatch(run.run)
     ]
 

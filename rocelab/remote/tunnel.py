@@ -57,10 +57,10 @@ class Tunnels:
             whole, self._begun = whole + self._begun, b""
         return whole
 
-    def _lead(self, found: re.Match[bytes]) -> bytes:
-        port = int(found[1])
+    def _lead(self, match: re.Match[bytes]) -> bytes:
+        port = int(match[1])
         if port not in self._listeners and not self._open(port):
-            return found[1]
+            return match[1]
         return str(self._listeners[port].getsockname()[1]).encode()
 
     def _open(self, port: int) -> bool:

@@ -120,9 +120,9 @@ def _file_to_read(name: str, text: str, here: Path) -> Path | None:
     """The file that a parameter names, None if it is not a file or is shipped."""
     if name not in INPUTS:
         return None
-    own = own_file(text, CATALOGS[name], here) if name in CATALOGS else None
-    if own is not None:
-        return own
+    file = own_file(text, CATALOGS[name], here) if name in CATALOGS else None
+    if file is not None:
+        return file
     path = here / text
     is_path = name not in CATALOGS or "/" in text or text.endswith(YAML)
     return path if is_path or path.is_file() else None
@@ -152,10 +152,10 @@ def _with_references(path: Path, seen: frozenset[Path] = frozenset()) -> Iterato
     if path.suffix not in YAML:
         return
     for key, text in _texts(path):
-        own = own_file(text, NAMED_IN[key], tree_of(path)) if key in NAMED_IN else None
-        if own is None and not text.endswith(REFERENCES):
+        file = own_file(text, NAMED_IN[key], tree_of(path)) if key in NAMED_IN else None
+        if file is None and not text.endswith(REFERENCES):
             continue
-        named = Path(os.path.normpath(own or path.parent / text))
+        named = Path(os.path.normpath(file or path.parent / text))
         if not named.is_file() or named in seen:
             continue
         if Path(text).is_absolute():

@@ -96,15 +96,15 @@ def deployment(fabric: Fabric, image: str = DEFAULT_IMAGE) -> Deployment:
 
 def warnings(fabric: Fabric) -> tuple[str, ...]:
     """Warnings about limits of one machine, or of FRR's image, that a fabric may exceed."""
-    found = []
+    notes = []
     if len(fabric.nodes) > MANY_CONTAINERS:
-        found.append(
+        notes.append(
             f"{len(fabric.nodes):,} containers are more than one machine is likely to hold "
             f"(over {MANY_CONTAINERS}); clabernetes spreads them over a cluster"
         )
     if 2 * len(fabric.links) > NEIGHBOUR_TABLE:
         wanted = 4 * len(fabric.links)
-        found.append(
+        notes.append(
             f"{len(fabric.links):,} links need {2 * len(fabric.links):,} neighbour entries and a "
             f"kernel holds {NEIGHBOUR_TABLE:,}: on the machine that deploys it, "
             f"`sysctl -w net.ipv4.neigh.default.gc_thresh3={wanted}`"
@@ -112,10 +112,10 @@ def warnings(fabric: Fabric) -> tuple[str, ...]:
     widths = (width.width for reached in expected_widths(fabric).values() for width in reached)
     widest = max(widths, default=0)
     if widest > IMAGE_PATHS:
-        found.append(
+        notes.append(
             f"routes of {widest:,} next hops get {IMAGE_PATHS}: FRR's image is built for no more"
         )
-    return (*found, *left_out(fabric))
+    return (*notes, *left_out(fabric))
 
 
 def left_out(fabric: Fabric) -> tuple[str, ...]:
@@ -164,9 +164,9 @@ def _server_commands(fabric: Fabric, node: Node) -> list[str]:
         hops = [["via", link.b.ip, "dev", link.a.interface] for link in nic.links]
         several = len(hops) > 1
         words = [word for hop in hops for word in (["nexthop", *hop] if several else hop)]
-        own = [] if nic.number == 1 else ["table", str(nic.table)]
-        commands.append(shlex.join(["ip", "route", "replace", "default", *own, *words]))
-        if own:
+        options = [] if nic.number == 1 else ["table", str(nic.table)]
+        commands.append(shlex.join(["ip", "route", "replace", "default", *options, *words]))
+        if options:
             rule = ["from", nic.ip, "lookup", str(nic.table), "priority", str(nic.table)]
             commands.append(shlex.join(["ip", "rule", "add", *rule]))
     return commands

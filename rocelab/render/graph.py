@@ -175,12 +175,12 @@ def svg(fabric: Fabric) -> str:
 def _ports(drawn: Sketch) -> dict[str, tuple[str, ...]]:
     """The NIC numbers along the upper edge of each drawn server on several switches, by its box, in
     the order of the switches above."""
-    found: dict[str, list[str]] = {}
+    by_key: dict[str, list[str]] = {}
     for edge in drawn.edges:
         if edge.lower.role is Role.SERVER and not edge.lower.hidden:
             label = "…" if edge.upper.hidden else ",".join(map(str, edge.nics))
-            found.setdefault(edge.lower.key, []).append(label)
-    return {key: tuple(labels) for key, labels in found.items() if len(labels) > 1}
+            by_key.setdefault(edge.lower.key, []).append(label)
+    return {key: tuple(labels) for key, labels in by_key.items() if len(labels) > 1}
 
 
 def _place_band(
@@ -250,10 +250,10 @@ def _row(tier: Tier, ports: Mapping[str, Sequence[str]], y: int, x: int, width: 
     for cell, beside in zip(tier.cells, tier.beside, strict=True):
         if row:
             at += _PAIR_GAP if beside else _GAP
-        own = ports.get(cell.key, ())
+        texts = ports.get(cell.key, ())
         box_width = _width(cell, ports)
-        first = at + (box_width - (len(own) - 1) * _PORT_PITCH) // 2
-        labels = [Label(first + i * _PORT_PITCH, y + 12, text) for i, text in enumerate(own)]
+        first = at + (box_width - (len(texts) - 1) * _PORT_PITCH) // 2
+        labels = [Label(first + i * _PORT_PITCH, y + 12, text) for i, text in enumerate(texts)]
         row.append(Box(cell, at, y, box_width, _height(tier), tuple(labels)))
         at += box_width
     return row

@@ -139,7 +139,7 @@ def _check_set(file: TopologyFile, node: yaml.Node | None, text: str, what: str)
 def _settings(
     file: TopologyFile, topology: Mapping[str, yaml.Node], name: str, written: yaml.Node
 ) -> _Settings:
-    own = file.fields(written, f"node {shown(name)}")
+    fields = file.fields(written, f"node {shown(name)}")
     defaults = file.fields(topology.get("defaults"), "topology.defaults")
     groups = file.fields(topology.get("groups"), "topology.groups")
     kinds = file.fields(topology.get("kinds"), "topology.kinds")
@@ -154,12 +154,12 @@ def _settings(
             _check_set(file, node, text, f"{key} of {shown(name)}")
         return text
 
-    group_of_own = level(groups, first("group", own), "group")
+    group_of_own = level(groups, first("group", fields), "group")
     group_of_all = level(groups, first("group", defaults), "group")
-    kind = first("kind", own, group_of_own, group_of_all, defaults)
+    kind = first("kind", fields, group_of_own, group_of_all, defaults)
     of_kind = level(kinds, kind, "kind")
-    group = first("group", own, of_kind, defaults)
-    levels = (own, level(groups, group, "group"), of_kind, defaults)
+    group = first("group", fields, of_kind, defaults)
+    levels = (fields, level(groups, group, "group"), of_kind, defaults)
 
     def every(key: str) -> Iterator[str]:
         """Items of a list, of which each level adds its own, the most general first."""
@@ -317,16 +317,16 @@ def _drawn(node: _Settings, *, routed: bool) -> DrawnNode:
 
 def _configured(folder: Path, name: str, node: _Settings) -> Iterator[str]:
     """What the configuration of a node says that the shape does not, or why it is not known."""
-    found: list[Path] = []
+    files: list[Path] = []
     sources = {bind.split(":")[1]: bind.split(":")[0] for bind in node.binds if ":" in bind}
     for source in sources.values():
         # Not Path.expanduser, which raises for a user who does not exist.
         source = os.path.expanduser(_with_names(source, name))  # noqa: PTH111
-        found += configurations(folder / source)
+        files += configurations(folder / source)
     if startup := node.startup_config.strip():
         first = startup.splitlines()[0]  # it may be the text itself
         yield f"startup-config {shown(first)}, which is not read"
-    for file in dict.fromkeys(found):
+    for file in dict.fromkeys(files):
         yield from statements(file)
     yield from (f"exec: {' '.join(command.split())}" for command in node.exec)
 

@@ -126,9 +126,9 @@ def _complete(
     """The tier of every node: those that are known, and what follows for the others."""
     open_ = [name for name, number in tier.items() if number is None]
     known = {name: number for name, number in tier.items() if number is not None}
-    for found in (_generated(nodes, open_), _named(open_)):
-        if open_ and found.keys() >= set(open_):
-            known |= found
+    for tiers in (_generated(nodes, open_), _named(open_)):
+        if open_ and tiers.keys() >= set(open_):
+            known |= tiers
             open_ = []
     if open_:
         known |= _counted(known, open_, cables)
@@ -150,7 +150,7 @@ def _generated(nodes: Mapping[str, DrawnNode], names: Iterable[str]) -> dict[str
 def _named(names: Iterable[str]) -> dict[str, int]:
     """The tiers of nodes whose names say one: leaf3, dc1-spine2."""
     words = {name: {*_IN_A_NAME.findall(name.lower())} for name in names}
-    return {name: _WORDS[next(iter(found))] for name, found in words.items() if len(found) == 1}
+    return {name: _WORDS[next(iter(terms))] for name, terms in words.items() if len(terms) == 1}
 
 
 def _counted(

@@ -106,9 +106,9 @@ class Sketch:
 
 def sketch(fabric: Fabric) -> Sketch:
     """The sketch of a fabric."""
-    found = divisions(fabric)
-    bands = tuple(_band(fabric, division) for division in found)
-    return Sketch(bands, _edges(fabric, found, bands))
+    parts = divisions(fabric)
+    bands = tuple(_band(fabric, division) for division in parts)
+    return Sketch(bands, _edges(fabric, parts, bands))
 
 
 def servers_are_stacked(fabric: Fabric) -> bool:
@@ -123,12 +123,12 @@ def _band(fabric: Fabric, division: Division) -> Band:
         return Band(division, (_zone(fabric, division, None, MAX_PER_TIER),))
     several = len(division.zones) > 1
     limit = MAX_PER_TIER // 2 if several else MAX_PER_TIER
-    shown = division.zones
-    drawn = [_zone(fabric, division, zone, limit) for zone in (shown[0], shown[-1])][: len(shown)]
+    zones = division.zones
+    drawn = [_zone(fabric, division, zone, limit) for zone in (zones[0], zones[-1])][: len(zones)]
     columns = max(len(tier.cells) for zone in drawn for tier in zone.tiers)
-    if several and columns * len(shown) > MAX_COLUMNS and len(shown) > 2:
-        return Band(division, (drawn[0], _hidden_zones(fabric, division, shown[1:-1]), drawn[-1]))
-    middle = [_zone(fabric, division, zone, limit) for zone in shown[1:-1]]
+    if several and columns * len(zones) > MAX_COLUMNS and len(zones) > 2:
+        return Band(division, (drawn[0], _hidden_zones(fabric, division, zones[1:-1]), drawn[-1]))
+    middle = [_zone(fabric, division, zone, limit) for zone in zones[1:-1]]
     return Band(division, (drawn[0], *middle, *drawn[1:]))
 
 
@@ -168,11 +168,11 @@ def _stacks(fabric: Fabric, leaves: Tier, servers: Sequence[Node]) -> tuple[tupl
         below.setdefault(fabric.uplinks(server.name)[0].b.node, []).append(server)
     stacks: list[tuple[Cell, ...]] = []
     for leaf in leaves.cells:
-        found = [server for name in leaf.nodes for server in below.get(name, ())]
+        members = [server for name in leaf.nodes for server in below.get(name, ())]
         if leaf.hidden:
-            stacks.append((_hidden(found),) if found else ())
+            stacks.append((_hidden(members),) if members else ())
         else:
-            stacks.append(_collapse(fabric, found, MAX_SERVERS))
+            stacks.append(_collapse(fabric, members, MAX_SERVERS))
     return tuple(stacks)
 
 
@@ -216,10 +216,12 @@ def _key(name: str) -> str:
     return name.replace("-", "_")
 
 
-def _edges(fabric: Fabric, found: Iterable[Division], bands: Iterable[Band]) -> tuple[Edge, ...]:
+def _edges(
+    fabric: Fabric, divisions: Iterable[Division], bands: Iterable[Band]
+) -> tuple[Edge, ...]:
     cells = [cell for band in bands for zone in band.zones for cell in zone.cells]
     cell_of = {name: cell for cell in cells for name in cell.nodes}
-    division_of = {role: division for division in found for role in division.roles}
+    division_of = {role: division for division in divisions for role in division.roles}
     nic_of = {
         link.name: nic.number
         for cell in cells

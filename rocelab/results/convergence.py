@@ -338,14 +338,16 @@ def measure_flow(
     arrived_ns = samples.receive_ns[counted]
     events = []
     for index, window in enumerate(windows):
-        own = [outage for outage in outages if outage.event == index]
+        event_outages = [outage for outage in outages if outage.event == index]
         watched_until_ns, cut_short = _watched(outages, index, last_sent_ns)
         # An outage may outlast its window: then the next event, the repair, ended it.
-        watched = Window(window.start_ns, max(window.end_ns, watched_until_ns if own else 0))
+        watched = Window(
+            window.start_ns, max(window.end_ns, watched_until_ns if event_outages else 0)
+        )
         rate_ns = rate_derived_convergence(samples.sent_ns, arrived_ns, watched, method)
         events.append(
             _flow_convergence(
-                own, window, watched_until_ns, cut_short, offered_pps, method, rate_ns
+                event_outages, window, watched_until_ns, cut_short, offered_pps, method, rate_ns
             )
         )
     return FlowMeasurement(

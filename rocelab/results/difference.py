@@ -196,14 +196,14 @@ _Place = tuple[str | None, int | None]
 
 def _values(result: DrillResult) -> dict[_Place, list[Figures]]:
     """The figures of each valid run, by phase and job."""
-    found: dict[_Place, list[Figures]] = {}
+    by_place: dict[_Place, list[Figures]] = {}
     for phase in result.phases:
         for run in result.runs_of(phase.name):
             figures = run.figures() if run.valid else ()
             for number, of_job in enumerate(figures, 1):
                 job = number if len(figures) > 1 else None
-                found.setdefault((result.where(phase.name) or None, job), []).append(of_job)
-    return found
+                by_place.setdefault((result.where(phase.name) or None, job), []).append(of_job)
+    return by_place
 
 
 def _figures(old: DrillResult, new: DrillResult) -> Iterator[FigureDiff]:

@@ -92,7 +92,7 @@ def parse_expectation(kpi: str, value: object) -> Expectation:
         return Expectation(kpi, "==", float(value), str(value).lower())
     if quantity is Quantity.FINDING:
         written = JOINED.join(map(str, value if isinstance(value, list) else [value]))
-        if not {each.partition(" ")[0] for each in written.split(JOINED)} <= set(Cause):
+        if not {part.partition(" ")[0] for part in written.split(JOINED)} <= set(Cause):
             raise wrong
         return Expectation(kpi, "==", 0.0, written)
     if isinstance(value, bool) or not isinstance(value, int | float | str):
@@ -151,7 +151,9 @@ def unmet(
     against every repeat."""
     present = {None}.union(*others)
     wanted = [stated(verdict) for verdict in verdicts if verdict.kpi in KPIS]
-    judged = judge([each for each in wanted if each.of_phase in present], repeat, others)
+    judged = judge(
+        [expectation for expectation in wanted if expectation.of_phase in present], repeat, others
+    )
     unknown = [verdict for verdict in verdicts if verdict.kpi not in KPIS]
     return tuple(verdict for verdict in (*judged, *unknown) if not verdict.passed)
 

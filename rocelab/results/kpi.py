@@ -71,10 +71,10 @@ class PhaseJob:
 
     def headline(self, name: str) -> float | None:
         """The median of a headline; None if the job has none of that name."""
-        found = (
+        medians = (
             headline.modelled.median for headline in self.report.headlines if headline.name == name
         )
-        return next(found, None)
+        return next(medians, None)
 
     def packets_of(self, traffic_class: int) -> int:
         """Packets that entered queues of a traffic class."""
@@ -112,10 +112,10 @@ def attribute(path: str) -> Callable[[PhaseJob], KpiValue]:
     """Reads a dotted attribute of a job; None if a part of the path is None."""
 
     def read(job: PhaseJob) -> KpiValue:
-        found: Any = job
+        part: Any = job
         for name in path.split("."):
-            found = None if found is None else getattr(found, name)
-        value: KpiValue = found
+            part = None if part is None else getattr(part, name)
+        value: KpiValue = part
         return value
 
     return read

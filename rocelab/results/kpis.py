@@ -33,8 +33,8 @@ KPIS = _Kpis()
 """Every KPI by its name, in the order in which they are shown: ours, then those of others."""
 
 
-def _registered(_: str, found: object) -> tuple[Kpi, ...]:
-    kpis = found if isinstance(found, tuple) else (found,)
+def _registered(_: str, value: object) -> tuple[Kpi, ...]:
+    kpis = value if isinstance(value, tuple) else (value,)
     for kpi in kpis:
         if not isinstance(kpi, Kpi):
             raise TypeError(f"expected a Kpi or a tuple of them, got {type(kpi).__name__}")
@@ -96,16 +96,16 @@ def phase_figures(jobs: Sequence[Figures]) -> tuple[Figures, ...]:
     """The figures that a phase's expectations are compared with, one set per job: the counts summed
     and the findings joined over all jobs, and every other applicable figure of the job, measured or
     not."""
-    found: list[dict[str, KpiValue]] = [{} for _ in jobs]
+    rows: list[dict[str, KpiValue]] = [{} for _ in jobs]
     for kpi in kpis_of(name for figures in jobs for name in figures):
         values = [figures[kpi.name] for figures in jobs if kpi.name in figures]
         if kpi.summed and values:
             values = [sum(value for value in values if isinstance(value, int | float))]
         elif kpi.quantity is Quantity.FINDING and values:
             values = [None if None in values else JOINED.join(map(str, values))]
-        for place, figures in enumerate(found if values else ()):
+        for place, figures in enumerate(rows if values else ()):
             figures[kpi.name] = values[min(place, len(values) - 1)]
-    return tuple(found)
+    return tuple(rows)
 
 
 def format_kpi(kpi: str, value: KpiValue, resolution_ns: float = 0.0) -> str:

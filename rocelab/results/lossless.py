@@ -170,41 +170,41 @@ class Lossless:
 
     def problems(self) -> tuple[str, ...]:
         """Why the run is no measurement of lossless classes."""
-        found = []
+        problems = []
         if not self.is_alive:
-            found.append("not valid because the PFC process had ended or was stopped")
+            problems.append("not valid because the PFC process had ended or was stopped")
         if self.restarts:
-            found.append("not valid because the PFC process ended and was restarted")
+            problems.append("not valid because the PFC process ended and was restarted")
         if not self.is_recorded:
-            found.append(
+            problems.append(
                 "not valid because there was no room to record all pauses: take the lab down and up"
             )
         if self.unreported:
-            found.append(
+            problems.append(
                 f"not valid because the PFC process missed {self.unreported:,} "
                 "thresholds and pauses: it had not read earlier ones in time"
             )
         if self.packets and self.late > LATE_SHARE_LIMIT * self.packets:
-            found.append(
+            problems.append(
                 f"not valid because {self.late:,} of {self.packets:,} packets came later than the "
                 f"modelled pause allows (the limit is {LATE_SHARE_LIMIT:.1%})"
             )
         limit_ns = LATENESS_LIMIT * self.delay_ns
         if self.late_p99_ns is not None and self.late_p99_ns > limit_ns:
-            found.append(
+            problems.append(
                 f"not valid because 1 of 100 pauses was {self.late_p99_ns / 1000:,.0f} us late or "
                 f"more (the limit is {limit_ns / 1000:,.0f} us, {LATENESS_LIMIT:.0%} of the "
                 "modelled delay)"
             )
         if self.late_max_ns is not None and self.late_max_ns > LATEST_LIMIT * self.delay_ns:
-            found.append(
+            problems.append(
                 f"not valid because a pause was {self.late_max_ns / 1e6:,.0f} ms late (the limit "
                 f"is {LATEST_LIMIT * self.delay_ns / 1e6:,.0f} ms)"
             )
-        found += [
+        problems += [
             f"not valid because the accounting of {place} is wrong" for place in self.unbalanced
         ]
-        return tuple(found)
+        return tuple(problems)
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,11 +261,11 @@ def propagation(
         span, place = pause.span, (pause.root, pause.span.traffic_class)
         waited[place][span.node] += span.length_ns(end_ns)
         depths[place][span.node] = min(pause.depth, depths[place].get(span.node, pause.depth))
-    found = [
+    origins = [
         Propagation(root, traffic_class, dict(nodes), depths[root, traffic_class])
         for (root, traffic_class), nodes in waited.items()
     ]
-    return tuple(sorted(found, key=lambda origin: -origin.total_ns))
+    return tuple(sorted(origins, key=lambda origin: -origin.total_ns))
 
 
 def root_share(
@@ -273,11 +273,11 @@ def root_share(
 ) -> float | None:
     """The share of all time paused whose pauses began at `nodes`; None without pauses. The rest as
     in `propagation`."""
-    found = propagation(spans, servers, end_ns)
-    total_ns = sum(origin.total_ns for origin in found)
+    origins = propagation(spans, servers, end_ns)
+    total_ns = sum(origin.total_ns for origin in origins)
     if not total_ns:
         return None
-    return sum(origin.total_ns for origin in found if origin.root in nodes) / total_ns
+    return sum(origin.total_ns for origin in origins if origin.root in nodes) / total_ns
 
 
 def find_deadlock(spans: Sequence[PauseSpan], servers: Collection[str]) -> tuple[str, ...]:

@@ -59,7 +59,9 @@ class Expectations(SpecModel):
 
     def of(self, kpi: str) -> Expectation | None:
         """The expectation of a KPI; None if the file has none."""
-        return next((each for each in self.expectations() if each.kpi == kpi), None)
+        return next(
+            (expectation for expectation in self.expectations() if expectation.kpi == kpi), None
+        )
 
 
 def _key(kpi: str) -> object:

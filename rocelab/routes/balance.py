@@ -281,8 +281,8 @@ class _Contingency:
     def information_by_chance(self) -> float | None:
         """The mean over random pairings of the same choices."""
         generator = np.random.default_rng(_SEED)
-        found = [self._with(generator.permutation(self._y)) for _ in range(_PAIRINGS)]
-        known = [value for value in found if value is not None]
+        samples = [self._with(generator.permutation(self._y)) for _ in range(_PAIRINGS)]
+        known = [value for value in samples if value is not None]
         return float(np.mean(known)) if known else None
 
     def _with(self, y: Ints) -> float | None:

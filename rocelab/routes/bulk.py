@@ -60,8 +60,8 @@ def select_all(hashes: Words, weights: Sequence[int]) -> Indices:
 
 def by_threshold(hashes: Words, bounds: Sequence[int]) -> Indices:
     """For each hash, the index of the first of the ascending `bounds` that is not below it."""
-    found: Indices = np.searchsorted(np.array(bounds, np.uint32), hashes)
-    return found
+    indices: Indices = np.searchsorted(np.array(bounds, np.uint32), hashes)
+    return indices
 
 
 def select_buckets(hashes: Words, buckets: Sequence[int]) -> Indices:

@@ -64,10 +64,10 @@ class Network:
         route = None if fib is None else fib.lookup(destination)
         if route is None:
             return ()
-        found = self._steps.get((switch, route.prefix))
-        if found is None:
-            found = self._steps[switch, route.prefix] = tuple(self._of_route(switch, route))
-        return found
+        steps = self._steps.get((switch, route.prefix))
+        if steps is None:
+            steps = self._steps[switch, route.prefix] = tuple(self._of_route(switch, route))
+        return steps
 
     def _of_route(self, switch: str, route: Route) -> Iterable[Step]:
         weights = tuple(hop.weight for hop in route.next_hops)

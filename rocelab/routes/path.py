@@ -142,7 +142,7 @@ def possible_links(
 ) -> tuple[Link, ...]:
     """The links that some packet from one server's NIC to another's may take, whatever chooses
     among the next hops of each table; those nearer the source come first."""
-    found = dict.fromkeys(source.links)
+    links = dict.fromkeys(source.links)
     waiting = deque(link.far(source.server).node for link in source.links)
     passed = {source.server, destination.server}
     while waiting:
@@ -154,9 +154,9 @@ def possible_links(
         used = {hop.interface for hop in route.next_hops} if route else set()
         for link in fabric.links_of[node]:
             if link.port(node).interface in used:
-                found[link] = None
+                links[link] = None
                 waiting.append(link.far(node).node)
-    return tuple(found)
+    return tuple(links)
 
 
 def _forward(

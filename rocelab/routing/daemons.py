@@ -110,18 +110,18 @@ def _own_file_system(place: Path) -> Iterator[None]:
         ) from None
 
 
-def _end_view(own: Path) -> None:
+def _end_view(path: Path) -> None:
     """End the processes that a dead daemon left in its mount namespace, and the namespace."""
-    if own.exists():
-        inodes = {own.stat().st_ino}
+    if path.exists():
+        inodes = {path.stat().st_ino}
         while left := namespaces.processes_in(inodes, (namespaces.MOUNTS,)):
             processes.kill_and_wait(
                 left, lambda pid: namespaces.is_process_in(pid, inodes, (namespaces.MOUNTS,))
             )
         # A command that was killed may have kept nothing there yet.
         with suppress(OSError):
-            namespaces.detach_mount(own)
-        own.unlink()
+            namespaces.detach_mount(path)
+        path.unlink()
 
 
 def start_daemon(
@@ -140,17 +140,17 @@ def start_daemon(
     """
     arguments = installation.command(daemon, files)
     environment = {"PATH": os.defpath, **installation.environment, **variables}
-    view, own = views
-    _end_view(own)
-    with _own_file_system(own):
-        mounts.keep(mounts.copy(view), own)
+    view, daemon_view = views
+    _end_view(daemon_view)
+    with _own_file_system(daemon_view):
+        mounts.keep(mounts.copy(view), daemon_view)
 
     # No pipe: mgmtd keeps its standard error open, so that a read from a pipe would not end.
     with tempfile.TemporaryFile() as complaint:
 
         def start() -> subprocess.Popen[bytes]:
             namespaces.name_host(files.folder.name)
-            mounts.enter(own)
+            mounts.enter(daemon_view)
             # For this thread and its children: no set-user-ID program gives a daemon more rights.
             _libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
             return subprocess.Popen(

@@ -192,12 +192,12 @@ def _classes(jobs: Sequence[JobResult]) -> tuple[set[int], set[int], set[int]]:
 
 
 def _notifications(jobs: Sequence[JobResult], counts: DeviceCounts) -> Iterable[Check]:
-    data, acks, own = _classes(jobs)
+    data, acks, cnps = _classes(jobs)
     pairs = [pair for job in jobs for pair in job.queue_pairs]
     sent = sum(pair.responder.cnps for pair in pairs)
     received = sum(pair.cnps_received for pair in pairs)
-    dropped = sum(queue.roce_dropped for queue in counts.queues if queue.traffic_class in own)
-    if not (own & (data | acks) and dropped):
+    dropped = sum(queue.roce_dropped for queue in counts.queues if queue.traffic_class in cnps)
+    if not (cnps & (data | acks) and dropped):
         yield _check(
             "congestion notifications (CNPs)",
             "receivers sent",

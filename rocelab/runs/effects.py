@@ -69,7 +69,7 @@ def late_carriers(
     The first event of any of a fault's ports counts, from its stamp on.
     """
     limit_ns = resolution_ns + READ_DELAY_NS
-    found = []
+    delays = []
     for change in changes:
         if not change.begins or not isinstance(change.fault, CarrierFault):
             continue
@@ -86,8 +86,8 @@ def late_carriers(
             continue
         late_ns = first_ns - change.t_ns - change.took_ns
         if late_ns > limit_ns:
-            found.append(_late(change, "its first port lost its carrier", late_ns, limit_ns))
-    return tuple(found)
+            delays.append(_late(change, "its first port lost its carrier", late_ns, limit_ns))
+    return tuple(delays)
 
 
 def late_losses(

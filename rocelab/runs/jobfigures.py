@@ -117,16 +117,16 @@ def warnings(job: JobResult) -> tuple[str, ...]:
 
 
 def _collective_headlines(job: JobResult) -> tuple[Headline, ...]:
-    found, least = rows(job), bound(job.plan)
-    if not found or least is None:
+    results, least = rows(job), bound(job.plan)
+    if not results or least is None:
         return ()
-    modelled_ns = [row.time_ns for row in found]
-    lab = spread([row.time_ns * job.plan.dilation for row in found])
+    modelled_ns = [row.time_ns for row in results]
+    lab = spread([row.time_ns * job.plan.dilation for row in results])
     of = "measured iterations"
     return (
         Headline("iteration_time", "time of an iteration", "ns", of, spread(modelled_ns), lab),
-        _plain("algbw", "algbw", "GB/s", of, [row.algbw_gbs for row in found]),
-        _plain("busbw", "busbw", "GB/s", of, [row.busbw_gbs for row in found]),
+        _plain("algbw", "algbw", "GB/s", of, [row.algbw_gbs for row in results]),
+        _plain("busbw", "busbw", "GB/s", of, [row.busbw_gbs for row in results]),
         _plain("jct_ratio", "time over its lower bound (JCT ratio)", "", of, ratios(job)),
     )
 
@@ -326,7 +326,7 @@ def resolution(job: JobResult, trips: RoundTrips | None, late_ns: int) -> Times 
 def flows(job: JobResult, paths: Paths) -> tuple[FlowFigures, ...]:
     """The figures of each queue pair that sent data."""
     ends = {pair.end.number: pair for pair in job.queue_pairs}
-    found = []
+    figures = []
     for pair in job.queue_pairs:
         if pair.end.control or not pair.requester.packets:
             continue
@@ -335,7 +335,7 @@ def flows(job: JobResult, paths: Paths) -> tuple[FlowFigures, ...]:
         takes = far.responder
         known = len(pair.rtt_ns) > 0
         p50, p99 = np.percentile(pair.rtt_ns, (50, 99)).tolist() if known else (None, None)
-        found.append(
+        figures.append(
             FlowFigures(
                 rank=end.rank,
                 peer=end.peer,
@@ -360,7 +360,7 @@ def flows(job: JobResult, paths: Paths) -> tuple[FlowFigures, ...]:
                 links=paths.get(end.number, ()),
             )
         )
-    return tuple(found)
+    return tuple(figures)
 
 
 def steps(job: JobResult) -> Steps | None:
@@ -384,12 +384,12 @@ def _table(values: npt.NDArray[np.int64]) -> tuple[tuple[int, ...], ...]:
 
 def stalls(job: JobResult) -> tuple[HostStall, ...]:
     """When servers stood still, in order of time."""
-    found = [
+    records = [
         HostStall(record.server, began, length)
         for record in job.stalls
         for began, length in zip(record.began_ns.tolist(), record.length_ns.tolist(), strict=True)
     ]
-    return tuple(sorted(found, key=lambda stall: stall.began_ns))
+    return tuple(sorted(records, key=lambda stall: stall.began_ns))
 
 
 def links(fabric: Fabric, counts: DeviceCounts) -> tuple[LinkFigures, ...]:

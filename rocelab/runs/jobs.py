@@ -167,7 +167,7 @@ def warnings_before(lab: RunningLab, job: JobSpec) -> tuple[str, ...]:
         *ProcessWatch(lab).figures().problems,
         *settings.problems(lab.fabric, lab.runtime.files),
     )
-    return (*(() if load is None else (load,)), *(f"this run is {each}" for each in problems))
+    return (*(() if load is None else (load,)), *(f"this run is {problem}" for problem in problems))
 
 
 def _check_ready(lab: RunningLab) -> None:

@@ -82,26 +82,30 @@ def _in_queues_of(
     least = min(queues.ecn.kmin, (pfc.xoff if pfc else None) or queues.ecn.kmin)
     plan = plan_queues(fabric)
     transports = [job.plan.job.transport for job in jobs]
-    dscps = {dscp for each in transports for dscp in (each.dscp, each.ack_dscp, each.cnp_dscp)}
-    own = {plan.class_of_dscp[dscp] for dscp in dscps}
-    found = [
+    dscps = {
+        dscp
+        for transport in transports
+        for dscp in (transport.dscp, transport.ack_dscp, transport.cnp_dscp)
+    }
+    classes = {plan.class_of_dscp[dscp] for dscp in dscps}
+    ports = [
         f"not valid because other traffic held up to {format_size(queue.others.held_max_bytes)} of "
         f"the jobs' own queue, class {queue.traffic_class} of {_name(_place(queue))} (the limit is "
         f"{format_size(round(MARKS_SHARE_LIMIT * least))})"
         for queue in with_others
         if queue.others is not None
-        and queue.traffic_class in own
+        and queue.traffic_class in classes
         and queue.others.held_max_bytes > MARKS_SHARE_LIMIT * least
     ]
     lossless = counts.lossless
     if lossless is not None and lossless.dropped + lossless.discarded:
-        found += [
+        ports += [
             f"not valid because lossless class {queue.traffic_class} dropped packets while other "
             f"traffic was in it, at {_name(_place(queue))}"
             for queue in with_others
             if queue.traffic_class in lossless.classes
         ]
-    return found
+    return ports
 
 
 def _shares(
@@ -129,7 +133,7 @@ def _described(with_others: Sequence[QueueFigures]) -> str:
         assert queue.others is not None
         of_port[_place(queue)].append(queue.others)
         classes[_place(queue)].append(queue.traffic_class)
-    place = max(of_port, key=lambda each: sum(others.packets for others in of_port[each]))
+    place = max(of_port, key=lambda port: sum(others.packets for others in of_port[port]))
     at = of_port[place]
     counts = {
         "TCP": sum(others.tcp for others in at),

@@ -102,19 +102,19 @@ class Bench:
 
     def _left(self) -> tuple[str, ...]:
         """What differs from the lab's recorded state, after the time that changes may take."""
-        found = self._differing()
+        differences = self._differing()
         deadline = time.monotonic() + SETTLE_S
         # Traffic control and processes send no notification of changes, so they are polled.
-        while _but_routes(found) and time.monotonic() < deadline:
+        while _but_routes(differences) and time.monotonic() < deadline:
             time.sleep(SETTLE_STEP_S)
-            found = self._differing()
-        if not found or _but_routes(found):
-            return found
+            differences = self._differing()
+        if not differences or _but_routes(differences):
+            return differences
         self._wait_until_whole()
         deadline = time.monotonic() + SETTLE_S
-        while (found := self._differing()) and time.monotonic() < deadline:
+        while (differences := self._differing()) and time.monotonic() < deadline:
             time.sleep(SETTLE_STEP_S)
-        return found
+        return differences
 
     def _differing(self) -> tuple[str, ...]:
         injected = tuple(
@@ -176,6 +176,6 @@ def _unused(folder: Path) -> Path:
     return path
 
 
-def _but_routes(found: tuple[str, ...]) -> bool:
+def _but_routes(differences: tuple[str, ...]) -> bool:
     """Whether anything differs that is not a route."""
-    return any(": route " not in difference for difference in found)
+    return any(": route " not in difference for difference in differences)

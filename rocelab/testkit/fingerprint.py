@@ -32,8 +32,8 @@ def read_facts(lab: RunningLab) -> Facts:
     def visit(name: str) -> None:
         settings = node_settings(fabric, fabric.node(name))
         with netlink.open_socket() as channel:
-            for thing, found in _node_facts(channel, settings):
-                facts[name, thing] = found
+            for thing, value in _node_facts(channel, settings):
+                facts[name, thing] = value
 
     netns_of = {node.name: lab.node(node.name).netns for node in fabric.nodes}
     with namespaces.opened(netns_of) as descriptors:
@@ -55,25 +55,25 @@ def differences(before: Facts, now: Facts) -> tuple[str, ...]:
     )
 
 
-def _change(was: str | None, found: str | None) -> str:
+def _change(was: str | None, value: str | None) -> str:
     """The change of a thing; for a list, what was added and removed."""
-    if found is None:
+    if value is None:
         return f"is gone (it was {was or 'empty'})"
     if was is None:
-        return f"was not there (it is {found or 'empty'})"
-    old, new = was.split(", "), found.split(", ")
+        return f"was not there (it is {value or 'empty'})"
+    old, new = was.split(", "), value.split(", ")
     if max(len(old), len(new)) == 1:
-        return f"is {found or 'none'}, and was {was or 'none'}"
+        return f"is {value or 'none'}, and was {was or 'none'}"
     gone = [f"no longer {line}" for line in old if line and line not in new]
     come = [f"now {line}" for line in new if line and line not in old]
-    return f"changed: {', '.join(gone + come) or f'{found}, and was {was}'}"
+    return f"changed: {', '.join(gone + come) or f'{value}, and was {was}'}"
 
 
 def _node_facts(channel: socket.socket, settings: Iterable[str]) -> Iterator[tuple[str, str]]:
     """The facts of the calling thread's namespace, without processes."""
-    found = links.read_links(channel)
-    names = {link.index: link.name for link in found}
-    for link in found:
+    interfaces = links.read_links(channel)
+    names = {link.index: link.name for link in interfaces}
+    for link in interfaces:
         yield from _interface(link)
         yield from _ordered(f"{link.name}'s queues", _queues(channel, link.index))
     yield from _ordered("address of", _addresses(channel, names))
@@ -91,10 +91,10 @@ def _interface(link: links.Link) -> Iterator[tuple[str, str]]:
     yield f"{link.name}'s root qdisc", link.qdisc
 
 
-def _ordered(title: str, found: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+def _ordered(title: str, facts: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
     """Merge the facts about each thing into one, sorted."""
     grouped: dict[str, list[str]] = {}
-    for thing, value in found:
+    for thing, value in facts:
         grouped.setdefault(thing, []).append(value)
     for thing, values in grouped.items():
         yield f"{title} {thing}".strip(), ", ".join(sorted(values))

@@ -35,5 +35,5 @@ def suite_name(lab: str, taken: Collection[str], pid: int | None = None) -> str:
 
 def left_behind(labs: Iterable[str]) -> tuple[str, ...]:
     """The names of labs of suites whose process is gone."""
-    found = ((name, _OF_A_PROCESS.search(name)) for name in labs)
-    return tuple(name for name, of in found if of and not Path(f"/proc/{of[1]}").exists())
+    matches = ((name, _OF_A_PROCESS.search(name)) for name in labs)
+    return tuple(name for name, of in matches if of and not Path(f"/proc/{of[1]}").exists())

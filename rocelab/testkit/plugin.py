@@ -245,9 +245,9 @@ def pytest_runtest_makereport(
         if call.when == "call":
             bench.collect("the test failed")
         if bench.evidence is not None:
-            found = (EVIDENCE_PROPERTY, str(bench.evidence))
-            if found not in item.user_properties:
-                item.user_properties.append(found)
+            entry = (EVIDENCE_PROPERTY, str(bench.evidence))
+            if entry not in item.user_properties:
+                item.user_properties.append(entry)
             report.user_properties = list(item.user_properties)
             report.sections.append(("rocelab evidence", str(bench.evidence)))
     elif call.when == "call":

@@ -125,11 +125,11 @@ def _forked(servers: Sequence[str]) -> Iterator[list[Agent]]:
         agents, descriptors = [], []
         with ExitStack() as far_ends:
             for server in servers:
-                own, far = map(files.enter_context, socket.socketpair())
-                own.settimeout(REPLY_TIMEOUT_S)
+                near, far = map(files.enter_context, socket.socketpair())
+                near.settimeout(REPLY_TIMEOUT_S)
                 # Unlike a pipe, such a file cannot fill up and block the agent.
                 errors = files.enter_context(os.fdopen(os.memfd_create("agent-stderr"), "w+b"))
-                agents.append(Agent(server, own, errors))
+                agents.append(Agent(server, near, errors))
                 far_ends.enter_context(far)
                 descriptors.append((far.fileno(), errors.fileno()))
             # Without `site`: an agent needs this package and the standard library only.

@@ -48,11 +48,11 @@ class PublishedFlow:
 
 def probe_demands(fabric: Fabric, flows: Sequence[Flow]) -> list[PublishedFlow]:
     """The demands of probe flows: their rate, converted to the modelled network."""
-    found = []
+    demands = []
     for flow in flows:
         ends = resolve_flow(fabric, flow)
         frame_bytes = flow.payload_bytes + IP_OVERHEAD_BYTES + _ETHERNET_BYTES
-        found.append(
+        demands.append(
             PublishedFlow(
                 source_ip=ends.source_ip,
                 destination_ip=ends.destination_ip,
@@ -64,7 +64,7 @@ def probe_demands(fabric: Fabric, flows: Sequence[Flow]) -> list[PublishedFlow]:
                 port=flow.leaves_by,
             )
         )
-    return found
+    return demands
 
 
 def job_demands(jobs: Sequence[JobPlan]) -> list[PublishedFlow]:
@@ -72,7 +72,7 @@ def job_demands(jobs: Sequence[JobPlan]) -> list[PublishedFlow]:
 
     Queue pairs that only answer, and those for clear-to-sends, are omitted.
     """
-    found = []
+    demands = []
     for job in jobs:
         sends = job.streams if job.schedule is None else job.schedule.sends
         pairs = {(send.source, send.destination) for send in sends}
@@ -81,7 +81,7 @@ def job_demands(jobs: Sequence[JobPlan]) -> list[PublishedFlow]:
         for end in senders:
             place = job.places[end.rank]
             ends = job.endpoints(end.rank, end.peer)
-            found.append(
+            demands.append(
                 PublishedFlow(
                     source_ip=ends.source_ip,
                     destination_ip=ends.destination_ip,
@@ -93,7 +93,7 @@ def job_demands(jobs: Sequence[JobPlan]) -> list[PublishedFlow]:
                     port=end.port,
                 )
             )
-    return found
+    return demands
 
 
 @contextmanager
@@ -122,8 +122,8 @@ def published(files: LabFiles, flows: Sequence[PublishedFlow]) -> Iterator[None]
 
 def read_published(files: LabFiles) -> list[PublishedFlow]:
     """The flows of all runs on a lab that go on. Files that others wrote are left out."""
-    found: list[PublishedFlow] = []
+    flows: list[PublishedFlow] = []
     for file in files_of(files.root / FOLDER):
         with suppress(OSError, ValueError, TypeError):
-            found += [PublishedFlow(**flow) for flow in json.loads(file.read_text())]
-    return found
+            flows += [PublishedFlow(**flow) for flow in json.loads(file.read_text())]
+    return flows

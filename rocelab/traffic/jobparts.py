@@ -44,11 +44,11 @@ _ECN_BITS = {Ecn.NOT_ECT: 0b00, Ecn.ECT0: 0b10, Ecn.CE: 0b11}
 
 def nics_of(plans: Sequence[JobPlan]) -> dict[str, tuple[NicRef, ...]]:
     """The NICs that jobs use, by server, without duplicates, in order of the ranks."""
-    found: dict[str, dict[NicRef, None]] = defaultdict(dict)
+    by_server: dict[str, dict[NicRef, None]] = defaultdict(dict)
     for plan in plans:
         for ref in plan.places:
-            found[ref.server][ref] = None
-    return {server: tuple(refs) for server, refs in found.items()}
+            by_server[ref.server][ref] = None
+    return {server: tuple(refs) for server, refs in by_server.items()}
 
 
 def nic_links(plans: Sequence[JobPlan]) -> tuple[Link, ...]:

@@ -256,10 +256,10 @@ def _step_record(
     for server in dict.fromkeys(place.server for place in plan.places):
         columns = iter(arrays[server][1 + 2 * len(reports[server]["queue_pairs"]) + 2 :])
         for fields in reports[server]["ranks"]:
-            own = [next(columns) for _ in whole]
+            parts = [next(columns) for _ in whole]
             if fields["job"] != number:
                 continue
-            for table, column, end in zip(whole, own, (0, 0, 1), strict=True):
+            for table, column, end in zip(whole, parts, (0, 0, 1), strict=True):
                 at = np.flatnonzero(ends[:, end] == fields["rank"])
                 times = column.reshape(kept, len(at))
                 table[:, at] = np.where(times > 0, times - start_ns, -1)
@@ -270,7 +270,7 @@ def _step_record(
 
 
 def _problems(result: JobResult, paused: Collection[str]) -> tuple[str, ...]:
-    found = []
+    problems = []
     slow = [
         port
         for port in result.ports
@@ -281,7 +281,7 @@ def _problems(result: JobResult, paused: Collection[str]) -> tuple[str, ...]:
         worst = max(slow, key=lambda port: port.lost_ns / max(1.0, port.busy_ns))
         place = result.plan.places[worst.rank]
         nics = len({port.rank for port in slow})
-        found.append(
+        problems.append(
             f"this machine could not keep {nics} of {result.plan.job.ranks} NICs busy: {place} sat "
             f"idle for {worst.lost_ns / 1e6:,.0f} of "
             f"{(worst.lost_ns + worst.busy_ns) / 1e6:,.0f} ms with packets to send; send less, or "
@@ -292,5 +292,5 @@ def _problems(result: JobResult, paused: Collection[str]) -> tuple[str, ...]:
         schedule, posted = result.plan.schedule, result.posted_bytes
         planned = sum(send.size_bytes for send in schedule.sends) if schedule else 0
         if schedule and posted != planned * result.plan.iterations:
-            found.append(f"{posted:,} bytes were posted, {planned:,} per iteration were planned")
-    return tuple(f"not valid because {reason}" for reason in found)
+            problems.append(f"{posted:,} bytes were posted, {planned:,} per iteration were planned")
+    return tuple(f"not valid because {reason}" for reason in problems)

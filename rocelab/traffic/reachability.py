@@ -80,21 +80,21 @@ def pairs_of(nics: Sequence[Nic]) -> Iterator[Pair]:
                 yield source, destination
 
 
-def failures(found: Reachability) -> Iterator[tuple[str, str]]:
+def failures(reachability: Reachability) -> Iterator[tuple[str, str]]:
     """Rows of sources and unreached destinations: `any` for all."""
     by_source: dict[str, list[str]] = defaultdict(list)
     by_destination: dict[str, list[str]] = defaultdict(list)
-    for source, destination in found.failed:
+    for source, destination in reachability.failed:
         by_source[source].append(destination)
         by_destination[destination].append(source)
-    own = Counter(map(server_of, found.nics))
+    counts = Counter(map(server_of, reachability.nics))
 
     def is_all(name: str, lost: list[str]) -> bool:
-        return len(lost) == len(found.nics) - own[server_of(name)]
+        return len(lost) == len(reachability.nics) - counts[server_of(name)]
 
     silent = {name for name, lost in by_source.items() if is_all(name, lost)}
     deaf = {name for name, lost in by_destination.items() if is_all(name, lost)}
-    for name in found.nics:
+    for name in reachability.nics:
         if name in silent:
             yield name, "any"
         if name in deaf:

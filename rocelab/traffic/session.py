@@ -233,10 +233,10 @@ class TrafficSession(Holding):
         rest: dict[str, list[bytes]] = {}
         for server, report in reports.items():
             parts = split(report.fields["sizes"], report.payload)
-            own = FLOW_COLUMNS * len(self._outgoing.get(server, ()))
-            sent[server] = parts[:own]
-            arrivals[server] = read_arrivals(parts[own : own + PROBE_COLUMNS])
-            rest[server] = parts[own + PROBE_COLUMNS :]
+            size = FLOW_COLUMNS * len(self._outgoing.get(server, ()))
+            sent[server] = parts[:size]
+            arrivals[server] = read_arrivals(parts[size : size + PROBE_COLUMNS])
+            rest[server] = parts[size + PROBE_COLUMNS :]
         records = {}
         for server, outgoing in self._outgoing.items():
             offset_ns = reports[server].fields["clock_offset_ns"]

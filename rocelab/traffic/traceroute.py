@@ -82,7 +82,7 @@ def probe_path(
     frames = ProbeFrames(ends, tag, destination_qp)
     names = _names(fabric)
     longest = 2 * max(node.role.tier for node in fabric.nodes)
-    found = _Found(source.server, destination.server, {port: {} for port in source_ports}, {})
+    trace = _Found(source.server, destination.server, {port: {} for port in source_ports}, {})
     with (
         _open(netns_of(source.server), lambda: _sender(ends.interface)) as sender,
         _open(netns_of(source.server), _time_exceeded_listener) as expiries,
@@ -95,24 +95,24 @@ def probe_path(
                 for packet in drain(expiries):
                     if probe := _expired(packet, tag, destination.ip):
                         address = socket.inet_ntoa(packet[12:16])
-                        found.expire(probe, names.get(address, address))
+                        trace.expire(probe, names.get(address, address))
             if arrivals in ready:
                 for packet in drain(arrivals):
                     if probe := _arrived(packet, tag, source.ip):
-                        found.arrive(probe)
+                        trace.arrive(probe)
             return bool(ready)
 
         for _ in range(_ATTEMPTS):
-            missing = list(found.missing(longest))
+            missing = list(trace.missing(longest))
             for start in range(0, len(missing), _BURST):
                 for port, ttl in missing[start : start + _BURST]:
                     sender.send(frames.build(port, ttl))
                 receive(0)
             quiet_at = time.monotonic() + _QUIET_S
-            while time.monotonic() < quiet_at and any(found.missing(longest)):
+            while time.monotonic() < quiet_at and any(trace.missing(longest)):
                 if receive(_QUIET_S):
                     quiet_at = time.monotonic() + _QUIET_S
-    return {port: found.nodes(port) for port in source_ports}
+    return {port: trace.nodes(port) for port in source_ports}
 
 
 @dataclass(frozen=True, slots=True)

@@ -101,8 +101,8 @@ class Collector(Closing):
             switch = self._switches[name]
             switch.routes = fib.read_routes(switch.reader)
             if not switch.knows_every_interface():
-                found = links.read_links(switch.reader)
-                switch.names = {link.index: link.name for link in found}
+                interfaces = links.read_links(switch.reader)
+                switch.names = {link.index: link.name for link in interfaces}
         self._stale.clear()
         return {name: switch.routes for name, switch in self._switches.items()}
 
@@ -136,34 +136,34 @@ class Collector(Closing):
                 reasons.add(Reason.DEMAND)
                 continue
             switch = self._by_descriptor[descriptor]
-            found, is_one_gone = _read_events(switch.events)
+            batch, is_one_gone = _read_events(switch.events)
             if is_one_gone:
                 switch.names = {}  # the kernel may use its index again under another name
-            if found:
+            if batch:
                 self._stale.add(switch.name)
-                reasons |= found
+                reasons |= batch
         return reasons
 
 
 def _read_events(events: socket.socket) -> tuple[set[Reason], bool]:
     """The reasons for a round, and whether an interface may have gone."""
-    found: set[Reason] = set()
+    reasons: set[Reason] = set()
     is_one_gone = False
     while True:
         try:
             data = events.recv(netlink.DATAGRAM_BYTES)
         except BlockingIOError:
-            return found, is_one_gone
+            return reasons, is_one_gone
         except OSError:  # The buffer has overflowed and events are lost: the switch is read again.
-            found.add(Reason.ROUTE)
+            reasons.add(Reason.ROUTE)
             is_one_gone = True
             continue
         for kind, body in netlink.messages(data):
             if kind in (links.RTM_NEWLINK, links.RTM_DELLINK):
-                found.add(Reason.LINK)
+                reasons.add(Reason.LINK)
                 is_one_gone |= kind == links.RTM_DELLINK
             elif kind in (fib.RTM_NEWROUTE, fib.RTM_DELROUTE) and not _is_own(body):
-                found.add(Reason.ROUTE)
+                reasons.add(Reason.ROUTE)
 
 
 def _is_own(body: bytes) -> bool:

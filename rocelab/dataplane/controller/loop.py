@@ -169,14 +169,14 @@ def place(
 
 def tier_use(fabric: Fabric, utilisation: Mapping[DirectedLink, float]) -> dict[str, Utilisation]:
     """Utilisation by tier and direction, as in `rtsw-ctsw up`; idle links count."""
-    found: dict[str, list[float]] = {}
+    utilisations: dict[str, list[float]] = {}
     for link in fabric.trunks:
         for direction in (link.up, link.down):
             name = f"{direction.tier} {direction.direction}"
-            found.setdefault(name, []).append(utilisation.get(direction, 0.0))
+            utilisations.setdefault(name, []).append(utilisation.get(direction, 0.0))
     return {
         name: Utilisation(len(used), round(max(used), 6), round(sum(used) / len(used), 6))
-        for name, used in found.items()
+        for name, used in utilisations.items()
     }
 
 

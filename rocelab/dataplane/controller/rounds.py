@@ -75,13 +75,13 @@ def read_rounds(path: Path, last: int | None = None) -> list[Round]:
         lines = path.read_text().splitlines()
     except FileNotFoundError:
         return []
-    found = []
+    rounds = []
     for line in lines if last is None else lines[-last:]:
         try:
-            found.append(_round(json.loads(line)))
+            rounds.append(_round(json.loads(line)))
         except ValueError:
             continue
-    return found
+    return rounds
 
 
 def _round(fields: dict[str, Any]) -> Round:

@@ -86,11 +86,11 @@ def lateness(fabric: Fabric, files: LabFiles) -> Lateness:
 def _hooks(fabric: Fabric) -> Mapping[str, Sequence[Hook]]:
     """The hooks at each switch."""
     hooks = Hooks(fabric)
-    found: dict[str, list[Hook]] = {node.name: [] for node in fabric.switches}
+    by_node: dict[str, list[Hook]] = {node.name: [] for node in fabric.switches}
     for link in fabric.directed_links:
         hook = hooks.find(link)
-        found[hook.node].append(hook)
-    return found
+        by_node[hook.node].append(hook)
+    return by_node
 
 
 def _lay(

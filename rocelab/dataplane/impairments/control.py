@@ -135,11 +135,11 @@ class Impairments:
 
     def counters(self) -> dict[DirectedLink, ImpairmentCounters]:
         """What has been counted since each directed link was prepared."""
-        found = {}
+        counters = {}
         for slot in sorted(self._rules()):
             with self._maps() as maps:
-                found[self._hooks.at(slot).link] = maps.counters(slot)
-        return found
+                counters[self._hooks.at(slot).link] = maps.counters(slot)
+        return counters
 
     def broken(self) -> tuple[str, ...]:
         """The switches whose delay line has ended or is stopped: what it delays is lost."""
@@ -165,26 +165,26 @@ class Impairments:
         hook = self._hooks.find(link)
         if not self._files.root.exists():
             return ()
-        found = []
+        remains = []
         rules = self._rules()
         rule = rules.get(hook.slot)
         if rule is not None and (rule.holds(kind) or not rule.held):
-            found.append(f"a rule for packets of {link}")
+            remains.append(f"a rule for packets of {link}")
         if rule is None:
             netns = self._files.netns_of(hook.node)
             attached = namespaces.inside(
                 netns,
                 lambda: program.is_attached(IMPAIRMENTS, hook.index, at_egress=hook.at_egress),
             )
-            found += [f"the wire program on {hook.node}:{hook.interface}"] if attached else []
+            remains += [f"the wire program on {hook.node}:{hook.interface}"] if attached else []
         if kind is Kind.DELAY and not self._delays(hook.node, rules):
             if lineprocess.is_alive(IMPAIRMENTS, self._files, hook.node):
-                found.append(f"the process of {hook.node}'s delay line")
+                remains.append(f"the process of {hook.node}'s delay line")
             if lineprocess.is_made(IMPAIRMENTS, self._files, hook.node):
-                found.append(f"the interfaces of {hook.node}'s delay line")
+                remains.append(f"the interfaces of {hook.node}'s delay line")
         if not rules and IMPAIRMENTS.pins(self._files).exists():
-            found.append("the wire program's pins")
-        return tuple(found)
+            remains.append("the wire program's pins")
+        return tuple(remains)
 
     def _prepare(self, hook: Hook, kind: Kind) -> Rule:
         lacking = probes.missing(program.NEEDS)

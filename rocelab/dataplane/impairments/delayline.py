@@ -84,9 +84,9 @@ def open_delay_ring(interface: str, mtu: int) -> Ring:
 def arrivals(ring: Ring) -> Iterator[Arrival]:
     """Every waiting packet, up to DRAIN_LIMIT."""
     for at, seconds, nanoseconds in ring.frames():
-        found = ring.tag_and_length()
-        if found is not None:
-            slot, length = found
+        record = ring.tag_and_length()
+        if record is not None:
+            slot, length = record
             frame = bytes(ring.memory[at : at + length])
             yield Arrival(slot, seconds * SECOND_NS + nanoseconds, frame)
 

@@ -118,13 +118,13 @@ class ImpairmentMaps(bpf.Pinned):
 
     def rules(self) -> Mapping[int, Rule]:
         """Every rule, by slot."""
-        found = {}
+        rules = {}
         for key in bpf.keys(self._pinned["rules"], _SLOT.size):
             (slot,) = _SLOT.unpack(key)
             rule = self.rule(slot)
             if rule is not None:
-                found[slot] = rule
-        return found
+                rules[slot] = rule
+        return rules
 
     def set_rule(self, slot: int, rule: Rule) -> None:
         """Set the rule that the program applies from the next packet on."""

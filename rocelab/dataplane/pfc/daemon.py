@@ -235,7 +235,7 @@ def _wakeup(*signals: signal.Signals) -> int:
 
 def supervise(configuration: Configuration, wire: LabWire, maps: PauseMaps, journal: Path) -> None:
     """Run `work` in a child and a guard beside it, anew whenever one ends, until SIGTERM."""
-    own = os.getpid()
+    pid = os.getpid()
     classes = configuration["classes"]
     held = os.pipe()
     child = guard = 0
@@ -258,7 +258,7 @@ def supervise(configuration: Configuration, wire: LabWire, maps: PauseMaps, jour
         if not guard and not (guard := os.fork()):
             _guard(held, wire, maps, classes)
         if not child and not (child := os.fork()):
-            _work_as_child(own, configuration, wire, maps, journal)
+            _work_as_child(pid, configuration, wire, maps, journal)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
         ended, _ = os.wait()
         if ended == guard:

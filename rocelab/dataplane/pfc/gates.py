@@ -46,7 +46,10 @@ def handle(traffic_class: int) -> int:
 def made(classes: Sequence[int], mtu: int) -> list[bytes]:
     """The messages that put an open gate below each class of a port's tree, and make the class of
     kicks, on interface index 0."""
-    gates = [_gate(each, closed=False, flags=netlink.REQUEST_ACK_CREATE_EXCL) for each in classes]
+    gates = [
+        _gate(traffic_class, closed=False, flags=netlink.REQUEST_ACK_CREATE_EXCL)
+        for traffic_class in classes
+    ]
     kick_class = htb.leaf_class(KICK_PRIORITY, mtu, 0)
     nothing = tc.message(
         tc.RTM_NEWQDISC,

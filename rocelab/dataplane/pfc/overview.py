@@ -27,49 +27,49 @@ class ClassOverview:
     @property
     def took_part(self) -> bool:
         """Whether it paused, was paused, or lost packets."""
-        each = self.counters
+        counters = self.counters
         return bool(
-            each.is_paused
-            or each.pauses_sent
-            or each.pauses_received
-            or each.transitions
-            or each.dropped_packets
-            or each.late_packets
-            or each.discarded_packets
-            or each.watchdog_fired
+            counters.is_paused
+            or counters.pauses_sent
+            or counters.pauses_received
+            or counters.transitions
+            or counters.dropped_packets
+            or counters.late_packets
+            or counters.discarded_packets
+            or counters.watchdog_fired
         )
 
     def document(self, dilation: float) -> dict[str, object]:
         """An entry of `pfc.ports` in `rocelab status --json`."""
-        each = self.counters
+        counters = self.counters
         return {
             "node": self.port.node,
             "interface": self.port.port.interface,
             "peer": self.peer,
             "class": self.traffic_class,
-            "is_paused": each.is_paused,
-            "rx_pause": each.pauses_received,
-            "rx_resume": each.resumes_received,
-            "rx_pause_transition": each.transitions,
-            "rx_pause_duration_ns": each.paused_ns,
-            "rx_pause_duration_modelled_ns": round(each.paused_ns / dilation),
-            "rx_pause_longest_ns": each.longest_ns,
-            "rx_pause_longest_modelled_ns": round(each.longest_ns / dilation),
-            "tx_pause": each.pauses_sent,
-            "tx_resume": each.resumes_sent,
-            "held_bytes": each.held,
-            "held_max_bytes": each.held_max,
+            "is_paused": counters.is_paused,
+            "rx_pause": counters.pauses_received,
+            "rx_resume": counters.resumes_received,
+            "rx_pause_transition": counters.transitions,
+            "rx_pause_duration_ns": counters.paused_ns,
+            "rx_pause_duration_modelled_ns": round(counters.paused_ns / dilation),
+            "rx_pause_longest_ns": counters.longest_ns,
+            "rx_pause_longest_modelled_ns": round(counters.longest_ns / dilation),
+            "tx_pause": counters.pauses_sent,
+            "tx_resume": counters.resumes_sent,
+            "held_bytes": counters.held,
+            "held_max_bytes": counters.held_max,
             "headroom_bytes": self.port.headroom,
-            "headroom_max_bytes": each.headroom_max,
-            "admitted_packets": each.admitted_packets,
-            "late_packets": each.late_packets,
-            "rx_discards": each.dropped_packets,
-            "queued_packets": each.queued_packets,
-            "sent_packets": each.sent_packets,
-            "purged_packets": each.purged_packets,
-            "leaked_packets": each.leaked_packets,
-            "pause_storm_events": each.watchdog_fired,
-            "watchdog_discards": each.discarded_packets,
+            "headroom_max_bytes": counters.headroom_max,
+            "admitted_packets": counters.admitted_packets,
+            "late_packets": counters.late_packets,
+            "rx_discards": counters.dropped_packets,
+            "queued_packets": counters.queued_packets,
+            "sent_packets": counters.sent_packets,
+            "purged_packets": counters.purged_packets,
+            "leaked_packets": counters.leaked_packets,
+            "pause_storm_events": counters.watchdog_fired,
+            "watchdog_discards": counters.discarded_packets,
         }
 
 
@@ -93,7 +93,7 @@ class LosslessOverview:
             "alive": self.is_alive,
             "problem": self.problem,
             "dilation": self.dilation,
-            "ports": [each.document(self.dilation) for each in self.classes],
+            "ports": [port.document(self.dilation) for port in self.classes],
         }
 
 
@@ -104,14 +104,14 @@ def read_overview(fabric: Fabric) -> LosslessOverview | None:
     dilation = fabric.spec.dilation
     try:
         with PauseReader(fabric) as reader:
-            found = reader.counters(time.monotonic_ns())
+            readings = reader.counters(time.monotonic_ns())
             by_slot = reader.plan.by_slot
             return LosslessOverview(
                 is_alive=reader.is_alive(),
                 dilation=dilation,
                 classes=tuple(
                     ClassOverview(port, by_slot[port.peer].node, traffic_class, counters)
-                    for (port, traffic_class), counters in found.items()
+                    for (port, traffic_class), counters in readings.items()
                 ),
                 problem=_unrecorded(reader),
             )

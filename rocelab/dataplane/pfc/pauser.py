@@ -119,7 +119,9 @@ class Pauser:
         self._journal = journal
         self._announced: dict[tuple[int, int], int] = {}
         """The ports and classes whose peer is paused, each with the number of its announcement."""
-        self._obeyed = {(slot, each): _Obeyed() for slot in ports for each in classes}
+        self._obeyed = {
+            (slot, traffic_class): _Obeyed() for slot in ports for traffic_class in classes
+        }
         self._due: list[tuple[int, int, Callable[[int], None]]] = []
         self._count = 0
 
@@ -248,8 +250,9 @@ class Pauser:
 
     def _drained(self, slot: int, now_ns: int) -> None:
         self._wire.evaluate()
-        if any((slot, each) in self._announced for each in self._classes) and any(
-            self._ingresses.get(_index(slot, each), "over") for each in self._classes
+        if any((slot, traffic_class) in self._announced for traffic_class in self._classes) and any(
+            self._ingresses.get(_index(slot, traffic_class), "over")
+            for traffic_class in self._classes
         ):
             self._await_drain(slot, now_ns)
 

@@ -131,7 +131,7 @@ class PausePorts(Closing):
 def settings(plan: PausePlan) -> bytes:
     """The program's `struct settings`."""
     pfc = plan.pfc
-    lossless = sum(1 << each for each in pfc.classes)
+    lossless = sum(1 << traffic_class for traffic_class in pfc.classes)
     return _SETTINGS.pack(
         lossless, pfc.xoff or 0, pfc.xon_offset, pfc.reserved, pfc.dynamic_th, *plan.class_of_dscp
     )

@@ -133,9 +133,9 @@ class PauseReader(Closing):
         self._history.add(journal.read(file, self._history.entries))
         until_ns = now_ns if self.is_alive() else self._history.last_ns
         return {
-            (port, each): self._of(port, each, now_ns, until_ns)
+            (port, traffic_class): self._of(port, traffic_class, now_ns, until_ns)
             for port in self.plan.ports
-            for each in self.plan.pfc.classes
+            for traffic_class in self.plan.pfc.classes
         }
 
     def _of(self, port: PausePort, traffic_class: int, now_ns: int, until_ns: int) -> ClassCounters:
@@ -186,25 +186,29 @@ class PauseReader(Closing):
         """Where queues hold packets that no pause stops, and where switches hold more or less for
         their ports than is in their queues; empty where all is accounted for. True of a lab at
         rest, also of one whose pauses last."""
-        found = []
+        places = []
         held: Counter[tuple[str, int]] = Counter()
         queued: Counter[tuple[str, int]] = Counter()
         for port in self.plan.ports:
-            for each in self.plan.pfc.classes:
-                index = port.slot * CLASSES + each
+            for traffic_class in self.plan.pfc.classes:
+                index = port.slot * CLASSES + traffic_class
                 into, out = self._maps.ingresses.row(index), self._maps.egresses.row(index)
                 waiting = out["packets"] - out["out_packets"] - out["purged_packets"]
                 if waiting < 0 or (waiting and not out["gated"]):
-                    found.append(f"{port} class {each} ({waiting:,} packets in its queue)")
+                    places.append(
+                        f"{port} class {traffic_class} ({waiting:,} packets in its queue)"
+                    )
                 if not port.is_nic:
-                    held[port.node, each] += into["held"]
-                    queued[port.node, each] += out["bytes"] - out["out_bytes"] - out["purged_bytes"]
-        found += [
-            f"{node} class {each} ({held[node, each]:,} bytes held, {queued[node, each]:,} queued)"
-            for node, each in held
-            if held[node, each] != queued[node, each]
+                    held[port.node, traffic_class] += into["held"]
+                    queued[port.node, traffic_class] += (
+                        out["bytes"] - out["out_bytes"] - out["purged_bytes"]
+                    )
+        places += [
+            f"{node} class {number} ({size:,} bytes held, {queued[node, number]:,} queued)"
+            for (node, number), size in held.items()
+            if size != queued[node, number]
         ]
-        return tuple(found)
+        return tuple(places)
 
 
 def pauses(plan: PausePlan, entries: Iterable[Entry]) -> list[Pause]:
@@ -215,9 +219,9 @@ def pauses(plan: PausePlan, entries: Iterable[Entry]) -> list[Pause]:
         port = plan.by_slot[place[0]]
         return Pause(port, plan.by_slot[port.peer].node, place[1], begin_ns, end_ns, what)
 
-    found = [pause(*each) for each in _ended(entries, begun)]
-    found += [pause(place, begin_ns, None, None) for place, begin_ns in begun.items()]
-    return sorted(found, key=lambda pause: pause.begin_ns)
+    pauses = [pause(*span) for span in _ended(entries, begun)]
+    pauses += [pause(place, begin_ns, None, None) for place, begin_ns in begun.items()]
+    return sorted(pauses, key=lambda pause: pause.begin_ns)
 
 
 _PlaceKey = tuple[int, int]
@@ -236,8 +240,8 @@ def _ended(
         elif entry.what in _ENDS and place in begun:
             yield place, begun.pop(place), entry.t_ns, entry.what
         elif entry.what in _ENDS_OF_ALL:
-            for each in list(begun):
-                yield each, begun.pop(each), entry.t_ns, entry.what
+            for key in list(begun):
+                yield key, begun.pop(key), entry.t_ns, entry.what
 
 
 @dataclass(slots=True)

@@ -53,8 +53,8 @@ class Marker:
             program = self._loaded.descriptor("enqueue")
             host = self._loaded.descriptor("leave_host")
             self._filter, self._host_filter = (
-                [tc.clsact(), tc.bpf_filter(each, tc.CLSACT_EGRESS, 10, "rocelab")]
-                for each in (program, host)
+                [tc.clsact(), tc.bpf_filter(descriptor, tc.CLSACT_EGRESS, 10, "rocelab")]
+                for descriptor in (program, host)
             )
         except BaseException:
             self._loaded.close()

@@ -44,16 +44,16 @@ class RedReader:
 
     def counters(self) -> PortCounters:
         """Every queue's counters now."""
-        found: dict[Place, dict[int, QueueCounters]] = {
+        queues: dict[Place, dict[int, QueueCounters]] = {
             (port.node, port.interface): {} for port in self._plan.ports
         }
         for node in self._plan.ports_of:
             for interface, number, counters in namespaces.inside(
                 self._files.netns_of(node), read_queues
             ):
-                if (node, interface) in found:
-                    found[node, interface][number] = counters
-        return found
+                if (node, interface) in queues:
+                    queues[node, interface][number] = counters
+        return queues
 
 
 def read_queues() -> list[tuple[str, int, QueueCounters]]:

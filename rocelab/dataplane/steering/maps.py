@@ -74,12 +74,12 @@ class SteeringMaps(bpf.Pinned):
 
     def counters(self) -> dict[str, NodeCounters]:
         """The counters of every switch."""
-        found = {}
+        counters = {}
         for name, number in self._id_of.items():
             data = bpf.element(self._pinned["counters"], _INDEX.pack(number), _COUNTERS.size)
             assert data is not None
-            found[name] = NodeCounters(*_COUNTERS.unpack(data))
-        return found
+            counters[name] = NodeCounters(*_COUNTERS.unpack(data))
+        return counters
 
     def reset_counters(self) -> None:
         """Set all counters to 0."""
@@ -99,14 +99,14 @@ class SteeringMaps(bpf.Pinned):
 
     def read_entries(self) -> dict[EntryKey, int]:
         """Every entry with its hash."""
-        found = {}
+        entries = {}
         for key in bpf.keys(self._pinned["entries"], _ENTRY.size):
             value = bpf.element(self._pinned["entries"], key, _HASH.size)
             if value is not None:
                 number, source, destination, port = _ENTRY.unpack(key)
                 place = EntryKey(self._name_of[number], dotted(source), dotted(destination), port)
-                found[place] = _HASH.unpack(value)[0]
-        return found
+                entries[place] = _HASH.unpack(value)[0]
+        return entries
 
     def write_entries(self, entries: Mapping[EntryKey, int]) -> None:
         """Set entries and keep all others. Raises BpfError if there is no room for more."""

@@ -61,7 +61,7 @@ def cells(
             "a comparison repeats a collective; --duration makes streams, which never complete",
             hint="give a size",
         )
-    found = []
+    matrix = []
     for scheme in kinds:
         for placement in _items("--placement", placements):
             for number in numbers:
@@ -69,8 +69,8 @@ def cells(
                 if scheme.divides_flows:
                     # Go-back-N would retransmit what comes in another order.
                     mine["out-of-order"] = "true"
-                found.append(Cell(scheme, number, placement, job_from_options(mine)))
-    return tuple(found)
+                matrix.append(Cell(scheme, number, placement, job_from_options(mine)))
+    return tuple(matrix)
 
 
 def _items(option: str, text: str) -> Sequence[str]:

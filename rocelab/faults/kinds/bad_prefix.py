@@ -74,15 +74,15 @@ class BadPrefix(NodeFault):
         return mended
 
     def remains(self, lab: RunningLab) -> tuple[str, ...]:
-        found: list[str] = []
+        remains: list[str] = []
         if policy.has_bgpd(lab, self.node):
             running = policy.running_lines(lab, self.node)
             lines = self._permitted(running) + [
                 line for line in (self._network,) if line in running
             ]
-            found += [f"{self.node} has `{line}`" for line in lines]
-            found += still_announced(lab, self.node)
-        return tuple(found) + left_at_neighbours(lab, self.node)
+            remains += [f"{self.node} has `{line}`" for line in lines]
+            remains += still_announced(lab, self.node)
+        return tuple(remains) + left_at_neighbours(lab, self.node)
 
     @property
     def _network(self) -> str:

@@ -51,20 +51,20 @@ class CarrierDown(LinksFault):
         return spanning(lit)
 
     def remains(self, lab: RunningLab) -> tuple[str, ...]:
-        found: list[str] = []
+        remains: list[str] = []
         for node, links in _by_lower_end(self.links):
-            found += lab.node(node).port_faults(links)
+            remains += lab.node(node).port_faults(links)
             if lab.fabric.observed is not None or lab.fabric.node(node).is_switch:
                 continue
-            found += [f"{node} has no default route{_of(nic)}" for nic, _ in _lacking(lab, node)]
-        return tuple(found)
+            remains += [f"{node} has no default route{_of(nic)}" for nic, _ in _lacking(lab, node)]
+        return tuple(remains)
 
 
 def _by_lower_end(links: tuple[Link, ...]) -> list[tuple[str, list[Link]]]:
-    found: dict[str, list[Link]] = {}
+    by_end: dict[str, list[Link]] = {}
     for link in links:
-        found.setdefault(link.a.node, []).append(link)
-    return list(found.items())
+        by_end.setdefault(link.a.node, []).append(link)
+    return list(by_end.items())
 
 
 def _lacking(lab: RunningLab, server: str) -> list[tuple[Nic, list[Link]]]:

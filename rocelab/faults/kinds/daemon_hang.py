@@ -40,8 +40,8 @@ class DaemonHang(DaemonFault):
 
     def remains(self, lab: RunningLab) -> tuple[str, ...]:
         stopped = any(processes.is_stopped(pid) for pid in self._pids(lab))
-        found = (f"{self.daemon} of {self.node} is stopped",) if stopped else ()
-        return (*found, *lab.node(self.node).supervisor_faults())
+        remains = (f"{self.daemon} of {self.node} is stopped",) if stopped else ()
+        return (*remains, *lab.node(self.node).supervisor_faults())
 
     def _pids(self, lab: RunningLab) -> list[int]:
         pid = lab.node(self.node).daemons().get(self.daemon)

@@ -66,9 +66,9 @@ class MtuMismatch(LinksFault):
 
     def _mtus(self, lab: RunningLab) -> Mapping[Link, int]:
         """The MTU of each port that still exists, whatever its name is now."""
-        found = {port.index: port.mtu for port in read_ports(lab.node(self.side)).values()}
+        mtus = {port.index: port.mtu for port in read_ports(lab.node(self.side)).values()}
         at = {link: link.port(self.side).index for link in self.links}
-        return {link: found[index] for link, index in at.items() if index in found}
+        return {link: mtus[index] for link, index in at.items() if index in mtus}
 
     def _set(self, lab: RunningLab, mtus: Mapping[Link, int]) -> Bracket:
         return lab.node(self.side).send(

@@ -81,17 +81,17 @@ class PauseStorm(LinksFault):
 
     def remains(self, lab: RunningLab) -> tuple[str, ...]:
         """Also where the switch does not send again yet: a resume ends a storm."""
-        found = []
+        remains = []
         with PauseMaps(pins_folder(LabFiles(lab.name))) as maps:
             for port, stormed in self._stormed(lab):
                 for number in self.classes:
                     if stormed >> number & 1:
-                        found.append(f"{port} pauses class {number} for ever")
+                        remains.append(f"{port} pauses class {number} for ever")
                     elif maps.egresses.get(
                         port.peer * CLASSES + number, "gated"
                     ) and not maps.ingresses.get(port.slot * CLASSES + number, "over"):
-                        found.append(f"class {number} towards {port} is still paused")
-        return tuple(found)
+                        remains.append(f"class {number} towards {port} is still paused")
+        return tuple(remains)
 
     @property
     def _bits(self) -> int:

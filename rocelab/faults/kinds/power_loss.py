@@ -56,8 +56,8 @@ class SwitchPowerLoss(NodeFault):
         return begun
 
     def remains(self, lab: RunningLab) -> tuple[str, ...]:
-        found = lab.node(self.node).port_faults(self._links(lab))
-        return (*missing_daemons(lab, self.node), *found)
+        faults = lab.node(self.node).port_faults(self._links(lab))
+        return (*missing_daemons(lab, self.node), *faults)
 
     def _links(self, lab: RunningLab) -> tuple[Link, ...]:
         return lab.fabric.links_of[self.node]

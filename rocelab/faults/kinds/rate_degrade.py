@@ -63,8 +63,10 @@ class RateDegrade(LinksFault):
             if not self._is_slower(lab, link):
                 continue
             if queued:
-                own = lab_rate_bps(link.link, lab.fabric.spec.dilation)
-                request = rates.change(own, link.link.mtu, queued=True, buffer_bytes=buffer_bytes)
+                rate_bps = lab_rate_bps(link.link, lab.fabric.spec.dilation)
+                request = rates.change(
+                    rate_bps, link.link.mtu, queued=True, buffer_bytes=buffer_bytes
+                )
             else:
                 request = rates.bucket_removal()
             message = tc.on_interface(request, link.port.index)
@@ -87,11 +89,11 @@ class RateDegrade(LinksFault):
 
     def _is_slower(self, lab: RunningLab, link: DirectedLink) -> bool:
         index = link.port.index
-        found = namespaces.inside(lab.node(link.sender).netns, lambda: rates.read_rate(index))
-        if found is None:
+        shaper = namespaces.inside(lab.node(link.sender).netns, lambda: rates.read_rate(index))
+        if shaper is None:
             return False
-        own = lab_rate_bps(link.link, lab.fabric.spec.dilation)
-        return found.kind == "tbf" or found.rate_bps != 8 * (own // 8)
+        rate_bps = lab_rate_bps(link.link, lab.fabric.spec.dilation)
+        return shaper.kind == "tbf" or shaper.rate_bps != 8 * (rate_bps // 8)
 
 
 def _has_queues(lab: RunningLab) -> bool:

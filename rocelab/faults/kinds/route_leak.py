@@ -60,12 +60,12 @@ class RouteLeak(NodeFault):
         return mended
 
     def remains(self, lab: RunningLab) -> tuple[str, ...]:
-        found: list[str] = []
+        remains: list[str] = []
         if policy.has_bgpd(lab, self.node):
             missing = missing_lines(lab, self.node, policy.filters(lab.fabric, self.node, "out"))
-            found += [f"{self.node} lacks `{line}`" for line in missing]
-            found += still_announced(lab, self.node)
-        return tuple(found) + left_at_neighbours(lab, self.node)
+            remains += [f"{self.node} lacks `{line}`" for line in missing]
+            remains += still_announced(lab, self.node)
+        return tuple(remains) + left_at_neighbours(lab, self.node)
 
 
 class RouteLeakSpec(SwitchFaultSpec):

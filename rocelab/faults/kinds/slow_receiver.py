@@ -41,8 +41,8 @@ class SlowDrain(LinksFault):
         process of the lab sends pauses."""
         check_pausing(lab)
         for port in self._ports(lab):
-            own = _own_drain(port)
-            if own and self.bytes_per_s(port) >= own:
+            drain = _own_drain(port)
+            if drain and self.bytes_per_s(port) >= drain:
                 raise InputError(
                     f"{port} receives packets no faster than {SHARE.written(self.share_ppm)} of "
                     f"its "

@@ -73,8 +73,8 @@ def adopt(text: str, progress: ProgressSink = no_progress) -> Adoption:
     own or with faults has the name; MachineError if no engine answers or rights are missing.
     """
     check_rights()
-    lab, engine, found = find_containers(text)
-    containers, sidecars = _with_own_namespace(found)
+    lab, engine, members = find_containers(text)
+    containers, sidecars = _with_own_namespace(members)
     name = safe_name(lab) or ADOPTED
     with locked(name) as files, _free(files, lab):
         nodes = _read(files, containers, progress)
@@ -87,10 +87,10 @@ def adopt(text: str, progress: ProgressSink = no_progress) -> Adoption:
         with shielded(f"lab {name} is adopted"):
             _record(files, lab, engine, containers, nodes, spec)
         deviations = read_deviations(plan(spec), files)
-    in_machine = {container.name for container in found} - sidecars.keys()
+    in_machine = {container.name for container in members} - sidecars.keys()
     in_machine -= {container.name for container in containers}
     notes = _notes(name, lab, nodes, in_machine, sidecars)
-    notes += tuple(f"runs are not valid while {each}" for each in sentences(deviations))
+    notes += tuple(f"runs are not valid while {sentence}" for sentence in sentences(deviations))
     return Adoption(name, spec, notes)
 
 
@@ -254,10 +254,12 @@ def _installation(
     """The FRR of the first node that runs one, for results; with version `none` if none does."""
     running = {node.name for node in nodes if "zebra" in node.daemons}
     release = NO_FRR
-    if found := next((container for container in containers if container.name in running), None):
+    if container := next(
+        (container for container in containers if container.name in running), None
+    ):
         said = ""
         with suppress(OSError):
-            said = vty_command(_frr(files, found), "zebra", "show version")
+            said = vty_command(_frr(files, container), "zebra", "show version")
         release = version_in(said)
     return FrrInstallation(release, "", 0, 0, False, "", "")
 
@@ -270,29 +272,29 @@ def _notes(
     sidecars: Mapping[str, str],
 ) -> tuple[str, ...]:
     """What the user should know: the name, and what cannot be done on which nodes."""
-    found = [f"containerlab's lab {lab} is called {name} here"] if name != lab else []
+    notes = [f"containerlab's lab {lab} is called {name} here"] if name != lab else []
     waiting = sorted(node.name for node in nodes if node.daemons and not node.routes)
     if waiting:
-        found.append(
+        notes.append(
             f"{listed(waiting, 'and')}: no route of a routing daemon; if routing has not converged "
             "yet, adopt the lab again once it has"
         )
     others = sorted(node.name for node in nodes if node.kind not in HOST_KINDS)
     if others:
-        found.append(
+        notes.append(
             f"{listed(others, 'and')}: of a kind that may forward by other tables than its "
             "kernel's: what is read of routes there may not be what forwards"
         )
     wired = {end for one, other in cables(nodes) for end in (one[0], other[0])}
     alone = sorted({node.name for node in nodes} - wired)
     if alone:
-        found.append(f"{listed(alone, 'and')}: no link to another node was found")
+        notes.append(f"{listed(alone, 'and')}: no link to another node was found")
     if in_machine:
-        found.append(
+        notes.append(
             f"{listed(sorted(in_machine), 'and')}: left out, in the machine's own network namespace"
         )
-    found += [
+    notes += [
         f"{sidecar}: part of {node}, whose network namespace it shares"
         for sidecar, node in sorted(sidecars.items())
     ]
-    return tuple(found)
+    return tuple(notes)

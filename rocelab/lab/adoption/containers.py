@@ -65,10 +65,10 @@ def find_containers(text: str) -> tuple[str, Engine, tuple[Container, ...]]:
     lab = _lab_name(text)
     engine = find_engine()
     label = f"label={LAB}={lab}"
-    found = engine.run("ps", "--quiet", "--no-trunc", "--filter", label).split()
-    if not found:
+    ids = engine.run("ps", "--quiet", "--no-trunc", "--filter", label).split()
+    if not ids:
         raise InputError(f"containerlab has no lab {lab} up", _others(engine, lab))
-    described = json.loads(engine.run("inspect", *found))
+    described = json.loads(engine.run("inspect", *ids))
     nodes = tuple(sorted(map(_container, described), key=lambda node: node.name))
     for one, other in pairwise(nodes):
         if one.name == other.name:

@@ -150,9 +150,9 @@ def _has_session(link: AdoptedLink, sessions: set[tuple[str, str]]) -> bool:
 
 def _hashing(nodes: Sequence[Surveyed], role_of: Mapping[str, Role]) -> HashingSpec:
     """The hash policy that the switches have in common, the kernel's default otherwise."""
-    found = {node.settings.get(HASH_POLICY, 0) for node in nodes if role_of[node.name].is_switch}
+    values = {node.settings.get(HASH_POLICY, 0) for node in nodes if role_of[node.name].is_switch}
     policies = {number: policy for policy, number in POLICY_NUMBER.items()}
-    policy = policies.get(next(iter(found)), HashPolicy.L3) if len(found) == 1 else HashPolicy.L3
+    policy = policies.get(next(iter(values)), HashPolicy.L3) if len(values) == 1 else HashPolicy.L3
     return HashingSpec(policy=HashPolicy.L3 if policy is HashPolicy.CUSTOM else policy)
 
 

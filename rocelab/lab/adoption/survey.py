@@ -65,14 +65,14 @@ class Surveyed:
 def survey(nodes: Sequence[Container]) -> tuple[Surveyed, ...]:
     """Read every node. Raises OSError if one is gone."""
     with namespaces.opened({node.name: node.netns for node in nodes}) as descriptors:
-        found: dict[str, Surveyed] = {}
+        surveys: dict[str, Surveyed] = {}
 
         def visit(name: str) -> None:
             node = next(node for node in nodes if node.name == name)
-            found[name] = _surveyed(node, descriptors)
+            surveys[name] = _surveyed(node, descriptors)
 
         namespaces.inside_each(descriptors, visit)
-    return tuple(found.values())
+    return tuple(surveys.values())
 
 
 def _surveyed(node: Container, descriptors: Mapping[str, int]) -> Surveyed:
@@ -143,7 +143,7 @@ def _settings() -> Iterator[tuple[str, int]]:
 def _daemons(node: Container) -> dict[str, tuple[str, ...]]:
     """The routing daemons among the processes in the node, each with its command, in the order in
     which they were started."""
-    found = {}
+    daemons = {}
     for pid in sorted(namespaces.processes_in([node.netns.stat().st_ino])):
         name = processes.name_of(pid)
         if name in DAEMONS:
@@ -151,5 +151,5 @@ def _daemons(node: Container) -> dict[str, tuple[str, ...]]:
                 # A process can have this file show any part of its memory.
                 with Path(f"/proc/{pid}/cmdline").open("rb") as file:
                     command = file.read(_MOST_COMMAND).rstrip(b"\0").split(b"\0")
-                found[name] = tuple(word.decode(errors="replace") for word in command)
-    return found
+                daemons[name] = tuple(word.decode(errors="replace") for word in command)
+    return daemons

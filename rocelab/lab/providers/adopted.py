@@ -88,12 +88,12 @@ def write_adopted(files: LabFiles, adopted: Adopted) -> None:
 def read_adopted(files: LabFiles) -> Adopted:
     """Read the record of the containers. Raises FileNotFoundError, DamagedRecordError."""
     try:
-        found = json.loads((files.root / FILE).read_text())
+        document = json.loads((files.root / FILE).read_text())
         nodes = {
             name: AdoptedContainer(**{**node, "commands": _tuples(node["commands"])})
-            for name, node in found["nodes"].items()
+            for name, node in document["nodes"].items()
         }
-        return Adopted(found["lab"], found["program"], nodes)
+        return Adopted(document["lab"], document["program"], nodes)
     except (ValueError, TypeError, KeyError, AttributeError):
         raise DamagedRecordError(files.lab, f"{FILE} names no containers") from None
 
@@ -128,12 +128,12 @@ class AdoptedNode(ContainerNode):
 
     def daemons(self) -> dict[str, int]:
         """The routing daemons that run, of those that ran when the lab was adopted."""
-        found = {}
+        daemons = {}
         for pid in self.processes():
             name = processes.name_of(pid)
             if name in self.record.commands and processes.is_alive(pid):
-                found[name] = pid
-        return found
+                daemons[name] = pid
+        return daemons
 
     def kill_daemons(self, names: Iterable[str]) -> Bracket | None:
         """Raises InputError, before any is killed, if one is the container's first process: the
@@ -216,14 +216,14 @@ class AdoptedNode(ContainerNode):
                 namespaces.inside(self.netns, mend)
 
     def port_faults(self, cables: Iterable[Link]) -> list[str]:
-        found = []
+        faults = []
         for link, is_up in self._kept_up(cables).items():
             port = link.port(self.name)
             if not is_up:
-                found.append(f"{port} is down")
+                faults.append(f"{port} is down")
             elif lost := self._lost(link)[1]:
-                found.append(f"{port} lacks {len(lost)} addresses, neighbours or routes")
-        return found
+                faults.append(f"{port} lacks {len(lost)} addresses, neighbours or routes")
+        return faults
 
     def _kept_up(self, cables: Iterable[Link]) -> dict[Link, bool]:
         """The links whose port here was up when it was kept and still exists, each with whether the

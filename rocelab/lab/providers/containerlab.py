@@ -101,7 +101,7 @@ def topology_of(fabric: Fabric, files: LabFiles, containers: Containers) -> Mapp
                 node.name: {
                     "binds": [
                         f"{files.hosts}:{HOSTS}:ro",
-                        *_binds(files.node(node.name), own=node.is_switch),
+                        *_binds(files.node(node.name), is_own=node.is_switch),
                     ]
                 }
                 for node in fabric.nodes
@@ -110,10 +110,10 @@ def topology_of(fabric: Fabric, files: LabFiles, containers: Containers) -> Mapp
     }
 
 
-def _binds(folder: Path, *, own: bool) -> list[str]:
+def _binds(folder: Path, *, is_own: bool) -> list[str]:
     """Mounts of a node's folder, read-only, and of the folders that its daemons use, if it has its
     `own`."""
-    if not own:
+    if not is_own:
         return [f"{folder}:{folder}:ro"]
     files = DaemonFiles(folder)
     written = files.daemon_folder

@@ -130,13 +130,13 @@ class ContainerNode(NamespaceNode):
         """A pid file has the id inside the container; here the process has another
         (pid_namespaces(7))."""
         here = {inner: pid for pid in self.processes() for inner in _inner_ids(pid)}
-        found = {}
+        pids = {}
         for name in self.programs:
             inner = daemons.written_pid(name, self.daemon_files)
             pid = None if inner is None else here.get(inner)
             if pid is not None and daemons.is_daemon(pid, name, self.daemon_files):
-                found[name] = pid
-        return found
+                pids[name] = pid
+        return pids
 
     def configure_daemons(self, configuration: Mapping[str, str]) -> None:
         installation, files = self.installation, self.daemon_files
@@ -216,13 +216,13 @@ def find_frr(fabric: Fabric, files: LabFiles) -> FrrInstallation:
     containers = read_containers(files)
     container = containers.container(fabric.switches[0].name)
     done = containers.engine.call(("exec", container, "/bin/sh", "-c", _FINDS_FRR))
-    found = installation_in(done.stdout)
-    if found is None:
+    installation = installation_in(done.stdout)
+    if installation is None:
         raise MachineError(
             f"image {containers.image} has no FRR, or no user {FRR_USER}",
             "name another with --image, or none for one that is built here",
         )
-    return found
+    return installation
 
 
 def installation_in(said: str) -> FrrInstallation | None:
@@ -251,9 +251,9 @@ def remove_containers(files: LabFiles) -> None:
         return
     engine = containers.engine
     label = f"label={LABEL}={containers.label}"
-    found = engine.run("ps", "--all", "--quiet", "--no-trunc", "--filter", label).split()
-    if found:
-        engine.run("rm", "--force", "--volumes", *found)
+    ids = engine.run("ps", "--all", "--quiet", "--no-trunc", "--filter", label).split()
+    if ids:
+        engine.run("rm", "--force", "--volumes", *ids)
 
 
 def _variables(environment: Mapping[str, str]) -> list[str]:

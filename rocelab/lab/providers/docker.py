@@ -92,16 +92,16 @@ class DockerProvider:
 
 def _create(files: LabFiles, name: str, containers: Containers) -> list[str]:
     folder = files.node(name)
-    own = DaemonFiles(folder)
+    daemon_files = DaemonFiles(folder)
     mounts = [
         f"type=bind,source={folder},target={folder},readonly",
         f"type=bind,source={files.hosts},target={HOSTS},readonly",
     ]
-    if own.daemon_folder.exists():
+    if daemon_files.daemon_folder.exists():
         mounts += [
-            f"type=bind,source={own.daemon_folder},target={own.daemon_folder}",
-            f"type=bind,source={own.daemon_folder},target={IMAGE_RUN_FOLDER}",
-            f"type=bind,source={own.etc},target={ETC_FOLDER},readonly",
+            f"type=bind,source={daemon_files.daemon_folder},target={daemon_files.daemon_folder}",
+            f"type=bind,source={daemon_files.daemon_folder},target={IMAGE_RUN_FOLDER}",
+            f"type=bind,source={daemon_files.etc},target={ETC_FOLDER},readonly",
         ]
     return [
         *("run", "--detach", "--name", containers.container(name), "--hostname", name),

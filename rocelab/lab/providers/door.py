@@ -39,10 +39,10 @@ class Runtime(Protocol):
         ...
 
 
-def _runtime(_: str, found: object) -> Runtime:
-    if not isinstance(found, Runtime):
+def _runtime(_: str, value: object) -> Runtime:
+    if not isinstance(value, Runtime):
         raise TypeError("expected an object with provider, recorded and checks")
-    return found
+    return value
 
 
 RUNTIMES: Door[Runtime] = Door("rocelab.providers", "runtime", _runtime)

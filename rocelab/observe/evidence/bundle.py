@@ -220,9 +220,9 @@ def _queues(lab: RunningLab, nodes: Sequence[str]) -> str:
 
 def _endpoints(files: LabFiles) -> str:
     folder = files.root / LIVE_FOLDER
-    found = {}
+    counts = {}
     for file in sorted(folder.iterdir()) if folder.is_dir() else ():
         counters = unpacked(file.read_bytes())
         if counters is not None:
-            found[file.name] = asdict(counters)
-    return json.dumps(found, indent=1)
+            counts[file.name] = asdict(counters)
+    return json.dumps(counts, indent=1)

@@ -59,13 +59,13 @@ class EndpointTracker:
         }
 
     def _take(self, server: str, file: int) -> None:
-        found = unpacked(os.pread(file, RECORD_BYTES + 1, 0))
-        if found is None:
+        record = unpacked(os.pread(file, RECORD_BYTES + 1, 0))
+        if record is None:
             return
         before = self._latest.get(server)
-        if before is not None and before.pid != found.pid:
+        if before is not None and before.pid != record.pid:
             self._ended[server] = added(before, self._ended.get(server))
-        self._latest[server] = found
+        self._latest[server] = record
 
 
 def added(counters: LiveCounters, more: LiveCounters | None) -> LiveCounters:

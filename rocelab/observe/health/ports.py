@@ -55,13 +55,13 @@ class PortReader:
     def read(self) -> dict[str, PortReading]:
         """The counters of every port now, by interface name. Raises OSError, including
         TimeoutError."""
-        found = {link.index: link for link in links.read_links(self._channel)}
+        interfaces = {link.index: link for link in links.read_links(self._channel)}
         qdiscs = map(tc.parse, netlink.ask(self._channel, self._qdiscs))
         drops = {qdisc.interface: qdisc.counts.dropped for qdisc in qdiscs}
         return {
             name: _reading(link, drops.get(index, 0))
             for index, name in self._names.items()
-            if (link := found.get(index)) is not None
+            if (link := interfaces.get(index)) is not None
         }
 
 

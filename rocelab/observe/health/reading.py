@@ -177,8 +177,8 @@ class HealthReader:
         incomplete: dict[str, int] = {}
         for node, reader in self._ports.items():
             try:
-                found = reader.read()
-                carrier = tuple(port.carrier for port in found.values())
+                states = reader.read()
+                carrier = tuple(port.carrier for port in states.values())
                 if node in self._routes:
                     changed = self._carrier.get(node) != carrier
                     incomplete[node] = self._routes[node].incomplete(changed)
@@ -186,7 +186,7 @@ class HealthReader:
             except OSError as error:
                 gaps.append(f"could not read {node}: {error}")
                 continue
-            for interface, port in found.items():
+            for interface, port in states.items():
                 ports[node, interface] = port
         queues = {} if self._queues is None else self._queues.counters()
         pauses = self._lossless()

@@ -71,15 +71,15 @@ class Sample:
 
     def breaches(self, spec: HealthSpec) -> dict[Sli, dict[str, float]]:
         """The values that miss their objective, by SLI and place; other SLIs are left out."""
-        found = {}
+        breaches = {}
         for sli, values in self.values.items():
             objective = spec.objective(sli)
             if objective is None:
                 continue
             missed = {where: value for where, value in values.items() if value > objective}
             if missed:
-                found[sli] = missed
-        return found
+                breaches[sli] = missed
+        return breaches
 
 
 def compare(places: Places, plan: QueuePlan, before: Reading, now: Reading) -> Sample:

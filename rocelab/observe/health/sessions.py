@@ -87,7 +87,7 @@ class AskedSessions:
                 if link is not None:
                     ends.setdefault(link.name, []).append(peer.established)
         self.gaps = tuple(gaps)
-        return {link: all(found) for link, found in ends.items()}
+        return {link: all(states) for link, states in ends.items()}
 
 
 def _answered(switch: NamespaceNode) -> Mapping[str, BgpPeer] | OSError:

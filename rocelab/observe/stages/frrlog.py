@@ -169,14 +169,14 @@ def _events(node: str, lines: Iterable[str]) -> Iterator[LogEvent]:
             continue
         message = line[stamp.end() :].rstrip()
         time_ns = seconds * 10**9 + int(stamp[2]) * NS_PER_US
-        if found := _NOTIFICATION.fullmatch(message):
-            notified[found["neighbour"], found["way"]] = time_ns, found["code"], found["text"]
-        elif found := _ADJCHANGE.fullmatch(message):
-            neighbour = found["neighbour"]
-            if found["state"] == "Up":
+        if match := _NOTIFICATION.fullmatch(message):
+            notified[match["neighbour"], match["way"]] = time_ns, match["code"], match["text"]
+        elif match := _ADJCHANGE.fullmatch(message):
+            neighbour = match["neighbour"]
+            if match["state"] == "Up":
                 yield SessionUp(time_ns, node, neighbour)
             else:
-                cause, detail = _why(found["why"] or "", neighbour, time_ns, notified)
+                cause, detail = _why(match["why"] or "", neighbour, time_ns, notified)
                 yield SessionDown(time_ns, node, neighbour, cause, detail)
         elif event := _other_event(node, time_ns, message):
             yield event
@@ -207,19 +207,19 @@ def _other_event(node: str, time_ns: int, message: str) -> LogEvent | None:
     # Most lines under tracing are irrelevant: one word test is faster than five expressions.
     if "route" in message or "dplane" in message:
         for step, expression in _STEPS.items():
-            if found := expression.fullmatch(message):
+            if match := expression.fullmatch(message):
                 return RouteStep(
-                    time_ns, node, found["prefix"], step, found["action"] in _DELETIONS
+                    time_ns, node, match["prefix"], step, match["action"] in _DELETIONS
                 )
         return None
     if "rcvd" in message:
-        if found := _WITHDRAWN.fullmatch(message):
-            return RouteReceived(time_ns, node, found["neighbour"], found["prefix"], True)
-        if found := _ANNOUNCED.fullmatch(message):
-            return RouteReceived(time_ns, node, found["neighbour"], found["prefix"], False)
+        if match := _WITHDRAWN.fullmatch(message):
+            return RouteReceived(time_ns, node, match["neighbour"], match["prefix"], True)
+        if match := _ANNOUNCED.fullmatch(message):
+            return RouteReceived(time_ns, node, match["neighbour"], match["prefix"], False)
         return None
-    if found := _BFD.fullmatch(message):
-        return BfdDown(time_ns, node, found["interface"], found["why"])
+    if match := _BFD.fullmatch(message):
+        return BfdDown(time_ns, node, match["interface"], match["why"])
     return None
 
 

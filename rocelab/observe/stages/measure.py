@@ -184,14 +184,14 @@ def _last(
     steps: Sequence[RouteStep], prefix: str | None, limit_ns: int | None, wanted: Step
 ) -> int | None:
     """When the route last reached that step, not after `limit_ns`."""
-    found = (
+    times_ns = (
         step.time_ns
         for step in steps
         if step.prefix == prefix
         and step.step is wanted
         and (limit_ns is None or step.time_ns <= limit_ns)
     )
-    return max(found, default=None)
+    return max(times_ns, default=None)
 
 
 def _recovered(node: str, recoveries: Sequence[FlowRecovery]) -> int | None:

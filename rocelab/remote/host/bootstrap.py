@@ -138,8 +138,8 @@ def pip_wheel() -> Path | None:
     chosen = sysconfig.get_config_var("WHEEL_PKG_DIR")
     if chosen:
         folders.insert(0, Path(chosen))
-    found = [wheel for folder in folders for wheel in sorted(folder.glob("pip-*.whl"))]
-    return found[0] if found else None
+    wheels = [wheel for folder in folders for wheel in sorted(folder.glob("pip-*.whl"))]
+    return wheels[0] if wheels else None
 
 
 def _install(place: Path, fill: Callable[[Path], None]) -> None:
@@ -180,11 +180,11 @@ VERBS: dict[str, Callable[..., dict[str, object]]] = {
 def main(words: list[str]) -> None:
     """Run a verb. Exits NO_SPACE_EXIT if the disk is full, else 1 with a reason."""
     try:
-        found = VERBS[words[0]](*words[1:])
+        answer = VERBS[words[0]](*words[1:])
     except OSError as error:
         sys.stderr.write(f"{error}\n")
         sys.exit(NO_SPACE_EXIT if error.errno in (errno.ENOSPC, errno.EDQUOT) else 1)
-    sys.stdout.write(f"{MARK}{json.dumps(found)}\n")
+    sys.stdout.write(f"{MARK}{json.dumps(answer)}\n")
 
 
 if __name__ == "__main__":

@@ -129,15 +129,15 @@ class RunFolder:
 
     def snapshot(self) -> dict[str, tuple[int, int]]:
         """Size and modification time (ns) of every regular file below files/, by its path there."""
-        found = {}
+        snapshot = {}
         for folder, _, names in os.walk(self.files):
             for name in names:
                 path = Path(folder, name)
                 status = path.lstat()
                 if stat.S_ISREG(status.st_mode):
                     place = path.relative_to(self.files).as_posix()
-                    found[place] = (status.st_size, status.st_mtime_ns)
-        return found
+                    snapshot[place] = (status.st_size, status.st_mtime_ns)
+        return snapshot
 
     def write_written(self, before: Mapping[str, tuple[int, int]]) -> None:
         """Record the files that are new or changed since `before`, with sizes."""

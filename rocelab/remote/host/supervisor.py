@@ -273,13 +273,13 @@ def interrupt(folder: RunFolder) -> None:
 
 def list_runs(runs: Path) -> None:
     """Print all runs in the order of their beginning, as JSON."""
-    found = []
+    states = []
     for root in sorted(runs.iterdir()):
         folder = RunFolder(root)
         state = folder.read_state()
         if state is not None:
-            found.append({**asdict(state), "alive": folder.has_supervisor()})
-    sys.stdout.write(f"{MARK}{json.dumps(found)}\n")
+            states.append({**asdict(state), "alive": folder.has_supervisor()})
+    sys.stdout.write(f"{MARK}{json.dumps(states)}\n")
 
 
 def remove(folder: RunFolder) -> None:

@@ -144,10 +144,10 @@ def _counted_from_one(server: Ints) -> Ints:
 def _dealt(homes: list[Home], nics: int) -> tuple[Ints, Words]:
     """The home and the address of each NIC."""
     home, address = np.empty(nics, np.int32), np.empty(nics, np.uint32)
-    for index, each in enumerate(homes):
-        below = np.array(each.nics, np.intp)
+    for index, place in enumerate(homes):
+        below = np.array(place.nics, np.intp)
         home[below] = index
-        address[below] = each.start + each.step * np.arange(len(below))
+        address[below] = place.start + place.step * np.arange(len(below))
     return home, address
 
 

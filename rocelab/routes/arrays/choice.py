@@ -53,7 +53,7 @@ class Choice:
         self._network = routes.network
         self._flows = flows
         self._scheme = scheme
-        self._leaf, self._upper = (scheme.treatment(is_leaf=each) for each in (True, False))
+        self._leaf, self._upper = (scheme.treatment(is_leaf=is_leaf) for is_leaf in (True, False))
         self._model = model
         self._entries = entries
         self._source = self._network.nic_address[flows.source]
@@ -91,10 +91,12 @@ class Choice:
         hashes, weights = self._hashes(at, which), self._routes.weights
         option = np.empty(len(at), np.int32)
         alike = hops.count if weights is None else hops.start
-        for each in np.flatnonzero(np.bincount(alike)).tolist():
-            same = alike == each
+        for treatment in np.flatnonzero(np.bincount(alike)).tolist():
+            same = alike == treatment
             width = int(hops.count[np.argmax(same)])
-            group = [1] * width if weights is None else weights[each : each + width].tolist()
+            group = (
+                [1] * width if weights is None else weights[treatment : treatment + width].tolist()
+            )
             option[same] = self._selected(hashes[same], group)
         return option
 
@@ -148,8 +150,8 @@ class Choice:
         """At leaves, the middle of an uplink's range of hashes, but for the destination's
         (`rocelab.routes.steering.planned_pins`)."""
         network, nic = self._network, self._flows.destination[which]
-        own = (network.home_leaves[network.nic_home[nic]] == at[:, None]).any(axis=1)
-        pinned = (network.tier[at] == 1) & ~own
+        is_own = (network.home_leaves[network.nic_home[nic]] == at[:, None]).any(axis=1)
+        pinned = (network.tier[at] == 1) & ~is_own
         hashes = np.empty(len(at), np.uint32)
         hashes[~pinned] = self._kernel_hashes(at[~pinned], which[~pinned])
         hashes[pinned] = self._pins[self._slot[nic[pinned]] % self._uplinks]
@@ -158,7 +160,7 @@ class Choice:
     def _placed(self, at: Ints, which: Indices) -> Words:
         """What te's entries say, and the kernel's own hash where there is none."""
         flows, names = self._flows, self._network.node_names
-        found = [
+        choices = [
             self._entries.get(EntryKey(names[node], dotted(source), dotted(destination), sport))
             for node, source, destination, sport in zip(
                 at.tolist(),
@@ -168,9 +170,9 @@ class Choice:
                 strict=True,
             )
         ]
-        own = np.array([each is None for each in found], np.bool_)
-        hashes = np.array([each or 0 for each in found], np.uint32) >> np.uint32(1)
-        hashes[own] = self._kernel_hashes(at[own], which[own])
+        mask = np.array([choice is None for choice in choices], np.bool_)
+        hashes = np.array([choice or 0 for choice in choices], np.uint32) >> np.uint32(1)
+        hashes[mask] = self._kernel_hashes(at[mask], which[mask])
         return hashes
 
     @cached_property
@@ -214,6 +216,6 @@ def _table(width: int, lost: tuple[int, ...], buckets: int) -> Ints:
     for member in lost:
         place = members.index(member)
         after = without(table, [1] * len(members), place)
-        table = tuple(each - (each > place) for each in after)
+        table = tuple(hop - (hop > place) for hop in after)
         members.remove(member)
     return np.array(members, np.int32)[list(table)]

@@ -32,7 +32,7 @@ class Flows:
 
 def joined_flows(flows: Sequence[Flows]) -> Flows:
     """The flows of all, one after the other."""
-    columns = ([np.empty(0), *(getattr(each, it.name) for each in flows)] for it in fields(Flows))
+    columns = ([np.empty(0), *(getattr(flow, it.name) for flow in flows)] for it in fields(Flows))
     return Flows(*(np.concatenate(column).astype(np.int32) for column in columns))
 
 
@@ -88,7 +88,8 @@ def joined_paths(one: Paths, other: Paths) -> Paths:
     share = None
     if one.share is not None or other.share is not None:
         parts = (
-            np.ones(len(each.sends)) if each.share is None else each.share for each in (one, other)
+            np.ones(len(paths.sends)) if paths.share is None else paths.share
+            for paths in (one, other)
         )
         share = np.concatenate([*parts])
     return Paths(

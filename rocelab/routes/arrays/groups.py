@@ -48,8 +48,8 @@ def group_table(routes: Routes) -> GroupTable:
                 cells[rows] = numbers.setdefault(tuple(sends.tolist()), len(numbers))
         group[np.ix_(here, classes)] = cells.reshape(len(here), len(classes))
     for origins in routes.origins.T:
-        (own,) = np.nonzero(origins != NONE)
-        group[origins[own], own] = NONE
+        (columns,) = np.nonzero(origins != NONE)
+        group[origins[columns], columns] = NONE
     widths = np.array([len(sends) for sends in numbers], np.int64)
     members = [send for sends in numbers for send in sends]
     start = np.concatenate(([0], np.cumsum(widths)))

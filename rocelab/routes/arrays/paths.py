@@ -145,12 +145,12 @@ def _walk(routes: Groups, choice: Choice, destination: Ints, parts: _Parts, part
     else:
         at, nic = network.receiver[parts.send[0]], destination[parts.flow[0]]
         raise NoPathError(f"{network.node_names[at]}: a packet to {_address(network, nic)} loops")
-    flow = np.concatenate([each.flow for each in walked])
+    flow = np.concatenate([walk.flow for walk in walked])
     order = np.argsort(flow, kind="stable")
     if len(dead):
         order = order[~np.isin(flow[order], dead)]
-    send = np.concatenate([each.send for each in walked])
-    share = np.concatenate([each.share for each in walked])
+    send = np.concatenate([walk.send for walk in walked])
+    share = np.concatenate([walk.share for walk in walked])
     return _Parts(flow[order], send[order], share[order])
 
 

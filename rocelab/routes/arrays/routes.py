@@ -71,14 +71,14 @@ class NextHops:
             rows = packed.view(np.dtype((np.void, packed.shape[1]))).reshape(-1)
             lost[self.partial] = 1 + np.unique(rows, return_inverse=True)[1]
         order = np.lexsort((lost, self.width, *keys))
-        columns = [each[order] for each in (lost, self.width, *keys)]
+        columns = [values[order] for values in (lost, self.width, *keys)]
         changed = np.any([np.diff(column, prepend=column[:1]) for column in columns], axis=0)
         return np.split(order, np.flatnonzero(changed)) if len(order) else []
 
     def lost(self, row: int) -> tuple[int, ...]:
         """The places that a group has lost."""
-        (found,) = np.nonzero(self.partial == row)
-        gone = ~self.live[found, : self.width[row]]
+        (rows,) = np.nonzero(self.partial == row)
+        gone = ~self.live[rows, : self.width[row]]
         return tuple(np.nonzero(gone)[1].tolist())
 
 
@@ -176,7 +176,7 @@ class Routes:
 
     def _above_origin(self, which: int, links: Mask) -> Bits:
         """For every spine, the classes whose origin `which` it reaches by one of `links`."""
-        found = np.zeros((len(self.ladder.spines) + len(self.ladder.tops), self._words), np.uint64)
+        masks = np.zeros((len(self.ladder.spines) + len(self.ladder.tops), self._words), np.uint64)
         (klass,) = np.nonzero(self.origins[:, which] != NONE)
         step = np.arange(self.ladder.climbs(1), dtype=np.int32)
         link = self.ladder.first_up[self.origins[klass, which]][:, None] + step
@@ -184,8 +184,8 @@ class Routes:
         klass, link = klass[links[link]], link[links[link]]
         word = self.ladder.row[self.network.upper[link]].astype(np.intp) * self._words
         bit = np.uint64(1) << (klass % _WORD).astype(np.uint64)
-        np.bitwise_or.at(found.reshape(-1), word + klass // _WORD, bit)
-        return found
+        np.bitwise_or.at(masks.reshape(-1), word + klass // _WORD, bit)
+        return masks
 
     def _sweep_tops(self, meant: Bits) -> None:
         """Propagate routes up to the tops. `meant`: classes that spines reach while all links are
@@ -208,20 +208,22 @@ class Routes:
     def _sweep_spines(self) -> None:
         """Propagate routes down to the spines, for classes that they do not reach by going down."""
         ladder, spines = self.ladder, self.ladder.spines
-        own = [self._classes_of_asn(which) for which in range(self.origins.shape[1])]
+        origin_masks = [self._classes_of_asn(which) for which in range(self.origins.shape[1])]
         rows = slice(0, len(spines))
-        found = np.zeros((len(spines), self._words), np.uint64)
-        whole = np.full_like(found, _ALL)
+        masks = np.zeros((len(spines), self._words), np.uint64)
+        whole = np.full_like(masks, _ALL)
         for step in range(ladder.climbs(2)):
             link = ladder.first_up[spines] + step
             top = ladder.row[self.network.upper[link]]
             first = self._via_first[top]
-            refused = first & own[0] | (~first & own[1] if len(own) > 1 else np.uint64(0))
+            refused = first & origin_masks[0] | (
+                ~first & origin_masks[1] if len(origin_masks) > 1 else np.uint64(0)
+            )
             offered = self._near[top] & ~refused
             offered[~self.up[link]] = 0
-            found |= offered
+            masks |= offered
             whole &= offered
-        self._far[rows] = found & ~self._near[rows]
+        self._far[rows] = masks & ~self._near[rows]
         self._whole_up[1] = whole
 
     def _classes_of_asn(self, which: int) -> Bits:
@@ -255,9 +257,9 @@ class Routes:
         ends = np.column_stack((lowest, ladder.above(last)[1]))
         ends, self._range_of = np.unique(ends, axis=0, return_inverse=True)
         tops = np.repeat(ladder.tops, len(ends))
-        each = [np.tile(end, len(ladder.tops)).astype(np.int32) for end in ends.T]
+        bounds = [np.tile(end, len(ladder.tops)).astype(np.int32) for end in ends.T]
         shape = (len(ladder.tops), len(ends))
-        start, width = ladder.range_down(tops, each[0], each[1])
+        start, width = ladder.range_down(tops, bounds[0], bounds[1])
         self._range_start, self._range_width = start.reshape(shape), width.reshape(shape)
 
     def _at_leaf(self, at: Ints, nic: Ints, klass: Ints) -> tuple[Ints, Ints, Mask]:
@@ -266,14 +268,14 @@ class Routes:
         ladder = self.ladder
         start, width = ladder.first_up[at], ladder.uplinks[at]
         whole = _bit(self._whole_up[0], ladder.row[at], klass)
-        own = (self.origins[klass] == at[:, None]).any(axis=1)
-        width = np.where(own, 0, width)
+        is_origin = (self.origins[klass] == at[:, None]).any(axis=1)
+        width = np.where(is_origin, 0, width)
         for port in range(self.network.nic_links.shape[1]):
             link = self.network.nic_links[nic, port]
             is_attached = (link != NONE) & (self.network.upper[link] == at) & self.up[link]
             start = np.where(is_attached, ladder.down_to(link), start)
             width = np.where(is_attached, 1, width)
-        return start, width, whole | own
+        return start, width, whole | is_origin
 
     def _at_spine(self, at: Ints, nic: Ints, klass: Ints) -> tuple[Ints, Ints, Mask]:
         ladder, row = self.ladder, self.ladder.row[at]
@@ -358,5 +360,5 @@ def _union(tables: list[Bits]) -> Bits:
 def _bit(table: Bits, row: Ints, klass: Ints) -> Mask:
     """Whether each class is in its row's set."""
     shift = (klass % _WORD).astype(np.uint64)
-    found: Mask = (table[row, klass // _WORD] >> shift & np.uint64(1)).astype(np.bool_)
-    return found
+    bits: Mask = (table[row, klass // _WORD] >> shift & np.uint64(1)).astype(np.bool_)
+    return bits

@@ -147,8 +147,8 @@ def _problem(network: Network, routes: Routes, flows: Flows, rate_bps: Floats) -
 def _key(network: Network, flows: Flows) -> Longs:
     """Equal for flows that a switch cannot tell apart, F."""
     key = flows.source.astype(np.int64) * network.nics + flows.destination
-    found: Longs = (key << _PORT_BITS | flows.port) << _SPORT_BITS | flows.sport
-    return found
+    keys: Longs = (key << _PORT_BITS | flows.port) << _SPORT_BITS | flows.sport
+    return keys
 
 
 def _alive(network: Network, routes: Routes) -> Mask:
@@ -164,7 +164,7 @@ def _upper(network: Network, links: Ints) -> Ints:
 
 def _address_rank(network: Network) -> Longs:
     """The rank of each NIC's address, sorted as text, by which the lab breaks ties."""
-    text = np.array([str(ipaddress.IPv4Address(int(each))) for each in network.nic_address])
+    text = np.array([str(ipaddress.IPv4Address(int(address))) for address in network.nic_address])
     rank = np.empty(len(text), np.int64)
     rank[np.argsort(text)] = np.arange(len(text))
     return rank

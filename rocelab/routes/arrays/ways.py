@@ -30,26 +30,24 @@ def ways_of(network: Network, routes: Groups, flows: Flows, scheme: SchemeSpec) 
     choice = Choice(routes, flows, scheme, Model.KERNEL, {})
     first = first_sends(network, routes, flows)
     every = np.arange(len(flows))
-    found = _Rows(every, first, first[:, None], np.ones(len(flows), np.int64))
+    rows = _Rows(every, first, first[:, None], np.ones(len(flows), np.int64))
     for _ in range(MOST_HOPS):
-        is_at_end = (
-            network.receiver[found.last] == network.nic_server[flows.destination[found.flow]]
-        )
-        (going,) = np.nonzero((found.last != NONE) & ~is_at_end)
+        is_at_end = network.receiver[rows.last] == network.nic_server[flows.destination[rows.flow]]
+        (going,) = np.nonzero((rows.last != NONE) & ~is_at_end)
         if not len(going):
             break
-        found = _next(network, routes, choice, flows, found, going)
+        rows = _next(network, routes, choice, flows, rows, going)
     else:
         raise NoPathError("packets loop")
-    lost = found.last == NONE
-    sends = np.where(lost[:, None], NONE, found.sends)
+    lost = rows.last == NONE
+    sends = np.where(lost[:, None], NONE, rows.sends)
     start = np.concatenate(([0], np.cumsum((sends != NONE).sum(axis=1))))
-    begins = np.searchsorted(found.flow, every)
-    common = np.lcm.reduceat(found.odds, begins) if len(flows) else found.odds
-    times = common[found.flow] // found.odds
+    begins = np.searchsorted(rows.flow, every)
+    common = np.lcm.reduceat(rows.odds, begins) if len(flows) else rows.odds
+    times = common[rows.flow] // rows.odds
     _check_size(flows, int(times.sum()), 1)
     way = np.repeat(np.arange(len(times)), times)
-    counts = np.bincount(found.flow, times, len(flows)).astype(np.int64)
+    counts = np.bincount(rows.flow, times, len(flows)).astype(np.int64)
     gap_s = scheme.gap_ns / 1e9
     return Ways(
         np.concatenate(([0], np.cumsum(counts))), way, Paths(start, sends[sends != NONE]), gap_s

@@ -148,10 +148,10 @@ def one_of_the_most_used(offer: Offer, load_bps: Floats, greatest: float, number
 @compiled
 def is_on(placed: Placed, flow: int, send: int) -> bool:
     """Whether a send is on the flow's path."""
-    found = False
+    is_placed = False
     for k in range(placed.hops[flow]):
-        found |= placed.sends[flow, k] == send
-    return found
+        is_placed |= placed.sends[flow, k] == send
+    return is_placed
 
 
 @compiled

@@ -83,10 +83,10 @@ def sums(which: Longs | Ints, values: Floats, count: int) -> Floats:
 @compiled
 def is_leaf_of(wanted: Wanted, flow: int, node: int) -> bool:
     """Whether `node` is wired to the destination of a flow."""
-    found = False
+    is_leaf = False
     for port in range(wanted.leaves.shape[1]):
-        found |= wanted.leaves[flow, port] == node
-    return found
+        is_leaf |= wanted.leaves[flow, port] == node
+    return is_leaf
 
 
 @compiled
@@ -120,13 +120,13 @@ def discover(offer: Offer, wanted: Wanted, flow: int, token: int, room: Scratch)
 
 
 @compiled
-def comes_first(own: float, onward: Floats, best: Floats) -> bool:
+def comes_first(use: float, onward: Floats, best: Floats) -> bool:
     """Whether `own` among the falling `onward` comes before the falling `best`."""
     taken = False
     at = 0
     for k in range(len(best)):
-        if not taken and (at >= len(onward) or own >= onward[at]):
-            value = own
+        if not taken and (at >= len(onward) or use >= onward[at]):
+            value = use
             taken = True
         else:
             value = float(onward[at])
@@ -179,15 +179,15 @@ def best_path(
             capacity_bps = offer.capacity_bps[send]
             if send == avoid or room.hop[to] == NONE or capacity_bps <= 0:
                 continue
-            own = (load_bps[send] + rate_bps) / capacity_bps
-            if chosen != NONE and not comes_first(own, used[to], used[node]):
+            use = (load_bps[send] + rate_bps) / capacity_bps
+            if chosen != NONE and not comes_first(use, used[to], used[node]):
                 continue
             chosen = send
             rest = 0
-            while rest < most - 1 and used[to, rest] > own:
+            while rest < most - 1 and used[to, rest] > use:
                 used[node, rest] = used[to, rest]
                 rest += 1
-            used[node, rest] = own
+            used[node, rest] = use
             for later in range(rest + 1, most):
                 used[node, later] = used[to, later - 1]
         room.hop[node] = chosen

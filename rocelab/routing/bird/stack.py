@@ -109,7 +109,7 @@ class Bird:
     def peers(
         self, files: DaemonFiles, timeout_s: float = ANSWER_TIMEOUT_S
     ) -> Mapping[str, BgpPeer]:
-        found = {}
+        peers = {}
         reply = control.ask(files, DAEMON, "show protocols all", timeout_s)
         for _, lines in _protocols(reply):
             peer, neighbour = BgpPeer("unknown", 0, 0), None
@@ -121,8 +121,8 @@ class Bird:
                 elif match := _ROUTES.match(line):
                     peer = replace(peer, accepted=int(match[1]), sent=int(match[2]))
             if neighbour is not None:
-                found[neighbour] = peer
-        return found
+                peers[neighbour] = peer
+        return peers
 
     def session_changes(self, log: bytes) -> Sequence[tuple[str, bool]]:
         """By `debug protocols { states }`: a session has the name of its port."""

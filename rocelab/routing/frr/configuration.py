@@ -242,9 +242,9 @@ def opens_from_above(fabric: Fabric) -> bool:
     return fabric.numbered and len(fabric.sessions) <= SMALL_FABRIC_SESSIONS
 
 
-def _waits(fabric: Fabric, own: Role, far: Role) -> bool:
+def _waits(fabric: Fabric, near: Role, far: Role) -> bool:
     """Whether a switch waits for neighbours of that role to open their sessions."""
-    return own.tier < far.tier if opens_from_above(fabric) else own.tier > far.tier
+    return near.tier < far.tier if opens_from_above(fabric) else near.tier > far.tier
 
 
 def _most_prefixes(fabric: Fabric, node: Node, role: Role) -> int:
@@ -257,13 +257,13 @@ def _most_prefixes(fabric: Fabric, node: Node, role: Role) -> int:
 
 def _neighbour_asns(fabric: Fabric, node: Node) -> dict[Role, list[int]]:
     """The distinct ASNs of a switch's neighbours, by their role."""
-    found: dict[Role, list[int]] = {}
+    by_role: dict[Role, list[int]] = {}
     for link in _session_links(fabric, node):
         far = fabric.node(link.far(node.name).node)
-        asns = found.setdefault(far.role, [])
+        asns = by_role.setdefault(far.role, [])
         if far.asn is not None and far.asn not in asns:
             asns.append(far.asn)
-    return found
+    return by_role
 
 
 def _neighbor(fabric: Fabric, node: Node, link: Link, shared: set[Role]) -> _Neighbor:

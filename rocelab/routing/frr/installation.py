@@ -262,8 +262,8 @@ def _version_text(command: tuple[str, ...], environment: Mapping[str, str]) -> s
 
 def version_in(said: str) -> str:
     """`8.4.4` of `bgpd version 8.4.4` and of `FRRouting 8.4.4`; `unknown` of anything else."""
-    found = re.match(r"(?:\w+ version|FRRouting) ([\w.+~-]{1,64})", said)
-    return found[1] if found else "unknown"
+    match = re.match(r"(?:\w+ version|FRRouting) ([\w.+~-]{1,64})", said)
+    return match[1] if match else "unknown"
 
 
 def run_folder_in(said: str) -> str:
@@ -281,8 +281,8 @@ def run_folder_in(said: str) -> str:
 
 def release_of(version: str) -> str:
     """`10.3` of `10.3.1` and of `10.3-dev`."""
-    found = re.match(r"\d+\.\d+", version)
-    return found[0] if found else version
+    match = re.match(r"\d+\.\d+", version)
+    return match[0] if match else version
 
 
 def untested(version: str) -> str | None:

@@ -84,9 +84,9 @@ def tried(try_bgpd: Callable[[Mapping[str, str]], str], place: Path) -> Memory:
     # A wrapper that starts bgpd loads the library as well.
     if _AGREES in said:
         return Memory(FrrMemory.LEAN, preloads=True)
-    ours = [line.removeprefix(_SAID) for line in said if line.startswith(_SAID)]
-    if ours:
-        return Memory(FrrMemory.LEAN, problem=ours[-1] or "bgpd ends while its rings are tried")
+    answers = [line.removeprefix(_SAID) for line in said if line.startswith(_SAID)]
+    if answers:
+        return Memory(FrrMemory.LEAN, problem=answers[-1] or "bgpd ends while its rings are tried")
     why = said[-1] if said else "bgpd does not load a library that is given to it"
     return Memory(FrrMemory.LEAN, problem=why)
 

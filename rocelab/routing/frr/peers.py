@@ -46,13 +46,13 @@ def bgp_peers(files: DaemonFiles, timeout_s: float = ANSWER_TIMEOUT_S) -> dict[s
     """
     summary = vty_json(files, "bgpd", "show bgp ipv4 unicast summary json", dict, timeout_s)
     answer = _Answer(files, "bgpd")
-    found = {}
+    peers = {}
     for name, peer in answer.mapping(summary.get("peers", {})).items():
         fields = answer.mapping(peer)
         state = answer.text(fields.get("state"))
         counts = (answer.number(fields.get(key, 0)) for key in ("pfxRcd", "pfxSnt"))
-        found[answer.text(name)] = BgpPeer(state, *counts)
-    return found
+        peers[answer.text(name)] = BgpPeer(state, *counts)
+    return peers
 
 
 def local_asn(files: DaemonFiles) -> int | None:
@@ -65,15 +65,15 @@ def local_asn(files: DaemonFiles) -> int | None:
 def session_counts(files: DaemonFiles) -> dict[str, SessionCounts]:
     """bgpd's counters of a switch's sessions, by neighbour. Raises as `bgp_peers` does."""
     answer = _Answer(files, "bgpd")
-    found = {}
+    counts = {}
     for name, peer in _neighbours(files).items():
         messages = answer.mapping(peer.get("messageStats", {}))
-        found[name] = SessionCounts(
+        counts[name] = SessionCounts(
             answer.number(peer.get("connectionsDropped", 0)),
             answer.number(messages.get("routeRefreshSent", 0)),
             peer.get("bgpState") == "Established",
         )
-    return found
+    return counts
 
 
 def unheard(files: DaemonFiles) -> frozenset[str]:
@@ -108,12 +108,12 @@ def shutting_down(files: DaemonFiles) -> frozenset[str]:
 def bfd_peers(files: DaemonFiles) -> list[BfdPeer]:
     """A switch's BFD sessions. Raises as `bgp_peers` does."""
     answer = _Answer(files, "bfdd")
-    found = []
+    peers = []
     for peer in vty_json(files, "bfdd", "show bfd peers json", list):
         fields = answer.mapping(peer)
         interval_ms = answer.number(fields.get("remote-transmit-interval", 0))
-        found.append(BfdPeer(fields.get("status") == "up", interval_ms))
-    return found
+        peers.append(BfdPeer(fields.get("status") == "up", interval_ms))
+    return peers
 
 
 @dataclass(frozen=True, slots=True)

@@ -123,8 +123,8 @@ class Frr:
         ]
 
     def bfd_ready(self, files: DaemonFiles, interval_ms: int, multiplier: int) -> int:
-        found = peers.bfd_peers(files)
-        return sum(peer.is_up and peer.remote_interval_ms == interval_ms for peer in found)
+        sessions = peers.bfd_peers(files)
+        return sum(peer.is_up and peer.remote_interval_ms == interval_ms for peer in sessions)
 
     def unheard(self, files: DaemonFiles) -> frozenset[str]:
         return peers.unheard(files)
