@@ -103,19 +103,19 @@ def write_results(measured: dict[str, dict[str, list[Up]]]) -> None:
 def rows(by_tool: dict[str, list[Up]]) -> list[list[str]]:
     """A row per figure: its name, rocelab's median and range, and each other's with its ratio to
     rocelab's."""
-    found = []
+    rows = []
     for name, value, form in ROWS:
-        ours = [value(up) for up in by_tool["rocelab"]]
-        row = [name.replace("  ", "- "), spread(ours, form)]
+        times = [value(up) for up in by_tool["rocelab"]]
+        row = [name.replace("  ", "- "), spread(times, form)]
         for tool in TOOLS[1:]:
             ups = by_tool.get(tool, [])
             theirs = [value(up) for up in ups]
             measured = any(theirs) and (name.strip() != "up, s" or _has_daemons(ups))
-            ratio = statistics.median(theirs) / statistics.median(ours) if measured else None
+            ratio = statistics.median(theirs) / statistics.median(times) if measured else None
             row += [spread(theirs, form) if measured else "not measured"]
             row += [f"{ratio:.1f}" if ratio else ""]
-        found.append(row)
-    return found
+        rows.append(row)
+    return rows
 
 
 def _has_daemons(ups: list[Up]) -> bool:
@@ -124,10 +124,10 @@ def _has_daemons(ups: list[Up]) -> bool:
 
 def table(lab: str, by_tool: dict[str, list[Up]]) -> Table:
     """The same rows for a terminal."""
-    shown = Table("", *HEADINGS[1:], title=lab)
+    grid = Table("", *HEADINGS[1:], title=lab)
     for cells in rows(by_tool):
-        shown.add_row(*cells)
-    return shown
+        grid.add_row(*cells)
+    return grid
 
 
 if __name__ == "__main__":

@@ -91,7 +91,7 @@ def main(
         "environment": asdict(read_environment()),
         "load_average": os.getloadavg(),
         "lab": LAB,
-        "ups": {way: [asdict(up) for up in found] for way, found in ups.items()},
+        "ups": {way: [asdict(up) for up in runs] for way, runs in ups.items()},
         "drill": DRILL,
         "limit": LIMIT,
         "repeats": repeats_of,
@@ -108,12 +108,12 @@ def _ups(runs: int, console: Console) -> dict[str, list[Up]]:
     }
     for measure in ways.values():
         measure()  # makes what is kept from one lab to the next, as an image is
-    found: dict[str, list[Up]] = {way: [] for way in ways}
+    ups: dict[str, list[Up]] = {way: [] for way in ways}
     for run in range(1, runs + 1):
         for way, measure in ways.items():
             console.print(f"{LAB}, {way}: run {run} of {runs}")
-            found[way].append(measure())
-    return found
+            ups[way].append(measure())
+    return ups
 
 
 def _drills(
@@ -150,8 +150,7 @@ def _drills(
             console.print(f"valid repeats: {counts}, invalid: {invalid}")
     # A runtime that was never invalid has more.
     return {
-        name: {figure: found[:repeats] for figure, found in of.items()}
-        for name, of in values.items()
+        name: {figure: runs[:repeats] for figure, runs in of.items()} for name, of in values.items()
     }, invalid
 
 
@@ -192,8 +191,8 @@ def difference(first: Sequence[float], second: Sequence[float]) -> Difference:
     def relative(a: np.ndarray, b: np.ndarray, axis: int = -1) -> np.ndarray:
         return np.asarray((np.median(b, axis=axis) - np.median(a, axis=axis)) / middle)
 
-    found = bootstrap((first, second), relative, method="percentile", rng=1)
-    low, high = map(float, found.confidence_interval)
+    test = bootstrap((first, second), relative, method="percentile", rng=1)
+    low, high = map(float, test.confidence_interval)
     return Difference(low, float((statistics.median(second) - middle) / middle), high)
 
 
@@ -210,7 +209,7 @@ def _text(
     lines += ["", f"## {LAB}, up and down, n={count} in turn", ""]
     lines += ["| median (min to max) | " + " | ".join(name for name, *_ in COLUMNS) + " |"]
     lines += ["|---" * (len(COLUMNS) + 1) + "|"]
-    lines += ["| " + " | ".join([f"`{way}`", *cells(found)]) + " |" for way, found in ups.items()]
+    lines += ["| " + " | ".join([f"`{way}`", *cells(runs)]) + " |" for way, runs in ups.items()]
     lines += ["", *_drill_lines(repeats_of, invalid)]
     return "\n".join(lines) + "\n"
 
@@ -233,9 +232,9 @@ def _drill_lines(
         base = repeats_of[first][figure]
         lines.append(f"| {figure} | {first} | {spread(base, '.1f')} | | |")
         for name in others:
-            found = difference(base, repeats_of[name][figure])
-            said = f"{found.middle:+.1%} ({found.low:+.1%} to {found.high:+.1%})"
-            same = "same" if found.is_small else "not shown to be the same"
+            diff = difference(base, repeats_of[name][figure])
+            said = f"{diff.middle:+.1%} ({diff.low:+.1%} to {diff.high:+.1%})"
+            same = "same" if diff.is_small else "not shown to be the same"
             lines.append(
                 f"| | {name} | {spread(repeats_of[name][figure], '.1f')} | {said} | {same} |"
             )

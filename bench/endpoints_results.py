@@ -72,9 +72,9 @@ def spread(values: Sequence[float], form: str) -> str:
 def kernel_rate(measured: Sequence[Measured], condition: Condition) -> float | None:
     """Packets per second of the faster C loop, by medians; None if neither ran."""
     medians = [
-        statistics.median(one.packets_per_s for one in found)
+        statistics.median(one.packets_per_s for one in row)
         for sender in KERNEL_PATH
-        if (found := _of(measured, sender, condition))
+        if (row := _of(measured, sender, condition))
     ]
     return max(medians, default=None)
 
@@ -96,22 +96,22 @@ def throughput_table(measured: Sequence[Measured], condition: Condition) -> list
         "|---|---|---|---|---|---|---|---|---|",
     ]
     for sender, name in SENDERS.items():
-        found = _of(measured, sender, condition)
-        if not found:
+        row = _of(measured, sender, condition)
+        if not row:
             reasons = {one.missing for one in measured if one.sender == sender and one.missing}
             lines.append(f"| {name} | {', '.join(sorted(reasons))} | | | | | | | |")
             continue
-        rate = statistics.median(one.packets_per_s for one in found)
+        rate = statistics.median(one.packets_per_s for one in row)
         cells = [
             name,
-            spread([one.packets_per_s for one in found], ",.0f"),
+            spread([one.packets_per_s for one in row], ",.0f"),
             f"{rate / bound:.0%}" if bound else "",
-            spread([one.sender_us for one in found], ".1f"),
-            spread([one.receiver_us for one in found], ".1f") if _is_agent(sender) else "",
-            spread([one.machine_us for one in found], ".1f"),
-            _share(found, lambda one: (one.sample.right_icrcs, one.sample.frames)),
-            _share(found, lambda one: (one.sample.counted, one.sample.steps)),
-            f"{sum(one.retransmitted for one in found):,}" if _is_agent(sender) else "",
+            spread([one.sender_us for one in row], ".1f"),
+            spread([one.receiver_us for one in row], ".1f") if _is_agent(sender) else "",
+            spread([one.machine_us for one in row], ".1f"),
+            _share(row, lambda one: (one.sample.right_icrcs, one.sample.frames)),
+            _share(row, lambda one: (one.sample.counted, one.sample.steps)),
+            f"{sum(one.retransmitted for one in row):,}" if _is_agent(sender) else "",
         ]
         lines.append("| " + " | ".join(cells) + " |")
     troubles = {one.trouble for sender in SENDERS for one in _of(measured, sender, condition)}
@@ -124,17 +124,17 @@ def _is_agent(sender: str) -> bool:
     return sender.startswith("agent")
 
 
-def _share(found: Sequence[Throughput], parts: Callable[[Throughput], tuple[int, int]]) -> str:
-    right, total = (sum(numbers) for numbers in zip(*map(parts, found), strict=True))
+def _share(runs: Sequence[Throughput], parts: Callable[[Throughput], tuple[int, int]]) -> str:
+    right, total = (sum(numbers) for numbers in zip(*map(parts, runs), strict=True))
     return f"{right:,} of {total:,}"
 
 
 def verdict(measured: Sequence[Measured], condition: Condition) -> str:
     """The agent's figure compared with the target and the kernel path's, as a sentence."""
     rates = {
-        count: statistics.median(one.packets_per_s for one in found)
+        count: statistics.median(one.packets_per_s for one in row)
         for count in (1, 8)
-        if (found := _of(measured, f"agent, {count} QP", condition))
+        if (row := _of(measured, f"agent, {count} QP", condition))
     }
     if not rates:
         return "No agent was measured."

@@ -165,7 +165,7 @@ def _containerlab(*arguments: str | Path) -> None:
 
 
 def _wait_until_whole(fabric: Fabric) -> None:
-    netns_of = {each.name: each.netns for each in find_containers(fabric.name)[2]}
+    netns_of = {container.name: container.netns for container in find_containers(fabric.name)[2]}
     expected = expected_widths(fabric)
     deadline = time.monotonic() + convergence_timeout_s(fabric)
     while missing := narrow_routes(
@@ -269,12 +269,12 @@ def _running(
     lab: RunningLab, folders: Mapping[str, DaemonFiles], shells: Mapping[str, int]
 ) -> list[int]:
     """The daemons that run; `shells` is a process of each node."""
-    found = (
+    pids = (
         daemons.running_pid(daemon, files, Path(f"/proc/{shells[node]}/ns/net"))
         for node, files in folders.items()
         for daemon in FRR.programs
     )
-    return [pid for pid in found if pid is not None]
+    return [pid for pid in pids if pid is not None]
 
 
 def _kill_daemons(

@@ -198,7 +198,7 @@ def _between_switches(lab: RunningLab, *jobs: JobSpec) -> list[set[DirectedLink]
 
 def main(
     healthy_runs: Annotated[int, typer.Option("--healthy", min=0, help="runs without fault")] = 51,
-    each: Annotated[int, typer.Option(min=0, help="runs per fault")] = 9,
+    count: Annotated[int, typer.Option(min=0, help="runs per fault")] = 9,
     seed: Annotated[int, typer.Option(help="draws jobs, servers and links")] = 1,
     lossless: Annotated[
         bool, typer.Option("--lossless", help="on labs with PFC: who makes others wait with pauses")
@@ -222,24 +222,24 @@ def main(
     for place, (kind, planned) in enumerate(made.items()):
         wanted: list[Run] = [undisturbed] * len(range(place, healthy_runs, len(made)))
         for fault in faults.values():
-            wanted += [fault] * len(range(place, each, len(made)))
+            wanted += [fault] * len(range(place, count, len(made)))
         with planned.brought_up() as lab:
             for number, run in enumerate(wanted, 1):
-                trial, found = _tried(run, lab, rng)
-                said = outcome(trial, found)
+                trial, diagnosis = _tried(run, lab, rng)
+                said = outcome(trial, diagnosis)
                 counts[trial.injected.value, said] += 1
-                if trial.injected is Cause.GREY_LINK and names(found.verdict, trial):
-                    links[len(found.verdict.links)] += 1
+                if trial.injected is Cause.GREY_LINK and names(diagnosis.verdict, trial):
+                    links[len(diagnosis.verdict.links)] += 1
                 console.print(
                     f"{kind} {number} of {len(wanted)}: {trial.injected} "
-                    f"{' or '.join(trial.expected)}: {said} ({found.verdict.subject}, "
-                    f"{found.verdict.excess.lab_ns / 1e6:,.0f} ms)",
+                    f"{' or '.join(trial.expected)}: {said} ({diagnosis.verdict.subject}, "
+                    f"{diagnosis.verdict.excess.lab_ns / 1e6:,.0f} ms)",
                     markup=False,
                     highlight=False,
                     soft_wrap=True,
                 )
     flag = " --lossless" if lossless else ""
-    command = f"{flag} --healthy {healthy_runs} --each {each} --seed {seed}"
+    command = f"{flag} --healthy {healthy_runs} --each {count} --seed {seed}"
     print(_markdown(counts, links, command, list(made), time.monotonic() - began_s))
 
 

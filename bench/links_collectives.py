@@ -74,11 +74,11 @@ def measured(pattern: str, ranks: int, size: str, dcqcn: str) -> Row:
     begun = time.process_time()
     jct_s = float(made.run_packets().end_s.max())
     packets_s = time.process_time() - begun
-    open_loop, own = opened(program, sending)
+    open_loop, closed = opened(program, sending)
     answers = made.compiled.answers
     assert answers is not None
     paths, back = (
-        paths_taken(each, program.flow) for each in (made.whole_paths, made.routing.paths(answers))
+        paths_taken(ways, program.flow) for ways in (made.whole_paths, made.routing.paths(answers))
     )
     both = ways_along(joined_paths(paths, back))
     answer_s = ACK_BITS / made.network.capacity_bps[paths.sends] + latency_s
@@ -92,7 +92,7 @@ def measured(pattern: str, ranks: int, size: str, dcqcn: str) -> Row:
     moved, begun = 1.0, time.process_time()
     while moved > SETTLED and len(times) < MOST_ITERATIONS:
         flows = replace(open_loop, delay_s=start_s)
-        ran = run_links(flows, [Wiring(0.0, wiring.capacity_bps, both)], latency_s, own, queues)
+        ran = run_links(flows, [Wiring(0.0, wiring.capacity_bps, both)], latency_s, closed, queues)
         times.append(float(ran.finish_s.max()) / jct_s)
         before_s = start_s
         start_s, _ = begins_s(program, ran.finish_s - start_s, answered_s, receives)
@@ -134,8 +134,8 @@ def waits_for_data(program: Program, sending: Sending) -> Bools:
     arrives; else it waits for the last ACK of its own NIC's send."""
     waiter = np.repeat(np.arange(program.tasks), np.diff(program.after_start))
     sender, receiver = sending.source[program.flow], sending.destination[program.flow]
-    found: Bools = sender[waiter] == receiver[program.after]
-    return found
+    mask: Bools = sender[waiter] == receiver[program.after]
+    return mask
 
 
 def begins_s(

@@ -151,28 +151,28 @@ def p99_added_up(made: Simulation) -> float:
 def _left_s(links: Links, comes_s: Floats, parts: list[Part]) -> Floats:
     """When chunks have passed the links of these parts, if they come at these times, C; 0 for
     chunks that do not cross them."""
-    found = np.zeros(len(comes_s))
+    zeros = np.zeros(len(comes_s))
     for part in parts:
         passed = pass_part(links, comes_s, no_progress, part)
-        found[passed.chunk] = passed.left_s
-    return found
+        zeros[passed.chunk] = passed.left_s
+    return zeros
 
 
 def measured(cell: Cell) -> Row:
     """A row of the table."""
     made = simulation(cell)
     inputs = made.packet_inputs()
-    found: Row = {**asdict(cell), "flows": len(made.flows)}
+    row: Row = {**asdict(cell), "flows": len(made.flows)}
     for name, engine in (("packets", run_packets), ("links", run_links)):
         begin = time.process_time()
         ran = engine(*inputs)
-        found[name] = figures(made, ran, time.process_time() - begin)
-    found["error"] = found["links"]["p99"] / found["packets"]["p99"] - 1
+        row[name] = figures(made, ran, time.process_time() - begin)
+    row["error"] = row["links"]["p99"] / row["packets"]["p99"] - 1
     if cell.pattern == "uniform" and cell.load == "60%" and cell.hosts == 1024:
-        found["error_added_up"] = p99_added_up(made) / found["packets"]["p99"] - 1
+        row["error_added_up"] = p99_added_up(made) / row["packets"]["p99"] - 1
         other = figures(made, run_packets(*inputs[:-1], replace(inputs[-1], seed=2)), 0.0)
-        found["error_of_marks"] = other["p99"] / found["packets"]["p99"] - 1
-    return found
+        row["error_of_marks"] = other["p99"] / row["packets"]["p99"] - 1
+    return row
 
 
 def figures(made: Simulation, ran: PacketRun, seconds: float) -> Row:
@@ -231,12 +231,12 @@ def _line(row: Row) -> str:
         f"{row['hosts']:,}",
         *(row[key] for key in ("sizes", "load", "pattern", "dcqcn")),
         f"{row['flows']:,}",
-        *(f"{each['p50']:.2f}" for each in (packets, links)),
-        *(f"{each['p99']:.1f}" for each in (packets, links)),
+        *(f"{engine['p50']:.2f}" for engine in (packets, links)),
+        *(f"{engine['p99']:.1f}" for engine in (packets, links)),
         f"{row['error']:+.1%}",
         "" if added is None else f"{added:+.0%}",
-        *(f"{each['highest_bytes'] / 1e6:.1f}" for each in (packets, links)),
-        *(f"{each['seconds']:.0f}" for each in (packets, links)),
+        *(f"{engine['highest_bytes'] / 1e6:.1f}" for engine in (packets, links)),
+        *(f"{engine['seconds']:.0f}" for engine in (packets, links)),
     ]
     return f"| {' | '.join(cells)} |"
 

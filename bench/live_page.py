@@ -144,7 +144,7 @@ def _lines(storm: Storm, costs: list[Cost], document: dict[str, Any]) -> Iterato
         yield f"- {key.replace('_', ' ')}: {value}"
     yield f"- Chromium: {document['chromium']}, headless"
     for when, load in document["load_average"].items():
-        yield f"- load average {when}: {', '.join(f'{each:.2f}' for each in load)}"
+        yield f"- load average {when}: {', '.join(f'{value:.2f}' for value in load)}"
     yield ""
     yield f"{storm.events:,} events in {storm.seconds:.0f} s at the page of {ZONE}, states of nodes"
     yield "among them, and samples in which all directions change. Tasks of the main thread:"
@@ -157,7 +157,7 @@ def _lines(storm: Storm, costs: list[Cost], document: dict[str, Any]) -> Iterato
         ("while it opens", storm.at_start_ms),
     ):
         longest = f"{max(tasks):.0f}" if tasks else f"below {LONG_MS}"
-        above = (sum(each > limit for each in tasks) for limit in (LONG_MS, 2 * LONG_MS))
+        above = (sum(task > limit for task in tasks) for limit in (LONG_MS, 2 * LONG_MS))
         yield f"| {what} | {longest} | {' | '.join(map(str, above))} |"
     yield ""
     yield "| server of | pages | samples/s | share of one CPU |"
@@ -188,13 +188,13 @@ def _storm(browser: Browser, seconds: int, rate: int) -> Storm:
 def _cpu_ms(traced: list[dict[str, Any]]) -> Iterator[float]:
     """The CPU time of the long tasks of pages' main threads."""
     main_threads = {
-        (each["pid"], each["tid"])
-        for each in traced
-        if each["name"] == "thread_name" and each["args"]["name"] == "CrRendererMain"
+        (event["pid"], event["tid"])
+        for event in traced
+        if event["name"] == "thread_name" and event["args"]["name"] == "CrRendererMain"
     }
-    for each in traced:
-        if each["name"].endswith("::RunTask") and (each["pid"], each["tid"]) in main_threads:
-            cpu_ms = each.get("tdur", 0) / 1e3
+    for event in traced:
+        if event["name"].endswith("::RunTask") and (event["pid"], event["tid"]) in main_threads:
+            cpu_ms = event.get("tdur", 0) / 1e3
             if cpu_ms >= LONG_MS:
                 yield cpu_ms
 
@@ -250,11 +250,11 @@ class _Zone:
 @contextmanager
 def _zone(rate: int) -> Iterator[_Zone]:
     context = get_context("spawn")
-    own, far = context.Pipe()
+    near, far = context.Pipe()
     process = context.Process(target=_serve_zone, args=(far, rate), daemon=True)
     process.start()
     try:
-        yield _Zone(own.recv(), own)
+        yield _Zone(near.recv(), near)
     finally:
         process.kill()
         process.join()

@@ -120,7 +120,7 @@ def main(
     """Measure both jobs, then the streams at lower dilations, on larger fabrics and beside other
     load."""
     console = Console(stderr=True)
-    found: dict[str, list[Measured]] = {}
+    by_case: dict[str, list[Measured]] = {}
     cases = {STREAMS: runs, ALLTOALL: few}
     for case, count in cases.items():
         with ExitStack() as labs:
@@ -128,24 +128,24 @@ def main(
             for run in range(1, count + 1):
                 for kind, lab in both.items():
                     console.print(f"{case.name}, {kind}: run {run} of {count}")
-                    found.setdefault(f"{case.name}, {kind}", []).append(measure(lab, case))
+                    by_case.setdefault(f"{case.name}, {kind}", []).append(measure(lab, case))
     for dilation in FASTER:
         name = f"{STREAMS.name}, {ON}, dilation {dilation}"
         with _up(STREAMS, ON, dilation) as lab:
             console.print(name)
-            found[name] = [measure(lab, STREAMS) for _ in range(few)]
+            by_case[name] = [measure(lab, STREAMS) for _ in range(few)]
     for racks in LARGER:
         case, dilation = streams(racks), 2 * DILATION * racks // RACKS
         name = f"{case.name}, {ON}, dilation {dilation}"
         with _up(case, ON, dilation) as lab:
             console.print(name)
-            found[name] = [measure(lab, case) for _ in range(few)]
+            by_case[name] = [measure(lab, case) for _ in range(few)]
     for case, count in cases.items():
         name = f"{case.name}, {ON}, beside a busy process for each CPU"
         with _up(case, ON, DILATION) as lab, _busy():
             console.print(name)
-            found[name] = [measure(lab, case) for _ in range(count)]
-    _write(found)
+            by_case[name] = [measure(lab, case) for _ in range(count)]
+    _write(by_case)
 
 
 def spec_of(case: Case, kind: str, dilation: int = DILATION) -> LabSpec:
@@ -236,12 +236,12 @@ def _cell(runs: Sequence[Measured], name: str, form: str) -> str:
     return spread(known, form) if known else ""
 
 
-def _write(found: dict[str, list[Measured]]) -> None:
+def _write(by_case: dict[str, list[Measured]]) -> None:
     environment = asdict(read_environment())
     document = {
         "environment": environment,
         "load_average": os.getloadavg(),
-        "runs": {name: [asdict(run) for run in runs] for name, runs in found.items()},
+        "runs": {name: [asdict(run) for run in runs] for name, runs in by_case.items()},
     }
     lines = ["# Lossless classes, measured by `make bench`", ""]
     lines += [f"Measured {time.strftime('%Y-%m-%d')} on:", ""]
@@ -249,7 +249,7 @@ def _write(found: dict[str, list[Measured]]) -> None:
     lines += ["", f"Dilation {DILATION} where no other is said. Median (min to max) of all runs:"]
     lines += ["", "| | " + " | ".join(name for name, _ in COLUMNS) + " |"]
     lines += ["|---" * (len(COLUMNS) + 1) + "|"]
-    for name, runs in found.items():
+    for name, runs in by_case.items():
         lines.append("| " + " | ".join([name, *(cell(runs) for _, cell in COLUMNS)]) + " |")
     write("lossless", document, "\n".join(lines) + "\n")
 

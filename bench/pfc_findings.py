@@ -49,8 +49,8 @@ def main() -> None:
             (PortModel.LAB, AT_ONCE),
             (PortModel.CUT_THROUGH, AT_ONCE),
         ):
-            found = _figures(_simulated(lab, job, ports, hosts), warmup)
-            print(f"{ALLTOALL.name}, {kind}, ports {ports}, hosts {hosts}: {found}")
+            lossless = _figures(_simulated(lab, job, ports, hosts), warmup)
+            print(f"{ALLTOALL.name}, {kind}, ports {ports}, hosts {hosts}: {lossless}")
 
 
 def _simulated(
@@ -74,7 +74,7 @@ def _figures(reports: Sequence[SimulationReport], warmup: int = 0) -> str:
     for report in reports:
         job, packets = report.jobs[0], report.packets
         assert packets is not None
-        times_ns = [each for each in job.iterations_ns[warmup:] if each is not None]
+        times_ns = [time_ns for time_ns in job.iterations_ns[warmup:] if time_ns is not None]
         ratios.append(fmean(times_ns) / job.roofline_ns)
         busbw.append(job.headline("busbw").modelled.median)
         again.append(packets.retransmitted)

@@ -51,21 +51,21 @@ def main(
             console.print(f"{LAB} on {kind}: run {run} of {runs}")
             ups.append(measure_rocelab(LAB, kind))
     _write(measured, lacking)
-    shown = Table("runtime", *(name for name, *_ in COLUMNS), title=LAB)
+    grid = Table("runtime", *(name for name, *_ in COLUMNS), title=LAB)
     for row in _rows(measured):
-        shown.add_row(*row)
-    Console().print(shown)
+        grid.add_row(*row)
+    Console().print(grid)
 
 
 def _lacking() -> dict[str, str]:
     """Why a runtime cannot be measured here."""
-    found, fabric = {}, Lab.planned(LAB).fabric
+    missing, fabric = {}, Lab.planned(LAB).fabric
     for kind in runtime_names():
         try:
             provider_of(kind).check(fabric)
         except MachineError as error:
-            found[kind] = error.message
-    return found
+            missing[kind] = error.message
+    return missing
 
 
 def _rows(measured: Mapping[str, Sequence[Up]]) -> list[list[str]]:

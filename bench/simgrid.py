@@ -76,7 +76,7 @@ def main(
             compared.append(compare(case, Path(folder), limit_s))
     load.append(os.getloadavg())
     measured = {"machine": machine, "load_average": load, "limit_s": limit_s}
-    document = {**measured, "cases": [asdict(each) for each in compared]}
+    document = {**measured, "cases": [asdict(case) for case in compared]}
     text = markdown(compared, machine, limit_s)
     write("simgrid", document, text)
     print(text)

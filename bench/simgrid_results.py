@@ -56,8 +56,8 @@ class Compared:
 
     def values(self, side: Side, name: str) -> list[float]:
         """The measurements of a side, from the processes that got that far."""
-        found = (getattr(one, name) for one in self.times[side])
-        return [value for value in found if value is not None]
+        times = (getattr(one, name) for one in self.times[side])
+        return [value for value in times if value is not None]
 
     def median(self, side: Side, name: str) -> float | None:
         values = self.values(side, name)
@@ -65,15 +65,15 @@ class Compared:
 
     def factor(self, name: str) -> float | None:
         """SimGrid's time as a multiple of rocelab's."""
-        theirs, ours = self.median(Side.SIMGRID, name), self.median(Side.OURS, name)
-        return theirs / ours if theirs and ours else None
+        theirs, rocelab = self.median(Side.SIMGRID, name), self.median(Side.OURS, name)
+        return theirs / rocelab if theirs and rocelab else None
 
 
 def markdown(compared: Sequence[Compared], machine: Mapping[str, object], limit_s: float) -> str:
     """The page."""
     lines = ["# SimGrid beside this engine, measured by `python -m bench.simgrid`", ""]
     lines += [f"- {key.replace('_', ' ')}: {value}" for key, value in machine.items()]
-    lines += ["", "## Time", "", *_table(TIME_HEAD, (_times(each, limit_s) for each in compared))]
+    lines += ["", "## Time", "", *_table(TIME_HEAD, (_times(case, limit_s) for case in compared))]
     lines += [
         "",
         "Median (least to most) of the runs; a single value is of a single run. What is timed",
@@ -81,7 +81,7 @@ def markdown(compared: Sequence[Compared], machine: Mapping[str, object], limit_
     lines += ["and what is not, and SimGrid's settings, are in [README.md](README.md#simgrid)."]
     lines += ["", *growth_lines(compared)]
     lines += ["", "## Agreement, memory and preparation", ""]
-    lines += _table(REST_HEAD, (_rest(each) for each in compared))
+    lines += _table(REST_HEAD, (_rest(case) for case in compared))
     lines += ["", *verdict(compared)]
     return "\n".join(lines) + "\n"
 
@@ -107,35 +107,39 @@ REST_HEAD = (
 )
 
 
-def _times(each: Compared, limit_s: float) -> list[str]:
-    case = each.case
+def _times(compared: Compared, limit_s: float) -> list[str]:
+    case = compared.case
     over = f"over {limit_s:.0f} s"
-    cells = [case.family, f"{case.ranks} x {case.qps}", f"{each.subflows:,}"]
-    cells.append(f"{each.distinct_rates:,}")
-    cells += [spread(each.values(side, "solve_s"), 1e3) or over for side in Side]
-    cells.append(_factor(each.factor("solve_s")))
+    cells = [case.family, f"{case.ranks} x {case.qps}", f"{compared.subflows:,}"]
+    cells.append(f"{compared.distinct_rates:,}")
+    cells += [spread(compared.values(side, "solve_s"), 1e3) or over for side in Side]
+    cells.append(_factor(compared.factor("solve_s")))
     if not case.to_the_end:
         return [*cells, "", "", ""]
-    cells += [spread(each.values(side, "to_the_end_s"), 1) or over for side in Side]
-    return [*cells, _factor(each.factor("to_the_end_s"))]
+    cells += [spread(compared.values(side, "to_the_end_s"), 1) or over for side in Side]
+    return [*cells, _factor(compared.factor("to_the_end_s"))]
 
 
-def _rest(each: Compared) -> list[str]:
-    cells = [each.case.family, f"{each.subflows:,}"]
-    cells += ["" if d is None else f"{d:.1e}" for d in (each.rates_differ, each.ends_differ)]
+def _rest(compared: Compared) -> list[str]:
+    cells = [compared.case.family, f"{compared.subflows:,}"]
+    cells += [
+        "" if d is None else f"{d:.1e}" for d in (compared.rates_differ, compared.ends_differ)
+    ]
     for side in Side:
-        peak, before = each.median(side, "peak_bytes"), each.median(side, "before_bytes")
+        peak, before = compared.median(side, "peak_bytes"), compared.median(side, "before_bytes")
         cells.append(f"{peak / MIB:.0f} ({before / MIB:.0f})" if peak and before else "")
-    return cells + [spread(each.values(Side.SIMGRID, name), 1) for name in ("build_s", "start_s")]
+    return cells + [
+        spread(compared.values(Side.SIMGRID, name), 1) for name in ("build_s", "start_s")
+    ]
 
 
 def spread(values: Sequence[float], scale: float) -> str:
     """`median (least to most)` with three significant digits; empty for no values."""
     if not values:
         return ""
-    shown = [three_digits(scale * value) for value in (min(values), max(values))]
+    bounds = [three_digits(scale * value) for value in (min(values), max(values))]
     middle = three_digits(scale * statistics.median(values))
-    return middle if len(values) == 1 else f"{middle} ({shown[0]} to {shown[1]})"
+    return middle if len(values) == 1 else f"{middle} ({bounds[0]} to {bounds[1]})"
 
 
 def three_digits(value: float) -> str:
@@ -154,19 +158,19 @@ def growth_lines(compared: Sequence[Compared]) -> list[str]:
     largest sizes that both reached within a family."""
     name = "to_the_end_s"
     lines = []
-    for family, found in groupby(compared, key=lambda each: each.case.family):
-        both = [each for each in found if each.factor(name) is not None]
+    for family, cases in groupby(compared, key=lambda case: case.case.family):
+        both = [case for case in cases if case.factor(name) is not None]
         if len(both) < 2:
             continue
         small, large = both[-2:]
         sizes = math.log(large.subflows / small.subflows)
         powers = [_log_ratio(large.median(side, name), small.median(side, name)) for side in Side]
-        shown = " and ".join(
+        text = " and ".join(
             f"{power / sizes:.1f} ({side})" for side, power in zip(Side, powers, strict=True)
         )
         lines.append(
             f"- {family}: from {small.subflows:,} to {large.subflows:,} subflows the time to the "
-            f"end grows with their power of {shown}"
+            f"end grows with their power of {text}"
         )
     return lines
 
@@ -178,8 +182,8 @@ def _log_ratio(large: float | None, small: float | None) -> float:
 def verdict(compared: Sequence[Compared]) -> list[str]:
     """Whether all answers of both agree."""
     pairs: list[float] = []
-    for each in compared:
-        pairs += [d for d in (each.rates_differ, each.ends_differ) if d is not None]
+    for case in compared:
+        pairs += [d for d in (case.rates_differ, case.ends_differ) if d is not None]
     worst = max(pairs, default=math.nan)
     word = "Agreement" if worst <= TARGET else "**No agreement**"
     return [f"{word}: no rate and no end differs by more than {worst:.1e}, target {TARGET:.0e}."]

@@ -48,17 +48,17 @@ def main(
         for number in range(1, rounds + 1):
             for kind in SCHEMES:
                 bench.steering.set_scheme(schemes.validate_python(kind))
-                found = measure_sender(bench, Sender.FRAME_LOOP_IN_C, steered=False)
-                measured[kind].append(found.packets_per_s)
+                rate = measure_sender(bench, Sender.FRAME_LOOP_IN_C, steered=False)
+                measured[kind].append(rate.packets_per_s)
             Console(stderr=True).print(f"round {number} of {rounds}")
-    shown = Table("scheme", "packets/s", "lowest", "highest", "of ecmp", "ns per switch")
+    grid = Table("scheme", "packets/s", "lowest", "highest", "of ecmp", "ns per switch")
     for kind, rates in measured.items():
         pairs = list(zip(rates, measured["ecmp"], strict=True))
         share = median(rate / plain for rate, plain in pairs)
         cost = median((1e9 / rate - 1e9 / plain) / SWITCHES for rate, plain in pairs)
         figures = (f"{value:,.0f}" for value in (median(rates), min(rates), max(rates)))
-        shown.add_row(kind, *figures, f"{share:.1%}", f"{cost:.0f}")
-    console.print(shown)
+        grid.add_row(kind, *figures, f"{share:.1%}", f"{cost:.0f}")
+    console.print(grid)
 
 
 if __name__ == "__main__":

@@ -127,8 +127,10 @@ def costs_table(costs: Mapping[bool, Sequence[Cost]]) -> Table:
         for traced, runs in costs.items():
             known = [float(ns) for ns in map(time_of, runs) if ns is not None]
             if known:
-                found = spread(known)
-                cells = [format_duration(ns) for ns in (found.median, found.minimum, found.maximum)]
+                values = spread(known)
+                cells = [
+                    format_duration(ns) for ns in (values.median, values.minimum, values.maximum)
+                ]
                 table.add_row(name, "on" if traced else "off", *cells, str(len(known)))
     return table
 

@@ -52,13 +52,15 @@ def names(verdict: Verdict, trial: Trial) -> bool:
     return verdict.cause is trial.injected and located
 
 
-def outcome(trial: Trial, found: Diagnosis) -> str:
+def outcome(trial: Trial, diagnosis: Diagnosis) -> str:
     """The diagnosis in a word or two."""
     if trial.problems:
         return "not tried"
-    if names(found.verdict, trial):
-        return found.verdict.cause.value
-    if found.verdict.cause is Cause.NONE and any(names(other, trial) for other in found.others):
+    if names(diagnosis.verdict, trial):
+        return diagnosis.verdict.cause.value
+    if diagnosis.verdict.cause is Cause.NONE and any(
+        names(other, trial) for other in diagnosis.others
+    ):
         return "seen, cost nothing"
-    wrong_place = found.verdict.cause is trial.injected
-    return f"{found.verdict.cause} elsewhere" if wrong_place else found.verdict.cause.value
+    wrong_place = diagnosis.verdict.cause is trial.injected
+    return f"{diagnosis.verdict.cause} elsewhere" if wrong_place else diagnosis.verdict.cause.value

@@ -37,9 +37,9 @@ def members(name: str) -> Member:
 
 
 def _listed(value: type[Any]) -> Iterator[Member]:
-    ours = [each for each in reversed(value.__mro__) if each.__module__.startswith("rocelab")]
-    public = dict.fromkeys(key for each in ours for key in vars(each) if not key.startswith("_"))
-    data = {each.name for each in fields(value)} if is_dataclass(value) else set()
+    bases = [base for base in reversed(value.__mro__) if base.__module__.startswith("rocelab")]
+    public = dict.fromkeys(key for base in bases for key in vars(base) if not key.startswith("_"))
+    data = {field.name for field in fields(value)} if is_dataclass(value) else set()
     for key in public:
         member = inspect.getattr_static(value, key)
         if key in data or (not inspect.getdoc(getattr(value, key)) and not _is_read(member)):
@@ -59,14 +59,16 @@ def _called(name: str, value: object) -> str:
     if not inspect.isroutine(value):
         return ""
     words, optional = [], False
-    for each in inspect.signature(value).parameters.values():
-        if each.name == "self":
+    for parameter in inspect.signature(value).parameters.values():
+        if parameter.name == "self":
             continue
-        if each.kind is each.KEYWORD_ONLY and not optional:
+        if parameter.kind is parameter.KEYWORD_ONLY and not optional:
             words.append("*")
             optional = True
-        star = STARS.get(each.kind.name, "")
-        words.append(star + each.name + ("" if each.default is each.empty else "=..."))
+        star = STARS.get(parameter.kind.name, "")
+        words.append(
+            star + parameter.name + ("" if parameter.default is parameter.empty else "=...")
+        )
     return f"{name}({', '.join(words)})"
 
 

@@ -19,15 +19,17 @@ def commands(
         words = (*above, name)
         if isinstance(command, TyperGroup):
             panel = str(command.rich_help_panel)
-            yield from ((below, each, panel) for below, each, _ in commands(command, words))
+            yield from ((below, child, panel) for below, child, _ in commands(command, words))
         elif isinstance(command, TyperCommand):
             yield words, command, str(command.rich_help_panel)
 
 
 def parameters(command: TyperCommand | TyperGroup) -> list[Parameter]:
     """What a command takes, less what Typer adds to it."""
-    ours = [param for param in command.params if isinstance(param, Parameter) and not param.hidden]
-    return [our for our in ours if not str(our.name).endswith("_completion")]
+    params = [
+        param for param in command.params if isinstance(param, Parameter) and not param.hidden
+    ]
+    return [parameter for parameter in params if not str(parameter.name).endswith("_completion")]
 
 
 def usage(words: tuple[str, ...], command: TyperCommand) -> str:
@@ -79,4 +81,4 @@ def _choices(parameter: Parameter) -> str:
     """The words that an option may have, where it is an enumeration."""
     if not isinstance(parameter.default, Enum):
         return ""
-    return "|".join(str(each.value) for each in type(parameter.default))
+    return "|".join(str(member.value) for member in type(parameter.default))

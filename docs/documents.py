@@ -84,30 +84,30 @@ DOCUMENTS = (
 
 def document_sections(document: Document) -> list[Section]:
     """A document's own class, then those it holds that no earlier document has shown."""
-    before = [each.root for each in DOCUMENTS[: DOCUMENTS.index(document)]]
-    known = {each for root in before for each in _classes(root)}
+    before = [earlier.root for earlier in DOCUMENTS[: DOCUMENTS.index(document)]]
+    known = {document_class for root in before for document_class in _classes(root)}
     return [
-        _section(each, root=each is document.root)
-        for each in _classes(document.root)
-        if each not in known
+        _section(document_class, root=document_class is document.root)
+        for document_class in _classes(document.root)
+        if document_class not in known
     ]
 
 
 def _classes(root: type[Any]) -> list[type[Any]]:
     """The dataclasses that a document consists of, in the order in which they are first named, less
     those that are documents themselves."""
-    found: list[type[Any]] = []
-    others = {each.root for each in DOCUMENTS} - {root}
+    classes: list[type[Any]] = []
+    others = {document.root for document in DOCUMENTS} - {root}
 
-    def visit(each: type[Any]) -> None:
-        if each not in found and each not in others:
-            found.append(each)
-            for hint in _hints(each).values():
+    def visit(root_class: type[Any]) -> None:
+        if root_class not in classes and root_class not in others:
+            classes.append(root_class)
+            for hint in _hints(root_class).values():
                 for member in _members(hint):
                     visit(member)
 
     visit(root)
-    return found
+    return classes
 
 
 def _members(hint: object) -> Iterator[type[Any]]:
@@ -117,23 +117,23 @@ def _members(hint: object) -> Iterator[type[Any]]:
         yield from _members(argument)
 
 
-def _hints(each: type[Any]) -> dict[str, Any]:
-    hints = get_type_hints(each)
-    return {field.name: hints[field.name] for field in fields(each)}
+def _hints(document_class: type[Any]) -> dict[str, Any]:
+    hints = get_type_hints(document_class)
+    return {field.name: hints[field.name] for field in fields(document_class)}
 
 
-def _section(each: type[Any], *, root: bool) -> Section:
-    hints = _hints(each)
-    text, meanings = described(inspect.getdoc(each) or "", list(hints))
+def _section(document_class: type[Any], *, root: bool) -> Section:
+    hints = _hints(document_class)
+    text, meanings = described(inspect.getdoc(document_class) or "", list(hints))
     rows = [(key, _type(hint), meanings.get(key, "")) for key, hint in hints.items()]
-    return Section("" if root else heading(each), text, tuple(rows))
+    return Section("" if root else heading(document_class), text, tuple(rows))
 
 
-def heading(each: type[Any]) -> str:
+def heading(document_class: type[Any]) -> str:
     """The heading of a class: its name, with its module where documents have two of that name."""
-    if sum(one.__name__ == each.__name__ for one in _every_class()) == 1:
-        return each.__name__
-    return f"{each.__name__} of {each.__module__.rsplit('.', 1)[-1]}"
+    if sum(one.__name__ == document_class.__name__ for one in _every_class()) == 1:
+        return document_class.__name__
+    return f"{document_class.__name__} of {document_class.__module__.rsplit('.', 1)[-1]}"
 
 
 @cache
@@ -170,18 +170,18 @@ def _type(hint: object) -> str:
     if isinstance(hint, type) and is_dataclass(hint):
         return _link(hint)
     if isinstance(hint, type) and issubclass(hint, Enum):
-        return ", ".join(f"`{each.value}`" for each in hint)
+        return ", ".join(f"`{entry.value}`" for entry in hint)
     return _WORDS.get(hint, "any")
 
 
-def _link(each: type[Any]) -> str:
+def _link(kind: type[Any]) -> str:
     """A link to a class: to the page of the document that it is, or to its section in the first
     one that has it."""
-    root = next((document for document in DOCUMENTS if document.root is each), None)
+    root = next((document for document in DOCUMENTS if document.root is kind), None)
     if root is not None:
         return f"[{root.title}]({root.page})"
-    home = next(document for document in DOCUMENTS if each in _classes(document.root))
-    title = heading(each)
+    home = next(document for document in DOCUMENTS if kind in _classes(document.root))
+    title = heading(kind)
     return f"[{title}]({home.page}#{title.lower().replace(' ', '-')})"
 
 

@@ -153,8 +153,8 @@ def _table(command: TyperCommand | TyperGroup) -> Iterator[str]:
     for parameter in parameters(command):
         names = ", ".join(f"`{_cell(text)}`" for text in names_of(parameter))
         value = default(parameter)
-        shown = "required" if parameter.required else f"`{value}`" if value else ""
-        yield _row(names, _cell(parameter.help or ""), shown)
+        required = "required" if parameter.required else f"`{value}`" if value else ""
+        yield _row(names, _cell(parameter.help or ""), required)
 
 
 def _document_lines() -> Iterator[str]:
@@ -207,19 +207,19 @@ def _api_lines() -> Iterator[str]:
     yield from ("", "```python", *EXAMPLE.splitlines(), "```")
     yield ""
     yield from _wrapped(
-        f"Plug-ins also import from {listed([f'`{each}`' for each in DOORS], 'and')}."
+        f"Plug-ins also import from {listed([f'`{door}`' for door in DOORS], 'and')}."
     )
     for title, names in SECTIONS.items():
         yield from ("", f"## {title}")
         for name in names:
-            shown = members(name)
+            member = members(name)
             yield from ("", f"### {name}", "")
-            yield from (f"`{shown.signature}`", "") if shown.signature else ()
-            yield from _paragraphs(summary(shown.text))
-            if shown.members:
+            yield from (f"`{member.signature}`", "") if member.signature else ()
+            yield from _paragraphs(summary(member.text))
+            if member.members:
                 yield ""
                 yield from _head("member", "what it is")
-                yield from (_member(each) for each in shown.members)
+                yield from (_member(part) for part in member.members)
 
 
 def _member(member: Member) -> str:

@@ -20,10 +20,10 @@ NOTICE = '.\\" Written by `make docs` from the code, which is the place to chang
 
 def man_pages(group: TyperGroup) -> dict[str, str]:
     """The pages by file name: `rocelab.1`, and one for each command."""
-    found = {"rocelab": _overview(group)}
+    pages = {"rocelab": _overview(group)}
     for words, command, _ in commands(group):
-        found["-".join(("rocelab", *words))] = _page(words, command)
-    return {f"{name}.1": "\n".join(lines) + "\n" for name, lines in found.items()}
+        pages["-".join(("rocelab", *words))] = _page(words, command)
+    return {f"{name}.1": "\n".join(lines) + "\n" for name, lines in pages.items()}
 
 
 def _overview(group: TyperGroup) -> Iterator[str]:
@@ -31,10 +31,10 @@ def _overview(group: TyperGroup) -> Iterator[str]:
     yield from _head("rocelab", first_sentence(help_text), "rocelab [OPTIONS] COMMAND [ARGS]...")
     yield from _paragraphs(help_text)
     yield from _parameters(group)
-    found = list(commands(group))
-    for panel in dict.fromkeys(panel for _, _, panel in found):
+    rows = list(commands(group))
+    for panel in dict.fromkeys(panel for _, _, panel in rows):
         yield f".SH {_text(panel.upper())}"
-        for words, command, of in found:
+        for words, command, of in rows:
             if of == panel:
                 name = _text("-".join(("rocelab", *words)))
                 yield from (".TP", f".BR {name} (1)", _text(first_sentence(command.help or "")))
@@ -74,9 +74,9 @@ def _paragraphs(text: str) -> Iterator[str]:
 
 
 def _parameters(command: TyperCommand | TyperGroup) -> Iterator[str]:
-    found = parameters(command)
-    arguments = [each for each in found if isinstance(each, TyperArgument)]
-    options = [each for each in found if each not in arguments]
+    entries = parameters(command)
+    arguments = [parameter for parameter in entries if isinstance(parameter, TyperArgument)]
+    options = [parameter for parameter in entries if parameter not in arguments]
     for title, of_kind in (("ARGUMENTS", arguments), ("OPTIONS", options)):
         if of_kind:
             yield f".SH {title}"

@@ -130,14 +130,14 @@ def asciicast(recording: Sequence[Output]) -> str:
         "idle_time_limit": LONGEST_PAUSE_S,
         "title": "rocelab",
     }
-    events = [[round(each.seconds, 3), "o", each.text] for each in recording]
+    events = [[round(piece.seconds, 3), "o", piece.text] for piece in recording]
     return "".join(f"{json.dumps(line)}\n" for line in (header, *events))
 
 
 def still(recording: Sequence[Output]) -> str:
     """The commands and what they wrote to stdout, as SVG."""
     console = Console(record=True, width=COLUMNS, file=io.StringIO(), force_terminal=True)
-    written = "".join(each.text for each in recording if each.is_stdout)
+    written = "".join(piece.text for piece in recording if piece.is_stdout)
     # A terminal's lines end in CR LF, of which rich takes the CR for one that overwrites the line.
     console.print(Text.from_ansi(written.replace("\r\n", "\n")))
     svg = console.export_svg(title="", unique_id=NAME)

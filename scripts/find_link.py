@@ -16,7 +16,7 @@ def main(name: str, source: str, destination: str, port: str) -> None:
     others = [lab.path(source, destination, other) for other in range(49152, 49152 + 64)]
     for hop in path.hops:
         choice = "" if hop.flow_hash is None else f", hash {hop.flow_hash}"
-        shared = sum(hop.link in (each.link for each in other.hops) for other in others)
+        shared = sum(hop.link in (step.link for step in other.hops) for other in others)
         sender = hop.link.port
         print(
             f"{sender.node:8} {sender.interface:8} {hop.link.name:18} "

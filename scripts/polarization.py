@@ -25,10 +25,10 @@ def flows(lab: Lab, number: int) -> list[FlowRow]:
 def main(name: str) -> None:
     lab = Lab.planned(name)
     for title, seed in (("a seed per switch", "per-node"), ("one seed for all", "1")):
-        for found in predict(lab, flows(lab, 256), hashing=seed).polarizations:
+        for polarization in predict(lab, flows(lab, 256), hashing=seed).polarizations:
             print(
-                f"{title:18} {found.first} then {found.second}: {found.used_links} of "
-                f"{found.offered_links} links used"
+                f"{title:18} {polarization.first} then {polarization.second}: "
+                f"{polarization.used_links} of {polarization.offered_links} links used"
             )
 
 

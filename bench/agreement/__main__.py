@@ -121,8 +121,8 @@ def _write(console: Console, store: Store) -> None:
     kept = [result for name in every if (result := store.read(name)) is not None]
     missing = [name for name in every if not store.is_finished(name)]
     folder = store.folder / "page" if missing else DOCS
-    found = Agreement(SCHEMA_VERSION, COMMAND, tuple(kept), NOT_RUN)
-    _write_page(console, store, found, missing, folder)
+    agreement = Agreement(SCHEMA_VERSION, COMMAND, tuple(kept), NOT_RUN)
+    _write_page(console, store, agreement, missing, folder)
 
 
 def _read(store: Store) -> Agreement:
@@ -137,13 +137,13 @@ def _read(store: Store) -> Agreement:
 
 
 def _write_page(
-    console: Console, store: Store, found: Agreement, missing: list[str], folder: Path
+    console: Console, store: Store, agreement: Agreement, missing: list[str], folder: Path
 ) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    (store.folder / DOCUMENT).write_text(to_json(found), encoding="utf-8")
-    for name, text in pages(found, missing).items():
+    (store.folder / DOCUMENT).write_text(to_json(agreement), encoding="utf-8")
+    for name, text in pages(agreement, missing).items():
         (folder / name).write_text(text, encoding="utf-8")
-    console.print(f"{len(found.labs)} labs, {len(missing)} missing: {folder / PAGE}")
+    console.print(f"{len(agreement.labs)} labs, {len(missing)} missing: {folder / PAGE}")
 
 
 if __name__ == "__main__":

@@ -15,10 +15,10 @@ from bench.agreement.simulated import simulate_job
 from rocelab import LabSpec
 
 
-def simulated_anew(found: Agreement) -> Agreement:
+def simulated_anew(agreement: Agreement) -> Agreement:
     """Simulate every job again. Raises InputError for a job that the simulator no longer
     accepts."""
-    return replace(found, labs=tuple(_lab(lab) for lab in found.labs))
+    return replace(agreement, labs=tuple(_lab(lab) for lab in agreement.labs))
 
 
 def _lab(lab: LabResult) -> LabResult:

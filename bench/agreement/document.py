@@ -231,23 +231,23 @@ class LabResult:
     def after(self, earlier: LabResult) -> LabResult:
         """This one machine's result with the runs of its jobs that were made before, if by the same
         software."""
-        (own,) = self.machines
+        (system,) = self.machines
         machines = earlier.machines
-        if any(_software(own) != _software(machine) for machine in machines):
+        if any(_software(system) != _software(machine) for machine in machines):
             return self
         known = [_machine(machine) for machine in machines]
-        if _machine(own) not in known:
-            known, machines = [*known, _machine(own)], (*machines, own)
-        place = known.index(_machine(own))
+        if _machine(system) not in known:
+            known, machines = [*known, _machine(system)], (*machines, system)
+        place = known.index(_machine(system))
         before = {(cell.name, cell.scheme): cell for cell in earlier.cells}
 
         def cell_after(cell: CellResult) -> CellResult:
-            found = before.pop((cell.name, cell.scheme), None)
-            if found is None or found.spec != cell.spec:
-                found = replace(
+            result = before.pop((cell.name, cell.scheme), None)
+            if result is None or result.spec != cell.spec:
+                result = replace(
                     cell, attempts=0, lab=((),) * len(earlier.machines), lab_queues=None
                 )
-            return cell.after(found, place)
+            return cell.after(result, place)
 
         cells = tuple(map(cell_after, self.cells))
         return replace(

@@ -167,10 +167,10 @@ def chosen_labs(pattern: str = "*") -> tuple[str, ...]:
     """
     labs = [name for name in shipped_names(LABS) if name not in NOT_RUN]
     labs += QUEUED
-    found = tuple(name for name in labs if fnmatchcase(name, pattern))
-    if not found:
+    names = tuple(name for name in labs if fnmatchcase(name, pattern))
+    if not names:
         raise InputError(f"no lab fits {pattern}", hint=f"labs are {', '.join(labs)}")
-    return found
+    return names
 
 
 def lab_spec(name: str) -> LabSpec:

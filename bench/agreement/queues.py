@@ -59,9 +59,9 @@ def joined(runs: Sequence[Queues]) -> Queues:
 
     def counts(place: str, name: str) -> tuple[int, ...]:
         return tuple(
-            each
+            count
             for run, none in zip(by_run, absent, strict=True)
-            for each in (getattr(run[place], name) if place in run else none)
+            for count in (getattr(run[place], name) if place in run else none)
         )
 
     return Queues(
@@ -96,19 +96,20 @@ class HighWater:
 def inside(lab: Queues, packets: Queues, count: str) -> Inside:
     """Compare one of COUNTS of each port."""
     pairs = [pair for pair in _pairs(lab, packets, count) if any(map(any, pair))]
-    within = (min(ours) <= median(theirs) <= max(ours) for ours, theirs in pairs)
+    within = (min(lab_counts) <= median(theirs) <= max(lab_counts) for lab_counts, theirs in pairs)
     return Inside(sum(within), len(pairs))
 
 
 def high_water(lab: Queues, packets: Queues) -> HighWater:
     """Compare how deep queues were."""
     medians = [
-        (median(ours), median(theirs)) for ours, theirs in _pairs(lab, packets, "highest_bytes")
+        (median(lab_counts), median(theirs))
+        for lab_counts, theirs in _pairs(lab, packets, "highest_bytes")
     ]
     ratios = [
-        theirs / ours if ours else math.inf
-        for ours, theirs in medians
-        if max(ours, theirs) >= LEAST_DEEP_BYTES
+        theirs / lab_median if lab_median else math.inf
+        for lab_median, theirs in medians
+        if max(lab_median, theirs) >= LEAST_DEEP_BYTES
     ]
     far = [math.inf if ratio == 0 else abs(math.log(ratio)) for ratio in ratios]
     return HighWater(
@@ -122,11 +123,11 @@ def _pairs(
     lab: Queues, packets: Queues, count: str
 ) -> Iterable[tuple[tuple[int, ...], tuple[int, ...]]]:
     """Each port's counts in both; 0 where it did nothing."""
-    ours, theirs = (
+    lab_counts, theirs = (
         {port.port: getattr(port, count) for port in side.ports} for side in (lab, packets)
     )
-    for place in sorted(ours | theirs):
-        yield ours.get(place, (0,)), theirs.get(place, (0,))
+    for place in sorted(lab_counts | theirs):
+        yield lab_counts.get(place, (0,)), theirs.get(place, (0,))
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +165,7 @@ def markings(ecn: EcnSpec, buffer_bytes: int, queues: Queues) -> tuple[Marking, 
 
     def decides(low: float, high: float, packets: int) -> bool:
         others = (math.floor(packets * low / 2), min(packets, math.ceil(2 * packets * high)))
-        return any(len(rows) * proportion_p(each, packets, low, high) < LEVEL for each in others)
+        return any(len(rows) * proportion_p(other, packets, low, high) < LEVEL for other in others)
 
     return tuple(
         Marking(*row, p, decides(*row[1:4])) for row, p in zip(rows, p_values, strict=True)

@@ -53,25 +53,25 @@ without packets are left out."""
 SAID = {Verdict.AGREES: "agrees", Verdict.DIFFERS: "*differs*", Verdict.UNDECIDED: "too few"}
 
 
-def sections(found: Agreement) -> list[str]:
+def sections(agreement: Agreement) -> list[str]:
     """All of them; without those of which nothing was counted."""
-    return [*_losses(found), *_ports(found), *_markings(found)]
+    return [*_losses(agreement), *_ports(agreement), *_markings(agreement)]
 
 
 def _name(cell: CellResult) -> str:
     return f"{cell.label}, {cell.job['transport']['qps']} QPs"
 
 
-def _losses(found: Agreement) -> list[str]:
+def _losses(agreement: Agreement) -> list[str]:
     lines = []
-    for lab, cell in found.carried:
+    for lab, cell in agreement.carried:
         columns = []
         for count in COUNTS:
-            ours, theirs = (
+            lab_counts, theirs = (
                 [getattr(run, count) for run in runs] for runs in (cell.lab_runs, cell.packets)
             )
-            is_there = any(ours) or any(theirs)
-            columns.append(f"{_counts(ours)} / {_counts(theirs)}" if is_there else "")
+            is_there = any(lab_counts) or any(theirs)
+            columns.append(f"{_counts(lab_counts)} / {_counts(theirs)}" if is_there else "")
         if any(columns):
             lines.append(f"| {lab.name} | {_name(cell)} | {' | '.join(columns)} |")
     if not lines:
@@ -84,14 +84,14 @@ def _losses(found: Agreement) -> list[str]:
 
 
 def _counts(values: Sequence[int]) -> str:
-    found = spread(values)
-    return f"{found.median:,.0f} [{found.minimum:,}..{found.maximum:,}]"
+    counts = spread(values)
+    return f"{counts.median:,.0f} [{counts.minimum:,}..{counts.maximum:,}]"
 
 
-def _ports(found: Agreement) -> list[str]:
+def _ports(agreement: Agreement) -> list[str]:
     lines, sums = [], {"marks": Inside(0, 0), "drops": Inside(0, 0), "pauses": Inside(0, 0)}
     near = deep = 0
-    for lab, cell in found.carried:
+    for lab, cell in agreement.carried:
         if cell.lab_queues is None or cell.packets_queues is None:
             continue
         pair = cell.lab_queues, cell.packets_queues
@@ -127,11 +127,11 @@ def _share(part: int, whole: int) -> str:
     return f"{part} of {whole}" if whole else ""
 
 
-def _markings(found: Agreement) -> list[str]:
+def _markings(agreement: Agreement) -> list[str]:
     lines = []
-    for lab in found.labs:
+    for lab in agreement.labs:
         spec = QueuesSpec.model_validate(lab.lab["queues"])
-        ours, theirs = (
+        lab_counts, theirs = (
             {row.floor_bytes: row for row in markings(spec.ecn, spec.buffer, joined(side))}
             if side
             else {}
@@ -140,10 +140,10 @@ def _markings(found: Agreement) -> list[str]:
                 _counted(cell.packets_queues for cell in lab.cells),
             )
         )
-        for floor in sorted(ours | theirs) if ours else ():
-            one = ours.get(floor) or theirs[floor]
+        for floor in sorted(lab_counts | theirs) if lab_counts else ():
+            one = lab_counts.get(floor) or theirs[floor]
             line = f"{one.low:.1%} to {one.high:.1%}" if one.low < one.high else f"{one.low:.0%}"
-            columns = " | ".join(_marking(side.get(floor)) for side in (ours, theirs))
+            columns = " | ".join(_marking(side.get(floor)) for side in (lab_counts, theirs))
             lines.append(f"| {lab.name} | {floor / 1000:,.0f} | {line} | {columns} |")
     if not lines:
         return []

@@ -74,12 +74,12 @@ WORDS = {
 }
 
 
-def pages(found: Agreement, missing: Sequence[str] = ()) -> dict[str, str]:
+def pages(agreement: Agreement, missing: Sequence[str] = ()) -> dict[str, str]:
     """The pages by file name; `missing` are labs that have not been run yet."""
     return {
-        PAGE: page(found, missing),
-        JOBS_PAGE: _page("Lab and simulator, job by job", _table(found)),
-        QUEUES_PAGE: _page("Queues, losses and marks of lab and simulator", sections(found)),
+        PAGE: page(agreement, missing),
+        JOBS_PAGE: _page("Lab and simulator, job by job", _table(agreement)),
+        QUEUES_PAGE: _page("Queues, losses and marks of lab and simulator", sections(agreement)),
     }
 
 
@@ -89,65 +89,75 @@ def _page(title: str, lines: Sequence[str]) -> str:
     return "\n".join([*head, *lines]).rstrip() + "\n"
 
 
-def page(found: Agreement, missing: Sequence[str] = ()) -> str:
+def page(agreement: Agreement, missing: Sequence[str] = ()) -> str:
     """The page that sums up and explains; `missing` are labs that have not been run yet."""
     lines = ["# Lab and simulator compared", ""]
     lines += [
-        f"`{found.command}` (as root) makes this page, and its data in",
+        f"`{agreement.command}` (as root) makes this page, and its data in",
         f"`results/agreement/{DOCUMENT}`; with `--simulate` it compares the runs of that",
         "data with the present simulator.",
         "",
     ]
-    if not found.labs:
+    if not agreement.labs:
         return "\n".join([*lines, "Nothing is measured yet."]) + "\n"
-    lines += [*_machines(found), "", *_summary(found), "", "## How to read it", "", READING, ""]
+    lines += [
+        *_machines(agreement),
+        "",
+        *_summary(agreement),
+        "",
+        "## How to read it",
+        "",
+        READING,
+        "",
+    ]
     lines += [
         f"[Job by job]({JOBS_PAGE}) has a row for each job; [queues, losses and marks]"
         f"({QUEUES_PAGE}) has what was counted at ports.",
         "",
-        *_differing(found),
-        *_trouble(found),
+        *_differing(agreement),
+        *_trouble(agreement),
     ]
     lines += ["## What is seen", "", FINDINGS, ""]
     lines += ["## Shipped labs that are left out", ""]
     lines += [f"- `{name}`: not run yet" for name in missing]
-    lines += [f"- `{name}`: {why}" for name, why in sorted(found.not_run.items())]
+    lines += [f"- `{name}`: {why}" for name, why in sorted(agreement.not_run.items())]
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _machines(found: Agreement) -> list[str]:
+def _machines(agreement: Agreement) -> list[str]:
     machines: dict[str, int] = {}
-    for machine in (machine for lab in found.labs for machine in lab.machines):
+    for machine in (machine for lab in agreement.labs for machine in lab.machines):
         name = (
             f"{machine.cpu_count} CPUs ({machine.cpu_model}), {machine.memory_bytes / 2**30:.0f} "
             f"GiB, {machine.kernel}, FRR {machine.frr_version}, Python {machine.python}"
         )
         machines[name] = machines.get(name, 0) + 1
-    started = min(machine.started for lab in found.labs for machine in lab.machines)
-    loads = [lab.load_average[0] for lab in found.labs]
+    started = min(machine.started for lab in agreement.labs for machine in lab.machines)
+    loads = [lab.load_average[0] for lab in agreement.labs]
     return [
-        *(f"- {name}: {labs} of {len(found.labs)} labs" for name, labs in machines.items()),
-        f"- rocelab {found.labs[0].machines[0].tool_version}, from {started} on; "
-        f"{sum(lab.took_s for lab in found.labs) / 60:.0f} minutes in all; load average (1 minute) "
-        f"before a lab up to {max(loads):.1f}",
+        *(f"- {name}: {labs} of {len(agreement.labs)} labs" for name, labs in machines.items()),
+        f"- rocelab {agreement.labs[0].machines[0].tool_version}, from {started} on; "
+        f"{sum(lab.took_s for lab in agreement.labs) / 60:.0f} minutes in all; load average "
+        f"(1 minute) before a lab up to {max(loads):.1f}",
     ]
 
 
-def _summary(found: Agreement) -> list[str]:
-    carried = [cell for _, cell in found.carried]
+def _summary(agreement: Agreement) -> list[str]:
+    carried = [cell for _, cell in agreement.carried]
     equal = [cell for cell in carried if cell.loads is not None and cell.loads.agree]
     links = sum(cell.loads.links for cell in carried if cell.loads is not None)
     same = sum(cell.loads.equal for cell in carried if cell.loads is not None)
     packets = sum(cell.loads.packets for cell in carried if cell.loads is not None)
     lines = [
-        f"{len(found.labs)} labs, {len(carried)} jobs that the machine carried. **Link loads**: "
-        f"{same:,} of {links:,} link directions have the same count, {packets:,} packets in all; "
-        f"{len(equal)} of {len(carried)} jobs agree on every one. **busbw** within {LIMIT:.0%}:",
+        f"{len(agreement.labs)} labs, {len(carried)} jobs that the machine carried. **Link "
+        f"loads**: {same:,} of {links:,} link directions have the same count, "
+        f"{packets:,} packets in all; {len(equal)} of {len(carried)} jobs agree on every one. "
+        f"**busbw** within {LIMIT:.0%}:",
         "",
         "| | jobs | fluid agrees | differs | undecided | packets agree | differ | undecided |",
         "|---|---:|---:|---:|---:|---:|---:|---:|",
     ]
-    predicted = [(lab.half, cell) for lab, cell in found.carried if not cell.is_set]
+    predicted = [(lab.half, cell) for lab, cell in agreement.carried if not cell.is_set]
     for title, cells in (
         ("by construction", [cell for cell in carried if cell.is_set]),
         ("predicted", [cell for _, cell in predicted]),
@@ -232,13 +242,13 @@ def _distributions(cells: Sequence[CellResult]) -> list[str]:
     ]
 
 
-def _table(found: Agreement) -> list[str]:
+def _table(agreement: Agreement) -> list[str]:
     lines = [
         "| lab | job | QPs | scheme | ranks | size | links | load | lab | runs | fluid | packets "
         "| p |",
         "|---|---|---:|---|---:|---:|---:|---:|---|---:|---|---|---:|",
     ]
-    for lab in found.labs:
+    for lab in agreement.labs:
         name = f"{lab.name}, dilation {lab.dilation:,.0f}"
         for cell in lab.cells:
             lines.append(f"| {name} | {_row(cell)} |")
@@ -276,10 +286,10 @@ def _ratio(ratio: Ratio) -> str:
     return f"{ratio.value:.3f} [{ratio.low:.3f}..{ratio.high:.3f}] {said[ratio.verdict]}"
 
 
-def _differing(found: Agreement) -> list[str]:
+def _differing(agreement: Agreement) -> list[str]:
     rows = [
         (lab, cell)
-        for lab, cell in found.carried
+        for lab, cell in agreement.carried
         if cell.loads is not None and not cell.loads.agree
     ]
     if not rows:
@@ -300,12 +310,12 @@ def _differing(found: Agreement) -> list[str]:
     return [*lines, ""]
 
 
-def _trouble(found: Agreement) -> list[str]:
+def _trouble(agreement: Agreement) -> list[str]:
     lines = [
         f"- `{lab.name}`, {cell.name}: {cell.attempts} runs, {'; '.join(cell.problems)}"
-        for lab in found.labs
+        for lab in agreement.labs
         for cell in lab.cells
         if not cell.is_carried
     ]
-    lines += [f"- `{lab.name}`: {lab.failed}" for lab in found.labs if lab.failed is not None]
+    lines += [f"- `{lab.name}`: {lab.failed}" for lab in agreement.labs if lab.failed is not None]
     return ["## Not carried", "", *lines, ""] if lines else []

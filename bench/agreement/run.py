@@ -95,7 +95,7 @@ def measure_cell(lab: RunningLab, cell: Cell, most: int = RUNS) -> CellResult:
     """Run a job on a running lab, up to `most` times, and compare it with its simulations. Raises
     as `run_job` does."""
     simulated = cell.simulated
-    found = CellResult(
+    cell_result = CellResult(
         name=cell.shape.name,
         title=cell.shape.title,
         scheme=cell.spec.scheme.kind,
@@ -109,13 +109,13 @@ def measure_cell(lab: RunningLab, cell: Cell, most: int = RUNS) -> CellResult:
         least_ns=simulated.least_ns,
         packets=(),
     )
-    found = simulated_packets(found, cell.spec)
-    wanted = min(most, RUNS if found.is_repeated else FREE_RUNS)
+    cell_result = simulated_packets(cell_result, cell.spec)
+    wanted = min(most, RUNS if cell_result.is_repeated else FREE_RUNS)
     runs = measure_valid(wanted, RETRIES, lambda _: _run(lab, cell), lambda run: _is_valid(run[0]))
     valid = [(report, packets) for report, packets in runs if _is_valid(report)]
     last = runs[-1][0]
     return replace(
-        found,
+        cell_result,
         attempts=len(runs),
         problems=() if valid else (*last.problems, *last.errors),
         loads=loads_of(cell, valid[0][1], _predicted_flows(lab, cell)) if valid else None,

@@ -69,7 +69,7 @@ def simulate_job(spec: LabSpec, job: JobSpec) -> Simulated:
     return Simulated(
         packets=by_link(fabric, np.rint(carried).astype(np.int64)),
         flows=by_link(fabric, flows_per_send(network, paths).astype(np.int64)),
-        iteration_ns=tuple(each * SECOND_NS for each in seconds[job.warmup_iterations :]),
+        iteration_ns=tuple(second * SECOND_NS for second in seconds[job.warmup_iterations :]),
         bottleneck=float(used_s[~of_server].max() / used_s[of_server].max()),
         least_ns=float(used_s.max()) * SECOND_NS / (job.iterations + job.warmup_iterations),
     )
@@ -111,7 +111,7 @@ def _queues(network: Network, outcome: PacketRun) -> Queues:
     )
     return Queues(
         tuple(
-            PortCounts(network.send_name(send), *((each,) for each in counts[send].tolist()))
+            PortCounts(network.send_name(send), *((count,) for count in counts[send].tolist()))
             for send in np.flatnonzero(counts.any(axis=1)).tolist()
         ),
         *(tuple(column) for column in outcome.marking.T.tolist()),

@@ -97,7 +97,7 @@ def main(
         else:
             _need_root()
             chosen = _comparison(store, chosen_cells(cells, _compared(quick=quick)), frr)
-        todo = [each for each in chosen if again or each.store.unfinished((each.cell,), wanted)]
+        todo = [part for part in chosen if again or part.store.unfinished((part.cell,), wanted)]
         if plan:
             _list(console, chosen, todo, wanted)
             return

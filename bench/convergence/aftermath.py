@@ -34,30 +34,30 @@ class Aftermath:
 def aftermath(cell: Cell, fabric: Fabric, link: Link) -> Aftermath:
     """The aftermath of the cell's fault at `link`, or at its upper end if a whole switch fails."""
     gone = {link.b.node} if cell.site.place is Place.SPINE else set()
-    failed = {each.name for node in gone for each in fabric.links_of[node]} | {link.name}
+    failed = {link.name for node in gone for link in fabric.links_of[node]} | {link.name}
     prefixes = tuple(_left(fabric, prefix, link) for prefix in fabric.prefixes)
     after = replace(
         fabric,
-        links=tuple(each for each in fabric.links if each.name not in failed),
+        links=tuple(link for link in fabric.links if link.name not in failed),
         prefixes=tuple(prefix for prefix in prefixes if not set(prefix.origins) <= gone),
     )
     routes = expected_routes(after)
-    found = {}
+    interfaces = {}
     for node in fabric.switches:
         if node.name in gone:
             continue
         for prefix in after.prefixes:
             if node.name not in prefix.origins:
                 links = routes[node.name].get(prefix.prefix, ())
-                used = frozenset(each.port(node.name).interface for each in links)
-                found[node.name, prefix.prefix] = used
+                used = frozenset(link.port(node.name).interface for link in links)
+                interfaces[node.name, prefix.prefix] = used
     ports = {
         (port.node, port.interface)
-        for each in fabric.links
-        if each.name in failed
-        for port in (each.a, each.b)
+        for link in fabric.links
+        if link.name in failed
+        for port in (link.a, link.b)
     }
-    return Aftermath(found, frozenset(ports))
+    return Aftermath(interfaces, frozenset(ports))
 
 
 def _left(fabric: Fabric, prefix: Prefix, failed: Link) -> Prefix:
@@ -80,13 +80,15 @@ def deviations(wanted: Aftermath, fibs: Mapping[str, Fib]) -> tuple[str, ...]:
             used[node, route.prefix] = frozenset(
                 hop.interface for hop in route.next_hops if hop.carrier
             )
-    found = []
+    differences = []
     for (node, prefix), interfaces in wanted.interfaces.items():
         now = used.get((node, prefix), frozenset())
         over_failed = any((node, interface) in wanted.failed for interface in now)
         if over_failed if not interfaces else now != interfaces:
-            found.append(f"{node} {prefix}: over {_listed(now)} instead of {_listed(interfaces)}")
-    return tuple(found)
+            differences.append(
+                f"{node} {prefix}: over {_listed(now)} instead of {_listed(interfaces)}"
+            )
+    return tuple(differences)
 
 
 def _listed(interfaces: frozenset[str]) -> str:

@@ -210,12 +210,12 @@ def chosen_cells(pattern: str, names: Sequence[str] = ()) -> tuple[Cell, ...]:
     Raises InputError if there is none.
     """
     cells = [cell for cell in all_cells() if not names or cell.name in names]
-    found = tuple(cell for cell in cells if fnmatchcase(cell.name, pattern))
-    if not found:
+    matches = tuple(cell for cell in cells if fnmatchcase(cell.name, pattern))
+    if not matches:
         raise InputError(
             f"no cell fits {pattern}", hint=f"cells are {', '.join(cell.name for cell in cells)}"
         )
-    return found
+    return matches
 
 
 def lab_spec(cell: Cell) -> LabSpec:

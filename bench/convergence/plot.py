@@ -37,21 +37,21 @@ def plot(table: ConvergenceTable) -> str:
 @styled
 def _draw(table: ConvergenceTable) -> str:
     by_name = {cell.name: cell for cell in table.cells if cell.failures}
-    shown = [
+    groups = [
         (fault, [site for site in sites if Cell(fault, site).name in by_name])
         for fault, sites in PLAN
     ]
-    shown = [(fault, sites) for fault, sites in shown if sites]
-    panels = len(shown) + bool(table.releases)
+    groups = [(fault, sites) for fault, sites in groups if sites]
+    panels = len(groups) + bool(table.releases)
     rows = max(1, -(-panels // COLUMNS))
     figure = figure_of(11, 2.5 * rows)
     axes = figure.subplots(rows, COLUMNS, squeeze=False, sharey=True)
     for axis in list(axes.flat)[panels:]:
         axis.set_visible(False)
-    for axis, (fault, sites) in zip(axes.flat, shown, strict=False):
+    for axis, (fault, sites) in zip(axes.flat, groups, strict=False):
         _panel(axis, fault, sites, by_name)
     if table.releases:
-        _releases_panel(axes.flat[len(shown)], table.releases)
+        _releases_panel(axes.flat[len(groups)], table.releases)
     for row in axes:
         row[0].set_ylabel("convergence, ms")
     return svg(figure, "convergence")

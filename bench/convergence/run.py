@@ -205,10 +205,10 @@ def _run(scene: _Scene, failures: int, draw: random.Random, *, traced: bool) -> 
     finally:
         if recorder is not None:
             recorder.__exit__(None, None, None)
-    found = _failures(scene, repeat, waited)
+    results = _failures(scene, repeat, waited)
     if recorder is not None:
-        found = _with_stages(scene, repeat, found, recorder, first_ns)
-    return _Run(repeat, found, subject)
+        results = _with_stages(scene, repeat, results, recorder, first_ns)
+    return _Run(repeat, results, subject)
 
 
 def _unsound(scene: _Scene, repeat: ProbeRun) -> tuple[str, ...]:
@@ -299,7 +299,7 @@ def _with_stages(
     ends = [*begins[1:], begins[-1] + LONGEST_EVENT_NS]
     names = names_of(scene.probes.flows)
     path_of = dict(zip(names, scene.probes.paths, strict=True))
-    found = []
+    runs = []
     for index, one in enumerate(failures):
         begin_ns, end_ns = begins[step * index], ends[step * index]
         recoveries = [
@@ -314,5 +314,5 @@ def _with_stages(
             recoveries,
         )
         decided = decisive(stages, one.failure, NS_PER_S // RATE_PPS)
-        found.append(replace(one, decisive=decided))
-    return tuple(found)
+        runs.append(replace(one, decisive=decided))
+    return tuple(runs)

@@ -42,7 +42,7 @@ class Store:
 
     def releases(self) -> tuple[str, ...]:
         """The versions of FRR that are compared, oldest first."""
-        names = (each.name for each in self.folder.glob(f"{_OF_RELEASE}*"))
+        names = (path.name for path in self.folder.glob(f"{_OF_RELEASE}*"))
         return tuple(sorted((name.removeprefix(_OF_RELEASE) for name in names), key=release_order))
 
     def take(self, table: ConvergenceTable) -> None:

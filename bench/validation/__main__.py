@@ -41,17 +41,17 @@ def main(
     console = Console(stderr=True)
     try:
         if render:
-            found = FORMAT.read((out / DATA).read_text(encoding="utf-8"))
+            document = FORMAT.read((out / DATA).read_text(encoding="utf-8"))
         else:
-            found = _measured(console, seeds)
+            document = _measured(console, seeds)
     except RocelabError as error:
         console.print(str(error), style="red", markup=False)
         sys.exit(error.exit_code)
     out.mkdir(parents=True, exist_ok=True)
-    texts = {DATA: to_json(found), **pages(found), **plots(found)}
+    texts = {DATA: to_json(document), **pages(document), **plots(document)}
     for name, text in texts.items():
         (out / name).write_text(text, encoding="utf-8")
-    console.print(f"{out / PAGE}: {found.took_s:.0f} s")
+    console.print(f"{out / PAGE}: {document.took_s:.0f} s")
 
 
 def _measured(console: Console, seeds: int) -> Validation:

@@ -44,25 +44,25 @@ HOSTS = {"100%": "400G", "80%": "320G"}
 
 
 def tasks(seeds: int) -> list[Task]:
-    found = [
+    tasks = [
         Task(with_failures, (placement, ratio, seed))
         for placement in PLACEMENTS
         for ratio in UPLINKS
         for seed in range(seeds)
     ]
-    found += [Task(utilisation, (host, seed)) for host in HOSTS for seed in range(seeds)]
-    return found
+    tasks += [Task(utilisation, (host, seed)) for host in HOSTS for seed in range(seeds)]
+    return tasks
 
 
 def with_failures(placement: str, ratio: str, seed: int) -> Found:
     """The part of the roofline reached, on average over the jobs, by scheme and failed uplinks."""
     network = zone(RACKS, UPLINKS[ratio])
     groups = PLACEMENTS[placement](2 * RACKS, np.random.default_rng(seed), alltoall=False)
-    found: dict[str, list[float]] = {}
+    values: dict[str, list[float]] = {}
 
     def keep(failed: int, scheme: str, traffic: Traffic, paths: Paths) -> None:
         reached = (1 / traffic.over_roofline(paths)).mean()
-        found[f"te/{placement}/{ratio}/{failed}/{scheme}"] = [float(reached)]
+        values[f"te/{placement}/{ratio}/{failed}/{scheme}"] = [float(reached)]
 
     hashed = {qps: Traffic.of(network, placed(groups, transport(qps), seed)) for qps in HASHED_QPS}
     for failed in FAILED:
@@ -80,7 +80,7 @@ def with_failures(placement: str, ratio: str, seed: int) -> Found:
                     routes = Routes(network, up)
                     stale = fall_back(traffic.led(engine), routes, traffic.led(E_ECMP, up))
                     keep(failed, f"{name} before", traffic, stale)
-    return found
+    return values
 
 
 def utilisation(host: str, seed: int) -> Found:
@@ -92,22 +92,22 @@ def utilisation(host: str, seed: int) -> Found:
     first, second = 2 * draw.permutation(racks), 2 * draw.permutation(racks) + 1
     order = np.concatenate((first, second)).tolist()
     groups = [Group(tuple(order), Pattern.ALLREDUCE)]
-    found: dict[str, list[float]] = {}
+    values: dict[str, list[float]] = {}
     engineered = Traffic.of(network, placed(groups, transport(1, fixed_port=True), seed))
-    least_s = _kept(found, f"util/{host}/te", engineered, engineered.led(LP))
+    least_s = _kept(values, f"util/{host}/te", engineered, engineered.led(LP))
     for qps in TEST_QPS:
         traffic = Traffic.of(network, placed(groups, transport(qps), seed))
-        end_s = _kept(found, f"util/{host}/e-ecmp {qps}", traffic, traffic.led(E_ECMP))
-        found[f"util/{host}/e-ecmp {qps}/gain"] = [end_s / least_s - 1]
-    return found
+        end_s = _kept(values, f"util/{host}/e-ecmp {qps}", traffic, traffic.led(E_ECMP))
+        values[f"util/{host}/e-ecmp {qps}/gain"] = [end_s / least_s - 1]
+    return values
 
 
-def _kept(found: dict[str, list[float]], key: str, traffic: Traffic, paths: Paths) -> float:
+def _kept(values: dict[str, list[float]], key: str, traffic: Traffic, paths: Paths) -> float:
     """Record the use of the uplinks; return the job's end."""
     outcome = traffic.run(paths)
     network, end_s = traffic.network, float(outcome.end_s.max())
     used: Floats = outcome.sent_bits / network.capacity_bps / end_s
     up = used[2 * np.flatnonzero(network.tier[network.lower] == 1)]
     for name, share in (("low", 0.05), ("middle", 0.5), ("high", 0.95)):
-        found[f"{key}/{name}"] = [float(np.quantile(up, share))]
+        values[f"{key}/{name}"] = [float(np.quantile(up, share))]
     return end_s

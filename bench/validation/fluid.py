@@ -58,13 +58,13 @@ def permutation(scheme: str, size: str, seed: int) -> Found:
         TransportSpec(),
         seed,
     )
-    ours = compile_jobs(network, [job], overhead_bytes=PACKET_OVERHEAD_BYTES)
-    paths = paths_of(network, Routes(network), ours.flows, scheme=SCHEMES[scheme])
-    finish_s = run(ours.program, paths, network.capacity_bps).finish_s
+    jobs = compile_jobs(network, [job], overhead_bytes=PACKET_OVERHEAD_BYTES)
+    paths = paths_of(network, Routes(network), jobs.flows, scheme=SCHEMES[scheme])
+    finish_s = run(jobs.program, paths, network.capacity_bps).finish_s
     hops = np.where(
-        network.nic_home[ours.flows.source] == network.nic_home[ours.flows.destination], 2, 4
+        network.nic_home[jobs.flows.source] == network.nic_home[jobs.flows.destination], 2, 4
     )
-    plain = replace(ours.program, size_bits=8 * ours.payload_bytes.astype(np.float64))
+    plain = replace(jobs.program, size_bits=8 * jobs.payload_bytes.astype(np.float64))
     plain_s = run(plain, paths, network.capacity_bps).finish_s
     latency_s = hops * HOP_LATENCY_NS / 1e9
     key = f"fluid/{scheme}/{size}"

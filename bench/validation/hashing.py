@@ -32,10 +32,10 @@ PAIRS_QPS = 16
 
 def tasks(seeds: int) -> list[Task]:
     """The same number of draws for each model, independent of `seeds`: they cost little."""
-    found = [Task(expected, (flows, links)) for flows in FLOWS for links in LINKS]
-    found += [Task(drawn, (model, flows)) for model in Model for flows in FLOWS]
-    found += [Task(few_pairs, (seeds,))]
-    return found
+    tasks = [Task(expected, (tasks, links)) for tasks in FLOWS for links in LINKS]
+    tasks += [Task(drawn, (model, tasks)) for model in Model for tasks in FLOWS]
+    tasks += [Task(few_pairs, (seeds,))]
+    return tasks
 
 
 def expected(flows: int, links: int) -> Found:
@@ -69,10 +69,10 @@ def few_pairs(seeds: int) -> Found:
     network = network_of(load_spec(find_lab(LAB)))
     half = network.nics // 2
     source, destination, pair = (
-        each.reshape(-1).astype(np.int32)
-        for each in np.meshgrid(*map(np.arange, (half, half, PAIRS_QPS)), indexing="ij")
+        axis.reshape(-1).astype(np.int32)
+        for axis in np.meshgrid(*map(np.arange, (half, half, PAIRS_QPS)), indexing="ij")
     )
-    found: dict[str, list[float]] = {}
+    values: dict[str, list[float]] = {}
     for seed in range(seeds):
         draw = np.random.default_rng(seed)
         port = FIRST_SPORT + int(draw.integers(SPORTS))
@@ -86,8 +86,8 @@ def few_pairs(seeds: int) -> Found:
         )
         for scheme in (ECMP, E_ECMP):
             key = f"mmr/few/{scheme.kind}"
-            found.setdefault(key, []).append(_mmr(network, some, scheme, Model.KERNEL))
-    return found
+            values.setdefault(key, []).append(_mmr(network, some, scheme, Model.KERNEL))
+    return values
 
 
 def _mmr(network: Network, flows: Flows, scheme: SchemeSpec, model: Model) -> float:

@@ -55,14 +55,14 @@ PHASES = {
 
 
 def tasks(seeds: int) -> list[Task]:
-    found = [
+    tasks = [
         Task(phase_of, (name, placement, seed))
         for placement in PLACEMENTS
         for name in PHASES
         for seed in range(seeds)
     ]
-    found += [Task(pinned, (seed,)) for seed in range(seeds)]
-    return found
+    tasks += [Task(pinned, (seed,)) for seed in range(seeds)]
+    return tasks
 
 
 def phase_of(name: str, placement: str, seed: int) -> Found:
@@ -92,10 +92,10 @@ def pinned(seed: int) -> Found:
         "churn": (churned(servers, draws[1], alltoall=False), None),
         "scatter": (scattered(servers, draws[2], alltoall=False), None),
     }
-    found: dict[str, list[float]] = {}
+    values: dict[str, list[float]] = {}
     for name, (groups, up) in cases.items():
         traffic = Traffic.of(network, placed(groups, transport(1, fixed_port=True), seed))
         lost = 1 - 1 / traffic.over_roofline(traffic.led(PINNED, up))
-        found[f"pin/{name}/mean"] = [float(lost.mean())]
-        found[f"pin/{name}/worst"] = [float(lost.max())]
-    return found
+        values[f"pin/{name}/mean"] = [float(lost.mean())]
+        values[f"pin/{name}/worst"] = [float(lost.max())]
+    return values

@@ -203,8 +203,8 @@ FLUID_ROWS = (
 ROWS = HPN_ROWS + VOLUME_ROWS + FLUID_ROWS
 
 
-def hpn(found: Validation) -> list[str]:
-    lines = ["## HPN: two planes, two ToRs", "", *table(HPN_ROWS, found)]
+def hpn(validation: Validation) -> list[str]:
+    lines = ["## HPN: two planes, two ToRs", "", *table(HPN_ROWS, validation)]
     lines += [
         "Gain of two planes over one, medians over seeds, hashes of all switches alike (and of "
         "each its own):",
@@ -214,13 +214,13 @@ def hpn(found: Validation) -> list[str]:
     ]
     for qps in QPS:
         cells = [
-            f"{found.median(f'planes/shared/{gpus}/{qps}'):+.0%} "
-            f"({found.median(f'planes/per-node/{gpus}/{qps}'):+.0%})"
+            f"{validation.median(f'planes/shared/{gpus}/{qps}'):+.0%} "
+            f"({validation.median(f'planes/per-node/{gpus}/{qps}'):+.0%})"
             for gpus in JOB_GPUS
         ]
         lines.append(f"| {qps} | " + " | ".join(cells) + " |")
     waits = " and ".join(
-        f"{found.median(f'single-tor/{patience}/patience'):.0f} s"
+        f"{validation.median(f'single-tor/{patience}/patience'):.0f} s"
         for patience in ("nominal", "four times")
     )
     lines += [
@@ -245,7 +245,7 @@ def hpn(found: Validation) -> list[str]:
         "- A NIC without one of its two ports halves the ring through it. Its cost to an "
         "iteration is the part of it that waits for gradients: "
         + ", ".join(
-            f"{found.median(f'dual-tor/{overlap}'):.1%} with {overlap} overlapped"
+            f"{validation.median(f'dual-tor/{overlap}'):.1%} with {overlap} overlapped"
             for overlap in OVERLAPS
         )
         + ". The published 6.25 % is also 1/16 of the host's ports; we do not know how the "
@@ -259,20 +259,20 @@ def hpn(found: Validation) -> list[str]:
     ]
     for patience in ("nominal", "four times"):
         cells = [
-            "continues" if found.median(f"single-tor/{patience}/{outage}") else "stops"
+            "continues" if validation.median(f"single-tor/{patience}/{outage}") else "stops"
             for outage in OUTAGES_S
         ]
         lines.append(f"| timeouts {patience} | " + " | ".join(cells) + " |")
     return [*lines, ""]
 
 
-def volumes(found: Validation) -> list[str]:
+def volumes(validation: Validation) -> list[str]:
     return [
         "## Volumes of training",
         "",
-        *table(VOLUME_ROWS, found),
+        *table(VOLUME_ROWS, validation),
         "- PP: 6 MB is what one of 8 tensor parallel GPUs sends; undivided it is "
-        f"{size(found.median('volume/gpt3/pp whole'))}. The paper does not say which of "
+        f"{size(validation.median('volume/gpt3/pp whole'))}. The paper does not say which of "
         "the two it counts.",
         "- TP: the paper does not say what it sums. A stage's layers with one AllReduce each "
         "come nearest; all four of a layer are four times that. TP stays within a server here.",
@@ -289,11 +289,11 @@ WHAT_COUNTS = (
 )
 
 
-def fluid(found: Validation) -> list[str]:
+def fluid(validation: Validation) -> list[str]:
     lines = [
         "## What packets would add",
         "",
-        *table(FLUID_ROWS, found),
+        *table(FLUID_ROWS, validation),
         "Mean completion of a permutation of 256 NICs over that of a fluid of payload alone, on "
         "the same paths:",
         "",
@@ -303,12 +303,13 @@ def fluid(found: Validation) -> list[str]:
     for scheme in ("spray", "e-ecmp"):
         for key, title in WHAT_COUNTS:
             cells = [f"fluid/{scheme}/{name}/{key}" for name in SIZES]
-            shown = [
-                f"{found.median(each):+.1%}" if each in found.values else "-" for each in cells
+            texts = [
+                f"{validation.median(cell):+.1%}" if cell in validation.values else "-"
+                for cell in cells
             ]
-            if any(each in found.values for each in cells):
-                lines.append(f"| {scheme} | {title} | " + " | ".join(shown) + " |")
-    large = found.median("fluid/e-ecmp/256 MB/all")
+            if any(cell in validation.values for cell in cells):
+                lines.append(f"| {scheme} | {title} | " + " | ".join(texts) + " |")
+    large = validation.median("fluid/e-ecmp/256 MB/all")
     return [
         *lines,
         "",

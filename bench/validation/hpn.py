@@ -47,15 +47,15 @@ OVERLAPS = ("100%", "50%", "0%")
 
 
 def tasks(seeds: int) -> list[Task]:
-    found = [
+    tasks = [
         Task(dual_plane, (gpus, shared, seed))
         for gpus in JOB_GPUS
         for shared in (True, False)
         for seed in range(seeds)
     ]
-    found += [Task(single_tor, (patience,)) for patience in PATIENCE]
-    found += [Task(dual_tor, (overlap,)) for overlap in OVERLAPS]
-    return found
+    tasks += [Task(single_tor, (patience,)) for patience in PATIENCE]
+    tasks += [Task(dual_tor, (overlap,)) for overlap in OVERLAPS]
+    return tasks
 
 
 @cache
@@ -93,7 +93,7 @@ def dual_plane(gpus: int, shared: bool, seed: int) -> Found:
     networks = {planes: network_of(pod(planes, 2, hash_seed)) for planes in (1, 2)}
     group = Group(across(gpus), Pattern.ALLREDUCE)
     hashes = "shared" if shared else "per-node"
-    found: dict[str, list[float]] = {}
+    values: dict[str, list[float]] = {}
     for qps in QPS:
         times = {}
         for planes, network in networks.items():
@@ -103,9 +103,9 @@ def dual_plane(gpus: int, shared: bool, seed: int) -> Found:
             times[planes] = float(outcome.end_s.max())
             if planes == 1:
                 parts = _busier_ports(network, outcome.sent_bits)
-                found[f"ports/{hashes}/{gpus}/{qps}"] = [float(np.median(parts))]
-        found[f"planes/{hashes}/{gpus}/{qps}"] = [times[1] / times[2] - 1]
-    return found
+                values[f"ports/{hashes}/{gpus}/{qps}"] = [float(np.median(parts))]
+        values[f"planes/{hashes}/{gpus}/{qps}"] = [times[1] / times[2] - 1]
+    return values
 
 
 def _busier_ports(network: Network, sent_bits: Floats) -> Floats:
@@ -123,7 +123,7 @@ def single_tor(patience: str) -> Found:
     network = network_of(pod(1, 1))
     nominal = RetransmissionSpec()
     spec = nominal.model_copy(update={"ack_timeout": nominal.ack_timeout * PATIENCE[patience]})
-    found = {f"single-tor/{patience}/patience": [Retransmission.of(spec).gives_up_s]}
+    values = {f"single-tor/{patience}/patience": [Retransmission.of(spec).gives_up_s]}
     for outage_s in OUTAGES_S:
         failed = f"link {network.link_name(int(network.nic_links[0, 0]))}"
         event = {"at": f"{FAIL_AT_S}s", "fail": failed, "lasts": f"{outage_s}s"}
@@ -131,8 +131,8 @@ def single_tor(patience: str) -> Found:
         timeline = TimelineSpec(events=events, retransmission=spec)
         simulation = Simulation(pod(1, 1), [_training("100%")], Options(timeline=timeline))
         ended = bool(np.isfinite(simulation.run().end_s).all())
-        found[f"single-tor/{patience}/{outage_s}"] = [float(ended)]
-    return found
+        values[f"single-tor/{patience}/{outage_s}"] = [float(ended)]
+    return values
 
 
 def dual_tor(overlap: str) -> Found:

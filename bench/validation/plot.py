@@ -28,24 +28,24 @@ LINES = {
 }
 
 
-def plots(found: Validation) -> dict[str, str]:
+def plots(validation: Validation) -> dict[str, str]:
     """All plots, by file name."""
     return {
-        "validation-queue-pairs.svg": _queue_pairs(found),
-        "validation-te.svg": _failures(found),
-        "validation-history.svg": _history(found),
-        "validation-hpn.svg": _planes(found),
+        "validation-queue-pairs.svg": _queue_pairs(validation),
+        "validation-te.svg": _failures(validation),
+        "validation-history.svg": _history(validation),
+        "validation-hpn.svg": _planes(validation),
     }
 
 
 @styled
-def _queue_pairs(found: Validation) -> str:
+def _queue_pairs(validation: Validation) -> str:
     figure = figure_of(10, 2.8)
     axes = figure.subplots(1, len(PLACEMENTS), sharey=True)
     for axis, (placement, title) in zip(axes, PLACEMENTS.items(), strict=True):
         for (ratio, _), colour in zip(UPLINKS.items(), PLANS, strict=False):
             keys = [f"qp/64/{placement}/{ratio}/{qps}/mean" for qps in QPS]
-            _band(axis, found, keys, colour, f"uplinks {ratio}")
+            _band(axis, validation, keys, colour, f"uplinks {ratio}")
         axis.set_xticks(range(len(QPS)), [str(qps) for qps in QPS])
         axis.axhline(1.4, color=MUTED, linewidth=0.6, linestyle="--")
         axis.set_title(title)
@@ -56,17 +56,17 @@ def _queue_pairs(found: Validation) -> str:
 
 
 @styled
-def _failures(found: Validation) -> str:
+def _failures(validation: Validation) -> str:
     figure = figure_of(11, 5)
     axes = figure.subplots(len(PLACEMENTS), len(UPLINKS), sharex=True, sharey=True)
     for row, (placement, title) in zip(axes, PLACEMENTS.items(), strict=True):
         for axis, ratio in zip(row, UPLINKS, strict=True):
             for (scheme, label), colour in zip(LINES.items(), PLANS, strict=True):
                 failed = [
-                    n for n in FAILED if f"te/{placement}/{ratio}/{n}/{scheme}" in found.values
+                    n for n in FAILED if f"te/{placement}/{ratio}/{n}/{scheme}" in validation.values
                 ]
                 keys = [f"te/{placement}/{ratio}/{n}/{scheme}" for n in failed]
-                _band(axis, found, keys, colour, label, [FAILED.index(n) for n in failed])
+                _band(axis, validation, keys, colour, label, [FAILED.index(n) for n in failed])
             axis.set_title(f"{title}, uplinks {ratio}")
             axis.set_xticks(range(len(FAILED)), [str(n) for n in FAILED])
         row[0].set_ylabel("part of roofline")
@@ -79,16 +79,16 @@ def _failures(found: Validation) -> str:
 
 
 @styled
-def _history(found: Validation) -> str:
+def _history(validation: Validation) -> str:
     figure = figure_of(10, 3.6)
     axes = figure.subplots(1, len(PLACEMENTS), sharey=True)
     for axis, (placement, title) in zip(axes, PLACEMENTS.items(), strict=True):
         for place, name in enumerate(PHASES):
-            values = sorted(found[f"phase/{placement}/{name}"])
+            values = sorted(validation[f"phase/{placement}/{name}"])
             # Sorted from left to right: a line is the distribution of its jobs.
             across = [place + 0.7 * ((n + 0.5) / len(values) - 0.5) for n in range(len(values))]
             axis.plot(across, values, "-", linewidth=1.6, color=PLANS[0])
-            middle = found.median(f"phase/{placement}/{name}")
+            middle = validation.median(f"phase/{placement}/{name}")
             axis.hlines(middle, place - 0.38, place + 0.38, colors=INK, linewidth=1)
         axis.set_xticks(
             range(len(PHASES)), [phase.title for phase in PHASES.values()], rotation=35, ha="right"
@@ -100,13 +100,13 @@ def _history(found: Validation) -> str:
 
 
 @styled
-def _planes(found: Validation) -> str:
+def _planes(validation: Validation) -> str:
     figure = figure_of(6.5, 3)
     axis = figure.subplots()
     axis.axhspan(0.501, 0.637, color=GRID, zorder=0)
     for gpus, colour in zip(JOB_GPUS, PLANS, strict=True):
         keys = [f"planes/shared/{gpus}/{qps}" for qps in HPN_QPS]
-        _band(axis, found, keys, colour, f"{gpus} GPUs")
+        _band(axis, validation, keys, colour, f"{gpus} GPUs")
     axis.set_xticks(range(len(HPN_QPS)), [str(qps) for qps in HPN_QPS])
     axis.set_xlabel("QPs (band: published)")
     axis.set_ylabel("gain of two planes")
@@ -116,7 +116,7 @@ def _planes(found: Validation) -> str:
 
 def _band(
     axis: Axes,
-    found: Validation,
+    validation: Validation,
     keys: Sequence[str],
     colour: str,
     label: str,
@@ -124,7 +124,7 @@ def _band(
 ) -> None:
     """Medians as a line, extremes as a band around it."""
     at = list(range(len(keys))) if places is None else list(places)
-    spreads = [found.spread(key) for key in keys]
+    spreads = [validation.spread(key) for key in keys]
     axis.plot(at, [one.median for one in spreads], "o-", markersize=3, color=colour, label=label)
     low, high = [one.minimum for one in spreads], [one.maximum for one in spreads]
     axis.fill_between(at, low, high, color=colour, alpha=0.15, linewidth=0)

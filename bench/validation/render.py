@@ -54,53 +54,53 @@ servers. All begin at once and send a quarter of a gigabyte per NIC; roofline is
 time."""
 
 
-def _tally(kind: Kind, rows: Sequence[Row], found: Validation) -> str:
-    words = Counter(row.compared(found) for row in rows if row.kind(found) is kind)
+def _tally(kind: Kind, rows: Sequence[Row], validation: Validation) -> str:
+    words = Counter(row.compared(validation) for row in rows if row.kind(validation) is kind)
     counts = ", ".join(f"{word} {count}" for word, count in words.most_common())
     return f"- {words.total()} comparisons are {kind}: {counts}."
 
 
-def pages(found: Validation) -> dict[str, str]:
+def pages(validation: Validation) -> dict[str, str]:
     """The pages by file name."""
-    return {PAGE: page(found), HOSTS_PAGE: hosts_page(found)}
+    return {PAGE: page(validation), HOSTS_PAGE: hosts_page(validation)}
 
 
-def hosts_page(found: Validation) -> str:
+def hosts_page(validation: Validation) -> str:
     """The page of what lies beyond AI zones."""
     lines = [
         "# HPN, training volumes and packets compared with publications",
         "",
         f"[The simulator compared with publications]({PAGE}) says what is compared, and how.",
         "",
-        *hosts_text.hpn(found),
-        *hosts_text.volumes(found),
-        *hosts_text.fluid(found),
+        *hosts_text.hpn(validation),
+        *hosts_text.volumes(validation),
+        *hosts_text.fluid(validation),
     ]
     return "\n".join(lines).rstrip() + "\n"
 
 
-def page(found: Validation) -> str:
+def page(validation: Validation) -> str:
     """The page of AI zones, which also has what holds for all comparisons."""
-    machine = found.environment
+    machine = validation.environment
     rows = zones_rows.ROWS + hosts_text.ROWS
     compared = [row for row in rows if row.low is not None]
     lines = [
         "# The simulator compared with publications",
         "",
-        f"`{found.command}` makes this page, [its data]({DATA}) and the plots: {found.seeds} "
-        f"seeds, {found.took_s:.0f} s on {machine.cpu_count} CPUs ({machine.cpu_model}), rocelab "
-        f"{machine.tool_version}, {machine.started}.",
+        f"`{validation.command}` makes this page, [its data]({DATA}) and the plots: "
+        f"{validation.seeds} seeds, {validation.took_s:.0f} s on {machine.cpu_count} CPUs "
+        f"({machine.cpu_model}), rocelab {machine.tool_version}, {machine.started}.",
         "",
         KIND,
         "",
         SETTING,
         "",
-        *(_tally(kind, compared, found) for kind in reversed(Kind)),
+        *(_tally(kind, compared, validation) for kind in reversed(Kind)),
         "",
-        *zones_text.hashing(found),
-        *zones_text.queue_pairs(found),
-        *zones_text.engineering(found),
-        *zones_text.history(found),
+        *zones_text.hashing(validation),
+        *zones_text.queue_pairs(validation),
+        *zones_text.engineering(validation),
+        *zones_text.history(validation),
         f"[HPN, training volumes and packets]({HOSTS_PAGE}) have a page of their own.",
     ]
     return "\n".join(lines).rstrip() + "\n"

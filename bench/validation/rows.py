@@ -84,16 +84,16 @@ class Row:
     setting: str
     choices: str = ""
 
-    def kind(self, found: Validation) -> Kind:
+    def kind(self, validation: Validation) -> Kind:
         if self.cell.startswith(BY_CONSTRUCTION):
             return Kind.BY_CONSTRUCTION
-        cells = matching(found.values, self.choices)
-        words = {replace(self, cell=cell).compared(found) for cell in cells}
+        cells = matching(validation.values, self.choices)
+        words = {replace(self, cell=cell).compared(validation) for cell in cells}
         return Kind.ONE_OF_SEVERAL if len(words) > 1 else Kind.PREDICTED
 
-    def ours(self, found: Validation) -> str:
+    def ours(self, validation: Validation) -> str:
         """Median, extremes and number of repeats."""
-        one = found.spread(self.cell)
+        one = validation.spread(self.cell)
         if one.n == 1:
             return self.shown(one.median)
         return (
@@ -101,11 +101,11 @@ class Row:
             f"n={one.n})"
         )
 
-    def compared(self, found: Validation) -> str:
+    def compared(self, validation: Validation) -> str:
         """The position of the median relative to the published figure."""
         if self.low is None or self.high is None:
             return "-"
-        one = found.spread(self.cell)
+        one = validation.spread(self.cell)
         if self.low <= one.median <= self.high:
             return "agrees"
         if one.minimum <= self.high and one.maximum >= self.low:
@@ -115,15 +115,15 @@ class Row:
         return "ours is lower"
 
 
-def table(rows: Sequence[Row], found: Validation) -> list[str]:
+def table(rows: Sequence[Row], validation: Validation) -> list[str]:
     """Rows as Markdown."""
     lines = [
         "| what | published | by | ours: median (min to max, n) | setting of ours | compared |",
         "|---|---|---|---|---|---|",
     ]
     lines += [
-        f"| {row.what} | {row.published} | {row.source} | {row.ours(found)} | {row.setting} "
-        f"| {row.compared(found)}{_qualified(row.kind(found))} |"
+        f"| {row.what} | {row.published} | {row.source} | {row.ours(validation)} | {row.setting} "
+        f"| {row.compared(validation)}{_qualified(row.kind(validation))} |"
         for row in rows
     ]
     return [*lines, ""]

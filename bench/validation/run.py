@@ -28,11 +28,11 @@ def measure(
     tasks: Sequence[Task], workers: int, progress: ProgressSink = no_progress
 ) -> dict[str, Values]:
     """The values of all tasks; those of one key concatenated."""
-    found: dict[str, list[float]] = {}
+    results: dict[str, list[float]] = {}
     with worker_processes(workers) as pool:
         waiting = [pool.executor.submit(task.function, *task.arguments) for task in tasks]
-        for number, each in enumerate(waiting, 1):
-            for key, values in each.result().items():
-                found.setdefault(key, []).extend(map(float, values))
+        for number, task in enumerate(waiting, 1):
+            for key, values in task.result().items():
+                results.setdefault(key, []).extend(map(float, values))
             progress(Progress("validating", number, len(tasks)))
-    return {key: tuple(values) for key, values in found.items()}
+    return {key: tuple(values) for key, values in results.items()}

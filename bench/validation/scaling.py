@@ -37,39 +37,39 @@ LARGE_QPS = (4, 32)
 
 
 def tasks(seeds: int) -> list[Task]:
-    found = [
+    tasks = [
         Task(mixed, (placement, ratio, seed, RACKS, QPS))
         for placement in PLACEMENTS
         for ratio in UPLINKS
         for seed in range(seeds)
     ]
-    found += [
+    tasks += [
         Task(mixed, ("churn", ratio, seed, LARGE_RACKS, LARGE_QPS))
         for ratio in ("1:1", "1:2")
         for seed in range(min(seeds, LARGE_SEEDS))
     ]
-    found += [
+    tasks += [
         Task(against_ecmp, (ratio, rings, seed))
         for ratio in ("1:1", "1:2")
         for rings in RINGS
         for seed in range(seeds)
     ]
-    found += [Task(alltoall, (ratio, seed)) for ratio in ("1:1", "1:2") for seed in range(seeds)]
-    return found
+    tasks += [Task(alltoall, (ratio, seed)) for ratio in ("1:1", "1:2") for seed in range(seeds)]
+    return tasks
 
 
 def mixed(placement: str, ratio: str, seed: int, racks: int, qps: tuple[int, ...]) -> Found:
     """Jobs of AllReduce and AlltoAll side by side, the same ones for each number of queue pairs."""
     network = zone(racks, UPLINKS[ratio])
     groups = PLACEMENTS[placement](2 * racks, np.random.default_rng(seed))
-    found: dict[str, list[float]] = {}
+    values: dict[str, list[float]] = {}
     for number in qps:
         traffic = Traffic.of(network, placed(groups, transport(number), seed))
         ratios = traffic.over_roofline(traffic.led(E_ECMP))
         key = f"qp/{racks}/{placement}/{ratio}/{number}"
-        found[f"{key}/mean"] = [ratios.mean()]
-        found[f"{key}/worst"] = [1 / ratios.max()]
-    return found
+        values[f"{key}/mean"] = [ratios.mean()]
+        values[f"{key}/worst"] = [1 / ratios.max()]
+    return values
 
 
 def against_ecmp(ratio: str, rings: int, seed: int) -> Found:

@@ -177,7 +177,7 @@ def _sends(group: Group, rings: int, draw: np.random.Generator) -> Sends:
 def _between_servers(servers: int) -> Sends:
     """Every GPU to every GPU of other servers."""
     ranks = np.arange(GPUS * servers)
-    source, destination = (each.reshape(-1) for each in np.meshgrid(ranks, ranks, indexing="ij"))
+    source, destination = (axis.reshape(-1) for axis in np.meshgrid(ranks, ranks, indexing="ij"))
     kept = source // GPUS != destination // GPUS
     peers = GPUS * (servers - 1)
     return Sends(
@@ -237,12 +237,14 @@ class Traffic:
         """The least time of each job: its busiest NIC at its rate, sending or receiving."""
         jobs = len(self.compiled.first_flow) - 1
         of_flow = np.repeat(np.arange(jobs), np.diff(self.compiled.first_flow))
-        found = np.zeros(jobs)
+        seconds = np.zeros(jobs)
         for nic in (self.flows.source, self.flows.destination):
             key = of_flow * self.network.nics + nic
             bits = np.bincount(key, self.flow_bits, jobs * self.network.nics)
-            found = np.maximum(found, (bits.reshape(jobs, -1) / _nic_bps(self.network)).max(axis=1))
-        return found
+            seconds = np.maximum(
+                seconds, (bits.reshape(jobs, -1) / _nic_bps(self.network)).max(axis=1)
+            )
+        return seconds
 
     def run(self, paths: Paths) -> Outcome:
         """Simulate all jobs to their ends, exactly."""
@@ -261,12 +263,12 @@ def _nic_bps(network: Network) -> Floats:
     return rates
 
 
-def failed_uplinks(network: Network, racks: int, each: int, draw: np.random.Generator) -> Bools:
+def failed_uplinks(network: Network, racks: int, count: int, draw: np.random.Generator) -> Bools:
     """The links that are up after `each` random uplinks of `racks` random racks have failed. The
     same draw with larger numbers fails the same links and more."""
     up = np.ones(network.links, np.bool_)
     leaves = np.flatnonzero(network.tier == 1)
     for leaf in draw.choice(leaves, racks, replace=False):
         uplinks = np.flatnonzero(network.lower == leaf)
-        up[draw.permutation(uplinks)[:each]] = False
+        up[draw.permutation(uplinks)[:count]] = False
     return up

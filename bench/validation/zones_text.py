@@ -21,8 +21,8 @@ from bench.validation.zones_rows import (
 )
 
 
-def hashing(found: Validation) -> list[str]:
-    lines = ["## Hashing: max-mean ratio of uplinks", "", *table(MMR_ROWS + FEW_ROWS, found)]
+def hashing(validation: Validation) -> list[str]:
+    lines = ["## Hashing: max-mean ratio of uplinks", "", *table(MMR_ROWS + FEW_ROWS, validation)]
     lines += [
         "Uniform random hashing, mean (99th percentile), by Monte Carlo; then Linux's hash and "
         f"two CRCs over real paths, mean of {DRAWS} draws:",
@@ -32,12 +32,12 @@ def hashing(found: Validation) -> list[str]:
     ]
     for flows in FLOWS:
         cells = [
-            f"{found.median(f'mmr/uniform/{k}/{flows}'):.2f} "
-            f"({found.median(f'mmr/uniform/{k}/{flows}/p99'):.2f})"
+            f"{validation.median(f'mmr/uniform/{k}/{flows}'):.2f} "
+            f"({validation.median(f'mmr/uniform/{k}/{flows}/p99'):.2f})"
             for k in LINKS
         ]
         for model in ("kernel", "crc16", "crc32"):
-            values = found[f"mmr/{model}/{flows}"]
+            values = validation[f"mmr/{model}/{flows}"]
             cells.append(f"{sum(values) / len(values):.2f}")
         lines.append(f"| {flows:,} | " + " | ".join(cells) + " |")
     return [
@@ -52,8 +52,8 @@ def hashing(found: Validation) -> list[str]:
     ]
 
 
-def queue_pairs(found: Validation) -> list[str]:
-    lines = ["## Queue pairs with E-ECMP", "", *table(QP_ROWS, found)]
+def queue_pairs(validation: Validation) -> list[str]:
+    lines = ["## Queue pairs with E-ECMP", "", *table(QP_ROWS, validation)]
     lines += [
         "Completion over roofline of the mean job, and the part of its roofline that the worst job "
         "of a zone reaches; medians over seeds:",
@@ -63,18 +63,18 @@ def queue_pairs(found: Validation) -> list[str]:
     ]
     for placement, title in (("churn", "first fit after churn"), ("scatter", "scattered")):
         for uplinks in UPLINKS:
-            cells = [_qp_cell(found, f"qp/64/{placement}/{uplinks}/{qps}") for qps in QPS]
+            cells = [_qp_cell(validation, f"qp/64/{placement}/{uplinks}/{qps}") for qps in QPS]
             lines.append(f"| {title} | {uplinks} | " + " | ".join(cells) + " |")
     for uplinks in ("1:1", "1:2"):
         cells = [
-            _qp_cell(found, f"qp/256/churn/{uplinks}/{qps}") if qps in LARGE_QPS else ""
+            _qp_cell(validation, f"qp/256/churn/{uplinks}/{qps}") if qps in LARGE_QPS else ""
             for qps in QPS
         ]
         lines.append(f"| churn, 256 racks | {uplinks} | " + " | ".join(cells) + " |")
     gains = [
         f"{uplinks}, {rings} ring{'s' if rings > 1 else ''}: "
-        f"{found.median(f'gain/{uplinks}/{rings}/mean'):+.0%} "
-        f"(best job {found.median(f'gain/{uplinks}/{rings}/most'):+.0%})"
+        f"{validation.median(f'gain/{uplinks}/{rings}/mean'):+.0%} "
+        f"(best job {validation.median(f'gain/{uplinks}/{rings}/most'):+.0%})"
         for uplinks in ("1:1", "1:2")
         for rings in (1, 4)
     ]
@@ -95,14 +95,14 @@ def queue_pairs(found: Validation) -> list[str]:
         "further ring of a GPU: about 4 queue pairs per GPU were counted in use, and ECMP sees "
         "them as separate flows.",
         "- One AlltoAll of 128 GPUs alone has 120 flows per NIC with a single queue pair each and "
-        f"takes {found.median('alltoall/1:1') - 1:+.0%} at 1:1: this is why ranking jobs "
+        f"takes {validation.median('alltoall/1:1') - 1:+.0%} at 1:1: this is why ranking jobs "
         "need fewer.",
         "",
     ]
 
 
-def _qp_cell(found: Validation, key: str) -> str:
-    mean, worst = found.median(f"{key}/mean"), found.median(f"{key}/worst")
+def _qp_cell(validation: Validation, key: str) -> str:
+    mean, worst = validation.median(f"{key}/mean"), validation.median(f"{key}/worst")
     return f"{mean - 1:+.0%}, {worst:.0%}"
 
 
@@ -117,8 +117,8 @@ SCHEMES = {
 }
 
 
-def engineering(found: Validation) -> list[str]:
-    lines = ["## Traffic engineering against E-ECMP", "", *table(TE_ROWS, found)]
+def engineering(validation: Validation) -> list[str]:
+    lines = ["## Traffic engineering against E-ECMP", "", *table(TE_ROWS, validation)]
     lines += [
         "Part of their roofline that AllReduce jobs reach, mean over the jobs, median (min) over "
         "seeds; a quarter of all racks has lost that many uplinks:",
@@ -132,13 +132,13 @@ def engineering(found: Validation) -> list[str]:
                 cells = []
                 for failed in FAILED:
                     key = f"te/{placement}/{uplinks}/{failed}/{scheme}"
-                    if key not in found.values:
+                    if key not in validation.values:
                         cells.append("")
                         continue
-                    one = found.spread(key)
+                    one = validation.spread(key)
                     cells.append(f"{one.median:.0%} ({one.minimum:.0%})")
                 lines.append(f"| {title} | {uplinks} | {name} | " + " | ".join(cells) + " |")
-    even = found["util/100%/te/low"]
+    even = validation["util/100%/te/low"]
     missed = sum(value < 0.99 for value in even)
     return [
         *lines,
@@ -162,10 +162,10 @@ def engineering(found: Validation) -> list[str]:
         "",
         "### How evenly uplinks are used",
         "",
-        *table(UTIL_ROWS, found),
+        *table(UTIL_ROWS, validation),
         "| NICs held to | QPs | links used: 5th to 95th percentile | TE over E-ECMP |",
         "|---|--:|---|--:|",
-        *_utilisation(found),
+        *_utilisation(validation),
         "",
         "One AllReduce of 128 servers of 8 GPUs in which every hop leaves the rack; use is the "
         "bytes until the end over what the link could have carried. In the published test "
@@ -179,20 +179,20 @@ def engineering(found: Validation) -> list[str]:
     ]
 
 
-def _utilisation(found: Validation) -> list[str]:
+def _utilisation(validation: Validation) -> list[str]:
     lines = []
     for host in ("100%", "80%"):
-        low, high = (found.median(f"util/{host}/te/{end}") for end in ("low", "high"))
+        low, high = (validation.median(f"util/{host}/te/{end}") for end in ("low", "high"))
         lines.append(f"| {host} | TE | {low:.0%} to {high:.0%} | |")
         for qps in TEST_QPS:
             key = f"util/{host}/e-ecmp {qps}"
-            low, high = (found.median(f"{key}/{end}") for end in ("low", "high"))
-            gain = found.median(f"{key}/gain")
+            low, high = (validation.median(f"{key}/{end}") for end in ("low", "high"))
+            gain = validation.median(f"{key}/gain")
             lines.append(f"| {host} | {qps} | {low:.0%} to {high:.0%} | {gain:+.0%} |")
     return lines
 
 
-def history(found: Validation) -> list[str]:
+def history(validation: Validation) -> list[str]:
     lines = [
         "## The four phases of a zone's uplinks",
         "",
@@ -207,11 +207,11 @@ def history(found: Validation) -> list[str]:
     for name, phase in PHASES.items():
         cells, jobs = [], 0
         for placement in ("churn", "scatter"):
-            values = sorted(found[f"phase/{placement}/{name}"])
+            values = sorted(validation[f"phase/{placement}/{name}"])
             jobs += len(values)
             tenth = len(values) // 10
             cells += [
-                f"{found.median(f'phase/{placement}/{name}'):.2f}",
+                f"{validation.median(f'phase/{placement}/{name}'):.2f}",
                 f"{values[tenth]:.2f} to {values[-1 - tenth]:.2f}",
             ]
         lines.append(
@@ -231,23 +231,23 @@ def history(found: Validation) -> list[str]:
         "and 4 QPs there is a cloud, and TE tightens it as published. Phase 4 needs the engine "
         "that rearranges flows: the greedy one (last row) halves most scattered jobs. With two "
         "uplinks failed in a quarter of the racks, which leaves 1:1 there, "
-        f"{_hurt(found, 'churn'):.0%} of the jobs (scattered: {_hurt(found, 'scatter'):.0%}) get "
-        "less than their roofline: they share racks in which the repair found no placement of "
-        "whole flows.",
+        f"{_hurt(validation, 'churn'):.0%} of the jobs (scattered: "
+        f"{_hurt(validation, 'scatter'):.0%}) get less than their roofline: they share racks in "
+        "which the repair found no placement of whole flows.",
         "",
         "### Path pinning",
         "",
-        *table(PIN_ROWS, found),
-        f"Worst jobs: fragments {found.median('pin/churn/worst'):.0%} after churn, "
-        f"{found.median('pin/scatter/worst'):.0%} where scattered; "
-        f"{found.median('pin/failed/worst'):.0%} with failures. Two rings that meet on an uplink "
-        "halve each other, and at 1:1 a job loses nothing or a half. The write-ups do not say "
-        "what the published 30 % is a share of, and of which jobs.",
+        *table(PIN_ROWS, validation),
+        f"Worst jobs: fragments {validation.median('pin/churn/worst'):.0%} after churn, "
+        f"{validation.median('pin/scatter/worst'):.0%} where scattered; "
+        f"{validation.median('pin/failed/worst'):.0%} with failures. Two rings that meet on an "
+        "uplink halve each other, and at 1:1 a job loses nothing or a half. The write-ups do not "
+        "say what the published 30 % is a share of, and of which jobs.",
         "",
     ]
 
 
-def _hurt(found: Validation, placement: str) -> float:
+def _hurt(validation: Validation, placement: str) -> float:
     """The share of jobs that two failed uplinks keep below their roofline."""
-    reached = found[f"phase/{placement}/4f"]
+    reached = validation[f"phase/{placement}/4f"]
     return sum(value < 0.99 for value in reached) / len(reached)

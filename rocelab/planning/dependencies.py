@@ -251,7 +251,7 @@ def _cycle(fabric: Fabric, crossed: Mapping[int, int]) -> tuple[DirectedLink, ..
                 if number in path:
                     around = list(path)
                     return tuple(
-                        fabric.directed_links[number] for number in around[around.index(number) :]
+                        fabric.directed_links[link] for link in around[around.index(number) :]
                     )
                 path[number] = unfinished_after(number)
                 break

@@ -20,7 +20,9 @@ Pair = tuple[str, str]
 def pairs(drills: str, against: str) -> list[Pair]:
     """Every drill with every disturbance that concerns it, or only the named ones. The control
     comes first: it must be right."""
-    chosen = against.split() or [each for each in DISTURBANCES if each not in ASKED_FOR]
+    chosen = against.split() or [
+        disturbance for disturbance in DISTURBANCES if disturbance not in ASKED_FOR
+    ]
     names = drills.split() or shipped_names(DRILLS)
     unknown = {*chosen} - {*DISTURBANCES} | {*names} - {*shipped_names(DRILLS)}
     if unknown:
@@ -75,13 +77,13 @@ def table(outcomes: Sequence[tuple[str, str, Outcome]]) -> list[str]:
         if not of:
             continue
         total: Counter[str] = Counter()
-        for each in of:
-            total["repeats"] += each.repeats
-            total["valid"] += each.valid
-            total["refused"] += each.refused is not None
-            total["wrong"] += bool(each.wrong)
-            total["unseen"] += each.unseen
-            total["compared"] += len(each.comparisons)
+        for record in of:
+            total["repeats"] += record.repeats
+            total["valid"] += record.valid
+            total["refused"] += record.refused is not None
+            total["wrong"] += bool(record.wrong)
+            total["unseen"] += record.unseen
+            total["compared"] += len(record.comparisons)
         invalid = total["repeats"] - total["valid"] - total["refused"]
         lines.append(
             f"{name:<10}{len(of):>8}{total['repeats']:>9}{total['valid']:>7}{invalid:>9}"

@@ -198,8 +198,10 @@ def pause(scene: Scene) -> Iterator[None]:
     fault.
     """
     draw = random.Random(scene.seed)
-    own = {timed.spec.server for timed in scene.faults if timed.spec.kind == "host-pause"}
-    servers = [node.name for node in scene.lab.fabric.servers if node.name not in own]
+    servers_paused = {
+        timed.spec.server for timed in scene.faults if timed.spec.kind == "host-pause"
+    }
+    servers = [node.name for node in scene.lab.fabric.servers if node.name not in servers_paused]
 
     shortest_s, longest_s, every_s = (0.01, 0.045, 2.0) if scene.gentle else (0.03, 0.4, 1.0)
 
@@ -218,12 +220,12 @@ def pause(scene: Scene) -> Iterator[None]:
 
 
 def _agents(lab: Lab, server: str) -> Sequence[int]:
-    found = []
+    agents = []
     for pid in lab.node(server).processes():
         with suppress(OSError):
             if b"rocelab.agent.agent" in Path(f"/proc/{pid}/cmdline").read_bytes():
-                found.append(pid)
-    return found
+                agents.append(pid)
+    return agents
 
 
 def _signal(pids: Collection[int], number: signal.Signals) -> None:
@@ -284,7 +286,8 @@ def _beside(act: Callable[[threading.Event], None]) -> Iterator[None]:
 
 
 DISTURBANCES: Mapping[str, Callable[[Scene], Any]] = {
-    each.__name__: each for each in (none, load, steal, late, nothing, partly, pause, clock)
+    disturbance.__name__: disturbance
+    for disturbance in (none, load, steal, late, nothing, partly, pause, clock)
 }
 
 OF_FAULTS = ("late", "nothing")

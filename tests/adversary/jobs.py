@@ -37,8 +37,8 @@ def compare_report(report: JobReport, packets: Packets) -> Iterator[Comparison]:
     for flow in report.flows:
         yield from _compare_flow(report, flow, packets, data)
     if report.iterations and not report.errors:
-        own = data[np.isin(data["queue_pair"], [flow.dest_qp for flow in report.flows])]
-        yield from _compare_iterations(report, own[~own["outgoing"]])
+        job_packets = data[np.isin(data["queue_pair"], [flow.dest_qp for flow in report.flows])]
+        yield from _compare_iterations(report, job_packets[~job_packets["outgoing"]])
 
 
 def _compare_flow(
@@ -100,8 +100,8 @@ def _ends(arrived: Packets) -> dict[int, tuple[int, int]]:
     last = arrived[np.isin(arrived["opcode"], (_WRITE_LAST_IMM, _WRITE_ONLY_IMM))]
     only = last["opcode"] == _WRITE_ONLY_IMM
     named = np.where(only, last["stamp_ns"].astype(np.uint64) >> np.uint64(32), last["magic"])
-    own = named < _GRANT
-    last, named = last[own], named[own].astype(np.int64)
+    is_named = named < _GRANT
+    last, named = last[is_named], named[is_named].astype(np.int64)
     iterations = named >> _ID_BITS & (_ROUNDS - 1)
     copies = last["queue_pair"].astype(np.int64) << 24 | last["psn"].astype(np.int64)
     ends = {}

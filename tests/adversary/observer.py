@@ -125,7 +125,7 @@ class _Ring:
         blocks = -(-slots * SLOT_BYTES // _BLOCK_BYTES)
         self._slots = blocks * _BLOCK_BYTES // SLOT_BYTES
         self._socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW | socket.SOCK_CLOEXEC, 0)
-        program = b"".join(struct.pack("HBBI", *each) for each in _ROCE)
+        program = b"".join(struct.pack("HBBI", *instruction) for instruction in _ROCE)
         code = ctypes.create_string_buffer(program, len(program))
         self._socket.setsockopt(
             socket.SOL_SOCKET, _SO_ATTACH_FILTER, struct.pack("HL", 10, ctypes.addressof(code))

@@ -25,7 +25,7 @@ _IFF_RUNNING = 0x40
 
 def links(data: bytes) -> list[tuple[str, bool]]:
     """The port and whether it runs, of each RTM_NEWLINK in a datagram."""
-    found, at = [], 0
+    links, at = [], 0
     while at + _HEADER.size <= len(data):
         length, kind, _, _, _ = _HEADER.unpack_from(data, at)
         if kind == _RTM_NEWLINK:
@@ -35,10 +35,10 @@ def links(data: bytes) -> list[tuple[str, bool]]:
                 size, name = _ATTRIBUTE.unpack_from(data, place)
                 if name == _IFLA_IFNAME:
                     text = data[place + 4 : place + size].split(b"\0")[0].decode()
-                    found.append((text, bool(flags & _IFF_RUNNING)))
+                    links.append((text, bool(flags & _IFF_RUNNING)))
                 place += (size + 3) & ~3
         at += (length + 3) & ~3
-    return found
+    return links
 
 
 def main() -> None:
@@ -47,7 +47,7 @@ def main() -> None:
     )
     channels = [socket.socket(fileno=int(number)) for number in sys.argv[1:]]
     place_of = {channel.fileno(): place for place, channel in enumerate(channels)}
-    told: list[tuple[int, int, bytes]] = []
+    messages: list[tuple[int, int, bytes]] = []
     poll = select.poll()
     poll.register(0, select.POLLIN)
     for channel in channels:
@@ -60,10 +60,10 @@ def main() -> None:
         for number in ready:
             if number:
                 place = place_of[number]
-                told.append((now_ns, place, channels[place].recv(1 << 17)))
+                messages.append((now_ns, place, channels[place].recv(1 << 17)))
         if 0 in ready:
             break
-    for now_ns, place, data in told:
+    for now_ns, place, data in messages:
         for interface, running in links(data):
             sys.stdout.write(f"{now_ns} {place} {interface} {int(running)}\n")
 

@@ -58,7 +58,7 @@ class Outcome:
 
     @property
     def wrong(self) -> tuple[Comparison, ...]:
-        return tuple(each for each in self.comparisons if not each.right)
+        return tuple(comparison for comparison in self.comparisons if not comparison.right)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -176,16 +176,16 @@ def compare_repeat(
     probes = packets[packets["magic"] == MAGIC]
     zero_ns = timeline.events[0].t_ns
     truths = {}
-    found: list[Comparison] = []
+    comparisons: list[Comparison] = []
     for number, record in enumerate(repeat.flows):
         name = record.flow.name
         address = int(IPv4Address(record.flow.destination_ip))
         truth = flow_truth(probes, address, number, timeline.start_ns, timeline.end_ns)
         if truth is None:
-            found.append(Comparison(f"{name} was sent", record.measurement.sent, 0))
+            comparisons.append(Comparison(f"{name} was sent", record.measurement.sent, 0))
             continue
         truths[name] = truth
-        found += compare_flow(record, truth, zero_ns)
+        comparisons += compare_flow(record, truth, zero_ns)
     events_ns = [event.t_ns for event in timeline.events]
     recoveries: dict[int, list[_Recovery]] = {}
     for record in repeat.flows:
@@ -193,11 +193,11 @@ def compare_repeat(
             for event, recovery in _recoveries(record, truths[record.flow.name], method):
                 recoveries.setdefault(event, []).append(recovery)
     for index, event_ns in enumerate(events_ns):
-        found += _compare_event(repeat, index, event_ns, recoveries.get(index, []))
-    found += _compare_overall(repeat, truths)
-    found.append(_spanned(repeat, truths, events_ns))
-    found += compare_instants(repeat, timeline, truths, ports)
-    return found
+        comparisons += _compare_event(repeat, index, event_ns, recoveries.get(index, []))
+    comparisons += _compare_overall(repeat, truths)
+    comparisons.append(_spanned(repeat, truths, events_ns))
+    comparisons += compare_instants(repeat, timeline, truths, ports)
+    return comparisons
 
 
 def compare_flow(record: FlowRecord, truth: FlowTruth, zero_ns: int) -> Iterator[Comparison]:
@@ -275,7 +275,7 @@ def _recovery(
         if place + 1 < len(outages):
             good_ns = outages[place + 1].start_ns - one.end_ns
             # On the verge the wire and the sender's clock may see it differently, and both rightly.
-            doubt_ns = sum(each.resolution_ns for each in claimed[place : place + 2])
+            doubt_ns = sum(outage.resolution_ns for outage in claimed[place : place + 2])
             sure &= abs(good_ns - method.sustained_ns) > doubt_ns + 2 * WIRE_DELAY_NS
             if good_ns < method.sustained_ns:
                 continue

@@ -99,7 +99,7 @@ def write_triangle(folder: Path, image: str, host_image: str) -> Path:
     """Three routers with OSPF, each joined to both others, and a host at each."""
     nodes, links = [], []
     for number in (1, 2, 3):
-        name, others = f"router{number}", [each for each in (1, 2, 3) if each != number]
+        name, others = f"router{number}", [peer for peer in (1, 2, 3) if peer != number]
         lines = [f"interface lo\n ip address 10.10.10.{number}/32\n!"]
         for port, other in enumerate(others, 1):
             low, high = sorted((number, other))

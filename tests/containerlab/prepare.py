@@ -34,10 +34,10 @@ WRAPPER = Path(__file__).with_name("with-proc-modules")
 
 def folder_of_containerlab() -> Path:
     """A folder whose `containerlab` runs on this machine. Raises SystemExit with what to do."""
-    own = shutil.which("containerlab")
+    local = shutil.which("containerlab")
     program = (
-        Path(own)
-        if own
+        Path(local)
+        if local
         else go_program("containerlab", "github.com/srl-labs/containerlab", VERSION, HOW)
     )
     if Path("/proc/modules").exists():

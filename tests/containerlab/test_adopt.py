@@ -126,11 +126,11 @@ def without_numbers(value: Any) -> Any:
     """Without the numbers that FRR gives its next-hop objects anew, and remaining lifetimes."""
     if isinstance(value, dict):
         return {
-            key: without_numbers(each)
-            for key, each in value.items()
+            key: without_numbers(part)
+            for key, part in value.items()
             if key not in ("nhid", "expires", "valid_life_time", "preferred_life_time")
         }
-    return [without_numbers(each) for each in value] if isinstance(value, list) else value
+    return [without_numbers(part) for part in value] if isinstance(value, list) else value
 
 
 def state_of_node(engine: Engine, container: str) -> dict[str, Any]:
@@ -141,8 +141,8 @@ def state_of_node(engine: Engine, container: str) -> dict[str, Any]:
         return subprocess.run(enter, capture_output=True, text=True, check=False).stdout
 
     def listed(*command: str) -> list[str]:
-        shown = json.loads(inside(*command))
-        return sorted(json.dumps(without_numbers(each), sort_keys=True) for each in shown)
+        document = json.loads(inside(*command))
+        return sorted(json.dumps(without_numbers(route), sort_keys=True) for route in document)
 
     settings = inside("grep", "-rsH", ".", "/proc/sys/net/ipv4", "/proc/sys/net/ipv6/conf")
     processes = engine.run("exec", container, "ps", "-e", "-o", "comm=").split()
@@ -159,7 +159,7 @@ def state_of_node(engine: Engine, container: str) -> dict[str, Any]:
         "qdiscs": listed("tc", "-json", "qdisc", "show"),
         "neighbours": listed("ip", "-json", "neigh", "show", "nud", "permanent"),
         "settings": sorted(settings.splitlines()),
-        "processes": sorted(each for each in processes if each != "ps"),
+        "processes": sorted(process for process in processes if process != "ps"),
         # FRR's daemons and their threads have buffers for their logs there, by process id.
         "files": sorted(
             line
@@ -185,8 +185,8 @@ def assert_same(
         ]
 
     end = time.monotonic() + CONVERGES_WITHIN_S
-    while found := differences():
-        assert time.monotonic() < end, "\n".join(found)
+    while texts := differences():
+        assert time.monotonic() < end, "\n".join(texts)
         time.sleep(0.5)
 
 
@@ -215,8 +215,8 @@ def test_roles_links_and_daemons_are_found(name: str, lab: Lab) -> None:
 def test_it_is_whole_and_hosts_reach_each_other(lab: Lab) -> None:
     state = read_status(lab)
     assert state.converged, state.document()
-    found = probe_reachability(lab.fabric, lambda node: lab.node(node).netns)
-    assert found.pairs > 0 and not found.failed
+    reachability = probe_reachability(lab.fabric, lambda node: lab.node(node).netns)
+    assert reachability.pairs > 0 and not reachability.failed
 
 
 def test_adopting_changes_nothing(name: str, engine: Engine) -> None:

@@ -43,21 +43,21 @@ def in_node(engine: Engine, fabric: Fabric, node: str, *command: str) -> str:
 
 def routes(engine: Engine, fabric: Fabric, node: str) -> dict[str, int]:
     """The number of next hops of each prefix in a node's main table."""
-    shown = json.loads(in_node(engine, fabric, node, "ip", "-json", "route", "show"))
+    document = json.loads(in_node(engine, fabric, node, "ip", "-json", "route", "show"))
     return {
         route["dst"] if "/" in route["dst"] else f"{route['dst']}/32": len(
             route.get("nexthops", [None])
         )
-        for route in shown
+        for route in document
     }
 
 
 def is_converged(engine: Engine, fabric: Fabric) -> bool:
     """Whether every switch has every expected route at full width: the proof that `up` asks for."""
     for node, expected in expected_routes(fabric).items():
-        found = routes(engine, fabric, node)
+        widths = routes(engine, fabric, node)
         for prefix, links in expected.items():
-            if found.get(prefix, 0) != expected_width(fabric, links):
+            if widths.get(prefix, 0) != expected_width(fabric, links):
                 return False
     return True
 

@@ -56,8 +56,8 @@ def test_the_example_is_adopted_broken_and_given_back(
         assert {node.name for node in lab.fabric.switches} == {*ROUTERS}
         assert {node.name for node in lab.fabric.servers} == {"PC1", "PC2", "PC3"}
         assert read_status(lab).converged
-        found = probe_reachability(lab.fabric, lambda node: lab.node(node).netns)
-        assert found.pairs == 6 and not found.failed
+        reachability = probe_reachability(lab.fabric, lambda node: lab.node(node).netns)
+        assert reachability.pairs == 6 and not reachability.failed
         flap = {"kind": "carrier-down", "link": "router1:eth1"}
         inject_and_leave(lab, SINGLE_FAULT.validate_python(flap))
         assert not read_status(lab).converged

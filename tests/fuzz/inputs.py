@@ -187,7 +187,7 @@ def _swept(draw: Random, samples: Path) -> Input:
         files[name] = text.encode()
     else:
         files[name] = damaged_bytes(files[name], draw)
-    out = {f"out/{each}": data for each, data in files.items() if each != "sweep.yaml"}
+    out = {f"out/{file}": data for file, data in files.items() if file != "sweep.yaml"}
     arguments = ("sweep", "sweep.yaml", "--out", "out", "--workers", "1", *_json(draw))
     return Input("swept", arguments, {**out, "sweep.yaml": files["sweep.yaml"]})
 
@@ -284,8 +284,8 @@ def _line(draw: Random, samples: Path) -> Input:
     name = draw.choice(COMMANDS)
     arguments = name.split()
     command: Any = command_line()  # typer's parser, whose classes differ between versions
-    for each in arguments:
-        command = command.commands[each]
+    for argument in arguments:
+        command = command.commands[argument]
     files = {"lab.yaml": _file(_shipped("labs")[0], draw)} if draw.random() < 0.2 else {}
     chosen = [
         parameter

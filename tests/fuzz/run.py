@@ -99,13 +99,13 @@ class Child:
 def start(number: int, seed: int, samples: Path) -> Child:
     """Run one input in a process of its own. From the main thread: others would be lost in it."""
     folder = Path(tempfile.mkdtemp(prefix="rocelab-fuzz-"))
-    own = os.getpid()
+    pid = os.getpid()
     try:
         child = os.fork()
         if child == 0:
             _run(lambda: made(number, seed, samples), folder, folder / "said")
     finally:  # whatever is raised in the child: in the loop of the parent it would fork too
-        if os.getpid() != own:
+        if os.getpid() != pid:
             os._exit(DEFECT_EXIT_CODE)
     return Child(number, child, folder, time.monotonic())
 

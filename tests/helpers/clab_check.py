@@ -36,10 +36,10 @@ def topology_problems(document: object, files: Collection[str]) -> list[str]:
         problems += _bind_problems(str(name), _mapping(node), files)
     ends: list[End] = []
     for number, link in enumerate(links, start=1):
-        found = _ends(link)
-        if len(found) != 2:
-            problems.append(f"link {number} has {len(found)} ends")
-        ends += found
+        pair = _ends(link)
+        if len(pair) != 2:
+            problems.append(f"link {number} has {len(pair)} ends")
+        ends += pair
     for node, interface, _ in ends:
         if node not in nodes:
             problems.append(f"a link ends at {node!r}, which is no node")
@@ -81,7 +81,7 @@ def _network_mode(
 
 def _ends(link: object) -> list[End]:
     ends = _mapping(link).get("endpoints")
-    return [_end(each) for each in ends] if isinstance(ends, list) else []
+    return [_end(end) for end in ends] if isinstance(ends, list) else []
 
 
 def _end(value: object) -> End:

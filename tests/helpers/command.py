@@ -22,7 +22,7 @@ Outcome = subprocess.CompletedProcess[str]
 
 def rocelab(*arguments: str | Path) -> Outcome:
     """The outcome of a command line in this process."""
-    line = [str(each) for each in arguments]
+    line = [str(argument) for argument in arguments]
     with (
         redirect_stdout(io.StringIO()) as out,
         redirect_stderr(io.StringIO()) as errors,

@@ -76,22 +76,22 @@ class Command:
     words: tuple[str, ...]
     parameters: Mapping[str, Parameter]
 
-    def line(self, **given: str) -> list[str]:
+    def line(self, **keys: str) -> list[str]:
         """The shortest complete command line with these values."""
         arguments, options = [], []
-        for each in self.parameters.values():
-            if each.name not in given and not each.required:
+        for parameter in self.parameters.values():
+            if parameter.name not in keys and not parameter.required:
                 continue
-            value = given[each.name] if each.name in given else WORDS[each.name]
-            if each.option is None:
+            value = keys[parameter.name] if parameter.name in keys else WORDS[parameter.name]
+            if parameter.option is None:
                 arguments.append(value)
             else:
-                options.append(f"{each.option}={value}")
+                options.append(f"{parameter.option}={value}")
         besides: Sequence[str] = BESIDES.get(self.words[-1], ())
-        if "job_file" in given or "flows" in given:
-            besides = [each for each in besides if each not in JOB]
-        options += [each for each in besides if each.startswith("-")]
-        arguments += [each for each in besides if not each.startswith("-")]
+        if "job_file" in keys or "flows" in keys:
+            besides = [argument for argument in besides if argument not in JOB]
+        options += [argument for argument in besides if argument.startswith("-")]
+        arguments += [argument for argument in besides if not argument.startswith("-")]
         return [*self.words, *options, "--", *arguments]
 
 
@@ -101,12 +101,14 @@ def commands() -> list[Command]:
 
 
 def _commands(app: typer.Typer, above: tuple[str, ...]) -> Iterator[Command]:
-    for each in app.registered_commands:
-        assert each.callback is not None
-        name = each.name or each.callback.__name__
-        parameters = get_params_from_function(each.callback)
-        found = (_parameter(key, meta) for key, meta in parameters.items())
-        yield Command((*above, name), {each.name: each for each in found if each is not None})
+    for command in app.registered_commands:
+        assert command.callback is not None
+        name = command.name or command.callback.__name__
+        parameters = get_params_from_function(command.callback)
+        options = (_parameter(key, meta) for key, meta in parameters.items())
+        yield Command(
+            (*above, name), {option.name: option for option in options if option is not None}
+        )
     for group in app.registered_groups:
         assert group.typer_instance is not None
         yield from _commands(group.typer_instance, (*above, str(group.name)))
@@ -118,7 +120,9 @@ def _parameter(name: str, meta: Any) -> Parameter | None:
         return None
     option = None
     if isinstance(info, OptionInfo):
-        long = [each for each in info.param_decls or () if each.startswith("-")]
+        long = [
+            declaration for declaration in info.param_decls or () if declaration.startswith("-")
+        ]
         option = max(long, key=len, default=f"--{name.replace('_', '-')}")
     required = info.default is ...
     return Parameter(name, meta.annotation, option, required, info.metavar or "", info.help or "")

@@ -37,9 +37,9 @@ def report(**keys: object) -> JobReport:
 def packets(first: int, second: int) -> dict[DirectedLink, int]:
     """Data packets on both racks' links to the first and the second spine, in each direction."""
     return {
-        each: first if link.b.node == "ctsw1" else second
+        direction: first if link.b.node == "ctsw1" else second
         for link in job_sample.fabric().sessions
-        for each in (link.up, link.down)
+        for direction in (link.up, link.down)
     }
 
 
@@ -80,9 +80,9 @@ def comparison(
         repeats=1,
         notes=(),
         cells=tuple(
-            cell(each, (), "no <eBPF> here")
-            if each.scheme.kind == refused
-            else cell(each, runs_of(each))
-            for each in asked()
+            cell(combination, (), "no <eBPF> here")
+            if combination.scheme.kind == refused
+            else cell(combination, runs_of(combination))
+            for combination in asked()
         ),
     )

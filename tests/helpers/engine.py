@@ -77,7 +77,7 @@ def _mild_runc(program: Path) -> tuple[str, ...]:
     """Options for a machine that refuses this right even to root: privileged containers would not
     start. The engine runs the program a thousand times, so it names its interpreter: a `python3` of
     the PATH may be a shell script that looks for one."""
-    if all(each.name != "CAP_SYS_RESOURCE" for each in missing_capabilities()):
+    if all(capability.name != "CAP_SYS_RESOURCE" for capability in missing_capabilities()):
         return ()
     program.write_text(f"#!{Path(sys.executable).resolve()} -IS\n{RUNC.read_text()}")
     program.chmod(0o755)

@@ -196,9 +196,9 @@ class _Running:
         """When a task whose last transfer ended at `time` is over, its rings' chunks included."""
         rings = self._program.rings
         if rings is not None:
-            own = slice(*self._program.first_transfer[task : task + 2])
-            ring = rings.of_transfer[own]
-            spent_s = (self._finish[own] - self._start[task])[ring >= 0]
+            part = slice(*self._program.first_transfer[task : task + 2])
+            ring = rings.of_transfer[part]
+            spent_s = (self._finish[part] - self._start[task])[ring >= 0]
             ring = ring[ring >= 0]
             chunk_s = np.bincount(ring, spent_s, len(rings.share)) * rings.share + rings.latency_s
             time = max(time, float(self._start[task] + chunk_s[ring].max(initial=0.0)))

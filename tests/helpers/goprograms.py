@@ -24,8 +24,8 @@ def go_module(module: str, version: str, how: str) -> dict[str, str]:
     """
     command = [_go(how), "mod", "download", "-json", f"{module}@{version}"]
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, timeout=BUILD_TIMEOUT_S)
-    found: dict[str, str] = json.loads(done.stdout)
-    return found
+    document: dict[str, str] = json.loads(done.stdout)
+    return document
 
 
 def go_program(name: str, module: str, version: str, how: str, package: str = "") -> Path:
@@ -39,19 +39,19 @@ def go_program(name: str, module: str, version: str, how: str, package: str = ""
     if program.exists():
         return program
     sys.stderr.write(f"building {name} {version}: some minutes, once\n")
-    found = go_module(module, version, how)
+    download = go_module(module, version, how)
     source = folder / "build"
     make_folders(source, 0o755)
     # What a module replaces is not replaced in those that require it: Kubernetes has its parts at
     # v0.0.0, which its own tree replaces, and releases them as v0.X for its v1.X.
     replaced = "".join(
         f"replace {part} => {part} v0.{version.removeprefix('v1.')}\n"
-        for part in _PLACEHOLDER.findall(Path(found["GoMod"]).read_text())
+        for part in _PLACEHOLDER.findall(Path(download["GoMod"]).read_text())
     )
     (source / "go.mod").write_text(
         f"module build\n\ngo 1.24\n\nrequire {module} {version}\n{replaced}"
     )
-    sums = Path(found["Dir"], "go.sum")
+    sums = Path(download["Dir"], "go.sum")
     if sums.exists():
         shutil.copyfile(sums, source / "go.sum")
     fresh = folder / f"{name}.new"

@@ -151,12 +151,12 @@ def kernel_choices(flows: Sequence[Flow5]) -> list[str]:
         input_index = socket.if_nametoindex("in")
         with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE) as netlink:
             netlink.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, 1 << 22)
-            found: list[str] = []
+            ports: list[str] = []
             for start in range(0, len(flows), _BATCH):
                 requests = [_request(f, input_index) for f in flows[start : start + _BATCH]]
                 netlink.send(b"".join(requests))
-                found += [names[_output(netlink.recv(65536))] for _ in requests]
-        return found
+                ports += [names[_output(netlink.recv(65536))] for _ in requests]
+        return ports
 
     return inside(NETNS, look_up)
 

@@ -31,12 +31,12 @@ def links_of(
     """The links that each flow crosses, from planned tables by default."""
     fib_of = fib_of or planned_fibs(fabric, fabric.prefixes)
     steering = steering or SteeringModel(fabric, fabric.spec.scheme)
-    found = []
+    links = []
     for row in rows:
         source = find_nic(fabric, row.source.server, row.source.nic)
         destination = find_nic(fabric, row.destination.server, row.destination.nic)
         if model is not Model.KERNEL:
-            found.append(_by_crc(fabric, fib_of, source, destination, row, model))
+            links.append(_by_crc(fabric, fib_of, source, destination, row, model))
             continue
         path = walk(
             fabric,
@@ -48,8 +48,8 @@ def links_of(
             destination_qp=row.dest_qp,
             steering=steering,
         )
-        found.append(tuple(hop.link for hop in path.hops))
-    return found
+        links.append(tuple(hop.link for hop in path.hops))
+    return links
 
 
 def _by_crc(
@@ -64,9 +64,9 @@ def _by_crc(
         weights = [hop.weight for hop in route.next_hops]
         (taken,) = crc_model(CRCS[model]).choose(flow, fabric.node(name).hash_seed, weights)
         (link,) = (
-            each
-            for each in fabric.links_of[name]
-            if each.port(name).interface == route.next_hops[taken].interface
+            link
+            for link in fabric.links_of[name]
+            if link.port(name).interface == route.next_hops[taken].interface
         )
         links.append(DirectedLink(link, name))
     return tuple(links)

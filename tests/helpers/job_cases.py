@@ -101,13 +101,13 @@ def flows(
     ends = {end.number: end for end in job.ends}
     rows = rows_of_jobs([job])
     ways = paths_on(job.fabric, rows, Setting())
-    own = {(end.remote, end.sport): end for end in job.ends}
-    found = []
+    flows = {(end.remote, end.sport): end for end in job.ends}
+    figures = []
     for row, way in zip(rows, ways, strict=True):
-        end = own[row.dest_qp, row.sport]
+        end = flows[row.dest_qp, row.sport]
         far = ends[end.remote]
         naks = lost(way)
-        found.append(
+        figures.append(
             FlowFigures(
                 rank=end.rank,
                 peer=end.peer,
@@ -131,7 +131,7 @@ def flows(
                 rtt_p99_ns=None,
             )
         )
-    return found
+    return figures
 
 
 def report(
@@ -152,10 +152,10 @@ def report(
         FlowRow(places[f.rank], places[f.peer], f.sport, f.dest_qp, leaves_by=f.port) for f in sent
     ]
     for flow, way in zip(sent, paths_on(job.fabric, rows, Setting()), strict=True):
-        for each in way:
-            packets[each] = packets.get(each, 0) + flow.packets
-    for each, more in (foreign_packets or {}).items():
-        packets[each] += more
+        for link in way:
+            packets[link] = packets.get(link, 0) + flow.packets
+    for link, more in (foreign_packets or {}).items():
+        packets[link] += more
     times = Times(0.0, 0.0)
     return JobReport(
         schema_version=2,

@@ -107,9 +107,9 @@ def served(lab: Lab, *options: str) -> Iterator[Server]:
     try:
         assert process.stdout is not None
         line = process.stdout.readline()
-        found = re.search(r"http://127\.0\.0\.1:\d+/\?token=\S+", line)
-        assert found is not None, f"{line!r} {process.stderr and process.stderr.read()}"
-        server = Server(process, found[0])
+        match = re.search(r"http://127\.0\.0\.1:\d+/\?token=\S+", line)
+        assert match is not None, f"{line!r} {process.stderr and process.stderr.read()}"
+        server = Server(process, match[0])
         server.exchange()
         yield server
     finally:
@@ -150,15 +150,15 @@ class Stream:
     def together(self, *wanted: Callable[[Event], bool]) -> list[Event]:
         """The first event from here on that fits each of `wanted`, in whatever order they come:
         carriers, faults, logs and states are read by threads of their own."""
-        found: dict[int, Event] = {}
+        events: dict[int, Event] = {}
         end_s = time.monotonic() + LIMIT_S
-        while len(found) < len(wanted):
+        while len(events) < len(wanted):
             assert time.monotonic() < end_s, "the stream did not tell what was awaited"
             kind, data = self.next()
             if kind == "event":
-                fitting = (n for n, fits in enumerate(wanted) if n not in found and fits(data))
-                found |= dict.fromkeys(fitting, data)
-        return [found[n] for n in range(len(wanted))]
+                fitting = (n for n, fits in enumerate(wanted) if n not in events and fits(data))
+                events |= dict.fromkeys(fitting, data)
+        return [events[n] for n in range(len(wanted))]
 
 
 def news(server: Server) -> Stream:

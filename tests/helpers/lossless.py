@@ -35,9 +35,9 @@ PARTS = ("rocelab-pfc", " tbf ")
 """Words of tc: the program and the gates of a node."""
 
 
-def in_queue(found: ClassCounters) -> int:
+def in_queue(counters: ClassCounters) -> int:
     """Packets in the port's queue and on its cable."""
-    return found.queued_packets - found.sent_packets - found.purged_packets
+    return counters.queued_packets - counters.sent_packets - counters.purged_packets
 
 
 class Processes(NamedTuple):
@@ -50,7 +50,7 @@ class Processes(NamedTuple):
 
 def processes_of(files: LabFiles) -> Processes:
     """Waits until all three run."""
-    found: list[Processes] = []
+    processes: list[Processes] = []
 
     def look() -> bool:
         supervisor = pidfile.holder(control.pid_file(files))
@@ -59,33 +59,33 @@ def processes_of(files: LabFiles) -> Processes:
         # One that ends meanwhile is looked for again.
         with suppress(ProcessLookupError, FileNotFoundError):
             children = Path(f"/proc/{supervisor}/task/{supervisor}/children").read_text()
-            for each in children.split():
-                name = Path(f"/proc/{each}/comm").read_text().strip()
-                by_guarding[name == GUARD] = int(each)
+            for word in children.split():
+                name = Path(f"/proc/{word}/comm").read_text().strip()
+                by_guarding[name == GUARD] = int(word)
         if len(by_guarding) == 2:
-            found.append(Processes(supervisor, by_guarding[False], by_guarding[True]))
-        return bool(found)
+            processes.append(Processes(supervisor, by_guarding[False], by_guarding[True]))
+        return bool(processes)
 
     wait_until(look, "the supervisor has a child that pauses, and a guard")
-    return found[0]
+    return processes[0]
 
 
 def parts_of(lab: Lab) -> set[str]:
     """What a lab that is up has for lossless classes, of its first switch and server."""
-    files, found = LabFiles(lab.name), set()
+    files, parts = LabFiles(lab.name), set()
     if pidfile.holder(control.pid_file(files)) is not None:
-        found.add("process")
+        parts.add("process")
     if pins_folder(files).exists():
-        found.add("maps")
+        parts.add("maps")
     for node in ("rtsw1", NEIGHBOUR):
         ports = [link.port(node).interface for link in lab.fabric.links_of[node]]
         sides = [(port, side) for port in ports for side in ("ingress", "egress")]
-        asked = [["qdisc"], *(["filter", "show", "dev", *each] for each in sides)]
-        shown = "".join(lab.node(node).exec(["tc", *each]).stdout for each in asked)
-        found |= {f"{node} {part}" for part in PARTS if part in shown}
-        if node == NEIGHBOUR and " tbf " in shown:
-            found.add("gates of NICs")
-    return found
+        asked = [["qdisc"], *(["filter", "show", "dev", *side] for side in sides)]
+        text = "".join(lab.node(node).exec(["tc", *arguments]).stdout for arguments in asked)
+        parts |= {f"{node} {part}" for part in PARTS if part in text}
+        if node == NEIGHBOUR and " tbf " in text:
+            parts.add("gates of NICs")
+    return parts
 
 
 class Rig:
@@ -128,8 +128,8 @@ class Rig:
     def is_at_rest(self) -> bool:
         """Whether no gate is closed and nothing is held or queued."""
         return all(
-            not each.is_paused and not in_queue(each) and (port.is_nic or not each.held)
-            for (port, _), each in self.counters().items()
+            not counter.is_paused and not in_queue(counter) and (port.is_nic or not counter.held)
+            for (port, _), counter in self.counters().items()
         )
 
     def counters(self) -> dict[tuple[PausePort, int], ClassCounters]:
@@ -137,8 +137,10 @@ class Rig:
         return self.reader.counters(time.monotonic_ns())
 
     def wait_for_rest(self) -> None:
-        for each in self.plan.pfc.classes:
-            wait_until(partial(self.passes, each), f"a packet of class {each} passes")
+        for traffic_class in self.plan.pfc.classes:
+            wait_until(
+                partial(self.passes, traffic_class), f"a packet of class {traffic_class} passes"
+            )
         wait_until(self.is_at_rest, "nothing is paused or held")
 
     @contextmanager
@@ -158,7 +160,10 @@ class Rig:
         fault.inject(self.lab)
 
         def is_paused() -> bool:
-            return all(self.is_gated(self.gate, each) and not self.passes(each) for each in stormed)
+            return all(
+                self.is_gated(self.gate, traffic_class) and not self.passes(traffic_class)
+                for traffic_class in stormed
+            )
 
         try:
             wait_until(is_paused, "the switch is paused")

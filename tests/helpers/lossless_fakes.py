@@ -28,9 +28,9 @@ FABRIC: Fabric = plan(
 
 
 def planned() -> PausePlan:
-    found = plan_pauses(FABRIC)
-    assert found is not None
-    return found
+    pauses = plan_pauses(FABRIC)
+    assert pauses is not None
+    return pauses
 
 
 PLAN = planned()

@@ -100,7 +100,7 @@ def _judged(
     run: _Run, problems_of: Callable[[_Run], Sequence[str]]
 ) -> tuple[_Run, tuple[str, ...]]:
     problems = tuple(problems_of(run))
-    defects = [each for each in problems if any(words in each for words in DEFECTS)]
+    defects = [problem for problem in problems if any(words in problem for words in DEFECTS)]
     assert not problems or len(defects) < len(problems), f"not the machine's fault: {defects}"
     return run, problems
 
@@ -115,8 +115,8 @@ def own_jct_ratio(report: JobReport) -> float:
 
 def probe_runs(result: DrillResult) -> list[ProbeRun]:
     """The run of each repeat of a drill with one phase of probes."""
-    found = [run.probes for (run,) in result.repeats]
-    return [run for run in found if run is not None]
+    runs = [run.probes for (run,) in result.repeats]
+    return [run for run in runs if run is not None]
 
 
 def problems_of_drill(result: DrillResult) -> tuple[str, ...]:

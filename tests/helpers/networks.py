@@ -43,19 +43,19 @@ def networks(draw: st.DrawFn) -> Fabric:
     """Up to six switches in a ring, each joined to each, or those of two kinds; a few links more or
     fewer. Some have no servers, some announce the same prefix."""
     names = "abcdef"[: draw(st.integers(4, 6))]
-    each = [one + other for one, other in combinations(names, 2)]
+    products = [one + other for one, other in combinations(names, 2)]
     pairs = draw(
         st.sampled_from(
             [
                 [one + other for one, other in pairwise(names + names[0])],
-                each,
+                products,
                 [one + other for one in names[:2] for other in names[2:]],
                 [one + other for one in names[:3] for other in names[3:]],
             ]
         )
     )
     missing = draw(st.sets(st.sampled_from(pairs), max_size=1))
-    more = draw(st.lists(st.sampled_from(each), max_size=2))
+    more = draw(st.lists(st.sampled_from(products), max_size=2))
     fabric = ring(*sorted({*pairs} - missing), *more)
     switches = st.sampled_from([node.name for node in fabric.switches])
     unwired = draw(st.sets(switches, max_size=2))

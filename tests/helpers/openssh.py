@@ -81,7 +81,7 @@ class Server:
             "UseDNS no\n"
             "Subsystem sftp internal-sftp\n"
             f"SetEnv XDG_DATA_HOME={self.root}/data PATH={self.root}/bin:{os.environ['PATH']}\n"
-            + "".join(f"{each}\n" for each in settings)
+            + "".join(f"{setting}\n" for setting in settings)
         )
         SEPARATION_FOLDER.mkdir(mode=0o755, exist_ok=True)
         arguments = [sshd_path(), "-D", "-e", "-f", str(configuration)]
@@ -161,12 +161,12 @@ class Server:
 
 def _children(pid: int) -> list[int]:
     """All processes below one, the lowest last; those of one that ends meanwhile are left out."""
-    found = []
+    children = []
     with suppress(FileNotFoundError, ProcessLookupError):
         for task in Path(f"/proc/{pid}/task").iterdir():
             for child in map(int, (task / "children").read_text().split()):
-                found += [child, *_children(child)]
-    return found
+                children += [child, *_children(child)]
+    return children
 
 
 def make_key(path: Path, *options: str) -> str:

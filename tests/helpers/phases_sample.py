@@ -215,10 +215,10 @@ def of_jobs(phase: str, *reports: JobReport, fair: FairShares | None = None) -> 
     return PhaseRun(phase, jobs=JobsRun(problems, reports, phase == "shared", fair))
 
 
-def diagnosed(run: PhaseRun, *found: str | None) -> PhaseRun:
+def diagnosed(run: PhaseRun, *findings: str | None) -> PhaseRun:
     """The run, whose phase expects a diagnosis, with what was found for each job."""
     assert run.jobs is not None
-    return replace(run, jobs=replace(run.jobs, diagnoses=found))
+    return replace(run, jobs=replace(run.jobs, diagnoses=findings))
 
 
 def repeat(

@@ -35,9 +35,9 @@ def installed(folder: Path, package: str, points: Mapping[str, str]) -> Path:
     info.mkdir()
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.2\n")
     lines = []
-    for point, found in points.items():
+    for point, target in points.items():
         group, name = point.split(":")
-        lines.append(f"[rocelab.{group}]\n{name} = {found}\n")
+        lines.append(f"[rocelab.{group}]\n{name} = {target}\n")
     (info / "entry_points.txt").write_text("".join(lines))
     return folder
 

@@ -79,20 +79,20 @@ def arrivals(line: Wire, length: int, count: int, rate_bps: int) -> list[Arrival
             got.append(seen)
         else:
             passed_ns[seen.number] = seen.time_ns
-    assert [each.number for each in got] == list(range(count)), "dropped or reordered"
+    assert [packet.number for packet in got] == list(range(count)), "dropped or reordered"
     for number in reversed(range(count)):  # a full backlog may have dropped one
         passed_ns.setdefault(number, passed_ns[number + 1])
     wire_bytes, burst = length + PREAMBLE_AND_MORE, burst_bytes(rate_bps, 1500)
-    gone, found = 0, []
+    gone, packets = 0, []
     for number, seen in enumerate(got):
         while gone < number and got[gone].time_ns < sent_ns[number]:
             gone += 1
         could_bytes = burst + (passed_ns[number] - sent_ns[0]) * rate_bps / 8e9
         could_go = 1 + int(could_bytes / wire_bytes)
-        found.append(
+        packets.append(
             Arrival(seen.ecn == CE, *(length * (number - out) for out in (gone, could_go)))
         )
-    return found
+    return packets
 
 
 @dataclass
@@ -141,9 +141,9 @@ class Wire:
 
     def receive(self, count: int, timeout_s: float = LIMIT_S) -> list[Seen]:
         """The next `count` UDP packets, or those that arrived in time."""
-        found: list[Seen] = []
+        packets: list[Seen] = []
         deadline = time.monotonic() + timeout_s
-        while len(found) < count:
+        while len(packets) < count:
             if not select.select([self.receiver], [], [], max(0, deadline - time.monotonic()))[0]:
                 break
             data, control, _, address = self.receiver.recvmsg(64, 64, socket.MSG_TRUNC)
@@ -152,10 +152,10 @@ class Wire:
             seconds, nanoseconds = struct.unpack("=qq", control[0][2])
             length = struct.unpack_from(">H", data, 16)[0] + 14
             number = struct.unpack_from(">I", data, 42)[0]
-            found.append(
+            packets.append(
                 Seen(seconds * 10**9 + nanoseconds, data[15] >> 2, data[15] & 3, number, length)
             )
-        return found
+        return packets
 
     def queue(self, traffic_class: int) -> QueueCounters:
         return read_queue_counters(self.lab.fabric)[UNDER_TEST][traffic_class]
@@ -163,15 +163,15 @@ class Wire:
     def taken(self, traffic_class: int, packets: int) -> QueueCounters:
         """The counters once the port has taken or dropped so many packets: a kernel that is behind
         still has some on the way to it."""
-        found: list[QueueCounters] = []
+        samples: list[QueueCounters] = []
 
         def all_are_there() -> bool:
-            found[:] = [self.queue(traffic_class)]
-            return found[0].packets + found[0].dropped_packets >= packets
+            samples[:] = [self.queue(traffic_class)]
+            return samples[0].packets + samples[0].dropped_packets >= packets
 
         wait_until(all_are_there, f"{packets} packets at the port")
-        assert found[0].packets + found[0].dropped_packets == packets
-        return found[0]
+        assert samples[0].packets + samples[0].dropped_packets == packets
+        return samples[0]
 
 
 @dataclass(frozen=True)

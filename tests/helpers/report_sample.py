@@ -78,7 +78,7 @@ def rack_of(server: str) -> str:
     return f"rtsw{server.removeprefix('srv').partition('-')[0]}"
 
 
-def hashing(fabric: Fabric, plan: str, own: bool, seed: int) -> HashingRun:
+def hashing(fabric: Fabric, plan: str, is_own: bool, seed: int) -> HashingRun:
     """2,000 packets of each flow over a random spine."""
     draw = random.Random(seed)
     packets = dict.fromkeys(fabric.directed_links, 0)
@@ -87,10 +87,10 @@ def hashing(fabric: Fabric, plan: str, own: bool, seed: int) -> HashingRun:
         rack, far = (
             f"rtsw{name[3:].partition('-')[0]}" for name in (flow.source, flow.destination)
         )
-        spine = draw.randrange(4) if own else draw.choice([0, 0, 1, 3])
+        spine = draw.randrange(4) if is_own else draw.choice([0, 0, 1, 3])
         packets[fabric.link_by_name[f"{rack}:ctsw{spine + 1}"].up] += 2000
         packets[fabric.link_by_name[f"{far}:ctsw{spine + 1}"].down] += 2000
-        second = draw.randrange(4) if own else spine
+        second = draw.randrange(4) if is_own else spine
         paths.append(
             [
                 Choice(rack, "rtsw up", spine, 4),
@@ -103,7 +103,7 @@ def hashing(fabric: Fabric, plan: str, own: bool, seed: int) -> HashingRun:
         for direction in Direction
         for rack in range(1, 5)
     }
-    return HashingRun(plan, own, loads, tier_balances(loads, crossing), polarizations(paths))
+    return HashingRun(plan, is_own, loads, tier_balances(loads, crossing), polarizations(paths))
 
 
 def samples(outage_ms: dict[int, int], index: int) -> FlowSamples:
@@ -195,8 +195,8 @@ def result(*repeats: ProbeRun, spec: DrillSpec | None = None) -> DrillResult:
         dilation=1000.0,
         notes=(),
         repeats=[
-            [PhaseRun(spec.name, probes=each)]
-            for each in repeats or (repeat(1), repeat(2), repeat(4))
+            [PhaseRun(spec.name, probes=repeat)]
+            for repeat in repeats or (repeat(1), repeat(2), repeat(4))
         ],
         expectations={spec.name: of_phase.expect.expectations()},
         probes={spec.name: ProbePlan(of_phase.measure.method, clocks)},

@@ -64,18 +64,18 @@ class SchemeWire:
     def seen(self, count: int, timeout_s: float = LIMIT_S) -> dict[str, list[int]]:
         """The PSNs that each node has received, once the last node has `count` of them or time is
         up."""
-        found: dict[str, list[int]] = {name: [] for name in self.listeners}
+        numbers: dict[str, list[int]] = {name: [] for name in self.listeners}
         last = next(reversed(self.listeners))
         deadline = time.monotonic() + timeout_s
         over = False
         while not over:
             time.sleep(0.002)
             # Before the others are drained: what is there by now was seen on the way to it.
-            found[last] += _drained(self.listeners[last])
-            over = len(found[last]) >= count or time.monotonic() > deadline
+            numbers[last] += _drained(self.listeners[last])
+            over = len(numbers[last]) >= count or time.monotonic() > deadline
             for name, listener in self.listeners.items():
-                found[name] += _drained(listener)
-        return found
+                numbers[name] += _drained(listener)
+        return numbers
 
 
 def _drained(listener: socket.socket) -> Iterator[int]:

@@ -46,7 +46,7 @@ def topology_schema() -> tuple[str, dict[str, Any]]:
 
 def strict(node: Any) -> Any:
     if isinstance(node, list):
-        return [strict(each) for each in node]
+        return [strict(part) for part in node]
     if not isinstance(node, dict):
         return node
     made = {key: strict(value) for key, value in node.items() if not key.startswith("x-")}

@@ -51,8 +51,8 @@ Box = dict[str, Any]
 def text_boxes(page: Page) -> list[Box]:
     """Every visible piece of text in one line: its `text`, where it is, and whether it `isCut` by
     something that does not scroll."""
-    found: list[Box] = page.evaluate(_BOXES)
-    return found
+    boxes: list[Box] = page.evaluate(_BOXES)
+    return boxes
 
 
 def overlapping(boxes: list[Box]) -> list[tuple[str, str]]:

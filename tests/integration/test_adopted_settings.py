@@ -72,8 +72,8 @@ def test_a_strict_filter_is_found_at_the_port_and_for_all_ports(files: LabFiles)
 
 def test_a_port_of_a_switch_that_does_not_forward_is_found(files: LabFiles) -> None:
     write(files, "leaf1", "eth2/forwarding", "0")
-    (found,) = read_deviations(FABRIC, files)
-    assert found == Deviation("leaf1:eth2", "ipv4/conf/*/forwarding", "0", "1")
+    (deviation,) = read_deviations(FABRIC, files)
+    assert deviation == Deviation("leaf1:eth2", "ipv4/conf/*/forwarding", "0", "1")
 
 
 @pytest.mark.parametrize(("mtu", "is_found"), [(MTU - 1, True), (MTU, False), (MTU + 1, False)])
@@ -86,8 +86,8 @@ def test_a_port_that_takes_less_than_its_link_is_found(
             netlink.send_batch(channel, [wiring.set_mtu(port.index, mtu)])
 
     namespaces.inside(files.netns_of("leaf1"), change)
-    found = Deviation("leaf1:eth1", "MTU", str(mtu), str(MTU))
-    assert read_deviations(FABRIC, files) == ((found,) if is_found else ())
+    deviation = Deviation("leaf1:eth1", "MTU", str(mtu), str(MTU))
+    assert read_deviations(FABRIC, files) == ((deviation,) if is_found else ())
 
 
 def test_a_packet_filter_is_found(files: LabFiles) -> None:

@@ -37,15 +37,15 @@ def test_simulated_loads_and_bandwidth_are_the_labs(make_lab: MakeLab) -> None:
     lab = make_lab("t-agree-clos", LAB)
     lab.start()
     ring, alltoall = agreement(lab, 0), agreement(lab, 2)
-    for found in (ring, alltoall):
-        assert found.loads is not None
-        assert found.loads.agree, found.loads.differing
-        assert found.loads.packets > 1000
+    for result in (ring, alltoall):
+        assert result.loads is not None
+        assert result.loads.agree, result.loads.differing
+        assert result.loads.packets > 1000
         # What comes from a NIC passes a switch's port for each link after its own.
-        assert found.lab_queues is not None and found.packets_queues is not None
-        assert sum(found.lab_queues.markable) > found.loads.packets / 2
-        assert {port.port for port in found.lab_queues.ports} <= switch_ports(lab)
-        assert {port.port for port in found.packets_queues.ports} <= switch_ports(lab)
+        assert result.lab_queues is not None and result.packets_queues is not None
+        assert sum(result.lab_queues.markable) > result.loads.packets / 2
+        assert {port.port for port in result.lab_queues.ports} <= switch_ports(lab)
+        assert {port.port for port in result.packets_queues.ports} <= switch_ports(lab)
     assert ring.bottleneck <= 1
     # docs/agreement.md holds it to 5 %; a machine that has run tests for minutes adds to a step.
     for ratio in (ring.fluid_ratio, ring.packets_ratio):

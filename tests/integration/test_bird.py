@@ -53,8 +53,8 @@ def hops(fib: Fib) -> dict[str, set[tuple[str, str | None]]]:
 def test_the_kernel_has_the_routes_that_frr_sets(lab: RunningLab, tmp_path: Path) -> None:
     with running(planned(tmp_path, "it-frr-as-bird", "{}")) as other:
         expected = {node.name: hops(other.read_fibs()(node.name)) for node in other.fabric.switches}
-    found = {node.name: hops(lab.read_fibs()(node.name)) for node in lab.fabric.switches}
-    assert found == expected
+    tables = {node.name: hops(lab.read_fibs()(node.name)) for node in lab.fabric.switches}
+    assert tables == expected
 
 
 def test_it_is_as_planned_and_servers_reach_each_other(lab: RunningLab) -> None:

@@ -140,7 +140,9 @@ def test_a_job_says_what_of_its_latency_is_the_machine_s(make_lab: MakeLab) -> N
     lab.start()
     spec = JobSpec.model_validate({"pattern": "allreduce", "ranks": 2, "size": "64KB"})
     report = run_job(lab, spec)
-    assert any("packets left a link later than links.delay" in each for each in report.warnings)
+    assert any(
+        "packets left a link later than links.delay" in warning for warning in report.warnings
+    )
 
 
 def test_a_job_whose_delay_line_stood_still_is_not_valid(lab: Lab) -> None:
@@ -160,4 +162,6 @@ def test_a_job_whose_delay_line_stood_still_is_not_valid(lab: Lab) -> None:
         finally:
             os.kill(line, signal.SIGCONT)
         problems = ran.result().problems
-    assert any("packets left a link more than 80 ms late" in each for each in problems), problems
+    assert any("packets left a link more than 80 ms late" in problem for problem in problems), (
+        problems
+    )

@@ -78,7 +78,7 @@ def test_a_lab_that_is_up_is_reached_by_its_file_as_by_its_name(lab: str, spec: 
 
 
 def test_a_lab_that_is_up_is_listed_and_not_brought_up_twice(lab: str, spec: Path) -> None:
-    state = {each["name"]: each["state"] for each in read("list")}
+    state = {row["name"]: row["state"] for row in read("list")}
     assert state[lab] == "running"
     again = rocelab("up", spec)
     assert again.returncode == 2
@@ -224,11 +224,11 @@ def test_pairs_that_do_not_reach_are_named_and_exit_with_1(lab: str) -> None:
 
 @pytest.mark.parametrize("source_port", [50000, 50001, 50002])
 def test_the_computed_path_is_the_one_that_packets_take(lab: str, source_port: int) -> None:
-    found = read("path", lab, *FLOW, "--sport", str(source_port), "--probe")
-    assert found["tables"] == "kernel"
-    assert found["hops"][0] == "srv1-1"
-    assert found["hops"][-1] == "srv3-1"
-    assert found["probe"] == {"hops": found["hops"], "agrees": True}
+    document = read("path", lab, *FLOW, "--sport", str(source_port), "--probe")
+    assert document["tables"] == "kernel"
+    assert document["hops"][0] == "srv1-1"
+    assert document["hops"][-1] == "srv3-1"
+    assert document["probe"] == {"hops": document["hops"], "agrees": True}
 
 
 def test_a_capture_is_pcapng_with_the_packets_and_the_time_they_came(
@@ -257,7 +257,7 @@ def test_a_capture_is_pcapng_with_the_packets_and_the_time_they_came(
 
     # A tcpdump that had no CPU since leaves packets unread at its end, and says so.
     said, before_ns, after_ns = measured(
-        captured, lambda found: [found[0]] if "more were lost" in found[0] else []
+        captured, lambda answer: [answer[0]] if "more were lost" in answer[0] else []
     )
     packets = read_pcapng(file.read_bytes())
     assert said.startswith(f"{len(packets)} packets in ")
@@ -282,14 +282,16 @@ def test_a_packet_is_streamed_from_every_port_that_it_passes(lab: str) -> None:
     # Sent by the server, and received by its switch and by the server at the other end.
     ports = (f"{hops[0]}:{hops[1]}", f"{hops[1]}:{hops[0]}", f"{hops[-1]}:{hops[-2]}")
     fields = [f"-e{field}" for field in ("frame.interface_name", "frame.time_epoch")]
-    shown = ["tshark", "-r", "-", "-Y", f"udp.srcport == {flow[-1]}", "-T", "fields", *fields]
+    command = ["tshark", "-r", "-", "-Y", f"udp.srcport == {flow[-1]}", "-T", "fields", *fields]
     with (
         subprocess.Popen(
             [*PROGRAM, "capture", lab, *ports, "-o", "-"],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
         ) as capture,
-        subprocess.Popen(shown, stdin=capture.stdout, stdout=subprocess.PIPE, text=True) as reader,
+        subprocess.Popen(
+            command, stdin=capture.stdout, stdout=subprocess.PIPE, text=True
+        ) as reader,
     ):
         assert capture.stderr is not None
         assert b"Ctrl-C" in capture.stderr.readline()

@@ -26,11 +26,11 @@ def compare(lab: Path, folder: Path, schemes: str, qps: str, *more: str) -> Comp
     lists = ["--schemes", schemes, "--qps", qps, "--placement", "fragmented"]
     done = rocelab("compare", lab, *lists, "--size", "1MB", "--out", folder, *more)
     # Others run beside it: a cell that the machine did not carry is there all the same, and marked.
-    found = from_json((folder / "result.json").read_text())
-    carried = any(cell.status is Status.MEASURED for cell in found.cells)
+    document = from_json((folder / "result.json").read_text())
+    carried = any(cell.status is Status.MEASURED for cell in document.cells)
     assert done.returncode == (0 if carried else MachineError.exit_code), done.stderr
     assert f"fragmented placement, {qps[-1]} QP" in done.stdout
-    return found
+    return document
 
 
 def predicted(run: Run) -> Counter[tuple[str, Direction]]:
@@ -43,9 +43,9 @@ def predicted(run: Run) -> Counter[tuple[str, Direction]]:
     return packets
 
 
-def problems_of(found: Comparison) -> list[str]:
+def problems_of(comparison: Comparison) -> list[str]:
     """Why its runs are not valid."""
-    return [problem for cell in found.cells for run in cell.runs for problem in run.problems]
+    return [problem for cell in comparison.cells for run in cell.runs for problem in run.problems]
 
 
 def test_two_schemes_by_two_numbers_of_queue_pairs_in_one_command(
@@ -58,19 +58,19 @@ def test_two_schemes_by_two_numbers_of_queue_pairs_in_one_command(
         lab = tmp_path / f"{NAME}.yaml"
         return compare(lab, out, "ecmp,e-ecmp", "1,4", "--iterations", "2"), out
 
-    found, out = measured(compared, lambda made: problems_of(made[0]))
+    comparison, out = measured(compared, lambda made: problems_of(made[0]))
     assert NAME not in recorded_labs()
-    assert (found.kinds, found.qps, found.placements) == (
+    assert (comparison.kinds, comparison.qps, comparison.placements) == (
         ("ecmp", "e-ecmp"),
         (1, 4),
         ("fragmented",),
     )
-    for cell in found.cells:
+    for cell in comparison.cells:
         assert cell.figures is not None, cell.reason
         assert cell.runs[0].errors == ()
         assert cell.runs[0].transport.retransmitted == 0
         # 4 ranks in a ring, 3 iterations of 2 (n - 1) / n of 1 MB from each; 2 of a rack go up.
-        assert sum(each.packets for each in cell.runs[0].links) > 0
+        assert sum(link.packets for link in cell.runs[0].links) > 0
         assert cell.figures.misplaced_packets == 0
         assert predicted(cell.runs[0]) == {
             (link.link, link.direction): link.packets for link in cell.runs[0].links if link.packets

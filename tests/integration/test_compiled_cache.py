@@ -79,8 +79,8 @@ def sources(common_folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     source.parent.mkdir()
     source.write_text(SOURCE)
     # Whatever the umask here, and where this was cloned.
-    for each, mode in ((copied, 0o644), (source, 0o644), (source.parent, 0o755)):
-        each.chmod(mode)
+    for path, mode in ((copied, 0o644), (source, 0o644), (source.parent, 0o755)):
+        path.chmod(mode)
     home = common_folder / "home"
     home.mkdir()
     os.chown(home, NOBODY, NOBODY)
@@ -91,9 +91,9 @@ def sources(common_folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
 
 
 def test_another_user_compiles_once_in_a_folder_of_their_own(sources: list[Path]) -> None:
-    ours = cache_folder(sources[0].parent)
-    assert ours is not None
-    assert ours.parent == sources[0].parent / "__pycache__"
+    folder = cache_folder(sources[0].parent)
+    assert folder is not None
+    assert folder.parent == sources[0].parent / "__pycache__"
     assert as_nobody(lambda: compiled_from(sources)) == COMPILED
     assert as_nobody(lambda: compiled_from(sources)) == HITS
     (kept,) = Path(os.environ["HOME"], ".cache/rocelab").iterdir()
@@ -131,5 +131,5 @@ def test_root_loads_nothing_that_another_user_may_have_written(
         cache_folder(sources[0].parent) is None
         or cache_folder(sources[0].parent).stat().st_uid == os.geteuid()
     )
-    made = [each for each in sorted(sources[0].parents[1].rglob("*")) if each not in before]
-    assert all(each.stat().st_uid == os.geteuid() for each in made)
+    made = [path for path in sorted(sources[0].parents[1].rglob("*")) if path not in before]
+    assert all(path.stat().st_uid == os.geteuid() for path in made)

@@ -115,12 +115,12 @@ def has_all_routes(lab: Lab) -> bool:
 
 def has_withdrawn(lab: Lab, leaf: str, left: int = 3) -> bool:
     """Whether the leaf and all others have only `left` spines between them."""
-    own = {prefix.prefix for prefix in lab.fabric.prefixes_of[leaf]} - {
+    prefixes = {prefix.prefix for prefix in lab.fabric.prefixes_of[leaf]} - {
         f"{lab.fabric.node(leaf).loopback}/32"
     }
     others = (node.name for node in lab.fabric.switches if node.is_leaf and node.name != leaf)
     return Counter(widths(lab, leaf).values())[left] >= 3 and all(
-        widths(lab, other)[prefix] == left for other in others for prefix in own
+        widths(lab, other)[prefix] == left for other in others for prefix in prefixes
     )
 
 
@@ -142,7 +142,7 @@ def choices(lab: Lab, switch: str, flows: Sequence[Flow5]) -> list[str]:
     incoming = lab.fabric.downlinks(switch)[0].port(switch).interface
 
     def look_up() -> list[str]:
-        found = []
+        ports = []
         index = socket.if_nametoindex(incoming)
         with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE) as netlink:
             for flow in flows:
@@ -162,8 +162,8 @@ def choices(lab: Lab, switch: str, flows: Sequence[Flow5]) -> list[str]:
                 while struct.unpack_from("=HH", reply, offset)[1] != 4:
                     offset += -(-struct.unpack_from("=H", reply, offset)[0] // 4) * 4
                 out = struct.unpack_from("=I", reply, offset + 4)[0]
-                found.append(socket.if_indextoname(out))
-        return found
+                ports.append(socket.if_indextoname(out))
+        return ports
 
     return inside(lab.node(switch).netns, look_up)
 
@@ -338,8 +338,8 @@ def test_bgp_keeps_its_routes_and_takes_over_when_a_dead_controllers_group_is_em
     assert len(set(choices(plain, "rtsw1", flows_from(plain, "rtsw1", 64)))) == 4
     zebra = vty_json(plain.node("rtsw1").daemon_files, "zebra", "show ip route json", dict)
     selected = {
-        prefix: [r["protocol"] for r in found if r.get("selected")]
-        for prefix, found in zebra.items()
+        prefix: [r["protocol"] for r in routes if r.get("selected")]
+        for prefix, routes in zebra.items()
     }
     assert len(bgp) == 7
     assert all(selected[prefix if "/" in prefix else f"{prefix}/32"] == ["bgp"] for prefix in bgp)
@@ -386,7 +386,7 @@ def test_an_interface_that_comes_later_does_not_end_the_controller(plain: Lab) -
     done = len(rounds(plain))
     wait_until(lambda: len(rounds(plain)) >= done + 2)
     assert controller_pid(plain.runtime.files) == before
-    problems = (problem for each in rounds(plain) for problem in each.problems)
+    problems = (problem for entry in rounds(plain) for problem in entry.problems)
     assert not [problem for problem in problems if problem.startswith("rtsw1:")]
 
 
@@ -562,7 +562,7 @@ def test_the_period_is_kept(plain: Lab) -> None:
     set_scheme(plain, TE)
 
     def started() -> list[float]:
-        return [each.started_unix_s for each in rounds(plain) if "period" in each.reasons]
+        return [entry.started_unix_s for entry in rounds(plain) if "period" in entry.reasons]
 
     def nine() -> list[float]:
         before = len(started())
@@ -600,7 +600,7 @@ def test_reaction_to_a_failed_link(plain: Lab) -> None:
             down_s = time.clock_gettime(time.CLOCK_REALTIME)
             plain.link(name).down()
             wait_until(partial(has_reacted, plain, seen))
-            acted = next(each for each in rounds(plain)[seen:] if did_something(each))
+            acted = next(entry for entry in rounds(plain)[seen:] if did_something(entry))
             reactions_ms.append(1000 * (acted.finished_unix_s - down_s))
             spent.append((acted.collect_ms, acted.engine_ms, acted.program_ms))
             because_of_link += "link" in acted.reasons
@@ -618,11 +618,11 @@ def test_reaction_to_a_failed_link(plain: Lab) -> None:
 
 
 def is_done(after: Sequence[Round]) -> bool:
-    return len(after) >= 2 and not any(did_something(each) for each in after[-2:])
+    return len(after) >= 2 and not any(did_something(entry) for entry in after[-2:])
 
 
 def has_reacted(lab: Lab, seen: int) -> bool:
-    return any(did_something(each) for each in rounds(lab)[seen:])
+    return any(did_something(entry) for entry in rounds(lab)[seen:])
 
 
 @pytest.mark.long
@@ -649,7 +649,7 @@ def test_several_links_that_fail_at_once(plain: Lab, failures: int) -> None:
             probes.start()
             time.sleep(1)
             result = probes.stop()
-        acted, last = [each for each in after if did_something(each)], after[-1]
+        acted, last = [entry for entry in after if did_something(entry)], after[-1]
         tell(
             f"{failures} of 4 uplinks down: first entries after "
             f"{1000 * (acted[0].finished_unix_s - down_s):.1f} ms, last change after "
@@ -707,12 +707,12 @@ def test_broken_demand_files_are_told_and_the_others_are_placed(plain: Lab) -> N
             (folder / name).write_text(text)
         try:
             wait_until(lambda: len(rounds(plain)[-1].problems) == 6)
-            told = rounds(plain)[-1]
+            latest = rounds(plain)[-1]
         finally:
             for name in ("half", "garbage", "other", "fields"):
                 (folder / f"{name}.json").unlink()
-        assert told.demands == 16
-        assert {problem.partition(":")[0] for problem in told.problems} == {
+        assert latest.demands == 16
+        assert {problem.partition(":")[0] for problem in latest.problems} == {
             "half.json",
             "garbage.json",
             "other.json",

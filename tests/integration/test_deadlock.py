@@ -82,7 +82,7 @@ def break_cables(lab: Lab) -> None:
         lab.link(name).down()
     kept = tuple(link for link in lab.fabric.links if link not in cycle.without)
     left = replace(lab.fabric, links=kept)
-    racks = {each.prefix for each in left.prefixes if left.node(each.origins[0]).is_leaf}
+    racks = {prefix.prefix for prefix in left.prefixes if left.node(prefix.origins[0]).is_leaf}
     expected = {
         node: {
             prefix: {link.port(node).interface for link in links}
@@ -116,18 +116,18 @@ def load(lab: Lab) -> Iterator[None]:
 
 
 def counters(reader: PauseReader) -> Mapping[PausePort, ClassCounters]:
-    return {port: found for (port, _), found in reader.counters(monotonic_ns()).items()}
+    return {port: count for (port, _), count in reader.counters(monotonic_ns()).items()}
 
 
-def is_stuck(found: Mapping[PausePort, ClassCounters], ring: Ring) -> bool:
+def is_stuck(by_port: Mapping[PausePort, ClassCounters], ring: Ring) -> bool:
     """Whether each queue of the ring is not empty and its gate is closed."""
-    return all(found[port].is_paused and in_queue(found[port]) > 0 for port in ring)
+    return all(by_port[port].is_paused and in_queue(by_port[port]) > 0 for port in ring)
 
 
 def wait_for_standstill(reader: PauseReader, candidates: tuple[Ring, ...]) -> Ring:
     """Return a ring of which no queue has sent a packet while each of its pauses was refreshed
     REFRESHES times."""
-    found: list[Ring] = []
+    rings: list[Ring] = []
 
     def stands() -> bool:
         before = counters(reader)
@@ -150,11 +150,11 @@ def wait_for_standstill(reader: PauseReader, candidates: tuple[Ring, ...]) -> Ri
         wait_until(refreshed_or_moved, "refreshed pauses, or a packet that moves")
         now = counters(reader)
         if is_stuck(now, ring) and all(now[port].sent_packets == sent[port] for port in ring):
-            found.append(ring)
-        return bool(found)
+            rings.append(ring)
+        return bool(rings)
 
     wait_until(stands, "a ring of queues that stand still")
-    return found[0]
+    return rings[0]
 
 
 def wait_until_drained(reader: PauseReader) -> None:
@@ -162,18 +162,20 @@ def wait_until_drained(reader: PauseReader) -> None:
     for."""
 
     def drained() -> bool:
-        return not any(in_queue(each) or each.is_paused for each in counters(reader).values())
+        return not any(
+            in_queue(counter) or counter.is_paused for counter in counters(reader).values()
+        )
 
     wait_until(drained, "empty queues and open gates")
     assert reader.imbalance() == ()
-    assert all(each.held == 0 for port, each in counters(reader).items() if not port.is_nic)
+    assert all(counter.held == 0 for port, counter in counters(reader).items() if not port.is_nic)
 
 
-def delivered(found: Mapping[PausePort, ClassCounters]) -> int:
+def delivered(by_port: Mapping[PausePort, ClassCounters]) -> int:
     """Packets that reached NICs."""
     return sum(
-        each.sent_packets
-        for port, each in found.items()
+        counters.sent_packets
+        for port, counters in by_port.items()
         if not port.is_nic and port.port.interface.startswith("srv")
     )
 
@@ -188,12 +190,14 @@ def test_the_same_load_never_stops_on_up_down_routes(ring_lab: Lab) -> None:
             # Buffers do fill: the load is one that pauses spread under.
             wait_until(
                 lambda: any(
-                    each.pauses_sent for port, each in counters(reader).items() if not port.is_nic
+                    counter.pauses_sent
+                    for port, counter in counters(reader).items()
+                    if not port.is_nic
                 ),
                 "switches that pause",
             )
         wait_until_drained(reader)
-        assert not any(each.discarded_packets for each in counters(reader).values())
+        assert not any(counter.discarded_packets for counter in counters(reader).values())
 
 
 def test_a_ring_of_full_buffers_stands_still_even_after_all_senders_have_stopped(
@@ -211,7 +215,9 @@ def test_a_ring_of_full_buffers_stands_still_even_after_all_senders_have_stopped
         assert [after[port].sent_packets for port in ring] == [
             before[port].sent_packets for port in ring
         ]
-        assert not any(each.watchdog_fired or each.discarded_packets for each in after.values())
+        assert not any(
+            counters.watchdog_fired or counters.discarded_packets for counters in after.values()
+        )
         # What each of them waits for is the memory that the next one's packets hold.
         for port, onward in zip(ring, (*ring[1:], *ring[:1]), strict=True):
             waiting_for = reader.plan.by_slot[port.peer]
@@ -235,4 +241,4 @@ def test_the_watchdog_frees_the_ring(tmp_path: Path) -> None:
                 lambda: delivered(counters(reader)) > arrived, "packets that arrive after it fired"
             )
         wait_until_drained(reader)
-        assert sum(each.discarded_packets for each in counters(reader).values()) > 0
+        assert sum(counter.discarded_packets for counter in counters(reader).values()) > 0

@@ -104,9 +104,9 @@ def test_the_bpf_compiler_compiles(diagnosis: Diagnosis) -> None:
 
 
 def test_a_bpf_program_that_does_not_compile_gives_the_compilers_first_error() -> None:
-    ok, found = doctor.compile_bpf(BPF_PROGRAM.replace("skb->len", "skb->nothing"))
+    ok, messages = doctor.compile_bpf(BPF_PROGRAM.replace("skb->len", "skb->nothing"))
     assert not ok
-    assert "no member named 'nothing'" in found
+    assert "no member named 'nothing'" in messages
 
 
 def test_without_privileges_each_kernel_check_says_so_and_no_lab_can_run() -> None:

@@ -121,7 +121,7 @@ def failed_drill(drill: Path, folder: Path, *options: str | Path) -> Outcome:
 def assert_failure(junit: Path) -> None:
     case = Xml.parse(junit).find("testsuite[@name='short']/testcase[@name='lost_packets 0']")
     assert case is not None
-    assert [each.tag for each in case] == ["failure"]
+    assert [child.tag for child in case] == ["failure"]
 
 
 def test_an_interrupted_drill_that_keeps_its_lab_leaves_it_whole(kept: Path) -> None:
@@ -199,7 +199,10 @@ def test_flapping_runs_in_the_foreground_as_often_as_asked(broken: Lab) -> None:
         *("count=3", "period=2s", "--json"),
     )
     assert done.returncode == 0
-    assert [each["change"] for each in json.loads(done.stdout)["changes"]] == ["begin", "end"] * 3
+    assert [change["change"] for change in json.loads(done.stdout)["changes"]] == [
+        "begin",
+        "end",
+    ] * 3
     assert all(carriers(broken, "rtsw1").values())
 
 
@@ -207,7 +210,7 @@ def test_the_guardian_mends_what_a_killed_command_broke(broken: Lab) -> None:
     line = ("fault", "inject", "it-fault", "carrier-down", "link=rtsw2:ctsw2", "lasts=10m")
     with start(*line) as driver:
         wait_until(lambda: not carriers(broken, "rtsw2")["ctsw2"], "the fault")
-        (number,) = (each.number for each in read_faults(LabFiles("it-fault")))
+        (number,) = (fault.number for fault in read_faults(LabFiles("it-fault")))
         refused = rocelab("fault", "restore", "it-fault", str(number))
         driver.send_signal(signal.SIGKILL)
     assert refused.returncode == 2
@@ -229,7 +232,7 @@ def test_a_waiting_fault_ends_with_its_lab_and_leaves_a_new_one_of_that_name_alo
     assert (kept.returncode, driver.returncode) == (0, 1), said
     assert "lab it-fault went down during a fault" in said
     assert "Traceback" not in said and "guardian" not in said
-    assert [each.spec.kind for each in read_faults(LabFiles("it-fault"))] == ["carrier-down"]
+    assert [fault.spec.kind for fault in read_faults(LabFiles("it-fault"))] == ["carrier-down"]
     assert not carriers(broken, "rtsw1")["ctsw1"]
     assert carriers(broken, "rtsw2")["ctsw2"]
     assert rocelab("fault", "restore", "it-fault", "1").returncode == 0

@@ -84,7 +84,7 @@ def test_jobs_are_traced_and_watched_while_a_cable_is_out(ran: tuple[DrillResult
     assert {"rtsw1", "ctsw1", "rtsw2"} <= {switch.node for switch in begun.switches}
     assert ended.event == f"carrier-down of {LINK} ends"
     assert jobs.health is not None
-    down = next(each for each in jobs.health.slis if each.sli == "links_down")
+    down = next(sli for sli in jobs.health.slis if sli.sli == "links_down")
     assert down.breached_samples >= 1
     assert ran[0].phases[1].figures[0].truths["completed"] == 1
 

@@ -43,7 +43,7 @@ def job(**keys: object) -> JobSpec:
 
 
 def packets(report: JobReport, link: str, sender: str) -> int:
-    return sum(each.packets for each in report.links if (each.link, each.sender) == (link, sender))
+    return sum(load.packets for load in report.links if (load.link, load.sender) == (link, sender))
 
 
 @contextmanager
@@ -69,7 +69,7 @@ def test_both_ports_carry_and_one_takes_all_while_the_other_is_down(dual: Lab) -
     assert whole.errors == ()
     assert [check.name for check in whole.accounting if not check.agrees] == []
     assert whole.transport.port_moves == 0
-    first, second = (packets(whole, each, "srv1-1") for each in PORTS)
+    first, second = (packets(whole, port, "srv1-1") for port in PORTS)
     assert 0.45 < first / (first + second) < 0.55
     assert whole.headline("jct_ratio").modelled.median > 1
     assert own_jct_ratio(whole) < 1.15
@@ -82,7 +82,7 @@ def test_both_ports_carry_and_one_takes_all_while_the_other_is_down(dual: Lab) -
             run = run_jobs(dual, [spec], progress=middle)
             return run.reports[0], middle.problems(run)
 
-        return measured(changed, lambda found: (*found[0].problems, *found[1]))[0]
+        return measured(changed, lambda answer: (*answer[0].problems, *answer[1]))[0]
 
     port = dual.link(PORTS[0])
     half = changed_in_the_middle(port.up, port.down)
@@ -90,9 +90,9 @@ def test_both_ports_carry_and_one_takes_all_while_the_other_is_down(dual: Lab) -
     assert half.transport.port_moves == 2
     assert any("lost carrier" in text for text in half.warnings)
     assert half.transport.posted_bytes == half.transport.delivered_bytes
-    first, second = (packets(half, each, "srv1-1") for each in PORTS)
+    first, second = (packets(half, port, "srv1-1") for port in PORTS)
     assert first < second
-    slowed = [each.modelled_ns for each in half.iterations]
+    slowed = [iteration.modelled_ns for iteration in half.iterations]
     assert max(slowed) > 1.5 * min(slowed)
 
     again = changed_in_the_middle(port.down, port.up)

@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 Ran = subprocess.CompletedProcess[str]
 
 
-@pytest.mark.parametrize("file", sorted(each.name for each in (ROOT / "examples").glob("test_*")))
+@pytest.mark.parametrize("file", sorted(path.name for path in (ROOT / "examples").glob("test_*")))
 def test_an_example_passes(file: str, tmp_path: Path) -> None:
     options = ("-p", "no:cacheprovider", "--rocelab-require", "--rocelab-evidence", str(tmp_path))
 

@@ -193,7 +193,7 @@ def test_bfd_runs_on_every_session_at_the_spec_s_interval(lab: Lab) -> None:
 def test_kernel_settings_are_those_of_the_spec(lab: Lab) -> None:
     seeds = {}
     for node in lab.fabric.switches:
-        shown = lab.node(node.name).exec(
+        process = lab.node(node.name).exec(
             [
                 "cat",
                 "/proc/sys/net/ipv4/fib_multipath_hash_seed",
@@ -202,7 +202,7 @@ def test_kernel_settings_are_those_of_the_spec(lab: Lab) -> None:
                 "/proc/sys/net/ipv4/conf/all/rp_filter",
             ]
         )
-        seed, policy, forwarding, rp_filter = shown.stdout.split()
+        seed, policy, forwarding, rp_filter = process.stdout.split()
         seeds[node.name] = int(seed)
         assert (policy, forwarding, rp_filter) == ("0", "1", "0")
     assert len({seeds[f"rtsw{i}"] for i in range(1, 5)}) == 1
@@ -275,12 +275,12 @@ def test_a_port_with_another_mtu_or_address_is_not_as_planned(
     lab: Lab, attribute: str, value: str, said: str
 ) -> None:
     node, port = lab.node("rtsw1"), lab.fabric.links_of["ctsw1"][0].a
-    own = {"mtu": "9000", "address": port.mac}[attribute]
+    text = {"mtu": "9000", "address": port.mac}[attribute]
     node.exec(["ip", "link", "set", port.interface, attribute, value])
     try:
         (sentence,) = sentences(read_status(lab).deviations)
     finally:
-        node.exec(["ip", "link", "set", port.interface, attribute, own])
+        node.exec(["ip", "link", "set", port.interface, attribute, text])
     assert sentence.startswith(said)
     assert sentence.endswith("at rtsw1:ctsw1")
     assert read_status(lab).deviations == ()
@@ -296,8 +296,8 @@ def test_the_mtu_of_a_fault_on_record_is_as_planned(lab: Lab) -> None:
         assert [fault.kind for fault in status.faults] == ["mtu-mismatch"]
         assert status.deviations == ()
         lab.node("rtsw1").exec(["ip", "link", "set", "ctsw2", "mtu", "1399"])
-        (found,) = read_status(lab).deviations
-        assert found == Deviation("rtsw1:ctsw2", "MTU", "1399", "9000")
+        (deviation,) = read_status(lab).deviations
+        assert deviation == Deviation("rtsw1:ctsw2", "MTU", "1399", "9000")
         lab.node("rtsw1").exec(["ip", "link", "set", "ctsw2", "mtu", "9000"])
     assert read_status(lab).deviations == ()
 
@@ -310,7 +310,7 @@ def test_a_user_who_is_not_root_lists_what_everybody_sees(
     capsys.readouterr()
     os.seteuid(NOBODY)
     try:
-        (known,) = (each for each in known_labs() if each.name == lab.name)
+        (known,) = (entry for entry in known_labs() if entry.name == lab.name)
         lifecycle.list_labs()
     finally:
         os.seteuid(0)
@@ -323,7 +323,7 @@ def test_a_user_who_is_not_root_lists_what_everybody_sees(
 
 @only("two-tiers")
 def test_daemons_that_root_may_not_look_at_are_not_said_to_be_dead(lab: Lab) -> None:
-    (ptrace,) = (each for each in CAPABILITIES if each.name == "CAP_SYS_PTRACE")
+    (ptrace,) = (capability for capability in CAPABILITIES if capability.name == "CAP_SYS_PTRACE")
     with without(ptrace), pytest.raises(PermissionError):
         read_status(lab)
     assert read_status(lab).converged
@@ -399,7 +399,7 @@ def test_a_link_taken_down_and_up_is_used_again(lab: Lab) -> None:
             wait_for_tables(watch, lambda: kernel_widths(lab, "rtsw4").get(rack) == 4)
             wait_for_tables(watch, lambda: set(kernel_widths(lab, "rtsw1").values()) == {1, 4})
             wait_for_tables(
-                watch, lambda: all(kernel_widths(lab, node) == each for node, each in whole)
+                watch, lambda: all(kernel_widths(lab, node) == widths for node, widths in whole)
             )
     finally:
         for descriptor in opened.values():
@@ -445,11 +445,11 @@ def test_a_timeout_names_what_is_missing_and_leaves_nothing(
     monkeypatch.setattr(runtime, "convergence_timeout_s", lambda _: 0.0)
     with pytest.raises(ExpectationError) as caught:
         lab.start()
-    told = str(caught.value)
-    assert "rtsw1: 7 prefixes" in told
-    assert "sessions not established: 198.18." in told
-    assert "bgpd last logged: " in told
-    assert "zebra last logged: " in told
+    message = str(caught.value)
+    assert "rtsw1: 7 prefixes" in message
+    assert "sessions not established: 198.18." in message
+    assert "bgpd last logged: " in message
+    assert "zebra last logged: " in message
     assert not Path("/run/rocelab/it-late").exists()
 
 

@@ -138,8 +138,8 @@ def test_a_socket_leaves_by_the_nic_of_its_address_and_is_answered_by_the_nic_it
             after = [inside(netns, read_counters) for _, netns in ends]
         for (nic, _), then, now in zip(ends, before, after, strict=True):
             sent = {name: now[name].tx_packets - then[name].tx_packets for name in now}
-            own = sum(sent[link.a.interface] for link in nic.links)
-            assert own >= DATAGRAMS > sum(sent.values()) - own, (nic, sent)
+            total = sum(sent[link.a.interface] for link in nic.links)
+            assert total >= DATAGRAMS > sum(sent.values()) - total, (nic, sent)
 
 
 @only("rail-small")
@@ -266,7 +266,7 @@ def _leads_to(lab: Lab, ip: str) -> set[str]:
     """The ToRs through which every switch with a specific route to a NIC reaches it; empty while
     packets to it would loop."""
     tables = fresh_tables(lab).__getitem__
-    found: set[str] = set()
+    names: set[str] = set()
     order = TopologicalSorter[str]()
     for start in _switches(lab):
         reached, waiting = {start}, [start]
@@ -277,11 +277,11 @@ def _leads_to(lab: Lab, ip: str) -> set[str]:
                 return set()
             for hop in route.next_hops:
                 links = lab.fabric.links_of[name]
-                (link,) = (each for each in links if each.port(name).interface == hop.interface)
+                (link,) = (link for link in links if link.port(name).interface == hop.interface)
                 far = link.far(name).node
                 order.add(name, far)
                 if far.startswith("srv"):
-                    found.add(name)
+                    names.add(name)
                 elif far not in reached:
                     reached.add(far)
                     waiting.append(far)
@@ -289,7 +289,7 @@ def _leads_to(lab: Lab, ip: str) -> set[str]:
         order.prepare()
     except CycleError:
         return set()
-    return found
+    return names
 
 
 @contextmanager

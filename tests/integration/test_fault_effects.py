@@ -128,10 +128,10 @@ def test_what_a_fault_does_is_seen(lab: Lab, name: str) -> None:
 def test_a_leak_is_undone_once_its_switch_announces_no_more_than_its_own_prefixes(
     lab: Lab, name: str
 ) -> None:
-    own = len(lab.fabric.prefixes_of["rtsw2"])
+    count = len(lab.fabric.prefixes_of["rtsw2"])
     with Injector(lab) as injector:
         held = prepared(injector, name)
         before = held.fault.intact(lab)
         injector.inject(held)
         wait_until(lambda: is_seen(held.fault, lab, before), f"{name} is seen")
-    assert max(each.sent for each in policy.sessions(lab, "rtsw2").values()) <= own
+    assert max(session.sent for session in policy.sessions(lab, "rtsw2").values()) <= count

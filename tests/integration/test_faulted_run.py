@@ -122,8 +122,8 @@ def test_a_fault_that_began_late_makes_the_run_invalid(lab: Lab) -> None:
     with faulted(lab, [Timed(DOWN, 0, 2000 * MS)]) as run:
         run.carry_out(late)
         repeat = run.finish()
-    told = [problem for problem in repeat.problems if "of rtsw1:ctsw1 began" in problem]
-    assert len(told) == 1
+    problems = [problem for problem in repeat.problems if "of rtsw1:ctsw1 began" in problem]
+    assert len(problems) == 1
     assert not repeat.valid
     assert [record.event.change for record in repeat.events] == ["begin", "end"]
 

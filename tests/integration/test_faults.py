@@ -74,19 +74,19 @@ def state_of(lab: Lab) -> State:
         ["ip", "neighbour", "show", "nud", "permanent"],
         ["tc", "qdisc"],
     )
-    told: State = {}
+    state: State = {}
     for node in lab.fabric.nodes:
         for command in commands:
             text = lab.node(node.name).exec(command).stdout
             lines = re.sub(r"direct_packets_stat \d+ ", "", text).splitlines()
-            told[node.name, " ".join(command)] = tuple(sorted(lines))
+            state[node.name, " ".join(command)] = tuple(sorted(lines))
         if node.is_switch:
             running = vty.vty_command(
                 lab.node(node.name).daemon_files, "bgpd", "show running-config"
             )
-            told[node.name, "bgpd"] = tuple(running.splitlines())
-            told[node.name, "daemons"] = tuple(lab.node(node.name).daemons())
-    return told
+            state[node.name, "bgpd"] = tuple(running.splitlines())
+            state[node.name, "daemons"] = tuple(lab.node(node.name).daemons())
+    return state
 
 
 class Rig:
@@ -139,18 +139,18 @@ class Rig:
 
     def _changed(self) -> dict[tuple[str, str], tuple[set[str], set[str]]]:
         """By node and query: lines that are gone, and new ones."""
-        found = state_of(self.lab)
+        state = state_of(self.lab)
         return {
-            key: (set(before) - set(found[key]), set(found[key]) - set(before))
+            key: (set(before) - set(state[key]), set(state[key]) - set(before))
             for key, before in self._up.items()
-            if found[key] != before
+            if state[key] != before
         }
 
     def hops(self, switch: str, prefix: str) -> set[str]:
         """The interfaces by which a switch sends a prefix's packets."""
         fib = read_fib(self.lab.node(switch).netns)
-        found = [route for route in fib.routes if route.prefix == prefix]
-        return {hop.interface for route in found for hop in route.next_hops if hop.carrier}
+        widths = [route for route in fib.routes if route.prefix == prefix]
+        return {hop.interface for route in widths for hop in route.next_hops if hop.carrier}
 
     def session(self, link: str, switch: str) -> BgpPeer:
         """A switch's session on a link."""
@@ -254,10 +254,10 @@ def arrived(lab: Lab, source: str, target: str, sizes_bytes: Sequence[int]) -> l
         sender.setsockopt(socket.IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_PROBE)
         for size in sizes_bytes:
             sender.sendto(bytes(size), address)
-        found = []
-        while sizes_bytes[-1] not in found:
-            found.append(len(receiver.recv(1 << 16)))
-    return found
+        arrivals = []
+        while sizes_bytes[-1] not in arrivals:
+            arrivals.append(len(receiver.recv(1 << 16)))
+    return arrivals
 
 
 def test_large_packets_vanish_at_a_smaller_mtu_and_small_ones_pass(rig: Rig) -> None:
@@ -290,9 +290,9 @@ def test_an_mtu_that_is_no_smaller_is_refused(rig: Rig) -> None:
 def rate_of(lab: Lab, node: str, interface: str) -> str:
     """The rate of a port's HTB tree, as tc writes it."""
     text = lab.node(node).exec(["tc", "class", "show", "dev", interface]).stdout
-    found = re.search(r"class htb 1:1 root rate (\S+)", text)
-    assert found, text
-    return found[1]
+    match = re.search(r"class htb 1:1 root rate (\S+)", text)
+    assert match, text
+    return match[1]
 
 
 def test_a_port_with_queues_is_slowed_in_place(rig: Rig) -> None:
@@ -330,8 +330,8 @@ def test_a_nic_of_two_ports_keeps_its_default_route_until_both_are_down(dual: Ri
 
 
 def bfd_states(lab: Lab, switch: str) -> set[str]:
-    told = vty.vty_command(lab.node(switch).daemon_files, "bfdd", "show bfd peers json")
-    return {peer["status"] for peer in json.loads(told)}
+    answer = vty.vty_command(lab.node(switch).daemon_files, "bfdd", "show bfd peers json")
+    return {peer["status"] for peer in json.loads(answer)}
 
 
 def test_without_bfdd_neighbours_end_the_sessions_and_with_it_they_come_back(dual: Rig) -> None:
@@ -458,9 +458,9 @@ def test_draining_a_rack_s_only_switch_moves_nothing(rig: Rig) -> None:
 
     def asked() -> bool:
         command = f"show bgp ipv4 unicast {rig.prefix('rtsw2')} json"
-        told = vty.vty_json(rig.lab.node("ctsw1").daemon_files, "bgpd", command, dict)
+        answer = vty.vty_json(rig.lab.node("ctsw1").daemon_files, "bgpd", command, dict)
         return any(
-            path["peer"]["peerId"] == peer and path.get("locPrf") == 0 for path in told["paths"]
+            path["peer"]["peerId"] == peer and path.get("locPrf") == 0 for path in answer["paths"]
         )
 
     wait_until(asked, "the spine prefers any other path")
@@ -481,9 +481,9 @@ def test_an_abrupt_removal_shuts_every_session_and_keeps_links_and_daemons(rig: 
 
 def counter(lab: Lab, switch: str, *path: str) -> int:
     """A counter of bgpd, summed over the neighbours."""
-    told = vty.vty_json(lab.node(switch).daemon_files, "bgpd", "show bgp neighbors json", dict)
+    answer = vty.vty_json(lab.node(switch).daemon_files, "bgpd", "show bgp neighbors json", dict)
     total = 0
-    for value in told.values():
+    for value in answer.values():
         for key in path:
             value = value[key]
         total += value
@@ -517,10 +517,10 @@ def test_a_soft_reset_asks_for_all_routes_again_and_closes_nothing(rig: Rig) -> 
 
 
 def announced(lab: Lab, switch: str) -> int:
-    told = vty.vty_json(
+    answer = vty.vty_json(
         lab.node(switch).daemon_files, "bgpd", "show bgp ipv4 unicast summary json", dict
     )
-    return max(int(peer["pfxSnt"]) for peer in told["peers"].values())
+    return max(int(peer["pfxSnt"]) for peer in answer["peers"].values())
 
 
 def updates(lab: Lab) -> list[int]:

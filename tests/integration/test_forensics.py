@@ -71,9 +71,9 @@ def problems_of_trial(trial: Trial) -> list[str]:
     words = EXPLAINED.get(trial.injected)
     server = trial.expected[0] if trial.injected is Cause.HOST_PAUSE else ""
     machine = [
-        each
-        for each in trial.report.problems
-        if words is None or not all(word in each for word in (*words, server))
+        problem
+        for problem in trial.report.problems
+        if words is None or not all(word in problem for word in (*words, server))
     ]
     return [*trial.problems, *machine]
 
@@ -87,14 +87,16 @@ def drawn(seed: int) -> random.Random:
 
 
 def test_jobs_that_nothing_disturbs_are_diagnosed_as_such(undisturbed: list[Trial]) -> None:
-    found = [asked(trial) for trial in undisturbed]
-    assert [each.verdict.cause for each in found] == [Cause.NONE] * len(found), found
+    diagnoses = [asked(trial) for trial in undisturbed]
+    assert [diagnosis.verdict.cause for diagnosis in diagnoses] == [Cause.NONE] * len(diagnoses), (
+        diagnoses
+    )
 
 
 def test_a_server_whose_agent_was_stopped_is_named_with_the_time_it_cost(paused: Trial) -> None:
-    found = asked(paused)
-    assert names(found.verdict, paused), found
-    assert found.verdict.excess.lab_ns > 80_000_000
+    diagnosis = asked(paused)
+    assert names(diagnosis.verdict, paused), diagnosis
+    assert diagnosis.verdict.excess.lab_ns > 80_000_000
     longest = max(paused.report.stalls, key=lambda stall: stall.length_ns)
     assert longest.server == paused.expected[0]
     assert longest.length_ns > 95_000_000
@@ -105,40 +107,46 @@ def test_a_server_whose_agent_was_stopped_is_named_with_the_time_it_cost(paused:
 
 def test_a_link_that_loses_a_few_packets_is_among_the_named_and_no_host_is(lab: Lab) -> None:
     trial = tried(lambda: grey_link(lab, drawn(2)))
-    found = asked(trial)
-    assert names(found.verdict, trial), found
-    assert found.verdict.server is None
+    diagnosis = asked(trial)
+    assert names(diagnosis.verdict, trial), diagnosis
+    assert diagnosis.verdict.server is None
     assert trial.report.transport.retransmitted > 0
     assert sum(queue.dropped_packets for queue in trial.report.queues) == 0
 
 
 def test_a_link_that_another_job_fills_is_congested_and_not_grey(lab: Lab) -> None:
     trial = tried(lambda: congested_link(lab, drawn(3)))
-    found = asked(trial)
-    assert names(found.verdict, trial), found
-    assert "were not of this job" in found.verdict.evidence[1]
+    diagnosis = asked(trial)
+    assert names(diagnosis.verdict, trial), diagnosis
+    assert "were not of this job" in diagnosis.verdict.evidence[1]
 
 
 def test_a_link_at_a_fraction_of_its_rate_is_slow(lab: Lab) -> None:
     trial = tried(lambda: slow_link(lab, drawn(13)))
-    found = asked(trial)
-    assert names(found.verdict, trial), found
+    diagnosis = asked(trial)
+    assert names(diagnosis.verdict, trial), diagnosis
     assert trial.report.transport.retransmitted == 0
 
 
 @pytest.mark.parametrize("cause", pause_trials.FAULTS)
 def test_who_made_a_job_wait_with_pauses_is_named(lossless: Lab, cause: Cause) -> None:
     trial = tried(lambda: pause_trials.FAULTS[cause](lossless, drawn(1)))
-    found, report = asked(trial), trial.report
+    diagnosis, report = asked(trial), trial.report
     assert report.lossless is not None
-    seen = found.verdict, found.others, report.events, report.lossless.spans[:4], report.completion
-    assert names(found.verdict, trial), "\n".join(map(str, seen))
+    seen = (
+        diagnosis.verdict,
+        diagnosis.others,
+        report.events,
+        report.lossless.spans[:4],
+        report.completion,
+    )
+    assert names(diagnosis.verdict, trial), "\n".join(map(str, seen))
     assert report.lossless.dropped == report.transport.retransmitted == 0
 
 
 def test_a_job_on_a_lossless_lab_that_nothing_disturbs_is_diagnosed_as_such(lossless: Lab) -> None:
-    found = asked(tried(lambda: pause_trials.healthy(lossless, drawn(1))))
-    assert (found.verdict.cause, found.others) == (Cause.NONE, ()), found
+    diagnosis = asked(tried(lambda: pause_trials.healthy(lossless, drawn(1))))
+    assert (diagnosis.verdict.cause, diagnosis.others) == (Cause.NONE, ()), diagnosis
 
 
 def test_the_recorded_steps_are_those_of_the_schedule_and_within_their_iterations(
@@ -175,7 +183,7 @@ def test_the_command_reads_a_result_and_writes_verdict_and_picture(
         timeout=RUN_LIMIT_S,
         check=True,
     )
-    found = from_json(done.stdout)
+    diagnosis = from_json(done.stdout)
     assert json.loads(done.stdout)["verdict"]["cause"] == "host-pause"
-    assert names(found.verdict, paused)
+    assert names(diagnosis.verdict, paused)
     assert picture.read_text().lstrip().startswith("<?xml")

@@ -86,7 +86,7 @@ def test_each_switch_has_folders_of_its_own_where_frr_has_paths_compiled_in(lab:
         node = lab.node(switch.name)
         for pid in node.daemons().values():
             seen = Path(f"/proc/{pid}/root")
-            for place, own in (
+            for place, target in (
                 (
                     lab.installation.run_folder.replace("/var/run", "/run"),
                     node.daemon_files.daemon_folder,
@@ -94,9 +94,9 @@ def test_each_switch_has_folders_of_its_own_where_frr_has_paths_compiled_in(lab:
                 ("/etc/frr", node.daemon_files.etc),
                 ("/var/tmp", node.daemon_files.crashes),
             ):
-                assert (seen / place.lstrip("/")).samefile(own), (switch.name, place)
-            assert [each.name for each in (seen / "run/rocelab").iterdir()] == [LAB]
-            assert [each.name for each in (seen / f"run/rocelab/{LAB}").iterdir()] == ["nodes"]
+                assert (seen / place.lstrip("/")).samefile(target), (switch.name, place)
+            assert [path.name for path in (seen / "run/rocelab").iterdir()] == [LAB]
+            assert [path.name for path in (seen / f"run/rocelab/{LAB}").iterdir()] == ["nodes"]
 
 
 def test_bgpd_preloads_the_library_that_was_tried_and_a_restarted_one_does_too(lab: Lab) -> None:
@@ -128,7 +128,9 @@ def test_a_plain_lab_has_the_same_routes_from_more_memory(lab: Lab, system: Path
         assert not plain.node("rtsw1").daemon_files.library.exists()
         wait_until(lambda: read_status(plain).converged, "the plain lab as planned")
         wait_until(lambda: read_status(lab).converged, "the lean lab as planned")
-        states = {each.frr_memory: each.pss_of_roles for each in map(read_status, (lab, plain))}
+        states = {
+            status.frr_memory: status.pss_of_roles for status in map(read_status, (lab, plain))
+        }
         assert states.keys() == {"lean", "plain"}
         # A session is at both its ends a read buffer of 640 KiB, which the plain one has touched.
         for role, size in states["plain"].items():
@@ -147,12 +149,14 @@ def test_a_lab_comes_up_without_the_library_and_says_why(
         monkeypatch.setattr("rocelab.linux.clang.shutil.which", lambda _: None)
         problem = "clang is missing"
     else:
-        own = find_installation()
-        for name in own.daemons(("zebra", "bfdd")):
-            (tmp_path / name).symlink_to(own.program(name))
+        installation = find_installation()
+        for name in installation.daemons(("zebra", "bfdd")):
+            (tmp_path / name).symlink_to(installation.program(name))
         # As a program that drops what it is to preload: a static one, one with capabilities.
         wrapper = tmp_path / "bgpd"
-        wrapper.write_text(f'#!/bin/sh\nexec env -u LD_PRELOAD {own.program("bgpd")} "$@"\n')
+        wrapper.write_text(
+            f'#!/bin/sh\nexec env -u LD_PRELOAD {installation.program("bgpd")} "$@"\n'
+        )
         wrapper.chmod(0o755)
         problem = "there is no ringbuf_new"
     spec = SPEC.model_copy(update={"name": "it-frr-without"})
@@ -174,8 +178,8 @@ def mapped(pid: int) -> str:
 
 def test_mgmtd_and_its_clients_meet_in_the_switchs_own_folder(lab: Lab) -> None:
     for switch in lab.fabric.switches:
-        own = lab.node(switch.name).daemon_files.daemon_folder
-        assert (own / "mgmtd_be.sock").is_socket() == lab.installation.has_mgmtd
+        daemon_folder = lab.node(switch.name).daemon_files.daemon_folder
+        assert (daemon_folder / "mgmtd_be.sock").is_socket() == lab.installation.has_mgmtd
 
 
 def test_vtysh_of_a_switch_is_of_its_frr_and_asks_its_daemons(lab: Lab) -> None:
@@ -212,9 +216,9 @@ def test_a_daemon_that_was_killed_comes_back_and_routing_with_it(lab: Lab, daemo
 def test_a_daemon_that_hangs_at_its_start_ends_up_in_time_and_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    own = find_installation()
-    (tmp_path / "bgpd").symlink_to(own.program("bgpd"))
-    first = own.daemons(("zebra", "bfdd", "bgpd"))[0]
+    installation = find_installation()
+    (tmp_path / "bgpd").symlink_to(installation.program("bgpd"))
+    first = installation.daemons(("zebra", "bfdd", "bgpd"))[0]
     hangs = tmp_path / first
     hangs.write_text("#!/bin/sh\necho I wait for somebody >&2\nexec sleep 1000\n")
     hangs.chmod(0o755)
@@ -228,14 +232,14 @@ def test_a_daemon_that_hangs_at_its_start_ends_up_in_time_and_leaves_nothing(
 
 
 def test_a_prefix_has_its_programs_run_with_its_libraries(tmp_path: Path) -> None:
-    own = find_installation()
+    installation = find_installation()
     copied = tmp_path / "usr/lib/frr"
     copied.mkdir(parents=True)
     for folder in (tmp_path, *list(tmp_path.parents)[:-2]):
         folder.chmod(folder.stat().st_mode | 0o055)
     for name in ("mgmtd", "zebra", "bfdd", "bgpd"):
-        if Path(own.folder, name).exists():
-            shutil.copy2(Path(own.folder, name), copied / name)
+        if Path(installation.folder, name).exists():
+            shutil.copy2(Path(installation.folder, name), copied / name)
     spec = SPEC.model_copy(update={"name": "it-frr-prefix"})
     take_down(spec.name)
     lab = Lab(plan(spec), provider_of("netns", None, tmp_path)).up()

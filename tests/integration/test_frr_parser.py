@@ -97,5 +97,5 @@ def complaints(daemon: str, file: Path) -> list[str]:
     # A daemon that only checks its configuration leaves the folder for its crash log.
     shutil.rmtree(CRASH_FOLDER / f"{daemon}.{process.pid}", ignore_errors=True)
     lines = output.splitlines()
-    found = [line for line in lines if line.strip() and "MPLS" not in line]
-    return found or ([f"exit {process.returncode}"] if process.returncode else [])
+    texts = [line for line in lines if line.strip() and "MPLS" not in line]
+    return texts or ([f"exit {process.returncode}"] if process.returncode else [])

@@ -110,8 +110,8 @@ def test_healthy_traffic_misses_no_objective_and_all_of_it_is_seen(lab: Lab) -> 
     endpoints = watch.latest.reading.endpoints
     assert len(endpoints) == 4
     packets = outcome.transport.data_packets
-    assert sum(each.sent for each in endpoints.values()) == packets
-    assert sum(each.received for each in endpoints.values()) == packets
+    assert sum(endpoint.sent for endpoint in endpoints.values()) == packets
+    assert sum(endpoint.received for endpoint in endpoints.values()) == packets
     assert not list(Path("/run/rocelab", NAME, "endpoints").iterdir())
 
 
@@ -152,7 +152,7 @@ def has_captured(lab: Lab, evidence: Path) -> bool:
     assert gateway is not None
     lab.node("srv1-2").exec(["ping", "-c1", "-W1", gateway.partition("/")[0]])
     captured = list(evidence.glob("*link_loss/rtsw1/packets.pcap"))
-    return any(each.stat().st_size > PCAP_HEADER_BYTES for each in captured)
+    return any(file.stat().st_size > PCAP_HEADER_BYTES for file in captured)
 
 
 @pytest.mark.long
@@ -191,7 +191,7 @@ def test_a_lossy_link_is_named_with_its_direction_and_its_victims(lab: Lab, tmp_
             impairments.clear_all()
         return monitor.report, ran.reports[0], lost, middle.problems(ran)
 
-    report, outcome, lost, _ = measured(run, lambda found: found[3])
+    report, outcome, lost, _ = measured(run, lambda answer: answer[3])
     link_loss = report.sli(Sli.LINK_LOSS)
     assert "srv1-1:rtsw1 to srv1-1" in lost
     assert len(lost) >= 2, "the blackhole missed the traffic"
@@ -199,16 +199,16 @@ def test_a_lossy_link_is_named_with_its_direction_and_its_victims(lab: Lab, tmp_
     wrong = missed(report)
     assert "srv1-1" in wrong["out_of_sequence"]
     assert wrong["ack_timeouts"]
-    counted = {each.sli: sum(place.total for place in each.places) for each in report.slis}
+    counted = {sli.sli: sum(place.total for place in sli.places) for sli in report.slis}
     assert counted[Sli.OUT_OF_SEQUENCE] == outcome.transport.out_of_order
     assert counted[Sli.ACK_TIMEOUTS] == outcome.transport.timeouts
     assert not wrong.keys() & {"flaps", "queue_drops", "sessions_down", "icrc_errors"}
-    found = Path(next(folder for folder in report.evidence if "link_loss" in folder))
-    index = json.loads((found / "evidence.json").read_text())
+    folder = Path(next(folder for folder in report.evidence if "link_loss" in folder))
+    index = json.loads((folder / "evidence.json").read_text())
     assert "link_loss was" in index["why"]
     assert report.started_ns < index["breach_ns"] <= index["collected_ns"]
     assert index["gaps"] == []
-    assert (found / "rtsw1" / "packets.pcap").stat().st_size > PCAP_HEADER_BYTES
+    assert (folder / "rtsw1" / "packets.pcap").stat().st_size > PCAP_HEADER_BYTES
 
 
 def test_captures_begin_at_the_breach_while_another_bundle_is_still_read(
@@ -222,7 +222,7 @@ def test_captures_begin_at_the_breach_while_another_bundle_is_still_read(
         try:
             link.down()
             wait_until(
-                lambda: len({each.parts[-3] for each in tmp_path.glob("*/*/packets.pcap")}) >= 2,
+                lambda: len({path.parts[-3] for path in tmp_path.glob("*/*/packets.pcap")}) >= 2,
                 "captures of two bundles",
             )
         finally:
@@ -242,7 +242,7 @@ def test_a_full_queue_drops_packets_and_no_link_loses_any(lab: Lab) -> None:
         return monitor.report, outcome
 
     # Senders that a busy machine holds up do not fill a queue.
-    report, _ = measured(run, lambda found: found[1].problems)
+    report, _ = measured(run, lambda answer: answer[1].problems)
     wrong = missed(report)
     assert any(where.endswith("to srv1-1") for where in wrong["queue_drops"])
     assert any(where.endswith("to srv1-1") for where in wrong["queue_depth"])

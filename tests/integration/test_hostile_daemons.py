@@ -71,7 +71,7 @@ def as_frr(*argv: str | Path) -> subprocess.CompletedProcess[str]:
     """Run a command as FRR's user."""
     user, group = frr_owner()
     return subprocess.run(
-        [str(each) for each in argv],
+        [str(argument) for argument in argv],
         user=user,
         group=group,
         extra_groups=[],
@@ -99,10 +99,10 @@ def in_place_of(file: Path, *make: str | Path) -> Iterator[None]:
 
 def test_frrs_user_writes_nowhere_but_where_daemons_do(lab: Lab) -> None:
     root = lab.runtime.files.root
-    found = as_frr("find", root, "-writable", "-not", "-type", "l")
+    process = as_frr("find", root, "-writable", "-not", "-type", "l")
     outside = [
         line
-        for line in found.stdout.splitlines()
+        for line in process.stdout.splitlines()
         if not Path(line).is_relative_to(lab.runtime.files.nodes)
         or "daemons" not in Path(line).relative_to(lab.runtime.files.nodes).parts[1:]
     ]
@@ -120,25 +120,25 @@ def test_frrs_user_writes_nowhere_but_where_daemons_do(lab: Lab) -> None:
 
 def test_what_rocelab_makes_under_umask_0_is_written_by_its_owner_alone(lab: Lab) -> None:
     for path in lab.runtime.files.root.rglob("*"):
-        found = path.lstat()
-        if stat.S_ISLNK(found.st_mode) or stat.S_ISSOCK(found.st_mode):
+        status = path.lstat()
+        if stat.S_ISLNK(status.st_mode) or stat.S_ISSOCK(status.st_mode):
             continue
-        assert not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH), path
+        assert not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH), path
 
 
 def test_nobody_else_reaches_the_daemons_sockets(lab: Lab, files: DaemonFiles) -> None:
-    found = files.daemon_folder.stat()
-    assert stat.S_IMODE(found.st_mode) == 0o750
-    assert (found.st_uid, found.st_gid) == frr_owner()
+    status = files.daemon_folder.stat()
+    assert stat.S_IMODE(status.st_mode) == 0o750
+    assert (status.st_uid, status.st_gid) == frr_owner()
 
 
 def test_roots_programs_over_ssh_are_not_frrs(lab: Lab) -> None:
     configuration = (lab.runtime.files.node("rtsw1") / "sshd_config").read_text()
     (line,) = (line for line in configuration.splitlines() if line.startswith("SetEnv PATH="))
     for folder in line.removeprefix("SetEnv PATH=").split()[0].split(":"):
-        for each in (Path(folder), *Path(folder).parents):
-            if each.exists():
-                assert each.stat().st_uid == 0, each
+        for parent in (Path(folder), *Path(folder).parents):
+            if parent.exists():
+                assert parent.stat().st_uid == 0, parent
 
 
 def test_a_log_that_is_a_link_is_not_read_and_evidence_is_roots_alone(
@@ -244,8 +244,8 @@ def test_what_a_daemon_mounts_over_programs_root_never_executes(
 def test_what_a_dead_daemon_has_left_is_ended_when_it_starts_again(lab: Lab) -> None:
     node = lab.node("rtsw1")
     pid = node.daemons()["bgpd"]
-    own = ["nsenter", f"--target={pid}", "--mount", "unshare", "--net", "sleep", "600"]
-    with subprocess.Popen(own) as left:
+    local = ["nsenter", f"--target={pid}", "--mount", "unshare", "--net", "sleep", "600"]
+    with subprocess.Popen(local) as left:
         namespace = lab.runtime.files.mounts_of("rtsw1", "bgpd").stat().st_ino
         inside = [namespace], (namespaces.MOUNTS,)
         wait_until(lambda: left.pid in namespaces.processes_in(*inside), "it is inside")

@@ -77,7 +77,7 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
 @pytest.fixture(autouse=True)
 def unchanged(request: pytest.FixtureRequest) -> Iterator[None]:
     """Every test leaves its lab as it found it."""
-    name = next(each for each in ("steered", "plain") if each in request.fixturenames)
+    name = next(fixture for fixture in ("steered", "plain") if fixture in request.fixturenames)
     lab: Lab = request.getfixturevalue(name)
     before = state_of(lab)
     yield
@@ -91,22 +91,22 @@ def state_of(lab: Lab) -> State:
     def shown(node: str, *command: str) -> list[dict[str, object]]:
         return list(json.loads(lab.node(node).exec(["tc", "-j", *command]).stdout or "[]"))
 
-    found: State = {}
+    state: State = {}
     folder = bpf_folder(lab.runtime.files)
-    found["bpf"] = sorted(str(each) for each in folder.rglob("*")) if folder.exists() else None
+    state["bpf"] = sorted(str(path) for path in folder.rglob("*")) if folder.exists() else None
     for node in SWITCHES:
         netns = lab.node(node).netns
-        found[f"{node} qdiscs"] = [
-            {key: each.get(key) for key in ("kind", "handle", "dev", "parent")}
-            for each in shown(node, "qdisc", "show")
+        state[f"{node} qdiscs"] = [
+            {key: qdisc.get(key) for key in ("kind", "handle", "dev", "parent")}
+            for qdisc in shown(node, "qdisc", "show")
         ]
-        found[f"{node} processes"] = sorted(namespaces.processes_in([netns.stat().st_ino]))
-        found[f"{node} interfaces"] = lab.node(node).exec(["ip", "-br", "link"]).stdout
+        state[f"{node} processes"] = sorted(namespaces.processes_in([netns.stat().st_ino]))
+        state[f"{node} interfaces"] = lab.node(node).exec(["ip", "-br", "link"]).stdout
         for link in lab.fabric.links_of[node]:
             name = link.port(node).interface
             for side in ("ingress", "egress"):
-                found[f"{node}:{name} {side}"] = shown(node, "filter", "show", "dev", name, side)
-    return found
+                state[f"{node}:{name} {side}"] = shown(node, "filter", "show", "dev", name, side)
+    return state
 
 
 def run(
@@ -136,12 +136,12 @@ def lost(flow: FlowRecord) -> list[int]:
 
 def carrier(lab: Lab, link: str) -> list[str]:
     """`UP` or `DOWN` for each end, from its kernel."""
-    found = []
+    carrier = []
     planned = lab.fabric.link_by_name[link]
     for port in (planned.a, planned.b):
         text = lab.node(port.node).exec(["ip", "-j", "link", "show", port.interface]).stdout
-        found.append(json.loads(text)[0]["operstate"])
-    return found
+        carrier.append(json.loads(text)[0]["operstate"])
+    return carrier
 
 
 @pytest.mark.few_at_once
@@ -232,12 +232,12 @@ def test_a_window_of_t_ms_loses_what_was_sent_in_t_ms(steered: Lab) -> None:
     sent_ns = there.sent_ns - clock_offset_ns()
     for start_ns, end_ns in windows:
         inside = np.flatnonzero((sent_ns >= start_ns) & (sent_ns < end_ns))
-        gone = [each for each in missing if inside[0] - 2 <= each <= inside[-1] + 2]
+        gone = [number for number in missing if inside[0] - 2 <= number <= inside[-1] + 2]
         assert gone == list(range(gone[0], gone[-1] + 1))
         assert abs(len(gone) - len(inside)) <= 1
         on_time = (end_ns - start_ns) * rate_pps / 1e9
         assert abs(len(gone) - on_time) <= 1 + there.lag_max_ns * rate_pps / 1e9
-        missing = [each for each in missing if each not in gone]
+        missing = [number for number in missing if number not in gone]
     assert missing == []
 
 
@@ -261,7 +261,7 @@ def test_delays_of_both_directions_add_to_one_way_times_and_keep_the_order(steer
         assert (np.diff(flow.received_seq) > 0).all()
         late_ns = flow.receive_ns - flow.send_ns - base_ns - delay_ns
         assert abs(np.median(late_ns)) < MS
-    assert all(each.delayed == each.resumed > 1000 for each in counted.values())
+    assert all(counters.delayed == counters.resumed > 1000 for counters in counted.values())
 
 
 def test_packets_that_are_held_leave_in_order_when_a_delay_is_cleared(steered: Lab) -> None:
@@ -293,14 +293,17 @@ def test_queues_and_steering_go_on_beside_it(steered: Lab) -> None:
         impairments.prepare(to(link, node), Kind.LOSS)
     place = ("rtsw1", "srv1-1")
     for side in ("ingress", "egress"):
-        found = state_of(steered)[f"rtsw1:srv1-1 {side}"]
-        assert isinstance(found, list)
-        assert [each["pref"] for each in found if "options" in each] == [IMPAIRMENTS.priority, 10]
+        filters = state_of(steered)[f"rtsw1:srv1-1 {side}"]
+        assert isinstance(filters, list)
+        assert [qdisc["pref"] for qdisc in filters if "options" in qdisc] == [
+            IMPAIRMENTS.priority,
+            10,
+        ]
 
     def counts() -> tuple[int, int]:
         """Packets that the port's queues passed, and that the switch steered."""
         queues = read_queue_counters(steered.fabric)[place].values()
-        return sum(each.packets for each in queues), steered.steering.counters()["rtsw1"].steered
+        return sum(queue.packets for queue in queues), steered.steering.counters()["rtsw1"].steered
 
     def passed() -> tuple[TrafficResult, list[int]]:
         before = counts()
@@ -343,10 +346,10 @@ def test_bgp_goes_on_over_a_delay_where_the_kernel_left_checksums_to_the_port(pl
     fault = delay((link,), 50 * MS)
 
     def updates() -> int:
-        found = vty.vty_json(
+        answer = vty.vty_json(
             plain.node("rtsw1").daemon_files, "bgpd", "show bgp neighbors json", dict
         )
-        return int(found[link.b.ip]["messageStats"]["updatesRecv"])
+        return int(answer[link.b.ip]["messageStats"]["updatesRecv"])
 
     fault.prepare(plain)
     fault.inject(plain)

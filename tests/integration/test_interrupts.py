@@ -73,15 +73,15 @@ def ended(process: subprocess.Popen[str]) -> tuple[int, list[str]]:
 
 def group_of(leader: int) -> list[str]:
     """The commands of a process group that have not ended."""
-    found = []
+    texts = []
     for process in Path("/proc").glob("[0-9]*"):
         try:
             state, _, group, *_ = (process / "stat").read_text().rpartition(") ")[2].split()
             if int(group) == leader and state != "Z":
-                found.append((process / "cmdline").read_text())
+                texts.append((process / "cmdline").read_text())
         except OSError:
             continue
-    return found
+    return texts
 
 
 def signalled(stages: str, number: int, *arguments: str | Path) -> tuple[int, list[str]]:

@@ -118,9 +118,9 @@ def test_jobs_at_once_share_nics_and_every_packet_of_their_sum_is_accounted_for(
     assert broadcast.headline("busbw").modelled.n == 3
     assert broadcast.transport.delivered_bytes == 3 * 1_000_000 * 4
     payload, out, *_ = streams.accounting
-    each = (streams.transport, broadcast.transport)
-    assert payload.right_count == sum(counts.delivered_bytes for counts in each)
-    assert out.right_count == sum(counts.data_packets for counts in each)
+    transports = (streams.transport, broadcast.transport)
+    assert payload.right_count == sum(counts.delivered_bytes for counts in transports)
+    assert out.right_count == sum(counts.data_packets for counts in transports)
     assert {queue.traffic_class for queue in streams.queues} >= {0, 3, 6}
 
 
@@ -136,7 +136,7 @@ def test_a_ping_and_an_ssh_beside_a_job_leave_it_valid_and_are_reported(lab: Lab
     report = measured(beside)
     assert_whole(report)
     others = [queue.others for queue in report.queues if queue.others is not None]
-    assert any(each.tcp for each in others) and any(each.icmp for each in others)
+    assert any(other.tcp for other in others) and any(other.icmp for other in others)
     assert any("other traffic beside the jobs" in text for text in report.warnings)
     assert own_jct_ratio(report) < 1.1
 
@@ -320,17 +320,17 @@ def test_a_capture_has_every_packet_of_every_nic(lab: Lab, tmp_path: Path) -> No
     with captures_halted_while_the_job_runs(lab):
         report = run_job(lab, job(pattern="pairs", size="256KB"), pcap=file)
     assert_accounted(report)
-    shown = subprocess.run(
+    lines = subprocess.run(
         ["tshark", "-r", file, "-T", "fields", "-e", "frame.interface_name", "-e", "udp.dstport"],
         capture_output=True,
         text=True,
         check=True,
     ).stdout.splitlines()
-    assert set(shown) == {
+    assert set(lines) == {
         f"srv{rack}-{server}:rtsw{rack}\t4791" for rack in (1, 2) for server in (1, 2)
     }
     at_nics = [link.packets for link in report.links if link.tier == "server-rtsw"]
-    assert len(shown) == sum(at_nics)
+    assert len(lines) == sum(at_nics)
 
 
 @contextmanager
@@ -363,7 +363,11 @@ def captures_halted_while_the_job_runs(lab: Lab) -> Iterator[None]:
 
 def commands(lab: Lab, word: str) -> list[int]:
     """The lab's processes with this word in their command."""
-    return [each for each in processes(lab) if word in Path(f"/proc/{each}/cmdline").read_text()]
+    return [
+        process
+        for process in processes(lab)
+        if word in Path(f"/proc/{process}/cmdline").read_text()
+    ]
 
 
 def is_asked(process: int) -> bool:

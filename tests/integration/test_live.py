@@ -145,9 +145,7 @@ def test_a_fault_of_the_page_is_in_the_lab_s_record_until_it_is_undone(
 ) -> None:
     _, answer = server.post("/faults", fault(lasts="10m"))
     listed = json.loads(rocelab("fault", "list", lab.name, "--json").stdout)
-    assert [(each["number"], each["kind"]) for each in listed] == [
-        (answer["number"], "carrier-down")
-    ]
+    assert [(row["number"], row["kind"]) for row in listed] == [(answer["number"], "carrier-down")]
     assert not has_carrier(lab)
     assert server.post(f"/faults/{answer['number']}/undo", {}) == (200, {})
     assert has_carrier(lab)
@@ -190,8 +188,8 @@ def test_a_job_of_the_page_has_the_figures_of_the_command_and_excludes_others(
     stream = news(server)
     assert server.post("/traffic", LONG_JOB) == (201, {})
     stream.until(job_is(None))
-    found = server.read("/traffic")
-    assert (found["state"], found["progress"]["total"]) == ("running", 10_001)
+    document = server.read("/traffic")
+    assert (document["state"], document["progress"]["total"]) == ("running", 10_001)
     assert agents_of(lab)
     refused = rocelab("traffic", lab.name, "--pattern", "allreduce", "--ranks=4", "--size=1MB")
     assert "in use by a job (allreduce)" in refused.stderr
@@ -206,12 +204,12 @@ def test_a_job_of_the_page_has_the_figures_of_the_command_and_excludes_others(
     stream.until(job_is("stopped"))
     assert server.post("/traffic", JOB) == (201, {})
     ended = stream.until(lambda event: event["kind"] == "job" and event["outcome"])
-    found, result = server.read("/traffic"), server.read("/traffic/result.json")
-    assert found["state"] == ended["outcome"]
-    assert found["problems"] == result["problems"]
+    document, result = server.read("/traffic"), server.read("/traffic/result.json")
+    assert document["state"] == ended["outcome"]
+    assert document["problems"] == result["problems"]
     assert len(result["iterations"]) == 5
-    titles = [each["title"] for each in found["headlines"]]
-    assert titles == [each["title"] for each in result["headlines"]]
+    titles = [headline["title"] for headline in document["headlines"]]
+    assert titles == [headline["title"] for headline in result["headlines"]]
 
 
 @pytest.mark.long
@@ -219,15 +217,15 @@ def test_a_flow_of_a_job_is_seen_where_it_was_predicted_and_the_job_s_counts_agr
     lab: Lab, server: Server
 ) -> None:
     def seen(flow: Event) -> set[str]:
-        status, found = server.post("/observe", flow)
+        status, document = server.post("/observe", flow)
         assert status == 200
-        return {each["link"] for each in found["links"]}
+        return {link["link"] for link in document["links"]}
 
     assert server.read("/flows") == {"flows": [], "total": 0}
     assert server.post("/traffic", {**JOB, "iterations": 60})[0] == 201
-    found = server.read("/flows")
-    assert found["total"] == len(found["flows"]) == 8
-    for flow in found["flows"][:2]:
+    document = server.read("/flows")
+    assert document["total"] == len(document["flows"]) == 8
+    for flow in document["flows"][:2]:
         status, path = server.post("/path", flow)
         assert status == 200
         assert len(path["links"]) == 4
@@ -236,7 +234,7 @@ def test_a_flow_of_a_job_is_seen_where_it_was_predicted_and_the_job_s_counts_agr
     wait_until(lambda: server.read("/traffic")["state"] != "running")
     accounting = server.read("/traffic/result.json")["accounting"]
     assert accounting
-    assert [each["differing"] for each in accounting] == [[]] * len(accounting)
+    assert [count["differing"] for count in accounting] == [[]] * len(accounting)
 
 
 def test_a_job_is_refused_while_another_command_uses_the_lab_which_is_shown(
@@ -262,16 +260,16 @@ def test_counters_are_those_of_the_kernel_between_two_of_its_own_readings(
 
     before = sent()
     read_ns = server.read("/link?name=rtsw1:ctsw1")["t_ns"]
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
 
     def read_later() -> bool:
-        found.update(server.read("/link?name=rtsw1:ctsw1"))
-        return bool(found["t_ns"] > read_ns)
+        result.update(server.read("/link?name=rtsw1:ctsw1"))
+        return bool(result["t_ns"] > read_ns)
 
     lab.node("rtsw1").exec(["ping", "-c", "20", "-i", "0.01", "198.18.0.19"])
     wait_until(read_later)
     wait_until(read_later)
-    assert before <= found["ends"][0]["counters"]["tx_packets"] <= sent()
+    assert before <= result["ends"][0]["counters"]["tx_packets"] <= sent()
 
 
 def test_losses_of_carrier_count_from_when_the_lab_was_up(lab: Lab, server: Server) -> None:
@@ -280,11 +278,11 @@ def test_losses_of_carrier_count_from_when_the_lab_was_up(lab: Lab, server: Serv
 
 
 def test_a_node_s_panel_has_its_sessions_configuration_and_log(lab: Lab, server: Server) -> None:
-    found = server.read("/node/rtsw1")
-    assert [each["state"] for each in found["sessions"]] == ["Established"] * 2
-    assert [each["peer"] for each in found["sessions"]] == ["ctsw1", "ctsw2"]
-    assert "router bgp" in found["configuration"]["bgpd"]
-    assert found["log"]["bgpd"]
+    document = server.read("/node/rtsw1")
+    assert [session["state"] for session in document["sessions"]] == ["Established"] * 2
+    assert [session["peer"] for session in document["sessions"]] == ["ctsw1", "ctsw2"]
+    assert "router bgp" in document["configuration"]["bgpd"]
+    assert document["log"]["bgpd"]
     assert server.read("/node/srv1-1")["sessions"] == []
 
 

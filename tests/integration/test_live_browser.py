@@ -81,17 +81,17 @@ def test_a_link_turns_red_by_a_click_for_all_who_look_and_heals_by_another(
     page, other = look.at(server.url), look.at(server.url)
     assert has_no_red(page)
     break_the_link(page, "2m")
-    for each in (page, other):
-        expect(each.locator("#faults")).to_contain_text(f"carrier-down of {LINK}")
-        expect(each.locator(".countdown")).to_contain_text("s left")
-        wait_until(partial(has_red, each), "the link is red")
-        expect(each.get_by_role("button", name="rtsw1: degraded")).to_be_visible()
+    for tab in (page, other):
+        expect(tab.locator("#faults")).to_contain_text(f"carrier-down of {LINK}")
+        expect(tab.locator(".countdown")).to_contain_text("s left")
+        wait_until(partial(has_red, tab), "the link is red")
+        expect(tab.get_by_role("button", name="rtsw1: degraded")).to_be_visible()
     other.get_by_role("button", name="Undo").click()
-    for each in (page, other):
-        expect(each.locator("#faults")).to_be_hidden()
-        wait_until(partial(has_no_red, each), "no link is red")
-        expect(each.get_by_role("button", name="rtsw1: as planned")).to_be_visible()
-        log = each.locator("#timeline ol")
+    for tab in (page, other):
+        expect(tab.locator("#faults")).to_be_hidden()
+        wait_until(partial(has_no_red, tab), "no link is red")
+        expect(tab.get_by_role("button", name="rtsw1: as planned")).to_be_visible()
+        log = tab.locator("#timeline ol")
         expect(log).to_contain_text("rtsw1 lost carrier")
         expect(log).to_contain_text(re.compile("BGP with ctsw1 down: (Interface down|carrier)"))
         expect(log).to_contain_text("carrier-down is undone")
@@ -188,8 +188,8 @@ def test_a_new_tab_shows_the_load_of_the_last_minutes_with_its_unit(
     lab.node("rtsw1").exec(send, timeout_s=LIMIT_S)
 
     def loads() -> list[float]:
-        found = server.read(f"/history?link={LINK}&since={since_ns}")
-        series = next(each for each in found["series"] if each["to"] == "ctsw1")
+        document = server.read(f"/history?link={LINK}&since={since_ns}")
+        series = next(entry for entry in document["series"] if entry["to"] == "ctsw1")
         return list(series["values"])
 
     wait_until(lambda: any(loads()), "a sample with load")
@@ -240,17 +240,17 @@ def test_a_scheme_is_switched_by_the_page_and_by_others_for_all_who_look(
 
 def test_who_does_not_reach_whom_is_named_after_a_click(look: Looking, server: Server) -> None:
     page = look.at(server.url)
-    shown = page.locator("#reach")
-    probe = shown.get_by_role("button", name="Probe all pairs")
+    locator = page.locator("#reach")
+    probe = locator.get_by_role("button", name="Probe all pairs")
     probe.click()
-    expect(shown).to_contain_text("12 of 12 pairs of NICs reach.")
+    expect(locator).to_contain_text("12 of 12 pairs of NICs reach.")
     cut_off = {"kind": "carrier-down", "keys": {"link": "srv1-1:rtsw1", "lasts": "10m"}}
     status, answer = server.post("/faults", cut_off)
     assert status == 201
     probe.click()
-    expect(shown).to_contain_text("6 of 12 pairs of NICs reach.")
-    assert shown.locator("tbody tr").all_inner_texts() == ["srv1-1\tany", "any\tsrv1-1"]
-    shown.get_by_role("button", name="srv1-1").first.click()
+    expect(locator).to_contain_text("6 of 12 pairs of NICs reach.")
+    assert locator.locator("tbody tr").all_inner_texts() == ["srv1-1\tany", "any\tsrv1-1"]
+    locator.get_by_role("button", name="srv1-1").first.click()
     expect(page.locator("#panel h2")).to_contain_text("srv1-1")
     assert server.post(f"/faults/{answer['number']}/undo", {}) == (200, {})
     assert look.complaints == []
@@ -273,11 +273,11 @@ def test_a_job_is_started_watched_and_stopped_by_clicks_for_all_who_look(
     traffic.get_by_label("ranks").fill("4")
     traffic.get_by_label("iterations").fill("10000")
     traffic.get_by_role("button", name="Send").click()
-    for each in (page, other):
-        expect(each.locator("#traffic")).to_contain_text("of 10001 iterations")
+    for tab in (page, other):
+        expect(tab.locator("#traffic")).to_contain_text("of 10001 iterations")
     other.get_by_role("button", name="Stop").click()
-    for each in (page, other):
-        expect(each.locator("#traffic")).to_contain_text("Stopped: no trace of it remains.")
+    for tab in (page, other):
+        expect(tab.locator("#traffic")).to_contain_text("Stopped: no trace of it remains.")
     assert agents_of(lab) == []
     traffic.get_by_label("iterations").fill("3")
     traffic.get_by_label("ranks").fill("400")
@@ -285,8 +285,8 @@ def test_a_job_is_started_watched_and_stopped_by_clicks_for_all_who_look(
     expect(traffic.get_by_role("alert")).to_contain_text("NICs")
     traffic.get_by_label("ranks").fill("4")
     traffic.get_by_role("button", name="Send").click()
-    for each in (page, other):
-        expect(each.locator("#traffic table")).to_contain_text("busbw")
+    for tab in (page, other):
+        expect(tab.locator("#traffic table")).to_contain_text("busbw")
     expect(other.locator("#timeline ol")).to_contain_text("allreduce of 4 ranks has ended")
 
 

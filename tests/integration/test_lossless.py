@@ -117,8 +117,8 @@ def test_pauses_of_a_slow_receiver_go_back_to_it(rig: Rig) -> None:
     verdict = diagnose_report(report)[0].verdict
     assert (verdict.cause, verdict.server) == (Cause.SLOW_RECEIVER, STORMED)
     assert report.lossless is not None
-    found = report.lossless
-    worst, *_ = propagation(found.spans, found.servers, report.fidelity.elapsed_ns)
+    lossless = report.lossless
+    worst, *_ = propagation(lossless.spans, lossless.servers, report.fidelity.elapsed_ns)
     assert worst.root == STORMED
     assert worst.depth["rtsw1"] == 1
     assert max(worst.depth.values()) > 1
@@ -141,7 +141,7 @@ def test_a_pause_is_a_frame_of_802_1qbb_on_the_wire(rig: Rig) -> None:
     assert decoded.src == rig.nic_link.port(STORMED).mac
     assert frame[12:18] == bytes.fromhex("8808 0101 0008")
     quanta = [int.from_bytes(frame[at : at + 2]) for at in range(18, 34, 2)]
-    assert quanta == [0xFFFF if each == LOSSLESS else 0 for each in range(8)]
+    assert quanta == [0xFFFF if number == LOSSLESS else 0 for number in range(8)]
     assert frame[34:] == bytes(26)
 
 
@@ -155,9 +155,9 @@ def test_a_captured_pause_frame_is_one_for_tshark(rig: Rig, tmp_path: Path) -> N
     fields = ("macc.opcode", "macc.cbfc.enbv", f"macc.cbfc.pause_time.c{LOSSLESS}", "eth.dst")
     asked = [f"-e{field}" for field in fields]
     command = ["tshark", "-r", file, "-Y", "macc", "-T", "fields", *asked]
-    shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     frame = "\t".join(("0x0101", f"0x{1 << LOSSLESS:04x}", "65535", "01:80:c2:00:00:01"))
-    assert set(shown.splitlines()) == {frame}
+    assert set(text.splitlines()) == {frame}
 
 
 def test_a_storming_nic_stops_its_victims_until_the_fault_is_restored(rig: Rig) -> None:
@@ -191,7 +191,9 @@ def test_a_storm_has_begun_when_its_first_frame_is_there_and_else_nobody_knows_w
 
     def pauses_sent(since: int) -> list[Entry]:
         entries = rig.reader.entries(since)
-        return [each for each in entries if (each.what, each.slot) == (What.PAUSE_SENT, rig.nic)]
+        return [
+            entry for entry in entries if (entry.what, entry.slot) == (What.PAUSE_SENT, rig.nic)
+        ]
 
     def stormed() -> tuple[int, float, float]:
         """The frames that came until the injection was over, how long it took, and how long the
@@ -208,8 +210,8 @@ def test_a_storm_has_begun_when_its_first_frame_is_there_and_else_nobody_knows_w
         finally:
             storm.restore(rig.lab)
 
-    def late(found: tuple[int, float, float]) -> list[str]:
-        *_, sent_s = found
+    def late(timing: tuple[int, float, float]) -> list[str]:
+        *_, sent_s = timing
         return [f"the first frame was sent after {sent_s:.3g} s"] if sent_s > EFFECT_S / 2 else []
 
     frames, took_s, _ = measured(stormed, late)
@@ -229,8 +231,8 @@ def test_pauses_that_the_disk_has_no_room_for_are_recorded_when_it_has(rig: Rig)
     """A limit of the process stands for the disk's."""
     pauser, file = rig.processes().pauser, control.journal_file(rig.files)
     before = len(rig.reader.entries())
-    own = resource.prlimit(pauser, resource.RLIMIT_FSIZE)
-    resource.prlimit(pauser, resource.RLIMIT_FSIZE, (file.stat().st_size + 30, own[1]))
+    limits = resource.prlimit(pauser, resource.RLIMIT_FSIZE)
+    resource.prlimit(pauser, resource.RLIMIT_FSIZE, (file.stat().st_size + 30, limits[1]))
     try:
         with rig.storm():
             wait_until(rig.reader.unrecorded, "records wait")
@@ -239,12 +241,12 @@ def test_pauses_that_the_disk_has_no_room_for_are_recorded_when_it_has(rig: Rig)
             assert "wait for room" in str(lossless.problem)
             assert len(rig.reader.entries()) == before + 1
     finally:
-        resource.prlimit(pauser, resource.RLIMIT_FSIZE, own)
+        resource.prlimit(pauser, resource.RLIMIT_FSIZE, limits)
     with rig.storm():
         wait_until(lambda: not rig.reader.unrecorded(), "nothing waits any more")
-    found = [(each.what, each.slot) for each in rig.reader.entries(before)]
-    assert found.count((What.STOPPED, rig.gate)) == 2
-    assert not {What.LOST, What.TAKEN_OVER} & {what for what, _ in found}
+    entries = [(entry.what, entry.slot) for entry in rig.reader.entries(before)]
+    assert entries.count((What.STOPPED, rig.gate)) == 2
+    assert not {What.LOST, What.TAKEN_OVER} & {what for what, _ in entries}
 
 
 def test_a_deaf_port_obeys_no_pause(rig: Rig) -> None:
@@ -367,8 +369,8 @@ def kill_the_child(rig: Rig) -> None:
 def kill_the_supervisor(rig: Rig) -> None:
     supervisor, *others = rig.processes()
     os.kill(supervisor, signal.SIGKILL)
-    for each in others:
-        wait_until(lambda each=each: not Path(f"/proc/{each}").exists(), "its children end")
+    for other in others:
+        wait_until(lambda pid=other: not Path(f"/proc/{pid}").exists(), "its children end")
     assert not rig.is_gated(rig.gate)
     control.start(rig.plan, rig.files)
 
@@ -449,7 +451,7 @@ def watched(make_lab: MakeLab, action: str) -> Rig:
 
 def noted(rig: Rig, what: What) -> bool:
     """Whether this has happened at the gate."""
-    return any(each.what is what and each.slot == rig.gate for each in rig.reader.entries())
+    return any(entry.what is what and entry.slot == rig.gate for entry in rig.reader.entries())
 
 
 def test_the_watchdog_frees_a_stormed_queue_alone_and_obeys_again_after_it(
@@ -492,7 +494,7 @@ def test_a_watchdog_that_forwards_sends_the_stormed_queue_and_drops_nothing(
         assert rig.passes()
     finally:
         storm.restore(rig.lab)
-    assert not any(each.discarded_packets for each in rig.counters().values())
+    assert not any(counter.discarded_packets for counter in rig.counters().values())
     wait_until(lambda: noted(rig, What.RESTORED), "pauses are obeyed again")
     rig.wait_for_rest()
 

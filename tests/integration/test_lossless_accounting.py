@@ -72,7 +72,7 @@ def test_packets_that_vanish_uncounted_make_a_run_invalid(
         fault = Timed(SINGLE_FAULT.validate_python(spec), 0, None)
         (report,) = run_jobs(rig.lab, [job], faults=[fault]).reports
     assert report.transport.retransmitted > 0
-    assert [each for each in report.problems if why in each]
+    assert [problem for problem in report.problems if why in problem]
 
 
 def test_events_that_the_pausing_process_never_got_are_counted(

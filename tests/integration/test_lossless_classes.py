@@ -110,29 +110,29 @@ def job(
 def ran(rig: Rig, *jobs: JobSpec, faults: Sequence[Timed] = ()) -> tuple[JobReport, ...]:
     return measured(
         lambda: run_jobs(rig.lab, jobs, faults=faults).reports,
-        lambda reports: [problem for each in reports for problem in each.problems],
+        lambda reports: [problem for report in reports for problem in report.problems],
     )
 
 
 def paused_without_loss(report: JobReport) -> Lossless:
     """What lossless classes did in a run, if they paused and kept all packets."""
-    found = report.lossless
-    assert found is not None
-    assert found.transitions > 0
-    assert found.dropped == 0
-    assert found.unbalanced == ()
-    return found
+    lossless = report.lossless
+    assert lossless is not None
+    assert lossless.transitions > 0
+    assert lossless.dropped == 0
+    assert lossless.unbalanced == ()
+    return lossless
 
 
 def resent(reports: Sequence[JobReport]) -> int:
-    return sum(each.transport.retransmitted for each in reports)
+    return sum(report.transport.retransmitted for report in reports)
 
 
 @pytest.mark.parametrize("classes", [(3, 4), (1, 3, 4)])
 def test_classes_pause_each_by_itself_and_lose_nothing(rig: Rig, classes: tuple[int, ...]) -> None:
     reports = ran(rig, *map(job, classes))
-    found = paused_without_loss(reports[0])
-    assert {port.traffic_class for port in found.ports if port.transitions} == set(classes)
+    lossless = paused_without_loss(reports[0])
+    assert {port.traffic_class for port in lossless.ports if port.transitions} == set(classes)
     assert resent(reports) == 0
 
 
@@ -141,8 +141,8 @@ def test_a_class_that_is_paused_for_ever_does_not_stop_another(rig: Rig) -> None
         (report,) = ran(rig, job(4))
         assert rig.is_gated(rig.gate)
         wait_until(lambda: rig.passes(1), "a packet of another class passes")
-    found = paused_without_loss(report)
-    by_class = {port.traffic_class: port for port in found.ports if port.transitions}
+    lossless = paused_without_loss(report)
+    by_class = {port.traffic_class: port for port in lossless.ports if port.transitions}
     assert by_class[4].pauses_sent + by_class[4].pauses_received > 0
     assert resent([report]) == 0
 
@@ -158,13 +158,13 @@ def test_a_foreign_pause_frame_counts_from_its_arrival_and_expires_by_its_quanta
     arrived_ns = monotonic_ns()
 
     def expired() -> list[Entry]:
-        return [each for each in rig.reader.entries(known) if each.what is What.EXPIRED]
+        return [entry for entry in rig.reader.entries(known) if entry.what is What.EXPIRED]
 
     wait_until(lambda: len(expired()) == len(quanta), "both pauses end")
-    stopped = [each for each in rig.reader.entries(known) if each.what is What.STOPPED]
-    assert {each.slot for each in (*stopped, *expired())} == {rig.gate}
-    assert [each.traffic_class for each in expired()] == list(quanta)
-    due_ns = {each.traffic_class: each.t_ns - each.value for each in stopped}
+    stopped = [entry for entry in rig.reader.entries(known) if entry.what is What.STOPPED]
+    assert {entry.slot for entry in (*stopped, *expired())} == {rig.gate}
+    assert [entry.traffic_class for entry in expired()] == list(quanta)
+    due_ns = {entry.traffic_class: entry.t_ns - entry.value for entry in stopped}
     assert set(due_ns) == set(quanta)
     for entry in expired():
         due = due_ns[entry.traffic_class]
@@ -208,8 +208,8 @@ def test_a_fault_during_pauses_costs_no_accounting_and_leaves_no_gate(rig: Rig, 
         keys["lasts"] = f"{FAULT_TO_NS - FAULT_FROM_NS}ns"
     faults = expand(rig.lab.fabric, [FAULT.validate_python(keys)])
     (report,) = ran(rig, job(size="6MB", pattern=Pattern.INCAST, qps=2), faults=faults)
-    found = paused_without_loss(report)
-    assert any(FAULT_FROM_NS < span.begin_ns < FAULT_TO_NS for span in found.spans)
+    lossless = paused_without_loss(report)
+    assert any(FAULT_FROM_NS < span.begin_ns < FAULT_TO_NS for span in lossless.spans)
     if kind in KEEPING:
         assert resent([report]) == 0
     wait_until_whole(rig.lab)
@@ -276,7 +276,7 @@ def kill_an_agent(rig: Rig) -> None:
         stopped = rig.plan.by_slot[rig.gate], LOSSLESS
         wait_until(
             lambda: any(
-                each.is_paused and place != stopped for place, each in rig.counters().items()
+                counter.is_paused and place != stopped for place, counter in rig.counters().items()
             ),
             "the pause spreads",
         )

@@ -35,23 +35,23 @@ JOB = {
 
 
 def is_at_rest(reader: PauseReader) -> bool:
-    found = reader.counters(monotonic_ns()).values()
-    return not any(each.is_paused or in_queue(each) for each in found)
+    counters = reader.counters(monotonic_ns()).values()
+    return not any(port.is_paused or in_queue(port) for port in counters)
 
 
 @pytest.mark.parametrize("name", ["hpn-small", "rail-small", "fat-tree-4", "zones-small"])
 def test_an_incast_pauses_and_loses_nothing(name: str, tmp_path: Path) -> None:
     written = yaml.safe_load(find_lab(name).read_text())
     file = tmp_path / "lab.yaml"
-    own = {"name": f"t-{name}", "queues": QUEUES, "dilation": 20_000}
-    file.write_text(yaml.safe_dump({**written, **own}))
+    keys = {"name": f"t-{name}", "queues": QUEUES, "dilation": 20_000}
+    file.write_text(yaml.safe_dump({**written, **keys}))
     with running(Lab.planned(file)) as lab:
         report = measured(lambda: run_job(lab, JobSpec.model_validate(JOB)))
         with PauseReader(lab.fabric) as reader:
             wait_until(lambda reader=reader: is_at_rest(reader), "nothing is paused or queued")
             assert reader.imbalance() == ()
-    found = report.lossless
-    assert found is not None
-    assert found.transitions > 0
-    assert found.dropped == report.transport.retransmitted == 0
-    assert found.unbalanced == ()
+    lossless = report.lossless
+    assert lossless is not None
+    assert lossless.transitions > 0
+    assert lossless.dropped == report.transport.retransmitted == 0
+    assert lossless.unbalanced == ()

@@ -70,7 +70,7 @@ def lab(made: tuple[Lab, str]) -> Lab:
 
 def shown() -> dict[tuple[str, str], dict[str, Any]]:
     """The ports of `rocelab status --json`, by node and peer."""
-    return {(each["node"], each["peer"]): each for each in read("status", NAME)["pfc"]["ports"]}
+    return {(port["node"], port["peer"]): port for port in read("status", NAME)["pfc"]["ports"]}
 
 
 def test_a_lab_that_has_carried_nothing_has_paused_nothing(made: tuple[Lab, str]) -> None:
@@ -116,7 +116,9 @@ def test_a_storm_is_seen_while_it_lasts_and_by_the_process_that_takes_over(lab: 
     with HealthMonitor(lab, SPEC, on_sample=seen.append) as monitor:
         control.storm(FILES, slot, 1 << 3)
         wait_until(
-            lambda: any(each.sample.values[Sli.PAUSE_SHARE].get(place, 0) > 0.9 for each in seen),
+            lambda: any(
+                message.sample.values[Sli.PAUSE_SHARE].get(place, 0) > 0.9 for message in seen
+            ),
             "a sample in which the switch's port was paused",
         )
         assert shown()["rtsw1", "srv1-1"]["is_paused"]
@@ -124,7 +126,7 @@ def test_a_storm_is_seen_while_it_lasts_and_by_the_process_that_takes_over(lab: 
 
             def begun() -> int:
                 """How many processes that pause have begun since the lab was up."""
-                return [each.what for each in reader.entries()].count(What.TAKEN_OVER)
+                return [entry.what for entry in reader.entries()].count(What.TAKEN_OVER)
 
             before = begun()
             os.kill(processes_of(FILES).pauser, signal.SIGKILL)
@@ -152,7 +154,7 @@ def test_a_job_whose_pausing_process_was_killed_or_stopped_is_not_valid(
     with PauseReader(lab.fabric) as reader, ThreadPoolExecutor(1) as pool:
 
         def pauses() -> int:
-            return [each.what for each in reader.entries()].count(What.STOPPED)
+            return [entry.what for entry in reader.entries()].count(What.STOPPED)
 
         before = pauses()
         ran = pool.submit(run_job, lab, JobSpec.model_validate({**job, "transport": transport}))
@@ -163,7 +165,7 @@ def test_a_job_whose_pausing_process_was_killed_or_stopped_is_not_valid(
         finally:
             if number == signal.SIGSTOP:
                 os.kill(pauser, signal.SIGCONT)
-    assert any(said in each for each in problems), problems
+    assert any(said in problem for problem in problems), problems
     wait_until(
         lambda: not any(port["is_paused"] or port["held_bytes"] for port in shown().values()),
         "the last pauses end",
@@ -216,11 +218,11 @@ def test_with_defaults_a_slow_receiver_is_reported_captured_and_diagnosed(tmp_pa
     with running(Lab.planned(file)):
         slow = ("slow-receiver", "server=srv2-1", "rate=25%")
         assert rocelab("fault", "inject", MINE, *slow).returncode == 0
-        shown = measured(ran, problems_of_command).stdout
+        text = measured(ran, problems_of_command).stdout
     pauses = json.loads((out / "result.json").read_text())["lossless"]["ports"]
-    by = {(each["node"], each["peer"]): each["transitions"] for each in pauses}
+    by = {(pause["node"], pause["peer"]): pause["transitions"] for pause in pauses}
     assert by["rtsw2", "srv2-1"] > 0
-    tables = shown.partition("Ports that were paused")[2].partition("Where pauses began")
+    tables = text.partition("Ports that were paused")[2].partition("Where pauses began")
     assert re.search(r"rtsw2:srv2-1 +3 +srv2-1 ", tables[0])
     assert re.search(r"srv2-1 +3 .* 1: rtsw2", tables[2])
     frames = subprocess.run(

@@ -47,7 +47,7 @@ def said(node: str, command: str) -> str:
 
 def test_ssh_ends_in_the_node_and_vtysh_is_that_switchs(lab: Lab) -> None:
     addresses = json.loads(said("rtsw1", "ip -json -4 address"))
-    names = {each["ifname"] for each in addresses}
+    names = {address["ifname"] for address in addresses}
     assert {"mgmt0", "ctsw1", "ctsw2"} <= names
     summary = json.loads(said("rtsw1", "vtysh -c 'show bgp summary json'"))
     assert str(summary["ipv4Unicast"]["routerId"]) == lab.fabric.node("rtsw1").loopback
@@ -75,7 +75,7 @@ def test_a_switch_that_is_cut_off_from_the_fabric_is_still_reached(lab: Lab) -> 
     for link in lab.fabric.links_of["rtsw2"]:
         said("rtsw2", f"ip link set dev {link.port('rtsw2').interface} down")
     state = json.loads(said("rtsw2", "ip -json link show type veth"))
-    assert {each["ifname"] for each in state if "UP" in each["flags"]} == {"mgmt0"}
+    assert {interface["ifname"] for interface in state if "UP" in interface["flags"]} == {"mgmt0"}
 
 
 def test_the_fabric_knows_nothing_of_the_management_network(lab: Lab) -> None:
@@ -85,11 +85,11 @@ def test_the_fabric_knows_nothing_of_the_management_network(lab: Lab) -> None:
 
 
 def test_its_own_namespace_is_not_listed_as_a_node(lab: Lab) -> None:
-    (listed,) = (each for each in known_labs() if each.name == LAB)
+    (listed,) = (lab for lab in known_labs() if lab.name == LAB)
     assert listed.nodes == len(lab.fabric.nodes)
 
 
 def test_the_machines_own_network_has_nothing_of_it(lab: Lab) -> None:
-    ours = Path("/proc/self/net/dev").read_text()
-    assert "mgmt0" not in ours
-    assert not any(f"{node.name}:" in ours for node in lab.fabric.nodes)
+    interfaces = Path("/proc/self/net/dev").read_text()
+    assert "mgmt0" not in interfaces
+    assert not any(f"{node.name}:" in interfaces for node in lab.fabric.nodes)

@@ -99,11 +99,11 @@ def test_the_methods_of_rfc_6412_agree_within_what_each_resolves(drilled: Drille
     assert len(begun) == len(drilled.lengths_ms)
     error_ns = 1.5 * INTERVAL_NS + late_ns_of(drilled.result)
     for length_ms, record in zip(drilled.lengths_ms, begun, strict=True):
-        length_ns, found = length_ms * 10**6, record.convergence
-        assert found.affected_flows == 1
-        assert found.full_convergence_ns == pytest.approx(length_ns, abs=error_ns)
-        assert found.loss_derived_ns == pytest.approx(length_ns, abs=error_ns)
-        assert found.loss_of_connectivity_ns == pytest.approx(length_ns, abs=error_ns)
+        length_ns, convergence = length_ms * 10**6, record.convergence
+        assert convergence.affected_flows == 1
+        assert convergence.full_convergence_ns == pytest.approx(length_ns, abs=error_ns)
+        assert convergence.loss_derived_ns == pytest.approx(length_ns, abs=error_ns)
+        assert convergence.loss_of_connectivity_ns == pytest.approx(length_ns, abs=error_ns)
     rates = [record.convergence.rate_derived_ns or 0 for record in begun]
     errors = [
         rate - length_ms * 10**6 for rate, length_ms in zip(rates, drilled.lengths_ms, strict=True)

@@ -87,7 +87,7 @@ def set_hashing(
         "ipv4/fib_multipath_hash_seed": seed,
     }
     if fields:
-        settings[f"{family}/fib_multipath_hash_fields"] = sum(FIELD_BIT[each] for each in fields)
+        settings[f"{family}/fib_multipath_hash_fields"] = sum(FIELD_BIT[field] for field in fields)
     set_sysctls(settings)
 
 
@@ -176,8 +176,8 @@ def test_resilient_groups_start_with_the_predicted_table_and_take_the_predicted_
             hashes = multipath_hashes(as_columns(flows), seed, HashPolicy.L4)
             predicted = [f"out{order[i]}" for i in select_buckets(hashes, table)]
             assert predicted == [
-                f"out{order[group.members.index(group.buckets[each % buckets])]}"
-                for each in hashes.tolist()
+                f"out{order[group.members.index(group.buckets[value % buckets])]}"
+                for value in hashes.tolist()
             ]
             assert (forwarded if v6 else kernel_choices)(flows) == predicted
             compared += len(flows)
@@ -206,7 +206,7 @@ def test_a_lost_member_of_a_resilient_group_leaves_the_predicted_table(
             busy = {multipath_hash(flow, 7, HashPolicy.L4) % buckets for flow in flows}
             before = resilient_group(router, 1000)
             lost = generator.randrange(len(weights))
-            table = [before.members.index(each) for each in before.buckets]
+            table = [before.members.index(bucket) for bucket in before.buckets]
             predicted = without(table, weights, lost, busy)
             out = order[lost]
             run_ip([f"nexthop del id {100 - out}"], NETNS.name)
@@ -235,13 +235,15 @@ def resilient_group(router: Path, number: int) -> ResilientGroup:
             answers = netlink.dump(channel, RTM_GETNEXTHOPBUCKET, bytes(NHMSG.size))
         table = {}
         for answer in answers:
-            found = netlink.attributes(answer, NHMSG.size)
-            if netlink.number(found[NHA_ID]) == number:
-                bucket = netlink.attributes(found[NHA_RES_BUCKET])
+            attributes = netlink.attributes(answer, NHMSG.size)
+            if netlink.number(attributes[NHA_ID]) == number:
+                bucket = netlink.attributes(attributes[NHA_RES_BUCKET])
                 index = netlink.number(bucket[NHA_RES_BUCKET_INDEX])
                 table[index] = netlink.number(bucket[NHA_RES_BUCKET_NH_ID])
         members, weights = zip(*group.members, strict=True)
-        return ResilientGroup(members, weights, tuple(table[each] for each in range(len(table))))
+        return ResilientGroup(
+            members, weights, tuple(table[number] for number in range(len(table)))
+        )
 
     return inside(router, read)
 
@@ -249,8 +251,8 @@ def resilient_group(router: Path, number: int) -> ResilientGroup:
 def operational_state(interface: str) -> str:
     """IF_OPER_* as iproute2 shows it."""
     command = ["ip", "-n", NETNS.name, "-json", "link", "show", interface]
-    shown = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
-    return str(shown[0]["operstate"])
+    document = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
+    return str(document[0]["operstate"])
 
 
 @pytest.mark.parametrize("ignored", [0, 1])

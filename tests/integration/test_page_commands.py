@@ -59,20 +59,20 @@ FILES = {
 
 def needs_no_lab(command: str) -> bool:
     """Whether a command is one of those, with its usage line in the reference."""
-    return f"{command} ".startswith(tuple(f"rocelab {each} " for each in WITHOUT_A_LAB))
+    return f"{command} ".startswith(tuple(f"rocelab {words} " for words in WITHOUT_A_LAB))
 
 
 def typed_without_a_lab() -> list[str]:
     """Every such command of the pages once, without the usage lines of the reference."""
-    found = set()
+    names = set()
     for page in PAGES:
-        for each in commands(page, (ROOT / page).read_text()):
-            if needs_no_lab(each.text) and "[OPTIONS]" not in each.text:
-                found.add(shlex.join(shlex.split(each.text)[1:]))
-    return sorted(found)
+        for command in commands(page, (ROOT / page).read_text()):
+            if needs_no_lab(command.text) and "[OPTIONS]" not in command.text:
+                names.add(shlex.join(shlex.split(command.text)[1:]))
+    return sorted(names)
 
 
-@pytest.mark.parametrize("line", [each for each in typed_without_a_lab() if each not in NOT_RUN])
+@pytest.mark.parametrize("line", [line for line in typed_without_a_lab() if line not in NOT_RUN])
 def test_a_command_of_the_pages_runs(
     line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

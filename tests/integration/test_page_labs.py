@@ -29,11 +29,15 @@ def run_here(page: str) -> list[tuple[Typed, Run]]:
     """The commands of a page that are run, and how."""
     table = pages.RUNS.get(page, {})
     typed = commands(page, (ROOT / page).read_text())
-    runs = [(each, table.get(each.text, Run())) for each in typed if not needs_no_lab(each.text)]
-    return [(each, run) for each, run in runs if not isinstance(run, NotRun)]
+    runs = [
+        (command, table.get(command.text, Run()))
+        for command in typed
+        if not needs_no_lab(command.text)
+    ]
+    return [(command, run) for command, run in runs if not isinstance(run, NotRun)]
 
 
-OTHER_PAGES = [each for each in PAGES if each not in pages.PAGES and run_here(each)]
+OTHER_PAGES = [page for page in PAGES if page not in pages.PAGES and run_here(page)]
 
 
 @pytest.fixture
@@ -42,9 +46,9 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     not have."""
     folder = tmp_path / "checkout"
     folder.mkdir()
-    for each in ROOT.iterdir():
-        if each.name == ".venv" or not each.name.startswith((".", "results")):
-            (folder / each.name).symlink_to(each)
+    for path in ROOT.iterdir():
+        if path.name == ".venv" or not path.name.startswith((".", "results")):
+            (folder / path.name).symlink_to(path)
     sudo = tmp_path / "bin/sudo"
     sudo.parent.mkdir()
     sudo.write_text('#!/bin/sh\nexec "$@"\n')

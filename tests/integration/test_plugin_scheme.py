@@ -35,9 +35,9 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 def hops(folder: Path, *options: str) -> tuple[str, ...]:
     """The path of a flow, which packets take that are sent."""
     asked = ("path", LAB, "--src", "srv1-1", "--dst", "srv2-1", "--probe", "--json", *options)
-    found = commanded(folder, *asked)
-    assert found.returncode == 0, found.stderr
-    return tuple(json.loads(found.stdout)["hops"])
+    process = commanded(folder, *asked)
+    assert process.returncode == 0, process.stderr
+    return tuple(json.loads(process.stdout)["hops"])
 
 
 @pytest.mark.side_by_side

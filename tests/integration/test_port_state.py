@@ -47,7 +47,7 @@ def test_what_was_set_is_set_again(what: str) -> None:
         return done.stdout
 
     def shown() -> list[str]:
-        lines = [line for each in SHOWN for line in sorted(ip(each).splitlines())]
+        lines = [line for query in SHOWN for line in sorted(ip(query).splitlines())]
         return [*lines, *ip("-6 addr").splitlines()]
 
     def settled() -> list[str]:

@@ -96,7 +96,9 @@ def test_marks_follow_the_wred_line(make_lab: MakeLab) -> None:
                 )
         queue = line.queue(3)
 
-    sloped = {each: seen for each, seen in seen_in.items() if all(0 < p < 1 for p, _ in seen)}
+    sloped = {
+        size_bin: seen for size_bin, seen in seen_in.items() if all(0 < p < 1 for p, _ in seen)
+    }
     assert len(sloped) >= 10
     for bin_number, met in sloped.items():
         mean = sum(expected for expected, _ in met) / len(met)
@@ -123,9 +125,9 @@ def test_the_deepest_queue_of_a_run_is_its_own_though_it_was_deeper_before(
             line.send([line.frame(DATA, ECT0, 1000, number) for number in range(count)])
             assert len(line.receive(count)) == count
             (queue,) = (
-                each
-                for each in watch.figures()
-                if (each.node, each.interface, each.traffic_class) == (*UNDER_TEST, 3)
+                figure
+                for figure in watch.figures()
+                if (figure.node, figure.interface, figure.traffic_class) == (*UNDER_TEST, 3)
             )
             assert sum(queue.packets_by_depth) == count
             runs.append(queue.depth_max_bytes or 0)
@@ -145,12 +147,12 @@ def test_the_counters_are_what_a_packet_socket_saw(make_lab: MakeLab) -> None:
         counted = read_queue_counters(lab.fabric)[UNDER_TEST]
 
     classes = lab.fabric.spec.queues.dscp
-    for each in range(8):
-        mine = [one for one in got if classes.get(one.dscp, one.dscp >> 3) == each]
-        assert counted[each].packets == len(mine)
-        assert counted[each].bytes == sum(one.length for one in mine)
-        assert counted[each].ce_out == sum(one.ecn == CE for one in mine)
-        assert (counted[each].marked, counted[each].dropped_packets) == (0, 0)
+    for number in range(8):
+        mine = [one for one in got if classes.get(one.dscp, one.dscp >> 3) == number]
+        assert counted[number].packets == len(mine)
+        assert counted[number].bytes == sum(one.length for one in mine)
+        assert counted[number].ce_out == sum(one.ecn == CE for one in mine)
+        assert (counted[number].marked, counted[number].dropped_packets) == (0, 0)
     assert counted[4].packets == counted[5].packets == counted[6].packets == 50
     assert counted[3].packets == 150
 
@@ -282,14 +284,14 @@ def test_routing_protocols_and_what_is_not_ip_have_no_queue(make_lab: MakeLab, e
         def held_up(run: tuple[list[int], list[Seen]]) -> tuple[str, ...]:
             """A queue would send a packet every 8 ms: where none came for longer, all waited for
             the machine."""
-            times_ns = (run[0][0], *(each.time_ns for each in run[1]))
+            times_ns = (run[0][0], *(packet.time_ns for packet in run[1]))
             longest_ns = max(after - before for before, after in pairwise(times_ns))
             late = f"not valid because no packet came for {longest_ns / 1e6:.0f} ms"
             return (late,) if longest_ns > 50_000_000 else ()
 
         sent_ns, got = measured(sent_and_received, held_up)
         # In a queue, the middle one would wait 0.8 s for those before it.
-        waited_ns = sorted(each.time_ns - sent_ns[each.number] for each in got)
+        waited_ns = sorted(packet.time_ns - sent_ns[packet.number] for packet in got)
         assert waited_ns[100] < 200_000_000
         assert all(queue.packets == 0 for queue in counted_at(lab).values())
 
@@ -311,7 +313,7 @@ def test_what_is_beyond_the_buffer_is_dropped_to_the_byte(make_lab: MakeLab) -> 
     assert queue.dropped_bytes == queue.dropped_packets * length
     assert queue.others is not None and queue.others.crowded_out == 0
     # What passed at once (the burst), and while the queue was filled, never was in the full queue.
-    passed = [each.number for each in got]
+    passed = [packet.number for packet in got]
     first_lost = next(number for number in range(count) if number not in set(passed))
     carried_bytes = (sent_ns[first_lost] - sent_ns[0]) * 1e6 / 8e9
     assert 100 <= first_lost <= 100 + (3000 + carried_bytes) // length + 2
@@ -349,18 +351,18 @@ def test_cnps_and_acks_overtake_a_full_data_queue(make_lab: MakeLab, engine: str
             return line.send(data + control), line.receive(104)
 
         def held_up(run: tuple[list[int], list[Seen]]) -> tuple[str, ...]:
-            sent_ns, arrived_ns = run[0], [each.time_ns for each in run[1]]
-            if any(sent_ns[100] <= each <= sent_ns[103] for each in arrived_ns):
+            sent_ns, arrived_ns = run[0], [packet.time_ns for packet in run[1]]
+            if any(sent_ns[100] <= time_ns <= sent_ns[103] for time_ns in arrived_ns):
                 return ("not valid because the port was free while control packets were sent",)
             return ()
 
         sent_ns, got = measured(sent_and_received, held_up)
 
-    order = [each.dscp for each in got]
+    order = [packet.dscp for packet in got]
     assert [dscp for dscp in order if dscp != DATA] == [ACK, ACK, CNP, CNP]
-    gone = sum(each.time_ns < sent_ns[100] for each in got)
+    gone = sum(packet.time_ns < sent_ns[100] for packet in got)
     assert max(index for index, dscp in enumerate(order) if dscp != DATA) < gone + 8
-    assert [each.number for each in got if each.dscp == DATA] == list(range(100))
+    assert [packet.number for packet in got if packet.dscp == DATA] == list(range(100))
 
 
 def test_an_idle_port_is_at_most_a_frame_ahead_of_a_real_one(
@@ -381,13 +383,13 @@ def test_an_idle_port_is_at_most_a_frame_ahead_of_a_real_one(
             for _ in range(20):
                 time.sleep(0.02)
                 sent_ns = line.send([line.frame(DATA, 0, length, number) for number in range(12)])
-                arrived_ns = [each.time_ns for each in line.receive(12)]
+                arrived_ns = [packet.time_ns for packet in line.receive(12)]
                 assert len(arrived_ns) == 12
                 held_up += max(arrived_ns[0], sent_ns[1]) - sent_ns[0] > interval_ns / 2
                 ahead.append(
                     max(
-                        number - (each - arrived_ns[0]) / interval_ns
-                        for number, each in enumerate(arrived_ns)
+                        number - (time_ns - arrived_ns[0]) / interval_ns
+                        for number, time_ns in enumerate(arrived_ns)
                     )
                 )
             return ahead, held_up
@@ -419,7 +421,7 @@ def test_data_classes_share_a_port_byte_by_byte(make_lab: MakeLab, engine: str) 
 
     # Past the start, where one class was alone, and before either ends.
     middle = got[200:800]
-    shares = [sum(each.length for each in middle if each.dscp == dscp) for dscp in (DATA, 32)]
+    shares = [sum(packet.length for packet in middle if packet.dscp == dscp) for dscp in (DATA, 32)]
     assert shares[0] / sum(shares) == pytest.approx(0.5, abs=0.05)
 
 
@@ -446,12 +448,14 @@ def test_a_port_sends_at_its_rate(
             """The queue is full before the port gets its rate, so that the sender need not keep up
             with it."""
             slow.inject(lab)
-            line.send([line.frame(DATA, 0, mtu + 14, each) for each in range(count)])
+            line.send([line.frame(DATA, 0, mtu + 14, number) for number in range(count)])
             slow.restore(lab)
             restored_ns = time.time_ns()
-            arrived_ns = [each.time_ns for each in line.receive(count)]
+            arrived_ns = [packet.time_ns for packet in line.receive(count)]
             assert len(arrived_ns) == count
-            return Drained([each for each in arrived_ns if each > restored_ns][100:], mtu + 14)
+            return Drained(
+                [time_ns for time_ns in arrived_ns if time_ns > restored_ns][100:], mtu + 14
+            )
 
         def problems(run: Drained) -> tuple[str, ...]:
             if len(run.arrived_ns) < count / 2:
@@ -470,18 +474,18 @@ def test_depths_are_sampled_while_a_queue_drains(make_lab: MakeLab, engine: str)
         def drained() -> Drained:
             with QueueSampler(lab.fabric, 5_000_000) as sampler:
                 line.send([line.frame(DATA, 0, 1000, number) for number in range(400)])
-                arrived_ns = [each.time_ns for each in line.receive(400)]
+                arrived_ns = [packet.time_ns for packet in line.receive(400)]
                 assert len(arrived_ns) == 400
                 rounds = len(sampler.times_ns)
                 wait_until(lambda: len(sampler.times_ns) >= rounds + 2, "a sample when empty")
             taken[:] = sampler.samples
             return Drained(arrived_ns, 1000)
 
-        measured(drained, lambda each: each.problems(2 * 10**6, 1500, 0.03))
+        measured(drained, lambda run: run.problems(2 * 10**6, 1500, 0.03))
 
-    samples = [each for each in taken if (each.node, each.interface) == UNDER_TEST]
-    assert {each.traffic_class for each in samples} == {3}
-    depths = [each.depth_bytes for each in samples]
+    samples = [sample for sample in taken if (sample.node, sample.interface) == UNDER_TEST]
+    assert {sample.traffic_class for sample in samples} == {3}
+    depths = [sample.depth_bytes for sample in samples]
     peak = depths.index(max(depths))
     assert max(depths) > 200_000  # of 400,000 sent: a slow CPU fills while the port drains
     assert depths[-1] == 0
@@ -543,11 +547,11 @@ def test_a_port_keeps_its_queues_over_a_flap(make_lab: MakeLab) -> None:
             nonlocal runs
             runs += 1
             line.send([line.frame(DATA, 0, 1000, number) for number in range(100)])
-            arrived_ns = [each.time_ns for each in line.receive(100)]
+            arrived_ns = [packet.time_ns for packet in line.receive(100)]
             assert len(arrived_ns) == 100
             return Drained(arrived_ns[10:], 1000)
 
-        run = measured(drained, lambda each: each.problems(8 * 10**6, 1500, 0.02))
+        run = measured(drained, lambda run: run.problems(8 * 10**6, 1500, 0.02))
     assert counted_at(lab)[3].packets == 100 + 100 * runs
     assert run.rate_bps() == pytest.approx(8e6, rel=0.02)
 
@@ -635,7 +639,7 @@ def test_without_bpf_or_red_a_lab_comes_up_and_says_that_it_has_no_queues(
     )
     lab = lab_with(make_lab, "t-queues-none", "100M")
 
-    (note,) = (each for each in lab.notes if "neither rate nor queue" in each)
+    (note,) = (note for note in lab.notes if "neither rate nor queue" in note)
     assert "clang is missing" in note
     with pytest.raises(InputError, match="have no queues"):
         read_queue_counters(lab.fabric)
@@ -661,16 +665,16 @@ def test_the_engine_red_sorts_drops_and_counts_on_this_kernel(
         line.send([line.frame(*kinds[number % 5], 200, number) for number in range(100)])
         got = line.receive(100)
         counted = counted_at(lab)
-        for each in range(8):
-            mine = [one for one in got if lab_class(lab, one.dscp) == each]
-            assert (counted[each].packets, counted[each].bytes) == (len(mine), 200 * len(mine))
+        for number in range(8):
+            mine = [one for one in got if lab_class(lab, one.dscp) == number]
+            assert (counted[number].packets, counted[number].bytes) == (len(mine), 200 * len(mine))
 
         with QueueSampler(lab.fabric) as sampler:
             line.send([line.frame(DATA, 0, 1000, number) for number in range(200)])
             queue = line.taken(3, counted[3].packets + 200)
             assert len(line.receive(200 - queue.dropped_packets)) == 200 - queue.dropped_packets
     assert queue.dropped_packets > 80
-    assert 50_000 < max(each.depth_bytes for each in sampler.samples) <= 100_000
+    assert 50_000 < max(sample.depth_bytes for sample in sampler.samples) <= 100_000
 
 
 def lab_class(lab: Lab, dscp: int) -> int:

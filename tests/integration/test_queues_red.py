@@ -71,16 +71,18 @@ def test_marks_follow_the_wred_line(
                 )
         queue = line.queue(3)
 
-    sloped = {each: seen for each, seen in seen_in.items() if all(0 < p < 1 for p, _, _ in seen)}
+    sloped = {
+        size_bin: seen for size_bin, seen in seen_in.items() if all(0 < p < 1 for p, _, _ in seen)
+    }
     assert len(sloped) >= 10
-    bins = {f"{each * width} bytes": seen for each, seen in sorted(sloped.items())}
+    bins = {f"{size_bin * width} bytes": seen for size_bin, seen in sorted(sloped.items())}
     bins["all"] = [one for seen in sloped.values() for one in seen]
     for where, seen in bins.items():
         packets, marks = len(seen), sum(marked for _, _, marked in seen)
         on_line, expected = (sum(one[index] for one in seen) / packets for index in (0, 1))
-        told = f"{where}: {packets} packets, marked {marks / packets:.4f}, line {on_line:.4f}"
-        record_property(f"marks at {where}", f"{told}, RED {expected:.4f}")
-        assert two_sided(marks, packets, expected) > 0.001 / len(bins), told
+        line_text = f"{where}: {packets} packets, marked {marks / packets:.4f}, line {on_line:.4f}"
+        record_property(f"marks at {where}", f"{line_text}, RED {expected:.4f}")
+        assert two_sided(marks, packets, expected) > 0.001 / len(bins), line_text
         assert expected == pytest.approx(on_line, abs=0.06 * ecn.pmax)
 
     marks = sum(marked for seen in seen_in.values() for _, _, marked in seen)
@@ -103,13 +105,13 @@ def test_only_ecn_capable_packets_of_marked_classes_are_marked(make_lab: MakeLab
     for kind in range(7):
         dscp, sent_as = kinds[kind]
         # The first few of a class meet no queue.
-        seen = [each.ecn for each in sorted(got, key=lambda each: each.number)][kind::7][5:]
+        seen = [packet.ecn for packet in sorted(got, key=lambda packet: packet.number)][kind::7][5:]
         capable = dscp == DATA and sent_as != 0
         assert set(seen) == {CE if capable else sent_as}, (dscp, sent_as)
-    assert all(counted[each].dropped_packets == 0 for each in range(8))
-    assert {each for each in range(8) if counted[each].marked} == {3}
+    assert all(counted[number].dropped_packets == 0 for number in range(8))
+    assert {number for number in range(8) if counted[number].marked} == {3}
     # sch_red counts a packet that came in marked as marked again.
-    marks = sum(each.ecn == CE for each in got)
+    marks = sum(packet.ecn == CE for packet in got)
     assert marks - 5 <= counted[3].marked <= marks
 
 
@@ -124,13 +126,13 @@ def test_the_counters_are_what_a_packet_socket_saw(make_lab: MakeLab) -> None:
 
     assert len(got) == 420
     classes = lab.fabric.spec.queues.dscp
-    for each in range(8):
-        mine = [one for one in got if classes.get(one.dscp, one.dscp >> 3) == each]
-        marks = sum(one.ecn == CE for one in mine) if each != 7 else 0
-        told = counted[each]
-        assert (told.packets, told.bytes) == (len(mine), sum(one.length for one in mine))
-        assert (told.marked, told.dropped_packets, told.depth_bytes) == (marks, 0, 0)
-        assert (told.dropped_bytes, told.ce_out, told.on_arrival) == (None, None, None)
+    for number in range(8):
+        mine = [one for one in got if classes.get(one.dscp, one.dscp >> 3) == number]
+        marks = sum(one.ecn == CE for one in mine) if number != 7 else 0
+        counts = counted[number]
+        assert (counts.packets, counts.bytes) == (len(mine), sum(one.length for one in mine))
+        assert (counts.marked, counts.dropped_packets, counts.depth_bytes) == (marks, 0, 0)
+        assert (counts.dropped_bytes, counts.ce_out, counts.on_arrival) == (None, None, None)
     assert counted[3].marked > 0
     assert counted[4].marked > 0
 
@@ -149,13 +151,13 @@ def test_what_is_beyond_the_buffer_is_dropped_to_the_packet(make_lab: MakeLab, e
     assert queue.packets == len(got)
     assert queue.bytes == len(got) * length
     # sch_red marks before it looks whether the packet fits: a mark may be of a dropped packet.
-    marked_out = sum(each.ecn == CE for each in got)
+    marked_out = sum(packet.ecn == CE for packet in got)
     if ecn == ECT0:
         assert queue.marked == marked_out + queue.dropped_packets
         assert marked_out > 70
     else:
         assert queue.marked == marked_out == 0
-    passed = {each.number for each in got}
+    passed = {packet.number for packet in got}
     first_lost = next(number for number in range(count) if number not in passed)
     # What passed at once (the burst, and what a few milliseconds carry) never was in the queue.
     assert 100 <= first_lost <= 100 + 3000 // length + 5

@@ -83,7 +83,7 @@ def in_own_mounts(prepared: str) -> tuple[str, ...]:
 def assert_refused(outcome: Outcome, *said: str) -> None:
     assert outcome.returncode == 3, outcome.stderr
     first, hint = outcome.stderr.splitlines()
-    assert all(each in first for each in said), first
+    assert all(part in first for part in said), first
     assert hint.startswith("  hint: ")
 
 
@@ -97,7 +97,9 @@ def spec(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.mark.parametrize(
-    "capability", [each for each in CAPABILITIES if each.needed], ids=lambda each: each.name
+    "capability",
+    [capability for capability in CAPABILITIES if capability.needed],
+    ids=lambda capability: capability.name,
 )
 def test_without_a_capability_that_labs_need_none_is_begun(
     spec: Path, capability: Capability
@@ -111,14 +113,14 @@ def test_without_a_capability_that_labs_need_none_is_begun(
 def test_a_lab_comes_up_without_priorities_and_is_taken_down_with_all_rights_only(
     spec: Path,
 ) -> None:
-    named = {each.name: each for each in CAPABILITIES}
+    named = {capability.name: capability for capability in CAPABILITIES}
     up = restricted(started_without(named["CAP_SYS_NICE"]), "up", spec)
     assert up.returncode == 0, up.stderr
     assert "note: CAP_SYS_NICE is missing" in up.stdout
     lab = RunningLab.open("it-no")
     inodes = [lab.node(node.name).netns.stat().st_ino for node in lab.fabric.nodes]
     daemons = processes_in(inodes)
-    for capability in (each for each in CAPABILITIES if each.takes_down):
+    for capability in (capability for capability in CAPABILITIES if capability.takes_down):
         with without(capability):
             refused = rocelab("down", "it-no")
         assert_refused(refused, capability.name)
@@ -170,7 +172,7 @@ def test_results_that_have_no_room_leave_no_half_files(
 
 
 def test_adopting_needs_no_right_that_process_1_has_and_root_has_not() -> None:
-    (ptrace,) = (each for each in CAPABILITIES if each.name == "CAP_SYS_PTRACE")
+    (ptrace,) = (capability for capability in CAPABILITIES if capability.name == "CAP_SYS_PTRACE")
     sleep = ("sleep", "600")
     commands = {"own": ("unshare", "--net", *sleep), "the-machine-s": sleep}
     with ExitStack() as stack:
@@ -188,7 +190,7 @@ def test_adopting_needs_no_right_that_process_1_has_and_root_has_not() -> None:
 
 
 def test_a_container_with_more_rights_than_adopt_is_named() -> None:
-    (ptrace,) = (each for each in CAPABILITIES if each.name == "CAP_SYS_PTRACE")
+    (ptrace,) = (capability for capability in CAPABILITIES if capability.name == "CAP_SYS_PTRACE")
     with subprocess.Popen(["unshare", "--net", "sleep", "600"]) as process:
         try:
             wait_until(lambda: processes.name_of(process.pid) == "sleep", "it sleeps")

@@ -275,12 +275,12 @@ def test_a_run_outlives_its_connection_and_is_attached_to_again(
         server.cut()
         out, errors = process.communicate(timeout=RUN_LIMIT_S)
     assert process.returncode == LOST_EXIT_CODE, errors.decode()
-    told = errors.decode()
-    assert "is lost; it goes on there" in told
-    again = re.search(r"hint: rocelab --host \S+ attach (\S+)", told)
+    text = errors.decode()
+    assert "is lost; it goes on there" in text
+    again = re.search(r"hint: rocelab --host \S+ attach (\S+)", text)
     assert again is not None
     listed = json.loads(server.rocelab("runs", "--json", cwd=tmp_path)[1])
-    assert [(each["run"], each["state"]) for each in listed] == [(again[1], "running")]
+    assert [(row["run"], row["state"]) for row in listed] == [(again[1], "running")]
     with server.begin("attach", cwd=tmp_path) as process:
         assert read_until(process, b"before\n") == b"before\n"
         gate.write_text("all\n")

@@ -131,9 +131,9 @@ def test_axe_finds_nothing_serious(opener: Opener, width: int, scheme: str) -> N
 def serious(page: Page) -> list[tuple[str, list[str]]]:
     """What axe finds of that impact, with the elements."""
     return [
-        (each["id"], [node["html"][:200] for node in each["nodes"]][:3])
-        for each in Axe().run(page).response["violations"]
-        if each["impact"] in ("serious", "critical")
+        (violation["id"], [node["html"][:200] for node in violation["nodes"]][:3])
+        for violation in Axe().run(page).response["violations"]
+        if violation["impact"] in ("serious", "critical")
     ]
 
 
@@ -242,7 +242,7 @@ def test_a_table_is_sorted_by_a_heading_and_filtered_by_words(plain: Page) -> No
     time.get_by_role("button").click()
     expect(time).to_have_attribute("aria-sort", "descending")
     without = TIMES.index("-")
-    by_time = sorted(set(range(len(TIMES))) - {without}, key=lambda each: SECONDS[each])
+    by_time = sorted(set(range(len(TIMES))) - {without}, key=lambda index: SECONDS[index])
     assert numbers() == [*reversed(by_time), without]
     plain.keyboard.press("Enter")
     expect(time).to_have_attribute("aria-sort", "ascending")
@@ -447,7 +447,7 @@ def compared_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     page = tmp_path_factory.mktemp("compared") / "report.html"
     page.write_text(
         compared_html(
-            comparison(lambda each: (run(30, 10) if each.scheme.kind == "ecmp" else run(20, 20),))
+            comparison(lambda cell: (run(30, 10) if cell.scheme.kind == "ecmp" else run(20, 20),))
         )
     )
     return page

@@ -136,8 +136,8 @@ def test_a_lab_is_found_again_with_its_runtime(lab: Lab, kind: str) -> None:
 
 
 def test_a_command_runs_in_the_node_and_one_that_is_not_there_is_refused(lab: Lab) -> None:
-    shown = lab.node("rtsw1").exec(["ip", "-json", "link", "show"])
-    names = {link["ifname"] for link in json.loads(shown.stdout)}
+    process = lab.node("rtsw1").exec(["ip", "-json", "link", "show"])
+    names = {link["ifname"] for link in json.loads(process.stdout)}
     assert {"ctsw1", "ctsw2", "srv1-1"} <= names
     assert lab.node("rtsw1").exec(["false"]).returncode == 1
     with pytest.raises(InputError, match="no-such-command"):
@@ -295,11 +295,11 @@ def test_a_drill_runs_on_it(lab: Lab, kind: str, tmp_path: Path) -> None:
     (repeat,) = probe_runs(result)
     assert [record.event.change for record in repeat.events] == ["begin", "end"]
     assert repeat.overall.restored
-    affected = [each for each in repeat.flows if each.measurement.lost]
+    affected = [flow for flow in repeat.flows if flow.measurement.lost]
     assert 0 < len(affected) < len(repeat.flows)
     assert {"rtsw1", "ctsw2", "rtsw2"} <= {change.node for change in repeat.fib}
-    told = {one.node for one in repeat.stages[0].switches}
-    assert {"rtsw1", "ctsw2", "rtsw2"} <= told
+    nodes = {one.node for one in repeat.stages[0].switches}
+    assert {"rtsw1", "ctsw2", "rtsw2"} <= nodes
     assert repeat.health is not None
     assert RunningLab.open(lab.name).fabric == lab.fabric
 
@@ -313,11 +313,11 @@ def test_lossless_classes_pause_on_it_and_leave_nothing(kind: str, tmp_path: Pat
     with running(Lab.planned(file, provider_of(kind))) as lab:
         report = measured(lambda: run_job(lab, JobSpec.model_validate(job)))
     assert belongings(lab.name) == []
-    found = report.lossless
-    assert found is not None
-    assert found.transitions > 0
-    assert found.dropped == report.transport.retransmitted == 0
-    assert found.unbalanced == ()
+    lossless = report.lossless
+    assert lossless is not None
+    assert lossless.transitions > 0
+    assert lossless.dropped == report.transport.retransmitted == 0
+    assert lossless.unbalanced == ()
 
 
 def test_killed_half_way_the_next_down_leaves_nothing(kind: str, tmp_path: Path) -> None:
@@ -357,11 +357,11 @@ def test_an_interrupted_up_takes_the_lab_back(kind: str, tmp_path: Path) -> None
 def opened_processes(namespaces: Iterable[int]) -> list[int]:
     """The processes in these namespaces, as pid descriptors: the kernel soon reuses a namespace's
     number, for example for the lab of a concurrent test."""
-    found = []
+    processes = []
     for pid in processes_in(namespaces):
         with suppress(ProcessLookupError):
-            found.append(os.pidfd_open(pid))
-    return found
+            processes.append(os.pidfd_open(pid))
+    return processes
 
 
 def namespaces_of(files: LabFiles) -> list[int]:

@@ -127,9 +127,9 @@ def no_controller(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(f"rocelab.dataplane.steering.scheme.{name}", lambda *_: None)
 
 
-def spines_of(found: dict[str, list[int]]) -> dict[int, str]:
+def spines_of(psns: dict[str, list[int]]) -> dict[int, str]:
     """The one spine on each packet's path."""
-    places = [(psn, name) for name in SPINES for psn in found[name]]
+    places = [(psn, name) for name in SPINES for psn in psns[name]]
     assert len(places) == len({psn for psn, _ in places}), "a packet met two spines"
     return dict(places)
 
@@ -304,7 +304,7 @@ def lab(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 
 
 @pytest.mark.side_by_side
-@pytest.mark.parametrize("scheme", [E_ECMP, PINNING, TE], ids=lambda each: each.kind)
+@pytest.mark.parametrize("scheme", [E_ECMP, PINNING, TE], ids=lambda scheme: scheme.kind)
 def test_each_flow_takes_the_predicted_path(
     lab: Lab, no_controller: None, scheme: SchemeSpec
 ) -> None:
@@ -363,15 +363,15 @@ def test_each_flow_takes_the_predicted_path(
 
 def test_a_flowlet_stays_on_its_path_and_a_pause_draws_another(zone: Lab) -> None:
     """40 pauses change the spine at least once: all draw the same one only once in 10^24 runs."""
-    gap_ms, margin_ms, flowlets, each = 60, 10, 41, 5
+    gap_ms, margin_ms, flowlets, burst = 60, 10, 41, 5
 
     def run() -> FlowletRun:
         start_flowlets(zone, f"{gap_ms // 10}ms")
         sent: list[tuple[int, int]] = []
         with scheme_wire(zone, "srv1-1", "srv2-1", SPINES) as line:
-            for psn in range(flowlets * each):
+            for psn in range(flowlets * burst):
                 if psn:
-                    pause_ms = gap_ms + 2 * margin_ms if psn % each == 0 else 4
+                    pause_ms = gap_ms + 2 * margin_ms if psn % burst == 0 else 4
                     time.sleep(pause_ms / 1e3)
                 before_ns = time.monotonic_ns()
                 line.send([line.frame(psn)])
@@ -388,7 +388,7 @@ def test_a_flowlet_stays_on_its_path_and_a_pause_draws_another(zone: Lab) -> Non
         return FlowletRun(spine_of, short, long, counted)
 
     def too_few(one: FlowletRun) -> tuple[str, ...]:
-        wanted = 0.9 * flowlets * (each - 1)
+        wanted = 0.9 * flowlets * (burst - 1)
         return () if len(one.short) > wanted else (f"only {len(one.short)} pauses were short",)
 
     one = measured(run, too_few)
@@ -396,7 +396,7 @@ def test_a_flowlet_stays_on_its_path_and_a_pause_draws_another(zone: Lab) -> Non
     assert any(one.spine_of[psn] != one.spine_of[psn - 1] for psn in one.long)
     assert set(one.spine_of.values()) == set(SPINES)
     assert one.counted.flowlets == one.counted.changes + 1
-    pauses = flowlets * each - 1
+    pauses = flowlets * burst - 1
     assert len(one.long) <= one.counted.changes <= pauses - len(one.short)
 
 
@@ -485,9 +485,9 @@ def test_a_pinned_packet_leaves_by_its_destinations_slot_and_by_another_when_tha
             await_width(lab, "rtsw1", slots[0], 3)
             line.seen(0)
             line.send([line.frame(psn, qp=psn) for psn in range(100, 200)])
-            found = line.seen(100)
-    assert sorted(found["srv2-1"]) == list(range(100, 200))
-    (spine,) = {spines_of(found)[psn] for psn in range(100, 200)}
+            counts = line.seen(100)
+    assert sorted(counts["srv2-1"]) == list(range(100, 200))
+    (spine,) = {spines_of(counts)[psn] for psn in range(100, 200)}
     assert spine != uplinks[0]
 
 
@@ -518,13 +518,13 @@ def test_a_flow_goes_where_its_entry_says_and_elsewhere_when_that_uplink_dies(
         return {EntryKey("rtsw1", source, target, 49152): steering_hash(index, [1] * 4)}
 
     with scheme_wire(lab, "srv1-1", "srv2-1", SPINES) as line:
-        own = spine_to(line, target, 0)
+        spine = spine_to(line, target, 0)
         for index in range(4):
             program(lab.steering, entry(index))
             assert lab.steering.read_entries() == entry(index)
             assert spine_to(line, target, 1 + index) == uplinks[index]
         program(lab.steering, {EntryKey("rtsw1", source, target, 49153): 0})
-        assert spine_to(line, target, 5) == own
+        assert spine_to(line, target, 5) == spine
         counted = lab.steering.counters()["rtsw1"]
         assert (counted.hits, counted.misses) == (4, 2)
 
@@ -533,9 +533,9 @@ def test_a_flow_goes_where_its_entry_says_and_elsewhere_when_that_uplink_dies(
             await_width(lab, "rtsw1", target, 3)
             line.seen(0)
             line.send([line.frame(psn) for psn in range(100, 200)])
-            found = line.seen(100)
-    assert sorted(found["srv2-1"]) == list(range(100, 200))
-    assert uplinks[2] not in spines_of(found).values()
+            counts = line.seen(100)
+    assert sorted(counts["srv2-1"]) == list(range(100, 200))
+    assert uplinks[2] not in spines_of(counts).values()
 
 
 @pytest.mark.side_by_side
@@ -586,8 +586,8 @@ def test_switching_schemes_under_a_thousand_packets_a_second_loses_none(zone: La
                 stop.set()
                 sender.join()
             seconds = time.monotonic() - began
-            found = line.seen(len(sent))
-        assert sorted(found["srv2-1"]) == sent
+            counts = line.seen(len(sent))
+        assert sorted(counts["srv2-1"]) == sent
         return len(sent) / seconds
 
     measured(run, lambda rate: () if rate > 900 else (f"{rate:.0f} packets/s were sent",))
@@ -602,14 +602,14 @@ def test_down_leaves_no_program_and_no_map(make_lab: MakeLab) -> None:
         kernel_id(bpf.pinned(pins_folder(lab.runtime.files) / name), "map_id")
         for name in ("nodes", "counters", "pins", "entries")
     ]
-    shown = lab.node("rtsw1").exec(["tc", "-j", "filter", "show", "dev", "srv1-1", "ingress"])
+    process = lab.node("rtsw1").exec(["tc", "-j", "filter", "show", "dev", "srv1-1", "ingress"])
     (program,) = {
-        each["options"]["prog"]["id"] for each in json.loads(shown.stdout) if "options" in each
+        row["options"]["prog"]["id"] for row in json.loads(process.stdout) if "options" in row
     }
-    assert alive("prog", program) and all(alive("map", each) for each in maps)
+    assert alive("prog", program) and all(alive("map", number) for number in maps)
     lab.down()
     wait_until(lambda: not alive("prog", program))
-    wait_until(lambda: not [each for each in maps if alive("map", each)])
+    wait_until(lambda: not [number for number in maps if alive("map", number)])
     assert not LabFiles(lab.name).root.exists()
 
 
@@ -666,7 +666,7 @@ def test_the_command_line_switches_schemes_and_predicts_by_the_one_that_runs(
         assert (seen["scheme"], seen["probe"]["agrees"]) == ("e-ecmp", True)
         met.add(seen["hops"][2])
     assert len(met) > 1
-    counters = {each["node"]: each for each in read("scheme", lab.name)["counters"]}
+    counters = {row["node"]: row for row in read("scheme", lab.name)["counters"]}
     assert counters["rtsw1"]["steered"] >= 6
 
     with in_use(lab.runtime.files, "a drill"):

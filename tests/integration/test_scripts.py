@@ -53,8 +53,8 @@ def test_the_links_found_are_those_of_the_running_kernels_tables(lab: Lab, file:
 
 
 def test_one_seed_leaves_half_of_the_links_unused() -> None:
-    own, shared = printed("polarization", "zone-small")
-    assert own.startswith("a seed per switch") and own.endswith("32 of 32 links used")
+    seeded, shared = printed("polarization", "zone-small")
+    assert seeded.startswith("a seed per switch") and seeded.endswith("32 of 32 links used")
     assert shared.startswith("one seed for all") and shared.endswith("16 of 32 links used")
 
 
@@ -90,16 +90,16 @@ def counted(lab: str, *flows: tuple[str, str, str, str]) -> dict[str, dict[str, 
             printed("send_flow", lab, source, "srv3-1", sport, ecn, number)
         lines = counting.stdout.read().splitlines()
     assert counting.returncode == 0
-    found = {}
+    counts = {}
     for line in lines:
         port, codepoints = line.split()[2].rstrip(":"), line.rpartition(": ")[2].split(", ")
-        found[port] = {each.split()[1]: int(each.split()[0]) for each in codepoints}
-    return found
+        counts[port] = {codepoint.split()[1]: int(codepoint.split()[0]) for codepoint in codepoints}
+    return counts
 
 
 def test_a_flow_arrives_from_its_port_with_its_codepoint(lab: Lab) -> None:
-    found = counted(NAME, ("srv1-1", "50000", "ect0", "100"), ("srv2-1", "50001", "ce", "40"))
-    assert found == {
+    counts = counted(NAME, ("srv1-1", "50000", "ect0", "100"), ("srv2-1", "50001", "ce", "40"))
+    assert counts == {
         "50000": {"not-ect": 0, "ect1": 0, "ect0": 100, "ce": 0},
         "50001": {"not-ect": 0, "ect1": 0, "ect0": 0, "ce": 40},
     }
@@ -115,9 +115,9 @@ def test_what_a_full_queue_marks_is_counted_at_the_receiver(make_lab: MakeLab) -
     )
     made.start()
     flows = [("srv1-1", "50000", "ect0", "60"), ("srv2-1", "50001", "not-ect", "60")]
-    found = counted("t-marks", *flows)
+    counts = counted("t-marks", *flows)
     # Uplinks of so low a rate mark too, and a mark that is set is not counted again.
     queues = [q for port in read_queue_counters(made.fabric).values() for q in port.values()]
-    assert found["50000"]["ce"] == sum(queue.marked for queue in queues) > 0
-    assert found["50000"]["ce"] + found["50000"]["ect0"] == 60
-    assert found["50001"] == {"not-ect": 60, "ect1": 0, "ect0": 0, "ce": 0}
+    assert counts["50000"]["ce"] == sum(queue.marked for queue in queues) > 0
+    assert counts["50000"]["ce"] + counts["50000"]["ect0"] == 60
+    assert counts["50001"] == {"not-ect": 60, "ect1": 0, "ect0": 0, "ce": 0}

@@ -173,7 +173,7 @@ def recoveries_of(
     traffic: TrafficResult, window: Window, paths: dict[int, tuple[str, ...]]
 ) -> Sequence[FlowRecovery]:
     method = Method(sampling_interval_ns=10 * MS, sustained_ns=50 * MS)
-    found = []
+    recoveries = []
     for record in traffic.flows:
         samples = FlowSamples(
             record.sent_seq, record.sent_ns, record.received_seq, record.receive_ns
@@ -183,8 +183,8 @@ def recoveries_of(
         if event.affected:
             after_ns = event.convergence_ns
             recovered_ns = None if after_ns is None else window.start_ns + after_ns
-            found.append(FlowRecovery(paths[record.flow.id], recovered_ns))
-    return found
+            recoveries.append(FlowRecovery(paths[record.flow.id], recovered_ns))
+    return recoveries
 
 
 def test_both_ends_of_a_dead_link_know_by_carrier_and_the_others_by_a_withdrawal(
@@ -362,8 +362,8 @@ def event_run(
     problems: Sequence[str],
 ) -> EventRun:
     changes = timeline.changes(event_ns, end_ns)
-    found = stages_of(event_ns, Window(event_ns, end_ns), recorder.records, changes, ())
-    return EventRun({one.node: one for one in found}, (*problems, *recorder.problems()))
+    stages = stages_of(event_ns, Window(event_ns, end_ns), recorder.records, changes, ())
+    return EventRun({one.node: one for one in stages}, (*problems, *recorder.problems()))
 
 
 def test_the_log_is_read_from_where_the_recording_began(

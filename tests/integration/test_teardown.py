@@ -160,7 +160,7 @@ def test_down_ends_who_left_a_nodes_network_namespace_or_let_its_first_thread_en
 
         for name, process in started.items():
             wait_until(lambda process=process: has_left(process), f"{name} has left")  # type: ignore[misc]
-        assert [each.poll() for each in started.values()] == [None] * len(started)
+        assert [process.poll() for process in started.values()] == [None] * len(started)
         take_down("t-left")
         left = [name for name, process in started.items() if process.poll() is None]
         assert left == ["machine"]

@@ -128,8 +128,8 @@ def troubled(tmp_path_factory: pytest.TempPathFactory) -> Ran:
 
 def outcomes(ran: Ran) -> dict[str, str]:
     """Each test's outcome in the summary: PASSED, FAILED, ERROR."""
-    found = re.findall(r"^(PASSED|FAILED|ERROR) \S+::test_(\w+)\[", ran.output, re.MULTILINE)
-    return {name: outcome for outcome, name in sorted(found, reverse=True)}
+    matches = re.findall(r"^(PASSED|FAILED|ERROR) \S+::test_(\w+)\[", ran.output, re.MULTILINE)
+    return {name: outcome for outcome, name in sorted(matches, reverse=True)}
 
 
 def test_each_test_ends_as_it_should(troubled: Ran) -> None:
@@ -179,10 +179,10 @@ def evidence(ran: Ran) -> dict[str, Path]:
     """Folder of evidence by test, from junit.xml."""
     cases = ElementTree.parse(ran.folder / "junit.xml").iter("testcase")
     return {
-        case.get("name", "").partition("[")[0]: Path(each.get("value", ""))
+        case.get("name", "").partition("[")[0]: Path(entry.get("value", ""))
         for case in cases
-        for each in case.iter("property")
-        if each.get("name") == "rocelab_evidence"
+        for entry in case.iter("property")
+        if entry.get("name") == "rocelab_evidence"
     }
 
 
@@ -197,7 +197,7 @@ def test_the_evidence_of_a_measurement_holds_its_figures(troubled: Ran) -> None:
 
 def test_evidence_is_of_the_moment_of_the_failure(troubled: Ran) -> None:
     folder = evidence(troubled)["test_a_failure_among_broken_things_shows_them_broken"]
-    links = {each["ifname"]: each for each in json.loads((folder / "rtsw1/links.json").read_text())}
+    links = {row["ifname"]: row for row in json.loads((folder / "rtsw1/links.json").read_text())}
     assert "UP" not in links["ctsw2"]["flags"]
     assert "UP" in links["ctsw1"]["flags"]
 

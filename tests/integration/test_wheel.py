@@ -145,7 +145,7 @@ def pip(*words: str | Path) -> None:
 
 def content(wheel: Path) -> dict[str, int]:
     """The files of a wheel with their checksums."""
-    return {each.filename: each.CRC for each in zipfile.ZipFile(wheel).infolist()}
+    return {member.filename: member.CRC for member in zipfile.ZipFile(wheel).infolist()}
 
 
 @pytest.mark.long
@@ -161,18 +161,18 @@ def test_a_source_distribution_has_what_tests_and_make_need_and_nothing_that_was
 ) -> None:
     (source,) = built.glob("*.tar.gz")
     with tarfile.open(source) as packed:
-        found = {name.partition("/")[2].partition("/")[0] for name in packed.getnames()}
-    assert {"Makefile", "setup.sh", "LICENSE", "tests", "labs", "docs"} <= found
+        names = {name.partition("/")[2].partition("/")[0] for name in packed.getnames()}
+    assert {"Makefile", "setup.sh", "LICENSE", "tests", "labs", "docs"} <= names
     made = {line.strip("/") for line in (ROOT / ".gitignore").read_text().split()}
-    assert not found & made
+    assert not names & made
 
 
 @pytest.mark.side_by_side
 def test_an_installed_wheel_has_the_command_and_its_manual_pages(python: Path) -> None:
     command = python.with_name("rocelab")
-    shown = subprocess.run([command, "--version"], capture_output=True, text=True, check=True)
+    process = subprocess.run([command, "--version"], capture_output=True, text=True, check=True)
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    assert shown.stdout == f"rocelab {project['version']}\n"
+    assert process.stdout == f"rocelab {project['version']}\n"
     pages = python.parents[1] / "share/man/man1"
     assert sorted(path.name for path in pages.iterdir()) == sorted(
         path.name for path in (ROOT / "docs/man").iterdir()

@@ -55,16 +55,16 @@ class Api:
         """The object at a path. Raises RefusedError, OSError."""
         return self._ask("GET", path, None, "application/json")
 
-    def apply(self, found: Mapping[str, Any]) -> Any:
+    def apply(self, document: Mapping[str, Any]) -> Any:
         """Server-side apply with strict validation, as `kubectl apply --server-side`. Raises
         RefusedError."""
-        metadata = found["metadata"]
-        version, namespace = found["apiVersion"], metadata.get("namespace")
+        metadata = document["metadata"]
+        version, namespace = document["apiVersion"], metadata.get("namespace")
         group = f"/apis/{version}" if "/" in version else f"/api/{version}"
         place = f"{group}/namespaces/{namespace}" if namespace else group
         options = urlencode({"fieldManager": "rocelab", "fieldValidation": "Strict"})
-        path = f"{place}/{_PLURALS[found['kind']]}/{metadata['name']}?{options}"
-        return self._ask("PATCH", path, json.dumps(found), "application/apply-patch+yaml")
+        path = f"{place}/{_PLURALS[document['kind']]}/{metadata['name']}?{options}"
+        return self._ask("PATCH", path, json.dumps(document), "application/apply-patch+yaml")
 
     def delete(self, path: str) -> None:
         """Delete the object at a path. Raises RefusedError."""

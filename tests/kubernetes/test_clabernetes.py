@@ -57,9 +57,9 @@ class Made:
 
 def applied(api: Api, files: Mapping[str, str]) -> tuple[dict[str, Any], ...]:
     """Apply every object, in the order of their files."""
-    objects = tuple(each for text in files.values() for each in yaml.safe_load_all(text))
-    for each in objects:
-        api.apply(each)
+    objects = tuple(manifest for text in files.values() for manifest in yaml.safe_load_all(text))
+    for manifest in objects:
+        api.apply(manifest)
     return objects
 
 
@@ -90,14 +90,14 @@ def made_of(api: Api, fabric: Fabric) -> Made:
     )
     (connectivity,) = items("connectivities")
     (topologies,) = (
-        each["data"] for each in items("configmaps") if each["metadata"]["name"] == fabric.name
+        item["data"] for item in items("configmaps") if item["metadata"]["name"] == fabric.name
     )
     return Made(
         short_names(fabric),
         objects,
         {
-            each["metadata"]["labels"]["clabernetes/topologyNode"]: each
-            for each in items("deployments")
+            item["metadata"]["labels"]["clabernetes/topologyNode"]: item
+            for item in items("deployments")
         },
         {
             name: yaml.safe_load(text)
@@ -105,7 +105,7 @@ def made_of(api: Api, fabric: Fabric) -> Made:
             if name in fabric.node_by_name
         },
         connectivity["spec"]["pointToPointTunnels"],
-        tuple(each["metadata"]["name"] for kind in paths for each in items(kind)),
+        tuple(item["metadata"]["name"] for kind in paths for item in items(kind)),
         {
             "ConfigMap": sum(map(len, topologies.values())),
             "Topology": object_bytes(topology()),
@@ -129,10 +129,10 @@ def test_every_node_is_a_deployment_of_its_own(made: Made) -> None:
 
 def test_every_file_is_mounted_where_its_node_binds_it(made: Made) -> None:
     texts = {
-        (each["metadata"]["name"], key): text
-        for each in made.applied
-        if each["kind"] == "ConfigMap"
-        for key, text in each["data"].items()
+        (manifest["metadata"]["name"], key): text
+        for manifest in made.applied
+        if manifest["kind"] == "ConfigMap"
+        for key, text in manifest["data"].items()
     }
     for container in deployment(made.fabric, DEFAULT_IMAGE).containers:
         pod = made.deployments[container.name]["spec"]["template"]["spec"]
@@ -178,21 +178,24 @@ def test_every_link_is_one_tunnel_with_both_of_its_ends(made: Made) -> None:
 
 def test_a_node_s_own_topology_has_its_ports_and_its_settings(made: Made) -> None:
     definition = yaml.safe_load(made.applied[-1]["spec"]["definition"]["containerlab"])
-    for name, own in made.topologies.items():
+    for name, topology in made.topologies.items():
         here = {
             tuple(end.split(":"))
-            for link in own["topology"]["links"]
+            for link in topology["topology"]["links"]
             for end in link["endpoints"]
             if not end.startswith("host:")
         }
         links = made.fabric.links_of[name]
         assert here == {(name, link.port(name).interface) for link in links}
         # Linux allows 15 characters in the names of interfaces on the pod's side.
-        others = [end for link in own["topology"]["links"] for end in link["endpoints"]]
+        others = [end for link in topology["topology"]["links"] for end in link["endpoints"]]
         assert all(len(end.partition(":")[2]) <= 15 for end in others)
-        given, found = definition["topology"]["nodes"][name], own["topology"]["nodes"][name]
-        assert (found.get("exec") or []) == given.get("exec", [])
-        assert (found.get("sysctls") or {}) == given.get("sysctls", {})
+        settings, merged = (
+            definition["topology"]["nodes"][name],
+            topology["topology"]["nodes"][name],
+        )
+        assert (merged.get("exec") or []) == settings.get("exec", [])
+        assert (merged.get("sysctls") or {}) == settings.get("sysctls", {})
 
 
 def test_names_are_what_kubernetes_allows(made: Made) -> None:
@@ -204,8 +207,8 @@ def test_names_are_what_kubernetes_allows(made: Made) -> None:
 def test_a_lab_is_applied_again_without_a_change(made: Made, api: Api) -> None:
     place = f"namespaces/{namespace_name(made.fabric.name)}/topologies/{made.fabric.name}"
     before = api.get(f"/apis/{API_VERSION}/{place}")["spec"]
-    for each in made.applied:
-        api.apply(each)
+    for manifest in made.applied:
+        api.apply(manifest)
     assert api.get(f"/apis/{API_VERSION}/{place}")["spec"] == before
 
 
@@ -217,7 +220,7 @@ def clos(name: str, racks: int, spines: int) -> Fabric:
 def estimates(planned: Fabric) -> dict[str, ClusterObject]:
     made = in_pods(deployment(short_names(planned), DEFAULT_IMAGE))
     (topology,) = yaml.safe_load_all(manifests(planned)["20-topology.yaml"])
-    return {each.kind: each for each in made_objects(topology, made)}
+    return {item.kind: item for item in made_objects(topology, made)}
 
 
 @pytest.mark.parametrize(
@@ -229,11 +232,15 @@ def test_the_largest_labs_that_are_rendered_are_made_whole(
     planned = clos(f"whole-{racks}", racks, spines)
     expected = estimates(planned)
     assert expected[kind].size_bytes > 0.9 * expected[kind].limit_bytes
-    found = made_of(api, planned)
-    assert len(found.deployments) == len(planned.nodes)
-    assert sum(map(len, found.tunnels.values())) == 2 * len(planned.links)
-    for each in expected.values():
-        assert 0.9 * each.size_bytes < found.sizes[each.kind] < 1.03 * each.size_bytes + 2000
+    made = made_of(api, planned)
+    assert len(made.deployments) == len(planned.nodes)
+    assert sum(map(len, made.tunnels.values())) == 2 * len(planned.links)
+    for manifest in expected.values():
+        assert (
+            0.9 * manifest.size_bytes
+            < made.sizes[manifest.kind]
+            < 1.03 * manifest.size_bytes + 2000
+        )
 
 
 @pytest.mark.parametrize(("racks", "spines"), [(345, 2), (60, 76)])
@@ -257,12 +264,12 @@ def test_a_lab_that_is_refused_would_not_have_been_made(
 
 def test_a_key_that_clabernetes_does_not_have_is_refused(api: Api) -> None:
     *others, topology = (
-        each
+        manifest
         for text in manifests(Lab.planned("tiny").fabric).values()
-        for each in yaml.safe_load_all(text)
+        for manifest in yaml.safe_load_all(text)
     )
-    for each in others:
-        api.apply(each)
+    for other in others:
+        api.apply(other)
     topology["spec"]["deployment"]["filesFromConfigMaps"] = {}
     with pytest.raises(RefusedError, match="filesFromConfigMaps"):
         api.apply(topology)

@@ -57,11 +57,11 @@ class Verdict:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.machines.readme")
     parser.add_argument("--pages", default=",".join(PAGES), help="default: %(default)s")
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     LOG.parent.mkdir(exist_ok=True)
     verdicts: list[Verdict] = []
     with LOG.open("w") as log, docker_engine(), engine_at(DEFAULT_ENGINE), virtual_machine():
-        for page in given.pages.split(","):
+        for page in arguments.pages.split(","):
             text = (CHECKOUT / page).read_text()
             for typed in commands(page, text):
                 run = RUNS.get(page, {}).get(typed.text, Run())
@@ -69,11 +69,11 @@ def main() -> int:
                     say(f"{page}:{typed.line}: {typed.text}")
                     verdicts.append(try_command(typed, run, text, log))
                     last = verdicts[-1]
-                    say(*(f"    FAILED: {each}" for each in last.problems))
+                    say(*(f"    FAILED: {problem}" for problem in last.problems))
                     say(f"    {last.took_s:.0f} s" if not last.problems else f"    see {LOG}")
-    failed = [each for each in verdicts if each.problems]
-    say("", *not_run(given.pages.split(",")), "")
-    say(*(f"{each.typed.page}:{each.typed.line}: {each.typed.text}" for each in failed))
+    failed = [verdict for verdict in verdicts if verdict.problems]
+    say("", *not_run(arguments.pages.split(",")), "")
+    say(*(f"{outcome.typed.page}:{outcome.typed.line}: {outcome.typed.text}" for outcome in failed))
     say(f"{len(verdicts) - len(failed)} passed, {len(failed)} failed")
     return int(bool(failed))
 
@@ -118,10 +118,12 @@ def try_command(typed: Typed, run: Run, page: str, log: TextIO) -> Verdict:
         problems.append("a traceback")
     if not too_busy:
         wanted = [*run.shows, run.until]
-        problems += [f"does not show {each!r}" for each in wanted if not re.search(each, output)]
+        problems += [
+            f"does not show {pattern!r}" for pattern in wanted if not re.search(pattern, output)
+        ]
     if run.block and not problems:
-        (block,) = (each for each in shown_blocks(page) if each.startswith(run.block))
-        problems += [f"does not show: {each}" for each in differences(block, output)]
+        (block,) = (block for block in shown_blocks(page) if block.startswith(run.block))
+        problems += [f"does not show: {difference}" for difference in differences(block, output)]
     for line in run.after:
         succeed(line)
     return Verdict(typed, time.monotonic() - began, tuple(problems))

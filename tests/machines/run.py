@@ -59,8 +59,8 @@ READ = (
 """`me@vm` needs sudo and an SSH server, the runtime `docker` an engine."""
 
 STEPS = {
-    each.name: each
-    for each in (
+    step.name: step
+    for step in (
         Step("drill", "make drill", "root", 1200, "README's first command, as root"),
         Step("test", "make test", "root", 3600, "README's second command, as root"),
         Step(
@@ -105,12 +105,12 @@ def main() -> int:
     parser.add_argument("--cache", type=Path, required=True, help="where systems are kept")
     parser.add_argument("--systems", default=",".join(SYSTEMS), help="default: %(default)s")
     parser.add_argument("--run", default=",".join(STEPS), help="default: %(default)s")
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     # Ended from outside, it still ends the machines and removes their files.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
-        systems = [SYSTEMS[name] for name in _words(given.systems)]
-        steps = [STEPS[name] for name in _words(given.run)]
+        systems = [SYSTEMS[name] for name in _words(arguments.systems)]
+        steps = [STEPS[name] for name in _words(arguments.run)]
     except KeyError as error:
         say(f"error: no {error}; systems: {' '.join(SYSTEMS)}; steps: {' '.join(STEPS)}")
         return 2
@@ -120,9 +120,9 @@ def main() -> int:
     outcomes: list[Outcome] = []
     try:
         for system in systems:
-            outcomes += try_system(system, [each for each in steps if each != VM], given.cache)
+            outcomes += try_system(system, [step for step in steps if step != VM], arguments.cache)
             if VM in steps:
-                outcomes.append(try_vm(system, given.cache))
+                outcomes.append(try_vm(system, arguments.cache))
     except MissingError as error:
         say(f"error: {error}", "", *summary(outcomes))
         return 3
@@ -130,7 +130,7 @@ def main() -> int:
         say("interrupted: the machine of this step is ended and removed")
         return 130
     say("", *summary(outcomes))
-    return int(any(each.problem for each in outcomes))
+    return int(any(outcome.problem for outcome in outcomes))
 
 
 def try_system(system: System, steps: Sequence[Step], cache: Path) -> Iterable[Outcome]:
@@ -142,7 +142,7 @@ def try_system(system: System, steps: Sequence[Step], cache: Path) -> Iterable[O
         machine = fresh_machine(system, cache, f"{system.name}.{user}.{os.getpid()}", user=user)
         try:
             clone(machine)
-            for step in (each for each in steps if each.user == user):
+            for step in (step for step in steps if step.user == user):
                 yield try_step(machine, step, results)
         finally:
             remove(machine.root)
@@ -246,11 +246,11 @@ def _keep_reports(machine: Machine, folder: Path) -> None:
 def summary(outcomes: Sequence[Outcome]) -> list[str]:
     """A table of all steps, a line each."""
     lines = [f"{'system':<12}{'step':<8}{'time':>7}  outcome"]
-    for each in outcomes:
-        ended = f"FAILED: {each.problem}" if each.problem else "passed"
+    for outcome in outcomes:
+        ended = f"FAILED: {outcome.problem}" if outcome.problem else "passed"
         lines.append(
-            f"{each.system.name:<12}{each.step.name:<8}{each.took_s:>5.0f} s  {ended}: "
-            f"{each.step.meaning}"
+            f"{outcome.system.name:<12}{outcome.step.name:<8}{outcome.took_s:>5.0f} s  {ended}: "
+            f"{outcome.step.meaning}"
         )
     return lines
 

@@ -24,8 +24,8 @@ queues: {pfc: {}}
 def collected(*suites: str) -> dict[str, Run | NotRun]:
     """Runs of the test suite's own tests: each must find some."""
     return {
-        each: Run((f"{each} --collect-only -q",), shortened="`make test` runs these tests")
-        for each in suites
+        suite: Run((f"{suite} --collect-only -q",), shortened="`make test` runs these tests")
+        for suite in suites
     }
 
 

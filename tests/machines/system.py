@@ -50,7 +50,8 @@ class System:
 
 
 SYSTEMS = {
-    each.name: each for each in (System("debian-12", "bookworm"), System("debian-13", "trixie"))
+    system.name: system
+    for system in (System("debian-12", "bookworm"), System("debian-13", "trixie"))
 }
 
 
@@ -112,8 +113,8 @@ def fresh_machine(system: System, cache: Path, name: str, *, user: str = "root")
     root.mkdir()
     root.chmod(0o755)
     _must(["tar", "-C", str(root), "--numeric-owner", "-xpf", str(archive)])
-    for each in LOCAL_SETTINGS:
-        _take_along(Path("/", each), root / each)
+    for setting in LOCAL_SETTINGS:
+        _take_along(Path("/", setting), root / setting)
     certificate = _pip_certificate()
     if certificate is not None:
         _take_along(certificate, root / certificate.relative_to("/"))
@@ -166,9 +167,9 @@ def package_sources(suite: str) -> list[str]:
         check=False,
     )
     pairs = (line.split(" ", 1) for line in listing.stdout.splitlines())
-    found = {label: mirror for mirror, label in pairs}
-    mirror = found.get("Debian", MIRROR)
-    security = found.get("Debian-Security", SECURITY_MIRROR)
+    sources = {label: mirror for mirror, label in pairs}
+    mirror = sources.get("Debian", MIRROR)
+    security = sources.get("Debian-Security", SECURITY_MIRROR)
     return [
         f"deb {mirror} {suite} main",
         f"deb {mirror} {suite}-updates main",

@@ -30,14 +30,14 @@ class Typed:
 
 def commands(page: str, text: str) -> list[Typed]:
     """Every command of a page, in its order."""
-    found = []
+    rows = []
     for number, line, fenced in _lines(text):
         command = _in_block(line) if fenced == "" else None
         if fenced is None:
             command = _in_table(line)
         if command is not None:
-            found.append(Typed(page, number, command))
-    return found
+            rows.append(Typed(page, number, command))
+    return rows
 
 
 def shown_blocks(text: str) -> list[str]:
@@ -52,7 +52,7 @@ def python_blocks(page: str, text: str) -> list[Typed]:
     return [Typed(page, first, "\n".join(block) + "\n") for first, block in blocks]
 
 
-def differences(shown: str, output: str) -> list[str]:
+def differences(page: str, output: str) -> list[str]:
     """Lines of a page's block that are missing in a command's output.
 
     A word with a digit matches any word, a rule any rule: times and counts differ.
@@ -60,8 +60,8 @@ def differences(shown: str, output: str) -> list[str]:
     lines = [" ".join(line.split()) for line in output.splitlines()]
     return [
         line
-        for line in shown.splitlines()
-        if line.strip() and not any(_alike(line).search(each) for each in lines)
+        for line in page.splitlines()
+        if line.strip() and not any(_alike(line).search(text) for text in lines)
     ]
 
 
@@ -74,7 +74,7 @@ def _blocks(text: str, language: str) -> Iterator[tuple[int, list[str]]]:
     """The lines of each fenced block in a language, and the number of the first one."""
     lines = ((number, line) for number, line, fenced in _lines(text) if fenced == language)
     # Numbers rise with positions within a block alone.
-    for _, block in groupby(enumerate(lines), key=lambda each: each[1][0] - each[0]):
+    for _, block in groupby(enumerate(lines), key=lambda pair: pair[1][0] - pair[0]):
         (first, _), *_ = numbered = [line for _, line in block]
         yield first, [line for _, line in numbered]
 

@@ -46,7 +46,7 @@ WantedBy=multi-user.target
 
 def check_tools() -> None:
     """Raises MissingError if this machine cannot boot a virtual one."""
-    missing = [each for each in (QEMU, "mke2fs", "debugfs") if shutil.which(each) is None]
+    missing = [tool for tool in (QEMU, "mke2fs", "debugfs") if shutil.which(tool) is None]
     if missing:
         raise MissingError(
             f"{', '.join(missing)}: missing; "

@@ -21,10 +21,10 @@ DATA = Path(__file__).parents[1] / "data"
 
 def test_every_field_of_a_trace_is_that_of_chakras_schema(published: Path) -> None:
     text = (published / "chakra/et_def.proto").read_text()
-    ours = {"GlobalMetadata": message_classes().metadata, "Node": message_classes().node}
-    ours["AttributeProto"] = ours["Node"]().attr.add().__class__
-    ours["IOInfo"] = ours["Node"]().inputs.__class__
-    for name, made in ours.items():
+    result = {"GlobalMetadata": message_classes().metadata, "Node": message_classes().node}
+    result["AttributeProto"] = result["Node"]().attr.add().__class__
+    result["IOInfo"] = result["Node"]().inputs.__class__
+    for name, made in result.items():
         body = text.split(f"message {name} {{")[1].split("\n}")[0]
         fields = re.findall(r"(repeated )?(\w+) (\w+) = (\d+);", body)
         assert len(made.DESCRIPTOR.fields) == len(fields)
@@ -88,9 +88,9 @@ def test_two_tables_of_random_hashing_agree(published: Path) -> None:
     def table(file: Path) -> dict[tuple[str, str], dict[str, str]]:
         return {(row["n"], row["k"]): row for row in csv.DictReader(file.open())}
 
-    ours, theirs = table(DATA / "mmr.csv"), table(published / "mmr.csv")
-    assert len(ours.keys() & theirs.keys()) == len(ours)
-    for key, row in ours.items():
+    rows, theirs = table(DATA / "mmr.csv"), table(published / "mmr.csv")
+    assert len(rows.keys() & theirs.keys()) == len(rows)
+    for key, row in rows.items():
         for figure in ("E[MMR]", "E[JFI]", "E[CoV]"):
             assert float(row[figure]) == pytest.approx(
                 float(theirs[key][figure]), rel=0.01, abs=0.002

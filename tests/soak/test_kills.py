@@ -40,15 +40,15 @@ expect: {{restored: true}}
 
 def elsewhere() -> set[int]:
     """Processes in other network namespaces than this one's."""
-    ours = Path("/proc/self/ns/net").stat().st_ino
-    found = set()
+    inode = Path("/proc/self/ns/net").stat().st_ino
+    names = set()
     for entry in Path("/proc").glob("[0-9]*"):
         try:
-            if (entry / "ns/net").stat().st_ino != ours:
-                found.add(int(entry.name))
+            if (entry / "ns/net").stat().st_ino != inode:
+                names.add(int(entry.name))
         except OSError:
             continue
-    return found
+    return names
 
 
 @pytest.fixture(scope="module")
@@ -64,10 +64,10 @@ def drill(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def killed() -> Iterator[list[bool]]:
     """Of each kill, whether the drill was under way; most must be."""
-    found: list[bool] = []
-    yield found
-    over = found.count(False)
-    assert over <= max(1, MOST_OVER * len(found)), f"{over} of {len(found)} drills were over"
+    kills: list[bool] = []
+    yield kills
+    over = kills.count(False)
+    assert over <= max(1, MOST_OVER * len(kills)), f"{over} of {len(kills)} drills were over"
 
 
 @pytest.mark.parametrize("moment", range(KILLS))

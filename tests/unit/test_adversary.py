@@ -83,17 +83,17 @@ def dark(time_ns: int) -> PortChange:
 def compared(packets: Packets, event_ns: int = EVENT_NS, dark_ns: int = EVENT_NS) -> list[str]:
     """The failed comparisons."""
     repeat, timeline = measured(event_ns)
-    found = compare_repeat(repeat, timeline, METHOD, packets, [dark(dark_ns)])
-    assert len(found) >= 8
-    return [each.what for each in found if not each.right]
+    comparisons = compare_repeat(repeat, timeline, METHOD, packets, [dark(dark_ns)])
+    assert len(comparisons) >= 8
+    return [comparison.what for comparison in comparisons if not comparison.right]
 
 
 def test_a_packet_lost_singly_long_before_an_outage_is_no_recovery() -> None:
     lost, event_ns = [700, *LOST], START + 400 * MS + MS // 2
     repeat, timeline = measured(event_ns, lost=lost)
     assert repeat.overall.full_convergence_ns == 1100 * MS - (event_ns - START)
-    found = compare_repeat(repeat, timeline, METHOD, captured(lost=lost), [dark(event_ns)])
-    wrong = [each.what for each in found if not each.right]
+    comparisons = compare_repeat(repeat, timeline, METHOD, captured(lost=lost), [dark(event_ns)])
+    wrong = [comparison.what for comparison in comparisons if not comparison.right]
     assert [what for what in wrong if "event 1" in what] == []
 
 
@@ -229,9 +229,12 @@ def job_report(paused_until_ns: int | None = 1, **figures: Any) -> Any:
 
 
 def test_a_jobs_figures_are_those_of_the_wire() -> None:
-    found = list(compare_report(job_report(), job_packets()))
-    assert [each.what for each in found if not each.right] == []
-    assert len([each for each in found if each.what.startswith("iteration")]) == 2
+    comparisons = list(compare_report(job_report(), job_packets()))
+    assert [comparison.what for comparison in comparisons if not comparison.right] == []
+    assert (
+        len([comparison for comparison in comparisons if comparison.what.startswith("iteration")])
+        == 2
+    )
 
 
 @pytest.mark.parametrize(
@@ -246,14 +249,16 @@ def test_a_jobs_figures_are_those_of_the_wire() -> None:
     ],
 )
 def test_a_jobs_wrong_figure_is_seen(figure: str, value: int, what: str) -> None:
-    found = compare_report(job_report(**{figure: value}), job_packets())
-    assert next(each.what for each in found if not each.right).endswith(what)
+    comparisons = compare_report(job_report(**{figure: value}), job_packets())
+    assert next(comparison.what for comparison in comparisons if not comparison.right).endswith(
+        what
+    )
 
 
 def test_a_batch_may_wait_in_a_port_that_is_paused_at_the_end() -> None:
     def wrong(packets: int) -> list[str]:
-        found = compare_report(job_report(None, packets=packets), job_packets())
-        return [each.what for each in found if not each.right]
+        comparisons = compare_report(job_report(None, packets=packets), job_packets())
+        return [comparison.what for comparison in comparisons if not comparison.right]
 
     assert wrong(7 + BATCH) == []
     assert wrong(8 + BATCH) == ["rank 0 to 1, QP 7 packets"]

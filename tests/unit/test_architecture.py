@@ -22,8 +22,8 @@ MODULES = sorted((ROOT / "rocelab").rglob("*.py"))
 def names_of(models: Iterable[type[BaseModel]]) -> str:
     """A pattern of the kinds that a spec chooses among, but for the default: the first one."""
     _, *others = models
-    kinds = [kind for each in others for kind in get_args(each.model_fields["kind"].annotation)]
-    return rf'"({"|".join(kinds)})"|\b({"|".join(each.__name__ for each in others)})\b'
+    kinds = [kind for other in others for kind in get_args(other.model_fields["kind"].annotation)]
+    return rf'"({"|".join(kinds)})"|\b({"|".join(other.__name__ for other in others)})\b'
 
 
 ADDITIONS = {
@@ -86,7 +86,7 @@ def test_every_file_it_names_is_there(page: Path) -> None:
     named -= {"rocelab/_data"}  # in a wheel
     roots = (ROOT, ROOT / "rocelab")
     assert named
-    assert [each for each in named if not any((root / each).exists() for root in roots)] == []
+    assert [name for name in named if not any((root / name).exists() for root in roots)] == []
 
 
 @pytest.mark.parametrize("what", ADDITIONS)

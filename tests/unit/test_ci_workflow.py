@@ -96,9 +96,9 @@ def test_what_could_not_be_measured_is_apart_from_what_cannot_run(
     fake.write_text(FAKE)
     fake.chmod(0o755)
     result = "1" if has_result else ""
-    found = run(DRILL, here, ROCELAB=str(fake), CODE=str(code), RESULT=result)
-    assert (found.code, found.outputs, found.summary) == (ended, output, "### link-flap\n")
-    assert found.log.startswith(said) if said else not found.log
+    process = run(DRILL, here, ROCELAB=str(fake), CODE=str(code), RESULT=result)
+    assert (process.code, process.outputs, process.summary) == (ended, output, "### link-flap\n")
+    assert process.log.startswith(said) if said else not process.log
 
 
 def compare(here: Path, old: range, new: range) -> Ended:
@@ -114,31 +114,31 @@ def compare(here: Path, old: range, new: range) -> Ended:
 def test_a_drill_that_got_slower_than_its_baseline_fails_and_the_summary_shows_both(
     here: Path,
 ) -> None:
-    found = compare(here, range(5), range(30, 35))
-    assert found.code == 1
-    assert "::error title=link-flap got worse than its baseline::higher: " in found.log
-    assert "full_convergence" in found.log
-    assert found.summary.startswith("```\nlink-flap\n")
-    assert "Full convergence" in found.summary
+    sample = compare(here, range(5), range(30, 35))
+    assert sample.code == 1
+    assert "::error title=link-flap got worse than its baseline::higher: " in sample.log
+    assert "full_convergence" in sample.log
+    assert sample.summary.startswith("```\nlink-flap\n")
+    assert "Full convergence" in sample.summary
 
 
 @pytest.mark.long
 def test_a_drill_that_got_faster_than_its_baseline_passes(here: Path) -> None:
-    found = compare(here, range(30, 35), range(5))
-    assert (found.code, found.log) == (0, "")
+    sample = compare(here, range(30, 35), range(5))
+    assert (sample.code, sample.log) == (0, "")
 
 
 @pytest.mark.long
 def test_too_few_repeats_are_no_proof_of_anything(here: Path) -> None:
-    found = compare(here, range(2), range(30, 32))
-    assert found.code == 0
-    assert "::warning title=link-flap has too few valid repeats to compare::" in found.log
+    sample = compare(here, range(2), range(30, 32))
+    assert sample.code == 0
+    assert "::warning title=link-flap has too few valid repeats to compare::" in sample.log
 
 
 def test_a_drill_without_a_baseline_says_how_to_get_one(here: Path) -> None:
-    found = run(COMPARE, here, ROCELAB="false")
-    assert found.code == 0
-    assert "baseline/link-flap/result.json" in found.log
+    process = run(COMPARE, here, ROCELAB="false")
+    assert process.code == 0
+    assert "baseline/link-flap/result.json" in process.log
 
 
 def test_the_gate_names_figures_and_comes_only_after_a_measurement() -> None:

@@ -21,10 +21,10 @@ WORKFLOWS = sorted((ROOT / ".github/workflows").glob("*.yml"))
 
 def pinned() -> dict[str, list[str]]:
     """The versions of each package in the lock file; several where systems differ."""
-    found: dict[str, list[str]] = {}
+    pinned: dict[str, list[str]] = {}
     for name, version in re.findall(r"^([a-z0-9.-]+)==(\S+)", LOCK, re.M):
-        found.setdefault(name, []).append(version)
-    return found
+        pinned.setdefault(name, []).append(version)
+    return pinned
 
 
 def test_the_lock_file_has_an_allowed_version_of_all_that_the_project_asks_for() -> None:
@@ -33,7 +33,9 @@ def test_the_lock_file_has_an_allowed_version_of_all_that_the_project_asks_for()
         asked = Requirement(text)
         of_it = versions.get(canonicalize_name(asked.name), [])
         assert of_it, f"{text}: `make lock`"
-        assert all(asked.specifier.contains(each) for each in of_it), f"{text}: `make lock`"
+        assert all(asked.specifier.contains(requirement) for requirement in of_it), (
+            f"{text}: `make lock`"
+        )
 
 
 def test_the_lock_file_has_nothing_that_the_project_no_longer_asks_for() -> None:
@@ -63,7 +65,7 @@ def test_a_workflow_pins_its_actions_and_calls_what_is_there(path: Path) -> None
 
 def test_a_hook_refuses_a_subject_of_73_characters() -> None:
     (repository,) = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"]
-    (hook,) = (each for each in repository["hooks"] if each["id"] == "subject")
+    (hook,) = (entry for entry in repository["hooks"] if entry["id"] == "subject")
     pattern = re.compile(hook["entry"], re.M)
     body = "\n\nWhy, in lines " + "of any length " * 9
     assert pattern.search("x" * 73 + body)

@@ -36,9 +36,9 @@ def imported(text: str) -> Iterator[str]:
 
 @pytest.mark.parametrize("name", HOMES)
 def test_a_public_name_is_what_its_module_has(name: str) -> None:
-    module, own = place(name)
+    module, attribute = place(name)
     __import__(module)
-    assert getattr(rocelab, name) is getattr(sys.modules[module], own)
+    assert getattr(rocelab, name) is getattr(sys.modules[module], attribute)
 
 
 def test_the_typed_imports_are_those_of_the_list() -> None:
@@ -47,7 +47,7 @@ def test_the_typed_imports_are_those_of_the_list() -> None:
         for node in block.body if isinstance(block, ast.If) else ():
             if isinstance(node, ast.ImportFrom):
                 assert node.module is not None
-                typed |= {each.asname or each.name: (node.module, each.name) for each in node.names}
+                typed |= {name.asname or name.name: (node.module, name.name) for name in node.names}
             elif isinstance(node, ast.Assign):
                 assert isinstance(node.targets[0], ast.Name)
                 assert isinstance(node.value, ast.Name)
@@ -89,8 +89,8 @@ def test_programs_for_users_import_public_names_only(folder: str) -> None:
 
 
 def test_bench_imports_no_more_private_modules_than_it_did() -> None:
-    found = {name for file in (ROOT / "bench").rglob("*.py") for name in imported(file.read_text())}
-    assert sorted(found - {"rocelab"}) == BENCH, "remove from the list what is gone; add nothing"
+    names = {name for file in (ROOT / "bench").rglob("*.py") for name in imported(file.read_text())}
+    assert sorted(names - {"rocelab"}) == BENCH, "remove from the list what is gone; add nothing"
 
 
 def test_old_names_of_the_kit_still_work_with_a_warning() -> None:

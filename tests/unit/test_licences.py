@@ -16,4 +16,6 @@ def test_every_dependency_and_no_other_package_is_listed_with_its_licence() -> N
     text = (ROOT / "CONTRIBUTING.md").read_text().split("## Licences")[1]
     rows = re.findall(r"^\| (?!package \|)([a-z].*) \| \S.* \|$", text, re.M)
     listed = [name for row in rows for name in re.sub(r" \(.*?\)", "", row).split(", ")]
-    assert sorted(listed) == sorted({re.split(r"[<>=]", each)[0].lower() for each in asked})
+    assert sorted(listed) == sorted(
+        {re.split(r"[<>=]", requirement)[0].lower() for requirement in asked}
+    )

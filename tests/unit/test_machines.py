@@ -28,16 +28,16 @@ def test_a_machine_knows_path_home_and_where_packages_come_from(
     monkeypatch.setenv("PIP_INDEX_URL", "https://index.example/simple")
     monkeypatch.setenv("PYTHONPATH", "/elsewhere")
 
-    found = environment(Machine(SYSTEMS["debian-12"], tmp_path))
+    variables = environment(Machine(SYSTEMS["debian-12"], tmp_path))
 
-    assert found.keys() == {"HOME", "PATH", "PIP_INDEX_URL"}
-    assert found["HOME"] == "/root"
+    assert variables.keys() == {"HOME", "PATH", "PIP_INDEX_URL"}
+    assert variables["HOME"] == "/root"
 
 
 def test_a_users_path_has_no_folder_of_root(tmp_path: Path) -> None:
-    found = environment(Machine(SYSTEMS["debian-13"], tmp_path, "engineer"))
-    assert found["HOME"] == "/home/engineer"
-    assert "sbin" not in found["PATH"]
+    variables = environment(Machine(SYSTEMS["debian-13"], tmp_path, "engineer"))
+    assert variables["HOME"] == "/home/engineer"
+    assert "sbin" not in variables["PATH"]
 
 
 def test_sources_are_those_of_the_suite() -> None:

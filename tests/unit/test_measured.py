@@ -55,9 +55,9 @@ def suite(pytester: pytest.Pytester, *tests: tuple[str, str, str], how: tuple[st
     return pytester.runpytest_inprocess(*plugins, "-ra", *how)
 
 
-def outcomes(found: pytest.RunResult) -> dict[str, int]:
+def outcomes(run: pytest.RunResult) -> dict[str, int]:
     """The counts of the last line: pytester's own reader takes no name of two words."""
-    counted = re.findall(r"(\d+) ([a-z ]+?)(?:,| in )", found.outlines[-1])
+    counted = re.findall(r"(\d+) ([a-z ]+?)(?:,| in )", run.outlines[-1])
     return {name: int(count) for count, name in counted}
 
 
@@ -80,17 +80,17 @@ def on_workers(count: int) -> pytest.MarkDecorator:
 def test_a_test_without_a_valid_run_is_counted_apart_and_junit_has_the_products_reason(
     pytester: pytest.Pytester, how: tuple[str, ...]
 ) -> None:
-    found = suite(
+    outcome = suite(
         pytester,
         ("valid", "", "assert run(()) == ()"),
         ("skips", "", "pytest.skip('not here')"),
         *alone(1),
         how=(*how, "--junitxml=out.xml"),
     )
-    assert found.ret == pytest.ExitCode.OK
-    assert outcomes(found) == {"passed": 1, "skipped": 1, "not measured": 1}
-    found.stdout.fnmatch_lines(["*= not measured =*", f"*::test_alone_0: {LATE}"])
-    assert "this run fails" not in found.stdout.str()
+    assert outcome.ret == pytest.ExitCode.OK
+    assert outcomes(outcome) == {"passed": 1, "skipped": 1, "not measured": 1}
+    outcome.stdout.fnmatch_lines(["*= not measured =*", f"*::test_alone_0: {LATE}"])
+    assert "this run fails" not in outcome.stdout.str()
     cases = ElementTree.parse(pytester.path / "out.xml").iter("testcase")
     said = {case.get("name"): case for case in cases}
     mark = said["test_alone_0"].find("skipped")
@@ -103,10 +103,10 @@ def test_a_test_without_a_valid_run_is_counted_apart_and_junit_has_the_products_
 
 @on_workers(2)
 def test_more_than_a_few_fail_the_run(pytester: pytest.Pytester, how: tuple[str, ...]) -> None:
-    found = suite(pytester, *alone(MOST_NOT_MEASURED + 1), how=how)
-    assert found.ret == pytest.ExitCode.TESTS_FAILED
-    assert outcomes(found) == {"not measured": MOST_NOT_MEASURED + 1}
-    found.stdout.fnmatch_lines([f"more than {MOST_NOT_MEASURED} measurements*this run fails*"])
+    outcome = suite(pytester, *alone(MOST_NOT_MEASURED + 1), how=how)
+    assert outcome.ret == pytest.ExitCode.TESTS_FAILED
+    assert outcomes(outcome) == {"not measured": MOST_NOT_MEASURED + 1}
+    outcome.stdout.fnmatch_lines([f"more than {MOST_NOT_MEASURED} measurements*this run fails*"])
 
 
 @on_workers(1)
@@ -115,24 +115,24 @@ def test_a_few_do_not_and_tests_of_one_fixture_are_one(
 ) -> None:
     tests = [(f"shared_{number}", "shared", "pass") for number in range(MOST_NOT_MEASURED + 1)]
     tests += alone(MOST_NOT_MEASURED - 1)
-    found = suite(pytester, *tests, how=how)
-    assert found.ret == pytest.ExitCode.OK
-    assert outcomes(found) == {"not measured": 2 * MOST_NOT_MEASURED}
+    outcome = suite(pytester, *tests, how=how)
+    assert outcome.ret == pytest.ExitCode.OK
+    assert outcomes(outcome) == {"not measured": 2 * MOST_NOT_MEASURED}
 
 
 def test_those_of_earlier_runs_count(pytester: pytest.Pytester) -> None:
     how = ("--not-measured", "file")
     assert suite(pytester, *alone(MOST_NOT_MEASURED), how=how).ret == pytest.ExitCode.OK
-    found = suite(pytester, *alone(1), how=how)
-    assert found.ret == pytest.ExitCode.TESTS_FAILED
-    found.stdout.fnmatch_lines([f"more than {MOST_NOT_MEASURED} measurements*this run fails*"])
+    outcome = suite(pytester, *alone(1), how=how)
+    assert outcome.ret == pytest.ExitCode.TESTS_FAILED
+    outcome.stdout.fnmatch_lines([f"more than {MOST_NOT_MEASURED} measurements*this run fails*"])
     assert suite(pytester, *alone(1)).ret == pytest.ExitCode.OK
 
 
 def test_a_failure_beside_it_fails_as_ever(pytester: pytest.Pytester) -> None:
-    found = suite(pytester, *alone(1), ("fails", "", "assert run(()) == 1"))
-    assert found.ret == pytest.ExitCode.TESTS_FAILED
-    assert outcomes(found) == {"failed": 1, "not measured": 1}
+    outcome = suite(pytester, *alone(1), ("fails", "", "assert run(()) == 1"))
+    assert outcome.ret == pytest.ExitCode.TESTS_FAILED
+    assert outcomes(outcome) == {"failed": 1, "not measured": 1}
 
 
 def test_the_first_valid_run_is_the_one_compared() -> None:

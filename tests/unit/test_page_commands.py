@@ -29,7 +29,7 @@ def named(page: str) -> Iterator[tuple[str, bool]]:
     """A page's command lines of `rocelab`, and whether each is complete: a line to type, without
     placeholders. In a sentence a command may be shortened."""
     text = (ROOT / page).read_text()
-    typed = {each.text for each in commands(page, text)}
+    typed = {command.text for command in commands(page, text)}
     inline = set(re.findall(r"`((?:sudo )?(?:\.venv/bin/)?rocelab [^`]+)`", text))
     for line in sorted(typed | inline):
         for part in re.split(r" && | \| | > |; ", line):
@@ -42,7 +42,7 @@ def problem(line: str, *, complete: bool) -> str | None:
     """The part of a command line that the application would reject."""
     group = command_line()
     words = shlex.split(line.replace("\\|", "|"))
-    options = {name for each in group.params for name in each.opts}
+    options = {name for parameter in group.params for name in parameter.opts}
     while words and words[0].startswith("-"):
         if words[0] not in options:
             return f"no option {words[0]} before a command"
@@ -51,14 +51,14 @@ def problem(line: str, *, complete: bool) -> str | None:
     while words and command is None:
         if PLACEHOLDER.fullmatch(words[0]) or words[0].isupper():
             return None
-        found = group.commands.get(words[0])
-        if found is None:
+        entry = group.commands.get(words[0])
+        if entry is None:
             return f"no command {words[0]}"
         words = words[1:]
-        if isinstance(found, TyperGroup):
-            group = found
+        if isinstance(entry, TyperGroup):
+            group = entry
         else:
-            command = found
+            command = entry
     if command is None or command.name in AS_THEY_ARE:
         return None
     if complete:
@@ -66,17 +66,21 @@ def problem(line: str, *, complete: bool) -> str | None:
             command.make_context(command.name, list(words))
         except Exception as error:
             return str(error)
-    known = {name for each in command.params for name in (*each.opts, *each.secondary_opts)}
+    known = {
+        name
+        for parameter in command.params
+        for name in (*parameter.opts, *parameter.secondary_opts)
+    }
     known |= {"--help", "-h"}
-    given = (re.match(r"\[?(--?[a-z][a-z-]*)", word) for word in words)
-    unknown = [each[1] for each in given if each is not None and each[1] not in known]
+    matches = (re.match(r"\[?(--?[a-z][a-z-]*)", word) for word in words)
+    unknown = [link[1] for link in matches if link is not None and link[1] not in known]
     return f"{command.name} has no {', '.join(unknown)}" if unknown else None
 
 
 @pytest.mark.parametrize("page", PAGES)
 def test_the_application_takes_every_command_of_a_page(page: str) -> None:
-    found = {line: problem(line, complete=complete) for line, complete in named(page)}
-    assert {line: what for line, what in found.items() if what} == {}
+    problems = {line: problem(line, complete=complete) for line, complete in named(page)}
+    assert {line: what for line, what in problems.items() if what} == {}
 
 
 @pytest.mark.parametrize(

@@ -23,10 +23,10 @@ except KeyboardInterrupt:
 """
 
 
-def problems(monkeypatch: pytest.MonkeyPatch, shown: str, limit_s: float) -> tuple[str, ...]:
+def problems(monkeypatch: pytest.MonkeyPatch, text: str, limit_s: float) -> tuple[str, ...]:
     monkeypatch.setattr(readme, "ACTIVATE", "true")
     monkeypatch.setattr(readme, "LIMIT_S", limit_s)
-    line = f"python3 -c {shlex.quote(ENDS_ON_CTRL_C.format(shown=shown))}"
+    line = f"python3 -c {shlex.quote(ENDS_ON_CTRL_C.format(shown=text))}"
     run = Run(until="is ready", code=130)
     typed = Typed("page", 1, line)
     return readme.try_command(typed, run, "", io.StringIO()).problems

@@ -35,17 +35,17 @@ def test_the_replay_has_what_was_typed_and_written_to_either_stream_in_order(
     header, *events = map(json.loads, asciicast(recording).splitlines())
     assert (header["version"], header["width"], header["height"]) == (2, COLUMNS, ROWS)
     assert {kind for _, kind, _ in events} == {"o"}
-    assert [text for _, _, text in events] == [each.text for each in recording]
+    assert [text for _, _, text in events] == [piece.text for piece in recording]
     # Of two terminals that have something to read nobody knows which was written first.
     to_stdout, to_stderr = (
-        "".join(each.text for each in recording if each.is_stdout == is_stdout)
+        "".join(piece.text for piece in recording if piece.is_stdout == is_stdout)
         for is_stdout in (True, False)
     )
     first, second = (f"\x1b[1m# {line}\x1b[0m\r\n" for line in LINES)
     assert to_stdout == f"{first}\x1b[32m121\x1b[0m {COLUMNS}\r\n{second}end\r\n"
     assert to_stderr == "42\r\n"
     assert all(
-        each.is_stdout for each in recording[[each.text for each in recording].index(second) :]
+        piece.is_stdout for piece in recording[[piece.text for piece in recording].index(second) :]
     )
     times = [seconds for seconds, _, _ in events]
     assert times == sorted(times)

@@ -66,5 +66,5 @@ def test_dockers_client_is_installed_where_it_is_a_package_of_its_own(
         apt_cache=f"#!/bin/sh\nexit {0 if release_has_it else 100}\n",
     )
 
-    (line,) = (each for each in log.read_text().splitlines() if " install " in each)
+    (line,) = (line for line in log.read_text().splitlines() if " install " in line)
     assert line.endswith(f"--no-install-recommends {installed}")

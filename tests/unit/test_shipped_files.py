@@ -22,9 +22,9 @@ def test_the_table_of_a_folder_names_every_file(folder: str) -> None:
 def test_the_table_of_labs_has_their_sizes(rocelab) -> None:
     labs = json.loads(rocelab("labs", "--json").out)
     expected = [
-        f"| [{each['name']}]({each['name']}.yaml) | {each['kind']} | {each['switches']:,} "
-        f"| {each['gpus']:,} |"
-        for each in labs
+        f"| [{lab['name']}]({lab['name']}.yaml) | {lab['kind']} | {lab['switches']:,} "
+        f"| {lab['gpus']:,} |"
+        for lab in labs
     ]
     text = (ROOT / "labs" / "README.md").read_text()
     assert [row for row in expected if row not in text] == []
@@ -33,9 +33,9 @@ def test_the_table_of_labs_has_their_sizes(rocelab) -> None:
 def test_the_table_of_drills_has_their_labs_and_titles(rocelab) -> None:
     drills = json.loads(rocelab("drill", "list", "--json").out)
     expected = [
-        f"| [{each['name']}]({each['name']}.yaml) | [{each['lab']}](../labs/{each['lab']}.yaml) "
-        f"| {each['title']} |"
-        for each in drills
+        f"| [{drill['name']}]({drill['name']}.yaml) "
+        f"| [{drill['lab']}](../labs/{drill['lab']}.yaml) | {drill['title']} |"
+        for drill in drills
     ]
     text = (ROOT / "scripts" / "README.md").read_text()
     assert [row for row in expected if row not in text] == []

@@ -71,10 +71,10 @@ def test_blocks_of_python_are_whole_and_apart() -> None:
 
 @pytest.mark.parametrize("page", PAGES)
 def test_every_command_of_a_page_can_be_run_as_it_stands_or_is_explained(page: str) -> None:
-    found = [each.text for each in commands(page, (CHECKOUT / page).read_text())]
+    texts = [command.text for command in commands(page, (CHECKOUT / page).read_text())]
     known = RUNS.get(page, {})
-    assert sorted(known.keys() - found) == [], "in tests/machines/pages.py, but not in the page"
-    for text in found:
+    assert sorted(known.keys() - texts) == [], "in tests/machines/pages.py, but not in the page"
+    for text in texts:
         run = known.get(text, Run())
         lines = (text,) if isinstance(run, NotRun) else run.lines or (text,)
         if isinstance(run, Run):
@@ -96,11 +96,11 @@ def test_what_a_command_is_said_to_show_is_a_block_of_its_page(page: str) -> Non
     blocks = shown_blocks((CHECKOUT / page).read_text())
     for run in RUNS.get(page, {}).values():
         if isinstance(run, Run) and run.block:
-            assert [each for each in blocks if each.startswith(run.block)]
+            assert [block for block in blocks if block.startswith(run.block)]
 
 
 def test_make_targets_in_sentences_of_the_readme_are_run_or_explained() -> None:
     text = (CHECKOUT / README).read_text()
     named = set(re.findall(r"`(make [a-z-]+)[^`]*`", text))
-    typed = {each.text for each in commands(README, text)}
+    typed = {command.text for command in commands(README, text)}
     assert sorted(named - typed - UNFENCED.keys()) == []

@@ -74,9 +74,9 @@ def writes(tree: ast.AST) -> Iterator[int]:
 
 def names_in(node: ast.AST) -> set[str]:
     return {
-        each.attr if isinstance(each, ast.Attribute) else each.id
-        for each in ast.walk(node)
-        if isinstance(each, ast.Attribute | ast.Name)
+        node.attr if isinstance(node, ast.Attribute) else node.id
+        for node in ast.walk(node)
+        if isinstance(node, ast.Attribute | ast.Name)
     }
 
 
@@ -87,32 +87,32 @@ def is_to_write(node: ast.Call, name: str, *, is_method: bool) -> bool:
         return not (isinstance(target, ast.Name) and target.id in ("out", "content"))
     arguments = node.args if is_method else node.args[1:]
     modes = [*arguments[:1], *(key.value for key in node.keywords if key.arg == "mode")]
-    texts = [each.value for each in modes if isinstance(each, ast.Constant)]
+    texts = [mode.value for mode in modes if isinstance(mode, ast.Constant)]
     return any(
         isinstance(text, str) and set(text) & set("wax+") and len(text) < 4 for text in texts
     )
 
 
 def test_only_the_one_place_writes_what_users_name() -> None:
-    found = {
+    calls = {
         str(file.relative_to(PACKAGE)): lines
         for file in sorted(PACKAGE.rglob("*.py"))
         if (lines := list(writes(ast.parse(file.read_text()))))
     }
-    others = {name: lines for name, lines in found.items() if name not in PLACES}
+    others = {name: lines for name, lines in calls.items() if name not in PLACES}
     assert others == {}, "write it through rocelab.base.outputs"
-    assert set(PLACES) - set(found) == set(), "these write nothing any more"
+    assert set(PLACES) - set(calls) == set(), "these write nothing any more"
 
 
 def test_temporary_files_have_no_name_that_stays_after_sigkill() -> None:
     """`scratch_folder` removes those of killed commands; a TemporaryFile never has a name."""
     kinds = re.compile(r"\b(mkdtemp|mkstemp|TemporaryDirectory|(Named|Spooled)Temporary\w*)\(")
-    found = {
+    paths = {
         str(file.relative_to(PACKAGE))
         for file in PACKAGE.rglob("*.py")
         if kinds.search(file.read_text())
     }
-    assert found == {"base/files.py", "remote/host/bootstrap.py"}, (
+    assert paths == {"base/files.py", "remote/host/bootstrap.py"}, (
         "use rocelab.base.files.scratch_folder"
     )
 

@@ -103,7 +103,9 @@ def unpack(package: Path, image: Path, root: Path) -> str:
 def is_wanted(path: PurePosixPath) -> bool:
     """Whether a file of a kernel's package is one of `MODULES`."""
     _, below, inside = str(path).partition("/kernel/")
-    return bool(below) and any(inside.startswith((f"{each}/", f"{each}.")) for each in MODULES)
+    return bool(below) and any(
+        inside.startswith((f"{module}/", f"{module}.")) for module in MODULES
+    )
 
 
 def cpio(root: Path) -> bytes:

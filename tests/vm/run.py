@@ -37,10 +37,10 @@ def main() -> int:
     parser.add_argument("--timeout", type=float, default=600, help="seconds until it is ended")
     parser.add_argument("--append", default="", help="words for the kernel's command line")
     parser.add_argument("command", nargs=argparse.REMAINDER, help="run in the checkout, as root")
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     # Ended from outside, it still ends the virtual machine and removes its folder.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    command = [each for each in given.command if each != "--"] or list(DEFAULT)
+    command = [word for word in arguments.command if word != "--"] or list(DEFAULT)
     try:
         if shutil.which(QEMU) is None:
             raise MissingError(
@@ -49,9 +49,9 @@ def main() -> int:
             )
         with tempfile.TemporaryDirectory(prefix="rocelab-vm-") as name:
             folder = Path(name)
-            kernel = fetch(given.package, folder)
+            kernel = fetch(arguments.package, folder)
             say(f"Linux {kernel.release}, emulated by QEMU: {shlex.join(command)}")
-            return boot(kernel, folder / "shared", command, given.append, given.timeout)
+            return boot(kernel, folder / "shared", command, arguments.append, arguments.timeout)
     except MissingError as error:
         say(f"error: {error}")
         return 3

@@ -70,5 +70,5 @@ class RouteHoleSpec(SwitchFaultSpec):
         if self.server not in {server.name for server in fabric.servers}:
             raise InputError(f"there is no server {self.server} in lab {fabric.name}")
         nics = fabric.nics(self.server)
-        found = {p.prefix for nic in nics for p in fabric.prefixes_holding(nic.ip)}
-        return RouteHole(self.find(fabric), tuple(sorted(found)))
+        prefixes = {p.prefix for nic in nics for p in fabric.prefixes_holding(nic.ip)}
+        return RouteHole(self.find(fabric), tuple(sorted(prefixes)))

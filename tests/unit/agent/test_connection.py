@@ -130,9 +130,9 @@ def test_admission_never_exceeds_the_grants_and_both_ends_get_everything_through
     choices: list[int],
 ) -> None:
     ends = [connection(qps, split=split, admitted=admitted) for _ in range(2)]
-    for (made, _), own in zip(ends, sizes, strict=True):
+    for (made, _), lengths in zip(ends, sizes, strict=True):
         made.open()
-        for imm, size in enumerate(own):
+        for imm, size in enumerate(lengths):
             made.send(size, imm)
     received = [Counter[int](), Counter[int]()]
     over = [0, 0]

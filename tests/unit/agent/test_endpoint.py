@@ -250,7 +250,7 @@ def test_a_queue_pair_that_naks_ended_is_told_too() -> None:
 
 def test_a_server_without_a_job_has_nothing_to_do() -> None:
     fields = {"frame_bytes": 0, "sample_ns": 0, "nics": [], "queue_pairs": [], "ranks": []}
-    endpoint = Endpoint(fields, [], lambda interface: pytest.fail(interface), lambda told: None)
+    endpoint = Endpoint(fields, [], lambda interface: pytest.fail(interface), lambda message: None)
     assert endpoint.turn(5) == NEVER_NS
     assert endpoint.idle
     endpoint.stop()

@@ -58,9 +58,9 @@ class Side:
     ) -> None:
         self.outgoing = outgoing
         self.nic = nic(FakeOutlet(outgoing.enter), LINE_RATE_BPS)
-        own, remote = numbers
+        local, remote = numbers
         self.pair = QueuePair(
-            own,
+            local,
             self.nic,
             header(remote),
             replace(pair_settings(**changes), dcqcn=dcqcn, out_of_order=out_of_order),
@@ -80,7 +80,7 @@ class Side:
         self.posted: list[Message] = []
         self.demux = Demux(
             self.ring,  # type: ignore[arg-type]
-            {own: self.pair},
+            {local: self.pair},
             lambda pair, imm, size, now_ns: self.delivered.append((imm, size)),
             lambda pair, imm, now_ns: self.over.append(imm),
         )

@@ -82,12 +82,12 @@ def test_the_extent_is_of_the_first_that_should_have_come_later() -> None:
 def extents(order: Sequence[int]) -> list[int]:
     """RFC 4737 section 4.2.3 to the letter: of each reordered packet i its distance to the earliest
     packet j before it with a greater number."""
-    found = []
+    extents = []
     for i, number in enumerate(order):
         later = [j for j in range(i) if order[j] > number]
         if later:
-            found.append(i - min(later))
-    return found
+            extents.append(i - min(later))
+    return extents
 
 
 @given(

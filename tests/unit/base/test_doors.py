@@ -35,10 +35,10 @@ def install_ours(folder: Path) -> None:
     (folder / "rocelab_greetings.py").write_text(PACKAGE)
 
 
-def callable_named(name: str, found: object) -> str:
-    if not callable(found):
+def callable_named(name: str, value: object) -> str:
+    if not callable(value):
         raise TypeError("expected a function")
-    return f"{name}: {found()}"
+    return f"{name}: {value()}"
 
 
 @pytest.fixture

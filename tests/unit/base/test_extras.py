@@ -93,11 +93,13 @@ def test_running_labs_drills_and_their_pages_need_no_extra(tmp_path: Path) -> No
 
 def test_each_library_is_in_the_extra_that_messages_name() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    own = {"llvmlite": "numba", "cryptography": "paramiko", "google": "protobuf"}
+    local = {"llvmlite": "numba", "cryptography": "paramiko", "google": "protobuf"}
     for library, extra in extras._EXTRA_OF.items():
-        name = own.get(library, library)
-        assert any(each.startswith(name) for each in project["optional-dependencies"][extra])
-        assert not any(each.startswith(name) for each in project["dependencies"])
+        name = local.get(library, library)
+        assert any(
+            requirement.startswith(name) for requirement in project["optional-dependencies"][extra]
+        )
+        assert not any(requirement.startswith(name) for requirement in project["dependencies"])
 
 
 @pytest.mark.parametrize("degrees", [1, 2, 3, 4, 7, 30, 101, 1000])

@@ -125,7 +125,7 @@ def test_a_file_is_replaced_whole_or_not_at_all(tmp_path: Path) -> None:
     file.with_name("folder").mkdir()
     with pytest.raises(IsADirectoryError):
         replace_file(file.with_name("folder"), "newer")
-    assert sorted(each.name for each in tmp_path.iterdir()) == ["folder", "record.json"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["folder", "record.json"]
 
 
 def test_only_a_regular_file_is_read_where_others_write(tmp_path: Path) -> None:

@@ -79,12 +79,12 @@ def test_another_full_disk_is_named(tmp_path: Path) -> None:
 
 
 def test_what_was_found_out_is_shown_where_it_can_not_be_written() -> None:
-    shown: list[int] = []
-    with pytest.raises(MachineError), shown_if_unwritten([1], shown.append):
+    text: list[int] = []
+    with pytest.raises(MachineError), shown_if_unwritten([1], text.append):
         raise MachineError("no room")
-    with shown_if_unwritten([2], shown.append):
+    with shown_if_unwritten([2], text.append):
         pass
-    assert shown == [1]
+    assert text == [1]
 
 
 def test_an_error_of_another_place_is_left_alone(tmp_path: Path) -> None:

@@ -137,9 +137,9 @@ def test_libraries_of_root_keep_nothing_in_folders_of_another_user(
     assert capsys.readouterr().err == ""
     os.chown(theirs, NOBODY, NOBODY)
     use_private_caches.__wrapped__()
-    own = str(trust.CACHE / "libraries")
+    cache = str(trust.CACHE / "libraries")
     for variable in ("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "MPLCONFIGDIR"):
-        assert places[variable] == own
+        assert places[variable] == cache
     assert capsys.readouterr().err.count("belongs to another user") == 3
 
 
@@ -147,15 +147,15 @@ def test_libraries_of_root_keep_nothing_in_folders_of_another_user(
 def test_temporary_files_of_root_are_in_no_folder_that_another_user_may_change(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    theirs, shared, own = (tmp_path / name for name in ("theirs", "shared", "own"))
-    for folder, mode in ((theirs, 0o755), (shared, 0o1777), (own, 0o755)):
+    theirs, shared, private = (tmp_path / name for name in ("theirs", "shared", "own"))
+    for folder, mode in ((theirs, 0o755), (shared, 0o1777), (private, 0o755)):
         folder.mkdir()
         folder.chmod(mode)
     os.chown(theirs, NOBODY, NOBODY)
-    places = {"TMPDIR": str(theirs), "TEMP": str(shared), "TMP": str(own), "HOME": str(own)}
+    places = {"TMPDIR": str(theirs), "TEMP": str(shared), "TMP": str(private), "HOME": str(private)}
     monkeypatch.setattr(os, "environ", places)
     use_private_caches.__wrapped__()
-    assert places == {"TEMP": str(shared), "TMP": str(own), "HOME": str(own)}
+    assert places == {"TEMP": str(shared), "TMP": str(private), "HOME": str(private)}
     said = f"note: no temporary file in {theirs}: it belongs to another user\n"
     assert capsys.readouterr().err == said
 

@@ -95,9 +95,9 @@ def lab_of(name: str, *cells: CellResult, numbering: str = "numbered") -> LabRes
 
 def page_of(*cells: CellResult, numbering: str = "numbered") -> str:
     lab = lab_of("tiny", *cells, numbering=numbering)
-    found = Agreement(SCHEMA_VERSION, "python -m bench.agreement", (lab,), NOT_RUN)
-    assert AGREEMENT.read(to_json(found)) == found
-    return "\n".join(pages(found).values())
+    agreement = Agreement(SCHEMA_VERSION, "python -m bench.agreement", (lab,), NOT_RUN)
+    assert AGREEMENT.read(to_json(agreement)) == agreement
+    return "\n".join(pages(agreement).values())
 
 
 def test_every_lab_of_the_catalog_is_run_or_said_to_be_left_out() -> None:
@@ -112,11 +112,11 @@ def test_simulated_packets_and_flows_of_every_link_are_the_predicted_ones(
 ) -> None:
     cell = cell_of(lab, 2, ranks)
     fabric = build_fabric(cell.spec)
-    found = predict_loads(fabric, rows_of_jobs(plan_jobs(fabric, [cell.job])), Setting())
-    assert found.packets is not None
-    packets = by_link(fabric, found.packets)
+    prediction = predict_loads(fabric, rows_of_jobs(plan_jobs(fabric, [cell.job])), Setting())
+    assert prediction.packets is not None
+    packets = by_link(fabric, prediction.packets)
     assert cell.simulated.packets == packets
-    assert list(cell.simulated.flows.values()) == found.flows.tolist()
+    assert list(cell.simulated.flows.values()) == prediction.flows.tolist()
     loads = loads_of(cell, packets, cell.simulated.flows)
     assert loads.agree
     assert loads.packets == sum(packets.values()) > 0
@@ -269,9 +269,9 @@ def test_halves_of_the_labs_have_scores_of_their_own() -> None:
     assert min(halves.count(0), halves.count(1)) >= len(halves) / 4
     text = page_of(cell)
     rows = [f"| predicted, half {name} of the labs | " for name in "AB"]
-    own = lab_of("tiny").half
-    assert rows[own] + "1 | 1 | 0 | 0 | 1 | 0 | 0 |" in text
-    assert rows[1 - own] + "0 | 0 | 0 | 0 | 0 | 0 | 0 |" in text
+    default = lab_of("tiny").half
+    assert rows[default] + "1 | 1 | 0 | 0 | 1 | 0 | 0 |" in text
+    assert rows[1 - default] + "0 | 0 | 0 | 0 | 0 | 0 | 0 |" in text
 
 
 def test_a_distribution_of_another_width_differs_though_medians_are_equal() -> None:

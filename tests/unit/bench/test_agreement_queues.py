@@ -38,7 +38,7 @@ NONE = (0,) * BINS
 
 def port(name: str, **counts: Sequence[int]) -> PortCounts:
     none = dict.fromkeys(("marks", "drops", "highest_bytes", "pauses"), (0,) * 3)
-    return PortCounts(name, **{key: tuple(each) for key, each in (none | counts).items()})
+    return PortCounts(name, **{key: tuple(count) for key, count in (none | counts).items()})
 
 
 def queues(*ports: PortCounts) -> Queues:
@@ -60,10 +60,10 @@ def binned(counts: dict[int, tuple[int, int]]) -> Queues:
     ],
 )
 def test_a_port_is_inside_where_the_median_is_within_the_lab_s_extremes(
-    theirs: tuple[int, ...], found: Inside
+    theirs: tuple[int, ...], expected: Inside
 ) -> None:
     lab, packets = port("a", pauses=(30, 10, 20)), port("a", pauses=theirs)
-    assert inside(queues(lab), queues(packets), "pauses") == found
+    assert inside(queues(lab), queues(packets), "pauses") == expected
     assert inside(queues(lab), queues(packets), "marks") == Inside(0, 0)
 
 
@@ -106,13 +106,13 @@ def test_runs_are_joined_port_by_port_and_ports_that_did_nothing_count_zero() ->
         replace(binned({9: (n, n)}), ports=(PortCounts(name, (n,), (0,), (0,), (0,)),))
         for name, n in (("a", 3), ("b", 4))
     )
-    found = joined([one, two])
-    assert [(each.port, each.marks) for each in found.ports] == [("a", (3, 0)), ("b", (0, 4))]
+    counts = joined([one, two])
+    assert [(port.port, port.marks) for port in counts.ports] == [("a", (3, 0)), ("b", (0, 4))]
     # As many runs as a port has, when joined before.
     (_, again) = joined([joined([one, one]), two]).ports
     assert again.marks == (0, 0, 4)
-    assert found.markable[9] == found.marked[9] == 7
-    assert sum(found.markable) == 7
+    assert counts.markable[9] == counts.marked[9] == 7
+    assert sum(counts.markable) == 7
 
 
 def test_a_bin_s_line_is_that_of_its_ends() -> None:
@@ -175,7 +175,7 @@ def test_p_values_are_corrected_after_holm() -> None:
 def test_of_the_lab_only_queues_count_to_which_nothing_came_marked() -> None:
     counts = {"packets_by_depth": (1,) * BINS, "marked_by_depth": (0,) * 31 + (1,)}
     first = replace(queue(3, 32, 1, 500_000), **counts)
-    found = queues_of(
+    queues = queues_of(
         load_spec(find_lab("two-leaves")),
         replace(
             idle(),
@@ -187,9 +187,9 @@ def test_of_the_lab_only_queues_count_to_which_nothing_came_marked() -> None:
             ),
         ),
     )
-    assert found.markable == (1,) * BINS
-    assert found.marked == (0,) * 31 + (1,)
-    assert found.ports == (
+    assert queues.markable == (1,) * BINS
+    assert queues.marked == (0,) * 31 + (1,)
+    assert queues.ports == (
         PortCounts("rtsw1:srv1-1", (2,), (0,), (600_000,), (0,)),
         PortCounts("rtsw1:srv1-2", (1,), (4,), (500_000,), (0,)),
     )
@@ -200,10 +200,10 @@ def test_pauses_of_the_lab_are_those_that_a_port_obeyed() -> None:
         "srv1-1", "rtsw1", 3, "rtsw1", 0, 9, 7, 5, 100, 50, 0, 0, 0, 0, 0, 0, 0, 0
     )  # fmt: skip
     lossless = Lossless((3,), (paused,), (), 0, 1000, None, None, None, (), True)
-    found = queues_of(
+    queues = queues_of(
         load_spec(find_lab("lossless")), replace(idle(), queues=(), lossless=lossless)
     )
-    assert found.ports == (PortCounts("srv1-1:rtsw1", (0,), (0,), (0,), (5,)),)
+    assert queues.ports == (PortCounts("srv1-1:rtsw1", (0,), (0,), (0,), (5,)),)
 
 
 def test_the_packet_engine_marks_as_the_line_says_at_every_depth() -> None:
@@ -212,13 +212,13 @@ def test_the_packet_engine_marks_as_the_line_says_at_every_depth() -> None:
     spec = spec.model_copy(update={"queues": QueuesSpec.model_validate({"ecn": ecn})})
     job = SHAPES[1].job(8, 2**18)
     runs = [simulate_packets(spec, job, seed) for seed in range(3)]
-    found = joined([each for _, each in runs])
-    rows = markings(spec.queues.ecn, spec.queues.buffer, found)
+    counts = joined([run for _, run in runs])
+    rows = markings(spec.queues.ecn, spec.queues.buffer, counts)
     assert {row.verdict for row in rows} <= {Verdict.AGREES, Verdict.UNDECIDED}
     assert Verdict.AGREES in {row.verdict for row in rows}
-    marks = np.sum([each.marks for each in found.ports], axis=0).tolist()
+    marks = np.sum([port.marks for port in counts.ports], axis=0).tolist()
     assert marks == [run.marked for run, _ in runs]
-    assert sum(found.marked) == sum(marks) > 1000
-    assert {each.port for each in found.ports if any(each.marks)} == {
+    assert sum(counts.marked) == sum(marks) > 1000
+    assert {port.port for port in counts.ports if any(port.marks)} == {
         "rtsw1:ctsw1", "rtsw2:ctsw1"
     }  # fmt: skip

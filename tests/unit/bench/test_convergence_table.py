@@ -265,8 +265,8 @@ def test_a_next_hop_without_carrier_is_not_in_use() -> None:
     assert deviations(after, tables) == ()
     alive = replace(dead, carrier=True)
     tables["rtsw1"] = Fib((replace(route, next_hops=(*route.next_hops, alive)), *rest))
-    [found] = deviations(after, tables)
-    assert found.startswith(f"rtsw1 {route.prefix}: over ctsw1 ")
+    [difference] = deviations(after, tables)
+    assert difference.startswith(f"rtsw1 {route.prefix}: over ctsw1 ")
 
 
 def test_a_longer_way_is_right_where_no_shortest_is_left_unless_it_is_over_what_failed() -> None:
@@ -281,8 +281,8 @@ def test_a_longer_way_is_right_where_no_shortest_is_left_unless_it_is_over_what_
 
     def found(interface: str) -> list[str]:
         table = Fib((Route(lost, (NextHop(interface, None),)),))
-        told = deviations(after, {agg: table})
-        return [each for each in told if each.startswith(f"{agg} {lost}:")]
+        differences = deviations(after, {agg: table})
+        return [line for line in differences if line.startswith(f"{agg} {lost}:")]
 
     assert found("core2") == []
     assert found(link.b.interface) == [f"{agg} {lost}: over {link.a.node} instead of nothing"]
@@ -297,10 +297,10 @@ def test_the_95th_percentile_of_20_is_the_19th() -> None:
 def test_a_percentile_is_a_value_that_the_share_does_not_exceed(
     values: list[int], share: float
 ) -> None:
-    found = percentile(values, share)
-    assert found in values
-    assert sum(value <= found for value in values) >= share * len(values) - 1e-6
-    assert sum(value < found for value in values) < share * len(values) + 1e-6
+    bound = percentile(values, share)
+    assert bound in values
+    assert sum(value <= bound for value in values) >= share * len(values) - 1e-6
+    assert sum(value < bound for value in values) < share * len(values) + 1e-6
 
 
 def test_no_values_have_no_percentile() -> None:
@@ -321,9 +321,9 @@ def test_the_decisive_switch_is_the_last_to_change_before_the_last_flow_recovere
         return SwitchStages(node, None, None, None, None, None, kernel_ns, None, None, 1)
 
     stages = [switch("a", 20), switch("b", 49), switch("late", 300), switch("none", None)]
-    found = decisive(stages, figures(50, 10, 1), MS)
-    assert found is not None
-    assert found.node == "b"
+    node = decisive(stages, figures(50, 10, 1), MS)
+    assert node is not None
+    assert node.node == "b"
     assert decisive(stages, figures(None), MS) is None
 
 
@@ -426,9 +426,9 @@ def test_cells_of_another_release_are_kept_beside_those_of_the_plan(tmp_path: Pa
     store.write(measured("carrier.clos-4", [1.0]))
     for version in ("10.3", "8.4.4", "10.10"):
         store.of_release(version).write(of_release(version, "carrier.clos-4", [2.0, 3.0]))
-    own, other = store.read(cell), store.of_release("10.3").read(cell)
-    assert own is not None and other is not None
-    assert (len(own.failures), own.environment.frr_version) == (1, "8.4.4")
+    result, other = store.read(cell), store.of_release("10.3").read(cell)
+    assert result is not None and other is not None
+    assert (len(result.failures), result.environment.frr_version) == (1, "8.4.4")
     assert (len(other.failures), other.environment.frr_version) == (2, "10.3")
     assert store.releases() == ("8.4.4", "10.3", "10.10")
 
@@ -514,7 +514,9 @@ def test_a_release_is_compared_cell_by_cell_with_this_machine_s_and_not_with_its
         ("carrier.clos-4, FRR 8.4.4", None),
         ("carrier.clos-4, FRR 10.3", Path("/opt/10.3")),
     ]
-    assert [task.cell for task in tasks] == [each for cell in cells for each in (cell, cell)]
+    assert [task.cell for task in tasks] == [
+        task_cell for cell in cells for task_cell in (cell, cell)
+    ]
     assert len({task.store.folder for task in tasks}) == 2
     with pytest.raises(InputError, match=r"has FRR 8\.4\.4, as this machine has"):
         convergence_table._comparison(Store(tmp_path), cells, Path("/opt/8.4.4"))

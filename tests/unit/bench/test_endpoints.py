@@ -80,10 +80,10 @@ def test_a_sample_of_nothing_proves_nothing() -> None:
 
 @given(st.lists(st.integers(0, 10**8), min_size=1, max_size=60))
 def test_a_burst_is_what_any_millisecond_holds(times: list[int]) -> None:
-    found = bursts(np.array(sorted(times), np.int64))
+    lengths = bursts(np.array(sorted(times), np.int64))
     longest = max(sum(start <= t < start + BURST_NS for t in times) for start in times)
-    assert found.max() == longest
-    assert found.min() >= 1
+    assert lengths.max() == longest
+    assert lengths.min() >= 1
 
 
 def record(flow: Flow, receive_ns: list[int]) -> FlowRecord:
@@ -166,9 +166,9 @@ def measured(**rates: list[float]) -> list[Measured]:
 
 
 def test_the_kernel_path_is_the_faster_loop_by_medians() -> None:
-    found = measured(raw=[10.0, 200_000.0, 210_000.0], udp=[190_000.0, 900_000.0, 180_000.0])
-    assert kernel_rate(found, BARE) == 200_000
-    assert kernel_rate(found, CONDITIONS[0]) is None
+    figures = measured(raw=[10.0, 200_000.0, 210_000.0], udp=[190_000.0, 900_000.0, 180_000.0])
+    assert kernel_rate(figures, BARE) == 200_000
+    assert kernel_rate(figures, CONDITIONS[0]) is None
     assert kernel_rate([], BARE) is None
 
 

@@ -33,5 +33,5 @@ def test_sends_begin_as_packet_by_packet_if_they_take_as_long(pattern: str) -> N
     assert (start_s >= ran.start_s - 1e-11).all() and end_s >= ran.end_s.max() - 1e-11
     if pattern == "alltoall":
         assert start_s.tolist() == pytest.approx(ran.start_s.tolist(), abs=1e-11)
-    alone, own = opened(program, sending)
-    assert not len(alone.after) and len(own.source) == len(own.window) == program.transfers
+    alone, closed = opened(program, sending)
+    assert not len(alone.after) and len(closed.source) == len(closed.window) == program.transfers

@@ -59,11 +59,11 @@ def test_simgrid_and_the_engine_agree_on_every_rate_and_every_end(tmp_path: Path
     problem = problem_of(SMALL)
     rates, ends = asked(problem, tmp_path)
     program, capacity = all_at_once(problem), problem.capacity_bps
-    ours = run(program, problem.paths, capacity).finish_s
+    finish_s = run(program, problem.paths, capacity).finish_s
     solved = max_min_rates(problem.paths, capacity)
-    assert len(set(ours)) > len(ours) / 2
+    assert len(set(finish_s)) > len(finish_s) / 2
     assert rates == pytest.approx(solved, rel=1e-9)
-    assert ends == pytest.approx(ours, rel=1e-9)
+    assert ends == pytest.approx(finish_s, rel=1e-9)
 
 
 def test_a_problem_is_read_as_it_was_written(tmp_path: Path) -> None:
@@ -98,10 +98,10 @@ def test_rates_are_distinct_beyond_rounding_and_differences_relative() -> None:
     assert widest_difference(np.array([1.0]), np.empty(0)) is None
 
 
-def compared(subflows: int, theirs: float | None, ours: float, differ: float = 0.0) -> Compared:
+def compared(subflows: int, theirs: float | None, kit: float, differ: float = 0.0) -> Compared:
     times = {
         Side.SIMGRID: [Times(solve_s=0.01, to_the_end_s=theirs)],
-        Side.OURS: [Times(solve_s=0.001, to_the_end_s=ours)],
+        Side.OURS: [Times(solve_s=0.001, to_the_end_s=kit)],
     }
     return Compared(SMALL, subflows, 1, 0.0, differ, times)
 

@@ -38,28 +38,30 @@ ROWS = zones_rows.ROWS + hosts_text.ROWS
 
 
 @pytest.fixture(scope="module")
-def found() -> Validation:
+def validation() -> Validation:
     return FORMAT.read((DOCS / DATA).read_text(encoding="utf-8"))
 
 
-def test_the_page_in_docs_is_what_its_data_says(found: Validation) -> None:
-    for name, text in pages(found).items():
+def test_the_page_in_docs_is_what_its_data_says(validation: Validation) -> None:
+    for name, text in pages(validation).items():
         assert (DOCS / name).read_text(encoding="utf-8") == text
-    assert found.command == COMMAND
-    assert found.seeds == SEEDS
+    assert validation.command == COMMAND
+    assert validation.seeds == SEEDS
 
 
 @pytest.mark.long
-def test_every_plot_of_the_page_is_drawn_from_the_data(found: Validation) -> None:
-    shown = set(re.findall(r"\]\((validation-[a-z-]+\.svg)\)", "".join(pages(found).values())))
-    assert shown == set(plots(found))
-    assert all((DOCS / name).exists() for name in shown)
+def test_every_plot_of_the_page_is_drawn_from_the_data(validation: Validation) -> None:
+    matches = set(
+        re.findall(r"\]\((validation-[a-z-]+\.svg)\)", "".join(pages(validation).values()))
+    )
+    assert matches == set(plots(validation))
+    assert all((DOCS / name).exists() for name in matches)
 
 
-def test_a_changed_number_changes_the_page(found: Validation) -> None:
-    values = dict(found.values)
+def test_a_changed_number_changes_the_page(validation: Validation) -> None:
+    values = dict(validation.values)
     values["mmr/kernel/1000"] = (7.77, 7.77)
-    assert "7.77 (7.77 to 7.77, n=2)" in page(replace(found, values=values))
+    assert "7.77 (7.77 to 7.77, n=2)" in page(replace(validation, values=values))
 
 
 def test_figures_known_from_write_ups_are_marked_so() -> None:
@@ -69,31 +71,32 @@ def test_figures_known_from_write_ups_are_marked_so() -> None:
 
 
 def test_predictions_choices_and_what_holds_by_construction_are_counted_apart(
-    found: Validation,
+    validation: Validation,
 ) -> None:
-    kinds = Counter(row.kind(found) for row in ROWS if row.low is not None)
+    kinds = Counter(row.kind(validation) for row in ROWS if row.low is not None)
     apart = {
-        Kind(kind): int(n) for n, kind in re.findall(r"- (\d+) comparisons are (.+):", page(found))
+        Kind(kind): int(n)
+        for n, kind in re.findall(r"- (\d+) comparisons are (.+):", page(validation))
     }
     assert apart == kinds
     assert min(kinds.values()) > 0
-    assert {row.kind(found) for row in hosts_text.VOLUME_ROWS} == {Kind.BY_CONSTRUCTION}
-    assert {row.kind(found) for row in zones_rows.QP_ROWS[:3]} == {Kind.ONE_OF_SEVERAL}
+    assert {row.kind(validation) for row in hosts_text.VOLUME_ROWS} == {Kind.BY_CONSTRUCTION}
+    assert {row.kind(validation) for row in zones_rows.QP_ROWS[:3]} == {Kind.ONE_OF_SEVERAL}
 
 
 def test_a_row_is_one_of_several_choices_only_where_they_do_not_compare_alike(
-    found: Validation,
+    validation: Validation,
 ) -> None:
     row = Row("a", "1.1 to 1.3", Source.META, 1.1, 1.3, "x/2/mean", ratio, "2 QPs", "x/*/mean")
     cells = {"x/2/mean": (1.2,), "x/4/mean": (1.25,), "x/4/worst": (2.0,)}
-    assert row.kind(replace(found, values=cells)) is Kind.PREDICTED
-    assert row.kind(replace(found, values=cells | {"x/4/mean": (1.4,)})) is Kind.ONE_OF_SEVERAL
+    assert row.kind(replace(validation, values=cells)) is Kind.PREDICTED
+    assert row.kind(replace(validation, values=cells | {"x/4/mean": (1.4,)})) is Kind.ONE_OF_SEVERAL
 
 
-def test_the_choices_of_a_row_hold_its_own_cell_and_others(found: Validation) -> None:
+def test_the_choices_of_a_row_hold_its_own_cell_and_others(validation: Validation) -> None:
     for row in ROWS:
         if row.choices:
-            cells = fnmatch.filter(found.values, row.choices)
+            cells = fnmatch.filter(validation.values, row.choices)
             assert row.cell in cells
             assert len(cells) > 1
 
@@ -109,15 +112,15 @@ def test_the_choices_of_a_row_hold_its_own_cell_and_others(found: Validation) ->
     ],
 )
 def test_the_comparing_word_follows_from_the_numbers(
-    found: Validation, values: tuple[float, ...], word: str
+    validation: Validation, values: tuple[float, ...], word: str
 ) -> None:
     row = Row("a", "1.1 to 1.3", Source.META, 1.1, 1.3, "cell", ratio, "here")
-    assert row.compared(replace(found, values={"cell": values})) == word
+    assert row.compared(replace(validation, values={"cell": values})) == word
 
 
-def test_a_figure_without_a_published_one_is_not_compared(found: Validation) -> None:
+def test_a_figure_without_a_published_one_is_not_compared(validation: Validation) -> None:
     row = Row("a", "-", Source.NONE, None, None, "cell", ratio, "here")
-    assert row.compared(replace(found, values={"cell": (1.0,)})) == "-"
+    assert row.compared(replace(validation, values={"cell": (1.0,)})) == "-"
 
 
 def test_every_case_has_tasks_for_every_seed() -> None:
@@ -125,7 +128,7 @@ def test_every_case_has_tasks_for_every_seed() -> None:
     assert sum(len(case.tasks(4)) for case in CASES) > sum(len(case.tasks(3)) for case in CASES)
 
 
-def test_cheap_cells_of_the_page_are_found_again(found: Validation) -> None:
+def test_cheap_cells_of_the_page_are_found_again(validation: Validation) -> None:
     again = {
         **hashing.expected(1000, 16),
         **volumes.moved(),
@@ -134,7 +137,7 @@ def test_cheap_cells_of_the_page_are_found_again(found: Validation) -> None:
         **scaling.alltoall("1:1", 0),
     }
     for key, values in again.items():
-        assert found[key][: len(values)] == pytest.approx(values, rel=1e-9), key
+        assert validation[key][: len(values)] == pytest.approx(values, rel=1e-9), key
 
 
 def test_a_permutation_waits_in_queues_packet_by_packet() -> None:
@@ -146,13 +149,15 @@ def test_a_permutation_waits_in_queues_packet_by_packet() -> None:
 
 
 def test_the_page_has_the_permutations_that_were_measured_packet_by_packet(
-    found: Validation,
+    validation: Validation,
 ) -> None:
-    values = {name: each for name, each in found.values.items() if not name.endswith("/packets")}
-    assert "packet by packet, with queues" not in hosts_page(replace(found, values=values))
+    values = {
+        name: value for name, value in validation.values.items() if not name.endswith("/packets")
+    }
+    assert "packet by packet, with queues" not in hosts_page(replace(validation, values=values))
     with_packets = {**values, "fluid/e-ecmp/1 MB/packets": (0.123, 0.123)}
-    shown = hosts_page(replace(found, values=with_packets))
-    assert "| e-ecmp | packet by packet, with queues | - | +12.3% | - | - |" in shown
+    text = hosts_page(replace(validation, values=with_packets))
+    assert "| e-ecmp | packet by packet, with queues | - | +12.3% | - | - |" in text
 
 
 def test_every_nic_of_a_job_sends_as_many_bytes() -> None:

@@ -43,7 +43,7 @@ def assert_as_planned(spec: LabSpec) -> None:
     servers = {node.name for node in fabric.servers}
     assert counts.switches == len(fabric.switches)
     assert counts.servers == len(servers)
-    assert counts.nics == len({each for each in nics if each[0] in servers})
+    assert counts.nics == len({nic for nic in nics if nic[0] in servers})
     assert counts.sessions == len(fabric.sessions)
     assert is_numbered(spec) == fabric.numbered
 
@@ -86,7 +86,7 @@ def test_the_estimate_is_near_what_the_benchmark_measured() -> None:
 @pytest.mark.parametrize("row", catalog_rows(0), ids=lambda row: row.name)
 def test_texts_give_the_memory_that_labs_gives(row: CatalogRow) -> None:
     memory = memory_text(row.memory_bytes)
-    (line,) = (each for each in FABRICS.splitlines() if each.startswith(f"| `{row.name}` |"))
+    (line,) = (line for line in FABRICS.splitlines() if line.startswith(f"| `{row.name}` |"))
     counts = (row.switches, row.servers, row.gpus, row.sessions)
     cells = (f"`{row.name}`", row.kind, *(f"{count:,}" for count in counts), memory)
     assert line == f"| {' | '.join(cells)} |"
@@ -110,8 +110,8 @@ def test_available_memory_is_in_bytes() -> None:
 def test_the_catalog_is_listed_for_people_and_for_programs(rocelab) -> None:
     outcome = rocelab("labs", "--json")
     assert outcome.code == 0
-    assert tuple(each["name"] for each in json.loads(outcome.out)) == shipped_names(LABS)
-    shown = rocelab("labs")
-    assert shown.code == 0
-    assert all(f" {name} " in shown.out for name in shipped_names(LABS))
-    assert "simulate only" in shown.out
+    assert tuple(row["name"] for row in json.loads(outcome.out)) == shipped_names(LABS)
+    result = rocelab("labs")
+    assert result.code == 0
+    assert all(f" {name} " in result.out for name in shipped_names(LABS))
+    assert "simulate only" in result.out

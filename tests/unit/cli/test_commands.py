@@ -58,7 +58,8 @@ def test_the_version_is_that_of_the_distribution(rocelab) -> None:
 
 
 @pytest.mark.parametrize(
-    "words", [(each,) for each in COMMANDS] + [(g, each) for g in GROUPS for each in GROUPS[g]]
+    "words",
+    [(command,) for command in COMMANDS] + [(g, group) for g in GROUPS for group in GROUPS[g]],
 )
 def test_every_command_explains_itself(rocelab, words: tuple[str, ...]) -> None:
     outcome = rocelab(*words, "--help")
@@ -380,7 +381,9 @@ def test_the_application_has_every_command_once() -> None:
 def names_in(application: typer.Typer) -> list[str]:
     """A command without a name of its own is called as its function is."""
     commands = application.registered_commands
-    return sorted(str(each.name or getattr(each.callback, "__name__", "")) for each in commands)
+    return sorted(
+        str(command.name or getattr(command.callback, "__name__", "")) for command in commands
+    )
 
 
 def test_an_error_is_shown_without_markup(capsys: pytest.CaptureFixture[str]) -> None:

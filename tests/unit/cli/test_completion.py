@@ -24,12 +24,12 @@ def parameters(*metavars: str) -> list[object]:
     """Parameters of commands that are shown so in help, with the words of their command."""
 
     def found(command, words: tuple[str, ...]) -> Iterator[object]:
-        for name, each in getattr(command, "commands", {}).items():
-            yield from found(each, (*words, name))
-        for each in command.params:
-            shown = (each.metavar or "").strip("[].")
-            if shown in metavars:
-                yield pytest.param(command, each, id=" ".join((*words, each.name)))
+        for name, child in getattr(command, "commands", {}).items():
+            yield from found(child, (*words, name))
+        for parameter in command.params:
+            word = (parameter.metavar or "").strip("[].")
+            if word in metavars:
+                yield pytest.param(command, parameter, id=" ".join((*words, parameter.name)))
 
     return list(found(command_line(), ()))
 
@@ -52,8 +52,8 @@ def lab_that_is_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(("command", "parameter"), parameters("LAB"))
 def test_a_lab_is_completed_wherever_one_is_named(command, parameter) -> None:
-    found = completed(command, parameter, "zone-s")
-    assert found == [LAB]
+    words = completed(command, parameter, "zone-s")
+    assert words == [LAB]
 
 
 @pytest.mark.parametrize(("command", "parameter"), parameters("NODE", "SRC", "DST", "SERVER"))
@@ -63,8 +63,8 @@ def test_a_node_of_that_lab_is_completed_wherever_one_is_named(command, paramete
 
 
 def test_a_port_is_completed_by_its_node_and_then_by_its_name() -> None:
-    found = (each.values for each in parameters("PORT"))
-    command, parameter = next(each for each in found if each[1].name == "ports")
+    values = (parameter.values for parameter in parameters("PORT"))
+    command, parameter = next(pair for pair in values if pair[1].name == "ports")
     assert "rtsw1" in completed(command, parameter, "rts", LAB)
     assert completed(command, parameter, "rtsw1:ctsw2", LAB) == ["rtsw1:ctsw2", "rtsw1:ctsw2-2"]
     assert completed(command, parameter, "nosuch:", LAB) == []
@@ -77,10 +77,10 @@ def test_files_of_ones_own_are_completed(tmp_path: Path, monkeypatch: pytest.Mon
             (tmp_path / folder / f"{name}.yaml").touch()
     monkeypatch.chdir(tmp_path)
     for line in ("rocelab plan", "rocelab drill run", "rocelab simulate tiny --job"):
-        found = asked_of("bash", f"{line} ", len(line.split()))
-        assert "mine" in found.split()
+        diagnosis = asked_of("bash", f"{line} ", len(line.split()))
+        assert "mine" in diagnosis.split()
         # What a shell would run stands in no line that it completes.
-        assert "$" not in found
+        assert "$" not in diagnosis
     assert asked_of("bash", "rocelab plan mi", 2).split() == ["mine"]
 
 
@@ -120,6 +120,6 @@ def test_what_is_installed_for_bash_completes_there(tmp_path: Path) -> None:
 @pytest.mark.parametrize("shell", ["bash", "zsh"])
 def test_a_script_for_either_shell_is_shown(shell: str) -> None:
     environment = {**os.environ, "_ROCELAB_COMPLETE": f"source_{shell}"}
-    shown = subprocess.run([PROGRAM], env=environment, capture_output=True, text=True)
-    assert shown.returncode == 0
-    assert f"_ROCELAB_COMPLETE=complete_{shell}" in shown.stdout
+    process = subprocess.run([PROGRAM], env=environment, capture_output=True, text=True)
+    assert process.returncode == 0
+    assert f"_ROCELAB_COMPLETE=complete_{shell}" in process.stdout

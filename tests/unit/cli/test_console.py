@@ -24,16 +24,16 @@ SHOWN = r"\x1b]52;c;UFdO\x07\x1b[31m\x9b5n[/red] [bold]x[/nope] :smile: \u202e\u
 
 
 def titled(console: Console) -> None:
-    shown = table(HOSTILE, ("a",))
-    shown.add_row("x" * 200)
-    shown.caption = HOSTILE
-    console.print(shown)
+    grid = table(HOSTILE, ("a",))
+    grid.add_row("x" * 200)
+    grid.caption = HOSTILE
+    console.print(grid)
 
 
 def in_a_cell(console: Console) -> None:
-    shown = table("", ("a", HOSTILE))
-    shown.add_row(HOSTILE, HOSTILE)
-    console.print(shown)
+    grid = table("", ("a", HOSTILE))
+    grid.add_row(HOSTILE, HOSTILE)
+    console.print(grid)
 
 
 def in_the_title_of_a_drill(console: Console) -> None:
@@ -78,10 +78,10 @@ def test_lines_for_a_person_show_control_characters(capsys: pytest.CaptureFixtur
 def test_columns_stay_in_line_beside_control_characters(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    shown = table("", ("name", "count"))
-    shown.add_row("\x1b[31mred", "1")
-    shown.add_row("plain", "2")
-    out().print(shown)
+    grid = table("", ("name", "count"))
+    grid.add_row("\x1b[31mred", "1")
+    grid.add_row("plain", "2")
+    out().print(grid)
 
     lines = [line.rstrip() for line in capsys.readouterr().out.splitlines() if line.strip()]
     assert len({len(line) for line in lines[-2:]}) == 1, lines

@@ -42,10 +42,10 @@ def test_the_page_s_example_is_what_plan_shows(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "100")
     page = (DOCS / "pfc.md").read_text()
-    yaml_block, shown = (page.split("```yaml\n")[1], page.split("ends with:\n\n```\n")[1])
+    yaml_block, example = (page.split("```yaml\n")[1], page.split("ends with:\n\n```\n")[1])
     assert yaml_block.split("#")[0].split() == LAB.split()
     assert command("plan", lossless) == 0
-    expected = words(shown.split("```")[0])
+    expected = words(example.split("```")[0])
     assert len(expected) == 12
     assert words(capsys.readouterr().out)[-12:] == expected
 
@@ -95,13 +95,13 @@ def test_a_watchdog_and_receive_buffers_are_shown_in_the_lab_s_terms(
     keys = "{watchdog: {action: forward}, nic: {drain: 10%, buffer: 1MB}}"
     lossless.write_text(LAB.replace("{}", keys) + "dilation: 2500\n")
     assert command("plan", lossless) == 0
-    shown = capsys.readouterr().out
+    text = capsys.readouterr().out
     assert (
         "Watchdog: forward after 400 ms (1000 s in the lab) without a packet from a paused "
-        "queue, restored after 2 s (5000 s in the lab) without a pause." in " ".join(shown.split())
+        "queue, restored after 2 s (5000 s in the lab) without a pause." in " ".join(text.split())
     )
-    assert "Receive buffer of a 400G NIC: 1 MB, XOFF 904 KB, XON 884 KB" in shown
-    assert "at 10% of the link's rate" in shown
+    assert "Receive buffer of a 400G NIC: 1 MB, XOFF 904 KB, XON 884 KB" in text
+    assert "at 10% of the link's rate" in text
     assert command("plan", lossless, "--json") == 0
     pfc = json.loads(capsys.readouterr().out)["pfc"]
     assert pfc["watchdog"] == {
@@ -127,9 +127,9 @@ def test_plan_says_that_it_does_not_know_where_routes_are_too_many(
 ) -> None:
     monkeypatch.setattr(dependencies, "MOST_STEPS", 1)
     assert command("plan", "deadlock") == 0
-    shown = " ".join(capsys.readouterr().out.split())
-    assert "Whether the routes can deadlock is unknown" in shown
-    assert "No deadlock" not in shown
+    text = " ".join(capsys.readouterr().out.split())
+    assert "Whether the routes can deadlock is unknown" in text
+    assert "No deadlock" not in text
 
 
 def test_plan_names_the_cycle_of_the_lab_that_deadlocks(
@@ -137,15 +137,15 @@ def test_plan_names_the_cycle_of_the_lab_that_deadlocks(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "200")
     assert command("plan", "deadlock") == 0
-    *_, shown = capsys.readouterr().out.splitlines()
-    assert shown.startswith("A deadlock is possible: ")
-    assert shown in (DOCS / "deadlocks.md").read_text()
+    *_, line = capsys.readouterr().out.splitlines()
+    assert line.startswith("A deadlock is possible: ")
+    assert line in (DOCS / "deadlocks.md").read_text()
     assert command("plan", "deadlock", "--json") == 0
     pfc = json.loads(capsys.readouterr().out)["pfc"]
     assert (pfc["up_down"], pfc["searched"]) == (False, 1 + 8 + 28)
     assert pfc["cycle"]["without"] == ["rtsw1:ctsw1", "rtsw2:ctsw2"]
     senders = [link["sender"] for link in pfc["cycle"]["links"]]
-    assert " -> ".join([*senders, senders[0]]) in shown
+    assert " -> ".join([*senders, senders[0]]) in line
 
 
 def test_plan_says_how_many_failures_it_searched(

@@ -17,7 +17,7 @@ def test_every_group_that_ships_is_a_door_and_everything_in_it_can_be_used() -> 
         for group, points in project["entry-points"].items()
         if group.startswith("rocelab.")
     }
-    ours = {
+    groups = {
         door.group: {name for name in door.all() if door.origin(name) is None} for door in doors()
     }
-    assert ours == shipped
+    assert groups == shipped

@@ -22,9 +22,9 @@ from tests.helpers.command_lines import Command, commands
 
 TEXT = "name: t-file\nfabric: {kind: clos, racks: 4, spines: 2}\n"
 ON_A_RUNNING_LAB = [
-    each
-    for each in commands()
-    if "lab" in each.parameters and "is up" in each.parameters["lab"].help
+    command
+    for command in commands()
+    if "lab" in command.parameters and "is up" in command.parameters["lab"].help
 ]
 
 
@@ -57,12 +57,12 @@ def up(file: Path) -> str:
 
 
 def test_most_commands_of_a_running_lab_are_seen() -> None:
-    names = {each.words for each in ON_A_RUNNING_LAB}
+    names = {command.words for command in ON_A_RUNNING_LAB}
     assert {("status",), ("exec",), ("shell",), ("vtysh",), ("capture",), ("traffic",)} <= names
     assert {("health",), ("evidence",), ("cli",), ("fault", "inject"), ("scheme",)} <= names
 
 
-@pytest.mark.parametrize("command", ON_A_RUNNING_LAB, ids=lambda each: " ".join(each.words))
+@pytest.mark.parametrize("command", ON_A_RUNNING_LAB, ids=lambda command: " ".join(command.words))
 def test_every_command_finds_a_running_lab_by_its_file(
     rocelab, file: Path, command: Command, tmp_path: Path
 ) -> None:
@@ -75,7 +75,7 @@ def test_every_command_finds_a_running_lab_by_its_file(
     )
 
 
-@pytest.mark.parametrize("command", ON_A_RUNNING_LAB, ids=lambda each: " ".join(each.words))
+@pytest.mark.parametrize("command", ON_A_RUNNING_LAB, ids=lambda command: " ".join(command.words))
 def test_every_command_on_a_lab_that_is_nowhere_names_the_one_that_was_meant(
     rocelab, up: str, command: Command, tmp_path: Path
 ) -> None:
@@ -86,7 +86,7 @@ def test_every_command_on_a_lab_that_is_nowhere_names_the_one_that_was_meant(
     )
 
 
-@pytest.mark.parametrize("command", ON_A_RUNNING_LAB, ids=lambda each: " ".join(each.words))
+@pytest.mark.parametrize("command", ON_A_RUNNING_LAB, ids=lambda command: " ".join(command.words))
 def test_every_command_on_a_lab_that_was_left_behind_says_how_to_remove_it(
     rocelab, up: str, command: Command, tmp_path: Path
 ) -> None:
@@ -193,11 +193,13 @@ def test_reuse_takes_no_frr_that_it_would_not_compare(rocelab, file: Path) -> No
 @pytest.fixture
 def runs_8_4(up: str, monkeypatch: pytest.MonkeyPatch) -> str:
     """The lab that is up, with FRR 8.4.4; the folder /opt/10.3 has another one."""
-    own = FrrInstallation("8.4.4", "/usr/lib/frr", 1, 1, False, "/run/frr", "")
-    write_installation(LabFiles(up).root, own)
+    installation = FrrInstallation("8.4.4", "/usr/lib/frr", 1, 1, False, "/run/frr", "")
+    write_installation(LabFiles(up).root, installation)
     monkeypatch.setattr(
         "rocelab.routing.frr.stack.find_installation",
-        lambda folder: replace(own, version=folder.name) if folder.name != "frr" else own,
+        lambda folder: (
+            replace(installation, version=folder.name) if folder.name != "frr" else installation
+        ),
     )
     return up
 

@@ -247,7 +247,7 @@ def test_a_table_keeps_names_and_figures_whole(
 ) -> None:
     show, module = CASES[name]
     show(rocelab, tmp_path)
-    assert module in {each for each, _ in tables}
+    assert module in {table for table, _ in tables}
     for _, table in tables:
         for width in NARROW:
             assert broken(lambda console, t=table: console.print(t), width) == set()
@@ -266,5 +266,5 @@ def modules_with_tables() -> Iterator[str]:
             continue  # reading the syntax of all modules takes a second
         nodes = ast.walk(ast.parse(text))
         functions = [node.func for node in nodes if isinstance(node, ast.Call)]
-        if any(isinstance(each, ast.Name) and each.id == "table" for each in functions):
+        if any(isinstance(function, ast.Name) and function.id == "table" for function in functions):
             yield ".".join(file.relative_to(ROOT).with_suffix("").parts)

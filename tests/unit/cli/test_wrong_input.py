@@ -83,7 +83,7 @@ HOSTS = (
 )
 LAB = load_spec(find_lab("zone-small"))
 RUNNING = Record(LAB.name, "netns", State.RUNNING, 0.0, "0.1.0", LAB.model_dump(mode="json"), 0)
-EVERY = [each for each in commands() if each.words[0] not in ("runs", "attach")]
+EVERY = [command for command in commands() if command.words[0] not in ("runs", "attach")]
 
 
 def inputs(command: Command) -> list[str]:
@@ -143,19 +143,21 @@ def test_a_file_that_is_none_is_refused(
 
 
 @pytest.mark.parametrize("file", ["pipe.yaml", "pipe.csv", "device.yaml"])
-@pytest.mark.parametrize("words", [each for each in READERS if each != ("longrun",)], ids=" ".join)
+@pytest.mark.parametrize(
+    "words", [reader for reader in READERS if reader != ("longrun",)], ids=" ".join
+)
 def test_what_is_no_regular_file_is_refused_without_waiting(rocelab, words, file: str) -> None:
     """A pipe may never begin, a device never end."""
     os.mkfifo("pipe.yaml")
     os.mkfifo("pipe.csv")
     Path("device.yaml").symlink_to("/dev/zero")
-    command = next(each for each in EVERY if each.words == words)
+    command = next(candidate for candidate in EVERY if candidate.words == words)
     outcome = rocelab(*command.line(**dict.fromkeys(READERS[words].split(), f"./{file}")))
     check(outcome, file)
     assert "it is not a regular file" in outcome.err or file == "pipe.csv"
 
 
-@pytest.mark.parametrize("command", [each for each in EVERY if inputs(each)], ids=name_of)
+@pytest.mark.parametrize("command", [command for command in EVERY if inputs(command)], ids=name_of)
 def test_a_file_that_is_not_there_or_is_a_folder_is_refused(rocelab, command: Command) -> None:
     Path("folder").mkdir()
     Path("file").touch()
@@ -164,7 +166,7 @@ def test_a_file_that_is_not_there_or_is_a_folder_is_refused(rocelab, command: Co
             check(rocelab(*command.line(**{name: path})), f"{name}={path!r}")
 
 
-@pytest.mark.parametrize("command", [each for each in EVERY if naming(each)], ids=name_of)
+@pytest.mark.parametrize("command", [command for command in EVERY if naming(command)], ids=name_of)
 def test_a_name_that_can_be_none_is_refused(rocelab, command: Command) -> None:
     for name in naming(command):
         for text in NAMES.values():

@@ -66,11 +66,11 @@ def test_what_a_session_publishes_is_what_the_controller_reads(lab_files: LabFil
     with published(lab_files, demands):
         read, problems = read_demands(FABRIC, folder)
         assert not problems
-        assert {each.key: each.rate_bps for each in read} == {
-            (each.source_ip, each.destination_ip, each.source_port): each.bits_per_second
-            for each in demands
+        assert {demand.key: demand.rate_bps for demand in read} == {
+            (demand.source_ip, demand.destination_ip, demand.source_port): demand.bits_per_second
+            for demand in demands
         }
-        leaves = {each.ingresses for each in read}
+        leaves = {demand.ingresses for demand in read}
         assert leaves == {("rtsw1",), ("rtsw2",), ("rtsw3",), ("rtsw4",)}
     assert not list(folder.iterdir())
 
@@ -92,11 +92,11 @@ def test_a_port_of_a_nic_is_shared_evenly_by_the_queue_pairs_that_send_on_it() -
     plan = plan_job(HPN, job)
     demands = job_demands([plan])
     by_port: dict[tuple[str, int, int], float] = {}
-    for each in demands:
-        place = (each.server, each.nic, each.port)
-        by_port[place] = by_port.get(place, 0) + each.bits_per_second
+    for demand in demands:
+        place = (demand.server, demand.nic, demand.port)
+        by_port[place] = by_port.get(place, 0) + demand.bits_per_second
     assert list(by_port.values()) == pytest.approx([200e9] * len(by_port))
-    assert {(each.server, each.nic) for each in demands} == {
+    assert {(demand.server, demand.nic) for demand in demands} == {
         (place.server, place.nic) for place in plan.places
     }
 
@@ -179,30 +179,31 @@ def carried_out(before: State, sent: list[bytes]) -> State:
     for message in sent:
         _, kind, _, _, _ = HEADER.unpack_from(message)
         start = HEADER.size + 12 if kind in (RTM_NEWROUTE, RTM_DELROUTE) else HEADER.size
-        found = attributes(message, start + (0 if start > HEADER.size else NHMSG.size))
+        options = attributes(message, start + (0 if start > HEADER.size else NHMSG.size))
         if kind in (RTM_NEWROUTE, RTM_DELROUTE):
-            place = (int.from_bytes(found[1], "big"), message[HEADER.size + 1])
+            place = (int.from_bytes(options[1], "big"), message[HEADER.size + 1])
             if kind == RTM_DELROUTE:
                 del routes[place]
                 continue
-            routes[place] = struct.unpack("=I", found[30])[0]
+            routes[place] = struct.unpack("=I", options[30])[0]
             assert routes[place] in groups
             continue
-        number = struct.unpack("=I", found[NHA_ID])[0]
+        number = struct.unpack("=I", options[NHA_ID])[0]
         if kind == RTM_DELNEXTHOP:
             assert number not in routes.values()
             assert not any(number == m for g in groups.values() for m, _ in g.members)
             (groups if number >= GROUPS_FROM else members).pop(number)
-        elif NHA_GROUP in found:
+        elif NHA_GROUP in options:
             entries = tuple(
-                (m, weight + 1) for m, weight, _, _ in struct.iter_unpack("=IBBH", found[NHA_GROUP])
+                (m, weight + 1)
+                for m, weight, _, _ in struct.iter_unpack("=IBBH", options[NHA_GROUP])
             )
             assert all(m in members for m, _ in entries)
             groups[number] = Group(entries, BUCKETS)
         else:
             assert kind == RTM_NEWNEXTHOP
-            interface = struct.unpack("=I", found[5])[0]
-            members[number] = Member(interface, found[6])
+            interface = struct.unpack("=I", options[5])[0]
+            members[number] = Member(interface, options[6])
     return State(members, groups, routes)
 
 
@@ -257,9 +258,9 @@ def test_a_prefix_that_loses_a_next_hop_alone_gets_a_group_that_began_like_the_o
     wanted = wanted_state(rows, state, BUCKETS)
     sent = messages(state, wanted)
     made = [
-        attributes(each, HEADER.size + NHMSG.size)[NHA_GROUP]
-        for each in sent
-        if HEADER.unpack_from(each)[1] == RTM_NEWNEXTHOP
+        attributes(message, HEADER.size + NHMSG.size)[NHA_GROUP]
+        for message in sent
+        if HEADER.unpack_from(message)[1] == RTM_NEWNEXTHOP
     ]
     assert [len(entries) // 8 for entries in made] == [3, 2]
     assert carried_out(state, sent) == wanted
@@ -271,7 +272,7 @@ def test_what_the_kernel_took_out_by_itself_is_not_written_again() -> None:
     (number,) = state.groups
     gone = MEMBERS_FROM + 6
     kernel = State(
-        {each: member for each, member in state.members.items() if each != gone},
+        {number: member for number, member in state.members.items() if number != gone},
         {number: Group(tuple(m for m in state.groups[number].members if m[0] != gone), BUCKETS)},
         state.group_of,
     )
@@ -350,4 +351,4 @@ def test_the_log_keeps_its_newer_half_when_it_grows_too_large(
     kept = read_rounds(tmp_path / "rounds")
     assert (tmp_path / "rounds").stat().st_size <= 3500
     assert kept[-1] == a_round(99)
-    assert [each.changed for each in kept] == list(range(kept[0].changed, 100))
+    assert [record.changed for record in kept] == list(range(kept[0].changed, 100))

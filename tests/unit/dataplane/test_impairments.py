@@ -87,7 +87,7 @@ def test_towards_a_switch_is_met_at_its_ingress_and_towards_a_server_before_the_
 )
 def test_every_direction_has_a_slot_of_its_own_that_leads_back_to_it(fabric: Fabric) -> None:
     hooks = Hooks(fabric)
-    slots = [hooks.find(each).slot for each in fabric.directed_links]
+    slots = [hooks.find(directed_link).slot for directed_link in fabric.directed_links]
     assert sorted(slots) == list(range(1, hooks.most + 1))
     assert tuple(hooks.at(slot).link for slot in slots) == fabric.directed_links
 

@@ -59,7 +59,7 @@ def test_a_journal_is_read_from_where_one_was(tmp_path: Path) -> None:
     ]
     with file.open("ab") as opened:
         opened.write(b"half")
-    assert [each.t_ns for each in journal.read(file, 1)] == [20]
+    assert [entry.t_ns for entry in journal.read(file, 1)] == [20]
     assert list(journal.read(file, 2)) == list(journal.read(file, 9)) == []
 
 
@@ -69,8 +69,8 @@ def test_a_full_journal_says_so_once(tmp_path: Path, monkeypatch: pytest.MonkeyP
     for t_ns in range(6):
         noted.note(t_ns, What.STOPPED, 1, 3)
     noted.flush()
-    found = [each.what for each in journal.read(tmp_path / "journal")]
-    assert found == [*3 * [What.STOPPED], What.LOST]
+    kinds = [entry.what for entry in journal.read(tmp_path / "journal")]
+    assert kinds == [*3 * [What.STOPPED], What.LOST]
 
 
 def test_what_does_not_fit_the_disk_waits_and_no_record_is_torn(
@@ -93,9 +93,9 @@ def test_what_does_not_fit_the_disk_waits_and_no_record_is_torn(
         noted.note(t_ns, What.STOPPED, 1, 3)
         noted.flush()
         waiting.append(noted.waiting)
-        assert all(each.what is What.STOPPED for each in journal.read(tmp_path / "journal"))
+        assert all(entry.what is What.STOPPED for entry in journal.read(tmp_path / "journal"))
     assert waiting == [1, 2, 1, 0]
-    assert [each.t_ns for each in journal.read(tmp_path / "journal")] == [0, 1, 2, 3]
+    assert [entry.t_ns for entry in journal.read(tmp_path / "journal")] == [0, 1, 2, 3]
 
 
 def test_a_process_begins_after_the_last_whole_record(tmp_path: Path) -> None:
@@ -108,15 +108,15 @@ def test_a_process_begins_after_the_last_whole_record(tmp_path: Path) -> None:
     second = Journal(file)
     second.note(20, What.STARTED, 7, 3)
     second.flush()
-    found = [(each.t_ns, each.what) for each in journal.read(file)]
-    assert found == [(10, What.STOPPED), (20, What.STARTED)]
+    entries = [(entry.t_ns, entry.what) for entry in journal.read(file)]
+    assert entries == [(10, What.STOPPED), (20, What.STARTED)]
 
 
 def test_a_record_that_is_damaged_is_lost(tmp_path: Path) -> None:
     file = tmp_path / "journal"
     file.write_bytes(bytes(20))
-    (found,) = journal.read(file)
-    assert found.what is What.LOST
+    (entry,) = journal.read(file)
+    assert entry.what is What.LOST
 
 
 # Pauses
@@ -131,7 +131,7 @@ def test_a_pause_ends_with_what_ended_it(end: What) -> None:
 
 
 def test_ports_and_classes_pause_apart_and_in_order() -> None:
-    found = pauses(
+    spans = pauses(
         PLAN,
         [
             entry(10, What.STOPPED, slot=1),
@@ -142,7 +142,7 @@ def test_ports_and_classes_pause_apart_and_in_order() -> None:
         ],
     )
     assert [
-        (each.sender.slot, each.traffic_class, each.begin_ns, each.end_ns) for each in found
+        (pause.sender.slot, pause.traffic_class, pause.begin_ns, pause.end_ns) for pause in spans
     ] == [
         (1, 3, 10, 20),
         (2, 3, 12, 15),
@@ -156,7 +156,7 @@ def test_what_ended_before_it_began_is_no_pause() -> None:
 
 @pytest.mark.parametrize("end", [What.TAKEN_OVER, What.LOST])
 def test_no_pause_outlasts_the_process_or_the_journal(end: What) -> None:
-    found = pauses(
+    spans = pauses(
         PLAN,
         [
             entry(10, What.STOPPED, slot=1),
@@ -165,7 +165,7 @@ def test_no_pause_outlasts_the_process_or_the_journal(end: What) -> None:
             entry(40, What.STOPPED, slot=1),
         ],
     )
-    assert [(each.sender.slot, each.end_ns, each.ended_by) for each in found] == [
+    assert [(pause.sender.slot, pause.end_ns, pause.ended_by) for pause in spans] == [
         (1, 30, end),
         (2, 30, end),
         (1, None, None),
@@ -189,14 +189,14 @@ def test_a_history_is_the_same_in_however_many_parts_it_is_read(
     history = History()
     for begin, end in pairwise(parts):
         history.add(entries[begin:end])
-    found = pauses(PLAN, entries)
+    spans = pauses(PLAN, entries)
     for slot in (1, 2, 3):
-        mine = [each for each in found if each.sender.slot == slot]
-        ended = [each.end_ns - each.begin_ns for each in mine if each.end_ns is not None]
+        mine = [pause for pause in spans if pause.sender.slot == slot]
+        ended = [pause.end_ns - pause.begin_ns for pause in mine if pause.end_ns is not None]
         did = history.of(slot, 3)
         assert did.paused_ns == sum(ended)
         assert did.longest_ns == max(ended, default=0)
-        lasting = [each.begin_ns for each in mine if each.end_ns is None]
+        lasting = [pause.begin_ns for pause in mine if pause.end_ns is None]
         assert lasting == ([] if did.begun_ns is None else [did.begun_ns])
     assert history.entries == len(entries)
     assert history.is_complete == all(what is not What.LOST for _, what, _ in steps)
@@ -214,13 +214,13 @@ def test_a_class_is_counted_by_map_and_journal(lab: FakeLab, reader: PauseReader
     lab.did((10, What.PAUSE_SENT), (20, What.REFRESHED), (30, What.RESUME_SENT))
     lab.did((40, What.STOPPED), (47, What.STARTED), (50, What.STOPPED), (53, What.FIRED))
     lab.did((60, What.STOPPED))
-    found = reader.counters(100)[SWITCH, 3]
-    assert (found.pauses_sent, found.resumes_sent) == (2, 1)
-    assert (found.pauses_received, found.resumes_received) == (4, 1)
-    assert (found.transitions, found.watchdog_fired, found.is_paused) == (3, 1, True)
-    assert (found.paused_ns, found.longest_ns) == (7 + 3 + 40, 40)
-    assert (found.held, found.held_max, found.headroom_max) == (70, 90, 30)
-    assert (found.dropped_packets, found.late_packets) == (2, 3)
+    counters = reader.counters(100)[SWITCH, 3]
+    assert (counters.pauses_sent, counters.resumes_sent) == (2, 1)
+    assert (counters.pauses_received, counters.resumes_received) == (4, 1)
+    assert (counters.transitions, counters.watchdog_fired, counters.is_paused) == (3, 1, True)
+    assert (counters.paused_ns, counters.longest_ns) == (7 + 3 + 40, 40)
+    assert (counters.held, counters.held_max, counters.headroom_max) == (70, 90, 30)
+    assert (counters.dropped_packets, counters.late_packets) == (2, 3)
     other = reader.counters(100)[SWITCH, 4]
     assert (other.transitions, other.paused_ns, other.is_paused) == (0, 0, False)
 
@@ -261,10 +261,10 @@ def test_a_nic_s_buffer_drains_without_an_event_and_its_drops_count_once(
         **{"held": 5000, "held_ns": 1_000_000, "drain": 1_000_000},
         **{"held_max": 9000, "overflow_packets": 7},
     }
-    found = reader.counters(3_000_000)
-    assert found[NIC, 3].held == found[NIC, 4].held == 3000
-    assert found[NIC, 3].held_max == 9000
-    assert [found[NIC, each].dropped_packets for each in (3, 4)] == [7, 0]
+    counters = reader.counters(3_000_000)
+    assert counters[NIC, 3].held == counters[NIC, 4].held == 3000
+    assert counters[NIC, 3].held_max == 9000
+    assert [counters[NIC, traffic_class].dropped_packets for traffic_class in (3, 4)] == [7, 0]
     assert reader.counters(900_000_000)[NIC, 3].held == 0
     lab.maps.ports.rows[NIC.slot] |= {"drain": 0}
     assert reader.counters(3_000_000)[NIC, 3].held == 0
@@ -276,7 +276,7 @@ QUEUED_BYTES = {"bytes": 500, "out_bytes": 200, "purged_bytes": 100}
 
 
 @pytest.mark.parametrize(
-    ("out", "held", "found"),
+    ("out", "held", "places"),
     [
         ({}, 0, []),
         ({"packets": 5, "out_packets": 4, "purged_packets": 1}, 0, []),
@@ -289,28 +289,28 @@ QUEUED_BYTES = {"bytes": 500, "out_bytes": 200, "purged_bytes": 100}
     ],
 )
 def test_a_lab_at_rest_holds_what_waits_for_pauses_and_nothing_else(
-    lab: FakeLab, reader: PauseReader, out: dict[str, int], held: int, found: list[str]
+    lab: FakeLab, reader: PauseReader, out: dict[str, int], held: int, places: list[str]
 ) -> None:
     """Held for one port, in the queue of another of the same switch."""
-    other = next(each for each in PLAN.ports_of[SWITCH.node] if each is not SWITCH)
+    other = next(port for port in PLAN.ports_of[SWITCH.node] if port is not SWITCH)
     lab.maps.egresses.rows[SWITCH.slot * 8 + 3] = out
     lab.maps.ingresses.rows[other.slot * 8 + 3] = {"held": held}
-    told = reader.imbalance()
-    assert len(told) == len(found)
-    assert all(part in each for part, each in zip(found, told, strict=True))
+    lines = reader.imbalance()
+    assert len(lines) == len(places)
+    assert all(part in text for part, text in zip(places, lines, strict=True))
 
 
 def test_what_a_nic_has_not_sent_waits_for_pauses_too(lab: FakeLab, reader: PauseReader) -> None:
     lab.maps.egresses.rows[NIC.slot * 8 + 3] = QUEUED | QUEUED_BYTES
-    (told,) = reader.imbalance()
-    assert str(NIC) in told
+    (text,) = reader.imbalance()
+    assert str(NIC) in text
     lab.maps.egresses.rows[NIC.slot * 8 + 3]["gated"] = 1
     assert reader.imbalance() == ()
 
 
 def test_a_switch_that_holds_another_s_packets_is_found(lab: FakeLab, reader: PauseReader) -> None:
     """In sum over the fabric as much is held as is queued."""
-    far = next(each for each in PLAN.ports if each.pool not in (0, SWITCH.pool))
+    far = next(port for port in PLAN.ports if port.pool not in (0, SWITCH.pool))
     lab.maps.egresses.rows[SWITCH.slot * 8 + 3] = QUEUED | QUEUED_BYTES | {"gated": 1}
     lab.maps.ingresses.rows[far.slot * 8 + 3] = {"held": 200}
     assert len(reader.imbalance()) == 2
@@ -328,15 +328,15 @@ def test_a_lab_without_lossless_classes_has_no_reader() -> None:
 
 def test_status_has_both_clocks_and_every_port(lab: FakeLab) -> None:
     lab.did((0, What.TAKEN_OVER), (10_000, What.STOPPED), (60_000, What.STARTED))
-    found = read_overview(FABRIC)
-    assert found is not None
-    assert found.works
-    status = LabStatus("t-reading", (), lossless=found)
+    overview = read_overview(FABRIC)
+    assert overview is not None
+    assert overview.works
+    status = LabStatus("t-reading", (), lossless=overview)
     assert status.converged
     document: dict[str, Any] = json.loads(json.dumps(status.document()))["pfc"]
     assert (document["alive"], document["problem"], document["dilation"]) == (True, None, 1000)
     assert len(document["ports"]) == 2 * len(PLAN.ports)
-    (paused,) = (each for each in document["ports"] if each["rx_pause_transition"])
+    (paused,) = (port for port in document["ports"] if port["rx_pause_transition"])
     assert (paused["node"], paused["interface"], paused["class"]) == (
         SWITCH.node,
         SWITCH.port.interface,
@@ -354,9 +354,9 @@ def test_a_lab_whose_pausing_process_is_gone_is_not_as_planned(
     status = LabStatus("t-reading", (), lossless=read_overview(FABRIC))
     assert not status.converged
     lifecycle._print_status(status)
-    shown = " ".join(capsys.readouterr().out.split())
-    assert "the PFC process does not run, so nothing is paused any more" in shown
-    assert "lab t-reading: lossless classes: the PFC process does not run" in shown
+    text = " ".join(capsys.readouterr().out.split())
+    assert "the PFC process does not run, so nothing is paused any more" in text
+    assert "lab t-reading: lossless classes: the PFC process does not run" in text
 
 
 def test_status_says_when_the_journal_is_full(
@@ -386,11 +386,11 @@ def test_status_shows_who_took_part(
     lab.did((0, What.STOPPED), (3_000_000, What.STARTED))
     lab.maps.egresses.rows[SWITCH.slot * 8 + 3] = {"pauses": 1234}
     lifecycle._print_status(LabStatus("t-reading", (), lossless=read_overview(FABRIC)))
-    shown = capsys.readouterr().out
-    (row,) = (line.split() for line in shown.splitlines() if str(SWITCH) in line)
+    text = capsys.readouterr().out
+    (row,) = (line.split() for line in text.splitlines() if str(SWITCH) in line)
     assert row[:5] == [str(SWITCH), "3", "1,234", "0", "1"]
     assert row[5:9] == ["3", "ms", "3", "us"]
-    assert str(NIC) not in shown
+    assert str(NIC) not in text
 
 
 def test_status_of_maps_that_are_gone_is_a_problem_and_no_error(
@@ -400,11 +400,11 @@ def test_status_of_maps_that_are_gone_is_a_problem_and_no_error(
         raise InputError("the lab's lossless classes cannot be read: no pins")
 
     monkeypatch.setattr(overview, "PauseReader", gone)
-    found = read_overview(FABRIC)
-    assert found == LosslessOverview(
+    lossless = read_overview(FABRIC)
+    assert lossless == LosslessOverview(
         False, 1000, problem="the lab's lossless classes cannot be read: no pins"
     )
-    assert not found.works
+    assert not lossless.works
 
 
 def test_the_journal_is_in_the_lab_s_folder() -> None:

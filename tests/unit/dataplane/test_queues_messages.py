@@ -41,23 +41,23 @@ def options_of(message: Any) -> dict[str, Any]:
 
 def test_a_tree_has_the_port_s_rate_above_and_a_queue_per_class_below() -> None:
     qdisc, root, *queues = (
-        decoded(each) for each in htb.tree(PORT.rate_bps, PORT.mtu, EVERY_CLASS)
+        decoded(packet) for packet in htb.tree(PORT.rate_bps, PORT.mtu, EVERY_CLASS)
     )
 
     assert (qdisc["handle"], qdisc["parent"]) == (htb.HANDLE, tc.TC_H_ROOT)
     assert options_of(qdisc)["TCA_HTB_INIT"]["defcls"] == 0
-    told = options_of(root)
+    options = options_of(root)
     assert (root["handle"], root["parent"]) == (0x10001, htb.HANDLE)
-    assert told["TCA_HTB_PARMS"]["rate"] == told["TCA_HTB_PARMS"]["ceil"] == 50_000_000
-    assert told["TCA_HTB_RATE64"] == 50_000_000
-    burst_ns = told["TCA_HTB_PARMS"]["buffer"] * 64
+    assert options["TCA_HTB_PARMS"]["rate"] == options["TCA_HTB_PARMS"]["ceil"] == 50_000_000
+    assert options["TCA_HTB_RATE64"] == 50_000_000
+    burst_ns = options["TCA_HTB_PARMS"]["buffer"] * 64
     assert burst_ns == pytest.approx(200_000, abs=64)
-    assert [each["handle"] for each in queues] == [0x10010 + each for each in EVERY_CLASS]
-    assert {each["parent"] for each in queues} == {0x10001}
-    priorities = [options_of(each)["TCA_HTB_PARMS"]["prio"] for each in queues]
+    assert [queue["handle"] for queue in queues] == [0x10010 + packet for packet in EVERY_CLASS]
+    assert {queue["parent"] for queue in queues} == {0x10001}
+    priorities = [options_of(queue)["TCA_HTB_PARMS"]["prio"] for queue in queues]
     assert priorities == [3, 3, 3, 3, 3, 2, 1, 0]
-    assert {options_of(each)["TCA_HTB_PARMS"]["quantum"] for each in queues} == {9014}
-    assert {options_of(each)["TCA_HTB_RATE64"] for each in queues} == {1}
+    assert {options_of(queue)["TCA_HTB_PARMS"]["quantum"] for queue in queues} == {9014}
+    assert {options_of(queue)["TCA_HTB_RATE64"] for queue in queues} == {1}
 
 
 def test_a_frame_counts_with_what_ethernet_adds_and_at_its_least_size() -> None:
@@ -69,8 +69,8 @@ def test_a_frame_counts_with_what_ethernet_adds_and_at_its_least_size() -> None:
 
 def test_a_rate_beyond_32_bits_is_in_its_own_attribute() -> None:
     _, root, *_ = htb.tree(800 * 10**9, 9000, (3,))
-    told = options_of(decoded(root))
-    assert (told["TCA_HTB_PARMS"]["rate"], told["TCA_HTB_RATE64"]) == (2**32 - 1, 10**11)
+    options = options_of(decoded(root))
+    assert (options["TCA_HTB_PARMS"]["rate"], options["TCA_HTB_RATE64"]) == (2**32 - 1, 10**11)
 
 
 def test_settings_have_the_line_the_bins_and_the_classes() -> None:
@@ -84,13 +84,13 @@ def test_settings_have_the_line_the_bins_and_the_classes() -> None:
 
 def test_red_looks_at_the_queue_as_it_is_and_drops_only_at_the_buffer() -> None:
     made = plan_with({"buffer": "1MB", "ecn": {"kmin": "10KB", "kmax": "20KB", "pmax": 0.2}})
-    told = netlink.attributes(red.red_options(made))
-    limit, low, high, w_log, _, scell_log, flags = struct.unpack("=IIIBBBB", told[1])
+    attributes = netlink.attributes(red.red_options(made))
+    limit, low, high, w_log, _, scell_log, flags = struct.unpack("=IIIBBBB", attributes[1])
     assert (limit, low, high, w_log, scell_log, flags) == (1_000_000, 10_000, 20_000, 0, 0, 0)
-    assert len(told[2]) == 256
-    assert max(told[2]) < 32
-    assert struct.unpack("=I", told[3])[0] == round(0.2 / 1.8 * 2**32)
-    assert struct.unpack("=II", told[4]) == (1 | 8, 1 | 8)
+    assert len(attributes[2]) == 256
+    assert max(attributes[2]) < 32
+    assert struct.unpack("=I", attributes[3])[0] == round(0.2 / 1.8 * 2**32)
+    assert struct.unpack("=II", attributes[4]) == (1 | 8, 1 | 8)
 
 
 @pytest.mark.parametrize("wanted", [0.01, 0.2, 0.5, 1.0])
@@ -98,7 +98,7 @@ def test_red_s_spacing_of_marks_is_allowed_for(wanted: float) -> None:
     """The gaps between marks that red_mark_probability makes, summed exactly."""
     probability = red.red_probability(wanted)
     draws = 100_000
-    gaps = [-(-(2 * each + 1) // round(2 * draws * probability)) for each in range(draws)]
+    gaps = [-(-(2 * number + 1) // round(2 * draws * probability)) for number in range(draws)]
     assert draws / sum(gaps) == pytest.approx(wanted, rel=0.05)
 
 
@@ -106,9 +106,12 @@ def test_marked_classes_have_red_and_others_a_fifo_of_the_buffer() -> None:
     made = plan_with({"buffer": "1MB", "marked": [3]})
     messages = red.RedQueues(made).messages(PORT)
     kinds = {
-        decoded(each)["parent"]: decoded(each).get_attr("TCA_KIND") for each in messages[10:18]
+        decoded(message)["parent"]: decoded(message).get_attr("TCA_KIND")
+        for message in messages[10:18]
     }
-    assert kinds == {htb.class_id(each): "red" if each == 3 else "bfifo" for each in EVERY_CLASS}
+    assert kinds == {
+        htb.class_id(packet): "red" if packet == 3 else "bfifo" for packet in EVERY_CLASS
+    }
 
 
 def rules_take(rules: list[tuple[list[red.Key], int]], header: bytes) -> int:
@@ -146,10 +149,10 @@ def test_a_u32_filter_is_as_the_kernel_s_headers_lay_it_out() -> None:
     assert message.get_attr("TCA_KIND") == "u32"
     assert message["parent"] == htb.HANDLE
     assert message["info"] == 1 << 16 | 0x0008
-    told = netlink.attributes(netlink.attributes(first[36:])[tc.TCA_OPTIONS])
-    assert struct.unpack("=I", told[1]) == (htb.class_id(5),)
-    flags, _, keys = struct.unpack_from("=BBB", told[5])
-    assert (flags, keys, len(told[5])) == (1, 3, 16 + 3 * 16)
+    attributes = netlink.attributes(netlink.attributes(first[36:])[tc.TCA_OPTIONS])
+    assert struct.unpack("=I", attributes[1]) == (htb.class_id(5),)
+    flags, _, keys = struct.unpack_from("=BBB", attributes[5])
+    assert (flags, keys, len(attributes[5])) == (1, 3, 16 + 3 * 16)
 
 
 def test_a_red_queue_s_counters_are_read_from_its_dump() -> None:
@@ -181,22 +184,22 @@ def test_a_netlink_attribute_is_padded_and_says_its_unpadded_length(
 
 def test_a_nic_sends_roce_at_once_and_all_else_at_what_is_left_of_its_rate() -> None:
     qdisc, nic, roce, others = (
-        decoded(each) for each in htb.host_tree(PORT.rate_bps, PORT.mtu, ())
+        decoded(packet) for packet in htb.host_tree(PORT.rate_bps, PORT.mtu, ())
     )
     assert (qdisc["handle"], qdisc["parent"]) == (htb.HANDLE, tc.TC_H_ROOT)
     assert (nic["handle"], nic["parent"]) == (0x10002, htb.HANDLE)
     assert options_of(nic)["TCA_HTB_RATE64"] == options_of(nic)["TCA_HTB_CEIL64"] == 50_000_000
-    assert {each["parent"] for each in (roce, others)} == {0x10002}
-    assert [each["handle"] for each in (roce, others)] == [htb.ROCE_CLASS, htb.OTHERS_CLASS]
+    assert {packet["parent"] for packet in (roce, others)} == {0x10002}
+    assert [packet["handle"] for packet in (roce, others)] == [htb.ROCE_CLASS, htb.OTHERS_CLASS]
     assert options_of(roce)["TCA_HTB_RATE64"] == htb.UNLIMITED_BYTES_PER_S
     assert options_of(others)["TCA_HTB_RATE64"] == 500_000
 
 
 def test_lossless_classes_of_a_nic_have_tokens_that_nothing_else_uses() -> None:
-    messages = [decoded(each) for each in htb.host_tree(PORT.rate_bps, PORT.mtu, (3, 4))]
-    parents = {each["handle"]: each["parent"] for each in messages[1:]}
+    messages = [decoded(packet) for packet in htb.host_tree(PORT.rate_bps, PORT.mtu, (3, 4))]
+    parents = {message["handle"]: message["parent"] for message in messages[1:]}
     assert parents[htb.ROOT_CLASS] == htb.HOST_CLASS
-    assert [parents[htb.class_id(each)] for each in (3, 4)] == [htb.ROOT_CLASS] * 2
+    assert [parents[htb.class_id(packet)] for packet in (3, 4)] == [htb.ROOT_CLASS] * 2
     assert parents[htb.ROCE_CLASS] == parents[htb.OTHERS_CLASS] == htb.HOST_CLASS
 
 

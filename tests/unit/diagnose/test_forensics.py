@@ -51,10 +51,10 @@ from tests.helpers.narrow import broken
 
 
 def test_a_job_on_time_has_no_cause() -> None:
-    found = diagnosed(report(planned()))
-    assert (found.verdict.cause, found.others, found.notes) == (Cause.NONE, (), ())
-    assert found.typical.lab_ns == found.took.lab_ns == 14 * STEP_MS * MS
-    assert found.typical.modelled_ns == found.typical.lab_ns / DILATION
+    diagnosis = diagnosed(report(planned()))
+    assert (diagnosis.verdict.cause, diagnosis.others, diagnosis.notes) == (Cause.NONE, (), ())
+    assert diagnosis.typical.lab_ns == diagnosis.took.lab_ns == 14 * STEP_MS * MS
+    assert diagnosis.typical.modelled_ns == diagnosis.typical.lab_ns / DILATION
 
 
 def test_the_critical_path_of_a_ring_is_the_chain_that_was_late() -> None:
@@ -104,15 +104,15 @@ def paused_in(job: JobPlan, ms: int) -> Late:
 def test_a_server_that_stood_still_while_a_send_waited_is_a_host_pause() -> None:
     job = planned()
     server = job.places[3].server
-    found = diagnosed(
+    verdict = diagnosed(
         report(job, late=paused_in(job, 210), stalls=(pause(server, 1910, 210),))
     ).verdict
-    assert (found.cause, found.server, found.ranks) == (Cause.HOST_PAUSE, server, (3,))
-    assert found.excess.lab_ns == 210 * MS
-    assert found.iterations == (1,)
-    assert f"rank 3 on {server}" in found.evidence[0]
-    assert "210 ms" in found.evidence[0]
-    assert "in step 5 of iteration 1" in found.evidence[0]
+    assert (verdict.cause, verdict.server, verdict.ranks) == (Cause.HOST_PAUSE, server, (3,))
+    assert verdict.excess.lab_ns == 210 * MS
+    assert verdict.iterations == (1,)
+    assert f"rank 3 on {server}" in verdict.evidence[0]
+    assert "210 ms" in verdict.evidence[0]
+    assert "in step 5 of iteration 1" in verdict.evidence[0]
 
 
 def test_a_server_that_stood_still_before_it_could_begin_is_blamed_for_all_of_it() -> None:
@@ -124,7 +124,7 @@ def test_a_server_that_stood_still_before_it_could_begin_is_blamed_for_all_of_it
     begun, posted = (np.array(table) for table in (late.began_ns, late.posted_ns))
     begun[0, 3] = posted[0, first.id] = 210 * MS
     stalls = (pause(job.places[3].server, 0, 210),)
-    found = diagnosed(
+    verdict = diagnosed(
         replace(
             report(job, stalls=stalls),
             steps=replace(
@@ -134,30 +134,30 @@ def test_a_server_that_stood_still_before_it_could_begin_is_blamed_for_all_of_it
             ),
         )
     ).verdict
-    assert (found.cause, found.excess.lab_ns) == (Cause.HOST_PAUSE, 210 * MS)
+    assert (verdict.cause, verdict.excess.lab_ns) == (Cause.HOST_PAUSE, 210 * MS)
 
 
 def test_a_pause_that_cost_nothing_is_told_but_not_blamed() -> None:
     job = planned()
-    found = diagnosed(report(job, stalls=(pause(job.places[3].server, 1910, 60),)))
-    assert found.verdict.cause is Cause.NONE
-    assert [each.cause for each in found.others] == [Cause.HOST_PAUSE]
-    assert found.others[0].excess.lab_ns == 0
+    diagnosis = diagnosed(report(job, stalls=(pause(job.places[3].server, 1910, 60),)))
+    assert diagnosis.verdict.cause is Cause.NONE
+    assert [other.cause for other in diagnosis.others] == [Cause.HOST_PAUSE]
+    assert diagnosis.others[0].excess.lab_ns == 0
 
 
 def test_a_stall_of_all_servers_at_once_is_the_machines() -> None:
     job = planned()
     stalls = tuple(pause(place.server, 1910, 210) for place in job.places)
-    found = diagnosed(report(job, late=paused_in(job, 210), stalls=stalls))
-    assert found.verdict.cause is Cause.NONE
-    assert "8 stalls hit several servers at once" in found.notes[0]
+    diagnosis = diagnosed(report(job, late=paused_in(job, 210), stalls=stalls))
+    assert diagnosis.verdict.cause is Cause.NONE
+    assert "8 stalls hit several servers at once" in diagnosis.notes[0]
 
 
 def test_a_hiccup_of_another_server_within_a_pause_does_not_hide_it() -> None:
     job = planned()
     stalls = (pause(job.places[3].server, 1910, 210), pause(job.places[5].server, 1950, 20))
-    found = diagnosed(report(job, late=paused_in(job, 210), stalls=stalls))
-    assert (found.verdict.cause, found.verdict.ranks) == (Cause.HOST_PAUSE, (3,))
+    diagnosis = diagnosed(report(job, late=paused_in(job, 210), stalls=stalls))
+    assert (diagnosis.verdict.cause, diagnosis.verdict.ranks) == (Cause.HOST_PAUSE, (3,))
 
 
 def test_a_pause_must_stand_out_from_the_hiccups_of_the_other_servers() -> None:
@@ -165,9 +165,9 @@ def test_a_pause_must_stand_out_from_the_hiccups_of_the_other_servers() -> None:
     hiccups = tuple(
         pause(place.server, 100 * rank, 50) for rank, place in enumerate(job.places) if rank != 3
     )
-    ours = pause(job.places[3].server, 1910, 120)
-    found = diagnosed(report(job, late=paused_in(job, 120), stalls=(*hiccups, ours)))
-    assert found.verdict.cause is Cause.NONE
+    stall = pause(job.places[3].server, 1910, 120)
+    diagnosis = diagnosed(report(job, late=paused_in(job, 120), stalls=(*hiccups, stall)))
+    assert diagnosis.verdict.cause is Cause.NONE
 
 
 def test_a_link_whose_flows_lose_packets_and_others_do_not_is_grey() -> None:
@@ -178,12 +178,12 @@ def test_a_link_whose_flows_lose_packets_and_others_do_not_is_grey() -> None:
             late=late_over(way, job, 50),
             sent=flows(job, lambda ways, way=way: 20 if way in ways else 0),  # type: ignore[misc]
         )
-        found = diagnosed(written).verdict
-        assert found.cause is Cause.GREY_LINK
-        assert suspects([way])[0] in found.links
-        assert found.excess.lab_ns > 0
-        assert "2.00%" in found.evidence[0]
-        assert "0 times, 0 sent again" in found.evidence[1]
+        verdict = diagnosed(written).verdict
+        assert verdict.cause is Cause.GREY_LINK
+        assert suspects([way])[0] in verdict.links
+        assert verdict.excess.lab_ns > 0
+        assert "2.00%" in verdict.evidence[0]
+        assert "0 times, 0 sent again" in verdict.evidence[1]
 
 
 def test_links_that_the_same_flows_cross_are_named_together() -> None:
@@ -192,8 +192,10 @@ def test_links_that_the_same_flows_cross_are_named_together() -> None:
     pair = over(first[0], job)
     together = [way for way in first if over(way, job) == pair]
     assert len(together) > 1
-    found = diagnosed(report(job, sent=flows(job, lambda ways: 20 if first[0] in ways else 0)))
-    grey = [each for each in (found.verdict, *found.others) if each.cause is Cause.GREY_LINK]
+    diagnosis = diagnosed(report(job, sent=flows(job, lambda ways: 20 if first[0] in ways else 0)))
+    grey = [
+        other for other in (diagnosis.verdict, *diagnosis.others) if other.cause is Cause.GREY_LINK
+    ]
     assert set(suspects(together)) <= set(grey[0].links)
     assert "cannot distinguish these" in grey[0].evidence[-1]
 
@@ -204,9 +206,9 @@ def test_timeouts_towards_a_server_that_stood_still_are_no_losses() -> None:
     sent = [
         replace(flow, timeouts=3) if 3 in (flow.rank, flow.peer) else flow for flow in flows(job)
     ]
-    assert {each.cause for each in _all(report(job, sent=sent))} >= {Cause.GREY_LINK}
+    assert {verdict.cause for verdict in _all(report(job, sent=sent))} >= {Cause.GREY_LINK}
     stalled = report(job, sent=sent, stalls=(pause(server, 1000, 900),))
-    assert Cause.GREY_LINK not in {each.cause for each in _all(stalled)}
+    assert Cause.GREY_LINK not in {verdict.cause for verdict in _all(stalled)}
 
 
 @pytest.mark.parametrize(
@@ -225,13 +227,13 @@ def test_timeouts_of_packets_that_waited_and_arrived_are_no_losses(
         "rtt_p99_ns": waited * timeout_ns,
     }
     sent = [replace(flow, **late) if flow.peer == 3 else flow for flow in flows(job)]
-    found = {each.cause for each in _all(report(job, sent=sent))}
-    assert (Cause.GREY_LINK in found) == is_lost
+    causes = {verdict.cause for verdict in _all(report(job, sent=sent))}
+    assert (Cause.GREY_LINK in causes) == is_lost
 
 
 def _all(written: JobReport) -> tuple[Verdict, ...]:
-    found = diagnosed(written)
-    return (found.verdict, *found.others)
+    diagnosis = diagnosed(written)
+    return (diagnosis.verdict, *diagnosis.others)
 
 
 def test_losses_that_a_queue_dropped_are_no_grey_link() -> None:
@@ -246,9 +248,9 @@ def test_losses_that_a_queue_dropped_are_no_grey_link() -> None:
         queues=(dropped,),
         foreign_packets={way: 10_000},
     )
-    found = diagnosed(written)
-    assert found.verdict.cause is Cause.CONGESTED_LINK
-    assert Cause.GREY_LINK not in {each.cause for each in found.others}
+    diagnosis = diagnosed(written)
+    assert diagnosis.verdict.cause is Cause.CONGESTED_LINK
+    assert Cause.GREY_LINK not in {other.cause for other in diagnosis.others}
 
 
 def test_what_a_queue_elsewhere_dropped_explains_no_loss_here() -> None:
@@ -256,15 +258,15 @@ def test_what_a_queue_elsewhere_dropped_explains_no_loss_here() -> None:
     way = uplinks(job)[0]
     ends = {way.sender, way.receiver}
     elsewhere = next(
-        each
-        for each in uplinks(job)
-        if not (over(way, job) & over(each, job)) and not ends & {each.sender, each.receiver}
+        uplink
+        for uplink in uplinks(job)
+        if not (over(way, job) & over(uplink, job)) and not ends & {uplink.sender, uplink.receiver}
     )
     sent = flows(job, lambda ways: 20 if way in ways else 0)
     dropped = queue(elsewhere, marked=0.0, dropped=10 * sum(flow.naks for flow in sent))
-    found = diagnosed(report(job, late=late_over(way, job, 50), sent=sent, queues=(dropped,)))
-    assert found.verdict.cause is Cause.GREY_LINK
-    assert suspects([way])[0] in found.verdict.links
+    diagnosis = diagnosed(report(job, late=late_over(way, job, 50), sent=sent, queues=(dropped,)))
+    assert diagnosis.verdict.cause is Cause.GREY_LINK
+    assert suspects([way])[0] in diagnosis.verdict.links
 
 
 def test_of_an_invalid_run_nothing_is_blamed_and_what_was_seen_is_told() -> None:
@@ -273,10 +275,10 @@ def test_of_an_invalid_run_nothing_is_blamed_and_what_was_seen_is_told() -> None
     sent = flows(job, lambda ways: 20 if way in ways else 0)
     written = report(job, late=late_over(way, job, 50), sent=sent)
     why = "not valid because senders were late"
-    found = diagnosed(replace(written, problems=(why,)))
-    assert (found.verdict.cause, found.verdict.evidence) == (Cause.INVALID, (why,))
-    assert found.problems == (why,)
-    assert [each.cause for each in found.others] == [diagnosed(written).verdict.cause]
+    diagnosis = diagnosed(replace(written, problems=(why,)))
+    assert (diagnosis.verdict.cause, diagnosis.verdict.evidence) == (Cause.INVALID, (why,))
+    assert diagnosis.problems == (why,)
+    assert [other.cause for other in diagnosis.others] == [diagnosed(written).verdict.cause]
 
 
 def test_what_a_run_is_invalid_for_may_be_what_was_found() -> None:
@@ -287,11 +289,14 @@ def test_what_a_run_is_invalid_for_may_be_what_was_found() -> None:
     idle = (
         "not valid because this machine could not keep 1 of 8 NICs busy: {}:1 sat idle for 210 ms"
     )
-    found = diagnosed(replace(paused, problems=(idle.format(server),)))
-    assert (found.verdict.cause, found.problems) == (Cause.HOST_PAUSE, (idle.format(server),))
+    diagnosis = diagnosed(replace(paused, problems=(idle.format(server),)))
+    assert (diagnosis.verdict.cause, diagnosis.problems) == (
+        Cause.HOST_PAUSE,
+        (idle.format(server),),
+    )
     for other in (job.places[5].server, f"{server}0"):
-        found = diagnosed(replace(paused, problems=(idle.format(other),)))
-        assert found.verdict.cause is Cause.INVALID
+        diagnosis = diagnosed(replace(paused, problems=(idle.format(other),)))
+        assert diagnosis.verdict.cause is Cause.INVALID
     way = uplinks(job)[0]
     sent = flows(job, lambda ways: 20 if way in ways else 0)
     grey = report(job, late=late_over(way, job, 50), sent=sent)
@@ -305,17 +310,17 @@ def test_what_a_run_is_invalid_for_may_be_what_was_found() -> None:
 def test_a_queue_in_front_of_a_link_that_others_use_is_congestion() -> None:
     job = planned()
     way = uplinks(job)[0]
-    own = sum(way in ways for ways in paths_on(job.fabric, rows_of_jobs([job]), Setting()))
+    total = sum(way in ways for ways in paths_on(job.fabric, rows_of_jobs([job]), Setting()))
     written = report(
         job,
         late=late_over(way, job, 50),
         queues=(queue(way, marked=0.31),),
-        foreign_packets={way: 1000 * own},
+        foreign_packets={way: 1000 * total},
     )
-    found = diagnosed(written).verdict
-    assert (found.cause, found.links) == (Cause.CONGESTED_LINK, suspects([way]))
-    assert "marked 31% of 1,000 packets" in found.evidence[0]
-    assert "50% were not of this job" in found.evidence[1]
+    verdict = diagnosed(written).verdict
+    assert (verdict.cause, verdict.links) == (Cause.CONGESTED_LINK, suspects([way]))
+    assert "marked 31% of 1,000 packets" in verdict.evidence[0]
+    assert "50% were not of this job" in verdict.evidence[1]
 
 
 def test_a_link_that_the_jobs_own_flows_fill_is_no_fault() -> None:
@@ -325,10 +330,10 @@ def test_a_link_that_the_jobs_own_flows_fill_is_no_fault() -> None:
     fast = way.link.rate_bps / DILATION
     assert fast == 400_000_000
     written = report(job, late=lambda iteration, send: -90, queues=(queue(way, marked=0.3),))
-    found = diagnosed(written)
-    assert found.verdict.cause is Cause.NONE
-    assert "the job's own flows fill" in found.notes[0]
-    assert "not a fault" in found.notes[0]
+    diagnosis = diagnosed(written)
+    assert diagnosis.verdict.cause is Cause.NONE
+    assert "the job's own flows fill" in diagnosis.notes[0]
+    assert "not a fault" in diagnosis.notes[0]
 
 
 def test_a_link_with_a_queue_that_never_carried_its_rate_is_slow() -> None:
@@ -345,10 +350,10 @@ def test_a_link_with_a_queue_that_never_carried_its_rate_is_slow() -> None:
         ]
         return report(job, late=late_over(way, job, 50), sent=sent, queues=(waits,))
 
-    found = diagnosed(written(16 * MS)).verdict
-    assert (found.cause, found.links) == (Cause.SLOW_LINK, suspects([way]))
-    assert "of its 400 Gb/s" in found.evidence[1]
-    assert "4.0 times as long" in found.evidence[1]
+    verdict = diagnosed(written(16 * MS)).verdict
+    assert (verdict.cause, verdict.links) == (Cause.SLOW_LINK, suspects([way]))
+    assert "of its 400 Gb/s" in verdict.evidence[1]
+    assert "4.0 times as long" in verdict.evidence[1]
     assert diagnosed(written(5 * MS)).verdict.cause is Cause.NONE
 
 
@@ -356,9 +361,9 @@ def test_without_paths_hosts_are_still_told_and_links_are_not_named() -> None:
     job = planned("spray")
     sent = flows(planned(), lambda ways: 20)
     written = replace(report(planned(), sent=sent), lab=job.fabric.spec.model_dump(mode="json"))
-    found = diagnosed(written)
-    assert "paths are not known" in found.notes[0]
-    assert [(each.cause, each.links) for each in (found.verdict, *found.others)][-1] == (
+    diagnosis = diagnosed(written)
+    assert "paths are not known" in diagnosis.notes[0]
+    assert [(other.cause, other.links) for other in (diagnosis.verdict, *diagnosis.others)][-1] == (
         Cause.GREY_LINK,
         (),
     )
@@ -369,9 +374,9 @@ def test_without_paths_losses_beside_drops_of_any_queue_are_no_links() -> None:
     sent = flows(planned(), lambda ways: 20)
     dropped = (queue(uplinks(planned())[0], marked=0.0, dropped=1),)
     written = report(planned(), sent=sent, queues=dropped)
-    found = diagnosed(replace(written, lab=job.fabric.spec.model_dump(mode="json")))
-    assert Cause.GREY_LINK not in {each.cause for each in (found.verdict, *found.others)}
-    assert any("it is unknown whether a link lost any" in each for each in found.notes)
+    diagnosis = diagnosed(replace(written, lab=job.fabric.spec.model_dump(mode="json")))
+    assert Cause.GREY_LINK not in {other.cause for other in (diagnosis.verdict, *diagnosis.others)}
+    assert any("it is unknown whether a link lost any" in note for note in diagnosis.notes)
 
 
 def test_counters_that_contradict_the_predicted_paths_are_believed_rather_than_these() -> None:
@@ -382,8 +387,8 @@ def test_counters_that_contradict_the_predicted_paths_are_believed_rather_than_t
         replace(link, packets=0) if (link.link, link.sender) == (way.name, way.sender) else link
         for link in written.links
     )
-    found = diagnosed(replace(written, links=silent))
-    assert f"{way.name} carried 0 packets from {way.sender}" in found.notes[0]
+    diagnosis = diagnosed(replace(written, links=silent))
+    assert f"{way.name} carried 0 packets from {way.sender}" in diagnosis.notes[0]
 
 
 def test_a_document_without_steps_is_refused_with_what_to_do() -> None:
@@ -413,36 +418,36 @@ def test_what_can_not_be_diagnosed_is_refused(
 
 def test_a_diagnosis_reads_back_and_is_plain_json() -> None:
     job = planned()
-    found = diagnosed(
+    diagnosis = diagnosed(
         report(job, late=paused_in(job, 210), stalls=(pause(job.places[3].server, 1910, 210),))
     )
-    assert from_json(to_json(found)) == found
-    assert json.loads(to_json(found))["verdict"]["cause"] == "host-pause"
+    assert from_json(to_json(diagnosis)) == diagnosis
+    assert json.loads(to_json(diagnosis))["verdict"]["cause"] == "host-pause"
 
 
 def test_the_map_shows_the_slow_row_and_the_text_says_who(tmp_path: Path) -> None:
     job = planned()
     server = job.places[3].server
     written = report(job, late=paused_in(job, 210), stalls=(pause(server, 1910, 210),))
-    found, case = diagnose_report(written)
-    rows = heat_map(found, case, 160)[1:]
+    diagnosis, case = diagnose_report(written)
+    rows = heat_map(diagnosis, case, 160)[1:]
     full = [row for row in rows if "█" in row]
     assert len(full) == 1
     assert full[0].index("█") == full[0].index("|") + 1 + 5
-    narrow = heat_map(found, case, 28)
+    narrow = heat_map(diagnosis, case, 28)
     assert "2 steps per block" in narrow[0]
     assert max(map(len, narrow[1:])) <= 28
     late = full[0].partition("|")[0]
     assert any("█" in row and row.startswith(late) for row in narrow[1:])
     console = Console(width=160, record=True, file=(tmp_path / "out").open("w"))
-    print_diagnosis(found, case, console)
+    print_diagnosis(diagnosis, case, console)
     text = console.export_text()
     assert f"host-pause: rank 3 on {server}; 210 ms of the lab" in text
     assert "in iteration 1" in text
     for width in (80, 60):
-        assert broken(lambda console: console.print(path_table(found)), width) == set()
+        assert broken(lambda console: console.print(path_table(diagnosis)), width) == set()
     for name in ("map.svg", "map.png"):
-        assert len(drawn(found, case, Path(name).suffix)) > 5000
+        assert len(drawn(diagnosis, case, Path(name).suffix)) > 5000
 
 
 @settings(max_examples=8)
@@ -455,11 +460,11 @@ def test_the_link_that_loses_is_among_the_named(place: int, share: float, seed: 
     sent = flows(job, lambda crossed: int(rng.poisson(1000 * share)) if way in crossed else 0)
     written = report(job, sent=sent)
     case = make_case(written, predicted_paths(written))
-    (found,) = lossy_links(case)
-    assert suspects([way])[0] in found.links
+    (verdict,) = lossy_links(case)
+    assert suspects([way])[0] in verdict.links
     crossing = over(way, job)
     assert all(
-        crossing & over(sent_by(job.fabric, each.link, each.sender), job) for each in found.links
+        crossing & over(sent_by(job.fabric, link.link, link.sender), job) for link in verdict.links
     )
 
 

@@ -96,14 +96,18 @@ def paused(
     for how many ms the port towards each server was busy, 1 ms if left out; None: by the job."""
     servers = {node.name for node in fabric().servers}
     ports = [
-        figures(each.sender, each.port.interface, packets=int(each.sender not in servers))
-        for each in fabric().directed_links
+        figures(
+            directed_link.sender,
+            directed_link.port.interface,
+            packets=int(directed_link.sender not in servers),
+        )
+        for directed_link in fabric().directed_links
     ]
     ports = [
-        replace(each, least_held_bytes=least_held) if each.node == SLOW else each for each in ports
+        replace(port, least_held_bytes=least_held) if port.node == SLOW else port for port in ports
     ]
     whole = report(job) if written is None else written
-    seen = {(each.link, each.sender): each for each in whole.links}
+    seen = {(link.link, link.sender): link for link in whole.links}
     for way in fabric().directed_links:
         if way.receiver in servers and carried is not None:
             busy_ms = carried.get(way.receiver, 1.0)
@@ -119,8 +123,8 @@ def paused(
     return replace(whole, links=tuple(seen.values()), lossless=lossless, fidelity=fidelity)
 
 
-def every(found: Diagnosis) -> dict[Cause, Verdict]:
-    return {each.cause: each for each in (found.verdict, *found.others)}
+def every(diagnosis: Diagnosis) -> dict[Cause, Verdict]:
+    return {other.cause: other for other in (diagnosis.verdict, *diagnosis.others)}
 
 
 BACK_PRESSURE = (
@@ -142,11 +146,11 @@ INCAST = (
 def test_a_receiver_whose_buffer_fills_is_slow_and_the_report_names_the_same_root() -> None:
     full, _ = buffer_of(SLOW)
     written = paused(planned(), BACK_PRESSURE, least_held=full)
-    found = diagnosed(written)
-    verdict = found.verdict
+    diagnosis = diagnosed(written)
+    verdict = diagnosis.verdict
     assert (verdict.cause, verdict.server, verdict.subject) == (Cause.SLOW_RECEIVER, SLOW, SLOW)
     assert verdict.ranks == (ALL.index(SLOW),)
-    assert [(each.sender, each.receiver) for each in verdict.links] == [("rtsw2", SLOW)]
+    assert [(link.sender, link.receiver) for link in verdict.links] == [("rtsw2", SLOW)]
     assert "2 pauses, 1,200 ms of the lab in all and 600 ms at once" in verdict.evidence[0]
     ((root, _, _, tree),) = propagation_rows(written)
     assert root == SLOW
@@ -180,8 +184,8 @@ def test_a_nic_that_pauses_while_its_buffer_is_not_full_storms() -> None:
         (empty, Cause.SLOW_RECEIVER),
         (full, Cause.SLOW_RECEIVER),
     ):
-        found = diagnosed(paused(planned(), [span("rtsw2", SLOW, 0, 900)], least_held=least))
-        assert (found.verdict.cause, found.verdict.server) == (cause, SLOW)
+        diagnosis = diagnosed(paused(planned(), [span("rtsw2", SLOW, 0, 900)], least_held=least))
+        assert (diagnosis.verdict.cause, diagnosis.verdict.server) == (cause, SLOW)
 
 
 def test_the_excess_is_the_time_that_pauses_stopped_the_critical_path() -> None:
@@ -192,51 +196,52 @@ def test_the_excess_is_the_time_that_pauses_stopped_the_critical_path() -> None:
         span("rtsw2", SLOW, 30, 60),
         span("rtsw2", SLOW, 150, 250),
     ]
-    found = diagnosed(paused(job, spans, least_held=full)).verdict
-    assert (found.excess.lab_ns, found.iterations) == (150 * MS, (0, 1, 2))
-    assert found.excess.modelled_ns == 150 * MS / DILATION
+    verdict = diagnosed(paused(job, spans, least_held=full)).verdict
+    assert (verdict.excess.lab_ns, verdict.iterations) == (150 * MS, (0, 1, 2))
+    assert verdict.excess.modelled_ns == 150 * MS / DILATION
 
 
 def test_a_job_that_sends_nothing_to_the_receiver_is_its_victim() -> None:
     full, _ = buffer_of(SLOW)
-    found = diagnosed(paused(planned(OTHERS), BACK_PRESSURE, least_held=full))
-    verdict = found.verdict
+    diagnosis = diagnosed(paused(planned(OTHERS), BACK_PRESSURE, least_held=full))
+    verdict = diagnosis.verdict
     assert verdict.cause is Cause.VICTIM
     assert verdict.subject.startswith(f"of slow-receiver {SLOW}, at ctsw")
     ((shared,)) = verdict.links
     assert (shared.sender[:4], shared.receiver) == ("ctsw", "rtsw2")
     assert "do not end at srv2-1" in verdict.evidence[0]
-    assert Cause.SLOW_RECEIVER not in every(found)
+    assert Cause.SLOW_RECEIVER not in every(diagnosis)
 
 
 def test_a_job_with_a_slow_receiver_has_it_as_its_cause_and_victims_beside() -> None:
     full, _ = buffer_of(SLOW)
-    found = every(diagnosed(paused(planned(), BACK_PRESSURE, least_held=full)))
-    assert set(found) == {Cause.SLOW_RECEIVER, Cause.VICTIM}
-    assert found[Cause.VICTIM].excess.lab_ns <= found[Cause.SLOW_RECEIVER].excess.lab_ns
-    assert set(found[Cause.VICTIM].ranks) <= set(range(len(ALL)))
+    causes = every(diagnosed(paused(planned(), BACK_PRESSURE, least_held=full)))
+    assert set(causes) == {Cause.SLOW_RECEIVER, Cause.VICTIM}
+    assert causes[Cause.VICTIM].excess.lab_ns <= causes[Cause.SLOW_RECEIVER].excess.lab_ns
+    assert set(causes[Cause.VICTIM].ranks) <= set(range(len(ALL)))
 
 
 def test_a_pause_that_no_transfer_waited_for_is_no_finding() -> None:
     after = 4 * len(ALL) * STEP_MS
-    found = diagnosed(paused(planned(), [span("rtsw2", SLOW, after, after + 50)], least_held=0))
-    assert (found.verdict.cause, found.others, found.notes) == (Cause.NONE, (), ())
+    diagnosis = diagnosed(paused(planned(), [span("rtsw2", SLOW, after, after + 50)], least_held=0))
+    assert (diagnosis.verdict.cause, diagnosis.others, diagnosis.notes) == (Cause.NONE, (), ())
 
 
 def test_a_switch_whose_port_to_a_server_is_full_and_not_paused_has_an_incast() -> None:
-    found = diagnosed(paused(planned(), INCAST, carried={SLOW: 300.0})).verdict
-    assert (found.cause, found.server) == (Cause.INCAST, None)
-    assert found.ranks == (ALL.index(SLOW),)
-    assert [(each.sender, each.receiver) for each in found.links] == [("rtsw2", SLOW)]
+    verdict = diagnosed(paused(planned(), INCAST, carried={SLOW: 300.0})).verdict
+    assert (verdict.cause, verdict.server) == (Cause.INCAST, None)
+    assert verdict.ranks == (ALL.index(SLOW),)
+    assert [(link.sender, link.receiver) for link in verdict.links] == [("rtsw2", SLOW)]
     assert (
-        "rtsw2:srv2-1 was busy for 300 ms of the lab and was stopped for 0 ms" in found.evidence[0]
+        "rtsw2:srv2-1 was busy for 300 ms of the lab and was stopped for 0 ms"
+        in verdict.evidence[0]
     )
 
 
 def test_victims_of_an_incast_name_its_port() -> None:
-    found = diagnosed(paused(planned(OTHERS), INCAST, carried={SLOW: 300.0})).verdict
-    assert found.cause is Cause.VICTIM
-    assert found.subject.startswith(f"of incast {SLOW}:rtsw2 towards {SLOW}, at ")
+    verdict = diagnosed(paused(planned(OTHERS), INCAST, carried={SLOW: 300.0})).verdict
+    assert verdict.cause is Cause.VICTIM
+    assert verdict.subject.startswith(f"of incast {SLOW}:rtsw2 towards {SLOW}, at ")
 
 
 @pytest.mark.parametrize(
@@ -278,14 +283,14 @@ def test_a_drill_expects_nothing_of_jobs_without_times() -> None:
 )
 def test_what_is_no_incast(spans: Sequence[PauseSpan], carried: dict[str, float]) -> None:
     full, _ = buffer_of(SLOW)
-    found = diagnosed(paused(planned(), spans, least_held=full, carried=carried))
-    assert Cause.INCAST not in every(found)
+    diagnosis = diagnosed(paused(planned(), spans, least_held=full, carried=carried))
+    assert Cause.INCAST not in every(diagnosis)
 
 
 def test_pauses_that_begin_at_a_switch_for_no_known_cause_are_a_note() -> None:
-    found = diagnosed(paused(planned(), INCAST))
-    assert (found.verdict.cause, found.others) == (Cause.NONE, ())
-    (note,) = found.notes
+    diagnosis = diagnosed(paused(planned(), INCAST))
+    assert (diagnosis.verdict.cause, diagnosis.others) == (Cause.NONE, ())
+    (note,) = diagnosis.notes
     assert "pauses that began at rtsw2 stopped the critical path for" in note
     assert "not a fault" in note
 
@@ -294,16 +299,16 @@ def test_pauses_of_a_switch_between_those_of_a_receiver_are_the_receivers() -> N
     full, _ = buffer_of(SLOW)
     between = (*BACK_PRESSURE, span("ctsw1", "rtsw2", 700, 900), span("ctsw2", "rtsw2", 700, 900))
     alone = diagnosed(paused(planned(), BACK_PRESSURE, least_held=full)).verdict
-    found = diagnosed(paused(planned(), between, least_held=full))
-    assert found.verdict.cause is Cause.SLOW_RECEIVER
-    assert found.verdict.excess.lab_ns > alone.excess.lab_ns
-    assert found.notes == ()
+    diagnosis = diagnosed(paused(planned(), between, least_held=full))
+    assert diagnosis.verdict.cause is Cause.SLOW_RECEIVER
+    assert diagnosis.verdict.excess.lab_ns > alone.excess.lab_ns
+    assert diagnosis.notes == ()
 
 
 def test_pauses_of_another_class_stop_no_packet_of_the_job() -> None:
-    spans = [replace(each, traffic_class=4) for each in BACK_PRESSURE]
-    found = diagnosed(paused(planned(), spans, least_held=0))
-    assert (found.verdict.cause, found.others) == (Cause.NONE, ())
+    spans = [replace(span, traffic_class=4) for span in BACK_PRESSURE]
+    diagnosis = diagnosed(paused(planned(), spans, least_held=0))
+    assert (diagnosis.verdict.cause, diagnosis.others) == (Cause.NONE, ())
 
 
 def test_a_lab_without_lossless_classes_has_no_such_verdict() -> None:
@@ -320,8 +325,8 @@ def test_a_queue_in_front_of_a_paused_port_is_neither_a_slow_nor_a_congested_lin
     assert diagnosed(stood).verdict.cause is not Cause.SLOW_RECEIVER
     assert Cause.CONGESTED_LINK in every(diagnosed(stood))
     spans = [span("rtsw2", SLOW, 0, 900)]
-    found = every(diagnosed(paused(job, spans, least_held=full, written=stood)))
-    assert set(found) == {Cause.SLOW_RECEIVER}
+    causes = every(diagnosed(paused(job, spans, least_held=full, written=stood)))
+    assert set(causes) == {Cause.SLOW_RECEIVER}
 
 
 def test_round_trips_that_pauses_lengthen_make_no_link_slow() -> None:
@@ -350,10 +355,10 @@ def test_timeouts_and_a_watchdogs_drops_are_no_grey_link() -> None:
     dropped = replace(
         lost.lossless,
         ports=tuple(
-            replace(each, discarded_packets=100)
-            if (each.node, each.peer) == ("rtsw2", SLOW)
-            else each
-            for each in lost.lossless.ports
+            replace(port, discarded_packets=100)
+            if (port.node, port.peer) == ("rtsw2", SLOW)
+            else port
+            for port in lost.lossless.ports
         ),
     )
     assert set(every(diagnosed(replace(lost, lossless=dropped)))) == {Cause.PAUSE_STORM}
@@ -368,9 +373,9 @@ def test_without_paths_pauses_at_either_end_still_count() -> None:
     job = planned()
     full, _ = buffer_of(SLOW)
     written = paused(job, BACK_PRESSURE, least_held=full)
-    found = diagnosed(replace(written, lab=written.lab | {"scheme": "spray"}))
-    assert "paths are not known" in found.notes[0]
-    assert (found.verdict.cause, found.verdict.server) == (Cause.SLOW_RECEIVER, SLOW)
+    diagnosis = diagnosed(replace(written, lab=written.lab | {"scheme": "spray"}))
+    assert "paths are not known" in diagnosis.notes[0]
+    assert (diagnosis.verdict.cause, diagnosis.verdict.server) == (Cause.SLOW_RECEIVER, SLOW)
 
 
 @given(
@@ -387,8 +392,8 @@ def test_times_stopped_are_those_of_any_pause_within_the_run(
     ]
     moments = {
         moment
-        for each in spans
-        for moment in range(max(0, each.begin_ns), 200 if each.end_ns is None else each.end_ns)
+        for span in spans
+        for moment in range(max(0, span.begin_ns), 200 if span.end_ns is None else span.end_ns)
     }
     stops = Stops.of(spans, 200)
     assert stops.whole_ns == len(moments)

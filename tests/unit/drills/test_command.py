@@ -63,8 +63,8 @@ def rocelab(rocelab: Callable[..., Outcome]):
     """`rocelab("drill", "list")` gives exit code, output and errors."""
 
     def call(*arguments: str | Path) -> tuple[int, str, str]:
-        found = rocelab(*arguments)
-        return found.code, found.out, found.err
+        outcome = rocelab(*arguments)
+        return outcome.code, outcome.out, outcome.err
 
     return call
 
@@ -105,8 +105,8 @@ def test_every_shipped_drill_can_be_shown() -> None:
         console = Console(file=io.StringIO(), width=120)
         print_view(view, console)
         page = console.file.getvalue()  # type: ignore[attr-defined]
-        shown = [fault for phase in view.phases for fault in fault_rows(phase)]
-        assert all(fault.kind in page for fault in shown)
+        faults = [fault for phase in view.phases for fault in fault_rows(phase)]
+        assert all(fault.kind in page for fault in faults)
 
 
 def test_a_drill_is_shown_with_its_lab_its_timeline_and_its_expectations_in_words(
@@ -118,7 +118,7 @@ def test_a_drill_is_shown_with_its_lab_its_timeline_and_its_expectations_in_word
     assert "lab       tiny: 6 switches, 12 links, 4 servers" in out
     (flaps,) = (line for line in out.splitlines() if "carrier-down" in line)
     bars = flaps.split()[2].replace("\N{MIDDLE DOT}", " ").split()
-    assert [set(each) for each in bars] == [{"\N{FULL BLOCK}"}] * 3
+    assert [set(bar) for bar in bars] == [{"\N{FULL BLOCK}"}] * 3
     (boot,) = (line for line in out.splitlines() if "power-loss" in line)
     assert boot.rstrip().endswith("\N{FULL BLOCK}")
     assert "Full convergence" in out
@@ -222,11 +222,11 @@ def test_lists_are_written_with_commas_or_as_in_a_file(links: str) -> None:
     assert [link.interface for link in asked.links] == ["ctsw1", "ctsw2"]
 
 
-@pytest.mark.parametrize(("classes", "found"), [("2", (2,)), ("2,4", (2, 4)), ("[2, 4]", (2, 4))])
-def test_numbers_in_a_list_are_numbers(classes: str, found: tuple[int, ...]) -> None:
+@pytest.mark.parametrize(("classes", "numbers"), [("2", (2,)), ("2,4", (2, 4)), ("[2, 4]", (2, 4))])
+def test_numbers_in_a_list_are_numbers(classes: str, numbers: tuple[int, ...]) -> None:
     asked = asked_fault("pause-storm", ["server=srv1-1", f"classes={classes}"])
     assert isinstance(asked, PauseStormSpec)
-    assert asked.classes == found
+    assert asked.classes == numbers
 
 
 def test_a_link_may_be_named_by_its_place_as_in_a_file() -> None:
@@ -310,9 +310,9 @@ def test_which_faults_end_by_themselves(line: str, itself: bool) -> None:
 
 def test_every_kind_is_explained_with_its_keys_and_defaults(rocelab) -> None:
     words = set(KINDS.names)
-    document = {each["name"]: each for each in json.loads(rocelab("fault", "kinds", "--json")[1])}
+    document = {row["name"]: row for row in json.loads(rocelab("fault", "kinds", "--json")[1])}
     assert set(document) == words
-    assert all(each["meaning"].endswith(".") for each in document.values())
+    assert all(kind["meaning"].endswith(".") for kind in document.values())
     assert {key["name"]: key["default"] for key in document["grey-loss"]["keys"]} == {
         "link": None,
         "links": None,

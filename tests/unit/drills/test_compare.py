@@ -62,18 +62,18 @@ def test_a_comparison_has_its_lab_for_itself_and_says_the_fabric_that_ran(
 
 
 def test_every_scheme_meets_every_number_of_queue_pairs_and_placement() -> None:
-    found = asked()
-    assert len({(cell.scheme.kind, cell.qps, cell.placement) for cell in found}) == 8
-    assert [cell.scheme.kind for cell in found] == ["ecmp"] * 4 + ["spray"] * 4
-    assert found[1].title == "ecmp, 4 QPs, contiguous"
-    assert {cell.job.ranks for cell in found} == {16}
-    assert {cell.job.size for cell in found} == {8_000_000}
-    assert all(cell.job.transport.qps == cell.qps for cell in found)
+    diagnosis = asked()
+    assert len({(cell.scheme.kind, cell.qps, cell.placement) for cell in diagnosis}) == 8
+    assert [cell.scheme.kind for cell in diagnosis] == ["ecmp"] * 4 + ["spray"] * 4
+    assert diagnosis[1].title == "ecmp, 4 QPs, contiguous"
+    assert {cell.job.ranks for cell in diagnosis} == {16}
+    assert {cell.job.size for cell in diagnosis} == {8_000_000}
+    assert all(cell.job.transport.qps == cell.qps for cell in diagnosis)
 
 
 def test_receivers_take_packets_in_any_order_where_the_scheme_reorders_and_only_there() -> None:
-    found = asked(schemes="ecmp,flowlet,spray,te")
-    orders = {cell.scheme.kind: cell.job.transport.out_of_order for cell in found}
+    diagnosis = asked(schemes="ecmp,flowlet,spray,te")
+    orders = {cell.scheme.kind: cell.job.transport.out_of_order for cell in diagnosis}
     assert orders == {"ecmp": False, "flowlet": True, "spray": True, "te": False}
 
 
@@ -123,21 +123,21 @@ def test_rates_are_per_second_of_the_modelled_network() -> None:
     source = report()
     transport = replace(source.transport, out_of_order=300, retransmitted=30)
     made = run(transport=transport)
-    found = cell_figures([made], 400e9)
-    assert found is not None
+    figures = cell_figures([made], 400e9)
+    assert figures is not None
     seconds = made.job_time.modelled_ns / 1e9
-    assert found.out_of_order_pps == pytest.approx(300 / seconds)
-    assert found.retransmission_pps == pytest.approx(30 / seconds)
-    assert found.out_of_order_share == pytest.approx(300 / source.transport.data_packets)
-    assert found.goodput_share == pytest.approx(found.busbw_gbs.median / 50)
+    assert figures.out_of_order_pps == pytest.approx(300 / seconds)
+    assert figures.retransmission_pps == pytest.approx(30 / seconds)
+    assert figures.out_of_order_share == pytest.approx(300 / source.transport.data_packets)
+    assert figures.goodput_share == pytest.approx(figures.busbw_gbs.median / 50)
 
 
 def test_a_run_the_machine_could_not_carry_is_left_out_where_another_is_valid() -> None:
     bad = run(40, 0, problems=("not valid because of the test",))
-    found = cell_figures([run(), bad], 400e9)
-    assert found is not None
-    assert found.tiers[0].mmr == 1.5
-    assert found.busbw_gbs.n == 3
+    figures = cell_figures([run(), bad], 400e9)
+    assert figures is not None
+    assert figures.tiers[0].mmr == 1.5
+    assert figures.busbw_gbs.n == 3
     status, reason = status_of([run(), bad], 2)
     assert status is Status.MEASURED
     assert reason == "1 of 2 runs left out: not valid because of the test"
@@ -146,9 +146,9 @@ def test_a_run_the_machine_could_not_carry_is_left_out_where_another_is_valid() 
 def test_a_cell_without_a_valid_run_keeps_its_figures_and_is_marked() -> None:
     bad = run(40, 0, problems=("not valid because of the test",))
     assert status_of([bad], 1) == (Status.INVALID, "not valid because of the test")
-    found = cell_figures([bad], 400e9)
-    assert found is not None
-    assert (found.tiers[0].mmr, found.tiers[0].unused) == (2.0, 2)
+    figures = cell_figures([bad], 400e9)
+    assert figures is not None
+    assert (figures.tiers[0].mmr, figures.tiers[0].unused) == (2.0, 2)
     assert status_of([run(errors=("queue pair 3 failed",))], 1)[0] is Status.FAILED
     assert status_of([run()], 1) == (Status.MEASURED, None)
 
@@ -180,32 +180,34 @@ def test_every_run_of_a_repeated_cell_is_listed_with_why_it_does_not_count() -> 
 
 
 def test_a_document_reads_back_into_the_same_comparison() -> None:
-    found = comparison(refused="spray")
-    assert from_json(to_json(found)) == found
+    document = comparison(refused="spray")
+    assert from_json(to_json(document)) == document
     with pytest.raises(InputError, match="schema version"):
-        from_json(to_json(replace(found, schema_version=99)))
+        from_json(to_json(replace(document, schema_version=99)))
 
 
 @pytest.mark.usefixtures("undrawn")
 def test_a_scheme_that_does_not_run_here_is_a_row_that_says_why() -> None:
-    found = comparison(refused="spray")
-    rows = [row for block in blocks(found) for row in block.loads if row.config == "Packet spray"]
+    document = comparison(refused="spray")
+    rows = [
+        row for block in blocks(document) for row in block.loads if row.config == "Packet spray"
+    ]
     assert len(rows) == 4
     assert {row.mark for row in rows} == {"not run: no <eBPF> here"}
     assert {row.busbw for row in rows} == {"-"}
-    page = render_html(found)
+    page = render_html(document)
     assert "not run: no &lt;eBPF&gt; here" in page
     assert "<eBPF>" not in page
-    assert len(anomalies(found)) == 4
+    assert len(anomalies(document)) == 4
 
 
 @pytest.mark.usefixtures("undrawn")
 def test_an_invalid_cell_is_marked_in_every_table_and_not_dropped() -> None:
     bad = (run(problems=("not valid because of the test",)),)
-    found = comparison(lambda each: bad if each.scheme.kind == "spray" else (run(),))
-    assert all(row[-1].endswith("*") and not row[-2].endswith("*") for row in busbw_rows(found))
-    assert "*: invalid, see Anomalies" in render_html(found)
-    names, links, values = link_matrix(found, "contiguous", "rtsw-ctsw", Direction.UP)
+    document = comparison(lambda cell: bad if cell.scheme.kind == "spray" else (run(),))
+    assert all(row[-1].endswith("*") and not row[-2].endswith("*") for row in busbw_rows(document))
+    assert "*: invalid, see Anomalies" in render_html(document)
+    names, links, values = link_matrix(document, "contiguous", "rtsw-ctsw", Direction.UP)
     assert names == ["ecmp, 1 QP", "ecmp, 4 QPs", "spray, 1 QP*", "spray, 4 QPs*"]
     assert dict(zip(links, values[0], strict=True))["rtsw1:ctsw1"] == 1.5
 
@@ -236,33 +238,33 @@ def test_the_page_stands_alone_and_follows_the_drafts_order() -> None:
 
 
 def test_the_page_draws_what_links_carried_in_each_cell_that_ran() -> None:
-    found = recorded(comparison(lambda each: (run(25, 15) if each.qps == 1 else run(20, 20),)))
-    assert found is not None
-    assert [each.title for each in found.runs[:3]] == [
+    recording = recorded(comparison(lambda cell: (run(25, 15) if cell.qps == 1 else run(20, 20),)))
+    assert recording is not None
+    assert [run.title for run in recording.runs[:3]] == [
         "ecmp, 1 QP, contiguous",
         "ecmp, 4 QPs, contiguous",
         "ecmp, 1 QP, fragmented",
     ]
     figures = comparison().cells[0].figures
     assert figures is not None
-    assert f": BusBW {8 * figures.busbw_gbs.median:.0f} Gb/s, JCT ratio" in found.runs[0].about
-    assert "MMR 1.25 (rtsw-ctsw up)" in found.runs[0].about
-    numbers = {link["name"]: number for number, link in enumerate(found.links)}
-    for run_of_cell, packets_up in zip(found.runs[:2], (25, 20), strict=True):
+    assert f": BusBW {8 * figures.busbw_gbs.median:.0f} Gb/s, JCT ratio" in recording.runs[0].about
+    assert "MMR 1.25 (rtsw-ctsw up)" in recording.runs[0].about
+    numbers = {link["name"]: number for number, link in enumerate(recording.links)}
+    for run_of_cell, packets_up in zip(recording.runs[:2], (25, 20), strict=True):
         assert run_of_cell.loads[2 * numbers["rtsw1:ctsw1"]] == packets_up
         assert sum(run_of_cell.loads) == 2 * 2 * 40
     refused = recorded(comparison(refused="spray"))
     assert refused is not None
-    assert [each.title[:4] for each in refused.runs] == ["ecmp"] * 4
+    assert [run.title[:4] for run in refused.runs] == ["ecmp"] * 4
 
 
 def test_a_comparison_without_any_figures_still_renders() -> None:
-    found = comparison(lambda _: (), refused="ecmp")
+    document = comparison(lambda _: (), refused="ecmp")
     none = replace(
-        found,
+        document,
         cells=tuple(
-            replace(each, status=Status.NOT_RUN, reason="no", figures=None, runs=())
-            for each in found.cells
+            replace(cell, status=Status.NOT_RUN, reason="no", figures=None, runs=())
+            for cell in document.cells
         ),
     )
     assert repeatability(none) == "Nothing was measured."
@@ -280,9 +282,9 @@ def test_the_terminal_shows_each_placement_and_number_of_queue_pairs() -> None:
 
 
 def test_a_narrow_terminal_shows_names_whole() -> None:
-    found = comparison(refused="spray")
+    document = comparison(refused="spray")
     for width in (80, 60):
-        assert broken(lambda console: print_comparison(found, console), width) == set()
+        assert broken(lambda console: print_comparison(document, console), width) == set()
 
 
 def test_the_repeatability_statement_gives_the_spread() -> None:

@@ -27,18 +27,18 @@ def predicted(fabric: Fabric, flows: int = 8) -> LinkLoads | None:
 
 
 def test_every_packet_is_predicted_on_one_uplink_and_one_downlink() -> None:
-    found = predicted(fabric_of())
-    assert found is not None
-    assert found.packets is not None
-    between = zip(fabric_of().directed_links, found.packets.tolist(), strict=True)
+    prediction = predicted(fabric_of())
+    assert prediction is not None
+    assert prediction.packets is not None
+    between = zip(fabric_of().directed_links, prediction.packets.tolist(), strict=True)
     assert sum(packets for link, packets in between if link.is_between_switches) == 8 * 10 * 2
 
 
 def test_parallel_links_to_each_rack_are_offered_apart() -> None:
     shape = {"racks": 3, "spines": 2, "servers_per_rack": 4, "links_per_pair": 2}
-    found = predicted(fabric_of(fabric=shape), flows=96)
-    assert found is not None
-    (down,) = map(polarization, found.choices)
+    prediction = predicted(fabric_of(fabric=shape), flows=96)
+    assert prediction is not None
+    (down,) = map(polarization, prediction.choices)
     assert (down.first, down.second) == ("rtsw up", "ctsw down")
     # Each spine has two links to each of three racks.
     assert down.used_links == down.offered_links == 2 * 3 * 2

@@ -96,8 +96,8 @@ def test_a_phase_has_the_fabric_of_its_conditions_and_shares_the_labs_without_an
         BASE + f"  - {{name: two, seed: 7, {job}}}\n  - {{name: three, scheme: spray, {job}}}\n"
     )
     drill = planned_drill(path)
-    own, seeded, sprayed = (phase.fabric for phase in drill.phases)
-    assert own is drill.fabric
+    plain, seeded, sprayed = (phase.fabric for phase in drill.phases)
+    assert plain is drill.fabric
     assert {node.hash_seed for node in seeded.switches} == {7}
     assert sprayed.spec.scheme.kind == "spray"
     for phase in drill.phases:
@@ -258,8 +258,8 @@ def test_a_phase_is_judged_by_the_counts_of_all_jobs_and_by_the_figures_of_each(
         "busbw": ">= 10",
         "rtt_p99": "<= 1us",
     }
-    phase = summarise("both", runs, [parse_expectation(*each) for each in expected.items()])
-    verdicts = {each.kpi: (each.observed, each.passed) for each in phase.verdicts}
+    phase = summarise("both", runs, [parse_expectation(*pair) for pair in expected.items()])
+    verdicts = {verdict.kpi: (verdict.observed, verdict.passed) for verdict in phase.verdicts}
     assert verdicts["timeouts"] == (1, False)
     assert verdicts["retransmitted_packets"] == (3, False)
     assert verdicts["busbw"] == (11.0, True)
@@ -276,9 +276,9 @@ def test_what_one_job_of_two_did_not_measure_is_not_met_by_the_other() -> None:
     assert (of_busbw.passed, of_busbw.shown()) == (False, "not measured")
     assert (of_goodput.passed, of_goodput.shown()) == (False, "not applicable")
     assert phase.figures[1].unmeasured["busbw"] == 1
-    shown = {row.name: row.value for row in figure_rows(phase.figures[1], phase.valid_runs)}
-    assert shown["busbw"] == "not measured"
-    assert "goodput" not in shown
+    values = {row.name: row.value for row in figure_rows(phase.figures[1], phase.valid_runs)}
+    assert values["busbw"] == "not measured"
+    assert "goodput" not in values
 
 
 FOUND = ("victim of slow-receiver srv2-1", "slow-receiver srv2-1")
@@ -309,13 +309,13 @@ def test_a_diagnosis_is_expected_of_each_job_with_a_size(expected: list[str], pa
 
 
 def test_a_diagnosis_shows_the_repeat_that_found_another_and_meets_nothing_without_one() -> None:
-    def ran(found: str) -> PhaseRun:
-        return diagnosed(of_jobs("idle", idle()), found)
+    def ran(finding: str) -> PhaseRun:
+        return diagnosed(of_jobs("idle", idle()), finding)
 
     expected = [parse_expectation("diagnosis", "none")]
     repeats = [[ran("none")], [ran("incast a towards b")], [ran("none")]]
     phase = summarise("idle", repeats, expected)
-    assert [(each.passed, each.observed) for each in phase.verdicts] == [
+    assert [(verdict.passed, verdict.observed) for verdict in phase.verdicts] == [
         (False, "incast a towards b")
     ]
     assert "diagnosis" not in {row.name for row in figure_rows(phase.figures[0], 3)}
@@ -337,8 +337,8 @@ def test_a_diagnosis_shows_the_repeat_that_found_another_and_meets_nothing_witho
 def test_a_diagnosis_that_no_run_can_have_is_refused(
     written: str, problem: str, tmp_path: Path
 ) -> None:
-    (found,) = refused(tmp_path, BESIDE % written)
-    assert problem in found
+    (message,) = refused(tmp_path, BESIDE % written)
+    assert problem in message
 
 
 def test_a_diagnosis_of_each_job_reads_back(tmp_path: Path) -> None:
@@ -533,9 +533,9 @@ def test_shares_that_never_become_fair_have_no_time() -> None:
     assert never.lab_ns is None
     assert never.ratio is None
     (verdict,) = [
-        each
-        for each in result(repeat(30 * MS)).phases[1].verdicts
-        if each.kpi == "time_to_fairness"
+        verdict
+        for verdict in result(repeat(30 * MS)).phases[1].verdicts
+        if verdict.kpi == "time_to_fairness"
     ]
     assert not verdict.passed
 
@@ -588,9 +588,9 @@ def test_a_drill_names_the_phase_that_does_not_fit_its_lab(tmp_path: Path) -> No
 
 def test_the_job_of_a_phase_is_that_of_its_first_valid_run() -> None:
     invalid, valid = repeat(problems=("not valid because of it",)), repeat()
-    found = result(invalid, valid)
-    assert found.job_of("idle") == valid[0].reports[0]
-    assert found.job_of("shared") == invalid[1].reports[0]
+    drill = result(invalid, valid)
+    assert drill.job_of("idle") == valid[0].reports[0]
+    assert drill.job_of("shared") == invalid[1].reports[0]
     assert result(invalid).job_of("idle") == invalid[0].reports[0]
 
 

@@ -140,16 +140,16 @@ def test_a_drill_without_a_fault_or_with_a_seed_plan_twice_is_refused(tmp_path: 
     ],
 )
 def test_what_is_of_jobs_does_not_go_with_probes(tmp_path: Path, line: str, problem: str) -> None:
-    (found,) = refused(tmp_path, f"{BASE}{line}\n")
-    assert found.startswith(problem)
+    (message,) = refused(tmp_path, f"{BASE}{line}\n")
+    assert message.startswith(problem)
 
 
 def test_a_phase_sends_probes_or_runs_jobs(tmp_path: Path) -> None:
     job = "jobs: [{pattern: incast, ranks: 4, size: 1MB}]\n"
-    (found,) = refused(tmp_path, BASE + job + "traffic: {flows: 4}\n")
-    assert found.startswith("6: traffic: traffic is of probes, and the phase runs jobs")
-    (found,) = refused(tmp_path, BASE + job + "expect: {lost_packets: 0}\n")
-    assert found.startswith("6: expect: lost_packets is a figure of probes")
+    (message,) = refused(tmp_path, BASE + job + "traffic: {flows: 4}\n")
+    assert message.startswith("6: traffic: traffic is of probes, and the phase runs jobs")
+    (message,) = refused(tmp_path, BASE + job + "expect: {lost_packets: 0}\n")
+    assert message.startswith("6: expect: lost_packets is a figure of probes")
     path = tmp_path / "drill.yaml"
     path.write_text(BASE + job + "measure: {stages: true}\nhealth: {}\nscheme: {kind: e-ecmp}\n")
     (phase,) = load_drill(path).phases

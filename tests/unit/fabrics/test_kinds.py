@@ -96,8 +96,8 @@ def test_every_leaf_learns_the_way_to_every_nic_that_is_not_its_own(kind: Fabric
         for nic in fabric.nics(server.name):
             holding = fabric.prefixes_holding(nic.ip)
             for leaf in (node.name for node in fabric.switches if node.is_leaf):
-                own = any(leaf in prefix.origins for prefix in holding)
-                assert own or any(prefix.prefix in routes[leaf] for prefix in holding)
+                is_own = any(leaf in prefix.origins for prefix in holding)
+                assert is_own or any(prefix.prefix in routes[leaf] for prefix in holding)
 
 
 @given(kinds, st.integers(0, 2**16 - 1), st.data())
@@ -137,9 +137,9 @@ def test_both_switches_of_a_nic_with_two_ports_announce_it(hpn: HpnSpec) -> None
     for server in fabric.servers:
         for nic in fabric.nics(server.name):
             tors = tuple(link.b.node for link in nic.links)
-            (own,) = [p for p in fabric.prefixes_holding(nic.ip) if p.per_port] or [None]
-            assert (own is None) == (hpn.ports_per_nic == 1)
-            assert own is None or own.origins == tors
+            (prefix,) = [p for p in fabric.prefixes_holding(nic.ip) if p.per_port] or [None]
+            assert (prefix is None) == (hpn.ports_per_nic == 1)
+            assert prefix is None or prefix.origins == tors
 
 
 @given(rails)
@@ -262,7 +262,7 @@ def test_what_can_not_be_built_is_refused(fabric: dict[str, object], message: st
 
 
 @pytest.mark.parametrize(
-    ("lab", "found"),
+    ("lab", "zones"),
     [
         ("zone-small", {"AI zone": ({"ctsw", "rtsw", "server"}, 1)}),
         ("zones-small", {"AI zone": ({"ctsw", "rtsw", "server"}, 2), None: ({"atsw"}, 0)}),
@@ -280,9 +280,10 @@ def test_what_can_not_be_built_is_refused(fabric: dict[str, object], message: st
     ],
 )
 def test_a_zone_is_called_what_it_is_and_holds_its_tiers(
-    lab: str, found: dict[str | None, tuple[set[str], int]]
+    lab: str, zones: dict[str | None, tuple[set[str], int]]
 ) -> None:
     divided = divisions(planned(lab))
     assert {
-        each.word: ({str(role) for role in each.roles}, len(each.zones)) for each in divided
-    } == found
+        division.word: ({str(role) for role in division.roles}, len(division.zones))
+        for division in divided
+    } == zones

@@ -103,9 +103,9 @@ CASES: dict[str, tuple[Callable[[Layout], Layout], str]] = {
 @pytest.mark.parametrize("case", CASES)
 def test_a_layout_that_breaks_a_rule_is_told_which(case: str) -> None:
     change, rule = CASES[case]
-    found = broken_rule(change(ZONES.layout()), ZONES.roles)
-    assert found is not None
-    assert found.startswith(rule)
+    reason = broken_rule(change(ZONES.layout()), ZONES.roles)
+    assert reason is not None
+    assert reason.startswith(rule)
 
 
 class Lopsided(ClosSpec):
@@ -195,7 +195,7 @@ class Shouting(Complete):
 
 def test_a_kind_needs_a_name_roles_and_a_layout() -> None:
     assert door._kind("ring", Complete) is Complete
-    for found, reason in (
+    for value, reason in (
         (Site, r"expected a class of rocelab\.fabrics\.base\.FabricKind"),
         (Unfinished, "Unfinished lacks layout"),
         (ClosSpec, r'expected its key kind to be Literal\["ring"\]'),
@@ -204,4 +204,4 @@ def test_a_kind_needs_a_name_roles_and_a_layout() -> None:
         (Shouting, "the name of a role is 2 to 10 lower-case letters, not 'Leaf-1'"),
     ):
         with pytest.raises((TypeError, ValueError), match=reason):
-            door._kind("ring", found)
+            door._kind("ring", value)

@@ -36,7 +36,7 @@ def test_a_class_with_its_kind_and_resolve_is_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "found", "why"),
+    ("name", "value", "why"),
     [
         ("cut", int, "expected a subclass of SingleFaultSpec or SeriesSpec"),
         ("cut", Unresolved, "Unresolved lacks resolve"),
@@ -46,6 +46,6 @@ def test_a_class_with_its_kind_and_resolve_is_one() -> None:
         ("cut", DrawnNowhere, "a campaign may draw it, and it has no key switch"),
     ],
 )
-def test_another_is_refused_with_the_reason(name: str, found: object, why: str) -> None:
+def test_another_is_refused_with_the_reason(name: str, value: object, why: str) -> None:
     with pytest.raises((TypeError, ValueError), match=why):
-        _kind(name, found)
+        _kind(name, value)

@@ -72,10 +72,10 @@ def test_a_fault_says_what_it_breaks_and_which_nodes_it_concerns(
 @given(share_ppm=st.integers(1, ALL_PPM - 1))
 def test_a_degraded_link_has_its_share_of_the_lab_s_rate_and_never_none(share_ppm: int) -> None:
     link = UPLINKS[0]
-    own = lab_rate_bps(link, FABRIC.spec.dilation)
+    rate_bps = lab_rate_bps(link, FABRIC.spec.dilation)
     left = RateDegrade((link,), share_ppm).rate_bps(FABRIC, link)
-    assert 8 <= left < own
-    assert left == 8 or abs(left - own * share_ppm / ALL_PPM) < 1
+    assert 8 <= left < rate_bps
+    assert left == 8 or abs(left - rate_bps * share_ppm / ALL_PPM) < 1
 
 
 @pytest.mark.parametrize("towards", [None, "rtsw1"])
@@ -108,11 +108,11 @@ def test_bfdd_can_fail_only_where_it_runs() -> None:
 
 def test_the_filters_of_a_rack_and_of_its_neighbours_are_read_from_what_is_rendered() -> None:
     out = policy.filters(FABRIC, "rtsw1", "out")
-    assert [each.line for each in out] == ["neighbor CTSWS prefix-list OWN out"]
+    assert [change.line for change in out] == ["neighbor CTSWS prefix-list OWN out"]
     assert policy.peer_groups(FABRIC, "ctsw1") == ("RTSWS",)
     peers = [policy.peer_name(link, "ctsw1") for link in UPLINKS[:2]]
     filters = policy.filters(FABRIC, "ctsw1", "in", peers)
-    assert [each.line for each in filters] == [
+    assert [rule.line for rule in filters] == [
         f"neighbor {peer} prefix-list rtsw1 in" for peer in peers
     ]
 
@@ -123,25 +123,25 @@ def test_a_neighbour_on_an_unnumbered_link_goes_by_the_interface() -> None:
 
 
 def test_a_dormant_port_is_asked_for_in_one_message() -> None:
-    told = netlink.attributes(wiring.set_dormant(7, dormant=True)[32:])
-    assert (told[16][0], told[17][0]) == (5, 1)
-    told = netlink.attributes(wiring.set_dormant(7, dormant=False)[32:])
-    assert (told[16][0], told[17][0]) == (6, 0)
+    attributes = netlink.attributes(wiring.set_dormant(7, dormant=True)[32:])
+    assert (attributes[16][0], attributes[17][0]) == (5, 1)
+    attributes = netlink.attributes(wiring.set_dormant(7, dormant=False)[32:])
+    assert (attributes[16][0], attributes[17][0]) == (6, 0)
 
 
 def test_a_tree_s_rate_is_changed_and_not_made() -> None:
     request = rates.change(80_000_000, 9000, queued=True, buffer_bytes=0)
     (flags,) = struct.unpack_from("=H", request, 6)
     assert flags == netlink.REQUEST_ACK
-    told = netlink.attributes(request[36:])
-    assert told[tc.TCA_KIND] == b"htb\0"
-    spec = netlink.attributes(told[tc.TCA_OPTIONS])[1]
+    attributes = netlink.attributes(request[36:])
+    assert attributes[tc.TCA_KIND] == b"htb\0"
+    spec = netlink.attributes(attributes[tc.TCA_OPTIONS])[1]
     assert htb.RATESPEC.unpack_from(spec)[-1] == 10_000_000
 
 
 def test_a_token_bucket_takes_the_rate_and_holds_the_buffer() -> None:
     request = rates.change(80_000_000, 9000, queued=False, buffer_bytes=1_000_000)
-    told = netlink.attributes(netlink.attributes(request[36:])[tc.TCA_OPTIONS])
-    assert struct.unpack("=Q", told[4]) == (10_000_000,)
-    assert struct.unpack_from("=I", told[1], 2 * htb.RATESPEC.size) == (1_000_000,)
-    assert struct.unpack("=I", told[6])[0] >= 9014
+    attributes = netlink.attributes(netlink.attributes(request[36:])[tc.TCA_OPTIONS])
+    assert struct.unpack("=Q", attributes[4]) == (10_000_000,)
+    assert struct.unpack_from("=I", attributes[1], 2 * htb.RATESPEC.size) == (1_000_000,)
+    assert struct.unpack("=I", attributes[6])[0] >= 9014

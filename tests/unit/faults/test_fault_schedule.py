@@ -184,12 +184,12 @@ def test_an_event_has_each_of_its_changes_with_the_links_and_nodes_that_the_faul
     faults = (CarrierDown((first,)), grey_loss((second,), 1000), SwitchPowerLoss("ctsw2"))
     changes = [Change(fault, True, place * MS, 0) for place, fault in enumerate(faults)]
     (event,) = events_of(changes, apart_ns=500 * MS)
-    assert [(each.links, each.nodes, each.dark) for each in event.faults] == [
+    assert [(fault.links, fault.nodes, fault.dark) for fault in event.faults] == [
         ((first.name,), (), True),
         ((second.name,), (), False),
         ((), ("ctsw2",), True),
     ]
-    assert [each.t_ns for each in rebased(event, MS).faults] == [-MS, 0, MS]
+    assert [fault.t_ns for fault in rebased(event, MS).faults] == [-MS, 0, MS]
 
 
 @given(

@@ -92,10 +92,10 @@ def test_the_command_line_knows_it(there: PluginEnvironment) -> None:
 
 def test_a_drill_knows_it(there: PluginEnvironment, tmp_path: Path) -> None:
     (tmp_path / "digging.yaml").write_text(DRILL)
-    shown = there.rocelab("drill", "show", "digging.yaml", cwd=tmp_path)
-    assert (shown.returncode, shown.stderr) == (0, "")
-    assert "duct-cut" in shown.stdout
-    assert "flows sent" in shown.stdout
+    outcome = there.rocelab("drill", "show", "digging.yaml", cwd=tmp_path)
+    assert (outcome.returncode, outcome.stderr) == (0, "")
+    assert "duct-cut" in outcome.stdout
+    assert "flows sent" in outcome.stdout
 
 
 def test_python_the_schema_and_completion_know_it(there: PluginEnvironment, tmp_path: Path) -> None:

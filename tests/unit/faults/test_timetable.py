@@ -39,7 +39,8 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 def changes(injector: Injector) -> list[tuple[str, bool, int]]:
     return [
-        (each.fault.subject, each.begins, (each.t_ns - ZERO_NS) // MS) for each in injector.changes
+        (change.fault.subject, change.begins, (change.t_ns - ZERO_NS) // MS)
+        for change in injector.changes
     ]
 
 
@@ -85,15 +86,15 @@ def test_a_fault_begins_before_other_work_of_the_machine_and_is_looked_at_after(
 ) -> None:
     injector = OnPaper()
     injector.kind = Scheduling
-    own = os.sched_getscheduler(0)
+    policy = os.sched_getscheduler(0)
     carry_out(injector, [down("ctsw1", 100, 900)], ZERO_NS, clock.wait)
-    first = FIRST if may_run_first() else own
+    first = FIRST if may_run_first() else policy
     assert injector.log == [
-        f"prepare {own}",
-        f"look {own}",
+        f"prepare {policy}",
+        f"look {policy}",
         f"inject {first}",
         "inject rtsw1:ctsw1",
-        f"look {own}",
+        f"look {policy}",
         "restore rtsw1:ctsw1",
     ]
 
@@ -110,9 +111,9 @@ def test_the_kernel_is_told_of_a_fault_before_other_work_of_the_machine(clock: C
     """Behind a lab's senders that took 6.35 s, and the instant was as uncertain."""
     injector = OnPaper()
     injector.kind = ScheduledScheduling
-    own = os.sched_getscheduler(0)
+    policy = os.sched_getscheduler(0)
     carry_out(injector, [down("ctsw1", 100, 900)], ZERO_NS, clock.wait)
-    assert f"schedule {FIRST if may_run_first() else own}" in injector.log
+    assert f"schedule {FIRST if may_run_first() else policy}" in injector.log
 
 
 def test_faults_that_begin_close_to_the_first_are_prepared_with_it(clock: Clock) -> None:
@@ -147,8 +148,8 @@ def test_what_the_work_on_one_fault_delays_is_not_late(clock: Clock) -> None:
 def unseen(injector: Injector) -> list[str]:
     """The faults that were not seen to take effect."""
     return [
-        each.removeprefix("not valid because ").split(" had no visible effect")[0]
-        for each in injector.unseen
+        text.removeprefix("not valid because ").split(" had no visible effect")[0]
+        for text in injector.unseen
     ]
 
 
@@ -214,10 +215,10 @@ def test_a_change_later_than_the_limit_is_not_what_was_asked_for(
 ) -> None:
     assert LATE_LIMIT_NS == 100 * MS
     clock.extra_ns = late_ms * MS
-    found = carry_out(OnPaper(), [down("ctsw1", 0, 500)], ZERO_NS, clock.wait)
-    assert len(found) == problems
-    if found:
-        assert found == (
+    messages = carry_out(OnPaper(), [down("ctsw1", 0, 500)], ZERO_NS, clock.wait)
+    assert len(messages) == problems
+    if messages:
+        assert messages == (
             "not valid because carrier-down of rtsw1:ctsw1 began 101 ms late (the limit is 100 ms)",
             "not valid because carrier-down of rtsw1:ctsw1 ended 101 ms late (the limit is 100 ms)",
         )
@@ -268,7 +269,7 @@ def test_one_that_the_kernel_is_told_of_in_time_begins_at_the_instant_itself(clo
     injector = OnPaper(ctsw1=partial(clock.advance, 3))
     injector.kind, injector.reaches_kernel = Scheduled, partial(clock.advance, 97)
     carry_out(injector, [down("ctsw1", 100, 300)], ZERO_NS, clock.wait)
-    assert [(each.t_ns - ZERO_NS, each.took_ns) for each in injector.changes] == [
+    assert [(change.t_ns - ZERO_NS, change.took_ns) for change in injector.changes] == [
         (100 * MS, 0),
         (300 * MS, 0),
     ]
@@ -389,7 +390,7 @@ def test_faults_are_carried_out_while_the_caller_works(clock: Clock) -> None:
         assert began.wait(LIMIT_S)
     assert no_thread_is_left()
     assert problems == []
-    assert [each.fault.subject for each in injector.changes] == ["rtsw1:ctsw1", "rtsw1:ctsw2"]
+    assert [change.fault.subject for change in injector.changes] == ["rtsw1:ctsw1", "rtsw1:ctsw2"]
 
 
 def test_faults_that_had_not_begun_when_the_caller_ended_are_a_problem(clock: Clock) -> None:
@@ -408,11 +409,11 @@ def test_a_fault_that_the_kernel_had_yet_to_begin_when_the_caller_ended_is_a_pro
     clock: Clock,
 ) -> None:
     """A job that ends before its blackhole begins does not measure a blackhole."""
-    told = threading.Event()
-    injector = OnPaper(ctsw1=told.set)
+    is_injected = threading.Event()
+    injector = OnPaper(ctsw1=is_injected.set)
     injector.kind = Scheduled
     with carried_out(injector, [down("ctsw1", LONG_MS)], ZERO_NS, {}) as problems:
-        assert told.wait(LIMIT_S)
+        assert is_injected.wait(LIMIT_S)
     assert problems == ["not valid because all was over before 1 of 1 faults had begun"]
     assert injector.happened() == ()
 

@@ -222,7 +222,7 @@ def test_an_alltoallv_moves_its_matrix_whatever_the_sizes(
     plan = schedule(Pattern.ALLTOALLV, ranks, size, channels=channels, seed=seed)
     check_order(plan)
     expected = [
-        [0 if source == rank else each for rank, each in enumerate(row)]
+        [0 if source == rank else size for rank, size in enumerate(row)]
         for source, row in enumerate(matrix)
     ]
     assert pairwise_bytes(plan) == expected
@@ -312,8 +312,8 @@ def test_a_rank_has_its_sends_in_the_order_in_which_it_comes_to_them(
     for send in plan.sends:
         rounds.append(1 + max((rounds[before] for before in send.after), default=0))
     for rank in range(ranks):
-        own = [rounds[send.id] for send in plan.sends if send.source == rank]
-        assert own == sorted(own)
+        local = [rounds[send.id] for send in plan.sends if send.source == rank]
+        assert local == sorted(local)
 
 
 @given(st.integers(2, 200))

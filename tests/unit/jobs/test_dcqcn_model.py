@@ -132,15 +132,15 @@ def test_reaction_points_given_the_models_cnps_have_the_models_rates(profile: st
         cnps = set(arrivals.tolist())
         point = reaction_point(set_, line_bps)
         rates = run.rates_bps[flow]
-        found = []
+        result = []
         for now_ns, sent_at in zip(run.times_ns.tolist()[:-1], rates.tolist(), strict=False):
             point.advance(now_ns)
             point.on_sent(round(sent_at * run.step_ns / 8e9), now_ns)
             if now_ns in cnps:
                 point.on_cnp(now_ns)
-            found.append(point.rate_bps)
+            result.append(point.rate_bps)
         # The reaction point takes the last millionth below line rate for line rate.
-        np.testing.assert_allclose(found, rates[1:], rtol=2e-6)
+        np.testing.assert_allclose(result, rates[1:], rtol=2e-6)
 
 
 def packet_by_packet(

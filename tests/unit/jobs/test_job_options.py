@@ -105,12 +105,12 @@ def test_every_option_sets_a_key_that_a_job_has() -> None:
 
 
 def test_the_shell_completes_the_words_that_a_job_takes() -> None:
-    assert set(KEYS["pattern"].words) == {each.value for each in Pattern}
-    assert set(KEYS["algorithm"].words) == {each.value for each in Algorithm}
-    assert set(KEYS["placement"].words) == {each.value for each in Placement}
-    assert set(KEYS["strategy"].words) == {each.value for each in Strategy}
-    assert set(KEYS["source-port"].words) == {each.value for each in SourcePort}
-    assert set(KEYS["ecn"].words) == {each.value for each in Ecn}
+    assert set(KEYS["pattern"].words) == {member.value for member in Pattern}
+    assert set(KEYS["algorithm"].words) == {member.value for member in Algorithm}
+    assert set(KEYS["placement"].words) == {member.value for member in Placement}
+    assert set(KEYS["strategy"].words) == {member.value for member in Strategy}
+    assert set(KEYS["source-port"].words) == {member.value for member in SourcePort}
+    assert set(KEYS["ecn"].words) == {member.value for member in Ecn}
     assert set(KEYS["dcqcn"].words) == {"off", *PROFILES}
 
 
@@ -123,5 +123,5 @@ def test_every_key_has_an_option_of_that_name() -> None:
 
 def test_help_shows_how_it_is_called() -> None:
     asked = ["traffic", "--help"]
-    shown = CliRunner().invoke(build(), asked, obj=Settings(), env={"COLUMNS": "120"}).output
-    assert "--pattern allreduce --ranks 8 --size 64MB" in shown
+    output = CliRunner().invoke(build(), asked, obj=Settings(), env={"COLUMNS": "120"}).output
+    assert "--pattern allreduce --ranks 8 --size 64MB" in output

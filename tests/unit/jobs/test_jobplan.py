@@ -49,9 +49,9 @@ def test_agents_are_told_of_every_send_receive_and_queue_pair_once(
     parts = parts_of([plan])
     assert sum(len(part.fields["queue_pairs"]) for part in parts.values()) == len(plan.ends)
     assert all(len(p.frames) == len(p.fields["queue_pairs"]) for p in parts.values())
-    told = [rank for part in parts.values() for rank in part.fields["ranks"]]
-    sends = Counter(send[0] for rank in told for send in rank["sends"])
-    receives = Counter(receive[0] for rank in told for receive in rank["receives"])
+    numbers = [rank for part in parts.values() for rank in part.fields["ranks"]]
+    sends = Counter(send[0] for rank in numbers for send in rank["sends"])
+    receives = Counter(receive[0] for rank in numbers for receive in rank["receives"])
     assert sends == receives == Counter(range(len(plan.schedule.sends)))
     controls = [end for end in plan.ends if end.control]
     assert len(controls) == (ranks * (ranks - 1) if admission else 0)
@@ -87,10 +87,10 @@ def test_times_and_rates_are_of_the_labs_clock_and_bytes_are_not_dilated() -> No
 def test_streams_begin_when_the_job_says_and_repeat_no_iteration() -> None:
     keys = {"pattern": "incast", "size": None, "duration": "8ms", "starts": ["0ms", "2ms"]}
     plan = plan_job(fabric(), job(ranks=5, **keys))
-    told = [rank for part in parts_of([plan]).values() for rank in part.fields["ranks"]]
-    begins = sorted(stream[3] for rank in told for stream in rank["streams"])
+    ranks = [rank for part in parts_of([plan]).values() for rank in part.fields["ranks"]]
+    begins = sorted(stream[3] for rank in ranks for stream in rank["streams"])
     assert begins == [0, 0, 10_000_000_000, 10_000_000_000]
-    assert {rank["iterations"] for rank in told} == {0}
+    assert {rank["iterations"] for rank in ranks} == {0}
     assert plan.duration_ns == 40_000_000_000
 
 
@@ -128,8 +128,8 @@ def test_a_nic_that_two_jobs_use_is_one_nic_and_carries_the_queue_pairs_of_both(
     ]
     part = parts_of(plans)["srv1-1"]
     assert [port["interface"] for (port,) in part.fields["nics"]] == ["rtsw1-2", "rtsw1"]
-    told = [(nic, kind) for _, nic, _, kind in part.fields["queue_pairs"]]
-    assert told == [(0, DATA), (0, 2 + DATA), (0, 2 + DATA), (1, 2 + DATA), (1, 2 + DATA)]
+    fields = [(nic, kind) for _, nic, _, kind in part.fields["queue_pairs"]]
+    assert fields == [(0, DATA), (0, 2 + DATA), (0, 2 + DATA), (1, 2 + DATA), (1, 2 + DATA)]
     assert [kind["requester"]["tos"] >> 2 for kind in part.fields["kinds"]] == [26, 46, 0, 46]
     assert [(rank["job"], rank["rank"]) for rank in part.fields["ranks"]] == [
         (0, 0),

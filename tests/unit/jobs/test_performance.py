@@ -57,7 +57,7 @@ def bound(plan: Schedule) -> float:
     return roofline_ns(plan, GBPS_400, overhead_bytes=0)
 
 
-@given(st.sampled_from([each for each in Pattern if each is not Pattern.ALLTOALLV]))
+@given(st.sampled_from([pattern for pattern in Pattern if pattern is not Pattern.ALLTOALLV]))
 def test_at_the_lower_bound_the_bus_bandwidth_is_the_nics_rate(pattern: Pattern) -> None:
     plan = schedule(pattern, 8, 8 * 10**6)
     row = Row(pattern, 8, plan.size_bytes, bound(plan))
@@ -164,11 +164,11 @@ def test_the_columns_stand_where_nccl_tests_puts_them() -> None:
         rows = [line for line in lines if re.match(r" +[0-9]|# +(size|\(B\)) ", line)]
         return [[match.end() for match in re.finditer(r"\S+", row)] for row in rows]
 
-    real, ours = ends(nccl_output().splitlines()), ends(table().splitlines())
-    assert len(real) == len(ours) == 2 + len(OUT_OF_PLACE)
-    assert real[0][:9] == ours[0][:9]
-    assert real[1][:6] == ours[1]
-    assert [row[:8] for row in real[2:]] == [row[:8] for row in ours[2:]]
+    real, simulated = ends(nccl_output().splitlines()), ends(table().splitlines())
+    assert len(real) == len(simulated) == 2 + len(OUT_OF_PLACE)
+    assert real[0][:9] == simulated[0][:9]
+    assert real[1][:6] == simulated[1]
+    assert [row[:8] for row in real[2:]] == [row[:8] for row in simulated[2:]]
 
 
 def test_iterations_of_ranks_that_ran_ahead_are_told_with_what_all_took() -> None:

@@ -24,7 +24,7 @@ def fabric(racks: int = 3, servers: int = 2, nics: int = 2, **keys: int) -> Fabr
 
 
 def names(places: tuple[NicRef, ...]) -> list[str]:
-    return [str(each) for each in places]
+    return [str(place) for place in places]
 
 
 def rack_of(nic: NicRef) -> str:
@@ -127,8 +127,8 @@ def test_no_placement_has_a_smaller_cut_than_the_topology_aware_one(
     ranks = data.draw(st.integers(1, min(5, len(nics))))
     aware = cut(built, place(built, ranks, Placement.TOPOLOGY_AWARE))
     every = [cut(built, places) for places in permutations(nics, ranks)]
-    assert aware.zones == min(each.zones for each in every)
-    assert aware.leaves == min(each.leaves for each in every)
+    assert aware.zones == min(placement.zones for placement in every)
+    assert aware.leaves == min(placement.leaves for placement in every)
 
 
 def test_fragmented_puts_consecutive_ranks_into_different_racks() -> None:
@@ -172,7 +172,7 @@ def test_every_rank_gets_a_nic_of_its_own_that_exists(
     ranks = data.draw(st.integers(1, racks * servers * nics))
     places = place(built, ranks, how, seed)
     assert len(set(places)) == len(places) == ranks
-    assert all(1 <= each.nic <= len(built.nics(each.server)) for each in places)
+    assert all(1 <= place.nic <= len(built.nics(place.server)) for place in places)
     assert place(built, ranks, names(places)) == places
     if how is Placement.FRAGMENTED:
         assert all(rack_of(one) != rack_of(other) for one, other in pairwise(places))

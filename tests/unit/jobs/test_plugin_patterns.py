@@ -55,7 +55,9 @@ def test_files_and_options_name_it(folder: Path) -> None:
     )
     by_options = commanded(folder, "simulate", "tiny", *JOB, NUMBA_DISABLE_JIT="1")
     assert by_file.returncode == by_options.returncode == 0, by_file.stderr + by_options.stderr
-    times = [json.loads(each.stdout)["jobs"][0]["iterations_ns"] for each in (by_file, by_options)]
+    times = [
+        json.loads(process.stdout)["jobs"][0]["iterations_ns"] for process in (by_file, by_options)
+    ]
     assert times[0] == times[1]
     predicted = commanded(folder, "predict", "tiny", *JOB)
     assert json.loads(predicted.stdout)["flows"] == 6, predicted.stderr

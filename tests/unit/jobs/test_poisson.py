@@ -26,11 +26,11 @@ def drawn(
 @pytest.mark.parametrize("sizes", FlowSizes)
 def test_sizes_are_those_of_the_published_distribution(sizes: FlowSizes) -> None:
     """The test of Kolmogorov and Smirnov, by a distribution made of the points anew."""
-    found = drawn(sizes, "40%", "20ms").size_bytes
+    result = drawn(sizes, "40%", "20ms").size_bytes
     known = distribution(sizes)
-    assert found.min() >= 1 and found.max() <= known.size_bytes[-1]
+    assert result.min() >= 1 and result.max() <= known.size_bytes[-1]
     # Sizes are whole bytes: below x are those of which the part of a byte is cut off.
-    spread_out = found + np.random.default_rng(2).random(len(found))
+    spread_out = result + np.random.default_rng(2).random(len(result))
     assert stats.kstest(
         spread_out, lambda x: np.interp(x, known.size_bytes, known.share)
     ).pvalue > (LEAST_P)
@@ -56,10 +56,10 @@ def test_flows_begin_as_a_poisson_process_of_the_load() -> None:
     gaps = np.diff(flows.start_s, prepend=0.0) * expected / 40e-3
     assert stats.kstest(gaps, "expon").pvalue > LEAST_P
     for source in range(8):
-        own = flows.size_bytes[flows.source == source]
-        share = 8 * own.sum() / (BPS * 40e-3)
-        assert abs(share - 0.3) < 3.3 * 0.3 * (1 + (own.std() / own.mean()) ** 2) ** 0.5 / (
-            len(own) ** 0.5
+        sizes = flows.size_bytes[flows.source == source]
+        share = 8 * sizes.sum() / (BPS * 40e-3)
+        assert abs(share - 0.3) < 3.3 * 0.3 * (1 + (sizes.std() / sizes.mean()) ** 2) ** 0.5 / (
+            len(sizes) ** 0.5
         )
 
 

@@ -116,7 +116,7 @@ def test_the_simulators_arrays_give_the_ports_that_a_lab_computes_one_by_one(
 ) -> None:
     local, remote = np.array(ends, np.int64).T
     assert unchecked_source_port(mode, local, remote, base).tolist() == [
-        source_port(mode, local_qpn=own, remote_qpn=other, base=base) for own, other in ends
+        source_port(mode, local_qpn=end, remote_qpn=other, base=base) for end, other in ends
     ]
 
 
@@ -132,5 +132,7 @@ def test_it_needs_nothing_but_the_standard_library() -> None:
         "known = {*sys.stdlib_module_names, 'rocelab'}\n"
         "print({name.partition('.')[0] for name in set(sys.modules) - before} - known)"
     )
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert found.stdout.strip() == "set()"
+    process = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert process.stdout.strip() == "set()"

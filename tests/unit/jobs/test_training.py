@@ -279,13 +279,13 @@ def test_a_ranking_model_exchanges_each_tables_rows():
     spec = RankingSpec.model_validate(
         {"ranks": 8, "tables": 20, "dimension": 64, "local_batch": 32, "dense_parameters": 10**6}
     )
-    own = np.array([3, 3, 3, 3, 2, 2, 2, 2])
+    values = np.array([3, 3, 3, 3, 2, 2, 2, 2])
     forward, *_ = ranking_workload(spec).steps
     assert forward.sends is not None
     received = np.bincount(forward.sends.destination, forward.sends.size_bytes)
-    assert received.tolist() == ((20 - own) * 32 * 64 * 4).tolist()
+    assert received.tolist() == ((20 - values) * 32 * 64 * 4).tolist()
     sent = sent_bytes(ranking_workload(spec))
-    assert sent["alltoallv"].tolist() == ((20 + 6 * own) * 32 * 64 * 4).tolist()
+    assert sent["alltoallv"].tolist() == ((20 + 6 * values) * 32 * 64 * 4).tolist()
     assert sent["allreduce"].tolist() == [2 * 7 / 8 * 4e6] * 8
 
 

@@ -198,13 +198,13 @@ def running(pid: int, name: str, network: str) -> dict[str, Any]:
 class EngineOf:
     """An engine with these containers of any lab."""
 
-    def __init__(self, *found: dict[str, Any]) -> None:
-        self._found = found
+    def __init__(self, *containers: dict[str, Any]) -> None:
+        self._found = containers
 
     def run(self, command: str, *_: str) -> str:
         if command == "inspect":
             return json.dumps(self._found)
-        return " ".join(each["Id"] for each in self._found)
+        return " ".join(container["Id"] for container in self._found)
 
 
 def test_two_containers_that_say_they_are_one_node_are_refused(
@@ -284,8 +284,8 @@ def test_a_sidecar_does_not_remove_its_host(monkeypatch: pytest.MonkeyPatch) -> 
     )
     monkeypatch.setattr(containers, "find_engine", lambda: engine)
     _in_namespaces(monkeypatch, {10: 700, 11: 700, 12: 800, 13: 1})
-    _, _, found = containers.find_containers("mine")
-    nodes, sidecars = adopt._with_own_namespace(found)
+    _, _, members = containers.find_containers("mine")
+    nodes, sidecars = adopt._with_own_namespace(members)
     assert [node.name for node in nodes] == ["host1", "host2"]
     assert sidecars == {"a-capture": "host1"}
     notes = adopt._notes("mine", "mine", (), ["in-machine"], sidecars)
@@ -299,6 +299,6 @@ def test_of_two_in_the_network_of_another_lab_one_is_the_node(
     engine = EngineOf(*(running(pid, f"server{pid}", "container:99") for pid in (10, 11)))
     monkeypatch.setattr(containers, "find_engine", lambda: engine)
     _in_namespaces(monkeypatch, {10: 700, 11: 700})
-    _, _, found = containers.find_containers("mine")
-    nodes, sidecars = adopt._with_own_namespace(found)
+    _, _, members = containers.find_containers("mine")
+    nodes, sidecars = adopt._with_own_namespace(members)
     assert [node.name for node in nodes] == ["server10"] and sidecars == {"server11": "server10"}

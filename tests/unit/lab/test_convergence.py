@@ -44,14 +44,14 @@ def never(name: str) -> None:
 
 
 def test_returns_once_every_route_is_installed() -> None:
-    complete = [installed(*each) for each in WIDTHS]
+    complete = [installed(*width) for width in WIDTHS]
     watch = Recorded(complete[:1], complete[1:], [])
     ConvergenceWait(FABRIC, never).run(watch, 60, no_progress)
     assert watch.left == [[]]
 
 
 def test_a_route_that_was_lost_since_is_waited_for_again() -> None:
-    complete = [installed(*each) for each in WIDTHS]
+    complete = [installed(*width) for width in WIDTHS]
     watch = Recorded(complete, [removed(*WIDTHS[0])], complete[1:], complete[:1], [])
     wait = ConvergenceWait(FABRIC, never)
     assert wait.run(watch, 60, no_progress)
@@ -61,7 +61,7 @@ def test_a_route_that_was_lost_since_is_waited_for_again() -> None:
 
 
 def test_a_route_that_came_back_is_not_missing() -> None:
-    complete = [installed(*each) for each in WIDTHS]
+    complete = [installed(*width) for width in WIDTHS]
     watch = Recorded(complete, [removed(*WIDTHS[0]), complete[0]], [])
     wait = ConvergenceWait(FABRIC, never)
     wait.run(watch, 60, no_progress)

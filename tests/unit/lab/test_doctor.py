@@ -78,7 +78,7 @@ def test_a_missing_feature_keeps_its_own_remedy(monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.parametrize("name", doctor.LEAST)
 def test_a_setting_of_the_machine_that_is_too_low_is_asked_for(name: str) -> None:
-    enough = {each: str(least) for each, least in doctor.LEAST.items()}
+    enough = {setting: str(least) for setting, least in doctor.LEAST.items()}
     assert doctor.machine_settings_check(enough).ok
     low = doctor.machine_settings_check({**enough, name: "0"})
     assert not low.ok
@@ -111,10 +111,10 @@ def test_the_version_is_the_first_number_a_program_prints(printed: str, version:
 
 
 def test_a_program_that_is_not_there_is_missing_and_names_its_package() -> None:
-    found = checks.program_check(("rocelab-no-such-program",), "frr", "nothing")
-    assert not found.ok
-    assert found.found == "missing"
-    assert "Debian package frr" in found.remedy
+    check = checks.program_check(("rocelab-no-such-program",), "frr", "nothing")
+    assert not check.ok
+    assert check.found == "missing"
+    assert "Debian package frr" in check.remedy
 
 
 def test_a_program_that_fails_is_not_there() -> None:

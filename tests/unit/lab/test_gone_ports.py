@@ -40,14 +40,14 @@ def interface(index: int) -> SimpleNamespace:
 @pytest.fixture(params=["removed", "renamed", "replaced"])
 def ports(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the kernel says of the ports of rtsw1, all of which are down."""
-    found = {KEPT.a.interface: interface(KEPT.a.index)}
+    ports = {KEPT.a.interface: interface(KEPT.a.index)}
     if request.param == "renamed":
-        found["x"] = interface(GONE.a.index)
+        ports["x"] = interface(GONE.a.index)
     if request.param == "replaced":
-        found[GONE.a.interface] = interface(99)
+        ports[GONE.a.interface] = interface(99)
 
     def kernel(_: Path, read: Callable[[], object]) -> object:
-        return (found, set()) if "port_faults" in read.__qualname__ else found
+        return (ports, set()) if "port_faults" in read.__qualname__ else ports
 
     monkeypatch.setattr(namespaces, "inside", kernel)
 
@@ -66,8 +66,8 @@ def test_only_the_ports_that_are_there_are_set_up_and_down(
         sent.extend(messages)
         return Bracket.now()
 
-    found = {"x": interface(KEPT.a.index)}
-    monkeypatch.setattr(namespaces, "inside", lambda *_: found)
+    result = {"x": interface(KEPT.a.index)}
+    monkeypatch.setattr(namespaces, "inside", lambda *_: result)
     monkeypatch.setattr(NamespaceNode, "send", send)
     node = PLANNED.node("rtsw1")
     node.lower_ports([GONE, KEPT])
@@ -129,7 +129,7 @@ def test_a_fault_that_cannot_be_undone_keeps_no_other_broken_or_recorded(
         recorded.append(write_fault(files, spec, fault, driver=None))
     with pytest.raises((ExpectationError, MachineError), match=said):
         injector.undo(PLANNED, list(zip(faults, recorded, strict=True)))
-    assert [each.number for each in read_faults(files)] == [recorded[0].number]
+    assert [fault.number for fault in read_faults(files)] == [recorded[0].number]
 
 
 def test_counters_say_which_port_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:

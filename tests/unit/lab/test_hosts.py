@@ -25,5 +25,5 @@ def test_every_node_has_one_address_and_every_address_one_node(fabric: dict[str,
     assert address_of.keys() == planned.node_by_name.keys()
     assert len(set(address_of.values())) == len(lines)
     for node in planned.nodes:
-        own = node.loopback if node.is_switch else planned.nics(node.name)[0].ip
-        assert address_of[node.name] == own
+        address = node.loopback if node.is_switch else planned.nics(node.name)[0].ip
+        assert address_of[node.name] == address

@@ -33,11 +33,11 @@ def files() -> ManagementFiles:
 
 def test_every_node_has_an_address_of_its_own_outside_the_fabrics_space() -> None:
     fabric = Lab.planned("zone-small").fabric
-    found = addresses(fabric)
-    assert list(found) == [node.name for node in fabric.nodes]
-    assert len(set(found.values())) == len(found)
-    assert all(address.startswith("100.64.") for address in found.values())
-    assert "100.64.0.1" not in found.values()
+    address_of = addresses(fabric)
+    assert list(address_of) == [node.name for node in fabric.nodes]
+    assert len(set(address_of.values())) == len(address_of)
+    assert all(address.startswith("100.64.") for address in address_of.values())
+    assert "100.64.0.1" not in address_of.values()
 
 
 def test_a_fabric_beyond_a_bridges_ports_is_refused() -> None:
@@ -76,12 +76,12 @@ def test_ssh_reaches_a_node_by_its_name_and_verifies_its_key(
 ) -> None:
     file = tmp_path / "config"
     file.write_text(ssh_configuration(files, {"rtsw1": "100.64.0.9", "srv1-1": "100.64.0.10"}))
-    told = paramiko.SSHConfig.from_path(str(file)).lookup("srv1-1")
-    assert told["hostname"] == "100.64.0.10"
-    assert told["hostkeyalias"] == "srv1-1"
-    assert told["stricthostkeychecking"] == "yes"
-    assert told["identityfile"] == ["/run/rocelab/t-management/ssh/id_ed25519"]
-    assert told["proxycommand"].endswith("/netns/management 100.64.0.10 22")
+    entry = paramiko.SSHConfig.from_path(str(file)).lookup("srv1-1")
+    assert entry["hostname"] == "100.64.0.10"
+    assert entry["hostkeyalias"] == "srv1-1"
+    assert entry["stricthostkeychecking"] == "yes"
+    assert entry["identityfile"] == ["/run/rocelab/t-management/ssh/id_ed25519"]
+    assert entry["proxycommand"].endswith("/netns/management 100.64.0.10 22")
 
 
 def test_ssh_reaches_a_node_from_a_folder_whose_name_a_shell_would_read(
@@ -97,8 +97,8 @@ def test_ssh_reaches_a_node_from_a_folder_whose_name_a_shell_would_read(
     file = tmp_path / "config"
     file.write_text(ssh_configuration(files, {"rtsw1": "100.64.0.9"}))
     asked = ["ssh", "-G", "-F", str(file), "rtsw1"]
-    told = subprocess.run(asked, capture_output=True, text=True, check=True).stdout
-    (proxy,) = (line for line in told.splitlines() if line.startswith("proxycommand "))
+    text = subprocess.run(asked, capture_output=True, text=True, check=True).stdout
+    (proxy,) = (line for line in text.splitlines() if line.startswith("proxycommand "))
     command = proxy.removeprefix("proxycommand ")
     # As OpenSSH replaces tokens (ssh_config(5), TOKENS).
     for token, value in (("%h", "100.64.0.9"), ("%p", "22")):

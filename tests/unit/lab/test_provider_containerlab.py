@@ -40,12 +40,12 @@ def test_every_node_waits_with_its_folder_which_only_daemons_write_and_no_networ
     assert set(parts["nodes"]) == {node.name for node in fabric.nodes}
     for name, node in parts["nodes"].items():
         folder = f"/run/rocelab/tiny/nodes/{name}"
-        own = [
+        local = [
             f"{folder}/daemons:{folder}/daemons",
             f"{folder}/daemons:/run/frr",
             f"{folder}/etc:/etc/frr:ro",
         ]
-        expected = own if fabric.node(name).is_switch else []
+        expected = local if fabric.node(name).is_switch else []
         hosts = "/run/rocelab/tiny/hosts:/etc/hosts:ro"
         assert node["binds"] == [hosts, f"{folder}:{folder}:ro", *expected]
     defaults = parts["defaults"]

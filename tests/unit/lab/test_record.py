@@ -234,6 +234,6 @@ def test_who_locks_what_all_may_open_holds_nobody_up(tmp_path: Path, run_root: P
                 held.callback(os.close, descriptor)
                 fcntl.flock(descriptor, fcntl.LOCK_EX)
         with turn(), locked("t-whole"):
-            locks = [each for each in run_root.iterdir() if each.is_file()]
-            assert {stat.S_IMODE(each.stat().st_mode) for each in locks} == {0o600}
+            locks = [path for path in run_root.iterdir() if path.is_file()]
+            assert {stat.S_IMODE(lock.stat().st_mode) for lock in locks} == {0o600}
             assert len(locks) == 2

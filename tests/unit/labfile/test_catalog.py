@@ -74,7 +74,7 @@ def properties_of(
     """The properties of a block's part of the schema, for `kind` if it has kinds."""
     if "$ref" in part:
         return properties_of(schema, schema["$defs"][part["$ref"].rpartition("/")[2]], kind)
-    forms = [properties_of(schema, each, kind) for key in FORMS for each in part.get(key, ())]
+    forms = [properties_of(schema, form, kind) for key in FORMS for form in part.get(key, ())]
     fitting = [form for form in forms if kind in (None, form.get("kind", {}).get("const"))]
     return next(filter(None, fitting), part.get("properties", {}))
 
@@ -94,9 +94,9 @@ def accepts(schema: dict[str, Any], part: dict[str, Any], value: Any) -> bool:
         schema, schema["$defs"][part["$ref"].rpartition("/")[2]], value
     ):
         return False
-    if "anyOf" in part and not any(accepts(schema, each, value) for each in part["anyOf"]):
+    if "anyOf" in part and not any(accepts(schema, form, value) for form in part["anyOf"]):
         return False
-    if "oneOf" in part and sum(accepts(schema, each, value) for each in part["oneOf"]) != 1:
+    if "oneOf" in part and sum(accepts(schema, form, value) for form in part["oneOf"]) != 1:
         return False
     if "type" in part and (
         not isinstance(value, kinds[part["type"]])

@@ -95,9 +95,9 @@ def test_bfd_is_on_off_or_its_timers(written: str, interval_ms: int | None) -> N
 
 
 def test_all_problems_are_told_at_once_in_the_order_of_lines() -> None:
-    found = messages("fabric:\n  spines: 0\n  racks: 0\n  rack: 1\nqueues: {buffer: 1}\nname: X\n")
+    texts = messages("fabric:\n  spines: 0\n  racks: 0\n  rack: 1\nqueues: {buffer: 1}\nname: X\n")
 
-    assert [message.split(": ")[0] for message in found] == [
+    assert [message.split(": ")[0] for message in texts] == [
         f"lab.yaml:{line}" for line in (2, 3, 4, 5, 6)
     ]
 
@@ -109,10 +109,10 @@ def test_no_message_echoes_a_megabyte() -> None:
 
 
 def test_thousands_of_problems_are_counted_not_told() -> None:
-    found = messages(TINY + "".join(f"rack_{i}: 1\n" for i in range(4000)))
+    texts = messages(TINY + "".join(f"rack_{i}: 1\n" for i in range(4000)))
 
-    assert len(found) == MAX_PROBLEMS + 1
-    assert found[-1] == "lab.yaml: and 3,950 more problems"
+    assert len(texts) == MAX_PROBLEMS + 1
+    assert texts[-1] == "lab.yaml: and 3,950 more problems"
 
 
 def test_problems_in_lists_have_their_index_and_line() -> None:

@@ -247,8 +247,8 @@ def test_lists_have_ones_own_files_and_mark_them(rocelab, project: Path) -> None
     assert [name for name in rows if rows[name]["own"]] == ["mine", "tiny"]
     assert rows["tiny"]["switches"] == 5
     assert labs.err.startswith("note: not listed, not a valid lab: labs/broken.yaml:1: fabric: ")
-    shown = rocelab("labs").out
-    assert "mine (own)" in shown and "(own): in labs/ of this folder" in shown
+    text = rocelab("labs").out
+    assert "mine (own)" in text and "(own): in labs/ of this folder" in text
     drills = {row["name"]: row for row in json.loads(rocelab("drill", "list", "--json").out)}
     assert [name for name in drills if drills[name]["own"]] == ["flap", "link-flap"]
     assert "flap (own)" in rocelab("drill", "list").out

@@ -96,7 +96,7 @@ def test_a_queue_pair_that_moves_goes_on_where_it_was_with_the_other_ports_addre
     lines = [nic(outlet) for outlet in outlets]
     pair = QueuePair(5, lines[0], header(), pair_settings(window=8), 1e9)
     ports = Lag(
-        [Port(*each) for each in zip(NAMES, lines, MACS, strict=True)],
+        [Port(*port) for port in zip(NAMES, lines, MACS, strict=True)],
     )
     ports.add(pair, 0)
     pair.post(20 * 1024, 7)

@@ -20,6 +20,6 @@ def test_an_interface_may_have_any_name(name: bytes, monkeypatch: pytest.MonkeyP
         return written.decode(errors=errors)
 
     monkeypatch.setattr(Path, "read_text", read_text)
-    found = links.read_counters()
-    assert found.keys() == {"lo", name.decode(errors="replace")}
-    assert {counters.rx_bytes for counters in found.values()} == {1}
+    counters = links.read_counters()
+    assert counters.keys() == {"lo", name.decode(errors="replace")}
+    assert {port.rx_bytes for port in counters.values()} == {1}

@@ -13,28 +13,28 @@ from rocelab.linux.priority import running_first
 from tests.helpers.scheduling import FIRST, may_run_first
 
 
-def policies(own: int) -> tuple[int, int, int]:
+def policies(policy: int) -> tuple[int, int, int]:
     """The policy of a thread that has one of its own: before, in and after the context."""
     with suppress(PermissionError):  # an idle one may need rights to be another
-        os.sched_setscheduler(0, own, os.sched_param(0))
+        os.sched_setscheduler(0, policy, os.sched_param(0))
     before = os.sched_getscheduler(0)
     with running_first():
         during = os.sched_getscheduler(0)
     return before, during, os.sched_getscheduler(0)
 
 
-@pytest.mark.parametrize("own", [os.SCHED_OTHER, os.SCHED_BATCH])
-def test_a_thread_runs_first_within_the_context_only(own: int) -> None:
+@pytest.mark.parametrize("policy", [os.SCHED_OTHER, os.SCHED_BATCH])
+def test_a_thread_runs_first_within_the_context_only(policy: int) -> None:
     with ThreadPoolExecutor(1) as pool:
-        before, during, after = pool.submit(policies, own).result()
+        before, during, after = pool.submit(policies, policy).result()
     assert before == after != FIRST
     assert during == (FIRST if may_run_first() else before)
 
 
 def test_what_it_starts_does_not_run_first() -> None:
-    found = []
+    result = []
     with running_first():
-        thread = threading.Thread(target=lambda: found.append(os.sched_getscheduler(0)))
+        thread = threading.Thread(target=lambda: result.append(os.sched_getscheduler(0)))
         thread.start()
         thread.join()
-    assert found == [os.SCHED_OTHER if may_run_first() else os.sched_getscheduler(0)]
+    assert result == [os.SCHED_OTHER if may_run_first() else os.sched_getscheduler(0)]

@@ -48,7 +48,7 @@ def sleepers(count: int) -> Iterator[list[subprocess.Popen[bytes]]]:
 @contextmanager
 def room_for_descriptors(count: int) -> Iterator[None]:
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
-    used = max(int(each.name) for each in Path("/proc/self/fd").iterdir())
+    used = max(int(path.name) for path in Path("/proc/self/fd").iterdir())
     resource.setrlimit(resource.RLIMIT_NOFILE, (used + 1 + count, before[1]))
     try:
         yield

@@ -63,8 +63,8 @@ def test_a_bridge_and_a_port_of_it() -> None:
 
 def test_changes_of_a_link() -> None:
     state = [("IFLA_OPERSTATE", "DORMANT"), ("IFLA_LINKMODE", 1)]
-    ours = rtnetlink.change_link([("IFLA_OPERSTATE", 5), ("IFLA_LINKMODE", 1)], index=3)
-    assert ours == encoded(ifinfmsg(), NEWLINK, CHANGE, state, index=3)
+    message = rtnetlink.change_link([("IFLA_OPERSTATE", 5), ("IFLA_LINKMODE", 1)], index=3)
+    assert message == encoded(ifinfmsg(), NEWLINK, CHANGE, state, index=3)
     assert rtnetlink.change_link(index=3, flags=1, change=1) == encoded(
         ifinfmsg(), NEWLINK, CHANGE, [], index=3, flags=1, change=1
     )
@@ -87,11 +87,11 @@ def test_addresses_and_neighbours() -> None:
 def test_a_route_over_several_links() -> None:
     fields = {"family": AF_INET, "table": 254, "proto": 4, "type": 1}
     gateways = {5: "198.18.0.2", 6: "198.18.1.2"}
-    ours = [("RTA_MULTIPATH", [rtnetlink.Hop(*hop) for hop in gateways.items()])]
+    result = [("RTA_MULTIPATH", [rtnetlink.Hop(*hop) for hop in gateways.items()])]
     theirs = [
         {"oif": oif, "hops": 0, "attrs": [("RTA_GATEWAY", ip)]} for oif, ip in gateways.items()
     ]
-    assert rtnetlink.put_route(ours, **fields) == encoded(
+    assert rtnetlink.put_route(result, **fields) == encoded(
         rtmsg(), NEWROUTE, REPLACE, [("RTA_MULTIPATH", theirs)], **fields
     )
 

@@ -238,10 +238,10 @@ def free_ports(count: int) -> list[int]:
     """Different ports that nobody listens on now: another test run, or a connection, may have any
     that is written here."""
     with ExitStack() as held:
-        found = [held.enter_context(socket.socket()) for _ in range(count)]
-        for each in found:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in found]
+        numbers = [held.enter_context(socket.socket()) for _ in range(count)]
+        for listener in numbers:
+            listener.bind(("127.0.0.1", 0))
+        return [listener.getsockname()[1] for listener in numbers]
 
 
 @pytest.mark.parametrize("is_asked_for", [False, True])
@@ -285,8 +285,8 @@ def test_a_port_that_is_taken_is_an_error(up: Path) -> None:
 @pytest.mark.parametrize("left", ['{"port": 47', '{"port": -1, "token": "x"}'])
 def test_what_is_no_record_of_a_server_is_no_secret(up: Path, left: str) -> None:
     (up / "live.json").write_text(left)
-    with opened("tiny", None) as (found, _):
-        assert len(found.token) >= 43
+    with opened("tiny", None) as (record, _):
+        assert len(record.token) >= 43
 
 
 def test_a_link_in_place_of_the_record_is_not_followed(up: Path, tmp_path: Path) -> None:

@@ -131,20 +131,20 @@ def test_the_fabric_has_nodes_links_and_what_events_have_changed(
 ) -> None:
     event = CarrierEvent(7, "rtsw1:ctsw1", "rtsw1", "ctsw1", carrier=False)
     feed.hub.publish(document(event), lambda: feed.state.apply(event))
-    found = client.get("/fabric.json").json()
-    assert found["lab"] == "tiny"
-    assert len(found["nodes"]) == 10
-    link = next(each for each in found["links"] if each["name"] == "rtsw1:ctsw1")
+    planned = client.get("/fabric.json").json()
+    assert planned["lab"] == "tiny"
+    assert len(planned["nodes"]) == 10
+    link = next(link for link in planned["links"] if link["name"] == "rtsw1:ctsw1")
     assert (link["a"], link["b"], link["carrier"]) == ("rtsw1", "ctsw1", [False, True])
-    assert found["id"].endswith("-1")
+    assert planned["id"].endswith("-1")
 
 
 def stream(client: TestClient, url: str, **headers: str) -> list[tuple[str, object]]:
     """The messages of a stream that has an end, by kind."""
     answer = client.get(url, headers=headers)
     assert answer.headers["content-type"].startswith("text/event-stream")
-    found = re.findall(r"event: (\w+)\ndata: (.*)\n\n", answer.text)
-    return [(kind, json.loads(data)) for kind, data in found]
+    matches = re.findall(r"event: (\w+)\ndata: (.*)\n\n", answer.text)
+    return [(kind, json.loads(data)) for kind, data in matches]
 
 
 def test_the_stream_begins_with_the_state_and_goes_on_where_it_was_left(
@@ -262,7 +262,7 @@ def test_a_job_is_asked_for_with_the_keys_of_a_job_file(
     assert client.post("/traffic", json=job).status_code == 201
     assert (traffic.asked[0].ranks, traffic.asked[0].transport.qps) == (8, 4)
     wrong = client.post("/traffic", json={**job, "ranks": 1, "size": "much"}).json()
-    assert {each["key"] for each in wrong["problems"]} == {"ranks", "size"}
+    assert {problem["key"] for problem in wrong["problems"]} == {"ranks", "size"}
     assert len(traffic.asked) == 1
     assert client.post("/traffic/stop", json={}).status_code == 400
     assert client.get("/traffic").json() == {"state": None}
@@ -306,8 +306,8 @@ def test_what_held_at_a_time_is_asked_for_with_a_metric(
 ) -> None:
     assert client.get("/history/at?t_ns=5").json()["error"] == "nothing has been read yet"
     feed.history.add({"marks": {3: 0.5}}, {}, None, reading(feed.lab.fabric, 7))
-    found = client.get("/history/at?t_ns=1795681459833941000&metric=marks").json()
-    assert (found["t_ns"], found["values"]) == (7, {"3": 0.5})
+    document = client.get("/history/at?t_ns=1795681459833941000&metric=marks").json()
+    assert (document["t_ns"], document["values"]) == (7, {"3": 0.5})
     assert client.get("/history/at?t_ns=soon").json()["error"] == "t_ns is a time in ns"
     assert client.get("/history/at?metric=beauty").status_code == 400
 

@@ -103,8 +103,8 @@ def feed() -> Feed:
 
 def phases(feed: Feed) -> list[tuple[int, bool, int]]:
     """Number, whether it begins, and when, of every fault that was published."""
-    found = [event for event in feed.published if isinstance(event, FaultEvent)]
-    return [(event.number, event.begins, event.t_ns) for event in found]
+    events = [event for event in feed.published if isinstance(event, FaultEvent)]
+    return [(event.number, event.begins, event.t_ns) for event in events]
 
 
 def test_a_fault_ends_by_itself_and_both_its_times_are_the_injectors(
@@ -145,8 +145,8 @@ def test_faults_of_others_are_told_when_they_enter_the_record_and_when_they_leav
         faults.look()
         faults.look()
         assert set(feed.state.faults) == {1, 8}
-        told = [(number, begins) for number, begins, _ in phases(feed)]
-        assert told == [(7, True), (1, True), (7, False), (8, True)]
+        announced = [(number, begins) for number, begins, _ in phases(feed)]
+        assert announced == [(7, True), (1, True), (7, False), (8, True)]
 
 
 def test_what_the_product_refuses_is_the_answer(feed: Feed, breaking: Breaking) -> None:

@@ -92,10 +92,10 @@ def test_lines_that_come_while_a_log_is_read_are_told_once(
     sizes = module.tracing.log_sizes
 
     def growing(daemons: tuple[Daemon, ...]) -> dict[Path, int]:
-        found = sizes(daemons)
+        lengths = sizes(daemons)
         with log.open("a") as opened:
             opened.write(UP)
-        return found
+        return lengths
 
     with log.open("a") as opened:
         opened.write(DOWN)
@@ -223,12 +223,12 @@ def test_a_sample_tells_once_what_cannot_be_read_and_keeps_the_nodes_that_are_no
     whole = reading(lab.fabric, 4)
     dark = reading(lab.fabric, 1, dark=("rtsw1:ctsw1",))
     gap = ("rtsw2: no",)
-    found = []
+    result = []
     lost, still = replace(dark, time_ns=2, gaps=gap), replace(whole, time_ns=3, gaps=gap)
     for now in (dark, lost, still, whole):
         feed._take_sample(SimpleNamespace(reading=now))  # type: ignore[arg-type]
-        found.append(feed.history.moments()[-1].states)
-    assert found == [{"rtsw1": "degraded"}] * 2 + [{}] * 2
+        result.append(feed.history.moments()[-1].states)
+    assert result == [{"rtsw1": "degraded"}] * 2 + [{}] * 2
     notes = [event.text for event in feed.told if isinstance(event, NoteEvent)]
     assert notes == ["rtsw2: no", "everything can be read and works again"]
     assert [event.carrier for event in feed.told if isinstance(event, CarrierEvent)] == [

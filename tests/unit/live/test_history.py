@@ -59,9 +59,9 @@ def test_a_queue_has_its_depth_and_what_it_marked_and_dropped_a_second(fabric: F
     ]
     for before, now in pairwise(readings):
         history.add({}, {}, before, now)
-    found = history.document([LINK], 0)
-    assert found["t_ns"] == [S, S + S // 2, 2 * S, 3 * S]
-    assert values(found) == {
+    document = history.document([LINK], 0)
+    assert document["t_ns"] == [S, S + S // 2, 2 * S, 3 * S]
+    assert values(document) == {
         ("rtsw1", None, "load"): [0.5, 0, 0, 0],
         ("ctsw1", None, "load"): [0, 0, 0, 0],
         ("rtsw1", 3, "depth_bytes"): [0, 900, 900, 4500],

@@ -30,7 +30,9 @@ def fabric() -> Fabric:
 
 
 def direction(fabric: Fabric, sender: str, receiver: str) -> int:
-    pairs = [(each.sender, each.receiver) for each in fabric.directed_links]
+    pairs = [
+        (directed_link.sender, directed_link.receiver) for directed_link in fabric.directed_links
+    ]
     return pairs.index((sender, receiver))
 
 
@@ -41,19 +43,19 @@ def moment(fabric: Fabric, t_ns: int, loads: dict[int, float], *dark: str, **sta
     return Moment(t_ns, {"load": row} if loads else {}, ports, states, {})
 
 
-def events(*found: Event) -> list[dict[str, Any]]:
-    return [json.loads(json.dumps(document(each))) for each in found]
+def events(*feed: Event) -> list[dict[str, Any]]:
+    return [json.loads(json.dumps(document(event))) for event in feed]
 
 
 def test_times_count_from_the_first_sample_and_end_with_what_is_last(fabric: Fabric) -> None:
     moments = [moment(fabric, AT, {}), moment(fabric, AT + 2 * S, {})]
-    told = events(
+    messages = events(
         FaultEvent(AT + S, 7, "carrier-down", LINK, True, None),
         RoutesEvent(AT + 2 * S, AT + 3 * S, "rtsw1", 4, 1),
     )
-    (run,) = recorded(fabric, moments, told).runs
+    (run,) = recorded(fabric, moments, messages).runs
     assert (run.begin_ns, run.end_ns) == (0, 3 * S)
-    assert [each["t_ns"] for each in run.events] == [S, 2 * S]
+    assert [event["t_ns"] for event in run.events] == [S, 2 * S]
     assert run.events[0]["event"] == 7
     assert run.events[1]["until_ns"] == 3 * S
     assert run.samples is not None
@@ -87,7 +89,7 @@ def test_the_rate_is_what_servers_sent_until_each_sample(fabric: Fabric) -> None
     ]
     (run,) = recorded(fabric, moments, []).runs
     (job,) = run.jobs
-    rate_bps = next(each.rate_bps for each in fabric.links if each.a.node == "srv1-1")
+    rate_bps = next(link.rate_bps for link in fabric.links if link.a.node == "srv1-1")
     total_bits = sum(job.rate_bps) * job.interval_ns / S
     assert total_bits == pytest.approx(0.5 * rate_bps, rel=1e-6)
     assert job.rate_bps[0] == pytest.approx(0.5 * rate_bps)
@@ -103,7 +105,7 @@ def test_of_a_large_history_samples_are_left_out_but_the_last(
     (run,) = recorded(fabric, moments, []).runs
     assert run.samples is not None
     assert run.samples.t_ns == [1 * S, 5 * S, 9 * S]
-    assert sum(len(each["load"]) for each in run.samples.values) <= 30
+    assert sum(len(value["load"]) for value in run.samples.values) <= 30
 
 
 def test_of_a_history_with_many_carriers_and_states_samples_are_left_out(
@@ -122,17 +124,17 @@ def test_of_a_history_with_many_carriers_and_states_samples_are_left_out(
 
 def test_after_the_clock_was_set_back_only_what_is_since_then_is_recorded(fabric: Fabric) -> None:
     times = [AT, AT + S, AT - 9 * S, AT - 8 * S]
-    found = in_order([moment(fabric, t_ns, {}) for t_ns in times])
-    assert [each.t_ns for each in found] == times[2:]
-    assert in_order(found) == found
-    assert [each.t_ns for each in in_order([moment(fabric, AT, {})] * 2)] == [AT]
+    moments = in_order([moment(fabric, t_ns, {}) for t_ns in times])
+    assert [moment.t_ns for moment in moments] == times[2:]
+    assert in_order(moments) == moments
+    assert [sample.t_ns for sample in in_order([moment(fabric, AT, {})] * 2)] == [AT]
 
 
 def test_a_fault_that_was_there_before_is_in_force_and_no_log_has_a_later_time_than_now(
     fabric: Fabric,
 ) -> None:
     moments = [moment(fabric, AT, {}), moment(fabric, AT + 2 * S, {})]
-    told = events(
+    messages = events(
         FaultEvent(AT - 60 * S, 7, "carrier-down", LINK, True, None),
         FaultEvent(AT - 50 * S, 8, "carrier-down", LINK, True, None),
         FaultEvent(AT - 40 * S, 8, "carrier-down", LINK, False, None),
@@ -140,8 +142,8 @@ def test_a_fault_that_was_there_before_is_in_force_and_no_log_has_a_later_time_t
         FaultEvent(AT + S, 7, "carrier-down", LINK, False, None),
         CarrierEvent(AT - S, LINK, "rtsw1", "ctsw1", False),
     )
-    (run,) = recorded(fabric, moments, events_of(moments, told)).runs
-    assert [(each["t_ns"], each["event"]) for each in run.events] == [(-60 * S, 7), (S, 7)]
+    (run,) = recorded(fabric, moments, events_of(moments, messages)).runs
+    assert [(event["t_ns"], event["event"]) for event in run.events] == [(-60 * S, 7), (S, 7)]
     assert (run.begin_ns, run.end_ns) == (0, 2 * S)
 
 
@@ -171,10 +173,10 @@ def test_the_page_stands_alone_and_says_what_happened(
     assert "2026-11-26 08:24:19 UTC to 2026-11-26 08:24:20 UTC" in page
     assert '<td class="n">12.5%</td>' in page
     assert f"link {LINK}, node rtsw1, interface ctsw1, carrier False" in page
-    found = re.search(r'<script type="application/json" id="recording">(.*?)</script>', page)
-    assert found is not None
-    (run,) = json.loads(found[1])["runs"]
-    assert [each["carrier"] for each in run["events"]] == [False]
+    match = re.search(r'<script type="application/json" id="recording">(.*?)</script>', page)
+    assert match is not None
+    (run,) = json.loads(match[1])["runs"]
+    assert [event["carrier"] for event in run["events"]] == [False]
     assert not re.search(r"https?:|\ssrc=|<link", page.partition("<script>")[0])
     monkeypatch.setattr(module, "MOST_ROWS", 1)
     feed.publish(CarrierEvent(AT + S, LINK, "ctsw1", "rtsw1", False))

@@ -86,9 +86,9 @@ def test_events_change_the_state(fabric: Fabric) -> None:
 
 def test_values_have_the_direction_of_their_link_and_leave_out_zeros(fabric: Fabric) -> None:
     direction, link = next(
-        (number, each)
-        for number, each in enumerate(fabric.directed_links)
-        if each.name == "rtsw1:ctsw1" and each.sender == "ctsw1"
+        (number, directed_link)
+        for number, directed_link in enumerate(fabric.directed_links)
+        if directed_link.name == "rtsw1:ctsw1" and directed_link.sender == "ctsw1"
     )
     # In half a second the half of what the lab's link carries in it.
     rate_bps = lab_rate_bps(link.link, fabric.spec.dilation)

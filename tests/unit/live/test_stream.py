@@ -23,12 +23,12 @@ def nothing() -> None:
 
 def contents(messages: list[Message]) -> list[tuple[str, object]]:
     """Kind and what tells messages apart."""
-    found = []
+    contents = []
     for message in messages:
         data = json.loads(message.data)
         about = {"event": "n", "sample": "values", "fabric": "lab"}[message.kind]
-        found.append((message.kind, data.get(about, data)))
-    return found
+        contents.append((message.kind, data.get(about, data)))
+    return contents
 
 
 def events(hub: Hub, *numbers: int) -> None:
@@ -54,8 +54,8 @@ def test_a_new_client_gets_the_newest_events_alone(
 ) -> None:
     monkeypatch.setattr(stream, "SHOWN_EVENTS", 2)
     events(hub, 1, 2, 3)
-    told = hub.join("load", nothing).take()
-    assert contents(told) == [("fabric", "tiny"), ("event", 2), ("event", 3)]
+    batch = hub.join("load", nothing).take()
+    assert contents(batch) == [("fabric", "tiny"), ("event", 2), ("event", 3)]
 
 
 def test_who_has_left_is_not_woken(hub: Hub) -> None:

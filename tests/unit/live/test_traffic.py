@@ -147,7 +147,7 @@ def test_while_another_has_the_lab_nothing_runs_and_the_last_job_is_still_there(
 def test_a_job_that_ends_is_what_its_result_is(
     traffic: Traffic, process: Process, feed: Feed, changes: dict[str, Any], outcome: str
 ) -> None:
-    (phase,) = (each for each in phases_sample.result().repeats[0] if each.phase == "idle")
+    (phase,) = (repeat for repeat in phases_sample.result().repeats[0] if repeat.phase == "idle")
     assert phase.jobs is not None
     (report,) = phase.jobs.reports
     whole = {"schema_version": SCHEMA_VERSION, "problems": (), "errors": ()}
@@ -171,8 +171,8 @@ def test_who_else_has_the_lab_is_told_once_and_not_that_the_page_s_own_job_has_i
     for user in (User("a job", traffic._run.pid), drill, drill, None, None):
         monkeypatch.setattr(module, "user_of", lambda _, user=user: user)
         traffic.look()
-    told = [(each.user, each.pid) for each in feed.published if isinstance(each, UseEvent)]
-    assert told == [("a drill", 7), (None, None)]
+    users = [(event.user, event.pid) for event in feed.published if isinstance(event, UseEvent)]
+    assert users == [("a drill", 7), (None, None)]
 
 
 def test_a_process_that_ends_without_a_result_has_failed_with_its_last_words(

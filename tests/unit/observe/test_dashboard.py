@@ -68,7 +68,7 @@ def paused(lab: Lab) -> dict[tuple[PausePort, int], ClassCounters]:
     queues = QueuesSpec(pfc=PfcSpec())
     plan = plan_pauses(build_fabric(lab.fabric.spec.model_copy(update={"queues": queues})))
     assert plan is not None
-    counters = ClassCounters(**dict.fromkeys((each.name for each in fields(ClassCounters)), 0))
+    counters = ClassCounters(**dict.fromkeys((field.name for field in fields(ClassCounters)), 0))
     return {(port, 3): counters for port in plan.ports}
 
 
@@ -85,7 +85,10 @@ def exported() -> dict[str, set[str]]:
         carrier=True, carrier_losses=1, lost=0, tc_drops=0, rx_packets=1, tx_packets=1, rx_bytes=1,
         tx_bytes=1,
     )  # fmt: skip
-    ends = [(each.sender, each.port.interface) for each in lab.fabric.directed_links]
+    ends = [
+        (directed_link.sender, directed_link.port.interface)
+        for directed_link in lab.fabric.directed_links
+    ]
     reading = Reading(
         time_ns=10**9,
         ports=dict.fromkeys(ends, port),
@@ -102,7 +105,9 @@ def exported() -> dict[str, set[str]]:
         lab, HealthSpec(), places, reading, sample, dict.fromkeys(Sli, 0), 1, 0.1
     )
     return {
-        each.name: set(each.labels) for family in collector.collect() for each in family.samples
+        sample.name: set(sample.labels)
+        for family in collector.collect()
+        for sample in family.samples
     }
 
 
@@ -150,10 +155,10 @@ def test_what_a_query_may_not_ask_for_is_seen() -> None:
 
 
 def test_every_exported_metric_is_shown_or_left_out_on_purpose() -> None:
-    shown = set.union(*(asked_for(*query)[0] for query in queries()))
-    shown |= set(_METRIC.findall(DASHBOARD["templating"]["list"][1]["query"]["query"]))
-    assert shown & set(LEFT_OUT) == set()
-    assert shown | set(LEFT_OUT) == set(EXPORTED)
+    text = set.union(*(asked_for(*query)[0] for query in queries()))
+    text |= set(_METRIC.findall(DASHBOARD["templating"]["list"][1]["query"]["query"]))
+    assert text & set(LEFT_OUT) == set()
+    assert text | set(LEFT_OUT) == set(EXPORTED)
 
 
 def test_each_lab_can_be_chosen() -> None:

@@ -68,9 +68,9 @@ def port(**fields: Any) -> PortReading:
 
 
 def queue(dropped: int = 0, **fields: Any) -> QueueCounters:
-    given = {"packets": 0, "bytes": 0, "marked": 0, "depth_bytes": 0, "ce_out": 0}
+    counts = {"packets": 0, "bytes": 0, "marked": 0, "depth_bytes": 0, "ce_out": 0}
     return QueueCounters(
-        dropped_packets=dropped, dropped_bytes=0, on_arrival=None, **(given | fields)
+        dropped_packets=dropped, dropped_bytes=0, on_arrival=None, **(counts | fields)
     )
 
 
@@ -97,8 +97,8 @@ def reading(time_s: int = 0, **fields: Any) -> Reading:
 
 
 def values(before: Reading, now: Reading) -> dict[str, dict[str, float]]:
-    found = compare(PLACES, PLAN, before, now).values
-    return {sli.value: dict(each) for sli, each in found.items() if each}
+    breaches = compare(PLACES, PLAN, before, now).values
+    return {sli.value: dict(places) for sli, places in breaches.items() if places}
 
 
 # What agents write
@@ -130,10 +130,10 @@ def test_probes_behind_a_later_one_of_their_flow_are_out_of_sequence(tmp_path: P
     log.flow.extend([2, 1, 1])
     log.sequence.extend([1, 3, 0])
     file.write(0)
-    found = unpacked((tmp_path / "endpoints" / "srv1-1").read_bytes())
-    assert found is not None
-    assert (found.probes_received, found.out_of_sequence, found.icrc_errors) == (7, 2, 3)
-    assert found.pid == os.getpid()
+    counters = unpacked((tmp_path / "endpoints" / "srv1-1").read_bytes())
+    assert counters is not None
+    assert (counters.probes_received, counters.out_of_sequence, counters.icrc_errors) == (7, 2, 3)
+    assert counters.pid == os.getpid()
 
 
 def test_an_agent_without_a_lab_writes_nothing() -> None:
@@ -181,27 +181,27 @@ def test_what_a_full_queue_drops_is_never_a_loss(steps: list[tuple[int, int, int
         queued += dropped + late
         really_lost += lost
         queues: PortCounters = {("rtsw1", interface): {3: queue(queued)}}
-        found = tracker.look(ports(**{interface: port(tc_drops=clsact)}), queues, {})
+        states = tracker.look(ports(**{interface: port(tc_drops=clsact)}), queues, {})
         clsact += late
-        assert found[LINK.down] <= really_lost
-        assert found[LINK.up] == 0
-    found = tracker.look(ports(**{interface: port(tc_drops=clsact)}), queues, {})
-    assert found[LINK.down] == really_lost
+        assert states[LINK.down] <= really_lost
+        assert states[LINK.up] == 0
+    states = tracker.look(ports(**{interface: port(tc_drops=clsact)}), queues, {})
+    assert states[LINK.down] == really_lost
 
 
 def test_what_a_peer_does_not_take_is_lost_towards_it() -> None:
     tracker = LossTracker(FABRIC, queues_in_clsact=True)
     interface = LINK.port("rtsw1").interface
-    found = tracker.look(ports(**{interface: port(lost=5)}), {}, {})
-    assert {link for link, lost in found.items() if lost} == {LINK.up}
-    assert sum(found.values()) == 5
+    states = tracker.look(ports(**{interface: port(lost=5)}), {}, {})
+    assert {link for link, lost in states.items() if lost} == {LINK.up}
+    assert sum(states.values()) == 5
 
 
 def wire_lost(towards_server: int | None, towards_switch: int | None) -> dict[Any, Any]:
-    each = {SERVER_LINK.down: towards_server, SERVER_LINK.up: towards_switch}
+    losses = {SERVER_LINK.down: towards_server, SERVER_LINK.up: towards_switch}
     return {
         link: ImpairmentCounters(0, lost, 0, 0, 0)
-        for link, lost in each.items()
+        for link, lost in losses.items()
         if lost is not None
     }
 
@@ -211,8 +211,8 @@ def test_both_directions_of_a_servers_link_are_told_apart() -> None:
     interface = SERVER_LINK.port("rtsw1").interface
 
     def look(tc_drops: int, wire: dict[Any, Any]) -> tuple[int, int]:
-        found = tracker.look(ports(**{interface: port(tc_drops=tc_drops)}), {}, wire)
-        return found[SERVER_LINK.down], found[SERVER_LINK.up]
+        states = tracker.look(ports(**{interface: port(tc_drops=tc_drops)}), {}, wire)
+        return states[SERVER_LINK.down], states[SERVER_LINK.up]
 
     assert look(4, {}) == (0, 4)
     assert look(10, wire_lost(6, None)) == (6, 4)
@@ -226,8 +226,8 @@ def test_a_new_clsact_starts_counting_anew() -> None:
     tracker = LossTracker(FABRIC, queues_in_clsact=False)
     interface = LINK.port("rtsw1").interface
     for drops, total in ((7, 7), (0, 7), (3, 10)):
-        found = tracker.look(ports(**{interface: port(tc_drops=drops)}), {}, {})
-        assert sum(found.values()) == total
+        states = tracker.look(ports(**{interface: port(tc_drops=drops)}), {}, {})
+        assert sum(states.values()) == total
 
 
 # Samples
@@ -244,11 +244,11 @@ def test_a_depth_is_never_reported_deeper_than_it_was(rounds: list[list[int]]) -
             packets[bin_of(PLAN, depth)] += 1
         ever, deepest_before = max(ever, *depths), ever
         now = DepthCounters(ever, 0, tuple(packets), ())
-        found = deepest(before, now, PLAN.bin_edges_bytes)
-        assert found <= max(depths)
-        assert bin_of(PLAN, found) == bin_of(PLAN, max(depths))
+        estimate = deepest(before, now, PLAN.bin_edges_bytes)
+        assert estimate <= max(depths)
+        assert bin_of(PLAN, estimate) == bin_of(PLAN, max(depths))
         if max(depths) > deepest_before:
-            assert found == max(depths)
+            assert estimate == max(depths)
         before = now
 
 
@@ -277,20 +277,20 @@ def test_what_happened_before_the_watching_is_not_held_against_the_lab() -> None
     assert values(reading(), reading(1, endpoints=new))["out_of_sequence"] == {"srv1-1": 4}
 
 
-@pytest.mark.parametrize(("packets", "told"), [(99, False), (100, True)])
-def test_a_share_of_few_packets_is_not_told(packets: int, told: bool) -> None:
+@pytest.mark.parametrize(("packets", "is_reported"), [(99, False), (100, True)])
+def test_a_share_of_few_packets_is_not_told(packets: int, is_reported: bool) -> None:
     place = LINK.a.node, LINK.a.interface
     marked_class = PLAN.marked_classes[0]
     now = {place: {marked_class: queue(packets=packets, ce_out=60)}}
-    assert ("ce_ratio" in values(reading(), reading(1, queues=now))) is told
+    assert ("ce_ratio" in values(reading(), reading(1, queues=now))) is is_reported
 
 
 def test_the_buffer_limits_no_lossless_class() -> None:
     place = LINK.down.sender, LINK.down.port.interface
     now = {place: {2: queue(depth_bytes=PLAN.buffer_bytes // 4), 3: queue(depth_bytes=10**9)}}
     lossless = replace(PLAN, lossless_classes=(3,))
-    found = compare(PLACES, lossless, reading(), reading(1, queues=now))
-    assert found.values[Sli.QUEUE_DEPTH] == {f"{LINK.name} to {LINK.down.receiver}": 0.25}
+    sample = compare(PLACES, lossless, reading(), reading(1, queues=now))
+    assert sample.values[Sli.QUEUE_DEPTH] == {f"{LINK.name} to {LINK.down.receiver}": 0.25}
     only: PortCounters = {place: {3: queue(depth_bytes=10**9)}}
     assert not compare(PLACES, lossless, reading(), reading(1, queues=only)).values[Sli.QUEUE_DEPTH]
 
@@ -302,7 +302,7 @@ def pause_ports() -> dict[str, PausePort]:
     queues = QueuesSpec(pfc=PfcSpec(classes=(3, 4)))
     plan = plan_pauses(build_fabric(FABRIC.spec.model_copy(update={"queues": queues})))
     assert plan is not None
-    return {str(each): each for each in plan.ports}
+    return {str(port): port for port in plan.ports}
 
 
 PAUSE_PORTS = pause_ports()
@@ -310,8 +310,10 @@ PAUSE_PORTS = pause_ports()
 
 def pausing(t_s: float, a: dict[int, dict[str, int]] | None = None, **alive: bool) -> PauseReading:
     """Counters of every port: of the end `a` of LINK by class, of all others zero."""
-    zero = ClassCounters(**dict.fromkeys((each.name for each in fields(ClassCounters)), 0))
-    classes = {(each, number): zero for each in PAUSE_PORTS.values() for number in (3, 4)}
+    zero = ClassCounters(**dict.fromkeys((field.name for field in fields(ClassCounters)), 0))
+    classes = {
+        (pause_port, number): zero for pause_port in PAUSE_PORTS.values() for number in (3, 4)
+    }
     for number, counted in (a or {}).items():
         changes: dict[str, Any] = dict(counted)
         classes[PAUSE_PORTS[str(LINK.a)], number] = replace(zero, **changes)
@@ -349,7 +351,7 @@ def test_drops_are_of_the_direction_that_came_in_and_watchdogs_of_the_one_that_w
 def test_a_lab_without_lossless_classes_reports_nothing_of_them() -> None:
     account = Account(HealthSpec())
     account.leave_out(LOSSLESS_SLIS)
-    assert {each.sli for each in account.slis()}.isdisjoint(LOSSLESS_SLIS)
+    assert {sli.sli for sli in account.slis()}.isdisjoint(LOSSLESS_SLIS)
     assert account.problems == ()
     account.leave_out(LOSSLESS_SLIS | {Sli.CE_RATIO})
     assert account.problems == ("ports have no queue that counts here: no ce_ratio",)
@@ -365,10 +367,10 @@ def exported(pauses: PauseReading | None) -> dict[str, float]:
         lab, HealthSpec(), PLACES, now, sample, dict.fromkeys(Sli, 0), 1, 0.1
     )
     return {
-        " ".join((each.name, *each.labels.values())): each.value
+        " ".join((sample.name, *sample.labels.values())): sample.value
         for family in collector.collect()
-        for each in family.samples
-        if "pfc" in each.name or each.labels.get("sli") in set(LOSSLESS_SLIS)
+        for sample in family.samples
+        if "pfc" in sample.name or sample.labels.get("sli") in set(LOSSLESS_SLIS)
     }
 
 
@@ -388,10 +390,10 @@ def test_a_view_is_green_only_where_everything_could_be_read(
     sample = compare(PLACES, PLAN, reading(), now)
     if down:
         sample = replace(sample, values={Sli.SESSIONS_DOWN: {LINK.name: 1.0}})
-    shown: Any = command.view(
+    view: Any = command.view(
         monitoring.Snapshot(lab, HealthSpec(), PLACES, now, sample, dict.fromkeys(Sli, 0), 1, 0.1)
     )
-    summary = shown.renderables[0]
+    summary = view.renderables[0]
     assert said in summary.plain
     assert summary.style == style
 
@@ -402,7 +404,7 @@ def test_the_exporter_names_counters_as_nics_do() -> None:
         **{"longest_ns": 2 * 10**8},
         **{"dropped_packets": 6, "watchdog_fired": 1, "headroom_max": 900, "is_paused": True},
     }
-    found = exported(pausing(1, {3: counted}))
+    metrics = exported(pausing(1, {3: counted}))
     where = f"zone-small {LINK.a.node} {LINK.a.interface} 3"
     expected = {
         **{"rx_pause_total": 4, "rx_pause_transition_total": 3, "tx_pause_total": 2},
@@ -410,9 +412,9 @@ def test_the_exporter_names_counters_as_nics_do() -> None:
         **{"rx_discards_total": 6},
         **{"pause_storm_events_total": 1, "headroom_max_bytes": 900, "paused": 1},
     }
-    assert {name: found[f"rocelab_pfc_{name} {where}"] for name in expected} == expected
-    assert found["rocelab_pfc_process_up zone-small"] == 1
-    assert found["rocelab_sli_worst zone-small pause_share"] == 0.5
+    assert {name: metrics[f"rocelab_pfc_{name} {where}"] for name in expected} == expected
+    assert metrics["rocelab_pfc_process_up zone-small"] == 1
+    assert metrics["rocelab_sli_worst zone-small pause_share"] == 0.5
     assert exported(pausing(1, is_alive=False))["rocelab_pfc_process_up zone-small"] == 0
 
 
@@ -424,7 +426,11 @@ def test_marks_count_in_marked_classes_only() -> None:
     place = LINK.a.node, LINK.a.interface
     marked, other = (
         PLAN.marked_classes[0],
-        next(each for each in PLAN.classes if each not in PLAN.marked_classes),
+        next(
+            traffic_class
+            for traffic_class in PLAN.classes
+            if traffic_class not in PLAN.marked_classes
+        ),
     )
     now = {
         place: {
@@ -447,8 +453,8 @@ def test_every_place_leads_to_the_nodes_concerned() -> None:
 # Objectives and reports
 
 
-def sample(time_s: int, **found: dict[str, float]) -> Sample:
-    every = {sli: found.get(sli.value, {}) for sli in Sli}
+def sample(time_s: int, **values: dict[str, float]) -> Sample:
+    every = {sli: values.get(sli.value, {}) for sli in Sli}
     return Sample(time_s * 10**9, 10**9, every)
 
 
@@ -458,14 +464,14 @@ def test_a_report_has_the_worst_value_when_where_and_how_often() -> None:
     account.add(sample(2, queue_depth={"a": 0.95}))
     account.add(sample(3, queue_depth={"b": 0.9}))
     account.add(sample(4, queue_depth={"b": 0.8}))
-    found = next(each for each in account.slis() if each.sli == "queue_depth")
-    assert (found.worst, found.worst_where, found.worst_ns) == (0.95, "a", 2 * 10**9)
-    assert (found.breached_samples, found.breached_places, found.met) == (3, 2, False)
-    assert [(place.where, place.samples, place.worst) for place in found.places] == [
+    sli = next(sli for sli in account.slis() if sli.sli == "queue_depth")
+    assert (sli.worst, sli.worst_where, sli.worst_ns) == (0.95, "a", 2 * 10**9)
+    assert (sli.breached_samples, sli.breached_places, sli.met) == (3, 2, False)
+    assert [(place.where, place.samples, place.worst) for place in sli.places] == [
         ("a", 1, 0.95),
         ("b", 2, 0.9),
     ]
-    assert all(each.met for each in account.slis() if each.sli != "queue_depth")
+    assert all(sli.met for sli in account.slis() if sli.sli != "queue_depth")
 
 
 def test_a_lab_that_was_not_read_whole_is_not_known_to_be_healthy(
@@ -473,8 +479,8 @@ def test_a_lab_that_was_not_read_whole_is_not_known_to_be_healthy(
 ) -> None:
     def code_of(*samples: Sample) -> int:
         account = Account(HealthSpec())
-        for each in samples:
-            account.add(each)
+        for sample in samples:
+            account.add(sample)
         report = HealthReport(
             *("a-lab", 0, 1, 1, account.samples, account.slis(), account.problems, 0.0),
             unread_samples=account.unread_samples,

@@ -30,26 +30,26 @@ def figures(lab: FakeLab, *entries: tuple[int, What]) -> Lossless:
     with PauseWatch(FABRIC) as watch:
         lab.did(*entries)
         lab.maps.egresses.rows[SWITCH.slot * 8 + 3] = {"pauses": 2}
-        found = watch.figures(BEGUN_NS + 100)
-    assert found is not None
-    return found
+        lossless = watch.figures(BEGUN_NS + 100)
+    assert lossless is not None
+    return lossless
 
 
 def test_the_longest_pause_is_this_run_s(lab: FakeLab) -> None:
     lab.did((0, What.STOPPED), (900, What.STARTED))
-    found = figures(lab, (1200, What.STOPPED), (1230, What.STARTED), (1990, What.STOPPED))
-    (port,) = found.ports
+    lossless = figures(lab, (1200, What.STOPPED), (1230, What.STARTED), (1990, What.STOPPED))
+    (port,) = lossless.ports
     assert port.node == SWITCH.node
     assert (port.transitions, port.paused_ns, port.longest_ns) == (2, 40, 30)
-    assert [(span.begin_ns, span.end_ns) for span in found.spans] == [(100, 130), (890, None)]
+    assert [(span.begin_ns, span.end_ns) for span in lossless.spans] == [(100, 130), (890, None)]
 
 
 def test_a_pause_from_before_the_run_counts_from_its_beginning_on(lab: FakeLab) -> None:
     lab.did((0, What.STOPPED))
-    found = figures(lab, (1250, What.STARTED))
-    (port,) = found.ports
+    lossless = figures(lab, (1250, What.STARTED))
+    (port,) = lossless.ports
     assert port.paused_ns == port.longest_ns == 250
-    assert [(span.begin_ns, span.end_ns) for span in found.spans] == [(-100, 150)]
+    assert [(span.begin_ns, span.end_ns) for span in lossless.spans] == [(-100, 150)]
 
 
 def test_of_too_many_pauses_the_short_ones_that_are_over_are_left_out(
@@ -57,19 +57,21 @@ def test_of_too_many_pauses_the_short_ones_that_are_over_are_left_out(
 ) -> None:
     monkeypatch.setattr(pauses, "MOST_SPANS", 2)
     ended = [(1100, What.STOPPED), (1101, What.STARTED), (1200, What.STOPPED), (1250, What.STARTED)]
-    found = figures(lab, *ended, (1300, What.STOPPED), (1320, What.STARTED), (1990, What.STOPPED))
-    assert [(span.begin_ns, span.end_ns) for span in found.spans] == [(100, 150), (890, None)]
-    assert found.spans_left_out == 2
-    assert found.part == "the 2 longest of 4 pauses"
+    lossless = figures(
+        lab, *ended, (1300, What.STOPPED), (1320, What.STARTED), (1990, What.STOPPED)
+    )
+    assert [(span.begin_ns, span.end_ns) for span in lossless.spans] == [(100, 150), (890, None)]
+    assert lossless.spans_left_out == 2
+    assert lossless.part == "the 2 longest of 4 pauses"
 
 
 def test_lateness_is_of_all_ports_and_of_nics_alone(lab: FakeLab) -> None:
     with PauseWatch(FABRIC) as watch:
         lab.did((1200, What.STOPPED), (1300, What.STARTED), value=2000)
         lab.did((1200, What.STOPPED), (1300, What.STARTED), slot=NIC.slot, value=10)
-        found = watch.figures(BEGUN_NS)
-    assert found is not None
-    assert (found.late_max_ns, found.nics_late_p99_ns) == (2000, 10)
+        lossless = watch.figures(BEGUN_NS)
+    assert lossless is not None
+    assert (lossless.late_max_ns, lossless.nics_late_p99_ns) == (2000, 10)
 
 
 @pytest.mark.parametrize(("begun_ns", "restarts"), [(900, 0), (1300, 1)])
@@ -108,11 +110,11 @@ def test_pause_frames_that_did_not_reach_the_peer_are_told(
         lab.did((1200, What.PAUSE_SENT), (1300, What.REFRESHED))
         row = {"pauses": received, "gated": int(is_paused)}
         lab.maps.egresses.rows[SWITCH.peer * 8 + 3] = row
-        found = watch.figures(BEGUN_NS)
-    assert found is not None
-    assert list(found.unreceived.values()) == [lost] * bool(lost)
-    assert len(found.losses()) == bool(lost)
-    assert not any("did not reach" in each for each in found.problems())
+        lossless = watch.figures(BEGUN_NS)
+    assert lossless is not None
+    assert list(lossless.unreceived.values()) == [lost] * bool(lost)
+    assert len(lossless.losses()) == bool(lost)
+    assert not any("did not reach" in problem for problem in lossless.problems())
 
 
 @pytest.mark.parametrize(
@@ -125,9 +127,9 @@ def test_frames_that_end_a_pause_are_not_made_up_for_by_others(
         lab.did((1200, What.PAUSE_SENT), (1300, What.RESUME_SENT))
         row = {"pauses": pauses, "resumes": resumes}
         lab.maps.egresses.rows[SWITCH.peer * 8 + 3] = row
-        found = watch.figures(BEGUN_NS)
-    assert found is not None
-    assert sum(found.unreceived.values()) == lost
+        lossless = watch.figures(BEGUN_NS)
+    assert lossless is not None
+    assert sum(lossless.unreceived.values()) == lost
 
 
 ROWS = SWITCH.slot * 8 + 3, SWITCH.peer * 8 + 3
@@ -135,7 +137,7 @@ ROWS = SWITCH.slot * 8 + 3, SWITCH.peer * 8 + 3
 
 
 @pytest.mark.parametrize(
-    ("own", "sent", "into", "missing"),
+    ("counts", "sent", "into", "missing"),
     [
         ({}, {"out_packets": 9}, {"packets": 9}, 0),
         ({}, {"out_packets": 9}, {"packets": 7, "dropped_packets": 2}, 0),
@@ -148,29 +150,29 @@ ROWS = SWITCH.slot * 8 + 3, SWITCH.peer * 8 + 3
     ],
 )
 def test_what_came_into_a_switch_is_admitted_dropped_or_discarded(
-    lab: FakeLab, own: dict[str, int], sent: dict[str, int], into: dict[str, int], missing: int
+    lab: FakeLab, counts: dict[str, int], sent: dict[str, int], into: dict[str, int], missing: int
 ) -> None:
     """`own`: of the switch's egress. What its watchdog takes from a queue has been admitted, what
     it takes before one has not."""
     with PauseWatch(FABRIC) as watch:
         egresses, ingresses = lab.maps.egresses.rows, lab.maps.ingresses.rows
-        egresses[ROWS[0]], egresses[ROWS[1]], ingresses[ROWS[0]] = own, sent, into
-        found = watch.figures(BEGUN_NS)
-    assert found is not None
-    place = SWITCH.node if own.get("discarded_packets") else SWITCH
-    assert dict(found.unaccounted) == ({f"{place} class 3": missing} if missing else {})
-    assert len(found.losses()) == bool(missing)
+        egresses[ROWS[0]], egresses[ROWS[1]], ingresses[ROWS[0]] = counts, sent, into
+        lossless = watch.figures(BEGUN_NS)
+    assert lossless is not None
+    place = SWITCH.node if counts.get("discarded_packets") else SWITCH
+    assert dict(lossless.unaccounted) == ({f"{place} class 3": missing} if missing else {})
+    assert len(lossless.losses()) == bool(missing)
 
 
 def test_packets_that_are_counted_for_another_port_of_a_switch_are_found(lab: FakeLab) -> None:
-    other = next(each for each in PLAN.ports_of[SWITCH.node] if each is not SWITCH)
+    other = next(port for port in PLAN.ports_of[SWITCH.node] if port is not SWITCH)
     with PauseWatch(FABRIC) as watch:
         lab.maps.egresses.rows[ROWS[1]] = {"out_packets": 9}
         lab.maps.ingresses.rows[ROWS[0]] = {"packets": 7}
         lab.maps.ingresses.rows[other.slot * 8 + 3] = {"packets": 2}
-        found = watch.figures(BEGUN_NS)
-    assert found is not None
-    assert dict(found.unaccounted) == {f"{SWITCH} class 3": 2, f"{other} class 3": -2}
+        lossless = watch.figures(BEGUN_NS)
+    assert lossless is not None
+    assert dict(lossless.unaccounted) == {f"{SWITCH} class 3": 2, f"{other} class 3": -2}
 
 
 def test_what_came_before_a_run_is_not_accounted_for_in_it(lab: FakeLab) -> None:
@@ -178,7 +180,7 @@ def test_what_came_before_a_run_is_not_accounted_for_in_it(lab: FakeLab) -> None
     lab.maps.ports.rows[SWITCH.slot] = {"unreported": 4}
     with PauseWatch(FABRIC) as watch:
         lab.maps.ports.rows[SWITCH.slot] = {"unreported": 6}
-        found = watch.figures(BEGUN_NS)
-    assert found is not None
-    assert not found.unaccounted
-    assert found.unreported == 2
+        lossless = watch.figures(BEGUN_NS)
+    assert lossless is not None
+    assert not lossless.unaccounted
+    assert lossless.unreported == 2

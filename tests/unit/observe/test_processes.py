@@ -45,8 +45,8 @@ def watch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ProcessWatch:
 
 def made_rounds(folder: Path, finished_s: list[float], took_s: float = 0.01) -> None:
     log = RoundLog(ControllerFiles(SimpleNamespace(root=folder)).rounds)  # type: ignore[arg-type]
-    for each in finished_s:
-        log.write(Round(each - took_s, each, ("period",), 0, 0, 0, 0, 0, 0))
+    for end_s in finished_s:
+        log.write(Round(end_s - took_s, end_s, ("period",), 0, 0, 0, 0, 0, 0))
 
 
 def test_a_run_whose_controller_made_every_round_is_valid(

@@ -112,7 +112,7 @@ def test_a_notification_of_an_earlier_end_does_not_explain_a_later_one() -> None
 
 def test_a_reason_that_frr_10_has_lost_is_none() -> None:
     text = text_of("carrier-rtsw1-bgpd").replace("Interface down", "Waiting for peer OPEN")
-    (event,) = (each for each in parse_log("rtsw1", text) if isinstance(each, SessionDown))
+    (event,) = (event for event in parse_log("rtsw1", text) if isinstance(event, SessionDown))
     assert (event.cause, event.detail) == (Cause.OTHER, "")
 
 
@@ -151,12 +151,12 @@ def test_a_long_line_of_a_log_gives_no_event_and_hides_none(start: str, filler: 
 
 
 def test_withdrawals_and_announcements_are_told_apart_and_denied_routes_are_none() -> None:
-    told = [
+    updates = [
         (event.neighbour, event.prefix, event.withdrawn)
         for event in recorded("unnumbered", "rtsw2")
         if isinstance(event, RouteReceived)
     ]
-    assert told == [("ctsw2", "198.18.0.0/29", False), ("ctsw2", "198.18.0.0/29", True)]
+    assert updates == [("ctsw2", "198.18.0.0/29", False), ("ctsw2", "198.18.0.0/29", True)]
     assert not [e for e in recorded("unnumbered", "rtsw1") if isinstance(e, RouteReceived)]
 
 
@@ -239,8 +239,8 @@ def measured(
     changes: tuple[FibChange, ...] = CHANGES,
     recoveries: tuple[FlowRecovery, ...] = (),
 ) -> dict[str, SwitchStages]:
-    found = stages_of(CARRIER_DOWN_NS, WINDOW, records, changes, recoveries)
-    return {one.node: one for one in found}
+    stages = stages_of(CARRIER_DOWN_NS, WINDOW, records, changes, recoveries)
+    return {one.node: one for one in stages}
 
 
 def test_the_end_of_a_dead_link_knows_by_carrier_and_a_remote_rack_by_its_neighbour() -> None:
@@ -320,8 +320,8 @@ def test_packets_are_good_again_when_the_last_flow_across_the_switch_is() -> Non
 @given(st.lists(st.integers(0, 10**9), min_size=1), st.integers(0, 10**6))
 def test_a_constant_delay_is_reported_as_it_is(sent_ns: list[int], delay_ns: int) -> None:
     sent_ns.sort()
-    found = delay_of(sent_ns, [one + delay_ns for one in sent_ns])
-    assert found == ReadDelay(len(sent_ns), delay_ns, delay_ns, delay_ns)
+    delay = delay_of(sent_ns, [one + delay_ns for one in sent_ns])
+    assert delay == ReadDelay(len(sent_ns), delay_ns, delay_ns, delay_ns)
 
 
 def test_one_late_read_in_a_hundred_is_the_largest_and_not_the_99th_percentile() -> None:
@@ -395,8 +395,10 @@ def test_what_bgpd_tells_zebra_is_read_of_each_tested_release(release: str, vrf:
         f"{stamp} Tx route add {vrf} 198.18.0.4/30 metric 0 tag 0 count 2 nhg 0",
         f"{stamp} Tx route delete {vrf} 198.18.0.8/30",
     )
-    events = [each for each in parse_log("rtsw1", "\n".join(lines)) if isinstance(each, RouteStep)]
-    assert [(each.step, each.prefix, each.deleted) for each in events] == [
+    events = [
+        event for event in parse_log("rtsw1", "\n".join(lines)) if isinstance(event, RouteStep)
+    ]
+    assert [(event.step, event.prefix, event.deleted) for event in events] == [
         (Step.SENT, "198.18.0.4/30", False),
         (Step.SENT, "198.18.0.8/30", True),
     ]

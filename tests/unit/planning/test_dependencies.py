@@ -75,12 +75,12 @@ def planned_with_broken_links(draw: st.DrawFn) -> Fabric:
 @given(planned_with_broken_links() | networks(), st.randoms(use_true_random=False))
 def test_the_search_agrees_with_a_plain_one(fabric: Fabric, random: Random) -> None:
     states = list(failures(fabric))
-    found = search(fabric)
-    assert found.states == len(states)
+    match = search(fabric)
+    assert match.states == len(states)
     most = 2
-    if found.cycle is not None:
-        assert depends_on_itself(fabric, found.cycle.without)
-        most = len(found.cycle.without) - 1
+    if match.cycle is not None:
+        assert depends_on_itself(fabric, match.cycle.without)
+        most = len(match.cycle.without) - 1
     fewer = [failed for failed in states if len(failed) <= most]
     for failed in random.sample(fewer, min(len(fewer), 20)):
         assert not depends_on_itself(fabric, failed)
@@ -104,14 +104,14 @@ def test_the_plain_search_agrees_with_the_proof(name: str) -> None:
 def test_a_ring_of_four_depends_on_itself() -> None:
     fabric = ring("ab", "bc", "cd", "da")
     assert not is_up_down(fabric)
-    found = search(fabric).cycle
-    assert found is not None
-    assert found.without == ()
-    assert len(found.links) == 4
+    cycle = search(fabric).cycle
+    assert cycle is not None
+    assert cycle.without == ()
+    assert len(cycle.links) == 4
     # In the order of packets: each link begins where the one before ends, the last joins the first.
-    round_trip = (*found.links, found.links[0])
+    round_trip = (*cycle.links, cycle.links[0])
     assert all(one.receiver == other.sender for one, other in pairwise(round_trip))
-    assert str(found) in ("a -> b -> c -> d -> a", *turns("abcd"), *turns("dcba"))
+    assert str(cycle) in ("a -> b -> c -> d -> a", *turns("abcd"), *turns("dcba"))
 
 
 def turns(names: str) -> list[str]:
@@ -129,10 +129,10 @@ def test_a_cycle_after_one_failure_is_named_with_the_link() -> None:
     link fails and the ring is left."""
     fabric = ring("ab", "bc", "cd", "da", "bd")
     assert search(replace(fabric, links=fabric.links[:-1])).cycle is not None
-    found = search(fabric).cycle
-    assert found is not None
-    assert found.without == (fabric.links[-1],)
-    assert str(found).endswith(", while b:d is down")
+    cycle = search(fabric).cycle
+    assert cycle is not None
+    assert cycle.without == (fabric.links[-1],)
+    assert str(cycle).endswith(", while b:d is down")
 
 
 def test_switches_above_one_with_asns_of_their_own_are_searched() -> None:
@@ -161,14 +161,14 @@ def test_a_switch_without_servers_sends_nothing() -> None:
 def test_an_adopted_lab_has_the_routes_that_it_had() -> None:
     """Those of a ring, and those in which each switch reaches the others directly."""
     fabric = ring("ab", "bc", "cd", "da", "ac", "bd")
-    found = search(fabric).cycle
-    assert found is not None
-    assert len(found.without) == 2
+    cycle = search(fabric).cycle
+    assert cycle is not None
+    assert len(cycle.without) == 2
     around = expected_routes(ring("ab", "bc", "cd", "da"))
     seen = replace(fabric, prefixes=(), observed=Observed(around, frozenset(), {}))
-    found = search(seen).cycle
-    assert found is not None
-    assert found.without == ()
+    cycle = search(seen).cycle
+    assert cycle is not None
+    assert cycle.without == ()
     seen = replace(seen, observed=Observed(expected_routes(fabric), frozenset(), {}))
     assert search(seen).cycle is None
 
@@ -177,11 +177,11 @@ def test_an_adopted_lab_has_the_routes_that_it_had() -> None:
 def test_racks_that_share_no_spine_go_through_a_third_and_close_a_ring(name: str) -> None:
     fabric = planned(name)
     assert not is_up_down(fabric)
-    found = search(fabric).cycle
-    assert found is not None
-    assert [link.name for link in found.without] == ["rtsw1:ctsw1", "rtsw2:ctsw2"]
-    assert {link.sender for link in found.links} == {"rtsw3", "rtsw4", "ctsw1", "ctsw2"}
-    assert str(found).endswith(", while rtsw1:ctsw1 and rtsw2:ctsw2 are down")
+    cycle = search(fabric).cycle
+    assert cycle is not None
+    assert [link.name for link in cycle.without] == ["rtsw1:ctsw1", "rtsw2:ctsw2"]
+    assert {link.sender for link in cycle.links} == {"rtsw3", "rtsw4", "ctsw1", "ctsw2"}
+    assert str(cycle).endswith(", while rtsw1:ctsw1 and rtsw2:ctsw2 are down")
     # Whole, or with one cable broken, its shortest paths go up and then down.
     assert not any(
         depends_on_itself(fabric, failed) for failed in failures(fabric) if len(failed) < 2
@@ -202,7 +202,7 @@ def test_the_cycle_of_a_fabric_is_the_same_in_every_process() -> None:
         "from rocelab.labfile.catalog import find_lab; from rocelab.labfile.load import load_spec; "
         "print(search(plan(load_spec(find_lab('deadlock')))).cycle)"
     )
-    found = {
+    texts = {
         subprocess.run(
             (sys.executable, "-c", code),
             env={"PYTHONHASHSEED": seed},
@@ -212,7 +212,7 @@ def test_the_cycle_of_a_fabric_is_the_same_in_every_process() -> None:
         ).stdout
         for seed in ("1", "2", "3", "4")
     }
-    assert len(found) == 1
+    assert len(texts) == 1
 
 
 def with_valleys(spec: LabSpec) -> Fabric:
@@ -259,13 +259,13 @@ def test_pairs_count_only_if_all_are_searched(monkeypatch: pytest.MonkeyPatch) -
 
 def test_of_an_adopted_lab_only_the_present_routes_are_known() -> None:
     fabric = replace(ring("ab", "bc", "cd", "da"), observed=Observed({}, frozenset(), {}))
-    found = search(fabric)
-    assert found == Search(None, 1, 0, pairs=False)
+    match = search(fabric)
+    assert match == Search(None, 1, 0, pairs=False)
 
 
 def test_a_search_tells_how_many_states_it_has_followed() -> None:
-    told: list[Progress] = []
-    search(ring("ab", "bc", "ca"), told.append)
-    _, *followed = told
+    progress: list[Progress] = []
+    search(ring("ab", "bc", "ca"), progress.append)
+    _, *followed = progress
     assert [step.done for step in followed] == list(range(followed[0].total))
     assert len(followed) > 1

@@ -56,8 +56,8 @@ def test_weights_by_paths_are_announced_to_every_group_of_neighbours() -> None:
     for name, expected in groups.items():
         lines = frr_configuration(fabric, fabric.node(name))["bgpd"].splitlines()
         assert " set extcommunity bandwidth num-multipaths" in lines
-        found = {line.split()[1] for line in lines if line.endswith("route-map PATHS out")}
-        assert found == expected
+        texts = {line.split()[1] for line in lines if line.endswith("route-map PATHS out")}
+        assert texts == expected
 
 
 def test_equal_weights_announce_no_bandwidth() -> None:

@@ -40,13 +40,13 @@ def spec(pfc: PfcSpec | None, servers: int = 2, delay: str | None = None) -> Lab
 
 
 def planned(delay: str | None = None, **keys: Any) -> PausePlan:
-    found = plan_pauses(plan(spec(PfcSpec.model_validate(keys), delay=delay)))
-    assert found is not None
-    return found
+    pauses = plan_pauses(plan(spec(PfcSpec.model_validate(keys), delay=delay)))
+    assert pauses is not None
+    return pauses
 
 
-def port(found: PausePlan, name: str) -> PausePort:
-    (one,) = (each for each in found.ports if str(each) == name)
+def port(plan: PausePlan, name: str) -> PausePort:
+    (one,) = (port for port in plan.ports if str(port) == name)
     return one
 
 
@@ -56,14 +56,14 @@ def test_a_lab_without_lossless_classes_or_servers_has_no_plan() -> None:
 
 
 def test_ports_of_switches_have_the_slots_of_their_queues_and_nics_come_after() -> None:
-    found = planned()
+    pauses = planned()
     queues = plan_queues(plan(spec(PfcSpec())))
-    assert [each.slot for each in found.ports] == list(range(1, 17))
-    assert [each.is_nic for each in found.ports] == [False] * 12 + [True] * 4
-    for each in found.ports[:12]:
-        assert queues.port_of[each.node, each.port.interface].slot == each.slot
-    assert found.slots == {(each.node, each.port.interface): each.slot for each in found.ports}
-    assert {node: len(ports) for node, ports in found.ports_of.items()} == {
+    assert [port.slot for port in pauses.ports] == list(range(1, 17))
+    assert [port.is_nic for port in pauses.ports] == [False] * 12 + [True] * 4
+    for port in pauses.ports[:12]:
+        assert queues.port_of[port.node, port.port.interface].slot == port.slot
+    assert pauses.slots == {(port.node, port.port.interface): port.slot for port in pauses.ports}
+    assert {node: len(ports) for node, ports in pauses.ports_of.items()} == {
         **dict.fromkeys(("rtsw1", "rtsw2"), 4),
         **dict.fromkeys(("ctsw1", "ctsw2"), 2),
         **dict.fromkeys(("srv1-1", "srv1-2", "srv2-1", "srv2-2"), 1),
@@ -71,21 +71,21 @@ def test_ports_of_switches_have_the_slots_of_their_queues_and_nics_come_after() 
 
 
 def test_the_peer_is_the_other_end_of_the_cable() -> None:
-    found = planned()
-    for each in found.ports:
-        far = found.by_slot[each.peer]
-        assert far.peer == each.slot
-        assert far.node == each.port.interface
-        assert each.node == far.port.interface
+    pauses = planned()
+    for port in pauses.ports:
+        far = pauses.by_slot[port.peer]
+        assert far.peer == port.slot
+        assert far.node == port.port.interface
+        assert port.node == far.port.interface
 
 
 def test_each_switch_has_a_pool_and_a_nic_has_none() -> None:
-    found = planned(memory="400KB", classes=[3, 4])
-    for each in found.ports:
-        assert each.is_nic == (each.buffer is not None)
-        if not each.is_nic:
-            assert found.pools[each.pool - 1].node == each.node
-    pools = {pool.node: pool for pool in found.pools}
+    pauses = planned(memory="400KB", classes=[3, 4])
+    for port in pauses.ports:
+        assert port.is_nic == (port.buffer is not None)
+        if not port.is_nic:
+            assert pauses.pools[port.pool - 1].node == port.node
+    pools = {pool.node: pool for pool in pauses.pools}
     for node, ports in (("rtsw1", 4), ("ctsw2", 2)):
         assert pools[node].headroom == ports * 2 * (NEEDED + SLACK)
         # What the lab adds is taken from no memory of the modelled switch.
@@ -94,34 +94,34 @@ def test_each_switch_has_a_pool_and_a_nic_has_none() -> None:
 
 def test_a_headroom_has_the_lab_s_slack_beside_what_the_link_needs() -> None:
     assert NEEDED == 38_600
-    assert {each.headroom for each in planned().ports} == {38_600 + 4_198}
-    assert {each.headroom for each in planned(headroom="10KB").ports} == {10_000 + 4_198}
+    assert {port.headroom for port in planned().ports} == {38_600 + 4_198}
+    assert {port.headroom for port in planned(headroom="10KB").ports} == {10_000 + 4_198}
 
 
 def test_times_are_the_lab_s() -> None:
     """A quantum is 5.12 ns at 100G; 40 m are 400 ns there and back."""
-    each = port(planned(), "rtsw1:ctsw1")
-    assert each.rate_bps == 40 * 10**6
-    assert each.quantum_ns == pytest.approx(5.12 * DILATION)
-    assert each.delay_ns == round((400 + 394 * 5.12) * DILATION) == 6_043_200
+    place = port(planned(), "rtsw1:ctsw1")
+    assert place.rate_bps == 40 * 10**6
+    assert place.quantum_ns == pytest.approx(5.12 * DILATION)
+    assert place.delay_ns == round((400 + 394 * 5.12) * DILATION) == 6_043_200
     assert port(planned("0ns", response=0), "rtsw1:ctsw1").delay_ns == 0
 
 
 def test_a_pause_counts_once_what_the_lab_holds_on_a_cable() -> None:
     """What was on the cable arrives after the sender has stopped, as the lab holds it there.
     Towards a server it is held before the queue that stops, so that nothing arrives any more."""
-    found = planned("5us", response=100)
-    assert port(found, "rtsw1:ctsw1").delay_ns == (5_000 + 512) * DILATION
-    assert port(found, "rtsw1:srv1-1").delay_ns == (5_000 + 512) * DILATION
-    assert port(found, "srv1-1:rtsw1").delay_ns == (10_000 + 512) * DILATION
+    pauses = planned("5us", response=100)
+    assert port(pauses, "rtsw1:ctsw1").delay_ns == (5_000 + 512) * DILATION
+    assert port(pauses, "rtsw1:srv1-1").delay_ns == (5_000 + 512) * DILATION
+    assert port(pauses, "srv1-1:rtsw1").delay_ns == (10_000 + 512) * DILATION
 
 
 def test_a_headroom_has_what_is_on_the_cable_and_the_slack_what_the_lab_holds_before_a_queue() -> (
     None
 ):
     """5 us at 100G are 62,500 bytes."""
-    each = port(planned("5us"), "rtsw1:ctsw1")
-    assert each.headroom == 2 * FRAME + 2 * 62_500 + RESPONSE + SLACK + 62_500
+    place = port(planned("5us"), "rtsw1:ctsw1")
+    assert place.headroom == 2 * FRAME + 2 * 62_500 + RESPONSE + SLACK + 62_500
 
 
 def test_a_faster_link_has_shorter_quanta_and_its_own_response() -> None:
@@ -147,8 +147,8 @@ def test_a_nic_pauses_so_that_its_buffer_holds_what_still_comes(
 ) -> None:
     buffer = port(planned(nic=nic), "srv1-1:rtsw1").buffer
     assert buffer is not None
-    own = buffer.size - SLACK  # of the lab
-    assert (own, buffer.full, buffer.empty, buffer.drain_bps) == expected
+    size = buffer.size - SLACK  # of the lab
+    assert (size, buffer.full, buffer.empty, buffer.drain_bps) == expected
 
 
 def test_more_ports_than_a_packet_can_name_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

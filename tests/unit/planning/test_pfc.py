@@ -95,7 +95,7 @@ def test_the_memory_of_a_switch_is_divided_whole() -> None:
     assert rtsw.reserved == 4 * 2 * 1000
     assert rtsw.headroom_pool == 4 * 2 * needed / 2
     assert rtsw.shared == rtsw.memory - rtsw.reserved - rtsw.headroom_pool
-    assert [(each.rate_bps, count) for each, count in rtsw.headroom] == [(400 * GIGA, 4)]
+    assert [(headroom.rate_bps, count) for headroom, count in rtsw.headroom] == [(400 * GIGA, 4)]
 
 
 @given(st.integers(-7, 8))
@@ -172,7 +172,7 @@ def test_how_deep_a_queue_may_be_before_it_is_marked(
             )
         )
         assert carve(lab, pfc)[-1].marked_below == marked_below
-        return [each for each in warned(lab, pfc) if each.startswith("ctsw: pauses may come")]
+        return [text for text in warned(lab, pfc) if text.startswith("ctsw: pauses may come")]
 
     assert said(marked_below)
     assert not said(marked_below - 1)
@@ -242,7 +242,7 @@ def test_a_pool_that_does_not_hold_one_headroom_loses_packets_of_a_single_port()
     assert said(2) == ()
     (of_ctsws,) = said(2.1)
     assert "ctsw: the headroom pool (91.4 KB) cannot hold the 95.9 KB" in of_ctsws
-    assert ["rtsw" in each for each in said(4.1)] == [True, False]
+    assert ["rtsw" in text for text in said(4.1)] == [True, False]
 
 
 def test_thresholds_that_resume_only_empty_ports_are_named() -> None:
@@ -277,7 +277,7 @@ def test_a_map_of_dscps_that_defeats_lossless_classes_is_named() -> None:
     def said(dscp: dict[str, int], classes: tuple[int, ...] = (3,)) -> list[str]:
         queues = QueuesSpec.model_validate({"dscp": dscp})
         fabric = plan(clos().spec.model_copy(update={"queues": queues}))
-        return [each for each in warned(fabric, PfcSpec(classes=classes)) if "DSCP" in each]
+        return [text for text in warned(fabric, PfcSpec(classes=classes)) if "DSCP" in text]
 
     assert said({}) == said({}, (3, 4)) == said({"af31": 4}, (3, 4)) == said({"ef": 2}) == []
     cnps, acks = said({"cs6": 3, "ef": 3})
@@ -320,7 +320,7 @@ def test_a_lab_is_refused_if_a_switch_has_nothing_to_share_and_else_accepted(
         100 * GIGA: up,
     }
     least = (leaf.headroom_pool + leaf.reserved) // leaf.ports + 1
-    shared = [each.shared for each in carved(least)]
+    shared = [carving.shared for carving in carved(least)]
     assert min(shared) == shared[0] and 0 < shared[0] <= leaf.ports
     with pytest.raises(ValueError, match="a switch has no memory left to share"):
         carved(least - 1)
@@ -338,5 +338,5 @@ def test_marks_of_several_classes_come_before_all_ports_fill_the_memory() -> Non
 @pytest.mark.parametrize(("xon", "is_told"), [(9013, True), (9014, False)])
 def test_an_xon_below_one_packet_is_told(xon: int, is_told: bool) -> None:
     pfc = PfcSpec.model_validate({"xoff": "100KB", "xon_offset": f"{100_000 - xon}B"})
-    found = [each for each in warned(clos(), pfc) if "less than a packet" in each]
-    assert bool(found) == is_told
+    texts = [text for text in warned(clos(), pfc) if "less than a packet" in text]
+    assert bool(texts) == is_told

@@ -53,10 +53,10 @@ def fabrics(draw: st.DrawFn) -> Fabric:
 @given(fabrics())
 def test_the_width_of_a_group_is_that_of_each_of_its_switches_and_prefixes(fabric: Fabric) -> None:
     by_group = {
-        origins: {each.group: each.width for each in widths}
+        origins: {width.group: width.width for width in widths}
         for origins, widths in expected_widths(fabric).items()
     }
-    origins_by_prefix = {each.prefix: origins_of(fabric, each) for each in fabric.prefixes}
+    origins_by_prefix = {prefix.prefix: origins_of(fabric, prefix) for prefix in fabric.prefixes}
     for name, routes in expected_routes(fabric).items():
         at = group_of(fabric.node(name))
         for prefix, links in routes.items():

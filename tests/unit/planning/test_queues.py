@@ -89,19 +89,19 @@ def test_a_class_that_can_not_be_is_refused(queues: dict[str, object], said: str
 def test_blocks_give_every_dscp_its_class_and_no_other(classes: tuple[int, ...]) -> None:
     blocks = dscp_blocks(classes)
     for dscp, expected in enumerate(classes):
-        found = [block.traffic_class for block in blocks if dscp & block.mask == block.value]
-        assert found == [expected]
+        result = [block.traffic_class for block in blocks if dscp & block.mask == block.value]
+        assert result == [expected]
 
 
 def test_control_classes_go_first_and_data_classes_share() -> None:
     assert sorted(range(8), key=strictness) == [7, 6, 5, 0, 1, 2, 3, 4]
-    assert len({strictness(each) for each in range(5)}) == 1
+    assert len({strictness(number) for number in range(5)}) == 1
 
 
 def test_the_line_is_nothing_at_kmin_pmax_at_kmax_and_certain_above() -> None:
     ecn = EcnSpec(kmin="800KB", kmax="3200KB", pmax=0.2)
     depths = (0, 800_000, 2_000_000, 3_200_000, 3_200_001)
-    assert [mark_probability(ecn, each) for each in depths] == pytest.approx([0, 0, 0.1, 0.2, 1])
+    assert [mark_probability(ecn, depth) for depth in depths] == pytest.approx([0, 0, 0.1, 0.2, 1])
 
 
 @given(ecn_specs(), st.integers(0, 3 * 10**9), st.integers(0, 3 * 10**9))
@@ -151,11 +151,11 @@ def test_every_switch_port_has_a_slot_and_its_rate_on_the_machine() -> None:
 def test_full_classes_hold_alike_what_the_threshold_gives_them_and_one_alone_the_buffer(
     buffer: int, classes: int
 ) -> None:
-    each = full_classes_bytes(buffer, classes)
+    packet = full_classes_bytes(buffer, classes)
     assert full_classes_bytes(buffer, 1) == buffer
-    assert classes * each <= port_bytes(buffer) + classes
-    free = buffer + buffer / CLASS_ALPHA - classes * each
-    assert each == pytest.approx(CLASS_ALPHA * free, abs=CLASS_ALPHA * classes + 2)
+    assert classes * packet <= port_bytes(buffer) + classes
+    free = buffer + buffer / CLASS_ALPHA - classes * packet
+    assert packet == pytest.approx(CLASS_ALPHA * free, abs=CLASS_ALPHA * classes + 2)
 
 
 def test_a_fabric_without_servers_has_no_queues() -> None:

@@ -33,10 +33,10 @@ def drawn(spec: ClosSpec) -> Drawn:
 )
 def test_what_is_drawn_is_found_again(**counts: int) -> None:
     spec = ClosSpec(**counts)
-    found = clos_in(drawn(spec))
+    shape = clos_in(drawn(spec))
     if spec.servers_per_rack == 0:
         spec = spec.model_copy(update={"nics_per_server": 1})
-    assert found == spec
+    assert shape == spec
 
 
 BASE = drawn(ClosSpec(racks=3, spines=2, servers_per_rack=2))

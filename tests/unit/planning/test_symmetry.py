@@ -27,7 +27,7 @@ def racks_of(fabric: Fabric) -> frozenset[str]:
 def destinations_of(fabric: Fabric) -> Sequence[tuple[str, ...]]:
     racks = racks_of(fabric)
     origins = dict.fromkeys(prefix.origins for prefix in fabric.prefixes)
-    return [each for each in origins if not racks.isdisjoint(each)]
+    return [origin for origin in origins if not racks.isdisjoint(origin)]
 
 
 def ends(link: Link) -> frozenset[str]:
@@ -44,7 +44,8 @@ def symmetries(fabric: Fabric) -> Iterator[Mapping[str, str]]:
         if (
             moved(racks, image) == racks
             and Counter(moved(pair, image) for pair in edges.elements()) == edges
-            and Counter(moved(each, image) for each in destinations.elements()) == destinations
+            and Counter(moved(element, image) for element in destinations.elements())
+            == destinations
         ):
             yield image
 

@@ -106,12 +106,12 @@ def test_choices_of_all_flows_at_once_are_those_of_each_alone(
 ) -> None:
     name, rows = drawn
     fabric = FABRICS[name]
-    found = map(polarization, predict_loads(fabric, rows, Setting()).choices)
+    results = map(polarization, predict_loads(fabric, rows, Setting()).choices)
     choices = (
         choices_of(fabric, row, links)
         for row, links in zip(rows, links_of(fabric, rows), strict=True)
     )
-    assert sorted(map(counted, found)) == sorted(map(counted, polarizations(choices)))
+    assert sorted(map(counted, results)) == sorted(map(counted, polarizations(choices)))
 
 
 def counted(one: Polarization) -> tuple[object, ...]:
@@ -237,9 +237,9 @@ def test_a_queue_pair_that_no_message_comes_to_is_no_flow() -> None:
 def test_streams_have_flows_and_no_known_load() -> None:
     fabric = FABRICS["zone-1-1"]
     spec = JobSpec.model_validate({"pattern": "incast", "ranks": 4, "duration": "1ms"})
-    found = predict_document(fabric, rows_of_jobs([plan_job(fabric, spec)]), Setting())
-    assert (found.flows, found.bytes, found.packets) == (3, None, None)
-    assert all(tier.bytes is None for tier in found.tiers)
+    document = predict_document(fabric, rows_of_jobs([plan_job(fabric, spec)]), Setting())
+    assert (document.flows, document.bytes, document.packets) == (3, None, None)
+    assert all(tier.bytes is None for tier in document.tiers)
 
 
 def test_equal_seeds_polarize_the_second_tier_and_distinct_seeds_do_not() -> None:
@@ -251,11 +251,11 @@ def test_equal_seeds_polarize_the_second_tier_and_distinct_seeds_do_not() -> Non
     )
     apart = predict_document(fabric, rows, Setting())
 
-    def second(found: Prediction) -> tuple[float, float | None]:
+    def second(prediction: Prediction) -> tuple[float, float | None]:
         (one,) = [
-            each
-            for each in found.polarizations
-            if (each.first, each.second) == ("edge up", "agg up")
+            polarization
+            for polarization in prediction.polarizations
+            if (polarization.first, polarization.second) == ("edge up", "agg up")
         ]
         return one.unused_fraction, one.information
 
@@ -289,28 +289,28 @@ def test_what_can_not_be_predicted_is_refused_with_what_to_do(kind: str) -> None
 def test_the_document_adds_up_and_is_the_same_for_the_same_flows() -> None:
     fabric = FABRICS["zones-1-28"]
     rows = rows_of_jobs([plan_job(fabric, job(ranks=8, size="8MB", transport={"qps": 4}))])
-    found = predict_document(fabric, rows, Setting())
-    assert to_json(found) == to_json(predict_document(fabric, rows, Setting()))
+    document = predict_document(fabric, rows, Setting())
+    assert to_json(document) == to_json(predict_document(fabric, rows, Setting()))
     out = [
-        each
-        for each in found.links
-        if each.tier == "server-rtsw" and each.direction is Direction.UP
+        link
+        for link in document.links
+        if link.tier == "server-rtsw" and link.direction is Direction.UP
     ]
-    assert sum(each.flows for each in out) == found.flows == len(rows)
-    assert sum(each.bytes or 0 for each in out) == found.bytes
-    for tier in found.tiers:
-        own = [
-            each
-            for each in found.links
-            if (each.tier, each.direction) == (tier.tier, tier.direction)
+    assert sum(link.flows for link in out) == document.flows == len(rows)
+    assert sum(link.bytes or 0 for link in out) == document.bytes
+    for tier in document.tiers:
+        links = [
+            link
+            for link in document.links
+            if (link.tier, link.direction) == (tier.tier, tier.direction)
         ]
-        assert sum(each.flows for each in own) == tier.flows.all_links.total
+        assert sum(link.flows for link in links) == tier.flows.all_links.total
         if tier.flows.all_links.total:
             assert tier.flows.random is not None
             assert tier.flows.random.flows == tier.flows.all_links.total
-    assert found.worst[0].of_mean >= found.worst[-1].of_mean >= 1
+    assert document.worst[0].of_mean >= document.worst[-1].of_mean >= 1
     for width in (80, 60):
-        assert broken(lambda console: print_prediction(found, console), width) == set()
+        assert broken(lambda console: print_prediction(document, console), width) == set()
 
 
 def test_unnumbered_links_are_said_to_give_a_distribution_only() -> None:
@@ -319,8 +319,8 @@ def test_unnumbered_links_are_said_to_give_a_distribution_only() -> None:
         "routing": {"numbering": "unnumbered"}
     }
     fabric = build_fabric(LabSpec.model_validate(data))
-    found = predict_document(fabric, rows_of_jobs([plan_job(fabric, job())]), Setting())
-    assert "unnumbered" in found.notes[0]
+    document = predict_document(fabric, rows_of_jobs([plan_job(fabric, job())]), Setting())
+    assert "unnumbered" in document.notes[0]
 
 
 CSV = """source,destination,sport,dest_qp,bytes

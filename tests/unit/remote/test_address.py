@@ -59,10 +59,10 @@ def config(text: str) -> paramiko.SSHConfig:
 
 
 def test_what_was_typed_wins_over_the_configuration() -> None:
-    told = config("Host lab\n HostName 192.0.2.7\n User ops\n Port 2200\n")
-    plain = resolve(parse_address("lab"), told, HOME)
+    configuration = config("Host lab\n HostName 192.0.2.7\n User ops\n Port 2200\n")
+    plain = resolve(parse_address("lab"), configuration, HOME)
     assert (plain.host, plain.user, plain.port) == ("192.0.2.7", "ops", 2200)
-    typed = resolve(parse_address("me@lab:22"), told, HOME)
+    typed = resolve(parse_address("me@lab:22"), configuration, HOME)
     assert (typed.host, typed.user, typed.port) == ("192.0.2.7", "me", 22)
 
 
@@ -76,17 +76,19 @@ def test_known_hosts_has_a_machine_by_its_name_port_or_alias() -> None:
 def test_keys_are_those_of_the_configuration_or_the_usual_ones() -> None:
     usual = resolve(parse_address("vm"), config(""), HOME).keys
     assert usual[0] == HOME / ".ssh/id_ed25519"
-    told = config("Host vm\n IdentityFile /keys/lab\n IdentitiesOnly yes\n")
-    destination = resolve(parse_address("vm"), told, HOME)
+    configuration = config("Host vm\n IdentityFile /keys/lab\n IdentitiesOnly yes\n")
+    destination = resolve(parse_address("vm"), configuration, HOME)
     assert destination.keys == (Path("/keys/lab"),)
     assert destination.only_these_keys
 
 
 def test_jumps_and_commands_between_are_read() -> None:
-    told = config("Host vm\n ProxyJump me@first:2222,second\nHost other\n ProxyCommand nc %h %p\n")
-    jumps = resolve(parse_address("vm"), told, HOME).jumps
+    configuration = config(
+        "Host vm\n ProxyJump me@first:2222,second\nHost other\n ProxyCommand nc %h %p\n"
+    )
+    jumps = resolve(parse_address("vm"), configuration, HOME).jumps
     assert jumps == (Address("first", "me", 2222), Address("second"))
-    command = resolve(parse_address("other:99"), told, HOME).proxy_command
+    command = resolve(parse_address("other:99"), configuration, HOME).proxy_command
     assert command is not None
     assert command.startswith("nc other ")
     none = config("Host vm\n ProxyCommand none\n ProxyJump none\n")
@@ -156,8 +158,8 @@ def test_tokens_and_places_of_the_home_are_filled_in(tmp_path: Path) -> None:
     assert destination.keys == (tmp_path / "keys/vm-h.example",)
     assert destination.proxy_command == "nc h.example 99 %"
     assert destination.known_hosts[0] == tmp_path / ".ssh/known_hosts"
-    own = told(tmp_path, "UserKnownHostsFile /known/mine\nHostKeyAlias twin\n")
-    assert (own.known_hosts[0], own.known_as) == (Path("/known/mine"), "twin")
+    answer = told(tmp_path, "UserKnownHostsFile /known/mine\nHostKeyAlias twin\n")
+    assert (answer.known_hosts[0], answer.known_as) == (Path("/known/mine"), "twin")
 
 
 def test_without_a_configuration_that_of_another_home_is_not_read(tmp_path: Path) -> None:

@@ -153,16 +153,16 @@ def follow(log: bytes) -> Ending:
 
 
 def refused(ask: Callable[[], object], expected: str) -> None:
-    with pytest.raises(UnfitError, match=f"vm cannot be understood: expected {expected}") as found:
+    with pytest.raises(UnfitError, match=f"vm cannot be understood: expected {expected}") as caught:
         ask()
-    assert found.value.exit_code == 3
-    assert "rocelab --host vm doctor" in str(found.value.hint)
+    assert caught.value.exit_code == 3
+    assert "rocelab --host vm doctor" in str(caught.value.hint)
 
 
 def test_what_look_answers_is_understood_among_the_words_of_a_login_shell() -> None:
-    found = look(b"Welcome!\xff\n" + says(MACHINE))
-    assert found.home == MACHINE["home"]
-    assert (found.as_root, found.is_new) == (True, False)
+    states = look(b"Welcome!\xff\n" + says(MACHINE))
+    assert states.home == MACHINE["home"]
+    assert (states.as_root, states.is_new) == (True, False)
 
 
 @pytest.mark.parametrize(
@@ -219,8 +219,8 @@ def test_another_answer_than_a_list_of_runs_is_refused(answer: object) -> None:
 
 def test_runs_of_other_names_are_left_out() -> None:
     answer = says([STATE, {**STATE, "run": "../../etc"}])
-    (found,) = list_runs(connection_to(FakeChannel(answer)), INSTALLED)
-    assert (found.run, found.command) == (NAME, "rocelab up tiny")
+    (run,) = list_runs(connection_to(FakeChannel(answer)), INSTALLED)
+    assert (run.run, run.command) == (NAME, "rocelab up tiny")
 
 
 @pytest.mark.parametrize("out", [b'{"checks":[1]}', b"[]", b"", b"[" * 200_000])

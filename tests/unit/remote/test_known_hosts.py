@@ -33,6 +33,6 @@ def test_a_line_that_is_no_entry_is_passed_over(line: str, tmp_path: Path) -> No
     file.write_bytes(f"# mine\n{line}\n{GOOD}\n".encode() + b"\xff\xfe\n")
     client = paramiko.SSHClient()
     _load_known_hosts(client, file)
-    found = client._system_host_keys.lookup("good")
-    assert found is not None
-    assert found[KEY.get_name()] == KEY
+    entry = client._system_host_keys.lookup("good")
+    assert entry is not None
+    assert entry[KEY.get_name()] == KEY

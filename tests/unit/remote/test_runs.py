@@ -258,8 +258,8 @@ def test_what_runs_there_is_what_runs_here() -> None:
     assert not [name for name in names if name.startswith("tests/") or name.endswith(".pyc")]
     (points,) = [name for name in kit.content if name.endswith(".dist-info/entry_points.txt")]
     assert b"rocelab.testkit.plugin" in kit.content[points]
-    assert any(each.startswith("pydantic") for each in kit.requirements)
-    assert not any("pytest" in each for each in kit.requirements)
+    assert any(requirement.startswith("pydantic") for requirement in kit.requirements)
+    assert not any("pytest" in requirement for requirement in kit.requirements)
 
 
 def test_what_is_compiled_here_is_not_sent_and_makes_no_other_kit(

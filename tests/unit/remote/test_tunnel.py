@@ -43,8 +43,8 @@ class Connection:
 def connection() -> Iterator[Connection]:
     made = Connection()
     yield made
-    for each in made.channels:
-        each.close()
+    for channel in made.channels:
+        channel.close()
 
 
 @pytest.fixture
@@ -64,7 +64,7 @@ def url(port: int) -> bytes:
 
 
 def ports(output: bytes) -> list[int]:
-    return [int(each) for each in re.findall(rb":(\d+)/", output)]
+    return [int(match) for match in re.findall(rb":(\d+)/", output)]
 
 
 def test_a_line_without_an_end_is_not_kept(tunnels: Tunnels) -> None:

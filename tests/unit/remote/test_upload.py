@@ -136,7 +136,7 @@ def test_no_place_leads_out_of_the_outputs(place: str) -> None:
 
 def parameters() -> dict[str, set[str]]:
     """The parameters of every command that are paths, by command."""
-    found: dict[str, set[str]] = {}
+    options: dict[str, set[str]] = {}
 
     def look(app: typer.Typer, before: str) -> None:
         for command in app.registered_commands:
@@ -144,25 +144,25 @@ def parameters() -> dict[str, set[str]]:
             assert callback is not None
             hints = typing.get_type_hints(callback)
             name = f"{before}{command.name or callback.__name__}"
-            found[name] = {
-                each.name
-                for each in inspect.signature(callback).parameters.values()
-                if "Path" in str(hints.get(each.name, each.annotation))
+            options[name] = {
+                parameter.name
+                for parameter in inspect.signature(callback).parameters.values()
+                if "Path" in str(hints.get(parameter.name, parameter.annotation))
             }
         for group in app.registered_groups:
             assert group.typer_instance is not None
             look(group.typer_instance, f"{group.name} ")
 
     look(build(), "")
-    return found
+    return options
 
 
 def test_every_path_that_a_command_takes_is_known_as_read_or_written() -> None:
-    found = parameters()
-    assert "file" in found["capture"]
+    options = parameters()
+    assert "file" in options["capture"]
     of_the_other_machine = {"frr"}
     known = INPUTS | OUTPUTS | of_the_other_machine
-    unknown = {name: paths - known for name, paths in found.items()}
+    unknown = {name: paths - known for name, paths in options.items()}
     assert not {name: paths for name, paths in unknown.items() if paths}
 
 

@@ -47,15 +47,15 @@ DNS_LABEL = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 
 def objects(planned: Fabric) -> list[dict[str, Any]]:
     return [
-        each
+        manifest
         for text in manifests(planned).values()
-        for each in yaml.load_all(text, Loader=yaml.CSafeLoader)
+        for manifest in yaml.load_all(text, Loader=yaml.CSafeLoader)
     ]
 
 
 def topology_of(planned: Fabric) -> dict[str, Any]:
-    (found,) = (each for each in objects(planned) if each["kind"] == "Topology")
-    return found
+    (topology,) = (manifest for manifest in objects(planned) if manifest["kind"] == "Topology")
+    return topology
 
 
 @cache
@@ -85,8 +85,8 @@ def test_a_topology_is_valid_against_clabernetes_s_definition(lab: str) -> None:
     version, schema = topology_schema()
     topology = objects_of(lab)[-1]
     assert (topology["apiVersion"], topology["kind"]) == (version, "Topology")
-    found = Draft202012Validator(schema).iter_errors(topology)
-    assert [error.message for error in found] == []
+    errors = Draft202012Validator(schema).iter_errors(topology)
+    assert [error.message for error in errors] == []
 
 
 def test_the_definition_refuses_a_key_that_it_does_not_have() -> None:
@@ -94,8 +94,8 @@ def test_the_definition_refuses_a_key_that_it_does_not_have() -> None:
     topology = topology_of(fabric())
     topology["spec"]["deployment"]["filesFromConfigMaps"] = {}
     del topology["spec"]["naming"]
-    found = sorted(error.json_path for error in Draft202012Validator(schema).iter_errors(topology))
-    assert found == ["$.spec", "$.spec.deployment"]
+    paths = sorted(error.json_path for error in Draft202012Validator(schema).iter_errors(topology))
+    assert paths == ["$.spec", "$.spec.deployment"]
 
 
 @pytest.mark.parametrize("validator", [Draft7Validator, Draft202012Validator])
@@ -103,8 +103,8 @@ def test_the_definition_refuses_a_key_that_it_does_not_have() -> None:
 def test_the_definition_inside_is_valid_against_containerlab_s_schema(
     lab: str, validator: Any
 ) -> None:
-    found = validator(clab_schema()).iter_errors(definition_of(lab))
-    assert [error.message for error in found] == []
+    errors = validator(clab_schema()).iter_errors(definition_of(lab))
+    assert [error.message for error in errors] == []
 
 
 @pytest.mark.parametrize("lab", SMALL_LABS)
@@ -113,10 +113,10 @@ def test_every_file_that_a_node_binds_is_mounted_from_a_config_map_that_is_appli
 ) -> None:
     made = objects_of(lab)
     texts = {
-        (each["metadata"]["name"], key): text
-        for each in made
-        if each["kind"] == "ConfigMap"
-        for key, text in each["data"].items()
+        (manifest["metadata"]["name"], key): text
+        for manifest in made
+        if manifest["kind"] == "ConfigMap"
+        for key, text in manifest["data"].items()
     }
     mounts = made[-1]["spec"]["deployment"]["filesFromConfigMap"]
     definition = definition_of(lab)
@@ -142,7 +142,7 @@ def test_the_far_end_of_a_link_has_a_name_that_linux_takes(lab: str) -> None:
 
 def test_interfaces_are_configured_by_the_names_that_links_have() -> None:
     planned = small("hpn-small")
-    made = {each.name: each for each in deployment(short_names(planned)).containers}
+    made = {container.name: container for container in deployment(short_names(planned)).containers}
     for node, links in planned.links_of.items():
         names = [f"e{number}" for number, _ in enumerate(links, start=1)]
         if made[node].files:
@@ -172,7 +172,7 @@ def test_nothing_in_a_definition_looks_like_a_variable(lab: str) -> None:
 
 
 def test_objects_come_in_the_order_in_which_they_need_each_other() -> None:
-    kinds = [each["kind"] for each in objects(fabric())]
+    kinds = [manifest["kind"] for manifest in objects(fabric())]
     assert kinds == ["Namespace", "ConfigMap", "ConfigMap", "ConfigMap", "Topology"]
     assert list(manifests(fabric())) == sorted(manifests(fabric()))
 
@@ -180,20 +180,20 @@ def test_objects_come_in_the_order_in_which_they_need_each_other() -> None:
 def test_every_object_is_in_the_lab_s_own_namespace() -> None:
     namespace, *others = objects(fabric())
     assert namespace["metadata"]["name"] == "rocelab-golden"
-    assert {each["metadata"]["namespace"] for each in others} == {"rocelab-golden"}
+    assert {other["metadata"]["namespace"] for other in others} == {"rocelab-golden"}
 
 
 @pytest.mark.parametrize("lab", [*SMALL_LABS, "zone-1-1"])
 def test_no_object_is_larger_than_the_store_takes(lab: str) -> None:
-    for each in objects_of(lab):
-        limit = CONFIG_MAP_BYTES if each["kind"] == "ConfigMap" else STORE_BYTES
-        assert object_bytes(each) < limit
+    for manifest in objects_of(lab):
+        limit = CONFIG_MAP_BYTES if manifest["kind"] == "ConfigMap" else STORE_BYTES
+        assert object_bytes(manifest) < limit
 
 
 def test_every_name_is_a_dns_label_with_the_longest_name_of_a_lab() -> None:
     longest = {"name": "a" * 24, "fabric": {"zones": 2, "racks": 2, "spines": 2, "atsws": 1}}
     planned = plan(LabSpec.model_validate(longest))
-    names = [each["metadata"]["name"] for each in objects(planned)]
+    names = [manifest["metadata"]["name"] for manifest in objects(planned)]
     # What clabernetes makes of them: a deployment and its two services.
     names += [f"{planned.name}-{node.name}{end}" for node in planned.nodes for end in ("", "-vx")]
     assert [name for name in names if not DNS_LABEL.fullmatch(name)] == []
@@ -209,7 +209,7 @@ def test_files_are_packed_whole_in_order_and_within_the_budget(
 ) -> None:
     files = {f"file{number}": "x" * size for number, size in enumerate(sizes)}
     groups = packed(files, budget)
-    assert [each for group in groups for each in group.items()] == list(files.items())
+    assert [manifest for group in groups for manifest in group.items()] == list(files.items())
     assert all(group for group in groups)
     assert all(object_bytes(group) <= budget for group in groups)
     for first, second in pairwise(groups):
@@ -229,14 +229,16 @@ def test_a_switch_s_files_are_split_where_one_config_map_is_too_small(
     monkeypatch.setattr(clabernetes, "packed", lambda texts, _: packed(texts, 1300))
     split = objects(fabric())
     assert len(split) > len(whole)
-    names = [each["metadata"]["name"] for each in split if each["kind"] == "ConfigMap"]
+    names = [manifest["metadata"]["name"] for manifest in split if manifest["kind"] == "ConfigMap"]
     assert {"golden-rtsw1-frr", "golden-rtsw1-frr-2"} <= set(names)
     assert all_texts(split) == all_texts(whole)
 
 
 def all_texts(made: list[dict[str, Any]]) -> dict[str, str]:
     """The text at every path of every node."""
-    data = {each["metadata"]["name"]: each["data"] for each in made if "data" in each}
+    data = {
+        manifest["metadata"]["name"]: manifest["data"] for manifest in made if "data" in manifest
+    }
     return {
         mount["filePath"]: data[mount["configMapName"]][mount["configMapPath"]]
         for mounts in made[-1]["spec"]["deployment"]["filesFromConfigMap"].values()
@@ -246,7 +248,7 @@ def all_texts(made: list[dict[str, Any]]) -> dict[str, str]:
 
 def sizes(planned: Fabric) -> dict[str, ClusterObject]:
     made = in_pods(deployment(short_names(planned)))
-    return {each.kind: each for each in made_objects(topology_of(planned), made)}
+    return {item.kind: item for item in made_objects(topology_of(planned), made)}
 
 
 @pytest.mark.parametrize("kind", ["ConfigMap", "Topology", "Connectivity"])
@@ -254,7 +256,7 @@ def test_a_lab_of_which_an_object_would_be_too_large_is_refused_before_a_file_is
     kind: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     size = sizes(fabric())[kind].size_bytes
-    monkeypatch.setattr(ClusterObject, "fits", property(lambda each: each.kind != kind))
+    monkeypatch.setattr(ClusterObject, "fits", property(lambda manifest: manifest.kind != kind))
     with pytest.raises(InputError, match=f"its {kind} would have {size:,} bytes"):
         write_clabernetes(fabric(), tmp_path / "out")
     assert not (tmp_path / "out").exists()
@@ -280,10 +282,10 @@ NODES = {"racks": 322, "spines": 2, "servers_per_rack": 1}
 
 def test_the_topology_of_a_node_is_what_clabernetes_writes() -> None:
     """As its manager 0.6.0 wrote it, but for the order of keys and the style of quotes."""
-    found = node_topologies(topology_of(small("tiny"))["spec"]["definition"]["containerlab"])
+    topologies = node_topologies(topology_of(small("tiny"))["spec"]["definition"]["containerlab"])
     recorded = (GOLDEN / "clabernetes-node.yaml").read_text()
-    assert yaml.safe_load(found["ctsw1"]) == yaml.safe_load(recorded)
-    assert len(found["ctsw1"]) == len(recorded)
+    assert yaml.safe_load(topologies["ctsw1"]) == yaml.safe_load(recorded)
+    assert len(topologies["ctsw1"]) == len(recorded)
 
 
 def test_the_command_writes_what_kubectl_applies(tmp_path: Path) -> None:

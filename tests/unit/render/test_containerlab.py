@@ -80,8 +80,8 @@ def test_a_switch_s_files_are_as_recorded() -> None:
 @pytest.mark.parametrize("validator", [Draft7Validator, Draft202012Validator])
 @pytest.mark.parametrize("lab", SMALL_LABS)
 def test_a_topology_is_valid_against_containerlab_s_schema(lab: str, validator: Any) -> None:
-    found = validator(clab_schema()).iter_errors(parsed(deployment(small(lab))))
-    assert [error.message for error in found] == []
+    errors = validator(clab_schema()).iter_errors(parsed(deployment(small(lab))))
+    assert [error.message for error in errors] == []
 
 
 @pytest.mark.parametrize("validator", [Draft7Validator, Draft202012Validator])
@@ -89,10 +89,10 @@ def test_the_schema_refuses_what_is_not_a_topology(validator: Any) -> None:
     document = parsed(deployment(fabric()))
     document["topology"]["links"][0]["mtu"] = "jumbo"
     document["topology"]["nodes"]["rtsw1"]["network-mode"] = "nothing"
-    found = sorted(error.json_path for error in validator(clab_schema()).iter_errors(document))
-    assert len(found) == 2
-    assert found[0] == "$.topology.links[0]"
-    assert found[1].startswith("$.topology.nodes.rtsw1")
+    paths = sorted(error.json_path for error in validator(clab_schema()).iter_errors(document))
+    assert len(paths) == 2
+    assert paths[0] == "$.topology.links[0]"
+    assert paths[1].startswith("$.topology.nodes.rtsw1")
 
 
 @pytest.mark.parametrize("lab", SMALL_LABS)
@@ -236,7 +236,9 @@ def test_a_container_gets_every_kernel_setting_that_a_namespace_gets(lab: str) -
 
 
 def test_switches_with_sessions_over_link_local_addresses_get_these_anew() -> None:
-    switches = [each for each in deployment(small("unnumbered")).containers if each.files]
+    switches = [
+        container for container in deployment(small("unnumbered")).containers if container.files
+    ]
     assert switches
     for switch in switches:
         assert switch.commands[-2:] == (
@@ -251,7 +253,7 @@ def test_nothing_that_containerlab_sets_otherwise_is_set_before_the_start() -> N
 
 
 def test_a_server_of_nics_with_two_ports_gets_addresses_and_a_route_over_both_of_each() -> None:
-    made = {each.name: each for each in deployment(small("hpn-small")).containers}
+    made = {container.name: container for container in deployment(small("hpn-small")).containers}
     assert made["srv1-1"].entrypoint == "sleep infinity"
     assert made["srv1-1"].commands[1:] == (
         "ip address add 198.18.0.0 peer 198.18.0.14/32 dev s1-tor1a",
@@ -287,7 +289,11 @@ def test_one_file_says_what_the_daemons_files_say(lab: str) -> None:
 def test_frr_s_own_shell_accepts_the_one_file(lab: str, tmp_path: Path) -> None:
     made = deployment(small(lab)).containers
     # One of each role: what others are told differs in numbers only.
-    texts = {each.role: each.files["/etc/frr/frr.conf"] for each in made if each.files}
+    texts = {
+        container.role: container.files["/etc/frr/frr.conf"]
+        for container in made
+        if container.files
+    }
     for text in texts.values():
         wrong = text.replace("coalesce-time", "no-such")
         assert vtysh_refuses(text, tmp_path) == ""
@@ -310,7 +316,9 @@ def vtysh_refuses(text: str, folder: Path) -> str:
 
 def test_bfdd_is_started_only_where_bfd_is_asked_for() -> None:
     for lab, wanted in (("tiny", "bfdd=no"), ("bfd", "bfdd=yes")):
-        container = next(each for each in deployment(small(lab)).containers if each.files)
+        container = next(
+            container for container in deployment(small(lab)).containers if container.files
+        )
         assert wanted in container.files["/etc/frr/daemons"].splitlines()
 
 
@@ -329,9 +337,9 @@ def test_a_lab_that_fits_is_rendered_without_a_warning() -> None:
 
 def test_more_than_a_machine_is_likely_to_hold_is_warned_of() -> None:
     shape = {"kind": "clos", "racks": 70, "spines": 4, "servers_per_rack": 7}
-    found = warnings(plan(LabSpec.model_validate({"name": "large", "fabric": shape})))
-    assert [text.partition(" ")[0] for text in found] == ["564", "770"]
-    assert "gc_thresh3=3080" in found[1]
+    texts = warnings(plan(LabSpec.model_validate({"name": "large", "fabric": shape})))
+    assert [text.partition(" ")[0] for text in texts] == ["564", "770"]
+    assert "gc_thresh3=3080" in texts[1]
 
 
 def test_a_fabric_wider_than_frr_s_image_takes_is_warned_of() -> None:

@@ -73,7 +73,7 @@ def test_a_small_fabric_shows_every_node_with_its_as_number_and_prefix(shape: st
         position = drawn.index(node.name)
         asn, prefix = drawn[position + 1 : position + 3]
         assert asn == f"AS {node.asn}"
-        assert prefix in {each.prefix for each in fabric.prefixes_of[node.name]}
+        assert prefix in {prefix.prefix for prefix in fabric.prefixes_of[node.name]}
     for server in fabric.servers:
         nic = IPv4Address(fabric.nics(server.name)[0].ip)
         leaves = {link.b.node for link in fabric.nics(server.name)[0].links}

@@ -86,14 +86,15 @@ def is_red(root: Xml.Element) -> bool:
 
 
 def properties(suite: Xml.Element) -> dict[str, str]:
-    return {each.get("name", ""): each.get("value", "") for each in suite.iter("property")}
+    return {entry.get("name", ""): entry.get("value", "") for entry in suite.iter("property")}
 
 
 def expecting(result: DrillResult, **observed: bool) -> DrillResult:
     """The result with verdicts of these KPIs passed or not, and the others left."""
     (phase,) = result.phases
     verdicts = [
-        replace(each, passed=observed.get(each.kpi, each.passed)) for each in phase.verdicts
+        replace(verdict, passed=observed.get(verdict.kpi, verdict.passed))
+        for verdict in phase.verdicts
     ]
     judged = replace(phase, verdicts=tuple(verdicts))
     return replace(result, phases=(judged,), passed=judged.passed)
@@ -105,10 +106,10 @@ def test_a_drill_is_a_suite_with_a_case_per_repeat_and_per_expectation(tmp_path:
     (suite,) = root
     assert (suite.get("name"), suite.get("time")) == ("link-flap", "12.346")
     assert suite.get("timestamp") == "2025-01-01T00:00:00"
-    found = outcomes(suite)
-    assert list(found)[:3] == [f"repeat {number} is a measurement" for number in (1, 2, 3)]
-    assert found["full_convergence <= 1s"] == "passed"
-    assert len(found) == 3 + 5
+    cases = outcomes(suite)
+    assert list(cases)[:3] == [f"repeat {number} is a measurement" for number in (1, 2, 3)]
+    assert cases["full_convergence <= 1s"] == "passed"
+    assert len(cases) == 3 + 5
 
 
 def test_a_failed_expectation_says_what_was_expected_and_observed(tmp_path: Path) -> None:
@@ -171,12 +172,12 @@ def test_the_spread_of_every_figure_and_what_each_repeat_measured_are_properties
 ) -> None:
     result = report_sample.result()
     (suite,) = written(junit_of(result, 1), tmp_path)
-    found = properties(suite)
+    values = properties(suite)
     spread = result.phases[0].figures[0].spread["full_convergence"]
-    assert found["full_convergence.unit"] == "ns"
-    assert float(found["full_convergence.median"]) == spread.median
-    assert (found["full_convergence.n"], found["repeat2.restored"]) == ("3", "true")
-    assert int(found["repeat1.lost_packets"]) == result.repeats[0][0].probes.overall.lost
+    assert values["full_convergence.unit"] == "ns"
+    assert float(values["full_convergence.median"]) == spread.median
+    assert (values["full_convergence.n"], values["repeat2.restored"]) == ("3", "true")
+    assert int(values["repeat1.lost_packets"]) == result.repeats[0][0].probes.overall.lost
 
 
 @pytest.mark.parametrize("result", [report_sample.result(), phases_sample.result()])
@@ -184,10 +185,10 @@ def test_every_suite_names_the_software_that_ran(result: DrillResult, tmp_path: 
     environment = replace(result.environment, frr_version="10.3")
     root = written(junit_of(replace(result, environment=environment), 1), tmp_path)
     for suite in root:
-        found = properties(suite)
-        assert found["frr_version"] == "10.3"
-        assert found["kernel"] == environment.kernel
-        assert found["tool_version"] == environment.tool_version
+        values = properties(suite)
+        assert values["frr_version"] == "10.3"
+        assert values["kernel"] == environment.kernel
+        assert values["tool_version"] == environment.tool_version
 
 
 def test_a_repeat_that_was_no_measurement_beside_others_is_skipped(tmp_path: Path) -> None:
@@ -231,7 +232,7 @@ def test_a_phase_that_was_no_measurement_fails_alone(tmp_path: Path) -> None:
 def test_the_file_is_red_exactly_where_the_drill_failed(
     problems: Sequence[tuple[str, ...]], met: bool
 ) -> None:
-    made = report_sample.result(*(report_sample.repeat(1, each) for each in problems))
+    made = report_sample.result(*(report_sample.repeat(1, problem) for problem in problems))
     result = expecting(made, lost_packets=met) if () in problems else made
     root = junit_of(result, 1)
     check(root)
@@ -242,13 +243,14 @@ def test_a_drill_that_could_not_run_is_an_error_with_its_hint(tmp_path: Path) ->
     error = MachineError("no \x1b[31mFRR\0 here", hint="run setup")
     root = written(junit_of_error("link-flap", error, 0.5), tmp_path)
     check(root)
-    found = root.find("testsuite/testcase/error")
-    assert found is not None
-    assert found.get("type") == "MachineError"
+    element = root.find("testsuite/testcase/error")
+    assert element is not None
+    assert element.get("type") == "MachineError"
     assert (
-        found.get("message") == "no \N{REPLACEMENT CHARACTER}[31mFRR\N{REPLACEMENT CHARACTER} here"
+        element.get("message")
+        == "no \N{REPLACEMENT CHARACTER}[31mFRR\N{REPLACEMENT CHARACTER} here"
     )
-    assert (found.text or "").endswith("run setup")
+    assert (element.text or "").endswith("run setup")
 
 
 def test_a_file_is_replaced_whole_and_nothing_is_left_beside_it(tmp_path: Path) -> None:

@@ -19,8 +19,10 @@ def heading(text: str) -> str:
 
 def tables(text: str) -> list[list[list[str]]]:
     """The cells of each table, row by row, as GitHub divides them."""
-    found = re.findall(r"(?:^\|.*\|\n)+", text, re.M)
-    cells = [[re.split(r"(?<!\\)\|", line)[1:-1] for line in each.splitlines()] for each in found]
+    matches = re.findall(r"(?:^\|.*\|\n)+", text, re.M)
+    cells = [
+        [re.split(r"(?<!\\)\|", line)[1:-1] for line in block.splitlines()] for block in matches
+    ]
     return [[[cell.strip() for cell in row] for row in table] for table in cells]
 
 
@@ -32,7 +34,7 @@ def test_an_expectation_that_was_not_met_is_named_with_what_was_observed() -> No
     assert ["Packets lost", "\\<= 50", "68", "not met in 3 of 3"] in verdicts
     assert ["Packets lost", "62", "59 to 68", "3"] in figures
     assert repeats[0][:2] == ["repeat", "outcome"]
-    assert [row[:2] for row in repeats[2:]] == [[str(each), "failed"] for each in (1, 2, 3)]
+    assert [row[:2] for row in repeats[2:]] == [[str(number), "failed"] for number in (1, 2, 3)]
     lost = repeats[0].index("Packets lost")
     assert sorted(row[lost] for row in repeats[2:]) == ["59", "62", "68"]
 

@@ -255,6 +255,6 @@ def test_every_page_and_document_of_a_drill_names_the_frr_that_ran() -> None:
     )
     for page in pages:
         assert "<tr><th>routing</th><td>FRR 10.3</td></tr>" in page
-    for found in (result(), report_sample.result()):
-        document = json.loads(to_json(replace(found, environment=environment)))
+    for drill in (result(), report_sample.result()):
+        document = json.loads(to_json(replace(drill, environment=environment)))
         assert document["environment"]["frr_version"] == "10.3"

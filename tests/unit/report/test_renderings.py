@@ -220,9 +220,9 @@ def test_the_page_has_every_repeat_with_why_it_failed_or_is_invalid() -> None:
 @pytest.mark.usefixtures("undrawn")
 def test_a_figure_that_a_valid_repeat_did_not_measure_says_how_many_did() -> None:
     stuck = replace(repeat(2), overall=replace(repeat(2).overall, full_convergence_ns=None))
-    found = result(repeat(1), stuck)
-    assert re.search(r"Full convergence +28.4 ms +1 of 2", terminal(found))
-    assert "n = 1 of 2" in render_html(found)
+    drill = result(repeat(1), stuck)
+    assert re.search(r"Full convergence +28.4 ms +1 of 2", terminal(drill))
+    assert "n = 1 of 2" in render_html(drill)
 
 
 @pytest.mark.usefixtures("undrawn")

@@ -51,43 +51,43 @@ PAGE_LIMIT = 5_000_000
 
 
 def recorded(drill: DrillResult) -> Recording:
-    found = recording(drill)
-    assert found is not None
-    return found
+    replay = recording(drill)
+    assert replay is not None
+    return replay
 
 
 def test_every_valid_run_is_recorded_and_the_representative_one_is_shown_first() -> None:
-    found = recorded(result(repeat(9), repeat(1), repeat(4), repeat(5, problems=("x",))))
-    assert [run.title for run in found.runs] == ["repeat 1", "repeat 2", "repeat 3"]
-    assert found.chosen == 2
+    replay = recorded(result(repeat(9), repeat(1), repeat(4), repeat(5, problems=("x",))))
+    assert [run.title for run in replay.runs] == ["repeat 1", "repeat 2", "repeat 3"]
+    assert replay.chosen == 2
     assert recording(result(repeat(1, problems=("x",)))) is None
 
 
 def test_the_fabric_is_as_the_live_page_has_it() -> None:
-    found = recorded(result(repeat(1)))
-    assert {"name": "rtsw1", "role": "rtsw", "tier": 1, "zone": 1} in found.nodes
-    assert {"name": LINK, "a": "rtsw1", "b": "ctsw2"} in found.links
-    assert len(found.runs[0].loads) == 2 * len(found.links)
-    assert sum(found.runs[0].loads) == 24 * 2 * 2000
+    recording = recorded(result(repeat(1)))
+    assert {"name": "rtsw1", "role": "rtsw", "tier": 1, "zone": 1} in recording.nodes
+    assert {"name": LINK, "a": "rtsw1", "b": "ctsw2"} in recording.links
+    assert len(recording.runs[0].loads) == 2 * len(recording.links)
+    assert sum(recording.runs[0].loads) == 24 * 2 * 2000
 
 
 def test_a_fault_begins_and_ends_at_its_link_in_the_event_of_its_number() -> None:
     (run,) = recorded(result(repeat(1))).runs
     faults = [event for event in run.events if event["kind"] == "fault"]
-    assert [(each["t_ns"], each["begins"], each["event"]) for each in faults] == [
+    assert [(fault["t_ns"], fault["begins"], fault["event"]) for fault in faults] == [
         (0, True, 1),
         (2 * SECOND, False, 2),
     ]
-    assert {each["links"] for each in faults} == {(LINK,)}
-    assert [event["t_ns"] for event in run.events] == sorted(each["t_ns"] for each in run.events)
+    assert {fault["links"] for fault in faults} == {(LINK,)}
+    assert [event["t_ns"] for event in run.events] == sorted(event["t_ns"] for event in run.events)
 
 
 def test_a_result_without_single_changes_shows_its_events() -> None:
     one = repeat(1)
-    events = tuple(replace(each, event=replace(each.event, faults=())) for each in one.events)
+    events = tuple(replace(event, event=replace(event.event, faults=())) for event in one.events)
     (run,) = recorded(result(replace(one, events=events))).runs
     faults = [event for event in run.events if event["kind"] == "fault"]
-    assert [(each["subject"], each["links"]) for each in faults] == [(LINK, ())] * 2
+    assert [(fault["subject"], fault["links"]) for fault in faults] == [(LINK, ())] * 2
 
 
 def test_all_losses_are_there_with_their_times() -> None:
@@ -100,15 +100,15 @@ def test_all_losses_are_there_with_their_times() -> None:
 
 
 def change(at_ms: float, before: int | None, after: int | None, **keys: str) -> FibChange:
-    given = {"node": "rtsw1", "prefix": "a", **keys}
+    fields = {"node": "rtsw1", "prefix": "a", **keys}
     action = "delete" if after is None else "replace"
-    return FibChange(int(at_ms * MS), given["node"], given["prefix"], action, before, after)
+    return FibChange(int(at_ms * MS), fields["node"], fields["prefix"], action, before, after)
 
 
 def test_changes_of_a_switch_that_follow_each_other_are_one_entry_with_what_is_then_missing() -> (
     None
 ):
-    found = list(
+    widths = list(
         routes(
             [
                 change(1.0, 4, 3),
@@ -120,8 +120,8 @@ def test_changes_of_a_switch_that_follow_each_other_are_one_entry_with_what_is_t
         )
     )
     assert [
-        (each["node"], each["t_ns"] / MS, each["changes"], each["removed"], each["incomplete"])
-        for each in found
+        (row["node"], row["t_ns"] / MS, row["changes"], row["removed"], row["incomplete"])
+        for row in widths
     ] == [
         ("rtsw1", 1, 2, 1, 2),
         ("rtsw1", 9, 1, 0, 1),
@@ -249,13 +249,13 @@ def test_a_job_has_its_goodput_and_the_measured_iterations_where_they_ended() ->
             for run in drill.repeats[0]
         ),
     )
-    found = recorded(replace(drill, repeats=repeats))
-    run = next(run for run in found.runs if run.title.startswith("idle"))
+    recording = recorded(replace(drill, repeats=repeats))
+    run = next(run for run in recording.runs if run.title.startswith("idle"))
     (job,) = run.jobs
     last = ends[-1]
     assert job.iterations == ((last - 100 - 80, last - 100), (last - 90, last))
     assert (job.interval_ns, job.rate_bps) == (10, [5, 7, 3])
-    assert [(each["t_ns"], each["fault"]) for each in run.events] == [(250, "carrier-down")]
+    assert [(event["t_ns"], event["fault"]) for event in run.events] == [(250, "carrier-down")]
     assert run.flows == []
 
 
@@ -263,22 +263,22 @@ def test_a_cell_of_a_comparison_has_its_flows_and_their_paths(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     measured = comparison()
-    found = compared(measured)
-    assert found is not None
+    recording = compared(measured)
+    assert recording is not None
     sent = measured.cells[0].runs[0].flows
-    names = [link["name"] for link in found.links]
-    (run, *_) = found.runs
+    names = [link["name"] for link in recording.links]
+    (run, *_) = recording.runs
     flows = [flow for flow in run.flows if isinstance(flow, SentFlow)]
     assert run.flows_are.startswith(f"All {len(sent)} flows; ")
     assert [(flow.dest_qp, flow.packets) for flow in flows] == [
-        (each.dest_qp, each.packets) for each in sent
+        (flow.dest_qp, flow.packets) for flow in sent
     ]
     for flow in flows:
         crossed = [names[number] for number in flow.path]
         assert crossed[0].startswith(flow.source.partition(":")[0])
         assert crossed[-1].startswith(flow.destination.partition(":")[0])
 
-    again = [replace(each, retransmitted=n % 3, ce=n) for n, each in enumerate(sent)]
+    again = [replace(flow, retransmitted=n % 3, ce=n) for n, flow in enumerate(sent)]
     cells = [
         replace(cell, runs=(replace(cell.runs[0], flows=tuple(again)),)) for cell in measured.cells
     ]
@@ -286,7 +286,7 @@ def test_a_cell_of_a_comparison_has_its_flows_and_their_paths(
     fewer = compared(replace(measured, cells=tuple(cells)))
     assert fewer is not None
     (run, *_) = fewer.runs
-    most = sorted(((each.retransmitted, each.ce) for each in again), reverse=True)[:3]
+    most = sorted(((flow.retransmitted, flow.ce) for flow in again), reverse=True)[:3]
     assert [(flow.retransmitted, flow.ce) for flow in run.flows] == most  # type: ignore[attr-defined]
     assert run.flows_are.startswith(f"The 3 of {len(sent)} flows with the most packets sent again")
 
@@ -296,13 +296,13 @@ def test_a_simulation_has_the_bytes_of_each_link_and_the_rate_over_time() -> Non
     job = collective_job(JobSpec.model_validate({"pattern": "alltoall", "ranks": 8, "size": "8MB"}))
     options = Options(timeline=TimelineSpec(events=(event,)))
     report = simulate(load_spec(find_lab("zones-small")), [job], options)
-    found = simulated(report)
-    assert found is not None
-    (run,) = found.runs
-    names = [link["name"] for link in found.links]
+    recording = simulated(report)
+    assert recording is not None
+    (run,) = recording.runs
+    names = [link["name"] for link in recording.links]
     for busy in report.worst:
         number = names.index(busy.link)
-        is_up = busy.sender == found.links[number]["a"]
+        is_up = busy.sender == recording.links[number]["a"]
         assert run.loads[2 * number + (not is_up)] == busy.bytes
     assert sum(run.loads) == sum(sum(use.bytes) for use in report.uses) > 0
     (rate,) = run.jobs
@@ -312,13 +312,13 @@ def test_a_simulation_has_the_bytes_of_each_link_and_the_rate_over_time() -> Non
         bps * (end - begin) for bps, begin, end in zip(rates, times, times[1:], strict=False)
     )
     assert sum(rate.rate_bps) * rate.interval_ns == pytest.approx(sent, rel=1e-6)
-    assert [(each["t_ns"], each["kind"]) for each in run.events if each["kind"] == "fault"] == [
+    assert [(event["t_ns"], event["kind"]) for event in run.events if event["kind"] == "fault"] == [
         (5 * MS, "fault"),
         (2005 * MS, "fault"),
     ]
     assert run.events[0]["links"] == ("z1-rtsw1:z1-ctsw1",)
     (failed,) = report.events
-    routed = [each["t_ns"] for each in run.events if each["kind"] == "stage"]
+    routed = [event["t_ns"] for event in run.events if event["kind"] == "stage"]
     assert routed == [failed.routed_ns] and failed.routed_ns > 5 * MS
     assert run.rates_are == "all transfers on the wire"
     of_packets = simulated(replace(report, method=replace(report.method, engine=Engine.PACKETS)))
@@ -332,12 +332,12 @@ def test_a_simulation_has_its_flows_with_their_paths_and_the_page_lists_them() -
     report = simulate(
         load_spec(find_lab("zone-small")), [collective_job(JobSpec.model_validate(job))]
     )
-    found = simulated(report)
-    assert found is not None
-    (run,) = found.runs
+    recording = simulated(report)
+    assert recording is not None
+    (run,) = recording.runs
     assert [flow.name for flow in run.flows] == [f"f{n}" for n in range(1, 5)]
     for flow, outcome in zip(run.flows, report.slowest, strict=True):
-        assert tuple(found.links[number]["name"] for number in flow.path) == outcome.links
+        assert tuple(recording.links[number]["name"] for number in flow.path) == outcome.links
     assert run.flows_are.startswith("All 4 flows")
     fewer = replace(report, slowest=report.slowest[:3])
     assert which_flows(fewer, 3).startswith("The 3 slowest of 4 flows")
@@ -348,18 +348,18 @@ def test_of_a_fabric_of_thousands_of_nodes_the_part_is_drawn_that_the_slowest_fl
     job = {"pattern": "alltoall", "ranks": 24, "size": "1MB", "placement": "fragmented"}
     spec = load_spec(find_lab("llama3-24k"))
     report = simulate(spec, [collective_job(JobSpec.model_validate(job))])
-    found = simulated(report)
-    assert found is not None
-    (run,) = found.runs
+    recording = simulated(report)
+    assert recording is not None
+    (run,) = recording.runs
     assert 0 < len(run.flows) < len(report.slowest)
-    assert len(found.nodes) <= MOST_NODES_OF_PART
+    assert len(recording.nodes) <= MOST_NODES_OF_PART
     for flow, outcome in zip(run.flows, report.slowest, strict=False):
-        assert tuple(found.links[number]["name"] for number in flow.path) == outcome.links
+        assert tuple(recording.links[number]["name"] for number in flow.path) == outcome.links
     assert run.flows_are.startswith(f"The {len(run.flows)} slowest of 552 flows")
-    assert f"of the {len(found.nodes)} nodes on their paths, of 4,764 that" in run.flows_are
-    names = {node["name"] for node in found.nodes}
+    assert f"of the {len(recording.nodes)} nodes on their paths, of 4,764 that" in run.flows_are
+    names = {node["name"] for node in recording.nodes}
     drawn = {link.name: link for link in plan(spec).links if {link.a.node, link.b.node} <= names}
-    assert set(drawn) == {link["name"] for link in found.links}
+    assert set(drawn) == {link["name"] for link in recording.links}
     # Of each link the bytes that the whole fabric's has, up and then down.
     carried = {name: run.loads[2 * n : 2 * n + 2] for n, name in enumerate(drawn)}
     between = [name for name in report.slowest[0].links if drawn[name].a.role.is_switch]

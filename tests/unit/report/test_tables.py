@@ -20,11 +20,11 @@ NARROW = (80, 60)
 
 
 def show_links(console: Console) -> None:
-    shown = table("Links", ("link", "what happened", "packets", "loss of connectivity"), left=2)
-    shown.add_row("rtsw101:ctsw12-2", "carrier went and came back", "1,234,567", "12.5 ms")
-    shown.add_row("z2-rtsw17:atsw1", "nothing", "12", "not measured")
-    shown.caption = "and 12 more"
-    console.print(shown)
+    grid = table("Links", ("link", "what happened", "packets", "loss of connectivity"), left=2)
+    grid.add_row("rtsw101:ctsw12-2", "carrier went and came back", "1,234,567", "12.5 ms")
+    grid.add_row("z2-rtsw17:atsw1", "nothing", "12", "not measured")
+    grid.caption = "and 12 more"
+    console.print(grid)
 
 
 def test_a_table_that_fits_stands_as_it_is() -> None:
@@ -58,9 +58,9 @@ def test_names_are_whole_and_lines_fit(width: int) -> None:
 
 def test_what_is_wider_than_the_terminal_is_folded_and_not_cut() -> None:
     def show(console: Console) -> None:
-        shown = table("", ("name", "n"))
-        shown.add_row("a" * 25 + "b" * 25, "1")
-        console.print(shown)
+        grid = table("", ("name", "n"))
+        grid.add_row("a" * 25 + "b" * 25, "1")
+        console.print(grid)
 
     text = printed(show, 30)
     assert (text.count("a"), text.count("b")) == (26, 25)

@@ -169,10 +169,10 @@ def test_how_much_lower_a_rate_must_be_is_a_share_of_the_interval(lost: int, bel
     """Intervals of 500 packets: up to 1 % fewer is the same rate."""
     sent_ns = np.arange(2000, dtype=np.int64) * MS
     received_ns = np.delete(sent_ns, np.arange(500, 500 + lost)) + 50_000
-    found = rate_derived_convergence(
+    loss_ns = rate_derived_convergence(
         sent_ns, received_ns, Window(500 * MS, 2000 * MS), Method(500 * MS, 500 * MS)
     )
-    assert found == (500 * MS if below else 0)
+    assert loss_ns == (500 * MS if below else 0)
 
 
 def test_one_packet_lost_long_after_an_event_has_no_time() -> None:

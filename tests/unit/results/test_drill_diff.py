@@ -46,7 +46,7 @@ def of_one(seed: int) -> str:
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory: pytest.TempPathFactory) -> DrillDiff:
+def diff(tmp_path_factory: pytest.TempPathFactory) -> DrillDiff:
     """Five repeats on another FRR, kernel and lab, each slower than any of the five before."""
     new = drill(*range(30, 35))
     spec = report_sample.expecting({"lost_packets": "<= 500", "restored": True})
@@ -112,22 +112,22 @@ def test_what_is_said_of_a_figure(
     assert compared(old, new)[2:] == (apart, finding)
 
 
-def test_figures_verdicts_machine_drill_and_lab_are_compared(told: DrillDiff) -> None:
-    of = {each.kpi: each for each in told.figures}
+def test_figures_verdicts_machine_drill_and_lab_are_compared(diff: DrillDiff) -> None:
+    of = {figure.kpi: figure for figure in diff.figures}
     assert of["lost_packets"].finding is Finding.HIGHER
     assert of["lost_packets"].old_values == (56.0, 59.0, 62.0, 65.0, 68.0)
     assert of["lost_packets"].difference == 90
     assert of["affected_flows"].finding is Finding.SAME
     assert of["restored"].new_values == (1.0,) * 5
-    changed = {each.kpi for each in told.verdicts if each.changed}
+    changed = {verdict.kpi for verdict in diff.verdicts if verdict.changed}
     assert changed == {"affected_flows", "full_convergence", "lost_outside_events", "lost_packets"}
-    assert told.environment == (Change("frr_version", "8.4.4", "10.3"),)
-    assert told.lab == (Change("dilation", 5000.0, 2000.0),)
-    assert Change("phases[0].expect.lost_packets", "<= 50", "<= 500") in told.drill
+    assert diff.environment == (Change("frr_version", "8.4.4", "10.3"),)
+    assert diff.lab == (Change("dilation", 5000.0, 2000.0),)
+    assert Change("phases[0].expect.lost_packets", "<= 50", "<= 500") in diff.drill
 
 
-def test_the_terminal_has_both_sides_and_says_what_the_test_can_not(told: DrillDiff) -> None:
-    text = printed(lambda console: print_difference(told, console), 160)
+def test_the_terminal_has_both_sides_and_says_what_the_test_can_not(diff: DrillDiff) -> None:
+    text = printed(lambda console: print_difference(diff, console), 160)
     row = next(line for line in text.splitlines() if "Packets lost" in line and "n 5" in line)
     said = "Packets lost higher +90 (+145.2%) 0.008 62 (56 to 68, n 5) 152 (146 to 158, n 5)"
     assert " ".join(row.split()) == said
@@ -136,19 +136,19 @@ def test_the_terminal_has_both_sides_and_says_what_the_test_can_not(told: DrillD
     assert "too few" not in text
     assert "not the same experiment" in text
     for width in (80, 60):
-        assert broken(lambda console: print_difference(told, console), width) == set()
+        assert broken(lambda console: print_difference(diff, console), width) == set()
 
 
-def test_tables_fit_a_narrow_terminal(told: DrillDiff) -> None:
-    lines = too_long(lambda console: print_difference(told, console), 60)
+def test_tables_fit_a_narrow_terminal(diff: DrillDiff) -> None:
+    lines = too_long(lambda console: print_difference(diff, console), 60)
     assert all(line.startswith(("p: ", "old  ", "new  ", "The drill or")) for line in lines)
 
 
 def test_few_repeats_are_said_to_be_too_few(tmp_path: Path) -> None:
-    found = difference(saved(tmp_path / "a", drill(1, 2)), saved(tmp_path / "b", drill(30, 31)))
-    lost = next(each for each in found.figures if each.kpi == "lost_packets")
+    diff = difference(saved(tmp_path / "a", drill(1, 2)), saved(tmp_path / "b", drill(30, 31)))
+    lost = next(figure for figure in diff.figures if figure.kpi == "lost_packets")
     assert (lost.finding, lost.apart) == (Finding.TOO_FEW, True)
-    text = printed(lambda console: print_difference(found, console), 160)
+    text = printed(lambda console: print_difference(diff, console), 160)
     assert "2 and 2 repeats are too few to distinguish a difference from chance" in text
     assert "too few repeats*" in text
     assert "Machine and software are the same." in text
@@ -158,9 +158,9 @@ def test_few_repeats_are_said_to_be_too_few(tmp_path: Path) -> None:
 def test_invalid_repeats_enter_no_figure(tmp_path: Path) -> None:
     bad = report_sample.repeat(99, problems=("the clock jumped",))
     new = report_sample.result(report_sample.repeat(1), bad)
-    found = difference(saved(tmp_path / "a", drill(1)), saved(tmp_path / "b", new))
-    assert (found.new.repeats, found.new.valid_repeats) == (2, 1)
-    assert {each.finding for each in found.figures} == {Finding.SAME}
+    diff = difference(saved(tmp_path / "a", drill(1)), saved(tmp_path / "b", new))
+    assert (diff.new.repeats, diff.new.valid_repeats) == (2, 1)
+    assert {figure.finding for figure in diff.figures} == {Finding.SAME}
 
 
 def test_drills_of_jobs_are_compared_phase_by_phase(tmp_path: Path) -> None:
@@ -169,13 +169,13 @@ def test_drills_of_jobs_are_compared_phase_by_phase(tmp_path: Path) -> None:
     compact = saved(tmp_path / "b", new)
     document = json.loads((compact / "result.json").read_text())
     (compact / "result.json").write_text(json.dumps(document, separators=(",", ":")))
-    found = difference(saved(tmp_path / "a", old), compact)
-    of = {(each.phase, each.kpi): each for each in found.figures}
+    diff = difference(saved(tmp_path / "a", old), compact)
+    of = {(figure.phase, figure.kpi): figure for figure in diff.figures}
     assert of["idle", "busbw"].finding is Finding.SAME
     assert of["shared", "time_to_fairness"].finding is Finding.NOT_MEASURED
-    changed = [(each.phase, each.kpi) for each in found.verdicts if each.changed]
+    changed = [(verdict.phase, verdict.kpi) for verdict in diff.verdicts if verdict.changed]
     assert changed == [("shared", "time_to_fairness")]
-    text = printed(lambda console: print_difference(found, console), 160)
+    text = printed(lambda console: print_difference(diff, console), 160)
     assert "<= 30ms: not met, not measured" in " ".join(text.split())
 
 
@@ -189,11 +189,11 @@ def test_a_diagnosis_is_no_figure_and_a_change_of_it_is_an_expectations(tmp_path
         )
 
     old, new = saved(tmp_path / "old", found("none")), saved(tmp_path / "new", found("incast a"))
-    told = difference(old, new)
-    assert "diagnosis" not in {figure.kpi for figure in told.figures}
-    assert [each.kpi for each in told.verdicts if each.changed] == ["diagnosis"]
-    shown = printed(lambda console: print_difference(told, console), 160)
-    assert "none: not met, incast a" in shown
+    diff = difference(old, new)
+    assert "diagnosis" not in {figure.kpi for figure in diff.figures}
+    assert [verdict.kpi for verdict in diff.verdicts if verdict.changed] == ["diagnosis"]
+    text = printed(lambda console: print_difference(diff, console), 160)
+    assert "none: not met, incast a" in text
 
 
 def test_where_values_differ_is_named_by_key_and_place() -> None:
@@ -211,15 +211,15 @@ def test_the_command_takes_folders_and_files_and_always_ends_well(
     tmp_path: Path, rocelab: Callable[..., Outcome]
 ) -> None:
     old, new = saved(tmp_path / "a", of_one(1)), saved(tmp_path / "b", drill(30))
-    found = rocelab("drill", "diff", old, new / "result.json")
-    assert found.code == 0
-    assert "Packets lost" in found.out
-    found = rocelab("drill", "diff", old, new, "--json")
-    assert found.code == 0
-    document = json.loads(found.out)
+    outcome = rocelab("drill", "diff", old, new / "result.json")
+    assert outcome.code == 0
+    assert "Packets lost" in outcome.out
+    outcome = rocelab("drill", "diff", old, new, "--json")
+    assert outcome.code == 0
+    document = json.loads(outcome.out)
     assert (document["schema_version"], document["name"]) == (1, "link-flap")
     assert document["old"]["path"] == str(old)
-    assert {each["finding"] for each in document["figures"]} <= set(Finding)
+    assert {figure["finding"] for figure in document["figures"]} <= set(Finding)
 
 
 def test_what_can_not_be_compared_is_input_that_is_wrong(
@@ -238,9 +238,9 @@ def test_what_can_not_be_compared_is_input_that_is_wrong(
         (tmp_path / "empty", "cannot be read: No such file or directory"),
         (tmp_path / "none.json", "none.json cannot be read"),
     ):
-        found = rocelab("drill", "diff", old, new)
-        assert found.code == 2
-        assert said in " ".join(found.err.split())
+        outcome = rocelab("drill", "diff", old, new)
+        assert outcome.code == 2
+        assert said in " ".join(outcome.err.split())
 
 
 @pytest.mark.parametrize(
@@ -272,8 +272,8 @@ def test_a_document_that_contradicts_itself_is_wrong_input_and_no_text_is_obeyed
     inner[last] = junk
     (tmp_path / "new.json").write_text(json.dumps(document))
 
-    found = rocelab("drill", "diff", old, tmp_path / "new.json")
+    outcome = rocelab("drill", "diff", old, tmp_path / "new.json")
 
-    assert found.code in (0, 2), found.err
-    assert "Traceback" not in found.err
-    assert "\x1b" not in found.out + found.err
+    assert outcome.code in (0, 2), outcome.err
+    assert "Traceback" not in outcome.err
+    assert "\x1b" not in outcome.out + outcome.err

@@ -98,12 +98,12 @@ def chance_of_none(n: int, spread: float, overhead: float, trials: int = 2000) -
     """How often an iteration that is longer by `overhead` counts as without impact, after `n` with
     that spread."""
     draw = np.random.default_rng(n)
-    found = 0
+    count = 0
     for _ in range(trials):
         steady_ns = (1e9 * np.exp(draw.normal(0, spread, n))).astype(np.int64)
         failed_ns = int(1e9 * (1 + overhead) * np.exp(draw.normal(0, spread)))
-        found += overhead_bounds(failed_ns, steady_ns)[1] <= ZERO_IMPACT
-    return found / trials
+        count += overhead_bounds(failed_ns, steady_ns)[1] <= ZERO_IMPACT
+    return count / trials
 
 
 @pytest.mark.parametrize("spread", [0.002, 0.01, 0.03, 0.1])

@@ -64,11 +64,11 @@ def test_pauses_that_spread_go_back_to_the_receiver_where_they_began() -> None:
         span("rtsw1", "ctsw1", 20, 80),
         span("srv1-1", "rtsw1", 30, 70),
     )
-    (found,) = propagation(spans, SERVERS, 1000)
-    assert found.root == "srv2-1"
-    assert found.depth == {"rtsw2": 1, "ctsw1": 2, "rtsw1": 3, "srv1-1": 4}
-    assert found.waited_ns == {"rtsw2": 100, "ctsw1": 80, "rtsw1": 60, "srv1-1": 40}
-    assert found.total_ns == 280
+    (origin,) = propagation(spans, SERVERS, 1000)
+    assert origin.root == "srv2-1"
+    assert origin.depth == {"rtsw2": 1, "ctsw1": 2, "rtsw1": 3, "srv1-1": 4}
+    assert origin.waited_ns == {"rtsw2": 100, "ctsw1": 80, "rtsw1": 60, "srv1-1": 40}
+    assert origin.total_ns == 280
 
 
 def test_a_server_that_is_stopped_itself_is_where_its_pauses_began() -> None:
@@ -77,8 +77,8 @@ def test_a_server_that_is_stopped_itself_is_where_its_pauses_began() -> None:
         span("rtsw2", "srv2-1", 10, 90),
         span("ctsw1", "rtsw2", 20, 80),
     )
-    found = propagation(spans, SERVERS, 1000)
-    assert {each.root: each.waited_ns for each in found} == {
+    origins = propagation(spans, SERVERS, 1000)
+    assert {origin.root: origin.waited_ns for origin in origins} == {
         "srv2-1": {"rtsw2": 80, "ctsw1": 60},
         "rtsw2": {"srv2-1": 100},
     }
@@ -92,9 +92,9 @@ def test_a_switch_that_nobody_paused_is_a_root_of_its_own() -> None:
         span("srv1-1", "rtsw1", 20, 60),
         span("srv1-2", "rtsw1", 20, 60),
     )
-    found = propagation(spans, SERVERS, 1000)
-    assert [each.root for each in found] == ["rtsw1", "srv2-1"]
-    assert found[0].total_ns == 80
+    origins = propagation(spans, SERVERS, 1000)
+    assert [origin.root for origin in origins] == ["rtsw1", "srv2-1"]
+    assert origins[0].total_ns == 80
 
 
 def test_what_share_of_the_time_paused_began_at_some_nodes() -> None:
@@ -112,13 +112,13 @@ def test_what_share_of_the_time_paused_began_at_some_nodes() -> None:
 
 def test_a_ring_of_pauses_ends() -> None:
     spans = (span("a", "b", 0, None), span("b", "c", 0, None), span("c", "a", 0, None))
-    found = propagation(spans, SERVERS, 50)
-    assert sum(each.total_ns for each in found) == 150
+    origins = propagation(spans, SERVERS, 50)
+    assert sum(origin.total_ns for origin in origins) == 150
 
 
 def test_classes_do_not_mix() -> None:
     spans = (span("rtsw2", "srv2-1", 0, 100, 3), span("ctsw1", "rtsw2", 10, 90, 4))
-    assert {(each.root, each.traffic_class) for each in propagation(spans, SERVERS, 100)} == {
+    assert {(origin.root, origin.traffic_class) for origin in propagation(spans, SERVERS, 100)} == {
         ("srv2-1", 3),
         ("rtsw2", 4),
     }
@@ -160,9 +160,9 @@ RING = (
 
 def test_pauses_that_last_in_a_ring_are_a_deadlock_with_its_nodes_in_the_order_they_wait() -> None:
     outside = span("srv1-1", "rtsw3", 50, None), span("rtsw3", "srv3-1", 0, None)
-    found = find_deadlock((*outside, *RING), ())
-    at = found.index("rtsw3")
-    assert (*found[at:], *found[:at]) == ("rtsw3", "ctsw1", "rtsw4", "ctsw2")
+    ring = find_deadlock((*outside, *RING), ())
+    at = ring.index("rtsw3")
+    assert (*ring[at:], *ring[:at]) == ("rtsw3", "ctsw1", "rtsw4", "ctsw2")
 
 
 @pytest.mark.parametrize("place", range(len(RING)))

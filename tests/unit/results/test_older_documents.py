@@ -70,13 +70,15 @@ def test_an_older_job_is_diagnosed_as_it_was() -> None:
     old, (new, _) = older("diagnosis"), diagnose_report(older("traffic"))
     # The wording of the evidence may differ, not its numbers.
     assert replace(new.verdict, evidence=old.verdict.evidence) == old.verdict
-    was, now = (re.findall(r"\d[\d.,]*", str(found.verdict.evidence)) for found in (old, new))
+    was, now = (
+        re.findall(r"\d[\d.,]*", str(diagnosis.verdict.evidence)) for diagnosis in (old, new)
+    )
     assert now == was != []
     assert (new.others, new.typical) == (old.others, old.typical)
 
 
 def test_an_older_drill_is_compared_with_another() -> None:
     file = OLDER / "drill.json"
-    found = difference(file, file)
-    assert (found.environment, found.drill, found.lab) == ((), (), ())
-    assert {figure.finding for figure in found.figures} <= {"same", "too few repeats"}
+    diff = difference(file, file)
+    assert (diff.environment, diff.drill, diff.lab) == ((), (), ())
+    assert {figure.finding for figure in diff.figures} <= {"same", "too few repeats"}

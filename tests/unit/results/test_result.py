@@ -61,8 +61,8 @@ def test_fib_changes_come_in_order_of_time() -> None:
 def test_uplink_balance_is_that_of_the_labs_own_seed_plan() -> None:
     figures = probe_figures(repeat(1))
     assert figures["uplink_mmr"] == 2.0
-    own = next(run for run in repeat(1).hashing if run.own)
-    assert figures["uplink_jfi"] == own.tiers[0].all_links.jfi
+    run = next(run for run in repeat(1).hashing if run.own)
+    assert figures["uplink_jfi"] == run.tiers[0].all_links.jfi
 
 
 def test_nothing_converges_where_no_flow_was_affected() -> None:
@@ -78,7 +78,7 @@ def test_nothing_converges_where_no_flow_was_affected() -> None:
     assert probe_figures(felt).keys() - probe_figures(unfelt).keys() == convergence
     (phase,) = result(unfelt).phases
     assert not convergence & phase.figures[0].unmeasured.keys()
-    (verdict,) = (each for each in phase.verdicts if each.kpi == "full_convergence")
+    (verdict,) = (verdict for verdict in phase.verdicts if verdict.kpi == "full_convergence")
     assert (verdict.passed, verdict.shown()) == (False, "not applicable")
 
 

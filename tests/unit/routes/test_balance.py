@@ -65,15 +65,17 @@ def test_random_hashing_agrees_with_the_reference_table() -> None:
     rows = list(csv.DictReader(REFERENCE.open()))
     assert len(rows) > 50
     for row in rows:
-        ours = random_groups(((int(row["n"]), int(row["k"])),))
+        groups = random_groups(((int(row["n"]), int(row["k"])),))
         place = f"n={row['n']} k={row['k']}"
-        assert ours.mmr == pytest.approx(float(row["E[MMR]"]), rel=0.03), place
-        assert ours.jfi == pytest.approx(float(row["E[JFI]"]), rel=0.03), place
-        assert ours.cov == pytest.approx(float(row["E[CoV]"]), rel=0.04, abs=0.001), place
-        assert ours.unused_fraction == pytest.approx(float(row["idle_frac"]), abs=0.006), place
+        assert groups.mmr == pytest.approx(float(row["E[MMR]"]), rel=0.03), place
+        assert groups.jfi == pytest.approx(float(row["E[JFI]"]), rel=0.03), place
+        assert groups.cov == pytest.approx(float(row["E[CoV]"]), rel=0.04, abs=0.001), place
+        assert groups.unused_fraction == pytest.approx(float(row["idle_frac"]), abs=0.006), place
         # A quantile of a discrete distribution jumps by one flow on the busiest link.
         step = int(row["k"]) / int(row["n"])
-        assert ours.mmr_p99 == pytest.approx(float(row["p99MMR"]), rel=0.03, abs=1.01 * step), place
+        assert groups.mmr_p99 == pytest.approx(float(row["p99MMR"]), rel=0.03, abs=1.01 * step), (
+            place
+        )
 
 
 def test_random_hashing_is_exact_where_it_can_be_worked_out() -> None:
@@ -135,10 +137,10 @@ def test_leaf_uplinks_are_those_of_the_first_tier_of_switches_in_every_kind(lab:
     uplinks = [link for link in fabric.sessions if link.a.node in leaves]
     packets = dict.fromkeys(fabric.directed_links, 7)
     packets |= {link.up: 100 for link in uplinks[::2]}
-    found = leaf_uplinks(tier_balances(link_loads(fabric, packets)))
-    assert found == balance([packets[link.up] for link in uplinks])
-    assert found.mmr is not None
-    assert found.mmr > 1.5
+    use = leaf_uplinks(tier_balances(link_loads(fabric, packets)))
+    assert use == balance([packets[link.up] for link in uplinks])
+    assert use.mmr is not None
+    assert use.mmr > 1.5
 
 
 def test_a_counter_that_was_not_read_is_not_a_load_of_zero() -> None:
@@ -208,7 +210,7 @@ def test_two_tiers_with_single_links_have_no_second_choice_to_be_polarized() -> 
 
 
 def information(x: list[int], y: list[int]) -> float | None:
-    columns = [np.array(each, np.int64) for each in (x, y, [0] * len(x), [8] * len(x))]
+    columns = [np.array(column, np.int64) for column in (x, y, [0] * len(x), [8] * len(x))]
     return polarization(PairedChoices("first", "second", *columns)).information
 
 

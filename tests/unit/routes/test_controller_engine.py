@@ -97,19 +97,19 @@ def check_paths(
     flows' sums."""
     server_of = {nic.ip: node.name for node in fabric.servers for nic in fabric.nics(node.name)}
     load: dict[DirectedLink, float] = {}
-    for each in demands:
-        at = each.ingresses[0]
-        for step in placed.paths[each.key]:
-            route = fibs[at].lookup(each.key.destination_ip)
+    for demand in demands:
+        at = demand.ingresses[0]
+        for step in placed.paths[demand.key]:
+            route = fibs[at].lookup(demand.key.destination_ip)
             assert route is not None
             assert step.switch == at
             assert step.weights == tuple(hop.weight for hop in route.next_hops)
             hop = route.next_hops[step.index]
             assert (step.link.sender, step.link.port.interface) == (at, hop.interface)
-            used = each.rate_bps / step.link.link.rate_bps
+            used = demand.rate_bps / step.link.link.rate_bps
             load[step.link] = load.get(step.link, 0) + used
             at = step.link.receiver
-        assert at == server_of[each.key.destination_ip]
+        assert at == server_of[demand.key.destination_ip]
     for link, used in placed.utilisation.items():
         assert used == pytest.approx(load[link])
 
@@ -173,7 +173,7 @@ def test_the_largest_flow_is_placed_first_and_small_ones_go_around_it() -> None:
     small = [demand(fabric, ("srv1-2", 0), ("srv2-2", 0), 50_001 + n, 100 * GBPS) for n in range(3)]
     placed = place_cspf(network, [*small, big])
     link = placed.paths[big.key][0].link
-    assert all(placed.paths[each.key][0].link != link for each in small)
+    assert all(placed.paths[demand.key][0].link != link for demand in small)
     assert placed.max_utilisation == pytest.approx(300 / 400)
 
 
@@ -286,14 +286,14 @@ def test_cspf_gives_each_flow_in_turn_the_path_with_most_room(
         after = [(load_bps.get(link, 0) + rate_bps) / link.link.rate_bps for link in links]
         return sorted(after, reverse=True)
 
-    for each in sorted(demands, key=lambda each: (-each.rate_bps, each.key)):
-        paths = list(every_path(network, network.ingress(each), each.key.destination_ip))
-        best = min(used(path, each.rate_bps) for path in paths)
-        chosen = placed.paths[each.key]
+    for demand in sorted(demands, key=lambda flow_demand: (-flow_demand.rate_bps, flow_demand.key)):
+        paths = list(every_path(network, network.ingress(demand), demand.key.destination_ip))
+        best = min(used(path, demand.rate_bps) for path in paths)
+        chosen = placed.paths[demand.key]
         assert chosen in paths
-        assert used(chosen, each.rate_bps) == best
+        assert used(chosen, demand.rate_bps) == best
         for step in chosen:
-            load_bps[step.link] = load_bps.get(step.link, 0) + each.rate_bps
+            load_bps[step.link] = load_bps.get(step.link, 0) + demand.rate_bps
 
 
 def test_a_controller_loads_neither_a_compiler_nor_a_solver_that_it_does_not_use() -> None:
@@ -362,7 +362,7 @@ def test_entries_are_made_only_where_the_kernel_has_a_choice() -> None:
     flow = demand(fabric, ("srv1-1", 0), ("srv2-1", 0), 50_000, GBPS)
     placed = place_cspf(Network(fabric, tables_of(fabric)), [flow])
     assert len(placed.paths[flow.key]) == 3
-    assert [each.node for each in wanted_entries(placed)] == ["rtsw1"]
+    assert [entry.node for entry in wanted_entries(placed)] == ["rtsw1"]
 
 
 @given(
@@ -375,5 +375,5 @@ def test_the_difference_applied_to_any_table_gives_the_wanted_one(
     before = {key(sport): value for sport, value in present.items()}
     after = {key(sport): value for sport, value in wanted.items()}
     diff = difference(before, after)
-    changed = {each: value for each, value in before.items() if each not in diff.removed}
+    changed = {key: value for key, value in before.items() if key not in diff.removed}
     assert {**changed, **diff.changed} == after

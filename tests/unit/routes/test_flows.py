@@ -67,8 +67,8 @@ def job(tmp_path: Path, text: str, **keys: object) -> SimulatedJob:
     (tmp_path / "jobs.yaml").write_text(
         f"jobs:\n  - name: web\n    flows: {{file: flows.txt}}\n{lines}"
     )
-    (found,) = load_jobs(tmp_path / "jobs.yaml")
-    return found
+    (loaded,) = load_jobs(tmp_path / "jobs.yaml")
+    return loaded
 
 
 @pytest.mark.parametrize("text", [NS3, HTSIM])
@@ -76,19 +76,19 @@ def test_both_formats_give_flows_with_times_from_the_first_one_on(
     text: str, tmp_path: Path
 ) -> None:
     (tmp_path / "flows").write_text(text)
-    found = read_flow_file(tmp_path / "flows")
-    assert found.ranks == 8
-    assert found.source.tolist() == [2, 3, 2, 7]
-    assert found.destination.tolist() == [0, 0, 0, 6]
-    assert found.size_bytes.tolist() == [1000000, 1000, 1000, 64]
-    assert found.start_s.tolist() == pytest.approx([0, 10e-6, 10e-6, 1e-9], abs=1e-15)
+    flows = read_flow_file(tmp_path / "flows")
+    assert flows.ranks == 8
+    assert flows.source.tolist() == [2, 3, 2, 7]
+    assert flows.destination.tolist() == [0, 0, 0, 6]
+    assert flows.size_bytes.tolist() == [1000000, 1000, 1000, 64]
+    assert flows.start_s.tolist() == pytest.approx([0, 10e-6, 10e-6, 1e-9], abs=1e-15)
 
 
 def test_lines_after_the_announced_flows_are_ignored_and_said(tmp_path: Path) -> None:
     (tmp_path / "flows").write_text("1\n1 0 3 100 5 2\n2 0 3 100 5 2\n")
-    found = read_flow_file(tmp_path / "flows")
-    assert len(found) == 1 and found.ranks == 2
-    (warning,) = found.warnings
+    flows = read_flow_file(tmp_path / "flows")
+    assert len(flows) == 1 and flows.ranks == 2
+    (warning,) = flows.warnings
     assert "says 1 flow; 1 line after them" in warning
     (tmp_path / "flows").write_text("2\n1 0 3 100 5 2\n2 0 4 100 5 2\n")
     assert "pg is ignored" in read_flow_file(tmp_path / "flows").warnings[0]
@@ -201,9 +201,9 @@ def test_each_flow_has_a_queue_pair_and_a_source_port_of_its_own(tmp_path: Path)
     base = flows.sport[0] - local[0]
     ports = [
         source_port(
-            simulation.jobs[0].transport.source_port, local_qpn=own, remote_qpn=far, base=base
+            simulation.jobs[0].transport.source_port, local_qpn=local_qpn, remote_qpn=far, base=base
         )
-        for own, far in zip(local, flows.dest_qp.tolist(), strict=True)
+        for local_qpn, far in zip(local, flows.dest_qp.tolist(), strict=True)
     ]
     assert flows.sport.tolist() == ports and len(set(ports)) == 4
 
@@ -213,9 +213,9 @@ def test_flows_begin_at_their_times_and_none_waits_for_another(
     engine: Engine, tmp_path: Path
 ) -> None:
     simulation = Simulation(SPEC, [job(tmp_path, NS3, start="5us")], Options(engine=engine))
-    found = simulation.run()
-    assert found.start_s.tolist() == pytest.approx([5e-6, 15e-6, 15e-6, 5.001e-6], abs=1e-12)
-    first, second, third, _ = found.end_s.tolist()
+    outcome = simulation.run()
+    assert outcome.start_s.tolist() == pytest.approx([5e-6, 15e-6, 15e-6, 5.001e-6], abs=1e-12)
+    first, second, third, _ = outcome.end_s.tolist()
     assert max(second, third) < first / 2, "though one of them is between the same two NICs"
     assert first == pytest.approx(5e-6 + 1_020_000 * 8 / 100e9, rel=0.1)
 
@@ -265,18 +265,18 @@ def test_random_flows_take_all_nics_or_those_listed(loaded: Simulation) -> None:
 def test_a_report_has_the_slowdown_of_flows_by_size(
     report: SimulationReport, loaded: Simulation
 ) -> None:
-    found = report.jobs[0].slowdown
-    assert found is not None and report.flow_times is not None
+    slowdown = report.jobs[0].slowdown
+    assert slowdown is not None and report.flow_times is not None
     flows = report.flow_times.transfers
-    assert sum(each.flows for each in found.bins) == flows == len(loaded.flows)
-    assert all(abs(each.flows - flows / 20) <= 0.1 * flows / 20 for each in found.bins)
-    ends = [each.largest_bytes for each in found.bins]
+    assert sum(size_bin.flows for size_bin in slowdown.bins) == flows == len(loaded.flows)
+    assert all(abs(size_bin.flows - flows / 20) <= 0.1 * flows / 20 for size_bin in slowdown.bins)
+    ends = [size_bin.largest_bytes for size_bin in slowdown.bins]
     assert ends == sorted(set(ends)) and ends[-1] == loaded.compiled.payload_bytes.max()
-    assert all(1 <= each.p50 <= each.p95 <= each.p99 for each in found.bins)
-    assert found.bins[-1].p50 > 1.2 > found.bins[0].p50, "latency hides what small flows wait"
-    assert list(found.quantiles) == sorted(found.quantiles) and len(found.quantiles) == 101
-    assert found.quantiles[50] == report.flow_times.slowdown.p50
-    assert found.quantiles[-1] == report.flow_times.slowdown.maximum
+    assert all(1 <= size_bin.p50 <= size_bin.p95 <= size_bin.p99 for size_bin in slowdown.bins)
+    assert slowdown.bins[-1].p50 > 1.2 > slowdown.bins[0].p50, "latency hides what small flows wait"
+    assert list(slowdown.quantiles) == sorted(slowdown.quantiles) and len(slowdown.quantiles) == 101
+    assert slowdown.quantiles[50] == report.flow_times.slowdown.p50
+    assert slowdown.quantiles[-1] == report.flow_times.slowdown.maximum
     assert from_json(to_json(report)) == report
 
 
@@ -284,9 +284,9 @@ def test_a_terminal_and_a_page_show_the_slowdown_by_size(report: SimulationRepor
     console = Console(file=io.StringIO(), width=200)
     print_report(report, console)
     assert report.jobs[0].slowdown is not None
-    shown = f"{report.jobs[0].slowdown.bins[-1].p99:.2f}"
+    output = f"{report.jobs[0].slowdown.bins[-1].p99:.2f}"
     for text in (console.file.getvalue(), render_html(report)):  # type: ignore[attr-defined]
-        assert "p99" in text and shown in text
+        assert "p99" in text and output in text
     assert "Slowdown of flows, by size" in console.file.getvalue()  # type: ignore[attr-defined]
     assert "slowdown: time over the least one" in render_html(report)
 
@@ -351,26 +351,26 @@ def test_quantiles_of_times_are_interpolated_between_flows_that_were_over(
     flows: int, p50: float, p99: float
 ) -> None:
     slowdown = np.append(np.arange(flows, 0.0, -1), np.inf)
-    found = flow_times(Completion(slowdown * 1e-6, np.full(flows + 1, 1e-6)))
-    assert found is not None and found.transfers == flows
+    times = flow_times(Completion(slowdown * 1e-6, np.full(flows + 1, 1e-6)))
+    assert times is not None and times.transfers == flows
     expected = Distribution((flows + 1) / 2, p50, p99, flows)
-    assert astuple(found.slowdown) == pytest.approx(astuple(expected))
-    assert astuple(found.time_ns) == pytest.approx([1000 * each for each in astuple(expected)])
+    assert astuple(times.slowdown) == pytest.approx(astuple(expected))
+    assert astuple(times.time_ns) == pytest.approx([1000 * time_s for time_s in astuple(expected)])
 
 
 def test_bins_of_sizes_keep_equal_flows_together() -> None:
     size = np.repeat([10, 20, 30], [1500, 400, 100])
-    found = slowdown_by_size(size, np.arange(2000.0))
-    assert found is not None
-    assert [(each.largest_bytes, each.flows) for each in found.bins] == [
+    sizes = slowdown_by_size(size, np.arange(2000.0))
+    assert sizes is not None
+    assert [(size_bin.largest_bytes, size_bin.flows) for size_bin in sizes.bins] == [
         (10, 1500),
         (20, 400),
         (30, 100),
     ]
-    assert found.bins[0].p50 == pytest.approx(749.5) and found.bins[2].p99 == pytest.approx(1998.01)
-    assert [each.p95 for each in found.bins] == pytest.approx([1424.05, 1879.05, 1994.05])
+    assert sizes.bins[0].p50 == pytest.approx(749.5) and sizes.bins[2].p99 == pytest.approx(1998.01)
+    assert [size_bin.p95 for size_bin in sizes.bins] == pytest.approx([1424.05, 1879.05, 1994.05])
     few = slowdown_by_size(np.arange(1, 251), np.ones(250))
-    assert few is not None and [each.flows for each in few.bins] == [125, 125]
+    assert few is not None and [size_bin.flows for size_bin in few.bins] == [125, 125]
     never = slowdown_by_size(np.array([1, 2]), np.array([np.inf, 3.0]))
     assert never is not None and never.bins[0].flows == 1
     assert slowdown_by_size(np.array([1]), np.array([np.inf])) is None
@@ -383,8 +383,8 @@ def test_bins_of_sizes_keep_equal_flows_together() -> None:
 def test_sizes_are_in_as_many_bins_as_have_a_hundred_flows_and_in_twenty_at_most(
     flows: int, bins: list[int]
 ) -> None:
-    found = slowdown_by_size(np.arange(flows), np.ones(flows))
-    assert found is not None and [each.flows for each in found.bins] == bins
+    sizes = slowdown_by_size(np.arange(flows), np.ones(flows))
+    assert sizes is not None and [size_bin.flows for size_bin in sizes.bins] == bins
 
 
 def test_a_failure_has_no_cost_by_iterations(tmp_path: Path) -> None:
@@ -393,8 +393,8 @@ def test_a_failure_has_no_cost_by_iterations(tmp_path: Path) -> None:
 
 
 def test_warnings_of_a_file_are_in_the_report(tmp_path: Path) -> None:
-    found = simulate(SPEC, [job(tmp_path, NS3)])
-    assert any("2 lines after them are ignored" in text for text in found.warnings)
+    report = simulate(SPEC, [job(tmp_path, NS3)])
+    assert any("2 lines after them are ignored" in text for text in report.warnings)
 
 
 def test_a_failure_costs_flows_that_are_under_way_and_none_that_begins_later(
@@ -405,8 +405,8 @@ def test_a_failure_costs_flows_that_are_under_way_and_none_that_begins_later(
     flows = job(tmp_path, f"3\n{lines}", transport="{ack_timeout: 10ms}")
     event = parse_event("fail srv1-1:rtsw1 at 0.5ms for 4ms")
     timeline = TimelineSpec(events=(event,))
-    found = Simulation(SPEC, [flows], Options(timeline=timeline)).run()
-    early, during, later = found.end_s.tolist()
+    outcome = Simulation(SPEC, [flows], Options(timeline=timeline)).run()
+    early, during, later = outcome.end_s.tolist()
     assert early == pytest.approx(10.5e-3 + 0.5e-3, abs=0.1e-3)
     assert during == pytest.approx(13e-3, abs=0.1e-3)
     assert later == pytest.approx(7e-3, abs=0.01e-3)

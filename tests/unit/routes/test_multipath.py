@@ -83,10 +83,10 @@ def test_the_custom_policy_sees_the_fields_it_is_given_and_no_others(
     seed: int, fields: tuple[HashField, ...]
 ) -> None:
     flow = Flow5("2001:db8::1", "2001:db8::2", 17, 49152, 4791, 1)
-    own = multipath_hash(flow, seed, HashPolicy.CUSTOM, fields)
+    value = multipath_hash(flow, seed, HashPolicy.CUSTOM, fields)
     for field, change in CHANGED.items():
         other = multipath_hash(replace(flow, **change), seed, HashPolicy.CUSTOM, fields)
-        assert (other != own) == (field in fields)
+        assert (other != value) == (field in fields)
 
 
 def test_ipv4_has_no_flow_label_to_hash() -> None:

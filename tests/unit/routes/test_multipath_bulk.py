@@ -32,8 +32,8 @@ def test_every_flow_may_have_a_seed_of_its_own(
     hashing: tuple[HashPolicy, tuple[HashField, ...]],
 ) -> None:
     flows = as_columns([flow for flow, _ in flows_and_seeds])
-    own = np.array([seed for _, seed in flows_and_seeds], np.uint32)
-    assert multipath_hashes(flows, own, *hashing).tolist() == [
+    values = np.array([seed for _, seed in flows_and_seeds], np.uint32)
+    assert multipath_hashes(flows, values, *hashing).tolist() == [
         multipath_hash(flow, seed, *hashing) for flow, seed in flows_and_seeds
     ]
 
@@ -51,7 +51,7 @@ def test_more_flows_than_are_hashed_at_a_time_are_hashed_alike() -> None:
 @given(st.lists(st.integers(0, 2**31 - 1), min_size=1), weight_lists)
 def test_choices_of_many_hashes_are_those_of_each(hashes: list[int], weights: list[int]) -> None:
     chosen = select_all(np.array(hashes, np.uint32), weights)
-    assert chosen.tolist() == [select(each, weights) for each in hashes]
+    assert chosen.tolist() == [select(value, weights) for value in hashes]
 
 
 def test_a_bucket_is_taken_by_modulo() -> None:

@@ -87,7 +87,7 @@ def apart(name: str) -> list[FlowRow]:
 
 def links_on(fabric: Fabric, paths: Paths) -> list[tuple[DirectedLink, ...]]:
     sends = np.split(paths.sends, paths.start[1:-1])
-    return [tuple(fabric.directed_links[send] for send in each) for each in sends]
+    return [tuple(fabric.directed_links[send] for send in path) for path in sends]
 
 
 @pytest.mark.long
@@ -132,8 +132,8 @@ def test_a_switch_hashes_what_the_spec_says(hashing: dict[str, object]) -> None:
 
 
 def sends_of(paths: Paths, flow: int) -> list[int]:
-    found: list[int] = paths.sends[paths.start[flow] : paths.start[flow + 1]].tolist()
-    return found
+    values: list[int] = paths.sends[paths.start[flow] : paths.start[flow + 1]].tolist()
+    return values
 
 
 def joined_up(network: Network, flows: Flows, paths: Paths) -> None:
@@ -165,8 +165,10 @@ def test_flows_keep_to_links_that_are_up_and_all_arrive_that_can(data: st.DataOb
     joined_up(network, flows, paths)
     assert not set((paths.sends // 2).tolist()) & down
     for flow in range(0, len(flows), 9):
-        own, nic = network.nic_links[flows.source[flow]], int(flows.destination[flow])
-        ways = sorted(set(own.tolist()) - down, key=lambda link: link != own[flows.port[flow]])
+        uplinks, nic = network.nic_links[flows.source[flow]], int(flows.destination[flow])
+        ways = sorted(
+            set(uplinks.tolist()) - down, key=lambda link: link != uplinks[flows.port[flow]]
+        )
         reached = bool(ways) and not set(network.nic_links[nic].tolist()) <= down
         leads_on = reached and len(sends_to(routes, nic, int(network.upper[ways[0]]))) > 0
         assert bool(sends_of(paths, flow)) == leads_on
@@ -208,9 +210,9 @@ def test_resilient_groups_keep_to_the_kernels_tables_when_members_go() -> None:
     paths = paths_of(network, Routes(network, up), flows, scheme=scheme)
 
     first = without(filled([None] * 128, [1] * spines), [1] * spines, 2)
-    seven = [each - (each > 2) for each in first]
+    seven = [hop - (hop > 2) for hop in first]
     left = [0, 1, 3, 4, 6, 7]
-    table = [left[each - (each > 4)] for each in without(seven, [1] * 7, 4)]
+    table = [left[hop - (hop > 4)] for hop in without(seven, [1] * 7, 4)]
     ips = [dotted(int(address)) for address in network.nic_address]
     policy, seed = network.spec.hashing.policy, int(network.hash_seed[leaf])
     checked = 0

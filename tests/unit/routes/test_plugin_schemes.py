@@ -59,8 +59,8 @@ def test_a_lab_file_and_options_name_them(folder: Path) -> None:
         commanded(folder, *asked, *options)
         for options in ((), ("--scheme", "chosen-fields"), ("--scheme", "ecmp"))
     ]
-    assert [each.returncode for each in predicted] == [0, 0, 0], predicted[0].stderr
-    loads = [json.dumps(json.loads(each.stdout)["links"]) for each in predicted]
+    assert [process.returncode for process in predicted] == [0, 0, 0], predicted[0].stderr
+    loads = [json.dumps(json.loads(process.stdout)["links"]) for process in predicted]
     assert len(set(loads)) == 3
     simulated = commanded(folder, "simulate", "turns.yaml", *JOB, "--json", NUMBA_DISABLE_JIT="1")
     assert not simulated.returncode, simulated.stderr

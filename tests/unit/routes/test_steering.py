@@ -153,7 +153,7 @@ def test_a_pin_is_the_destinations_slot_modulo_the_uplinks() -> None:
 
 def test_a_nic_of_two_ports_is_pinned_at_neither_of_its_own_switches() -> None:
     fabric = fabric_of("hpn")
-    own = {
+    servers = {
         (link.b.node, nic.ip)
         for server in fabric.servers
         for nic in fabric.nics(server.name)
@@ -163,7 +163,7 @@ def test_a_nic_of_two_ports_is_pinned_at_neither_of_its_own_switches() -> None:
     leaves = [node.name for node in fabric.switches if node.is_leaf]
     nics = [nic.ip for server in fabric.servers for nic in fabric.nics(server.name)]
     assert set(pins) == {
-        PinKey(leaf, ip) for leaf in leaves for ip in nics if (leaf, ip) not in own
+        PinKey(leaf, ip) for leaf in leaves for ip in nics if (leaf, ip) not in servers
     }
 
 
@@ -257,11 +257,11 @@ def test_only_roce_is_steered(scheme: SchemeSpec) -> None:
 def test_each_tier_does_what_the_scheme_says(
     scheme: SchemeSpec, leaf: Treatment, upper: Treatment
 ) -> None:
-    found = {
+    treatments = {
         node.role: scheme.treatment(is_leaf=node.is_leaf)
         for node in fabric_of("three tiers").switches
     }
-    assert found == {Role.RTSW: leaf, Role.CTSW: upper, Role.ATSW: upper}
+    assert treatments == {Role.RTSW: leaf, Role.CTSW: upper, Role.ATSW: upper}
 
 
 def test_pins_share_the_uplinks_of_a_rack_in_full_use_evenly() -> None:

@@ -66,7 +66,7 @@ def clos(racks: int, spines: int, nics: int, zones: int = 1) -> Network:
 
 
 def columns(*values: Sequence[int]) -> list[Ints]:
-    return [np.array(each, np.int32) for each in values]
+    return [np.array(value, np.int32) for value in values]
 
 
 def flows_between(pairs: Sequence[tuple[int, int]], port: int = 0) -> Flows:
@@ -81,13 +81,13 @@ def random_flows(net: Network, count: int, seed: int) -> tuple[Flows, Floats]:
     draw = random.Random(seed)
     source = [draw.randrange(net.nics) for _ in range(count)]
     server = net.nic_server
-    others = [np.flatnonzero(server != server[each]).tolist() for each in source]
+    others = [np.flatnonzero(server != server[nic]).tolist() for nic in source]
     ports = (net.nic_links != NONE).sum(axis=1)
     flows = Flows(
         *columns(
             source,
-            [draw.choice(each) for each in others],
-            [draw.randrange(int(ports[each])) for each in source],
+            [draw.choice(other) for other in others],
+            [draw.randrange(int(ports[nic])) for nic in source],
             draw.sample(range(49_152, 65_536), count),
             range(count),
         )
@@ -106,7 +106,7 @@ def no_paths(flows: Flows) -> Paths:
 
 
 def path_of(paths: Paths, flow: int) -> list[int]:
-    return [int(each) for each in paths.sends[paths.start[flow] : paths.start[flow + 1]]]
+    return [int(send) for send in paths.sends[paths.start[flow] : paths.start[flow + 1]]]
 
 
 def between_switches(net: Network) -> np.ndarray:
@@ -145,8 +145,8 @@ def test_cspf_places_every_flow_where_the_labs_controller_does(
     demands = demands_of(fabric, flows, rate_bps)
     expected = place_cspf(LabNetwork(fabric, tables(lab)), demands)
     placed = place_te(net, Routes(net), flows, rate_bps, TeEngine.CSPF, fallback=no_paths(flows))
-    for flow, each in enumerate(demands):
-        path = expected.paths[each.key]
+    for flow, demand in enumerate(demands):
+        path = expected.paths[demand.key]
         assert path_of(placed, flow) == sends_of(fabric, net, flows, flow, path)
 
 
@@ -285,6 +285,6 @@ def test_code_that_is_not_compiled_finds_the_same_paths(monkeypatch: pytest.Monk
     for module in modules:
         importlib.reload(module)
     assert not hasattr(plain, "py_func")
-    for ours, theirs in zip(after, before, strict=True):
-        assert ours.start.tolist() == theirs.start.tolist()
-        assert ours.sends.tolist() == theirs.sends.tolist()
+    for now, theirs in zip(after, before, strict=True):
+        assert now.start.tolist() == theirs.start.tolist()
+        assert now.sends.tolist() == theirs.sends.tolist()

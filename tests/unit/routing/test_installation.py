@@ -67,17 +67,21 @@ def test_daemons_are_found_below_a_prefix_wherever_packages_put_them(
     tmp_path: Path, place: str
 ) -> None:
     make_daemons(tmp_path / "prefix" / place, "bgpd", "zebra", "mgmtd")
-    found = find_installation(tmp_path / "prefix")
-    assert Path(found.folder) == tmp_path / "prefix" / place
-    assert (found.version, found.has_mgmtd, found.run_folder) == ("10.3", True, "/run/frr")
-    assert (found.user, found.group, found.root) == (104, 107, "/")
+    installation = find_installation(tmp_path / "prefix")
+    assert Path(installation.folder) == tmp_path / "prefix" / place
+    assert (installation.version, installation.has_mgmtd, installation.run_folder) == (
+        "10.3",
+        True,
+        "/run/frr",
+    )
+    assert (installation.user, installation.group, installation.root) == (104, 107, "/")
 
 
 def test_a_release_without_mgmtd_starts_none(tmp_path: Path) -> None:
     make_daemons(tmp_path / "frr", "bgpd", "zebra", says=FRR_8)
-    found = find_installation(tmp_path / "frr")
-    assert (found.version, found.run_folder) == ("8.4.4", "/var/run/frr")
-    assert found.daemons(("zebra", "bgpd")) == ("zebra", "bgpd")
+    installation = find_installation(tmp_path / "frr")
+    assert (installation.version, installation.run_folder) == ("8.4.4", "/var/run/frr")
+    assert installation.daemons(("zebra", "bgpd")) == ("zebra", "bgpd")
 
 
 def test_mgmtd_starts_before_zebra_which_waits_for_it() -> None:
@@ -90,9 +94,9 @@ def test_libraries_of_a_prefix_are_found_with_its_programs(tmp_path: Path) -> No
         (tmp_path / library).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / library).touch()
     folders = (f"{tmp_path}/usr/lib/x86_64", f"{tmp_path}/usr/lib/x86_64/frr")
-    found = find_installation(tmp_path)
-    assert found.libraries == folders
-    assert found.environment == {"LD_LIBRARY_PATH": ":".join(folders)}
+    installation = find_installation(tmp_path)
+    assert installation.libraries == folders
+    assert installation.environment == {"LD_LIBRARY_PATH": ":".join(folders)}
 
 
 def test_a_folder_without_frr_is_the_users_mistake(tmp_path: Path) -> None:
@@ -132,8 +136,8 @@ def test_containers_run_the_frr_of_their_image(kind: str, tmp_path: Path) -> Non
 
 def test_what_a_shell_in_an_image_says_of_its_frr() -> None:
     said = f"100\n101\n/usr/lib/frr\nmgmtd\n/usr/bin/vtysh\n{FRR_10}"
-    found = installation_in(said)
-    assert found == FrrInstallation(
+    installation = installation_in(said)
+    assert installation == FrrInstallation(
         "10.3", "/usr/lib/frr", 100, 101, True, "/run/frr", "/usr/bin/vtysh"
     )
     assert installation_in("") is None
@@ -181,7 +185,9 @@ def test_the_folder_of_sockets_is_the_one_that_is_compiled_in(said: str, folder:
 
 
 def test_a_release_is_two_numbers_of_a_version() -> None:
-    assert [release_of(each) for each in ("8.4.4", "10.3", "10.3.1", "10.6-dev", "unknown")] == [
+    assert [
+        release_of(version) for version in ("8.4.4", "10.3", "10.3.1", "10.6-dev", "unknown")
+    ] == [
         "8.4",
         "10.3",
         "10.3",
@@ -193,20 +199,22 @@ def test_a_release_is_two_numbers_of_a_version() -> None:
 
 
 def test_an_untested_release_is_named_and_a_tested_one_is_not() -> None:
-    assert [untested(f"{each}.1") for each in TESTED_RELEASES] == [None] * len(TESTED_RELEASES)
+    assert [untested(f"{release}.1") for release in TESTED_RELEASES] == [None] * len(
+        TESTED_RELEASES
+    )
     note = untested("11.0")
     assert note is not None
     assert "FRR 11.0 is untested" in note
-    assert all(each in note for each in TESTED_RELEASES)
+    assert all(release in note for release in TESTED_RELEASES)
 
 
 def test_doctor_names_an_untested_release(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kept = FrrInstallation("11.0", str(tmp_path), 1, 2, True, "/run/frr", "", "/root", ("/lib",))
     monkeypatch.setattr(doctor, "find_installation", lambda: kept)
     monkeypatch.setattr(doctor, "program_version", lambda command: "bgpd version 11.0")
-    found = doctor.frr_check()
-    assert found.ok
-    assert "; untested: rocelab is tested with 8.4 and 10.3" in found.found
+    check = doctor.frr_check()
+    assert check.ok
+    assert "; untested: rocelab is tested with 8.4 and 10.3" in check.found
 
 
 def test_a_lab_remembers_its_frr(tmp_path: Path) -> None:

@@ -78,8 +78,8 @@ def test_sessions_are_read_with_their_states_and_prefixes() -> None:
         "ctsw2": {"state": "Active"},
     }
     answer = json.dumps({"peers": peers}).encode()
-    found = told(answer, "bgpd", bgp_peers)
-    assert found == {"ctsw1": BgpPeer("Established", 5, 9), "ctsw2": BgpPeer("Active", 0, 0)}
+    sessions = told(answer, "bgpd", bgp_peers)
+    assert sessions == {"ctsw1": BgpPeer("Established", 5, 9), "ctsw2": BgpPeer("Active", 0, 0)}
     assert told(answer, "bgpd", partial(down_sessions, FRR)) == ["ctsw2 (Active)"]
     assert told(b"", "bgpd", bgp_peers) == {}
 
@@ -148,11 +148,11 @@ def test_what_bgpd_counted_and_what_it_will_lose_are_read_by_neighbour() -> None
         "ctsw2": {},
         "totalPeers": 2,
     }
-    found = told(json.dumps(neighbours).encode(), "bgpd", session_counts)
-    assert found == {"ctsw1": SessionCounts(2, 1, True), "ctsw2": SessionCounts(0, 0, False)}
+    answer = told(json.dumps(neighbours).encode(), "bgpd", session_counts)
+    assert answer == {"ctsw1": SessionCounts(2, 1, True), "ctsw2": SessionCounts(0, 0, False)}
     routes = {"198.18.0.0/28": [{"peerId": "ctsw1"}, {"valid": True}], "198.18.0.16/28": []}
-    found = told(json.dumps({"routes": routes}).encode(), "bgpd", shutting_down)
-    assert found == frozenset({"ctsw1"})
+    answer = told(json.dumps({"routes": routes}).encode(), "bgpd", shutting_down)
+    assert answer == frozenset({"ctsw1"})
 
 
 ASKED = (
@@ -176,10 +176,10 @@ def test_no_answer_is_more_than_unreadable(
     value: object, asked: tuple[str, Callable[[DaemonFiles], Any]]
 ) -> None:
     try:
-        found = told(json.dumps(value).encode(), *asked)
+        answer = told(json.dumps(value).encode(), *asked)
     except UnreadableAnswerError:
         return
-    assert isinstance(found, dict | list | frozenset)
+    assert isinstance(answer, dict | list | frozenset)
 
 
 def test_names_and_states_write_nothing_to_the_terminal_of_their_reader() -> None:

@@ -33,8 +33,8 @@ def change(fault: Fault, took_ms: int = 0) -> Change:
 
 
 def event(node: str, interface: str, at_ms: float, **state: object) -> LinkEvent:
-    found = {"up": True, "carrier": False, "operstate": 2} | state
-    return LinkEvent(STAMP_NS + round(at_ms * MS), node, interface, **found)  # type: ignore[arg-type]
+    fields = {"up": True, "carrier": False, "operstate": 2} | state
+    return LinkEvent(STAMP_NS + round(at_ms * MS), node, interface, **fields)  # type: ignore[arg-type]
 
 
 def late(fault: Fault, *events: LinkEvent, took_ms: int = 0) -> tuple[str, ...]:

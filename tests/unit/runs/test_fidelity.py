@@ -32,7 +32,7 @@ def samples(
     sent_ns = ZERO_NS + seq * MS
     if stalled_before is not None:
         sent_ns[stalled_before:] += stall_ms * MS
-    got = np.array([each for each in seq if each not in lost], dtype=np.int64)
+    got = np.array([number for number in seq if number not in lost], dtype=np.int64)
     return FlowSamples(seq, sent_ns, got, sent_ns[got] + 50_000)
 
 
@@ -47,8 +47,8 @@ def repeat(flows: dict[Flow, FlowSamples], line: Timeline, *problems: str) -> Pr
 
 def stall_ms(flows: dict[Flow, FlowSamples], line: Timeline | None = None) -> float | None:
     line = line or timeline()
-    found = longest_stall_ns(repeat(flows, line), flows, line.events[0].t_ns)
-    return None if found is None else found / MS
+    gap_ns = longest_stall_ns(repeat(flows, line), flows, line.events[0].t_ns)
+    return None if gap_ns is None else gap_ns / MS
 
 
 CUT_OFF = range(FIRST_LOST, FIRST_BACK)
@@ -112,7 +112,7 @@ def rejected(outage_ms: int, trials: int = 300) -> int:
     """The number of rejected outages if the sender stalls at random, twice a second
     for 25 to 60 ms; packets wait for it and none is skipped."""
     draw = np.random.default_rng(outage_ms)
-    found = 0
+    count = 0
     for _ in range(trials):
         due_ns = np.arange(outage_ms + 1000, dtype=np.int64) * MS
         sent_ns = due_ns.copy()
@@ -130,8 +130,8 @@ def rejected(outage_ms: int, trials: int = 300) -> int:
         )
         flows = {flow("f1"): one}
         measured = judged(repeat(flows, line), flows, line, traffic((0, 0)), 0.0)
-        found += not measured.valid
-    return found
+        count += not measured.valid
+    return count
 
 
 @pytest.mark.long
@@ -179,7 +179,9 @@ def traffic(*lags_ns: tuple[int, int], cpu_s: tuple[float, ...] = ()) -> Traffic
         )
         for number, (p99_ns, max_ns) in enumerate(lags_ns)
     ]
-    agents = [AgentRecord(f"srv{n}-1", each, 0, 0, {}, 0, 0, True) for n, each in enumerate(cpu_s)]
+    agents = [
+        AgentRecord(f"srv{n}-1", stalls, 0, 0, {}, 0, 0, True) for n, stalls in enumerate(cpu_s)
+    ]
     return TrafficResult(tuple(records), tuple(agents), 0, 0, 0, 0, ())
 
 
@@ -218,7 +220,7 @@ def test_a_flow_of_few_packets_has_not_stalled_between_them() -> None:
 
 
 def test_problems_that_a_repeat_has_already_stay_first() -> None:
-    found = judgement(100, "the clock jumped").problems
-    assert found[0] == "the clock jumped"
-    assert len(found) == 2
+    problems = judgement(100, "the clock jumped").problems
+    assert problems[0] == "the clock jumped"
+    assert len(problems) == 2
     assert judgement(1, "the clock jumped").problems == ("the clock jumped",)

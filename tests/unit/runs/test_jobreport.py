@@ -79,7 +79,7 @@ def test_an_iterations_time_is_given_in_both_clocks_and_bandwidth_in_the_models(
     assert time.modelled.median == pytest.approx(102_000)
     assert report.headline("algbw").modelled.median == pytest.approx(4e6 / 102_000)
     assert report.headline("busbw").modelled.median == pytest.approx(4e6 / 102_000 * 1.5)
-    assert [each.modelled_ns for each in report.iterations] == [101e3, 102e3, 103e3]
+    assert [iteration.modelled_ns for iteration in report.iterations] == [101e3, 102e3, 103e3]
     assert report.completion is not None
     assert report.completion.lab_ns == 306e6
 
@@ -94,7 +94,11 @@ def test_a_job_whose_ranks_ran_ahead_says_so_with_what_all_iterations_took() -> 
     ahead = replace(result, ranks=tuple(ranks))
 
     def told(job: JobResult) -> list[str]:
-        return [each for each in report_of(job).warnings if each.startswith("the median iteration")]
+        return [
+            warning
+            for warning in report_of(job).warnings
+            if warning.startswith("the median iteration")
+        ]
 
     (added,) = told(ahead)
     assert added.startswith("the median iteration took 0.60 times the least time: ")
@@ -117,8 +121,8 @@ def test_the_roofline_of_a_ring_is_its_bytes_on_the_wire_over_the_rate_of_a_nic(
 def test_a_burst_of_acks_is_no_rate_above_the_nics() -> None:
     """8 Gb/s is a byte per ns: of 6,000 bytes acknowledged at 10 us all left within 6 us."""
     times_ns, acked = np.array([0.0, 2000, 9900, 10_000, 11_000]), np.array([0, 0, 0, 6000, 6100])
-    found = jobfigures.delivered(times_ns, acked, 8e9)
-    assert found.tolist() == [0, 0, 5900, 6000, 6100]
+    rates = jobfigures.delivered(times_ns, acked, 8e9)
+    assert rates.tolist() == [0, 0, 5900, 6000, 6100]
     even = np.array([0, 1000, 1500, 1600, 2000])
     assert jobfigures.delivered(times_ns, even, 8e9).tolist() == even.tolist()
 
@@ -129,17 +133,17 @@ def test_what_had_left_is_what_was_acknowledged_or_more_and_as_much_in_the_end(
 ) -> None:
     times_ns = np.cumsum([0, *(step for step, _ in steps)]).astype(float)
     acked = np.cumsum([0, *(count for _, count in steps)])
-    found = jobfigures.delivered(times_ns, acked, 8e9)
-    assert np.all(found >= acked - 1e-6)
-    assert found[-1] == pytest.approx(acked[-1])
-    assert found[0] == 0
-    assert np.all(np.diff(found)[1:] <= np.diff(times_ns)[1:] + 1e-6)
+    rates = jobfigures.delivered(times_ns, acked, 8e9)
+    assert np.all(rates >= acked - 1e-6)
+    assert rates[-1] == pytest.approx(acked[-1])
+    assert rates[0] == 0
+    assert np.all(np.diff(rates)[1:] <= np.diff(times_ns)[1:] + 1e-6)
 
 
 def test_a_ranks_waiting_is_the_median_of_measured_iterations() -> None:
     waiting = [rank.waiting for rank in report_of(sample.result(sample.allreduce())).ranks]
-    assert [each and each.lab_ns for each in waiting] == [0, 1e6, 2e6, 3e6]
-    assert [each and each.modelled_ns for each in waiting] == [0, 1e3, 2e3, 3e3]
+    assert [time and time.lab_ns for time in waiting] == [0, 1e6, 2e6, 3e6]
+    assert [time and time.modelled_ns for time in waiting] == [0, 1e3, 2e3, 3e3]
 
 
 def test_round_trips_have_percentiles_in_both_clocks() -> None:
@@ -441,11 +445,11 @@ def test_lost_pause_frames_make_a_run_invalid_where_no_link_was_broken() -> None
     (broken,) = job_reports(
         JobsRecord(sample.ENVIRONMENT, sample.traffic(job), counts, 0.5, 0.0, cut)
     )
-    assert not any("pause frames" in each for each in broken.problems)
+    assert not any("pause frames" in problem for problem in broken.problems)
 
 
 @pytest.mark.parametrize(
-    ("kinds", "found"),
+    ("kinds", "problems"),
     [
         ((), 2),
         (("pause-storm",), 2),
@@ -455,7 +459,7 @@ def test_lost_pause_frames_make_a_run_invalid_where_no_link_was_broken() -> None
     ],
 )
 def test_packets_that_are_missing_are_excused_only_by_faults_that_take_some(
-    kinds: tuple[str, ...], found: int
+    kinds: tuple[str, ...], problems: int
 ) -> None:
     """Between a link's two ends, and in a switch."""
     job = sample.result(sample.allreduce())
@@ -475,13 +479,13 @@ def test_packets_that_are_missing_are_excused_only_by_faults_that_take_some(
             sample.ENVIRONMENT, sample.traffic(job), counts, 0.5, 0.0, tuple(map(event, kinds))
         )
     )
-    of_links = [each for each in report.problems if "counters disagree" in each]
+    of_links = [problem for problem in report.problems if "counters disagree" in problem]
     in_switch = [
-        each
-        for each in report.problems
-        if "1 packets that came into rtsw1 class 3 are not accounted for" in each
+        problem
+        for problem in report.problems
+        if "1 packets that came into rtsw1 class 3 are not accounted for" in problem
     ]
-    assert bool(of_links) + len(in_switch) == found
+    assert bool(of_links) + len(in_switch) == problems
 
 
 def event(kind: str) -> Event:

@@ -188,8 +188,8 @@ def test_a_job_whose_fault_does_nothing_is_not_valid(bench: Bench) -> None:
 
 def test_what_makes_a_job_invalid_makes_its_phase_so(bench: Bench) -> None:
     bench.injector.kind = DoesNothing
-    found = job_phase()
-    assert [text for text in found.problems if "had no visible effect" in text]
+    phase = job_phase()
+    assert [text for text in phase.problems if "had no visible effect" in text]
 
 
 def test_a_job_phase_s_evidence_waits_for_the_end_of_its_jobs(

@@ -62,8 +62,8 @@ def test_a_run_without_others_has_neither_a_warning_nor_a_problem() -> None:
 
 
 def test_a_ping_is_reported_and_forgiven() -> None:
-    (warning,), found = judged([JOB], beside(PING), 10.0)
-    assert found == ()
+    (warning,), problems = judged([JOB], beside(PING), 10.0)
+    assert problems == ()
     assert "20 ICMP packets (1.96 KB) in class 0 passed rtsw1:srv1-1" in warning
     assert "at most, at rtsw1:srv1-1" in warning
 
@@ -72,8 +72,8 @@ def test_more_than_a_hundredth_of_a_ports_time_disturbs_the_jobs_that_sent_there
     port = plan_queues(JOB.plan.fabric).port_of["rtsw1", "srv1-1"]
     whole = port.rate_bps * 10 // 8
     assert not problems(replace(NONE, tcp=1, bytes=int(0.0099 * whole)))
-    found = problems(replace(NONE, tcp=1, bytes=int(0.0101 * whole)))
-    assert "up to 1.0% of the time of rtsw1:srv1-1" in found
+    problem = problems(replace(NONE, tcp=1, bytes=int(0.0101 * whole)))
+    assert "up to 1.0% of the time of rtsw1:srv1-1" in problem
     assert not problems(replace(NONE, tcp=1, bytes=int(0.0101 * whole)), elapsed_s=20.0)
     # They are counted since a while before the run.
     assert "up to 100.0% of the time" in problems(replace(NONE, tcp=1, bytes=2 * whole))
@@ -86,8 +86,8 @@ def test_a_burst_within_an_iteration_is_said_where_it_may_be_much_of_that() -> N
 
     def said(share: float) -> str:
         burst = replace(NONE, tcp=1, bytes=int(share * shortest_s * port.rate_bps / 8))
-        (warning,), found = judged([JOB], beside(burst), 100 * shortest_s)
-        assert found == ()
+        (warning,), problems = judged([JOB], beside(burst), 100 * shortest_s)
+        assert problems == ()
         return warning
 
     assert said(0.5).endswith("at rtsw1:srv1-1, and an iteration may be 50% longer for it")
@@ -99,8 +99,8 @@ def test_others_at_ports_without_the_jobs_take_nothing_from_them() -> None:
     quiet = QueueFigures("rtsw2", "ctsw2", 0, 9, 10**9, 0, 0, 0, 0, 0.0)
     quiet = replace(quiet, others=replace(NONE, udp=9, bytes=10**9))
     assert not any((q.node, q.interface) == ("rtsw2", "ctsw2") for q in counts.queues)
-    (warning,), found = judged([JOB], replace(counts, queues=(*counts.queues, quiet)), 1.0)
-    assert found == () and "where jobs sent" not in warning
+    (warning,), problems = judged([JOB], replace(counts, queues=(*counts.queues, quiet)), 1.0)
+    assert problems == () and "where jobs sent" not in warning
 
 
 def test_what_fills_a_queue_of_the_jobs_own_class_disturbs_them() -> None:
@@ -125,7 +125,7 @@ def test_an_xoff_below_the_marking_line_is_the_limit_of_others_in_the_jobs_queue
 
 def test_a_lossless_class_that_dropped_while_others_were_in_it_disturbs_the_jobs() -> None:
     def lossless(dropped: int) -> Lossless:
-        counts = dict.fromkeys((each.name for each in fields(PauseFigures)[4:]), 0)
+        counts = dict.fromkeys((field.name for field in fields(PauseFigures)[4:]), 0)
         port = PauseFigures(
             "rtsw1", "srv1-1", 3, "srv1-1", **{**counts, "dropped_packets": dropped}
         )
@@ -152,13 +152,13 @@ def test_no_check_takes_others_for_the_jobs_packets_or_the_reverse(traffic_class
     # One packet of the job's that a switch lost is not made up for by any of these.
     link = JOB.plan.nic_link(0).down
     lost = replace(counts, roce={**counts.roce, link: counts.roce[link] - 1})
-    found = "".join(disagreements(check_all([JOB], sample.agents(JOB.plan), lost)))
-    assert "RoCEv2 packets over links" in found and "RoCEv2 packets end to end" in found
+    text = "".join(disagreements(check_all([JOB], sample.agents(JOB.plan), lost)))
+    assert "RoCEv2 packets over links" in text and "RoCEv2 packets end to end" in text
 
 
 def test_roce_of_no_queue_pair_of_the_jobs_is_a_disagreement() -> None:
     counts = sample.counts(JOB)
     link = JOB.plan.nic_link(0).up
     foreign = replace(counts, jobs={**counts.jobs, link: counts.jobs[link] - 1})
-    (found,) = disagreements(check_all([JOB], sample.agents(JOB.plan), foreign))
-    assert "RoCEv2 packets of the jobs" in found
+    (disagreement,) = disagreements(check_all([JOB], sample.agents(JOB.plan), foreign))
+    assert "RoCEv2 packets of the jobs" in disagreement

@@ -173,24 +173,24 @@ class Port:
         queued = self.bytes_of(class_) + packet.size
         if self.oracle.queues.pausing:
             return queued <= limit
-        in_port = sum(self.bytes_of(each) for each in CLASSES) + packet.size
+        in_port = sum(self.bytes_of(traffic_class) for traffic_class in CLASSES) + packet.size
         return queued <= min(limit, 8 * (limit + limit / 8 - in_port))
 
     def marked(self, class_: int) -> bool:
         queues, depth = self.oracle.queues, self.bytes_of(class_)
         if class_ not in queues.marked or depth <= queues.kmin:
             return False
-        found = depth > queues.kmax
-        if not found:
+        is_marked = depth > queues.kmax
+        if not is_marked:
             self.draws += 1
             ecn = EcnSpec.model_construct(kmin=queues.kmin, kmax=queues.kmax, pmax=queues.pmax)
             limit = int(mark_probability(ecn, depth) * PMAX_UNITS)
-            found = draw(queues.seed, self.number, self.draws) < limit
+            is_marked = draw(queues.seed, self.number, self.draws) < limit
         floors = bin_edges_bytes(queues.kmin, queues.kmax, queues.buffer_bytes)
         by_depth = self.oracle.marking[bisect_right(floors, depth) - 1]
         by_depth[0] += 1
-        by_depth[1] += found
-        return found
+        by_depth[1] += is_marked
+        return is_marked
 
     def dequeue(self) -> Packet | None:
         ready = self.ready
@@ -654,7 +654,7 @@ class Oracle:
         for number, task in enumerate(tasks):
             first, last = program.after_start[number : number + 2]
             sources = {int(self.sending.source[program.flow[i]]) for i in task.transfers}
-            for other in (tasks[each] for each in program.after[first:last]):
+            for other in (tasks[number] for number in program.after[first:last]):
                 ends = {int(self.sending.destination[program.flow[i]]) for i in other.transfers}
                 is_receiver = len(ends) == 1 and sources == ends
                 (other.receivers if is_receiver else other.senders).append(task)
@@ -664,8 +664,8 @@ class Oracle:
         """The bytes of a transfer's messages."""
         of = self.sending.messages
         runs = slice(*of.first[transfer : transfer + 2])
-        found: list[int] = np.repeat(of.size_bytes[runs], of.count[runs]).tolist()
-        return found
+        values: list[int] = np.repeat(of.size_bytes[runs], of.count[runs]).tolist()
+        return values
 
     def at(self, time: int, call: Callable[..., None], *arguments: object, rank: float = 0) -> None:
         heapq.heappush(self.events, (time, rank, next(self.born), call, arguments))

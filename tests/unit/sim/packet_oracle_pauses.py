@@ -159,7 +159,9 @@ class ReceiveBuffer:
         of, number = pausing.drain, port.number
         self.port = port
         self.byte_ps = Fraction(8 * 10**12, int(of.rate_bps[number]))
-        self.size, self.xoff, self.xon = (int(each[number]) for each in (of.size, of.xoff, of.xon))
+        self.size, self.xoff, self.xon = (
+            int(sizes[number]) for sizes in (of.size, of.xoff, of.xon)
+        )
         self.held, self.at_ps, self.refused = Fraction(0), 0, 0
 
     def drain(self) -> None:

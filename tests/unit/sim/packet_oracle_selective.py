@@ -71,7 +71,7 @@ class SelectiveRequester(Requester):
             done = super().on_ack(psn - 1 & PSN_MASK, ACK, now_ns)
             self.named.add(asked_for + self.ahead)
             self.lost |= set(range(self.una, asked_for + self.ahead)) - self.sent_again
-        self.lost = {each for each in self.lost - self.named if each >= self.una}
+        self.lost = {number for number in self.lost - self.named if number >= self.una}
         return done
 
     def on_timer(self) -> None:

@@ -122,7 +122,7 @@ def arranged(
         cnp_class=column([flow.classes[2] for flow in flows]),
         control=column(
             [
-                sum(bool(each.rule) for each in flows[:i]) if flow.rule else -1
+                sum(bool(flow.rule) for flow in flows[:i]) if flow.rule else -1
                 for i, flow in enumerate(flows)
             ]
         ),
@@ -140,7 +140,7 @@ def messages(transfers: Sequence[Sequence[int]], most_bytes: Sequence[int]) -> M
         [run for send in sends for run in ((send // most, most), (1, send % most)) if all(run)]
         for sends, most in zip(transfers, most_bytes, strict=True)
     ]
-    count, size_bytes = np.array([run for each in runs for run in each], np.int64).T
+    count, size_bytes = np.array([run for size in runs for run in size], np.int64).T
     return Messages(np.cumsum([0, *map(len, runs)]), count, size_bytes)
 
 

@@ -311,6 +311,8 @@ def test_trees_and_phases_go_in_order_as_long_as_can_be_and_merged_ones_are_warn
     monkeypatch.setattr(collectives, "MOST_IN_TURN", sends - 1)
     assert not sends_in_order(job, 1)
     report = Simulation(LARGE, [collective_job(job)]).report()
-    told = [each for each in report.warnings if "are not simulated one by one" in each]
-    assert len(told) == bool(share)
-    assert all(f"{algorithm} allreduce takes up to {share} more or less" in each for each in told)
+    texts = [warning for warning in report.warnings if "are not simulated one by one" in warning]
+    assert len(texts) == bool(share)
+    assert all(
+        f"{algorithm} allreduce takes up to {share} more or less" in warning for warning in texts
+    )

@@ -194,8 +194,8 @@ def _same(one: Outcome, other: Outcome) -> None:
 @given(case=cases)
 def test_every_solve_of_any_program_is_proven_and_the_oracle_agrees(case: Case) -> None:
     work, first, capacity, changes = case
-    ours = run(work, first, capacity, changes=changes, prove=True)
-    _same(ours, run_stepwise(work, first, capacity, changes=changes))
+    result = run(work, first, capacity, changes=changes, prove=True)
+    _same(result, run_stepwise(work, first, capacity, changes=changes))
 
 
 @pytest.mark.parametrize("shared", [False, True])
@@ -211,9 +211,9 @@ def test_the_oracle_agrees_where_a_link_gets_a_long_list(
     incast = paths(*([flow % leaves, leaves] for flow in range(flows)), share=share)
     capacity = np.append(np.linspace(1.0, 90.0, leaves), uplink)
     work = program([(flow, bits) for flow, bits in enumerate(rng.uniform(1, 100, flows).tolist())])
-    ours = run(work, incast, capacity)
-    assert ours.solves > flows / 2
-    _same(ours, run_stepwise(work, incast, capacity))
+    result = run(work, incast, capacity)
+    assert result.solves > flows / 2
+    _same(result, run_stepwise(work, incast, capacity))
 
 
 def test_the_oracle_agrees_where_ended_flows_are_taken_off_the_lists() -> None:
@@ -255,10 +255,10 @@ def test_code_that_is_not_compiled_gives_the_same() -> None:
     kind, finish_s, sent_bits = json.loads(ended.stdout)
     assert (kind, ended.stderr) == ("function", "")
     work, first, capacity, changes = drawn_case(7)
-    ours = run(work, first, capacity, changes=changes)
-    assert np.isfinite(ours.finish_s).any()
-    np.testing.assert_allclose(finish_s, ours.finish_s, rtol=1e-9)
-    np.testing.assert_allclose(sent_bits, ours.sent_bits, rtol=1e-9)
+    result = run(work, first, capacity, changes=changes)
+    assert np.isfinite(result.finish_s).any()
+    np.testing.assert_allclose(finish_s, result.finish_s, rtol=1e-9)
+    np.testing.assert_allclose(sent_bits, result.sent_bits, rtol=1e-9)
 
 
 @given(case=cases)

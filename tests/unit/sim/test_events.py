@@ -209,7 +209,7 @@ def test_random_links_are_the_seeds_choice(clos: Network) -> None:
 
     seen = [frozenset(drawn(seed)) for seed in range(20)]
     assert len(set(seen)) > 3
-    assert all(len(each) == 2 for each in seen)
+    assert all(len(links) == 2 for links in seen)
     assert drawn(7) == drawn(7)
 
 
@@ -238,7 +238,10 @@ def test_every_event_that_names_nothing_is_told_at_once(clos: Network) -> None:
     spec = TimelineSpec(events=[{"fail": "ctsw9"}, {"fail": "ctsw1"}, {"drain": "x1:y1"}])
     with pytest.raises(SpecError) as caught:
         resolve(clos, spec)
-    assert [each.key for each in caught.value.problems] == ["fail switch ctsw9", "drain link x1:y1"]
+    assert [problem.key for problem in caught.value.problems] == [
+        "fail switch ctsw9",
+        "drain link x1:y1",
+    ]
 
 
 # How long routing takes
@@ -367,12 +370,12 @@ def changes(
     whole = fabric(flows, np.ones(network.links, bool))
     outages = [outage_of(network, parse_event(line)) for line in lines]
     of_flow = np.zeros(len(flows), np.int32)
-    found = list(
+    changes = list(
         changes_of(
             network, outages, flows, whole, fabric, [retransmission], of_flow, np.zeros(len(flows))
         )
     )
-    return found, fabric
+    return changes, fabric
 
 
 def lengths(change: Change) -> list[int]:
@@ -381,10 +384,10 @@ def lengths(change: Change) -> list[int]:
 
 
 def test_a_failure_stalls_then_moves_then_is_sent_again_then_comes_back(clos: Network) -> None:
-    found, _ = changes(clos, ["fail rtsw1:ctsw1 at 1s for 9s reaction 150ms"])
-    fault, moved, again, back = found
+    steps, _ = changes(clos, ["fail rtsw1:ctsw1 at 1s for 9s reaction 150ms"])
+    fault, moved, again, back = steps
     (link,) = links(clos, "rtsw1:ctsw1")
-    assert [each.time_s for each in found] == pytest.approx([1.0, 1.15, 1.2, 10.0])
+    assert [change.time_s for change in steps] == pytest.approx([1.0, 1.15, 1.2, 10.0])
     assert fault.capacity_bps is not None
     assert np.nonzero(fault.capacity_bps == 0)[0].tolist() == [2 * link, 2 * link + 1]
     assert fault.paths is None
@@ -411,16 +414,16 @@ def test_a_drain_moves_flows_before_anything_is_lost(clos: Network) -> None:
 
 
 def test_a_drain_that_takes_its_time_carries_until_routing_has_moved(clos: Network) -> None:
-    found, _ = changes(clos, ["drain ctsw1 at 1s for 2h reaction 3s"])
-    assert [each.time_s for each in found] == [4.0, 7201.0]
-    assert lengths(found[0]) == [4, 4, 4, 4]
+    steps, _ = changes(clos, ["drain ctsw1 at 1s for 2h reaction 3s"])
+    assert [change.time_s for change in steps] == [4.0, 7201.0]
+    assert lengths(steps[0]) == [4, 4, 4, 4]
 
 
 def test_a_flap_shorter_than_routing_costs_a_retry_and_no_new_paths(clos: Network) -> None:
-    found, fabric = changes(clos, ["fail rtsw1:ctsw1 at 1s for 20ms"])
-    assert [each.time_s for each in found] == pytest.approx([1.0, 1.02, 1.1])
-    assert lengths(found[1]) == [0, 4, 4, 4]
-    assert lengths(found[2]) == [4, 4, 4, 4]
+    steps, fabric = changes(clos, ["fail rtsw1:ctsw1 at 1s for 20ms"])
+    assert [change.time_s for change in steps] == pytest.approx([1.0, 1.02, 1.1])
+    assert lengths(steps[1]) == [0, 4, 4, 4]
+    assert lengths(steps[2]) == [4, 4, 4, 4]
     assert len(fabric.asked) == 1
 
 
@@ -433,13 +436,13 @@ def test_a_degraded_link_keeps_its_flows(clos: Network) -> None:
 
 
 def test_a_queue_pair_that_gave_up_never_sends_again(clos: Network) -> None:
-    found, _ = changes(clos, ["fail rtsw1:ctsw1 at 1s for 3s reaction 750ms"])
-    assert [each.time_s for each in found] == [1.0, 1.75, 4.0]
-    assert [lengths(each)[0] for each in found[1:]] == [0, 0]
+    steps, _ = changes(clos, ["fail rtsw1:ctsw1 at 1s for 3s reaction 750ms"])
+    assert [change.time_s for change in steps] == [1.0, 1.75, 4.0]
+    assert [lengths(change)[0] for change in steps[1:]] == [0, 0]
 
 
 def test_overlapping_events_are_both_there_and_a_link_returns_with_the_last(clos: Network) -> None:
-    found, _ = changes(
+    steps, _ = changes(
         clos,
         [
             "fail rtsw1:ctsw1 at 1s for 9s reaction 150ms",
@@ -449,14 +452,14 @@ def test_overlapping_events_are_both_there_and_a_link_returns_with_the_last(clos
     )
     (link,) = links(clos, "rtsw1:ctsw1")
     dead = np.zeros(clos.sends, bool)
-    for change in found:
+    for change in steps:
         if change.capacity_bps is not None:
             dead = change.capacity_bps == 0
         assert dead[2 * link] == (1.0 <= change.time_s < 25.0)
         if change.paths is not None and change.time_s < 25.0:
             assert 2 * link not in change.paths.sends
-    assert [each.time_s for each in found] == sorted(each.time_s for each in found)
-    assert lengths(found[-1]) == [4, 4, 4, 4]
+    assert [change.time_s for change in steps] == sorted(change.time_s for change in steps)
+    assert lengths(steps[-1]) == [4, 4, 4, 4]
 
 
 @given(
@@ -481,15 +484,15 @@ def test_whatever_happened_all_is_as_before_once_it_is_over(
         f"{verb} {what} at {at}s for {lasts}s reaction {reaction}s"
         for verb, what, at, lasts, reaction in events
     ]
-    found, fabric = changes(network, lines, Retransmission(0.3, 1000))
-    times = [each.time_s for each in found]
+    steps, fabric = changes(network, lines, Retransmission(0.3, 1000))
+    times = [change.time_s for change in steps]
     assert times == sorted(set(times))
     capacity_bps = network.capacity_bps
     paths = fabric(one_flow_per_rack(network), np.ones(network.links, bool))
-    for change in found:
+    for change in steps:
         capacity_bps = capacity_bps if change.capacity_bps is None else change.capacity_bps
         last = paths if change.paths is None else change.paths
-        if change is found[-1]:
+        if change is steps[-1]:
             assert np.array_equal(capacity_bps, network.capacity_bps)
             assert np.array_equal(last.sends, paths.sends)
 
@@ -504,7 +507,7 @@ def test_each_jobs_queue_pairs_wait_as_its_own_transport_says(clos: Network) -> 
     link = clos.link_name(int(whole.sends[0]) // 2)
     outages = [outage_of(clos, parse_event(f"fail {link} at 1s for 20ms"))]
     slow = Retransmission(4.0, 7)
-    found = changes_of(
+    changes = changes_of(
         clos,
         outages,
         both,
@@ -514,7 +517,7 @@ def test_each_jobs_queue_pairs_wait_as_its_own_transport_says(clos: Network) -> 
         np.array([0, 1], np.int32),
         np.zeros(len(both)),
     )
-    through = [each.time_s for each in found][2:]
+    through = [change.time_s for change in changes][2:]
     assert through == pytest.approx([1 + FAST.ack_timeout_s, 5.0])
 
 
@@ -585,19 +588,21 @@ def test_flows_leave_by_the_nics_other_port_once_routing_has_moved(hpn: Network)
         return paths_of(hpn, Routes(hpn, up), flows)
 
     of_flow = np.zeros(len(flows), np.int32)
-    found = list(
+    changes = list(
         changes_of(hpn, [outage], flows, whole, paths_for, [FAST], of_flow, np.zeros(len(flows)))
     )
-    assert [each.time_s for each in found] == pytest.approx([1, 1 + outage.reaction_s, 1.2, 10])
+    assert [change.time_s for change in changes] == pytest.approx(
+        [1, 1 + outage.reaction_s, 1.2, 10]
+    )
 
     def names(paths: Paths | None) -> list[str]:
         assert paths is not None
         return [hpn.send_name(send) for send in paths.sends.tolist()]
 
     assert names(whole) == ["srv1-1:tor1a", "tor1a:srv1-2"]
-    assert names(found[1].paths) == []
-    assert names(found[2].paths) == ["srv1-1:tor1b", "tor1b:srv1-2"]
-    assert names(found[3].paths) == names(whole)
+    assert names(changes[1].paths) == []
+    assert names(changes[2].paths) == ["srv1-1:tor1b", "tor1b:srv1-2"]
+    assert names(changes[3].paths) == names(whole)
 
 
 # What jobs pay
@@ -660,7 +665,7 @@ def test_a_drain_costs_what_the_smaller_fabric_costs_and_no_stall(clos: Network)
         spines = clos.tier[clos.upper] == 2
         return {"a": 2.0 * spines.sum() / (up & spines).sum(), "b": 1.0}
 
-    found = what_if(
+    cost = what_if(
         clos,
         outage_of(clos, parse_event("drain ctsw1 for 2h")),
         times,
@@ -668,14 +673,14 @@ def test_a_drain_costs_what_the_smaller_fabric_costs_and_no_stall(clos: Network)
         {"a": NCCL, "b": NCCL},
         RestartSpec(),
     )
-    first, second = found.jobs
+    first, second = cost.jobs
     assert (first.before_s, first.during_s) == (2.0, pytest.approx(8 / 3))
     assert (first.stall_s, first.slowed_s) == (0.0, pytest.approx(1800))
-    assert first.gpu_hours == found.gpu_hours == pytest.approx(8)
+    assert first.gpu_hours == cost.gpu_hours == pytest.approx(8)
     assert second.extra_s == 0
-    assert json.loads(to_json(found))["jobs"][0]["during_s"] == pytest.approx(8 / 3)
+    assert json.loads(to_json(cost))["jobs"][0]["during_s"] == pytest.approx(8 / 3)
     console = Console(file=io.StringIO(), width=160)
-    print_what_if(found, console)
+    print_what_if(cost, console)
     text = console.file.getvalue()  # type: ignore[attr-defined]
     assert "drain switch ctsw1 (4 links) for 2 h" in text
     assert "2.67 s (+33.3%)" in text
@@ -687,14 +692,14 @@ def test_a_drain_that_makes_a_job_faster_is_said_to_be_luck(clos: Network) -> No
 
     event = outage_of(clos, parse_event("drain ctsw1 for 2h"))
     jobs = {"lucky": 16, "other": 8}
-    found = what_if(clos, event, times, jobs, dict.fromkeys(jobs, NCCL), RestartSpec())
-    first, second = found.jobs
+    cost = what_if(clos, event, times, jobs, dict.fromkeys(jobs, NCCL), RestartSpec())
+    first, second = cost.jobs
     assert (first.lucky, second.lucky) == (True, False)
-    assert (first.slowed_s, first.extra_s, found.gpu_hours) == (0, 0, 0)
-    document = json.loads(to_json(found))["jobs"][0]
+    assert (first.slowed_s, first.extra_s, cost.gpu_hours) == (0, 0, 0)
+    document = json.loads(to_json(cost))["jobs"][0]
     assert (document["lucky"], document["during_s"]) == (True, 1.5)
     console = Console(file=io.StringIO(), width=160)
-    print_what_if(found, console)
+    print_what_if(cost, console)
     text = console.file.getvalue()  # type: ignore[attr-defined]
     assert "lucky: shorter iterations during a failure are chance, due to one hash seed" in text
     assert "other:" not in text
@@ -711,25 +716,25 @@ def test_a_long_run_counts_no_iteration_as_shorter_than_without_failures(clos: N
     histories = run_through(clos, outages, times, iterations, patience, policy)
     no_breaks = dict.fromkeys(iterations, 0.0)
     gpus = dict.fromkeys(iterations, 8)
-    found = outlook("t", "", "", policy, outages, histories, gpus, iterations, no_breaks)
-    first, second = found.jobs
+    forecast = outlook("t", "", "", policy, outages, histories, gpus, iterations, no_breaks)
+    first, second = forecast.jobs
     assert (first.lucky, first.slowed_s) == (True, 0)
     assert first.jct_s == pytest.approx(first.healthy_s)
     assert (second.lucky, second.slowed_s) == (False, 0)
     console = Console(file=io.StringIO(), width=200)
-    print_outlook(found, console)
+    print_outlook(forecast, console)
     text = console.file.getvalue()  # type: ignore[attr-defined]
     assert "lucky: shorter iterations during a failure are chance, due to one hash seed" in text
     assert "other:" not in text
 
 
 def test_an_outage_for_good_is_costed_by_the_hour(hpn: Network) -> None:
-    found = cost(hpn, "fail port srv1-2:3:1")
-    assert (found.lasts_s, found.over_s) == (None, 3600.0)
-    assert found.jobs[0].extra_s == pytest.approx(
-        found.jobs[0].stall_s + (3600 - found.jobs[0].stall_s) / 16
+    price = cost(hpn, "fail port srv1-2:3:1")
+    assert (price.lasts_s, price.over_s) == (None, 3600.0)
+    assert price.jobs[0].extra_s == pytest.approx(
+        price.jobs[0].stall_s + (3600 - price.jobs[0].stall_s) / 16
     )
-    assert "null" in to_json(found)
+    assert "null" in to_json(price)
 
 
 def test_a_job_that_never_ends_anyway_is_an_error(clos: Network) -> None:
@@ -817,8 +822,8 @@ def test_the_time_in_a_checkpoint_that_breaks_off_is_lost_work(clos: Network) ->
     breaks = {"a": iter((Break(4600.0, "GPU"),))}
     arguments = (clos, (), lambda up, bps: {"a": 1.0}, {"a": 7200}, {"a": NCCL}, policy, breaks)
     histories = run_through(*arguments)
-    found = outlook("t", "", "", policy, (), histories, {"a": 8}, {"a": 7200}, {"a": 0.0})
-    (job,) = found.jobs
+    forecast = outlook("t", "", "", policy, (), histories, {"a": 8}, {"a": 7200}, {"a": 0.0})
+    (job,) = forecast.jobs
     assert job.lost_work_s == pytest.approx(3600 + 1000)
     assert (job.restarting_s, job.stalled_s, job.slowed_s) == (650, 0, 0)
     assert job.jct_s == pytest.approx(7200 + 1200 + 4600 + 650)
@@ -907,8 +912,8 @@ def test_shares_of_time_add_up_to_all_of_it(
     breaks: float, every: int, takes: int, per_s: float, factor: float
 ) -> None:
     restart = RestartSpec(checkpoint_every=f"{every}s", checkpoint_takes=f"{takes}s")
-    found = expected_cost(breaks, restart, [Slowdown("x", per_s, 3600, 5, factor)])
-    parts = (found.effective, found.checkpoints, found.restarts, found.slowed)
+    cost = expected_cost(breaks, restart, [Slowdown("x", per_s, 3600, 5, factor)])
+    parts = (cost.effective, cost.checkpoints, cost.restarts, cost.slowed)
     assert sum(parts) == pytest.approx(1)
     assert min(parts) >= -1e-12
 
@@ -926,11 +931,11 @@ def test_an_interval_other_than_youngs_is_no_better() -> None:
 
 def test_hpns_failures_cost_about_what_it_says_they_do() -> None:
     """20,000 $ an hour and 30,000 $ a failure are 1.5 h: half of a checkpoint interval of 3 h."""
-    found = cost(
+    price = cost(
         lab(kind="hpn", segments=1, servers_per_segment=2, rails=1, ports_per_nic=1, planes=1),
         "fail nic srv1-1:1 for 1h",
     )
-    assert 1.5 < found.jobs[0].extra_s / 3600 < 1.75
+    assert 1.5 < price.jobs[0].extra_s / 3600 < 1.75
 
 
 def test_an_outage_knows_when_it_is_routed_around() -> None:
@@ -942,11 +947,11 @@ def test_llama3s_54_days_break_about_419_times_and_get_on_for_over_nine_tenths()
     """Llama 3 (arXiv 2407.21783, 3.3.4 and table 5): 419 interruptions, more than 90 %."""
     network = network_of(load_spec(find_lab("llama3-24k")))
     gpus, work_s = 16_384, 54 * 86_400.0
-    own = np.unique(network.nic_links[:gpus])
+    values = np.unique(network.nic_links[:gpus])
 
     def times(up: Bools, capacity_bps: Floats) -> Mapping[str, float]:
         """A cable between switches costs nothing; one at a NIC breaks the job."""
-        return {"llama-3": 10.0 if (capacity_bps[2 * own] > 0).all() else math.inf}
+        return {"llama-3": 10.0 if (capacity_bps[2 * values] > 0).all() else math.inf}
 
     spec = RatesSpec.model_validate({"preset": "llama3"})
     timeline = timeline_of(network, spec, work_s)

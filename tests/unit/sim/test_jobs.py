@@ -194,7 +194,7 @@ def fewest_groups(group_of: Sequence[int], ranks: int) -> int:
     return next(
         count
         for count in range(1, len(room) + 1)
-        if any(sum(room[each] for each in some) >= ranks for some in combinations(room, count))
+        if any(sum(room[leaf] for leaf in some) >= ranks for some in combinations(room, count))
     )
 
 
@@ -284,14 +284,14 @@ def test_merged_sends_are_the_sums_of_a_schedules(keys: dict[str, object]) -> No
 def in_turn(sends: Sends) -> dict[int, tuple[int, int, int, tuple[int, ...]]]:
     """Source, destination, bytes and what it waits for, of each."""
     assert sends.turn is not None
-    found: dict[int, tuple[int, int, int, tuple[int, ...]]] = {}
+    order: dict[int, tuple[int, int, int, tuple[int, ...]]] = {}
     last: dict[int, int] = {}
     columns = (sends.source, sends.destination, sends.size_bytes, sends.turn)
-    for number, row in enumerate(zip(*(each.tolist() for each in columns), strict=True)):
+    for number, row in enumerate(zip(*(column.tolist() for column in columns), strict=True)):
         *ends, turn = row
-        found[number] = (*ends, (last[turn],) if turn in last else ())
+        order[number] = (*ends, (last[turn],) if turn in last else ())
         last[turn] = number
-    return found
+    return order
 
 
 def test_a_ring_of_32256_ranks_is_one_send_per_rank() -> None:
@@ -329,8 +329,8 @@ def test_a_small_job_is_every_send_of_its_schedule_in_the_labs_order() -> None:
     for step, send in zip(work.steps[second:], sends, strict=True):
         (pause,) = [before for before in step.after if before in pauses]
         assert set(step.after) - {pause} == {second + before for before in send.after}
-        own = {s.id for s in sends if send.source in (s.source, s.destination)}
-        assert set(pauses[pause].after) == own
+        ids = {s.id for s in sends if send.source in (s.source, s.destination)}
+        assert set(pauses[pause].after) == ids
         assert step.iteration == pauses[pause].iteration == 1
 
 
@@ -426,11 +426,11 @@ def test_queue_pairs_carry_the_messages_and_bytes_that_the_labs_put_on_the_wire(
     split = transport.strategy is Strategy.SPLIT
     longest = min(transport.message, 2**19) if transport.admission else transport.message
     pairs = [[Posted(transport.mtu) for _ in range(transport.qps)] for _ in range(3)]
-    connections = [Connection(each, split=split, message_bytes=longest) for each in pairs]
-    for at, (connection, each, number) in enumerate(sends):
+    connections = [Connection(pair, split=split, message_bytes=longest) for pair in pairs]
+    for at, (connection, offset, number) in enumerate(sends):
         before = [(len(pair.messages), pair.wire_bytes) for pair in pairs[connection]]
         for part in range(number):
-            connections[connection].send(each + (part < longer[at]), part)
+            connections[connection].send(offset + (part < longer[at]), part)
         for qp, (pair, (first, wire_bytes)) in enumerate(
             zip(pairs[connection], before, strict=True)
         ):
@@ -497,7 +497,7 @@ def flow_rows(network: Network, made: Compiled) -> Counter[tuple[object, ...]]:
         zip(
             names(network, flows.source),
             names(network, flows.destination),
-            *(each.tolist() for each in columns),
+            *(column.tolist() for column in columns),
             strict=True,
         )
     )
@@ -514,14 +514,14 @@ def rows_of_lab(fabric: Fabric, specs: Sequence[JobSpec]) -> Counter[tuple[objec
 def test_flows_and_their_bytes_are_those_of_the_labs_queue_pairs(
     lab: str, keys: list[dict[str, object]]
 ) -> None:
-    specs = [JobSpec.model_validate(each) for each in keys]
+    specs = [JobSpec.model_validate(key) for key in keys]
     made = compiled(NETWORKS[lab], specs)
     assert flow_rows(NETWORKS[lab], made) == rows_of_lab(FABRICS[lab], specs)
 
 
 @given(st.sampled_from(LABS), st.lists(jobs_of_the_lab, min_size=1, max_size=3))
 def test_clear_to_sends_take_the_labs_queue_pairs(lab: str, keys: list[dict[str, object]]) -> None:
-    network, specs = NETWORKS[lab], [JobSpec.model_validate(each) for each in keys]
+    network, specs = NETWORKS[lab], [JobSpec.model_validate(key) for key in keys]
     made = compiled(network, specs, for_packets=True)
     clearing = made.clearing
     assert clearing is not None
@@ -533,7 +533,7 @@ def test_clear_to_sends_take_the_labs_queue_pairs(lab: str, keys: list[dict[str,
     ]
     rows = zip(
         clearing.job.tolist(),
-        *(names(network, each) for each in (clearing.flows.source, clearing.flows.destination)),
+        *(names(network, nics) for nics in (clearing.flows.source, clearing.flows.destination)),
         clearing.flows.sport.tolist(),
         clearing.flows.dest_qp.tolist(),
         strict=True,
@@ -601,7 +601,7 @@ def test_tasks_of_several_jobs_follow_each_other_and_wait_for_their_own() -> Non
     assert made.job.tolist() == [0, 0, 0, 1, 1, 1]
     assert made.step.tolist() == [0, 1, 2, 0, 1, 2]
     waits = np.split(program.after, program.after_start[1:-1])
-    assert [each.tolist() for each in waits] == [[], [0], [0, 1], [], [3], [3, 4]]
+    assert [wait.tolist() for wait in waits] == [[], [0], [0, 1], [], [3], [3, 4]]
     assert program.delay_s.tolist() == [0.5, 0.0, 0.25] * 2
     timed = made.chains.timed(program, np.array([2.0, 2, 3, 4, 4, 4]))
     assert timed.latency_s.tolist() == [0, 3, 0, 0, 4, 0]
@@ -609,7 +609,7 @@ def test_tasks_of_several_jobs_follow_each_other_and_wait_for_their_own() -> Non
     assert program.first_transfer.tolist() == [0, 0, 3, 3, 3, 6, 6]
     assert made.payload_bytes.tolist() == [7000, 1000, 100] * 2
     wire = [7000 + 2 * (82 + 20), 1000 + 82 + 20, 100 + 82 + 20]
-    assert program.size_bits.tolist() == [8.0 * each for each in wire] * 2
+    assert program.size_bits.tolist() == [8.0 * size for size in wire] * 2
     assert made.first_flow.tolist() == [0, 3, 6]
     assert program.flow.tolist() == list(range(6))
     assert len(set(made.flows.dest_qp.tolist())) == 6

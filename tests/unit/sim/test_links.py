@@ -62,12 +62,12 @@ def both(
         Simulation(spec or lab(), [job], Options(engine=engine, hop_latency_ns=hop_latency_ns))
         for engine in (Engine.PACKETS, Engine.LINKS)
     ]
-    return made[0], [each.run_packets() for each in made]
+    return made[0], [simulation.run_packets() for simulation in made]
 
 
 def quantiles(made: Simulation, ran: PacketRun) -> list[float]:
-    found: list[float] = np.quantile(transfer_times(made, ran).slowdown, [0.5, 0.99]).tolist()
-    return found
+    values: list[float] = np.quantile(transfer_times(made, ran).slowdown, [0.5, 0.99]).tolist()
+    return values
 
 
 @pytest.mark.parametrize("size", [64, 5000, 1_000_000])
@@ -149,11 +149,11 @@ def test_chunks_fill_a_window(window: int, tmp_path: Path) -> None:
     job = listed(tmp_path, ["0 9 3 100 9000000 2"], window=window)
     made = Simulation(lab(), [job], Options(engine=Engine.LINKS))
     program, _, _, sending, _ = made.packet_inputs()
-    found = traffic_of(program, made.whole_paths, sending)
-    chunks = int(found.window[0])
-    packets = -(-found.payload_bytes // 4096)
+    traffic = traffic_of(program, made.whole_paths, sending)
+    chunks = int(traffic.window[0])
+    packets = -(-traffic.payload_bytes // 4096)
     filled = np.convolve(packets[:-1], np.ones(chunks), "valid")
-    assert found.payload_bytes.sum() == 9_000_000 and found.payload_bytes.min() > 0
+    assert traffic.payload_bytes.sum() == 9_000_000 and traffic.payload_bytes.min() > 0
     assert set(filled) == {window} and packets.max() <= 31
     assert packets.max() - packets[:-1].min() <= 1
 
@@ -165,8 +165,8 @@ def test_acks_come_after_a_window_and_after_sixteen_packets(
     job = listed(tmp_path, ["0 9 3 100 9000000 2"], window=window, ack_every=16)
     made = Simulation(lab(), [job], Options(engine=Engine.LINKS))
     program, _, _, sending, _ = made.packet_inputs()
-    found = traffic_of(program, made.whole_paths, sending)
-    assert found.acked_bits[0] == pytest.approx(closest * found.packet_bits[0], rel=0.01)
+    traffic = traffic_of(program, made.whole_paths, sending)
+    assert traffic.acked_bits[0] == pytest.approx(closest * traffic.packet_bits[0], rel=0.01)
 
 
 def test_a_long_flow_from_near_has_its_own_round_trip_beside_short_ones_from_far(
@@ -220,20 +220,20 @@ def test_chunks_that_share_a_link_from_their_beginnings_on_end_when_they_left(se
     order = np.lexsort((-left_s, port))
     begins_s = begins_in_turn(left_s, takes_s, port.astype(np.int32), order)
     for here in range(3):
-        own = np.flatnonzero(port == here).tolist()
-        waiting = sorted((begins_s[each], each) for each in own)
+        values = np.flatnonzero(port == here).tolist()
+        waiting = sorted((begins_s[flow], flow) for flow in values)
         now, rest = 0.0, {}
         while waiting or rest:
             ends = now + min(rest.values()) * len(rest) if rest else np.inf
             due = waiting[0][0] if waiting else np.inf
-            for each in rest:
-                rest[each] -= (min(ends, due) - now) / len(rest)
+            for flow in rest:
+                rest[flow] -= (min(ends, due) - now) / len(rest)
             now = min(ends, due)
             if due <= ends:
                 _, begun = waiting.pop(0)
                 rest[begun] = takes_s[begun]
             else:
-                (ended,) = [each for each in rest if rest[each] < 1e-9]
+                (ended,) = [flow for flow in rest if rest[flow] < 1e-9]
                 assert now == pytest.approx(left_s[ended])
                 del rest[ended]
 
@@ -257,9 +257,9 @@ def test_slowdowns_are_those_of_the_packet_engine(job: SimulatedJob, p99: float)
     """Delays of links that do not know each other, added up, are half as high again
     (bench/links_engine.md)."""
     made, (packets, links) = both(job)
-    expected, found = quantiles(made, packets), quantiles(made, links)
-    assert found[0] == pytest.approx(expected[0], rel=0.1)
-    assert found[1] == pytest.approx(expected[1], rel=p99)
+    expected, slowdowns = quantiles(made, packets), quantiles(made, links)
+    assert slowdowns[0] == pytest.approx(expected[0], rel=0.1)
+    assert slowdowns[1] == pytest.approx(expected[1], rel=p99)
 
 
 @pytest.mark.parametrize(("transport", "rel"), [({}, 0), ({"dcqcn": "hpcc-dcqcn"}, 0.03)])
@@ -292,7 +292,7 @@ def test_counts_of_parts_add_up() -> None:
     run = ran([Flow([0, 2], 4096)])
     sums = Sums.none(flows=1, sends=4)
     for link, count in ((0, 3), (2, 1)):
-        part = Part(*(np.array([each]) for each in (0, link, link - 1, link)))
+        part = Part(*(np.array([value]) for value in (0, link, link - 1, link)))
         marking = np.full_like(run.marking, count)
         sums.add(part, replace(run, failed=count, idle_s=count / 1000, marking=marking))
     assert (sums.failed, sums.idle_s) == (4, 0.003)
@@ -327,18 +327,18 @@ def test_links_come_in_stages_after_all_links_before_them() -> None:
     made = Simulation(lab(), [drawn("alistorage", "30%", "200us")], Options(engine=Engine.LINKS))
     program, _, _, sending, _ = made.packet_inputs()
     paths, capacity_bps = made.whole_paths, made.network.capacity_bps
-    found = list(stages(traffic_of(program, paths, sending), len(capacity_bps)))
+    batches = list(stages(traffic_of(program, paths, sending), len(capacity_bps)))
     stage_of = {
         link: number
-        for number, parts in enumerate(found)
+        for number, parts in enumerate(batches)
         for part in parts
         for link in part.link.tolist()
     }
-    assert len(found) == 6
+    assert len(batches) == 6
     for flow in range(len(paths)):
-        own = [stage_of[link] for link in paths.sends[slice(*paths.start[flow : flow + 2])]]
-        assert own == sorted(set(own)) and own[0] == 0
-    assert sum(len(part.flow) for parts in found for part in parts) == len(paths.sends)
+        local = [stage_of[link] for link in paths.sends[slice(*paths.start[flow : flow + 2])]]
+        assert local == sorted(set(local)) and local[0] == 0
+    assert sum(len(part.flow) for parts in batches for part in parts) == len(paths.sends)
 
 
 def test_paths_in_a_ring_are_refused() -> None:
@@ -375,8 +375,8 @@ def test_a_flow_whose_queue_pair_gives_up_never_ends_and_delays_no_other(tmp_pat
     job = listed(tmp_path, flows, retries=0)
     made, (packets, links) = both(job, lab(queues={"buffer": "5KB"}))
     assert links.failed == packets.failed > 0
-    for each in (packets, links):
-        assert np.isinf(each.finish_s[:2]).any() and np.isfinite(each.finish_s[2])
+    for result in (packets, links):
+        assert np.isinf(result.finish_s[:2]).any() and np.isfinite(result.finish_s[2])
     assert made.report(links).jobs[0].end_ns is None
 
 

@@ -131,9 +131,9 @@ def test_our_own_tables_read_back() -> None:
     text = nccl_table(made, iterations=5, warmup_iterations=1)
     rows = read(text).rows
     assert [row.size_bytes for row in rows] == list(sizes)
-    for ours, theirs in zip(made, rows, strict=True):
-        assert theirs.timing.time_us == pytest.approx(ours.time_ns / 1000, rel=1e-2)
-        assert theirs.timing.busbw_gbs == pytest.approx(ours.busbw_gbs, abs=0.005, rel=1e-2)
+    for row, theirs in zip(made, rows, strict=True):
+        assert theirs.timing.time_us == pytest.approx(row.time_ns / 1000, rel=1e-2)
+        assert theirs.timing.busbw_gbs == pytest.approx(row.busbw_gbs, abs=0.005, rel=1e-2)
         assert theirs.in_place is None
 
 

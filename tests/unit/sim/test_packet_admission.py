@@ -103,12 +103,12 @@ class AdmittingOracle(Oracle):
 
     def start(self, task: Task) -> None:
         task.start_ps = self.now
-        own = [send for send in self.sends if self.tasks[send.task] is task]
-        for number, sends in groupby(own, key=lambda send: send.connection):
+        task_sends = [send for send in self.sends if self.tasks[send.task] is task]
+        for number, sends in groupby(task_sends, key=lambda send: send.connection):
             for send in sends:
                 self.connections[number].send(send.size_bytes, self.sends.index(send))
             self.serve(number)
-        if not own:
+        if not task_sends:
             task.end_ps = self.now
             self.go_on(task.senders)
 
@@ -187,7 +187,7 @@ def random_case(seed: int) -> Case:
     counts = np.bincount(task, is_sent.sum(axis=1), tasks).astype(np.int64)
     program = Program(
         np.cumsum([0, *map(len, after)]),
-        np.array([each for others in after for each in others], np.int32),
+        np.array([other for others in after for other in others], np.int32),
         np.array([random.randint(1, 3_000_000) / 1e12 for _ in range(tasks)]),
         np.zeros(tasks),
         np.concatenate(([0], np.cumsum(counts))),
@@ -204,8 +204,8 @@ def random_case(seed: int) -> Case:
         sending,
         queues,
         [
-            Send(number, carrying[which], bytes_, own)
-            for (number, which, bytes_), own in zip(sends, of_flow, strict=True)
+            Send(number, carrying[which], bytes_, turn)
+            for (number, which, bytes_), turn in zip(sends, of_flow, strict=True)
         ],
         transport,
     )
@@ -213,16 +213,16 @@ def random_case(seed: int) -> Case:
 
 def admission_of(transport: TransportSpec, waits_for: Longs) -> sent.Admission:
     control = int((waits_for == NONE).sum())
-    found = sent.admission_of(
+    admission = sent.admission_of(
         [transport], np.zeros(len(waits_for), np.int64), waits_for[: len(waits_for) - control]
     )
-    assert found is not None
-    return found
+    assert admission is not None
+    return admission
 
 
 def transfers_of(transfer: Longs, is_sent: Longs, first_flow: Longs) -> Iterator[dict[int, int]]:
     for row, is_own, first in zip(transfer.tolist(), is_sent.tolist(), first_flow, strict=True):
-        yield {int(first) + qp: row[qp] for qp, own in enumerate(is_own) if own}
+        yield {int(first) + qp: row[qp] for qp, is_sent in enumerate(is_own) if is_sent}
 
 
 @pytest.mark.parametrize("seed", mostly_long(range(200), range(40)))

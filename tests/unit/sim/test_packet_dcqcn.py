@@ -66,8 +66,8 @@ def test_a_rate_is_the_endpoint_s_after_any_events(profile: str, seed: int) -> N
 
 @pytest.mark.parametrize("profile", PROFILES)
 def test_a_nic_slower_than_the_least_rate_is_never_slowed(profile: str) -> None:
-    found = replace(parameters(profile, LINE_BPS), min_rate_bps=10**8)
-    row, state = np.array(dcqcn.rule_with(found, 10**7)), np.zeros(dcqcn.STATE_CELLS)
+    control = replace(parameters(profile, LINE_BPS), min_rate_bps=10**8)
+    row, state = np.array(dcqcn.rule_with(control, 10**7)), np.zeros(dcqcn.STATE_CELLS)
     dcqcn.begin(state, row)
     for now_ps in (1e9, 2e9, 3e9):
         dcqcn.on_cnp(state, row, now_ps)
@@ -75,7 +75,9 @@ def test_a_nic_slower_than_the_least_rate_is_never_slowed(profile: str) -> None:
 
 
 def test_a_flow_that_no_mark_slows_sends_at_its_nic_s_rate() -> None:
-    free, paced = (ran([Flow([0, 2], 500 * 4096, rule=each)]) for each in ((), rule("sigcomm15")))
+    free, paced = (
+        ran([Flow([0, 2], 500 * 4096, rule=control)]) for control in ((), rule("sigcomm15"))
+    )
     assert paced.finish_s[0] == pytest.approx(free.finish_s[0], rel=1e-9)
 
 
@@ -101,7 +103,8 @@ def test_a_receiver_sends_a_cnp_for_a_mark_at_most_once_in_its_interval() -> Non
     some = list(every)
     some[control.CNP_PS] = 50e6
     counts = [
-        ran([Flow([0, 2], 1000 * 4096, rule=each, ecn=at.ALL_CE)]).cnps[0] for each in (every, some)
+        ran([Flow([0, 2], 1000 * 4096, rule=control, ecn=at.ALL_CE)]).cnps[0]
+        for control in (every, some)
     ]
     assert counts[0] == 1000
     assert counts[1] == pytest.approx(1000 * FULL_PS / 50e6, abs=1)
@@ -142,13 +145,13 @@ def test_one_port_agrees_with_the_model_of_its_equations(profile: str) -> None:
         simulate(parameters(profile, LINE_BPS), bottleneck, [0] * 4, LASTS_NS, LINE_BPS, seed=seed)
         for seed in range(2)
     ]
-    model_queue = np.mean([each.queue_bytes.mean() for each in models])
-    model_bps = np.mean([each.rates_bps.sum(axis=0).mean() for each in models])
+    model_queue = np.mean([model.queue_bytes.mean() for model in models])
+    model_bps = np.mean([model.rates_bps.sum(axis=0).mean() for model in models])
     assert np.mean(queue) == pytest.approx(model_queue, rel=0.2)
     assert np.mean(carried) == pytest.approx(model_bps * LASTS_NS / 8e9 / (FRAME + 24), rel=0.05)
     if parameters(profile, LINE_BPS).cnp_interval_ns:
         # The model counts at most one of a flow in each of its steps.
-        model_cnps = np.mean([sum(map(len, each.cnps_ns)) for each in models])
+        model_cnps = np.mean([sum(map(len, model.cnps_ns)) for model in models])
         assert np.mean(cnps) == pytest.approx(model_cnps, rel=0.2)
 
 
@@ -164,7 +167,7 @@ def fixed_point(flows: int, line_bps: int) -> float:
     def surplus(share: float) -> float:
         free = 1 - share
         cut, alpha = 1 - free ** (cnp_s * rate), 1 - free ** (alpha_s * rate)
-        by_bytes, by_timer = (share / (free**-each - 1) for each in (in_bytes, in_timer))
+        by_bytes, by_timer = (share / (free**-factor - 1) for factor in (in_bytes, in_timer))
         raised = by_bytes * free ** (fast * in_bytes) + by_timer * free ** (fast * in_timer)
         return cut**2 * alpha - cnp_s**2 * step * rate * (by_bytes + by_timer) * raised
 
@@ -178,7 +181,8 @@ def fixed_point_of_whole_timers(flows: int, line_bps: int) -> float:
     p, wire_bits = parameters("sigcomm15", line_bps), 8 * (FRAME + 24)
     rate_bps = line_bps / flows
     cnp_s, alpha_s, timer_s = (
-        each / 1e9 for each in (p.cnp_interval_ns, p.alpha_interval_ns, p.increase_interval_ns)
+        interval_ns / 1e9
+        for interval_ns in (p.cnp_interval_ns, p.alpha_interval_ns, p.increase_interval_ns)
     )
     after = p.fast_recovery_rounds + np.arange(1000)
 

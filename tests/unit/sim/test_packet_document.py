@@ -46,16 +46,16 @@ def incast() -> SimulationReport:
 
 
 def test_a_document_counts_what_packets_did(incast: SimulationReport) -> None:
-    found = incast.packets
-    assert found is not None
-    assert found.data_packets == 7 * 245 + found.retransmitted
-    assert min(found.marks, found.drops, found.cnps, found.naks, found.acks) > 0
-    assert found.cnps == found.marked <= found.marks, "a CNP for each mark that arrived"
-    highest = [queue.highest_bytes for queue in found.queues]
+    packets = incast.packets
+    assert packets is not None
+    assert packets.data_packets == 7 * 245 + packets.retransmitted
+    assert min(packets.marks, packets.drops, packets.cnps, packets.naks, packets.acks) > 0
+    assert packets.cnps == packets.marked <= packets.marks, "a CNP for each mark that arrived"
+    highest = [queue.highest_bytes for queue in packets.queues]
     assert highest == sorted(highest, reverse=True) and 300_000 < highest[0] <= 400_000
-    assert sum(queue.drops for queue in found.queues) == found.drops
-    assert sum(queue.marks for queue in found.queues) == found.marks
-    assert all(queue.port.startswith(("rtsw", "ctsw")) for queue in found.queues)
+    assert sum(queue.drops for queue in packets.queues) == packets.drops
+    assert sum(queue.marks for queue in packets.queues) == packets.marks
+    assert all(queue.port.startswith(("rtsw", "ctsw")) for queue in packets.queues)
     assert from_json(to_json(incast)) == incast
 
 
@@ -64,10 +64,10 @@ def test_no_link_is_in_use_for_longer_than_it_sends() -> None:
     slow = {"racks": 2, "spines": 1}, {"rate": "25G", "server_rate": "100G", "delay": "1ns"}
     spec = LabSpec.model_validate({"name": "slow", "fabric": slow[0], "links": slow[1]})
     hasty = {"window": 64, "ack_every": 600, "ack_timeout": "1us"}
-    found = report("pairs", 2, Engine.PACKETS, "200KB", spec, **hasty)
-    assert found.packets is not None
-    assert found.packets.retransmitted > found.packets.data_packets / 2
-    assert 0.9 < max(use.utilisation_max for use in found.uses) <= 1
+    document = report("pairs", 2, Engine.PACKETS, "200KB", spec, **hasty)
+    assert document.packets is not None
+    assert document.packets.retransmitted > document.packets.data_packets / 2
+    assert 0.9 < max(use.utilisation_max for use in document.uses) <= 1
 
 
 def test_a_terminal_and_a_page_show_it(incast: SimulationReport) -> None:
@@ -89,11 +89,11 @@ def test_a_terminal_and_a_page_show_it(incast: SimulationReport) -> None:
 def test_what_is_left_out_of_hosts_is_said_as_the_ports_are(ports: PortModel, note: str) -> None:
     job = collective_job(JobSpec.model_validate({"pattern": "incast", "ranks": 2, "size": "4KB"}))
     options = Options(engine=Engine.PACKETS, ports=ports, hop_latency_ns=2)
-    found = simulate(SPEC, [job], options)
+    report = simulate(SPEC, [job], options)
     console = Console(file=io.StringIO(), width=200)
-    print_report(found, console)
+    print_report(report, console)
     assert note in console.file.getvalue()  # type: ignore[attr-defined]
-    assert any("until its hosts wake" in text for text in found.method.leaves_out)
+    assert any("until its hosts wake" in text for text in report.method.leaves_out)
 
 
 def test_a_user_varies_what_is_drawn_and_the_result_says_with_which_seed(
@@ -108,7 +108,7 @@ def test_a_user_varies_what_is_drawn_and_the_result_says_with_which_seed(
         return from_json(rocelab("simulate", lab, *job, *seed, "--json").out)
 
     first, same, other = (done(*seed) for seed in ((), ("--engine-seed=1",), ("--engine-seed=2",)))
-    assert [each.method.seed for each in (first, same, other)] == [1, 1, 2]
+    assert [document.method.seed for document in (first, same, other)] == [1, 1, 2]
     assert first.packets == same.packets != other.packets
     text = rocelab("simulate", lab, *job, "--engine-seed=2").out
     assert "ports store-and-forward, seed 2" in " ".join(text.split())
@@ -127,8 +127,8 @@ def test_a_seed_that_draws_nothing_is_refused(
     rocelab,  # type: ignore[no-untyped-def]
 ) -> None:
     job = ("--pattern", "incast", "--ranks", "2", "--size", "4KB")
-    found = rocelab("simulate", "zone-1-1", *job, *words, "--engine-seed=-1")
-    assert found.code == 2 and said in found.err
+    outcome = rocelab("simulate", "zone-1-1", *job, *words, "--engine-seed=-1")
+    assert outcome.code == 2 and said in outcome.err
 
 
 def test_both_engines_have_flow_completion_times_and_one_has_packets(
@@ -136,10 +136,10 @@ def test_both_engines_have_flow_completion_times_and_one_has_packets(
 ) -> None:
     fluid = report("incast", 8, Engine.FLUID)
     assert fluid.packets is None
-    for each in (fluid.flow_times, incast.flow_times):
-        assert each is not None and each.transfers == 7
-        for found in (each.time_ns, each.slowdown):
-            assert found.p50 <= found.p99 <= found.maximum >= found.mean
+    for times in (fluid.flow_times, incast.flow_times):
+        assert times is not None and times.transfers == 7
+        for spread in (times.time_ns, times.slowdown):
+            assert spread.p50 <= spread.p99 <= spread.maximum >= spread.mean
     assert fluid.flow_times is not None
     alone_us, two_links_us = (1_000_000 + 245 * 82) * 8 / 400e3, 2
     highest = (7 * alone_us + two_links_us) / (alone_us + two_links_us)
@@ -148,13 +148,13 @@ def test_both_engines_have_flow_completion_times_and_one_has_packets(
 
 @pytest.mark.parametrize("engine", (Engine.FLUID, Engine.PACKETS))
 def test_a_flow_alone_is_hardly_slowed_down(engine: Engine) -> None:
-    found = report("pairs", 2, engine).flow_times
-    assert found is not None
+    times = report("pairs", 2, engine).flow_times
+    assert times is not None
     # Packets are stored at each hop, and their ACK comes back.
-    assert 1 - 1e-9 <= found.slowdown.mean < (1 + 1e-9 if engine is Engine.FLUID else 1.3)
+    assert 1 - 1e-9 <= times.slowdown.mean < (1 + 1e-9 if engine is Engine.FLUID else 1.3)
 
 
 @pytest.mark.parametrize("keys", [{"size": "1B"}, {"size": "2MB", "message": "256B", "mtu": 256}])
 def test_no_transfer_is_faster_than_the_least_time_of_its_bytes(keys: dict[str, Any]) -> None:
-    found = report("pairs", 2, Engine.PACKETS, **keys).flow_times
-    assert found is not None and found.slowdown.mean >= 1
+    times = report("pairs", 2, Engine.PACKETS, **keys).flow_times
+    assert times is not None and times.slowdown.mean >= 1

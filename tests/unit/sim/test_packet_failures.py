@@ -104,10 +104,10 @@ def test_queue_pairs_that_all_move_at_once_send_more_packets_than_there_was_room
     later = replace(first, time_s=1.5 * FULL_PS / 1e12, ways=other_way)
     expected = run_packets(program, [first, later], *others)
     monkeypatch.setattr(build, "FIRST_PACKETS", 128)
-    found = run_packets(program, [first, later], *others)
-    assert finish_ps(found) == finish_ps(expected)
-    assert found.sent_bits.tolist() == expected.sent_bits.tolist()
-    assert found.sent_bits[2::4].min() > 0
+    outcome = run_packets(program, [first, later], *others)
+    assert finish_ps(outcome) == finish_ps(expected)
+    assert outcome.sent_bits.tolist() == expected.sent_bits.tolist()
+    assert outcome.sent_bits[2::4].min() > 0
 
 
 def simulation(
@@ -150,9 +150,9 @@ def failed() -> SimulationReport:
 
 
 def test_a_document_counts_what_died_by_a_failure(failed: SimulationReport) -> None:
-    found = failed.packets
-    assert found is not None and found.lost > 0 and found.drops == 0
-    assert found.timeouts > 0 and found.failed_queue_pairs == 0
+    packets = failed.packets
+    assert packets is not None and packets.lost > 0 and packets.drops == 0
+    assert packets.timeouts > 0 and packets.failed_queue_pairs == 0
     assert None not in failed.jobs[0].iterations_ns
     (event,) = failed.events
     assert (event.start_ns, event.routed_ns) == (pytest.approx(10_000), pytest.approx(40_000))
@@ -160,7 +160,7 @@ def test_a_document_counts_what_died_by_a_failure(failed: SimulationReport) -> N
     console = Console(file=io.StringIO(), width=200)
     print_report(failed, console)
     for text in (console.file.getvalue(), render_html(failed)):  # type: ignore[attr-defined]
-        assert "lost" in text and f"{found.lost:,}" in text
+        assert "lost" in text and f"{packets.lost:,}" in text
 
 
 def test_a_pulled_cable_costs_what_it_costs_in_the_fluid() -> None:
@@ -192,7 +192,7 @@ def test_routes_leave_a_switch_without_power_after_the_time_that_the_lab_took() 
     assert outage.reaction_s == row.median_ns / 1e9 > 2 * timeout_ms / 1e3
     ran, whole = failing.run_packets(), simulation([]).run_packets()
     sent_bits, all_bits = (
-        each.sent_bits.reshape(-1, 2)[outage.links].sum() for each in (ran, whole)
+        outcome.sent_bits.reshape(-1, 2)[outage.links].sum() for outcome in (ran, whole)
     )
     assert 0 < sent_bits < 0.7 * all_bits
     in_vain = math.ceil(row.median_ns / 1e6 / timeout_ms)
@@ -215,15 +215,15 @@ def test_the_other_port_of_a_nic_takes_over() -> None:
 
 def test_a_link_at_half_its_rate_takes_twice_as_long() -> None:
     def took_ns(events: list[str]) -> float:
-        found = simulation(events, pattern="pairs", ranks=2, size="10MB").report()
-        return found.jobs[0].headline("iteration_time").modelled.median
+        report = simulation(events, pattern="pairs", ranks=2, size="10MB").report()
+        return report.jobs[0].headline("iteration_time").modelled.median
 
     events = [f"degrade nic srv{rack}-1:1 to 50%" for rack in (1, 2, 3, 4)]
     assert took_ns(events) == pytest.approx(2 * took_ns([]), rel=0.02)
 
 
 def test_a_job_without_a_path_for_good_never_ends() -> None:
-    found = simulation(["fail nic srv1-1:1 at 10us"]).report()
-    assert found.jobs[0].iterations_ns == (None,)
-    assert found.packets is not None and found.packets.failed_queue_pairs > 0
-    assert any("never end" in text for text in found.warnings)
+    report = simulation(["fail nic srv1-1:1 at 10us"]).report()
+    assert report.jobs[0].iterations_ns == (None,)
+    assert report.packets is not None and report.packets.failed_queue_pairs > 0
+    assert any("never end" in text for text in report.warnings)

@@ -52,8 +52,8 @@ def test_a_labs_hosts_wake_as_its_agents_do(
     dilation: float, moderation_ns: float, late_ns: float
 ) -> None:
     spec = load_spec(find_lab("tiny")).model_copy(update={"dilation": dilation})
-    found = gathering_of(network_of(spec))
-    assert (found.moderation_ns, found.late_ns) == (moderation_ns, late_ns)
+    gathering = gathering_of(network_of(spec))
+    assert (gathering.moderation_ns, gathering.late_ns) == (moderation_ns, late_ns)
 
 
 def test_a_receivers_port_that_was_idle_takes_an_incast_below_its_bound() -> None:
@@ -71,7 +71,7 @@ def test_a_server_is_one_host_for_all_its_ports() -> None:
     server = gathering_of(network).server
     assert (server[network.tier[network.sender] > 0] == NONE).all()
     assert np.unique(server[server != NONE], return_counts=True)[1].tolist() == [
-        (network.sender == each).sum() for each in np.flatnonzero(network.tier == 0)
+        (network.sender == node).sum() for node in np.flatnonzero(network.tier == 0)
     ]
 
 

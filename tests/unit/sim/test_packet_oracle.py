@@ -158,7 +158,7 @@ def random_wirings(
 
     gap_s = random.choice([0, 2e-7, 1e-6])
     ends = [(path[0] // 2, path[-1] // 2) for path in paths]
-    found = []
+    wirings = []
     time_s = 0.0
     for change in range(1 + random.randint(1, 3)):
         parts = random.choices([1, 0, 0.3], [8, 1, 1] if change else [1, 0, 0], k=len(capacity_bps))
@@ -173,9 +173,9 @@ def random_wirings(
             ]
             for is_data in (True, False)
         )
-        found.append(Wiring(time_s, capacity_bps * parts, ways_from(data + back, gap_s)))
+        wirings.append(Wiring(time_s, capacity_bps * parts, ways_from(data + back, gap_s)))
         time_s += random.uniform(1e-6, 30e-6)
-    return found
+    return wirings
 
 
 def random_ways(
@@ -293,15 +293,15 @@ def figures_of_oracle(oracle: Oracle) -> dict[str, object]:
         "marks": [port.marks for port in oracle.ports],
         "drops": [port.drops for port in oracle.ports],
         "marking": oracle.marking,
-        "marked": [each.ce for each in receivers],
-        "cnps": [each.cnps for each in receivers],
-        "naks": [each.counters.naks for each in senders],
-        "retransmitted": [each.counters.retransmitted for each in senders],
-        "timeouts": [each.counters.timeouts for each in senders],
-        "out of order": [each.out_of_order for each in receivers],
+        "marked": [receiver.ce for receiver in receivers],
+        "cnps": [receiver.cnps for receiver in receivers],
+        "naks": [sender.counters.naks for sender in senders],
+        "retransmitted": [sender.counters.retransmitted for sender in senders],
+        "timeouts": [sender.counters.timeouts for sender in senders],
+        "out of order": [receiver.out_of_order for receiver in receivers],
         "lost": oracle.lost,
-        "failed": sum(each.error is not None for each in senders),
-        "packets": sum(each.counters.packets for each in senders),
+        "failed": sum(sender.error is not None for sender in senders),
+        "packets": sum(sender.counters.packets for sender in senders),
         "acks": sum(flow.acks for flow in oracle.flows),
         "hops": oracle.hops,
         "stops": [lane.stops for lane in lanes],
@@ -386,7 +386,7 @@ def test_a_slow_sender_that_wakes_for_each_arrival_has_room_for_its_timers(
     sending = replace(sending, gathering=Gathering(20, 1, np.array([0, NONE, 1, NONE])))
     grown = []
     monkeypatch.setattr(run_module, "with_wakes", lambda run: grown.append(1) or with_wakes(run))
-    found = figures_of_engine(run_packets(program, wirings, latency_s, sending, queues))
+    lossless = figures_of_engine(run_packets(program, wirings, latency_s, sending, queues))
     assert grown
     plain = Oracle(program, wirings, latency_s, sending, queues, [None, None])
-    assert found == figures_of_oracle(plain)
+    assert lossless == figures_of_oracle(plain)

@@ -92,13 +92,13 @@ def test_a_headroom_holds_what_arrives_after_a_threshold_and_not_a_byte_less(
     after_ps = LATENCY_PS + DELAY_PS + extra_ps
     frames = after_ps // FULL_PS + 1
     assert extra_ps == 0 or after_ps % FULL_PS == 0, "a frame begins as the pause takes effect"
-    found = []
+    result = []
     for size in (frames * FRAME, frames * FRAME - 1):
         memory = {of_whom: np.full(count, size)}
         queues = lossless({0: 0}, 4, delay_ps=np.full(4, DELAY_PS + extra_ps), **memory)
         done = ran([Flow([0, 2], 100 * 4096, retries=0)], queues, {2: 1e5, 3: 1e5}, **PATIENT)
-        found.append(done)
-    enough, short = found
+        result.append(done)
+    enough, short = result
     assert of(enough, "beyond_highest", 0) == frames * FRAME
     assert of(enough, "refused", 0) == enough.drops.sum() == enough.retransmitted.sum() == 0
     assert of(short, "refused", 0) == short.drops[2] > 0
@@ -160,12 +160,12 @@ def test_the_bursts_of_a_lab_s_hosts_fit_the_headroom_with_the_lab_s_slack(dilat
         }
     )
     options = Options(engine=Engine.PACKETS, ports=PortModel.LAB, hop_latency_ns=2)
-    found = simulate(spec, [job("incast", 8)], options)
-    assert found.packets is not None
-    assert sum(link.transitions for link in held(found)) > 0
-    assert found.packets.drops == found.packets.retransmitted == 0
+    report = simulate(spec, [job("incast", 8)], options)
+    assert report.packets is not None
+    assert sum(link.transitions for link in held(report)) > 0
+    assert report.packets.drops == report.packets.retransmitted == 0
     needed = headroom_of(PfcSpec(), 400 * 10**9, 4200, 200)
-    used = max(link.headroom_max_bytes for link in held(found))
+    used = max(link.headroom_max_bytes for link in held(report))
     assert 0 < used <= needed.total + slack_of(needed, spec)
 
 
@@ -257,9 +257,9 @@ def test_buffers_that_wait_for_each_other_end_the_run_and_are_named() -> None:
         receiver=np.array([0, 3, 1, 4, 2, 5, 1, 0, 2, 1, 0, 2]),
         send_name=lambda send: f"port:{send}",
     )
-    found = lossless_links(done, network)  # type: ignore[arg-type]
-    assert sorted(found.deadlock) == ["rtsw1", "rtsw2", "rtsw3"]
-    assert {link.port for link in found.links if link.is_paused} >= {"port:6", "port:8", "port:10"}
+    links = lossless_links(done, network)  # type: ignore[arg-type]
+    assert sorted(links.deadlock) == ["rtsw1", "rtsw2", "rtsw3"]
+    assert {link.port for link in links.links if link.is_paused} >= {"port:6", "port:8", "port:10"}
 
 
 def test_a_pause_that_never_ends_lasts_to_the_end_of_the_run() -> None:
@@ -283,7 +283,7 @@ def test_a_ring_is_stuck_only_where_no_threshold_has_risen_meanwhile() -> None:
     assert np.isfinite(done.finish_s).tolist() == [False] * 6 + [True] * 2
     shares = done.pause.held[:, 0] - done.pause.beyond[:, 0]
     for send, switch in switch_of.items():
-        free = 40 * FRAME - sum(shares[i] for i, each in switch_of.items() if each == switch)
+        free = 40 * FRAME - sum(shares[i] for i, place in switch_of.items() if place == switch)
         if of(done, "is_over", send) and not of(done, "beyond", send):
             assert shares[send] > free >> 2
 
@@ -326,35 +326,38 @@ def test_thresholds_and_times_are_those_of_the_lab_s_plan(
     spec = LabSpec.model_validate(raw | {"links": raw["links"] | changes})
     simulation = Simulation(spec, [job("incast", 2)], Options(engine=Engine.PACKETS))
     network = simulation.network
-    found = pausing_of(spec, network, PortModel.LAB, 500 if changes else 0)
+    pausing = pausing_of(spec, network, PortModel.LAB, 500 if changes else 0)
     wanted = plan_pauses(plan(spec))
-    assert found is not None and wanted is not None and found.watchdog is not None
-    times_ps = found.watchdog.detection_ps, found.watchdog.restoration_ps
-    assert (*times_ps, found.watchdog.discards) == (300_000_000, 700_000_000, False)
+    assert pausing is not None and wanted is not None and pausing.watchdog is not None
+    times_ps = pausing.watchdog.detection_ps, pausing.watchdog.restoration_ps
+    assert (*times_ps, pausing.watchdog.discards) == (300_000_000, 700_000_000, False)
     pfc = wanted.pfc
-    assert (found.xoff, found.reserved) == (pfc.xoff or 0, pfc.reserved)
-    assert (found.dynamic_th, found.xon_offset) == (pfc.dynamic_th, pfc.xon_offset)
+    assert (pausing.xoff, pausing.reserved) == (pfc.xoff or 0, pfc.reserved)
+    assert (pausing.dynamic_th, pausing.xon_offset) == (pfc.dynamic_th, pfc.xon_offset)
     without_slack = pausing_of(spec, network, PortModel.STORE_AND_FORWARD, 500 if changes else 0)
-    assert without_slack is not None and (without_slack.headroom < found.headroom).all()
+    assert without_slack is not None and (without_slack.headroom < pausing.headroom).all()
     peer = {(port.node, port.port.interface): wanted.by_slot[port.peer] for port in wanted.ports}
     for send in range(network.sends):
         node, interface = network.send_name(send).split(":")
         far = peer[node, interface]
-        assert (found.pool[send] == NONE) == far.is_nic
-        assert found.headroom[send] == far.headroom
+        assert (pausing.pool[send] == NONE) == far.is_nic
+        assert pausing.headroom[send] == far.headroom
         if not changes:
-            assert found.delay_ps[send] == pytest.approx(far.delay_ns * 1000 / wanted.dilation)
+            assert pausing.delay_ps[send] == pytest.approx(far.delay_ns * 1000 / wanted.dilation)
         if far.is_nic:
-            assert far.buffer is not None and found.drain is not None
-            numbers = (found.drain.size[send], found.drain.xoff[send], found.drain.xon[send])
+            assert far.buffer is not None and pausing.drain is not None
+            numbers = (pausing.drain.size[send], pausing.drain.xoff[send], pausing.drain.xon[send])
             assert numbers == (far.buffer.size, far.buffer.full, far.buffer.empty)
-            drain_bps = found.drain.rate_bps[send] / wanted.dilation
+            drain_bps = pausing.drain.rate_bps[send] / wanted.dilation
             assert drain_bps == pytest.approx(far.buffer.drain_bps, abs=1)
         else:
-            pool, planned = found.pool[send], wanted.pools[far.pool - 1]
-            assert (found.shared[pool], found.reserve[pool]) == (planned.shared, planned.headroom)
+            pool, planned = pausing.pool[send], wanted.pools[far.pool - 1]
+            assert (pausing.shared[pool], pausing.reserve[pool]) == (
+                planned.shared,
+                planned.headroom,
+            )
     if changes:
-        first_ps = found.delay_ps[0] + 500_000
+        first_ps = pausing.delay_ps[0] + 500_000
         assert first_ps == pytest.approx(2 * 700_000 + response_ps(network.rate_bps[0]), abs=1)
 
 
@@ -436,19 +439,19 @@ def test_the_lab_that_deadlocks_does_here_too_on_the_paths_that_it_takes() -> No
     }
     ways = {(1, 2): ("ctsw2", "rtsw3", "ctsw1"), (2, 1): ("ctsw1", "rtsw4", "ctsw2")}
     ways |= {(3, 4): ("ctsw1",), (4, 3): ("ctsw2",)}
-    found: list[list[int]] = []
+    result: list[list[int]] = []
     for first, last in zip(paths.start[:-1], paths.start[1:], strict=True):
         ends = paths.sends[first], paths.sends[last - 1]
         source, destination = names[network.sender[ends[0]]], names[network.receiver[ends[1]]]
         racks = int(source[3]), int(destination[3])
         hops = [source, f"rtsw{racks[0]}", *ways[racks], f"rtsw{racks[1]}", destination]
-        found.append([send_of[pair] for pair in pairwise(hops)])
-    sends = np.array([send for way in found for send in way], np.int32)
-    simulation.ways = there_and_back(Paths(np.cumsum([0, *map(len, found)]), sends))
+        result.append([send_of[pair] for pair in pairwise(hops)])
+    sends = np.array([send for way in result for send in way], np.int32)
+    simulation.ways = there_and_back(Paths(np.cumsum([0, *map(len, result)]), sends))
     stuck = simulation.report(simulation.run_packets())
     assert stuck.packets is not None and stuck.packets.lossless is not None
     assert set(stuck.packets.lossless.deadlock) == {"ctsw2", "rtsw3", "ctsw1", "rtsw4"}
-    (text,) = (each for each in stuck.warnings if each.startswith("deadlock: "))
+    (text,) = (warning for warning in stuck.warnings if warning.startswith("deadlock: "))
     assert text.count(" waits for ") == 4
     assert None in stuck.jobs[0].iterations_ns and stuck.packets.drops == 0
 
@@ -458,10 +461,10 @@ def test_the_lab_that_deadlocks_does_here_too_on_the_paths_that_it_takes() -> No
     "pfc", [{"headroom": "10KB"}, {"xoff": "40MB", "oversubscription": 4}, {"classes": [2, 3]}]
 )
 def test_a_simulation_warns_as_the_plan_does(lab: str, pfc: dict[str, Any]) -> None:
-    found = PfcSpec.model_validate(pfc)
-    spec = load_spec(find_lab(lab)).model_copy(update={"queues": QueuesSpec(pfc=found)})
+    result = PfcSpec.model_validate(pfc)
+    spec = load_spec(find_lab(lab)).model_copy(update={"queues": QueuesSpec(pfc=result)})
     fabric = plan(spec)
-    planned = warnings(spec.queues, found, carve(fabric, found), nic_headrooms(fabric, found))
+    planned = warnings(spec.queues, result, carve(fabric, result), nic_headrooms(fabric, result))
     assert planned
     assert pause_warnings(spec, network_of(spec)) == planned
 

@@ -33,7 +33,7 @@ def test_a_lab_s_port_adds_no_frame_to_a_packet_s_way() -> None:
 
 
 def test_a_port_that_cuts_through_adds_a_header_and_the_last_one_a_frame() -> None:
-    there, back = (2 * HEADER_PS + each + 3 * LATENCY_PS for each in (FULL_PS, ACK_PS))
+    there, back = (2 * HEADER_PS + size_ps + 3 * LATENCY_PS for size_ps in (FULL_PS, ACK_PS))
     expected = (PACKETS - 1) * FULL_PS + there + back
     assert finish_ps(ran(ALONE, CUT))[0] == pytest.approx(expected, abs=0.5)
 
@@ -48,8 +48,8 @@ def test_a_port_stores_what_goes_to_a_faster_one() -> None:
 def test_a_lab_s_port_that_was_idle_sends_two_frames_at_once() -> None:
     done = ran([Flow([2 * number, 20], 4096) for number in range(4)], LAB)
     expected = [0, ACK_PS, FULL_PS, 2 * FULL_PS]
-    found = sorted(finish_ps(done))
-    assert found == pytest.approx([4 * LATENCY_PS + each for each in expected], abs=0.5)
+    times_ps = sorted(finish_ps(done))
+    assert times_ps == pytest.approx([4 * LATENCY_PS + time_ps for time_ps in expected], abs=0.5)
     assert done.highest_bytes[20] == FRAME, "the fourth finds the third"
 
 

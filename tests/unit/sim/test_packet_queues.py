@@ -141,10 +141,10 @@ def test_too_many_packets_in_flight_are_refused_before_a_run_where_they_are_know
 ) -> None:
     flows = [Flow([2 * number, 20, 22], MESSAGE) for number in range(4)]
     monkeypatch.setattr(run, "MOST_IN_FLIGHT", 100)
-    shown: list[Progress] = []
+    progress: list[Progress] = []
     with pytest.raises(InputError, match="at first, 300 packets are in flight; at most 100 are"):
-        ran(flows, progress=shown.append)
-    assert not shown
+        ran(flows, progress=progress.append)
+    assert not progress
     small = replace(ENDLESS, buffer_bytes=10 * FRAME)
     ran(flows, small)
     assert known_in_flight(flows, small) == 0, "what is dropped is in flight no more"

@@ -32,16 +32,16 @@ TRIP_PS = 2 * (FULL_PS + LATENCY_PS) + 2 * (ACK_PS + LATENCY_PS)
 
 
 def test_of_three_packets_the_one_that_is_lost_is_sent_again() -> None:
-    found = [
+    outcomes = [
         ran([*OTHERS, Flow([4, 20], 3 * 4096, selective=is_selective)], ONE_WAITS)
         for is_selective in (False, True)
     ]
-    assert [done.retransmitted[2] for done in found] == [3, 1]
+    assert [done.retransmitted[2] for done in outcomes] == [3, 1]
     # Each packet beyond the gap is named.
-    assert [done.naks[2] for done in found] == [1, 2]
-    assert finish_ps(found[1])[2] < finish_ps(found[0])[2]
-    assert [done.timeouts.sum() for done in found] == [0, 0]
-    assert found[1].packets == 2 + 3 + 1
+    assert [done.naks[2] for done in outcomes] == [1, 2]
+    assert finish_ps(outcomes[1])[2] < finish_ps(outcomes[0])[2]
+    assert [done.timeouts.sum() for done in outcomes] == [0, 0]
+    assert outcomes[1].packets == 2 + 3 + 1
 
 
 def test_a_lost_packet_with_none_behind_it_is_sent_again_at_the_timeout() -> None:
@@ -58,12 +58,12 @@ def test_without_loss_it_is_go_back_n_to_the_bit(seed: int) -> None:
     sending = replace(sending, ack_timeout_ns=np.full_like(sending.window, 10**9))
     ones = np.ones_like(sending.window)
     selective = replace(sending, selective=ones, reach=sending.window)
-    found = [
-        figures_of_engine(run_packets(program, wirings, latency_s, each, queues))
-        for each in (sending, selective)
+    outcomes = [
+        figures_of_engine(run_packets(program, wirings, latency_s, outcome, queues))
+        for outcome in (sending, selective)
     ]
-    assert found[0] == found[1]
-    assert sum(found[0]["drops"]) == 0  # type: ignore[call-overload]
+    assert outcomes[0] == outcomes[1]
+    assert sum(outcomes[0]["drops"]) == 0  # type: ignore[call-overload]
 
 
 @pytest.mark.parametrize("seed", range(40))

@@ -31,10 +31,10 @@ def test_of_frames_that_meet_at_one_instant_any_may_be_first() -> None:
 
 def test_a_nic_sends_what_it_is_given_at_one_instant_in_its_order() -> None:
     flows = [Flow([0, 20], 4096), Flow([0, 20], 4096), Flow([2, 20], 4096), Flow([2, 20], 4096)]
-    found = orders(flows)
-    assert len(found) > 1
+    outcomes = orders(flows)
+    assert len(outcomes) > 1
     assert all(
-        order.index(0) < order.index(1) and order.index(2) < order.index(3) for order in found
+        order.index(0) < order.index(1) and order.index(2) < order.index(3) for order in outcomes
     )
 
 
@@ -71,5 +71,5 @@ def test_one_seed_has_one_result() -> None:
     flows = [Flow([2 * number, 20, 22], 30 * 4096) for number in range(6)]
     first, again = (ran(flows, queues) for _ in range(2))
     assert first.drops.sum() > 0 and first.marks.sum() > 0
-    for each in fields(first):
-        assert np.array_equal(getattr(first, each.name), getattr(again, each.name))
+    for field in fields(first):
+        assert np.array_equal(getattr(first, field.name), getattr(again, field.name))

@@ -76,21 +76,21 @@ def test_a_queue_pair_answers_as_it_sends() -> None:
 def test_packets_take_the_ways_of_their_scheme_and_acks_those_of_their_own_headers(
     scheme: str,
 ) -> None:
-    found = simulation(scheme)
-    network, flows, answers = found.network, found.flows, found.compiled.answers
+    outcome = simulation(scheme)
+    network, flows, answers = outcome.network, outcome.flows, outcome.compiled.answers
     assert answers is not None
-    forth = found.whole_paths
+    forth = outcome.whole_paths
     if scheme == "te":
         # All pairs send both ways, and entries hold for data and ACKs alike.
         of_key = dict(zip(columns_of(flows), range(len(flows)), strict=True))
-        back = paths_taken(forth, np.array([of_key[each] for each in columns_of(answers)]))
+        back = paths_taken(forth, np.array([of_key[column] for column in columns_of(answers)]))
     else:
         back = paths_of(network, Routes(network), answers)
     in_reverse = [[send ^ 1 for send in reversed(row)] for row in rows_of(forth)]
     assert rows_of(back) != in_reverse
-    run = found.run_packets()
+    run = outcome.run_packets()
     assert run.acks == len(flows) and not run.retransmitted.any()
-    data = np.bincount(found.program.flow, found.program.size_bits)
+    data = np.bincount(outcome.program.flow, outcome.program.size_bits)
     acks = np.full(len(flows), 8.0 * ACK_BYTES)
     expected = carried_bits(forth, data, network.sends) + carried_bits(back, acks, network.sends)
     assert run.sent_bits.tolist() == expected.tolist()
@@ -99,21 +99,21 @@ def test_packets_take_the_ways_of_their_scheme_and_acks_those_of_their_own_heade
 @pytest.mark.parametrize("event", [None, "fail p1-edge1:p1-agg1"])
 @pytest.mark.parametrize("scheme", ["spray", "flowlet"])
 def test_ways_are_drawn_as_often_as_the_fluid_divides_flows(scheme: str, event: str | None) -> None:
-    found = simulation(scheme)
-    up = np.ones(found.network.links, np.bool_)
+    outcome = simulation(scheme)
+    up = np.ones(outcome.network.links, np.bool_)
     if event is not None:
-        up[outage_of(found.network, parse_event(event)).links] = False
-    ways, flows = found._ways_over(up), len(found.flows)
-    shares = found.routing.paths(found.flows, up)
+        up[outage_of(outcome.network, parse_event(event)).links] = False
+    ways, flows = outcome._ways_over(up), len(outcome.flows)
+    shares = outcome.routing.paths(outcome.flows, up)
     assert shares.share is not None
     flow = np.repeat(np.arange(flows), np.diff(shares.start))
-    expected = np.bincount(flow * found.network.sends + shares.sends, shares.share)
+    expected = np.bincount(flow * outcome.network.sends + shares.sends, shares.share)
     odds = 1 / np.diff(ways.first)
     drawn = np.zeros(len(expected))
     for number in range(flows):
         for way in ways.way[ways.first[number] : ways.first[number + 1]]:
             sends = ways.paths.sends[ways.paths.start[way] : ways.paths.start[way + 1]]
-            drawn[number * found.network.sends + sends] += odds[number]
+            drawn[number * outcome.network.sends + sends] += odds[number]
     assert drawn.tolist() == pytest.approx(expected.tolist())
     ways_of_answers = np.diff(ways.first)[flows:]
     assert (ways_of_answers.max() == 1) == (scheme == "spray"), "switches spray data only"

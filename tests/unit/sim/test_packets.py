@@ -28,7 +28,7 @@ def sent(
 ) -> PacketRun:
     """A task per flow; `after`: the tasks that each waits for, none by default."""
     waits = after or [[] for _ in paths]
-    flows = [Flow(*each) for each in zip(paths, payload, waits, strict=True)]
+    flows = [Flow(*row) for row in zip(paths, payload, waits, strict=True)]
     return ran(flows, progress=progress, **changes)
 
 
@@ -70,16 +70,16 @@ def test_a_run_is_told_of_and_can_be_interrupted_on_its_way(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(run, "_EVENTS_AT_ONCE", 50)
-    told: list[Progress] = []
+    text: list[Progress] = []
 
     def interrupt(progress: Progress) -> None:
-        told.append(progress)
+        text.append(progress)
         if progress.done:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         sent([[0, 2]] * 2, [4096, 100 * 4096], progress=interrupt)
-    assert (told[-1].done, told[-1].total) == (1, 2)
+    assert (text[-1].done, text[-1].total) == (1, 2)
 
 
 def test_an_incast_drains_at_the_rate_of_its_last_port() -> None:
@@ -175,12 +175,12 @@ def test_a_queue_pair_puts_on_the_wire_what_the_lab_s_does(
     job = collective_job(JobSpec.model_validate(keys))
     simulation = Simulation(load_spec(find_lab("zone-1-1")), [job], Options(engine=Engine.PACKETS))
     program, paths = simulation.program, simulation.whole_paths
-    found = simulation.run_packets()
+    outcome = simulation.run_packets()
     bits = np.bincount(program.flow, program.size_bits)
     expected = np.bincount(paths.sends, np.repeat(bits, np.diff(paths.start)))
     (used,) = expected.nonzero()
-    assert not found.retransmitted.any()
-    assert found.sent_bits[used].tolist() == expected[used].tolist()
+    assert not outcome.retransmitted.any()
+    assert outcome.sent_bits[used].tolist() == expected[used].tolist()
 
 
 def test_ports_of_a_lab_without_a_latency_are_refused() -> None:

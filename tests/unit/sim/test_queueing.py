@@ -42,8 +42,8 @@ def test_packets_wait_for_a_port_as_in_an_m_d_1_queue(rho: float) -> None:
     program, *others = arranged(flows, rates_bps=fast)
     gaps_s = np.random.default_rng(1).exponential(service_s / rho, (queues, packets))
     program.delay_s[:] = gaps_s.cumsum(axis=1).reshape(-1)
-    found = run_packets(program, *others)
-    took_s = (found.finish_s - found.start_s).reshape(queues, packets)
+    outcome = run_packets(program, *others)
+    took_s = (outcome.finish_s - outcome.start_s).reshape(queues, packets)
     alone_s = took_s.min()
     waits = (took_s[:, warm_up:] - alone_s).mean(axis=1) / service_s
     low, high = interval(waits)
@@ -78,8 +78,8 @@ def test_flows_share_a_link_as_in_an_m_g_1_processor_sharing_queue(
         size_bits,
     )
     # Only the links of senders are shared.
-    found = run(program, Paths(np.arange(count + 1), flows.source), np.full(links, BPS))
-    slowdown = (found.end_s - found.start_s) * BPS / size_bits
+    outcome = run(program, Paths(np.arange(count + 1), flows.source), np.full(links, BPS))
+    slowdown = (outcome.end_s - outcome.start_s) * BPS / size_bits
     assert slowdown.min() >= 1 - 1e-6, "to the accuracy of the clock"
     # The first flows find the links empty, and nothing comes after the last.
     steady = abs(1e3 * flows.start_s / duration_ms - 0.5) < 0.4

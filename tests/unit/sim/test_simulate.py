@@ -137,8 +137,8 @@ def test_the_bound_is_that_of_the_busiest_nic_as_in_the_lab(
     )
     # The lab's leaves out the header that only a message's first packet has.
     assert outcome.roofline_ns == pytest.approx(bound_ns, rel=2e-3)
-    found = outcome.headline("jct_ratio").modelled.median
-    assert found == pytest.approx(ratio[iterations], rel=0.05)
+    result = outcome.headline("jct_ratio").modelled.median
+    assert result == pytest.approx(ratio[iterations], rel=0.05)
 
 
 @pytest.mark.parametrize("most", [2**15, 0], ids=["ordered", "merged"])
@@ -197,8 +197,10 @@ def test_two_flows_on_one_uplink_take_twice_as_long() -> None:
         placement=["srv1-1:1", "srv2-1:1", "srv1-1:2", "srv2-1:2"],
     )
     fabric = build_fabric(spec)
-    found = predict_document(fabric, rows_of_jobs(plan_jobs(fabric, [job.collective])), Setting())
-    most = max(link.flows for link in found.links)
+    document = predict_document(
+        fabric, rows_of_jobs(plan_jobs(fabric, [job.collective])), Setting()
+    )
+    most = max(link.flows for link in document.links)
     report = simulate(spec, [job], EXACT)
     assert report.jobs[0].headline("jct_ratio").modelled.median == pytest.approx(most)
 
@@ -229,24 +231,26 @@ def test_flows_per_link_are_those_of_a_prediction(lab: str, scheme: str) -> None
         pattern="alltoall", ranks=6, size="6MB", placement="random", transport=transport
     )
     fabric = build_fabric(spec)
-    found = predict_document(fabric, rows_of_jobs(plan_jobs(fabric, [job.collective])), Setting())
+    document = predict_document(
+        fabric, rows_of_jobs(plan_jobs(fabric, [job.collective])), Setting()
+    )
     report = simulate(spec, [job], EXACT)
     predicted = {
         (tier, way): sorted(
-            link.flows for link in found.links if (link.tier, link.direction) == (tier, way)
+            link.flows for link in document.links if (link.tier, link.direction) == (tier, way)
         )
-        for tier, way in {(link.tier, link.direction) for link in found.links}
+        for tier, way in {(link.tier, link.direction) for link in document.links}
     }
     for use in report.uses:
         assert sorted(use.flows) == predicted[use.tier, use.direction]
     by_key = {(tier.tier, tier.direction): tier for tier in report.tiers}
-    for tier in found.tiers:
-        ours = by_key[tier.tier, tier.direction]
+    for tier in document.tiers:
+        links = by_key[tier.tier, tier.direction]
         theirs = tier.flows.all_links
-        assert ours.all_links.total == theirs.total
+        assert links.all_links.total == theirs.total
         # A prediction counts all links, also those that no flow could take.
-        assert ours.all_links.links - ours.all_links.unused == theirs.links - theirs.unused
-        assert ours.worst_group == tier.flows.worst_group
+        assert links.all_links.links - links.all_links.unused == theirs.links - theirs.unused
+        assert links.worst_group == tier.flows.worst_group
 
 
 def test_jobs_beside_each_other_never_share_a_nic_and_each_has_its_figures() -> None:
@@ -484,13 +488,13 @@ def test_a_training_job_has_its_speed_and_tokens() -> None:
     training = {
         "model": "gpt3-175b", "tensor": 8, "pipeline": 2, "micro_batches": 4, "gpu_flops": "400T",
     }  # fmt: skip
-    found = {}
+    result = {}
     for peak in (None, "1P"):
         block = training | ({} if peak is None else {"gpu_peak": peak})
         job = SimulatedJob.model_validate({"name": "t", "iterations": 2, "training": block})
-        (found[peak],) = simulate(spec_of("zone-1-1"), [job], EXACT).jobs
-    outcome = found["1P"]
-    values = {each.name: each.modelled.median for each in outcome.headlines}
+        (result[peak],) = simulate(spec_of("zone-1-1"), [job], EXACT).jobs
+    outcome = result["1P"]
+    values = {headline.name: headline.modelled.median for headline in outcome.headlines}
     iteration_s = values["iteration_time"] / 1e9
     assert values["tokens"] == pytest.approx(4 * 2048 / iteration_s)
     shape = TrainingSpec.model_validate(training).model
@@ -498,7 +502,7 @@ def test_a_training_job_has_its_speed_and_tokens() -> None:
     assert values["gpu_tflops"] == pytest.approx(flops / 1e12)
     assert 0 < values["gpu_tflops"] < 400
     assert values["mfu"] == pytest.approx(100 * flops / 1e15)
-    assert "mfu" not in {each.name for each in found[None].headlines}
+    assert "mfu" not in {headline.name for headline in result[None].headlines}
 
 
 @pytest.mark.parametrize("most", [2**15, 0], ids=["ordered", "merged"])
@@ -552,9 +556,9 @@ def test_whatif_says_what_a_drained_spine_costs() -> None:
         "fragmented",
     )
     assert code == 0
-    found = json.loads(text)
-    (job,) = found["jobs"]
-    assert found["lasts_s"] == 7200
+    document = json.loads(text)
+    (job,) = document["jobs"]
+    assert document["lasts_s"] == 7200
     assert job["during_s"] > job["before_s"]
     assert job["stall_s"] == 0
     assert job["extra_s"] == pytest.approx(job["slowed_s"])
@@ -603,10 +607,10 @@ def test_links_that_only_acks_take_are_not_among_those_of_the_job() -> None:
         assert one.balance.links == other.balance.links
         assert one.balance.unused == other.balance.unused
     alone = [
-        each
+        size
         for use in packets.uses
-        for each, flows in zip(use.bytes, use.flows, strict=True)
-        if each and not flows
+        for size, flows in zip(use.bytes, use.flows, strict=True)
+        if size and not flows
     ]
     assert alone, "no link had only ACKs"
 
@@ -712,7 +716,7 @@ def test_merged_sends_have_no_flow_completion_times() -> None:
     other = collective(pattern="pairs", ranks=2, size="8MB").model_copy(update={"name": "pair"})
     beside = simulate(spec_of("llama3-24k"), [job, other], EXACT)
     assert beside.flow_times is not None
-    assert [each.slowdown is None for each in beside.jobs] == [True, False]
+    assert [job.slowdown is None for job in beside.jobs] == [True, False]
     alone = {flow.job: flow.slowdown is None for flow in beside.slowest}
     assert alone == {job.name: True, "pair": False}
     assert said in terminal_text(beside)
@@ -787,9 +791,9 @@ def test_how_a_job_restarts_is_asked_for_and_changes_its_time_as_the_closed_form
     options = [part for key, value in asked.items() for part in (f"--{key}", value)]
     code, text, _ = run(*LONG_RUN, *(part.replace("_", "-") for part in options), "--json")
     assert code == 0
-    found = json.loads(text)
-    (job,) = found["jobs"]
-    assert found["restart"] == {
+    document = json.loads(text)
+    (job,) = document["jobs"]
+    assert document["restart"] == {
         key: getattr(policy, key) / SECOND for key in RestartSpec.model_fields
     }
     whole = expected_cost(HPN.own_breaks_per_s(16), RestartSpec()).effective

@@ -63,14 +63,14 @@ def test_a_flow_begins_with_its_first_transfer_and_is_as_slow_as_its_slowest(
     flows = simulation.report().slowest
     assert len(flows) == len(rows)
     for flow in flows:
-        own = rows[flow.source, flow.destination, flow.source_port, flow.dest_qp]
-        times = [(float(row["start_ns"]), float(row["over_ns"])) for row in own]
+        transfers = rows[flow.source, flow.destination, flow.source_port, flow.dest_qp]
+        times = [(float(row["start_ns"]), float(row["over_ns"])) for row in transfers]
         took_ns = [over - start for start, over in times]
         worst = took_ns.index(max(took_ns))
         assert flow.start_ns == min(start for start, _ in times) < max(start for start, _ in times)
         assert flow.over_ns == max(over for _, over in times)
         assert flow.longest_ns == pytest.approx(took_ns[worst])
-        assert flow.slowdown == pytest.approx(float(own[worst]["slowdown"]))
+        assert flow.slowdown == pytest.approx(float(transfers[worst]["slowdown"]))
 
 
 @pytest.mark.parametrize("engine", [Engine.FLUID, Engine.PACKETS])

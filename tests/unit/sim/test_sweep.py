@@ -99,8 +99,8 @@ def test_zipped_keys_change_together_and_repeats_are_seeds(tmp_path: Path) -> No
         "  job.seed: {repeat: 3}\n",
         more="zip:\n  lab.fabric.zones: [1, 2]\n  lab.fabric.atsws: [0, 2]\n",
     )
-    found = [tuple(cell.values.values()) for cell in cells_of(sweep)]
-    assert found == [(seed, *pair) for seed in (1, 2, 3) for pair in ((1, 0), (2, 2))]
+    cells = [tuple(cell.values.values()) for cell in cells_of(sweep)]
+    assert cells == [(seed, *pair) for seed in (1, 2, 3) for pair in ((1, 0), (2, 2))]
     assert [axis.repeats for axis in sweep.axes] == [True, False]
 
 
@@ -278,14 +278,14 @@ def test_two_sweeps_in_one_folder_are_refused(tmp_path: Path) -> None:
 def test_processes_run_a_sweep_into_a_typed_table_and_a_page(tmp_path: Path) -> None:
     over = GRID + "  lab.scheme: [ecmp, {kind: flowlet}]\n"
     said: list[str] = []
-    found = run_sweep(
+    rows = run_sweep(
         swept(tmp_path, over),
         tmp_path / "out",
         partial(worker_processes, 2),
         function=sweep_cells.closed_form,
         say=said.append,
     )
-    assert (found.ran, found.reused, found.left, found.failed) == (12, 0, 0, ())
+    assert (rows.ran, rows.reused, rows.left, rows.failed) == (12, 0, 0, ())
     assert said[0].startswith("12 of 12 cells to run; the largest has 8 NICs and about 16 flows")
     table = pq.read_table(tmp_path / "out" / "sweep.parquet")
     types = {field.name: str(field.type) for field in table.schema}
@@ -319,17 +319,17 @@ def test_a_second_run_does_nothing_and_a_changed_sweep_runs_only_what_is_new(
     assert (again.ran, again.reused) == (0, 6)
     assert [path.stat().st_mtime_ns for path in outputs] == before
     changed = GRID.replace("[2, 4]", "[4, 8]") + "  job.seed: [1]\n"
-    found = sweep(swept(tmp_path, changed), function=sweep_cells.closed_form)
-    assert (found.ran, found.reused, len(found.rows)) == (3, 3, 6)
-    assert [row["iteration_time"] for row in found.rows] == [250001.0] * 3 + [125001.0] * 3
+    rows = sweep(swept(tmp_path, changed), function=sweep_cells.closed_form)
+    assert (rows.ran, rows.reused, len(rows.rows)) == (3, 3, 6)
+    assert [row["iteration_time"] for row in rows.rows] == [250001.0] * 3 + [125001.0] * 3
     assert pq.read_table(outputs[0]).num_rows == 6
 
 
 def test_a_cell_that_fails_is_recorded_and_the_others_go_on(tmp_path: Path) -> None:
     sweep = partial(run_sweep, swept(tmp_path, GRID), tmp_path / "out", one_thread)
-    found = sweep(function=sweep_cells.fails_with_two_spines)
-    assert [row["error"] for row in found.rows] == ["ValueError: two are too few"] * 3 + [None] * 3
-    assert len(found.failed) == 3
+    rows = sweep(function=sweep_cells.fails_with_two_spines)
+    assert [row["error"] for row in rows.rows] == ["ValueError: two are too few"] * 3 + [None] * 3
+    assert len(rows.failed) == 3
     table = pq.read_table(tmp_path / "out" / "sweep.parquet")
     assert table["busbw"].to_pylist() == [None, None, None, 2.5, 5.0, 10.0]
     assert "two are too few" in (tmp_path / "out" / "report.html").read_text()
@@ -339,13 +339,13 @@ def test_a_cell_that_fails_is_recorded_and_the_others_go_on(tmp_path: Path) -> N
 
 @pytest.mark.long
 def test_the_cell_that_kills_its_process_is_the_one_to_blame(tmp_path: Path) -> None:
-    found = run_sweep(
+    rows = run_sweep(
         swept(tmp_path, "  lab.fabric.spines: [4, 2, 8]\n"),
         tmp_path,
         partial(worker_processes, 2),
         function=sweep_cells.dies_with_two_spines,
     )
-    errors = [row["error"] for row in found.rows]
+    errors = [row["error"] for row in rows.rows]
     assert errors == [None, "its process died; it may have run out of memory", None]
 
 
@@ -358,8 +358,8 @@ def test_an_interrupt_lets_running_cells_end_and_hands_out_no_more(tmp_path: Pat
 
     before = signal.getsignal(signal.SIGINT)
     sweep = partial(run_sweep, swept(tmp_path, GRID), tmp_path, one_thread, say=said.append)
-    found = sweep(function=sweep_cells.closed_form, progress=interrupt_once)
-    assert (found.ran, found.left) == (0, 6)
+    rows = sweep(function=sweep_cells.closed_form, progress=interrupt_once)
+    assert (rows.ran, rows.left) == (0, 6)
     assert said[1].startswith("stopping when the running cells end")
     assert not (tmp_path / "sweep.parquet").exists()
     assert signal.getsignal(signal.SIGINT) is before
@@ -392,15 +392,15 @@ def test_workers_end_with_their_killed_parent_and_its_sweep_is_resumed_with_ever
 
 def in_session(session: int) -> list[int]:
     """The processes of a session that are not yet reaped or dead."""
-    found = []
+    pids = []
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
-            state, _, _, own = stat.read_text().rpartition(")")[2].split()[:4]
+            state, _, _, leader = stat.read_text().rpartition(")")[2].split()[:4]
         except OSError:
             continue
-        if int(own) == session and state != "Z":
-            found.append(int(stat.parent.name))
-    return found
+        if int(leader) == session and state != "Z":
+            pids.append(int(stat.parent.name))
+    return pids
 
 
 def until(true: object) -> None:
@@ -453,11 +453,11 @@ def test_two_dask_workers_share_a_sweep(tmp_path: Path, monkeypatch: pytest.Monk
         silence_logs="ERROR",
     ) as dask:
         address = dask.scheduler_address.removeprefix("tcp://")
-        found = run_sweep(
+        rows = run_sweep(
             swept(tmp_path, GRID), tmp_path, partial(cluster, address), function=sweep_cells.where
         )
-    assert (found.ran, found.failed) == (6, ())
-    pids = {row["pid"] for row in found.rows}
+    assert (rows.ran, rows.failed) == (6, ())
+    pids = {row["pid"] for row in rows.rows}
     assert len(pids) == 2
     assert os.getpid() not in pids
 
@@ -492,7 +492,7 @@ def test_a_cell_is_simulated_with_packets(tmp_path: Path) -> None:
     assert 1 <= low["slowdown_p50"] <= low["slowdown_p99"]
     assert low["paused"] > high["paused"] > 0
     assert 0 < low["highest_queue"] < high["highest_queue"]
-    assert {each[key] for each in (low, high) for key in ("marks", "drops", "retransmitted")} == {0}
+    assert {row[key] for row in (low, high) for key in ("marks", "drops", "retransmitted")} == {0}
     file, folder = tmp_path / "sweep.yaml", tmp_path / "out"
     assert command(file, "--workers", 1, "--out", folder) == 0
     page = (folder / "report.html").read_text()
@@ -595,9 +595,9 @@ def test_every_line_is_in_the_legend_and_long_values_are_cut_in_plots() -> None:
 
 def test_the_page_stands_alone_and_shows_medians_and_extremes(tmp_path: Path) -> None:
     sweep = swept(tmp_path, GRID + "  job.seed: {repeat: 3}\n  lab.scheme: [ecmp, e-ecmp]\n")
-    found = run_sweep(sweep, tmp_path, one_thread, function=sweep_cells.closed_form)
+    rows = run_sweep(sweep, tmp_path, one_thread, function=sweep_cells.closed_form)
     page = (tmp_path / "report.html").read_text()
-    assert page == render_html(sweep, found.rows)
+    assert page == render_html(sweep, rows.rows)
     assert page.count("<svg") == 2
     assert "0.25 (0.25 to 0.25)" in page
     for outside in ("<link", 'src="', "url(http"):
@@ -651,9 +651,9 @@ def test_the_command_of_a_cell_simulates_that_cell(
             "--job",
             f"./cell-{number}-job.yaml",
         ]
-        given = ["--engine", "packets", "--ports", "lab", "--hop-latency", "500ns"]
-        given += ["--engine-seed", "3"]
-        assert words[5:] == [*given, "--out", f"results/cell-{number}"]
+        arguments = ["--engine", "packets", "--ports", "lab", "--hop-latency", "500ns"]
+        arguments += ["--engine-seed", "3"]
+        assert words[5:] == [*arguments, "--out", f"results/cell-{number}"]
         assert load_spec(Path(words[2])).model_dump(mode="json") == cell.inputs["lab"]
         (made,) = load_jobs(Path(words[4]))
         assert made.model_dump(mode="json") == cell.inputs["job"]

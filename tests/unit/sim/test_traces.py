@@ -131,11 +131,11 @@ def test_every_field_has_chakras_number_and_type(name: str) -> None:
     classes["Tensors"] = classes["Node"]().inputs.__class__
     fields = classes[name].DESCRIPTOR.fields
     types = {getattr(fields[0], f"TYPE_{kind.upper()}"): kind for kind in (*VALUES, "message")}
-    found = {
+    types_by_name = {
         field.number: (field.name, "repeated " * field.is_repeated + types[field.type])
         for field in fields
     }
-    assert found == FIELDS[name]
+    assert types_by_name == FIELDS[name]
 
 
 def test_a_trace_reads_back_as_it_was_written(tmp_path: Path) -> None:
@@ -261,7 +261,7 @@ def test_a_folder_needs_one_file_per_rank(
 def test_ten_ranks_are_read_in_the_order_of_their_numbers(tmp_path: Path) -> None:
     for rank in range(11):
         write_trace_file(tmp_path / f"a.{rank}.et", trace(compute(rank, 1)))
-    assert [each.nodes[0].id for each in read_traces(tmp_path)] == list(range(11))
+    assert [trace.nodes[0].id for trace in read_traces(tmp_path)] == list(range(11))
 
 
 def test_without_protobuf_the_extra_is_named(
@@ -338,17 +338,17 @@ def test_steps_start_every_communication_when_the_graph_does(data: st.DataObject
     lasting = {f"v{vertex}": float(lasts[vertex]) for vertex in talks}
     times = ends(Workload(2, steps), lasting)
     assert {name: times[name][0] for name in lasting} == {name: starts[name] for name in lasting}
-    end = max((each for _, each in times.values()), default=0.0)
+    end = max((time for _, time in times.values()), default=0.0)
     finals = [0.0]
-    for step, (_, each) in zip(steps, _timed(steps, lasting), strict=True):
-        finals.append(each if step else 0.0)
+    for step, (_, time) in zip(steps, _timed(steps, lasting), strict=True):
+        finals.append(time if step else 0.0)
     assert max(end, *finals) == max(over)
 
 
 def _timed(steps: tuple[Step, ...], lasting: dict[str, float]) -> list[tuple[float, float]]:
     times: list[tuple[float, float]] = []
     for step in steps:
-        start = max((times[each][1] for each in step.after), default=0.0) + step.compute_s
+        start = max((times[number][1] for number in step.after), default=0.0) + step.compute_s
         times.append((start, start + lasting.get(step.name, 0.0)))
     return times
 
@@ -442,7 +442,7 @@ def test_a_process_group_is_its_ranks_only_and_its_collectives_run_in_order() ->
     workload = trace_workload(ranks, groups=groups)
     members = [sorted(pairs(step.sends)) for step in workload.steps]
     for ring in ([(0, 2), (2, 0)], [(1, 3), (3, 1)]):
-        first, second = (number for number, found in enumerate(members) if found == ring)
+        first, second = (number for number, member in enumerate(members) if member == ring)
         assert workload.steps[first].after == ()
         assert workload.steps[second].after == (first,)
 
@@ -562,18 +562,18 @@ def workloads(draw: st.DrawFn) -> Workload:
 def assert_alike(read: Workload, workload: Workload) -> None:
     assert (read.ranks, read.ordered) == (workload.ranks, workload.ordered)
     assert len(read.steps) == len(workload.steps)
-    for ours, theirs in zip(read.steps, workload.steps, strict=True):
-        assert (ours.name, ours.after, ours.compute_s, ours.iteration) == (
+    for step, theirs in zip(read.steps, workload.steps, strict=True):
+        assert (step.name, step.after, step.compute_s, step.iteration) == (
             (theirs.name, theirs.after, theirs.compute_s, theirs.iteration)
         )
-        assert (ours.sends is None) == (theirs.sends is None)
-        if ours.sends is None or theirs.sends is None:
+        assert (step.sends is None) == (theirs.sends is None)
+        if step.sends is None or theirs.sends is None:
             continue
-        assert np.all(ours.sends.rounds == theirs.sends.rounds)
-        assert ours.sends.fill_bytes == theirs.sends.fill_bytes
-        assert ours.sends.tokens == theirs.sends.tokens
+        assert np.all(step.sends.rounds == theirs.sends.rounds)
+        assert step.sends.fill_bytes == theirs.sends.fill_bytes
+        assert step.sends.tokens == theirs.sends.tokens
         for column in ("source", "destination", "size_bytes", "parts", "chain", "turn"):
-            one, other = getattr(ours.sends, column), getattr(theirs.sends, column)
+            one, other = getattr(step.sends, column), getattr(theirs.sends, column)
             if column == "turn" and other is not None and (other == NONE).all():
                 other = None
             assert (one is None) == (other is None)
@@ -647,12 +647,16 @@ def test_an_export_says_what_each_rank_does_to_programs_that_know_only_chakra(
         nodes = [
             replace(
                 node,
-                attrs={name: each for name, each in node.attrs.items() if name[:8] != "rocelab_"},
+                attrs={
+                    name: attribute
+                    for name, attribute in node.attrs.items()
+                    if name[:8] != "rocelab_"
+                },
             )
             for node in read.nodes
         ]
         plain.append(Trace(read.source, Metadata("0.0.4"), tuple(nodes)))
-    assert [[node.kind for node in each.nodes] for each in plain] == [
+    assert [[node.kind for node in trace.nodes] for trace in plain] == [
         [Kind.COMPUTE, Kind.SEND],
         [Kind.RECEIVE, Kind.COMPUTE, Kind.SEND],
         [Kind.RECEIVE],

@@ -72,7 +72,7 @@ def run(*arguments: str) -> tuple[int, str, str]:
 
 
 def warned(report: Any, text: str) -> list[str]:
-    return [each for each in report.warnings if text in each]
+    return [warning for warning in report.warnings if text in warning]
 
 
 # --- tensor parallel groups ----------------------------------------------------------------------
@@ -94,7 +94,7 @@ def test_a_tensor_parallel_group_that_leaves_its_server_pays_the_network(
     assert "ranks 0 to 3 are on" in text
     assert "`placement: contiguous` keeps each group of 4 on one server" in text
     assert apart.jobs[0].payload_bytes > together.jobs[0].payload_bytes
-    fast, slow = (each.jobs[0].headlines[0].modelled.median for each in (together, apart))
+    fast, slow = (report.jobs[0].headlines[0].modelled.median for report in (together, apart))
     assert slow > 1.2 * fast
 
 
@@ -104,8 +104,8 @@ def test_it_pays_the_network_only_where_servers_differ() -> None:
         simulate(spec_of(CLOS), [job_of(placement=placement, training=TRAINING)])
         for placement in ("contiguous", "topology-aware")
     ]
-    assert not any(warned(each, "tensor parallel") for each in reports)
-    times = [each.jobs[0].iterations_ns for each in reports]
+    assert not any(warned(report, "tensor parallel") for report in reports)
+    times = [report.jobs[0].iterations_ns for report in reports]
     assert times[0] == pytest.approx(times[1])
 
 
@@ -131,8 +131,8 @@ def test_groups_on_an_nvlink_slower_than_a_nic_are_refused_beside_groups_apart(
 
 
 def test_servers_with_too_few_nics_are_named() -> None:
-    found = simulate(spec_of({**CLOS, "nics_per_server": 2}), [job_of(training=TRAINING)])
-    (text,) = warned(found, "tensor parallel groups are not on one server")
+    report = simulate(spec_of({**CLOS, "nics_per_server": 2}), [job_of(training=TRAINING)])
+    (text,) = warned(report, "tensor parallel groups are not on one server")
     assert "No placement keeps 4 GPUs together on servers with 2 NICs" in text
     assert "`tensor: 2`" in text
 
@@ -145,8 +145,10 @@ def test_beside_another_job_the_advice_holds_what_that_one_leaves() -> None:
     second = SimulatedJob.model_validate(
         {"name": "second", "placement": "random", "training": TRAINING}
     )
-    found = simulate(spec_of(RAIL), [first, second])
-    (text,) = [each for each in warned(found, "tensor parallel") if each.startswith("second")]
+    report = simulate(spec_of(RAIL), [first, second])
+    (text,) = [
+        message for message in warned(report, "tensor parallel") if message.startswith("second")
+    ]
     assert "A list of NICs can keep each group of 4" in text
 
 
@@ -190,8 +192,8 @@ def test_shipped_jobs_keep_their_groups_on_one_server(name: str, fabric: dict[st
 
 @pytest.mark.parametrize("fabric", [RAIL, HPN], ids=["rail", "hpn"])
 def test_a_ring_within_servers_that_crosses_spines_is_named(fabric: dict[str, Any]) -> None:
-    found = simulate(spec_of(fabric), [collective()])
-    (text,) = warned(found, "of the same server")
+    report = simulate(spec_of(fabric), [collective()])
+    (text,) = warned(report, "of the same server")
     assert "75% of its bytes" in text
     assert "srv1-1:1 to srv1-1:2" in text
     assert "placement: topology-aware" in text
@@ -217,7 +219,7 @@ def test_a_fluid_says_by_how_much_a_window_would_hold_it_back() -> None:
     (text,) = warned(fluid, "transport.window")
     assert "128 packets of 4,096 bytes in a round trip of 200 us are 21G" in text
     (factor,) = (float(text.split("with them this takes ")[1].split(" ")[0]),)
-    took = [each.jobs[0].headlines[0].modelled.median for each in (fluid, packets)]
+    took = [report.jobs[0].headlines[0].modelled.median for report in (fluid, packets)]
     assert took[1] / took[0] == pytest.approx(factor, rel=0.05)
     assert not warned(packets, "transport.window")
 
@@ -240,14 +242,14 @@ def test_windows_that_hold_nothing_back_are_not_named(
 
 def test_short_sends_one_after_the_other_never_fill_a_window() -> None:
     spec = spec_of(CLOS, links={"delay": "50us"})
-    found = simulate(spec, [collective(ranks=16, size="16MB")])
-    assert not warned(found, "window")
+    report = simulate(spec, [collective(ranks=16, size="16MB")])
+    assert not warned(report, "window")
 
 
 def test_a_fluid_says_what_admission_changes() -> None:
-    found = simulate(spec_of(CLOS), [collective(**ONE, transport={"admission": True})])
-    assert warned(found, "transport.admission makes no message wait in a fluid")
-    assert not warned(found, "transport.admission has no effect")
+    report = simulate(spec_of(CLOS), [collective(**ONE, transport={"admission": True})])
+    assert warned(report, "transport.admission makes no message wait in a fluid")
+    assert not warned(report, "transport.admission has no effect")
 
 
 def test_whatif_longrun_and_sweeps_warn_too(tmp_path: Path) -> None:
@@ -258,9 +260,9 @@ def test_whatif_longrun_and_sweeps_warn_too(tmp_path: Path) -> None:
     }
     spec = LabSpec.model_validate(lab)
     job = collective(**ONE, transport={"window": 128, "dcqcn": "hpcc-dcqcn"})
-    found = event_cost(spec, [job], parse_event("fail rtsw1:ctsw1 at 0s for 10s"))
-    assert warned(found, "transport.window lets")
-    assert warned(found, "transport.dcqcn has no effect here")
+    cost = event_cost(spec, [job], parse_event("fail rtsw1:ctsw1 at 0s for 10s"))
+    assert warned(cost, "transport.window lets")
+    assert warned(cost, "transport.dcqcn has no effect here")
     inputs = {
         "lab": spec.model_dump(mode="json"),
         "job": job.model_dump(mode="json"),
@@ -290,20 +292,20 @@ def test_whatif_longrun_and_sweeps_warn_too(tmp_path: Path) -> None:
 def test_a_fluid_names_the_keys_that_it_does_not_read() -> None:
     queues = {"buffer": "32MB", "ecn": {"kmin": "400KB"}, "marked": [3], "dscp": {"cs1": 4}}
     transport = {"ack_every": 4, "out_of_order": True, "dscp": 10, "ecn": "ce", "retries": 3}
-    found = simulate(spec_of(CLOS, queues=queues), [collective(transport=transport)])
-    (text,) = warned(found, "have no effect here: a fluid has no packets")
+    report = simulate(spec_of(CLOS, queues=queues), [collective(transport=transport)])
+    (text,) = warned(report, "have no effect here: a fluid has no packets")
     for key in (
         *("queues.buffer", "queues.dscp", "queues.marked", "queues.ecn.kmin"),
         *(f"transport.{key}" for key in ("ack_every", "out_of_order", "dscp", "ecn")),
     ):
         assert key in text
-    assert warned(found, "transport.retries has no effect here: a fluid without failures")
+    assert warned(report, "transport.retries has no effect here: a fluid without failures")
 
 
 def test_defaults_are_not_named() -> None:
     spec = spec_of(CLOS, queues={"buffer": "16MB"})
-    found = simulate(spec, [collective(transport={"window": 512, "ecn": "ect0"})])
-    assert found.warnings == ()
+    report = simulate(spec, [collective(transport={"window": 512, "ecn": "ect0"})])
+    assert report.warnings == ()
 
 
 def test_packets_read_what_a_fluid_does_not() -> None:
@@ -315,8 +317,8 @@ def test_packets_read_what_a_fluid_does_not() -> None:
 
 def test_an_asics_crc_ignores_scheme_and_policy() -> None:
     spec = spec_of(CLOS, scheme="e-ecmp")
-    found = simulate(spec, [collective()], Options(model=Model.CRC32))
-    assert warned(found, "scheme has no effect here: with --model crc32")
+    report = simulate(spec, [collective()], Options(model=Model.CRC32))
+    assert warned(report, "scheme has no effect here: with --model crc32")
 
 
 def test_a_prediction_names_options_that_change_no_load() -> None:
@@ -337,8 +339,8 @@ def test_packets_that_drop_before_they_are_marked_are_a_warning() -> None:
     (text,) = unreached_marks(spec)
     assert "queues.ecn.kmin (800 KB) is not below queues.buffer (400 KB)" in text
     job = collective(size="1MB")
-    found = simulate(spec, [job], Options(engine=Engine.PACKETS))
-    assert warned(found, "queues.ecn.kmin (800 KB)")
+    report = simulate(spec, [job], Options(engine=Engine.PACKETS))
+    assert warned(report, "queues.ecn.kmin (800 KB)")
     assert not warned(simulate(spec, [job]), "queues.ecn.kmin (800 KB)")
 
 

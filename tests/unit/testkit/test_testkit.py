@@ -84,7 +84,7 @@ WRONG = {
 
 
 def test_a_wrong_marker_is_a_message_at_collection(pytester: pytest.Pytester) -> None:
-    modules = {f"test_{n}": MARKED.format(arguments=each) for n, each in enumerate(WRONG)}
+    modules = {f"test_{n}": MARKED.format(arguments=arguments) for n, arguments in enumerate(WRONG)}
     pytester.makepyfile(**modules)
     result = pytester.runpytest_inprocess()
     result.assert_outcomes(errors=len(WRONG))
@@ -130,8 +130,8 @@ def test_the_frr_of_the_command_line_is_that_of_the_labs(
         "@pytest.mark.lab('tiny')\ndef test_it(lab):\n"
         f"    assert str(lab.runtime.provider.frr) == {str(wanted)!r}\n"
     )
-    given = [word for option in options for word in ("--rocelab-frr", option)]
-    pytester.runpytest_inprocess(*given).assert_outcomes(passed=1)
+    words = [word for option in options for word in ("--rocelab-frr", option)]
+    pytester.runpytest_inprocess(*words).assert_outcomes(passed=1)
     assert asked == [where == "own"]
 
 
@@ -255,7 +255,7 @@ def test_every_lab_of_a_suite_has_a_good_name_of_its_own(name: str, pid: int) ->
     for _ in range(26):
         taken.add(suite_name(name, taken, pid))
     assert len(taken) == 26
-    assert all(check_name(each) == each for each in taken)
+    assert all(check_name(name) == name for name in taken)
     with pytest.raises(ValueError, match="26 labs"):
         suite_name(name, taken, pid)
 
@@ -263,9 +263,9 @@ def test_every_lab_of_a_suite_has_a_good_name_of_its_own(name: str, pid: int) ->
 def test_labs_of_processes_that_are_gone_are_told_from_others() -> None:
     with subprocess.Popen([sys.executable, "-c", ""]) as gone:
         gone.wait()
-    ours = suite_name("tiny", ())
+    name = suite_name("tiny", ())
     dead = suite_name("tiny", (), gone.pid)
-    assert left_behind([ours, dead, f"{dead}b", "tiny", "zone-p"]) == (dead, f"{dead}b")
+    assert left_behind([name, dead, f"{dead}b", "tiny", "zone-p"]) == (dead, f"{dead}b")
 
 
 def test_differences_are_told_in_words_with_causes_before_routes() -> None:

@@ -244,11 +244,11 @@ def test_the_predicates_say_which_layers_a_dissected_packet_has(opcode: Opcode) 
 @every_opcode
 def test_opcodes_are_numbered_as_scapy_numbers_them(opcode: Opcode) -> None:
     theirs = BTH.fields_desc[0].i2s.get(opcode)
-    ours = opcode.name.replace("WRITE", "RDMA_WRITE").replace("READ", "RDMA_READ")
+    text = opcode.name.replace("WRITE", "RDMA_WRITE").replace("READ", "RDMA_READ")
     if theirs is None:
         assert opcode.name.endswith("_WITH_INVALIDATE")
     else:
-        assert theirs == ours.replace("_WITH_IMM", "_WITH_IMMEDIATE")
+        assert theirs == text.replace("_WITH_IMM", "_WITH_IMMEDIATE")
 
 
 def test_layers_without_a_bth_end_in_raw() -> None:

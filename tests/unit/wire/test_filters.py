@@ -28,13 +28,13 @@ DATA = roce_frame(envelope(), Opcode.RC_WRITE_MIDDLE, psn=0, payload=bytes(64))
 
 def passes(program: bytes, frame: bytes) -> bool:
     """Whether the kernel gives the whole frame to a socket with this filter."""
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
-    with ours, theirs:
+    near, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+    with near, theirs:
         attach_filter(theirs, program)
         theirs.setblocking(False)
         # A local socket's sender is told what the receiver's filter did, or not: both mean no.
         try:
-            ours.send(frame)
+            near.send(frame)
             received = theirs.recv(len(frame) + 1)
         except OSError:
             return False
