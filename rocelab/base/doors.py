@@ -76,12 +76,12 @@ class Door(Generic[T]):
         """Everything that can be loaded, in the order of `names`; `without` is left out, as it
         is by what is being loaded under that name."""
         loaded = {name: self._load(name) for name in self._registered if name != without}
-        return {name: found for name, found in loaded.items() if not isinstance(found, Refusal)}
+        return {name: item for name, item in loaded.items() if not isinstance(item, Refusal)}
 
     def refusals(self) -> tuple[Refusal, ...]:
         """Every entry point that is not used. Loads all."""
         loaded = (self._load(name) for name in self._registered)
-        broken = tuple(found for found in loaded if isinstance(found, Refusal))
+        broken = tuple(refusal for refusal in loaded if isinstance(refusal, Refusal))
         return (*self._duplicates, *broken)
 
     def find(self, name: str) -> T:
@@ -91,13 +91,13 @@ class Door(Generic[T]):
             raise InputError(
                 f"there is no {self.noun} {shown(name)}", name_hint(name, self._registered)
             )
-        found = self._load(name)
-        if isinstance(found, Refusal):
+        outcome = self._load(name)
+        if isinstance(outcome, Refusal):
             raise InputError(
-                f"{self.noun} {name} of {found.distribution} cannot be used: {found.reason}",
+                f"{self.noun} {name} of {outcome.distribution} cannot be used: {outcome.reason}",
                 "fix or uninstall that package",
             )
-        return found
+        return outcome
 
     def origin(self, name: str) -> str | None:
         """The distribution that added `name`, with its version; None for what ships."""

@@ -50,10 +50,10 @@ else:
 def sender_files() -> tuple[Path, ...]:
     """The Python files of the senders of plug-ins: each one's module, and what is beside it in its
     package."""
-    found: list[Path] = []
+    files: list[Path] = []
     for name, control in CONTROLS.all().items():
         spec = find_spec(control.sender) if CONTROLS.origin(name) else None
         if spec is not None and spec.origin is not None:
             file = Path(spec.origin)
-            found += sorted(file.parent.rglob("*.py")) if "." in control.sender else [file]
-    return tuple(found)
+            files += sorted(file.parent.rglob("*.py")) if "." in control.sender else [file]
+    return tuple(files)

@@ -73,8 +73,8 @@ def _lines(path: Path) -> list[Line]:
         raise SpecError([problem]) from None
     except NotTextError as error:
         raise SpecError([Problem(str(path), error.line, "", str(error), error.hint)]) from None
-    found = ((number, line.split()) for number, line in enumerate(text.splitlines(), start=1))
-    return [(number, words) for number, words in found if words and words[0][0] != "#"]
+    lines = ((number, line.split()) for number, line in enumerate(text.splitlines(), start=1))
+    return [(number, words) for number, words in lines if words and words[0][0] != "#"]
 
 
 def _ns3(file: str, lines: Sequence[Line]) -> FlowList:
@@ -82,7 +82,7 @@ def _ns3(file: str, lines: Sequence[Line]) -> FlowList:
     (first, (count,)), rest = lines[0], lines[1:]
     flows = _bounded(file, first, count, least=1)
     problems: list[Problem] = []
-    found = list(_parsed(file, rest[:flows], _ns3_flow, problems))
+    rows = list(_parsed(file, rest[:flows], _ns3_flow, problems))
     if len(rest) < flows:
         message = f"{counted(flows, 'flow')} announced, and {len(rest):,} are there"
         problems.append(Problem(file, first, "", message, "correct the number"))
@@ -96,8 +96,8 @@ def _ns3(file: str, lines: Sequence[Line]) -> FlowList:
         )
     if len({words[2] for _, words in rest[:flows]}) > 1:
         warnings.append(f"{file}: pg is ignored: all flows are sent with transport.dscp")
-    ranks = 1 + max(max(flow[:2]) for flow in found)
-    return _listed(max(2, ranks), found, warnings)
+    ranks = 1 + max(max(flow[:2]) for flow in rows)
+    return _listed(max(2, ranks), rows, warnings)
 
 
 def _ns3_flow(words: Sequence[str]) -> Flow:
@@ -128,24 +128,24 @@ def _htsim(file: str, lines: Sequence[Line]) -> FlowList:
         number, count = counts.get(name, (0, 0))
         if count:
             problems.append(Problem(file, number, name, *_unsupported(name.lower())))
-    found = list(_parsed(file, body, _htsim_flow, problems))
+    connections = list(_parsed(file, body, _htsim_flow, problems))
     for name in ("Nodes", "Connections"):
         if name not in counts:
             problems.append(Problem(file, None, name, "missing", f"write `{name} N`"))
-    if not problems and len(found) != counts["Connections"][1]:
+    if not problems and len(connections) != counts["Connections"][1]:
         number, count = counts["Connections"]
-        message = f"{counted(count, 'connection')} announced, and {len(found):,} are there"
+        message = f"{counted(count, 'connection')} announced, and {len(connections):,} are there"
         problems.append(Problem(file, number, "Connections", message, "correct the number"))
     if not problems:
         nodes = counts["Nodes"][1]
         problems += [
             Problem(file, number, "", f"there is no node {max(flow[:2])}: Nodes is {nodes:,}")
-            for (number, _), flow in zip(body, found, strict=True)
+            for (number, _), flow in zip(body, connections, strict=True)
             if max(flow[:2]) >= nodes
         ]
     if problems:
         raise_problems(problems)
-    return _listed(counts["Nodes"][1], found, ())
+    return _listed(counts["Nodes"][1], connections, ())
 
 
 def _htsim_flow(words: Sequence[str]) -> Flow:
@@ -236,20 +236,20 @@ def _size(name: str, word: str) -> int:
 
 
 def _whole(name: str, word: str, least: int, most: int, hint: str) -> int:
-    found = int(word) if word.isdecimal() and len(word) <= 18 else -1
-    if not least <= found <= most:
+    number = int(word) if word.isdecimal() and len(word) <= 18 else -1
+    if not least <= number <= most:
         asked = f"{name}: expected" if name else "expected"
         message = f"{asked} a whole number from {least} to {most:,}, got {shown(word)}"
         raise RefusedError(message, hint)
-    return found
+    return number
 
 
 def _time_s(name: str, word: str, per_second: float) -> float:
     try:
-        found = float(word) / per_second
+        seconds = float(word) / per_second
     except ValueError:
-        found = math.nan
-    if not 0 <= found <= LONGEST_S:
+        seconds = math.nan
+    if not 0 <= seconds <= LONGEST_S:
         unit = "seconds" if per_second == 1 else "picoseconds"
         raise RefusedError(f"{name}: expected {unit}, got {shown(word)}")
-    return found
+    return seconds

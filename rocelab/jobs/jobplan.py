@@ -211,17 +211,17 @@ def _queue_pairs(
     number = first_qp
     for low, high in connections:
         for index in range(transport.queue_pairs):
-            for own, remote, rank, peer in (
+            for local, remote, rank, peer in (
                 (number, number + 1, low, high),
                 (number + 1, number, high, low),
             ):
                 sport = source_port(
-                    transport.source_port, local_qpn=own, remote_qpn=remote, base=base
+                    transport.source_port, local_qpn=local, remote_qpn=remote, base=base
                 )
                 control = index == transport.qps
                 place = places[rank]
                 port = affinity(created[place], len(nic_of(fabric, place).links))
                 created[place] += 1
-                ends.append(QueuePairEnd(own, remote, rank, peer, sport, control, port))
+                ends.append(QueuePairEnd(local, remote, rank, peer, sport, control, port))
             number += 2
     return tuple(ends)

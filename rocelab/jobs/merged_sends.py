@@ -236,23 +236,23 @@ def _ordered(schedule: Schedule, iterations: int, compute_s: float, barrier: boo
         Sends(source[position], destination[position], columns[position, 2])
         for position in (slice(send.id, send.id + 1) for send in schedule.sends)
     ]
-    own: dict[int, list[int]] = {send.source: [] for send in schedule.sends}
+    by_source: dict[int, list[int]] = {send.source: [] for send in schedule.sends}
     for send in schedule.sends:
-        own[send.source].append(send.id)
-        if send.destination in own:
-            own[send.destination].append(send.id)
+        by_source[send.source].append(send.id)
+        if send.destination in by_source:
+            by_source[send.destination].append(send.id)
     steps: list[Step] = []
     first = 0
     for iteration in range(iterations):
-        pause: dict[int, tuple[int, ...]] = dict.fromkeys(own, ())
+        pause: dict[int, tuple[int, ...]] = dict.fromkeys(by_source, ())
         if iteration and barrier:
-            pause = dict.fromkeys(own, (len(steps),))
+            pause = dict.fromkeys(by_source, (len(steps),))
             name = f"iteration {iteration + 1}, pause"
             steps.append(
                 Step(name, tuple(range(first, len(steps))), compute_s, iteration=iteration)
             )
         elif iteration:
-            for rank, sends in own.items():
+            for rank, sends in by_source.items():
                 pause[rank] = (len(steps),)
                 name = f"iteration {iteration + 1}, pause of rank {rank}"
                 after = tuple(first + send for send in sends)
@@ -299,12 +299,12 @@ def _ring(pattern: Pattern, orders: Ints, size_bytes: int) -> Sends:
     channels, ranks = orders.shape
     chunks = _chunks(ranks, channels, size_bytes)
     total = chunks.sum(axis=0)[:, None]
-    own = chunks[orders, np.arange(channels)[:, None]]
-    load = np.zeros_like(own)
+    chunk = chunks[orders, np.arange(channels)[:, None]]
+    load = np.zeros_like(chunk)
     if pattern is not Pattern.ALLGATHER:
-        load += total - own
+        load += total - chunk
     if pattern is not Pattern.REDUCESCATTER:
-        load += total - np.roll(own, -1, axis=1)
+        load += total - np.roll(chunk, -1, axis=1)
     rounds = (ranks - 1) * (2 if pattern is Pattern.ALLREDUCE else 1)
     chain = np.zeros_like(orders)
     summed = _summed(ranks, orders, np.roll(orders, -1, axis=1), load, rounds, chain)
@@ -381,8 +381,8 @@ def _hierarchical_phases(
     total = collected.sum(axis=1, keepdims=True)
     reduced = (total - collected).sum(axis=0)
     spread = (total - np.roll(collected, -1, axis=1)).sum(axis=0)
-    own = chunks[:, member, channel]
-    among = (2 * collected - own - np.roll(own, -1, axis=0)).sum(axis=1)
+    chunk = chunks[:, member, channel]
+    among = (2 * collected - chunk - np.roll(chunk, -1, axis=0)).sum(axis=1)
     rank = np.arange(ranks, dtype=np.int32).reshape(groups, group)
     of_group, of_place = np.indices(rank.shape, np.int32)
     next_member, next_group = np.roll(rank, -1, axis=1), np.roll(rank, -1, axis=0)

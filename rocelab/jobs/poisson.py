@@ -61,8 +61,8 @@ class SizeDistribution:
 
     def at(self, share: Floats) -> Longs:
         """The sizes that these shares of flows do not exceed, at least 1 byte."""
-        found = np.interp(share, self.share, self.size_bytes).astype(np.int64)
-        return np.maximum(found, 1)
+        sizes = np.interp(share, self.share, self.size_bytes).astype(np.int64)
+        return np.maximum(sizes, 1)
 
 
 @cache

@@ -130,8 +130,8 @@ class _Job(SpecModel):
                 keys=("collective",),
             )
         for key in IN_COLLECTIVE:
-            own, inner = getattr(self, key), getattr(self.collective, key)
-            if own not in (inner, type(self).model_fields[key].default):
+            outer, inner = getattr(self, key), getattr(self.collective, key)
+            if outer not in (inner, type(self).model_fields[key].default):
                 raise RefusedError(
                     f"{key} is said here and, otherwise, in collective",
                     "a collective has this key itself: write it there",

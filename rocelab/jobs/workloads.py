@@ -32,14 +32,14 @@ class WorkloadSpec(SpecModel):
         raise NotImplementedError
 
 
-def _workload(name: str, found: object) -> type[WorkloadSpec]:
-    if not (isinstance(found, type) and issubclass(found, WorkloadSpec)):
+def _workload(name: str, value: object) -> type[WorkloadSpec]:
+    if not (isinstance(value, type) and issubclass(value, WorkloadSpec)):
         raise TypeError(f"expected a class of {WorkloadSpec.__module__}.{WorkloadSpec.__name__}")
     if not name.isidentifier():
         raise ValueError("expected a name of letters, digits and underscores: it is a key")
-    if "ranks" not in found.model_fields and not hasattr(found, "ranks"):
-        raise TypeError(f"{found.__name__} lacks ranks")
-    return found
+    if "ranks" not in value.model_fields and not hasattr(value, "ranks"):
+        raise TypeError(f"{value.__name__} lacks ranks")
+    return value
 
 
 WORKLOADS: Door[type[WorkloadSpec]] = Door("rocelab.jobs.workloads", "workload", _workload)

@@ -132,9 +132,9 @@ def compile_jobs(
     number, created = FIRST_QP, np.zeros(network.nics, np.int32)
     for job in jobs:
         check_mtu(job.transport, network.spec.links.mtu)
-        each = _compiled(network, job, number, created, overhead_bytes, for_packets)
-        number, created = each.next_qp, each.created
-        compiled.append(each)
+        part = _compiled(network, job, number, created, overhead_bytes, for_packets)
+        number, created = part.next_qp, part.created
+        compiled.append(part)
     return _joined(jobs, compiled)
 
 
@@ -170,16 +170,16 @@ def _compiled(
         raise ValueError(f"{len(job.places)} places for {ranks} ranks")
     sends = [step.sends for step in workload.steps if step.sends]
     counts = [0 if step.sends is None else len(step.sends.source) for step in workload.steps]
-    own_turns = [NONE if each.turn is None else each.turn for each in sends]
-    turn = _column([len(each.source) for each in sends], own_turns)
+    own_turns = [NONE if send.turn is None else send.turn for send in sends]
+    turn = _column([len(send.source) for send in sends], own_turns)
     check_exchanged(int(np.count_nonzero(turn != NONE)))
     tasks = tasks_of(workload.steps, np.repeat(np.arange(len(counts)), counts), turn)
     task = tasks.task
-    source = _joint([each.source for each in sends])
-    destination = _joint([each.destination for each in sends])
-    size = _joint([each.size_bytes for each in sends])
-    own_parts = [1 if each.parts is None else each.parts for each in sends]
-    parts = _column([len(each.source) for each in sends], own_parts)
+    source = _joint([send.source for send in sends])
+    destination = _joint([send.destination for send in sends])
+    size = _joint([send.size_bytes for send in sends])
+    own_parts = [1 if send.parts is None else send.parts for send in sends]
+    parts = _column([len(send.source) for send in sends], own_parts)
 
     used = source * ranks + destination
     connection = np.arange(len(used))
@@ -248,18 +248,20 @@ def _clearing(
 
 def _chains(sends: Sequence[Sends], of_send_task: Longs) -> Chains:
     """The chains of steps; each send is one transfer, and the sends of a chain are of one task."""
-    counts = [len(each.source) for each in sends]
-    rounds = _column(counts, [each.rounds for each in sends])
-    owns = [_chain(each) for each in sends]
-    own = _column(counts, owns)
-    last = [each if isinstance(each, int) else each.max(initial=NONE) for each in owns]
+    counts = [len(send.source) for send in sends]
+    rounds = _column(counts, [send.rounds for send in sends])
+    owns = [_chain(send) for send in sends]
+    numbers = _column(counts, owns)
+    last = [chain if isinstance(chain, int) else chain.max(initial=NONE) for chain in owns]
     chains = 1 + np.array(last, np.int64)
-    of_send = np.where(own == NONE, NONE, own + np.repeat(np.cumsum(chains) - chains, counts))
-    (members,) = np.nonzero(own != NONE)
+    of_send = np.where(
+        numbers == NONE, NONE, numbers + np.repeat(np.cumsum(chains) - chains, counts)
+    )
+    (members,) = np.nonzero(numbers != NONE)
     task, most = np.zeros((2, chains.sum()), np.int64)
     task[of_send[members]] = of_send_task[members]
     np.maximum.at(most, of_send[members], rounds[members])
-    tokens = np.array([each.tokens for each in sends], np.int64)
+    tokens = np.array([send.tokens for send in sends], np.int64)
     return Chains(of_send, task, most, np.repeat(tokens, chains))
 
 
@@ -270,44 +272,44 @@ def _added(values: Longs, place: Longs, places: int) -> Longs:
 
 
 def _joined(jobs: Sequence[PlacedJob], compiled: Sequence[_Job]) -> Compiled:
-    tasks = [each.tasks for each in compiled]
-    first_task = _offsets([len(each.step) for each in tasks])
-    first_flow = _offsets([len(each.flows) for each in compiled])
-    answers = [each.answers for each in compiled if each.answers is not None]
-    delay_s = np.concatenate([np.empty(0), *(each.delay_s for each in tasks)])
+    tasks = [part.tasks for part in compiled]
+    first_task = _offsets([len(task.step) for task in tasks])
+    first_flow = _offsets([len(part.flows) for part in compiled])
+    answers = [part.answers for part in compiled if part.answers is not None]
+    delay_s = np.concatenate([np.empty(0), *(task.delay_s for task in tasks)])
     return Compiled(
-        flows=joined_flows([each.flows for each in compiled]),
+        flows=joined_flows([part.flows for part in compiled]),
         answers=joined_flows(answers) if answers else None,
-        clearing=_all_clearing([each.clearing for each in compiled if each.clearing is not None]),
+        clearing=_all_clearing([part.clearing for part in compiled if part.clearing is not None]),
         program=Program(
-            after_start=_offsets(_joint([np.diff(each.after_start) for each in tasks])),
-            after=_following([each.after for each in tasks], first_task).astype(np.int32),
+            after_start=_offsets(_joint([np.diff(task.after_start) for task in tasks])),
+            after=_following([task.after for task in tasks], first_task).astype(np.int32),
             delay_s=delay_s,
             latency_s=np.zeros(len(delay_s)),
-            first_transfer=_offsets(_joint([each.transfers for each in compiled])),
-            flow=_following([each.flow for each in compiled], first_flow).astype(np.int32),
-            size_bits=_joint([8 * each.wire_bytes for each in compiled]).astype(np.float64),
+            first_transfer=_offsets(_joint([part.transfers for part in compiled])),
+            flow=_following([part.flow for part in compiled], first_flow).astype(np.int32),
+            size_bits=_joint([8 * part.wire_bytes for part in compiled]).astype(np.float64),
         ),
         job=np.repeat(np.arange(len(jobs), dtype=np.int32), np.diff(first_task)),
-        step=_joint([each.step for each in tasks]).astype(np.int32),
-        first_task=_offsets(_joint([np.diff(each.first) for each in tasks])),
-        chains=_all_chains([each.chains for each in compiled], first_task),
+        step=_joint([task.step for task in tasks]).astype(np.int32),
+        first_task=_offsets(_joint([np.diff(task.first) for task in tasks])),
+        chains=_all_chains([part.chains for part in compiled], first_task),
         first_flow=first_flow,
-        payload_bytes=_joint([each.payload_bytes for each in compiled]),
-        messages=_all_messages([each.messages for each in compiled if each.messages]),
+        payload_bytes=_joint([part.payload_bytes for part in compiled]),
+        messages=_all_messages([part.messages for part in compiled if part.messages]),
     )
 
 
 def _all_clearing(jobs: Sequence[Clearing]) -> Clearing | None:
     if not jobs:
         return None
-    counts = [len(each.flows) for each in jobs]
+    counts = [len(job.flows) for job in jobs]
     begin = zip(jobs, _offsets(counts).tolist(), strict=False)
     return Clearing(
-        joined_flows([each.flows for each in jobs]),
-        joined_flows([each.answers for each in jobs]),
+        joined_flows([job.flows for job in jobs]),
+        joined_flows([job.answers for job in jobs]),
         np.repeat(np.arange(len(jobs)), counts),
-        _joint([np.where(each.of_flow == NONE, NONE, each.of_flow + of) for each, of in begin]),
+        _joint([np.where(job.of_flow == NONE, NONE, job.of_flow + of) for job, of in begin]),
     )
 
 
@@ -315,9 +317,9 @@ def _all_messages(jobs: Sequence[Messages]) -> Messages | None:
     if not jobs:
         return None
     return Messages(
-        _offsets(_joint([np.diff(each.first) for each in jobs])),
-        _joint([each.count for each in jobs]),
-        _joint([each.size_bytes for each in jobs]),
+        _offsets(_joint([np.diff(job.first) for job in jobs])),
+        _joint([job.count for job in jobs]),
+        _joint([job.size_bytes for job in jobs]),
     )
 
 
@@ -326,19 +328,19 @@ def _all_chains(jobs: Sequence[Chains], first_task: Offsets) -> Chains:
     return Chains(
         _joint(
             [
-                np.where(each.of_transfer == NONE, NONE, each.of_transfer + before)
-                for each, before in zip(jobs, first, strict=False)
+                np.where(job.of_transfer == NONE, NONE, job.of_transfer + before)
+                for job, before in zip(jobs, first, strict=False)
             ]
         ),
-        _following([each.task for each in jobs], first_task),
-        _joint([each.rounds for each in jobs]),
-        _joint([each.tokens for each in jobs]),
+        _following([job.task for job in jobs], first_task),
+        _joint([job.rounds for job in jobs]),
+        _joint([job.tokens for job in jobs]),
     )
 
 
 def _following(columns: Iterable[Longs], first: Offsets) -> Longs:
     """Numbers counted from each column's first one, in one column."""
-    return _joint([each + begin for each, begin in zip(columns, first, strict=False)])
+    return _joint([column + begin for column, begin in zip(columns, first, strict=False)])
 
 
 def _chain(sends: Sends) -> int | Ints:
@@ -351,9 +353,9 @@ def _chain(sends: Sends) -> int | Ints:
 def _column(counts: Sequence[int], values: Sequence[int | Longs | Ints]) -> Longs:
     """The values of all sends, by step: as many as it has, or one for all of its sends."""
     # A list of flows has very many steps of one send.
-    if all(isinstance(each, int) for each in values):
+    if all(isinstance(value, int) for value in values):
         return np.repeat(np.array(values, np.int64), counts)
-    return _joint(np.broadcast_to(*each) for each in zip(values, counts, strict=True))
+    return _joint(np.broadcast_to(*pair) for pair in zip(values, counts, strict=True))
 
 
 def _joint(columns: Iterable[npt.NDArray[np.integer[Any]]]) -> Longs:

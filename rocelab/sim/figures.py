@@ -143,31 +143,31 @@ def _job(
     network, workload = simulation.network, simulation.workloads[number]
     places, compiled = simulation.places[number], simulation.compiled
     (tasks,) = np.nonzero(compiled.job == number)
-    own = slice(*compiled.program.first_transfer[[tasks[0], tasks[-1] + 1]])
+    transfers = slice(*compiled.program.first_transfer[[tasks[0], tasks[-1] + 1]])
     seconds = simulation.iteration_seconds(outcome)[number]
-    roofline_ns = _roofline_s(simulation, number, own) * NS
+    roofline_ns = _roofline_s(simulation, number, transfers) * NS
     end_s = float(outcome.end_s[tasks].max())
     cut, merged = ring_cut(network, places), bool(simulation.is_merged[number])
-    shown = places if len(places) <= NAMED_RANKS else places[:0]
+    sample = places if len(places) <= NAMED_RANKS else places[:0]
     return JobOutcome(
         name=job.name,
         job=job.model_dump(mode="json", exclude_none=True),
         ranks=workload.ranks,
-        nics=tuple(map(network.nic_name, shown.tolist())),
+        nics=tuple(map(network.nic_name, sample.tolist())),
         ordered=workload.ordered,
         cut_leaves=cut.leaves,
         cut_zones=cut.zones,
-        payload_bytes=int(compiled.payload_bytes[own].sum()),
+        payload_bytes=int(compiled.payload_bytes[transfers].sum()),
         headlines=_headlines(
             job, seconds, roofline_ns, _latency_s(simulation, outcome, tasks) * NS
         ),
-        iterations_ns=tuple(None if np.isinf(each) else each * NS for each in seconds),
+        iterations_ns=tuple(None if np.isinf(second) else second * NS for second in seconds),
         roofline_ns=roofline_ns,
         end_ns=_ns(end_s),
         steps=_steps(simulation, outcome, number),
         slowdown=None
         if merged
-        else slowdown_by_size(compiled.payload_bytes[own], times.slowdown[own]),
+        else slowdown_by_size(compiled.payload_bytes[transfers], times.slowdown[transfers]),
         merged=merged,
     )
 
@@ -187,13 +187,13 @@ def transfer_times(simulation: Simulation, outcome: Outcome) -> Completion:
 def _latency_s(simulation: Simulation, outcome: Outcome, tasks: Longs) -> float:
     """The latency that rounds add to an iteration of one step; 0 if steps wait for each other, it
     sends nothing, or it never ends."""
-    own = slice(*simulation.program.first_transfer[[tasks[0], tasks[0] + 1]])
-    if len(tasks) > 1 or own.start == own.stop or np.isinf(outcome.end_s[tasks[0]]):
+    transfers = slice(*simulation.program.first_transfer[[tasks[0], tasks[0] + 1]])
+    if len(tasks) > 1 or transfers.start == transfers.stop or np.isinf(outcome.end_s[tasks[0]]):
         return 0.0
-    return float(outcome.end_s[tasks[0]] - outcome.finish_s[own].max())
+    return float(outcome.end_s[tasks[0]] - outcome.finish_s[transfers].max())
 
 
-def _roofline_s(simulation: Simulation, number: int, own: slice) -> float:
+def _roofline_s(simulation: Simulation, number: int, transfers: slice) -> float:
     """The least time of an iteration: that of the busiest NIC, headers included, and of jobs that
     compute also that of the longest chain of steps, each alone on the network.
 
@@ -203,7 +203,7 @@ def _roofline_s(simulation: Simulation, number: int, own: slice) -> float:
     """
     compiled, workload = simulation.compiled, simulation.workloads[number]
     nic_bps = simulation.nic_bps(number)
-    flow, bits = compiled.program.flow[own], compiled.program.size_bits[own]
+    flow, bits = compiled.program.flow[transfers], compiled.program.size_bits[transfers]
     ends = (compiled.flows.source[flow], compiled.flows.destination[flow])
     busiest = max(float(np.bincount(end, bits, 1).max(initial=0.0)) for end in ends)
     iterations = 1 + max(step.iteration for step in workload.steps)
@@ -219,20 +219,22 @@ def _headlines(
     ends."""
     if any(np.isinf(seconds)) or not roofline_ns:
         return ()
-    times_ns = [each * NS for each in seconds]
+    times_ns = [second * NS for second in seconds]
     rows: list[tuple[str, str, str, list[float]]] = [
         ("iteration_time", "time of an iteration", "ns", times_ns)
     ]
     if job.collective is not None and job.collective.size is not None:
         spec = job.collective
-        found = [Row(spec.pattern, spec.ranks, job.collective.size, each) for each in times_ns]
+        results = [
+            Row(spec.pattern, spec.ranks, job.collective.size, time_ns) for time_ns in times_ns
+        ]
         rows += [
-            ("algbw", "algbw", "GB/s", [row.algbw_gbs for row in found]),
-            ("busbw", "busbw", "GB/s", [row.busbw_gbs for row in found]),
+            ("algbw", "algbw", "GB/s", [row.algbw_gbs for row in results]),
+            ("busbw", "busbw", "GB/s", [row.busbw_gbs for row in results]),
         ]
     if job.training is not None:
         rows += _training_rows(job.training, seconds)
-    ratios = [jct_ratio(each, roofline_ns) for each in times_ns]
+    ratios = [jct_ratio(time_ns, roofline_ns) for time_ns in times_ns]
     rows.append(("jct_ratio", "time over its lower bound (JCT ratio)", "", ratios))
     if latency_ns:
         rows.append(("latency", "of it latency", "ns", [latency_ns]))
@@ -247,11 +249,11 @@ def _training_rows(
 ) -> list[tuple[str, str, str, list[float]]]:
     """Model operations per GPU and second, their share of the peak (MFU: Chowdhery et al. 2022
     (PaLM), appendix B), and tokens per second of all GPUs."""
-    flops = [spec.flops_per_iteration / each / spec.ranks for each in seconds]
+    flops = [spec.flops_per_iteration / second / spec.ranks for second in seconds]
     rows = [("gpu_tflops", "per GPU", "TFLOP/s", [rate / 1e12 for rate in flops])]
     if spec.gpu_peak is not None:
         rows.append(("mfu", "MFU", "%", [100 * rate / spec.gpu_peak for rate in flops]))
-    tokens = [spec.tokens_per_iteration / each for each in seconds]
+    tokens = [spec.tokens_per_iteration / second for second in seconds]
     return [*rows, ("tokens", "tokens", "tokens/s", tokens)]
 
 
@@ -260,7 +262,7 @@ def _steps(simulation: Simulation, outcome: Outcome, number: int) -> tuple[StepT
     workload = simulation.workloads[number]
     if workload.ordered:
         return ()
-    first = sum(len(each.steps) for each in simulation.workloads[:number])
+    first = sum(len(earlier.steps) for earlier in simulation.workloads[:number])
     tasks = simulation.compiled.first_task[first : first + len(workload.steps) + 1]
     last = max(step.iteration for step in workload.steps)
     return tuple(
@@ -376,8 +378,8 @@ def _quantiles(values: Floats) -> tuple[float, ...]:
         return ()
     shares = np.linspace(0, 1, PARTS + 1)
     # Each of them is one of the values.
-    found: list[float] = (np.quantile(values, shares, method="inverted_cdf") * NS).tolist()
-    return tuple(found)
+    times_ns: list[float] = (np.quantile(values, shares, method="inverted_cdf") * NS).tolist()
+    return tuple(times_ns)
 
 
 def _event(network: Network, outage: Outage) -> SimulatedEvent:

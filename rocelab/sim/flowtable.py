@@ -78,12 +78,12 @@ def _columns(simulation: Simulation, outcome: Outcome) -> dict[str, list[Any]]:
     return {
         "job": [simulation.jobs[number].name for number in job],
         "iteration": [
-            simulation.workloads[number].steps[each].iteration
-            for number, each in zip(job, step, strict=True)
+            simulation.workloads[number].steps[index].iteration
+            for number, index in zip(job, step, strict=True)
         ],
         "step": [
-            simulation.workloads[number].steps[each].name
-            for number, each in zip(job, step, strict=True)
+            simulation.workloads[number].steps[index].name
+            for number, index in zip(job, step, strict=True)
         ],
         "source": [names[nic] for nic in flows.source[flow].tolist()],
         "destination": [names[nic] for nic in flows.destination[flow].tolist()],
@@ -91,7 +91,7 @@ def _columns(simulation: Simulation, outcome: Outcome) -> dict[str, list[Any]]:
         "dest_qp": flows.dest_qp[flow].tolist(),
         "payload_bytes": compiled.payload_bytes.tolist(),
         "wire_bytes": (program.size_bits / 8).astype(np.int64).tolist(),
-        "start_ns": [None if np.isinf(each) else each for each in start_ns],
-        "over_ns": [None if np.isinf(each) else each for each in over_ns],
-        "slowdown": [None if np.isinf(each) else each for each in slowdown.tolist()],
+        "start_ns": [None if np.isinf(value) else value for value in start_ns],
+        "over_ns": [None if np.isinf(value) else value for value in over_ns],
+        "slowdown": [None if np.isinf(value) else value for value in slowdown.tolist()],
     }

@@ -89,11 +89,11 @@ class QueuePairs:
         links = self.network.nic_links
         low = self.first_qp + 2 * (self.transport.queue_pairs * connection[:, None] + index)
         end = (source > destination).astype(np.int64)
-        own, remote = low + end[:, None], low + 1 - end[:, None]
+        local, remote = low + end[:, None], low + 1 - end[:, None]
         nics = self.places[source]
         ports = np.count_nonzero(links[nics] != NONE, axis=1)
         number = self.earlier[connection, end][:, None] + index
-        sport = unchecked_source_port(self.transport.source_port, own, remote, self.base)
+        sport = unchecked_source_port(self.transport.source_port, local, remote, self.base)
         return Flows(
             source=np.repeat(nics, len(index)).astype(np.int32),
             destination=np.repeat(self.places[destination], len(index)).astype(np.int32),
@@ -130,8 +130,8 @@ def queue_pairs(
     connection = np.arange(len(connections))
     if shared:
         connections, connection = np.unique(connections, return_inverse=True)
-    each = transport.queue_pairs
-    next_qp = first_qp + 2 * each * len(connections)
+    count = transport.queue_pairs
+    next_qp = first_qp + 2 * count * len(connections)
     if next_qp > QPN_LIMIT:
         raise InputError(
             f"{next_qp:,} queue pairs, and a queue pair's number has 24 bits",
@@ -140,9 +140,9 @@ def queue_pairs(
     ends = np.stack(np.divmod(connections, ranks), axis=1)
     if created is None:
         created = np.zeros(network.nics, np.int32)
-    before = before_each(ends.reshape(-1), np.full(ends.size, each)).reshape(-1, 2)
+    before = before_each(ends.reshape(-1), np.full(ends.size, count)).reshape(-1, 2)
     total = created.copy()
-    total[places] += (each * np.bincount(ends.reshape(-1), minlength=ranks)).astype(np.int32)
+    total[places] += (count * np.bincount(ends.reshape(-1), minlength=ranks)).astype(np.int32)
     return QueuePairs(
         network,
         places,

@@ -103,7 +103,7 @@ def long_run(
         rates = PRESETS[failures.preset]
         source, policy = rates.source, restart or rates.restart
         breaks_per_s = {name: rates.own_breaks_per_s(count) for name, count in gpus.items()}
-        slowest = min(expected_cost(each, policy).effective for each in breaks_per_s.values())
+        slowest = min(expected_cost(rate, policy).effective for rate in breaks_per_s.values())
         timeline = timeline_of(network, failures, 1.5 * work_s / max(slowest, LEAST_EFFECTIVE))
         breaks = {
             name: draw_breaks(rates, count, failures.seed, number)
@@ -116,9 +116,9 @@ def long_run(
     states = _States(simulation)
 
     def times(link_up: Bools, capacity_bps: Floats) -> Mapping[str, float]:
-        found = states.times(link_up, capacity_bps)
+        product = states.times(link_up, capacity_bps)
         progress(Progress("states", len(states.known), 2 * len(outages) + 1))
-        return found
+        return product
 
     healthy = times(np.ones(network.links, np.bool_), network.capacity_bps)
     iterations = {

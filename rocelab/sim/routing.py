@@ -100,5 +100,5 @@ def _demands(network: Network, flows: Flows) -> Floats:
     links = network.nic_links[flows.source, flows.port]
     assert (links != NONE).all()
     sharing = np.bincount(links, minlength=network.links)
-    found: Floats = network.rate_bps[links] / sharing[links]
-    return found
+    rates: Floats = network.rate_bps[links] / sharing[links]
+    return rates

@@ -280,7 +280,7 @@ class Simulation:
         program = replace(self.program, latency_s=latency_s, rings=None)
         outages = self.outages()
         sending = sending_of(
-            [self._transport(each, bool(outages)) for each in self.jobs],
+            [self._transport(job, bool(outages)) for job in self.jobs],
             np.concatenate((self._job_of_flow(), clearing.job)),
             joined_flows([self.flows, clearing.flows]),
             messages,
@@ -313,7 +313,7 @@ class Simulation:
     def _wirings(self, outages: Sequence[Outage]) -> list[Wiring]:
         """The wirings of a run of packets through outages."""
         links, ways = Links(self.network), self.ways
-        found = [Wiring(0.0, links.capacity_bps, ways)]
+        wirings = [Wiring(0.0, links.capacity_bps, ways)]
         known = {links.up.tobytes(): ways}
         for now_s in moments_of(outages):
             if all(links.at(now_s, outages)):
@@ -321,8 +321,8 @@ class Simulation:
             key = links.up.tobytes()
             if key not in known:
                 known[key] = self._ways_over(links.up)
-            found.append(Wiring(now_s, links.capacity_bps, known[key]))
-        return found
+            wirings.append(Wiring(now_s, links.capacity_bps, known[key]))
+        return wirings
 
     def _transport(self, job: SimulatedJob, fails: bool) -> TransportSpec:
         """A job's; where links fail, its queue pairs wait as long as after any failure."""
@@ -340,9 +340,9 @@ class Simulation:
         chains = self.compiled.chains
         is_task: Bools = self._fill_bits() > 0
         is_task[chains.task[(chains.rounds > 1) | (chains.tokens > 0)]] = True
-        found = np.zeros(len(self.jobs), np.bool_)
-        found[self.compiled.job[is_task]] = True
-        return found
+        flags = np.zeros(len(self.jobs), np.bool_)
+        flags[self.compiled.job[is_task]] = True
+        return flags
 
     def _check_packets(self) -> None:
         """Raises InputError for what the packet engine does not simulate."""
@@ -419,7 +419,7 @@ class Simulation:
         An iteration counts from the end of the one before, or the job's start, without a
         collective's own pause, as in the lab.
         """
-        found = []
+        rows = []
         for number, (job, workload) in enumerate(zip(self.jobs, self.workloads, strict=True)):
             (tasks,) = np.nonzero(self.compiled.job == number)
             iteration = np.array([step.iteration for step in workload.steps], np.int64)[
@@ -431,8 +431,8 @@ class Simulation:
             pauses_s = np.where(np.arange(len(ends)) > 0, pause_s, 0.0)
             with np.errstate(invalid="ignore"):
                 times = np.diff(ends, prepend=job.start / 1e9) - pauses_s
-            found.append(np.where(np.isfinite(ends), times, np.inf).tolist())
-        return found
+            rows.append(np.where(np.isfinite(ends), times, np.inf).tolist())
+        return rows
 
     @property
     def retransmissions(self) -> Mapping[str, Retransmission]:
@@ -449,7 +449,7 @@ class Simulation:
         """The NICs of each job. known: the ranks of traces and files of flows; random flows have
         the NICs that are listed, or all that the jobs before leave."""
         taken = np.zeros(self.network.nics, np.bool_)
-        found = []
+        rows = []
         for job in self.jobs:
             ranks = known.get(job.name) if job.ranks is None else job.ranks
             if ranks is None:
@@ -457,8 +457,8 @@ class Simulation:
                 ranks = len(job.placement) if is_list else int(np.count_nonzero(~taken))
             places = place_ranks(self.network, ranks, job.placement, job.seed, taken)
             taken[places] = True
-            found.append(places)
-        return tuple(found)
+            rows.append(places)
+        return tuple(rows)
 
     def _compiled(self) -> Compiled:
         placed = [
@@ -497,24 +497,24 @@ class Simulation:
         transfers have."""
         compiled = self.compiled
         steps = [step for workload in self.workloads for step in workload.steps]
-        found = np.zeros(compiled.program.tasks)
-        found[compiled.first_task[1:] - 1] = [
+        bits = np.zeros(compiled.program.tasks)
+        bits[compiled.first_task[1:] - 1] = [
             step.sends.fill_bytes if step.sends else 0 for step in steps
         ]
-        task = np.repeat(np.arange(len(found)), np.diff(compiled.program.first_transfer))
-        wire_bits = np.bincount(task, compiled.program.size_bits, len(found))
-        payload = np.bincount(task, compiled.payload_bytes, len(found))
-        filled: Floats = found * wire_bits / np.maximum(payload, 1)
+        task = np.repeat(np.arange(len(bits)), np.diff(compiled.program.first_transfer))
+        wire_bits = np.bincount(task, compiled.program.size_bits, len(bits))
+        payload = np.bincount(task, compiled.payload_bytes, len(bits))
+        filled: Floats = bits * wire_bits / np.maximum(payload, 1)
         return filled
 
     def _begins_s(self) -> Floats:
         """When each flow of an open loop begins, F; 0 for flows of other jobs."""
-        found = np.zeros(len(self.flows))
+        begins = np.zeros(len(self.flows))
         open_loop = np.array([job.is_open_loop for job in self.jobs])[self.compiled.job]
         task = np.repeat(np.arange(self.program.tasks), np.diff(self.program.first_transfer))
         sent = open_loop[task]
-        found[self.program.flow[sent]] = self.program.delay_s[task[sent]]
-        return found
+        begins[self.program.flow[sent]] = self.program.delay_s[task[sent]]
+        return begins
 
     def usable_sends(self) -> Bools:
         """The sends that switches can choose for some flow with any hash, 2L, while all links are
@@ -525,13 +525,13 @@ class Simulation:
             columns = (self.network.nic_home[nics], flows.port, hops)
             ends.append(np.unique(np.column_stack(columns), axis=0, return_index=True)[1])
         some = np.unique(np.concatenate(ends))
-        found = np.zeros(self.network.sends, np.bool_)
+        mask = np.zeros(self.network.sends, np.bool_)
         routes = Routes(self.network)
         for begin in range(0, len(some), USABLE_PIECE):
             piece = some[begin : begin + USABLE_PIECE]
             part = Flows(*(getattr(flows, column.name)[piece] for column in fields(Flows)))
-            found[paths_of(self.network, routes, part, scheme=EVERY_WAY).sends] = True
-        return found
+            mask[paths_of(self.network, routes, part, scheme=EVERY_WAY).sends] = True
+        return mask
 
     def nic_bps(self, number: int) -> float:
         """The rate of the slowest of a job's NICs."""

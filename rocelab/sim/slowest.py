@@ -35,14 +35,14 @@ def slowest_flows(
     (sent,) = np.nonzero(np.isin(program.flow, order))
     sent = sent[np.argsort(program.flow[sent], kind="stable")]
     task = np.searchsorted(program.first_transfer, sent, side="right") - 1
-    found = []
+    rows = []
     for flow in order.tolist():
         begin, end = np.searchsorted(program.flow[sent], (flow, flow + 1))
-        own, of_task = sent[begin:end], task[begin:end]
+        transfers, of_task = sent[begin:end], task[begin:end]
         job = compiled.job[of_task[0]]
-        worst = own[times.took_s[own].argmax()]
+        worst = transfers[times.took_s[transfers].argmax()]
         sends = paths.sends[paths.start[flow] : paths.start[flow + 1]]
-        found.append(
+        rows.append(
             FlowOutcome(
                 job=simulation.jobs[job].name,
                 source=network.nic_name(flows.source[flow]),
@@ -50,15 +50,15 @@ def slowest_flows(
                 source_port=int(flows.sport[flow]),
                 dest_qp=int(flows.dest_qp[flow]),
                 payload_bytes=int(payload_bytes[flow]),
-                transfers=len(own),
+                transfers=len(transfers),
                 start_ns=_known(outcome.start_s[of_task].min() * NS),
-                over_ns=_known(over_s[own].max() * NS),
+                over_ns=_known(over_s[transfers].max() * NS),
                 longest_ns=_known(times.took_s[worst] * NS),
                 slowdown=None if simulation.is_merged[job] else _known(times.slowdown[worst]),
                 links=tuple(dict.fromkeys(map(network.link_name, (sends // 2).tolist()))),
             )
         )
-    return tuple(found)
+    return tuple(rows)
 
 
 def _known(value: float) -> float | None:

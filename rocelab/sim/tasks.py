@@ -65,7 +65,7 @@ def tasks_of(steps: Sequence[Step], step: Longs, turn: Longs) -> Tasks:
     )
     edges = edges[np.argsort(edges[:, 0], kind="stable")]
     delay_s = np.zeros(int(first[-1]))
-    delay_s[begin] = [each.compute_s for each in steps]
+    delay_s[begin] = [stage.compute_s for stage in steps]
     return Tasks(
         np.repeat(np.arange(len(steps)), counts),
         delay_s,

@@ -102,7 +102,7 @@ def _beyond_windows(simulation: Simulation, outcome: Outcome) -> list[str]:
     job = compiled.job[task]
     links = links_on_path(simulation.whole_paths)[program.flow]
     round_s = 2 * links * simulation.hop_latency_ns / SECOND
-    window = np.array([each.transport.window * each.transport.mtu for each in simulation.jobs])[job]
+    window = np.array([spec.transport.window * spec.transport.mtu for spec in simulation.jobs])[job]
     payload = compiled.payload_bytes
     took_s = transfers_over_s(program, outcome) - outcome.start_s[task]
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -110,7 +110,7 @@ def _beyond_windows(simulation: Simulation, outcome: Outcome) -> list[str]:
         excess = np.where(np.isfinite(took_s) & (took_s > 0), least_s / took_s, 0.0)
         sent_bps, bound_bps = 8 * payload / took_s, 8 * window / round_s
     warnings = []
-    for number, each in enumerate(simulation.jobs):
+    for number, spec in enumerate(simulation.jobs):
         (beyond,) = np.nonzero((job == number) & (excess > 1))
         if not len(beyond):
             continue
@@ -122,9 +122,9 @@ def _beyond_windows(simulation: Simulation, outcome: Outcome) -> list[str]:
         ]
         flows = len(np.unique(program.flow[beyond]))
         warnings.append(
-            f"{each.name}: {counted(flows, 'queue pair')} sent faster than transport.window lets "
+            f"{spec.name}: {counted(flows, 'queue pair')} sent faster than transport.window lets "
             f"one send: {ends[0]} to {ends[1]} at {format_rate(sent_bps[worst])}, where "
-            f"{each.transport.window:,} packets of {each.transport.mtu:,} bytes in a round trip of "
+            f"{spec.transport.window:,} packets of {spec.transport.mtu:,} bytes in a round trip of "
             f"{format_duration(round_s[worst] * SECOND)} are {format_rate(bound_bps[worst])}. A "
             f"fluid has no windows; with them this takes {excess[worst]:.3g} times as long at "
             "least: use --engine packets, a larger window, or more queue pairs"

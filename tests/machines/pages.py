@@ -15,12 +15,12 @@ README = "README.md"
 
 PAGES = (
     README,
-    *(f"docs/{each}.md" for each in ("tutorial", "tour", "setup", "cli")),
+    *(f"docs/{name}.md" for name in ("tutorial", "tour", "setup", "cli")),
     *REFERENCE_PAGES,
     "docs/drills.md",
-    *(f"docs/{each}.md" for each in ("faults", "health", "traffic", "schemes", "simulate")),
-    *(f"docs/{each}.md" for each in ("packets", "links")),
-    *(f"docs/{each}.md" for each in ("forensics", "runtime", "remote")),
+    *(f"docs/{name}.md" for name in ("faults", "health", "traffic", "schemes", "simulate")),
+    *(f"docs/{name}.md" for name in ("packets", "links")),
+    *(f"docs/{name}.md" for name in ("forensics", "runtime", "remote")),
 )
 """Pages with commands for newcomers, in the order in which the commands run."""
 

@@ -11,12 +11,12 @@ from rocelab.jobs.patterns.base import JobPattern
 GROUP = "rocelab.jobs.patterns"
 
 
-def _pattern(name: str, found: object) -> JobPattern:
-    if not (isinstance(found, type) and issubclass(found, JobPattern)):
+def _pattern(name: str, value: object) -> JobPattern:
+    if not (isinstance(value, type) and issubclass(value, JobPattern)):
         raise TypeError(f"expected a class of {JobPattern.__module__}.{JobPattern.__name__}")
-    if found.sends is JobPattern.sends:
-        raise TypeError(f"{found.__name__} lacks sends")
-    return found()
+    if value.sends is JobPattern.sends:
+        raise TypeError(f"{value.__name__} lacks sends")
+    return value()
 
 
 PATTERNS: Door[JobPattern] = Door(GROUP, "pattern", _pattern)

@@ -69,12 +69,12 @@ def completion(
     return Completion(np.where(np.isfinite(over_s), took_s, np.inf), least_s)
 
 
-def flow_times(found: Completion) -> FlowTimes | None:
+def flow_times(completion: Completion) -> FlowTimes | None:
     """The times of the transfers that were over."""
-    done = np.isfinite(found.took_s)
+    done = np.isfinite(completion.took_s)
     if not done.any():
         return None
-    took_ns, slowdown = found.took_s[done] * NS, found.slowdown[done]
+    took_ns, slowdown = completion.took_s[done] * NS, completion.slowdown[done]
     return FlowTimes(len(took_ns), _distribution(took_ns), _distribution(slowdown))
 
 
@@ -90,10 +90,10 @@ def slowdown_by_size(size_bytes: Longs, slowdown: Floats) -> SlowdownBySize | No
     )
     number = np.searchsorted(ends, size_bytes)
     bins = []
-    for each, end in enumerate(ends.tolist()):
-        own = slowdown[number == each]
-        p50, p95, p99 = np.quantile(own, [0.5, 0.95, 0.99]).tolist()
-        bins.append(SizeBin(end, len(own), p50, p95, p99))
+    for index, end in enumerate(ends.tolist()):
+        values = slowdown[number == index]
+        p50, p95, p99 = np.quantile(values, [0.5, 0.95, 0.99]).tolist()
+        bins.append(SizeBin(end, len(values), p50, p95, p99))
     return SlowdownBySize(
         tuple(bins), tuple(np.quantile(slowdown, np.linspace(0, 1, 101)).tolist())
     )

@@ -115,8 +115,8 @@ class _State:
         ready = waiting & carries & ~np.isfinite(self._through_s)
         through_s = self._lost_s[ready]
         for number, retransmission in enumerate(self._retransmissions):
-            own = self._of_flow[ready] == number
-            through_s[own] = retransmission.through_s(through_s[own], now)
+            mask = self._of_flow[ready] == number
+            through_s[mask] = retransmission.through_s(through_s[mask], now)
         # A flow that has not begun has lost nothing.
         through_s[self._lost_s[ready] >= now] = now
         self._through_s[ready] = through_s

@@ -176,4 +176,4 @@ def _drawn(draw: np.random.Generator, of: int, count: int) -> list[int]:
 
 
 def _microseconds(seconds: np.typing.NDArray[np.float64]) -> list[int]:
-    return [max(1, round(each * 1e6)) for each in seconds.tolist()]
+    return [max(1, round(second * 1e6)) for second in seconds.tolist()]

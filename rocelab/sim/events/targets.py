@@ -68,24 +68,24 @@ class Target:
 _NODE = r"[a-z][a-z0-9-]*"
 _COUNT = r"[1-9][0-9]{0,5}"
 _PATTERNS: tuple[tuple[str, Callable[[re.Match[str]], Target]], ...] = (
-    (rf"(?:link )?({_NODE}:{_NODE})", lambda found: Target(Thing.LINK, found[1])),
+    (rf"(?:link )?({_NODE}:{_NODE})", lambda match: Target(Thing.LINK, match[1])),
     (
         rf"({_COUNT}) (random )?links? of rack ({_COUNT})",
-        lambda found: Target(
-            Thing.LINKS, found[3], count=int(found[1]), drawn=bool(found[2]), rack=True
+        lambda match: Target(
+            Thing.LINKS, match[3], count=int(match[1]), drawn=bool(match[2]), rack=True
         ),
     ),
     (
         rf"({_COUNT}) (random )?links? of ({_NODE})",
-        lambda found: Target(Thing.LINKS, found[3], count=int(found[1]), drawn=bool(found[2])),
+        lambda match: Target(Thing.LINKS, match[3], count=int(match[1]), drawn=bool(match[2])),
     ),
-    (rf"plane ({_COUNT})", lambda found: Target(Thing.PLANE, found[1])),
-    (rf"nic ({_NODE}):({_COUNT})", lambda found: Target(Thing.NIC, found[1], nic=int(found[2]))),
+    (rf"plane ({_COUNT})", lambda match: Target(Thing.PLANE, match[1])),
+    (rf"nic ({_NODE}):({_COUNT})", lambda match: Target(Thing.NIC, match[1], nic=int(match[2]))),
     (
         rf"port ({_NODE}):({_COUNT}):({_COUNT})",
-        lambda found: Target(Thing.PORT, found[1], nic=int(found[2]), port=int(found[3])),
+        lambda match: Target(Thing.PORT, match[1], nic=int(match[2]), port=int(match[3])),
     ),
-    (rf"(?:switch )?({_NODE})", lambda found: Target(Thing.SWITCH, found[1])),
+    (rf"(?:switch )?({_NODE})", lambda match: Target(Thing.SWITCH, match[1])),
 )
 
 
@@ -94,9 +94,9 @@ def parse_target(text: object) -> Target:
     if isinstance(text, str):
         words = " ".join(text.split())
         for pattern, made in _PATTERNS:
-            found = re.fullmatch(pattern, words)
-            if found:
-                return made(found)
+            match = re.fullmatch(pattern, words)
+            if match:
+                return made(match)
     raise RefusedError(f"expected what it happens to, got {shown(text)}", f"write {FORMS}")
 
 
@@ -159,23 +159,23 @@ def _some_links(network: Network, target: Target, draw: np.random.Generator) -> 
 def _rack(network: Network, number: str) -> int:
     """The leaf of a rack by its number, which several zones may use."""
     ending = re.compile(rf"(.*-)?[a-z]+{number}[ab]?")
-    found = [
+    racks = [
         node
         for node in np.nonzero(network.tier == 1)[0].tolist()
         if ending.fullmatch(network.node_names[node])
     ]
-    if len(found) == 1:
-        return int(found[0])
-    if not found:
+    if len(racks) == 1:
+        return int(racks[0])
+    if not racks:
         leaves = [network.node_names[node] for node in np.nonzero(network.tier == 1)[0]]
         raise InputError(
             f"{network.spec.name} has no rack {number}",
             f"it has {len(leaves):,}, from {leaves[0]} to {leaves[-1]}",
         )
-    names = [network.node_names[node] for node in found[:3]]
+    names = [network.node_names[node] for node in racks[:3]]
     raise InputError(
-        f"{len(found)} switches of {network.spec.name} have the rack number {number}",
-        f"name one of them: {', '.join(names)}{', ...' if len(found) > len(names) else ''}",
+        f"{len(racks)} switches of {network.spec.name} have the rack number {number}",
+        f"name one of them: {', '.join(names)}{', ...' if len(racks) > len(names) else ''}",
     )
 
 

@@ -55,17 +55,17 @@ def resolve(network: Network, spec: TimelineSpec) -> tuple[Outage, ...]:
     Raises SpecError with every event whose target the network does not have.
     """
     draw = np.random.default_rng(spec.seed)
-    found: list[Outage] = []
+    outages: list[Outage] = []
     problems: list[Problem] = []
     for event in spec.events:
         try:
-            found.append(outage_of(network, event, spec.reaction, draw))
+            outages.append(outage_of(network, event, spec.reaction, draw))
         except InputError as error:
             key = f"{event.kind} {event.target}"
             problems.append(Problem(COMMAND_LINE, None, key, error.message, error.hint))
     if problems:
         raise SpecError(problems)
-    return tuple(sorted(found, key=lambda outage: outage.begins_s))
+    return tuple(sorted(outages, key=lambda outage: outage.begins_s))
 
 
 def outage_of(

@@ -116,8 +116,8 @@ def _serialised_s(traffic: Traffic, flow: Longs, sums_s: Floats, slowest_s: Floa
     they come. Seconds of a bit: over all links, and over the slowest."""
     packet_bits = traffic.packet_bits[traffic.first[:-1][flow]]
     further_bits = traffic.acked_bits[flow] - packet_bits
-    found: Floats = (packet_bits + ACK_BITS) * sums_s + further_bits * slowest_s
-    return found
+    times_s: Floats = (packet_bits + ACK_BITS) * sums_s + further_bits * slowest_s
+    return times_s
 
 
 def _elsewhere_s(links: Links, part: Part, ports_bps: Floats) -> float:
@@ -133,19 +133,19 @@ def _slowest_bps(links: Links, part: Part) -> Floats:
     """The lowest rate of the links that each passage's flow has passed, P."""
     paths = links.traffic.paths
     first = paths.start[part.flow]
-    found = np.full(len(part.flow), np.inf)
+    rates = np.full(len(part.flow), np.inf)
     for hop in range(int(part.hop.max())):
-        (own,) = np.nonzero(part.hop > hop)
-        bps = links.capacity_bps[paths.sends[first[own] + hop]]
-        found[own] = np.minimum(found[own], bps)
-    return found
+        (rows,) = np.nonzero(part.hop > hop)
+        bps = links.capacity_bps[paths.sends[first[rows] + hop]]
+        rates[rows] = np.minimum(rates[rows], bps)
+    return rates
 
 
 def _last_bits(traffic: Traffic, chunk: Longs) -> Longs:
     """On the wire, the last packet of each chunk, but for its own header."""
     mtu = traffic.sending.mtu[traffic.flow[chunk]]
-    found: Longs = 8 * (OVERHEAD_BYTES + (traffic.payload_bytes[chunk] - 1) % mtu + 1)
-    return found
+    bits: Longs = 8 * (OVERHEAD_BYTES + (traffic.payload_bytes[chunk] - 1) % mtu + 1)
+    return bits
 
 
 def _chunks(traffic: Traffic, part: Part) -> tuple[Longs, Longs]:

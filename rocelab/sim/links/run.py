@@ -67,11 +67,11 @@ def run_links(
     sent_s = traffic.start_s[traffic.flow]
     round_s = rounds_s(traffic, capacity_bps, latency_s)
     with workers(_threads()) as pool:
-        for each in rounds:
-            parts = list(stages(each, len(capacity_bps)))
-            own_queues = queues if each is traffic else _for_chunks(queues, traffic)
-            links = Links(each, capacity_bps, latency_s, own_queues, round_s)
-            left_s, sums, done = sent_s.copy(), Sums.none(len(each), len(capacity_bps)), 0
+        for batch in rounds:
+            parts = list(stages(batch, len(capacity_bps)))
+            own_queues = queues if batch is traffic else _for_chunks(queues, traffic)
+            links = Links(batch, capacity_bps, latency_s, own_queues, round_s)
+            left_s, sums, done = sent_s.copy(), Sums.none(len(batch), len(capacity_bps)), 0
             nic_s = left_s
             for number, stage in enumerate(parts):
                 for passed in pool.map(partial(pass_part, links, left_s, _go_on), stage):
@@ -80,9 +80,9 @@ def run_links(
                         sums.add(passed.part, passed.run)
                     done += 1
                     progress(Progress("simulating", done, sum(map(len, parts))))
-                if each.is_coarse and number == 0:
+                if batch.is_coarse and number == 0:
                     nic_s = left_s.copy()
-            if each.is_coarse:
+            if batch.is_coarse:
                 sent_s = _opened_s(links, nic_s, left_s)
     answered_s = _answered_s(paths, capacity_bps, latency_s)
     return sums.outcome(program, paths, left_s[traffic.last] + answered_s)
@@ -117,14 +117,14 @@ class Sums:
     def add(self, part: Part, run: PacketRun) -> None:
         """Add those of a part's links."""
         link = np.unique(part.link)
-        own = 2 * np.arange(len(link))
+        places = 2 * np.arange(len(link))
         for name, sums in self.by_flow.items():
             np.add.at(sums, part.flow, getattr(run, name))
         for name, sums in self.by_send.items():
-            sums[link] = getattr(run, name)[own]
+            sums[link] = getattr(run, name)[places]
         self.marking += run.marking
-        self.sent_bits[link] += run.sent_bits[own]
-        self.sent_bits[link ^ 1] += run.sent_bits[own + 1]
+        self.sent_bits[link] += run.sent_bits[places]
+        self.sent_bits[link ^ 1] += run.sent_bits[places + 1]
         self.failed += run.failed
         self.idle_s = max(self.idle_s, run.idle_s)
         self.packet_hops += run.packet_hops
@@ -232,7 +232,7 @@ _SMALLER = "use --engine fluid, a shorter duration, a lower load or fewer NICs"
 
 
 def _check_size(rounds: Sequence[Traffic]) -> None:
-    hops = sum(int((each.packets * (2 * each.hops - 1)).sum()) for each in rounds)
+    hops = sum(int((batch.packets * (2 * batch.hops - 1)).sum()) for batch in rounds)
     threads = _threads()
     seconds = hops / HOPS_PER_SECOND / threads
     if seconds > MOST_S:

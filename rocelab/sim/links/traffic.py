@@ -107,8 +107,8 @@ def traffic_of(program: Program, paths: Paths, sending: Sending) -> Traffic:
     flow = np.repeat(np.arange(len(paths)), np.diff(first))
     number = np.arange(len(flow)) - first[flow]
     begin, end = (
-        -(-each * sending.window[flow] // window[flow]) * sending.mtu[flow]
-        for each in (number, number + 1)
+        -(-count * sending.window[flow] // window[flow]) * sending.mtu[flow]
+        for count in (number, number + 1)
     )
     payload = np.minimum(end, size_bytes[flow]) - begin
     wire_bits = _wire_bits(payload, sending.mtu[flow])
@@ -133,8 +133,8 @@ def traffic_of(program: Program, paths: Paths, sending: Sending) -> Traffic:
 
 
 def _wire_bits(payload_bytes: Longs, mtu: Longs) -> Floats:
-    found: Floats = 8 * on_wire(payload_bytes, mtu, OVERHEAD_BYTES).astype(np.float64)
-    return found
+    bits: Floats = 8 * on_wire(payload_bytes, mtu, OVERHEAD_BYTES).astype(np.float64)
+    return bits
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,13 +162,14 @@ def stages(traffic: Traffic, sends: int) -> Iterator[list[Part]]:
     order = np.lexsort((flow, link, stage))
     ends = np.cumsum(np.bincount(stage))
     for begin, end in zip(np.concatenate(([0], ends[:-1])), ends, strict=True):
-        own = order[begin:end]
-        packets = traffic.packets[flow[own]]
-        (heads,) = np.nonzero(np.diff(link[own], prepend=-1))
+        members = order[begin:end]
+        packets = traffic.packets[flow[members]]
+        (heads,) = np.nonzero(np.diff(link[members], prepend=-1))
         number = (np.cumsum(packets) - packets)[heads] // PART_PACKETS
         cuts = heads[np.diff(number, prepend=-1) > 0][1:]
         yield [
-            Part(flow[each], link[each], before[each], hop[each]) for each in np.split(own, cuts)
+            Part(flow[rows], link[rows], before[rows], hop[rows])
+            for rows in np.split(members, cuts)
         ]
 
 
@@ -178,11 +179,11 @@ def _stage_of(before: Longs, link: Longs, sends: int) -> Longs:
     (inner,) = np.nonzero(before >= 0)
     pairs = np.unique(before[inner] * sends + link[inner])
     earlier, later = np.divmod(pairs, sends)
-    found = np.zeros(sends, np.int64)
+    levels = np.zeros(sends, np.int64)
     for _ in range(MOST_STAGES):
-        if (found[later] > found[earlier]).all():
-            return found
-        np.maximum.at(found, later, found[earlier] + 1)
+        if (levels[later] > levels[earlier]).all():
+            return levels
+        np.maximum.at(levels, later, levels[earlier] + 1)
     raise InputError(
         "paths follow each other in a ring, so that no link of it can be simulated before the next",
         hint="use --engine packets",

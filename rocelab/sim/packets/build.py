@@ -168,8 +168,8 @@ def state_of(
 
 def packets_of(messages: Messages, mtu: Longs) -> Longs:
     """The packets of a message of each run, R: one even of an empty message."""
-    found: Longs = np.maximum(1, -(-messages.size_bytes // mtu))
-    return found
+    counts: Longs = np.maximum(1, -(-messages.size_bytes // mtu))
+    return counts
 
 
 def _by_runs(program: Program, messages: Messages) -> Program:
@@ -208,7 +208,7 @@ def _sizes(program: Program, sending: Sending) -> _Sizes:
     firsts, middles = count * (packets > 1), count * np.maximum(0, packets - 2)
     counts = np.concatenate((count, firsts, middles, clearing * count.sum()))
     sizes = _size_classes(of_packets, counts)
-    return _Sizes(sizes, *(_class_of(each, sizes) for each in (first, middle, last, clearing)))
+    return _Sizes(sizes, *(_class_of(size, sizes) for size in (first, middle, last, clearing)))
 
 
 def _serialisation(rates_bps: Floats, sizes: Longs, seed: int) -> _Serialisation:
@@ -358,8 +358,8 @@ def _early_ps(ports: PortModel, rates: Floats, latency_s: float) -> list[int]:
     if ports is PortModel.STORE_AND_FORWARD:
         return []
     header_bytes = CUT_BYTES if ports is PortModel.CUT_THROUGH else 0
-    found: list[int] = np.rint((latency_s + header_bytes * 8 / rates) * PS).astype(int).tolist()
-    return found
+    latencies: list[int] = np.rint((latency_s + header_bytes * 8 / rates) * PS).astype(int).tolist()
+    return latencies
 
 
 def _rings(
@@ -406,8 +406,8 @@ def _receives(program: Program, sending: Sending, waiter: Longs) -> Bools:
     task = np.repeat(np.arange(program.tasks), np.diff(program.first_transfer))
     sender = _only(task, sending.source[program.flow], program.tasks)[waiter]
     receiver = _only(task, sending.destination[program.flow], program.tasks)[program.after]
-    found: Bools = (sender >= 0) & (sender == receiver)
-    return found
+    mask: Bools = (sender >= 0) & (sender == receiver)
+    return mask
 
 
 def _only(task: Longs, nic: Longs, tasks: int) -> Longs:

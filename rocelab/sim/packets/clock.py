@@ -46,11 +46,11 @@ def next_in_ring(run: State, ring: int) -> int:
 @inlined
 def next_due(due: Longs) -> int:
     """The ring, or the heap as the last, whose event is next."""
-    found, time = len(due) - 1, due[-1]
+    slot, time = len(due) - 1, due[-1]
     for ring in range(len(due) - 1):
         if due[ring] < time:
-            found, time = ring, due[ring]
-    return found
+            slot, time = ring, due[ring]
+    return slot
 
 
 @compiled

@@ -131,5 +131,5 @@ def rule_of(chosen: CongestionSpec, line_bps: float) -> list[float]:
 
 def marked(kind: str, rule: list[float]) -> list[float]:
     """A rule of a control as the engine reads it, with what it has behind the control's cells."""
-    own = [*rule, *[0.0] * (RULE_CELLS - 2 - len(rule))]
-    return [*own, rule[_CONTROLS[kind].CNP_PS], float(list(_CONTROLS).index(kind))]
+    cells = [*rule, *[0.0] * (RULE_CELLS - 2 - len(rule))]
+    return [*cells, rule[_CONTROLS[kind].CNP_PS], float(list(_CONTROLS).index(kind))]

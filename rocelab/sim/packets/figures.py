@@ -84,7 +84,7 @@ def lossless_links(run: PacketRun, network: Network) -> LosslessLinks:
         dropped_packets=int(dropped.sum()),
         discarded_packets=int(pause.discards.sum()),
         watchdog=int(pause.firings.sum()),
-        links=tuple(link(*each) for each in places[order].tolist()),
+        links=tuple(link(*row) for row in places[order].tolist()),
         deadlock=find_deadlock(_lasting(run, network), servers=()),
     )
 

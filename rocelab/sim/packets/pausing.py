@@ -86,13 +86,13 @@ def pausing_of(
         return None
     cable, mtu = spec.links.cable_ns, spec.links.mtu
     rates, rate = np.unique(network.capacity_bps, return_inverse=True)
-    bps = [round(each) for each in rates]
-    needs = [headroom_of(pfc, each, mtu, cable) for each in bps]
+    bps = [round(value) for value in rates]
+    needs = [headroom_of(pfc, value, mtu, cable) for value in bps]
     is_lab = ports is PortModel.LAB
-    slack = [slack_of(each, spec) if is_lab else 0 for each in needs]
+    slack = [slack_of(need, spec) if is_lab else 0 for need in needs]
     delay_ns = [
-        2 * cable + response_quanta(pfc, each) * QUANTUM_BITS * SECOND / each - hop_latency_ns
-        for each in bps
+        2 * cable + response_quanta(pfc, value) * QUANTUM_BITS * SECOND / value - hop_latency_ns
+        for value in bps
     ]
     if min(delay_ns) < 0:
         obeyed_ns = min(delay_ns) + hop_latency_ns
@@ -107,16 +107,16 @@ def pausing_of(
     pools[is_switch] = pool
     shared, reserve = [], []
     for number, switch in enumerate(switches.tolist()):
-        own = Counter(rate[pools == number].tolist())
-        links = [((bps[each], mtu), count) for each, count in sorted(own.items())]
+        counts = Counter(rate[pools == number].tolist())
+        links = [((bps[index], mtu), count) for index, count in sorted(counts.items())]
         memory = carving(pfc, network.roles[switch], 1, links, cable)
         shared.append(memory.shared)
-        extra = sum(slack[each] * count for each, count in own.items())
+        extra = sum(slack[index] * count for index, count in counts.items())
         reserve.append(memory.headroom_pool + extra * len(pfc.classes))
-    thresholds = [nic_thresholds(pfc, each.total) for each in needs]
+    thresholds = [nic_thresholds(pfc, need.total) for need in needs]
     drain = None
     if pfc.nic.drain is not None:
-        rate_bps = [round(each * pfc.nic.drain / 10**6) for each in bps]
+        rate_bps = [round(value * pfc.nic.drain / 10**6) for value in bps]
         drain = Drain(
             np.where(is_switch, 0, np.array(rate_bps)[rate]),
             (pfc.nic.buffer + np.array(slack))[rate],
@@ -130,7 +130,7 @@ def pausing_of(
             pfc.watchdog.action is WatchdogAction.DROP,
         )
     headroom = [
-        (pfc.headroom or each.total) + extra for each, extra in zip(needs, slack, strict=True)
+        (pfc.headroom or need.total) + extra for need, extra in zip(needs, slack, strict=True)
     ]
     return Pausing(
         pfc.classes,
@@ -161,15 +161,15 @@ def pause_warnings(spec: LabSpec, network: Network) -> tuple[str, ...]:
     ):
         ports.setdefault(switch, Counter())[rate] += 1
     kinds = Counter(
-        (network.roles[node], tuple(sorted(own.items())))
-        for node, own in ports.items()
+        (network.roles[node], tuple(sorted(counts.items())))
+        for node, counts in ports.items()
         if network.roles[node].is_switch
     )
     carvings = [
-        carving(pfc, role, count, [((rate, mtu), links) for rate, links in own], cable)
-        for (role, own), count in sorted(kinds.items(), key=lambda kind: kind[0][0].tier)
+        carving(pfc, role, count, [((rate, mtu), links) for rate, links in counts], cable)
+        for (role, counts), count in sorted(kinds.items(), key=lambda kind: kind[0][0].tier)
     ]
-    of_nics = (own for node, own in ports.items() if not network.roles[node].is_switch)
+    of_nics = (counts for node, counts in ports.items() if not network.roles[node].is_switch)
     rates = dict.fromkeys(chain.from_iterable(of_nics))
     nics = [headroom_of(pfc, rate, mtu, cable) for rate in rates]
     return warnings(spec.queues, pfc, carvings, nics)
@@ -197,8 +197,8 @@ def pause_tables(
 
 def pause_rules(pausing: Pausing, order: Sequence[int], rules: Rules) -> None:
     """Write the engine's numbers of lossless classes into `rules`."""
-    is_lossless = [each in pausing.classes for each in order]
-    rules.lossless = sum(1 << place for place, found in enumerate(is_lossless) if found)
+    is_lossless = [traffic_class in pausing.classes for traffic_class in order]
+    rules.lossless = sum(1 << place for place, flag in enumerate(is_lossless) if flag)
     rules.nic_class = is_lossless.index(False) if False in is_lossless else 0
     rules.xoff, rules.xon_offset = pausing.xoff, pausing.xon_offset
     rules.reserved, rules.dynamic_th = pausing.reserved, pausing.dynamic_th

@@ -166,31 +166,31 @@ def _dequeue(run: State, number: int) -> int:
     """Take the packet that a port with packets sends next."""
     port, rules = run.port[number], run.rules
     first, classes, strict = number * rules.classes, rules.classes, rules.strict
-    found = 0
-    while found < strict and run.queue[first + found].head < 0:
-        found += 1
-    if found == strict:
-        found = port.turn
-        while run.queue[first + found].head < 0:
-            found = found + 1 if found + 1 < classes else strict
-    queue = run.queue[first + found]
+    offset = 0
+    while offset < strict and run.queue[first + offset].head < 0:
+        offset += 1
+    if offset == strict:
+        offset = port.turn
+        while run.queue[first + offset].head < 0:
+            offset = offset + 1 if offset + 1 < classes else strict
+    queue = run.queue[first + offset]
     packet = queue.head
     size = run.sizes[run.packet[packet].size_class] - at.ETHERNET
     queue.head = run.packet[packet].next
     queue.bytes -= size
     port.queued -= 1
     port.depth -= size
-    if is_lossless(run, found):
-        run.pause[first + found].waiting_packets -= 1
+    if is_lossless(run, offset):
+        run.pause[first + offset].waiting_packets -= 1
         if port.buffer < at.NEVER:
             discount(run, packet, size)
-    if found >= strict:
+    if offset >= strict:
         # As HTB: a class has its turn until it has sent more than its share.
-        port.turn = found
+        port.turn = offset
         queue.deficit -= size
         if queue.deficit < 0:
             queue.deficit += rules.quantum
-            port.turn = found + 1 if found + 1 < classes else strict
+            port.turn = offset + 1 if offset + 1 < classes else strict
     return int(packet)
 
 
@@ -211,12 +211,12 @@ def serve(run: State, number: int) -> None:
 @compiled
 def offer(run: State, number: int) -> None:
     """A host that gathers arrivals may have something to send by a port: now, if it is awake."""
-    port, own, now = run.port[number], run.host[number], run.counts.now_ps
-    host = run.host[own.first_port]
+    port, port_host, now = run.port[number], run.host[number], run.counts.now_ps
+    host = run.host[port_host.first_port]
     if host.due_ps == now:
         return
     if port.flows.first < 0:
-        own.is_idle = 1
+        port_host.is_idle = 1
         return
     _occupy(run, number)
     if host.woke_ps < now:
@@ -228,7 +228,7 @@ def offer(run: State, number: int) -> None:
         if packet >= 0:
             _hand_over(run, packet, number)
     if port.flows.first < 0:
-        own.is_idle = 1
+        port_host.is_idle = 1
     else:
         wake_by(run, number, port.free_ps)
 
@@ -249,10 +249,10 @@ def send_answer(run: State, packet: int, number: int) -> None:
 @inlined
 def _occupy(run: State, number: int) -> None:
     """A host has something to send by a port: the time for which it had nothing is over."""
-    port, own = run.port[number], run.host[number]
-    if own.is_idle:
+    port, host = run.port[number], run.host[number]
+    if host.is_idle:
         port.free_ps = max(port.free_ps, run.counts.now_ps)
-        own.is_idle = 0
+        host.is_idle = 0
 
 
 @compiled
@@ -271,15 +271,15 @@ def _hand_over(run: State, packet: int, number: int) -> None:
 @compiled
 def shape(run: State, number: int) -> None:
     """Let the queue of a NIC whose host gathers arrivals send what its link's rate permits."""
-    port, own, now = run.port[number], run.host[number], run.counts.now_ps
-    while port.queued > 0 and not own.is_shaping:
-        if own.shaped_ps > now:
-            own.is_shaping = 1
-            set_timer(run, own.shaped_ps, at.SHAPED, number)
+    port, host, now = run.port[number], run.host[number], run.counts.now_ps
+    while port.queued > 0 and not host.is_shaping:
+        if host.shaped_ps > now:
+            host.is_shaping = 1
+            set_timer(run, host.shaped_ps, at.SHAPED, number)
             return
         packet = _dequeue(run, number)
-        saved = min(now - own.shaped_ps, port.burst_ps)
-        own.shaped_ps = now - saved + run.delay_ps[port.rate + run.packet[packet].size_class]
+        saved = min(now - host.shaped_ps, port.burst_ps)
+        host.shaped_ps = now - saved + run.delay_ps[port.rate + run.packet[packet].size_class]
         _leave(run, packet, number)
 
 

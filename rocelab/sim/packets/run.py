@@ -146,10 +146,10 @@ def queued_at_first(program: Program, wiring: Wiring, sending: Sending, queues: 
         return 0
     waits = np.diff(program.after_start) > 0
     is_first = ~waits & (program.delay_s == program.delay_s[~waits].min(initial=np.inf))
-    own = np.repeat(is_first, np.diff(program.first_transfer))
+    mask = np.repeat(is_first, np.diff(program.first_transfer))
     packets = _packets(program, sending)
     sizes = (np.add.reduceat(packets, sending.messages.first[:-1]), program.size_bits)
-    count, bits = (np.bincount(program.flow[own], each[own], flows) for each in sizes)
+    count, bits = (np.bincount(program.flow[mask], size[mask], flows) for size in sizes)
     part = np.minimum(1.0, sending.window / np.maximum(count, 1))
     count, bits = count * part, bits * part
     paths = paths_taken(ways.paths, ways.way[:flows])
@@ -191,11 +191,11 @@ def mean_rates(
 
 def _data_sends(wirings: Sequence[Wiring], flows: int) -> Bools:
     """The sends on some way of these flows, which come before those of answers, 2L."""
-    found = np.zeros(len(wirings[0].capacity_bps), np.bool_)
+    mask = np.zeros(len(wirings[0].capacity_bps), np.bool_)
     for wiring in wirings:
         ways = np.unique(wiring.ways.way[: wiring.ways.first[flows]])
-        found[paths_taken(wiring.ways.paths, ways).sends] = True
-    return found
+        mask[paths_taken(wiring.ways.paths, ways).sends] = True
+    return mask
 
 
 def _advanced(run: State, until_ps: int, progress: ProgressSink) -> State:
@@ -269,9 +269,11 @@ def _paused(run: State, sending: Sending, queues: Queues) -> tuple[tuple[int, ..
     if queues.pausing is None:
         return (), run.pause.reshape(len(run.port), 0)
     order, _ = class_order(sending)
-    used = tuple(each for each in queues.pausing.classes if each in order)
+    used = tuple(
+        traffic_class for traffic_class in queues.pausing.classes if traffic_class in order
+    )
     pause = run.pause.reshape(len(run.port), len(order))
-    pause = pause[:, [order.index(each) for each in used]]
+    pause = pause[:, [order.index(traffic_class) for traffic_class in used]]
     lasting = run.counts.now_ps - pause.closed_ps
     lasting[pause.is_closed == 0] = 0
     pause.paused_ps += lasting
@@ -282,8 +284,8 @@ def _paused(run: State, sending: Sending, queues: Queues) -> tuple[tuple[int, ..
 def _packets(program: Program, sending: Sending) -> Longs:
     """Of each run of equal messages, R."""
     flow = np.repeat(program.flow, np.diff(sending.messages.first))
-    found: Longs = sending.messages.count * packets_of(sending.messages, sending.mtu[flow])
-    return found
+    counts: Longs = sending.messages.count * packets_of(sending.messages, sending.mtu[flow])
+    return counts
 
 
 def _check_size(program: Program, ways: Ways, sending: Sending) -> None:

@@ -199,10 +199,10 @@ def leave_turns(run: State, flow: int) -> bool:
 
 @inlined
 def _unlink(run: State, turns: Turns, flow: int) -> bool:
-    before, each = -1, turns.first
-    while each >= 0 and each != flow:
-        before, each = each, run.flow[each].next_flow
-    if each < 0:
+    before, entry = -1, turns.first
+    while entry >= 0 and entry != flow:
+        before, entry = entry, run.flow[entry].next_flow
+    if entry < 0:
         return False
     following = run.flow[flow].next_flow
     if before < 0:

@@ -145,8 +145,8 @@ def queues_of(
 
 def wire_bytes(opcode: Opcode, payload_bytes: Longs) -> Longs:
     """Packets of a kind on the wire, padded as the lab's (`rocelab.agent.rc.frames.Template`)."""
-    found: Longs = OVERHEAD_BYTES + extension_bytes(opcode) + payload_bytes + -payload_bytes % 4
-    return found
+    sizes: Longs = OVERHEAD_BYTES + extension_bytes(opcode) + payload_bytes + -payload_bytes % 4
+    return sizes
 
 
 def sending_of(
@@ -168,31 +168,34 @@ def sending_of(
     line_bps = network.rate_bps[network.nic_links[flows.source, flows.port]]
     kinds, kind = np.unique(np.column_stack((job, line_bps)), axis=0, return_inverse=True)
     chosen = [transports[int(number)].control for number, _ in kinds]
-    controlled = [each is not None for each in chosen]
+    controlled = [choice is not None for choice in chosen]
     rules = [
-        control.rule_of(each, bps)
-        for (_, bps), each in zip(kinds, chosen, strict=True)
-        if each is not None
+        control.rule_of(choice, bps)
+        for (_, bps), choice in zip(kinds, chosen, strict=True)
+        if choice is not None
     ]
     row = np.where(controlled, np.cumsum(controlled) - 1, -1)
     return Sending(
         messages,
         source=flows.source.astype(np.int64),
         destination=flows.destination.astype(np.int64),
-        mtu=column([each.mtu for each in transports]),
-        window=column([each.window for each in transports]),
-        ack_every=column([each.ack_every for each in transports]),
-        ack_timeout_ns=column([each.ack_timeout for each in transports]),
-        retries=column([each.retries for each in transports]),
-        ecn=column([_ECN[each.ecn] for each in transports]),
-        data_class=column([classes[each.dscp] for each in transports]),
-        ack_class=column([classes[each.ack_dscp] for each in transports]),
-        cnp_class=column([classes[each.cnp_dscp] for each in transports]),
+        mtu=column([transport.mtu for transport in transports]),
+        window=column([transport.window for transport in transports]),
+        ack_every=column([transport.ack_every for transport in transports]),
+        ack_timeout_ns=column([transport.ack_timeout for transport in transports]),
+        retries=column([transport.retries for transport in transports]),
+        ecn=column([_ECN[transport.ecn] for transport in transports]),
+        data_class=column([classes[transport.dscp] for transport in transports]),
+        ack_class=column([classes[transport.ack_dscp] for transport in transports]),
+        cnp_class=column([classes[transport.cnp_dscp] for transport in transports]),
         control=row[kind.reshape(-1)],
         reach=column(
-            [each.window * (each.out_of_order or each.selective_repeat) for each in transports]
+            [
+                transport.window * (transport.out_of_order or transport.selective_repeat)
+                for transport in transports
+            ]
         ),
-        selective=column([each.selective_repeat for each in transports]),
+        selective=column([transport.selective_repeat for transport in transports]),
         rules=np.array(rules).reshape(-1, control.RULE_CELLS),
         admission=admission_of(transports, job, waits_for),
         gathering=gathering,
@@ -206,14 +209,15 @@ def admission_of(
     if not len(control):
         return None
     parts = np.array(
-        [each.qps if each.strategy is Strategy.SPLIT else 1 for each in transports], np.int64
+        [transport.qps if transport.strategy is Strategy.SPLIT else 1 for transport in transports],
+        np.int64,
     )
     messages = np.array(
         [
-            each.admission.channels * each.admission.buffer // message_bytes(each)
-            if each.admission
+            transport.admission.channels * transport.admission.buffer // message_bytes(transport)
+            if transport.admission
             else 0
-            for each in transports
+            for transport in transports
         ],
         np.int64,
     )
@@ -224,5 +228,8 @@ def admission_of(
 def class_order(sending: Sending) -> tuple[list[int], int]:
     """The traffic classes in use, the strict ones first, and how many are strict."""
     columns = (sending.data_class, sending.ack_class, sending.cnp_class)
-    used = sorted(set(np.concatenate(columns).tolist()), key=lambda each: (strictness(each), each))
-    return used, sum(each in STRICT_CLASSES for each in used)
+    used = sorted(
+        set(np.concatenate(columns).tolist()),
+        key=lambda traffic_class: (strictness(traffic_class), traffic_class),
+    )
+    return used, sum(traffic_class in STRICT_CLASSES for traffic_class in used)

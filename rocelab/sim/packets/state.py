@@ -48,7 +48,7 @@ def zeros(kind: type[Row], rows: int) -> Records[Row]:
 
 def joined(*tables: Records[Row]) -> Records[Row]:
     """One table after the other."""
-    rows = [cast("np.recarray[Any, Any]", each) for each in tables]
+    rows = [cast("np.recarray[Any, Any]", table) for table in tables]
     return cast(Records[Row], np.concatenate(rows).view(np.recarray))
 
 

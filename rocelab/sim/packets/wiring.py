@@ -57,10 +57,10 @@ class Ports:
 
 def ports_of(wirings: Sequence[Wiring], queues: Queues) -> Ports:
     """The ports of a run with these wirings."""
-    capacity_bps = np.concatenate([each.capacity_bps for each in wirings])
+    capacity_bps = np.concatenate([wiring.capacity_bps for wiring in wirings])
     is_nic = np.zeros(len(wirings[0].capacity_bps), np.bool_)
-    for each in wirings:
-        paths = each.ways.paths
+    for wiring in wirings:
+        paths = wiring.ways.paths
         is_nic[paths.sends[paths.start[:-1][np.diff(paths.start) > 0]]] = True
     return Ports(np.unique(capacity_bps[capacity_bps > 0]), is_nic, queues)
 
@@ -117,11 +117,11 @@ def _lose_on_the_way(run: State, is_cut: Bools) -> None:
 
 def _scheduled(run: State, rings: slice) -> Longs:
     """The packets of all events of some rings."""
-    found = [np.empty(0, np.int64)]
+    events = [np.empty(0, np.int64)]
     for ring in run.ring[rings]:
         numbers = np.arange(ring.front, ring.back)
-        found.append(run.event.subject[ring.first + (numbers & ring.mask)])
-    return np.concatenate(found)
+        events.append(run.event.subject[ring.first + (numbers & ring.mask)])
+    return np.concatenate(events)
 
 
 def _cells(run: State, ways: Ways, is_cut: Bools) -> tuple[Longs, Ints, Longs, Longs]:
@@ -178,12 +178,12 @@ def _present(run: State) -> Longs:
     """The packets in queues and on the way that are not lost."""
     if run.counts.free_packets == len(run.packet):
         return np.empty(0, np.int64)
-    found = np.ones(len(run.packet), np.bool_)
+    is_present = np.ones(len(run.packet), np.bool_)
     following, free = run.packet.next.tolist(), int(run.counts.free)
     for _ in range(int(run.counts.free_packets)):
-        found[free] = False
+        is_present[free] = False
         free = following[free]
     asked = slice(int(run.rules.port_rings), int(run.rules.way_rings))
-    found[_scheduled(run, asked)] = False
-    found &= run.packet.place >= 0
-    return np.flatnonzero(found)
+    is_present[_scheduled(run, asked)] = False
+    is_present &= run.packet.place >= 0
+    return np.flatnonzero(is_present)

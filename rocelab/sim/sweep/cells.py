@@ -172,15 +172,15 @@ def _validated(
     problems: _Problems,
 ) -> _Valid | None:
     """The part with a cell's values set, None if invalid. `known` caches parts that cells share."""
-    own = {key: value for key, value in values.items() if key.startswith(f"{name}.")}
-    token = f"{name} {json.dumps(own)}"
+    part_values = {key: value for key, value in values.items() if key.startswith(f"{name}.")}
+    token = f"{name} {json.dumps(part_values)}"
     if token not in known:
         try:
-            model = _model(name, merged(sweep, name, own), sweep.parts[name].path)
+            model = _model(name, merged(sweep, name, part_values), sweep.parts[name].path)
             known[token] = _Valid(model, model.model_dump(mode="json"))
         except SpecError as error:
             known[token] = None
-            problems.note(name, own, error.problems, is_quoted=sweep.parts[name].is_quoted)
+            problems.note(name, part_values, error.problems, is_quoted=sweep.parts[name].is_quoted)
     return known[token]
 
 
@@ -242,16 +242,16 @@ class _Problems:
         self,
         name: str,
         values: Mapping[str, Data],
-        found: Sequence[Problem],
+        problems: Sequence[Problem],
         *,
         is_quoted: bool = True,
     ) -> None:
         """Note the problems of the part `name` with these values; `is_quoted` as in `Part`."""
         part = self._sweep.parts[name]
-        for each in found:
-            placed = self._at_value(name, values, each)
+        for problem in problems:
+            placed = self._at_value(name, values, problem)
             if placed is None:
-                at_key = self._at_key(part, each)
+                at_key = self._at_key(part, problem)
                 placed = at_key if is_quoted else withheld(at_key)
             self._found.setdefault(placed, []).append(values)
 
@@ -271,9 +271,9 @@ class _Problems:
     def raise_any(self) -> None:
         """Raises SpecError if there are problems."""
         if self._found:
-            shown = itertools.islice(self._found.items(), MAX_PROBLEMS)
+            entries = itertools.islice(self._found.items(), MAX_PROBLEMS)
             untold = max(0, len(self._found) - MAX_PROBLEMS)
-            raise_problems([self._told(*each) for each in shown], untold=untold)
+            raise_problems([self._told(*entry) for entry in entries], untold=untold)
 
     def _at_value(self, name: str, values: Mapping[str, Data], problem: Problem) -> Problem | None:
         """The problem, located at the swept value that caused it; None if no swept value did."""
@@ -287,19 +287,19 @@ class _Problems:
                 if not axis.repeats:
                     column = axis.keys.index(key)
                     column_values = [setting[column] for setting in axis.settings]
-                    step = next(n for n, each in enumerate(column_values) if each is value)
+                    step = next(n for n, entry in enumerate(column_values) if entry is value)
                     path = (*path, step)
                 return replace(problem, file=source.file, line=source.line(path), key=dotted(path))
         return None
 
     def _at_key(self, part: Part, problem: Problem) -> Problem:
-        inside = ".".join(each for each in (part.inside, problem.key) if each)
+        inside = ".".join(piece for piece in (part.inside, problem.key) if piece)
         return replace(problem, line=problem.line or None, key=inside)
 
     def _told(self, problem: Problem, having: Sequence[Mapping[str, Data]]) -> Problem:
         """The problem, with how many cells have it and the values of the first."""
         keys = tuple(having[0])
-        wanted = {_token(keys, each) for each in having}
+        wanted = {_token(keys, row) for row in having}
         cells = [cell for cell in self._cells if _token(keys, cell) in wanted]
         if len(cells) == len(self._cells):
             return problem

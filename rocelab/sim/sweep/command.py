@@ -38,8 +38,8 @@ def command_of(sweep: Sweep, values: Mapping[str, Data], name: str) -> str:
 
 
 def _part(sweep: Sweep, name: str, values: Mapping[str, Data]) -> dict[str, Any]:
-    own = {key: value for key, value in values.items() if key.startswith(f"{name}.")}
-    return dict(merged(sweep, name, own).data)
+    part_values = {key: value for key, value in values.items() if key.startswith(f"{name}.")}
+    return dict(merged(sweep, name, part_values).data)
 
 
 def _written(file: str, data: Mapping[str, Any]) -> str:

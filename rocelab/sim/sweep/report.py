@@ -139,12 +139,12 @@ def render_html(sweep: Sweep, rows: Sequence[Row]) -> str:
 def warned_rows(rows: Sequence[Row]) -> dict[str, list[Row]]:
     """The rows by their warnings; those that differ in numbers only are one, the first."""
     texts: dict[str, str] = {}
-    found: dict[str, list[Row]] = {}
+    by_warning: dict[str, list[Row]] = {}
     for row in rows:
         for text in filter(None, (row.get(WARNINGS) or "").split(BETWEEN_WARNINGS)):
             first = texts.setdefault(re.sub(r"[0-9][0-9.,]*", "", text), text)
-            found.setdefault(first, []).append(row)
-    return found
+            by_warning.setdefault(first, []).append(row)
+    return by_warning
 
 
 def figure_names(sweep: Sweep, rows: Sequence[Row]) -> list[str]:
@@ -159,28 +159,28 @@ def table_rows(
 ) -> list[list[str]]:
     """A row of text for each setting of all keys but seeds: medians, the extremes if there are
     repeats, then the cost of a cell."""
-    found = []
-    for settings, own in _by_settings(sweep, rows):
+    lines = []
+    for settings, group in _by_settings(sweep, rows):
         columns = [(name, TITLES.get(name, ("", 1.0))[1]) for name in names]
         columns += [("wall_s", 1.0), ("peak_memory_bytes", 1e-6)]
         texts = [_text(value) for setting in settings for value in setting]
-        figures = [_spread_text(own, name, scale, extremes) for name, scale in columns]
-        found.append([*texts, str(len(own)), *figures])
-    return found
+        figures = [_spread_text(group, name, scale, extremes) for name, scale in columns]
+        lines.append([*texts, str(len(group)), *figures])
+    return lines
 
 
 def commands(sweep: Sweep, rows: Sequence[Row]) -> list[tuple[str, str]]:
     """The settings of the first cell of each of the first rows, and the command of its page."""
-    found = []
+    pairs = []
     size = 0
-    for number, (_, own) in enumerate(_by_settings(sweep, rows), 1):
-        values = {key: own[0][key] for key in sweep.swept}
+    for number, (_, group) in enumerate(_by_settings(sweep, rows), 1):
+        values = {key: group[0][key] for key in sweep.swept}
         text = command_of(sweep, values, f"cell-{number}")
         size += len(text)
         if number > MOST_COMMANDS or size > MOST_COMMAND_BYTES:
             break
-        found.append((settings_text(sweep, own[0]), text))
-    return found
+        pairs.append((settings_text(sweep, group[0]), text))
+    return pairs
 
 
 def _by_settings(
@@ -189,8 +189,8 @@ def _by_settings(
     """The settings of all keys but seeds that have rows, with these."""
     axes = [axis for axis in sweep.axes if not axis.repeats]
     for settings in itertools.product(*(axis.settings for axis in axes)):
-        if own := _having(rows, list(zip(axes, settings, strict=True))):
-            yield settings, own
+        if group := _having(rows, list(zip(axes, settings, strict=True))):
+            yield settings, group
 
 
 def small_multiples(layout: Layout, rows: Sequence[Row], name: str) -> Figure:
@@ -227,10 +227,10 @@ def _panel(axis: Axes, layout: Layout, rows: Sequence[Row], name: str) -> None:
     parts = itertools.product(*(axis.settings for axis in layout.lines))
     for number, settings in enumerate(parts):
         chosen = list(zip(layout.lines, settings, strict=True))
-        own = _having(rows, chosen)
+        group = _having(rows, chosen)
         points = []
         for place, setting in zip(at, layout.x.settings, strict=True):
-            values = _numbers(_having(own, [(layout.x, setting)]), name)
+            values = _numbers(_having(group, [(layout.x, setting)]), name)
             if values:
                 points.append((place, statistics.median(values), min(values), max(values)))
         points.sort()

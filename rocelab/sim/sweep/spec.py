@@ -50,10 +50,10 @@ def _check_values(value: Any) -> Any:  # noqa: ANN401 - whatever a file holds
                 "that is a value stands in a list",
             )
         return value
-    for number, each in enumerate(_check_list(value)):
+    for number, item in enumerate(_check_list(value)):
         # 1 and true are equal in Python, but not in YAML.
-        if any(type(each) is type(other) and each == other for other in value[:number]):
-            raise RefusedError(f"{shown(each)} is given twice", "keep one of them")
+        if any(type(item) is type(other) and item == other for other in value[:number]):
+            raise RefusedError(f"{shown(item)} is given twice", "keep one of them")
     return value
 
 
@@ -141,7 +141,7 @@ class SweepSpec(SpecModel):
                 close = closest(part, PARTS)
                 meant = f"did you mean {close}.{rest or '...'}? " if close else ""
                 raise RefusedError(
-                    f"expected keys that start with {listed(f'{each}.' for each in PARTS)}, "
+                    f"expected keys that start with {listed(f'{name}.' for name in PARTS)}, "
                     f"got {shown(key)}",
                     f"{meant}A key is written in full, {_EXAMPLE}",
                     keys=(block,),
@@ -154,7 +154,7 @@ class SweepSpec(SpecModel):
         for key in keys:
             if keys.count(key) > 1:
                 raise RefusedError(f"{key} stands in over and in zip", keys=("zip",))
-            whole = next((each for each in keys if key.startswith(f"{each}.")), None)
+            whole = next((other for other in keys if key.startswith(f"{other}.")), None)
             if whole is not None:
                 raise RefusedError(
                     f"{key} is part of {whole}, which is set as a whole",
@@ -296,7 +296,7 @@ def _block(source: Source, path: Path, name: str) -> Part:
 def _axes(spec: SweepSpec) -> Iterable[Axis]:
     for key, values in spec.over.items():
         repeats = isinstance(values, Mapping)
-        each = range(1, values["repeat"] + 1) if repeats else values
-        yield Axis((key,), tuple((value,) for value in each), repeats)
+        points = range(1, values["repeat"] + 1) if repeats else values
+        yield Axis((key,), tuple((value,) for value in points), repeats)
     if spec.zip:
         yield Axis(tuple(spec.zip), tuple(zip(*spec.zip.values(), strict=True)))

@@ -76,13 +76,13 @@ class _Processes(Executor):
         self._processes: list[SpawnProcess] = []
         self._is_broken = False
         for _ in range(count):
-            ours, theirs = context.Pipe()
+            end, theirs = context.Pipe()
             process = context.Process(target=_work, args=(theirs,), daemon=True)
             process.start()
             theirs.close()
             self._processes.append(process)
-            self._connections.append(ours)
-            self._idle.put(ours)
+            self._connections.append(end)
+            self._idle.put(end)
 
     def submit(
         self,
@@ -188,10 +188,10 @@ def check_workers(versions: Mapping[str, object], address: str) -> None:
             "start some on the machines of the cluster with `dask worker ADDRESS`",
         )
     version = tool_version()
-    for worker, found in versions.items():
-        if found != version:
+    for worker, release in versions.items():
+        if release != version:
             raise MachineError(
-                f"the worker {worker} has rocelab {found} instead of {version}",
+                f"the worker {worker} has rocelab {release} instead of {version}",
                 "install the same version on every machine of the cluster",
             )
 

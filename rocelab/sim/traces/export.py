@@ -196,7 +196,7 @@ class _Parts:
     def _ends_before(self, number: int, ends: dict[int, list[int]]) -> tuple[int, ...]:
         """The rank's last nodes before step `number`: of the steps it waits for; for a step in
         which the rank has no part, of that step's own predecessors."""
-        found: set[int] = set()
+        members: set[int] = set()
         seen: set[int] = set()
         left = [*self._workload.steps[number].after]
         while left:
@@ -205,10 +205,10 @@ class _Parts:
                 continue
             seen.add(step)
             if step in ends:
-                found.update(ends[step])
+                members.update(ends[step])
             else:
                 left.extend(self._workload.steps[step].after)
-        return tuple(sorted(found))
+        return tuple(sorted(members))
 
 
 def _computing(workload: Workload) -> list[Ints]:
@@ -219,8 +219,8 @@ def _computing(workload: Workload) -> list[Ints]:
     later: list[list[Ints]] = [[] for _ in steps]
     doing: list[Ints] = [everyone[:0]] * len(steps)
     for number in range(len(steps) - 1, -1, -1):
-        own = senders[number]
-        doing[number] = _union(later[number]) if own is None else own
+        sends = senders[number]
+        doing[number] = _union(later[number]) if sends is None else sends
         for earlier in steps[number].after:
             later[earlier].append(doing[number])
     for number, step in enumerate(steps):
@@ -234,8 +234,8 @@ def _computing(workload: Workload) -> list[Ints]:
 
 
 def _union(ranks: Sequence[Ints]) -> Ints:
-    found: Ints = np.unique(np.concatenate(ranks)) if ranks else np.empty(0, np.int32)
-    return found
+    members: Ints = np.unique(np.concatenate(ranks)) if ranks else np.empty(0, np.int32)
+    return members
 
 
 def _places(ranks: Ints) -> dict[int, list[int]]:
@@ -313,7 +313,7 @@ def _take(read: dict[int, _Read], node: Node, rank: int, place: str) -> None:
     after, compute_s = attrs.get(_AFTER), attrs.get(_COMPUTE)
     if not isinstance(after, tuple) or not isinstance(compute_s, float) or not compute_s >= 0:
         raise _changed(place, f"{_AFTER} or {_COMPUTE} is missing")
-    earlier = tuple(each for each in after if isinstance(each, int) and 0 <= each < number)
+    earlier = tuple(entry for entry in after if isinstance(entry, int) and 0 <= entry < number)
     about = (node.name, earlier, compute_s, _whole(node, _ITERATION, place))
     if len(earlier) < len(after) or step.about not in (None, about):
         raise _changed(place, f"it does not fit the other nodes of step {number}")

@@ -88,7 +88,7 @@ class Groups:
                 hint="give the ranks along each dimension, the first one between neighbours",
             )
         grid = np.arange(self.ranks).reshape(self._dimensions[::-1])
-        inside = [axis for axis, each in enumerate(involved[: len(self._dimensions)]) if each]
+        inside = [axis for axis, flag in enumerate(involved[: len(self._dimensions)]) if flag]
         axes = [len(self._dimensions) - 1 - axis for axis in reversed(inside)]
         moved = np.moveaxis(grid, axes, range(-len(axes), 0)) if axes else grid[..., None]
         size = prod(self._dimensions[axis] for axis in inside)
@@ -141,5 +141,5 @@ class Groups:
 
 
 def _some(members: Sequence[int]) -> str:
-    shown = ", ".join(map(str, members[:8]))
-    return f"{shown}, ..." if len(members) > 8 else shown
+    text = ", ".join(map(str, members[:8]))
+    return f"{text}, ..." if len(members) > 8 else text

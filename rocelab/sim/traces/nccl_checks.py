@@ -142,7 +142,7 @@ def fitting_ranks(rows: Sequence[NcclRow], pattern: Pattern) -> int | None:
     algbw = _around(precise.algbw_gbs, precise.rounding.algbw_gbs)
     busbw = _around(precise.busbw_gbs, precise.rounding.busbw_gbs)
     near = range(max(2, ranks - 1), ranks + 2)
-    fitting = [each for each in near if algbw.times(busbw_factor(pattern, each)).meets(busbw)]
+    fitting = [count for count in near if algbw.times(busbw_factor(pattern, count)).meets(busbw)]
     return ranks if fitting == [ranks] else None
 
 

@@ -88,8 +88,8 @@ def _document(document: Mapping[str, Any], source: str, problems: list[Problem])
         run.name = collective_of(arguments[0])
     devices = config.get("devices")
     if isinstance(devices, list) and devices:
-        each = _number(config.get("nthreads")) * _number(config.get("ngpus"))
-        run.ranks, run.ranks_are_exact = len(devices) * each, True
+        per_process = _number(config.get("nthreads")) * _number(config.get("ngpus"))
+        run.ranks, run.ranks_are_exact = len(devices) * per_process, True
         groups = [_number(_mapping(device).get("group"), 0) for device in devices]
         run.groups = dict.fromkeys(groups, 0)
     if _mapping(document.get("out_of_bounds")).get("okay") == "false":

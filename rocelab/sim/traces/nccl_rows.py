@@ -191,8 +191,8 @@ def add_record(runs: list[Recording], cells: Mapping[str, str], line: int | None
 def _ranks_of(cells: Mapping[str, str]) -> int | None:
     """Ranks of a record: processes times the GPUs of each."""
     processes = whole("ranks", cells.get("ranks"))
-    each = whole("gpus", cells.get("gpusperrank", cells.get("gpus")))
-    return None if processes is None and each is None else (processes or 1) * (each or 1)
+    gpus = whole("gpus", cells.get("gpusperrank", cells.get("gpus")))
+    return None if processes is None and gpus is None else (processes or 1) * (gpus or 1)
 
 
 def collective_of(program: str) -> str:

@@ -135,6 +135,8 @@ def _ranks(run: Recording, source: str, pattern: Pattern, ranks: int | None) -> 
     if listed is not None and (ranks < listed or (is_exact and ranks != listed)):
         raise refuse(f"it lists {listed} ranks, not {ranks}", "leave --ranks out, or correct it")
     if ranks % (run.per_process or 1):
-        each = run.per_process
-        raise refuse(f"{ranks} ranks, but {each} in each process (nThread x nGpus)", "correct it")
+        per_process = run.per_process
+        raise refuse(
+            f"{ranks} ranks, but {per_process} in each process (nThread x nGpus)", "correct it"
+        )
     return ranks

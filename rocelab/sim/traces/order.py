@@ -38,17 +38,17 @@ def topological(before: Sequence[Sequence[int]]) -> list[int]:
     waiting = [len(earlier) for earlier in before]
     behind: list[list[int]] = [[] for _ in before]
     for vertex, earlier in enumerate(before):
-        for each in earlier:
-            behind[each].append(vertex)
+        for predecessor in earlier:
+            behind[predecessor].append(vertex)
     ready = [vertex for vertex, count in enumerate(waiting) if not count]
     order: list[int] = []
     while ready:
         vertex = heapq.heappop(ready)
         order.append(vertex)
-        for each in behind[vertex]:
-            waiting[each] -= 1
-            if not waiting[each]:
-                heapq.heappush(ready, each)
+        for successor in behind[vertex]:
+            waiting[successor] -= 1
+            if not waiting[successor]:
+                heapq.heappush(ready, successor)
     return order
 
 

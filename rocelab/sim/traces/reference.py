@@ -75,8 +75,8 @@ def fit_alpha_beta(sizes_bytes: Sequence[float], times_ns: Sequence[float]) -> A
     scale = sizes.max()
     parts = np.column_stack((1 / times, sizes / scale / times))
     widths = np.linalg.norm(parts, axis=0)
-    found, _ = nnls(parts / widths, np.ones(len(times)))
-    latency, per_scale = found / widths
+    coefficients, _ = nnls(parts / widths, np.ones(len(times)))
+    latency, per_scale = coefficients / widths
     if per_scale <= 0:
         raise InputError(
             "the times do not grow with size: they say nothing about a bandwidth",

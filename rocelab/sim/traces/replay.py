@@ -360,8 +360,8 @@ def _integer(node: Node, name: str, place: str, low: int, high: int) -> int:
     value = node.attrs.get(name)
     if isinstance(value, int) and low <= value <= high:
         return value
-    found = "none" if value is None else repr(value)
-    raise InputError(f"{place}: expected {name} from {low} to {high:,}, found {found}", hint=_AGAIN)
+    text = "none" if value is None else repr(value)
+    raise InputError(f"{place}: expected {name} from {low} to {high:,}, found {text}", hint=_AGAIN)
 
 
 _AGAIN = "convert the trace again, or look at the node with chakra_jsonizer"
