@@ -51,7 +51,7 @@ def binned(counts: dict[int, tuple[int, int]]) -> Queues:
 
 
 @pytest.mark.parametrize(
-    ("theirs", "found"),
+    ("theirs", "expected"),
     [
         ((10, 10, 0), Inside(1, 1)),
         ((12, 30, 30), Inside(1, 1)),
