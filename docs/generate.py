@@ -23,7 +23,7 @@ from typer.core import TyperCommand, TyperGroup
 
 import rocelab
 from docs.api import Member, members, summary
-from docs.command_pages import COMMAND_PAGES
+from docs.command_pages import COMMAND_PAGES, CommandPage
 from docs.commandline import commands, default, first_sentence, names_of, parameters, usage
 from docs.documents import DOCUMENTS, Document, document_sections
 from docs.layers import layers_svg
@@ -111,7 +111,7 @@ def _command_lines() -> Iterator[str]:
             if of == panel:
                 name = " ".join(words)
                 does = _cell(first_sentence(command.help or ""))
-                other = ", ".join(COMMAND_PAGES[name].other_words)
+                other = ", ".join(COMMAND_PAGES.get(name, CommandPage()).other_words)
                 yield _row(f"[`{name}`]({command_page(words)})", does, other)
     yield from ("", "## Exit codes", "", *_head("code", "meaning"))
     yield from (_row(codes, _cell(meaning)) for codes, meaning in EXIT_CODES.items())
@@ -125,7 +125,7 @@ def command_page(words: tuple[str, ...]) -> str:
 
 def _lines_of_a_command(words: tuple[str, ...], command: TyperCommand) -> Iterator[str]:
     name = " ".join(words)
-    more = COMMAND_PAGES[name]
+    more = COMMAND_PAGES.get(name, CommandPage())
     yield from (f"# {name}", "", NOTICE, "")
     yield from _paragraphs(command.help or "")
     yield from ("", "## Usage", "", "```", usage(words, command), "```")

@@ -61,8 +61,11 @@ def whatif(
 ) -> None:
     """Estimate the cost of a failure or maintenance for each job.
 
-    Routing reacts after the time that the lab measured for that kind of failure. docs/whatif.md
-    says what EVENT can be. Needs no root.
+    Routing reacts after the time that the lab measured for that kind of failure. Needs no root.
+
+    EVENT has a verb (fail, lose, blackhole, drain, crash, degrade) and a target: a link NODE:NODE,
+    "2 links of rack 4", a switch, "plane N", "nic SERVER:NIC" or "port SERVER:NIC:PORT". It may end
+    in "to 50%" (degrade), "for TIME" and "reaction TIME".
 
     rocelab whatif meta-32k "drain z1-ctsw7 for 2h" --job llama3-16k
 
@@ -95,7 +98,7 @@ def longrun(
         typer.Option(
             "--timeline",
             metavar="FILE",
-            help="Events as YAML, see docs/whatif.md.",
+            help="Events as YAML: a list `events` of such as {at: 2s, fail: link rtsw1:ctsw2}.",
             show_default=False,
             rich_help_panel=_WHEN,
         ),

@@ -26,7 +26,9 @@ def sweep(
     sweep_file: Annotated[
         Path,
         typer.Argument(
-            metavar="FILE", help="A sweep as YAML, see docs/sweep.md.", show_default=False
+            metavar="FILE",
+            help="A sweep as YAML: lab, job, and in `over` the values of each key.",
+            show_default=False,
         ),
     ],
     folder: Annotated[

@@ -218,5 +218,5 @@ def _method(report: SimulationReport) -> str:
         f"{method.flows:,} flows, {method.transfers:,} transfers, {method.solves:,} solves "
         f"({exact}{', each proven max-min fair' if method.proven else ''}) in "
         f"{took:.1f} s and {cost.peak_memory_bytes / 2**30:,.2f} GiB. "
-        f"Engine {method.engine}: {note} (docs/simulate.md). {report.without_times}"
+        f"Engine {method.engine}: {note}. {report.without_times}"
     ).rstrip()

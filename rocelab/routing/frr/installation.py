@@ -255,7 +255,8 @@ def _version_text(command: tuple[str, ...], environment: Mapping[str, str]) -> s
         said = (done.stderr.strip() or f"it ends with {done.returncode}").splitlines()[-1]
         raise MachineError(
             f"{' '.join(command)} does not run: {said}",
-            "an FRR of another distribution runs from a whole tree of it: see docs/setup.md",
+            "packages of another release need its C library: give --frr a whole system, such as "
+            "that of `mmdebstrap --variant=minbase --include=frr trixie PREFIX`",
         )
     return done.stdout
 

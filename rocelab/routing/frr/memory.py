@@ -58,7 +58,7 @@ class Memory:
         """What `up` says if a lab takes more memory than it was to take."""
         if self.problem is None:
             return None
-        return f"FRR uses more memory than it needs (see docs/runtime.md): {self.problem}"
+        return f"FRR uses more memory than it needs : {self.problem}"
 
     def variables(self, daemon: str, library: Path) -> Mapping[str, str]:
         """The environment variables of a daemon; `library` is where it sees the library."""
