@@ -82,8 +82,8 @@ def test_a_terminal_and_a_page_show_it(incast: SimulationReport) -> None:
 @pytest.mark.parametrize(
     ("ports", "note"),
     [
-        (PortModel.STORE_AND_FORWARD, "hosts take no time (docs"),
-        (PortModel.LAB, "hosts wake as in a lab (docs"),
+        (PortModel.STORE_AND_FORWARD, "hosts take no time."),
+        (PortModel.LAB, "hosts wake as in a lab."),
     ],
 )
 def test_what_is_left_out_of_hosts_is_said_as_the_ports_are(ports: PortModel, note: str) -> None:
