@@ -32,7 +32,7 @@ from rocelab import (
 )
 from rocelab.base.interruption import ending
 from rocelab.dataplane.impairments.control import Impairments
-from rocelab.dataplane.impairments.impairment import Impairment, Kind
+from rocelab.dataplane.impairments.impairment import Impairment, ImpairmentKind
 from rocelab.faults.base import Timed
 from rocelab.faults.kinds.host_pause import HostPauseSpec
 from rocelab.faults.kinds.rate_degrade import RateDegrade
@@ -108,11 +108,11 @@ def grey_link(lab: RunningLab, rng: random.Random) -> Trial:
     )
     link = rng.choice(sorted(_between_switches(lab, job)[0], key=str))
     impairments = Impairments(lab.fabric, LabFiles(lab.name))
-    impairments.impair(link, Impairment(Kind.LOSS, share=rng.uniform(*LOSS)))
+    impairments.impair(link, Impairment(ImpairmentKind.LOSS, share=rng.uniform(*LOSS)))
     try:
         return Trial(Cause.GREY_LINK, (str(link),), run_job(lab, job))
     finally:
-        impairments.clear(link, Kind.LOSS)
+        impairments.clear(link, ImpairmentKind.LOSS)
 
 
 def slow_link(lab: RunningLab, rng: random.Random) -> Trial:

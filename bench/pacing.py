@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rocelab import TrafficResult
-from rocelab.traffic.result import SECOND_NS, FlowRecord
+from rocelab.traffic.result import SECOND_NS, FlowTransmission
 
 BURST_NS = 1_000_000
 """The span within which packets count as one burst."""
@@ -34,7 +34,7 @@ class Pacing:
     problems: tuple[str, ...]
 
 
-def rate_error(flow: FlowRecord) -> float:
+def rate_error(flow: FlowTransmission) -> float:
     """The relative difference of a flow's arrival rate from the requested rate.
 
     Raises ValueError if fewer than two packets arrived.

@@ -26,7 +26,7 @@ from rocelab.observe.stages.recorder import StageRecorder
 from rocelab.observe.timeline import FibTimeline, opened_namespaces
 from rocelab.results.convergence import (
     FlowSamples,
-    Method,
+    MeasurementMethod,
     Window,
     aggregate_event,
     measure_flow,
@@ -37,7 +37,7 @@ from rocelab.traffic.session import TrafficSession
 MS = 10**6
 FLOWS, RATE_PPS, PAYLOAD_BYTES = 32, 1000, 256
 BEFORE_NS, DOWN_NS = 300 * MS, 1000 * MS
-METHOD = Method(sampling_interval_ns=10 * MS, sustained_ns=200 * MS)
+METHOD = MeasurementMethod(sampling_interval_ns=10 * MS, sustained_ns=200 * MS)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from rocelab import Diagnosis, JobReport, RunningLab
-from rocelab.results.diagnosis import Cause, Verdict
+from rocelab.results.diagnosis import Cause, CauseVerdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ def last_began_ns(report: JobReport) -> float:
     return math.inf if report.steps is None else min(report.steps.began_ns[-1])
 
 
-def names(verdict: Verdict, trial: Trial) -> bool:
+def names(verdict: CauseVerdict, trial: Trial) -> bool:
     """Whether a verdict is the fault that was injected, and names where."""
     links = (f"{link.link} towards {link.receiver}" for link in verdict.links)
     named = {verdict.server or "", *links}

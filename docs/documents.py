@@ -17,7 +17,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from rocelab.cli.catalog import CatalogRow
 from rocelab.drills.listing import DrillRow
-from rocelab.faults.asked import Kind
+from rocelab.faults.asked import FaultKind
 from rocelab.faults.running import ListedFault
 from rocelab.lab.checks import Check
 from rocelab.lab.status import KnownLab
@@ -77,7 +77,7 @@ DOCUMENTS = (
     Document("Labs of this machine", "`rocelab list --json`, a list", KnownLab),
     Document("Drills", f"`rocelab drill list --json`, a list; {OWN} `scripts/`", DrillRow),
     Document("Faults of a lab", "`rocelab fault list --json`, a list", ListedFault),
-    Document("Kinds of fault", "`rocelab fault kinds --json`, a list", Kind),
+    Document("Kinds of fault", "`rocelab fault kinds --json`, a list", FaultKind),
     Document("Needs of a machine", "`rocelab doctor --json`, `checks` beside `can_run`", Check),
 )
 

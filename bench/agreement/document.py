@@ -19,7 +19,7 @@ from bench.agreement.significance import Verdict, distribution_p
 from rocelab import JobSpec, Pattern
 from rocelab.base.documents import Format
 from rocelab.base.units import parse_size_bytes
-from rocelab.jobs.performance import Row
+from rocelab.jobs.performance import PerformanceRow
 from rocelab.results.environment import Environment
 
 SCHEMA_VERSION = 3
@@ -124,7 +124,9 @@ class CellResult:
     def busbw_gbs(self, time_ns: float) -> float:
         """Bus bandwidth of an iteration of this time, GB/s: nccl-tests' factor."""
         size = parse_size_bytes(self.job["size"])
-        return Row(Pattern(self.job["pattern"]), self.job["ranks"], size, time_ns).busbw_gbs
+        return PerformanceRow(
+            Pattern(self.job["pattern"]), self.job["ranks"], size, time_ns
+        ).busbw_gbs
 
     @property
     def lab_runs(self) -> tuple[Run, ...]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rocelab.base.documents import Format
-from rocelab.results.convergence import Method
+from rocelab.results.convergence import MeasurementMethod
 from rocelab.results.environment import Environment
 from rocelab.results.impact import Impact
 from rocelab.results.probes import ProbeRun
@@ -74,7 +74,7 @@ class CellResult:
     environment: Environment
     load_average: tuple[float, float, float]
     lab: dict[str, Any]
-    method: Method
+    method: MeasurementMethod
     subject: str
     flows: int
     crossing: int

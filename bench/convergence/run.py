@@ -37,15 +37,15 @@ from rocelab.observe.environment import read_environment
 from rocelab.observe.stages.measure import FlowRecovery, stages_of
 from rocelab.observe.stages.recorder import StageRecorder
 from rocelab.observe.timeline import FibTimeline, opened_namespaces
-from rocelab.results.convergence import Method, Window
+from rocelab.results.convergence import MeasurementMethod, Window
 from rocelab.results.probes import ProbeRun
 from rocelab.routing.frr.installation import find_installation
-from rocelab.runs.probes import FaultedRun, Settings
+from rocelab.runs.probes import FaultedRun, ProbeSettings
 from rocelab.sim.events.reaction import FLAP_NS, Breakage
 
 NS_PER_S = 10**9
 MS = 10**6
-METHOD = Method(sampling_interval_ns=10 * MS, sustained_ns=500 * MS)
+METHOD = MeasurementMethod(sampling_interval_ns=10 * MS, sustained_ns=500 * MS)
 WARMUP_NS = 300 * MS
 MARGIN_NS = 100 * MS
 """The margin beyond the validation time: the wait counts from a table's change, the method from a
@@ -188,7 +188,7 @@ class _Run:
 
 def _run(scene: _Scene, failures: int, draw: random.Random, *, traced: bool) -> _Run:
     """Cause `failures` failures during one run of traffic."""
-    settings = Settings(METHOD, WARMUP_NS, LONGEST_EVENT_NS)
+    settings = ProbeSettings(METHOD, WARMUP_NS, LONGEST_EVENT_NS)
     recorder = StageRecorder(scene.lab) if traced else None
     waited: list[int] = []
     if recorder is not None:

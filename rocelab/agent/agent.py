@@ -28,12 +28,12 @@ from rocelab.agent.channel import Channel, ChannelClosedError, join, split
 from rocelab.agent.demux import Demux
 from rocelab.agent.endpoint import Endpoint
 from rocelab.agent.live import LiveFile
-from rocelab.agent.nic import NEVER_NS, SECOND_NS, Nic, Outlet
-from rocelab.agent.pausewatch import PausedPort, PauseWatch
+from rocelab.agent.nic import NEVER_NS, SECOND_NS, AgentNic, FrameOutlet
+from rocelab.agent.pausewatch import PausedPort, PauseFrameWatch
 from rocelab.agent.prober import ProbeFlow, Prober
 from rocelab.agent.steps import STALL_NS, Backlog
 from rocelab.linux.carrier import CarrierWatch
-from rocelab.linux.lag import Lag, Port
+from rocelab.linux.lag import Lag, LagPort
 from rocelab.linux.priority import run_first, wake_on_time
 from rocelab.linux.ring import open_ring, open_sink
 
@@ -59,11 +59,11 @@ class Agent:
         _enter(fields["netns"])
         self._sink = open_sink()
         self._moderation_ns = fields["moderation_ns"]
-        outlets: dict[str, Outlet] = {}
+        outlets: dict[str, FrameOutlet] = {}
 
-        def outlet(interface: str) -> Outlet:
+        def outlet(interface: str) -> FrameOutlet:
             if interface not in outlets:
-                outlets[interface] = Outlet(interface)
+                outlets[interface] = FrameOutlet(interface)
             return outlets[interface]
 
         probes = fields["probes"]
@@ -74,7 +74,7 @@ class Agent:
         self._prober = Prober([flow for flow, _ in flows])
         self._endpoint = Endpoint(fields, parts[len(probes) :], outlet, self._channel.send)
         self._outlets = outlets
-        self._nics: list[Lag[Outlet] | Lag[Nic]] = [
+        self._nics: list[Lag[FrameOutlet] | Lag[AgentNic]] = [
             *(nic for _, nic in flows),
             *self._endpoint.nics,
         ]
@@ -249,12 +249,12 @@ class Agent:
 
 
 def _probe_flow(
-    probe: Mapping[str, Any], template: bytes, outlet: Callable[[str], Outlet]
-) -> tuple[ProbeFlow, Lag[Outlet]]:
+    probe: Mapping[str, Any], template: bytes, outlet: Callable[[str], FrameOutlet]
+) -> tuple[ProbeFlow, Lag[FrameOutlet]]:
     """A flow, and the NIC that sends it."""
     nic = Lag(
         [
-            Port(port["interface"], outlet(port["interface"]), bytes.fromhex(port["macs"]))
+            LagPort(port["interface"], outlet(port["interface"]), bytes.fromhex(port["macs"]))
             for port in probe["ports"]
         ]
     )
@@ -265,8 +265,8 @@ def _probe_flow(
 
 
 def _pause_watch(
-    fields: Sequence[Sequence[Mapping[str, Any]]], nics: Sequence[Lag[Nic]]
-) -> PauseWatch | None:
+    fields: Sequence[Sequence[Mapping[str, Any]]], nics: Sequence[Lag[AgentNic]]
+) -> PauseFrameWatch | None:
     """What obeys pauses at the ports of NICs; None where no class is lossless."""
     ports = {
         port.interface: PausedPort(port.way, *port_fields["obeys"])
@@ -274,7 +274,7 @@ def _pause_watch(
         for port_fields, port in zip(nic_fields, nic.ports, strict=True)
         if port_fields["obeys"] is not None
     }
-    return PauseWatch(ports) if ports else None
+    return PauseFrameWatch(ports) if ports else None
 
 
 def clock_offset_ns() -> int:

@@ -19,7 +19,7 @@ class ChannelClosedError(Exception):
     """The other end is gone."""
 
 
-class Message(NamedTuple):
+class ChannelMessage(NamedTuple):
     """A message as received: `fields` from its JSON, `payload` the bytes behind it."""
 
     fields: dict[str, Any]
@@ -50,12 +50,12 @@ class Channel:
         except (BrokenPipeError, ConnectionResetError) as error:
             raise ChannelClosedError from error
 
-    def receive(self) -> Message:
+    def receive(self) -> ChannelMessage:
         """Receive one message. Raises ChannelClosedError; TimeoutError after the socket's
         timeout."""
         text_bytes, payload_bytes = _LENGTHS.unpack(self._exactly(_LENGTHS.size))
         fields = json.loads(self._exactly(text_bytes))
-        return Message(fields, self._exactly(payload_bytes))
+        return ChannelMessage(fields, self._exactly(payload_bytes))
 
     def _exactly(self, size: int) -> bytes:
         received = bytearray(size)

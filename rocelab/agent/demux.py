@@ -17,7 +17,7 @@ from zlib import crc32
 
 from rocelab.agent.rc.queue_pair import QueuePair
 from rocelab.agent.rc.responder import NO_IMM
-from rocelab.linux.ring import Ring
+from rocelab.linux.ring import PacketRing
 from rocelab.wire.headers import (
     BTH_OFFSET,
     ICRC_BYTES,
@@ -101,7 +101,7 @@ class Demux:
 
     def __init__(
         self,
-        ring: Ring,
+        ring: PacketRing,
         queue_pairs: Mapping[int, QueuePair],
         on_message: OnMessage,
         on_over: OnOver,

@@ -12,13 +12,13 @@ from dataclasses import asdict
 from typing import Any
 
 from rocelab.agent.dcqcn import DcqcnParameters
-from rocelab.agent.nic import NEVER_NS, Nic, Outlet
-from rocelab.agent.program import PlannedSend, Program, Stream
-from rocelab.agent.rc.connection import CLEAR_TO_SEND, Admission, Connection
+from rocelab.agent.nic import NEVER_NS, AgentNic, FrameOutlet
+from rocelab.agent.program import AgentProgram, PlannedSend, StreamProgram
+from rocelab.agent.rc.connection import CLEAR_TO_SEND, Admission, RcConnection
 from rocelab.agent.rc.queue_pair import QueuePair, QueuePairSettings
 from rocelab.agent.rc.requester import RequesterSettings
 from rocelab.agent.steps import Stalls
-from rocelab.linux.lag import Lag, Port
+from rocelab.linux.lag import Lag, LagPort
 
 Tell = Callable[[dict[str, object]], None]
 """Sends the session an unsolicited message."""
@@ -34,7 +34,7 @@ class Endpoint:
         self,
         fields: Mapping[str, Any],
         headers: Sequence[bytes],
-        outlet: Callable[[str], Outlet],
+        outlet: Callable[[str], FrameOutlet],
         tell: Tell,
     ) -> None:
         """`fields` as `rocelab.traffic.jobparts` writes them, `headers` one per queue pair.
@@ -59,10 +59,10 @@ class Endpoint:
             )
             self.nics[nic].add(self.queue_pairs[number], port)
         self._pairs = list(self.queue_pairs.values())
-        self._connections: list[Connection] = []
-        self._owner: dict[int, tuple[Connection, Program | None]] = {}
-        self._streams: dict[Connection, Stream] = {}
-        self._programs: list[Program] = []
+        self._connections: list[RcConnection] = []
+        self._owner: dict[int, tuple[RcConnection, AgentProgram | None]] = {}
+        self._streams: dict[RcConnection, StreamProgram] = {}
+        self._programs: list[AgentProgram] = []
         self._jobs: list[int] = []
         self._start_ns = 0
         for rank in fields["ranks"]:
@@ -74,15 +74,15 @@ class Endpoint:
         self._samples_ns = NEVER_NS
         self.sampled_ns = array("q")
         self.sampled_bytes = [array("q") for _ in self._pairs]
-        self._begins: list[tuple[int, Stream]] = []
+        self._begins: list[tuple[int, StreamProgram]] = []
         self._failed: set[int] = set()
 
     def _add_rank(self, rank: Mapping[str, Any]) -> None:
-        connections: dict[int, Connection] = {}
+        connections: dict[int, RcConnection] = {}
         for peer in rank["peers"]:
             pairs = [self.queue_pairs[number] for number in peer["queue_pairs"]]
             control = peer["control"]
-            connections[peer["rank"]] = Connection(
+            connections[peer["rank"]] = RcConnection(
                 pairs,
                 split=rank["split"],
                 message_bytes=rank["message_bytes"],
@@ -96,7 +96,7 @@ class Endpoint:
                 PlannedSend(send_id, connections[peer], size, after)
                 for send_id, peer, size, after in rank["sends"]
             ]
-            program = Program(
+            program = AgentProgram(
                 rank["rank"],
                 sends,
                 dict(rank["receives"]),
@@ -113,7 +113,7 @@ class Endpoint:
                 if number is not None:
                     self._owner[number] = owner
         for send_id, peer, chunk_bytes, at_ns, ends_ns in rank["streams"]:
-            self._streams[connections[peer]] = Stream(
+            self._streams[connections[peer]] = StreamProgram(
                 connections[peer], send_id, chunk_bytes, at_ns, ends_ns
             )
         self._connections.extend(connections.values())
@@ -245,13 +245,15 @@ def _settings(kind: Mapping[str, Any]) -> QueuePairSettings:
     )
 
 
-def _port(fields: Mapping[str, Any], outlet: Callable[[str], Outlet], size: int) -> Port[Nic]:
+def _port(
+    fields: Mapping[str, Any], outlet: Callable[[str], FrameOutlet], size: int
+) -> LagPort[AgentNic]:
     interface = fields["interface"]
-    line = Nic(outlet(interface), fields["rate_bps"], size)
-    return Port(interface, line, bytes.fromhex(fields["macs"]))
+    line = AgentNic(outlet(interface), fields["rate_bps"], size)
+    return LagPort(interface, line, bytes.fromhex(fields["macs"]))
 
 
-def _port_report(port: Nic) -> dict[str, object]:
+def _port_report(port: AgentNic) -> dict[str, object]:
     late = sorted(port.late_ns)
     return {
         "busy_ns": port.busy_ns,

@@ -43,7 +43,7 @@ def moderation_ns(dilation: float) -> int:
     return int(min(high_ns, max(low_ns, MODERATION_US * 1000 * dilation)))
 
 
-class Outlet:
+class FrameOutlet:
     """A raw socket on one interface; frames leave through its queueing discipline, like any other.
 
     One system call per frame: sendmmsg(2) of 64 frames carries a quarter less over three switches,
@@ -79,7 +79,7 @@ class Outlet:
         return refused
 
 
-class Source(Protocol):
+class FrameSource(Protocol):
     """A queue pair as its NIC sees it."""
 
     active: bool
@@ -91,7 +91,7 @@ class Source(Protocol):
         """When the next packet may be sent; NEVER_NS if there is none."""
         ...
 
-    def emit(self, outlet: Outlet, limit: int, now_ns: int, free_ns: float) -> int:
+    def emit(self, outlet: FrameOutlet, limit: int, now_ns: int, free_ns: float) -> int:
         """Put 1 to `limit` packets into `outlet`; return their size as frames in bytes.
 
         The link has been free since `free_ns`, when a punctual machine would have sent.
@@ -99,16 +99,16 @@ class Source(Protocol):
         ...
 
 
-class Nic:
+class AgentNic:
     """One port. Shares its link's rate among queue pairs, one packet of each in turn."""
 
-    def __init__(self, outlet: Outlet, rate_bps: float, frame_bytes: int) -> None:
+    def __init__(self, outlet: FrameOutlet, rate_bps: float, frame_bytes: int) -> None:
         """`rate_bps` is the link's, in the lab's clock, `frame_bytes` its usual frame."""
         self.outlet = outlet
         self._ns_per_byte = 8 * SECOND_NS / rate_bps
         self._frame_ns = (frame_bytes + WIRE_OVERHEAD_BYTES) * self._ns_per_byte
         self._control: deque[bytes] = deque()
-        self._active: deque[Source] = deque()
+        self._active: deque[FrameSource] = deque()
         self._idle_until_ns = NEVER_NS
         self._free_ns = 0.0
         self.busy_ns = 0.0
@@ -125,13 +125,13 @@ class Nic:
         """Send a packet before any of the queue pairs'."""
         self._control.append(frame)
 
-    def activate(self, source: Source) -> None:
+    def activate(self, source: FrameSource) -> None:
         """Let a queue pair take turns until it has nothing it may send."""
         if not source.active:
             source.active = True
             self._active.append(source)
 
-    def deactivate(self, source: Source) -> None:
+    def deactivate(self, source: FrameSource) -> None:
         """End a queue pair's turns."""
         if source.active:
             source.active = False
@@ -162,7 +162,7 @@ class Nic:
         self._idle_until_ns = 0
         if control:
             return now_ns
-        waiting: list[Source] = []
+        waiting: list[FrameSource] = []
         earliest_ns = NEVER_NS
         while active:
             source = active[0]

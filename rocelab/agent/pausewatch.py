@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
-from rocelab.agent.nic import NEVER_NS, Nic
+from rocelab.agent.nic import NEVER_NS, AgentNic
 from rocelab.wire import pauseframe
 
 _FRAME_BYTES = 64
@@ -27,7 +27,7 @@ _EXPIRY = -1
 class PausedPort:
     """A port that obeys: `delay_ns` after a frame's arrival, for so many quanta."""
 
-    nic: Nic
+    nic: AgentNic
     delay_ns: int
     quantum_ns: float
     until_ns: dict[int, int] = field(default_factory=dict)
@@ -71,7 +71,7 @@ class PauseTimers:
         heappush(self._due, (due_ns, self._count, interface, traffic_class, quanta))
 
 
-class PauseWatch:
+class PauseFrameWatch:
     """Receives the pause frames of the namespace where it is made."""
 
     def __init__(self, ports: Mapping[str, PausedPort]) -> None:

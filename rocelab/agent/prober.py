@@ -12,7 +12,7 @@ from array import array
 from collections.abc import Sequence
 from time import monotonic_ns
 
-from rocelab.agent.nic import BATCH, NEVER_NS, SECOND_NS, Outlet
+from rocelab.agent.nic import BATCH, NEVER_NS, SECOND_NS, FrameOutlet
 from rocelab.wire.probe import ProbeStamper
 
 HELD_NS = 200_000
@@ -23,7 +23,7 @@ fabric within that call, which takes half of this unless another process gets th
 class ProbeFlow:
     """One flow: when its next packet is due, and the outcome of every packet so far."""
 
-    def __init__(self, outlet: Outlet, template: bytes, rate_pps: int, phase_ns: int) -> None:
+    def __init__(self, outlet: FrameOutlet, template: bytes, rate_pps: int, phase_ns: int) -> None:
         self.outlet = outlet
         self._template = template
         self.port_moves = 0
@@ -37,7 +37,7 @@ class ProbeFlow:
         self.held_ns = array("q")
         """How long each of these took."""
 
-    def move(self, outlet: Outlet, macs: bytes) -> None:
+    def move(self, outlet: FrameOutlet, macs: bytes) -> None:
         """Send by another port of the NIC from now on; frames begin with its addresses."""
         self.port_moves += 1
         self.outlet = outlet
@@ -82,7 +82,7 @@ class Prober:
             return NEVER_NS
         now_ns = monotonic_ns()
         if due[0][0] <= now_ns:
-            taken: dict[Outlet, list[tuple[ProbeFlow, int]]] = {}
+            taken: dict[FrameOutlet, list[tuple[ProbeFlow, int]]] = {}
             for _ in range(BATCH):
                 deadline_ns, index = due[0]
                 if deadline_ns > now_ns:

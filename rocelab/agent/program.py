@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from rocelab.agent.nic import NEVER_NS
-from rocelab.agent.rc.connection import Connection
-from rocelab.agent.steps import StepTimes
+from rocelab.agent.rc.connection import RcConnection
+from rocelab.agent.steps import StepClock
 
 ID_BITS = 22
 MAX_ID = (1 << ID_BITS) - 1
@@ -31,12 +31,12 @@ class PlannedSend(NamedTuple):
     """A send of this rank: its connection, and the ids of the sends that must finish first."""
 
     id: int
-    connection: Connection
+    connection: RcConnection
     size_bytes: int
     after: Sequence[int]
 
 
-class Program:
+class AgentProgram:
     """One rank's part of a collective, repeated."""
 
     def __init__(
@@ -69,7 +69,7 @@ class Program:
         self.ended_ns = array("q")
         self.waited_ns = array("q")
         self.received_bytes = 0
-        self.steps = StepTimes(self._sends, receives, recorded)
+        self.steps = StepClock(self._sends, receives, recorded)
         self._early: dict[int, list[int]] = {}
         self._arrived = dict.fromkeys(receives, 0)
         self._partly = dict.fromkeys(receives, 0)
@@ -156,14 +156,14 @@ class Program:
             self.due_ns = now_ns + self._compute_ns
 
 
-class Stream:
+class StreamProgram:
     """A rank that sends to another continuously between two times."""
 
     OUTSTANDING = 2
     """Concurrent sends, so that the next is ready when one ends."""
 
     def __init__(
-        self, connection: Connection, send_id: int, chunk_bytes: int, at_ns: int, ends_ns: int
+        self, connection: RcConnection, send_id: int, chunk_bytes: int, at_ns: int, ends_ns: int
     ) -> None:
         """`at_ns` and `ends_ns` count from the start of the run."""
         self._connection = connection

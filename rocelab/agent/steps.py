@@ -17,7 +17,7 @@ STALL_NS = 10_000_000
 MOST_STALLS = 4096
 
 
-class StepTimes:
+class StepClock:
     """The times of a rank's sends and receives in the last `kept` iterations, 0 for never.
 
     A column has a row of all sends (or receives) per iteration, iteration n in row n mod `kept`.

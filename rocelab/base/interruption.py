@@ -46,7 +46,7 @@ class Interrupted(KeyboardInterrupt):
 
 
 @dataclass(slots=True)
-class _Seen:
+class _CaughtSignal:
     """The signal that this process got, and what it has undone since."""
 
     number: int | None = None
@@ -63,7 +63,7 @@ class _Seen:
             _thread.start_new_thread(_leave_stopped_readers, (number,))
 
 
-_seen = _Seen()
+_seen = _CaughtSignal()
 
 
 def undone(text: str) -> None:

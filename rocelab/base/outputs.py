@@ -81,8 +81,8 @@ class Folder:
             if descriptor >= 0:
                 os.close(descriptor)
 
-    def __truediv__(self, name: str) -> Place:
-        return Place(self.path / name, self)
+    def __truediv__(self, name: str) -> OutputPlace:
+        return OutputPlace(self.path / name, self)
 
     def remove_made(self) -> None:
         """Remove the folders that were made for it, if they are empty."""
@@ -231,7 +231,7 @@ class Folder:
         return descriptor
 
 
-class Place:
+class OutputPlace:
     """A folder that is made when it is first needed: below one that is held open, or where its path
     leads then."""
 
@@ -242,8 +242,8 @@ class Place:
     def __str__(self) -> str:
         return str(self.path)
 
-    def __truediv__(self, name: str) -> Place:
-        return Place(self.path / name, self._held)
+    def __truediv__(self, name: str) -> OutputPlace:
+        return OutputPlace(self.path / name, self._held)
 
     def open(self, mode: int = FOLDER_MODE) -> Folder:
         """The folder, made if missing. Raises OSError."""

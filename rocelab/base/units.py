@@ -20,7 +20,7 @@ from rocelab.base.wording import RefusedError, shown
 
 
 @dataclass(frozen=True, eq=False)
-class Quantity:
+class UnitScale:
     """A kind of quantity: its units, each with its number of base units.
 
     The units are in the order in which `written` tries them. `unit_ending` is a pattern of what may
@@ -65,7 +65,7 @@ class Quantity:
         return f"{value}{smallest}"
 
 
-RATE = Quantity(
+RATE = UnitScale(
     expected="a rate such as 400G, 25G or 100M",
     base_unit="bits per second",
     hint="a rate is bits per second: a number and k, M, G or T",
@@ -73,7 +73,7 @@ RATE = Quantity(
     examples=("400G", "25G"),
     unit_ending="(bps|bit/s)?",
 )
-SIZE = Quantity(
+SIZE = UnitScale(
     expected="a size such as 800KB, 16MB or 64KiB",
     base_unit="bytes",
     hint="a size is bytes: a number and B, KB, MB, GB (powers of 1,000) or KiB, MiB, GiB "
@@ -89,14 +89,14 @@ SIZE = Quantity(
     },
     examples=("800KB", "64KiB"),
 )
-DURATION = Quantity(
+DURATION = UnitScale(
     expected="a duration such as 50ms, 3s or 300us",
     base_unit="nanoseconds",
     hint="a duration is a number and ns, us, ms, s or m (minutes)",
     units={"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1, "m": 60 * 10**9},
     examples=("50ms", "3s"),
 )
-SHARE = Quantity(
+SHARE = UnitScale(
     expected="a share such as 5% or 200ppm",
     base_unit="parts per million",
     hint="a share is a number and %, or ppm (parts per million)",
@@ -151,14 +151,14 @@ def format_duration(duration_ns: float) -> str:
     return text or f"{duration_ns:.0f} ns"
 
 
-def _schema(quantity: Quantity) -> WithJsonSchema:
+def _schema(quantity: UnitScale) -> WithJsonSchema:
     """The JSON Schema of a quantity, so that an editor checks what the parser checks."""
     return WithJsonSchema(
         {"type": "string", "pattern": quantity.pattern, "examples": list(quantity.examples)}
     )
 
 
-def _as_written(quantity: Quantity) -> PlainSerializer:
+def _as_written(quantity: UnitScale) -> PlainSerializer:
     """A spec's JSON holds quantities with units, so that it reads back."""
     return PlainSerializer(quantity.written, return_type=str, when_used="json")
 

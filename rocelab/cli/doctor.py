@@ -18,9 +18,9 @@ def doctor(json: JsonOption = False) -> None:
     from dataclasses import asdict
 
     from rocelab.cli.plugins import plugin_checks
-    from rocelab.lab.doctor import Diagnosis, diagnose
+    from rocelab.lab.doctor import MachineDiagnosis, diagnose
 
-    diagnosis = Diagnosis((*diagnose().checks, *plugin_checks()))
+    diagnosis = MachineDiagnosis((*diagnose().checks, *plugin_checks()))
     if json:
         checks = [asdict(check) for check in diagnosis.checks]
         write_json({"can_run": diagnosis.can_run, "checks": checks})

@@ -13,7 +13,7 @@ from rocelab.linux.rights import need_root
 from rocelab.report.console import out, progress_bars, say, table, write_json
 
 if TYPE_CHECKING:
-    from rocelab.faults.asked import Key, Kind
+    from rocelab.faults.asked import FaultKind, Key
     from rocelab.faults.base import Fault
     from rocelab.faults.record import RecordedFault
     from rocelab.faults.spec import FaultSpec
@@ -246,7 +246,7 @@ def list_kinds(json: JsonOption = False) -> None:
     )
 
 
-def _usage(kind: Kind) -> str:
+def _usage(kind: FaultKind) -> str:
     words = []
     by_name = {key.name: key for key in kind.keys}
     for key in kind.keys:

@@ -22,11 +22,11 @@ from rocelab.remote.address import parse_address, read_config, resolve
 from rocelab.remote.answers import DOCTOR, parsed
 from rocelab.remote.connection import Connection, connected
 from rocelab.remote.errors import ConnectionLostError, DiskFullError, UnfitError
-from rocelab.remote.host.frames import Frame, Kind
-from rocelab.remote.install import Installed, ensure_installed, this_kit
+from rocelab.remote.host.frames import Frame, FrameKind
+from rocelab.remote.install import InstalledKit, ensure_installed, this_kit
 from rocelab.remote.runs import (
     Ending,
-    Run,
+    RemoteRun,
     Terminal,
     choose,
     interrupts_passed_on,
@@ -55,7 +55,7 @@ def run_elsewhere(
     upload = make_upload(words, values, Path.cwd())
     extra = LIVE if _is_live(words) else None
     with _machine(host, extra) as (connection, installed):
-        run = Run(new_name(), connection, installed)
+        run = RemoteRun(new_name(), connection, installed)
         terminal = Terminal.here()
         with _discarded_unless_begun(run):
             with progress_bars() as progress:
@@ -64,7 +64,7 @@ def run_elsewhere(
                 run.unpack()
             else:
                 with shielded(f"run {run.name} is begun"):
-                    record.remember(record.Begun(run.name, host, upload.outputs))
+                    record.remember(record.StartedRun(run.name, host, upload.outputs))
                     run.start()
         if talks:
             from rocelab.remote.terminal import talk
@@ -82,7 +82,7 @@ def run_elsewhere(
 
 
 @contextmanager
-def _discarded_unless_begun(run: Run) -> Iterator[None]:
+def _discarded_unless_begun(run: RemoteRun) -> Iterator[None]:
     try:
         yield
     except ConnectionLostError as error:
@@ -129,20 +129,20 @@ def remove_run(host: str, name: str) -> None:
     """Remove a finished run, with results that were not fetched. Raises InputError."""
     with _machine(host) as (connection, installed):
         chosen = choose(list_runs(connection, installed), name, host)
-        Run(chosen.run, connection, installed).remove()
+        RemoteRun(chosen.run, connection, installed).remove()
 
 
 def attach_to(host: str, name: str | None) -> int:
     """Continue with a run, by default the only one; return its exit code."""
     with _machine(host) as (connection, installed):
         chosen = choose(list_runs(connection, installed), name, host)
-        run = Run(chosen.run, connection, installed)
+        run = RemoteRun(chosen.run, connection, installed)
         words = shlex.split(chosen.command)[1:]
         return _see_to_its_end(run, words, places_of(chosen.run, Path.cwd()))
 
 
 @contextmanager
-def _machine(host: str, extra: str | None = None) -> Iterator[tuple[Connection, Installed]]:
+def _machine(host: str, extra: str | None = None) -> Iterator[tuple[Connection, InstalledKit]]:
     """A connection to a machine with rocelab installed, and with what an extra of it requires."""
     home = Path.home()
     address = parse_address(host)
@@ -156,7 +156,7 @@ def _machine(host: str, extra: str | None = None) -> Iterator[tuple[Connection, 
         yield connection, installed
 
 
-def _tell_what_is_missing(connection: Connection, installed: Installed) -> None:
+def _tell_what_is_missing(connection: Connection, installed: InstalledKit) -> None:
     """After an installation, show the missing requirements that `doctor` finds there."""
     command = installed.command(*installed.rocelab(["doctor", "--json"])[2:])
     output = connection.run(command)
@@ -179,7 +179,7 @@ def _is_live(words: Sequence[str]) -> bool:
     return next((word for word in words if not word.startswith("-")), None) == LIVE
 
 
-def _see_to_its_end(run: Run, words: Sequence[str], outputs: Sequence[str]) -> int:
+def _see_to_its_end(run: RemoteRun, words: Sequence[str], outputs: Sequence[str]) -> int:
     """Show the output of a run of `rocelab WORDS...`, fetch its files, remove it; return its exit
     code."""
     host = run.connection.destination
@@ -205,13 +205,13 @@ def _see_to_its_end(run: Run, words: Sequence[str], outputs: Sequence[str]) -> i
     return ending.exit_code
 
 
-def _shower(run: Run, led: Callable[[bytes], bytes]) -> Callable[[Frame], None]:
+def _shower(run: RemoteRun, led: Callable[[bytes], bytes]) -> Callable[[Frame], None]:
     """Writes a run's output to the matching streams, stdout as `led` gives it."""
     is_cut = False
 
     def show(frame: Frame) -> None:
         nonlocal is_cut
-        is_out = frame.kind is Kind.OUT
+        is_out = frame.kind is FrameKind.OUT
         stream = sys.stdout if is_out else sys.stderr
         try:
             stream.buffer.write(led(frame.payload) if is_out else frame.payload)
@@ -226,7 +226,7 @@ def _shower(run: Run, led: Callable[[bytes], bytes]) -> Callable[[Frame], None]:
     return show
 
 
-def _tell_of_files(run: Run, files: Sequence[Path], others: Sequence[str]) -> None:
+def _tell_of_files(run: RemoteRun, files: Sequence[Path], others: Sequence[str]) -> None:
     if len(files) > MANY_FILES:
         _note(f"brought back: {len(files)} files in {_shown(Path(os.path.commonpath(files)))}")
     elif files:
@@ -244,7 +244,7 @@ def _shown(path: Path) -> str:
     return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
 
 
-def _full(run: Run, ending: Ending) -> DiskFullError:
+def _full(run: RemoteRun, ending: Ending) -> DiskFullError:
     host = run.connection.destination
     return DiskFullError(
         f"the disk of {host} was full: {ending.lost_bytes:,} bytes of output are lost, and files "

@@ -14,8 +14,8 @@ from rocelab.report.console import note, say, write
 
 if TYPE_CHECKING:
     from rocelab.fabrics.kinds.clos import ClosSpec
-    from rocelab.planning.shape import Drawn
-    from rocelab.render.import_roles import Imported
+    from rocelab.planning.shape import DrawnGraph
+    from rocelab.render.import_roles import ImportedTopology
 
 _SHOWN = 6
 _STATEMENTS = 3
@@ -87,7 +87,7 @@ def lab_text(name: str, fabric: ClosSpec, topology: Path) -> str:
     return head + written(body)
 
 
-def _note_the_nodes(drawn: Drawn, left_out: Sequence[str]) -> None:
+def _note_the_nodes(drawn: DrawnGraph, left_out: Sequence[str]) -> None:
     """Note on stderr what each node was taken for, and what was left out."""
     from rocelab.render.import_roles import TIER_NAMES
 
@@ -98,7 +98,7 @@ def _note_the_nodes(drawn: Drawn, left_out: Sequence[str]) -> None:
         note(f"left out: {_some(left_out)}")
 
 
-def _note_the_rest(imported: Imported) -> None:
+def _note_the_rest(imported: ImportedTopology) -> None:
     """Note on stderr what the nodes are configured with there, summed up by what it is about."""
     from rocelab.render.import_policy import kind_of
 

@@ -215,12 +215,12 @@ def _failures(
 def _restart(failures: TimelineSpec | RatesSpec, policy: dict[str, str]) -> RestartSpec:
     from rocelab.base.errors import COMMAND_LINE
     from rocelab.labfile.load import validate
-    from rocelab.labfile.source import Source
+    from rocelab.labfile.source import YamlSource
     from rocelab.sim.events.rates import PRESETS
     from rocelab.sim.events.spec import RatesSpec, RestartSpec
 
     base = PRESETS[failures.preset] if isinstance(failures, RatesSpec) else failures
-    asked = validate(Source(COMMAND_LINE, dict(policy), {}), RestartSpec)
+    asked = validate(YamlSource(COMMAND_LINE, dict(policy), {}), RestartSpec)
     return base.restart.model_copy(update={key: getattr(asked, key) for key in policy})
 
 

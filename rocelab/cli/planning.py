@@ -253,7 +253,7 @@ def _address_use(fabric: Fabric) -> str:
     )
 
 
-class Target(StrEnum):
+class RenderTarget(StrEnum):
     """The targets of `render`."""
 
     FRR = "frr"
@@ -267,7 +267,7 @@ def render(
         Path,
         typer.Option("--out", "-o", metavar="DIR", help="Where to write.", show_default=False),
     ],
-    target: Annotated[Target, typer.Option(help="What to write for.")] = Target.FRR,
+    target: Annotated[RenderTarget, typer.Option(help="What to write for.")] = RenderTarget.FRR,
     image: Annotated[
         str | None,
         typer.Option(
@@ -290,14 +290,14 @@ def render(
     from rocelab.render.files import write_clabernetes, write_containerlab, write_rendered
     from rocelab.render.frr_image import DEFAULT_IMAGE
 
-    if image is not None and target is Target.FRR:
+    if image is not None and target is RenderTarget.FRR:
         raise InputError("--image is for containers", "give --target containerlab or clabernetes")
     fabric = Lab.planned(lab_file(lab)).fabric
     warnings: tuple[str, ...] = ()
     with progress_bars() as progress:
-        if target is Target.FRR:
+        if target is RenderTarget.FRR:
             write_rendered(fabric, folder, progress, overwrite=force)
-        elif target is Target.CONTAINERLAB:
+        elif target is RenderTarget.CONTAINERLAB:
             chosen = image or image_here() or DEFAULT_IMAGE
             warnings = write_containerlab(fabric, folder, chosen, progress, overwrite=force)
         else:

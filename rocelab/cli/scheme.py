@@ -87,7 +87,7 @@ def asked_scheme(kind: str, settings: list[str]) -> SchemeSpec:
     """The scheme of a command line. Raises SpecError as for a file, InputError for a bare key."""
     from rocelab.base.errors import InputError
     from rocelab.labfile.load import validate
-    from rocelab.labfile.schemes.spec import AskedScheme
+    from rocelab.labfile.schemes.spec import SchemeChoice
     from rocelab.labfile.source import parse_source
 
     lines = [f"  kind: {kind}"]
@@ -97,4 +97,4 @@ def asked_scheme(kind: str, settings: list[str]) -> SchemeSpec:
             raise InputError(f"--set {setting} has no value", hint="write KEY=VALUE")
         lines.append(f"  {key}: {value}")
     text = "scheme:\n" + "\n".join(lines)
-    return validate(parse_source(text, "command line"), AskedScheme).scheme
+    return validate(parse_source(text, "command line"), SchemeChoice).scheme

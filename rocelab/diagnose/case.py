@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from rocelab.diagnose.critical import CriticalSend, Timing
+from rocelab.diagnose.critical import CriticalSend, SendTiming
 from rocelab.diagnose.paths import FlowPaths
 from rocelab.jobs.job import JobSpec
 from rocelab.planning.fabric import DirectedLink, Fabric
@@ -26,7 +26,7 @@ class Case:
     """The facts about a job. `paths` is None if paths cannot be predicted."""
 
     report: JobReport
-    timing: Timing
+    timing: SendTiming
     paths: Sequence[FlowPaths] | None
 
     @property

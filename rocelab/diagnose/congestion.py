@@ -18,7 +18,7 @@ from rocelab.diagnose.case import Case
 from rocelab.diagnose.paths import suspects
 from rocelab.jobs.performance import FRAME_OVERHEAD_BYTES
 from rocelab.planning.fabric import DirectedLink
-from rocelab.results.diagnosis import Cause, Verdict
+from rocelab.results.diagnosis import Cause, CauseVerdict
 from rocelab.results.job import FlowFigures, LinkFigures, QueueFigures
 
 FOREIGN = 0.1
@@ -41,7 +41,7 @@ BINS = 200
 
 
 @dataclass(frozen=True, slots=True)
-class _Full:
+class _FullLink:
     """A link with a standing queue before it.
 
     foreign: the share of its bytes not of this job; reached: the share of its rate that the job's
@@ -58,7 +58,9 @@ class _Full:
     stretch: float
 
 
-def full_links(case: Case, explained: Collection[DirectedLink]) -> tuple[list[Verdict], list[str]]:
+def full_links(
+    case: Case, explained: Collection[DirectedLink]
+) -> tuple[list[CauseVerdict], list[str]]:
     """Verdicts on links that were full or slow, and notes on those that the job itself filled, but
     for those whose queues are `explained` otherwise."""
     verdicts, notes = [], []
@@ -78,7 +80,7 @@ def full_links(case: Case, explained: Collection[DirectedLink]) -> tuple[list[Ve
     return verdicts, notes
 
 
-def _wait_elsewhere(case: Case, full: _Full, explained: Collection[DirectedLink]) -> bool:
+def _wait_elsewhere(case: Case, full: _FullLink, explained: Collection[DirectedLink]) -> bool:
     """Whether flows over a link also wait for ports whose queues are explained."""
     return any(
         link in explained
@@ -88,11 +90,11 @@ def _wait_elsewhere(case: Case, full: _Full, explained: Collection[DirectedLink]
     )
 
 
-def _standing_bytes(full: _Full) -> float:
+def _standing_bytes(full: _FullLink) -> float:
     return full.queue.depth_mean_bytes or 0.0
 
 
-def _standing(case: Case) -> Iterator[_Full]:
+def _standing(case: Case) -> Iterator[_FullLink]:
     figures = case.report.figures_by_link
     for link, flows in case.crossing.items():
         stood = [queue for queue in case.queues_at(link) if _stood(case, queue)]
@@ -101,7 +103,7 @@ def _standing(case: Case) -> Iterator[_Full]:
             carried = figures[link]
             foreign = 1 - min(1.0, _own_bytes(case, link, flows) / max(1, carried.bytes))
             reached = _reached(case, link, flows)
-            yield _Full(link, queue, carried, flows, foreign, reached, _stretch(case, flows))
+            yield _FullLink(link, queue, carried, flows, foreign, reached, _stretch(case, flows))
 
 
 def _stood(case: Case, queue: QueueFigures) -> bool:
@@ -177,7 +179,7 @@ def _shares(case: Case, flows: tuple[FlowFigures, ...]) -> dict[tuple[int, int],
     return shares
 
 
-def _verdict(case: Case, full: _Full, cause: Cause) -> Verdict:
+def _verdict(case: Case, full: _FullLink, cause: Cause) -> CauseVerdict:
     excess, iterations = case.excess_of_flows(full.flows)
     queue, total = full.queue, full.figures.bytes
     evidence = [_queue_line(full)]
@@ -199,7 +201,7 @@ def _verdict(case: Case, full: _Full, cause: Cause) -> Verdict:
     )
     if queue.dropped_packets:
         evidence.append(f"its queue dropped {queue.dropped_packets:,} packets")
-    return Verdict(
+    return CauseVerdict(
         cause=cause,
         subject=str(full.link),
         server=None,
@@ -211,7 +213,7 @@ def _verdict(case: Case, full: _Full, cause: Cause) -> Verdict:
     )
 
 
-def _queue_line(full: _Full) -> str:
+def _queue_line(full: _FullLink) -> str:
     queue = full.queue
     mean = (
         "" if queue.depth_mean_bytes is None else f", {queue.depth_mean_bytes / 1e3:,.0f} KB deep"
@@ -222,7 +224,7 @@ def _queue_line(full: _Full) -> str:
     )
 
 
-def _note(full: _Full) -> str:
+def _note(full: _FullLink) -> str:
     pairs = sorted({(flow.rank, flow.peer) for flow in full.flows})
     names = ", ".join(f"{rank} to {peer}" for rank, peer in pairs[:4])
     more = f" and {len(pairs) - 4} more" if len(pairs) > 4 else ""

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rocelab.jobs.collectives import Schedule
-from rocelab.results.job import Steps
+from rocelab.results.job import StepRecords
 
 Numbers = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -40,7 +40,7 @@ class CriticalSend:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Timing:
+class SendTiming:
     """A job's times as arrays, a row per recorded iteration: `posted`, `arrived`, `acked` and
     `excess` with a column per send; `took` is the duration of each iteration, from the end of the
     one before. `first` is the number of the first row's iteration."""
@@ -60,7 +60,7 @@ class Timing:
         return max(rows, key=lambda row: sum(link.excess_ns for link in self.paths[row]))
 
 
-def timing(steps: Steps, schedule: Schedule, pause_ns: int = 0) -> Timing:
+def timing(steps: StepRecords, schedule: Schedule, pause_ns: int = 0) -> SendTiming:
     """The timing of a job whose ranks pause for `pause_ns` between iterations.
 
     Raises ValueError if steps and schedule do not belong together.
@@ -82,7 +82,7 @@ def timing(steps: Steps, schedule: Schedule, pause_ns: int = 0) -> Timing:
     due[1:] = last[:-1, None] + pause_ns
     walk = _Walk(schedule, steps.first, np.minimum(began, due), arrived, acked, typical)
     paths = tuple(walk.back_from(row, int(np.argmax(ended[row]))) for row in range(len(took)))
-    return Timing(schedule, steps.first, posted, arrived, acked, excess, took, paths)
+    return SendTiming(schedule, steps.first, posted, arrived, acked, excess, took, paths)
 
 
 def _typical(spent: Numbers, schedule: Schedule) -> Numbers:
@@ -144,7 +144,7 @@ def step_of(schedule: Schedule) -> Numbers:
     return steps
 
 
-def lateness(timing: Timing, ranks: int, row: int | None = None) -> Floats:
+def lateness(timing: SendTiming, ranks: int, row: int | None = None) -> Floats:
     """The lateness of arrivals at each rank in each step, [rank, step] in ns, NaN for no arrivals:
     the worst excess of the sends to the rank, in one iteration or, with None, in any."""
     steps = step_of(timing.schedule)

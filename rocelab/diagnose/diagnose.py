@@ -19,7 +19,7 @@ from rocelab.diagnose.losses import lossy_links, notes_on_losses
 from rocelab.diagnose.paths import FlowPaths, predicted_paths
 from rocelab.diagnose.pauses import paused_transfers
 from rocelab.jobs.jobplan import plan_job
-from rocelab.results.diagnosis import SCHEMA_VERSION, Cause, Diagnosis, PathPart, Verdict
+from rocelab.results.diagnosis import SCHEMA_VERSION, Cause, CauseVerdict, Diagnosis, PathPart
 from rocelab.results.job import JobReport
 from rocelab.routes.path import NoPathError
 
@@ -105,7 +105,7 @@ def diagnose(case: Case, notes: Sequence[str] = ()) -> Diagnosis:
     )
 
 
-def explained(problem: str, findings: Sequence[Verdict]) -> bool:
+def explained(problem: str, findings: Sequence[CauseVerdict]) -> bool:
     """Whether a found cause explains why a run is invalid: a grey link's packets are missing at its
     far end, and the NIC of a paused host was idle."""
     return any(
@@ -116,16 +116,16 @@ def explained(problem: str, findings: Sequence[Verdict]) -> bool:
     )
 
 
-def _invalid(case: Case) -> Verdict:
+def _invalid(case: Case) -> CauseVerdict:
     """The verdict on a run that broke its limits: it shows what this machine did, whatever was
     found."""
-    return Verdict(
+    return CauseVerdict(
         *(Cause.INVALID, "the run", None, (), (), case.times(0), ()),
         evidence=tuple(case.report.problems),
     )
 
 
-def _nothing(case: Case, findings: Sequence[Verdict]) -> Verdict:
+def _nothing(case: Case, findings: Sequence[CauseVerdict]) -> CauseVerdict:
     timed = case.timing
     evidence = [
         f"iterations took {timed.took.min() / 1e6:,.0f} to {timed.took.max() / 1e6:,.0f} ms of the "
@@ -137,7 +137,7 @@ def _nothing(case: Case, findings: Sequence[Verdict]) -> Verdict:
         evidence[1:] = [
             f"{len(findings)} findings cost less than {LEAST_SHARE:.0%} of the job's time"
         ]
-    return Verdict(Cause.NONE, "nothing", None, (), (), case.times(0), (), tuple(evidence))
+    return CauseVerdict(Cause.NONE, "nothing", None, (), (), case.times(0), (), tuple(evidence))
 
 
 def _machine(case: Case) -> list[str]:

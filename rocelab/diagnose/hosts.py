@@ -9,7 +9,7 @@ import statistics
 
 from rocelab.diagnose.case import Case
 from rocelab.diagnose.critical import step_of
-from rocelab.results.diagnosis import Cause, Verdict
+from rocelab.results.diagnosis import Cause, CauseVerdict
 
 LEAST_PAUSE_NS = 40_000_000
 """The shortest uninterrupted pause of a server, in the lab's clock."""
@@ -18,7 +18,7 @@ ABOVE_OTHERS = 3.0
 """The least ratio of that pause to the median server's longest stall."""
 
 
-def paused_hosts(case: Case) -> list[Verdict]:
+def paused_hosts(case: Case) -> list[CauseVerdict]:
     """The servers that paused on their own."""
     longest = {
         server: max((end - begin for begin, end in spans), default=0)
@@ -33,7 +33,7 @@ def paused_hosts(case: Case) -> list[Verdict]:
     return verdicts
 
 
-def _verdict(case: Case, server: str) -> Verdict:
+def _verdict(case: Case, server: str) -> CauseVerdict:
     ranks = tuple(rank for rank, name in enumerate(case.server_of) if name == server)
     excess, iterations = 0, set()
     for path in case.timing.paths:
@@ -43,7 +43,7 @@ def _verdict(case: Case, server: str) -> Verdict:
             if part:
                 iterations.add(critical.iteration)
     who = f"{'ranks' if len(ranks) > 1 else 'rank'} {', '.join(map(str, ranks))} on {server}"
-    return Verdict(
+    return CauseVerdict(
         cause=Cause.HOST_PAUSE,
         subject=who,
         server=server,

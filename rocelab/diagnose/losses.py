@@ -14,7 +14,7 @@ import numpy.typing as npt
 from rocelab.diagnose.case import Case
 from rocelab.diagnose.paths import FlowPaths, named, suspects
 from rocelab.planning.fabric import DirectedLink
-from rocelab.results.diagnosis import Cause, Verdict
+from rocelab.results.diagnosis import Cause, CauseVerdict
 from rocelab.results.job import FlowFigures
 
 LEAST_LOSSES = 3
@@ -30,7 +30,7 @@ INDISTINCT = 2.0
 Floats = npt.NDArray[np.float64]
 
 
-def lossy_links(case: Case) -> list[Verdict]:
+def lossy_links(case: Case) -> list[CauseVerdict]:
     """The links that lose packets silently: none or one verdict.
 
     The likelihood of a hypothesis is that of the observed losses, Poisson in each flow, if every
@@ -118,7 +118,7 @@ def _likelihood(losses: Floats, exposed: Floats, flows: Sequence[FlowFigures]) -
 
 def _verdict(
     case: Case, losses: Floats, likely: tuple[DirectedLink, ...], likeliest: DirectedLink
-) -> Verdict:
+) -> CauseVerdict:
     flows = case.report.flows
     hit = [flow for flow, lost in zip(flows, losses, strict=True) if lost]
     crossing = np.array([likeliest in path.data for path in case.paths or ()])
@@ -146,7 +146,7 @@ def _verdict(
             f"the flows of this job cannot distinguish these {len(likely)} links: the same flows "
             f"cross them"
         )
-    return Verdict(
+    return CauseVerdict(
         cause=Cause.GREY_LINK,
         subject=named(likely),
         server=None,
@@ -158,10 +158,10 @@ def _verdict(
     )
 
 
-def _unlocated(case: Case, losses: Floats) -> Verdict:
+def _unlocated(case: Case, losses: Floats) -> CauseVerdict:
     hit = [flow for flow, lost in zip(case.report.flows, losses, strict=True) if lost]
     excess, iterations = case.excess_of_flows(hit)
-    return Verdict(
+    return CauseVerdict(
         cause=Cause.GREY_LINK,
         subject="a link that is not known",
         server=None,

@@ -24,7 +24,7 @@ from rocelab.planning.fabric import DirectedLink, Fabric
 from rocelab.planning.pauses import plan_pauses
 from rocelab.planning.queues import lab_rate_bps
 from rocelab.report.jobs.view import by_distance
-from rocelab.results.diagnosis import Cause, Verdict
+from rocelab.results.diagnosis import Cause, CauseVerdict
 from rocelab.results.job import JobReport
 from rocelab.results.lossless import PauseSpan, TracedPause, propagation
 
@@ -76,7 +76,7 @@ class Stops:
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class PauseOrigin:
     """Where pauses began: at `node`, which nobody had paused.
 
     cause: SLOW_RECEIVER, PAUSE_STORM, INCAST, or None for anything else. ports: of switches,
@@ -102,7 +102,9 @@ class Origin:
         return tuple(pause.span for pause in self.pauses)
 
 
-def origins(fabric: Fabric, report: JobReport, pauses: Sequence[TracedPause]) -> tuple[Origin, ...]:
+def origins(
+    fabric: Fabric, report: JobReport, pauses: Sequence[TracedPause]
+) -> tuple[PauseOrigin, ...]:
     """Where the pauses of one class began.
 
     While a port that keeps stopping goes on, its switch, and those behind it, look like origins
@@ -141,7 +143,7 @@ def port_of(fabric: Fabric, span: PauseSpan) -> DirectedLink:
 
 def _receiver(
     fabric: Fabric, report: JobReport, server: str, traces: Sequence[TracedPause]
-) -> Origin:
+) -> PauseOrigin:
     """A server whose NIC paused its switches: a storm if its receive buffer does not explain it."""
     lossless, plan = report.lossless, plan_pauses(fabric)
     assert lossless is not None
@@ -160,7 +162,7 @@ def _receiver(
         if is_storm
         else f"its receive buffer held {format_size(least)} or more whenever it asked: {asks}"
     )
-    return Origin(
+    return PauseOrigin(
         server,
         Cause.PAUSE_STORM if is_storm else Cause.SLOW_RECEIVER,
         tuple(dict.fromkeys(port_of(fabric, span) for span in spans)),
@@ -179,7 +181,7 @@ def _incast(
     switch: str,
     pauses: Sequence[TracedPause],
     traces: Sequence[TracedPause],
-) -> Origin:
+) -> PauseOrigin:
     """A switch that paused others: an incast if ports of it towards servers were full, and not
     stopped themselves."""
     end_ns = report.fidelity.elapsed_ns
@@ -209,22 +211,22 @@ def _incast(
                 f"{stopped_ns / 1e6:,.0f} ms, while {switch} paused others for "
                 f"{window_ns / 1e6:,.0f} ms, {len(senders)} servers among them"
             )
-    return Origin(
+    return PauseOrigin(
         switch, Cause.INCAST if ports else None, tuple(ports), tuple(traces), tuple(evidence)
     )
 
 
 @dataclass(frozen=True, slots=True)
-class _Stopped:
+class _StoppedTransfers:
     """The transfers of a job that the pauses of an origin stopped: when, by sender's and receiver's
     rank."""
 
     case: Case
-    origin: Origin
+    origin: PauseOrigin
     stops: Mapping[tuple[int, int], Stops]
 
     @property
-    def victims(self) -> _Stopped:
+    def victims(self) -> _StoppedTransfers:
         """The transfers that end elsewhere than at the origin's receivers."""
         ends = self.origin.receivers
         past = {
@@ -254,14 +256,14 @@ class _Stopped:
         return round(total_ns), tuple(sorted(iterations))
 
 
-def paused_transfers(case: Case) -> tuple[list[Verdict], list[str], frozenset[DirectedLink]]:
+def paused_transfers(case: Case) -> tuple[list[CauseVerdict], list[str], frozenset[DirectedLink]]:
     """Verdicts on who stopped the job's transfers, notes on pauses with nobody to blame, and the
     ports whose queues either explains."""
     if not case.pauses:
         return [], [], frozenset()
     lossless = case.report.lossless
     assert lossless is not None
-    verdicts: list[Verdict] = []
+    verdicts: list[CauseVerdict] = []
     notes = [f"pauses: the analysis covers {lossless.part}"] if lossless.part else []
     explained = {port for port in case.fabric.directed_links if _often_stopped(case, port)}
     for origin in origins(case.fabric, case.report, case.pauses):
@@ -285,7 +287,7 @@ def _often_stopped(case: Case, port: DirectedLink) -> bool:
     return Stops.of(spans, end_ns).whole_ns > STOPPED * end_ns
 
 
-def _stopped(case: Case, origin: Origin) -> _Stopped:
+def _stopped(case: Case, origin: PauseOrigin) -> _StoppedTransfers:
     timing, end_ns = case.timing, case.report.fidelity.elapsed_ns
     sends: dict[tuple[int, int], list[int]] = defaultdict(list)
     for send in timing.schedule.sends:
@@ -295,14 +297,14 @@ def _stopped(case: Case, origin: Origin) -> _Stopped:
         stops = Stops.of((span for span in origin.spans if case.crosses(pair, span)), end_ns)
         if stops.within(timing.posted[:, columns], timing.arrived[:, columns]).any():
             by_pair[pair] = stops
-    return _Stopped(case, origin, by_pair)
+    return _StoppedTransfers(case, origin, by_pair)
 
 
-def _verdict(stopped: _Stopped) -> Verdict:
+def _verdict(stopped: _StoppedTransfers) -> CauseVerdict:
     case, origin = stopped.case, stopped.origin
     assert origin.cause is not None
     excess_ns, iterations = stopped.excess()
-    return Verdict(
+    return CauseVerdict(
         cause=origin.cause,
         subject=origin.subject,
         server=None if origin.cause is Cause.INCAST else origin.node,
@@ -316,7 +318,7 @@ def _verdict(stopped: _Stopped) -> Verdict:
     )
 
 
-def _victims(stopped: _Stopped) -> Verdict:
+def _victims(stopped: _StoppedTransfers) -> CauseVerdict:
     case, origin = stopped.case, stopped.origin
     excess_ns, iterations = stopped.excess()
     pauses = [
@@ -329,7 +331,7 @@ def _victims(stopped: _Stopped) -> Verdict:
     shared = port_of(case.fabric, nearest.span)
     pairs = [f"{sender} to {receiver}" for sender, receiver in sorted(stopped.stops)]
     more = f" and {len(pairs) - MOST_PAIRS} more" if len(pairs) > MOST_PAIRS else ""
-    return Verdict(
+    return CauseVerdict(
         cause=Cause.VICTIM,
         subject=f"of {origin.cause} {origin.subject}, at {shared.port}",
         server=None,
@@ -347,7 +349,7 @@ def _victims(stopped: _Stopped) -> Verdict:
     )
 
 
-def _tree(case: Case, origin: Origin) -> Iterator[str]:
+def _tree(case: Case, origin: PauseOrigin) -> Iterator[str]:
     """Who was stopped, as a job's report shows it."""
     lossless = case.report.lossless
     assert lossless is not None
@@ -360,7 +362,7 @@ def _tree(case: Case, origin: Origin) -> Iterator[str]:
             )
 
 
-def _note(stopped: _Stopped) -> Iterator[str]:
+def _note(stopped: _StoppedTransfers) -> Iterator[str]:
     took_ns = float(stopped.case.timing.took.sum())
     excess_ns, _ = stopped.excess()
     if excess_ns >= LEAST_NOTED * took_ns:

@@ -14,7 +14,7 @@ from rocelab.base.units import format_duration
 from rocelab.diagnose.case import Case
 from rocelab.diagnose.critical import Floats, lateness
 from rocelab.report.console import table
-from rocelab.results.diagnosis import Cause, Diagnosis, Verdict
+from rocelab.results.diagnosis import Cause, CauseVerdict, Diagnosis
 
 SHADES = " ░▒▓█"
 MOST_COLUMNS = 64
@@ -42,7 +42,7 @@ def print_diagnosis(found: Diagnosis, case: Case, console: Console) -> None:
     console.print(path_table(found))
 
 
-def _headline(verdict: Verdict) -> str:
+def _headline(verdict: CauseVerdict) -> str:
     if verdict.cause is Cause.NONE:
         return "none: the job's plan explains its time"
     if verdict.cause is Cause.INVALID:
@@ -61,7 +61,7 @@ def _ranges(numbers: tuple[int, ...]) -> str:
     return ", ".join(map(str, numbers)) if len(numbers) <= 8 else f"{numbers[0]} to {numbers[-1]}"
 
 
-def _print_evidence(verdict: Verdict, console: Console) -> None:
+def _print_evidence(verdict: CauseVerdict, console: Console) -> None:
     for line in verdict.evidence:
         console.print(f"  - {line}", markup=False, highlight=False, soft_wrap=True)
 

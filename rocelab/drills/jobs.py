@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 
-from rocelab.base.outputs import Place
+from rocelab.base.outputs import OutputPlace
 from rocelab.base.progress import ProgressSink
 from rocelab.dataplane.queues.engine import read_engine
 from rocelab.dataplane.queues.reading import QueueSampler
@@ -36,7 +36,7 @@ def run_job_phase(
     phase: JobPhase,
     fib: FibTimeline,
     before: Sequence[PhaseRun],
-    evidence: Place | None,
+    evidence: OutputPlace | None,
     progress: ProgressSink,
 ) -> JobsRun:
     """Run the phase's jobs. `fib` records the lab's tables, `before` has the earlier phases;

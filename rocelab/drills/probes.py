@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 
-from rocelab.base.outputs import Place
+from rocelab.base.outputs import OutputPlace
 from rocelab.base.progress import Progress, ProgressSink
 from rocelab.drills.hashing import hashing_run, plan_name, reseeded, seeds_of
 from rocelab.drills.plan import ProbePhase
@@ -23,7 +23,7 @@ from rocelab.linux.fibtable import Fib
 from rocelab.observe.timeline import FibTimeline
 from rocelab.results.drill import ProbePlan, in_both_clocks
 from rocelab.results.probes import HashingRun, ProbeRun
-from rocelab.runs.probes import FaultedRun, Settings
+from rocelab.runs.probes import FaultedRun, ProbeSettings
 from rocelab.traffic.session import TrafficSession
 from rocelab.traffic.taps import Taps
 from rocelab.wire.filters import probe_filter
@@ -37,13 +37,13 @@ def run_probe_phase(
     phase: ProbePhase,
     fib: FibTimeline,
     netns_of: Mapping[str, int],
-    evidence: Place | None,
+    evidence: OutputPlace | None,
     progress: ProgressSink,
 ) -> ProbeRun:
     """Send the phase's probes. `fib` records the lab's tables, `netns_of` has the namespaces of its
     switches; `evidence` is the folder for bundles. Raises as `FaultedRun` does."""
     traffic, spec = phase.traffic, phase.spec
-    settings = Settings(
+    settings = ProbeSettings(
         spec.measure.method,
         traffic.warmup,
         spec.measure.event_window,

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from rocelab.base.documents import to_json
 from rocelab.base.errors import InputError
-from rocelab.base.outputs import REPORT, RESULT, Folder, Place, results_folder
+from rocelab.base.outputs import REPORT, RESULT, Folder, OutputPlace, results_folder
 from rocelab.base.progress import Progress, ProgressSink, no_progress
 from rocelab.drills.conditions import conditions
 from rocelab.drills.jobs import run_job_phase
@@ -115,7 +115,11 @@ def _dilated(drill: DrillSpec, dilation: float) -> DrillSpec:
 
 
 def _run_phases(
-    lab: RunningLab, drill: PlannedDrill, which: str, evidence: Place | None, progress: ProgressSink
+    lab: RunningLab,
+    drill: PlannedDrill,
+    which: str,
+    evidence: OutputPlace | None,
+    progress: ProgressSink,
 ) -> list[PhaseRun]:
     """One repeat; `which` is its label."""
     runs: list[PhaseRun] = []
@@ -134,7 +138,7 @@ def _run_phase(
     lab: RunningLab,
     phase: PlannedPhase,
     before: Sequence[PhaseRun],
-    evidence: Place | None,
+    evidence: OutputPlace | None,
     progress: ProgressSink,
 ) -> PhaseRun:
     with (

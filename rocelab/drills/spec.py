@@ -34,9 +34,9 @@ from rocelab.labfile.load import validate
 from rocelab.labfile.model import MAX_SEED, SeedPlan
 from rocelab.labfile.reference import named_by
 from rocelab.labfile.schemes.spec import SchemeSpec
-from rocelab.labfile.source import Data, Source, read_source
+from rocelab.labfile.source import Data, YamlSource, read_source
 from rocelab.observe.health.spec import HealthSpec
-from rocelab.results.convergence import Method
+from rocelab.results.convergence import MeasurementMethod
 from rocelab.results.kpi import JOINED
 from rocelab.results.kpis import KPIS
 from rocelab.results.shares import WINDOW_NS
@@ -106,9 +106,9 @@ class MeasureSpec(SpecModel):
     ] = False
 
     @property
-    def method(self) -> Method:
+    def method(self) -> MeasurementMethod:
         """The part of it for the computation."""
-        return Method(self.sampling_interval, self.sustained)
+        return MeasurementMethod(self.sampling_interval, self.sustained)
 
 
 class ModelSpec(SpecModel):
@@ -422,7 +422,7 @@ def named_jobs(drill: Mapping[str, Data]) -> Iterator[tuple[KeyPath, str]]:
                 yield (*place, "jobs", number), job
 
 
-def _with_jobs(source: Source, path: Path) -> Source:
+def _with_jobs(source: YamlSource, path: Path) -> YamlSource:
     """The drill with the keys of every job that it names. Raises SpecError."""
     data: Any = deepcopy(source.data)
     for place, text in named_jobs(source.data):

@@ -15,7 +15,7 @@ from typing import ClassVar
 
 from rocelab.base.models import SpecModel
 from rocelab.base.wording import RefusedError
-from rocelab.fabrics.homes import Counts, counted
+from rocelab.fabrics.homes import HomeCounts, counted
 from rocelab.fabrics.layout import Layout
 from rocelab.fabrics.roles import TOP_TIER, Role
 
@@ -60,7 +60,7 @@ class FabricKind(SpecModel):
     def layout(self) -> Layout:
         """The nodes, NICs and cables, in build order."""
 
-    def counts(self) -> Counts:
+    def counts(self) -> HomeCounts:
         """The size of the fabric, the same as that of its layout; a kind whose fabrics are large
         computes it from its keys."""
         return counted(self.layout())

@@ -50,7 +50,7 @@ def homes_of(layout: Layout, space: AddressSpace) -> list[Home]:
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
+class HomeCounts:
     """The size of a fabric. A GPU has one NIC; a session is a cable between two switches.
 
     addresses: what the blocks of its homes and the loopbacks of its other switches take.
@@ -69,12 +69,12 @@ def addresses_of(switches: int, homes: int, nics: int, *, is_dual: bool = False)
     return homes * _home_size(nics, is_dual=is_dual) + loopbacks
 
 
-def counted(layout: Layout) -> Counts:
+def counted(layout: Layout) -> HomeCounts:
     """The size of a layout."""
     switches = sum(site.role.is_switch for site in layout.sites)
     space = AddressSpace(IPV4_END - SPACE_START)
     homes = homes_of(layout, space)
-    return Counts(
+    return HomeCounts(
         switches=switches,
         servers=len(layout.sites) - switches,
         nics=len(layout.attachments),

@@ -19,10 +19,17 @@ from rocelab.faults.base import TimedSpec
 from rocelab.faults.door import KINDS
 from rocelab.faults.selectors import LinkSelector
 from rocelab.faults.spec import FaultSpec
-from rocelab.labfile.fields import Declared, choices, default_text, keys_of, of_field, quantity_of
+from rocelab.labfile.fields import (
+    DeclaredType,
+    choices,
+    default_text,
+    keys_of,
+    of_field,
+    quantity_of,
+)
 from rocelab.labfile.load import validate
 from rocelab.labfile.scalars import read_scalar
-from rocelab.labfile.source import Data, Source, parse_source, raise_problems
+from rocelab.labfile.source import Data, YamlSource, parse_source, raise_problems
 
 _TIMES = ("at", "lasts")
 
@@ -39,7 +46,7 @@ class Key:
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class FaultKind:
     """A kind of fault: what it does, in a sentence or two, and its keys."""
 
     name: str
@@ -47,10 +54,10 @@ class Kind:
     keys: tuple[Key, ...]
 
 
-def kinds() -> tuple[Kind, ...]:
+def kinds() -> tuple[FaultKind, ...]:
     """Every kind of fault for a running lab, as in drill files."""
     return tuple(
-        Kind(
+        FaultKind(
             name,
             " ".join((model.__doc__ or "").split()),
             tuple(
@@ -101,7 +108,7 @@ def asked_fault(kind: str, pairs: Sequence[str]) -> FaultSpec:
             problems.append(Problem(COMMAND_LINE, None, key, refusal.message, refusal.hint))
     if problems:
         raise_problems(problems)
-    return validate(Source(COMMAND_LINE, data, {}), model)
+    return validate(YamlSource(COMMAND_LINE, data, {}), model)
 
 
 def ends_by_itself(spec: FaultSpec) -> bool:
@@ -138,7 +145,7 @@ def _wrong_pair(model: type[TimedSpec], key: str, equals: str, known: bool) -> P
     return None
 
 
-def _value(key: str, text: str, declared: Declared) -> Data:
+def _value(key: str, text: str, declared: DeclaredType) -> Data:
     """The value of a text for a field declared as `declared`. Raises RefusedError and SpecError."""
     if not text:
         return None
@@ -158,11 +165,11 @@ def _default(info: FieldInfo) -> str | None:
     return default_text(info)
 
 
-def _is_list(declared: Declared) -> bool:
+def _is_list(declared: DeclaredType) -> bool:
     return any(get_origin(member.annotation) is tuple for member in declared.members)
 
 
-def _form(declared: Declared) -> str:
+def _form(declared: DeclaredType) -> str:
     """The form of a value, for a usage line."""
     if _is_list(declared):
         return f"{_form(declared.at(0))},..."

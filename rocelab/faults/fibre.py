@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 
-from rocelab.dataplane.impairments.impairment import Impairment, Kind
+from rocelab.dataplane.impairments.impairment import Impairment, ImpairmentKind
 from rocelab.faults.base import LinksFault
 from rocelab.faults.ports import read_ports, running_ports
 from rocelab.faults.selectors import directed, named
@@ -42,7 +42,7 @@ class BrokenFibre(LinksFault):
         for node in self.nodes:
             lab.node(node).keep_ports(self.links_at(node))
         for link in directed(self.links):
-            lab.impairments.prepare(link, Kind.BLACKHOLE)
+            lab.impairments.prepare(link, ImpairmentKind.BLACKHOLE)
 
     def dark_ports(self, fabric: Fabric) -> tuple[tuple[str, str], ...]:
         return tuple((self.side, link.port(self.side).interface) for link in self.links)
@@ -51,7 +51,7 @@ class BrokenFibre(LinksFault):
         whole = (
             f"packets of {link.name} reach {link.receiver}"
             for link in directed(self.links)
-            if not lab.impairments.is_impaired(link, Kind.BLACKHOLE)
+            if not lab.impairments.is_impaired(link, ImpairmentKind.BLACKHOLE)
         )
         lit = running_ports(lab, [(self.side, link.port(self.side)) for link in self.links])
         return frozenset(whole) | lit
@@ -59,12 +59,12 @@ class BrokenFibre(LinksFault):
     def inject(self, lab: RunningLab) -> Bracket:
         # Drop packets first: bgpd sends a notification as soon as the carrier goes.
         holes = tuple(directed(self.links))
-        dark = lab.impairments.impair_all(holes, Impairment(Kind.BLACKHOLE))
+        dark = lab.impairments.impair_all(holes, Impairment(ImpairmentKind.BLACKHOLE))
         return spanning([dark, self._set_dormant(lab, dormant=True)])
 
     def restore(self, lab: RunningLab) -> Bracket:
         lit = [
-            Bracket.of(partial(lab.impairments.clear, link, Kind.BLACKHOLE))
+            Bracket.of(partial(lab.impairments.clear, link, ImpairmentKind.BLACKHOLE))
             for link in directed(self.links)
         ]
         lit.append(self._set_dormant(lab, dormant=False))
@@ -75,7 +75,7 @@ class BrokenFibre(LinksFault):
     def remains(self, lab: RunningLab) -> tuple[str, ...]:
         remains: list[str] = []
         for link in directed(self.links):
-            remains += lab.impairments.remains(link, Kind.BLACKHOLE)
+            remains += lab.impairments.remains(link, ImpairmentKind.BLACKHOLE)
         ports = read_ports(lab.node(self.side))
         names = {link.port(self.side).interface for link in self.links} & ports.keys()
         return (

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 
-from rocelab.dataplane.impairments.impairment import Impairment, Kind
+from rocelab.dataplane.impairments.impairment import Impairment, ImpairmentKind
 from rocelab.faults.base import LinkFaultSpec, LinksFault, Towards
 from rocelab.faults.selectors import directed
 from rocelab.lab.lab import RunningLab
@@ -41,7 +41,7 @@ class CableFault(LinksFault):
             impairments.prepare(link, self.impairment.kind)
 
     def severed(self) -> tuple[DirectedLink, ...]:
-        return tuple(self._impaired()) if self.impairment.kind is Kind.BLACKHOLE else ()
+        return tuple(self._impaired()) if self.impairment.kind is ImpairmentKind.BLACKHOLE else ()
 
     def intact(self, lab: RunningLab) -> frozenset[str]:
         impairments = lab.impairments

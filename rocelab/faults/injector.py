@@ -55,7 +55,7 @@ class RunningFault:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class InjectedChange:
     """A fault that began or ended. The kernel or the daemon did it between `t_ns` (CLOCK_REALTIME)
     and `took_ns` later, the uncertainty of the instant. If `took_ns` is 0 the kernel did it at
     exactly `t_ns`."""
@@ -77,7 +77,7 @@ class Injector:
         self._intact: dict[int, frozenset[str]] = {}
         self._guardian: subprocess.Popen[bytes] | None = None
         self._folder: int | None = None
-        self.changes: list[Change] = []
+        self.changes: list[InjectedChange] = []
         self.unseen: list[str] = []
         """Why injected faults are not valid: their effect was not seen."""
 
@@ -157,7 +157,7 @@ class Injector:
         recorded = write_fault(self._files, spec, fault, Driver.this_process())
         return RunningFault(fault, recorded)
 
-    def happened(self) -> tuple[Change, ...]:
+    def happened(self) -> tuple[InjectedChange, ...]:
         """The changes so far, without those that the kernel has yet to make."""
         now_ns = realtime_ns()
         return tuple(change for change in self.changes if change.t_ns <= now_ns)
@@ -183,9 +183,9 @@ class Injector:
         elif order.after_ns > start_ns:
             began_ns = max(start_ns, order.before_ns)
         uncertain_ns = max(0, order.after_ns - began_ns)
-        self.changes.append(Change(held.fault, True, began_ns, uncertain_ns))
+        self.changes.append(InjectedChange(held.fault, True, began_ns, uncertain_ns))
         if end_ns is not None:
-            self.changes.append(Change(held.fault, False, end_ns, 0))
+            self.changes.append(InjectedChange(held.fault, False, end_ns, 0))
         return True
 
     def inject(self, held: RunningFault) -> None:
@@ -201,7 +201,7 @@ class Injector:
             else:
                 self._intact.pop(held.recorded.number, None)
         done = held.fault.inject(self._lab)
-        self.changes.append(Change(held.fault, True, done.before_ns, done.width_ns))
+        self.changes.append(InjectedChange(held.fault, True, done.before_ns, done.width_ns))
 
     def _is_overlapped(self, held: RunningFault) -> bool:
         """Whether another fault on one of its nodes is under way."""
@@ -242,7 +242,7 @@ class Injector:
         begins = [change.begins for change in self.changes if change.fault is held.fault]
         done = held.fault.restore(self._lab) or Bracket.now()
         if begins == [True]:
-            self.changes.append(Change(held.fault, False, done.before_ns, done.width_ns))
+            self.changes.append(InjectedChange(held.fault, False, done.before_ns, done.width_ns))
         del self._held[held.recorded.number]
         self._unproven.append(held)
 

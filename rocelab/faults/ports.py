@@ -24,7 +24,7 @@ _IFREQ = struct.Struct("=16sH22x")
 """`struct ifreq` with flags (netdevice(7))."""
 
 
-def read_ports(node: NamespaceNode) -> Mapping[str, links.Link]:
+def read_ports(node: NamespaceNode) -> Mapping[str, links.KernelLink]:
     """The node's ports, by interface name. Raises OSError if the node is gone."""
     return node.read_ports()
 

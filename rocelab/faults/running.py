@@ -19,7 +19,7 @@ from rocelab.base.progress import Progress, ProgressSink, no_progress
 from rocelab.base.wording import listed
 from rocelab.faults.base import Fault, LinksFault, SingleFaultSpec, Timed
 from rocelab.faults.injector import (
-    Change,
+    InjectedChange,
     Injector,
     RunningFault,
     check_there,
@@ -123,7 +123,7 @@ def injected(lab: RunningLab, spec: SingleFaultSpec) -> Iterator[tuple[Injector,
 
 def inject_and_wait(
     lab: RunningLab, spec: FaultSpec, progress: ProgressSink = no_progress
-) -> tuple[tuple[Change, ...], tuple[str, ...]]:
+) -> tuple[tuple[InjectedChange, ...], tuple[str, ...]]:
     """Carry a fault out that ends by itself, and return once it is proven undone: its changes, and
     which of them came late. Undone too where this is interrupted or killed.
 

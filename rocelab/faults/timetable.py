@@ -15,7 +15,7 @@ from itertools import chain
 from rocelab.base.interruption import shielded
 from rocelab.base.units import format_duration
 from rocelab.faults.base import CarrierFault, LinksFault, NodeFault, Timed
-from rocelab.faults.injector import Change, Injector, RunningFault
+from rocelab.faults.injector import InjectedChange, Injector, RunningFault
 from rocelab.linux.bracket import realtime_ns
 from rocelab.linux.priority import running_first
 from rocelab.results.probes import Event, FaultChange
@@ -144,7 +144,7 @@ def _looks(injector: Injector, faults: Sequence[Timed]) -> dict[int, int]:
     return looks
 
 
-def _change(injector: Injector, held: RunningFault, *, begins: bool) -> Change | None:
+def _change(injector: Injector, held: RunningFault, *, begins: bool) -> InjectedChange | None:
     """None if the fault was restored before its time came, as when a clock is set back."""
     return next(
         (
@@ -205,7 +205,7 @@ class _OverError(Exception):
     """The caller's context has ended."""
 
 
-def _late(change: Change, late_ns: int) -> str:
+def _late(change: InjectedChange, late_ns: int) -> str:
     return (
         f"not valid because {change.fault.kind} of {change.fault.subject} "
         f"{'began' if change.begins else 'ended'} {format_duration(late_ns)} late "
@@ -213,7 +213,7 @@ def _late(change: Change, late_ns: int) -> str:
     )
 
 
-def _uncertain(change: Change) -> str:
+def _uncertain(change: InjectedChange) -> str:
     return (
         f"not valid because {change.fault.kind} of {change.fault.subject} may have begun up to "
         f"{format_duration(change.took_ns)} after its stamp (the limit is "
@@ -221,13 +221,13 @@ def _uncertain(change: Change) -> str:
     )
 
 
-def events_of(changes: Sequence[Change], apart_ns: int) -> tuple[Event, ...]:
+def events_of(changes: Sequence[InjectedChange], apart_ns: int) -> tuple[Event, ...]:
     """The Convergence Events that changes form, in order of time.
 
     A change less than `apart_ns` after the one before is part of its event: the network's reactions
     to the two cannot be distinguished. An event begins a fault if any of its changes does.
     """
-    groups: list[list[Change]] = []
+    groups: list[list[InjectedChange]] = []
     for change in sorted(changes, key=lambda change: change.t_ns):
         if groups and change.t_ns - groups[-1][-1].t_ns < apart_ns:
             groups[-1].append(change)
@@ -236,7 +236,7 @@ def events_of(changes: Sequence[Change], apart_ns: int) -> tuple[Event, ...]:
     return tuple(map(_event, groups))
 
 
-def _event(group: Sequence[Change]) -> Event:
+def _event(group: Sequence[InjectedChange]) -> Event:
     kinds = list(dict.fromkeys(change.fault.kind for change in group))
     subjects = list(dict.fromkeys(change.fault.subject for change in group))
     more = [f"{len(subjects) - SHOWN} more"] if len(subjects) > SHOWN else []
@@ -251,7 +251,7 @@ def _event(group: Sequence[Change]) -> Event:
     )
 
 
-def _fault_change(change: Change) -> FaultChange:
+def _fault_change(change: InjectedChange) -> FaultChange:
     fault = change.fault
     return FaultChange(
         t_ns=change.t_ns,

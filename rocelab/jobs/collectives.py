@@ -21,7 +21,7 @@ MAX_SENDS = 2**22
 """The most sends of one schedule: AlltoAll among 2,048 ranks, some gigabytes of memory."""
 
 
-class _Shipped(StrEnum):
+class _ShippedPattern(StrEnum):
     ALLREDUCE = "allreduce"
     ALLGATHER = "allgather"
     REDUCESCATTER = "reducescatter"
@@ -35,15 +35,15 @@ class _Shipped(StrEnum):
 
 
 if TYPE_CHECKING:
-    Pattern = _Shipped
+    Pattern = _ShippedPattern
 else:
     Pattern = StrEnum(
         "Pattern",
         {
-            **{name: member.value for name, member in _Shipped.__members__.items()},
+            **{name: member.value for name, member in _ShippedPattern.__members__.items()},
             **{
                 name.upper().replace("-", "_"): name
-                for name in sorted(registered(GROUP) - {*_Shipped})
+                for name in sorted(registered(GROUP) - {*_ShippedPattern})
             },
         },
         module=__name__,

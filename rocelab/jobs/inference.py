@@ -17,7 +17,7 @@ from rocelab.base.arrays import Bools, Ints
 from rocelab.base.wording import RefusedError
 from rocelab.jobs.collectives import Pattern
 from rocelab.jobs.models import BytesPerSecond, Flops, Model
-from rocelab.jobs.parallelism import Layout, between, in_groups, joined, over_network
+from rocelab.jobs.parallelism import RankLayout, between, in_groups, joined, over_network
 from rocelab.jobs.steps import Steps
 from rocelab.jobs.training_spec import MAX_RANKS
 from rocelab.jobs.volumes import BF16_BYTES, activation_bytes, expert_bytes
@@ -104,9 +104,9 @@ class InferenceSpec(WorkloadSpec):
         return whole / self.pipeline / min(self.tensor, kv_heads)
 
     @cached_property
-    def layout(self) -> Layout:
+    def layout(self) -> RankLayout:
         """The layout, with replicas as the data parallel dimension."""
-        return Layout(self.tensor, 1, self.pipeline, self.prefill + self.decode, self.expert)
+        return RankLayout(self.tensor, 1, self.pipeline, self.prefill + self.decode, self.expert)
 
 
 def inference_workload(

@@ -14,7 +14,7 @@ from enum import Enum
 from rocelab.base.doors import registered
 
 
-class About(Enum):
+class KeySubject(Enum):
     """What a key describes, as the help groups the options."""
 
     RANKS = "What the ranks do"
@@ -42,8 +42,8 @@ class JobKey:
         return (*self.words, *others)
 
     @property
-    def about(self) -> About:
-        return About.NICS if self.key.startswith("transport.") else About.RANKS
+    def about(self) -> KeySubject:
+        return KeySubject.NICS if self.key.startswith("transport.") else KeySubject.RANKS
 
     @property
     def is_flag(self) -> bool:

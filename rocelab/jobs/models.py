@@ -11,18 +11,18 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema, model_validator
 
-from rocelab.base.units import Quantity
+from rocelab.base.units import UnitScale
 from rocelab.base.wording import RefusedError, described, did_you_mean, listed, shown
 from rocelab.labfile.base import SpecModel
 
-FLOPS = Quantity(
+FLOPS = UnitScale(
     expected="a speed such as 400T or 1.2P",
     base_unit="floating-point operations per second",
     hint="a speed is floating-point operations per second: a number and G, T or P",
     units={"P": 10**15, "T": 10**12, "G": 10**9},
     examples=("400T", "1.2P"),
 )
-BANDWIDTH = Quantity(
+BANDWIDTH = UnitScale(
     expected="a bandwidth such as 450GB/s or 3.35TB/s",
     base_unit="bytes per second",
     hint="a bandwidth is bytes per second: a number and MB/s, GB/s or TB/s",

@@ -15,7 +15,7 @@ from rocelab.jobs.job import JobSpec
 from rocelab.jobs.keys import KEYS
 from rocelab.labfile.load import validate
 from rocelab.labfile.scalars import read_scalar
-from rocelab.labfile.source import Data, Source, read_source
+from rocelab.labfile.source import Data, YamlSource, read_source
 
 _LISTS = ("starts",)
 
@@ -65,7 +65,7 @@ def job_from_options(options: Mapping[str, str]) -> JobSpec:
         tuple(KEYS[name].key.split(".")): number for number, name in enumerate(options)
     }
     try:
-        return validate(Source(COMMAND_LINE, data, places), JobSpec)
+        return validate(YamlSource(COMMAND_LINE, data, places), JobSpec)
     except SpecError as error:
         raise SpecError(
             [replace(problem, line=None, key=_option(problem.key)) for problem in error.problems]

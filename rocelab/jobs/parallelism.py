@@ -19,7 +19,7 @@ from rocelab.jobs.workload import Sends
 
 
 @dataclass(frozen=True)
-class Layout:
+class RankLayout:
     """Ranks in the order [TP, CP, PP, DP], tensor parallel ranks next to each other.
 
     As Dubey et al. 2024 (Llama 3), section 3.3.2. Expert parallel groups are `expert` neighbours in

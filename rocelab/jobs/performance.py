@@ -33,7 +33,7 @@ _WIDTHS = (12, 12, 8, 6, 6, 7, 6, 6, 6)
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class PerformanceRow:
     """One measured size. `wrong_bytes` were not delivered exactly once; None if not counted.
 
     `time_ns` is that of one iteration on the modelled clock; `root` is -1 if there is none.
@@ -116,7 +116,7 @@ def ran_ahead(ratios: Sequence[float]) -> str | None:
 
 
 def nccl_table(
-    rows: Sequence[Row],
+    rows: Sequence[PerformanceRow],
     *,
     iterations: int,
     warmup_iterations: int,
@@ -163,7 +163,7 @@ def _columns(*cells: str) -> str:
     return "  ".join(f"{cell:>{width}}" for cell, width in zip(cells, _WIDTHS, strict=True))
 
 
-def _line(row: Row) -> str:
+def _line(row: PerformanceRow) -> str:
     reduces = row.pattern in (Pattern.ALLREDUCE, Pattern.REDUCESCATTER)
     return _columns(
         str(row.size_bytes),

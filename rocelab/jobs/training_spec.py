@@ -15,7 +15,7 @@ from pydantic import Field, model_validator
 from rocelab.base.units import SHARE, SharePpm
 from rocelab.base.wording import RefusedError
 from rocelab.jobs.models import BytesPerSecond, Flops, Model
-from rocelab.jobs.parallelism import Layout
+from rocelab.jobs.parallelism import RankLayout
 from rocelab.jobs.workloads import WorkloadSpec
 
 MAX_RANKS = 2**17
@@ -186,6 +186,6 @@ class TrainingSpec(WorkloadSpec):
         return self.overlap / SHARE.units["%"] / 100
 
     @cached_property
-    def layout(self) -> Layout:
+    def layout(self) -> RankLayout:
         """The layout of the ranks."""
-        return Layout(self.tensor, self.context, self.pipeline, self.data, self.expert)
+        return RankLayout(self.tensor, self.context, self.pipeline, self.data, self.expert)

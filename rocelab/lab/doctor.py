@@ -31,7 +31,7 @@ from rocelab.lab.checks import (
 from rocelab.lab.providers.door import RUNTIMES
 from rocelab.labfile.stacks import DEFAULT_STACK
 from rocelab.linux import bpf, links, namespaces, netlink, probes, rights
-from rocelab.linux.probes import Outcome
+from rocelab.linux.probes import ProbeOutcome
 from rocelab.linux.rights import CAPABILITIES, effective_capabilities
 from rocelab.linux.settings import (
     ALL,
@@ -79,7 +79,7 @@ _KERNELS_OWN = {
 
 
 @dataclass(frozen=True, slots=True)
-class Diagnosis:
+class MachineDiagnosis:
     """Every check, in display order."""
 
     checks: tuple[Check, ...]
@@ -148,12 +148,12 @@ KERNEL_FEATURES = (
 )
 
 
-def diagnose() -> Diagnosis:
+def diagnose() -> MachineDiagnosis:
     """Try everything that a lab uses. Takes about a second; needs root to try the kernel.
 
     Does not raise if something is missing: that is the result.
     """
-    return Diagnosis(
+    return MachineDiagnosis(
         (
             *capability_checks(effective_capabilities(Path("/proc/self/status").read_text())),
             *place_checks(),
@@ -217,7 +217,7 @@ def place_checks() -> list[Check]:
     return checks
 
 
-def kernel_checks(outcomes: dict[str, Outcome]) -> list[Check]:
+def kernel_checks(outcomes: dict[str, ProbeOutcome]) -> list[Check]:
     """A check for each kernel feature, given the outcomes of the probes.
 
     If the namespace for the probes could not be made, each check says that it was not tried.
@@ -428,7 +428,7 @@ def queues_check() -> Check:
     ok, finding = False, "not tried: needs root"
     if os.geteuid() == 0:
         try:
-            bpf.Loaded(bpf.compiled(marker.SOURCE), {}).close()
+            bpf.LoadedObject(bpf.compiled(marker.SOURCE), {}).close()
             ok, finding = True, "the program loads"
         except OSError as error:
             finding = str(error)

@@ -18,7 +18,7 @@ TIMEOUT_S = 120.0
 
 
 @dataclass(frozen=True, slots=True)
-class Engine:
+class ContainerEngine:
     """A running engine."""
 
     program: str
@@ -46,14 +46,14 @@ class Engine:
             ) from None
 
 
-def find_engine() -> Engine:
+def find_engine() -> ContainerEngine:
     """Docker if its engine answers, else Podman. Raises MachineError if neither does."""
     complaints = []
     for program in ENGINES:
         if shutil.which(program) is None:
             complaints.append(f"{program} is not installed")
             continue
-        engine = Engine(program)
+        engine = ContainerEngine(program)
         # Not `info`: in Docker 20.10 it exits with 0 even if the daemon does not answer.
         answer = engine.call(("version",))
         if answer.returncode == 0:

@@ -21,7 +21,7 @@ from rocelab.base.files import scratch_folder
 from rocelab.base.interruption import shielded, undone
 from rocelab.base.progress import Progress, ProgressSink
 from rocelab.base.trust import use_private_caches
-from rocelab.lab.engine import Engine, find_engine, last_line
+from rocelab.lab.engine import ContainerEngine, find_engine, last_line
 
 SUITE = "bookworm"
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
@@ -58,11 +58,11 @@ def image_here() -> str | None:
         return None
 
 
-def _has_image(engine: Engine) -> bool:
+def _has_image(engine: ContainerEngine) -> bool:
     return engine.call(("image", "inspect", image_name())).returncode == 0
 
 
-def built_image(engine: Engine, progress: ProgressSink) -> str:
+def built_image(engine: ContainerEngine, progress: ProgressSink) -> str:
     """The name of the default image, which is built if the engine does not have it.
 
     Raises MachineError where it cannot be built.

@@ -303,10 +303,10 @@ class NamespaceNode:
         indexes = {port.index for port in self.read_ports().values()}
         return [link for link in cables if link.port(self.name).index in indexes]
 
-    def read_ports(self) -> dict[str, links.Link]:
+    def read_ports(self) -> dict[str, links.KernelLink]:
         """The node's interfaces, by name. Raises OSError if the node is gone."""
 
-        def read() -> dict[str, links.Link]:
+        def read() -> dict[str, links.KernelLink]:
             with netlink.open_socket() as channel:
                 return {link.name: link for link in links.read_links(channel)}
 
@@ -319,7 +319,7 @@ class NamespaceNode:
     def port_faults(self, cables: Iterable[Link]) -> list[str]:
         """The problems of the ports of these links: gone, down, or without their neighbour."""
 
-        def read() -> tuple[dict[str, links.Link], set[tuple[int, str]]]:
+        def read() -> tuple[dict[str, links.KernelLink], set[tuple[int, str]]]:
             with netlink.open_socket() as channel:
                 ports = {port.name: port for port in links.read_links(channel)}
                 known = {

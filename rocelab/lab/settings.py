@@ -134,7 +134,7 @@ def _links(fabric: Fabric, node: Node) -> Mapping[str, Link]:
     return {link.port(node.name).interface: link for link in fabric.links_of[node.name]}
 
 
-def _ports(*names: str) -> Iterator[links.Link]:
+def _ports(*names: str) -> Iterator[links.KernelLink]:
     """The ports of the calling thread's namespace with these names, as far as they exist."""
     with netlink.open_socket(receive_buffer_bytes=4 << 20) as channel:
         yield from (port for port in links.read_links(channel) if port.name in names)

@@ -60,7 +60,9 @@ def default_route(nic: Nic, *, by: Sequence[Link] | None = None) -> bytes:
 
     Replaces an existing one. `by`: only over these ports of the NIC, if others are down.
     """
-    hops = [rtnetlink.Hop(link.a.index, link.b.ip) for link in (nic.links if by is None else by)]
+    hops = [
+        rtnetlink.GatewayHop(link.a.index, link.b.ip) for link in (nic.links if by is None else by)
+    ]
     return rtnetlink.put_route(
         [("RTA_MULTIPATH", hops)],
         family=AF_INET,

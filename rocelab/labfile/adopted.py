@@ -29,7 +29,7 @@ def _is_role(name: str) -> str:
 RoleName = Annotated[str, AfterValidator(_is_role)]
 
 
-class AdoptedNode(SpecModel):
+class AdoptedNodeSpec(SpecModel):
     """A node: what it is in the graph, and what its routing daemon and its kernel said of it."""
 
     name: NodeName
@@ -65,7 +65,7 @@ class AdoptedSpec(SpecModel):
     the next hops that its kernel had then: what a lab that is whole has."""
 
     kind: Annotated[Literal["adopted"], Field(description="the kind of fabric")]
-    nodes: Annotated[tuple[AdoptedNode, ...], Field(strict=False)]
+    nodes: Annotated[tuple[AdoptedNodeSpec, ...], Field(strict=False)]
     links: Annotated[tuple[AdoptedLink, ...], Field(strict=False)]
     routes: Mapping[NodeName, Mapping[str, Annotated[tuple[str, ...], Field(strict=False)]]] = (
         Field(default_factory=dict)

@@ -17,21 +17,21 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic.types import Tag
 
-from rocelab.base.units import Quantity
+from rocelab.base.units import UnitScale
 from rocelab.base.wording import KeyPath, counted, listed
 
 MAX_LISTED = 12
 
 
 @dataclass(frozen=True, slots=True)
-class Declared:
+class DeclaredType:
     """A type and the metadata of its Annotated, None if unknown."""
 
     annotation: Any
     metadata: tuple[object, ...] = ()
 
     @property
-    def members(self) -> tuple[Declared, ...]:
+    def members(self) -> tuple[DeclaredType, ...]:
         """The members of a union, without None; any other type is its only member."""
         if get_origin(self.annotation) not in (Union, types.UnionType):
             return (self,)
@@ -44,24 +44,27 @@ class Declared:
         only = self.members[0].annotation if len(self.members) == 1 else None
         return only if isinstance(only, type) and issubclass(only, BaseModel) else None
 
-    def at(self, part: str | int) -> Declared:
+    def at(self, part: str | int) -> DeclaredType:
         """The declaration of a key or an item of this."""
         model = self.model
         if model is not None:
             return next(
-                (of_field(info) for name, info in keys_of(model) if name == part), Declared(None)
+                (of_field(info) for name, info in keys_of(model) if name == part),
+                DeclaredType(None),
             )
         if len(self.members) != 1:
-            return Declared(None)
+            return DeclaredType(None)
         args = get_args(self.members[0].annotation)
-        return declare(args[-1 if isinstance(part, str) else 0]) if args else Declared(None)
+        return declare(args[-1 if isinstance(part, str) else 0]) if args else DeclaredType(None)
 
-    def member(self, tag: str | int) -> Declared:
+    def member(self, tag: str | int) -> DeclaredType:
         """The member of this union that pydantic calls `tag`."""
-        return next((member for member in self.members if member.is_called(tag)), Declared(None))
+        return next(
+            (member for member in self.members if member.is_called(tag)), DeclaredType(None)
+        )
 
     @property
-    def kinds(self) -> tuple[str, dict[str, Declared]] | None:
+    def kinds(self) -> tuple[str, dict[str, DeclaredType]] | None:
         """The key that distinguishes this union's blocks, and the block of each of its words."""
         models = [member.model for member in self.members]
         if len(models) < 2 or None in models:
@@ -87,7 +90,7 @@ class Declared:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class FieldPlace:
     """The place of an error: its path in the file and the declaration there.
 
     `model` holds the last key of the path. `union` is the place of the outermost union passed and
@@ -95,9 +98,9 @@ class Place:
     """
 
     path: KeyPath
-    declared: Declared
+    declared: DeclaredType
     model: type[BaseModel] | None = None
-    union: Place | None = None
+    union: FieldPlace | None = None
     member: str | int | None = None
 
     @property
@@ -111,20 +114,20 @@ class Place:
         return f"{info.description}; {default} if left out" if default else info.description
 
 
-def declare(annotation: object) -> Declared:
+def declare(annotation: object) -> DeclaredType:
     """The declaration of a type, with the metadata of its Annotated taken off."""
     if get_origin(annotation) is Annotated:
         bare, *items = get_args(annotation)
         metadata: list[object] = []
         for item in items:
             metadata += item.metadata if isinstance(item, FieldInfo) else [item]
-        return Declared(bare, tuple(metadata))
-    return Declared(annotation)
+        return DeclaredType(bare, tuple(metadata))
+    return DeclaredType(annotation)
 
 
-def of_field(info: FieldInfo) -> Declared:
+def of_field(info: FieldInfo) -> DeclaredType:
     """The declaration of a model's field."""
-    return Declared(info.annotation, tuple(info.metadata))
+    return DeclaredType(info.annotation, tuple(info.metadata))
 
 
 def keys_of(model: type[BaseModel]) -> Iterator[tuple[str, FieldInfo]]:
@@ -149,26 +152,26 @@ def default_text(info: FieldInfo) -> str | None:
             return None
 
 
-def locate(model: type[BaseModel], location: KeyPath) -> Place:
+def locate(model: type[BaseModel], location: KeyPath) -> FieldPlace:
     """The place of an error from the location that pydantic gives for it in `model`."""
-    here = Declared(model)
+    here = DeclaredType(model)
     path: list[str | int] = []
     holder: type[BaseModel] | None = None
-    union: Place | None = None
+    union: FieldPlace | None = None
     member: str | int | None = None
     for part in location:
         if len(here.members) > 1:
             if union is None:
-                union, member = Place(tuple(path), here, holder), part
+                union, member = FieldPlace(tuple(path), here, holder), part
             here = here.member(part)
             continue
         holder = here.model
         here = here.at(part)
         path.append(part)
-    return Place(tuple(path), here, holder, union, member)
+    return FieldPlace(tuple(path), here, holder, union, member)
 
 
-def choices(declared: Declared) -> tuple[str, ...]:
+def choices(declared: DeclaredType) -> tuple[str, ...]:
     """The words allowed at a place: of its enumerations and literals."""
     words: list[str] = []
     for member in declared.members:
@@ -179,24 +182,24 @@ def choices(declared: Declared) -> tuple[str, ...]:
     return tuple(words)
 
 
-def takes_text(declared: Declared) -> bool:
+def takes_text(declared: DeclaredType) -> bool:
     """Whether some text is allowed at a place."""
     return bool(choices(declared)) or any(
         member.annotation is str or quantity_of(member) for member in declared.members
     )
 
 
-def quantity_of(declared: Declared) -> Quantity | None:
+def quantity_of(declared: DeclaredType) -> UnitScale | None:
     """The kind of quantity (rate, size, duration) declared at a place, if it is one."""
     metadata = (*declared.metadata, *declared.members[0].metadata)
-    return next((item for item in metadata if isinstance(item, Quantity)), None)
+    return next((item for item in metadata if isinstance(item, UnitScale)), None)
 
 
-def phrase(declared: Declared) -> str:
+def phrase(declared: DeclaredType) -> str:
     """What is expected at a place, in words: `a whole number from 1 to 64`."""
     members = declared.members
     if len(members) == 1:
-        return _phrase(Declared(members[0].annotation, declared.metadata + members[0].metadata))
+        return _phrase(DeclaredType(members[0].annotation, declared.metadata + members[0].metadata))
     words = choices(declared)
     if declared.kinds is not None:
         key, blocks = declared.kinds
@@ -210,7 +213,7 @@ def phrase(declared: Declared) -> str:
     return listed(dict.fromkeys([*words, *rest]))
 
 
-def _phrase(declared: Declared) -> str:
+def _phrase(declared: DeclaredType) -> str:
     quantity = quantity_of(declared)
     if quantity is not None:
         limits = _limits(declared, quantity)
@@ -235,7 +238,7 @@ def _phrase(declared: Declared) -> str:
     return names.get(kind, "something else")
 
 
-def _limits(declared: Declared, quantity: Quantity | None = None) -> str:
+def _limits(declared: DeclaredType, quantity: UnitScale | None = None) -> str:
     def write(value: object) -> str:
         return quantity.written(value) if quantity and isinstance(value, int) else f"{value}"
 
@@ -262,7 +265,7 @@ def _limits(declared: Declared, quantity: Quantity | None = None) -> str:
     return f" {said}" if said else ""
 
 
-def _sizes(declared: Declared, what: str) -> str:
+def _sizes(declared: DeclaredType, what: str) -> str:
     least = next((item.min_length for item in declared.metadata if isinstance(item, MinLen)), 0)
     most = next((item.max_length for item in declared.metadata if isinstance(item, MaxLen)), None)
     if least and most is not None:

@@ -26,13 +26,21 @@ from rocelab.base.wording import (
 )
 from rocelab.labfile.base import is_name
 from rocelab.labfile.catalog import find_lab
-from rocelab.labfile.fields import Place, choices, keys_of, locate, of_field, phrase, takes_text
+from rocelab.labfile.fields import (
+    FieldPlace,
+    choices,
+    keys_of,
+    locate,
+    of_field,
+    phrase,
+    takes_text,
+)
 from rocelab.labfile.model import LabSpec
 from rocelab.labfile.scalars import read_scalar
-from rocelab.labfile.source import MAX_PROBLEMS, Data, Source, raise_problems, read_source
+from rocelab.labfile.source import MAX_PROBLEMS, Data, YamlSource, raise_problems, read_source
 
 Model = TypeVar("Model", bound=BaseModel)
-Found = tuple[Place, ErrorDetails]
+Found = tuple[FieldPlace, ErrorDetails]
 
 
 def load_spec(path: Path) -> LabSpec:
@@ -62,7 +70,7 @@ def read_model(path: Path, model: type[Model]) -> Model:
     return validate(read_source(path), model)
 
 
-def validate(source: Source, model: type[Model]) -> Model:
+def validate(source: YamlSource, model: type[Model]) -> Model:
     """The `model` that a file already read holds. Raises SpecError with every problem."""
     mistakes: list[Found] = []
     result = None
@@ -134,7 +142,9 @@ def _fits(errors: Sequence[Found], union: KeyPath) -> bool:
     )
 
 
-def _problem(source: Source, model: type[BaseModel], place: Place, error: ErrorDetails) -> Problem:
+def _problem(
+    source: YamlSource, model: type[BaseModel], place: FieldPlace, error: ErrorDetails
+) -> Problem:
     path, value = _path(source, place, error), error["input"]
     context = error.get("ctx", {})
     refusal = context.get("error")
@@ -162,7 +172,7 @@ def _problem(source: Source, model: type[BaseModel], place: Place, error: ErrorD
     return Problem(source.file, source.line(path), dotted(path), message, hint)
 
 
-def _path(source: Source, place: Place, error: ErrorDetails) -> KeyPath:
+def _path(source: YamlSource, place: FieldPlace, error: ErrorDetails) -> KeyPath:
     """The path at which to show a problem: that of its key, present or missing in the file."""
     refusal = error.get("ctx", {}).get("error")
     keys: Sequence[KeyPath] = ()
@@ -176,7 +186,7 @@ def _path(source: Source, place: Place, error: ErrorDetails) -> KeyPath:
     return place.path + next((key for key in keys if (*place.path, *key) in source.lines), ())
 
 
-def _key_hint(model: type[BaseModel], place: Place) -> str:
+def _key_hint(model: type[BaseModel], place: FieldPlace) -> str:
     """Advice about an unknown key: the key that was probably meant, or the allowed keys."""
     key = str(place.path[-1])
     allowed = [name for name, _ in keys_of(place.model)] if place.model else []
@@ -194,7 +204,7 @@ def _key_hint(model: type[BaseModel], place: Place) -> str:
     return f"the keys allowed here: {', '.join(allowed)}"
 
 
-def _kinds_with(place: Place, key: str) -> list[str]:
+def _kinds_with(place: FieldPlace, key: str) -> list[str]:
     """The kinds of a block that have `key`, for a block whose kind does not have it."""
     union = place.union
     if union is None or place.path[:-1] != union.path or union.declared.kinds is None:
@@ -216,7 +226,7 @@ def _word_hint(value: object, words: Sequence[str]) -> str | None:
     return did_you_mean(value, words) if isinstance(value, str) else None
 
 
-def _value_hint(place: Place, value: object) -> str | None:
+def _value_hint(place: FieldPlace, value: object) -> str | None:
     """Advice about a value of the wrong type or beyond a limit."""
     if isinstance(value, bool):
         if value and any(member.model for member in place.declared.members):

@@ -60,7 +60,7 @@ _SYNTAX_HINTS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class YamlSource:
     """A parsed file: its name, its keys and values, and the line of each by key path.
 
     A value behind an alias has the lines of its anchor.
@@ -77,7 +77,7 @@ class Source:
         return self.lines.get(path)
 
 
-def read_source(path: Path) -> Source:
+def read_source(path: Path) -> YamlSource:
     """The keys and values of a YAML file.
 
     Raises SpecError with every problem: a file that cannot be read, is not UTF-8 text, exceeds the
@@ -87,7 +87,7 @@ def read_source(path: Path) -> Source:
     return parse_source(read_text(path, file), file)
 
 
-def parse_source(text: str, file: str) -> Source:
+def parse_source(text: str, file: str) -> YamlSource:
     """The keys and values of YAML text; `file` is its name in messages. Raises SpecError."""
     unprintable = _UNPRINTABLE.search(text)
     if unprintable:
@@ -115,7 +115,7 @@ def parse_source(text: str, file: str) -> Source:
             "start from a copy of one that ships with the kit",
             line=root.line,
         )
-    return Source(file, root.data, dict(_lines(root, ())))
+    return YamlSource(file, root.data, dict(_lines(root, ())))
 
 
 def written(data: Mapping[str, Any], *, width: int = 80) -> str:

@@ -78,7 +78,7 @@ def compiled(source: Path) -> Path:
         raise BpfError(str(error)) from None
 
 
-class Loaded(Closing):
+class LoadedObject(Closing):
     """An object file in the kernel: `close` releases it and its descriptors, pins stay."""
 
     def __init__(self, file: Path, max_entries: Mapping[str, int]) -> None:

@@ -86,7 +86,7 @@ class KernelRoute:
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class GroupMember:
     """A next-hop object that is a next hop."""
 
     interface: int
@@ -94,7 +94,7 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class NexthopGroup:
     """A next-hop object that is a group: ids and weights; 0 buckets if it is not resilient."""
 
     members: tuple[tuple[int, int], ...]
@@ -163,10 +163,10 @@ def parse_route(body: bytes, of_table: int = RT_TABLE_MAIN) -> KernelRoute | Non
     )
 
 
-def read_objects(channel: socket.socket) -> tuple[dict[int, Member], dict[int, Group]]:
+def read_objects(channel: socket.socket) -> tuple[dict[int, GroupMember], dict[int, NexthopGroup]]:
     """Next hops and groups by id. Raises OSError."""
-    members: dict[int, Member] = {}
-    groups: dict[int, Group] = {}
+    members: dict[int, GroupMember] = {}
+    groups: dict[int, NexthopGroup] = {}
     for body in netlink.dump(channel, RTM_GETNEXTHOP, bytes(NHMSG.size)):
         attributes = netlink.attributes(body, NHMSG.size)
         identity = netlink.number(attributes[NHA_ID])
@@ -175,9 +175,9 @@ def read_objects(channel: socket.socket) -> tuple[dict[int, Member], dict[int, G
                 (number, (high << 8 | low) + 1)
                 for number, low, high, _ in GROUP_ENTRY.iter_unpack(attributes[NHA_GROUP])
             )
-            groups[identity] = Group(entries, _buckets(attributes))
+            groups[identity] = NexthopGroup(entries, _buckets(attributes))
         elif NHA_OIF in attributes:
-            members[identity] = Member(
+            members[identity] = GroupMember(
                 netlink.number(attributes[NHA_OIF]), attributes.get(NHA_GATEWAY, b"")
             )
     return members, groups

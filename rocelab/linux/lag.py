@@ -25,7 +25,7 @@ def affinity(created: int, ports: int) -> int:
     return created % ports
 
 
-class Member(Protocol[WayTaken]):
+class LagMember(Protocol[WayTaken]):
     """A sender on a port that can move to another."""
 
     def move(self, way: WayTaken, macs: bytes) -> None:
@@ -34,7 +34,7 @@ class Member(Protocol[WayTaken]):
 
 
 @dataclass(frozen=True, slots=True)
-class Port(Generic[Way]):
+class LagPort(Generic[Way]):
     """A port of a NIC: where its frames go, and the addresses they begin with."""
 
     interface: str
@@ -45,15 +45,15 @@ class Port(Generic[Way]):
 class Lag(Generic[Way]):
     """The ports of one NIC and their members."""
 
-    def __init__(self, ports: Sequence[Port[Way]]) -> None:
+    def __init__(self, ports: Sequence[LagPort[Way]]) -> None:
         """All ports are assumed to have carrier."""
         self.ports = tuple(ports)
         self._carrier = [True] * len(self.ports)
-        self._members: list[Member[Way]] = []
+        self._members: list[LagMember[Way]] = []
         self._homes: list[int] = []
         self._at: list[int] = []
 
-    def add(self, member: Member[Way], home: int) -> None:
+    def add(self, member: LagMember[Way], home: int) -> None:
         """Add `member`, which uses port `home` (from 0) and has that port's addresses."""
         self._members.append(member)
         self._homes.append(home)

@@ -95,7 +95,7 @@ class LinkCounters(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class KernelLink:
     """An interface. Its attributes, some 40, are decoded on access."""
 
     index: int
@@ -180,7 +180,7 @@ class Link:
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
+class InterfaceAddress:
     """An address of an interface; `is_global`: not of the link or the host alone."""
 
     interface: int
@@ -198,7 +198,7 @@ class Neighbour:
     mac: str
 
 
-def read_links(channel: socket.socket) -> list[Link]:
+def read_links(channel: socket.socket) -> list[KernelLink]:
     """The interfaces of the socket's namespace. Raises OSError."""
     return [parse_link(body) for body in netlink.dump(channel, RTM_GETLINK, bytes(IFINFOMSG.size))]
 
@@ -223,10 +223,10 @@ def read_counters() -> dict[str, LinkCounters]:
     return counters
 
 
-def parse_link(body: bytes) -> Link:
+def parse_link(body: bytes) -> KernelLink:
     """An interface from the body of its message."""
     _, _, index, flags, _ = IFINFOMSG.unpack_from(body)
-    return Link(index, flags, body)
+    return KernelLink(index, flags, body)
 
 
 def read_neighbours(channel: socket.socket) -> Iterator[Neighbour]:
@@ -239,7 +239,7 @@ def read_neighbours(channel: socket.socket) -> Iterator[Neighbour]:
             yield Neighbour(interface, attributes[NDA_DST], mac)
 
 
-def read_addresses(channel: socket.socket) -> Iterator[Address]:
+def read_addresses(channel: socket.socket) -> Iterator[InterfaceAddress]:
     """The addresses of the socket's namespace, of IPv4 and IPv6. Raises OSError."""
     for body in netlink.dump(channel, RTM_GETADDR, bytes(IFADDRMSG.size)):
         _, length, _, scope, interface = IFADDRMSG.unpack_from(body)
@@ -247,7 +247,7 @@ def read_addresses(channel: socket.socket) -> Iterator[Address]:
         # A point-to-point address has the peer's as IFA_ADDRESS.
         local = attributes.get(IFA_LOCAL) or attributes.get(IFA_ADDRESS)
         if local:
-            yield Address(interface, ip_address(local), length, scope == RT_SCOPE_UNIVERSE)
+            yield InterfaceAddress(interface, ip_address(local), length, scope == RT_SCOPE_UNIVERSE)
 
 
 def read_namespace_number(channel: socket.socket, netns: int) -> int | None:

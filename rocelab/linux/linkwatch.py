@@ -48,7 +48,7 @@ class LinkWatch(Listener):
                 if kind == links.RTM_NEWLINK:
                     yield from self._link(node, links.parse_link(body), now_ns)
 
-    def _link(self, node: str, link: links.Link, now_ns: int) -> Iterator[LinkEvent]:
+    def _link(self, node: str, link: links.KernelLink, now_ns: int) -> Iterator[LinkEvent]:
         state = link.up, link.carrier, link.operstate
         before = self._known.get((node, link.name))
         self._known[node, link.name] = state

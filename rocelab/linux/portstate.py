@@ -17,7 +17,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from rocelab.linux import fib, links, netlink
-from rocelab.linux.links import Link
+from rocelab.linux.links import KernelLink
 
 RTM_NEWADDR, RTM_NEWNEIGH = 20, 28
 RTPROT_KERNEL, RTPROT_STATIC = 2, 4
@@ -43,7 +43,7 @@ Key = tuple[object, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class RestoreMessage:
     """A message that sets something again: its type, its body, and what it is about."""
 
     kind: int
@@ -57,7 +57,7 @@ class PortState:
     first."""
 
     txqlen: int
-    kept: tuple[Kept, ...]
+    kept: tuple[RestoreMessage, ...]
 
 
 def set_txqlen(index: int, txqlen: int) -> bytes:
@@ -69,7 +69,7 @@ def set_txqlen(index: int, txqlen: int) -> bytes:
     return netlink.request(links.RTM_NEWLINK, body)
 
 
-def read_port(channel: socket.socket, port: Link) -> PortState:
+def read_port(channel: socket.socket, port: KernelLink) -> PortState:
     """What the kernel would forget of an interface. Raises OSError."""
     index = port.index
     addresses = netlink.dump(channel, links.RTM_GETADDR, bytes(links.IFADDRMSG.size))
@@ -106,13 +106,15 @@ def from_json(text: str) -> PortState:
     return PortState(document["txqlen"], kept)
 
 
-def missing(before: Iterable[Kept], now: Iterable[Kept]) -> tuple[Kept, ...]:
+def missing(
+    before: Iterable[RestoreMessage], now: Iterable[RestoreMessage]
+) -> tuple[RestoreMessage, ...]:
     """The objects of `before` that are not there now."""
     present = {kept.key for kept in now}
     return tuple(kept for kept in before if kept.key not in present)
 
 
-def send_back(channel: socket.socket, lost: Iterable[Kept]) -> None:
+def send_back(channel: socket.socket, lost: Iterable[RestoreMessage]) -> None:
     """Set again what was lost. What somebody else has set meanwhile stays.
 
     The kernel refuses a route while its source address passes duplicate detection (RFC 4862 section
@@ -125,7 +127,7 @@ def send_back(channel: socket.socket, lost: Iterable[Kept]) -> None:
         time.sleep(_STEP_S)
 
 
-def _is_refused(channel: socket.socket, lost: Kept) -> bool:
+def _is_refused(channel: socket.socket, lost: RestoreMessage) -> bool:
     flags = netlink.REQUEST_ACK_CREATE_EXCL
     if lost.kind == fib.RTM_NEWNEXTHOP:
         # A group may still be there, with fewer members.
@@ -145,12 +147,12 @@ def _is_kept_address(body: bytes, index: int) -> bool:
     return interface == index and bool(flags & IFA_F_PERMANENT) and not netlink.number(protocol)
 
 
-def _address(body: bytes) -> Kept:
+def _address(body: bytes) -> RestoreMessage:
     family, length, _, _, _ = links.IFADDRMSG.unpack_from(body)
     attributes = netlink.attributes(body, links.IFADDRMSG.size)
     ip = attributes.get(links.IFA_LOCAL) or attributes.get(links.IFA_ADDRESS, b"")
     key = ("address", family, ip, length)
-    return Kept(RTM_NEWADDR, body[: links.IFADDRMSG.size] + _joined(attributes), key)
+    return RestoreMessage(RTM_NEWADDR, body[: links.IFADDRMSG.size] + _joined(attributes), key)
 
 
 def _is_kept_neighbour(body: bytes, index: int) -> bool:
@@ -158,14 +160,14 @@ def _is_kept_neighbour(body: bytes, index: int) -> bool:
     return interface == index and bool(state & links.NUD_PERMANENT)
 
 
-def _neighbour(body: bytes) -> Kept:
+def _neighbour(body: bytes) -> RestoreMessage:
     attributes = netlink.attributes(body, links.NDMSG.size)
     kept = {
         kind: attributes[kind] for kind in (links.NDA_DST, links.NDA_LLADDR) if kind in attributes
     }
     *_, flags, _ = links.NDMSG.unpack_from(body)
     key = ("neighbour", body[0], flags & NTF_PROXY, *kept.values())
-    return Kept(RTM_NEWNEIGH, body[: links.NDMSG.size] + _joined(kept), key)
+    return RestoreMessage(RTM_NEWNEIGH, body[: links.NDMSG.size] + _joined(kept), key)
 
 
 def _nexthops(bodies: Iterable[bytes], index: int) -> list[bytes]:
@@ -187,14 +189,14 @@ def _nexthops(bodies: Iterable[bytes], index: int) -> list[bytes]:
     return [*chosen.values(), *(body for members, body in groups if members & chosen.keys())]
 
 
-def _nexthop(body: bytes) -> Kept:
+def _nexthop(body: bytes) -> RestoreMessage:
     family, _, protocol, _, flags = fib.NHMSG.unpack_from(body)
     attributes = netlink.attributes(body, fib.NHMSG.size)
     kept = {kind: attributes[kind] for kind in _NHA_SET if kind in attributes}
     if NHA_ENCAP in kept:
         kept[NHA_ENCAP | NLA_F_NESTED] = kept.pop(NHA_ENCAP)
     plain = fib.NHMSG.pack(family, 0, protocol, 0, flags & _RTNH_F_ONLINK)
-    return Kept(fib.RTM_NEWNEXTHOP, plain + _joined(kept), ("nexthop", *kept.values()))
+    return RestoreMessage(fib.RTM_NEWNEXTHOP, plain + _joined(kept), ("nexthop", *kept.values()))
 
 
 def _is_kept_route(body: bytes, index: int, nexthops: Collection[bytes]) -> bool:
@@ -211,7 +213,7 @@ def _is_kept_route(body: bytes, index: int, nexthops: Collection[bytes]) -> bool
     return netlink.number(attributes.get(fib.RTA_OIF, b"")) == index or index in hops
 
 
-def _route(body: bytes) -> Kept:
+def _route(body: bytes) -> RestoreMessage:
     *header, flags = fib.RTMSG.unpack_from(body)
     family, length, _, tos, table, *_ = header
     attributes = netlink.attributes(body, fib.RTMSG.size)
@@ -241,7 +243,7 @@ def _route(body: bytes) -> Kept:
     hops = tuple(_interfaces(attributes.get(fib.RTA_MULTIPATH, b"")))
     key = ("route", family, table, length, tos, *(attributes.get(kind) for kind in naming), hops)
     plain = fib.RTMSG.pack(*header, flags & ~_RTNH_STATE)
-    return Kept(fib.RTM_NEWROUTE, plain + _joined(attributes), key)
+    return RestoreMessage(fib.RTM_NEWROUTE, plain + _joined(attributes), key)
 
 
 def _interfaces(hops: bytes) -> list[int]:

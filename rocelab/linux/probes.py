@@ -23,7 +23,7 @@ PORT = "probe"
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ProbeOutcome:
     """The outcome of a probe; `denied`: the privilege for it was missing."""
 
     ok: bool
@@ -31,7 +31,7 @@ class Outcome:
     denied: bool = False
 
 
-def probe_kernel() -> dict[str, Outcome]:
+def probe_kernel() -> dict[str, ProbeOutcome]:
     """The outcome of each probe, by name.
 
     Holds only "namespaces" if the namespace for the other probes could not be made. A failed probe
@@ -58,7 +58,7 @@ def missing(names: Sequence[str]) -> str | None:
     return namespaces.on_own_thread(probe)
 
 
-def _probe_in_a_namespace_of_its_own() -> dict[str, Outcome]:
+def _probe_in_a_namespace_of_its_own() -> dict[str, ProbeOutcome]:
     outcome = _attempt(_enter_scratch_namespace)
     outcomes = {"namespaces": outcome}
     if outcome.ok:
@@ -67,13 +67,13 @@ def _probe_in_a_namespace_of_its_own() -> dict[str, Outcome]:
     return outcomes
 
 
-def _attempt(probe: Callable[[], None]) -> Outcome:
+def _attempt(probe: Callable[[], None]) -> ProbeOutcome:
     try:
         probe()
     except OSError as error:
         denied = error.errno in (errno.EPERM, errno.EACCES)
-        return Outcome(False, "needs root" if denied else _missing(error), denied)
-    return Outcome(True, "present")
+        return ProbeOutcome(False, "needs root" if denied else _missing(error), denied)
+    return ProbeOutcome(True, "present")
 
 
 def _missing(error: OSError) -> str:

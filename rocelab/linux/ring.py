@@ -68,7 +68,7 @@ def slot_bytes(frame_bytes: int) -> int:
     return -(-(frame_bytes + _MOST_HEADROOM_BYTES) // _ALIGNMENT) * _ALIGNMENT
 
 
-def open_ring(frame_bytes: int) -> Ring:
+def open_ring(frame_bytes: int) -> PacketRing:
     """A ring of the RoCEv2 frames of the calling thread's namespace, on every interface.
 
     Raises OSError without CAP_NET_RAW or memory.
@@ -77,12 +77,12 @@ def open_ring(frame_bytes: int) -> Ring:
     # ETH_P_ALL, keeps the socket off the path of outgoing packets.
     packets = socket.socket(socket.AF_PACKET, socket.SOCK_RAW | socket.SOCK_CLOEXEC, 0)
     attach_filter(packets, roce_filter())
-    ring = Ring(packets, frame_bytes, DRAIN_LIMIT)
+    ring = PacketRing(packets, frame_bytes, DRAIN_LIMIT)
     _bind_to_all_interfaces(packets)
     return ring
 
 
-class Ring:
+class PacketRing:
     """The ring of a packet socket, which is bound after its ring is made."""
 
     def __init__(self, packets: socket.socket, frame_bytes: int, limit: int) -> None:

@@ -27,7 +27,7 @@ Attributes = Sequence[Attribute]
 Encoder = Callable[..., bytes]
 
 
-class Hop(NamedTuple):
+class GatewayHop(NamedTuple):
     """A next hop of a route: struct rtnexthop with the interface's index, and the gateway."""
 
     interface: int
@@ -105,7 +105,7 @@ def _mac(value: str) -> bytes:
     return bytes.fromhex(value.replace(":", ""))
 
 
-def _hops(hops: Sequence[Hop]) -> bytes:
+def _hops(hops: Sequence[GatewayHop]) -> bytes:
     encoded = []
     for hop in hops:
         gateway = netlink.attribute(RTA_GATEWAY, _ip(hop.gateway))

@@ -46,7 +46,7 @@ _TCA_NETEM_LATENCY64 = 10
 _ACT_DIRECT = 1
 
 
-class Counts(NamedTuple):
+class QdiscCounts(NamedTuple):
     """The counters of a qdisc since its creation, and its current backlog."""
 
     packets: int
@@ -55,7 +55,7 @@ class Counts(NamedTuple):
     backlog_bytes: int
 
 
-class Installed(NamedTuple):
+class InstalledFilter(NamedTuple):
     """A qdisc, class or filter in the kernel. Attributes are decoded on access."""
 
     interface: int
@@ -75,12 +75,12 @@ class Installed(NamedTuple):
         return netlink.attributes(self.find(TCA_OPTIONS))
 
     @property
-    def counts(self) -> Counts:
+    def counts(self) -> QdiscCounts:
         """The counters of a qdisc."""
         stats = self.find(TCA_STATS2)
         size, packets = _BASIC.unpack_from(netlink.find(stats, 0, _TCA_STATS_BASIC))
         _, backlog, drops, _, _ = _QUEUE.unpack_from(netlink.find(stats, 0, _TCA_STATS_QUEUE))
-        return Counts(packets, size, drops, backlog)
+        return QdiscCounts(packets, size, drops, backlog)
 
     def find(self, kind: int) -> bytes:
         """One of its attributes, empty if missing."""
@@ -155,7 +155,9 @@ def filter_info(priority: int, ethernet_protocol: int) -> int:
     return priority << 16 | socket.htons(ethernet_protocol)
 
 
-def read(channel: socket.socket, kind: int, interface: int = 0, parent: int = 0) -> list[Installed]:
+def read(
+    channel: socket.socket, kind: int, interface: int = 0, parent: int = 0
+) -> list[InstalledFilter]:
     """The qdiscs, classes or filters (`RTM_GETQDISC` ...) of an interface of the socket's
     namespace, filters those below `parent`; 0: the qdiscs of all interfaces. Raises OSError."""
     body = TCMSG.pack(socket.AF_UNSPEC, interface, 0, parent, 0)
@@ -164,7 +166,7 @@ def read(channel: socket.socket, kind: int, interface: int = 0, parent: int = 0)
     return [installed for installed in entries if interface in (0, installed.interface)]
 
 
-def parse(body: bytes) -> Installed:
+def parse(body: bytes) -> InstalledFilter:
     """A qdisc, class or filter from the body of its message."""
     _, interface, handle, parent, info = TCMSG.unpack_from(body)
-    return Installed(interface, handle, parent, info, body)
+    return InstalledFilter(interface, handle, parent, info, body)

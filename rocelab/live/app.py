@@ -33,8 +33,8 @@ from rocelab.lab.inuse import in_use
 from rocelab.lab.lab import RunningLab
 from rocelab.labfile.base import SpecModel
 from rocelab.labfile.load import validate
-from rocelab.labfile.schemes.spec import AskedScheme
-from rocelab.labfile.source import Source
+from rocelab.labfile.schemes.spec import SchemeChoice
+from rocelab.labfile.source import YamlSource
 from rocelab.live.access import Access, Guard
 from rocelab.live.details import link_document, node_document
 from rocelab.live.faults import FaultRequest, Faults
@@ -49,7 +49,7 @@ from rocelab.live.flows import (
 from rocelab.live.recorded import recorded_page
 from rocelab.live.state import METRICS
 from rocelab.live.terminal import Terminals
-from rocelab.live.traffic import Traffic
+from rocelab.live.traffic import LiveTraffic
 from rocelab.record import LabFiles
 
 MOST_BODY_BYTES = 16 << 10
@@ -71,7 +71,7 @@ Document = Mapping[str, object]
 def live_app(
     feed: Feed,
     faults: Faults,
-    traffic: Traffic,
+    traffic: LiveTraffic,
     access: Access,
     *,
     read_only: bool,
@@ -126,7 +126,7 @@ def live_app(
         return JSONResponse({})
 
     async def scheme(request: Request) -> Response:
-        await run_in_threadpool(_switch, feed.lab, await _asked(request, AskedScheme))
+        await run_in_threadpool(_switch, feed.lab, await _asked(request, SchemeChoice))
         return JSONResponse({})
 
     async def path(request: Request) -> Response:
@@ -254,14 +254,14 @@ async def _asked(request: Request, model: type[Asked]) -> Asked:
         raise HTTPException(400, "the body is not JSON") from None
     if not isinstance(data, dict):
         raise HTTPException(400, "the body is not a JSON object")
-    return validate(Source("request", data, {}), model)
+    return validate(YamlSource("request", data, {}), model)
 
 
 async def _answered(document: Callable[..., Document], *arguments: object) -> Response:
     return JSONResponse(await run_in_threadpool(document, *arguments))
 
 
-def _switch(lab: RunningLab, asked: AskedScheme) -> None:
+def _switch(lab: RunningLab, asked: SchemeChoice) -> None:
     """Spread flows in another way, as `rocelab scheme`. Raises as `Steering.set_scheme`."""
     with in_use(LabFiles(lab.name), "a change of scheme", shared=True), lab.locked():
         lab.steering.set_scheme(asked.scheme)

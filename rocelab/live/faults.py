@@ -51,7 +51,7 @@ class FaultRequest(SpecModel):
 
 
 @dataclass(frozen=True, slots=True)
-class _Own:
+class _PageFault:
     """A fault of this server: what ends it before its time, and the thread that undoes it."""
 
     stop: threading.Event
@@ -65,7 +65,7 @@ class Faults:
         self._feed = feed
         self._lab = feed.lab
         self._looking = threading.Lock()
-        self._own: dict[int, _Own] = {}
+        self._own: dict[int, _PageFault] = {}
         self._begun: set[threading.Thread] = set()
         self._closing = threading.Event()
 
@@ -127,7 +127,7 @@ class Faults:
                 event = FaultEvent(
                     injector.changes[0].t_ns, number, fault.kind, fault.subject, True, ends_ns
                 )
-                self._own[number] = _Own(stop, threading.current_thread())
+                self._own[number] = _PageFault(stop, threading.current_thread())
                 self._feed.publish(event)
                 begun.set_result(number)
                 if not self._closing.is_set():

@@ -29,7 +29,7 @@ from rocelab.live.events import (
     SessionEvent,
     document,
 )
-from rocelab.live.history import History
+from rocelab.live.history import LoadHistory
 from rocelab.live.state import METRICS, Condition, LabState, NodeState, condition
 from rocelab.live.stream import Hub
 from rocelab.live.values import values_of
@@ -40,7 +40,7 @@ from rocelab.observe.health.spec import HealthSpec
 from rocelab.observe.stages import tracing
 from rocelab.observe.stages.frrlog import SessionDown, SessionUp
 from rocelab.observe.timeline import opened_namespaces
-from rocelab.results.stages import Cause
+from rocelab.results.stages import DetectionCause
 
 INTERVAL = "500ms"
 POLL_S = 0.25
@@ -59,7 +59,7 @@ class Feed(Holding):
         self.lab = lab
         self.state = LabState(lab.fabric, read_only, terminal, scheme=_scheme_of(lab))
         self.hub = Hub(METRICS, self.state.document)
-        self.history = History(lab.fabric)
+        self.history = LoadHistory(lab.fabric)
         self.snapshot: Snapshot | None = None
         """The newest one."""
         self._first = threading.Event()
@@ -184,7 +184,7 @@ class Feed(Holding):
         if not isinstance(event, SessionEvent) or event.up or event.detail:
             return event
         dark = {self._link_of_port[port] for port in self.state.dark}
-        return replace(event, cause=Cause.CARRIER.value) if event.link in dark else event
+        return replace(event, cause=DetectionCause.CARRIER.value) if event.link in dark else event
 
     def _corrected(self, reading: Reading) -> Iterator[CarrierEvent]:
         """Ports whose carrier is another one than the events have said, before the reading."""
@@ -263,4 +263,4 @@ class SessionLogs:
         place = event.time_ns, name, event.node, event.neighbour[:MOST_DETAIL], peer
         if isinstance(event, SessionDown):
             return SessionEvent(*place, False, event.cause.value, event.detail[:MOST_DETAIL])
-        return SessionEvent(*place, True, Cause.SESSION_UP.value, "")
+        return SessionEvent(*place, True, DetectionCause.SESSION_UP.value, "")

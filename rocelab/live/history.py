@@ -76,7 +76,7 @@ def carriers(fabric: Fabric, dark: frozenset[Place]) -> Iterator[tuple[str, list
             yield link.name, carrier
 
 
-class History:
+class LoadHistory:
     """The newest samples of a lab. Any thread may use it."""
 
     def __init__(self, fabric: Fabric) -> None:

@@ -21,7 +21,7 @@ from rocelab.live.access import opened
 from rocelab.live.app import live_app
 from rocelab.live.faults import Faults
 from rocelab.live.feed import Feed
-from rocelab.live.traffic import Traffic
+from rocelab.live.traffic import LiveTraffic
 
 MOST_CONNECTIONS = 64
 """Clients of the stream included."""
@@ -53,7 +53,7 @@ def serve(
         opened(lab.name, port) as (access, listener),
         Feed(lab, read_only=read_only, terminal=terminal) as feed,
         Faults(feed) as faults,
-        Traffic(feed) as traffic,
+        LiveTraffic(feed) as traffic,
         HttpServer(
             live_app(feed, faults, traffic, access, read_only=read_only, terminal=terminal),
             listener,

@@ -30,7 +30,7 @@ Values = Mapping[int, float]
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class StreamMessage:
     """A message to a client: its kind, JSON, and the id of the last event up to here."""
 
     kind: str
@@ -129,27 +129,27 @@ class Hub:
             events = tuple(self._events)
         return [json.loads(data) for data in events]
 
-    def taken(self, client: Client) -> list[Message]:
+    def taken(self, client: Client) -> list[StreamMessage]:
         """What is new to a client, whose position moves on."""
         with self._lock:
             return list(self._new_to(client))
 
-    def _new_to(self, client: Client) -> Iterator[Message]:
+    def _new_to(self, client: Client) -> Iterator[StreamMessage]:
         kept_from = self._published - len(self._events)
         if client.position is None:
             client.position = max(kept_from, self._published - SHOWN_EVENTS)
-            yield Message("fabric", _json(self._describe()), self._id(client.position))
+            yield StreamMessage("fabric", _json(self._describe()), self._id(client.position))
         if client.position < kept_from:
             gap = {"kind": "gap", "missed": kept_from - client.position}
             client.position = kept_from
-            yield Message("event", _json(gap), self._id(kept_from))
+            yield StreamMessage("event", _json(gap), self._id(kept_from))
         for data in islice(self._events, client.position - kept_from, None):
             client.position += 1
-            yield Message("event", data, self._id(client.position))
+            yield StreamMessage("event", data, self._id(client.position))
         values = client.take_values()
         if values is not None and self._sampled_ns:
             sample = {"t_ns": self._sampled_ns, "metric": client.metric, "values": values}
-            yield Message("sample", _json(sample), self._id(client.position))
+            yield StreamMessage("sample", _json(sample), self._id(client.position))
 
     def _id(self, position: int) -> str:
         return f"{self._epoch}-{position}"
@@ -180,7 +180,7 @@ class Client:
         values, self._values = self._values, None
         return values
 
-    def take(self) -> list[Message]:
+    def take(self) -> list[StreamMessage]:
         """What is new since the last time, in order."""
         return self._hub.taken(self)
 

@@ -33,7 +33,7 @@ NO_JOB: Document = {"state": None}
 _ERRORS: Mapping[int, type[RocelabError]] = {2: InputError, 3: MachineError}
 
 
-class Traffic:
+class LiveTraffic:
     """The jobs of a lab's page, one at a time; leaving the context ends it."""
 
     def __init__(self, feed: Feed) -> None:
@@ -43,7 +43,7 @@ class Traffic:
         self._run: _Run | None = None
         self._closing = False
 
-    def __enter__(self) -> Traffic:
+    def __enter__(self) -> LiveTraffic:
         self.look()
         return self
 

@@ -24,7 +24,7 @@ from rocelab.lab.lab import RunningLab
 from rocelab.observe.pcapng import (
     PCAP_HEADER_BYTES,
     PIECE_BYTES,
-    Packet,
+    CapturedPacket,
     PcapReader,
     pcapng_header,
     pcapng_packet,
@@ -138,10 +138,10 @@ def _end(process: subprocess.Popen[bytes]) -> bytes:
 
 def _merged(
     files: Sequence[IO[bytes]], captures: Sequence[PcapReader]
-) -> Iterator[tuple[int, Packet]]:
+) -> Iterator[tuple[int, CapturedPacket]]:
     """Every packet with the number of its interface, in order of time."""
 
-    def numbered(number: int) -> Iterator[tuple[int, int, Packet]]:
+    def numbered(number: int) -> Iterator[tuple[int, int, CapturedPacket]]:
         while data := files[number].read(PIECE_BYTES):
             for packet in captures[number].feed(data):
                 yield packet.time_ns, number, packet

@@ -11,7 +11,7 @@ from typing import Self
 import numpy as np
 
 from rocelab.agent.agent import clock_offset_ns
-from rocelab.dataplane.pfc.journal import Entry, What
+from rocelab.dataplane.pfc.journal import Entry, JournalAction
 from rocelab.dataplane.pfc.reading import ClassCounters, Pause, PauseReader, pauses
 from rocelab.planning.fabric import Fabric
 from rocelab.planning.pauses import PausePlan, PausePort
@@ -91,9 +91,9 @@ class PauseWatch:
             unbalanced=reader.imbalance(),
             is_alive=reader.is_alive(),
             nics_late_p99_ns=nics_late_ns[1] if nics_late_ns else None,
-            restarts=sum(entry.what is What.TAKEN_OVER for entry in entries),
+            restarts=sum(entry.what is JournalAction.TAKEN_OVER for entry in entries),
             is_recorded=not reader.unrecorded()
-            and all(entry.what is not What.LOST for entry in whole),
+            and all(entry.what is not JournalAction.LOST for entry in whole),
             unreported=reader.unreported() - self._unreported_before,
             unreceived=_unreceived(reader.plan, self._before, after),
             unaccounted=_unaccounted(reader.plan, self._before, after),
@@ -101,7 +101,11 @@ class PauseWatch:
 
 
 def _lateness(entries: list[Entry]) -> tuple[int, int, int] | None:
-    late = [entry.value for entry in entries if entry.what in (What.STOPPED, What.STARTED)]
+    late = [
+        entry.value
+        for entry in entries
+        if entry.what in (JournalAction.STOPPED, JournalAction.STARTED)
+    ]
     if not late:
         return None
     p50, p99 = np.percentile(late, (50, 99))
@@ -112,7 +116,7 @@ def _least_held(plan: PausePlan, entries: list[Entry]) -> dict[tuple[PausePort, 
     """The least that each NIC's receive buffer held when the NIC asked for a pause."""
     least: dict[tuple[PausePort, int], int] = {}
     for entry in entries:
-        if entry.what in (What.PAUSE_SENT, What.REFRESHED):
+        if entry.what in (JournalAction.PAUSE_SENT, JournalAction.REFRESHED):
             port = plan.by_slot[entry.slot]
             place = port, entry.traffic_class
             if port.is_nic:

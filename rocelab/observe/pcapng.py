@@ -26,7 +26,7 @@ _NANOSECONDS = b"\x09"
 
 
 @dataclass(frozen=True, slots=True)
-class Packet:
+class CapturedPacket:
     """A captured packet: its time, its original length, and the bytes that were kept."""
 
     time_ns: int
@@ -46,7 +46,7 @@ class PcapReader:
             raise ValueError(f"not a capture with nanoseconds: magic {magic:#x}")
         self._rest = b""
 
-    def feed(self, data: bytes) -> Iterator[Packet]:
+    def feed(self, data: bytes) -> Iterator[CapturedPacket]:
         """The packets completed by this data, which comes in pieces of any size."""
         data = self._rest + data
         at = 0
@@ -56,7 +56,7 @@ class PcapReader:
             if len(data) - begin < kept:
                 break
             at = begin + kept
-            yield Packet(seconds * 10**9 + nanoseconds, length, data[begin:at])
+            yield CapturedPacket(seconds * 10**9 + nanoseconds, length, data[begin:at])
         self._rest = data[at:]
 
 
@@ -74,7 +74,7 @@ def pcapng_header(application: str, interfaces: Mapping[str, PcapReader]) -> byt
     return b"".join(blocks)
 
 
-def pcapng_packet(packet: Packet, interface: int) -> bytes:
+def pcapng_packet(packet: CapturedPacket, interface: int) -> bytes:
     """An enhanced packet block of the interface with this number."""
     fields = struct.pack(
         "=IIIII",

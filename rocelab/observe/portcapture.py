@@ -22,7 +22,7 @@ from rocelab.linux.closing import Holding
 from rocelab.observe.pcapng import (
     PCAP_HEADER_BYTES,
     PIECE_BYTES,
-    Packet,
+    CapturedPacket,
     PcapReader,
     pcapng_header,
     pcapng_packet,
@@ -84,7 +84,7 @@ class PortCapture(Holding):
         named = dict(zip(map(str, self._ports), readers, strict=True))
         yield pcapng_header(f"rocelab {version('rocelab')}", named)
         hold_ns = _HOLD_NS if len(readers) > 1 else 0
-        held: list[tuple[int, int, int, Packet]] = []
+        held: list[tuple[int, int, int, CapturedPacket]] = []
         read = 0
         is_over = False
         with selectors.DefaultSelector() as selector:
@@ -108,7 +108,10 @@ class PortCapture(Holding):
         self._count_lost(is_counted=count is not None)
 
     def _taken(
-        self, held: list[tuple[int, int, int, Packet]], until_ns: int | None, count: int | None
+        self,
+        held: list[tuple[int, int, int, CapturedPacket]],
+        until_ns: int | None,
+        count: int | None,
     ) -> bytes:
         """The blocks of the held packets up to a time, all if None, and up to `count` in all."""
         blocks = []

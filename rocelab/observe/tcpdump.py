@@ -22,7 +22,7 @@ _COUNTS = re.compile(
 )
 
 
-class Counts(NamedTuple):
+class CaptureCounts(NamedTuple):
     """Packets that tcpdump wrote, that its filter let pass, and those of them that found no room in
     its ring (pcap_stats(3pcap))."""
 
@@ -79,7 +79,7 @@ def await_listening(process: subprocess.Popen[bytes]) -> None:
         messages += line
 
 
-def counts_in(messages: bytes) -> Counts:
+def counts_in(messages: bytes) -> CaptureCounts:
     """What tcpdump says at its end and on SIGUSR1; zeros where it says nothing of the kind."""
     match = _COUNTS.search(messages.decode(errors="replace"))
-    return Counts(*map(int, match.groups())) if match else Counts(0, 0, 0)
+    return CaptureCounts(*map(int, match.groups())) if match else CaptureCounts(0, 0, 0)

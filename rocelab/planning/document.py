@@ -41,7 +41,7 @@ class Uplinks:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class EcmpGroup:
     """The switches of one role and zone."""
 
     role: Role
@@ -52,32 +52,32 @@ class Group:
 class Width:
     """The number of next hops that `switches` switches of `group` must hold for a prefix."""
 
-    group: Group
+    group: EcmpGroup
     switches: int
     width: int
 
 
-def group_of(node: Node) -> Group:
+def group_of(node: Node) -> EcmpGroup:
     """The role and zone of a node."""
-    return Group(node.role, node.zone)
+    return EcmpGroup(node.role, node.zone)
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class PrefixOrigin:
     """The origin of a prefix: a group, and the groups directly above, which distinguish planes."""
 
-    group: Group
-    above: frozenset[Group]
+    group: EcmpGroup
+    above: frozenset[EcmpGroup]
 
 
-Origins = tuple[Origin, ...]
+Origins = tuple[PrefixOrigin, ...]
 """The origins of a prefix; that of a two-port NIC has two."""
 
 
 def origins_of(fabric: Fabric, prefix: Prefix) -> Origins:
     """The common property of prefixes that have the same width in all switches of a group."""
     return tuple(
-        Origin(
+        PrefixOrigin(
             group_of(fabric.node(name)),
             frozenset(group_of(fabric.node(link.b.node)) for link in fabric.uplinks(name)),
         )

@@ -71,7 +71,7 @@ class PausePort:
 
 
 @dataclass(frozen=True, slots=True)
-class Pool:
+class BufferPool:
     """A switch's memory for lossless classes, in bytes: shared by its ports, and headroom."""
 
     node: str
@@ -86,7 +86,7 @@ class PausePlan:
     pfc: PfcSpec
     class_of_dscp: tuple[int, ...]
     ports: tuple[PausePort, ...]
-    pools: tuple[Pool, ...]
+    pools: tuple[BufferPool, ...]
     dilation: float
 
     @cached_property
@@ -173,10 +173,10 @@ def obedience_ns(pfc: PfcSpec, spec: LabSpec, link: Link, pauser: Port) -> tuple
     return round(on_the_way_ns + response_quanta(pfc, link.rate_bps) * quantum_ns), quantum_ns
 
 
-def _pool(fabric: Fabric, pfc: PfcSpec, node: str) -> Pool:
+def _pool(fabric: Fabric, pfc: PfcSpec, node: str) -> BufferPool:
     carving = carving_of(fabric, pfc, node)
     slack = sum(count * slack_of(needed, fabric.spec) for needed, count in carving.headroom)
-    return Pool(node, carving.shared, carving.headroom_pool + slack * len(pfc.classes))
+    return BufferPool(node, carving.shared, carving.headroom_pool + slack * len(pfc.classes))
 
 
 def _buffer(pfc: PfcSpec, needed: Headroom, rate_bps: int, slack: int) -> NicBuffer:

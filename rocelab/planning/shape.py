@@ -14,7 +14,7 @@ from rocelab.base.errors import InputError
 from rocelab.base.wording import listed
 from rocelab.fabrics.kinds.clos import ClosSpec
 from rocelab.labfile.load import validate
-from rocelab.labfile.source import Data, Source
+from rocelab.labfile.source import Data, YamlSource
 
 Pair = tuple[str, str]
 SHOWN = 8
@@ -22,7 +22,7 @@ _TIERS = ("server", "leaf", "spine", "core")
 
 
 @dataclass(frozen=True, slots=True)
-class Drawn:
+class DrawnGraph:
     """A graph: the tier of each node (0 for servers, up to 3), and every cable, by its ends."""
 
     tier: Mapping[str, int]
@@ -62,7 +62,7 @@ def tiers(cables: Iterable[Pair], hosts: Set[str], switches: Set[str]) -> dict[s
     return tier
 
 
-def clos_in(drawn: Drawn) -> ClosSpec:
+def clos_in(drawn: DrawnGraph) -> ClosSpec:
     """The Clos that was drawn. Raises InputError with every part that is none, SpecError for one
     that is larger than a lab file can describe."""
     problems = list(_problems(drawn))
@@ -85,7 +85,7 @@ def clos_in(drawn: Drawn) -> ClosSpec:
         "atsws": len(cores),
         "links_per_atsw": _one(counted, spines, cores),
     }
-    return validate(Source("the Clos that was drawn", counts, {}), ClosSpec)
+    return validate(YamlSource("the Clos that was drawn", counts, {}), ClosSpec)
 
 
 def _one(counted: Counter[Pair], lower: Iterable[str], upper: Iterable[str]) -> int:
@@ -97,7 +97,7 @@ def _one(counted: Counter[Pair], lower: Iterable[str], upper: Iterable[str]) -> 
     )
 
 
-def _problems(drawn: Drawn) -> Iterator[str]:
+def _problems(drawn: DrawnGraph) -> Iterator[str]:
     """Each part of the graph that is no Clos."""
     wired = dict.fromkeys(end for cable in drawn.cables for end in cable)
     if apart := [end for end in wired if end not in drawn.tier]:
@@ -167,7 +167,7 @@ def _unmeshed(counted: Counter[Pair], lower: Sequence[str], upper: Sequence[str]
             yield f"{count} cables join {low} and {high}, others {max(usual, 1)}"
 
 
-def _zones(drawn: Drawn) -> list[list[str]]:
+def _zones(drawn: DrawnGraph) -> list[list[str]]:
     """Leaves and spines that are joined without cores, in order of their first leaf."""
     near: dict[str, set[str]] = {name: set() for name, tier in drawn.tier.items() if tier in (1, 2)}
     for one, other in drawn.cables:

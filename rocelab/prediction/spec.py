@@ -28,7 +28,7 @@ from rocelab.labfile.load import validate
 from rocelab.labfile.model import HashingSpec
 from rocelab.labfile.scalars import read_scalar
 from rocelab.labfile.schemes.spec import SchemeSpec
-from rocelab.labfile.source import Data, Source, raise_problems, read_source
+from rocelab.labfile.source import Data, YamlSource, raise_problems, read_source
 from rocelab.planning.fabric import Fabric
 from rocelab.prediction.matrix import FlowRow
 
@@ -54,7 +54,7 @@ class FlowSpec(SpecModel):
     ] = None
 
 
-class FlowsSpec(SpecModel):
+class FlowSetSpec(SpecModel):
     """A file of flows."""
 
     flows: Annotated[
@@ -62,14 +62,14 @@ class FlowsSpec(SpecModel):
     ]
 
 
-class Asked(SpecModel):
+class PredictionOverrides(SpecModel):
     """The overrides on the command line; None keeps the lab's own."""
 
     scheme: Annotated[SchemeSpec | None, Field(description="how flows are spread")] = None
     hashing: Annotated[HashingSpec | None, Field(description="the seeds of switches")] = None
 
 
-def read_asked(scheme: str | None, hashing: str | None = None) -> Asked:
+def read_asked(scheme: str | None, hashing: str | None = None) -> PredictionOverrides:
     """The specs of two options, None for an option that is not set. Raises SpecError."""
     texts = {"scheme": scheme, "hashing": hashing}
     data: dict[str, Data] = {}
@@ -83,7 +83,7 @@ def read_asked(scheme: str | None, hashing: str | None = None) -> Asked:
             problems.append(Problem(COMMAND_LINE, None, key, error.message, error.hint))
     if problems:
         raise_problems(problems)
-    return validate(Source(COMMAND_LINE, data, {}), Asked)
+    return validate(YamlSource(COMMAND_LINE, data, {}), PredictionOverrides)
 
 
 def read_flows(path: Path, fabric: Fabric) -> list[FlowRow]:
@@ -93,7 +93,7 @@ def read_flows(path: Path, fabric: Fabric) -> list[FlowRow]:
     are required. An empty cell is a missing value. Raises SpecError with every problem.
     """
     source = _read_csv(path) if path.suffix.lower() == ".csv" else read_source(path)
-    spec = validate(source, FlowsSpec)
+    spec = validate(source, FlowSetSpec)
     rows = [
         FlowRow(
             NicRef(flow.source, flow.source_nic),
@@ -158,7 +158,7 @@ def _misfits(fabric: Fabric, flow: FlowSpec) -> list[tuple[str, InputError]]:
     return misfits
 
 
-def _read_csv(path: Path) -> Source:
+def _read_csv(path: Path) -> YamlSource:
     """The rows with the same keys and values as in YAML, each with its line."""
     file = str(path)
     try:
@@ -176,7 +176,7 @@ def _read_csv(path: Path) -> Source:
         raise SpecError([Problem(file, reader.line_num, "", f"not CSV: {error}")]) from None
 
 
-def _rows(file: str, reader: csv.DictReader[str]) -> Source:
+def _rows(file: str, reader: csv.DictReader[str]) -> YamlSource:
     rows: list[Data] = []
     lines: dict[KeyPath, int] = {("flows",): 1}
     problems = []
@@ -196,7 +196,7 @@ def _rows(file: str, reader: csv.DictReader[str]) -> Source:
             problems.append(Problem(file, line, "", error.message, error.hint))
     if problems:
         raise_problems(problems)
-    return Source(file, {"flows": rows}, lines)
+    return YamlSource(file, {"flows": rows}, lines)
 
 
 @lru_cache(2**16)

@@ -43,7 +43,7 @@ _ASKED_WITHIN_S = 60
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
+class HostAddress:
     """A machine as typed; None fields are left to ~/.ssh/config and the defaults."""
 
     host: str
@@ -61,7 +61,7 @@ class Address:
 class Destination:
     """A machine and how to reach it, in the terms of ssh_config(5)."""
 
-    address: Address
+    address: HostAddress
     host: str
     port: int
     user: str
@@ -70,7 +70,7 @@ class Destination:
     only_these_keys: bool = False
     key_alias: str | None = None
     proxy_command: str | None = None
-    jumps: tuple[Address, ...] = ()
+    jumps: tuple[HostAddress, ...] = ()
 
     @property
     def known_as(self) -> str:
@@ -83,7 +83,7 @@ class Destination:
         return str(self.address)
 
 
-def parse_address(text: str) -> Address:
+def parse_address(text: str) -> HostAddress:
     """Parse `user@host:port` or `ssh://user@host:port`; user and port are optional. Raises
     InputError."""
     uri = re.fullmatch(r"(?i:ssh)://([^/?#]*)/?", text)
@@ -101,7 +101,7 @@ def parse_address(text: str) -> Address:
     port = int(match["port"]) if match["port"] is not None else None
     if port is not None and not 0 < port < 1 << 16:
         raise InputError(f"{port} is not a port", hint="ports are 1 to 65535")
-    return Address(match["ipv6"] or match["host"], match["user"], port)
+    return HostAddress(match["ipv6"] or match["host"], match["user"], port)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ class OpenSsh:
     program: str
     config: Path
 
-    def lookup(self, address: Address) -> dict[str, Any]:
+    def lookup(self, address: HostAddress) -> dict[str, Any]:
         """What it says of a machine, as paramiko's `lookup`: keywords in lower case.
 
         Raises InputError with ssh's own message.
@@ -234,7 +234,7 @@ def read_config(path: Path) -> OpenSsh | paramiko.SSHConfig:
     return config
 
 
-def resolve(address: Address, config: OpenSsh | paramiko.SSHConfig, home: Path) -> Destination:
+def resolve(address: HostAddress, config: OpenSsh | paramiko.SSHConfig, home: Path) -> Destination:
     """Apply HostName, User, Port, IdentityFile, IdentitiesOnly, HostKeyAlias, UserKnownHostsFile,
     ProxyJump and ProxyCommand of the configuration; typed values win.
 
@@ -292,13 +292,13 @@ def _unless_none(text: str | None) -> str | None:
     return None if text is None or text.lower() == "none" else text
 
 
-def _jumps(text: str | None) -> tuple[Address, ...]:
+def _jumps(text: str | None) -> tuple[HostAddress, ...]:
     if text is None:
         return ()
     return tuple(parse_address(hop.strip()) for hop in text.split(","))
 
 
-def _expanded(address: Address, options: dict[str, Any], home: Path) -> dict[str, Any]:
+def _expanded(address: HostAddress, options: dict[str, Any], home: Path) -> dict[str, Any]:
     """The options with the tokens of ssh_config(5), which `ssh -G` prints as they are written."""
     host = socket.gethostname()
     tokens = {

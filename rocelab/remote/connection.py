@@ -252,7 +252,7 @@ def _connect(
     link = _link(destination, home, stack, (*over, destination))
     client = paramiko.SSHClient()
     stack.callback(client.close)
-    client.set_missing_host_key_policy(_Unknown(destination))
+    client.set_missing_host_key_policy(_UnknownHostPolicy(destination))
     for path in destination.known_hosts:
         with suppress(OSError):
             _load_known_hosts(client, path)
@@ -359,7 +359,7 @@ def _command_link(command: str, stack: ExitStack) -> socket.socket:
     return end
 
 
-class _Unknown(paramiko.MissingHostKeyPolicy):
+class _UnknownHostPolicy(paramiko.MissingHostKeyPolicy):
     """Refuses a machine that is not in known_hosts, with advice."""
 
     def __init__(self, destination: Destination) -> None:

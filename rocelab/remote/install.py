@@ -68,7 +68,7 @@ class Kit:
 
 
 @dataclass(frozen=True, slots=True)
-class Installed:
+class InstalledKit:
     """The kit's location on the other machine, and our user there."""
 
     home: str
@@ -136,7 +136,7 @@ def zipped(content: Iterable[tuple[str, bytes]]) -> bytes:
     return buffer.getvalue()
 
 
-def ensure_installed(connection: Connection, kit: Kit, progress: ProgressSink) -> Installed:
+def ensure_installed(connection: Connection, kit: Kit, progress: ProgressSink) -> InstalledKit:
     """Install the missing parts. Raises UnfitError if the machine lacks a requirement."""
     with connection.deadline(LOOK_LIMIT_S):
         output = _bootstrap(connection, "look", kit.name, kit.requirements_key)
@@ -154,7 +154,7 @@ def ensure_installed(connection: Connection, kit: Kit, progress: ProgressSink) -
         progress(Progress("packages", 0, 1))
         _bootstrap(connection, "venv", kit.requirements_key, *kit.requirements)
         progress(Progress("packages", 1, 1))
-    return Installed(
+    return InstalledKit(
         home=home,
         kit=f"{home}/kits/{kit.name}",
         python=f"{answer.venv}/bin/python",

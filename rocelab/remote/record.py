@@ -15,7 +15,7 @@ from rocelab.base.outputs import open_folder
 
 
 @dataclass(frozen=True, slots=True)
-class Begun:
+class StartedRun:
     """A run that was begun from this machine."""
 
     run: str
@@ -29,20 +29,20 @@ def _file(run: str) -> Path:
     return Path(state).expanduser() / "rocelab/runs" / f"{run}.json"
 
 
-def remember(begun: Begun) -> None:
+def remember(begun: StartedRun) -> None:
     """Record a run. Raises OSError."""
     file = _file(begun.run)
     with open_folder(file.parent, make=True) as folder:
         folder.replace(file.name, json.dumps(asdict(begun)))
 
 
-def remembered(run: str) -> Begun | None:
+def remembered(run: str) -> StartedRun | None:
     """The record of a run; None if it was not begun from this machine."""
     try:
         fields = json.loads(_file(run).read_text())
     except (OSError, ValueError):
         return None
-    return Begun(**{**fields, "outputs": tuple(fields["outputs"])})
+    return StartedRun(**{**fields, "outputs": tuple(fields["outputs"])})
 
 
 def forget(run: str) -> None:

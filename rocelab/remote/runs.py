@@ -38,10 +38,10 @@ from rocelab.remote.answers import (
 )
 from rocelab.remote.connection import Connection
 from rocelab.remote.errors import ConnectionLostError, UnfitError
-from rocelab.remote.host.frames import Frame, FrameReader, Kind
+from rocelab.remote.host.frames import Frame, FrameKind, FrameReader
 from rocelab.remote.host.runfolder import Request
 from rocelab.remote.host.supervisor import BUSY_EXIT, GONE_EXIT
-from rocelab.remote.install import Installed, check, send, zipped
+from rocelab.remote.install import InstalledKit, check, send, zipped
 from rocelab.remote.upload import RESULTS, Upload, is_within, mirrored
 
 PASSED_ON = ("TERM", "COLORTERM", "NO_COLOR", "FORCE_COLOR")
@@ -53,7 +53,7 @@ machine."""
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class ListedRun:
     """A run as listed by the other machine."""
 
     run: str
@@ -95,12 +95,12 @@ class Terminal:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class RemoteRun:
     """A run on the other machine."""
 
     name: str
     connection: Connection
-    installed: Installed
+    installed: InstalledKit
 
     @property
     def folder(self) -> str:
@@ -157,10 +157,10 @@ class Run:
             channel.shutdown_write()
             while data := channel.recv(_CHUNK):
                 for frame in frames(reader, data, host):
-                    if frame.kind is Kind.EXIT:
+                    if frame.kind is FrameKind.EXIT:
                         code = parsed(EXIT_CODE, frame.payload, host, AN_EXIT_CODE)
                         return Ending(code, lost_bytes)
-                    if frame.kind is Kind.LOST:
+                    if frame.kind is FrameKind.LOST:
                         lost_bytes = parsed(COUNT, frame.payload, host, "the number of lost bytes")
                     else:
                         show(frame)
@@ -239,13 +239,13 @@ def new_name() -> str:
     return f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(2)}"
 
 
-def list_runs(connection: Connection, installed: Installed) -> list[Listed]:
+def list_runs(connection: Connection, installed: InstalledKit) -> list[ListedRun]:
     """The runs there that are running, or whose results have not been fetched."""
     output = connection.run(installed.supervisor("list", installed.runs))
     check(connection, output, installed.runs)
     runs = marked(RUNS, output.out, connection.destination, "a list of runs")
     return [
-        Listed(
+        ListedRun(
             run=run.run,
             command=shlex.join(["rocelab", *run.words]),
             client=run.client,
@@ -258,7 +258,7 @@ def list_runs(connection: Connection, installed: Installed) -> list[Listed]:
     ]
 
 
-def choose(runs: Sequence[Listed], name: str | None, host: str) -> Listed:
+def choose(runs: Sequence[ListedRun], name: str | None, host: str) -> ListedRun:
     """The run of that name, or the only one there is. Raises InputError."""
     if name is None:
         if len(runs) == 1:
@@ -282,7 +282,7 @@ def places_of(run: str, here: Path) -> tuple[str, ...]:
 
 
 @contextmanager
-def interrupts_passed_on(run: Run, on_interrupt: Callable[[], None]) -> Iterator[None]:
+def interrupts_passed_on(run: RemoteRun, on_interrupt: Callable[[], None]) -> Iterator[None]:
     """During the block the first terminating signal, such as Ctrl-C, goes to the run as Ctrl-C; the
     second leaves it running.
 
@@ -328,7 +328,7 @@ def interrupts_passed_on(run: Run, on_interrupt: Callable[[], None]) -> Iterator
         os.close(writing)
 
 
-def left_running(run: Run, what: str) -> ConnectionLostError:
+def left_running(run: RemoteRun, what: str) -> ConnectionLostError:
     host = run.connection.destination
     error = ConnectionLostError(
         f"{what}; it goes on there", hint=f"rocelab --host {host} attach {run.name}"

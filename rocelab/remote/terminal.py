@@ -16,12 +16,12 @@ import tty
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from rocelab.remote.runs import Run
+from rocelab.remote.runs import RemoteRun
 
 _CHUNK = 1 << 15
 
 
-def talk(run: Run, words: tuple[str, ...], folder: str) -> int:
+def talk(run: RemoteRun, words: tuple[str, ...], folder: str) -> int:
     """Run the command with this terminal until it ends; returns its exit code. Raises
     ConnectionLostError, UnfitError."""
     connection, installed = run.connection, run.installed

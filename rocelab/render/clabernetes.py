@@ -16,7 +16,7 @@ import yaml
 from rocelab.base.errors import InputError
 from rocelab.planning.fabric import Fabric, Link
 from rocelab.render.containerlab import topology_text
-from rocelab.render.deployment import Container, Deployment, deployment
+from rocelab.render.deployment import ContainerSpec, Deployment, deployment
 from rocelab.render.frr_image import DEFAULT_IMAGE
 
 API_VERSION = "clabernetes.containerlab.dev/v1alpha1"
@@ -106,7 +106,7 @@ def in_pods(made: Deployment) -> Deployment:
         for port in (link.a, link.b):
             by_mtu[port.node].setdefault(link.mtu, []).append(port.interface)
 
-    def alone(container: Container) -> Container:
+    def alone(container: ContainerSpec) -> ContainerSpec:
         mtus = [
             # A command per interface would fill a third of the Topology.
             f"echo {' '.join(interfaces)} | xargs -n 1 ip link set mtu {mtu} dev"

@@ -40,7 +40,7 @@ _IMPLIED = "ipv6/conf/default/disable_ipv6"
 
 
 @dataclass(frozen=True, slots=True)
-class Container:
+class ContainerSpec:
     """A node as a container.
 
     `entrypoint` is its command, None for the image's own start-up; `files` are texts by path in the
@@ -71,7 +71,7 @@ class Deployment:
 
     name: str
     image: str
-    containers: tuple[Container, ...]
+    containers: tuple[ContainerSpec, ...]
     links: tuple[Link, ...]
 
 
@@ -125,7 +125,7 @@ def left_out(fabric: Fabric) -> tuple[str, ...]:
     return ("queues.pfc is left out: no class is lossless in these containers, nothing pauses",)
 
 
-def _container(fabric: Fabric, node: Node) -> Container:
+def _container(fabric: Fabric, node: Node) -> ContainerSpec:
     settings = node_settings(fabric, node)
     commands = [
         f"echo {settings[name]} > /proc/sys/net/{name}"
@@ -139,7 +139,7 @@ def _container(fabric: Fabric, node: Node) -> Container:
         # zebra starts (seen with 8.4.4), and its session never begins: addresses come anew.
         commands += [f"echo {value} > /proc/sys/net/{_WITHOUT_IPV6}" for value in (1, 0)]
     files = frr_files(fabric, node) if node.is_switch else {}
-    return Container(
+    return ContainerSpec(
         name=node.name,
         role=node.role,
         entrypoint=None if node.is_switch else IDLE,

@@ -14,7 +14,7 @@ from rocelab.base.templates import template
 from rocelab.base.units import format_rate
 from rocelab.fabrics.roles import Role
 from rocelab.planning.fabric import Fabric, Link
-from rocelab.render.sketch import Band, Cell, Edge, Sketch, Tier, ZoneSketch, sketch
+from rocelab.render.sketch import Band, Edge, Sketch, SketchCell, Tier, ZoneSketch, sketch
 
 _MERMAID_STYLES = (
     "fill:#eef0f2,stroke:#6b7885,color:#1f2933",
@@ -57,7 +57,7 @@ class Label:
 class Box:
     """A rectangle with lines of text, and the ports along its upper edge."""
 
-    cell: Cell
+    cell: SketchCell
     x: int
     y: int
     width: int
@@ -77,7 +77,7 @@ class Box:
 
 
 @dataclass(frozen=True, slots=True)
-class Wire:
+class GraphWire:
     """A path in SVG's notation; dashed if it leads to nodes that are not drawn."""
 
     path: str
@@ -86,7 +86,7 @@ class Wire:
 
 
 @dataclass(frozen=True, slots=True)
-class Frame:
+class GraphFrame:
     """The box around a zone."""
 
     title: str
@@ -110,8 +110,8 @@ class _Canvas:
     """The elements placed so far."""
 
     boxes: list[Box] = field(default_factory=list)
-    frames: list[Frame] = field(default_factory=list)
-    trunks: list[Wire] = field(default_factory=list)
+    frames: list[GraphFrame] = field(default_factory=list)
+    trunks: list[GraphWire] = field(default_factory=list)
     rows: dict[Role, int] = field(default_factory=dict)
     """The y of each tier."""
 
@@ -138,7 +138,7 @@ def mermaid(fabric: Fabric) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _mermaid_node(cell: Cell) -> str:
+def _mermaid_node(cell: SketchCell) -> str:
     return f'{cell.key}["{"<br/>".join(cell.lines)}"]:::{cell.role.name}'
 
 
@@ -204,7 +204,7 @@ def _place_band(
     for zone in band.zones:
         width = _zone_width(zone, ports)
         if zone.title is not None:
-            canvas.frames.append(Frame(zone.title, x, top, width, bottom - top))
+            canvas.frames.append(GraphFrame(zone.title, x, top, width, bottom - top))
         if zone.hidden:
             row = min(canvas.rows[tier.role] for tier in band.zones[0].tiers)
             canvas.boxes.append(Box(zone.hidden, x + _ZONE_PADDING, row, _BOX_WIDTH, _BOX_HEIGHT))
@@ -235,7 +235,7 @@ def _tier_width(tier: Tier, ports: Mapping[str, Sequence[str]]) -> int:
     return max(boxes + gaps, _BOX_WIDTH)
 
 
-def _width(cell: Cell, ports: Mapping[str, Sequence[str]]) -> int:
+def _width(cell: SketchCell, ports: Mapping[str, Sequence[str]]) -> int:
     return max(_BOX_WIDTH, len(ports.get(cell.key, ())) * _PORT_PITCH + 12)
 
 
@@ -259,7 +259,7 @@ def _row(tier: Tier, ports: Mapping[str, Sequence[str]], y: int, x: int, width: 
     return row
 
 
-def _stack(cells: Sequence[Cell], x: int, y: int) -> list[Box]:
+def _stack(cells: Sequence[SketchCell], x: int, y: int) -> list[Box]:
     width = _BOX_WIDTH - _SERVER_INDENT
     return [
         Box(cell, x + _SERVER_INDENT, y + i * _SERVER_PITCH, width, _SERVER_HEIGHT)
@@ -267,7 +267,7 @@ def _stack(cells: Sequence[Cell], x: int, y: int) -> list[Box]:
     ]
 
 
-def _wires(place: Mapping[str, Box], edges: Iterable[Edge]) -> list[Wire]:
+def _wires(place: Mapping[str, Box], edges: Iterable[Edge]) -> list[GraphWire]:
     """Lines from box to box, at a server on several switches from its ports, one after another."""
     wires = []
     used: Counter[str] = Counter()
@@ -276,15 +276,15 @@ def _wires(place: Mapping[str, Box], edges: Iterable[Edge]) -> list[Wire]:
         end = lower.ports[used[edge.lower.key]].x if lower.ports else lower.middle
         used[edge.lower.key] += 1
         path = f"M{upper.middle} {upper.y + upper.height}L{end} {lower.y}"
-        wires.append(Wire(path, edge.upper.hidden or edge.lower.hidden, edge.plane))
+        wires.append(GraphWire(path, edge.upper.hidden or edge.lower.hidden, edge.plane))
     return wires
 
 
-def _trunk(leaf: Box, servers: Iterable[Box]) -> list[Wire]:
+def _trunk(leaf: Box, servers: Iterable[Box]) -> list[GraphWire]:
     """The wires from a switch down its left edge to each server of the stack below it."""
     x = leaf.x + _SERVER_INDENT // 2
     return [
-        Wire(
+        GraphWire(
             f"M{x} {leaf.y + leaf.height}V{server.y + server.height // 2}H{server.x}",
             leaf.cell.hidden or server.cell.hidden,
         )

@@ -21,7 +21,7 @@ from rocelab.labfile.topology import TopologyFile, is_null
 from rocelab.labfile.variables import UNSET
 from rocelab.planning.shape import Pair
 from rocelab.render.import_policy import configurations, statements
-from rocelab.render.import_roles import DrawnNode, Imported, group_tier
+from rocelab.render.import_roles import DrawnNode, ImportedTopology, group_tier
 
 ROUTES = re.compile(
     r"frr|bird|quagga|gobgp|openbgpd|sonic|cumulus|vyos|srlinux|ceos", re.IGNORECASE
@@ -67,7 +67,7 @@ class _Settings:
     exec: tuple[str, ...]
 
 
-def read_containerlab(path: Path, environment: Mapping[str, str]) -> Imported:
+def read_containerlab(path: Path, environment: Mapping[str, str]) -> ImportedTopology:
     """The graph in a topology file. Raises SpecError with every problem, InputError for a file of
     another kind."""
     file = TopologyFile(path, environment)
@@ -98,7 +98,7 @@ def read_containerlab(path: Path, environment: Mapping[str, str]) -> Imported:
     file.check()
     sharing = {name for name, node in settings.items() if _is_sidecar(node)} - links.wired
     routed = any(_is_configured(node) for node in settings.values())
-    return Imported(
+    return ImportedTopology(
         name or path.name.partition(".")[0],
         {
             name: _drawn(node, routed=routed)

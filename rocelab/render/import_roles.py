@@ -15,7 +15,7 @@ from fnmatch import fnmatchcase
 from rocelab.base.errors import InputError
 from rocelab.base.wording import listed, name_hint, shown
 from rocelab.fabrics.door import roles
-from rocelab.planning.shape import Drawn, Pair
+from rocelab.planning.shape import DrawnGraph, Pair
 
 NONE = "none"
 """The role of a node that is left out of the lab file."""
@@ -47,7 +47,7 @@ class DrawnNode:
 
 
 @dataclass(frozen=True, slots=True)
-class Imported:
+class ImportedTopology:
     """A topology: its name, its nodes and cables, what was left out of it, and what its nodes are
     configured with, by node, as far as their files say."""
 
@@ -63,7 +63,9 @@ def group_tier(group: str) -> int | None:
     return {**_PLURALS, **_WORDS}.get(group.lower())
 
 
-def drawn_of(imported: Imported, options: Sequence[str] = ()) -> tuple[Drawn, tuple[str, ...]]:
+def drawn_of(
+    imported: ImportedTopology, options: Sequence[str] = ()
+) -> tuple[DrawnGraph, tuple[str, ...]]:
     """The graph with the tier of every node, and what is left out of it. `options` say what nodes
     are: `NODE=ROLE`.
 
@@ -91,7 +93,7 @@ def drawn_of(imported: Imported, options: Sequence[str] = ()) -> tuple[Drawn, tu
         else:
             doubts.append(f"{name} has no cable")
     _ask(doubts)
-    return Drawn(_complete(imported.nodes, tier, cables), cables), tuple(notes)
+    return DrawnGraph(_complete(imported.nodes, tier, cables), cables), tuple(notes)
 
 
 def _said(nodes: Iterable[str], options: Sequence[str]) -> dict[str, str]:

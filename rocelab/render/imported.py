@@ -15,12 +15,12 @@ from rocelab.base.documents import read_text
 from rocelab.base.errors import InputError
 from rocelab.base.wording import shown
 from rocelab.render.import_containerlab import read_containerlab
-from rocelab.render.import_roles import DrawnNode, Imported
+from rocelab.render.import_roles import DrawnNode, ImportedTopology
 
 _AS_JSON = "write one with `netlab create -o json`"
 
 
-def read_topology(path: Path, environment: Mapping[str, str]) -> Imported:
+def read_topology(path: Path, environment: Mapping[str, str]) -> ImportedTopology:
     """The topology in a file: YAML of containerlab, whose variables are expanded from
     `environment`, or JSON that `netlab create -o json` wrote.
 
@@ -53,7 +53,7 @@ def _text(value: object) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _of_netlab(path: Path, data: Mapping[str, Any]) -> Imported:
+def _of_netlab(path: Path, data: Mapping[str, Any]) -> ImportedTopology:
     """netlab docs/outputs: `nodes` by name with a `role`, `links` with the interfaces at them."""
     nodes, links = data.get("nodes"), data.get("links")
     if not isinstance(nodes, Mapping) or not isinstance(links, list):
@@ -71,7 +71,7 @@ def _of_netlab(path: Path, data: Mapping[str, Any]) -> Imported:
             raise InputError(f"{path}: a link ends at {shown(unknown[0])}, which is no node")
         if len(ends) == 2:
             cables.append((ends[0], ends[1]))
-    return Imported(
+    return ImportedTopology(
         str(data.get("name") or path.stem),
         {name: _drawn(_mapping(node)) for name, node in nodes.items()},
         cables,

@@ -28,7 +28,7 @@ MAX_SERVERS = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class SketchCell:
     """The content of one box: a node, or (`hidden`) the nodes between two drawn ones."""
 
     key: str
@@ -43,7 +43,7 @@ class Tier:
     """A row of boxes. `beside`: whether each forms a pair with the box before it."""
 
     role: Role
-    cells: tuple[Cell, ...]
+    cells: tuple[SketchCell, ...]
     beside: tuple[bool, ...]
 
 
@@ -57,11 +57,11 @@ class ZoneSketch:
 
     title: str | None
     tiers: tuple[Tier, ...]
-    stacks: tuple[tuple[Cell, ...], ...] = ()
-    hidden: Cell | None = None
+    stacks: tuple[tuple[SketchCell, ...], ...] = ()
+    hidden: SketchCell | None = None
 
     @property
-    def cells(self) -> list[Cell]:
+    def cells(self) -> list[SketchCell]:
         """Every box."""
         boxes = [self.hidden] if self.hidden else []
         boxes += [cell for tier in self.tiers for cell in tier.cells]
@@ -83,8 +83,8 @@ class Edge:
     `links` join each pair of their nodes; `nics` are the numbers of a server's NICs at its end.
     """
 
-    upper: Cell
-    lower: Cell
+    upper: SketchCell
+    lower: SketchCell
     links: int
     nics: tuple[int, ...]
     plane: int | None
@@ -99,7 +99,7 @@ class Sketch:
     edges: tuple[Edge, ...]
 
     @property
-    def cells(self) -> list[Cell]:
+    def cells(self) -> list[SketchCell]:
         """Every box."""
         return [cell for band in self.bands for zone in band.zones for cell in zone.cells]
 
@@ -138,7 +138,7 @@ def _zone(fabric: Fabric, division: Division, zone: int | None, limit: int) -> Z
         for role in division.roles
     }
     tiers = [_tier(fabric, role, members[role], limit) for role in division.roles if role.tier > 0]
-    stacks: tuple[tuple[Cell, ...], ...] = ()
+    stacks: tuple[tuple[SketchCell, ...], ...] = ()
     servers = members.get(Role.SERVER, [])
     if servers and servers_are_stacked(fabric):
         stacks = _stacks(fabric, tiers[-1], servers)
@@ -154,7 +154,7 @@ def _tier(fabric: Fabric, role: Role, nodes: Sequence[Node], limit: int) -> Tier
     return Tier(role, cells, (False, *beside) if cells else ())
 
 
-def _shared_with(fabric: Fabric, cell: Cell) -> tuple[str, ...]:
+def _shared_with(fabric: Fabric, cell: SketchCell) -> tuple[str, ...]:
     """The pair of switches that share NICs with two ports and that the box's switch belongs to."""
     if cell.hidden or cell.role is Role.SERVER:
         return ()
@@ -162,11 +162,13 @@ def _shared_with(fabric: Fabric, cell: Cell) -> tuple[str, ...]:
     return next((prefix.origins for prefix in prefixes if len(prefix.origins) > 1), ())
 
 
-def _stacks(fabric: Fabric, leaves: Tier, servers: Sequence[Node]) -> tuple[tuple[Cell, ...], ...]:
+def _stacks(
+    fabric: Fabric, leaves: Tier, servers: Sequence[Node]
+) -> tuple[tuple[SketchCell, ...], ...]:
     below: dict[str, list[Node]] = {}
     for server in servers:
         below.setdefault(fabric.uplinks(server.name)[0].b.node, []).append(server)
-    stacks: list[tuple[Cell, ...]] = []
+    stacks: list[tuple[SketchCell, ...]] = []
     for leaf in leaves.cells:
         members = [server for name in leaf.nodes for server in below.get(name, ())]
         if leaf.hidden:
@@ -183,18 +185,18 @@ def _hidden_zones(fabric: Fabric, division: Division, zones: Sequence[int]) -> Z
     lines = (f"{switches:,} switches", f"{len(inside) - switches:,} servers")
     word = division.counted(len(zones)).partition(" ")[2]
     key = f"more_{word.replace(' ', '_')}"
-    cell = Cell(key, division.roles[0], names, lines, hidden=True)
+    cell = SketchCell(key, division.roles[0], names, lines, hidden=True)
     return ZoneSketch(f"{len(zones)} more {word}", (), (), cell)
 
 
-def _collapse(fabric: Fabric, nodes: Sequence[Node], limit: int) -> tuple[Cell, ...]:
+def _collapse(fabric: Fabric, nodes: Sequence[Node], limit: int) -> tuple[SketchCell, ...]:
     if len(nodes) <= limit:
         return tuple(_cell(fabric, node) for node in nodes)
     first, middle, last = nodes[: limit - 2], nodes[limit - 2 : -1], nodes[-1]
     return (*(_cell(fabric, node) for node in first), _hidden(middle), _cell(fabric, last))
 
 
-def _cell(fabric: Fabric, node: Node) -> Cell:
+def _cell(fabric: Fabric, node: Node) -> SketchCell:
     if node.is_switch:
         widest = min(
             (prefix.prefix for prefix in fabric.prefixes_of[node.name]),
@@ -203,13 +205,13 @@ def _cell(fabric: Fabric, node: Node) -> Cell:
         lines: tuple[str, ...] = (node.name, f"AS {node.asn}", widest)
     else:
         lines = (node.name, fabric.nics(node.name)[0].ip)
-    return Cell(_key(node.name), node.role, (node.name,), lines, hidden=False)
+    return SketchCell(_key(node.name), node.role, (node.name,), lines, hidden=False)
 
 
-def _hidden(nodes: Sequence[Node]) -> Cell:
+def _hidden(nodes: Sequence[Node]) -> SketchCell:
     names = tuple(node.name for node in nodes)
     key = _key(f"{names[0]}_to_{names[-1]}")
-    return Cell(key, nodes[0].role, names, (f"… {len(nodes):,} more",), hidden=True)
+    return SketchCell(key, nodes[0].role, names, (f"… {len(nodes):,} more",), hidden=True)
 
 
 def _key(name: str) -> str:

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from rocelab.base.statistics import Spread, least_rank_sum_p
 from rocelab.report.console import table
-from rocelab.results.difference import Change, DrillDiff, FigureDiff, Finding, Side
+from rocelab.results.difference import DrillDiff, FigureDiff, Finding, Side, ValueChange
 from rocelab.results.expectations import Verdict
 from rocelab.results.kpi import Quantity
 from rocelab.results.kpis import KPIS, format_kpi
@@ -148,7 +148,7 @@ def _verdict(verdict: Verdict | None) -> Text:
     return Text.assemble(f"{verdict.expectation}: ", (said, style), f", {observed}")
 
 
-def _changes(title: str, rows: Sequence[tuple[str, Change]]) -> Table:
+def _changes(title: str, rows: Sequence[tuple[str, ValueChange]]) -> Table:
     shown = table(title, ("", "old", "new"), left=3)
     for name, change in rows:
         shown.add_row(Text(name), Text(_value(change.old)), Text(_value(change.new)))

@@ -8,7 +8,7 @@ from rich.table import Table
 from rocelab.base.statistics import Spread
 from rocelab.base.units import format_duration, format_rate, parse_size_bytes
 from rocelab.jobs.collectives import Pattern, kind_of
-from rocelab.jobs.performance import Row, nccl_table
+from rocelab.jobs.performance import PerformanceRow, nccl_table
 from rocelab.report.console import table
 from rocelab.report.jobs.view import lossless_text, pause_rows, propagation_rows
 from rocelab.results.job import Headline, JobReport, QueueFigures, RankFigures, Times
@@ -53,7 +53,7 @@ def _nccl(report: JobReport) -> str:
     """The median iteration in the shape of nccl-tests."""
     job, transport = report.job, report.transport
     time_ns = report.headline("iteration_time").modelled.median
-    row = Row(
+    row = PerformanceRow(
         Pattern(job["pattern"]),
         job["ranks"],
         parse_size_bytes(job["size"]),

@@ -15,7 +15,7 @@ from rich.table import Table
 from rocelab.base.units import format_duration
 from rocelab.report.console import table
 from rocelab.report.plots import GRID, INK, MS, figure_of, styled
-from rocelab.results.stages import Cause, Resolution, Stages, SwitchStages
+from rocelab.results.stages import DetectionCause, Resolution, Stages, SwitchStages
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 MAX_SWITCHES = 40
 
 CAUSES = {
-    Cause.CARRIER: "carrier",
-    Cause.BFD: "BFD",
-    Cause.HOLD_TIMER: "hold timer",
-    Cause.PEER: "neighbour's update",
-    Cause.SESSION_CLOSED: "session closed",
-    Cause.SESSION_UP: "session up",
-    Cause.ADMIN: "command",
-    Cause.OTHER: "other",
+    DetectionCause.CARRIER: "carrier",
+    DetectionCause.BFD: "BFD",
+    DetectionCause.HOLD_TIMER: "hold timer",
+    DetectionCause.PEER: "neighbour's update",
+    DetectionCause.SESSION_CLOSED: "session closed",
+    DetectionCause.SESSION_UP: "session up",
+    DetectionCause.ADMIN: "command",
+    DetectionCause.OTHER: "other",
 }
 """The mechanism that detected a failure, in words."""
 

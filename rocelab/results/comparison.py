@@ -17,8 +17,8 @@ from rocelab.base.documents import Format
 from rocelab.base.statistics import Spread
 from rocelab.planning.fabric import Direction
 from rocelab.results.environment import Environment
-from rocelab.results.job import Fidelity, FlowFigures, Times, Transport
-from rocelab.results.oflab import OfLab
+from rocelab.results.job import FlowFigures, JobFidelity, Times, Transport
+from rocelab.results.oflab import LabDocument
 from rocelab.routes.balance import Polarization, TierBalance
 
 SCHEMA_VERSION = 1
@@ -48,7 +48,7 @@ class LinkUse:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class ComparisonRun:
     """One run of a cell's job. Times are in both clocks, rates of the modelled network.
 
     job_time: from the first packet to the last, warm-up included. tiers: balance of data packets,
@@ -65,7 +65,7 @@ class Run:
     jct_ratio: tuple[float, ...]
     job_time: Times
     transport: Transport
-    fidelity: Fidelity
+    fidelity: JobFidelity
     marked: int
     dropped_packets: int
     links: tuple[LinkUse, ...]
@@ -138,7 +138,7 @@ class CellResult:
     status: Status
     reason: str | None
     figures: CellFigures | None
-    runs: tuple[Run, ...]
+    runs: tuple[ComparisonRun, ...]
 
     @property
     def kind(self) -> str:
@@ -147,7 +147,7 @@ class CellResult:
 
 
 @dataclass(frozen=True)
-class Comparison(OfLab):
+class Comparison(LabDocument):
     """The result of a comparison. `lab` is its spec in full, as JSON values; `command` reproduces
     it."""
 

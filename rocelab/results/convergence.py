@@ -66,7 +66,7 @@ class Window:
 
 
 @dataclass(frozen=True, slots=True)
-class Method:
+class MeasurementMethod:
     """The parameters of the measurement; every figure depends on them and is reported with them.
 
     sampling_interval_ns: the Packet Sampling Interval of the rate-derived method (RFC 6412 section
@@ -289,7 +289,7 @@ def binned(instants_ns: IntArray, start_ns: int, interval_ns: int, bins: int) ->
 
 
 def rate_derived_convergence(
-    sent_ns: IntArray, arrived_ns: IntArray, window: Window, method: Method
+    sent_ns: IntArray, arrived_ns: IntArray, window: Window, method: MeasurementMethod
 ) -> int | None:
     """Convergence time by the Rate-Derived Method (RFC 6412 section 3.5.1), in ns.
 
@@ -315,7 +315,7 @@ def rate_derived_convergence(
 
 
 def measure_flow(
-    samples: FlowSamples, windows: Sequence[Window], offered_pps: float, method: Method
+    samples: FlowSamples, windows: Sequence[Window], offered_pps: float, method: MeasurementMethod
 ) -> FlowMeasurement:
     """All figures of one flow.
 
@@ -396,7 +396,7 @@ def _flow_convergence(
     watched_until_ns: int,
     cut_short: bool,
     offered_pps: float,
-    method: Method,
+    method: MeasurementMethod,
     rate_derived_ns: int | None,
 ) -> FlowConvergence:
     if not outages:

@@ -40,7 +40,7 @@ class SuspectLink:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class CauseVerdict:
     """A cause and its subject: a server with its ranks, or links that cannot be told apart.
 
     excess: how much longer transfers on the critical paths took than others of their size, as far
@@ -100,8 +100,8 @@ class Diagnosis:
     pattern: str
     ranks: int
     recorded: int
-    verdict: Verdict
-    others: tuple[Verdict, ...]
+    verdict: CauseVerdict
+    others: tuple[CauseVerdict, ...]
     problems: tuple[str, ...]
     notes: tuple[str, ...]
     typical: Times

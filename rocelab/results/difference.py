@@ -90,7 +90,7 @@ class VerdictDiff:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class ValueChange:
     """A value that differs, by its key path; None if missing."""
 
     key: str
@@ -109,9 +109,9 @@ class DrillDiff:
     new: Side
     figures: tuple[FigureDiff, ...]
     verdicts: tuple[VerdictDiff, ...]
-    environment: tuple[Change, ...]
-    drill: tuple[Change, ...]
-    lab: tuple[Change, ...]
+    environment: tuple[ValueChange, ...]
+    drill: tuple[ValueChange, ...]
+    lab: tuple[ValueChange, ...]
 
 
 def difference(old_path: Path, new_path: Path) -> DrillDiff:
@@ -164,7 +164,7 @@ def compared(
     return gap, p_value, apart, finding
 
 
-def changes(old: object, new: object, key: str = "") -> Iterator[Change]:
+def changes(old: object, new: object, key: str = "") -> Iterator[ValueChange]:
     """The differences of two JSON values, by keys such as `fabric.racks` and `faults[0].at`."""
     if isinstance(old, Mapping) and isinstance(new, Mapping):
         for name in dict.fromkeys((*old, *new)):
@@ -173,7 +173,7 @@ def changes(old: object, new: object, key: str = "") -> Iterator[Change]:
         for place, (before, after) in enumerate(zip(old, new, strict=True)):
             yield from changes(before, after, f"{key}[{place}]")
     elif old != new:
-        yield Change(key, old, new)
+        yield ValueChange(key, old, new)
 
 
 def _side(result: DrillResult, path: Path) -> Side:

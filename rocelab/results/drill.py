@@ -16,14 +16,14 @@ from rocelab.base.documents import Format, read_text
 from rocelab.base.errors import InputError
 from rocelab.base.statistics import Spread, spread
 from rocelab.base.wording import listed
-from rocelab.results.convergence import Method
+from rocelab.results.convergence import MeasurementMethod
 from rocelab.results.environment import Environment
 from rocelab.results.expectations import Expectation, Verdict, judge, unmet
 from rocelab.results.health import HealthReport
 from rocelab.results.job import JobReport
 from rocelab.results.kpi import Figures
 from rocelab.results.kpis import job_figures, phase_figures, probe_figures
-from rocelab.results.oflab import OfLab
+from rocelab.results.oflab import LabDocument
 from rocelab.results.probes import ProbeRun
 from rocelab.results.shares import FairShares
 from rocelab.results.stages import Stages
@@ -39,7 +39,7 @@ UNSCALED = (
 
 
 @dataclass(frozen=True, slots=True)
-class Quantity:
+class ScaledQuantity:
     """A time or a rate in both clocks. Rates of the modelled network are `dilation` times the
     lab's, its times that much shorter."""
 
@@ -54,7 +54,7 @@ class Clocks:
     """The lab's dilation, what it scales (in both clocks), and in words what it does not scale."""
 
     dilation: float
-    scaled: tuple[Quantity, ...]
+    scaled: tuple[ScaledQuantity, ...]
     unscaled: tuple[str, ...] = UNSCALED
 
 
@@ -62,7 +62,7 @@ class Clocks:
 class ProbePlan:
     """How probes are measured, and the settings of their phase, in both clocks."""
 
-    method: Method
+    method: MeasurementMethod
     clocks: Clocks
 
 
@@ -181,7 +181,7 @@ class PhaseSummary:
 
 
 @dataclass(frozen=True)
-class DrillResult(OfLab):
+class DrillResult(LabDocument):
     """The result of a drill.
 
     drill, lab: the specs in full, every default written out, as JSON values in ns, bit/s and bytes;
@@ -351,9 +351,12 @@ def in_both_clocks(
     dilation: float, times_ns: Mapping[str, int], rates_pps: Mapping[str, float]
 ) -> Clocks:
     """The settings of a phase, in the lab's clock and the modelled network's."""
-    times = [Quantity(name, "ns", float(lab), lab / dilation) for name, lab in times_ns.items()]
+    times = [
+        ScaledQuantity(name, "ns", float(lab), lab / dilation) for name, lab in times_ns.items()
+    ]
     rates = [
-        Quantity(name, "packets/s", float(lab), lab * dilation) for name, lab in rates_pps.items()
+        ScaledQuantity(name, "packets/s", float(lab), lab * dilation)
+        for name, lab in rates_pps.items()
     ]
     return Clocks(dilation, (*times, *rates))
 

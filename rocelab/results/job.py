@@ -22,7 +22,7 @@ from rocelab.planning.queues import class_of_dscp
 from rocelab.results.environment import Environment
 from rocelab.results.impact import Impact
 from rocelab.results.lossless import Lossless
-from rocelab.results.oflab import OfLab
+from rocelab.results.oflab import LabDocument
 from rocelab.results.probes import Event
 from rocelab.routes.balance import TierBalance
 
@@ -245,7 +245,7 @@ class Fairness:
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class CountCheck:
     """Two counts of the same thing that must agree, summed over `places`; `differing` names the
     first places where they differ."""
 
@@ -263,7 +263,7 @@ class Check:
 
 
 @dataclass(frozen=True, slots=True)
-class Fidelity:
+class JobFidelity:
     """How well this machine carried the run, in the lab's clock.
 
     lost_share: the share of its sending time in which the worst port idled only because of the
@@ -290,7 +290,7 @@ class Fidelity:
 
 
 @dataclass(frozen=True, slots=True)
-class Steps:
+class StepRecords:
     """When things happened in the last iterations, in ns of the lab since the job's start.
 
     A row per iteration from `first` on; negative for never. first: its number; 0 is the first,
@@ -353,7 +353,7 @@ class FlowFigures:
 
 
 @dataclass(frozen=True)
-class JobReport(OfLab):
+class JobReport(LabDocument):
     """The result of a job. It is a valid measurement only if `problems` is empty.
 
     job, lab: the specs in full, as JSON values. problems: why the run is invalid. errors: queue
@@ -384,7 +384,7 @@ class JobReport(OfLab):
     warnings: tuple[str, ...]
     problems: tuple[str, ...]
     errors: tuple[str, ...]
-    fidelity: Fidelity
+    fidelity: JobFidelity
     headlines: tuple[Headline, ...]
     iterations: tuple[Times, ...]
     roofline: Times | None
@@ -398,9 +398,9 @@ class JobReport(OfLab):
     tiers: tuple[TierBalance, ...]
     goodput: Goodput
     fairness: Fairness | None
-    accounting: tuple[Check, ...]
+    accounting: tuple[CountCheck, ...]
     flows: tuple[FlowFigures, ...] = ()
-    steps: Steps | None = None
+    steps: StepRecords | None = None
     stalls: tuple[HostStall, ...] = ()
     events: tuple[Event, ...] = ()
     impact: Impact | None = None

@@ -11,7 +11,7 @@ from rocelab.planning.build import build_fabric
 from rocelab.planning.fabric import Fabric
 
 
-class OfLab:
+class LabDocument:
     """The base of documents whose key `lab` is a spec in full, as JSON values."""
 
     lab: dict[str, Any]

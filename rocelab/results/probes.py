@@ -17,7 +17,7 @@ from rocelab.results.convergence import (
     EventConvergence,
     FlowMeasurement,
     FlowSamples,
-    Method,
+    MeasurementMethod,
     Overall,
     aggregate,
     aggregate_event,
@@ -225,7 +225,7 @@ class Timeline:
 def probe_run(
     samples: Mapping[Flow, FlowSamples],
     timeline: Timeline,
-    method: Method,
+    method: MeasurementMethod,
     fib: Sequence[FibChange] = (),
     hashing: Sequence[HashingRun] = (),
     problems: Sequence[str] = (),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Port:
+class SharedPort:
     """The port that all senders share, in the model; rates of the modelled network.
 
     `payload_share` is payload over a packet's bytes on the cable.
@@ -26,7 +26,7 @@ class Port:
 
 
 @dataclass(frozen=True, slots=True)
-class Course:
+class RateCourse:
     """Rates and queue over time. rates_bps: payload, a tuple per sender; times_ns: ends of samples.
 
     `queue_times_ns` are the queue's own; it is empty if not sampled.
@@ -39,7 +39,7 @@ class Course:
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
+class SettledMeans:
     """Means over the settled time. use: payload of all senders over the most the port can carry."""
 
     use: float
@@ -55,16 +55,16 @@ class FairShares:
     first seed.
     """
 
-    port: Port
+    port: SharedPort
     starts_ns: tuple[int, ...]
     tolerance: float
     window_ns: int
     lab_ns: int | None
     model_times_ns: tuple[int | None, ...]
-    lab: Course
-    model: Course
-    lab_settled: Settled
-    model_settled: Settled
+    lab: RateCourse
+    model: RateCourse
+    lab_settled: SettledMeans
+    model_settled: SettledMeans
 
     @property
     def model_ns(self) -> float | None:

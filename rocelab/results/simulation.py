@@ -16,7 +16,7 @@ from rocelab.base.documents import Format
 from rocelab.planning.fabric import Direction
 from rocelab.results.environment import Environment
 from rocelab.results.job import Headline
-from rocelab.results.oflab import OfLab
+from rocelab.results.oflab import LabDocument
 from rocelab.routes.balance import Balance, TierBalance
 
 SCHEMA_VERSION = 1
@@ -363,7 +363,7 @@ class SimulatedEvent:
 
 
 @dataclass(frozen=True)
-class SimulationReport(OfLab):
+class SimulationReport(LabDocument):
     """The result of a simulation.
 
     lab: the spec in full, as JSON values. tiers: the balance of flows per link beside random

@@ -64,7 +64,7 @@ class SwitchStages:
     """
 
     node: str
-    detected_by: Cause | None
+    detected_by: DetectionCause | None
     detected_ns: int | None
     session_ns: int | None
     best_path_ns: int | None
@@ -93,7 +93,7 @@ FORMAT = Format(
 )
 
 
-class Cause(StrEnum):
+class DetectionCause(StrEnum):
     """How a switch detected an event.
 
     `PEER`: a neighbour withdrew or announced a route. `SESSION_CLOSED`: the neighbour ended the

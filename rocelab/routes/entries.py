@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from rocelab.routes.network import Placement
+from rocelab.routes.network import FlowPlacement
 from rocelab.routes.steering import EntryKey, steering_hash
 
 Entries = Mapping[EntryKey, int]
@@ -45,7 +45,7 @@ class Diff:
         return len(self.changed) + len(self.removed)
 
 
-def wanted_entries(placed: Placement) -> dict[EntryKey, int]:
+def wanted_entries(placed: FlowPlacement) -> dict[EntryKey, int]:
     """The entries of a placement: one for each switch where the kernel has more than one next
     hop."""
     return {

@@ -16,7 +16,7 @@ from rocelab.routes.demand import Demand, FlowKey
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class PathStep:
     """A switch's choice: next hop `index` of a group with these `weights`, over `link`."""
 
     link: DirectedLink
@@ -33,7 +33,7 @@ class Step:
         return len(self.weights) > 1
 
 
-Path = tuple[Step, ...]
+Path = tuple[PathStep, ...]
 """The steps of a flow from its first switch to its server."""
 
 
@@ -43,7 +43,7 @@ class Network:
     def __init__(self, fabric: Fabric, fibs: Mapping[str, Fib]) -> None:
         self._fibs = fibs
         self._link_at = {(link.sender, link.port.interface): link for link in fabric.directed_links}
-        self._steps: dict[tuple[str, str], tuple[Step, ...]] = {}
+        self._steps: dict[tuple[str, str], tuple[PathStep, ...]] = {}
         self.switches = frozenset(node.name for node in fabric.switches)
         self.links = tuple(
             sorted(
@@ -57,7 +57,7 @@ class Network:
         an ASN twice, and each of the tiers above the lowest has one in each zone), and two more
         through a rack whose leaked routes neighbours accept (`rocelab.faults.leaks`)."""
 
-    def steps(self, switch: str, destination: str) -> tuple[Step, ...]:
+    def steps(self, switch: str, destination: str) -> tuple[PathStep, ...]:
         """The possible steps of `switch` with a packet to the address `destination`; if empty, it
         drops the packet."""
         fib = self._fibs.get(switch)
@@ -69,13 +69,13 @@ class Network:
             steps = self._steps[switch, route.prefix] = tuple(self._of_route(switch, route))
         return steps
 
-    def _of_route(self, switch: str, route: Route) -> Iterable[Step]:
+    def _of_route(self, switch: str, route: Route) -> Iterable[PathStep]:
         weights = tuple(hop.weight for hop in route.next_hops)
         for index, hop in enumerate(route.next_hops):
             link = self._link_at.get((switch, hop.interface))
             # A hop without carrier keeps its index: the kernel still counts it.
             if link is not None and hop.carrier:
-                yield Step(link, index, weights)
+                yield PathStep(link, index, weights)
 
     def ingress(self, demand: Demand) -> str:
         """The switch where a flow enters: the first with a direct step to its NIC, or else the
@@ -88,7 +88,7 @@ class Network:
 
 
 @dataclass(frozen=True)
-class Placement:
+class FlowPlacement:
     """A path per flow. `lost` are flows without a path to their destination.
 
     Utilisations are of links between switches: a server's own link is not a choice.

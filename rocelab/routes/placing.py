@@ -14,11 +14,11 @@ import numpy as np
 from rocelab.base.arrays import NONE, Longs
 from rocelab.planning.fabric import DirectedLink
 from rocelab.routes.demand import Demand, FlowKey
-from rocelab.routes.network import Network, Path, Placement, Step
-from rocelab.routes.te.search import Offer, Placed, Wanted, place_in_order, scratch
+from rocelab.routes.network import FlowPlacement, Network, Path, PathStep
+from rocelab.routes.te.search import FlowRequests, Offer, Placed, place_in_order, scratch
 
 
-def place_cspf(network: Network, demands: Sequence[Demand]) -> Placement:
+def place_cspf(network: Network, demands: Sequence[Demand]) -> FlowPlacement:
     """Every demand where there is most room, largest first; the same input gives the same result.
 
     A flow that fits nowhere is placed all the same, where it overloads least: the placement's
@@ -29,7 +29,7 @@ def place_cspf(network: Network, demands: Sequence[Demand]) -> Placement:
     return problem.placement(place_in_order(problem.offer, problem.wanted, problem.order, room))
 
 
-def place_lp(network: Network, demands: Sequence[Demand]) -> tuple[Placement, float]:
+def place_lp(network: Network, demands: Sequence[Demand]) -> tuple[FlowPlacement, float]:
     """Every demand whole, near the optimum of flows that may be split; and that optimum, as
     `lower_bound` gives it. Raises as that does."""
     from rocelab.routes.te.moves import place_optimum
@@ -61,7 +61,7 @@ class _Problem:
     nodes: tuple[str, ...]
     links: tuple[DirectedLink, ...]
     offer: Offer
-    wanted: Wanted
+    wanted: FlowRequests
     order: Longs
 
     @classmethod
@@ -77,7 +77,7 @@ class _Problem:
         group = np.full((len(nodes), len(entered)), NONE, np.int32)
         start, sends = [0], []
         leaves: dict[str, list[int]] = {}
-        group_of: dict[tuple[Step, ...], int] = {}
+        group_of: dict[tuple[PathStep, ...], int] = {}
         for home, (destination, waiting) in enumerate(entered.items()):
             leaves[destination] = []
             seen = set(waiting)
@@ -98,7 +98,7 @@ class _Problem:
         ports = max(map(len, leaves.values()), default=0)
         homes = {destination: home for home, destination in enumerate(entered)}
         rows = [leaves[demand.key.destination_ip] for demand in demands]
-        wanted = Wanted(
+        wanted = FlowRequests(
             np.array([number_of[switch] for switch in ingress], np.int32),
             np.array([homes[demand.key.destination_ip] for demand in demands], np.int32),
             np.array([row + [NONE] * (ports - len(row)) for row in rows], np.int32).reshape(
@@ -120,7 +120,7 @@ class _Problem:
         )
         return cls(network, demands, nodes, links, offer, wanted, np.array(order, np.int64))
 
-    def placement(self, placed: Placed) -> Placement:
+    def placement(self, placed: Placed) -> FlowPlacement:
         """What the engines made of it, in the lab's names."""
         paths: dict[FlowKey, Path] = {}
         load_bps: dict[DirectedLink, float] = {}
@@ -134,7 +134,7 @@ class _Problem:
                 load_bps[link] = load_bps.get(link, 0.0) + demand.rate_bps
         used = {link: bps / link.link.rate_bps for link, bps in load_bps.items()}
         lost = tuple(demand.key for demand in self.demands if demand.key not in paths)
-        return Placement(paths, used, lost)
+        return FlowPlacement(paths, used, lost)
 
     def _path(self, flow: int, links: Sequence[DirectedLink]) -> Path:
         """The steps over `links`, and the last one to the server."""

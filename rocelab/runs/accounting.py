@@ -15,7 +15,7 @@ from rocelab.labfile.queues import QueueEngine
 from rocelab.observe.devices import DeviceCounts
 from rocelab.observe.queues import traffic_class
 from rocelab.planning.fabric import Fabric, Link
-from rocelab.results.job import Check
+from rocelab.results.job import CountCheck
 from rocelab.traffic.jobparts import nic_links
 from rocelab.traffic.jobresult import JobResult
 from rocelab.traffic.result import AgentRecord
@@ -28,7 +28,7 @@ _Counted = tuple[str, int, int]
 
 def check_all(
     jobs: Sequence[JobResult], agents: Iterable[AgentRecord], counts: DeviceCounts
-) -> tuple[Check, ...]:
+) -> tuple[CountCheck, ...]:
     """Every check that this lab's queues allow, over all jobs of a run."""
     agents = tuple(agents)
     links = nic_links([job.plan for job in jobs])
@@ -43,7 +43,7 @@ def check_all(
     )
 
 
-def disagreements(checks: Iterable[Check]) -> tuple[str, ...]:
+def disagreements(checks: Iterable[CountCheck]) -> tuple[str, ...]:
     """The checks that fail, as problems of the run."""
     return tuple(
         f"not valid because counters disagree on {check.name}: {check.left} {check.left_count:,}, "
@@ -54,9 +54,9 @@ def disagreements(checks: Iterable[Check]) -> tuple[str, ...]:
     )
 
 
-def _check(name: str, left: str, right: str, counted: Iterable[_Counted]) -> Check:
+def _check(name: str, left: str, right: str, counted: Iterable[_Counted]) -> CountCheck:
     counted = tuple(counted)
-    return Check(
+    return CountCheck(
         name=name,
         left=left,
         left_count=sum(a for _, a, _ in counted),
@@ -67,7 +67,7 @@ def _check(name: str, left: str, right: str, counted: Iterable[_Counted]) -> Che
     )
 
 
-def _payload(jobs: Sequence[JobResult]) -> Check:
+def _payload(jobs: Sequence[JobResult]) -> CountCheck:
     posted: Counter[str] = Counter()
     delivered: Counter[str] = Counter()
     for number, job in enumerate(jobs, 1):
@@ -85,7 +85,7 @@ def _payload(jobs: Sequence[JobResult]) -> Check:
 
 def _nics(
     jobs: Sequence[JobResult], agents: Iterable[AgentRecord], counts: DeviceCounts
-) -> Iterable[Check]:
+) -> Iterable[CountCheck]:
     sent: Counter[NicRef] = Counter()
     taken: Counter[NicRef] = Counter()
     links: dict[NicRef, tuple[Link, ...]] = {}
@@ -116,7 +116,7 @@ def _nics(
     )
 
 
-def _fabric_links(fabric: Fabric, counts: DeviceCounts) -> Check:
+def _fabric_links(fabric: Fabric, counts: DeviceCounts) -> CountCheck:
     """Packets that left a switch's queues came in at the far end; without queues that count
     packets, packets that came into a switch left it again."""
     if counts.engine is QueueEngine.OFF:
@@ -156,7 +156,7 @@ def _lost(counts: DeviceCounts) -> int:
     return 0 if counts.lossless is None else counts.lossless.dropped + counts.lossless.discarded
 
 
-def _end_to_end(links: Iterable[Link], counts: DeviceCounts) -> Check:
+def _end_to_end(links: Iterable[Link], counts: DeviceCounts) -> CountCheck:
     links = tuple(links)
     sent = sum(counts.roce[link.up] for link in links)
     came = sum(counts.roce[link.down] for link in links)
@@ -169,7 +169,7 @@ def _end_to_end(links: Iterable[Link], counts: DeviceCounts) -> Check:
     )
 
 
-def _queue_pairs(fabric: Fabric, counts: DeviceCounts) -> Check:
+def _queue_pairs(fabric: Fabric, counts: DeviceCounts) -> CountCheck:
     """All that servers sent to RoCEv2's port was of the jobs' queue pairs."""
     links = (link for link in fabric.links if not link.is_between_switches)
     return _check(
@@ -191,7 +191,7 @@ def _classes(jobs: Sequence[JobResult]) -> tuple[set[int], set[int], set[int]]:
     )
 
 
-def _notifications(jobs: Sequence[JobResult], counts: DeviceCounts) -> Iterable[Check]:
+def _notifications(jobs: Sequence[JobResult], counts: DeviceCounts) -> Iterable[CountCheck]:
     data, acks, cnps = _classes(jobs)
     pairs = [pair for job in jobs for pair in job.queue_pairs]
     sent = sum(pair.responder.cnps for pair in pairs)
@@ -206,7 +206,7 @@ def _notifications(jobs: Sequence[JobResult], counts: DeviceCounts) -> Iterable[
         )
 
 
-def _marks(jobs: Sequence[JobResult], counts: DeviceCounts) -> Iterable[Check]:
+def _marks(jobs: Sequence[JobResult], counts: DeviceCounts) -> Iterable[CountCheck]:
     """Marks that reached receivers, if data has classes of its own."""
     data, acks, cnps = _classes(jobs)
     if data & (acks | cnps) or counts.engine is QueueEngine.OFF or _lost(counts):

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 
 from rocelab.base.units import format_duration
 from rocelab.faults.base import CarrierFault, SeveringFault
-from rocelab.faults.injector import Change
+from rocelab.faults.injector import InjectedChange
 from rocelab.lab.lab import RunningLab
 from rocelab.linux.linkwatch import LinkEvent, LinkWatch
 from rocelab.observe.timeline import POLL_S, opened_namespaces
@@ -62,7 +62,10 @@ def link_events(lab: RunningLab) -> Iterator[Sequence[LinkEvent]]:
 
 
 def late_carriers(
-    fabric: Fabric, changes: Sequence[Change], events: Sequence[LinkEvent], resolution_ns: float
+    fabric: Fabric,
+    changes: Sequence[InjectedChange],
+    events: Sequence[LinkEvent],
+    resolution_ns: float,
 ) -> tuple[str, ...]:
     """Faults whose port events came later than their stamp and the resolution explain.
 
@@ -91,7 +94,7 @@ def late_carriers(
 
 
 def late_losses(
-    change: Change,
+    change: InjectedChange,
     paths: Mapping[int, Path],
     measured: Mapping[int, FlowMeasurement],
     resolution_ns: float,
@@ -120,7 +123,7 @@ def late_losses(
     return (_late(change, "the first packet was lost", late_ns, resolution_ns),)
 
 
-def _late(change: Change, what: str, late_ns: float, limit_ns: float) -> str:
+def _late(change: InjectedChange, what: str, late_ns: float, limit_ns: float) -> str:
     return (
         f"not valid because {what} {format_duration(late_ns)} after the stamp of "
         f"{change.fault.kind} of {change.fault.subject} (the limit is {format_duration(limit_ns)})"

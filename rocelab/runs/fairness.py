@@ -19,7 +19,7 @@ from rocelab.jobs.job import JobSpec
 from rocelab.jobs.jobplan import JobPlan
 from rocelab.jobs.performance import FRAME_OVERHEAD_BYTES
 from rocelab.results.job import JobReport
-from rocelab.results.shares import WINDOW_NS, Course, FairShares, Port, Settled
+from rocelab.results.shares import WINDOW_NS, FairShares, RateCourse, SettledMeans, SharedPort
 
 TOLERANCE = 0.10
 """The share of the fair rate by which a sender may be off (BMWG AI fabric draft, DCQCN
@@ -31,13 +31,13 @@ SETTLED = 0.5
 Floats = npt.NDArray[np.float64]
 
 
-def shared_port(plan: JobPlan, feedback_ns: int) -> Port:
+def shared_port(plan: JobPlan, feedback_ns: int) -> SharedPort:
     """The switch port in front of the incast's receiver."""
     fabric, receiver = plan.fabric, plan.streams[0].destination
     link = plan.nic_link(receiver)
     queues = fabric.spec.queues
     packet = plan.job.transport.mtu + FRAME_OVERHEAD_BYTES + WIRE_OVERHEAD_BYTES
-    return Port(
+    return SharedPort(
         node=link.b.node,
         interface=link.b.interface,
         rate_bps=float(link.rate_bps),
@@ -97,14 +97,14 @@ def _time_to_fairness(
 
 def _measured(
     report: JobReport, senders: Sequence[int], duration_ns: int, queue: Sequence[tuple[int, float]]
-) -> Course:
+) -> RateCourse:
     """The lab's course, up to the end of the job: after it queues only drain."""
     step_ns = report.goodput.step.modelled_ns
     rates = {sender.rank: sender.rate_bps for sender in report.goodput.senders}
     whole = int(duration_ns // step_ns)
     steps = min(whole, *(len(rates[sender]) for sender in senders))
     within = [(at, depth) for at, depth in queue if at <= duration_ns]
-    return Course(
+    return RateCourse(
         times_ns=tuple(round((index + 1) * step_ns) for index in range(steps)),
         rates_bps=tuple(rates[sender][:steps] for sender in senders),
         queue_times_ns=tuple(at for at, _ in within),
@@ -112,7 +112,7 @@ def _measured(
     )
 
 
-def _modelled(port: Port, job: JobSpec, starts_ns: Sequence[int], seed: int) -> ModelRun:
+def _modelled(port: SharedPort, job: JobSpec, starts_ns: Sequence[int], seed: int) -> ModelRun:
     assert job.duration is not None
     bottleneck = Bottleneck(
         capacity_bps=port.rate_bps,
@@ -128,7 +128,7 @@ def _modelled(port: Port, job: JobSpec, starts_ns: Sequence[int], seed: int) -> 
     return simulate(chosen, bottleneck, starts_ns, job.duration, line_bps, seed=seed)
 
 
-def _course(run: ModelRun, port: Port, points: int = 400) -> Course:
+def _course(run: ModelRun, port: SharedPort, points: int = 400) -> RateCourse:
     """The model's course, thinned to about as many points as a plot can show."""
     every = max(1, len(run.times_ns) // points)
     whole = len(run.times_ns) // every * every
@@ -136,7 +136,7 @@ def _course(run: ModelRun, port: Port, points: int = 400) -> Course:
     rates = run.rates_bps[:, :whole].reshape(len(run.rates_bps), -1, every).mean(axis=2)
     queue = run.queue_bytes[:whole].reshape(-1, every).mean(axis=1)
     times = tuple(int(end) for end in ends)
-    return Course(
+    return RateCourse(
         times_ns=times,
         rates_bps=tuple(
             tuple(float(round(rate)) for rate in sender) for sender in rates * port.payload_share
@@ -146,11 +146,11 @@ def _course(run: ModelRun, port: Port, points: int = 400) -> Course:
     )
 
 
-def _settled(course: Course, port: Port, from_ns: int) -> Settled:
+def _settled(course: RateCourse, port: SharedPort, from_ns: int) -> SettledMeans:
     late = np.array(course.times_ns) > from_ns
     total = np.array(course.rates_bps).sum(axis=0)[late]
     queue = np.array(course.queue_bytes)[np.array(course.queue_times_ns) > from_ns]
-    return Settled(
+    return SettledMeans(
         use=float(total.mean() / (port.rate_bps * port.payload_share)) if total.size else 0.0,
         queue_bytes=float(queue.mean()) if queue.size else None,
     )

@@ -15,7 +15,13 @@ import numpy.typing as npt
 from rocelab.agent.nic import WIRE_OVERHEAD_BYTES
 from rocelab.base.statistics import spread
 from rocelab.jobs.jobplan import JobPlan
-from rocelab.jobs.performance import FRAME_OVERHEAD_BYTES, Row, jct_ratio, ran_ahead, roofline_ns
+from rocelab.jobs.performance import (
+    FRAME_OVERHEAD_BYTES,
+    PerformanceRow,
+    jct_ratio,
+    ran_ahead,
+    roofline_ns,
+)
 from rocelab.observe.devices import DeviceCounts
 from rocelab.planning.fabric import Direction, Fabric
 from rocelab.results.impact import FEWEST, ZERO_IMPACT, Impact, overhead_bounds
@@ -29,7 +35,7 @@ from rocelab.results.job import (
     RankFigures,
     RoundTrips,
     SenderGoodput,
-    Steps,
+    StepRecords,
     Times,
     Transport,
 )
@@ -92,14 +98,16 @@ def headlines(job: JobResult) -> tuple[Headline, ...]:
     return _collective_headlines(job)
 
 
-def rows(job: JobResult) -> list[Row]:
+def rows(job: JobResult) -> list[PerformanceRow]:
     """Each measured iteration as a row of nccl-tests' table, on the modelled clock."""
     spec = job.plan.job
     if spec.size is None:
         return []
     wrong = abs(job.posted_bytes - job.delivered_bytes)
     return [
-        Row(spec.pattern, spec.ranks, spec.size, lab_ns / job.plan.dilation, wrong_bytes=wrong)
+        PerformanceRow(
+            spec.pattern, spec.ranks, spec.size, lab_ns / job.plan.dilation, wrong_bytes=wrong
+        )
         for lab_ns in job.iteration_ns.tolist()
     ]
 
@@ -363,12 +371,12 @@ def flows(job: JobResult, paths: Paths) -> tuple[FlowFigures, ...]:
     return tuple(figures)
 
 
-def steps(job: JobResult) -> Steps | None:
+def steps(job: JobResult) -> StepRecords | None:
     """The recorded times of sends; None without any, or if the job failed."""
     record = job.steps
     if record is None or job.errors:
         return None
-    return Steps(
+    return StepRecords(
         first=record.first,
         began_ns=_table(np.stack([rank.began_ns for rank in job.ranks], axis=1)[record.first :]),
         ended_ns=_table(np.stack([rank.ended_ns for rank in job.ranks], axis=1)[record.first :]),

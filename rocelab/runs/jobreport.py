@@ -13,7 +13,7 @@ from rocelab.labfile.queues import QueueEngine
 from rocelab.observe.devices import DeviceCounts
 from rocelab.planning.pfc import too_small
 from rocelab.results.environment import Environment
-from rocelab.results.job import SCHEMA_VERSION, Check, Clock, Fidelity, JobReport
+from rocelab.results.job import SCHEMA_VERSION, Clock, CountCheck, JobFidelity, JobReport
 from rocelab.results.lossless import Lossless, find_deadlock, traced
 from rocelab.results.probes import Event
 from rocelab.routes.balance import link_loads, tier_balances
@@ -58,10 +58,10 @@ def job_reports(record: JobsRecord) -> tuple[JobReport, ...]:
 def _report(
     record: JobsRecord,
     job: JobResult,
-    checks: tuple[Check, ...],
+    checks: tuple[CountCheck, ...],
     problems: tuple[str, ...],
     warnings: tuple[str, ...],
-    fidelity: Fidelity,
+    fidelity: JobFidelity,
 ) -> JobReport:
     plan, counts = job.plan, record.counts
     trips = figures.round_trips(job)
@@ -102,7 +102,7 @@ def _report(
 
 
 def _judged(
-    record: JobsRecord, jobs: Sequence[JobResult], checks: tuple[Check, ...]
+    record: JobsRecord, jobs: Sequence[JobResult], checks: tuple[CountCheck, ...]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Why the run is not valid, and what its readers have to know."""
     counts, traffic = record.counts, record.traffic
@@ -134,10 +134,10 @@ def _judged(
     return problems, warnings
 
 
-def _fidelity(record: JobsRecord, jobs: Sequence[JobResult]) -> Fidelity:
+def _fidelity(record: JobsRecord, jobs: Sequence[JobResult]) -> JobFidelity:
     traffic, ports = record.traffic, [port for job in jobs for port in job.ports]
     backlog_ns = max(agent.backlog_ns for agent in traffic.agents)
-    return Fidelity(
+    return JobFidelity(
         lost_share=max(map(figures.lost_share, jobs)),
         late_p99_ns=max((port.late_p99_ns for port in ports), default=0),
         late_max_ns=max((port.late_max_ns for port in ports), default=0),

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 
-from rocelab.base.outputs import Place
+from rocelab.base.outputs import OutputPlace
 from rocelab.lab.lab import RunningLab
 from rocelab.linux.closing import Holding
 from rocelab.observe.health.monitor import HealthMonitor
@@ -23,7 +23,7 @@ from rocelab.results.stages import SCHEMA_VERSION, Stages
 
 
 @dataclass(frozen=True, slots=True)
-class Felt:
+class EventEffects:
     """The effect of an event on flows: when each recovered, and with which resolution that is
     known."""
 
@@ -36,7 +36,12 @@ class Observers(Holding):
     watched, and `evidence` is the folder for bundles."""
 
     def __init__(
-        self, lab: RunningLab, *, stages: bool, health: HealthSpec | None, evidence: Place | None
+        self,
+        lab: RunningLab,
+        *,
+        stages: bool,
+        health: HealthSpec | None,
+        evidence: OutputPlace | None,
     ) -> None:
         self._recorder = StageRecorder(lab) if stages else None
         self._monitor = None
@@ -69,7 +74,7 @@ class Observers(Holding):
         events: Sequence[Event],
         end_ns: int,
         changes: Sequence[FibChange],
-        felt: Callable[[int], Felt] = lambda number: Felt(),
+        felt: Callable[[int], EventEffects] = lambda number: EventEffects(),
     ) -> tuple[Stages, ...]:
         """The stages of each event; none if they are not traced. All instants are in one clock;
         `end_ns` is the end of the run; `felt` takes the event's index."""

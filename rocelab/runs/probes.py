@@ -19,7 +19,7 @@ from functools import partial
 import numpy as np
 
 from rocelab.base.errors import InputError, MachineError
-from rocelab.base.outputs import Place
+from rocelab.base.outputs import OutputPlace
 from rocelab.faults.base import Timed
 from rocelab.faults.injector import Injector
 from rocelab.faults.timetable import Prepared, carry_out, events_of, prepare_first
@@ -36,29 +36,29 @@ from rocelab.observe.stages.measure import FlowRecovery
 from rocelab.observe.timeline import FibTimeline
 from rocelab.planning.fabric import Fabric
 from rocelab.results import probes as results
-from rocelab.results.convergence import FlowConvergence, FlowSamples, Method
+from rocelab.results.convergence import FlowConvergence, FlowSamples, MeasurementMethod
 from rocelab.results.probes import Event, HashingRun, ProbeRun, Timeline, probe_run
 from rocelab.routes.path import Path, find_nic, walk
 from rocelab.runs.effects import late_carriers, late_losses, link_events
 from rocelab.runs.fidelity import judged, stolen_cpu_s
-from rocelab.runs.observers import Felt, Observers
-from rocelab.traffic.result import FlowRecord
+from rocelab.runs.observers import EventEffects, Observers
+from rocelab.traffic.result import FlowTransmission
 from rocelab.traffic.session import TrafficSession
 from rocelab.wire.headers import ROCE_PORT
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class ProbeSettings:
     """How a run is measured. Times in ns: traffic before time 0, and how long after an event losses
     count towards it. With `stages` every daemon traces; with `health` the lab's SLIs are watched;
     `evidence` is the folder for bundles."""
 
-    method: Method
+    method: MeasurementMethod
     warmup_ns: int
     event_window_ns: int
     stages: bool = False
     health: HealthSpec | None = None
-    evidence: Place | None = None
+    evidence: OutputPlace | None = None
 
 
 class FaultedRun(Holding):
@@ -71,7 +71,7 @@ class FaultedRun(Holding):
         self,
         lab: RunningLab,
         flows: Sequence[Flow],
-        settings: Settings,
+        settings: ProbeSettings,
         fib: FibTimeline,
         faults: Sequence[Timed] = (),
         fabric: Fabric | None = None,
@@ -194,7 +194,7 @@ class FaultedRun(Holding):
         path = self._known_paths.get(flow.id)
         return () if path is None else tuple(hop.link.name for hop in path.hops)
 
-    def _felt(self, run: ProbeRun, timeline: Timeline, number: int) -> Felt:
+    def _felt(self, run: ProbeRun, timeline: Timeline, number: int) -> EventEffects:
         """The effect of an event on the flows, by its index."""
         event = timeline.events[number]
         by_flow = [
@@ -202,7 +202,7 @@ class FaultedRun(Holding):
             for flow, record in zip(self._flows, run.flows, strict=True)
             if record.measurement.events[number].affected and flow.id in self._paths
         ]
-        return Felt(
+        return EventEffects(
             tuple(FlowRecovery(nodes, _after(event, measured)) for nodes, measured in by_flow),
             max((round(measured.resolution_ns) for _, measured in by_flow), default=None),
         )
@@ -247,7 +247,7 @@ def _paths(
         yield flow.id, path
 
 
-def counted_samples(record: FlowRecord, timeline: Timeline) -> FlowSamples:
+def counted_samples(record: FlowTransmission, timeline: Timeline) -> FlowSamples:
     """The packets offered in the counted time, and their arrivals.
 
     A packet that a dead port refused was offered load (RFC 6412 section 3.5.3): it is lost, and its

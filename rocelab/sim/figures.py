@@ -15,7 +15,7 @@ import numpy.typing as npt
 from rocelab.base.arrays import Floats
 from rocelab.base.statistics import spread
 from rocelab.fabrics.roles import tier_name
-from rocelab.jobs.performance import Row, jct_ratio
+from rocelab.jobs.performance import PerformanceRow, jct_ratio
 from rocelab.jobs.steps import roofline_s
 from rocelab.planning.fabric import Direction
 from rocelab.results.environment import Environment, environment_with
@@ -226,7 +226,8 @@ def _headlines(
     if job.collective is not None and job.collective.size is not None:
         spec = job.collective
         results = [
-            Row(spec.pattern, spec.ranks, job.collective.size, time_ns) for time_ns in times_ns
+            PerformanceRow(spec.pattern, spec.ranks, job.collective.size, time_ns)
+            for time_ns in times_ns
         ]
         rows += [
             ("algbw", "algbw", "GB/s", [row.algbw_gbs for row in results]),

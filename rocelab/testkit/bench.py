@@ -15,7 +15,7 @@ from pathlib import Path
 
 from rocelab.base.documents import to_json
 from rocelab.base.errors import ExpectationError, InputError
-from rocelab.base.outputs import Place, open_folder
+from rocelab.base.outputs import OutputPlace, open_folder
 from rocelab.faults.record import read_faults
 from rocelab.lab.convergence import convergence_timeout_s
 from rocelab.lab.inuse import turn
@@ -52,7 +52,7 @@ class Bench:
         name = suite_name(spec.name, recorded_labs())
         provider = provider_of("netns", frr=frr)
         lab = Lab(plan(spec.model_copy(update={"name": name})), provider)
-        keep_unconverged(lab, Place(evidence))
+        keep_unconverged(lab, OutputPlace(evidence))
         self.lab = lab.unstarted()
         self.evidence: Path | None = None
         self._facts: Facts = {}

@@ -83,7 +83,7 @@ def _node_facts(channel: socket.socket, settings: Iterable[str]) -> Iterator[tup
         yield f"net/{setting}", value
 
 
-def _interface(link: links.Link) -> Iterator[tuple[str, str]]:
+def _interface(link: links.KernelLink) -> Iterator[tuple[str, str]]:
     yield f"{link.name}'s state", "up" if link.up else "down"
     yield f"{link.name}'s carrier", "present" if link.carrier else "missing"
     yield f"{link.name}'s MTU", str(link.mtu)
@@ -117,7 +117,7 @@ def _queues(channel: socket.socket, index: int) -> Iterator[tuple[str, str]]:
             yield "", f"filter {f'{installed.kind} {name}'.strip()} {place}"
 
 
-def _settled(qdisc: tc.Installed) -> bytes:
+def _settled(qdisc: tc.InstalledFilter) -> bytes:
     """A qdisc's options without packet counters (struct tc_htb_glob, direct_pkts)."""
     if qdisc.kind == "htb" and TCA_HTB_INIT in qdisc.options:
         return qdisc.options[TCA_HTB_INIT][:16]

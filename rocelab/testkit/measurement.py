@@ -31,7 +31,7 @@ from rocelab.linux.closing import Holding
 from rocelab.observe.timeline import FibTimeline, opened_namespaces
 from rocelab.results.convergence import Overall
 from rocelab.results.probes import ProbeRun
-from rocelab.runs.probes import FaultedRun, Settings
+from rocelab.runs.probes import FaultedRun, ProbeSettings
 from rocelab.testkit.duration import Duration
 from rocelab.testkit.traffic import Traffic
 from rocelab.testkit.written import as_fault
@@ -86,7 +86,7 @@ class Measurement(Holding):
         if self._repeat is not None or self._run is not None:
             raise InputError("this measurement is over", hint="make another with measure(...)")
         lab, spec = self._experiment.lab, self._spec
-        settings = Settings(spec.method, self._traffic.warmup_ns, spec.event_window)
+        settings = ProbeSettings(spec.method, self._traffic.warmup_ns, spec.event_window)
         stack.enter_context(turn())
         netns_of = stack.enter_context(opened_namespaces(lab, lab.fabric.switches))
         self._fib = stack.enter_context(FibTimeline(lab, netns_of))

@@ -16,7 +16,7 @@ from rocelab.faults.base import SeriesSpec, SingleFaultSpec
 from rocelab.faults.spec import FaultSpec
 from rocelab.labfile.base import SpecModel
 from rocelab.labfile.load import validate
-from rocelab.labfile.source import Data, Source
+from rocelab.labfile.source import Data, YamlSource
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -58,7 +58,7 @@ def lasting(kind: str, keywords: Mapping[str, object]) -> SingleFaultSpec:
 def _validated(block: str, model: type[Model], keywords: Mapping[str, object]) -> Model:
     file, line = _where()
     data = {key: _plain(value) for key, value in keywords.items()}
-    source = Source(file, {block: data}, {(): line, (block,): line})
+    source = YamlSource(file, {block: data}, {(): line, (block,): line})
     return validate(source, model)
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import IO, Any
 
-from rocelab.agent.channel import Channel, ChannelClosedError, Message, join
+from rocelab.agent.channel import Channel, ChannelClosedError, ChannelMessage, join
 from rocelab.base.errors import MachineError
 from rocelab.base.interruption import undone
 from rocelab.linux import background
@@ -26,14 +26,14 @@ REPLY_TIMEOUT_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class AgentPart:
     """A server's part of a run: the setup message of its agent, and the frames with it."""
 
     fields: Mapping[str, Any]
     frames: tuple[bytes, ...]
 
 
-class Agent:
+class AgentHandle:
     """One agent, seen from here: its channel and its standard error."""
 
     def __init__(self, server: str, stream: socket.socket, errors: IO[bytes]) -> None:
@@ -51,7 +51,7 @@ class Agent:
         except ChannelClosedError as error:
             raise self._ended() from error
 
-    def receive(self) -> Message:
+    def receive(self) -> ChannelMessage:
         """The next message. Raises MachineError if the agent has ended or does not answer."""
         try:
             return self._channel.receive()
@@ -63,7 +63,7 @@ class Agent:
                 hint="the machine may be short of CPU or memory",
             ) from error
 
-    def answer(self, key: str) -> Message:
+    def answer(self, key: str) -> ChannelMessage:
         """The next message with this field; messages sent before it are dropped."""
         while True:
             message = self.receive()
@@ -85,9 +85,9 @@ class Agent:
 class AgentGroup(Holding):
     """The agents of a run, as a context: ready within it and gone after it."""
 
-    def __init__(self, parts: Mapping[str, Part]) -> None:
+    def __init__(self, parts: Mapping[str, AgentPart]) -> None:
         self._parts = parts
-        self.agents: list[Agent] = []
+        self.agents: list[AgentHandle] = []
 
     def _enter(self, stack: ExitStack) -> None:
         """Start every agent and wait until it is ready. Raises MachineError if one fails."""
@@ -105,7 +105,7 @@ class AgentGroup(Holding):
         for agent in self.agents:
             agent.send(fields)
 
-    def messages(self, timeout_s: float) -> Iterator[tuple[Agent, Message]]:
+    def messages(self, timeout_s: float) -> Iterator[tuple[AgentHandle, ChannelMessage]]:
         """Messages from any agent as they arrive, until none arrives for `timeout_s`.
 
         Raises MachineError if an agent has ended.
@@ -119,7 +119,7 @@ class AgentGroup(Holding):
 
 
 @contextmanager
-def _forked(servers: Sequence[str]) -> Iterator[list[Agent]]:
+def _forked(servers: Sequence[str]) -> Iterator[list[AgentHandle]]:
     """An agent for each server; all of them have ended when the block has."""
     with ExitStack() as files:
         agents, descriptors = [], []
@@ -129,7 +129,7 @@ def _forked(servers: Sequence[str]) -> Iterator[list[Agent]]:
                 near.settimeout(REPLY_TIMEOUT_S)
                 # Unlike a pipe, such a file cannot fill up and block the agent.
                 errors = files.enter_context(os.fdopen(os.memfd_create("agent-stderr"), "w+b"))
-                agents.append(Agent(server, near, errors))
+                agents.append(AgentHandle(server, near, errors))
                 far_ends.enter_context(far)
                 descriptors.append((far.fileno(), errors.fileno()))
             # Without `site`: an agent needs this package and the standard library only.

@@ -25,7 +25,7 @@ from rocelab.jobs.transport import DCQCN_OFF, Ecn, Strategy
 from rocelab.planning.fabric import Fabric, Link, Nic
 from rocelab.planning.pauses import obedience_ns
 from rocelab.planning.queues import class_of_dscp
-from rocelab.traffic.agents import Part
+from rocelab.traffic.agents import AgentPart
 from rocelab.traffic.roce import Envelope, roce_frame
 from rocelab.wire.headers import (
     BTH_OFFSET,
@@ -73,13 +73,13 @@ def ports_of(fabric: Fabric, nic: Nic) -> list[dict[str, Any]]:
     ]
 
 
-def parts_of(plans: Sequence[JobPlan]) -> dict[str, Part]:
+def parts_of(plans: Sequence[JobPlan]) -> dict[str, AgentPart]:
     """The setup message of each participating server, without its namespace."""
     writers = [_Writer(number, plan) for number, plan in enumerate(plans)]
     return {server: _part(server, nics, writers) for server, nics in nics_of(plans).items()}
 
 
-def _part(server: str, nics: Sequence[NicRef], writers: Sequence[_Writer]) -> Part:
+def _part(server: str, nics: Sequence[NicRef], writers: Sequence[_Writer]) -> AgentPart:
     plans = [writer.plan for writer in writers]
     fabric = plans[0].fabric
     fields: dict[str, Any] = {
@@ -106,7 +106,7 @@ def _part(server: str, nics: Sequence[NicRef], writers: Sequence[_Writer]) -> Pa
                 fields["queue_pairs"].append((end.number, nic, end.port, kind))
                 headers.append(writer.header(end))
             fields["ranks"].append(writer.rank(rank))
-    return Part(fields, tuple(headers))
+    return AgentPart(fields, tuple(headers))
 
 
 class _Writer:

@@ -30,7 +30,7 @@ CLOCK_JUMP_LIMIT_NS = 50_000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class FlowRecord:
+class FlowTransmission:
     """One flow's packets. Times are CLOCK_REALTIME ns; every deadline has a sequence number.
 
     sent_seq, sent_ns packets that the kernel accepted, in sending order refused_seq, refused_ns
@@ -90,7 +90,7 @@ class TrafficResult:
     """One run. It is a valid measurement only if `problems` is empty. still_ns: how long nothing
     had moved when unfinished jobs were given up (`rocelab.traffic.standstill`), else 0."""
 
-    flows: tuple[FlowRecord, ...]
+    flows: tuple[FlowTransmission, ...]
     agents: tuple[AgentRecord, ...]
     started_ns: int
     stopped_ns: int
@@ -152,7 +152,7 @@ def flow_record(
     arrivals: Arrivals,
     port_moves: int = 0,
     held: tuple[Numbers, Numbers] | None = None,
-) -> FlowRecord:
+) -> FlowTransmission:
     """One flow's record; `offered_ns[n]` is the time stamp in packet n, which is due n intervals
     after `first_ns`. `held` are numbers of packets and the durations of their sending.
 
@@ -163,7 +163,7 @@ def flow_record(
     sent = np.ones(len(offered_ns), dtype=bool)
     sent[refused_seq] = False
     mine = arrivals.flow == flow.id
-    return FlowRecord(
+    return FlowTransmission(
         flow=flow,
         sent_seq=sequence[sent],
         sent_ns=offered_ns[sent],
@@ -183,7 +183,7 @@ def flow_record(
 
 
 def find_problems(
-    flows: Sequence[FlowRecord],
+    flows: Sequence[FlowTransmission],
     agents: Sequence[AgentRecord],
     clock_jump_ns: int,
     softnet_drops: int,
@@ -209,7 +209,7 @@ def find_problems(
     )
 
 
-def _rate_problems(flows: Sequence[FlowRecord]) -> Iterable[str]:
+def _rate_problems(flows: Sequence[FlowTransmission]) -> Iterable[str]:
     # One packet may be due at the moment when the sender stops.
     short = [f for f in flows if f.offered + 1 < f.intended * (1 - RATE_ERROR_LIMIT)]
     if short:
@@ -221,7 +221,7 @@ def _rate_problems(flows: Sequence[FlowRecord]) -> Iterable[str]:
         )
 
 
-def _lag_problems(flows: Sequence[FlowRecord]) -> Iterable[str]:
+def _lag_problems(flows: Sequence[FlowTransmission]) -> Iterable[str]:
     for what, limit_ns, lags_ns in (
         ("99th percentile", LAG_P99_LIMIT_NS, [f.lag_p99_ns for f in flows]),
         ("maximum", LAG_MAX_LIMIT_NS, [f.lag_max_ns for f in flows]),

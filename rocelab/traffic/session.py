@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from rocelab.agent.agent import clock_offset_ns
-from rocelab.agent.channel import Message, split
+from rocelab.agent.channel import ChannelMessage, split
 from rocelab.base.errors import InputError
 from rocelab.base.progress import Progress, ProgressSink, no_progress
 from rocelab.jobs.flow import Flow, resolve_flow
@@ -30,7 +30,7 @@ from rocelab.linux.clockwatch import ClockWatch
 from rocelab.linux.closing import Holding
 from rocelab.planning.fabric import Fabric
 from rocelab.record import LabFiles
-from rocelab.traffic.agents import Agent, AgentGroup, Part
+from rocelab.traffic.agents import AgentGroup, AgentHandle, AgentPart
 from rocelab.traffic.demand import job_demands, probe_demands, published
 from rocelab.traffic.jobparts import parts_of, ports_of
 from rocelab.traffic.jobresult import read_jobs
@@ -38,7 +38,7 @@ from rocelab.traffic.result import (
     SECOND_NS,
     AgentRecord,
     Arrivals,
-    FlowRecord,
+    FlowTransmission,
     TrafficResult,
     find_problems,
     flow_record,
@@ -225,8 +225,8 @@ class TrafficSession(Holding):
                     break
 
     def _flow_records(
-        self, reports: Mapping[str, Message], stopped_ns: Mapping[str, int]
-    ) -> tuple[tuple[FlowRecord, ...], dict[str, list[bytes]]]:
+        self, reports: Mapping[str, ChannelMessage], stopped_ns: Mapping[str, int]
+    ) -> tuple[tuple[FlowTransmission, ...], dict[str, list[bytes]]]:
         """The record of every flow, and the columns of each report that belong to jobs."""
         sent: dict[str, list[bytes]] = {}
         arrivals: dict[str, Arrivals] = {}
@@ -294,7 +294,7 @@ def _plan(fabric: Fabric, flows: Sequence[Flow]) -> dict[str, list[_Outgoing]]:
     return outgoing
 
 
-def _agent_record(agent: Agent, report: Message) -> AgentRecord:
+def _agent_record(agent: AgentHandle, report: ChannelMessage) -> AgentRecord:
     fields = report.fields
     return AgentRecord(
         server=agent.server,
@@ -314,7 +314,7 @@ def _parts(
     jobs: Sequence[JobPlan],
     netns_of: Callable[[str], Path],
     live: Path | None,
-) -> dict[str, Part]:
+) -> dict[str, AgentPart]:
     """Each server's setup message: its probes, then its part of the jobs."""
     of_jobs = parts_of(jobs)
     # A server must have room for the longest frame of any other.
@@ -338,11 +338,11 @@ def _parts(
                 for probe in probes
             ],
         }
-        parts[server] = Part(fields, (*(probe.template for probe in probes), *part.frames))
+        parts[server] = AgentPart(fields, (*(probe.template for probe in probes), *part.frames))
     return parts
 
 
-_NO_JOB = Part(
+_NO_JOB = AgentPart(
     {
         "frame_bytes": 0,
         "moderation_ns": PROBE_MODERATION_NS,

@@ -82,7 +82,9 @@ def probe_path(
     frames = ProbeFrames(ends, tag, destination_qp)
     names = _names(fabric)
     longest = 2 * max(node.role.tier for node in fabric.nodes)
-    trace = _Found(source.server, destination.server, {port: {} for port in source_ports}, {})
+    trace = _ProbeAnswers(
+        source.server, destination.server, {port: {} for port in source_ports}, {}
+    )
     with (
         _open(netns_of(source.server), lambda: _sender(ends.interface)) as sender,
         _open(netns_of(source.server), _time_exceeded_listener) as expiries,
@@ -116,7 +118,7 @@ def probe_path(
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _ProbeAnswers:
     """The answers so far: per source port, the sender of the answer at each TTL, and the TTL that
     arrived."""
 

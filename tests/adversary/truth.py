@@ -17,7 +17,7 @@ from ipaddress import IPv4Address
 import numpy as np
 import numpy.typing as npt
 
-from rocelab.results.convergence import FlowConvergence, Method
+from rocelab.results.convergence import FlowConvergence, MeasurementMethod
 from rocelab.results.probes import FlowRecord, ProbeRun, Timeline
 from tests.adversary.observer import Packets, PortChange
 
@@ -167,7 +167,7 @@ def _outages(
 def compare_repeat(
     repeat: ProbeRun,
     timeline: Timeline,
-    method: Method,
+    method: MeasurementMethod,
     packets: Packets,
     ports: Sequence[PortChange],
 ) -> list[Comparison]:
@@ -234,7 +234,7 @@ class _Recovery:
 
 
 def _recoveries(
-    record: FlowRecord, truth: FlowTruth, method: Method
+    record: FlowRecord, truth: FlowTruth, method: MeasurementMethod
 ) -> Iterator[tuple[int, _Recovery]]:
     """For each event that cut the flow off, its first lasting recovery."""
     claim = record.measurement
@@ -256,7 +256,7 @@ def _recovery(
     record: FlowRecord,
     truth: FlowTruth,
     places: Sequence[int],
-    method: Method,
+    method: MeasurementMethod,
     said: FlowConvergence,
 ) -> _Recovery:
     """The first of these outages after which packets arrived for the required time."""

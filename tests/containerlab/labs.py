@@ -9,7 +9,7 @@ from pathlib import Path
 
 import yaml
 
-from rocelab.lab.engine import Engine
+from rocelab.lab.engine import ContainerEngine
 
 DEPLOYS_WITHIN_S = 600.0
 
@@ -33,7 +33,7 @@ def containerlab(*arguments: str) -> str:
     return done.stdout
 
 
-def idle_image(engine: Engine, image: str) -> str:
+def idle_image(engine: ContainerEngine, image: str) -> str:
     """An image like `image` whose containers do nothing, as images of hosts do."""
     name = "rocelab-tests/host:1"
     container = engine.run("create", "--network", "none", image).strip()

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from rocelab.base.files import make_folders, replace_file
 from rocelab.base.progress import no_progress
-from rocelab.lab.engine import Engine
+from rocelab.lab.engine import ContainerEngine
 from rocelab.lab.image import SUITE, built_image
 from tests.helpers.engine import docker_engine
 from tests.helpers.goprograms import BUILD_TIMEOUT_S, KEPT, go_program
@@ -48,7 +48,7 @@ def folder_of_containerlab() -> Path:
     return wrapped
 
 
-def built_bird(engine: Engine) -> None:
+def built_bird(engine: ContainerEngine) -> None:
     """An image of Debian with BIRD, which starts it."""
     if engine.call(("image", "inspect", BIRD)).returncode == 0:
         return

@@ -24,7 +24,7 @@ from rocelab.faults.record import read_faults
 from rocelab.faults.running import inject_and_leave, release, restore_ownerless
 from rocelab.faults.spec import SINGLE_FAULT
 from rocelab.lab.adoption.adopt import adopt
-from rocelab.lab.engine import Engine
+from rocelab.lab.engine import ContainerEngine
 from rocelab.lab.lab import Lab, RunningLab
 from rocelab.lab.status import read_status
 from rocelab.lab.teardown import take_down
@@ -62,7 +62,7 @@ expect: {restored: true}
 @pytest.fixture(scope="module", params=list(WRITTEN))
 def name(
     request: pytest.FixtureRequest,
-    engine: Engine,
+    engine: ContainerEngine,
     image: str,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[str]:
@@ -107,7 +107,7 @@ def is_converged(topology: Path) -> bool:
     return whole
 
 
-def state_of(engine: Engine, lab: str) -> dict[str, Any]:
+def state_of(engine: ContainerEngine, lab: str) -> dict[str, Any]:
     """What adopting must leave as it is: each node's addresses, routes, rules, qdiscs, permanent
     neighbours, settings, processes and changed files."""
     label = f"label=containerlab={lab}"
@@ -115,7 +115,7 @@ def state_of(engine: Engine, lab: str) -> dict[str, Any]:
     return {name: state_of_node(engine, name) for name in sorted(names)}
 
 
-def is_settled(engine: Engine, name: str) -> bool:
+def is_settled(engine: ContainerEngine, name: str) -> bool:
     """Whether all equal paths are there, and two readings are equal."""
     state = state_of(engine, containerlabs(name))
     wide = sum('"nexthops"' in route for node in state.values() for route in node["routes"])
@@ -133,7 +133,7 @@ def without_numbers(value: Any) -> Any:
     return [without_numbers(part) for part in value] if isinstance(value, list) else value
 
 
-def state_of_node(engine: Engine, container: str) -> dict[str, Any]:
+def state_of_node(engine: ContainerEngine, container: str) -> dict[str, Any]:
     pid = engine.run("inspect", "--format", "{{.State.Pid}}", container).strip()
 
     def inside(*command: str) -> str:
@@ -170,7 +170,7 @@ def state_of_node(engine: Engine, container: str) -> dict[str, Any]:
 
 
 def assert_same(
-    engine: Engine, lab: str, before: dict[str, Any], besides: tuple[str, ...] = ()
+    engine: ContainerEngine, lab: str, before: dict[str, Any], besides: tuple[str, ...] = ()
 ) -> None:
     """All of its state is as before `besides` some parts. Routing has to converge first, and
     addresses pass duplicate detection."""
@@ -219,7 +219,7 @@ def test_it_is_whole_and_hosts_reach_each_other(lab: Lab) -> None:
     assert reachability.pairs > 0 and not reachability.failed
 
 
-def test_adopting_changes_nothing(name: str, engine: Engine) -> None:
+def test_adopting_changes_nothing(name: str, engine: ContainerEngine) -> None:
     before = state_of(engine, containerlabs(name))
     adopt(containerlabs(name))
     lab = RunningLab.open(name)
@@ -246,7 +246,7 @@ def test_adopting_changes_nothing(name: str, engine: Engine) -> None:
     ids=lambda fault: f"{fault['kind']}-{fault.get('link', {}).get('node', '')}{'side' in fault}",
 )
 def test_a_fault_is_undone_to_the_last_route(
-    name: str, engine: Engine, lab: Lab, fault: dict[str, Any]
+    name: str, engine: ContainerEngine, lab: Lab, fault: dict[str, Any]
 ) -> None:
     before = state_of(engine, containerlabs(name))
     inject_and_leave(lab, SINGLE_FAULT.validate_python(fault))
@@ -256,7 +256,7 @@ def test_a_fault_is_undone_to_the_last_route(
     assert_same(engine, containerlabs(name), before)
 
 
-def test_a_reset_of_sessions_ends_by_itself(name: str, engine: Engine, lab: Lab) -> None:
+def test_a_reset_of_sessions_ends_by_itself(name: str, engine: ContainerEngine, lab: Lab) -> None:
     fault = SINGLE_FAULT.validate_python({"kind": "session-reset", "switch": "leaf#1"})
     before = state_of(engine, containerlabs(name))
     if name == "leaf-spine":
@@ -269,7 +269,9 @@ def test_a_reset_of_sessions_ends_by_itself(name: str, engine: Engine, lab: Lab)
     assert_same(engine, containerlabs(name), before)
 
 
-def test_a_fault_of_a_daemon_lasts_until_its_end(name: str, engine: Engine, lab: Lab) -> None:
+def test_a_fault_of_a_daemon_lasts_until_its_end(
+    name: str, engine: ContainerEngine, lab: Lab
+) -> None:
     """FRR's watchfrr would start a daemon again that was killed or does not answer."""
     daemon = {"leaf-spine": "bgpd", "triangle": "zebra", "birds": "bgpd"}[name]
     before = state_of(engine, containerlabs(name))
@@ -292,7 +294,7 @@ def test_a_fault_of_a_daemon_lasts_until_its_end(name: str, engine: Engine, lab:
         assert_same(engine, containerlabs(name), before)
 
 
-def test_a_drill_measures_it(name: str, engine: Engine, lab: Lab, tmp_path: Path) -> None:
+def test_a_drill_measures_it(name: str, engine: ContainerEngine, lab: Lab, tmp_path: Path) -> None:
     before = state_of(engine, containerlabs(name))
     drill = tmp_path / "drill.yaml"
     drill.write_text(DRILL)
@@ -308,7 +310,7 @@ def test_a_drill_measures_it(name: str, engine: Engine, lab: Lab, tmp_path: Path
 
 
 def test_a_driver_that_is_killed_leaves_nothing_broken(
-    name: str, engine: Engine, lab: Lab, tmp_path: Path
+    name: str, engine: ContainerEngine, lab: Lab, tmp_path: Path
 ) -> None:
     before = state_of(engine, containerlabs(name))
     drill = tmp_path / "drill.yaml"
@@ -332,7 +334,7 @@ def test_a_driver_that_is_killed_leaves_nothing_broken(
     assert_same(engine, containerlabs(name), before)
 
 
-def test_it_is_not_taken_down_here(name: str, lab: Lab, engine: Engine) -> None:
+def test_it_is_not_taken_down_here(name: str, lab: Lab, engine: ContainerEngine) -> None:
     with pytest.raises(InputError, match="rocelab release"):
         take_down(lab.name)
     assert lab.node(lab.fabric.switches[0].name).daemons()
@@ -351,7 +353,9 @@ def test_what_would_change_it_is_refused(lab: Lab) -> None:
     assert not read_faults(LabFiles(lab.name))
 
 
-def test_a_port_that_its_user_set_down_stays_down(name: str, engine: Engine, lab: Lab) -> None:
+def test_a_port_that_its_user_set_down_stays_down(
+    name: str, engine: ContainerEngine, lab: Lab
+) -> None:
     before = state_of(engine, containerlabs(name))
     link = next(link for link in lab.fabric.links if link.is_between_switches)
     leaf = lab.node(link.a.node)
@@ -371,7 +375,7 @@ def test_a_port_that_its_user_set_down_stays_down(name: str, engine: Engine, lab
 
 
 def test_a_node_that_was_restarted_is_said_to_be_gone(
-    name: str, engine: Engine, lab: Lab, tmp_path: Path
+    name: str, engine: ContainerEngine, lab: Lab, tmp_path: Path
 ) -> None:
     """Last: its container has no links afterwards."""
     host = lab.fabric.servers[-1].name
@@ -392,7 +396,9 @@ def test_a_node_that_was_restarted_is_said_to_be_gone(
     assert "delay-" not in "".join(state_of_node(engine, container)["links"])
 
 
-def test_faults_end_on_ports_that_were_renamed_or_removed(engine: Engine, lab: Lab) -> None:
+def test_faults_end_on_ports_that_were_renamed_or_removed(
+    engine: ContainerEngine, lab: Lab
+) -> None:
     """Last, too: a cable is gone afterwards."""
     link = next(link for link in lab.fabric.links if link.is_between_switches)
     container = lab.runtime.provider.node(lab.runtime.files, link.a.node).container  # type: ignore[attr-defined]

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from rocelab.lab.engine import Engine
+from rocelab.lab.engine import ContainerEngine
 from rocelab.lab.lab import Lab
 from rocelab.planning.fabric import Fabric
 from rocelab.planning.routes import expected_routes, expected_width
@@ -27,7 +27,7 @@ def fabric(request: pytest.FixtureRequest) -> Fabric:
 
 @pytest.fixture(scope="module")
 def deployed(
-    fabric: Fabric, engine: Engine, image: str, tmp_path_factory: pytest.TempPathFactory
+    fabric: Fabric, engine: ContainerEngine, image: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Fabric]:
     """The rendered lab, deployed by `containerlab deploy` and destroyed afterwards."""
     folder = tmp_path_factory.mktemp("rendered")
@@ -37,11 +37,11 @@ def deployed(
     assert fabric.name not in engine.run("ps", "--all", "--format", "{{.Names}}")
 
 
-def in_node(engine: Engine, fabric: Fabric, node: str, *command: str) -> str:
+def in_node(engine: ContainerEngine, fabric: Fabric, node: str, *command: str) -> str:
     return engine.run("exec", container_name(fabric.name, node), *command)
 
 
-def routes(engine: Engine, fabric: Fabric, node: str) -> dict[str, int]:
+def routes(engine: ContainerEngine, fabric: Fabric, node: str) -> dict[str, int]:
     """The number of next hops of each prefix in a node's main table."""
     document = json.loads(in_node(engine, fabric, node, "ip", "-json", "route", "show"))
     return {
@@ -52,7 +52,7 @@ def routes(engine: Engine, fabric: Fabric, node: str) -> dict[str, int]:
     }
 
 
-def is_converged(engine: Engine, fabric: Fabric) -> bool:
+def is_converged(engine: ContainerEngine, fabric: Fabric) -> bool:
     """Whether every switch has every expected route at full width: the proof that `up` asks for."""
     for node, expected in expected_routes(fabric).items():
         widths = routes(engine, fabric, node)
@@ -62,11 +62,13 @@ def is_converged(engine: Engine, fabric: Fabric) -> bool:
     return True
 
 
-def test_every_table_has_every_route_at_full_width(deployed: Fabric, engine: Engine) -> None:
+def test_every_table_has_every_route_at_full_width(
+    deployed: Fabric, engine: ContainerEngine
+) -> None:
     wait_until(lambda: is_converged(engine, deployed), "every route", limit_s=CONVERGES_WITHIN_S)
 
 
-def test_servers_reach_each_other(deployed: Fabric, engine: Engine) -> None:
+def test_servers_reach_each_other(deployed: Fabric, engine: ContainerEngine) -> None:
     wait_until(lambda: is_converged(engine, deployed), "every route", limit_s=CONVERGES_WITHIN_S)
     first, last = deployed.servers[0].name, deployed.servers[-1].name
     target = deployed.nics(last)[0].ip
@@ -75,7 +77,7 @@ def test_servers_reach_each_other(deployed: Fabric, engine: Engine) -> None:
     assert " 0% packet loss" in said
 
 
-def test_daemons_run_and_vtysh_answers(deployed: Fabric, engine: Engine) -> None:
+def test_daemons_run_and_vtysh_answers(deployed: Fabric, engine: ContainerEngine) -> None:
     for node in deployed.switches:
         said = in_node(engine, deployed, node.name, "vtysh", "-c", "show running-config")
         assert f"bgp router-id {node.loopback}" in said

@@ -15,7 +15,7 @@ import pytest
 from rocelab.faults.running import inject_and_leave, release, restore_ownerless
 from rocelab.faults.spec import SINGLE_FAULT
 from rocelab.lab.adoption.adopt import adopt
-from rocelab.lab.engine import Engine
+from rocelab.lab.engine import ContainerEngine
 from rocelab.lab.lab import RunningLab
 from rocelab.lab.status import read_status
 from rocelab.record import recorded_labs
@@ -42,7 +42,7 @@ def copied(folder: Path, image: str, host_image: str) -> Path:
 
 
 def test_the_example_is_adopted_broken_and_given_back(
-    engine: Engine, image: str, tmp_path: Path
+    engine: ContainerEngine, image: str, tmp_path: Path
 ) -> None:
     topology = copied(tmp_path / "frr01", image, idle_image(engine, image))
     with deployed(topology):

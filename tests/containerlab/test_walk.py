@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from rocelab.lab.engine import Engine
+from rocelab.lab.engine import ContainerEngine
 from rocelab.record import recorded_labs
 from rocelab.results.drill import from_json
 from tests.containerlab.labs import containerlab, idle_image, write_leaf_spine
@@ -28,7 +28,7 @@ def typed() -> list[str]:
     return [*walk[:-1], *(line.replace("leaf1", "Leaf_1") for line in tour), walk[-1]]
 
 
-def test_the_page_is_walked(engine: Engine, image: str, tmp_path: Path) -> None:
+def test_the_page_is_walked(engine: ContainerEngine, image: str, tmp_path: Path) -> None:
     commands = typed()
     assert [command.split()[1] for command in commands] == [
         *("deploy", "adopt", "drill", "status", "reach", "fault", "fault"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from rocelab.lab.adoption.graph import lab_of
-from rocelab.lab.adoption.survey import Interface, Surveyed
+from rocelab.lab.adoption.survey import Interface, NodeSurvey
 from rocelab.labfile.model import LabSpec
 
 Cables = Sequence[tuple[str, str]]
@@ -21,7 +21,7 @@ def surveyed(
     unnumbered: bool = False,
     neighbours: Mapping[str, tuple[str, ...]] | None = None,
     routes: Mapping[str, Mapping[str, tuple[str, ...]]] | None = None,
-) -> tuple[Surveyed, ...]:
+) -> tuple[NodeSurvey, ...]:
     """A survey in which cable k joins `ethN` of its nodes, N counted per node from 1, with the
     addresses 10.0.k.1 and 10.0.k.2."""
     ports: dict[str, list[Interface]] = {}
@@ -41,7 +41,7 @@ def surveyed(
             )
     loopback = Interface("lo", 1, "00:00:00:00:00:00", 65536, (), None)
     return tuple(
-        Surveyed(
+        NodeSurvey(
             name=name,
             kind=(kinds or {}).get(name, "linux"),
             group=(groups or {}).get(name, ""),

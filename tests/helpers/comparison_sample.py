@@ -6,12 +6,12 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from rocelab.drills.compare.figures import Expected, cell_figures, run_of, status_of
-from rocelab.drills.compare.matrix import Cell, cells
+from rocelab.drills.compare.matrix import ComparisonCell, cells
 from rocelab.labfile.catalog import find_lab
 from rocelab.labfile.load import load_spec
 from rocelab.planning.build import plan
 from rocelab.planning.fabric import DirectedLink, Direction, Fabric
-from rocelab.results.comparison import SCHEMA_VERSION, CellResult, Comparison, Run, Status
+from rocelab.results.comparison import SCHEMA_VERSION, CellResult, Comparison, ComparisonRun, Status
 from rocelab.results.job import JobReport
 from rocelab.runs.jobreport import JobsRecord, job_reports
 from tests.helpers import job_sample
@@ -21,7 +21,7 @@ def fabric() -> Fabric:
     return plan(load_spec(find_lab("zone-1-1")))
 
 
-def asked(**lists: str) -> tuple[Cell, ...]:
+def asked(**lists: str) -> tuple[ComparisonCell, ...]:
     said = {"schemes": "ecmp,spray", "qps": "1,4", "placements": "contiguous,fragmented"} | lists
     return cells(fabric(), said["schemes"], said["qps"], said["placements"], {"size": "8MB"})
 
@@ -48,11 +48,15 @@ CROSSING = {
 }
 
 
-def run(first: int = 30, second: int = 10, expected: Expected | None = None, **keys: object) -> Run:
+def run(
+    first: int = 30, second: int = 10, expected: Expected | None = None, **keys: object
+) -> ComparisonRun:
     return run_of(job_sample.fabric(), report(**keys), packets(first, second), CROSSING, expected)
 
 
-def cell(asked: Cell, runs: tuple[Run, ...], reason: str | None = None) -> CellResult:
+def cell(
+    asked: ComparisonCell, runs: tuple[ComparisonRun, ...], reason: str | None = None
+) -> CellResult:
     status = (Status.NOT_RUN, reason) if reason else status_of(runs, len(runs))
     return CellResult(
         scheme=asked.scheme.model_dump(mode="json"),
@@ -67,7 +71,7 @@ def cell(asked: Cell, runs: tuple[Run, ...], reason: str | None = None) -> CellR
 
 
 def comparison(
-    runs_of: Callable[[Cell], tuple[Run, ...]] = lambda _: (run(),),
+    runs_of: Callable[[ComparisonCell], tuple[ComparisonRun, ...]] = lambda _: (run(),),
     refused: str | None = None,
 ) -> Comparison:
     return Comparison(

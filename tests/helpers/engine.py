@@ -19,7 +19,7 @@ from pathlib import Path
 
 from rocelab.base.errors import MachineError
 from rocelab.base.files import make_folders
-from rocelab.lab.engine import Engine, find_engine
+from rocelab.lab.engine import ContainerEngine, find_engine
 from rocelab.linux.rights import missing_capabilities
 
 STARTS_WITHIN_S = 300.0
@@ -29,7 +29,7 @@ IMAGES = Path("/var/cache/rocelab/docker-for-tests")
 
 
 @contextmanager
-def docker_engine() -> Iterator[Engine]:
+def docker_engine() -> Iterator[ContainerEngine]:
     """A running engine: the machine's own, or one that ends with the context."""
     try:
         engine = find_engine()
@@ -41,7 +41,7 @@ def docker_engine() -> Iterator[Engine]:
 
 
 @contextmanager
-def _own_engine() -> Iterator[Engine]:
+def _own_engine() -> Iterator[ContainerEngine]:
     program = shutil.which("dockerd")
     assert program is not None, "there is no Docker engine: `make setup` installs docker.io"
     with _alone(), tempfile.TemporaryDirectory(prefix="rocelab-docker-") as folder:
@@ -93,9 +93,9 @@ def _alone() -> Iterator[None]:
         yield
 
 
-def _answering(daemon: subprocess.Popen[bytes], log: Path) -> Engine:
+def _answering(daemon: subprocess.Popen[bytes], log: Path) -> ContainerEngine:
     deadline = time.monotonic() + STARTS_WITHIN_S
-    engine = Engine("docker")
+    engine = ContainerEngine("docker")
     # Not `info`: that of Docker 20.10 ends with 0 where its daemon does not answer.
     while engine.call(("version",)).returncode != 0:
         assert daemon.poll() is None and time.monotonic() < deadline, log.read_text()[-2000:]

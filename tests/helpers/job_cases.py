@@ -18,15 +18,15 @@ from rocelab.prediction.predictor import Setting, paths_on
 from rocelab.results.diagnosis import Diagnosis
 from rocelab.results.job import (
     Clock,
-    Fidelity,
     FlowFigures,
     Goodput,
     HostStall,
+    JobFidelity,
     JobReport,
     LinkFigures,
     QueueFigures,
     RankFigures,
-    Steps,
+    StepRecords,
     Times,
     Transport,
 )
@@ -72,7 +72,7 @@ def planned(scheme: str = "ecmp", placement: str = "fragmented", qps: int = 4) -
     )
 
 
-def steps(job: JobPlan, late: Late = on_time) -> Steps:
+def steps(job: JobPlan, late: Late = on_time) -> StepRecords:
     """Each send begins when the last that it waits for has come, and takes 100 ms and `late`."""
     assert job.schedule is not None
     posted, arrived, began, ended = [], [], [], []
@@ -91,7 +91,7 @@ def steps(job: JobPlan, late: Late = on_time) -> Steps:
         began.append((start,) * job.job.ranks)
         ended.append(tuple(over))
         start = max(over)
-    return Steps(0, tuple(began), tuple(ended), tuple(posted), tuple(arrived), tuple(arrived))
+    return StepRecords(0, tuple(began), tuple(ended), tuple(posted), tuple(arrived), tuple(arrived))
 
 
 def flows(
@@ -166,7 +166,7 @@ def report(
         warnings=(),
         problems=(),
         errors=(),
-        fidelity=Fidelity(0.0, 0, 0, 0.0, 0.0, 0.0, 0, 0),
+        fidelity=JobFidelity(0.0, 0, 0, 0.0, 0.0, 0.0, 0, 0),
         headlines=(),
         iterations=(),
         roofline=None,

@@ -20,7 +20,7 @@ from playwright.sync_api import (
 from rocelab.lab.lab import Lab
 from rocelab.live.access import Access
 from rocelab.live.app import live_app
-from rocelab.live.history import History
+from rocelab.live.history import LoadHistory
 from rocelab.live.server import HttpServer
 from rocelab.live.state import METRICS, LabState
 from rocelab.live.stream import Hub
@@ -126,7 +126,7 @@ def planned(name: str, *, read_only: bool = False) -> Iterator[tuple[Hub, str]]:
     """The page of a fabric that does not run, since it is too large for a test: its hub and URL."""
     lab = Lab.planned(name)
     state = LabState(lab.fabric, read_only)
-    hub, history = Hub(METRICS, state.document), History(lab.fabric)
+    hub, history = Hub(METRICS, state.document), LoadHistory(lab.fabric)
     feed = SimpleNamespace(lab=lab, state=state, hub=hub, history=history)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         access = Access(listener.getsockname()[1], "token")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rocelab.dataplane.pfc import control, reading
-from rocelab.dataplane.pfc.journal import Journal, What
+from rocelab.dataplane.pfc.journal import JournalAction, PauseJournal
 from rocelab.dataplane.pfc.maps import EGRESS_FIELDS, INGRESS_FIELDS, PORT_FIELDS
 from rocelab.fabrics.kinds.clos import ClosSpec
 from rocelab.labfile.model import LabSpec
@@ -65,10 +65,12 @@ class FakeLab:
     def __init__(self, folder: Path) -> None:
         self.maps = FakeMaps()
         self.file = folder / "pfc-journal"
-        self.journal = Journal(self.file)
+        self.journal = PauseJournal(self.file)
         self.is_alive = True
 
-    def did(self, *entries: tuple[int, What], slot: int = SWITCH.slot, value: int = 0) -> None:
+    def did(
+        self, *entries: tuple[int, JournalAction], slot: int = SWITCH.slot, value: int = 0
+    ) -> None:
         """Of a port, by default the switch's; class 3."""
         for t_ns, what in entries:
             self.journal.note(t_ns, what, slot, 3, value)

@@ -19,12 +19,12 @@ from rocelab.planning.fabric import Fabric
 from rocelab.results.drill import DrillResult, JobsRun, PhaseRun, conclude
 from rocelab.results.environment import Environment
 from rocelab.results.job import (
-    Check,
     Clock,
+    CountCheck,
     Fairness,
-    Fidelity,
     Goodput,
     Headline,
+    JobFidelity,
     JobReport,
     QueueFigures,
     RoundTrips,
@@ -145,7 +145,7 @@ def idle(busbw: float = 11.0, problems: tuple[str, ...] = ()) -> JobReport:
         warnings=(),
         problems=problems,
         errors=(),
-        fidelity=Fidelity(0.0, 1000, 2000, 1.0, 1.0, 0.0, 0, 0),
+        fidelity=JobFidelity(0.0, 1000, 2000, 1.0, 1.0, 0.0, 0, 0),
         headlines=(
             Headline("iteration_time", "time", "ns", "iterations", spread([5500.0]), None),
             Headline("busbw", "busbw", "GB/s", "iterations", spread([busbw]), None),
@@ -162,7 +162,7 @@ def idle(busbw: float = 11.0, problems: tuple[str, ...] = ()) -> JobReport:
         tiers=(),
         goodput=Goodput(times(STEP_NS), ()),
         fairness=None,
-        accounting=(Check("CNPs", "sent", 0, "counted", 0, 1, ()),),
+        accounting=(CountCheck("CNPs", "sent", 0, "counted", 0, 1, ()),),
     )
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import cache
 from typing import NamedTuple
 
-from rocelab.agent.nic import BATCH, Nic
+from rocelab.agent.nic import BATCH, AgentNic
 from rocelab.agent.rc.frames import ip_checksum
 from rocelab.agent.rc.queue_pair import QueuePairSettings
 from rocelab.agent.rc.requester import RequesterSettings
@@ -169,5 +169,5 @@ class Link:
             ring.put(heapq.heappop(self._under_way)[2])
 
 
-def nic(outlet: FakeOutlet, rate_bps: float = 1e9, frame_bytes: int = 1082) -> Nic:
-    return Nic(outlet, rate_bps, frame_bytes)  # type: ignore[arg-type]
+def nic(outlet: FakeOutlet, rate_bps: float = 1e9, frame_bytes: int = 1082) -> AgentNic:
+    return AgentNic(outlet, rate_bps, frame_bytes)  # type: ignore[arg-type]

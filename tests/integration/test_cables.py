@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from rocelab.dataplane.impairments import cables, lineprocess
-from rocelab.dataplane.impairments.impairment import Impairment, Kind
+from rocelab.dataplane.impairments.impairment import Impairment, ImpairmentKind
 from rocelab.dataplane.impairments.program import CABLES
 from rocelab.jobs.flow import Flow
 from rocelab.jobs.job import JobSpec
@@ -76,9 +76,9 @@ def test_a_packet_takes_the_delay_of_each_of_its_links(lab: Lab) -> None:
 def test_a_delay_fault_adds_to_that_of_the_cable_and_is_cleared(lab: Lab) -> None:
     before, _ = one_way_ns(measured(lambda: run(lab)))
     link = towards(lab.fabric, "srv1-1:rtsw1", "rtsw1")
-    lab.impairments.impair(link, Impairment(Kind.DELAY, delay_ns=100 * MS))
+    lab.impairments.impair(link, Impairment(ImpairmentKind.DELAY, delay_ns=100 * MS))
     during, _ = one_way_ns(measured(lambda: run(lab)))
-    lab.impairments.clear(link, Kind.DELAY)
+    lab.impairments.clear(link, ImpairmentKind.DELAY)
     after, _ = one_way_ns(measured(lambda: run(lab)))
     assert during - before == pytest.approx(100 * MS, abs=10 * MS)
     assert after == pytest.approx(before, abs=10 * MS)

@@ -11,7 +11,7 @@ import pytest
 from rocelab.base.errors import MachineError
 from rocelab.planning.fabric import Direction
 from rocelab.record import recorded_labs
-from rocelab.results.comparison import Comparison, Run, Status, from_json
+from rocelab.results.comparison import Comparison, ComparisonRun, Status, from_json
 from tests.helpers.command import rocelab
 from tests.helpers.measured import measured
 from tests.integration.conftest import MakeLab
@@ -33,7 +33,7 @@ def compare(lab: Path, folder: Path, schemes: str, qps: str, *more: str) -> Comp
     return document
 
 
-def predicted(run: Run) -> Counter[tuple[str, Direction]]:
+def predicted(run: ComparisonRun) -> Counter[tuple[str, Direction]]:
     """The packets of each link between switches by the paths of the run's flows, which cross two of
     them or none."""
     packets: Counter[tuple[str, Direction]] = Counter()

@@ -15,7 +15,7 @@ from time import monotonic_ns
 
 import pytest
 
-from rocelab.dataplane.pfc.journal import What
+from rocelab.dataplane.pfc.journal import JournalAction
 from rocelab.dataplane.pfc.reading import ClassCounters, PauseReader
 from rocelab.jobs.jobplan import plan_jobs
 from rocelab.jobs.options import job_from_file
@@ -144,7 +144,11 @@ def wait_for_standstill(reader: PauseReader, candidates: tuple[Ring, ...]) -> Ri
                 now[port].sent_packets != sent[port] for port in ring
             ):
                 return True
-            again = [entry.slot for entry in reader.entries(known) if entry.what is What.REFRESHED]
+            again = [
+                entry.slot
+                for entry in reader.entries(known)
+                if entry.what is JournalAction.REFRESHED
+            ]
             return all(again.count(port.peer) >= REFRESHES for port in ring)
 
         wait_until(refreshed_or_moved, "refreshed pauses, or a packet that moves")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rocelab.lab import doctor
-from rocelab.lab.doctor import BPF_PROGRAM, Check, Diagnosis
+from rocelab.lab.doctor import BPF_PROGRAM, Check, MachineDiagnosis
 from rocelab.linux import probes
 
 pytestmark = pytest.mark.side_by_side
@@ -25,11 +25,11 @@ print("can run", diagnosis.can_run, "", sep="|")
 
 
 @pytest.fixture(scope="module")
-def diagnosis() -> Diagnosis:
+def diagnosis() -> MachineDiagnosis:
     return doctor.diagnose()
 
 
-def named(diagnosis: Diagnosis, name: str) -> Check:
+def named(diagnosis: MachineDiagnosis, name: str) -> Check:
     return next(check for check in diagnosis.checks if check.name == name)
 
 
@@ -49,19 +49,19 @@ def has_qdisc(kind: str) -> bool:
     return done.returncode == 0
 
 
-def test_a_machine_that_runs_the_suite_can_run_a_lab(diagnosis: Diagnosis) -> None:
+def test_a_machine_that_runs_the_suite_can_run_a_lab(diagnosis: MachineDiagnosis) -> None:
     assert diagnosis.can_run, [one for one in diagnosis.checks if one.needed and not one.ok]
 
 
 @pytest.mark.parametrize("kind", ["tbf", "red", "netem", "clsact"])
 def test_a_qdisc_is_said_to_be_there_when_iproute2_can_add_it(
-    diagnosis: Diagnosis, kind: str
+    diagnosis: MachineDiagnosis, kind: str
 ) -> None:
     assert named(diagnosis, kind).ok == has_qdisc(kind)
 
 
 def test_the_hash_seed_is_said_to_be_there_when_the_kernel_has_its_setting(
-    diagnosis: Diagnosis,
+    diagnosis: MachineDiagnosis,
 ) -> None:
     setting = Path("/proc/sys/net/ipv4/fib_multipath_hash_seed")
     assert named(diagnosis, "multipath hash seed").ok == setting.exists()
@@ -92,14 +92,14 @@ def test_trying_the_kernel_leaves_this_machines_own_settings_alone() -> None:
     assert interfaces_and_settings() == before
 
 
-def test_the_frr_version_is_the_one_bgpd_gives(diagnosis: Diagnosis) -> None:
+def test_the_frr_version_is_the_one_bgpd_gives(diagnosis: MachineDiagnosis) -> None:
     printed = subprocess.run(
         ["/usr/lib/frr/bgpd", "--version"], capture_output=True, text=True, check=True
     ).stdout
     assert named(diagnosis, "FRR zebra, bgpd").found.split(",")[0] in printed
 
 
-def test_the_bpf_compiler_compiles(diagnosis: Diagnosis) -> None:
+def test_the_bpf_compiler_compiles(diagnosis: MachineDiagnosis) -> None:
     assert named(diagnosis, "BPF compiler").ok
 
 

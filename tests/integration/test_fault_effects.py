@@ -11,7 +11,7 @@ import pytest
 from rocelab.faults import policy
 from rocelab.faults.asked import kinds
 from rocelab.faults.base import Fault
-from rocelab.faults.injector import Change, Injector, RunningFault
+from rocelab.faults.injector import InjectedChange, Injector, RunningFault
 from rocelab.faults.spec import SINGLE_FAULT
 from rocelab.lab.lab import Lab
 from rocelab.lab.status import read_status
@@ -87,7 +87,7 @@ class Idle(Injector):
 
     def inject(self, held: RunningFault) -> None:
         now = Bracket.now()
-        self.changes.append(Change(held.fault, True, now.before_ns, 0))
+        self.changes.append(InjectedChange(held.fault, True, now.before_ns, 0))
 
 
 def prepared(injector: Injector, name: str) -> RunningFault:

@@ -20,9 +20,9 @@ from rocelab.linux.fib import read_fib
 from rocelab.linux.namespaces import inside
 from rocelab.observe.timeline import FibTimeline, opened_namespaces
 from rocelab.record import LabFiles
-from rocelab.results.convergence import Method
+from rocelab.results.convergence import MeasurementMethod
 from rocelab.results.probes import ProbeRun
-from rocelab.runs.probes import FaultedRun, Settings
+from rocelab.runs.probes import FaultedRun, ProbeSettings
 from tests.helpers import waiting
 from tests.helpers.running import running
 from tests.helpers.waiting import LIMIT_S
@@ -32,7 +32,9 @@ pytestmark = pytest.mark.side_by_side
 NAME = "t-faulted"
 LAB = f"name: {NAME}\nfabric: {{kind: clos, racks: 2, spines: 2, servers_per_rack: 1}}\n"
 MS = 10**6
-SETTINGS = Settings(Method(50 * MS, 100 * MS), warmup_ns=400 * MS, event_window_ns=5000 * MS)
+SETTINGS = ProbeSettings(
+    MeasurementMethod(50 * MS, 100 * MS), warmup_ns=400 * MS, event_window_ns=5000 * MS
+)
 RATE_PPS = 200
 DOWN = SINGLE_FAULT.validate_python({"kind": "carrier-down", "link": "rtsw1:ctsw1"})
 
@@ -47,7 +49,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
 
 @contextmanager
 def faulted(
-    lab: Lab, faults: Sequence[Timed] = (), settings: Settings = SETTINGS
+    lab: Lab, faults: Sequence[Timed] = (), settings: ProbeSettings = SETTINGS
 ) -> Iterator[FaultedRun]:
     flows = permutation(lab.fabric, 8, RATE_PPS, 64, seed=1)
     with (

@@ -16,7 +16,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from rocelab.dataplane.impairments.control import Impairments
-from rocelab.dataplane.impairments.impairment import Impairment, Kind
+from rocelab.dataplane.impairments.impairment import Impairment, ImpairmentKind
 from rocelab.jobs.job import JobSpec
 from rocelab.lab.lab import Lab
 from rocelab.lab.status import read_status
@@ -163,7 +163,7 @@ def test_a_lossy_link_is_named_with_its_direction_and_its_victims(lab: Lab, tmp_
     def half_a_second_without_spines() -> None:
         start_ns = time.monotonic_ns()
         end_ns = start_ns + 500_000_000
-        hole = Impairment(Kind.BLACKHOLE, start_ns=start_ns, end_ns=end_ns)
+        hole = Impairment(ImpairmentKind.BLACKHOLE, start_ns=start_ns, end_ns=end_ns)
         for link in holes:
             impairments.impair(link, hole)
 
@@ -171,13 +171,14 @@ def test_a_lossy_link_is_named_with_its_direction_and_its_victims(lab: Lab, tmp_
         """What the monitor and the job say, what the links lost, and why the job is not valid."""
         middle = Midway(half_a_second_without_spines, 0.2)
         impairments.impair(
-            towards(lab.fabric, "srv1-1:rtsw1", "srv1-1"), Impairment(Kind.LOSS, share=0.02)
+            towards(lab.fabric, "srv1-1:rtsw1", "srv1-1"),
+            Impairment(ImpairmentKind.LOSS, share=0.02),
         )
         try:
             evidence = Path(tempfile.mkdtemp(dir=tmp_path))
             with HealthMonitor(lab, SPEC, evidence=evidence) as monitor:
                 for link in holes:
-                    impairments.prepare(link, Kind.BLACKHOLE)
+                    impairments.prepare(link, ImpairmentKind.BLACKHOLE)
                 spec = job(pattern="allreduce", size="4MB", iterations=8)
                 ran = run_jobs(lab, [spec], progress=middle)
                 lost = {
@@ -326,7 +327,7 @@ def test_a_port_whose_fault_has_ended_is_read(make_lab: MakeLab) -> None:
     lab.start()
     impairments = Impairments(lab.fabric, lab.runtime.files)
     (link,) = lab.fabric.directed_links[:1]
-    impairments.impair(link, Impairment(Kind.LOSS, share=0.5))
+    impairments.impair(link, Impairment(ImpairmentKind.LOSS, share=0.5))
     impairments.clear_all()
     with HealthMonitor(lab, SPEC) as monitor:
         pass

@@ -18,7 +18,7 @@ import pytest
 from rocelab.agent.agent import clock_offset_ns
 from rocelab.base.errors import InputError
 from rocelab.dataplane.impairments import lineprocess
-from rocelab.dataplane.impairments.impairment import Impairment, Kind
+from rocelab.dataplane.impairments.impairment import Impairment, ImpairmentKind
 from rocelab.dataplane.impairments.maps import ImpairmentCounters
 from rocelab.dataplane.impairments.program import IMPAIRMENTS
 from rocelab.dataplane.queues.engine import bpf_folder
@@ -32,7 +32,7 @@ from rocelab.observe.processes import ProcessWatch
 from rocelab.planning.build import plan
 from rocelab.planning.fabric import DirectedLink
 from rocelab.routing.frr import vty
-from rocelab.traffic.result import FlowRecord, TrafficResult
+from rocelab.traffic.result import FlowTransmission, TrafficResult
 from rocelab.traffic.session import TrafficSession
 from tests.helpers.directed import towards
 from tests.helpers.impaired import blackhole, delay
@@ -129,7 +129,7 @@ def problems_of_traffic(made: tuple[TrafficResult, object]) -> tuple[str, ...]:
     return made[0].problems
 
 
-def lost(flow: FlowRecord) -> list[int]:
+def lost(flow: FlowTransmission) -> list[int]:
     """Sequence numbers that were sent and never came."""
     return sorted(set(flow.sent_seq.tolist()) - set(flow.received_seq.tolist()))
 
@@ -149,10 +149,10 @@ def test_a_blackhole_loses_its_direction_alone_and_the_carrier_stays(steered: La
     impairments = steered.impairments
 
     def impaired() -> tuple[TrafficResult, ImpairmentCounters | None]:
-        impairments.impair(to(CABLE, "rtsw1"), Impairment(Kind.BLACKHOLE))
+        impairments.impair(to(CABLE, "rtsw1"), Impairment(ImpairmentKind.BLACKHOLE))
         result = run(steered, 0.3)
         assert carrier(steered, CABLE) == ["UP", "UP"]
-        return result, impairments.clear(to(CABLE, "rtsw1"), Kind.BLACKHOLE)
+        return result, impairments.clear(to(CABLE, "rtsw1"), ImpairmentKind.BLACKHOLE)
 
     result, counted = measured(impaired, problems_of_traffic)
     there, back = result.flows
@@ -167,9 +167,9 @@ def test_grey_loss_is_within_binomial_bounds_and_counted_to_the_packet(steered: 
     impairments, share = steered.impairments, 0.1
 
     def impaired() -> tuple[TrafficResult, ImpairmentCounters | None]:
-        impairments.impair(to(CABLE, "srv1-1"), Impairment(Kind.LOSS, share))
+        impairments.impair(to(CABLE, "srv1-1"), Impairment(ImpairmentKind.LOSS, share))
         result = run(steered, 1, rate_pps=3000)
-        return result, impairments.clear(to(CABLE, "srv1-1"), Kind.LOSS)
+        return result, impairments.clear(to(CABLE, "srv1-1"), ImpairmentKind.LOSS)
 
     result, counted = measured(impaired, problems_of_traffic)
     there, back = result.flows
@@ -185,8 +185,8 @@ def test_every_corrupted_packet_fails_the_receivers_icrc(steered: Lab) -> None:
     impairments = steered.impairments
 
     def impaired() -> tuple[TrafficResult, Mapping[DirectedLink, ImpairmentCounters]]:
-        impairments.impair(to(CABLE, "rtsw1"), Impairment(Kind.CORRUPTION, 0.2))
-        impairments.impair(to(CABLE, "srv1-1"), Impairment(Kind.CORRUPTION, 0.3))
+        impairments.impair(to(CABLE, "rtsw1"), Impairment(ImpairmentKind.CORRUPTION, 0.2))
+        impairments.impair(to(CABLE, "srv1-1"), Impairment(ImpairmentKind.CORRUPTION, 0.3))
         result = run(steered, 0.5)
         counted = impairments.counters()
         impairments.clear_all()
@@ -212,16 +212,17 @@ def test_a_window_of_t_ms_loses_what_was_sent_in_t_ms(steered: Lab) -> None:
             end_ns = start_ns + length_ms * MS
             windows.append((start_ns, end_ns))
             impairments.impair(
-                to(CABLE, "rtsw1"), Impairment(Kind.BLACKHOLE, start_ns=start_ns, end_ns=end_ns)
+                to(CABLE, "rtsw1"),
+                Impairment(ImpairmentKind.BLACKHOLE, start_ns=start_ns, end_ns=end_ns),
             )
             if time.monotonic_ns() > start_ns:
                 late.append("not valid because a blackhole was set after it should have begun")
             time.sleep(max(0.0, (end_ns - time.monotonic_ns()) / 1e9) + 0.01)
 
     def impaired() -> tuple[TrafficResult, ImpairmentCounters | None]:
-        impairments.prepare(to(CABLE, "rtsw1"), Kind.BLACKHOLE)
+        impairments.prepare(to(CABLE, "rtsw1"), ImpairmentKind.BLACKHOLE)
         result = run(steered, 1, rate_pps, three_windows)
-        return result, impairments.clear(to(CABLE, "rtsw1"), Kind.BLACKHOLE)
+        return result, impairments.clear(to(CABLE, "rtsw1"), ImpairmentKind.BLACKHOLE)
 
     result, counted = measured(impaired, lambda made: (*made[0].problems, *late))
     there = result.flows[0]
@@ -247,10 +248,10 @@ def test_delays_of_both_directions_add_to_one_way_times_and_keep_the_order(steer
     before = [np.median(flow.receive_ns - flow.send_ns) for flow in plain.flows]
     delays_ns = (20 * MS, 35 * MS)
     for node, delay_ns in zip(("rtsw1", "srv1-1"), delays_ns, strict=True):
-        impairments.impair(to(CABLE, node), Impairment(Kind.DELAY, delay_ns=delay_ns))
+        impairments.impair(to(CABLE, node), Impairment(ImpairmentKind.DELAY, delay_ns=delay_ns))
     # Another kind comes and goes on the same port.
-    impairments.impair(to(CABLE, "rtsw1"), Impairment(Kind.LOSS, 0.5, start_ns=2**62))
-    impairments.clear(to(CABLE, "rtsw1"), Kind.LOSS)
+    impairments.impair(to(CABLE, "rtsw1"), Impairment(ImpairmentKind.LOSS, 0.5, start_ns=2**62))
+    impairments.clear(to(CABLE, "rtsw1"), ImpairmentKind.LOSS)
     try:
         result = measured(lambda: run(steered, 0.7, rate_pps=2000))
         counted = impairments.counters()
@@ -271,14 +272,14 @@ def test_packets_that_are_held_leave_in_order_when_a_delay_is_cleared(steered: L
         wait_until(
             lambda: impairments.counters()[to(CABLE, "rtsw1")].delayed > 100, "packets are held"
         )
-        counted = impairments.clear(to(CABLE, "rtsw1"), Kind.DELAY)
+        counted = impairments.clear(to(CABLE, "rtsw1"), ImpairmentKind.DELAY)
         assert counted is not None and counted.delayed == counted.resumed > 50
         time.sleep(0.1)
-        impairments.clear(to(SESSION, "rtsw1"), Kind.DELAY)
+        impairments.clear(to(SESSION, "rtsw1"), ImpairmentKind.DELAY)
 
     def impaired() -> TrafficResult:
-        impairments.impair(to(CABLE, "rtsw1"), Impairment(Kind.DELAY, delay_ns=300 * MS))
-        impairments.impair(to(SESSION, "rtsw1"), Impairment(Kind.DELAY, delay_ns=1 * MS))
+        impairments.impair(to(CABLE, "rtsw1"), Impairment(ImpairmentKind.DELAY, delay_ns=300 * MS))
+        impairments.impair(to(SESSION, "rtsw1"), Impairment(ImpairmentKind.DELAY, delay_ns=1 * MS))
         return run(steered, 0.5, during=clear_one_then_the_other)
 
     there, back = measured(impaired).flows
@@ -290,7 +291,7 @@ def test_packets_that_are_held_leave_in_order_when_a_delay_is_cleared(steered: L
 def test_queues_and_steering_go_on_beside_it(steered: Lab) -> None:
     impairments = steered.impairments
     for link, node in ((CABLE, "rtsw1"), (CABLE, "srv1-1"), (SESSION, "rtsw1")):
-        impairments.prepare(to(link, node), Kind.LOSS)
+        impairments.prepare(to(link, node), ImpairmentKind.LOSS)
     place = ("rtsw1", "srv1-1")
     for side in ("ingress", "egress"):
         filters = state_of(steered)[f"rtsw1:srv1-1 {side}"]
@@ -369,20 +370,23 @@ def test_whatever_a_killed_process_left_is_cleared_by_another(steered: Lab) -> N
         if not child:
             try:
                 while True:
-                    impairments.impair(to(CABLE, "srv1-1"), Impairment(Kind.LOSS, 0.5))
-                    impairments.impair(to(CABLE, "rtsw1"), Impairment(Kind.DELAY, delay_ns=MS))
+                    impairments.impair(to(CABLE, "srv1-1"), Impairment(ImpairmentKind.LOSS, 0.5))
+                    impairments.impair(
+                        to(CABLE, "rtsw1"), Impairment(ImpairmentKind.DELAY, delay_ns=MS)
+                    )
                     impairments.clear_all()
             finally:
                 os._exit(1)
         time.sleep(chance.uniform(0, 0.3))
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
-        impairments.clear(to(CABLE, "srv1-1"), Kind.LOSS)
-        impairments.clear(to(CABLE, "rtsw1"), Kind.DELAY)
-        assert impairments.remains(to(CABLE, "srv1-1"), Kind.LOSS) == ()
+        impairments.clear(to(CABLE, "srv1-1"), ImpairmentKind.LOSS)
+        impairments.clear(to(CABLE, "rtsw1"), ImpairmentKind.DELAY)
+        assert impairments.remains(to(CABLE, "srv1-1"), ImpairmentKind.LOSS) == ()
         # A delay line that was starting ends by itself.
         wait_until(
-            lambda: impairments.remains(to(CABLE, "rtsw1"), Kind.DELAY) == (), "the line is gone"
+            lambda: impairments.remains(to(CABLE, "rtsw1"), ImpairmentKind.DELAY) == (),
+            "the line is gone",
         )
         wait_until(lambda: state_of(steered) == before, "the lab is as before")
 
@@ -390,12 +394,12 @@ def test_whatever_a_killed_process_left_is_cleared_by_another(steered: Lab) -> N
 @pytest.mark.few_at_once
 def test_a_dead_delay_line_is_started_again(steered: Lab) -> None:
     impairments, files = steered.impairments, steered.runtime.files
-    impairments.impair(to(CABLE, "rtsw1"), Impairment(Kind.DELAY, delay_ns=MS))
+    impairments.impair(to(CABLE, "rtsw1"), Impairment(ImpairmentKind.DELAY, delay_ns=MS))
     pid = pidfile.holder(lineprocess.pid_file(IMPAIRMENTS, files, "rtsw1"))
     assert pid is not None
     os.kill(pid, signal.SIGKILL)
     wait_until(lambda: not lineprocess.is_alive(IMPAIRMENTS, files, "rtsw1"), "the process ended")
-    impairments.impair(to(CABLE, "rtsw1"), Impairment(Kind.DELAY, delay_ns=2 * MS))
+    impairments.impair(to(CABLE, "rtsw1"), Impairment(ImpairmentKind.DELAY, delay_ns=2 * MS))
     try:
         there, _ = measured(lambda: run(steered, 0.2)).flows
     finally:
@@ -407,7 +411,7 @@ def test_a_dead_delay_line_is_started_again(steered: Lab) -> None:
 def test_a_run_whose_delayed_packets_stood_still_is_not_valid(steered: Lab, moment: str) -> None:
     impairments, files = steered.impairments, steered.runtime.files
     watch = ProcessWatch(steered)
-    impairments.impair(to(CABLE, "rtsw1"), Impairment(Kind.DELAY, delay_ns=MS))
+    impairments.impair(to(CABLE, "rtsw1"), Impairment(ImpairmentKind.DELAY, delay_ns=MS))
     try:
         line = pidfile.holder(lineprocess.pid_file(IMPAIRMENTS, files, "rtsw1"))
         assert line is not None
@@ -417,7 +421,7 @@ def test_a_run_whose_delayed_packets_stood_still_is_not_valid(steered: Lab, mome
             os.kill(line, signal.SIGCONT)
             wait_until(lambda: impairments.lateness().packets > 100, "packets leave")
         if moment == "is cleared":
-            counted = impairments.clear(to(CABLE, "rtsw1"), Kind.DELAY)
+            counted = impairments.clear(to(CABLE, "rtsw1"), ImpairmentKind.DELAY)
             assert counted is not None and counted.delayed == counted.resumed > 100
         broken = read_status(steered).broken_cables
         (problem,) = watch.figures().problems
@@ -435,6 +439,6 @@ def test_a_lab_that_is_down_has_no_cables(steered: Lab, make_lab: MakeLab) -> No
     other = make_lab("t-down", "fabric: {racks: 2, spines: 2}")
     link = other.fabric.sessions[0]
     with pytest.raises(InputError, match="lab t-down is not up"):
-        other.impairments.impair(link.down, Impairment(Kind.BLACKHOLE))
-    assert other.impairments.clear(link.down, Kind.BLACKHOLE) is None
-    assert other.impairments.remains(link.down, Kind.BLACKHOLE) == ()
+        other.impairments.impair(link.down, Impairment(ImpairmentKind.BLACKHOLE))
+    assert other.impairments.clear(link.down, ImpairmentKind.BLACKHOLE) is None
+    assert other.impairments.remains(link.down, ImpairmentKind.BLACKHOLE) == ()

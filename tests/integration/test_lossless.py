@@ -15,7 +15,7 @@ import pytest
 from scapy.layers.l2 import Ether
 
 from rocelab.dataplane.pfc import control
-from rocelab.dataplane.pfc.journal import Entry, What
+from rocelab.dataplane.pfc.journal import Entry, JournalAction
 from rocelab.dataplane.pfc.maps import CLASSES
 from rocelab.diagnose.diagnose import diagnose_report
 from rocelab.faults.base import Fault
@@ -192,7 +192,9 @@ def test_a_storm_has_begun_when_its_first_frame_is_there_and_else_nobody_knows_w
     def pauses_sent(since: int) -> list[Entry]:
         entries = rig.reader.entries(since)
         return [
-            entry for entry in entries if (entry.what, entry.slot) == (What.PAUSE_SENT, rig.nic)
+            entry
+            for entry in entries
+            if (entry.what, entry.slot) == (JournalAction.PAUSE_SENT, rig.nic)
         ]
 
     def stormed() -> tuple[int, float, float]:
@@ -245,8 +247,8 @@ def test_pauses_that_the_disk_has_no_room_for_are_recorded_when_it_has(rig: Rig)
     with rig.storm():
         wait_until(lambda: not rig.reader.unrecorded(), "nothing waits any more")
     entries = [(entry.what, entry.slot) for entry in rig.reader.entries(before)]
-    assert entries.count((What.STOPPED, rig.gate)) == 2
-    assert not {What.LOST, What.TAKEN_OVER} & {what for what, _ in entries}
+    assert entries.count((JournalAction.STOPPED, rig.gate)) == 2
+    assert not {JournalAction.LOST, JournalAction.TAKEN_OVER} & {what for what, _ in entries}
 
 
 def test_a_deaf_port_obeys_no_pause(rig: Rig) -> None:
@@ -449,7 +451,7 @@ def watched(make_lab: MakeLab, action: str) -> Rig:
     return rig
 
 
-def noted(rig: Rig, what: What) -> bool:
+def noted(rig: Rig, what: JournalAction) -> bool:
     """Whether this has happened at the gate."""
     return any(entry.what is what and entry.slot == rig.gate for entry in rig.reader.entries())
 
@@ -463,11 +465,11 @@ def test_the_watchdog_frees_a_stormed_queue_alone_and_obeys_again_after_it(
     # Half as long as the detection takes.
     rig.send_foreign_pause({LOSSLESS: 10_000})
     assert rig.passes()
-    wait_until(lambda: noted(rig, What.EXPIRED), "the short pause ends")
-    assert not noted(rig, What.FIRED)
+    wait_until(lambda: noted(rig, JournalAction.EXPIRED), "the short pause ends")
+    assert not noted(rig, JournalAction.FIRED)
 
     with rig.storm():
-        wait_until(lambda: noted(rig, What.FIRED), "the watchdog fires")
+        wait_until(lambda: noted(rig, JournalAction.FIRED), "the watchdog fires")
         wait_until(
             lambda: rig.maps.egresses.get(index, "discarded_packets"), "the queue's packets go"
         )
@@ -476,7 +478,7 @@ def test_the_watchdog_frees_a_stormed_queue_alone_and_obeys_again_after_it(
         other = rig.gate * CLASSES + OTHER_LOSSLESS
         assert rig.maps.egresses.get(other, "packets")
         assert not rig.maps.egresses.get(other, "discarded_packets")
-    wait_until(lambda: noted(rig, What.RESTORED), "pauses are obeyed again")
+    wait_until(lambda: noted(rig, JournalAction.RESTORED), "pauses are obeyed again")
     rig.wait_for_rest()
 
 
@@ -489,13 +491,14 @@ def test_a_watchdog_that_forwards_sends_the_stormed_queue_and_drops_nothing(
     storm.inject(rig.lab)
     try:
         wait_until(
-            lambda: rig.passes() and noted(rig, What.FIRED), "a packet passes after it has fired"
+            lambda: rig.passes() and noted(rig, JournalAction.FIRED),
+            "a packet passes after it has fired",
         )
         assert rig.passes()
     finally:
         storm.restore(rig.lab)
     assert not any(counter.discarded_packets for counter in rig.counters().values())
-    wait_until(lambda: noted(rig, What.RESTORED), "pauses are obeyed again")
+    wait_until(lambda: noted(rig, JournalAction.RESTORED), "pauses are obeyed again")
     rig.wait_for_rest()
 
 

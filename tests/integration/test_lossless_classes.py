@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter
 
-from rocelab.dataplane.pfc.journal import Entry, What
+from rocelab.dataplane.pfc.journal import Entry, JournalAction
 from rocelab.faults.base import Timed
 from rocelab.faults.schedule import expand
 from rocelab.faults.spec import SINGLE_FAULT, FaultSpec
@@ -158,10 +158,10 @@ def test_a_foreign_pause_frame_counts_from_its_arrival_and_expires_by_its_quanta
     arrived_ns = monotonic_ns()
 
     def expired() -> list[Entry]:
-        return [entry for entry in rig.reader.entries(known) if entry.what is What.EXPIRED]
+        return [entry for entry in rig.reader.entries(known) if entry.what is JournalAction.EXPIRED]
 
     wait_until(lambda: len(expired()) == len(quanta), "both pauses end")
-    stopped = [entry for entry in rig.reader.entries(known) if entry.what is What.STOPPED]
+    stopped = [entry for entry in rig.reader.entries(known) if entry.what is JournalAction.STOPPED]
     assert {entry.slot for entry in (*stopped, *expired())} == {rig.gate}
     assert [entry.traffic_class for entry in expired()] == list(quanta)
     due_ns = {entry.traffic_class: entry.t_ns - entry.value for entry in stopped}

@@ -18,7 +18,7 @@ from rocelab.faults.kinds.pause_storm import PauseStorm
 from rocelab.faults.kinds.rate_degrade import RateDegrade
 from rocelab.faults.kinds.slow_receiver import SlowDrain
 from rocelab.jobs.job import JobSpec
-from rocelab.planning.pauses import Pool
+from rocelab.planning.pauses import BufferPool
 from rocelab.runs.jobs import run_job
 from tests.helpers.lossless import LOSSLESS, NEIGHBOUR, STORMED, Rig, Stream
 from tests.helpers.waiting import wait_until
@@ -52,7 +52,7 @@ def rig(made: Rig) -> Iterator[Rig]:
         yield made
 
 
-def pool_of(rig: Rig) -> Pool:
+def pool_of(rig: Rig) -> BufferPool:
     return next(pool for pool in rig.plan.pools if pool.node == "rtsw1")
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from rocelab.dataplane.pfc import control
-from rocelab.dataplane.pfc.journal import What
+from rocelab.dataplane.pfc.journal import JournalAction
 from rocelab.dataplane.pfc.reading import PauseReader
 from rocelab.jobs.job import JobSpec
 from rocelab.lab.lab import Lab
@@ -126,7 +126,7 @@ def test_a_storm_is_seen_while_it_lasts_and_by_the_process_that_takes_over(lab: 
 
             def begun() -> int:
                 """How many processes that pause have begun since the lab was up."""
-                return [entry.what for entry in reader.entries()].count(What.TAKEN_OVER)
+                return [entry.what for entry in reader.entries()].count(JournalAction.TAKEN_OVER)
 
             before = begun()
             os.kill(processes_of(FILES).pauser, signal.SIGKILL)
@@ -154,7 +154,7 @@ def test_a_job_whose_pausing_process_was_killed_or_stopped_is_not_valid(
     with PauseReader(lab.fabric) as reader, ThreadPoolExecutor(1) as pool:
 
         def pauses() -> int:
-            return [entry.what for entry in reader.entries()].count(What.STOPPED)
+            return [entry.what for entry in reader.entries()].count(JournalAction.STOPPED)
 
         before = pauses()
         ran = pool.submit(run_job, lab, JobSpec.model_validate({**job, "transport": transport}))

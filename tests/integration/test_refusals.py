@@ -14,7 +14,7 @@ import pytest
 
 from rocelab.base.errors import MachineError
 from rocelab.lab.adoption import adopt
-from rocelab.lab.adoption.containers import Container
+from rocelab.lab.adoption.containers import RunningContainer
 from rocelab.lab.lab import RunningLab
 from rocelab.lab.teardown import take_down
 from rocelab.linux import processes
@@ -182,7 +182,7 @@ def test_adopting_needs_no_right_that_process_1_has_and_root_has_not() -> None:
             stack.callback(process.wait)
             stack.callback(process.kill)
             wait_until(lambda pid=process.pid: processes.name_of(pid) == "sleep", f"{name} sleeps")
-            nodes.append(Container(name, "", "", "linux", "", process.pid))
+            nodes.append(RunningContainer(name, "", "", "linux", "", process.pid))
         with without(ptrace):
             with pytest.raises(PermissionError):
                 inode_of(1)
@@ -194,7 +194,7 @@ def test_a_container_with_more_rights_than_adopt_is_named() -> None:
     with subprocess.Popen(["unshare", "--net", "sleep", "600"]) as process:
         try:
             wait_until(lambda: processes.name_of(process.pid) == "sleep", "it sleeps")
-            node = Container("leaf1", "", "", "linux", "", process.pid)
+            node = RunningContainer("leaf1", "", "", "linux", "", process.pid)
             with without(ptrace), pytest.raises(MachineError, match="container leaf1 has rights"):
                 adopt._with_own_namespace([node])
         finally:

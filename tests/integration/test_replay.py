@@ -20,9 +20,9 @@ from rocelab.report.compare.html import render_html as compared_html
 from rocelab.report.html import render_html
 from rocelab.report.replay.page import tables_script
 from rocelab.report.simulation.html import render_html as simulated_html
-from rocelab.results.job import Steps, Times
+from rocelab.results.job import StepRecords, Times
 from rocelab.results.probes import Event, FaultChange
-from rocelab.results.stages import Cause, Resolution, Stages, SwitchStages
+from rocelab.results.stages import DetectionCause, Resolution, Stages, SwitchStages
 from rocelab.sim.events.sentence import parse_event
 from rocelab.sim.events.spec import TimelineSpec
 from rocelab.sim.simulate import Options, simulate
@@ -66,7 +66,16 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A page of two repeats with paths and stages, beside nothing."""
     assert set(PATH) <= {link.name for link in build_fabric(lab()).links}
     switch = SwitchStages(
-        "rtsw1", Cause.CARRIER, MS, 2 * MS, 3 * MS, 4 * MS, 5 * MS, None, "198.18.0.0/29", 3
+        "rtsw1",
+        DetectionCause.CARRIER,
+        MS,
+        2 * MS,
+        3 * MS,
+        4 * MS,
+        5 * MS,
+        None,
+        "198.18.0.0/29",
+        3,
     )
     stages = Stages(1, f"carrier-down of {LINK}", Resolution(1000, None, None), (switch,))
     runs = [
@@ -341,7 +350,7 @@ def jobs_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     timed = replace(
         report,
         iterations=tuple(Times(took * SECOND, took * SECOND / 250) for took in (1, 1, 3, 1)),
-        steps=Steps(0, ends, ends, (), (), ()),
+        steps=StepRecords(0, ends, ends, (), (), ()),
         events=(event,),
         fidelity=replace(report.fidelity, elapsed_s=7.0),
     )

@@ -215,7 +215,7 @@ def test_the_models_hash_is_the_programs_to_the_bit(zone: Lab) -> None:
         )
         for _ in range(count)
     ]
-    tap = bpf.Loaded(bpf.compiled(Path(__file__).with_name("hash_tap.bpf.c")), {})
+    tap = bpf.LoadedObject(bpf.compiled(Path(__file__).with_name("hash_tap.bpf.c")), {})
     try:
         with (
             attached(lab, tap.descriptor("tap"), "rtsw1", SPINES),

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import pytest
 
 from rocelab.dataplane.impairments.control import Impairments
-from rocelab.dataplane.impairments.impairment import Impairment, Kind
+from rocelab.dataplane.impairments.impairment import Impairment, ImpairmentKind
 from rocelab.jobs.flow import Flow, permutation
 from rocelab.lab.lab import Lab
 from rocelab.linux.fibtable import FibOf
@@ -21,8 +21,14 @@ from rocelab.observe.stages.measure import FlowRecovery, stages_of
 from rocelab.observe.stages.recorder import StageRecorder
 from rocelab.observe.timeline import FibTimeline, opened_namespaces
 from rocelab.record import LabFiles
-from rocelab.results.convergence import FlowSamples, Method, Window, measure_flow, offered_rate_pps
-from rocelab.results.stages import Cause, SwitchStages
+from rocelab.results.convergence import (
+    FlowSamples,
+    MeasurementMethod,
+    Window,
+    measure_flow,
+    offered_rate_pps,
+)
+from rocelab.results.stages import DetectionCause, SwitchStages
 from rocelab.routes.path import find_nic, walk
 from rocelab.routing.frr import vty
 from rocelab.routing.frr.peers import bgp_peers
@@ -172,7 +178,7 @@ def path_of(lab: Lab, fib_of: FibOf, flow: Flow) -> tuple[str, ...]:
 def recoveries_of(
     traffic: TrafficResult, window: Window, paths: dict[int, tuple[str, ...]]
 ) -> Sequence[FlowRecovery]:
-    method = Method(sampling_interval_ns=10 * MS, sustained_ns=50 * MS)
+    method = MeasurementMethod(sampling_interval_ns=10 * MS, sustained_ns=50 * MS)
     recoveries = []
     for record in traffic.flows:
         samples = FlowSamples(
@@ -192,10 +198,10 @@ def test_both_ends_of_a_dead_link_know_by_carrier_and_the_others_by_a_withdrawal
 ) -> None:
     causes = {node: one.detected_by for node, one in carrier_loss.stages.items()}
     assert causes == {
-        "rtsw1": Cause.CARRIER,
-        "ctsw2": Cause.CARRIER,
-        "rtsw2": Cause.PEER,
-        "rtsw3": Cause.PEER,
+        "rtsw1": DetectionCause.CARRIER,
+        "ctsw2": DetectionCause.CARRIER,
+        "rtsw2": DetectionCause.PEER,
+        "rtsw3": DetectionCause.PEER,
     }
     for node in ("rtsw1", "ctsw2"):
         detected_ns = carrier_loss.stages[node].detected_ns
@@ -264,7 +270,7 @@ def test_a_silent_failure_is_seen_by_bfd_within_its_detection_time(
     impairments = Impairments(lab.fabric, LabFiles(lab.name))
     ends = ("rtsw1", "ctsw2")
     for end in ends:
-        impairments.prepare(sent_by(lab.fabric, LINK, end), Kind.BLACKHOLE)
+        impairments.prepare(sent_by(lab.fabric, LINK, end), ImpairmentKind.BLACKHOLE)
 
     def run() -> EventRun:
         timeline.wait_until_whole(LIMIT_S)
@@ -273,22 +279,24 @@ def test_a_silent_failure_is_seen_by_bfd_within_its_detection_time(
             event_ns = now_ns()
             try:
                 for end in ends:
-                    impairments.impair(sent_by(lab.fabric, LINK, end), Impairment(Kind.BLACKHOLE))
+                    impairments.impair(
+                        sent_by(lab.fabric, LINK, end), Impairment(ImpairmentKind.BLACKHOLE)
+                    )
                 wait_for_changes(timeline, event_ns, {"rtsw1", "ctsw2", "rtsw2", "rtsw3"})
             finally:
                 end_ns = now_ns()
                 for end in ends:
-                    impairments.clear(sent_by(lab.fabric, LINK, end), Kind.BLACKHOLE)
+                    impairments.clear(sent_by(lab.fabric, LINK, end), ImpairmentKind.BLACKHOLE)
         return event_run(event_ns, end_ns, recorder, timeline, problems)
 
     stages = measured(run).stages
     for end in ends:
-        assert stages[end].detected_by is Cause.BFD
+        assert stages[end].detected_by is DetectionCause.BFD
         detected_ns = stages[end].detected_ns
         # The last packet before the fault may have come one interval earlier, with its jitter.
         assert detected_ns is not None and 450 * MS <= detected_ns <= 900 * MS + SLACK_NS
         assert_in_order(stages[end])
-    assert stages["rtsw2"].detected_by is Cause.PEER
+    assert stages["rtsw2"].detected_by is DetectionCause.PEER
 
 
 def test_a_hung_bgpd_is_noticed_by_the_hold_timer_of_its_neighbours(
@@ -312,7 +320,7 @@ def test_a_hung_bgpd_is_noticed_by_the_hold_timer_of_its_neighbours(
     stages = measured(run).stages
     assert set(stages) == {"rtsw1", "rtsw2", "rtsw3"}
     for one in stages.values():
-        assert one.detected_by is Cause.HOLD_TIMER
+        assert one.detected_by is DetectionCause.HOLD_TIMER
         assert one.detected_ns is not None and one.detected_ns == one.session_ns
         assert 2000 * MS - SLACK_NS <= one.detected_ns <= 3000 * MS + SLACK_NS
         assert_in_order(one)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from rocelab.agent.nic import BATCH
-from rocelab.results.convergence import FlowSamples, Method
+from rocelab.results.convergence import FlowSamples, MeasurementMethod
 from rocelab.results.probes import Event, Flow, ProbeRun, Timeline, probe_run
 from tests.adversary import portwatch
 from tests.adversary.conftest import pairs, table
@@ -36,7 +36,7 @@ EVENT_NS = START + 1000 * MS - MS // 2
 TOOK_NS = 100_000
 TO = Flow("f1", "srv1-1", "srv2-1", "10.0.0.1", "10.0.0.2", 49152, 4791)
 ADDRESS = int(IPv4Address(TO.destination_ip))
-METHOD = Method(10 * MS, 200 * MS)
+METHOD = MeasurementMethod(10 * MS, 200 * MS)
 
 
 def probe(number: int, time_ns: int, stamp_ns: int, outgoing: bool) -> Packets:

@@ -36,7 +36,7 @@ class Admission:
         self.control.post(0, CLEAR_TO_SEND | messages)
 
 
-class Connection:
+class RcConnection:
     """The queue pairs between two ranks, at one end."""
 
     __slots__ = ("_backlog", "_message_bytes", "_next", "_parts", "_split", "admission", "pairs")

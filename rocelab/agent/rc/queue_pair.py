@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from struct import Struct
 
 from rocelab.agent.dcqcn import DcqcnParameters, NotificationPoint, ReactionPoint, reaction_point
-from rocelab.agent.nic import NEVER_NS, SECOND_NS, WIRE_OVERHEAD_BYTES, Nic, Outlet
+from rocelab.agent.nic import NEVER_NS, SECOND_NS, WIRE_OVERHEAD_BYTES, AgentNic, FrameOutlet
 from rocelab.agent.rc.frames import Template
 from rocelab.agent.rc.reordering import ReorderingResponder
 from rocelab.agent.rc.requester import Requester, RequesterSettings
@@ -60,7 +60,7 @@ class QueuePair:
     def __init__(
         self,
         number: int,
-        nic: Nic,
+        nic: AgentNic,
         header: bytes,
         settings: QueuePairSettings,
         line_rate_bps: float,
@@ -87,7 +87,7 @@ class QueuePair:
         self._sent_ns = 0.0
         self._sent_bits = 0
 
-    def move(self, nic: Nic, macs: bytes) -> None:
+    def move(self, nic: AgentNic, macs: bytes) -> None:
         """Send by another port of the NIC from now on; frames begin with its addresses."""
         self.port_moves += 1
         was_active = self.active
@@ -109,7 +109,7 @@ class QueuePair:
         limit.advance(now_ns)
         return int(self._sent_ns + self._sent_bits * SECOND_NS / limit.rate_bps)
 
-    def emit(self, outlet: Outlet, limit: int, now_ns: int, free_ns: float) -> int:
+    def emit(self, outlet: FrameOutlet, limit: int, now_ns: int, free_ns: float) -> int:
         """Put up to `limit` packets into `outlet`, one if the rate is limited; return their bytes.
 
         The link is free since `free_ns`, before now if this machine is late.

@@ -62,7 +62,7 @@ class RequesterCounters:
     timeouts: int = 0
 
 
-class Message:
+class RdmaMessage:
     """An RDMA WRITE WITH IMMEDIATE in flight: PSNs `first` to `last`, `size` bytes."""
 
     __slots__ = ("first", "imm", "last", "size")
@@ -103,7 +103,7 @@ class Requester:
         self._header = header
         self.settings = settings
         self._templates: dict[tuple[int, int], Template] = {}
-        self._messages: deque[Message] = deque()
+        self._messages: deque[RdmaMessage] = deque()
         self._index = 0
         self._middle = self._template(Opcode.RC_WRITE_MIDDLE, settings.mtu)
         self.una = first_psn
@@ -142,7 +142,7 @@ class Requester:
     def post(self, size: int, imm: int) -> None:
         """Queue a message of `size` bytes, 0 or more, that ends with the immediate `imm`."""
         packets = max(1, -(-size // self.settings.mtu))
-        self._messages.append(Message(self.end, self.end + packets - 1, size, imm))
+        self._messages.append(RdmaMessage(self.end, self.end + packets - 1, size, imm))
         self.end += packets
         self.counters.posted_bytes += size
 
@@ -202,7 +202,7 @@ class Requester:
                 self.deadline_ns = now_ns + settings.ack_timeout_ns
         return total
 
-    def _edge(self, message: Message, psn: int, word: int) -> bytearray:
+    def _edge(self, message: RdmaMessage, psn: int, word: int) -> bytearray:
         """The first, last or only packet of a message."""
         mtu = self.settings.mtu
         if message.first == message.last:
@@ -259,7 +259,7 @@ class Requester:
         self.deadline_ns = now_ns + self.settings.ack_timeout_ns if waiting else NEVER_NS
         return done
 
-    def _acked_of(self, message: Message) -> int:
+    def _acked_of(self, message: RdmaMessage) -> int:
         """Bytes of the message before the oldest packet not acknowledged."""
         return min(message.size, max(0, self.una - message.first) * self.settings.mtu)
 

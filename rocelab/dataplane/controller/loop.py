@@ -26,7 +26,7 @@ from rocelab.linux.fibtable import Fib
 from rocelab.planning.fabric import DirectedLink, Fabric
 from rocelab.routes.demand import Demand, read_demands
 from rocelab.routes.entries import EntryTable, program, wanted_entries
-from rocelab.routes.network import Network, Placement
+from rocelab.routes.network import FlowPlacement, Network
 
 SETTLED_S = 1.0
 """Routes that have not changed for this long are taken for BGP's last word."""
@@ -119,7 +119,7 @@ class TeRounds:
         self._demands = demands
         self._table = table
         self._known: tuple[Mapping[str, Fib], Sequence[Demand]] | None = None
-        self._placed: tuple[Placement, float | None] | None = None
+        self._placed: tuple[FlowPlacement, float | None] | None = None
 
     def __call__(self, report: Report) -> None:
         with report.part("collect"):
@@ -147,7 +147,7 @@ class TeRounds:
 
     def _place(
         self, fibs: Mapping[str, Fib], demands: Sequence[Demand]
-    ) -> tuple[Placement, float | None]:
+    ) -> tuple[FlowPlacement, float | None]:
         """The placement, computed again only when the network or the demands have changed."""
         if self._placed is None or self._known != (fibs, demands):
             self._placed = place(Network(self._fabric, fibs), demands, self._engine)
@@ -157,7 +157,7 @@ class TeRounds:
 
 def place(
     network: Network, demands: Sequence[Demand], engine: TeEngine
-) -> tuple[Placement, float | None]:
+) -> tuple[FlowPlacement, float | None]:
     """What an engine makes of the demands, and the optimum where it knows it."""
     # numpy and the solver take a second to load: only the process that places flows pays.
     from rocelab.routes.placing import place_cspf, place_lp

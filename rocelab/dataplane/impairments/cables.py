@@ -16,7 +16,7 @@ from rocelab.base.units import format_duration, format_size
 from rocelab.base.workers import workers
 from rocelab.dataplane.impairments import lineprocess, program
 from rocelab.dataplane.impairments.delayline import HELD_LIMIT_BYTES, Lateness
-from rocelab.dataplane.impairments.impairment import MAX_DELAY_NS, Hook, Hooks, Kind
+from rocelab.dataplane.impairments.impairment import MAX_DELAY_NS, Hook, Hooks, ImpairmentKind
 from rocelab.dataplane.impairments.maps import ImpairmentMaps, Rule
 from rocelab.dataplane.impairments.program import CABLES
 from rocelab.linux import namespaces, probes
@@ -105,7 +105,9 @@ def _lay(
     delay_ns = lab_delay_ns(fabric.spec)
     mtu = fabric.spec.links.mtu
     for hook in hooks:
-        maps.set_rule(hook.slot, Rule(hook.index, hook.at_egress, 1 << Kind.DELAY, delay_ns))
+        maps.set_rule(
+            hook.slot, Rule(hook.index, hook.at_egress, 1 << ImpairmentKind.DELAY, delay_ns)
+        )
     if in_kernel:
         lineprocess.start_in_kernel(CABLES, files, node.name, maps, mtu, delay_ns)
     else:

@@ -22,7 +22,7 @@ from dataclasses import replace
 from rocelab.base.errors import MachineError
 from rocelab.dataplane.impairments import lineprocess, program
 from rocelab.dataplane.impairments.delayline import Lateness
-from rocelab.dataplane.impairments.impairment import Hook, Hooks, Impairment, Kind
+from rocelab.dataplane.impairments.impairment import Hook, Hooks, Impairment, ImpairmentKind
 from rocelab.dataplane.impairments.maps import (
     ALL,
     IDLE,
@@ -51,7 +51,7 @@ class Impairments:
         self._files = files
         self._hooks = Hooks(fabric)
 
-    def prepare(self, link: DirectedLink, kind: Kind) -> None:
+    def prepare(self, link: DirectedLink, kind: ImpairmentKind) -> None:
         """Do everything slow (compile, attach, start a delay line): packets pass as before.
 
         Raises InputError if the lab is not up, MachineError if this machine cannot.
@@ -73,20 +73,20 @@ class Impairments:
         in it."""
         hooks = [self._hooks.find(link) for link in links]
         kind = impairment.kind
-        delay_ns = impairment.delay_ns if kind is Kind.DELAY else None
+        delay_ns = impairment.delay_ns if kind is ImpairmentKind.DELAY else None
         with self._alone():
             rules = {}
             for hook in hooks:
                 rule = self._rule(hook)
                 if rule is None or not rule.holds(kind):
                     rule = self._prepare(hook, kind)
-                elif kind is Kind.DELAY:
+                elif kind is ImpairmentKind.DELAY:
                     self._start_line(hook)
                 rules[hook.slot] = rule.with_part(kind, _part(impairment), delay_ns=delay_ns)
             with self._maps() as maps:
                 return Bracket.of(lambda: maps.set_rules(rules))
 
-    def clear(self, link: DirectedLink, kind: Kind) -> ImpairmentCounters | None:
+    def clear(self, link: DirectedLink, kind: ImpairmentKind) -> ImpairmentCounters | None:
         """End an impairment and remove what it alone needed; return its port's counters.
 
         Packets that a delay line holds leave at once, in order. Idempotent and from any state;
@@ -110,7 +110,7 @@ class Impairments:
                     with self._maps() as maps:
                         maps.remove_rule(slot)
                     continue
-                for kind in Kind:
+                for kind in ImpairmentKind:
                     if rule.holds(kind) or not rule.held:
                         self._clear(hook, kind)
             if not self._rules():
@@ -120,14 +120,14 @@ class Impairments:
         """What is set, by directed link; none where one is prepared only."""
         return {
             self._hooks.at(slot).link: tuple(
-                _impairment(Kind(kind), part, rule.delay_ns)
+                _impairment(ImpairmentKind(kind), part, rule.delay_ns)
                 for kind, part in enumerate(rule.parts)
                 if part.share
             )
             for slot, rule in sorted(self._rules().items())
         }
 
-    def is_impaired(self, link: DirectedLink, kind: Kind) -> bool:
+    def is_impaired(self, link: DirectedLink, kind: ImpairmentKind) -> bool:
         """Whether the kernel has an impairment of that kind, begun or not, ended or not. Raises
         InputError where the lab has no such link."""
         rule = self._rule(self._hooks.find(link))
@@ -156,7 +156,7 @@ class Impairments:
         switches = [node.name for node in self._fabric.switches]
         return lineprocess.lateness(IMPAIRMENTS, self._files, switches)
 
-    def remains(self, link: DirectedLink, kind: Kind) -> tuple[str, ...]:
+    def remains(self, link: DirectedLink, kind: ImpairmentKind) -> tuple[str, ...]:
         """What the kernel still has of an impairment; an empty tuple proves it cleared.
 
         Leaves out what another kind on the same port needs. Raises InputError where the
@@ -177,7 +177,7 @@ class Impairments:
                 lambda: program.is_attached(IMPAIRMENTS, hook.index, at_egress=hook.at_egress),
             )
             remains += [f"the wire program on {hook.node}:{hook.interface}"] if attached else []
-        if kind is Kind.DELAY and not self._delays(hook.node, rules):
+        if kind is ImpairmentKind.DELAY and not self._delays(hook.node, rules):
             if lineprocess.is_alive(IMPAIRMENTS, self._files, hook.node):
                 remains.append(f"the process of {hook.node}'s delay line")
             if lineprocess.is_made(IMPAIRMENTS, self._files, hook.node):
@@ -186,7 +186,7 @@ class Impairments:
             remains.append("the wire program's pins")
         return tuple(remains)
 
-    def _prepare(self, hook: Hook, kind: Kind) -> Rule:
+    def _prepare(self, hook: Hook, kind: ImpairmentKind) -> Rule:
         lacking = probes.missing(program.NEEDS)
         if lacking:
             raise MachineError(f"cables cannot be impaired here: {lacking}", _HINT)
@@ -200,7 +200,7 @@ class Impairments:
                     maps.reset_counters(hook.slot)
                     rule = Rule(hook.index, hook.at_egress)
                     maps.set_rule(hook.slot, rule)
-                if kind is Kind.DELAY:
+                if kind is ImpairmentKind.DELAY:
                     self._start_line(hook)
                 cross = maps[IMPAIRMENTS.crossing]
                 namespaces.inside(
@@ -222,13 +222,13 @@ class Impairments:
         with self._maps() as maps:
             lineprocess.start(IMPAIRMENTS, self._files, hook.node, place, maps, mtu)
 
-    def _clear(self, hook: Hook, kind: Kind) -> ImpairmentCounters | None:
+    def _clear(self, hook: Hook, kind: ImpairmentKind) -> ImpairmentCounters | None:
         rules = dict(self._rules())
         rule = rules.pop(hook.slot, None)
         counted = None
         if rule is not None:
             with self._maps() as maps:
-                if kind is Kind.DELAY:
+                if kind is ImpairmentKind.DELAY:
                     rule = replace(rule, delay_ns=0)
                     maps.set_rule(hook.slot, rule)
                     if lineprocess.let_out(IMPAIRMENTS, self._files, hook.node):
@@ -236,11 +236,13 @@ class Impairments:
                 # The rule is removed last, so that the next command finishes the work of a killed
                 # one.
                 maps.set_rule(hook.slot, rule.with_part(kind, IDLE))
-                if kind is Kind.DELAY and lineprocess.is_alive(IMPAIRMENTS, self._files, hook.node):
+                if kind is ImpairmentKind.DELAY and lineprocess.is_alive(
+                    IMPAIRMENTS, self._files, hook.node
+                ):
                     # Packets from before the rule's removal are still in the line.
                     _wait_until_out(maps, hook)
                 counted = maps.counters(hook.slot)
-        if kind is Kind.DELAY and not self._delays(hook.node, rules):
+        if kind is ImpairmentKind.DELAY and not self._delays(hook.node, rules):
             lineprocess.stop(IMPAIRMENTS, self._files, hook.node)
         if rule is not None:
             with self._maps() as maps:
@@ -258,7 +260,7 @@ class Impairments:
 
     def _delays(self, node: str, rules: Mapping[int, Rule]) -> bool:
         return any(
-            rule.holds(Kind.DELAY) and self._hooks.at(slot).node == node
+            rule.holds(ImpairmentKind.DELAY) and self._hooks.at(slot).node == node
             for slot, rule in rules.items()
         )
 
@@ -316,11 +318,11 @@ def _part(impairment: Impairment) -> RulePart:
     return RulePart(share, impairment.start_ns, end_ns)
 
 
-def _impairment(kind: Kind, part: RulePart, delay_ns: int) -> Impairment:
+def _impairment(kind: ImpairmentKind, part: RulePart, delay_ns: int) -> Impairment:
     return Impairment(
         kind,
         part.share / ALL,
-        delay_ns if kind is Kind.DELAY else 0,
+        delay_ns if kind is ImpairmentKind.DELAY else 0,
         part.start_ns,
         None if part.end_ns == NEVER_ENDS else part.end_ns,
     )

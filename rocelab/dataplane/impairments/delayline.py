@@ -28,7 +28,7 @@ from rocelab.base.files import write_file
 from rocelab.dataplane.impairments.maps import ImpairmentMaps
 from rocelab.linux.background import serving
 from rocelab.linux.priority import run_first, wake_on_time
-from rocelab.linux.ring import SECOND_NS, Ring
+from rocelab.linux.ring import SECOND_NS, PacketRing
 
 HELD_LIMIT_BYTES = 128 << 20
 """The most that one switch may hold: further packets are lost, and count as delayed but not
@@ -71,17 +71,17 @@ class Arrival(NamedTuple):
     frame: bytes
 
 
-def open_delay_ring(interface: str, mtu: int) -> Ring:
+def open_delay_ring(interface: str, mtu: int) -> PacketRing:
     """A ring with the packets that enter the pair from now on. Raises OSError without CAP_NET_RAW
     or memory."""
     packets = socket.socket(socket.AF_PACKET, socket.SOCK_RAW | socket.SOCK_CLOEXEC, 0)
     packets.setsockopt(_SOL_PACKET, _PACKET_IGNORE_OUTGOING, 1)
-    ring = Ring(packets, mtu, DRAIN_LIMIT)
+    ring = PacketRing(packets, mtu, DRAIN_LIMIT)
     packets.bind((interface, _ETH_P_ALL))
     return ring
 
 
-def arrivals(ring: Ring) -> Iterator[Arrival]:
+def arrivals(ring: PacketRing) -> Iterator[Arrival]:
     """Every waiting packet, up to DRAIN_LIMIT."""
     for at, seconds, nanoseconds in ring.frames():
         record = ring.tag_and_length()
@@ -177,7 +177,7 @@ class DelayQueues:
         return min((queue[0].due_ns for queue in self._queue_of.values() if queue), default=None)
 
 
-class Outlet:
+class DelayOutlet:
     """Sends packets back to the kernel, each with its slot as mark."""
 
     def __init__(self, interface: str) -> None:
@@ -202,8 +202,8 @@ class DelayLine:
 
     def __init__(
         self,
-        ring: Ring,
-        outlet: Outlet,
+        ring: PacketRing,
+        outlet: DelayOutlet,
         delay_of: Callable[[int], int],
         counted: memoryview,
         least_ns: int,
@@ -308,7 +308,7 @@ def main() -> None:
             return 0 if rule is None else rule.delay_ns
 
         counted = _counts(lateness_file(Path(found_by[0])))
-        ring, outlet = open_delay_ring(interface, int(mtu)), Outlet(interface)
+        ring, outlet = open_delay_ring(interface, int(mtu)), DelayOutlet(interface)
         line = DelayLine(ring, outlet, delay_of, counted, int(least_ns))
         ready()
         line.run(wakeup)

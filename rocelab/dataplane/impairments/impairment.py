@@ -17,7 +17,7 @@ MAX_SLOT = 0xFFFF
 """A slot is a VLAN tag on its way to the delay line (rocelab/dataplane/bpf/impairments.bpf.c)."""
 
 
-class Kind(IntEnum):
+class ImpairmentKind(IntEnum):
     """Kinds of impairment; a direction may have one of each at the same time."""
 
     BLACKHOLE = 0
@@ -37,7 +37,7 @@ class Impairment:
     Raises InputError where a number is outside what the kernel takes.
     """
 
-    kind: Kind
+    kind: ImpairmentKind
     share: float = 1.0
     delay_ns: int = 0
     start_ns: int = 0
@@ -49,12 +49,12 @@ class Impairment:
                 f"a cable cannot impair a share of {self.share:g} of its packets",
                 hint="give a share above 0, and 1 at most",
             )
-        if self.kind in (Kind.BLACKHOLE, Kind.DELAY) and self.share != 1:
+        if self.kind in (ImpairmentKind.BLACKHOLE, ImpairmentKind.DELAY) and self.share != 1:
             raise InputError(
                 f"a {self.kind.name.lower()} affects all packets",
                 hint="leave share out; kind LOSS drops a share of them",
             )
-        delays = self.kind is Kind.DELAY
+        delays = self.kind is ImpairmentKind.DELAY
         if (self.delay_ns != 0) != delays or not 0 <= self.delay_ns <= MAX_DELAY_NS:
             raise InputError(
                 f"kind {self.kind.name} with a delay of {self.delay_ns} ns",

@@ -71,7 +71,7 @@ def make_pins(stage: Stage, files: LabFiles, slots: int) -> None:
     if folder.is_dir():
         return
     sizes = {"rules": slots, "counters": slots + 1}
-    with bpf.Loaded(bpf.compiled(SOURCE), sizes) as loaded:
+    with bpf.LoadedObject(bpf.compiled(SOURCE), sizes) as loaded:
         bpf.mount(bpf_folder(files))
         # The folder gets this name only when it is complete.
         fresh = _unfinished(folder)
@@ -142,6 +142,6 @@ def _is_on(channel: socket.socket, stage: Stage, index: int, side: int) -> bool:
     )
 
 
-def _filters(channel: socket.socket, index: int, side: int) -> list[tc.Installed]:
+def _filters(channel: socket.socket, index: int, side: int) -> list[tc.InstalledFilter]:
     """Every filter on one side of a port's clsact; none if the port has no clsact."""
     return tc.read(channel, tc.RTM_GETTFILTER, index, side)

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import NoReturn, TypedDict
 
 from rocelab.dataplane.pfc import gates
-from rocelab.dataplane.pfc.journal import Journal
+from rocelab.dataplane.pfc.journal import PauseJournal
 from rocelab.dataplane.pfc.maps import CLASSES, PauseMaps
 from rocelab.dataplane.pfc.pauser import NEVER_NS, Pauser, PauserPort, Watchdog
 from rocelab.linux import namespaces
@@ -70,7 +70,7 @@ class Configuration(TypedDict):
     nodes: dict[str, NodeFields]
 
 
-class Port:
+class DaemonPort:
     """A port's sockets: for pause frames, and for kicks, beside its node's for gates."""
 
     def __init__(self, fields: PortFields, channel: socket.socket) -> None:
@@ -109,7 +109,7 @@ class LabWire:
 
     def __init__(self, configuration: Configuration, maps: PauseMaps) -> None:
         self._maps = maps
-        self.ports: dict[int, Port] = {}
+        self.ports: dict[int, DaemonPort] = {}
         self.slots: dict[tuple[str, str], int] = {}
         self.carriers: dict[str, CarrierWatch] = {}
         home = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
@@ -126,7 +126,7 @@ class LabWire:
         channel.bind((0, 0))
         self.carriers[node] = CarrierWatch()
         for slot, fields in ports.items():
-            port = self.ports[int(slot)] = Port(fields, channel)
+            port = self.ports[int(slot)] = DaemonPort(fields, channel)
             self.slots[node, port.interface] = int(slot)
 
     def pause(self, slot: int, traffic_class: int, quanta: int) -> bool:
@@ -159,7 +159,7 @@ def work(configuration: Configuration, wire: LabWire, maps: PauseMaps, journal: 
     wake_on_time()
     run_first(before_senders=True)
     gc.disable()  # nothing here makes reference cycles, and a collection would delay pauses
-    noted = Journal(journal)
+    noted = PauseJournal(journal)
     pauser = Pauser(
         _ports(configuration),
         configuration["classes"],

@@ -18,7 +18,7 @@ MOST_BYTES = 64 << 20
 """Some three million records; what comes after is not recorded, and `Journal.lost` counts it."""
 
 
-class What(IntEnum):
+class JournalAction(IntEnum):
     """What happened at a port, to one class."""
 
     PAUSE_SENT = 1
@@ -39,7 +39,7 @@ class What(IntEnum):
     """The process began, with all gates open: pauses of one before it have ended. Of no port."""
 
     @classmethod
-    def _missing_(cls, value: object) -> What:
+    def _missing_(cls, value: object) -> JournalAction:
         """Of a record that is damaged."""
         return cls.LOST
 
@@ -52,10 +52,10 @@ class Entry(NamedTuple):
     value: int
     slot: int
     traffic_class: int
-    what: What
+    what: JournalAction
 
 
-class Journal:
+class PauseJournal:
     """Appends to the file; `flush` writes what was noted."""
 
     def __init__(self, file: Path) -> None:
@@ -71,12 +71,14 @@ class Journal:
         """How many records there was no room for yet."""
         return -(-len(self._waiting) // _RECORD.size)
 
-    def note(self, t_ns: int, what: What, slot: int, traffic_class: int, value: int = 0) -> None:
+    def note(
+        self, t_ns: int, what: JournalAction, slot: int, traffic_class: int, value: int = 0
+    ) -> None:
         """Note what happened."""
         self._left -= _RECORD.size
         if self._left < 0:
             if self._left >= -_RECORD.size:
-                self._waiting += _RECORD.pack(t_ns, 0, slot, traffic_class, What.LOST)
+                self._waiting += _RECORD.pack(t_ns, 0, slot, traffic_class, JournalAction.LOST)
             return
         self._waiting += _RECORD.pack(t_ns, value, slot, traffic_class, what)
 
@@ -97,4 +99,4 @@ def read(file: Path, since: int = 0) -> Iterator[Entry]:
         return
     whole = memoryview(content)[: len(content) // _RECORD.size * _RECORD.size]
     for t_ns, value, slot, traffic_class, what in _RECORD.iter_unpack(whole):
-        yield Entry(t_ns, value, slot, traffic_class, What(what))
+        yield Entry(t_ns, value, slot, traffic_class, JournalAction(what))

@@ -41,7 +41,7 @@ XOFF, XON, PAUSED = 1, 2, 3
 """What an event says: a threshold crossed, either way, and a pause frame that arrived."""
 
 
-class Event(NamedTuple):
+class PauseEvent(NamedTuple):
     """`t_ns` is CLOCK_MONOTONIC; `crossed_ns`, of a pause frame, when its sender crossed its
     threshold, or the frame's arrival if it announces no such thing."""
 
@@ -155,7 +155,7 @@ class Events(Closing):
         self._producer.close()
         os.close(self._descriptor)
 
-    def read(self) -> Iterator[Event]:
+    def read(self) -> Iterator[PauseEvent]:
         """Every waiting event."""
         at = self._consumed[0]
         while at < self._POSITION.unpack_from(self._producer)[0]:
@@ -163,7 +163,7 @@ class Events(Closing):
             length, _ = self._HEADER.unpack_from(self._producer, place)
             if length & self._BUSY:
                 return
-            event = Event(*self._EVENT.unpack_from(self._producer, place + self._HEADER.size))
+            event = PauseEvent(*self._EVENT.unpack_from(self._producer, place + self._HEADER.size))
             discarded = length & self._DISCARDED
             at += (length & ~self._DISCARDED) + self._HEADER.size + 7 & ~7
             self._consumed[0] = at

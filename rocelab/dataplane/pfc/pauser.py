@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import Protocol
 
-from rocelab.dataplane.pfc.journal import What
-from rocelab.dataplane.pfc.maps import CLASSES, PAUSED, Event, held_now
+from rocelab.dataplane.pfc.journal import JournalAction
+from rocelab.dataplane.pfc.maps import CLASSES, PAUSED, PauseEvent, held_now
 from rocelab.wire.pauseframe import MAX_QUANTA
 
 NEVER_NS = 1 << 62
@@ -74,12 +74,12 @@ class Note(Protocol):
     """Keeps what happened."""
 
     def note(
-        self, t_ns: int, what: What, slot: int, traffic_class: int, value: int = 0
+        self, t_ns: int, what: JournalAction, slot: int, traffic_class: int, value: int = 0
     ) -> None: ...
 
 
 @dataclass(slots=True)
-class _Obeyed:
+class _PauseObedience:
     """What a port does about its peer's pauses of one class."""
 
     closed: bool = False
@@ -120,7 +120,7 @@ class Pauser:
         self._announced: dict[tuple[int, int], int] = {}
         """The ports and classes whose peer is paused, each with the number of its announcement."""
         self._obeyed = {
-            (slot, traffic_class): _Obeyed() for slot in ports for traffic_class in classes
+            (slot, traffic_class): _PauseObedience() for slot in ports for traffic_class in classes
         }
         self._due: list[tuple[int, int, Callable[[int], None]]] = []
         self._count = 0
@@ -135,7 +135,7 @@ class Pauser:
         for slot, traffic_class in self._obeyed:
             self._wire.move(slot, traffic_class, closed=False)
             self._free(slot, traffic_class, discards=0, freed=0)
-        self._journal.note(now_ns, What.TAKEN_OVER, 0, 0)
+        self._journal.note(now_ns, JournalAction.TAKEN_OVER, 0, 0)
         self.look(now_ns)
 
     def look(self, now_ns: int) -> None:
@@ -143,7 +143,7 @@ class Pauser:
         for slot, traffic_class in self._obeyed:
             self._announce(slot, traffic_class, now_ns)
 
-    def on_event(self, event: Event, now_ns: int) -> None:
+    def on_event(self, event: PauseEvent, now_ns: int) -> None:
         """Take an event of the program."""
         place = event.slot, event.traffic_class
         if place not in self._obeyed:
@@ -171,7 +171,7 @@ class Pauser:
             state = self._obeyed[slot, traffic_class]
             state.until_ns = state.cut_ns = now_ns
             if state.closed:
-                self._move(slot, traffic_class, False, now_ns, What.CUT)
+                self._move(slot, traffic_class, False, now_ns, JournalAction.CUT)
 
     def run(self, now_ns: int) -> None:
         """Do everything that is due."""
@@ -201,12 +201,12 @@ class Pauser:
             number = self._announced[place] = self._count
             # As of the last packet: a crossing may be read late, when some of it has drained.
             held = self._buffered(slot, 0)
-            self._journal.note(now_ns, What.PAUSE_SENT, slot, traffic_class, held)
+            self._journal.note(now_ns, JournalAction.PAUSE_SENT, slot, traffic_class, held)
             self._refresh_later(slot, traffic_class, number, now_ns)
             self._await_drain(slot, now_ns)
         else:
             self._announced.pop(place, None)
-            self._journal.note(now_ns, What.RESUME_SENT, slot, traffic_class)
+            self._journal.note(now_ns, JournalAction.RESUME_SENT, slot, traffic_class)
 
     def _refresh_later(self, slot: int, traffic_class: int, number: int, now_ns: int) -> None:
         # Quanta are of the peer's rate, which is that of the link.
@@ -224,7 +224,7 @@ class Pauser:
         if self._pauses(slot, traffic_class):
             if self._wire.pause(slot, traffic_class, MAX_QUANTA):
                 held = self._buffered(slot, now_ns)
-                self._journal.note(now_ns, What.REFRESHED, slot, traffic_class, held)
+                self._journal.note(now_ns, JournalAction.REFRESHED, slot, traffic_class, held)
             self._refresh_later(slot, traffic_class, number, now_ns)
         else:
             self._announce(slot, traffic_class, now_ns)
@@ -256,7 +256,7 @@ class Pauser:
         ):
             self._await_drain(slot, now_ns)
 
-    def _obey(self, event: Event, due_ns: int, now_ns: int) -> None:
+    def _obey(self, event: PauseEvent, due_ns: int, now_ns: int) -> None:
         slot, traffic_class, quanta = event.slot, event.traffic_class, event.quanta
         state = self._obeyed[slot, traffic_class]
         if event.t_ns <= state.cut_ns:
@@ -271,7 +271,7 @@ class Pauser:
         if quanta:
             self._at(state.until_ns, lambda t: self._expire(slot, traffic_class, t))
         if state.closed != bool(quanta):
-            what = What.STOPPED if quanta else What.STARTED
+            what = JournalAction.STOPPED if quanta else JournalAction.STARTED
             self._move(slot, traffic_class, bool(quanta), now_ns, what, now_ns - due_ns)
             # It is the switches': what a NIC does about pauses is its own.
             watches = self._watchdog is not None and not self._ports[slot].is_nic
@@ -283,7 +283,7 @@ class Pauser:
     def _expire(self, slot: int, traffic_class: int, now_ns: int) -> None:
         state = self._obeyed[slot, traffic_class]
         if state.closed and now_ns >= state.until_ns:
-            self._move(slot, traffic_class, False, now_ns, What.EXPIRED)
+            self._move(slot, traffic_class, False, now_ns, JournalAction.EXPIRED)
 
     def _move(
         self,
@@ -291,7 +291,7 @@ class Pauser:
         traffic_class: int,
         closed: bool,
         now_ns: int,
-        what: What,
+        what: JournalAction,
         late_ns: int = 0,
     ) -> None:
         self._wire.move(slot, traffic_class, closed=closed)
@@ -323,7 +323,7 @@ class Pauser:
             state.fired = True
             state.watched = False
             self._free(slot, traffic_class, discards=int(self._watchdog.drops), freed=1)
-            self._move(slot, traffic_class, False, now_ns, What.FIRED)
+            self._move(slot, traffic_class, False, now_ns, JournalAction.FIRED)
             self._at(
                 now_ns + self._watchdog.restoration_ns,
                 lambda t: self._restore(slot, traffic_class, t),
@@ -347,7 +347,7 @@ class Pauser:
             return
         state.fired = False
         self._free(slot, traffic_class, discards=0, freed=0)
-        self._journal.note(now_ns, What.RESTORED, slot, traffic_class)
+        self._journal.note(now_ns, JournalAction.RESTORED, slot, traffic_class)
 
 
 def _index(slot: int, traffic_class: int) -> int:

@@ -49,7 +49,7 @@ class PausePorts(Closing):
         """Load and pin the program. Raises MachineError if this machine cannot, or if the lab's
         queues are not those of the engine `bpf`."""
         self.plan = plan_pauses(fabric)
-        self._loaded: bpf.Loaded | None = None
+        self._loaded: bpf.LoadedObject | None = None
         if self.plan is None:
             return
         if engine is not QueueEngine.BPF:
@@ -111,7 +111,7 @@ class PausePorts(Closing):
             "ingresses": slots * CLASSES,
             "egresses": slots * CLASSES,
         }
-        self._loaded = loaded = bpf.Loaded(file, sizes)
+        self._loaded = loaded = bpf.LoadedObject(file, sizes)
         try:
             bpf.set_element(loaded.descriptor("settings"), _KEY.pack(0), settings(plan))
             for number, pool in enumerate(plan.pools, start=1):

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from rocelab.base.errors import InputError
 from rocelab.dataplane.pfc import control, journal
-from rocelab.dataplane.pfc.journal import Entry, What
+from rocelab.dataplane.pfc.journal import Entry, JournalAction
 from rocelab.dataplane.pfc.maps import CLASSES, PauseMaps, held_now
 from rocelab.dataplane.pfc.program import pins_folder
 from rocelab.linux import bpf
@@ -21,8 +21,8 @@ from rocelab.planning.fabric import Fabric
 from rocelab.planning.pauses import PausePlan, PausePort, plan_pauses
 from rocelab.record import LabFiles
 
-_ENDS = (What.STARTED, What.EXPIRED, What.CUT, What.FIRED)
-_ENDS_OF_ALL = (What.TAKEN_OVER, What.LOST)
+_ENDS = (JournalAction.STARTED, JournalAction.EXPIRED, JournalAction.CUT, JournalAction.FIRED)
+_ENDS_OF_ALL = (JournalAction.TAKEN_OVER, JournalAction.LOST)
 """After LOST nobody knows."""
 
 
@@ -86,7 +86,7 @@ class Pause:
     traffic_class: int
     begin_ns: int
     end_ns: int | None
-    ended_by: What | None
+    ended_by: JournalAction | None
 
 
 class PauseReader(Closing):
@@ -101,7 +101,7 @@ class PauseReader(Closing):
                 f"lab {fabric.name} has no lossless classes", "set queues.pfc in its file"
             )
         self.plan: PausePlan = plan
-        self._history = History()
+        self._history = PauseHistory()
         try:
             self._maps = PauseMaps(pins_folder(self._files))
         except bpf.BpfError as error:
@@ -151,11 +151,11 @@ class PauseReader(Closing):
         did = self._history.of(port.slot, traffic_class)
         lasting_ns = 0 if did.begun_ns is None else max(0, until_ns - did.begun_ns)
         return ClassCounters(
-            pauses_sent=did.counts[What.PAUSE_SENT] + did.counts[What.REFRESHED],
-            resumes_sent=did.counts[What.RESUME_SENT],
+            pauses_sent=did.counts[JournalAction.PAUSE_SENT] + did.counts[JournalAction.REFRESHED],
+            resumes_sent=did.counts[JournalAction.RESUME_SENT],
             pauses_received=out["pauses"],
             resumes_received=out["resumes"],
-            transitions=did.counts[What.STOPPED],
+            transitions=did.counts[JournalAction.STOPPED],
             paused_ns=did.paused_ns + lasting_ns,
             longest_ns=max(did.longest_ns, lasting_ns),
             is_paused=bool(out["gated"]),
@@ -171,7 +171,7 @@ class PauseReader(Closing):
             discarded_packets=out["discarded_packets"],
             flushed_packets=out["flushed_packets"],
             leaked_packets=out["leaked_packets"],
-            watchdog_fired=did.counts[What.FIRED],
+            watchdog_fired=did.counts[JournalAction.FIRED],
         )
 
     def unreported(self) -> int:
@@ -215,7 +215,9 @@ def pauses(plan: PausePlan, entries: Iterable[Entry]) -> list[Pause]:
     """The pauses that ports obeyed, in order of their beginnings."""
     begun: dict[_PlaceKey, int] = {}
 
-    def pause(place: _PlaceKey, begin_ns: int, end_ns: int | None, what: What | None) -> Pause:
+    def pause(
+        place: _PlaceKey, begin_ns: int, end_ns: int | None, what: JournalAction | None
+    ) -> Pause:
         port = plan.by_slot[place[0]]
         return Pause(port, plan.by_slot[port.peer].node, place[1], begin_ns, end_ns, what)
 
@@ -230,12 +232,12 @@ _PlaceKey = tuple[int, int]
 
 def _ended(
     entries: Iterable[Entry], begun: dict[_PlaceKey, int]
-) -> Iterator[tuple[_PlaceKey, int, int, What]]:
+) -> Iterator[tuple[_PlaceKey, int, int, JournalAction]]:
     """Every pause that ends in these entries: its place, beginning, end, and what ended it.
     `begun` has those that last before, and after."""
     for entry in entries:
         place = entry.slot, entry.traffic_class
-        if entry.what is What.STOPPED:
+        if entry.what is JournalAction.STOPPED:
             begun.setdefault(place, entry.t_ns)
         elif entry.what in _ENDS and place in begun:
             yield place, begun.pop(place), entry.t_ns, entry.what
@@ -245,23 +247,23 @@ def _ended(
 
 
 @dataclass(slots=True)
-class Deeds:
+class PortActions:
     """What the pausing process did at a port to a class. `begun_ns`: of a pause that lasts."""
 
-    counts: dict[What, int] = field(default_factory=lambda: defaultdict(int))
+    counts: dict[JournalAction, int] = field(default_factory=lambda: defaultdict(int))
     paused_ns: int = 0
     longest_ns: int = 0
     begun_ns: int | None = None
 
 
-class History:
+class PauseHistory:
     """Adds the journal's entries up, as they come. Times are CLOCK_MONOTONIC."""
 
     def __init__(self) -> None:
         self.entries = 0
         self.last_ns = 0
         self.is_complete = True
-        self._places: dict[_PlaceKey, Deeds] = {}
+        self._places: dict[_PlaceKey, PortActions] = {}
         self._begun: dict[_PlaceKey, int] = {}
 
     def add(self, entries: Iterable[Entry]) -> None:
@@ -276,17 +278,17 @@ class History:
         for place, begin_ns in self._begun.items():
             self._deeds(place).begun_ns = begin_ns
 
-    def of(self, slot: int, traffic_class: int) -> Deeds:
+    def of(self, slot: int, traffic_class: int) -> PortActions:
         """What was done at a port to a class so far."""
-        return self._places.get((slot, traffic_class)) or Deeds()
+        return self._places.get((slot, traffic_class)) or PortActions()
 
     def _counted(self, entries: Iterable[Entry]) -> Iterator[Entry]:
         for entry in entries:
             self.entries += 1
             self.last_ns = max(self.last_ns, entry.t_ns)
-            self.is_complete &= entry.what is not What.LOST
+            self.is_complete &= entry.what is not JournalAction.LOST
             self._deeds((entry.slot, entry.traffic_class)).counts[entry.what] += 1
             yield entry
 
-    def _deeds(self, place: _PlaceKey) -> Deeds:
-        return self._places.setdefault(place, Deeds())
+    def _deeds(self, place: _PlaceKey) -> PortActions:
+        return self._places.setdefault(place, PortActions())

@@ -45,7 +45,7 @@ class Marker:
         file = bpf.compiled(SOURCE)
         bpf.mount(folder)
         queues = slots * TRAFFIC_CLASSES
-        self._loaded = bpf.Loaded(file, {"queues": queues, "depths": queues, "ports": slots})
+        self._loaded = bpf.LoadedObject(file, {"queues": queues, "depths": queues, "ports": slots})
         try:
             settings_map = self._loaded.descriptor("settings")
             bpf.set_element(settings_map, bytes(4), settings(plan))

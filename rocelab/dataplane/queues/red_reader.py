@@ -64,7 +64,7 @@ def read_queues() -> list[tuple[str, int, QueueCounters]]:
     return [(names[queue[0]], *queue[1:]) for queue in queues if queue is not None]
 
 
-def queue_of(qdisc: tc.Installed) -> tuple[int, int, QueueCounters] | None:
+def queue_of(qdisc: tc.InstalledFilter) -> tuple[int, int, QueueCounters] | None:
     """Interface index, traffic class and counters of a qdisc; None for other qdiscs."""
     number = qdisc.parent - htb.class_id(0)
     if not 0 <= number < TRAFFIC_CLASSES:

@@ -47,7 +47,7 @@ def attach(fabric: Fabric, files: LabFiles, pins: int, progress: ProgressSink) -
     nodes = len(fabric.nodes) + 1
     sizes = {"nodes": nodes, "counters": nodes, "pins": max(1, pins), "entries": MAX_ENTRIES}
     shutil.rmtree(folder, ignore_errors=True)
-    with bpf.Loaded(file, sizes) as loaded:
+    with bpf.LoadedObject(file, sizes) as loaded:
         make_folder(folder, 0o700)
         loaded.pin(MAPS, folder)
         program = loaded.descriptor("steer")

@@ -36,9 +36,9 @@ from rocelab.linux.fib import (
     RTM_NEWROUTE,
     RTMSG,
     RTN_UNICAST,
-    Group,
+    GroupMember,
     KernelRoute,
-    Member,
+    NexthopGroup,
 )
 from rocelab.linux.netlink import REQUEST_ACK_REPLACE, attribute, request, u32
 
@@ -72,20 +72,22 @@ Place = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class ResilientState:
     """rocelab's own objects in a switch's kernel: next hops and groups by id, the group of each
     prefix."""
 
-    members: Mapping[int, Member]
-    groups: Mapping[int, Group]
+    members: Mapping[int, GroupMember]
+    groups: Mapping[int, NexthopGroup]
     group_of: Mapping[Place, int]
 
 
 def own_state(
-    routes: Iterable[KernelRoute], members: Mapping[int, Member], groups: Mapping[int, Group]
-) -> State:
+    routes: Iterable[KernelRoute],
+    members: Mapping[int, GroupMember],
+    groups: Mapping[int, NexthopGroup],
+) -> ResilientState:
     """The part of a kernel's state that rocelab made."""
-    return State(
+    return ResilientState(
         {
             number: member
             for number, member in members.items()
@@ -102,8 +104,8 @@ def is_own(route: KernelRoute) -> bool:
 
 
 def wanted_state(
-    routes: Iterable[KernelRoute], present: State, buckets: int, *, settled: bool = True
-) -> State:
+    routes: Iterable[KernelRoute], present: ResilientState, buckets: int, *, settled: bool = True
+) -> ResilientState:
     """The state to reach: a group for each set of two or more next hops of a BGP route.
 
     An existing group keeps its id, and so its buckets, for the largest set of its prefixes that
@@ -113,17 +115,17 @@ def wanted_state(
     it has until all its prefixes agree: zebra writes them one after another, and a prefix that
     leaves a group takes new buckets, which moves its flows.
     """
-    members: dict[int, Member] = {}
+    members: dict[int, GroupMember] = {}
     wanted: dict[Place, tuple[tuple[int, int], ...]] = {}
     for route in routes:
         if route.protocol not in (RTPROT_BGP, RTPROT_BIRD) or len(route.hops) < 2:
             continue
         for hop in route.hops:
-            members[MEMBERS_FROM + hop.interface] = Member(hop.interface, hop.gateway)
+            members[MEMBERS_FROM + hop.interface] = GroupMember(hop.interface, hop.gateway)
         wanted[route.destination, route.length] = tuple(
             (MEMBERS_FROM + hop.interface, hop.weight) for hop in route.hops
         )
-    groups: dict[int, Group] = {}
+    groups: dict[int, NexthopGroup] = {}
     group_of: dict[Place, int] = {}
     for number, places in _users(wanted, present, buckets).items():
         held = present.groups[number]
@@ -133,7 +135,7 @@ def wanted_state(
             group_of |= dict.fromkeys(itertools.chain(*places.values()), number)
             continue
         entries, kept = max(places.items(), key=lambda part: (len(part[1]), part[0]))
-        groups[number] = Group(entries, buckets)
+        groups[number] = NexthopGroup(entries, buckets)
         group_of |= dict.fromkeys(kept, number)
     by_entries = {group.members: number for number, group in sorted(groups.items())}
     for place, entries in sorted(wanted.items()):
@@ -146,13 +148,13 @@ def wanted_state(
                 if free not in groups and free not in present.groups
             )
             by_entries[entries] = number
-            groups[number] = Group(entries, buckets)
+            groups[number] = NexthopGroup(entries, buckets)
         group_of[place] = by_entries[entries]
-    return State(members, groups, group_of)
+    return ResilientState(members, groups, group_of)
 
 
 def _users(
-    wanted: Mapping[Place, tuple[tuple[int, int], ...]], present: State, buckets: int
+    wanted: Mapping[Place, tuple[tuple[int, int], ...]], present: ResilientState, buckets: int
 ) -> dict[int, dict[tuple[tuple[int, int], ...], list[Place]]]:
     """The prefixes of each group that can stay, by the next hops that they should have."""
     users: dict[int, dict[tuple[tuple[int, int], ...], list[Place]]] = {}
@@ -163,7 +165,7 @@ def _users(
     return users
 
 
-def messages(present: State, wanted: State) -> list[bytes]:
+def messages(present: ResilientState, wanted: ResilientState) -> list[bytes]:
     """The messages that turn one state into the other, in an order in which every route always has
     a group.
 
@@ -192,7 +194,7 @@ def messages(present: State, wanted: State) -> list[bytes]:
     return made + [_delete_object(number) for number in gone]
 
 
-def _like_before(number: int, present: State, wanted: State) -> list[bytes]:
+def _like_before(number: int, present: ResilientState, wanted: ResilientState) -> list[bytes]:
     """A copy, under the new group's id, of the group that its prefixes come from."""
     users = [place for place, group in wanted.group_of.items() if group == number]
     before = present.groups.get(present.group_of.get(users[0], 0))
@@ -202,22 +204,22 @@ def _like_before(number: int, present: State, wanted: State) -> list[bytes]:
     kept = tuple(entry for entry in before.members if entry[0] in wanted.members)
     if not {member for member, _ in group.members} <= {member for member, _ in kept}:
         return []
-    return [_set_group(number, Group(kept, group.buckets))]
+    return [_set_group(number, NexthopGroup(kept, group.buckets))]
 
 
-def removal(present: State) -> list[bytes]:
+def removal(present: ResilientState) -> list[bytes]:
     """The messages that remove everything that rocelab made."""
-    return messages(present, State({}, {}, {}))
+    return messages(present, ResilientState({}, {}, {}))
 
 
-def _set_member(number: int, member: Member) -> bytes:
+def _set_member(number: int, member: GroupMember) -> bytes:
     family = socket.AF_INET6 if len(member.gateway) == 16 else socket.AF_INET
     body = NHMSG.pack(family, 0, PROTOCOL, 0, 0) + attribute(NHA_ID, u32(number))
     body += attribute(NHA_OIF, u32(member.interface)) + attribute(NHA_GATEWAY, member.gateway)
     return request(RTM_NEWNEXTHOP, body, REQUEST_ACK_REPLACE)
 
 
-def _set_group(number: int, group: Group) -> bytes:
+def _set_group(number: int, group: NexthopGroup) -> bytes:
     entries = b"".join(
         GROUP_ENTRY.pack(member, weight - 1 & 0xFF, weight - 1 >> 8, 0)
         for member, weight in group.members
@@ -253,6 +255,6 @@ def _delete_route(place: Place) -> bytes:
     return request(RTM_DELROUTE, _route(place))
 
 
-def group_sizes(states: Sequence[State]) -> tuple[int, int]:
+def group_sizes(states: Sequence[ResilientState]) -> tuple[int, int]:
     """The number of groups and of routes that rocelab made in the switches."""
     return sum(len(state.groups) for state in states), sum(len(s.group_of) for s in states)

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from rocelab.base.statistics import spread
 from rocelab.base.units import parse_size_bytes
 from rocelab.jobs.collectives import Pattern
-from rocelab.jobs.performance import Row, jct_ratio
+from rocelab.jobs.performance import PerformanceRow, jct_ratio
 from rocelab.planning.fabric import Direction, Fabric
 from rocelab.prediction.loads import misplaced_packets
-from rocelab.results.comparison import CellFigures, LinkUse, Run, Status, TierFigures
+from rocelab.results.comparison import CellFigures, ComparisonRun, LinkUse, Status, TierFigures
 from rocelab.results.job import JobReport, Times
 from rocelab.routes.balance import Polarization, TierBalance, link_loads, tier_balances
 from rocelab.traffic.taps import LinkPackets
@@ -41,7 +41,7 @@ def run_of(
     packets: LinkPackets,
     crossing: Crossing,
     expected: Expected | None,
-) -> Run:
+) -> ComparisonRun:
     """The figures of one run.
 
     `packets` are data packets of every link between switches; `crossing` counts the flows of each
@@ -52,7 +52,7 @@ def run_of(
     misplaced = None
     if expected is not None:
         misplaced = misplaced_packets(packets, expected.packets)
-    return Run(
+    return ComparisonRun(
         problems=report.problems,
         errors=report.errors,
         warnings=report.warnings,
@@ -74,7 +74,7 @@ def run_of(
 
 
 def status_of(
-    runs: Sequence[Run], wanted: int, stopped: str | None = None
+    runs: Sequence[ComparisonRun], wanted: int, stopped: str | None = None
 ) -> tuple[Status, str | None]:
     """The status of a cell with these runs, and its reason. A cell is measured if at least one run
     is valid.
@@ -97,7 +97,7 @@ def status_of(
     return Status.INVALID, invalid[0].why[0]
 
 
-def cell_figures(runs: Sequence[Run], nic_rate_bps: float) -> CellFigures | None:
+def cell_figures(runs: Sequence[ComparisonRun], nic_rate_bps: float) -> CellFigures | None:
     """The figures of several runs, None if no iteration was measured."""
     used = [run for run in runs if run.valid] or list(runs)
     busbw = [value for run in used for value in run.busbw_gbs]
@@ -106,10 +106,10 @@ def cell_figures(runs: Sequence[Run], nic_rate_bps: float) -> CellFigures | None
         return None
     band = spread(busbw)
 
-    def per_second(count: Callable[[Run], int]) -> float:
+    def per_second(count: Callable[[ComparisonRun], int]) -> float:
         return _median([count(run) / (run.job_time.modelled_ns / SECOND_NS) for run in used])
 
-    def share(count: Callable[[Run], int]) -> float:
+    def share(count: Callable[[ComparisonRun], int]) -> float:
         return _median([count(run) / max(1, run.transport.data_packets) for run in used])
 
     return CellFigures(
@@ -129,11 +129,11 @@ def cell_figures(runs: Sequence[Run], nic_rate_bps: float) -> CellFigures | None
     )
 
 
-def _tiers(runs: Sequence[Run]) -> range:
+def _tiers(runs: Sequence[ComparisonRun]) -> range:
     return range(len(runs[0].tiers))
 
 
-def _tier(balances: Sequence[TierBalance], runs: Sequence[Run]) -> TierFigures:
+def _tier(balances: Sequence[TierBalance], runs: Sequence[ComparisonRun]) -> TierFigures:
     first = balances[0]
     wholes = [balance.all_links for balance in balances]
     random = first.random
@@ -188,7 +188,7 @@ def _busbw(report: JobReport) -> tuple[float, ...]:
     job = report.job
     size = parse_size_bytes(job["size"])
     return tuple(
-        Row(Pattern(job["pattern"]), job["ranks"], size, time.modelled_ns).busbw_gbs
+        PerformanceRow(Pattern(job["pattern"]), job["ranks"], size, time.modelled_ns).busbw_gbs
         for time in report.iterations
         if not report.errors
     )

@@ -27,7 +27,7 @@ DEFAULTS: Mapping[str, str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class ComparisonCell:
     """One scheme, number of queue pairs and placement, with its job."""
 
     scheme: SchemeSpec
@@ -47,7 +47,7 @@ def cells(
     qps: str,
     placements: str,
     options: Mapping[str, str],
-) -> tuple[Cell, ...]:
+) -> tuple[ComparisonCell, ...]:
     """The cells of comma-separated lists, scheme by scheme.
 
     `options` are those of a job by their names. Raises InputError for an empty or repeated item,
@@ -69,7 +69,7 @@ def cells(
                 if scheme.divides_flows:
                     # Go-back-N would retransmit what comes in another order.
                     mine["out-of-order"] = "true"
-                matrix.append(Cell(scheme, number, placement, job_from_options(mine)))
+                matrix.append(ComparisonCell(scheme, number, placement, job_from_options(mine)))
     return tuple(matrix)
 
 

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from rocelab.base.errors import InputError, MachineError, RocelabError
 from rocelab.base.progress import Progress, ProgressSink, no_progress
 from rocelab.drills.compare.figures import Expected, cell_figures, run_of, status_of
-from rocelab.drills.compare.matrix import Cell
+from rocelab.drills.compare.matrix import ComparisonCell
 from rocelab.jobs.jobplan import JobPlan, plan_jobs
 from rocelab.lab.inuse import in_use
 from rocelab.lab.lab import Lab, RunningLab
@@ -28,7 +28,7 @@ from rocelab.prediction.loads import by_link
 from rocelab.prediction.matrix import rows_of_jobs
 from rocelab.prediction.predictor import Setting, asked_fabric, predict_loads
 from rocelab.record import LabFiles
-from rocelab.results.comparison import SCHEMA_VERSION, CellResult, Comparison, Run, Status
+from rocelab.results.comparison import SCHEMA_VERSION, CellResult, Comparison, ComparisonRun, Status
 from rocelab.routes.balance import polarization
 from rocelab.runs.jobs import run_planned
 from rocelab.traffic.taps import Taps
@@ -37,7 +37,7 @@ from rocelab.wire.filters import data_filter
 
 def compare(
     lab: Lab | RunningLab,
-    cells: Sequence[Cell],
+    cells: Sequence[ComparisonCell],
     *,
     repeats: int = 1,
     command: str = "",
@@ -87,7 +87,7 @@ def _lab_up(lab: Lab | RunningLab, progress: ProgressSink) -> Iterator[RunningLa
 
 
 def _results(
-    lab: RunningLab, cells: Sequence[Cell], repeats: int, progress: ProgressSink
+    lab: RunningLab, cells: Sequence[ComparisonCell], repeats: int, progress: ProgressSink
 ) -> tuple[CellResult, ...]:
     results: list[CellResult] = []
     runs_now: SchemeSpec | None = None
@@ -113,9 +113,14 @@ def _results(
 
 
 def _measured(
-    lab: RunningLab, cell: Cell, repeats: int, before: int, total: int, progress: ProgressSink
+    lab: RunningLab,
+    cell: ComparisonCell,
+    repeats: int,
+    before: int,
+    total: int,
+    progress: ProgressSink,
 ) -> CellResult:
-    runs: list[Run] = []
+    runs: list[ComparisonRun] = []
     stopped = None
     try:
         plans = plan_jobs(lab.fabric, [cell.job])
@@ -128,8 +133,8 @@ def _measured(
 
 
 def _result(
-    cell: Cell,
-    runs: Sequence[Run],
+    cell: ComparisonCell,
+    runs: Sequence[ComparisonRun],
     status: Status,
     reason: str | None,
     nic_rate_bps: int,
@@ -146,7 +151,7 @@ def _result(
     )
 
 
-def _run(lab: RunningLab, cell: Cell, plans: Sequence[JobPlan]) -> Run:
+def _run(lab: RunningLab, cell: ComparisonCell, plans: Sequence[JobPlan]) -> ComparisonRun:
     fabric = lab.fabric
     with (
         opened_namespaces(lab, fabric.switches) as netns_of,

@@ -13,7 +13,7 @@ from pydantic import Field, model_validator
 from rocelab.base.wording import RefusedError
 from rocelab.fabrics.addressing import ASN_BASE
 from rocelab.fabrics.base import Convergence, FabricKind, check_links
-from rocelab.fabrics.homes import Counts, addresses_of
+from rocelab.fabrics.homes import HomeCounts, addresses_of
 from rocelab.fabrics.layout import Attachment, Cable, Layout, Site, cables, node_name, server_name
 from rocelab.fabrics.roles import Role
 
@@ -97,12 +97,12 @@ class ClosSpec(FabricKind):
                     attachments += [Attachment(name, (rtsw,))] * self.nics_per_server
         return Layout(tuple(sites), tuple(attachments), tuple(wires))
 
-    def counts(self) -> Counts:
+    def counts(self) -> HomeCounts:
         """The size of the fabric."""
         racks, spines = self.zones * self.racks, self.zones * self.spines
         servers = racks * self.servers_per_rack
         switches = racks + spines + self.atsws
-        return Counts(
+        return HomeCounts(
             switches=switches,
             servers=servers,
             nics=servers * self.nics_per_server,

@@ -13,7 +13,7 @@ from pydantic import Field, field_validator
 from rocelab.base.wording import RefusedError
 from rocelab.fabrics.addressing import ASN_BASE
 from rocelab.fabrics.base import FabricKind
-from rocelab.fabrics.homes import Counts, addresses_of
+from rocelab.fabrics.homes import HomeCounts, addresses_of
 from rocelab.fabrics.layout import Attachment, Cable, Layout, Site, cables, node_name, server_name
 from rocelab.fabrics.roles import Role
 
@@ -79,12 +79,12 @@ class FatTreeSpec(FabricKind):
                     attachments.append(Attachment(name, (edge,)))
         return Layout(tuple(sites), tuple(attachments), tuple(wires))
 
-    def counts(self) -> Counts:
+    def counts(self) -> HomeCounts:
         """The size of the fabric."""
         half = self.k // 2
         edges = self.k * half
         switches = 2 * edges + half * half
-        return Counts(
+        return HomeCounts(
             switches=switches,
             servers=edges * self.servers,
             nics=edges * self.servers,

@@ -17,7 +17,7 @@ from pydantic import Field, model_validator
 from rocelab.base.wording import RefusedError
 from rocelab.fabrics.addressing import ASN_BASE
 from rocelab.fabrics.base import PLANE, Convergence, FabricKind, check_links
-from rocelab.fabrics.homes import Counts, addresses_of
+from rocelab.fabrics.homes import HomeCounts, addresses_of
 from rocelab.fabrics.layout import Attachment, Cable, Layout, Site, cables, node_name, server_name
 from rocelab.fabrics.roles import Role
 
@@ -120,7 +120,7 @@ class HpnSpec(FabricKind):
                 attachments += [Attachment(name, pair) for pair in tors]
         return Layout(tuple(sites), tuple(attachments), tuple(wires))
 
-    def counts(self) -> Counts:
+    def counts(self) -> HomeCounts:
         """The size of the fabric."""
         rails = self.segments * self.rails
         tors, aggs = rails * self.ports_per_nic, self.planes * self.aggs
@@ -128,7 +128,7 @@ class HpnSpec(FabricKind):
         # Two ToRs share the two-port NICs, if there are any.
         dual = self.ports_per_nic == 2 and self.servers_per_segment > 0
         homes = rails if dual else tors
-        return Counts(
+        return HomeCounts(
             switches=switches,
             servers=self.segments * self.servers_per_segment,
             nics=rails * self.servers_per_segment,

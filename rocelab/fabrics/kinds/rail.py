@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 
 from rocelab.fabrics.addressing import ASN_BASE
 from rocelab.fabrics.base import FabricKind, check_links
-from rocelab.fabrics.homes import Counts, addresses_of
+from rocelab.fabrics.homes import HomeCounts, addresses_of
 from rocelab.fabrics.layout import Attachment, Cable, Layout, Site, cables, node_name, server_name
 from rocelab.fabrics.roles import Role
 
@@ -71,10 +71,10 @@ class RailSpec(FabricKind):
                 attachments += [Attachment(name, (leaf,)) for leaf in leaves]
         return Layout(tuple(sites), tuple(attachments), tuple(wires))
 
-    def counts(self) -> Counts:
+    def counts(self) -> HomeCounts:
         """The size of the fabric."""
         leaves = self.units * self.rails
-        return Counts(
+        return HomeCounts(
             switches=leaves + self.spines,
             servers=self.units * self.servers_per_unit,
             nics=leaves * self.servers_per_unit,

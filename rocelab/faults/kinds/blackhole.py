@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from rocelab.dataplane.impairments.impairment import Impairment, Kind
+from rocelab.dataplane.impairments.impairment import Impairment, ImpairmentKind
 from rocelab.faults.base import Target
 from rocelab.faults.impairments import CableFaultSpec
 
@@ -17,4 +17,4 @@ class BlackholeSpec(CableFaultSpec):
 
     @property
     def impairment(self) -> Impairment:
-        return Impairment(Kind.BLACKHOLE)
+        return Impairment(ImpairmentKind.BLACKHOLE)

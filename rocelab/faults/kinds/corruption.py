@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from rocelab.base.units import SharePpm
-from rocelab.dataplane.impairments.impairment import Impairment, Kind
+from rocelab.dataplane.impairments.impairment import Impairment, ImpairmentKind
 from rocelab.faults.base import ALL_PPM
 from rocelab.faults.impairments import CableFaultSpec
 
@@ -20,4 +20,4 @@ class CorruptionSpec(CableFaultSpec):
 
     @property
     def impairment(self) -> Impairment:
-        return Impairment(Kind.CORRUPTION, self.share / ALL_PPM)
+        return Impairment(ImpairmentKind.CORRUPTION, self.share / ALL_PPM)

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from rocelab.base.units import DurationNs
-from rocelab.dataplane.impairments.impairment import Impairment, Kind
+from rocelab.dataplane.impairments.impairment import Impairment, ImpairmentKind
 from rocelab.faults.base import Target
 from rocelab.faults.impairments import CableFaultSpec
 from rocelab.labfile.base import MS, SECOND
@@ -22,4 +22,4 @@ class DelaySpec(CableFaultSpec):
 
     @property
     def impairment(self) -> Impairment:
-        return Impairment(Kind.DELAY, delay_ns=self.delay)
+        return Impairment(ImpairmentKind.DELAY, delay_ns=self.delay)

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from rocelab.base.units import SharePpm
-from rocelab.dataplane.impairments.impairment import Impairment, Kind
+from rocelab.dataplane.impairments.impairment import Impairment, ImpairmentKind
 from rocelab.faults.base import ALL_PPM, Target
 from rocelab.faults.impairments import CableFaultSpec
 
@@ -21,4 +21,4 @@ class GreyLossSpec(CableFaultSpec):
 
     @property
     def impairment(self) -> Impairment:
-        return Impairment(Kind.LOSS, self.loss / ALL_PPM)
+        return Impairment(ImpairmentKind.LOSS, self.loss / ALL_PPM)

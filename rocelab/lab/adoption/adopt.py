@@ -18,15 +18,15 @@ from rocelab.base.files import make_folder
 from rocelab.base.interruption import shielded
 from rocelab.base.progress import Progress, ProgressSink, no_progress
 from rocelab.base.wording import listed
-from rocelab.lab.adoption.containers import Container, find_containers
+from rocelab.lab.adoption.containers import RunningContainer, find_containers
 from rocelab.lab.adoption.graph import HOST_KINDS, cables, lab_of
-from rocelab.lab.adoption.survey import Surveyed, survey
-from rocelab.lab.engine import Engine
+from rocelab.lab.adoption.survey import NodeSurvey, survey
+from rocelab.lab.engine import ContainerEngine
 from rocelab.lab.inuse import in_use
 from rocelab.lab.kind import ADOPTED
 from rocelab.lab.providers.adopted import (
-    Adopted,
     AdoptedContainer,
+    AdoptionRecord,
     ContainerFrr,
     is_adopted,
     read_adopted,
@@ -95,16 +95,16 @@ def adopt(text: str, progress: ProgressSink = no_progress) -> Adoption:
 
 
 def _with_own_namespace(
-    containers: Sequence[Container],
-) -> tuple[tuple[Container, ...], dict[str, str]]:
+    containers: Sequence[RunningContainer],
+) -> tuple[tuple[RunningContainer, ...], dict[str, str]]:
     """The containers that are nodes, and those that share the network namespace of one, each with
     that node's name. Of these the node is the one that was not started in another's network. None
     is in the machine's own namespace: a fault there would break the machine."""
-    by_netns: dict[int, list[Container]] = {}
+    by_netns: dict[int, list[RunningContainer]] = {}
     for container in containers:
         if not _is_in_the_machine_s(container):
             by_netns.setdefault(_netns_of(container), []).append(container)
-    nodes: list[Container] = []
+    nodes: list[RunningContainer] = []
     sidecars: dict[str, str] = {}
     for sharing in by_netns.values():
         node = min(sharing, key=lambda container: container.is_sidecar)
@@ -113,7 +113,7 @@ def _with_own_namespace(
     return tuple(nodes), sidecars
 
 
-def _is_in_the_machine_s(container: Container) -> bool:
+def _is_in_the_machine_s(container: RunningContainer) -> bool:
     """Whether a container is in the network namespace of this process or of process 1."""
     for pid in (os.getpid(), 1):
         with suppress(FileNotFoundError):  # /proc may hide process 1
@@ -122,7 +122,7 @@ def _is_in_the_machine_s(container: Container) -> bool:
     return False
 
 
-def _netns_of(container: Container) -> int:
+def _netns_of(container: RunningContainer) -> int:
     """The inode number of a container's network namespace. Raises MachineError."""
     try:
         return namespaces.inode_of(container.pid)
@@ -177,8 +177,8 @@ def _free(files: LabFiles, lab: str) -> Iterator[None]:
 
 
 def _read(
-    files: LabFiles, containers: Sequence[Container], progress: ProgressSink
-) -> tuple[Surveyed, ...]:
+    files: LabFiles, containers: Sequence[RunningContainer], progress: ProgressSink
+) -> tuple[NodeSurvey, ...]:
     """The survey of all nodes, with what bgpd of those that run FRR says."""
     nodes = []
     for done, node in enumerate(survey(containers), start=1):
@@ -188,23 +188,23 @@ def _read(
     return tuple(nodes)
 
 
-def _with_bgp(files: LabFiles, container: Container, node: Surveyed) -> Surveyed:
+def _with_bgp(files: LabFiles, container: RunningContainer, node: NodeSurvey) -> NodeSurvey:
     frr = _frr(files, container)
     with suppress(OSError):  # Another NOS may call its daemon bgpd too.
         return replace(node, asn=local_asn(frr), neighbours=tuple(bgp_peers(frr)))
     return node
 
 
-def _frr(files: LabFiles, container: Container) -> ContainerFrr:
+def _frr(files: LabFiles, container: RunningContainer) -> ContainerFrr:
     return ContainerFrr(files.node(container.name), container.root)
 
 
 def _record(
     files: LabFiles,
     lab: str,
-    engine: Engine,
-    containers: Sequence[Container],
-    nodes: Sequence[Surveyed],
+    engine: ContainerEngine,
+    containers: Sequence[RunningContainer],
+    nodes: Sequence[NodeSurvey],
     spec: LabSpec,
 ) -> None:
     """Write the lab's folder; a record that is there is replaced."""
@@ -213,7 +213,7 @@ def _record(
     commands_of = {node.name: node.daemons for node in nodes}
     write_adopted(
         files,
-        Adopted(
+        AdoptionRecord(
             lab,
             engine.program,
             {
@@ -249,7 +249,7 @@ def _record(
 
 
 def _installation(
-    files: LabFiles, containers: Sequence[Container], nodes: Sequence[Surveyed]
+    files: LabFiles, containers: Sequence[RunningContainer], nodes: Sequence[NodeSurvey]
 ) -> FrrInstallation:
     """The FRR of the first node that runs one, for results; with version `none` if none does."""
     running = {node.name for node in nodes if "zebra" in node.daemons}
@@ -267,7 +267,7 @@ def _installation(
 def _notes(
     name: str,
     lab: str,
-    nodes: Sequence[Surveyed],
+    nodes: Sequence[NodeSurvey],
     in_machine: Collection[str],
     sidecars: Mapping[str, str],
 ) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ from typing import Any
 
 from rocelab.base.errors import InputError, MachineError
 from rocelab.base.wording import name_hint, shown
-from rocelab.lab.engine import Engine, find_engine
+from rocelab.lab.engine import ContainerEngine, find_engine
 from rocelab.labfile.topology import topology_name
 from rocelab.labfile.variables import UNSET
 
@@ -34,7 +34,7 @@ _NAME_A_FILE = "name a file such as mine.clab.yml, or the lab itself"
 
 
 @dataclass(frozen=True, slots=True)
-class Container:
+class RunningContainer:
     """A running container of a lab: `kind` and `group` as its topology says, `pid` that of its
     first process. `is_sidecar`: it was started in the network of another container."""
 
@@ -56,7 +56,7 @@ class Container:
         return Path("/proc", str(self.pid), "root")
 
 
-def find_containers(text: str) -> tuple[str, Engine, tuple[Container, ...]]:
+def find_containers(text: str) -> tuple[str, ContainerEngine, tuple[RunningContainer, ...]]:
     """The lab that a user calls `text`, the name of a lab or the path of a topology file: its name,
     its engine, and its running containers by name.
 
@@ -107,14 +107,14 @@ def _lab_name(text: str) -> str:
     return name
 
 
-def _others(engine: Engine, lab: str) -> str:
+def _others(engine: ContainerEngine, lab: str) -> str:
     names = set(
         engine.run("ps", "--filter", f"label={LAB}", "--format", f'{{{{.Label "{LAB}"}}}}').split()
     )
     return name_hint(lab, names) or "deploy it with `containerlab deploy`"
 
 
-def _container(described: Mapping[str, Any]) -> Container:
+def _container(described: Mapping[str, Any]) -> RunningContainer:
     labels = described["Config"]["Labels"]
     pid = described["State"]["Pid"]
     if not isinstance(pid, int) or pid <= 0:
@@ -122,7 +122,7 @@ def _container(described: Mapping[str, Any]) -> Container:
     name = labels.get(NODE) or described["Name"].lstrip("/")
     if _NODE_NAME.fullmatch(name) is None:
         raise InputError(f"{shown(name)} is not the name of a node", "letters, digits, - _ and .")
-    return Container(
+    return RunningContainer(
         name=name,
         container=described["Id"],
         image=described["Config"]["Image"],

@@ -15,11 +15,11 @@ from ipaddress import IPv4Interface
 from rocelab.base.sysctls import HASH_POLICY, HASH_SEED
 from rocelab.fabrics.door import roles as known_roles
 from rocelab.fabrics.roles import Role
-from rocelab.lab.adoption.survey import Interface, Surveyed
+from rocelab.lab.adoption.survey import Interface, NodeSurvey
 from rocelab.labfile.adopted import (
     AdoptedLabSpec,
     AdoptedLink,
-    AdoptedNode,
+    AdoptedNodeSpec,
     AdoptedPort,
     AdoptedSpec,
 )
@@ -32,7 +32,7 @@ HOST_KINDS = frozenset({"", "linux", "host", "ext-container", "k8s-kind"})
 ROLES_BY_TIER = (Role.SERVER, Role.LEAF, Role.SPINE, Role.CORE)
 
 
-def lab_of(name: str, nodes: Sequence[Surveyed]) -> LabSpec:
+def lab_of(name: str, nodes: Sequence[NodeSurvey]) -> LabSpec:
     """The lab of surveyed nodes. `name` is one that rocelab takes."""
     role_of = roles(nodes)
     ordered = sorted(nodes, key=lambda node: (-role_of[node.name].tier, _natural(node.name)))
@@ -47,7 +47,7 @@ def lab_of(name: str, nodes: Sequence[Surveyed]) -> LabSpec:
         fabric=AdoptedSpec(
             kind="adopted",
             nodes=tuple(
-                AdoptedNode(
+                AdoptedNodeSpec(
                     name=node.name,
                     role=role_of[node.name].name,
                     asn=node.asn,
@@ -75,7 +75,7 @@ def lab_of(name: str, nodes: Sequence[Surveyed]) -> LabSpec:
     )
 
 
-def roles(nodes: Sequence[Surveyed]) -> Mapping[str, Role]:
+def roles(nodes: Sequence[NodeSurvey]) -> Mapping[str, Role]:
     """The role of each node."""
     known = known_roles()
     named = {node.name: known[node.group] for node in nodes if node.group in known}
@@ -88,7 +88,7 @@ def roles(nodes: Sequence[Surveyed]) -> Mapping[str, Role]:
     }
 
 
-def _is_switch(node: Surveyed) -> bool:
+def _is_switch(node: NodeSurvey) -> bool:
     if node.group in known_roles():
         return known_roles()[node.group].is_switch
     return bool(node.daemons) or node.kind not in HOST_KINDS
@@ -98,7 +98,7 @@ End = tuple[str, Interface]
 """An interface and its node's name."""
 
 
-def cables(nodes: Sequence[Surveyed]) -> Iterator[tuple[End, End]]:
+def cables(nodes: Sequence[NodeSurvey]) -> Iterator[tuple[End, End]]:
     """Both ends of every veth pair between two nodes, each pair once."""
     at = {(node.name, port.index): port for node in nodes for port in node.interfaces}
     for node in nodes:
@@ -148,7 +148,7 @@ def _has_session(link: AdoptedLink, sessions: set[tuple[str, str]]) -> bool:
     return False
 
 
-def _hashing(nodes: Sequence[Surveyed], role_of: Mapping[str, Role]) -> HashingSpec:
+def _hashing(nodes: Sequence[NodeSurvey], role_of: Mapping[str, Role]) -> HashingSpec:
     """The hash policy that the switches have in common, the kernel's default otherwise."""
     values = {node.settings.get(HASH_POLICY, 0) for node in nodes if role_of[node.name].is_switch}
     policies = {number: policy for policy, number in POLICY_NUMBER.items()}

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rocelab.base.sysctls import HASH_POLICY, HASH_SEED
-from rocelab.lab.adoption.containers import Container
+from rocelab.lab.adoption.containers import RunningContainer
 from rocelab.linux import fib, links, namespaces, netlink, processes
 from rocelab.linux.portstate import RTPROT_KERNEL
 from rocelab.linux.settings import SETTINGS
@@ -42,7 +42,7 @@ class Interface:
 
 
 @dataclass(frozen=True, slots=True)
-class Surveyed:
+class NodeSurvey:
     """What was read of a node.
 
     routes: by prefix, the interfaces of its next hops. settings: the ECMP hash's policy and seed.
@@ -62,10 +62,10 @@ class Surveyed:
     neighbours: tuple[str, ...] = ()
 
 
-def survey(nodes: Sequence[Container]) -> tuple[Surveyed, ...]:
+def survey(nodes: Sequence[RunningContainer]) -> tuple[NodeSurvey, ...]:
     """Read every node. Raises OSError if one is gone."""
     with namespaces.opened({node.name: node.netns for node in nodes}) as descriptors:
-        surveys: dict[str, Surveyed] = {}
+        surveys: dict[str, NodeSurvey] = {}
 
         def visit(name: str) -> None:
             node = next(node for node in nodes if node.name == name)
@@ -75,7 +75,7 @@ def survey(nodes: Sequence[Container]) -> tuple[Surveyed, ...]:
     return tuple(surveys.values())
 
 
-def _surveyed(node: Container, descriptors: Mapping[str, int]) -> Surveyed:
+def _surveyed(node: RunningContainer, descriptors: Mapping[str, int]) -> NodeSurvey:
     """Survey a node; runs in its namespace."""
     with netlink.open_socket(receive_buffer_bytes=4 << 20) as channel:
         # A container chooses names: the kernel takes control characters and what is no UTF-8.
@@ -97,13 +97,13 @@ def _surveyed(node: Container, descriptors: Mapping[str, int]) -> Surveyed:
         for link in here
     }
 
-    def peer(link: links.Link) -> tuple[str, int] | None:
+    def peer(link: links.KernelLink) -> tuple[str, int] | None:
         index, number = link.peer
         if link.kind != "veth" or number is None or known.get(number) is None:
             return None
         return known[number], index
 
-    return Surveyed(
+    return NodeSurvey(
         name=node.name,
         kind=node.kind,
         group=node.group,
@@ -124,7 +124,7 @@ def _surveyed(node: Container, descriptors: Mapping[str, int]) -> Surveyed:
     )
 
 
-def _host_addresses(link: links.Link, of: Mapping[int, tuple[str, ...]]) -> Iterator[str]:
+def _host_addresses(link: links.KernelLink, of: Mapping[int, tuple[str, ...]]) -> Iterator[str]:
     """The addresses of an interface that belong to the node as a whole."""
     if link.name == "lo" or link.kind == "dummy":
         yield from (text for text in of[link.index] if text.endswith("/32"))
@@ -140,7 +140,7 @@ def _settings() -> Iterator[tuple[str, int]]:
             yield name, int((SETTINGS / name).read_text())
 
 
-def _daemons(node: Container) -> dict[str, tuple[str, ...]]:
+def _daemons(node: RunningContainer) -> dict[str, tuple[str, ...]]:
     """The routing daemons among the processes in the node, each with its command, in the order in
     which they were started."""
     daemons = {}

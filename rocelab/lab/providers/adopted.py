@@ -19,7 +19,7 @@ from rocelab.base.files import replace_file
 from rocelab.base.progress import ProgressSink
 from rocelab.lab import wiring
 from rocelab.lab.checks import Check
-from rocelab.lab.engine import Engine
+from rocelab.lab.engine import ContainerEngine
 from rocelab.lab.kind import ADOPTED
 from rocelab.lab.providers.base import NodeProvider
 from rocelab.lab.providers.containers import ContainerNode
@@ -63,7 +63,7 @@ class AdoptedContainer:
 
 
 @dataclass(frozen=True, slots=True)
-class Adopted:
+class AdoptionRecord:
     """What is recorded of a lab that was adopted: how containerlab and its engine call it."""
 
     lab: str
@@ -71,8 +71,8 @@ class Adopted:
     nodes: Mapping[str, AdoptedContainer]
 
     @property
-    def engine(self) -> Engine:
-        return Engine(self.program)
+    def engine(self) -> ContainerEngine:
+        return ContainerEngine(self.program)
 
 
 def is_adopted(files: LabFiles) -> bool:
@@ -80,12 +80,12 @@ def is_adopted(files: LabFiles) -> bool:
     return (files.root / FILE).exists()
 
 
-def write_adopted(files: LabFiles, adopted: Adopted) -> None:
+def write_adopted(files: LabFiles, adopted: AdoptionRecord) -> None:
     """Write the record of the containers atomically."""
     replace_file(files.root / FILE, json.dumps(asdict(adopted), indent=1))
 
 
-def read_adopted(files: LabFiles) -> Adopted:
+def read_adopted(files: LabFiles) -> AdoptionRecord:
     """Read the record of the containers. Raises FileNotFoundError, DamagedRecordError."""
     try:
         document = json.loads((files.root / FILE).read_text())
@@ -93,7 +93,7 @@ def read_adopted(files: LabFiles) -> Adopted:
             name: AdoptedContainer(**{**node, "commands": _tuples(node["commands"])})
             for name, node in document["nodes"].items()
         }
-        return Adopted(document["lab"], document["program"], nodes)
+        return AdoptionRecord(document["lab"], document["program"], nodes)
     except (ValueError, TypeError, KeyError, AttributeError):
         raise DamagedRecordError(files.lab, f"{FILE} names no containers") from None
 
@@ -205,7 +205,7 @@ class AdoptedNode(ContainerNode):
             def mend(
                 index: int = index,
                 txqlen: int | None = txqlen,
-                lost: Sequence[portstate.Kept] = lost,
+                lost: Sequence[portstate.RestoreMessage] = lost,
             ) -> None:
                 with netlink.open_socket() as channel:
                     if txqlen is not None:
@@ -237,7 +237,7 @@ class AdoptedNode(ContainerNode):
         at = {link: link.port(self.name).index for link in cables if self._kept_file(link).exists()}
         return {link: up[index] for link, index in at.items() if index in up}
 
-    def _lost(self, link: Link) -> tuple[int | None, tuple[portstate.Kept, ...]]:
+    def _lost(self, link: Link) -> tuple[int | None, tuple[portstate.RestoreMessage, ...]]:
         """What was kept of a port and is not so now: its txqlen, and what was set on it."""
         try:
             before = portstate.from_json(self._kept_file(link).read_text())

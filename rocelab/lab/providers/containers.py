@@ -20,7 +20,7 @@ from typing import NoReturn
 from rocelab.base.errors import InputError, MachineError
 from rocelab.base.files import replace_file
 from rocelab.base.progress import ProgressSink
-from rocelab.lab.engine import Engine, find_engine
+from rocelab.lab.engine import ContainerEngine, find_engine
 from rocelab.lab.image import built_image
 from rocelab.lab.node import NamespaceNode, too_late
 from rocelab.linux import namespaces, processes
@@ -80,8 +80,8 @@ class Containers:
     image: str
 
     @property
-    def engine(self) -> Engine:
-        return Engine(self.program)
+    def engine(self) -> ContainerEngine:
+        return ContainerEngine(self.program)
 
     def container(self, node: str) -> str:
         """What the engine calls a node."""
@@ -92,7 +92,7 @@ class Containers:
 class ContainerNode(NamespaceNode):
     """A node that is a container: `container` is its name or its id, for the engine's commands."""
 
-    engine: Engine
+    engine: ContainerEngine
     container: str
 
     def exec(

@@ -20,7 +20,7 @@ else:
     SchemeSpec = any_of(SCHEME_DOOR)
 
 
-class AskedScheme(SpecModel):
+class SchemeChoice(SpecModel):
     """A scheme alone, as a command names it."""
 
     scheme: SchemeSpec

@@ -16,7 +16,7 @@ from pathlib import Path
 from rocelab.agent.live import unpacked
 from rocelab.base.errors import InputError
 from rocelab.base.interruption import shielded, undone
-from rocelab.base.outputs import Folder, Place
+from rocelab.base.outputs import Folder, OutputPlace
 from rocelab.base.progress import Progress, ProgressSink, no_progress
 from rocelab.base.workers import workers
 from rocelab.dataplane.queues.engine import read_engine
@@ -25,7 +25,7 @@ from rocelab.lab.lab import RunningLab
 from rocelab.labfile.queues import QueueEngine
 from rocelab.observe.environment import environment_of
 from rocelab.observe.evidence.node import Capture, collect_node
-from rocelab.observe.evidence.shelf import Gap, Item, Shelf
+from rocelab.observe.evidence.shelf import EvidenceFolder, Gap, Item
 from rocelab.record import LabFiles
 from rocelab.traffic.session import LIVE_FOLDER
 
@@ -57,7 +57,7 @@ class Evidence:
 def collect_evidence(
     lab: RunningLab,
     nodes: Sequence[str],
-    folder: Path | Place,
+    folder: Path | OutputPlace,
     *,
     capture_s: float = 1.0,
     why: str = "asked for",
@@ -91,7 +91,7 @@ class Collection:
         self,
         lab: RunningLab,
         nodes: Sequence[str],
-        folder: Path | Place,
+        folder: Path | OutputPlace,
         *,
         capture_s: float = 1.0,
         why: str,
@@ -99,12 +99,12 @@ class Collection:
     ) -> None:
         """Starts the captures. Raises as `collect_evidence` does."""
         handles = {name: lab.node(name) for name in nodes}
-        self._folder = _new_folder(Place(folder) if isinstance(folder, Path) else folder)
+        self._folder = _new_folder(OutputPlace(folder) if isinstance(folder, Path) else folder)
         self._lab, self._why, self._breach_ns = lab, why, breach_ns
         self._capture_s = capture_s
         self._collected_ns = time.clock_gettime_ns(time.CLOCK_REALTIME)
         self._started_s = time.monotonic()
-        self._shelves = {name: Shelf(self._folder, name) for name in nodes}
+        self._shelves = {name: EvidenceFolder(self._folder, name) for name in nodes}
         self._captures = {
             name: Capture(handles[name], shelf, capture_s) if capture_s else None
             for name, shelf in self._shelves.items()
@@ -112,7 +112,7 @@ class Collection:
 
     def collect(self, progress: ProgressSink = no_progress) -> Evidence:
         """Read everything else, and wait for the captures to end."""
-        common = Shelf(self._folder, LAB_FOLDER)
+        common = EvidenceFolder(self._folder, LAB_FOLDER)
         with workers(WORKERS) as pool:
             try:
                 tasks = [
@@ -162,7 +162,7 @@ class Collection:
                 capture.kill()
 
 
-def _new_folder(place: Place) -> Folder:
+def _new_folder(place: OutputPlace) -> Folder:
     try:
         folder = place.open(0o700)
         is_empty = not folder.names()
@@ -175,7 +175,7 @@ def _new_folder(place: Place) -> Folder:
     return folder
 
 
-def _collect_lab(lab: RunningLab, nodes: Sequence[str], shelf: Shelf) -> None:
+def _collect_lab(lab: RunningLab, nodes: Sequence[str], shelf: EvidenceFolder) -> None:
     """Collect what belongs to the whole lab: record, spec, injected faults, queues, agents,
     machine."""
     files = LabFiles(lab.name)

@@ -18,7 +18,7 @@ from rocelab.base.files import untrusted_tail
 from rocelab.lab.lab import RunningLab
 from rocelab.lab.node import NamespaceNode
 from rocelab.linux import namespaces, processes
-from rocelab.observe.evidence.shelf import MOST_BYTES, Shelf
+from rocelab.observe.evidence.shelf import MOST_BYTES, EvidenceFolder
 
 ANSWER_LIMIT_S = 5.0
 COMMAND_TIMEOUT_S = 15.0
@@ -42,7 +42,9 @@ _LIST_TRAFFIC_CONTROL = ("tc", "-s", "-force", "-batch", "-")
 PROC = ("snmp", "snmp6", "netstat", "softnet_stat", "dev")
 
 
-def collect_node(lab: RunningLab, name: str, shelf: Shelf, capture: Capture | None) -> None:
+def collect_node(
+    lab: RunningLab, name: str, shelf: EvidenceFolder, capture: Capture | None
+) -> None:
     """Fill `shelf`; `capture` captures the node's packets meanwhile, if not None."""
     node = lab.node(name)
     if lab.fabric.node(name).is_switch:
@@ -75,7 +77,7 @@ def _ran(node: NamespaceNode, argv: Sequence[str]) -> str:
 
 
 def _daemons(
-    node: NamespaceNode, names: Sequence[str], shelf: Shelf, *, started_here: bool
+    node: NamespaceNode, names: Sequence[str], shelf: EvidenceFolder, *, started_here: bool
 ) -> None:
     alive = node.daemons()
     states = {name: _state(alive.get(name)) for name in names}
@@ -98,7 +100,7 @@ def _daemons(
             )
 
 
-def _started_with(node: NamespaceNode, name: str, shelf: Shelf) -> None:
+def _started_with(node: NamespaceNode, name: str, shelf: EvidenceFolder) -> None:
     log, configuration = node.daemon_files.log(name), node.daemon_files.configuration(name)
     shelf.keep(f"{name}.log", f"log of {name}", lambda: untrusted_tail(log, MOST_BYTES))
     what = f"configuration that {name} was started with"
@@ -115,7 +117,7 @@ def _state(pid: int | None) -> dict[str, object]:
     return {"pid": pid, "state": fields.get("State", ""), "resident": fields.get("VmRSS", "")}
 
 
-def _traffic_control(node: NamespaceNode, interfaces: Sequence[str], shelf: Shelf) -> None:
+def _traffic_control(node: NamespaceNode, interfaces: Sequence[str], shelf: EvidenceFolder) -> None:
     """Classes and filters, which tc lists per interface: all in one process."""
     batch = "".join(
         f"class show dev {name}\nfilter show dev {name} ingress\nfilter show dev {name} egress\n"
@@ -145,7 +147,7 @@ class Capture:
 
     _FILE, _WHAT = "packets.pcap", "packets of all ports, as of `tcpdump -i any`"
 
-    def __init__(self, node: NamespaceNode, shelf: Shelf, capture_s: float) -> None:
+    def __init__(self, node: NamespaceNode, shelf: EvidenceFolder, capture_s: float) -> None:
         self._shelf = shelf
         self._limit_s = capture_s + COMMAND_TIMEOUT_S
         # `timeout` ends it even if this process is killed, so that nothing is left behind.

@@ -36,7 +36,7 @@ class Gap:
     why: str
 
 
-class Shelf:
+class EvidenceFolder:
     """Keeps files in the folder `name` of a bundle."""
 
     def __init__(self, bundle: Folder, name: str) -> None:

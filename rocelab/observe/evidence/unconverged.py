@@ -10,18 +10,18 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from rocelab.base.errors import RocelabError
-from rocelab.base.outputs import Folder, Place
+from rocelab.base.outputs import Folder, OutputPlace
 from rocelab.lab.convergence import SHOWN, NotConvergedError
 from rocelab.lab.lab import PlannedLab, RunningLab
 from rocelab.observe.evidence.bundle import INDEX, collect_evidence
 from rocelab.planning.fabric import Fabric
 
-RESULTS = Place(Path("results"))
+RESULTS = OutputPlace(Path("results"))
 MOST_NODES = 16
 """So that evidence of a large lab takes seconds and megabytes."""
 
 
-def keep_unconverged(lab: PlannedLab[RunningLab], folder: Folder | Place = RESULTS) -> None:
+def keep_unconverged(lab: PlannedLab[RunningLab], folder: Folder | OutputPlace = RESULTS) -> None:
     """Let `lab.up` collect evidence if routing does not converge, before it takes the lab down: of
     `nodes_concerned`, in a new folder `failed-up-LAB-TIME` in `folder`. The error names it."""
 

@@ -22,7 +22,7 @@ from rocelab.planning.fabric import DirectedLink, Fabric
 
 
 @dataclass(slots=True)
-class _Known:
+class _KnownDrops:
     """Drops of a port's clsact, and the most of them that did not belong to a queue."""
 
     tc_drops: int = 0
@@ -37,7 +37,7 @@ class LossTracker:
         `bpf`."""
         self._fabric = fabric
         self._queues_in_clsact = queues_in_clsact
-        self._known: dict[Place, _Known] = {}
+        self._known: dict[Place, _KnownDrops] = {}
         self._by_programs: dict[DirectedLink, int] = {}
         self._not_taken: dict[DirectedLink, int] = {}
         self._impaired_lost: dict[DirectedLink, int] = {}
@@ -76,7 +76,7 @@ class LossTracker:
 
     def _gained(self, place: Place, tc_drops: int, queues: PortCounters) -> int:
         """Drops of a port's programs since the last look, without those of its queues."""
-        known = self._known.setdefault(place, _Known())
+        known = self._known.setdefault(place, _KnownDrops())
         if tc_drops < known.tc_drops:
             # A fault's clsact went with the fault; this one belongs to another fault.
             known.others = 0

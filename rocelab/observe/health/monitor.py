@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Self
 
 from rocelab.base.errors import RocelabError
-from rocelab.base.outputs import Place
+from rocelab.base.outputs import OutputPlace
 from rocelab.lab.lab import RunningLab
 from rocelab.observe.evidence.bundle import Collection
 from rocelab.observe.health.endpoints import LOOK_INTERVAL_S
@@ -56,7 +56,7 @@ class _Breach:
     """A breach for which evidence has to be collected, and the reason."""
 
     nodes: tuple[str, ...]
-    folder: Place
+    folder: OutputPlace
     why: str
     time_ns: int
 
@@ -72,7 +72,7 @@ class HealthMonitor:
         lab: RunningLab,
         spec: HealthSpec | None = None,
         *,
-        evidence: Path | Place | None = None,
+        evidence: Path | OutputPlace | None = None,
         evidence_later: bool = False,
         asks: bool = False,
         on_sample: OnSample | None = None,
@@ -83,14 +83,14 @@ class HealthMonitor:
         monitor's thread; an exception in it ends the monitoring."""
         self._lab = lab
         self._spec = spec or HealthSpec()
-        self._folder = Place(evidence) if isinstance(evidence, Path) else evidence
+        self._folder = OutputPlace(evidence) if isinstance(evidence, Path) else evidence
         self._later = evidence_later
         self._put_off: list[_Breach] = []
         self._on_sample = on_sample
         self._places = Places(lab.fabric)
         self._reader = HealthReader(lab, asks=asks)
         self._account = Account(self._spec)
-        self._collected: dict[Sli, Place] = {}
+        self._collected: dict[Sli, OutputPlace] = {}
         self._collectors = ThreadPoolExecutor(max_workers=1, thread_name_prefix="evidence")
         self._cpu_s = 0.0
         self._started_ns = self._ended_ns = 0
@@ -238,7 +238,7 @@ class HealthMonitor:
             breach_ns=breach.time_ns,
         )
 
-    def _collect_rest(self, begun: Collection, folder: Place) -> None:
+    def _collect_rest(self, begun: Collection, folder: OutputPlace) -> None:
         try:
             begun.collect()
         except (RocelabError, OSError) as error:

@@ -65,7 +65,7 @@ class PortReader:
         }
 
 
-def _reading(link: links.Link, tc_drops: int) -> PortReading:
+def _reading(link: links.KernelLink, tc_drops: int) -> PortReading:
     rx_packets, tx_packets, rx_bytes, tx_bytes, _, lost = link.counters
     return PortReading(
         link.carrier,

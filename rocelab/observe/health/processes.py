@@ -21,7 +21,7 @@ ANSWER_S = 5.0
 """How long a daemon may take to answer: a hundred times what it takes at rest."""
 
 
-class ProcessWatch(Closing):
+class ProcessPoller(Closing):
     """The processes of a lab that do not work."""
 
     def __init__(self, lab: RunningLab) -> None:

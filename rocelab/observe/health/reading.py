@@ -27,9 +27,9 @@ from rocelab.linux.counters import Place, PortCounters
 from rocelab.observe.health.endpoints import EndpointTracker
 from rocelab.observe.health.losses import LossTracker
 from rocelab.observe.health.ports import PortReader, PortReading
-from rocelab.observe.health.processes import ProcessWatch
+from rocelab.observe.health.processes import ProcessPoller
 from rocelab.observe.health.routes import RouteReader
-from rocelab.observe.health.sessions import AskedSessions, SessionReader
+from rocelab.observe.health.sessions import PolledSessions, SessionReader
 from rocelab.observe.health.spec import LOSSLESS_SLIS
 from rocelab.planning.fabric import DirectedLink
 from rocelab.planning.pauses import PausePort
@@ -127,10 +127,10 @@ class HealthReader:
             self._losses = LossTracker(
                 self._fabric, queues_in_clsact=read_engine(self._files) is QueueEngine.BPF
             )
-            self._sessions: SessionReader | AskedSessions = (
+            self._sessions: SessionReader | PolledSessions = (
                 SessionReader(self._fabric)
                 if self._fabric.observed is None
-                else AskedSessions(
+                else PolledSessions(
                     self._fabric,
                     {
                         node.name: self._lab.node(node.name)
@@ -139,7 +139,7 @@ class HealthReader:
                     },
                 )
             )
-            self._processes = keep.enter_context(ProcessWatch(self._lab)) if self._asks else None
+            self._processes = keep.enter_context(ProcessPoller(self._lab)) if self._asks else None
             self._cleanup = keep.pop_all()
         return self
 

@@ -13,7 +13,7 @@ from functools import cached_property
 from rocelab.agent.live import LiveCounters
 from rocelab.linux.counters import DepthCounters, QueueCounters
 from rocelab.observe.health.reading import PauseReading, Reading
-from rocelab.observe.health.spec import DEFINITIONS, LEAST_PACKETS, HealthSpec, Of
+from rocelab.observe.health.spec import DEFINITIONS, LEAST_PACKETS, HealthSpec, PlaceKind
 from rocelab.planning.fabric import DirectedLink, Fabric, Link
 from rocelab.planning.queues import QueuePlan
 from rocelab.results.health import Sli
@@ -49,14 +49,14 @@ class Places:
     def nodes_of(self, sli: Sli, where: str) -> tuple[str, ...]:
         """The nodes concerned: a link's ends; a server and the switches it is wired to."""
         match DEFINITIONS[sli].of:
-            case Of.DIRECTION:
+            case PlaceKind.DIRECTION:
                 return _ends(self.directed_links[where].link)
-            case Of.LINK:
+            case PlaceKind.LINK:
                 return _ends(self.fabric.link_by_name[where])
-            case Of.SERVER:
+            case PlaceKind.SERVER:
                 links = self.fabric.links_of[where]
                 return (where, *dict.fromkeys(link.far(where).node for link in links))
-            case Of.SWITCH:
+            case PlaceKind.SWITCH:
                 return (where,)
 
 

@@ -60,7 +60,7 @@ def both_up(ends: Mapping[str, bool]) -> bool:
     return len(ends) == 2 and all(ends.values())
 
 
-class AskedSessions:
+class PolledSessions:
     """Asks bgpd of every switch of a lab that was adopted, whose logs may be anywhere."""
 
     def __init__(self, fabric: Fabric, speakers: Mapping[str, NamespaceNode]) -> None:

@@ -20,7 +20,7 @@ LEAST_PACKETS = 100
 """A ratio of fewer packets is not compared with an objective: two marks of five say nothing."""
 
 
-class Of(StrEnum):
+class PlaceKind(StrEnum):
     """The kind of place that a value belongs to."""
 
     DIRECTION = "direction"
@@ -34,25 +34,25 @@ class Definition:
     """An SLI: what a value counts, of which kind of place, and its default objective."""
 
     unit: str
-    of: Of
+    of: PlaceKind
     default: float
 
 
 DEFINITIONS: dict[Sli, Definition] = {
-    Sli.LINK_LOSS: Definition("packets", Of.DIRECTION, 0),
-    Sli.LINKS_DOWN: Definition("links", Of.LINK, 0),
-    Sli.FLAPS: Definition("losses of carrier", Of.LINK, 0),
-    Sli.QUEUE_DROPS: Definition("packets", Of.DIRECTION, 0),
-    Sli.QUEUE_DEPTH: Definition("of the buffer", Of.DIRECTION, 0.8),
-    Sli.CE_RATIO: Definition("of the packets", Of.DIRECTION, 0.5),
-    Sli.OUT_OF_SEQUENCE: Definition("packets", Of.SERVER, 0),
-    Sli.ACK_TIMEOUTS: Definition("timeouts", Of.SERVER, 0),
-    Sli.ICRC_ERRORS: Definition("packets", Of.SERVER, 0),
-    Sli.ROUTES_INCOMPLETE: Definition("routes", Of.SWITCH, 0),
-    Sli.SESSIONS_DOWN: Definition("sessions", Of.LINK, 0),
-    Sli.PAUSE_SHARE: Definition("of the time", Of.DIRECTION, 0.5),
-    Sli.LOSSLESS_DROPS: Definition("packets", Of.DIRECTION, 0),
-    Sli.WATCHDOG_EVENTS: Definition("events", Of.DIRECTION, 0),
+    Sli.LINK_LOSS: Definition("packets", PlaceKind.DIRECTION, 0),
+    Sli.LINKS_DOWN: Definition("links", PlaceKind.LINK, 0),
+    Sli.FLAPS: Definition("losses of carrier", PlaceKind.LINK, 0),
+    Sli.QUEUE_DROPS: Definition("packets", PlaceKind.DIRECTION, 0),
+    Sli.QUEUE_DEPTH: Definition("of the buffer", PlaceKind.DIRECTION, 0.8),
+    Sli.CE_RATIO: Definition("of the packets", PlaceKind.DIRECTION, 0.5),
+    Sli.OUT_OF_SEQUENCE: Definition("packets", PlaceKind.SERVER, 0),
+    Sli.ACK_TIMEOUTS: Definition("timeouts", PlaceKind.SERVER, 0),
+    Sli.ICRC_ERRORS: Definition("packets", PlaceKind.SERVER, 0),
+    Sli.ROUTES_INCOMPLETE: Definition("routes", PlaceKind.SWITCH, 0),
+    Sli.SESSIONS_DOWN: Definition("sessions", PlaceKind.LINK, 0),
+    Sli.PAUSE_SHARE: Definition("of the time", PlaceKind.DIRECTION, 0.5),
+    Sli.LOSSLESS_DROPS: Definition("packets", PlaceKind.DIRECTION, 0),
+    Sli.WATCHDOG_EVENTS: Definition("events", PlaceKind.DIRECTION, 0),
 }
 """Operators of RoCE clusters alarm on any lost packet, flap, out-of-sequence packet or local ACK
 timeout, and on buffers more than 80 % full. The limit of half of a port's packets marked is this

@@ -18,7 +18,7 @@ from enum import StrEnum
 from functools import lru_cache
 
 from rocelab.base.files import untrusted_lines
-from rocelab.results.stages import Cause
+from rocelab.results.stages import DetectionCause
 
 NOTIFIED_WITHIN_NS = 500_000_000
 """A session ends with its NOTIFICATION at once, or when a busy machine lets bgpd run; an older
@@ -34,7 +34,7 @@ class SessionDown:
     time_ns: int
     node: str
     neighbour: str
-    cause: Cause
+    cause: DetectionCause
     detail: str
 
 
@@ -69,7 +69,7 @@ class RouteReceived:
     withdrawn: bool
 
 
-class Step(StrEnum):
+class RouteProgress(StrEnum):
     """How far a route's change has come on its way from bgpd to the kernel.
 
     SENT: bgpd has chosen its best paths and notifies zebra. PROCESSED: zebra has made a FIB entry.
@@ -90,7 +90,7 @@ class RouteStep:
     time_ns: int
     node: str
     prefix: str
-    step: Step
+    step: RouteProgress
     deleted: bool
 
 
@@ -116,17 +116,17 @@ _WITHDRAWN = re.compile(rf"{_NEIGHBOUR} rcvd UPDATE about {_PREFIX} IPv4 unicast
 _ANNOUNCED = re.compile(rf"{_NEIGHBOUR} rcvd {_PREFIX} IPv4 unicast")
 _STEPS = {
     # By number in FRR 8.4, by name and table in 10.3.
-    Step.SENT: re.compile(
+    RouteProgress.SENT: re.compile(
         r"Tx route (?P<action>add|delete) VRF (?:0|default \(table id 0\)) "
         rf"{_PREFIX}(?: metric .*)?"
     ),
-    Step.PROCESSED: re.compile(
+    RouteProgress.PROCESSED: re.compile(
         rf"{_TABLE}{_PREFIX}: (?P<action>Adding|Updating|Deleting) route rn .*"
     ),
-    Step.HANDED: re.compile(
+    RouteProgress.HANDED: re.compile(
         rf"0:{_PREFIX} Dplane route update ctx \S+ op ROUTE_(?P<action>INSTALL|UPDATE|DELETE)"
     ),
-    Step.ACKNOWLEDGED: re.compile(
+    RouteProgress.ACKNOWLEDGED: re.compile(
         rf"{_TABLE}{_PREFIX} Processing dplane result ctx \S+, "
         r"op ROUTE_(?P<action>INSTALL|UPDATE|DELETE) result SUCCESS"
     ),
@@ -134,11 +134,11 @@ _STEPS = {
 _DELETIONS = {"delete", "Deleting", "DELETE"}
 
 _CAUSE_OF_REASON = {
-    "Interface down": Cause.CARRIER,
-    "BFD down received": Cause.BFD,
-    "Peer closed the session": Cause.SESSION_CLOSED,
-    "Admin. shutdown": Cause.ADMIN,
-    "User reset": Cause.ADMIN,
+    "Interface down": DetectionCause.CARRIER,
+    "BFD down received": DetectionCause.BFD,
+    "Peer closed the session": DetectionCause.SESSION_CLOSED,
+    "Admin. shutdown": DetectionCause.ADMIN,
+    "User reset": DetectionCause.ADMIN,
 }
 _LOST_REASON = "Waiting for peer OPEN"
 """What FRR 10.3 names for most ends: the reason of the attempt before has replaced the session's
@@ -147,10 +147,10 @@ own (FRRouting/frr pull request 19667)."""
 _NOTIFICATION_SENT, _NOTIFICATION_RECEIVED = "BGP Notification send", "BGP Notification received"
 # RFC 4271 section 4.5, RFC 4486 section 3, RFC 9384 section 3 (Cease/BFD Down).
 _CAUSE_OF_CODE = {
-    "4/0": Cause.HOLD_TIMER,
-    "6/2": Cause.ADMIN,
-    "6/4": Cause.ADMIN,
-    "6/10": Cause.BFD,
+    "4/0": DetectionCause.HOLD_TIMER,
+    "6/2": DetectionCause.ADMIN,
+    "6/4": DetectionCause.ADMIN,
+    "6/10": DetectionCause.BFD,
 }
 
 
@@ -187,20 +187,20 @@ def _why(
     neighbour: str,
     time_ns: int,
     notified: dict[tuple[str, str], tuple[int, str, str]],
-) -> tuple[Cause, str]:
+) -> tuple[DetectionCause, str]:
     """bgpd names a NOTIFICATION as the only reason of a session's end; the line before says which
     one."""
     way = {_NOTIFICATION_SENT: "sent to", _NOTIFICATION_RECEIVED: "received from"}.get(reason)
     if reason == _LOST_REASON:
-        return Cause.OTHER, ""
+        return DetectionCause.OTHER, ""
     if way is None:
-        return _CAUSE_OF_REASON.get(reason, Cause.OTHER), reason
+        return _CAUSE_OF_REASON.get(reason, DetectionCause.OTHER), reason
     told_ns, code, text = notified.get((neighbour, way), (0, "", reason))
     if time_ns - told_ns > NOTIFIED_WITHIN_NS:
         code, text = "", reason
     if reason == _NOTIFICATION_RECEIVED:
-        return Cause.SESSION_CLOSED, text
-    return _CAUSE_OF_CODE.get(code, Cause.OTHER), text
+        return DetectionCause.SESSION_CLOSED, text
+    return _CAUSE_OF_CODE.get(code, DetectionCause.OTHER), text
 
 
 def _other_event(node: str, time_ns: int, message: str) -> LogEvent | None:

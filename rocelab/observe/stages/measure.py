@@ -18,14 +18,14 @@ from rocelab.linux.linkwatch import LinkEvent
 from rocelab.observe.stages.frrlog import (
     BfdDown,
     LogEvent,
+    RouteProgress,
     RouteReceived,
     RouteStep,
     SessionDown,
     SessionUp,
-    Step,
 )
 from rocelab.results.convergence import Window
-from rocelab.results.stages import Cause, SwitchStages
+from rocelab.results.stages import DetectionCause, SwitchStages
 
 if TYPE_CHECKING:
     from rocelab.results.probes import FibChange
@@ -34,7 +34,7 @@ BFD_BY_OWN_TIMER = "control-expired"
 
 
 @dataclass(frozen=True, slots=True)
-class Records:
+class StageRecords:
     """The records of a lab's switches, in order of time."""
 
     links: tuple[LinkEvent, ...]
@@ -50,24 +50,24 @@ class FlowRecovery:
     recovered_ns: int | None
 
 
-class _OfANode(Protocol):
+class _NodeRecord(Protocol):
     @property
     def node(self) -> str: ...
 
 
-_Noted = TypeVar("_Noted", bound=_OfANode)
+_NodeRecordT = TypeVar("_NodeRecordT", bound=_NodeRecord)
 
 
 @dataclass(frozen=True, slots=True)
 class _Sign:
     time_ns: int
-    cause: Cause
+    cause: DetectionCause
 
 
 def stages_of(
     event_ns: int,
     window: Window,
-    records: Records,
+    records: StageRecords,
     changes: Sequence[FibChange],
     recoveries: Sequence[FlowRecovery],
 ) -> tuple[SwitchStages, ...]:
@@ -118,10 +118,10 @@ def _switch(
     last = max(_removals(caused), key=lambda change: change.t_ns, default=None)
     prefix = _last_sent_prefix(steps) if last is None else last.prefix
     limit_ns = None if last is None else last.t_ns
-    zebra_ns = _last(steps, prefix, limit_ns, Step.HANDED) or _last(
-        steps, prefix, limit_ns, Step.PROCESSED
+    zebra_ns = _last(steps, prefix, limit_ns, RouteProgress.HANDED) or _last(
+        steps, prefix, limit_ns, RouteProgress.PROCESSED
     )
-    best_path_ns = _last(steps, prefix, zebra_ns or limit_ns, Step.SENT)
+    best_path_ns = _last(steps, prefix, zebra_ns or limit_ns, RouteProgress.SENT)
     sessions = [one.time_ns for one in log if isinstance(one, SessionDown | SessionUp)]
 
     def after(instant_ns: int | None) -> int | None:
@@ -143,20 +143,20 @@ def _switch(
 
 def _signs(links: Sequence[LinkEvent], log: Iterable[LogEvent]) -> Iterator[_Sign]:
     for link in links:
-        yield _Sign(link.time_ns, Cause.CARRIER)
+        yield _Sign(link.time_ns, DetectionCause.CARRIER)
     for event in log:
         match event:
             # On a busy machine a session's end may be read first, for which FRR 10.3 has no reason.
-            case SessionDown(cause=Cause.OTHER) if any(not link.carrier for link in links):
-                yield _Sign(event.time_ns, Cause.CARRIER)
+            case SessionDown(cause=DetectionCause.OTHER) if any(not link.carrier for link in links):
+                yield _Sign(event.time_ns, DetectionCause.CARRIER)
             case SessionDown(cause=cause):
                 yield _Sign(event.time_ns, cause)
             case SessionUp():
-                yield _Sign(event.time_ns, Cause.SESSION_UP)
+                yield _Sign(event.time_ns, DetectionCause.SESSION_UP)
             case BfdDown(detail=detail) if detail == BFD_BY_OWN_TIMER:
-                yield _Sign(event.time_ns, Cause.BFD)
+                yield _Sign(event.time_ns, DetectionCause.BFD)
             case RouteReceived():
-                yield _Sign(event.time_ns, Cause.PEER)
+                yield _Sign(event.time_ns, DetectionCause.PEER)
 
 
 def _removals(changes: Sequence[FibChange]) -> Sequence[FibChange]:
@@ -176,12 +176,12 @@ def _removals(changes: Sequence[FibChange]) -> Sequence[FibChange]:
 def _last_sent_prefix(steps: Sequence[RouteStep]) -> str | None:
     """The last route that bgpd changed, for when the kernel dropped every dead next hop by
     itself."""
-    sent = [step for step in steps if step.step is Step.SENT]
+    sent = [step for step in steps if step.step is RouteProgress.SENT]
     return max(sent, key=lambda step: step.time_ns).prefix if sent else None
 
 
 def _last(
-    steps: Sequence[RouteStep], prefix: str | None, limit_ns: int | None, wanted: Step
+    steps: Sequence[RouteStep], prefix: str | None, limit_ns: int | None, wanted: RouteProgress
 ) -> int | None:
     """When the route last reached that step, not after `limit_ns`."""
     times_ns = (
@@ -200,8 +200,8 @@ def _recovered(node: str, recoveries: Sequence[FlowRecovery]) -> int | None:
     return max(known, default=None) if len(known) == len(crossed) else None
 
 
-def _by_node(events: Iterable[_Noted]) -> dict[str, list[_Noted]]:
-    grouped: dict[str, list[_Noted]] = {}
+def _by_node(events: Iterable[_NodeRecordT]) -> dict[str, list[_NodeRecordT]]:
+    grouped: dict[str, list[_NodeRecordT]] = {}
     for event in events:
         grouped.setdefault(event.node, []).append(event)
     return grouped

@@ -23,7 +23,7 @@ from rocelab.linux.linkwatch import LinkEvent, LinkWatch
 from rocelab.linux.priority import run_first
 from rocelab.observe.stages import tracing
 from rocelab.observe.stages.delay import DelayProbe
-from rocelab.observe.stages.measure import Records
+from rocelab.observe.stages.measure import StageRecords
 from rocelab.observe.timeline import SWITCH_INTERVAL_S, opened_namespaces
 from rocelab.results.stages import LOG_STAMP_NS, ReadDelay, Resolution
 
@@ -44,7 +44,7 @@ class StageRecorder(Holding):
         self._failure: BaseException | None = None
         self._watch: LinkWatch | None = None
         self._silent: tuple[str, ...] = ()
-        self.records = Records((), ())
+        self.records = StageRecords((), ())
         self.read_delay: ReadDelay | None = None
 
     def _enter(self, stack: ExitStack) -> None:
@@ -113,5 +113,5 @@ class StageRecorder(Holding):
     def _conclude(
         self, daemons: tuple[tracing.Daemon, ...], sizes: dict[Path, int], probe: DelayProbe
     ) -> None:
-        self.records = Records(tuple(self._links), tracing.logged_since(daemons, sizes))
+        self.records = StageRecords(tuple(self._links), tracing.logged_since(daemons, sizes))
         self.read_delay = probe.delay(self._probed_ns)

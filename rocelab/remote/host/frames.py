@@ -15,7 +15,7 @@ HEADER = struct.Struct(">BI")
 MAX_PAYLOAD = 1 << 16
 
 
-class Kind(IntEnum):
+class FrameKind(IntEnum):
     """What a frame holds."""
 
     OUT = 1
@@ -30,7 +30,7 @@ class Kind(IntEnum):
 class Frame:
     """One piece of a log."""
 
-    kind: Kind
+    kind: FrameKind
     payload: bytes
 
     def encoded(self) -> bytes:
@@ -57,4 +57,4 @@ class FrameReader:
                 return
             payload, self._rest = self._rest[HEADER.size : end], self._rest[end:]
             self.offset += end
-            yield Frame(Kind(kind), payload)
+            yield Frame(FrameKind(kind), payload)

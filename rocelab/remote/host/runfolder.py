@@ -47,7 +47,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class RunState:
     """The state of a run, without reading its log."""
 
     run: str
@@ -105,15 +105,15 @@ class RunFolder:
         listed = {name: tuple(fields[name]) for name in ("command", "words", "outputs")}
         return Request(**{**fields, **listed})
 
-    def read_state(self) -> State | None:
+    def read_state(self) -> RunState | None:
         """The state; None if the run never began."""
         try:
             fields = json.loads(self.state.read_text())
         except (OSError, ValueError):
             return None
-        return State(**{**fields, "words": tuple(fields["words"])})
+        return RunState(**{**fields, "words": tuple(fields["words"])})
 
-    def write_state(self, state: State) -> None:
+    def write_state(self, state: RunState) -> None:
         """Write the state atomically."""
         fresh = self.state.with_suffix(".new")
         fresh.write_text(json.dumps(asdict(state)))

@@ -29,8 +29,8 @@ from typing import NoReturn
 from rocelab.base.trust import sudo_user
 from rocelab.linux import inotify
 from rocelab.remote.host.bootstrap import MARK, NO_SPACE_EXIT
-from rocelab.remote.host.frames import MAX_PAYLOAD, Frame, FrameReader, Kind
-from rocelab.remote.host.runfolder import INTERRUPT, Request, RunFolder, State
+from rocelab.remote.host.frames import MAX_PAYLOAD, Frame, FrameKind, FrameReader
+from rocelab.remote.host.runfolder import INTERRUPT, Request, RunFolder, RunState
 
 GONE_EXIT = 4
 """The run has no supervisor and its log no end: it was killed, or the machine crashed."""
@@ -52,7 +52,7 @@ class Log:
         self._rest = b""
         self.lost_bytes = 0
 
-    def write(self, kind: Kind, payload: bytes) -> None:
+    def write(self, kind: FrameKind, payload: bytes) -> None:
         if self._is_full:
             self.lost_bytes += len(payload)
             return
@@ -70,8 +70,8 @@ class Log:
     def end(self, exit_code: int) -> None:
         """Write the last frames. Raises OSError if not even they fit."""
         if self.lost_bytes:
-            self._append(Frame(Kind.LOST, str(self.lost_bytes).encode()).encoded())
-        self._append(Frame(Kind.EXIT, str(exit_code).encode()).encoded())
+            self._append(Frame(FrameKind.LOST, str(self.lost_bytes).encode()).encoded())
+        self._append(Frame(FrameKind.EXIT, str(exit_code).encode()).encoded())
 
     def _append(self, data: bytes) -> None:
         self._rest += data
@@ -122,7 +122,7 @@ def _detach(folder: RunFolder, request: Request, answer: int) -> NoReturn:
 def supervise(folder: RunFolder, request: Request, on_start: Callable[[], None]) -> None:
     """Run the command to its end. `on_start` is called when it runs. Raises OSError before that."""
     before = folder.snapshot()
-    state = State(folder.root.name, request.words, request.client, time.time())
+    state = RunState(folder.root.name, request.words, request.client, time.time())
     folder.write_state(state)
     log = Log(folder.log)
     control = os.open(folder.control, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -141,20 +141,22 @@ def supervise(folder: RunFolder, request: Request, on_start: Callable[[], None])
     log.end(code)
 
 
-def _spawn(folder: RunFolder, request: Request) -> tuple[subprocess.Popen[bytes], dict[int, Kind]]:
+def _spawn(
+    folder: RunFolder, request: Request
+) -> tuple[subprocess.Popen[bytes], dict[int, FrameKind]]:
     """Start the command in a process group of its own. Returns it with the descriptors of its
     output."""
-    streams: dict[int, Kind] = {}
-    ends: dict[Kind, int] = {}
+    streams: dict[int, FrameKind] = {}
+    ends: dict[FrameKind, int] = {}
     if request.out_is_terminal or request.err_is_terminal:
         terminal, end = _terminal(request)
         kinds = (
-            *((Kind.OUT,) if request.out_is_terminal else ()),
-            *((Kind.ERR,) if request.err_is_terminal else ()),
+            *((FrameKind.OUT,) if request.out_is_terminal else ()),
+            *((FrameKind.ERR,) if request.err_is_terminal else ()),
         )
         streams[terminal] = kinds[0]
         ends |= dict.fromkeys(kinds, end)
-    for kind in (Kind.OUT, Kind.ERR):
+    for kind in (FrameKind.OUT, FrameKind.ERR):
         if kind not in ends:
             reading, ends[kind] = os.pipe()
             streams[reading] = kind
@@ -163,8 +165,8 @@ def _spawn(folder: RunFolder, request: Request) -> tuple[subprocess.Popen[bytes]
     process = subprocess.Popen(
         request.command,
         stdin=subprocess.DEVNULL,
-        stdout=ends[Kind.OUT],
-        stderr=ends[Kind.ERR],
+        stdout=ends[FrameKind.OUT],
+        stderr=ends[FrameKind.ERR],
         cwd=folder.files / request.folder,
         env={**os.environ, **request.environment},
         process_group=0,
@@ -186,7 +188,7 @@ def _terminal(request: Request) -> tuple[int, int]:
 
 
 def _pump(
-    process: subprocess.Popen[bytes], streams: dict[int, Kind], control: int, log: Log
+    process: subprocess.Popen[bytes], streams: dict[int, FrameKind], control: int, log: Log
 ) -> int:
     """Log the command's output and forward interrupts until it ends. Returns its exit code."""
     ended = os.pidfd_open(process.pid)
@@ -211,7 +213,7 @@ def _pump(
     return process.returncode if process.returncode >= 0 else 128 - process.returncode
 
 
-def _copy(descriptor: int, kind: Kind, log: Log) -> bool:
+def _copy(descriptor: int, kind: FrameKind, log: Log) -> bool:
     """Log available output; False if there is none, now or for good."""
     try:
         data = os.read(descriptor, MAX_PAYLOAD)
@@ -241,7 +243,7 @@ def follow(folder: RunFolder, offset: int) -> None:
             data = log.read(_CHUNK)
             for frame in reader.feed(data):
                 _write_all(frame.encoded())
-                if frame.kind is Kind.EXIT:
+                if frame.kind is FrameKind.EXIT:
                     return
             if data:
                 continue

@@ -14,7 +14,7 @@ from rocelab.report.replay.recording import (
     recording_of,
     sent_flows,
 )
-from rocelab.results.comparison import CellResult, Comparison, Run
+from rocelab.results.comparison import CellResult, Comparison, ComparisonRun
 
 
 def recorded(found: Comparison) -> Recording | None:
@@ -29,7 +29,9 @@ def recorded(found: Comparison) -> Recording | None:
     return recording_of(fabric, runs) if runs else None
 
 
-def _cell(fabric: Fabric, cell: CellResult, run: Run, dilation: float, share: float) -> RecordedRun:
+def _cell(
+    fabric: Fabric, cell: CellResult, run: ComparisonRun, dilation: float, share: float
+) -> RecordedRun:
     """`share` of the page's room is for this cell."""
     flows, flows_are = sent_flows(fabric, [(run.nics, run.flows)], int(MOST_SENT * share))
     return RecordedRun(

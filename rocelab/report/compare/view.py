@@ -16,7 +16,14 @@ from rocelab.base.units import format_duration
 from rocelab.base.wording import counted
 from rocelab.labfile.schemes.spec import SCHEMES
 from rocelab.planning.fabric import Direction
-from rocelab.results.comparison import CellFigures, CellResult, Comparison, Run, Status, TierFigures
+from rocelab.results.comparison import (
+    CellFigures,
+    CellResult,
+    Comparison,
+    ComparisonRun,
+    Status,
+    TierFigures,
+)
 
 RECOMMENDED_CV = 0.05
 """The draft (section 13) recommends a coefficient of variation below this."""
@@ -248,7 +255,7 @@ def cell_name(cell: CellResult) -> str:
     return f"{cell.kind}, {count(cell.qps)}, {cell.placement}{_flag(cell)}"
 
 
-def shown_run(cell: CellResult) -> Run | None:
+def shown_run(cell: CellResult) -> ComparisonRun | None:
     """The run whose links are drawn: the first valid one, or the first; None without runs."""
     return next((run for run in cell.runs if run.valid), next(iter(cell.runs), None))
 

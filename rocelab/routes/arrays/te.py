@@ -23,7 +23,7 @@ from rocelab.routes.arrays.network import Network
 from rocelab.routes.arrays.routes import Routes
 from rocelab.routes.te.moves import place_optimum
 from rocelab.routes.te.optimum import least_maximum
-from rocelab.routes.te.search import Offer, Placed, Wanted, place_in_order, scratch, sums
+from rocelab.routes.te.search import FlowRequests, Offer, Placed, place_in_order, scratch, sums
 
 Mask = npt.NDArray[np.bool_]
 
@@ -107,7 +107,7 @@ class _Problem:
     order of `wanted.leaves`."""
 
     offer: Offer
-    wanted: Wanted
+    wanted: FlowRequests
     order: Longs
     merged_of: Longs
     first: Ints
@@ -132,7 +132,7 @@ def _problem(network: Network, routes: Routes, flows: Flows, rate_bps: Floats) -
     chosen = links[np.arange(len(links)), flows.port[one_of]]
     first = np.where(chosen == NONE, links.max(axis=1), chosen)
     arriving = np.where(_alive(network, routes)[destination], network.nic_links[destination], NONE)
-    wanted = Wanted(
+    wanted = FlowRequests(
         _upper(network, first),
         routes.nic_class[destination],
         _upper(network, arriving),

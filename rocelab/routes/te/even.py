@@ -12,9 +12,9 @@ import numpy as np
 from rocelab.base.arrays import NONE, Floats, Longs
 from rocelab.routes.te.search import (
     ARRIVED,
+    FlowRequests,
     Offer,
     Scratch,
-    Wanted,
     compiled,
     discover,
     is_leaf_of,
@@ -26,7 +26,7 @@ _ENOUGH = 1e-9
 
 @compiled
 def cross_least(
-    offer: Offer, wanted: Wanted, flow: int, token: int, weight: Floats, room: Scratch
+    offer: Offer, wanted: FlowRequests, flow: int, token: int, weight: Floats, room: Scratch
 ) -> int:
     """Write the least weight of sends between each switch and the flow's destination into used[:,
     0]; `hop` is NONE without a path. Returns the number of switches in the queue."""
@@ -54,7 +54,7 @@ def cross_least(
 @compiled
 def spread_evenly(
     offer: Offer,
-    wanted: Wanted,
+    wanted: FlowRequests,
     order: Longs,
     room: Scratch,
     share_bps: Floats,
@@ -92,7 +92,9 @@ def spread_evenly(
 
 
 @compiled
-def crossings(offer: Offer, wanted: Wanted, order: Longs, weight: Floats, room: Scratch) -> float:
+def crossings(
+    offer: Offer, wanted: FlowRequests, order: Longs, weight: Floats, room: Scratch
+) -> float:
     """The least weight that the flows can load, in bit/s. `room` must be fresh."""
     total_bps = 0.0
     for which in range(len(order)):
@@ -104,7 +106,7 @@ def crossings(offer: Offer, wanted: Wanted, order: Longs, weight: Floats, room: 
     return total_bps
 
 
-def even_split(offer: Offer, wanted: Wanted, most_hops: int) -> tuple[float, float]:
+def even_split(offer: Offer, wanted: FlowRequests, most_hops: int) -> tuple[float, float]:
     """The greatest utilisation when flows are split evenly, and a lower bound for every division.
 
     The bound is that of weak duality: weights on the most used sends are a solution of the dual of

@@ -18,10 +18,10 @@ import numpy as np
 from rocelab.base.arrays import NONE, Floats, Ints, Longs
 from rocelab.routes.te.optimum import least_maximum
 from rocelab.routes.te.search import (
+    FlowRequests,
     Offer,
     Placed,
     Scratch,
-    Wanted,
     best_path,
     compiled,
     place_in_order,
@@ -157,7 +157,7 @@ def is_on(placed: Placed, flow: int, send: int) -> bool:
 @compiled
 def way_around(
     offer: Offer,
-    wanted: Wanted,
+    wanted: FlowRequests,
     placed: Placed,
     flow: int,
     token: int,
@@ -192,7 +192,7 @@ def way_around(
 
 @compiled
 def move_off(
-    offer: Offer, wanted: Wanted, placed: Placed, bound: float, room: Scratch, work: Work
+    offer: Offer, wanted: FlowRequests, placed: Placed, bound: float, room: Scratch, work: Work
 ) -> None:
     """Move flows off the most used send, one at a time, until none is used above `bound`.
 
@@ -255,7 +255,7 @@ def move_off(
 
 
 def place_optimum(
-    offer: Offer, wanted: Wanted, order: Longs, most_hops: int
+    offer: Offer, wanted: FlowRequests, order: Longs, most_hops: int
 ) -> tuple[Placed, float]:
     """Place flows one by one where there is most room, then move them towards the optimum of split
     flows. Returns the placement and that optimum.
@@ -270,7 +270,7 @@ def place_optimum(
     return placed, bound
 
 
-def _whole(offer: Offer, wanted: Wanted, bound: float) -> float:
+def _whole(offer: Offer, wanted: FlowRequests, bound: float) -> float:
     """The bound for whole flows: with one rate and one capacity a multiple of a flow's
     utilisation."""
     rates_bps = np.unique(wanted.rate_bps)

@@ -16,7 +16,7 @@ from scipy.sparse import coo_array  # type: ignore[import-untyped]
 from rocelab.base.arrays import NONE, Floats, Ints, Longs
 from rocelab.base.errors import InputError, MachineError
 from rocelab.routes.te.even import even_split
-from rocelab.routes.te.search import Offer, Wanted, sums
+from rocelab.routes.te.search import FlowRequests, Offer, sums
 
 MOST_VARIABLES = 80_000
 """HiGHS takes about a minute for this many."""
@@ -24,7 +24,7 @@ MOST_VARIABLES = 80_000
 _ENOUGH = 1e-9
 
 
-def least_maximum(offer: Offer, wanted: Wanted, order: Longs, most_hops: int) -> float:
+def least_maximum(offer: Offer, wanted: FlowRequests, order: Longs, most_hops: int) -> float:
     """The least possible maximum utilisation of a send for the flows in `order`, split at will,
     without those that have no path.
 
@@ -35,17 +35,17 @@ def least_maximum(offer: Offer, wanted: Wanted, order: Longs, most_hops: int) ->
     return even if even <= bound + _ENOUGH else _programme(offer, pairs)
 
 
-def _pairs(wanted: Wanted, order: Longs) -> Wanted:
+def _pairs(wanted: FlowRequests, order: Longs) -> FlowRequests:
     """The flows of `order`; flows with the same ends are summed."""
     keys = np.column_stack((wanted.ingress, wanted.home, wanted.leaves))[order]
     pairs, pair = np.unique(keys, axis=0, return_inverse=True)
     rate_bps = sums(pair.reshape(-1), wanted.rate_bps[order], len(pairs))
     ingress, home, leaves = pairs[:, 0], pairs[:, 1], pairs[:, 2:]
     # One layout of arrays, one compilation.
-    return Wanted(ingress.copy(), home.copy(), leaves.copy(), rate_bps)
+    return FlowRequests(ingress.copy(), home.copy(), leaves.copy(), rate_bps)
 
 
-def _programme(offer: Offer, pairs: Wanted) -> float:
+def _programme(offer: Offer, pairs: FlowRequests) -> float:
     """The optimum of the linear programme. Raises as `least_maximum` says."""
     kinds, kind = np.unique(
         np.column_stack((pairs.home, pairs.leaves)), axis=0, return_inverse=True

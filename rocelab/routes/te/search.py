@@ -36,7 +36,7 @@ class Offer(NamedTuple):
     capacity_bps: Floats
 
 
-class Wanted(NamedTuple):
+class FlowRequests(NamedTuple):
     """F flows. ingress: a node; home: a class of destinations as in `Routes`, F. leaves: the nodes
     that reach the destination's NIC, F x p, padded with NONE. rate_bps: F."""
 
@@ -81,7 +81,7 @@ def sums(which: Longs | Ints, values: Floats, count: int) -> Floats:
 
 
 @compiled
-def is_leaf_of(wanted: Wanted, flow: int, node: int) -> bool:
+def is_leaf_of(wanted: FlowRequests, flow: int, node: int) -> bool:
     """Whether `node` is wired to the destination of a flow."""
     is_leaf = False
     for port in range(wanted.leaves.shape[1]):
@@ -90,7 +90,7 @@ def is_leaf_of(wanted: Wanted, flow: int, node: int) -> bool:
 
 
 @compiled
-def discover(offer: Offer, wanted: Wanted, flow: int, token: int, room: Scratch) -> int:
+def discover(offer: Offer, wanted: FlowRequests, flow: int, token: int, room: Scratch) -> int:
     """Write the switches that the flow can reach into the queue, nearest first. Returns their
     number.
 
@@ -141,7 +141,7 @@ def comes_first(use: float, onward: Floats, best: Floats) -> bool:
 @compiled
 def best_path(
     offer: Offer,
-    wanted: Wanted,
+    wanted: FlowRequests,
     flow: int,
     token: int,
     avoid: int,
@@ -203,7 +203,7 @@ def best_path(
 @compiled
 def place_each(
     offer: Offer,
-    wanted: Wanted,
+    wanted: FlowRequests,
     order: Longs,
     avoid: int,
     turned: int,
@@ -221,7 +221,7 @@ def place_each(
             load_bps[path[k]] += wanted.rate_bps[flow]
 
 
-def place_in_order(offer: Offer, wanted: Wanted, order: Longs, room: Scratch) -> Placed:
+def place_in_order(offer: Offer, wanted: FlowRequests, order: Longs, room: Scratch) -> Placed:
     """Place flows one by one, each where its most used send stays least used. Flows not in `order`
     have no path."""
     flows = len(wanted.ingress)

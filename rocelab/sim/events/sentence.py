@@ -14,7 +14,7 @@ from __future__ import annotations
 from rocelab.base.errors import COMMAND_LINE, InputError
 from rocelab.base.wording import did_you_mean, listed, shown
 from rocelab.labfile.load import validate
-from rocelab.labfile.source import Data, Source
+from rocelab.labfile.source import Data, YamlSource
 from rocelab.sim.events.spec import EventSpec, Kind
 
 EXAMPLE = "for example 'drain ctsw7 for 2h' or 'lose 2 links of rack 40'"
@@ -51,4 +51,4 @@ def parse_event(line: str) -> EventSpec:
         if key in data:
             raise InputError(f"{word} is given twice")
         data[key], *clauses = clauses
-    return validate(Source(COMMAND_LINE, data, {}), EventSpec)
+    return validate(YamlSource(COMMAND_LINE, data, {}), EventSpec)

@@ -15,7 +15,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema, model_validator
 
-from rocelab.base.units import SHARE, Quantity, SharePpm
+from rocelab.base.units import SHARE, SharePpm, UnitScale
 from rocelab.base.wording import RefusedError, listed, shown
 from rocelab.labfile.base import MS, SECOND, SpecModel
 from rocelab.labfile.model import MAX_SEED
@@ -27,7 +27,7 @@ DAY = 24 * HOUR
 MAX_SPAN = 3660 * DAY
 MAX_EVENTS = 10_000
 
-SPAN = Quantity(
+SPAN = UnitScale(
     expected="a time such as 150ms, 10s or 2h",
     base_unit="nanoseconds",
     hint="a time is a number and ns, us, ms, s, m (minutes), h (hours) or d (days)",

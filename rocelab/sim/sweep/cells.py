@@ -28,7 +28,7 @@ from rocelab.jobs.spec import KINDS, SimulatedJob, named_in
 from rocelab.labfile.load import validate
 from rocelab.labfile.model import LabSpec
 from rocelab.labfile.reference import withheld
-from rocelab.labfile.source import MAX_PROBLEMS, Data, Source, raise_problems
+from rocelab.labfile.source import MAX_PROBLEMS, Data, YamlSource, raise_problems
 from rocelab.results.simulation import PacketCounts
 from rocelab.sim.sweep.spec import PARTS, Part, SimulateSpec, Sweep
 
@@ -184,7 +184,7 @@ def _validated(
     return known[token]
 
 
-def _model(name: str, source: Source, path: Path) -> BaseModel:
+def _model(name: str, source: YamlSource, path: Path) -> BaseModel:
     """The part that the keys describe; a lone collective needs no block around it. Raises
     SpecError."""
     if name == "lab":
@@ -197,7 +197,7 @@ def _model(name: str, source: Source, path: Path) -> BaseModel:
     return SimulatedJob(name="job", collective=validate(source, JobSpec))
 
 
-def merged(sweep: Sweep, name: str, values: Mapping[str, Data]) -> Source:
+def merged(sweep: Sweep, name: str, values: Mapping[str, Data]) -> YamlSource:
     """The part as read from a file with these values. Raises SpecError for a key inside something
     that is not a mapping."""
     part = sweep.parts[name].source
@@ -227,7 +227,7 @@ def merged(sweep: Sweep, name: str, values: Mapping[str, Data]) -> Source:
         lines = {at: line for at, line in lines.items() if at[: len(path)] != path}
         # The validator points at keys that have a line; `_Problems` decides which one.
         lines[path] = 0
-    return Source(part.file, data, lines)
+    return YamlSource(part.file, data, lines)
 
 
 class _Problems:

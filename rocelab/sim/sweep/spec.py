@@ -22,7 +22,7 @@ from rocelab.labfile.catalog import JOBS, LABS, find, tree_of
 from rocelab.labfile.load import validate
 from rocelab.labfile.model import MAX_SEED
 from rocelab.labfile.reference import may_be_quoted, named_by
-from rocelab.labfile.source import Data, Source, read_source
+from rocelab.labfile.source import Data, YamlSource, read_source
 from rocelab.results.simulation import Engine, PortModel
 
 PARTS = ("lab", "job", "simulate")
@@ -217,7 +217,7 @@ class Part:
     block of that file, for messages; empty for the whole file. `is_quoted`: whether messages may
     quote the file, as in `rocelab.labfile.reference`."""
 
-    source: Source
+    source: YamlSource
     path: Path
     inside: str = ""
     is_quoted: bool = True
@@ -227,7 +227,7 @@ class Part:
 class Sweep:
     """A sweep as written, its parts by name (of PARTS), and the axes of its grid."""
 
-    source: Source
+    source: YamlSource
     parts: Mapping[str, Part]
     axes: tuple[Axis, ...]
 
@@ -260,7 +260,7 @@ def read_sweep(path: Path) -> Sweep:
     return Sweep(source, parts, tuple(_axes(spec)))
 
 
-def _part(source: Source, name: str, sweep: Path) -> Part:
+def _part(source: YamlSource, name: str, sweep: Path) -> Part:
     said = source.data[name]
     if not isinstance(said, str):
         return _block(source, sweep, name)
@@ -272,7 +272,7 @@ def _part(source: Source, name: str, sweep: Path) -> Part:
     return replace(part, is_quoted=may_be_quoted(named, sweep))
 
 
-def _only_job(source: Source, path: Path) -> Part:
+def _only_job(source: YamlSource, path: Path) -> Part:
     """The file itself, or the only job of a file with a list of jobs. Raises SpecError for
     several."""
     jobs = source.data.get("jobs")
@@ -283,14 +283,14 @@ def _only_job(source: Source, path: Path) -> Part:
         hint = "write the job that is meant into a file of its own"
         raise SpecError([Problem(source.file, source.line(("jobs",)), "jobs", problem, hint)])
     lines = {path[2:]: line for path, line in source.lines.items() if path[:2] == ("jobs", 0)}
-    return Part(Source(source.file, jobs[0], lines), path, "jobs[0]")
+    return Part(YamlSource(source.file, jobs[0], lines), path, "jobs[0]")
 
 
-def _block(source: Source, path: Path, name: str) -> Part:
+def _block(source: YamlSource, path: Path, name: str) -> Part:
     data = source.data.get(name, {})
     assert isinstance(data, dict)
     lines = {path[1:]: line for path, line in source.lines.items() if path[:1] == (name,)}
-    return Part(Source(source.file, data, lines), path, name)
+    return Part(YamlSource(source.file, data, lines), path, name)
 
 
 def _axes(spec: SweepSpec) -> Iterable[Axis]:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocelab.agent.channel import Channel, ChannelClosedError, Message, join, split
+from rocelab.agent.channel import Channel, ChannelClosedError, ChannelMessage, join, split
 
 
 def pair() -> tuple[Channel, Channel]:
@@ -22,8 +22,8 @@ def test_messages_arrive_whole_and_in_order_whatever_their_size() -> None:
     large = bytes(range(256)) * 40_000
     sender = Thread(target=lambda: (left.send({"n": 1}, large), left.send({"n": 2})))
     sender.start()
-    assert right.receive() == Message({"n": 1}, large)
-    assert right.receive() == Message({"n": 2}, b"")
+    assert right.receive() == ChannelMessage({"n": 1}, large)
+    assert right.receive() == ChannelMessage({"n": 2}, b"")
     sender.join()
 
 
@@ -34,7 +34,7 @@ def test_who_has_the_whole_message_may_be_gone_before_the_call_returns() -> None
         def sendall(self, data: bytes) -> None:  # type: ignore[override]
             super().sendall(data)
             if far.fileno() >= 0:
-                assert Channel(far).receive() == Message({"n": 1}, b"")
+                assert Channel(far).receive() == ChannelMessage({"n": 1}, b"")
                 far.close()
 
     near, far = socket.socketpair()

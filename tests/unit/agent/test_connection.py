@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocelab.agent.rc.connection import CLEAR_TO_SEND, Admission, Connection
+from rocelab.agent.rc.connection import CLEAR_TO_SEND, Admission, RcConnection
 from rocelab.agent.rc.queue_pair import QueuePair
 
 sends = st.lists(st.integers(1, 10_000), min_size=1, max_size=10)
@@ -26,10 +26,10 @@ class FakePair(QueuePair):
 
 def connection(
     qps: int, *, split: bool, message_bytes: int = 1000, admitted: int = 0
-) -> tuple[Connection, list[FakePair]]:
+) -> tuple[RcConnection, list[FakePair]]:
     pairs = [FakePair() for _ in range(qps)]
     admission = Admission(FakePair(), admitted) if admitted else None
-    made = Connection(list(pairs), split=split, message_bytes=message_bytes, admission=admission)
+    made = RcConnection(list(pairs), split=split, message_bytes=message_bytes, admission=admission)
     return made, pairs
 
 

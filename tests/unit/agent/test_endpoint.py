@@ -9,7 +9,7 @@ import pytest
 
 from rocelab.agent.demux import Demux
 from rocelab.agent.endpoint import Endpoint
-from rocelab.agent.nic import NEVER_NS, Outlet
+from rocelab.agent.nic import NEVER_NS, FrameOutlet
 from rocelab.agent.rc.responder import NAK_SEQUENCE
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.jobplan import JobPlan, plan_job, plan_jobs
@@ -60,7 +60,7 @@ class Servers:
             )
         self.now_ns = 0
 
-    def _outlet(self, interface: str) -> Outlet:
+    def _outlet(self, interface: str) -> FrameOutlet:
         return FakeOutlet(self._deliver)  # type: ignore[return-value]
 
     def _deliver(self, frames: list[bytes]) -> None:

@@ -16,8 +16,8 @@ from rocelab.agent.nic import (
     NEVER_NS,
     SECOND_NS,
     WIRE_OVERHEAD_BYTES,
-    Nic,
-    Outlet,
+    AgentNic,
+    FrameOutlet,
 )
 from rocelab.agent.rc.queue_pair import QueuePair
 from rocelab.jobs.dcqcn_profiles import parameters
@@ -42,7 +42,7 @@ class Flood:
     def due_ns(self, now_ns: int) -> int:
         return max(now_ns, self.start_ns) if self.left else NEVER_NS
 
-    def emit(self, outlet: Outlet, limit: int, now_ns: int, free_ns: float) -> int:
+    def emit(self, outlet: FrameOutlet, limit: int, now_ns: int, free_ns: float) -> int:
         assert limit >= 1
         assert free_ns <= now_ns
         count = min(limit, self.left)
@@ -52,7 +52,7 @@ class Flood:
         return count * FRAME_BYTES
 
 
-def flooded(*names: int) -> tuple[Nic, FakeOutlet]:
+def flooded(*names: int) -> tuple[AgentNic, FakeOutlet]:
     outlet = FakeOutlet()
     port = nic(outlet, RATE_BPS, FRAME_BYTES)
     for name in names:
@@ -60,7 +60,7 @@ def flooded(*names: int) -> tuple[Nic, FakeOutlet]:
     return port, outlet
 
 
-def run(port: Nic, end_ns: int, latest_us: int, seed: int) -> int:
+def run(port: AgentNic, end_ns: int, latest_us: int, seed: int) -> int:
     """Call a NIC like a machine that sleeps up to `latest_us` too long; return the last call's
     time."""
     rng = random.Random(seed)

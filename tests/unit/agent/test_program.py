@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rocelab.agent.nic import NEVER_NS
-from rocelab.agent.program import ROUNDS, PlannedSend, Program, Stream, immediate
-from rocelab.agent.rc.connection import CLEAR_TO_SEND, Admission, Connection
+from rocelab.agent.program import ROUNDS, AgentProgram, PlannedSend, StreamProgram, immediate
+from rocelab.agent.rc.connection import CLEAR_TO_SEND, Admission, RcConnection
 from rocelab.agent.rc.queue_pair import QueuePair
 from rocelab.jobs.collectives import Pattern, Schedule, schedule
 from rocelab.jobs.patterns.base import Algorithm
@@ -58,11 +58,11 @@ class Lab:
         self._events: list[tuple[int, int, Callable[[], None]]] = []
         self._number = 0
         self.ended: Counter[tuple[int, int]] = Counter()
-        self.connections: dict[tuple[int, int], Connection] = {}
+        self.connections: dict[tuple[int, int], RcConnection] = {}
         for here, there in {(s.source, s.destination) for s in planned.sends}:
             for ends in ((here, there), (there, here)):
                 if ends not in self.connections:
-                    self.connections[ends] = Connection(
+                    self.connections[ends] = RcConnection(
                         [MemoryPair(self, *ends) for _ in range(qps)],
                         split=split,
                         message_bytes=message_bytes,
@@ -71,7 +71,7 @@ class Lab:
                         else None,
                     )
         self.programs = [
-            Program(
+            AgentProgram(
                 rank,
                 [
                     PlannedSend(s.id, self.connections[rank, s.destination], s.size_bytes, s.after)
@@ -250,7 +250,7 @@ def test_compute_time_passes_between_the_end_of_an_iteration_and_the_next() -> N
 
 def test_a_rank_with_nothing_to_do_ends_its_iterations_at_once() -> None:
     ended: list[int] = []
-    program = Program(3, [], {}, 2, 0, lambda rank, iteration: ended.append(iteration))
+    program = AgentProgram(3, [], {}, 2, 0, lambda rank, iteration: ended.append(iteration))
     program.begin(5)
     assert program.due_ns == 5
     program.begin(5)
@@ -265,7 +265,7 @@ def test_an_immediate_leaves_the_bit_of_a_grant_alone(iteration: int, send: int)
     assert imm != immediate(iteration + 1, send)
 
 
-def stream_of(posted: list[tuple[int, int]], ends_ns: int) -> tuple[Stream, Connection]:
+def stream_of(posted: list[tuple[int, int]], ends_ns: int) -> tuple[StreamProgram, RcConnection]:
     """A stream that has begun, over a queue pair that only records posted messages."""
 
     class Pair(QueuePair):
@@ -275,8 +275,8 @@ def stream_of(posted: list[tuple[int, int]], ends_ns: int) -> tuple[Stream, Conn
         def post(self, size_bytes: int, imm: int) -> None:
             posted.append((size_bytes, imm))
 
-    connection = Connection([Pair()], split=False, message_bytes=1000)
-    stream = Stream(connection, send_id=3, chunk_bytes=1000, at_ns=0, ends_ns=ends_ns)
+    connection = RcConnection([Pair()], split=False, message_bytes=1000)
+    stream = StreamProgram(connection, send_id=3, chunk_bytes=1000, at_ns=0, ends_ns=ends_ns)
     stream.begin()
     return stream, connection
 

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocelab.agent.steps import MOST_STALLS, STALL_NS, Backlog, Stalls, StepTimes
+from rocelab.agent.steps import MOST_STALLS, STALL_NS, Backlog, Stalls, StepClock
 from rocelab.jobs.jobplan import RECORDED_SENDS, JobPlan
 from tests.unit.agent.test_endpoint import servers
 
@@ -41,7 +41,7 @@ def test_the_steps_of_a_job_are_those_of_its_schedule_in_the_order_of_its_depend
 
 
 def test_only_the_last_iterations_are_kept_in_their_order() -> None:
-    times = StepTimes([7, 9], [8], kept=3)
+    times = StepClock([7, 9], [8], kept=3)
     for iteration in range(8):
         for send in (7, 9):
             times.posted(iteration, send, 100 * iteration + send)

@@ -12,7 +12,7 @@ from rocelab.base.units import (
     DURATION,
     RATE,
     SIZE,
-    Quantity,
+    UnitScale,
     format_duration,
     format_rate,
     format_size,
@@ -73,13 +73,13 @@ def test_part_of_a_base_unit_is_refused() -> None:
 
 
 @given(QUANTITIES, st.integers(0, 10**15 - 1))
-def test_what_is_written_is_read_back_exactly(quantity: Quantity, value: int) -> None:
+def test_what_is_written_is_read_back_exactly(quantity: UnitScale, value: int) -> None:
     assert quantity.parse(quantity.written(value)) == value
 
 
 @given(QUANTITIES, st.integers(0, 10**6), st.integers(0, 10**9 - 1), st.data())
 def test_reading_a_fraction_is_exact(
-    quantity: Quantity, whole: int, billionths: int, data: st.DataObject
+    quantity: UnitScale, whole: int, billionths: int, data: st.DataObject
 ) -> None:
     unit = data.draw(st.sampled_from(sorted(quantity.units)))
     value, part_of_a_unit = divmod((whole * 10**9 + billionths) * quantity.units[unit], 10**9)
@@ -92,7 +92,7 @@ def test_reading_a_fraction_is_exact(
 
 
 @given(QUANTITIES, st.text(alphabet="0123456789. kKMGTBibpsmun/t-", max_size=12))
-def test_the_schema_pattern_accepts_what_is_read(quantity: Quantity, text: str) -> None:
+def test_the_schema_pattern_accepts_what_is_read(quantity: UnitScale, text: str) -> None:
     try:
         quantity.parse(text)
         accepted = True

@@ -51,13 +51,13 @@ from rocelab.results.convergence import (
     EventConvergence,
     FlowConvergence,
     FlowMeasurement,
-    Method,
+    MeasurementMethod,
     aggregate,
 )
 from rocelab.results.environment import Environment
 from rocelab.results.impact import Impact
 from rocelab.results.probes import Event, EventRecord, FibChange, Flow, FlowRecord, ProbeRun, Rate
-from rocelab.results.stages import Cause, SwitchStages
+from rocelab.results.stages import DetectionCause, SwitchStages
 from rocelab.routes.path import find_nic, walk
 from rocelab.routes.planned import planned_fibs
 from rocelab.routing.frr.installation import FrrInstallation
@@ -91,7 +91,7 @@ def figures(full_ms: float | None, lost: int = 0, touched: int = 0) -> Figures:
 def measured(name: str, times_ms: list[float], **changes: object) -> CellResult:
     cell = cell_of(name)
     switch = SwitchStages(
-        "rtsw4", Cause.PEER, 7 * MS, None, 57 * MS, 70 * MS, 71 * MS, None, "p", 1
+        "rtsw4", DetectionCause.PEER, 7 * MS, None, 57 * MS, 70 * MS, 71 * MS, None, "p", 1
     )
     traced = Failure(0, figures(72, 70, 4), figures(None), switch)
     result = CellResult(
@@ -100,7 +100,7 @@ def measured(name: str, times_ms: list[float], **changes: object) -> CellResult:
         environment=Environment("0.1", "Linux 6", "8.4.4", "3.11", "A CPU", 2, 2**34, "2026-01-01"),
         load_average=(0.25, 0.5, 1.0),
         lab=lab_spec(cell).model_dump(mode="json", exclude_none=True),
-        method=Method(10 * MS, 500 * MS),
+        method=MeasurementMethod(10 * MS, 500 * MS),
         subject="rtsw1:ctsw1",
         flows=24,
         crossing=8,

@@ -30,7 +30,7 @@ from rocelab.lab.status import KnownLab, LabStatus, NodeStatus, Presence
 from rocelab.linux import bpf
 from rocelab.observe.health.spec import DEFINITIONS
 from rocelab.planning.build import build_fabric
-from rocelab.remote.runs import Listed
+from rocelab.remote.runs import ListedRun
 from rocelab.report.console import out, seconds_table
 from rocelab.report.job_terminal import print_report as print_job
 from rocelab.report.tables import WholeTable
@@ -68,7 +68,7 @@ def show_doctor(rocelab: Run, folder: Path) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
             "rocelab.lab.doctor.diagnose",
-            lambda: doctor.Diagnosis(tuple(missing)),
+            lambda: doctor.MachineDiagnosis(tuple(missing)),
         )
         assert rocelab("doctor").code == 3
 
@@ -92,7 +92,7 @@ def show_status() -> None:
 
 def show_runs() -> None:
     command = "rocelab drill run link-flap --repeat 10 --out results/link-flap-10"
-    run = Listed("20261122T191039Z-4194303", command, "somebody@laptop", 0.0, 137, alive=False)
+    run = ListedRun("20261122T191039Z-4194303", command, "somebody@laptop", 0.0, 137, alive=False)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("rocelab.cli.host._machine", lambda host: nullcontext((None, None)))
         patch.setattr("rocelab.cli.host.list_runs", lambda *there: [run])

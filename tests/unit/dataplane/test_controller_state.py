@@ -17,7 +17,7 @@ from rocelab.dataplane.steering.resilient import (
     GROUPS_FROM,
     MEMBERS_FROM,
     RTPROT_BGP,
-    State,
+    ResilientState,
     messages,
     removal,
     wanted_state,
@@ -35,10 +35,10 @@ from rocelab.linux.fib import (
     RTM_DELROUTE,
     RTM_NEWNEXTHOP,
     RTM_NEWROUTE,
-    Group,
+    GroupMember,
     KernelHop,
     KernelRoute,
-    Member,
+    NexthopGroup,
 )
 from rocelab.linux.netlink import HEADER, attributes
 from rocelab.planning.build import build_fabric
@@ -173,7 +173,7 @@ def row(prefix: int, *interfaces: int, protocol: int = RTPROT_BGP, group: int = 
     return KernelRoute(prefix, 24, 20, protocol, 1, group, hops)
 
 
-def carried_out(before: State, sent: list[bytes]) -> State:
+def carried_out(before: ResilientState, sent: list[bytes]) -> ResilientState:
     """A kernel's state after these messages; asserts that they use only existing objects."""
     members, groups, routes = dict(before.members), dict(before.groups), dict(before.group_of)
     for message in sent:
@@ -199,18 +199,18 @@ def carried_out(before: State, sent: list[bytes]) -> State:
                 for m, weight, _, _ in struct.iter_unpack("=IBBH", options[NHA_GROUP])
             )
             assert all(m in members for m, _ in entries)
-            groups[number] = Group(entries, BUCKETS)
+            groups[number] = NexthopGroup(entries, BUCKETS)
         else:
             assert kind == RTM_NEWNEXTHOP
             interface = struct.unpack("=I", options[5])[0]
-            members[number] = Member(interface, options[6])
-    return State(members, groups, routes)
+            members[number] = GroupMember(interface, options[6])
+    return ResilientState(members, groups, routes)
 
 
-EMPTY = State({}, {}, {})
+EMPTY = ResilientState({}, {}, {})
 
 
-def after(before: State, *rows: KernelRoute) -> State:
+def after(before: ResilientState, *rows: KernelRoute) -> ResilientState:
     wanted = wanted_state(rows, before, BUCKETS)
     done = carried_out(before, messages(before, wanted))
     assert done == wanted
@@ -271,9 +271,13 @@ def test_what_the_kernel_took_out_by_itself_is_not_written_again() -> None:
     state = after(EMPTY, row(1, 5, 6, 7))
     (number,) = state.groups
     gone = MEMBERS_FROM + 6
-    kernel = State(
+    kernel = ResilientState(
         {number: member for number, member in state.members.items() if number != gone},
-        {number: Group(tuple(m for m in state.groups[number].members if m[0] != gone), BUCKETS)},
+        {
+            number: NexthopGroup(
+                tuple(m for m in state.groups[number].members if m[0] != gone), BUCKETS
+            )
+        },
         state.group_of,
     )
     assert messages(kernel, wanted_state([row(1, 5, 7)], kernel, BUCKETS)) == []

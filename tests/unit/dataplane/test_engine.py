@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rocelab.base.errors import MachineError
-from rocelab.lab.engine import Engine, find_engine
+from rocelab.lab.engine import ContainerEngine, find_engine
 
 DOCKER_20 = """#!/bin/sh
 # Docker 20.10 of Debian 12 without its daemon.
@@ -43,4 +43,4 @@ def test_podman_is_used_where_docker_does_not_answer(programs: Path) -> None:
 def test_a_program_in_a_container_may_print_any_bytes(programs: Path) -> None:
     (programs / "docker").write_text("#!/bin/sh\nprintf '\\377'\n")
     (programs / "docker").chmod(0o755)
-    assert Engine("docker").call(("exec", "leaf1", "x")).stdout == "\ufffd"
+    assert ContainerEngine("docker").call(("exec", "leaf1", "x")).stdout == "\ufffd"

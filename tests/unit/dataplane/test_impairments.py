@@ -23,7 +23,7 @@ from rocelab.dataplane.impairments.delayline import (
     HeldPacket,
     Lateness,
 )
-from rocelab.dataplane.impairments.impairment import MAX_DELAY_NS, Hooks, Impairment, Kind
+from rocelab.dataplane.impairments.impairment import MAX_DELAY_NS, Hooks, Impairment, ImpairmentKind
 from rocelab.dataplane.impairments.maps import (
     IDLE,
     KINDS,
@@ -52,13 +52,16 @@ def fabric_of(**fabric: object) -> Fabric:
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"kind": Kind.LOSS, "share": 0}, "a share of 0 of its packets"),
-        ({"kind": Kind.LOSS, "share": 1.1}, "a share of 1.1 of its packets"),
-        ({"kind": Kind.BLACKHOLE, "share": 0.5}, "a blackhole affects all packets"),
-        ({"kind": Kind.DELAY}, "with a delay of 0 ns"),
-        ({"kind": Kind.DELAY, "delay_ns": MAX_DELAY_NS + 1}, "with a delay of 10000000001 ns"),
-        ({"kind": Kind.LOSS, "delay_ns": 1}, "kind LOSS with a delay"),
-        ({"kind": Kind.LOSS, "start_ns": 5, "end_ns": 5}, "last from 5 to 5 ns"),
+        ({"kind": ImpairmentKind.LOSS, "share": 0}, "a share of 0 of its packets"),
+        ({"kind": ImpairmentKind.LOSS, "share": 1.1}, "a share of 1.1 of its packets"),
+        ({"kind": ImpairmentKind.BLACKHOLE, "share": 0.5}, "a blackhole affects all packets"),
+        ({"kind": ImpairmentKind.DELAY}, "with a delay of 0 ns"),
+        (
+            {"kind": ImpairmentKind.DELAY, "delay_ns": MAX_DELAY_NS + 1},
+            "with a delay of 10000000001 ns",
+        ),
+        ({"kind": ImpairmentKind.LOSS, "delay_ns": 1}, "kind LOSS with a delay"),
+        ({"kind": ImpairmentKind.LOSS, "start_ns": 5, "end_ns": 5}, "last from 5 to 5 ns"),
     ],
 )
 def test_what_no_cable_does_is_refused(fields: dict[str, object], message: str) -> None:
@@ -108,13 +111,13 @@ def test_a_rule_survives_the_map(rule: Rule) -> None:
     assert unpack_rule(pack_rule(rule)) == rule
 
 
-@given(RULES, st.sampled_from(Kind), PARTS)
+@given(RULES, st.sampled_from(ImpairmentKind), PARTS)
 def test_kinds_of_one_port_do_not_disturb_each_other(
-    rule: Rule, kind: Kind, part: RulePart
+    rule: Rule, kind: ImpairmentKind, part: RulePart
 ) -> None:
     changed = rule.with_part(kind, part)
     cleared = changed.without(kind)
-    for other in Kind:
+    for other in ImpairmentKind:
         if other is kind:
             assert changed.holds(kind) and changed.parts[kind] == part
             assert not cleared.holds(kind) and cleared.parts[kind] == IDLE
@@ -126,14 +129,14 @@ def test_kinds_of_one_port_do_not_disturb_each_other(
 @given(st.floats(1e-9, 1), st.integers(0, 2**62), st.one_of(st.none(), st.integers(1, 2**62)))
 def test_a_loss_reads_as_it_was_set(share: float, start_ns: int, length_ns: int | None) -> None:
     end_ns = None if length_ns is None else start_ns + length_ns
-    wanted = Impairment(Kind.LOSS, share, start_ns=start_ns, end_ns=end_ns)
-    read = _impairment(Kind.LOSS, _part(wanted), 0)
+    wanted = Impairment(ImpairmentKind.LOSS, share, start_ns=start_ns, end_ns=end_ns)
+    read = _impairment(ImpairmentKind.LOSS, _part(wanted), 0)
     assert read.share == pytest.approx(share, abs=2**-32)
     assert (read.start_ns, read.end_ns) == (start_ns, end_ns)
 
 
 def test_a_share_too_small_for_the_program_is_the_smallest_it_has() -> None:
-    assert _part(Impairment(Kind.LOSS, 1e-12)).share == 1
+    assert _part(Impairment(ImpairmentKind.LOSS, 1e-12)).share == 1
 
 
 def test_counters_are_the_sum_over_cpus() -> None:

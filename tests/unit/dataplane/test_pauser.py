@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from rocelab.dataplane.pfc.journal import What
-from rocelab.dataplane.pfc.maps import CLASSES, PAUSED, XOFF, XON, Event
+from rocelab.dataplane.pfc.journal import JournalAction
+from rocelab.dataplane.pfc.maps import CLASSES, PAUSED, XOFF, XON, PauseEvent
 from rocelab.dataplane.pfc.pauser import NEVER_NS, Pauser, PauserPort, Watchdog
 from rocelab.wire.pauseframe import MAX_QUANTA
 
@@ -37,7 +37,7 @@ class Lab:
         self.port_words, self.ingresses, self.egresses = Words(), Words(), Words()
         self.frames: list[tuple[int, int, int]] = []
         self.closed: set[tuple[int, int]] = set()
-        self.notes: list[tuple[What, int, int]] = []
+        self.notes: list[tuple[JournalAction, int, int]] = []
         self.lit = True
         self.evaluations = 0
         ports = {
@@ -58,25 +58,27 @@ class Lab:
     def evaluate(self) -> None:
         self.evaluations += 1
 
-    def note(self, t_ns: int, what: What, slot: int, traffic_class: int, value: int = 0) -> None:
+    def note(
+        self, t_ns: int, what: JournalAction, slot: int, traffic_class: int, value: int = 0
+    ) -> None:
         self.notes.append((what, slot, value))
 
     def cross(self, slot: int, what: int, now_ns: int, traffic_class: int = LOSSLESS) -> None:
         """A port crosses its threshold, either way."""
         self.ingresses.set(slot * CLASSES + traffic_class, "over", what == XOFF)
-        self.pauser.on_event(Event(what, slot, traffic_class, 0, now_ns, now_ns), now_ns)
+        self.pauser.on_event(PauseEvent(what, slot, traffic_class, 0, now_ns, now_ns), now_ns)
 
     def hear(self, slot: int, quanta: int, t_ns: int, crossed_ns: int | None = None) -> None:
         """A pause frame reaches a port."""
         crossed_ns = t_ns if crossed_ns is None else crossed_ns
-        self.pauser.on_event(Event(PAUSED, slot, LOSSLESS, quanta, t_ns, crossed_ns), t_ns)
+        self.pauser.on_event(PauseEvent(PAUSED, slot, LOSSLESS, quanta, t_ns, crossed_ns), t_ns)
 
     def run(self, until_ns: int) -> None:
         """Do what is due, each when it is, until a time."""
         while self.pauser.next_ns <= until_ns:
             self.pauser.run(self.pauser.next_ns)
 
-    def said(self, *kinds: What) -> list[What]:
+    def said(self, *kinds: JournalAction) -> list[JournalAction]:
         return [what for what, _, _ in self.notes if what in kinds]
 
     @property
@@ -91,12 +93,15 @@ def test_a_threshold_crossed_is_announced_once_and_its_end_too() -> None:
     lab.cross(SWITCH, XON, 30)
     lab.cross(SWITCH, XON, 40)
     assert lab.frames == [(SWITCH, LOSSLESS, MAX_QUANTA), (SWITCH, LOSSLESS, 0)]
-    assert [what for what, _, _ in lab.notes] == [What.PAUSE_SENT, What.RESUME_SENT]
+    assert [what for what, _, _ in lab.notes] == [
+        JournalAction.PAUSE_SENT,
+        JournalAction.RESUME_SENT,
+    ]
 
 
 def test_what_was_over_and_is_not_any_more_when_its_event_is_read_needs_no_frame() -> None:
     lab = Lab()
-    lab.pauser.on_event(Event(XOFF, SWITCH, LOSSLESS, 0, 10, 10), 10)
+    lab.pauser.on_event(PauseEvent(XOFF, SWITCH, LOSSLESS, 0, 10, 10), 10)
     assert lab.frames == []
 
 
@@ -104,11 +109,11 @@ def test_a_pause_is_refreshed_while_it_lasts_and_no_longer() -> None:
     lab = Lab()
     lab.cross(SWITCH, XOFF, 0)
     lab.run(3 * REFRESH_NS + 3)
-    assert len(lab.said(What.REFRESHED)) == 3
+    assert len(lab.said(JournalAction.REFRESHED)) == 3
     assert lab.evaluations == 3
     lab.cross(SWITCH, XON, 3 * REFRESH_NS + 4)
     lab.run(10 * REFRESH_NS)
-    assert len(lab.said(What.REFRESHED)) == 3
+    assert len(lab.said(JournalAction.REFRESHED)) == 3
     assert lab.pauser.next_ns == NEVER_NS
 
 
@@ -119,7 +124,7 @@ def test_a_pause_is_refreshed_at_its_own_times_however_many_were_before_it() -> 
         lab.cross(SWITCH, XON, start_ns + 10)
     lab.cross(SWITCH, XOFF, REFRESH_NS // 2)
     lab.run(2 * REFRESH_NS)
-    assert len(lab.said(What.REFRESHED)) == 1
+    assert len(lab.said(JournalAction.REFRESHED)) == 1
 
 
 def test_a_resume_that_no_event_tells_of_is_sent_at_the_next_refresh() -> None:
@@ -137,7 +142,7 @@ def test_a_sender_stops_when_the_peer_s_frame_has_had_its_modelled_time() -> Non
     assert not lab.is_stopped
     lab.pauser.run(100 + DELAY_NS + 7)
     assert lab.is_stopped
-    assert lab.notes == [(What.STOPPED, SWITCH, 7)]
+    assert lab.notes == [(JournalAction.STOPPED, SWITCH, 7)]
 
 
 def test_a_resume_lets_it_send_again() -> None:
@@ -149,7 +154,10 @@ def test_a_resume_lets_it_send_again() -> None:
     lab.run(200 + DELAY_NS)
     assert not lab.is_stopped
     lab.run(10 * PAUSE_NS)
-    assert lab.said(What.STOPPED, What.STARTED, What.EXPIRED) == [What.STOPPED, What.STARTED]
+    assert lab.said(JournalAction.STOPPED, JournalAction.STARTED, JournalAction.EXPIRED) == [
+        JournalAction.STOPPED,
+        JournalAction.STARTED,
+    ]
 
 
 def test_a_pause_that_nobody_refreshes_runs_out() -> None:
@@ -159,7 +167,7 @@ def test_a_pause_that_nobody_refreshes_runs_out() -> None:
     assert lab.is_stopped
     lab.run(DELAY_NS + int(100 * QUANTUM_NS))
     assert not lab.is_stopped
-    assert lab.said(What.EXPIRED)
+    assert lab.said(JournalAction.EXPIRED)
 
 
 def test_a_refreshed_pause_lasts_though_its_threshold_was_crossed_long_ago() -> None:
@@ -169,7 +177,7 @@ def test_a_refreshed_pause_lasts_though_its_threshold_was_crossed_long_ago() -> 
         lab.hear(SWITCH, MAX_QUANTA, t_ns=50 + number * REFRESH_NS, crossed_ns=10)
     lab.run(20 * REFRESH_NS)
     assert lab.is_stopped
-    assert lab.notes == [(What.STOPPED, SWITCH, 0)]
+    assert lab.notes == [(JournalAction.STOPPED, SWITCH, 0)]
 
 
 def test_a_storm_after_a_resume_and_its_end_are_not_late() -> None:
@@ -204,9 +212,9 @@ def test_a_lost_carrier_ends_every_pause_and_those_on_their_way() -> None:
     lab.hear(SWITCH, MAX_QUANTA, 2000)
     lab.pauser.on_carrier(SWITCH, False, 2100)
     assert not lab.is_stopped
-    assert lab.said(What.CUT)
+    assert lab.said(JournalAction.CUT)
     lab.run(2 * PAUSE_NS)
-    assert lab.said(What.STOPPED) == [What.STOPPED]
+    assert lab.said(JournalAction.STOPPED) == [JournalAction.STOPPED]
 
 
 def test_with_its_carrier_a_port_says_again_what_holds() -> None:
@@ -219,7 +227,7 @@ def test_with_its_carrier_a_port_says_again_what_holds() -> None:
     lab.pauser.on_carrier(SWITCH, True, REFRESH_NS + 1)
     assert lab.frames[1:] == [(SWITCH, LOSSLESS, MAX_QUANTA)]
     lab.run(2 * REFRESH_NS + 1)
-    assert lab.said(What.REFRESHED) == [What.REFRESHED]
+    assert lab.said(JournalAction.REFRESHED) == [JournalAction.REFRESHED]
 
 
 def test_a_resume_that_a_dark_link_did_not_take_follows_with_the_carrier() -> None:
@@ -250,7 +258,7 @@ def test_a_storming_port_pauses_the_classes_it_is_told_to_until_it_is_told_other
     lab.pauser.look(0)
     assert lab.frames == [(NIC, 4, MAX_QUANTA)]
     lab.run(5 * REFRESH_NS)
-    assert len(lab.said(What.REFRESHED)) == 5
+    assert len(lab.said(JournalAction.REFRESHED)) == 5
     lab.port_words.set(NIC, "storms", 0)
     lab.pauser.look(6 * REFRESH_NS)
     assert lab.frames[-1] == (NIC, 4, 0)
@@ -263,7 +271,7 @@ def test_a_nic_s_pauses_are_noted_with_what_its_buffer_held_and_held_when_refres
     lab.cross(NIC, XOFF, 1000)
     lab.port_words.set(NIC, "held", 1000 + REFRESH_NS + 7)
     lab.run(1000 + REFRESH_NS)
-    assert lab.notes == [(What.PAUSE_SENT, NIC, 5000), (What.REFRESHED, NIC, 7)]
+    assert lab.notes == [(JournalAction.PAUSE_SENT, NIC, 5000), (JournalAction.REFRESHED, NIC, 7)]
 
 
 def test_a_storm_of_a_nic_whose_host_takes_packets_as_they_come_is_noted_with_an_empty_buffer() -> (
@@ -273,7 +281,7 @@ def test_a_storm_of_a_nic_whose_host_takes_packets_as_they_come_is_noted_with_an
     lab.port_words.set(NIC, "held", 5000)
     lab.port_words.set(NIC, "storms", 1 << LOSSLESS)
     lab.pauser.look(10)
-    assert lab.notes == [(What.PAUSE_SENT, NIC, 0)]
+    assert lab.notes == [(JournalAction.PAUSE_SENT, NIC, 0)]
 
 
 def test_a_nic_looks_again_when_its_buffer_should_have_drained() -> None:
@@ -307,7 +315,7 @@ def test_the_watchdog_fires_where_packets_wait_and_none_leaves() -> None:
     assert lab.is_stopped
     lab.run(DELAY_NS + 1000)
     assert not lab.is_stopped
-    assert lab.said(What.FIRED)
+    assert lab.said(JournalAction.FIRED)
     assert lab.egresses.get(INDEX, "discards") == 1
 
 
@@ -315,12 +323,12 @@ def test_the_watchdog_does_not_fire_for_an_empty_queue_or_one_that_moves() -> No
     lab = Lab(WATCHDOG)
     stormed(lab, 20_000)
     assert lab.is_stopped
-    assert not lab.said(What.FIRED)
+    assert not lab.said(JournalAction.FIRED)
     for now_ns in range(20_000, 40_000, 400):
         lab.egresses.set(INDEX, "packets", now_ns + 5)
         lab.egresses.set(INDEX, "out_packets", now_ns)
         lab.run(now_ns)
-    assert not lab.said(What.FIRED)
+    assert not lab.said(JournalAction.FIRED)
 
 
 def test_the_watchdog_does_not_fire_for_a_pause_that_ran_out_while_nobody_looked() -> None:
@@ -330,7 +338,7 @@ def test_the_watchdog_does_not_fire_for_a_pause_that_ran_out_while_nobody_looked
     lab.run(DELAY_NS)
     assert lab.is_stopped
     lab.pauser.run(DELAY_NS + 10_000)
-    assert lab.said(What.FIRED, What.EXPIRED) == [What.EXPIRED]
+    assert lab.said(JournalAction.FIRED, JournalAction.EXPIRED) == [JournalAction.EXPIRED]
     assert not lab.is_stopped
 
 
@@ -338,7 +346,7 @@ def test_a_watchdog_that_forwards_drops_nothing() -> None:
     lab = Lab(Watchdog(800, 5000, drops=False))
     lab.egresses.set(INDEX, "packets", 5)
     stormed(lab, 4000)
-    assert lab.said(What.FIRED)
+    assert lab.said(JournalAction.FIRED)
     assert lab.egresses.get(INDEX, "discards") == 0
     assert lab.egresses.get(INDEX, "freed") == 1
 
@@ -347,14 +355,14 @@ def test_pauses_are_obeyed_again_after_the_time_of_restoration_without_any() -> 
     lab = Lab(WATCHDOG)
     lab.egresses.set(INDEX, "packets", 5)
     stormed(lab, 20_000)
-    assert lab.said(What.FIRED, What.RESTORED) == [What.FIRED]
+    assert lab.said(JournalAction.FIRED, JournalAction.RESTORED) == [JournalAction.FIRED]
     assert not lab.is_stopped
     lab.hear(SWITCH, 0, 20_000)
     for now_ns in range(20_000, 19_600 + DELAY_NS + 5000, 100):
         lab.run(now_ns)
-    assert not lab.said(What.RESTORED)
+    assert not lab.said(JournalAction.RESTORED)
     lab.run(19_600 + DELAY_NS + 5000)
-    assert lab.said(What.RESTORED)
+    assert lab.said(JournalAction.RESTORED)
     assert lab.egresses.get(INDEX, "discards") == 0
     lab.egresses.set(INDEX, "out_packets", 5)
     lab.hear(SWITCH, MAX_QUANTA, 40_000)
@@ -369,6 +377,6 @@ def test_a_pause_that_has_not_run_out_keeps_a_watchdog_from_restoring() -> None:
     last_ns = 19_600 + DELAY_NS + PAUSE_NS
     for now_ns in range(20_000, last_ns, 1000):
         lab.run(now_ns)
-    assert not lab.said(What.RESTORED)
+    assert not lab.said(JournalAction.RESTORED)
     lab.run(last_ns)
-    assert lab.said(What.RESTORED)
+    assert lab.said(JournalAction.RESTORED)

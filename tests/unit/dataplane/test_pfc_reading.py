@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from rocelab.base.errors import InputError
 from rocelab.cli import lifecycle
 from rocelab.dataplane.pfc import control, journal, overview
-from rocelab.dataplane.pfc.journal import Entry, Journal, What
+from rocelab.dataplane.pfc.journal import Entry, JournalAction, PauseJournal
 from rocelab.dataplane.pfc.overview import LosslessOverview, read_overview
-from rocelab.dataplane.pfc.reading import History, PauseReader, pauses
+from rocelab.dataplane.pfc.reading import PauseHistory, PauseReader, pauses
 from rocelab.lab.status import LabStatus
 from rocelab.labfile.queues import QueuesSpec
 from rocelab.planning.build import plan
@@ -39,7 +39,7 @@ def reader(lab: FakeLab) -> Iterator[PauseReader]:
     assert lab.maps.closed
 
 
-def entry(t_ns: int, what: What, slot: int = 1, traffic_class: int = 3) -> Entry:
+def entry(t_ns: int, what: JournalAction, slot: int = 1, traffic_class: int = 3) -> Entry:
     return Entry(t_ns, 0, slot, traffic_class, what)
 
 
@@ -49,13 +49,13 @@ def entry(t_ns: int, what: What, slot: int = 1, traffic_class: int = 3) -> Entry
 def test_a_journal_is_read_from_where_one_was(tmp_path: Path) -> None:
     file = tmp_path / "journal"
     assert list(journal.read(file)) == []
-    noted = Journal(file)
-    noted.note(10, What.STOPPED, 7, 3, value=-2)
-    noted.note(20, What.STARTED, 7, 3, value=5)
+    noted = PauseJournal(file)
+    noted.note(10, JournalAction.STOPPED, 7, 3, value=-2)
+    noted.note(20, JournalAction.STARTED, 7, 3, value=5)
     noted.flush()
     assert list(journal.read(file)) == [
-        Entry(10, -2, 7, 3, What.STOPPED),
-        Entry(20, 5, 7, 3, What.STARTED),
+        Entry(10, -2, 7, 3, JournalAction.STOPPED),
+        Entry(20, 5, 7, 3, JournalAction.STARTED),
     ]
     with file.open("ab") as opened:
         opened.write(b"half")
@@ -65,18 +65,18 @@ def test_a_journal_is_read_from_where_one_was(tmp_path: Path) -> None:
 
 def test_a_full_journal_says_so_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(journal, "MOST_BYTES", 60)
-    noted = Journal(tmp_path / "journal")
+    noted = PauseJournal(tmp_path / "journal")
     for t_ns in range(6):
-        noted.note(t_ns, What.STOPPED, 1, 3)
+        noted.note(t_ns, JournalAction.STOPPED, 1, 3)
     noted.flush()
     kinds = [entry.what for entry in journal.read(tmp_path / "journal")]
-    assert kinds == [*3 * [What.STOPPED], What.LOST]
+    assert kinds == [*3 * [JournalAction.STOPPED], JournalAction.LOST]
 
 
 def test_what_does_not_fit_the_disk_waits_and_no_record_is_torn(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    noted = Journal(tmp_path / "journal")
+    noted = PauseJournal(tmp_path / "journal")
     room = [13, 0, 30]
 
     def write(descriptor: int, data: bytes) -> int:
@@ -90,41 +90,47 @@ def test_what_does_not_fit_the_disk_waits_and_no_record_is_torn(
     monkeypatch.setattr(journal.os, "write", write)
     waiting = []
     for t_ns in range(4):
-        noted.note(t_ns, What.STOPPED, 1, 3)
+        noted.note(t_ns, JournalAction.STOPPED, 1, 3)
         noted.flush()
         waiting.append(noted.waiting)
-        assert all(entry.what is What.STOPPED for entry in journal.read(tmp_path / "journal"))
+        assert all(
+            entry.what is JournalAction.STOPPED for entry in journal.read(tmp_path / "journal")
+        )
     assert waiting == [1, 2, 1, 0]
     assert [entry.t_ns for entry in journal.read(tmp_path / "journal")] == [0, 1, 2, 3]
 
 
 def test_a_process_begins_after_the_last_whole_record(tmp_path: Path) -> None:
     file = tmp_path / "journal"
-    first = Journal(file)
-    first.note(10, What.STOPPED, 7, 3)
+    first = PauseJournal(file)
+    first.note(10, JournalAction.STOPPED, 7, 3)
     first.flush()
     with file.open("ab") as opened:
         opened.write(b"half")
-    second = Journal(file)
-    second.note(20, What.STARTED, 7, 3)
+    second = PauseJournal(file)
+    second.note(20, JournalAction.STARTED, 7, 3)
     second.flush()
     entries = [(entry.t_ns, entry.what) for entry in journal.read(file)]
-    assert entries == [(10, What.STOPPED), (20, What.STARTED)]
+    assert entries == [(10, JournalAction.STOPPED), (20, JournalAction.STARTED)]
 
 
 def test_a_record_that_is_damaged_is_lost(tmp_path: Path) -> None:
     file = tmp_path / "journal"
     file.write_bytes(bytes(20))
     (entry,) = journal.read(file)
-    assert entry.what is What.LOST
+    assert entry.what is JournalAction.LOST
 
 
 # Pauses
 
 
-@pytest.mark.parametrize("end", [What.STARTED, What.EXPIRED, What.CUT, What.FIRED])
-def test_a_pause_ends_with_what_ended_it(end: What) -> None:
-    (pause,) = pauses(PLAN, [entry(10, What.STOPPED), entry(20, What.REFRESHED), entry(35, end)])
+@pytest.mark.parametrize(
+    "end", [JournalAction.STARTED, JournalAction.EXPIRED, JournalAction.CUT, JournalAction.FIRED]
+)
+def test_a_pause_ends_with_what_ended_it(end: JournalAction) -> None:
+    (pause,) = pauses(
+        PLAN, [entry(10, JournalAction.STOPPED), entry(20, JournalAction.REFRESHED), entry(35, end)]
+    )
     assert (pause.begin_ns, pause.end_ns, pause.ended_by) == (10, 35, end)
     assert pause.sender is PLAN.by_slot[1]
     assert pause.peer == PLAN.by_slot[pause.sender.peer].node
@@ -134,11 +140,11 @@ def test_ports_and_classes_pause_apart_and_in_order() -> None:
     spans = pauses(
         PLAN,
         [
-            entry(10, What.STOPPED, slot=1),
-            entry(12, What.STOPPED, slot=2),
-            entry(13, What.STOPPED, slot=1, traffic_class=4),
-            entry(15, What.STARTED, slot=2),
-            entry(20, What.STARTED, slot=1),
+            entry(10, JournalAction.STOPPED, slot=1),
+            entry(12, JournalAction.STOPPED, slot=2),
+            entry(13, JournalAction.STOPPED, slot=1, traffic_class=4),
+            entry(15, JournalAction.STARTED, slot=2),
+            entry(20, JournalAction.STARTED, slot=1),
         ],
     )
     assert [
@@ -151,18 +157,18 @@ def test_ports_and_classes_pause_apart_and_in_order() -> None:
 
 
 def test_what_ended_before_it_began_is_no_pause() -> None:
-    assert pauses(PLAN, [entry(5, What.STARTED), entry(6, What.EXPIRED)]) == []
+    assert pauses(PLAN, [entry(5, JournalAction.STARTED), entry(6, JournalAction.EXPIRED)]) == []
 
 
-@pytest.mark.parametrize("end", [What.TAKEN_OVER, What.LOST])
-def test_no_pause_outlasts_the_process_or_the_journal(end: What) -> None:
+@pytest.mark.parametrize("end", [JournalAction.TAKEN_OVER, JournalAction.LOST])
+def test_no_pause_outlasts_the_process_or_the_journal(end: JournalAction) -> None:
     spans = pauses(
         PLAN,
         [
-            entry(10, What.STOPPED, slot=1),
-            entry(11, What.STOPPED, slot=2),
+            entry(10, JournalAction.STOPPED, slot=1),
+            entry(11, JournalAction.STOPPED, slot=2),
             entry(30, end, slot=0),
-            entry(40, What.STOPPED, slot=1),
+            entry(40, JournalAction.STOPPED, slot=1),
         ],
     )
     assert [(pause.sender.slot, pause.end_ns, pause.ended_by) for pause in spans] == [
@@ -174,19 +180,20 @@ def test_no_pause_outlasts_the_process_or_the_journal(end: What) -> None:
 
 @given(
     st.lists(
-        st.tuples(st.integers(0, 5), st.sampled_from(list(What)), st.integers(1, 3)), max_size=40
+        st.tuples(st.integers(0, 5), st.sampled_from(list(JournalAction)), st.integers(1, 3)),
+        max_size=40,
     ),
     st.lists(st.integers(0, 40), max_size=5),
 )
 def test_a_history_is_the_same_in_however_many_parts_it_is_read(
-    steps: list[tuple[int, What, int]], cuts: list[int]
+    steps: list[tuple[int, JournalAction, int]], cuts: list[int]
 ) -> None:
     t_ns, entries = 0, []
     for wait_ns, what, slot in steps:
         t_ns += wait_ns
         entries.append(entry(t_ns, what, slot))
     parts = [0, *sorted(cuts), len(entries)]
-    history = History()
+    history = PauseHistory()
     for begin, end in pairwise(parts):
         history.add(entries[begin:end])
     spans = pauses(PLAN, entries)
@@ -199,7 +206,7 @@ def test_a_history_is_the_same_in_however_many_parts_it_is_read(
         lasting = [pause.begin_ns for pause in mine if pause.end_ns is None]
         assert lasting == ([] if did.begun_ns is None else [did.begun_ns])
     assert history.entries == len(entries)
-    assert history.is_complete == all(what is not What.LOST for _, what, _ in steps)
+    assert history.is_complete == all(what is not JournalAction.LOST for _, what, _ in steps)
 
 
 # Counters
@@ -211,9 +218,18 @@ def test_a_class_is_counted_by_map_and_journal(lab: FakeLab, reader: PauseReader
     lab.maps.egresses.rows[index] |= {"out_packets": 5, "purged_packets": 1}
     lab.maps.ingresses.rows[index] = {"held": 70, "held_max": 90, "headroom_max": 30}
     lab.maps.ingresses.rows[index] |= {"dropped_packets": 2, "late_packets": 3}
-    lab.did((10, What.PAUSE_SENT), (20, What.REFRESHED), (30, What.RESUME_SENT))
-    lab.did((40, What.STOPPED), (47, What.STARTED), (50, What.STOPPED), (53, What.FIRED))
-    lab.did((60, What.STOPPED))
+    lab.did(
+        (10, JournalAction.PAUSE_SENT),
+        (20, JournalAction.REFRESHED),
+        (30, JournalAction.RESUME_SENT),
+    )
+    lab.did(
+        (40, JournalAction.STOPPED),
+        (47, JournalAction.STARTED),
+        (50, JournalAction.STOPPED),
+        (53, JournalAction.FIRED),
+    )
+    lab.did((60, JournalAction.STOPPED))
     counters = reader.counters(100)[SWITCH, 3]
     assert (counters.pauses_sent, counters.resumes_sent) == (2, 1)
     assert (counters.pauses_received, counters.resumes_received) == (4, 1)
@@ -236,19 +252,19 @@ def test_only_what_is_new_in_the_journal_is_read(
         return read(file, since)
 
     monkeypatch.setattr(journal, "read", noted)
-    lab.did((10, What.STOPPED), (15, What.STARTED))
+    lab.did((10, JournalAction.STOPPED), (15, JournalAction.STARTED))
     assert reader.counters(20)[SWITCH, 3].paused_ns == 5
-    lab.did((30, What.STOPPED))
+    lab.did((30, JournalAction.STOPPED))
     assert reader.counters(40)[SWITCH, 3].paused_ns == 15
     assert reader.counters(45)[SWITCH, 3].paused_ns == 20
-    lab.did((50, What.STARTED))
+    lab.did((50, JournalAction.STARTED))
     last = reader.counters(60)[SWITCH, 3]
     assert (last.paused_ns, last.longest_ns, last.transitions) == (25, 20, 2)
     assert asked == [0, 2, 3, 3]
 
 
 def test_a_pause_does_not_outlast_a_process_that_is_gone(lab: FakeLab, reader: PauseReader) -> None:
-    lab.did((10, What.STOPPED), (25, What.REFRESHED))
+    lab.did((10, JournalAction.STOPPED), (25, JournalAction.REFRESHED))
     assert reader.counters(1000)[SWITCH, 3].paused_ns == 990
     lab.is_alive = False
     assert reader.counters(2000)[SWITCH, 3].paused_ns == 15
@@ -327,7 +343,11 @@ def test_a_lab_without_lossless_classes_has_no_reader() -> None:
 
 
 def test_status_has_both_clocks_and_every_port(lab: FakeLab) -> None:
-    lab.did((0, What.TAKEN_OVER), (10_000, What.STOPPED), (60_000, What.STARTED))
+    lab.did(
+        (0, JournalAction.TAKEN_OVER),
+        (10_000, JournalAction.STOPPED),
+        (60_000, JournalAction.STARTED),
+    )
     overview = read_overview(FABRIC)
     assert overview is not None
     assert overview.works
@@ -362,7 +382,7 @@ def test_a_lab_whose_pausing_process_is_gone_is_not_as_planned(
 def test_status_says_when_the_journal_is_full(
     lab: FakeLab, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    lab.did((10, What.STOPPED), (20, What.LOST))
+    lab.did((10, JournalAction.STOPPED), (20, JournalAction.LOST))
     status = LabStatus("t-reading", (), lossless=read_overview(FABRIC))
     assert status.converged
     lifecycle._print_status(status)
@@ -383,7 +403,7 @@ def test_status_shows_who_took_part(
     monkeypatch.setenv("COLUMNS", "160")
     lifecycle._print_status(LabStatus("t-reading", (), lossless=read_overview(FABRIC)))
     assert "nothing was paused yet" in capsys.readouterr().out
-    lab.did((0, What.STOPPED), (3_000_000, What.STARTED))
+    lab.did((0, JournalAction.STOPPED), (3_000_000, JournalAction.STARTED))
     lab.maps.egresses.rows[SWITCH.slot * 8 + 3] = {"pauses": 1234}
     lifecycle._print_status(LabStatus("t-reading", (), lossless=read_overview(FABRIC)))
     text = capsys.readouterr().out

@@ -25,7 +25,7 @@ from rocelab.diagnose.terminal import heat_map, path_table, print_diagnosis
 from rocelab.jobs.jobplan import JobPlan
 from rocelab.prediction.matrix import rows_of_jobs
 from rocelab.prediction.predictor import Setting, paths_on
-from rocelab.results.diagnosis import Cause, Verdict, from_json
+from rocelab.results.diagnosis import Cause, CauseVerdict, from_json
 from rocelab.results.job import (
     HostStall,
     JobReport,
@@ -231,7 +231,7 @@ def test_timeouts_of_packets_that_waited_and_arrived_are_no_losses(
     assert (Cause.GREY_LINK in causes) == is_lost
 
 
-def _all(written: JobReport) -> tuple[Verdict, ...]:
+def _all(written: JobReport) -> tuple[CauseVerdict, ...]:
     diagnosis = diagnosed(written)
     return (diagnosis.verdict, *diagnosis.others)
 

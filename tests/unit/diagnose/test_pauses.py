@@ -25,7 +25,7 @@ from rocelab.planning.pauses import plan_pauses
 from rocelab.planning.queues import lab_rate_bps
 from rocelab.report.jobs.plots import pauses_plot
 from rocelab.report.jobs.view import lossless_text, propagation_rows
-from rocelab.results.diagnosis import Cause, Diagnosis, Verdict
+from rocelab.results.diagnosis import Cause, CauseVerdict, Diagnosis
 from rocelab.results.job import JobReport, LinkFigures
 from rocelab.results.lossless import Lossless, PauseFigures, PauseSpan
 from tests.helpers.directed import sent_by
@@ -123,7 +123,7 @@ def paused(
     return replace(whole, links=tuple(seen.values()), lossless=lossless, fidelity=fidelity)
 
 
-def every(diagnosis: Diagnosis) -> dict[Cause, Verdict]:
+def every(diagnosis: Diagnosis) -> dict[Cause, CauseVerdict]:
     return {other.cause: other for other in (diagnosis.verdict, *diagnosis.others)}
 
 

@@ -21,7 +21,7 @@ from rocelab.planning.pauses import plan_pauses
 from rocelab.report.view import figure_rows
 from rocelab.results.drill import PhaseRun, compared_figures, from_json, summarise
 from rocelab.results.expectations import parse_expectation, unmet
-from rocelab.results.job import Check, JobReport, RankFigures, Steps
+from rocelab.results.job import CountCheck, JobReport, RankFigures, StepRecords
 from rocelab.results.kpis import KPIS, format_kpi, job_figures
 from rocelab.results.lossless import Lossless, PauseSpan
 from rocelab.wire.headers import EXTENSION_BYTES, Extension
@@ -504,7 +504,7 @@ def test_the_farthest_pause_is_as_many_cables_from_where_pauses_began() -> None:
 def test_bytes_that_were_not_delivered_or_counters_that_differ_show() -> None:
     short = replace(idle(), transport=replace(idle().transport, delivered_bytes=1))
     assert job_figures([short])[0]["completed"] is False
-    check = Check("CNPs", "sent", 1, "counted", 0, 1, ("rank 0",))
+    check = CountCheck("CNPs", "sent", 1, "counted", 0, 1, ("rank 0",))
     assert job_figures([replace(idle(), accounting=(check,))])[0]["accounted"] is False
 
 
@@ -595,7 +595,7 @@ def test_the_job_of_a_phase_is_that_of_its_first_valid_run() -> None:
 
 
 def test_of_several_jobs_the_first_with_times_of_its_sends_is_taken() -> None:
-    timed = replace(idle(), steps=Steps(0, (), (), (), (), ()))
+    timed = replace(idle(), steps=StepRecords(0, (), (), (), (), ()))
     both = of_jobs("idle", idle(), timed), repeat()[1]
     assert result(both).job_of("idle") == timed
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
-from rocelab.faults.injector import Change
+from rocelab.faults.injector import InjectedChange
 from rocelab.faults.kinds.campaign import DRAWN, CampaignSpec
 from rocelab.faults.kinds.carrier_down import CarrierDown, CarrierDownSpec
 from rocelab.faults.kinds.flapping import FlappingSpec
@@ -147,8 +147,10 @@ def test_every_fault_reads_back_from_its_own_json() -> None:
         assert FAULT.validate_python(spec.model_dump(mode="json", exclude_none=True)) == spec
 
 
-def change(at_ms: int, *, begins: bool, subject: str = "a", kind: str = "carrier-down") -> Change:
-    return Change(Named(kind, subject), begins, at_ms * MS, 0)
+def change(
+    at_ms: int, *, begins: bool, subject: str = "a", kind: str = "carrier-down"
+) -> InjectedChange:
+    return InjectedChange(Named(kind, subject), begins, at_ms * MS, 0)
 
 
 def test_a_fault_longer_than_the_validation_time_is_two_events() -> None:
@@ -182,7 +184,7 @@ def test_faults_of_several_kinds_at_once_are_one_event_that_names_their_subjects
 def test_an_event_has_each_of_its_changes_with_the_links_and_nodes_that_the_fault_is_in() -> None:
     first, second = FABRIC.links[:2]
     faults = (CarrierDown((first,)), grey_loss((second,), 1000), SwitchPowerLoss("ctsw2"))
-    changes = [Change(fault, True, place * MS, 0) for place, fault in enumerate(faults)]
+    changes = [InjectedChange(fault, True, place * MS, 0) for place, fault in enumerate(faults)]
     (event,) = events_of(changes, apart_ns=500 * MS)
     assert [(fault.links, fault.nodes, fault.dark) for fault in event.faults] == [
         ((first.name,), (), True),

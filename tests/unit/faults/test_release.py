@@ -9,7 +9,7 @@ import pytest
 from rocelab import record
 from rocelab.faults.kinds.carrier_down import CarrierDown
 from rocelab.faults.running import release
-from rocelab.lab.providers.adopted import Adopted, write_adopted
+from rocelab.lab.providers.adopted import AdoptionRecord, write_adopted
 from rocelab.planning.build import build_fabric
 from rocelab.record import LabFiles
 from tests.helpers.adopted_sample import leaf_spine
@@ -21,7 +21,7 @@ def test_a_lab_whose_adoption_was_killed_is_forgotten(
     monkeypatch.setattr(record, "RUN_ROOT", tmp_path)
     files = LabFiles("mine")
     files.root.mkdir()
-    write_adopted(files, Adopted("Mine", "docker", {}))
+    write_adopted(files, AdoptionRecord("Mine", "docker", {}))
     assert release("mine") == ()
     assert not files.root.exists()
 

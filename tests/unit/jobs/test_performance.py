@@ -12,7 +12,7 @@ from rocelab.jobs.collectives import Pattern, Schedule, schedule
 from rocelab.jobs.patterns.base import Algorithm, Send
 from rocelab.jobs.performance import (
     FRAME_OVERHEAD_BYTES,
-    Row,
+    PerformanceRow,
     busbw_factor,
     jct_ratio,
     nccl_table,
@@ -28,7 +28,7 @@ GBPS_400 = 400 * 10**9
 def test_bandwidths_of_an_allreduce_are_those_nccl_tests_printed(
     size: int, time_us: float, algbw: float, busbw: float
 ) -> None:
-    row = Row(Pattern.ALLREDUCE, 8, size, time_us * 1000)
+    row = PerformanceRow(Pattern.ALLREDUCE, 8, size, time_us * 1000)
     assert row.algbw_gbs == pytest.approx(algbw, rel=1e-4)
     assert row.busbw_gbs == pytest.approx(busbw, rel=1e-4)
 
@@ -60,7 +60,7 @@ def bound(plan: Schedule) -> float:
 @given(st.sampled_from([pattern for pattern in Pattern if pattern is not Pattern.ALLTOALLV]))
 def test_at_the_lower_bound_the_bus_bandwidth_is_the_nics_rate(pattern: Pattern) -> None:
     plan = schedule(pattern, 8, 8 * 10**6)
-    row = Row(pattern, 8, plan.size_bytes, bound(plan))
+    row = PerformanceRow(pattern, 8, plan.size_bytes, bound(plan))
     assert row.busbw_gbs == pytest.approx(50)
 
 
@@ -97,7 +97,7 @@ def test_a_jct_ratio_is_measured_over_possible() -> None:
 
 def table() -> str:
     rows = [
-        Row(Pattern.ALLREDUCE, 8, size, time_us * 1000, wrong_bytes=0)
+        PerformanceRow(Pattern.ALLREDUCE, 8, size, time_us * 1000, wrong_bytes=0)
         for size, time_us, _, _ in OUT_OF_PLACE
     ]
     return nccl_table(rows, iterations=20, warmup_iterations=5, places=["srv1-1:1", "srv1-2:1"])
@@ -129,8 +129,8 @@ def test_a_table_has_nccl_tests_columns_and_comments() -> None:
 
 def test_a_row_counts_elements_per_rank_names_its_root_and_says_what_was_not_checked() -> None:
     rows = [
-        Row(Pattern.GATHER, 4, 4000, 1000.0, root=3),
-        Row(Pattern.REDUCESCATTER, 4, 4000, 1000.0, wrong_bytes=12),
+        PerformanceRow(Pattern.GATHER, 4, 4000, 1000.0, root=3),
+        PerformanceRow(Pattern.REDUCESCATTER, 4, 4000, 1000.0, wrong_bytes=12),
     ]
     text = nccl_table(rows, iterations=1, warmup_iterations=0)
     gather, reduce_scatter = (line.split() for line in text.splitlines() if line[0] != "#")
@@ -143,7 +143,7 @@ def test_a_row_counts_elements_per_rank_names_its_root_and_says_what_was_not_che
 
 @given(st.integers(1, 10**12), st.floats(1, 1e15))
 def test_a_row_has_nine_cells_whatever_the_numbers(size: int, time_ns: float) -> None:
-    row = Row(Pattern.ALLREDUCE, 8, size, time_ns, wrong_bytes=0)
+    row = PerformanceRow(Pattern.ALLREDUCE, 8, size, time_ns, wrong_bytes=0)
     text = nccl_table([row], iterations=1, warmup_iterations=0)
     (line,) = (line for line in text.splitlines() if line[0] != "#")
     assert len(line.split()) == 9
@@ -154,7 +154,7 @@ def test_no_rows_and_no_time_are_refused() -> None:
     with pytest.raises(ValueError, match="a table needs a row"):
         nccl_table([], iterations=1, warmup_iterations=0)
     with pytest.raises(ValueError, match="has no bandwidth"):
-        _ = Row(Pattern.ALLREDUCE, 8, 100, 0.0).algbw_gbs
+        _ = PerformanceRow(Pattern.ALLREDUCE, 8, 100, 0.0).algbw_gbs
 
 
 def test_the_columns_stand_where_nccl_tests_puts_them() -> None:

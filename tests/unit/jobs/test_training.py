@@ -14,7 +14,7 @@ from rocelab.jobs.collectives import Pattern
 from rocelab.jobs.inference import InferenceSpec, inference_workload
 from rocelab.jobs.job import JobSpec
 from rocelab.jobs.models import MODELS, ModelShape
-from rocelab.jobs.parallelism import Layout, in_groups
+from rocelab.jobs.parallelism import RankLayout, in_groups
 from rocelab.jobs.placement import Placement
 from rocelab.jobs.ranking import RankingSpec, ranking_workload
 from rocelab.jobs.spec import SimulatedJob, collective_job, find_jobs, load_jobs
@@ -124,7 +124,7 @@ def test_experts_are_reduced_among_those_that_hold_the_same():
     st.integers(1, 3),
 )
 def test_groups_of_each_kind_share_out_all_ranks(tensor, context, pipeline, replicas, expert):
-    layout = Layout(tensor, context, pipeline, replicas * expert, expert)
+    layout = RankLayout(tensor, context, pipeline, replicas * expert, expert)
     everyone = slice(None)
     coordinate = {rank: index for index, rank in np.ndenumerate(layout.grid)}
     for groups, axes in (
@@ -144,13 +144,13 @@ def test_groups_of_each_kind_share_out_all_ranks(tensor, context, pipeline, repl
 
 
 def test_tensor_parallel_ranks_are_neighbours_and_replicas_farthest():
-    layout = Layout(tensor=8, context=2, pipeline=4, data=3)
+    layout = RankLayout(tensor=8, context=2, pipeline=4, data=3)
     assert layout.stage(1)[:8].tolist() == list(range(16, 24))
     assert layout.data_groups(slice(0, 1))[0].tolist() == [0, 8, 64, 72, 128, 136]
 
 
 def test_a_ring_over_groups_stays_within_each():
-    members = Layout(tensor=2, context=1, pipeline=1, data=4).data_groups(slice(None))
+    members = RankLayout(tensor=2, context=1, pipeline=1, data=4).data_groups(slice(None))
     sends = in_groups(Pattern.ALLREDUCE, 800, members)
     assert sends is not None
     assert set(zip(sends.source.tolist(), sends.destination.tolist(), strict=True)) == {

@@ -7,12 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rocelab.lab import checks, doctor
-from rocelab.lab.doctor import KERNEL_FEATURES, Check, Diagnosis
+from rocelab.lab.doctor import KERNEL_FEATURES, Check, MachineDiagnosis
 from rocelab.lab.lab import as_it_runs
 from rocelab.labfile.catalog import find_lab
 from rocelab.labfile.load import load_spec
 from rocelab.linux import probes
-from rocelab.linux.probes import Outcome
+from rocelab.linux.probes import ProbeOutcome
 from rocelab.linux.rights import CAPABILITIES, Capability, effective_capabilities
 
 ALL = (1 << 41) - 1
@@ -25,7 +25,7 @@ def check(*, ok: bool, needed: bool) -> Check:
 @given(st.lists(st.builds(check, ok=st.booleans(), needed=st.booleans())))
 def test_a_lab_can_run_when_nothing_that_is_needed_is_missing(checks: list[Check]) -> None:
     missing = [one for one in checks if one.needed and not one.ok]
-    assert Diagnosis(tuple(checks)).can_run == (not missing)
+    assert MachineDiagnosis(tuple(checks)).can_run == (not missing)
 
 
 def test_capabilities_are_read_from_the_effective_set() -> None:
@@ -45,7 +45,7 @@ def test_a_missing_capability_is_the_only_one_named(capability: Capability) -> N
 
 def test_a_lab_runs_without_cap_sys_resource() -> None:
     checks = doctor.capability_checks(ALL & ~(1 << 24))
-    assert Diagnosis(tuple(checks)).can_run
+    assert MachineDiagnosis(tuple(checks)).can_run
     assert not all(one.ok for one in checks)
 
 
@@ -54,7 +54,7 @@ def test_every_kernel_feature_has_a_probe_and_every_probe_is_shown() -> None:
 
 
 def test_without_a_namespace_every_kernel_check_says_it_was_not_tried() -> None:
-    checks = doctor.kernel_checks({"namespaces": Outcome(False, "needs root", denied=True)})
+    checks = doctor.kernel_checks({"namespaces": ProbeOutcome(False, "needs root", denied=True)})
     assert checks[0].found == "needs root"
     assert {one.found for one in checks[1:]} == {"not tried: needs root"}
     assert {one.remedy for one in checks} == {
@@ -63,8 +63,8 @@ def test_without_a_namespace_every_kernel_check_says_it_was_not_tried() -> None:
 
 
 def test_a_missing_feature_keeps_its_own_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
-    outcomes = {feature.probe: Outcome(True, "present") for feature in KERNEL_FEATURES}
-    outcomes["hash seed"] = Outcome(False, "not in this kernel (6.8.0)")
+    outcomes = {feature.probe: ProbeOutcome(True, "present") for feature in KERNEL_FEATURES}
+    outcomes["hash seed"] = ProbeOutcome(False, "not in this kernel (6.8.0)")
     seed = next(one for one in doctor.kernel_checks(outcomes) if not one.ok)
     assert seed.name == "multipath hash seed"
     assert not seed.needed

@@ -12,14 +12,14 @@ from rocelab.base.errors import MachineError
 from rocelab.base.interruption import ending
 from rocelab.base.progress import Progress
 from rocelab.lab import image
-from rocelab.lab.engine import Engine
+from rocelab.lab.engine import ContainerEngine
 from rocelab.linux import processes
 from tests.helpers.waiting import wait_until
 
 SETUP = Path(__file__).resolve().parents[3] / "setup.sh"
 
 
-class EmptyEngine(Engine):
+class EmptyEngine(ContainerEngine):
     """An engine that has no image."""
 
     def __init__(self) -> None:

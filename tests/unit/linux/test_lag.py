@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from rocelab.agent.prober import ProbeFlow
 from rocelab.agent.rc.queue_pair import QueuePair
 from rocelab.agent.rc.responder import ACK
-from rocelab.linux.lag import Lag, Port, affinity
+from rocelab.linux.lag import Lag, LagPort, affinity
 from rocelab.wire.icrc import icrc_is_right
 from tests.helpers.rc_fakes import FakeOutlet, header, nic, pair_settings
 
@@ -30,7 +30,7 @@ class Recorder:
 
 
 def lag(*homes: int) -> tuple[Lag[str], list[Recorder]]:
-    ports = Lag([Port(name, name, macs) for name, macs in zip(NAMES, MACS, strict=True)])
+    ports = Lag([LagPort(name, name, macs) for name, macs in zip(NAMES, MACS, strict=True)])
     members = [Recorder() for _ in homes]
     for member, home in zip(members, homes, strict=True):
         ports.add(member, home)
@@ -62,7 +62,7 @@ def test_without_any_carrier_nobody_moves_and_the_first_port_that_is_back_has_al
 
 
 def test_a_nic_with_one_port_has_nowhere_to_go() -> None:
-    ports: Lag[str] = Lag([Port("tor1a", "tor1a", MACS[0])])
+    ports: Lag[str] = Lag([LagPort("tor1a", "tor1a", MACS[0])])
     member = Recorder()
     ports.add(member, 0)
     for present in (False, True):
@@ -96,7 +96,7 @@ def test_a_queue_pair_that_moves_goes_on_where_it_was_with_the_other_ports_addre
     lines = [nic(outlet) for outlet in outlets]
     pair = QueuePair(5, lines[0], header(), pair_settings(window=8), 1e9)
     ports = Lag(
-        [Port(*port) for port in zip(NAMES, lines, MACS, strict=True)],
+        [LagPort(*port) for port in zip(NAMES, lines, MACS, strict=True)],
     )
     ports.add(pair, 0)
     pair.post(20 * 1024, 7)

@@ -87,7 +87,7 @@ def test_addresses_and_neighbours() -> None:
 def test_a_route_over_several_links() -> None:
     fields = {"family": AF_INET, "table": 254, "proto": 4, "type": 1}
     gateways = {5: "198.18.0.2", 6: "198.18.1.2"}
-    result = [("RTA_MULTIPATH", [rtnetlink.Hop(*hop) for hop in gateways.items()])]
+    result = [("RTA_MULTIPATH", [rtnetlink.GatewayHop(*hop) for hop in gateways.items()])]
     theirs = [
         {"oif": oif, "hops": 0, "attrs": [("RTA_GATEWAY", ip)]} for oif, ip in gateways.items()
     ]

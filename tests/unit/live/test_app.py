@@ -18,7 +18,7 @@ from rocelab.live.access import Access
 from rocelab.live.app import MOST_BODY_BYTES, PAGE, live_app
 from rocelab.live.events import CarrierEvent, document
 from rocelab.live.faults import FaultRequest
-from rocelab.live.history import History
+from rocelab.live.history import LoadHistory
 from rocelab.live.state import METRICS, LabState
 from rocelab.live.stream import Hub
 from rocelab.live.traffic import NO_JOB
@@ -64,7 +64,7 @@ class NoTraffic:
 def feed() -> SimpleNamespace:
     lab = Lab.planned("tiny").unstarted()
     state = LabState(lab.fabric, read_only=False)
-    hub, history = Hub(METRICS, state.document), History(lab.fabric)
+    hub, history = Hub(METRICS, state.document), LoadHistory(lab.fabric)
     return SimpleNamespace(lab=lab, state=state, hub=hub, history=history)
 
 

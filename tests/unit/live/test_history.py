@@ -13,7 +13,7 @@ from rocelab.base.errors import InputError
 from rocelab.lab.lab import Lab
 from rocelab.linux.counters import DepthCounters, QueueCounters
 from rocelab.live import history as module
-from rocelab.live.history import MOST_LINKS, MOST_SAMPLES, History
+from rocelab.live.history import MOST_LINKS, MOST_SAMPLES, LoadHistory
 from rocelab.observe.health.reading import Reading
 from rocelab.planning.fabric import Fabric
 from tests.unit.live.test_state import reading
@@ -47,7 +47,7 @@ def values(document: Mapping[str, Any]) -> dict[tuple[str, int | None, str], lis
 
 def test_a_queue_has_its_depth_and_what_it_marked_and_dropped_a_second(fabric: Fabric) -> None:
     """It is as deep in the third reading, and was deeper in between when the fourth was made."""
-    history = History(fabric)
+    history = LoadHistory(fabric)
     history.add({"load": {up(fabric): 0.5}}, {}, None, queued(fabric, S))
     counts = {"marked": 7, "dropped_packets": 3, "depth_bytes": 900}
     deeper: dict[str, Any] = {**counts, "on_arrival": DepthCounters(4500, 4500, (1,), (0,))}
@@ -75,7 +75,7 @@ def test_a_queue_has_its_depth_and_what_it_marked_and_dropped_a_second(fabric: F
 
 
 def test_only_what_is_newer_is_given(fabric: Fabric) -> None:
-    history = History(fabric)
+    history = LoadHistory(fabric)
     for t_ns in (1, 2, 3):
         history.add({}, {}, None, reading(fabric, t_ns))
     assert history.document([LINK], 2)["t_ns"] == [3]
@@ -83,7 +83,7 @@ def test_only_what_is_newer_is_given(fabric: Fabric) -> None:
 
 
 def test_it_has_an_end(fabric: Fabric, monkeypatch: pytest.MonkeyPatch) -> None:
-    history = History(fabric)
+    history = LoadHistory(fabric)
     for t_ns in range(1, MOST_SAMPLES + 11):
         history.add({}, {}, None, reading(fabric, t_ns))
     assert history.document([LINK], 0)["t_ns"] == list(range(11, MOST_SAMPLES + 11))
@@ -96,13 +96,13 @@ def test_it_has_an_end(fabric: Fabric, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_links_that_there_are_not_and_too_many_are_refused(fabric: Fabric) -> None:
     with pytest.raises(InputError, match="no link nothing"):
-        History(fabric).document(["nothing"], 0)
+        LoadHistory(fabric).document(["nothing"], 0)
     with pytest.raises(InputError, match="too many"):
-        History(fabric).document([LINK] * (MOST_LINKS + 1), 0)
+        LoadHistory(fabric).document([LINK] * (MOST_LINKS + 1), 0)
 
 
 def test_what_held_at_a_time_is_that_of_the_sample_before_it(fabric: Fabric) -> None:
-    history = History(fabric)
+    history = LoadHistory(fabric)
     with pytest.raises(InputError, match="nothing has been read yet"):
         history.at(S, "load")
     whole = reading(fabric, S)

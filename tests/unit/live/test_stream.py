@@ -7,7 +7,7 @@ import json
 import pytest
 
 from rocelab.live import stream
-from rocelab.live.stream import Hub, Message
+from rocelab.live.stream import Hub, StreamMessage
 
 METRICS = ("load", "drops")
 
@@ -21,7 +21,7 @@ def nothing() -> None:
     """Called when there is news."""
 
 
-def contents(messages: list[Message]) -> list[tuple[str, object]]:
+def contents(messages: list[StreamMessage]) -> list[tuple[str, object]]:
     """Kind and what tells messages apart."""
     contents = []
     for message in messages:
@@ -164,5 +164,5 @@ def test_news_and_the_end_wake_every_client(hub: Hub) -> None:
 
 
 def test_a_message_is_written_as_a_server_sent_event() -> None:
-    message = Message("event", '{"n":1}', "ab-7")
+    message = StreamMessage("event", '{"n":1}', "ab-7")
     assert message.encoded() == b'id: ab-7\nevent: event\ndata: {"n":1}\n\n'

@@ -21,7 +21,7 @@ from rocelab.lab.lab import Lab
 from rocelab.live import traffic as module
 from rocelab.live.events import Event, JobEvent, UseEvent
 from rocelab.live.state import LabState
-from rocelab.live.traffic import Traffic
+from rocelab.live.traffic import LiveTraffic
 from rocelab.record import LabFiles
 from rocelab.results.job import SCHEMA_VERSION
 from tests.helpers import phases_sample
@@ -84,13 +84,13 @@ def process(monkeypatch: pytest.MonkeyPatch) -> Process:
 
 
 @pytest.fixture
-def traffic(feed: Feed, process: Process) -> Iterator[Traffic]:
-    with Traffic(feed) as traffic:  # type: ignore[arg-type]
+def traffic(feed: Feed, process: Process) -> Iterator[LiveTraffic]:
+    with LiveTraffic(feed) as traffic:  # type: ignore[arg-type]
         yield traffic
 
 
 def test_a_job_that_is_stopped_is_over_and_another_one_can_begin(
-    traffic: Traffic, process: Process, feed: Feed
+    traffic: LiveTraffic, process: Process, feed: Feed
 ) -> None:
     process.script = f"say('''{BEGINS}'''); {WAITS}"
     assert traffic.document() == {"state": None}
@@ -108,7 +108,7 @@ def test_a_job_that_is_stopped_is_over_and_another_one_can_begin(
 
 def test_the_end_of_the_server_stops_a_job(process: Process, feed: Feed) -> None:
     process.script = f"say('''{BEGINS}'''); {WAITS}"
-    with Traffic(feed) as traffic:  # type: ignore[arg-type]
+    with LiveTraffic(feed) as traffic:  # type: ignore[arg-type]
         traffic.start(JOB)
     assert traffic.document()["state"] == "stopped"
     with pytest.raises(InputError):
@@ -119,7 +119,7 @@ def test_the_end_of_the_server_stops_a_job(process: Process, feed: Feed) -> None
     ("code", "made"), [(1, ExpectationError), (2, InputError), (3, MachineError)]
 )
 def test_what_the_product_refuses_is_the_answer(
-    traffic: Traffic, process: Process, feed: Feed, code: int, made: type[Exception]
+    traffic: LiveTraffic, process: Process, feed: Feed, code: int, made: type[Exception]
 ) -> None:
     process.script = f"""say('{{"error": "in use", "hint": "wait", "exit_code": {code}}}')"""
     with pytest.raises(made, match="in use"):
@@ -128,7 +128,7 @@ def test_what_the_product_refuses_is_the_answer(
 
 
 def test_while_another_has_the_lab_nothing_runs_and_the_last_job_is_still_there(
-    traffic: Traffic, process: Process, feed: Feed
+    traffic: LiveTraffic, process: Process, feed: Feed
 ) -> None:
     process.script = f"say('''{BEGINS}'''); {WAITS}"
     traffic.start(JOB)
@@ -145,7 +145,7 @@ def test_while_another_has_the_lab_nothing_runs_and_the_last_job_is_still_there(
     [({}, "valid"), ({"problems": ("late",)}, "invalid"), ({"errors": ("lost",)}, "failed")],
 )
 def test_a_job_that_ends_is_what_its_result_is(
-    traffic: Traffic, process: Process, feed: Feed, changes: dict[str, Any], outcome: str
+    traffic: LiveTraffic, process: Process, feed: Feed, changes: dict[str, Any], outcome: str
 ) -> None:
     (phase,) = (repeat for repeat in phases_sample.result().repeats[0] if repeat.phase == "idle")
     assert phase.jobs is not None
@@ -162,7 +162,7 @@ def test_a_job_that_ends_is_what_its_result_is(
 
 
 def test_who_else_has_the_lab_is_told_once_and_not_that_the_page_s_own_job_has_it(
-    traffic: Traffic, process: Process, feed: Feed, monkeypatch: pytest.MonkeyPatch
+    traffic: LiveTraffic, process: Process, feed: Feed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     process.script = f"say({BEGINS!r}); {WAITS}"
     traffic.start(JOB)
@@ -176,7 +176,7 @@ def test_who_else_has_the_lab_is_told_once_and_not_that_the_page_s_own_job_has_i
 
 
 def test_a_process_that_ends_without_a_result_has_failed_with_its_last_words(
-    traffic: Traffic, process: Process, feed: Feed
+    traffic: LiveTraffic, process: Process, feed: Feed
 ) -> None:
     process.script = f"say('''{BEGINS}'''); sys.exit('no memory is left')"
     traffic.start(JOB)
@@ -190,7 +190,7 @@ def test_a_process_that_ends_without_a_result_has_failed_with_its_last_words(
 
 
 def test_a_job_that_does_not_fit_is_refused_before_anything_runs(
-    traffic: Traffic, process: Process, tmp_path: Path
+    traffic: LiveTraffic, process: Process, tmp_path: Path
 ) -> None:
     process.script = f"open({str(tmp_path / 'ran')!r}, 'w')"
     with pytest.raises(InputError, match="NIC"):

@@ -30,7 +30,7 @@ from rocelab.labfile.queues import QueuesSpec
 from rocelab.linux.counters import DepthCounters, PortCounters, QueueCounters
 from rocelab.linux.fib import live_widths, parse_route
 from rocelab.observe.evidence import bundle
-from rocelab.observe.evidence.shelf import Shelf
+from rocelab.observe.evidence.shelf import EvidenceFolder
 from rocelab.observe.health import monitor as monitoring
 from rocelab.observe.health import sessions
 from rocelab.observe.health.endpoints import EndpointTracker
@@ -620,7 +620,7 @@ def test_a_session_counts_at_the_ends_that_answer(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(sessions, "_answered", answer)
     fabric = build_fabric(leaf_spine())
     speakers = {name: NamespaceNode(name, LabFiles("x")) for name in ("leaf1", "spine1")}
-    asked = sessions.AskedSessions(fabric, speakers)
+    asked = sessions.PolledSessions(fabric, speakers)
     # Nothing is said of leaf1:eth3: neither end answered.
     assert asked.established() == {"leaf1:eth2": True, "leaf2:eth2": False}
     assert asked.gaps == ("could not read leaf1: timed out",)
@@ -665,7 +665,7 @@ def test_what_can_not_be_read_is_a_gap_and_no_error(tmp_path: Path) -> None:
     def stopped() -> str:
         raise TimeoutError
 
-    shelf = Shelf(open_folder(tmp_path), "rtsw1")
+    shelf = EvidenceFolder(open_folder(tmp_path), "rtsw1")
     assert shelf.keep("a.txt", "something", lambda: "text")
     assert not shelf.keep("b.txt", "a daemon's answer", stopped)
     assert not shelf.keep("c.txt", "a file", (tmp_path / "none").read_bytes)

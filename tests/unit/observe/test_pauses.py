@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rocelab.dataplane.pfc.journal import What
+from rocelab.dataplane.pfc.journal import JournalAction
 from rocelab.observe import pauses
 from rocelab.observe.pauses import PauseWatch
 from rocelab.results.lossless import Lossless
@@ -25,7 +25,7 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeLab:
     return faked(tmp_path, monkeypatch)
 
 
-def figures(lab: FakeLab, *entries: tuple[int, What]) -> Lossless:
+def figures(lab: FakeLab, *entries: tuple[int, JournalAction]) -> Lossless:
     """Of a run in which the switch's port did this."""
     with PauseWatch(FABRIC) as watch:
         lab.did(*entries)
@@ -36,8 +36,13 @@ def figures(lab: FakeLab, *entries: tuple[int, What]) -> Lossless:
 
 
 def test_the_longest_pause_is_this_run_s(lab: FakeLab) -> None:
-    lab.did((0, What.STOPPED), (900, What.STARTED))
-    lossless = figures(lab, (1200, What.STOPPED), (1230, What.STARTED), (1990, What.STOPPED))
+    lab.did((0, JournalAction.STOPPED), (900, JournalAction.STARTED))
+    lossless = figures(
+        lab,
+        (1200, JournalAction.STOPPED),
+        (1230, JournalAction.STARTED),
+        (1990, JournalAction.STOPPED),
+    )
     (port,) = lossless.ports
     assert port.node == SWITCH.node
     assert (port.transitions, port.paused_ns, port.longest_ns) == (2, 40, 30)
@@ -45,8 +50,8 @@ def test_the_longest_pause_is_this_run_s(lab: FakeLab) -> None:
 
 
 def test_a_pause_from_before_the_run_counts_from_its_beginning_on(lab: FakeLab) -> None:
-    lab.did((0, What.STOPPED))
-    lossless = figures(lab, (1250, What.STARTED))
+    lab.did((0, JournalAction.STOPPED))
+    lossless = figures(lab, (1250, JournalAction.STARTED))
     (port,) = lossless.ports
     assert port.paused_ns == port.longest_ns == 250
     assert [(span.begin_ns, span.end_ns) for span in lossless.spans] == [(-100, 150)]
@@ -56,9 +61,18 @@ def test_of_too_many_pauses_the_short_ones_that_are_over_are_left_out(
     lab: FakeLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pauses, "MOST_SPANS", 2)
-    ended = [(1100, What.STOPPED), (1101, What.STARTED), (1200, What.STOPPED), (1250, What.STARTED)]
+    ended = [
+        (1100, JournalAction.STOPPED),
+        (1101, JournalAction.STARTED),
+        (1200, JournalAction.STOPPED),
+        (1250, JournalAction.STARTED),
+    ]
     lossless = figures(
-        lab, *ended, (1300, What.STOPPED), (1320, What.STARTED), (1990, What.STOPPED)
+        lab,
+        *ended,
+        (1300, JournalAction.STOPPED),
+        (1320, JournalAction.STARTED),
+        (1990, JournalAction.STOPPED),
     )
     assert [(span.begin_ns, span.end_ns) for span in lossless.spans] == [(100, 150), (890, None)]
     assert lossless.spans_left_out == 2
@@ -67,8 +81,10 @@ def test_of_too_many_pauses_the_short_ones_that_are_over_are_left_out(
 
 def test_lateness_is_of_all_ports_and_of_nics_alone(lab: FakeLab) -> None:
     with PauseWatch(FABRIC) as watch:
-        lab.did((1200, What.STOPPED), (1300, What.STARTED), value=2000)
-        lab.did((1200, What.STOPPED), (1300, What.STARTED), slot=NIC.slot, value=10)
+        lab.did((1200, JournalAction.STOPPED), (1300, JournalAction.STARTED), value=2000)
+        lab.did(
+            (1200, JournalAction.STOPPED), (1300, JournalAction.STARTED), slot=NIC.slot, value=10
+        )
         lossless = watch.figures(BEGUN_NS)
     assert lossless is not None
     assert (lossless.late_max_ns, lossless.nics_late_p99_ns) == (2000, 10)
@@ -78,24 +94,24 @@ def test_lateness_is_of_all_ports_and_of_nics_alone(lab: FakeLab) -> None:
 def test_a_pausing_process_that_was_started_again_counts_if_it_was_in_this_run(
     lab: FakeLab, begun_ns: int, restarts: int
 ) -> None:
-    lab.did((0, What.TAKEN_OVER))
-    assert figures(lab, (begun_ns, What.TAKEN_OVER)).restarts == restarts
+    lab.did((0, JournalAction.TAKEN_OVER))
+    assert figures(lab, (begun_ns, JournalAction.TAKEN_OVER)).restarts == restarts
 
 
 @pytest.mark.parametrize("lost_ns", [500, 1500])
 def test_a_full_journal_lacks_pauses_of_this_run_and_of_all_after_it(
     lab: FakeLab, lost_ns: int
 ) -> None:
-    assert not figures(lab, (lost_ns, What.LOST)).is_recorded
+    assert not figures(lab, (lost_ns, JournalAction.LOST)).is_recorded
 
 
 def test_a_journal_with_room_has_all_pauses(lab: FakeLab) -> None:
-    assert figures(lab, (1200, What.STOPPED), (1300, What.STARTED)).is_recorded
+    assert figures(lab, (1200, JournalAction.STOPPED), (1300, JournalAction.STARTED)).is_recorded
 
 
 def test_records_that_wait_for_room_are_missing_in_this_run(lab: FakeLab) -> None:
     lab.maps.ports.rows[0] = {"unreported": 1}
-    assert not figures(lab, (1200, What.STOPPED)).is_recorded
+    assert not figures(lab, (1200, JournalAction.STOPPED)).is_recorded
 
 
 @pytest.mark.parametrize(
@@ -105,9 +121,9 @@ def test_pause_frames_that_did_not_reach_the_peer_are_told(
     lab: FakeLab, received: int, is_paused: bool, lost: int
 ) -> None:
     """The last one to a peer that is still paused may be on its way."""
-    lab.did((0, What.PAUSE_SENT))
+    lab.did((0, JournalAction.PAUSE_SENT))
     with PauseWatch(FABRIC) as watch:
-        lab.did((1200, What.PAUSE_SENT), (1300, What.REFRESHED))
+        lab.did((1200, JournalAction.PAUSE_SENT), (1300, JournalAction.REFRESHED))
         row = {"pauses": received, "gated": int(is_paused)}
         lab.maps.egresses.rows[SWITCH.peer * 8 + 3] = row
         lossless = watch.figures(BEGUN_NS)
@@ -124,7 +140,7 @@ def test_frames_that_end_a_pause_are_not_made_up_for_by_others(
     lab: FakeLab, pauses: int, resumes: int, lost: int
 ) -> None:
     with PauseWatch(FABRIC) as watch:
-        lab.did((1200, What.PAUSE_SENT), (1300, What.RESUME_SENT))
+        lab.did((1200, JournalAction.PAUSE_SENT), (1300, JournalAction.RESUME_SENT))
         row = {"pauses": pauses, "resumes": resumes}
         lab.maps.egresses.rows[SWITCH.peer * 8 + 3] = row
         lossless = watch.figures(BEGUN_NS)

@@ -15,7 +15,7 @@ from scapy.utils import PcapWriter
 
 from rocelab.observe.pcapng import (
     PCAP_HEADER_BYTES,
-    Packet,
+    CapturedPacket,
     PcapReader,
     pcapng_header,
     pcapng_packet,
@@ -66,7 +66,10 @@ def test_what_is_no_capture_with_nanoseconds_is_refused(data: bytes) -> None:
 )
 def test_tshark_reads_interfaces_and_nanoseconds() -> None:
     ports = {name: PcapReader(pcap(())) for name in ("rtsw1:ctsw1", "ctsw1:rtsw1")}
-    sent = [(1, Packet(TIMES_NS[0], 60, bytes(14))), (0, Packet(TIMES_NS[1], 17, bytes(17)))]
+    sent = [
+        (1, CapturedPacket(TIMES_NS[0], 60, bytes(14))),
+        (0, CapturedPacket(TIMES_NS[1], 17, bytes(17))),
+    ]
     blocks = [pcapng_packet(packet, number) for number, packet in sent]
     fields = ("frame.interface_name", "frame.time_epoch", "frame.cap_len", "frame.len")
     done = subprocess.run(

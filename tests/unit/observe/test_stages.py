@@ -20,13 +20,13 @@ from rocelab.observe.stages.delay import delay_of
 from rocelab.observe.stages.frrlog import (
     BfdDown,
     LogEvent,
+    RouteProgress,
     RouteReceived,
     RouteStep,
     SessionDown,
-    Step,
     parse_log,
 )
-from rocelab.observe.stages.measure import FlowRecovery, Records, stages_of
+from rocelab.observe.stages.measure import FlowRecovery, StageRecords, stages_of
 from rocelab.report.plots import svg
 from rocelab.report.stages import CAUSES, stage_rows, stages_table, waterfall
 from rocelab.results.convergence import Window
@@ -34,7 +34,7 @@ from rocelab.results.probes import FibChange
 from rocelab.results.stages import (
     FORMAT,
     SCHEMA_VERSION,
-    Cause,
+    DetectionCause,
     ReadDelay,
     Resolution,
     Stages,
@@ -64,7 +64,7 @@ def recorded(scenario: str, node: str) -> list[LogEvent]:
     ]
 
 
-def ends_of(name: str) -> list[tuple[str, Cause, str]]:
+def ends_of(name: str) -> list[tuple[str, DetectionCause, str]]:
     return [
         (event.neighbour, event.cause, event.detail)
         for event in parse_log("rtsw1", text_of(name))
@@ -75,18 +75,28 @@ def ends_of(name: str) -> list[tuple[str, Cause, str]]:
 @pytest.mark.parametrize(
     ("name", "neighbour", "cause", "detail"),
     [
-        ("carrier-rtsw1-bgpd", "198.18.0.29", Cause.CARRIER, "Interface down"),
-        ("bfd-rtsw1-bgpd", "198.18.0.29", Cause.BFD, "Cease/BFD Down"),
-        ("hold-rtsw1-bgpd", "198.18.0.27", Cause.HOLD_TIMER, "Hold Timer Expired"),
-        ("killed-rtsw1-bgpd", "198.18.0.29", Cause.SESSION_CLOSED, "Peer closed the session"),
-        ("reset-rtsw1-bgpd", "198.18.0.27", Cause.ADMIN, "User reset"),
-        ("reset-ctsw1-bgpd", "198.18.0.26", Cause.SESSION_CLOSED, "Cease/Administrative Reset"),
-        ("shutdown-rtsw1-bgpd", "198.18.0.27", Cause.ADMIN, "Admin. shutdown"),
-        ("unnumbered-rtsw1-bgpd", "ctsw2", Cause.BFD, "Cease/BFD Down"),
+        ("carrier-rtsw1-bgpd", "198.18.0.29", DetectionCause.CARRIER, "Interface down"),
+        ("bfd-rtsw1-bgpd", "198.18.0.29", DetectionCause.BFD, "Cease/BFD Down"),
+        ("hold-rtsw1-bgpd", "198.18.0.27", DetectionCause.HOLD_TIMER, "Hold Timer Expired"),
+        (
+            "killed-rtsw1-bgpd",
+            "198.18.0.29",
+            DetectionCause.SESSION_CLOSED,
+            "Peer closed the session",
+        ),
+        ("reset-rtsw1-bgpd", "198.18.0.27", DetectionCause.ADMIN, "User reset"),
+        (
+            "reset-ctsw1-bgpd",
+            "198.18.0.26",
+            DetectionCause.SESSION_CLOSED,
+            "Cease/Administrative Reset",
+        ),
+        ("shutdown-rtsw1-bgpd", "198.18.0.27", DetectionCause.ADMIN, "Admin. shutdown"),
+        ("unnumbered-rtsw1-bgpd", "ctsw2", DetectionCause.BFD, "Cease/BFD Down"),
     ],
 )
 def test_why_a_session_ended_is_read_from_what_bgpd_logged(
-    name: str, neighbour: str, cause: Cause, detail: str
+    name: str, neighbour: str, cause: DetectionCause, detail: str
 ) -> None:
     assert ends_of(name) == [(neighbour, cause, detail)]
 
@@ -97,7 +107,7 @@ def test_a_bgpd_that_is_held_up_between_two_lines_has_the_same_reason() -> None:
     ][:2]
     (event,) = parse_log("rtsw1", notification + ending.replace("55.155381", "55.555381"))
     assert isinstance(event, SessionDown)
-    assert event.cause is Cause.HOLD_TIMER
+    assert event.cause is DetectionCause.HOLD_TIMER
 
 
 def test_a_notification_of_an_earlier_end_does_not_explain_a_later_one() -> None:
@@ -107,13 +117,13 @@ def test_a_notification_of_an_earlier_end_does_not_explain_a_later_one() -> None
     later = ending.replace("10:32:22", "10:32:23")
     (event,) = parse_log("rtsw1", notification + later)
     assert isinstance(event, SessionDown)
-    assert event.cause is Cause.OTHER
+    assert event.cause is DetectionCause.OTHER
 
 
 def test_a_reason_that_frr_10_has_lost_is_none() -> None:
     text = text_of("carrier-rtsw1-bgpd").replace("Interface down", "Waiting for peer OPEN")
     (event,) = (event for event in parse_log("rtsw1", text) if isinstance(event, SessionDown))
-    assert (event.cause, event.detail) == (Cause.OTHER, "")
+    assert (event.cause, event.detail) == (DetectionCause.OTHER, "")
 
 
 def test_bfd_tells_the_interface_and_that_its_own_timer_ran_out() -> None:
@@ -163,7 +173,7 @@ def test_withdrawals_and_announcements_are_told_apart_and_denied_routes_are_none
 def test_a_route_is_followed_through_bgpd_zebra_and_the_kernel_in_order() -> None:
     steps = [event for event in recorded("carrier", "rtsw2") if isinstance(event, RouteStep)]
     in_order = sorted(steps, key=lambda event: event.time_ns)
-    assert [event.step for event in in_order] == list(Step)
+    assert [event.step for event in in_order] == list(RouteProgress)
     assert {event.prefix for event in steps} == {"198.18.0.0/29"}
     assert not any(event.deleted for event in steps)
 
@@ -194,7 +204,7 @@ def test_lines_that_another_version_words_differently_give_no_event_and_never_a_
 def replace_cause(event: LogEvent) -> LogEvent:
     """Without the reason: a session's end whose reason is not understood is still one."""
     if isinstance(event, SessionDown):
-        return replace(event, cause=Cause.OTHER, detail="")
+        return replace(event, cause=DetectionCause.OTHER, detail="")
     if isinstance(event, BfdDown):
         return replace(event, detail="")
     return event
@@ -218,7 +228,7 @@ def change(node: str, after_ns: int, prefix: str, before: int | None, now: int |
     return FibChange(CARRIER_DOWN_NS + after_ns, node, prefix, action, before, now)
 
 
-RECORDS = Records(
+RECORDS = StageRecords(
     links=(LinkEvent(CARRIER_DOWN_NS + 640 * US, "rtsw1", "ctsw2", False, False, 2),),
     log=tuple(
         sorted(
@@ -235,7 +245,7 @@ CHANGES = (
 
 
 def measured(
-    records: Records = RECORDS,
+    records: StageRecords = RECORDS,
     changes: tuple[FibChange, ...] = CHANGES,
     recoveries: tuple[FlowRecovery, ...] = (),
 ) -> dict[str, SwitchStages]:
@@ -246,19 +256,22 @@ def measured(
 def test_the_end_of_a_dead_link_knows_by_carrier_and_a_remote_rack_by_its_neighbour() -> None:
     stages = measured()
     assert list(stages) == ["rtsw1", "rtsw2"]
-    assert (stages["rtsw1"].detected_by, stages["rtsw1"].detected_ns) == (Cause.CARRIER, 640 * US)
-    assert stages["rtsw2"].detected_by is Cause.PEER
+    assert (stages["rtsw1"].detected_by, stages["rtsw1"].detected_ns) == (
+        DetectionCause.CARRIER,
+        640 * US,
+    )
+    assert stages["rtsw2"].detected_by is DetectionCause.PEER
     assert stages["rtsw2"].session_ns is None
 
 
 def test_a_session_that_ends_for_no_reason_beside_a_lost_carrier_ended_by_it() -> None:
     """FRR 10.3 loses reasons, and a late reader has the carrier after the log."""
-    end = SessionDown(CARRIER_DOWN_NS + 300 * US, "rtsw1", "ctsw2", Cause.OTHER, "")
+    end = SessionDown(CARRIER_DOWN_NS + 300 * US, "rtsw1", "ctsw2", DetectionCause.OTHER, "")
     log = tuple(sorted((*RECORDS.log, end), key=lambda event: event.time_ns))
     one = measured(replace(RECORDS, log=log))["rtsw1"]
-    assert (one.detected_by, one.detected_ns) == (Cause.CARRIER, 300 * US)
+    assert (one.detected_by, one.detected_ns) == (DetectionCause.CARRIER, 300 * US)
     alone = measured(replace(RECORDS, links=(), log=log))["rtsw1"]
-    assert (alone.detected_by, alone.detected_ns) == (Cause.OTHER, 300 * US)
+    assert (alone.detected_by, alone.detected_ns) == (DetectionCause.OTHER, 300 * US)
 
 
 def test_the_stages_are_those_of_the_route_whose_fib_entry_changed_last() -> None:
@@ -279,8 +292,8 @@ def test_where_the_kernel_dropped_its_dead_next_hops_silently_no_kernel_time_is_
 
 
 def test_without_tracing_only_the_stages_of_the_log_are_missing() -> None:
-    one = measured(records=Records(RECORDS.links, ()))["rtsw1"]
-    assert one.detected_by is Cause.CARRIER
+    one = measured(records=StageRecords(RECORDS.links, ()))["rtsw1"]
+    assert one.detected_by is DetectionCause.CARRIER
     assert (one.session_ns, one.best_path_ns, one.zebra_ns) == (None, None, None)
     assert one.kernel_ns == 73_500_000
 
@@ -299,7 +312,7 @@ def test_a_fib_change_before_the_switch_could_know_belongs_to_something_earlier(
 def test_what_happened_outside_the_window_is_not_the_events() -> None:
     late = replace(CHANGES[0], t_ns=WINDOW.end_ns)
     early = replace(RECORDS.links[0], time_ns=CARRIER_DOWN_NS - 1)
-    assert measured(Records((early,), ()), (late,)) == {}
+    assert measured(StageRecords((early,), ()), (late,)) == {}
 
 
 def test_packets_are_good_again_when_the_last_flow_across_the_switch_is() -> None:
@@ -363,7 +376,7 @@ def test_a_stage_that_is_not_known_is_a_dash() -> None:
 
 
 def test_every_cause_has_words() -> None:
-    assert set(CAUSES) == set(Cause)
+    assert set(CAUSES) == set(DetectionCause)
 
 
 def test_the_waterfall_names_every_switch_and_is_none_without_any() -> None:
@@ -399,6 +412,6 @@ def test_what_bgpd_tells_zebra_is_read_of_each_tested_release(release: str, vrf:
         event for event in parse_log("rtsw1", "\n".join(lines)) if isinstance(event, RouteStep)
     ]
     assert [(event.step, event.prefix, event.deleted) for event in events] == [
-        (Step.SENT, "198.18.0.4/30", False),
-        (Step.SENT, "198.18.0.8/30", True),
+        (RouteProgress.SENT, "198.18.0.4/30", False),
+        (RouteProgress.SENT, "198.18.0.8/30", True),
     ]

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from rocelab.base.errors import MachineError
-from rocelab.observe.tcpdump import Counts, await_listening, counts_in
+from rocelab.observe.tcpdump import CaptureCounts, await_listening, counts_in
 
 
 @pytest.mark.parametrize(
@@ -17,19 +17,19 @@ from rocelab.observe.tcpdump import Counts, await_listening, counts_in
         # tcpdump 4.99 at its end, and on SIGUSR1.
         (
             b"100 packets captured\n131 packets received by filter\n7 packets dropped by kernel\n",
-            Counts(100, 131, 7),
+            CaptureCounts(100, 131, 7),
             24,
         ),
         (
             b"tcpdump: 1 packet captured, 1 packet received by filter, 0 packets dropped by kernel",
-            Counts(1, 1, 0),
+            CaptureCounts(1, 1, 0),
             0,
         ),
-        (b"tcpdump: pcap_loop: The interface disappeared\n", Counts(0, 0, 0), 0),
+        (b"tcpdump: pcap_loop: The interface disappeared\n", CaptureCounts(0, 0, 0), 0),
     ],
 )
 def test_packets_that_are_not_in_the_file_are_counted(
-    messages: bytes, counts: Counts, unread: int
+    messages: bytes, counts: CaptureCounts, unread: int
 ) -> None:
     assert counts_in(messages) == counts
     assert counts.unread == unread

@@ -10,12 +10,12 @@ from rocelab.base.errors import InputError, SpecError
 from rocelab.fabrics.kinds.clos import ClosSpec
 from rocelab.labfile.model import LabSpec
 from rocelab.planning.build import build_fabric
-from rocelab.planning.shape import Drawn, clos_in
+from rocelab.planning.shape import DrawnGraph, clos_in
 
 
-def drawn(spec: ClosSpec) -> Drawn:
+def drawn(spec: ClosSpec) -> DrawnGraph:
     fabric = build_fabric(LabSpec(name="drawn", fabric=spec))
-    return Drawn(
+    return DrawnGraph(
         {node.name: node.role.tier for node in fabric.nodes},
         [(link.b.node, link.a.node) for link in fabric.links],
     )
@@ -71,12 +71,12 @@ BASE = drawn(ClosSpec(racks=3, spines=2, servers_per_rack=2))
 )
 def test_each_part_that_is_no_clos_is_named(cables: list[tuple[str, str]], said: str) -> None:
     with pytest.raises(InputError, match=said):
-        clos_in(Drawn(BASE.tier, cables))
+        clos_in(DrawnGraph(BASE.tier, cables))
 
 
 def test_a_graph_without_spines_is_none() -> None:
     with pytest.raises(InputError, match="3 leaves and 0 spines"):
-        clos_in(Drawn({"a": 1, "b": 1, "c": 1}, [("a", "b"), ("b", "c")]))
+        clos_in(DrawnGraph({"a": 1, "b": 1, "c": 1}, [("a", "b"), ("b", "c")]))
 
 
 def test_a_clos_that_is_too_large_for_a_lab_file_is_named() -> None:
@@ -86,4 +86,4 @@ def test_a_clos_that_is_too_large_for_a_lab_file_is_named() -> None:
     tier = dict.fromkeys((name for name, _ in servers), 0)
     tier |= dict.fromkeys(leaves, 1) | dict.fromkeys(spines, 2)
     with pytest.raises(SpecError, match=r"servers_per_rack: .* from 0 to 16, got 17"):
-        clos_in(Drawn(tier, cables))
+        clos_in(DrawnGraph(tier, cables))

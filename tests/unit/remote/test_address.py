@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from rocelab.base.errors import InputError
 from rocelab.remote.address import (
-    Address,
     Destination,
+    HostAddress,
     _configuration,
     parse_address,
     read_config,
@@ -32,7 +32,7 @@ NAMES = st.from_regex(r"[a-z][a-z0-9-]{0,12}", fullmatch=True)
     port=st.none() | st.integers(1, 65535),
 )
 def test_an_address_reads_as_it_is_written(host: str, user: str | None, port: int | None) -> None:
-    address = Address(host, user, port)
+    address = HostAddress(host, user, port)
     assert parse_address(str(address)) == address
 
 
@@ -87,7 +87,7 @@ def test_jumps_and_commands_between_are_read() -> None:
         "Host vm\n ProxyJump me@first:2222,second\nHost other\n ProxyCommand nc %h %p\n"
     )
     jumps = resolve(parse_address("vm"), configuration, HOME).jumps
-    assert jumps == (Address("first", "me", 2222), Address("second"))
+    assert jumps == (HostAddress("first", "me", 2222), HostAddress("second"))
     command = resolve(parse_address("other:99"), configuration, HOME).proxy_command
     assert command is not None
     assert command.startswith("nc other ")
@@ -139,7 +139,7 @@ def test_the_configuration_is_read_as_ssh_reads_it(tmp_path: Path) -> None:
     for path in ("extra", "~/.ssh/extra", str(tmp_path / ".ssh/extra"), "ex*"):
         assert told(tmp_path, f"Include {path}\n", extra="Host vm\n Port 4\n").port == 4
     jumps = told(tmp_path, "Host vm\n ProxyJump me@first:2222,ssh://second\n").jumps
-    assert jumps == (Address("first", "me", 2222), Address("second"))
+    assert jumps == (HostAddress("first", "me", 2222), HostAddress("second"))
     assert told(tmp_path, "Host vm\n ProxyJump none\n").jumps == ()
 
 
@@ -198,14 +198,14 @@ def test_jump_hosts_in_a_circle_are_refused(
 @pytest.mark.parametrize(
     ("uri", "address"),
     [
-        ("ssh://u@127.0.0.1:2", Address("127.0.0.1", "u", 2)),
-        ("ssh://vm", Address("vm")),
-        ("SSH://me@vm/", Address("vm", "me")),
-        ("ssh://[::1]:22", Address("::1", None, 22)),
-        ("ssh://me@[fe80::1%eth0]", Address("fe80::1%eth0", "me")),
+        ("ssh://u@127.0.0.1:2", HostAddress("127.0.0.1", "u", 2)),
+        ("ssh://vm", HostAddress("vm")),
+        ("SSH://me@vm/", HostAddress("vm", "me")),
+        ("ssh://[::1]:22", HostAddress("::1", None, 22)),
+        ("ssh://me@[fe80::1%eth0]", HostAddress("fe80::1%eth0", "me")),
     ],
 )
-def test_an_address_may_be_a_uri(uri: str, address: Address) -> None:
+def test_an_address_may_be_a_uri(uri: str, address: HostAddress) -> None:
     assert parse_address(uri) == address
 
 

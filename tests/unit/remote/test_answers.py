@@ -15,18 +15,20 @@ import pytest
 
 from rocelab.base.errors import InputError
 from rocelab.cli import host as command
-from rocelab.remote.address import Address, Destination
+from rocelab.remote.address import Destination, HostAddress
 from rocelab.remote.connection import Connection
 from rocelab.remote.errors import ConnectionLostError, UnfitError
 from rocelab.remote.host.bootstrap import MARK
-from rocelab.remote.host.frames import HEADER, Frame, Kind
-from rocelab.remote.install import Installed, Kit, ensure_installed, send
-from rocelab.remote.runs import Ending, Run, list_runs
+from rocelab.remote.host.frames import HEADER, Frame, FrameKind
+from rocelab.remote.install import InstalledKit, Kit, ensure_installed, send
+from rocelab.remote.runs import Ending, RemoteRun, list_runs
 from rocelab.remote.upload import mirrored
 from tests.helpers.limits import LIMIT_S
 
-VM = Destination(Address("vm"), "vm", 22, "me", (), ())
-INSTALLED = Installed("/home", "/home/kits/k", "python", as_root=True, by_sudo=False, is_new=False)
+VM = Destination(HostAddress("vm"), "vm", 22, "me", (), ())
+INSTALLED = InstalledKit(
+    "/home", "/home/kits/k", "python", as_root=True, by_sudo=False, is_new=False
+)
 NAME = "20300101T000000-abcd"
 MACHINE = {
     "system": "Linux",
@@ -143,13 +145,13 @@ def says(value: object) -> bytes:
     return f"{MARK}{json.dumps(value)}\n".encode()
 
 
-def look(out: bytes) -> Installed:
+def look(out: bytes) -> InstalledKit:
     kit = Kit({}, ())
     return ensure_installed(connection_to(FakeChannel(out)), kit, lambda _: None)
 
 
 def follow(log: bytes) -> Ending:
-    return Run(NAME, connection_to(FakeChannel(log)), INSTALLED).follow(lambda _: None)
+    return RemoteRun(NAME, connection_to(FakeChannel(log)), INSTALLED).follow(lambda _: None)
 
 
 def refused(ask: Callable[[], object], expected: str) -> None:
@@ -184,19 +186,19 @@ def test_another_answer_to_look_is_refused(out: bytes) -> None:
 @pytest.mark.parametrize(
     "log",
     [
-        HEADER.pack(Kind.OUT, 1 << 31),
+        HEADER.pack(FrameKind.OUT, 1 << 31),
         HEADER.pack(9, 0),
-        *(Frame(Kind.EXIT, code).encoded() for code in (b"abc", b"-5", b"256", b"9" * 5000)),
-        *(Frame(Kind.LOST, count).encoded() for count in (b"xxx", b"-1", b"9" * 5000)),
+        *(Frame(FrameKind.EXIT, code).encoded() for code in (b"abc", b"-5", b"256", b"9" * 5000)),
+        *(Frame(FrameKind.LOST, count).encoded() for count in (b"xxx", b"-1", b"9" * 5000)),
     ],
 )
 def test_a_log_with_anything_but_frames_and_their_numbers_is_refused(log: bytes) -> None:
-    whole = Frame(Kind.OUT, b"text").encoded() + log
+    whole = Frame(FrameKind.OUT, b"text").encoded() + log
     refused(lambda: follow(whole), "(the log of a run|an exit code|the number of lost bytes)")
 
 
 def test_a_log_gives_the_exit_code_and_the_lost_bytes() -> None:
-    log = Frame(Kind.LOST, b"12").encoded() + Frame(Kind.EXIT, b"255").encoded()
+    log = Frame(FrameKind.LOST, b"12").encoded() + Frame(FrameKind.EXIT, b"255").encoded()
     assert follow(log) == Ending(255, 12)
 
 
@@ -269,8 +271,8 @@ class Interrupting(io.RawIOBase):
         raise KeyboardInterrupt
 
 
-def run_with(**files: Any) -> Run:
-    return Run(NAME, connection_to(FakeChannel(), FakeFiles(**files)), INSTALLED)
+def run_with(**files: Any) -> RemoteRun:
+    return RemoteRun(NAME, connection_to(FakeChannel(), FakeFiles(**files)), INSTALLED)
 
 
 def fetch(folder: Path, sizes: dict[str, int], **files: Any) -> list[Path]:

@@ -23,15 +23,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rocelab.remote.host import bootstrap
-from rocelab.remote.host.frames import Frame, FrameReader, Kind
+from rocelab.remote.host.frames import Frame, FrameKind, FrameReader
 from rocelab.remote.host.runfolder import Request, RunFolder
 from rocelab.remote.host.supervisor import BUSY_EXIT, GONE_EXIT, Log
 from rocelab.remote.install import Kit, this_kit, zipped
-from rocelab.remote.record import Begun, forget, remember, remembered
+from rocelab.remote.record import StartedRun, forget, remember, remembered
 from tests.helpers.limits import LIMIT_S
 
 SUPERVISOR = (sys.executable, "-m", "rocelab.remote.host.supervisor")
-FRAMES = st.lists(st.builds(Frame, st.sampled_from(Kind), st.binary(max_size=40)), max_size=8)
+FRAMES = st.lists(st.builds(Frame, st.sampled_from(FrameKind), st.binary(max_size=40)), max_size=8)
 
 
 @given(frames=FRAMES, cuts=st.lists(st.integers(0, 400)), lost=st.integers(0, 8))
@@ -77,17 +77,17 @@ def test_a_full_disk_leaves_whole_frames_and_the_number_of_bytes_lost(
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("rocelab.remote.host.supervisor.os.write", disk)
             for payload in payloads:
-                log.write(Kind.OUT, payload)
+                log.write(FrameKind.OUT, payload)
         seen = path.read_bytes()
         # The reserve is given up here.
         log.end(3)
         assert path.read_bytes().startswith(seen)
         frames = list(FrameReader().feed(path.read_bytes()))
-    kept = b"".join(frame.payload for frame in frames if frame.kind is Kind.OUT)
-    lost = sum(int(frame.payload) for frame in frames if frame.kind is Kind.LOST)
+    kept = b"".join(frame.payload for frame in frames if frame.kind is FrameKind.OUT)
+    lost = sum(int(frame.payload) for frame in frames if frame.kind is FrameKind.LOST)
     assert b"".join(payloads)[: len(kept)] == kept
     assert len(kept) + lost == sum(map(len, payloads))
-    assert frames[-1] == Frame(Kind.EXIT, b"3")
+    assert frames[-1] == Frame(FrameKind.EXIT, b"3")
 
 
 def make_run(root: Path, *command: str, files: dict[str, bytes] | None = None) -> RunFolder:
@@ -118,7 +118,7 @@ def followed(folder: RunFolder, offset: int = 0) -> list[Frame]:
     return list(FrameReader(offset).feed(ask("follow", folder, str(offset)).stdout))
 
 
-def text_of(frames: list[Frame], kind: Kind) -> str:
+def text_of(frames: list[Frame], kind: FrameKind) -> str:
     return b"".join(frame.payload for frame in frames if frame.kind is kind).decode()
 
 
@@ -130,9 +130,9 @@ def test_a_run_gives_its_output_its_exit_code_and_the_files_it_wrote(tmp_path: P
     folder = make_run(tmp_path / "run", "sh", "-c", script, files=sent)
     assert ask("start", folder).returncode == 0
     frames = followed(folder)
-    assert text_of(frames, Kind.OUT) == "input\n"
-    assert text_of(frames, Kind.ERR) == "hello\n"
-    assert frames[-1] == Frame(Kind.EXIT, b"5")
+    assert text_of(frames, FrameKind.OUT) == "input\n"
+    assert text_of(frames, FrameKind.ERR) == "hello\n"
+    assert frames[-1] == Frame(FrameKind.EXIT, b"5")
     assert json.loads(folder.written.read_text()) == {"work/made": 4, "work/results/r": 2}
     state = folder.read_state()
     assert state is not None
@@ -167,8 +167,8 @@ def test_ctrl_c_reaches_the_command_and_a_run_is_not_removed_before_it_ends(
         assert ask("remove", folder).returncode == BUSY_EXIT
         assert ask("interrupt", folder).returncode == 0
         frames += reader.feed(following.stdout.read())
-    assert text_of(frames, Kind.OUT) == "ready\ninterrupted\n"
-    assert frames[-1] == Frame(Kind.EXIT, b"130")
+    assert text_of(frames, FrameKind.OUT) == "ready\ninterrupted\n"
+    assert frames[-1] == Frame(FrameKind.EXIT, b"130")
 
 
 def test_a_run_whose_supervisor_was_killed_is_told_from_one_that_goes_on(tmp_path: Path) -> None:
@@ -279,7 +279,7 @@ def test_a_run_begun_here_is_remembered_with_its_outputs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    begun = Begun("20300101T000000-abcd", "me@vm", ("home/me/results", "tmp/x.pcapng"))
+    begun = StartedRun("20300101T000000-abcd", "me@vm", ("home/me/results", "tmp/x.pcapng"))
     assert remembered(begun.run) is None
     remember(begun)
     assert remembered(begun.run) == begun

@@ -22,7 +22,7 @@ from rocelab.report.repeats import repeat_tables
 from rocelab.report.terminal import print_result
 from rocelab.report.view import figure_rows, representative
 from rocelab.results.drill import DrillResult
-from rocelab.results.job import Goodput, LinkFigures, SenderGoodput, Steps, Times
+from rocelab.results.job import Goodput, LinkFigures, SenderGoodput, StepRecords, Times
 from rocelab.results.probes import Event
 from tests.helpers import report_sample
 from tests.helpers.phases_sample import MS, idle, of_jobs, queue, repeat, result, shared, shares
@@ -232,7 +232,7 @@ def test_goodput_is_a_band_with_the_faults_and_the_time_of_each_iteration_below(
     timed = replace(
         faulted,
         iterations=(Times(250.0 * MS, 1.0 * MS), Times(500.0 * MS, 2.0 * MS)),
-        steps=Steps(0, ends, ends, (), (), ()),
+        steps=StepRecords(0, ends, ends, (), (), ()),
     )
     both = progress_plot(timed)
     assert both is not None

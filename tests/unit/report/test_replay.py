@@ -35,10 +35,10 @@ from rocelab.report.simulation.recorded import MOST_NODES_OF_PART, which_flows
 from rocelab.report.simulation.recorded import recorded as simulated
 from rocelab.results.convergence import Outage
 from rocelab.results.drill import DrillResult
-from rocelab.results.job import Goodput, SenderGoodput, Steps, Times
+from rocelab.results.job import Goodput, SenderGoodput, StepRecords, Times
 from rocelab.results.probes import Event, FibChange, Flow, FlowRecord, ProbeRun
 from rocelab.results.simulation import Engine
-from rocelab.results.stages import Cause, Resolution, Stages, SwitchStages
+from rocelab.results.stages import DetectionCause, Resolution, Stages, SwitchStages
 from rocelab.sim.events.sentence import parse_event
 from rocelab.sim.events.spec import TimelineSpec
 from rocelab.sim.simulate import Options, simulate
@@ -131,7 +131,9 @@ def test_changes_of_a_switch_that_follow_each_other_are_one_entry_with_what_is_t
 
 
 def test_stages_are_entries_after_their_event() -> None:
-    switch = SwitchStages("rtsw1", Cause.CARRIER, MS, 2 * MS, 3 * MS, None, 5 * MS, None, "p/24", 1)
+    switch = SwitchStages(
+        "rtsw1", DetectionCause.CARRIER, MS, 2 * MS, 3 * MS, None, 5 * MS, None, "p/24", 1
+    )
     one = Stages(1, "an event", Resolution(1000, None, None), (switch,))
     (run,) = recorded(result(replace(repeat(1), stages=(replace(one, switches=()), one)))).runs
     assert [
@@ -233,7 +235,7 @@ def test_a_job_has_its_goodput_and_the_measured_iterations_where_they_ended() ->
     (report,) = idle.jobs.reports
     warmups = report.job["warmup_iterations"]
     ends = [100 * (number + 1) for number in range(warmups + 2)]
-    steps = Steps(0, ((0, 0),) * len(ends), tuple((end - 5, end) for end in ends), (), (), ())
+    steps = StepRecords(0, ((0, 0),) * len(ends), tuple((end - 5, end) for end in ends), (), (), ())
     event = Event(250, "carrier-down", "begin", "rtsw1:srv1-1")
     senders = (SenderGoodput(0, (1.0, 2.0, 3.0)), SenderGoodput(1, (4.0, 5.0)))
     timed = replace(

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from rocelab.results.convergence import (
     FlowMeasurement,
     FlowSamples,
-    Method,
+    MeasurementMethod,
     Window,
     aggregate,
     aggregate_event,
@@ -25,7 +25,7 @@ from rocelab.results.convergence import (
 )
 
 MS = 10**6
-METHOD = Method(sampling_interval_ns=10 * MS, sustained_ns=100 * MS)
+METHOD = MeasurementMethod(sampling_interval_ns=10 * MS, sustained_ns=100 * MS)
 RATE = 1000.0
 
 
@@ -170,7 +170,7 @@ def test_how_much_lower_a_rate_must_be_is_a_share_of_the_interval(lost: int, bel
     sent_ns = np.arange(2000, dtype=np.int64) * MS
     received_ns = np.delete(sent_ns, np.arange(500, 500 + lost)) + 50_000
     loss_ns = rate_derived_convergence(
-        sent_ns, received_ns, Window(500 * MS, 2000 * MS), Method(500 * MS, 500 * MS)
+        sent_ns, received_ns, Window(500 * MS, 2000 * MS), MeasurementMethod(500 * MS, 500 * MS)
     )
     assert loss_ns == (500 * MS if below else 0)
 

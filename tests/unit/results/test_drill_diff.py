@@ -17,7 +17,14 @@ from hypothesis import strategies as st
 from rocelab.base.documents import to_json
 from rocelab.base.statistics import least_rank_sum_p, rank_sum_p
 from rocelab.report.difference import print_difference
-from rocelab.results.difference import Change, DrillDiff, Finding, changes, compared, difference
+from rocelab.results.difference import (
+    DrillDiff,
+    Finding,
+    ValueChange,
+    changes,
+    compared,
+    difference,
+)
 from rocelab.results.drill import DrillResult, summarise
 from rocelab.results.expectations import parse_expectation
 from tests.helpers import phases_sample, report_sample
@@ -121,9 +128,9 @@ def test_figures_verdicts_machine_drill_and_lab_are_compared(diff: DrillDiff) ->
     assert of["restored"].new_values == (1.0,) * 5
     changed = {verdict.kpi for verdict in diff.verdicts if verdict.changed}
     assert changed == {"affected_flows", "full_convergence", "lost_outside_events", "lost_packets"}
-    assert diff.environment == (Change("frr_version", "8.4.4", "10.3"),)
-    assert diff.lab == (Change("dilation", 5000.0, 2000.0),)
-    assert Change("phases[0].expect.lost_packets", "<= 50", "<= 500") in diff.drill
+    assert diff.environment == (ValueChange("frr_version", "8.4.4", "10.3"),)
+    assert diff.lab == (ValueChange("dilation", 5000.0, 2000.0),)
+    assert ValueChange("phases[0].expect.lost_packets", "<= 50", "<= 500") in diff.drill
 
 
 def test_the_terminal_has_both_sides_and_says_what_the_test_can_not(diff: DrillDiff) -> None:
@@ -200,10 +207,10 @@ def test_where_values_differ_is_named_by_key_and_place() -> None:
     old = {"a": {"b": 1}, "faults": [{"at": 1}, {"at": 2}], "gone": True, "list": [1]}
     new = {"a": {"b": 1}, "faults": [{"at": 1}, {"at": 3}], "list": [1, 2], "more": 0}
     assert list(changes(old, new)) == [
-        Change("faults[1].at", 2, 3),
-        Change("gone", True, None),
-        Change("list", [1], [1, 2]),
-        Change("more", None, 0),
+        ValueChange("faults[1].at", 2, 3),
+        ValueChange("gone", True, None),
+        ValueChange("list", [1], [1, 2]),
+        ValueChange("more", None, 0),
     ]
 
 

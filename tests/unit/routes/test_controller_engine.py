@@ -25,7 +25,7 @@ from rocelab.planning.fabric import DirectedLink, Fabric
 from rocelab.routes.demand import Demand, FlowKey
 from rocelab.routes.entries import difference, program, wanted_entries
 from rocelab.routes.multipath import select
-from rocelab.routes.network import Network, Path, Placement
+from rocelab.routes.network import FlowPlacement, Network, Path
 from rocelab.routes.placing import lower_bound, place_cspf, place_lp
 from rocelab.routes.planned import planned_fibs
 from rocelab.routes.steering import EntryKey, steering_hash
@@ -91,7 +91,7 @@ def permutation_demands(fabric: Fabric, seed: int) -> tuple[Demand, ...]:
 
 
 def check_paths(
-    fabric: Fabric, fibs: dict[str, Fib], demands: Sequence[Demand], placed: Placement
+    fabric: Fabric, fibs: dict[str, Fib], demands: Sequence[Demand], placed: FlowPlacement
 ) -> None:
     """Check that every flow arrives over next hops that each kernel offers, and that loads are the
     flows' sums."""

@@ -13,7 +13,7 @@ import pytest
 from rocelab import record as records
 from rocelab.base.errors import InputError, MachineError
 from rocelab.lab import doctor
-from rocelab.lab.engine import Engine
+from rocelab.lab.engine import ContainerEngine
 from rocelab.lab.lab import Lab
 from rocelab.lab.providers import provider_of
 from rocelab.lab.providers.containers import Containers, installation_in, write_containers
@@ -157,13 +157,15 @@ def test_a_container_starts_mgmtd_first_where_its_image_has_it(
     write_installation(files.root, image)
     started: list[str] = []
 
-    def call(engine: Engine, arguments: Sequence[str], **_: object) -> CompletedProcess[str]:
+    def call(
+        engine: ContainerEngine, arguments: Sequence[str], **_: object
+    ) -> CompletedProcess[str]:
         command = list(arguments)
         place = command.index("rocelab-tiny-rtsw1")
         started.append(command[place + 1])
         return CompletedProcess(command, 0, "", "")
 
-    monkeypatch.setattr(Engine, "call", call)
+    monkeypatch.setattr(ContainerEngine, "call", call)
     lab.node("rtsw1").start_daemons(lab.daemons_of("rtsw1"))
     assert started == [
         f"/usr/lib/frr/{name}" for name in ("mgmtd", "zebra", "bgpd")[not image.has_mgmtd :]

@@ -9,14 +9,20 @@ import pytest
 
 from rocelab.faults.base import Fault
 from rocelab.faults.fibre import BrokenFibre
-from rocelab.faults.injector import Change
+from rocelab.faults.injector import InjectedChange
 from rocelab.faults.kinds.carrier_down import CarrierDown
 from rocelab.faults.kinds.daemon_hang import DaemonHang
 from rocelab.faults.kinds.power_loss import SwitchPowerLoss
 from rocelab.lab.lab import Lab
 from rocelab.linux.linkwatch import LinkEvent
 from rocelab.planning.fabric import DirectedLink
-from rocelab.results.convergence import FlowMeasurement, FlowSamples, Method, Window, measure_flow
+from rocelab.results.convergence import (
+    FlowMeasurement,
+    FlowSamples,
+    MeasurementMethod,
+    Window,
+    measure_flow,
+)
 from rocelab.routes.path import Hop, Path
 from rocelab.runs.effects import READ_DELAY_NS, late_carriers, late_losses
 from tests.helpers.impaired import blackhole, grey_loss
@@ -28,8 +34,8 @@ LINK = next(link for link in FABRIC.uplinks("rtsw1") if link.b.node == "ctsw2")
 UP, DORMANT = 6, 5
 
 
-def change(fault: Fault, took_ms: int = 0) -> Change:
-    return Change(fault, True, STAMP_NS, took_ms * MS)
+def change(fault: Fault, took_ms: int = 0) -> InjectedChange:
+    return InjectedChange(fault, True, STAMP_NS, took_ms * MS)
 
 
 def event(node: str, interface: str, at_ms: float, **state: object) -> LinkEvent:
@@ -101,7 +107,9 @@ def measured(lost: range) -> FlowMeasurement:
     seq = np.arange(1000, dtype=np.int64)
     got = np.setdiff1d(seq, np.array(lost))
     samples = FlowSamples(seq, (seq - 200) * MS, got, (got - 200) * MS + 50_000)
-    return measure_flow(samples, [Window(0, 800 * MS)], 1000.0, Method(10 * MS, 100 * MS))
+    return measure_flow(
+        samples, [Window(0, 800 * MS)], 1000.0, MeasurementMethod(10 * MS, 100 * MS)
+    )
 
 
 def losses(fault: Fault, flows: dict[int, tuple[Path, range]]) -> tuple[str, ...]:

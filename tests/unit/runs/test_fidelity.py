@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from rocelab.jobs.flow import Flow as TrafficFlow
-from rocelab.results.convergence import FlowSamples, Method
+from rocelab.results.convergence import FlowSamples, MeasurementMethod
 from rocelab.results.probes import Event, Flow, ProbeRun, Timeline, probe_run
 from rocelab.runs.fidelity import STALL_LIMIT_NS, judged, longest_stall_ns
-from rocelab.traffic.result import AgentRecord, FlowRecord, TrafficResult
+from rocelab.traffic.result import AgentRecord, FlowTransmission, TrafficResult
 
 MS = 10**6
 ZERO_NS = 1_000 * 10**9
@@ -42,7 +42,7 @@ def timeline(event_ns: int = EVENT_NS, window_ms: int = 5000) -> Timeline:
 
 
 def repeat(flows: dict[Flow, FlowSamples], line: Timeline, *problems: str) -> ProbeRun:
-    return probe_run(flows, line, Method(10 * MS, 100 * MS), problems=problems)
+    return probe_run(flows, line, MeasurementMethod(10 * MS, 100 * MS), problems=problems)
 
 
 def stall_ms(flows: dict[Flow, FlowSamples], line: Timeline | None = None) -> float | None:
@@ -163,7 +163,7 @@ def test_no_valid_outage_is_longer_or_shorter_than_reported_by_more_than_its_res
 def traffic(*lags_ns: tuple[int, int], cpu_s: tuple[float, ...] = ()) -> TrafficResult:
     nothing = np.array([], dtype=np.int64)
     records = [
-        FlowRecord(
+        FlowTransmission(
             flow=TrafficFlow(number, "srv1-1", 1, "srv2-1", 1, 49152, 2, 1000, 64),
             sent_seq=nothing,
             sent_ns=nothing,
@@ -215,7 +215,7 @@ def test_a_flow_of_few_packets_has_not_stalled_between_them() -> None:
     flows = {flow("f1"): FlowSamples(sent, sent_ns, got, sent_ns[got] + 50_000)}
     event = Event(ZERO_NS + 4950 * MS, "carrier-down", "begin", "rtsw1:ctsw1")
     line = Timeline((event,), ZERO_NS, ZERO_NS + 10_000 * MS, 5_000 * MS)
-    run = probe_run(flows, line, Method(1000 * MS, 1000 * MS))
+    run = probe_run(flows, line, MeasurementMethod(1000 * MS, 1000 * MS))
     assert judged(run, flows, line, traffic((MS, MS)), 0.0).problems == ()
 
 

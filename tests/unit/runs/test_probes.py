@@ -11,7 +11,7 @@ import pytest
 
 from rocelab.base.errors import MachineError
 from rocelab.faults.base import Fault
-from rocelab.faults.injector import Change
+from rocelab.faults.injector import InjectedChange
 from rocelab.faults.kinds.carrier_down import CarrierDown
 from rocelab.jobs.flow import Flow, permutation
 from rocelab.lab.lab import Lab
@@ -23,11 +23,17 @@ from rocelab.observe.health.spec import HealthSpec
 from rocelab.observe.processes import NO_CONTROLLER
 from rocelab.planning.build import build_fabric
 from rocelab.planning.fabric import Link
-from rocelab.results.convergence import FlowSamples, Method, Window, measure_flow, offered_rate_pps
+from rocelab.results.convergence import (
+    FlowSamples,
+    MeasurementMethod,
+    Window,
+    measure_flow,
+    offered_rate_pps,
+)
 from rocelab.results.probes import FibChange, Timeline
 from rocelab.routes.planned import planned_fibs
 from rocelab.runs import observers, probes
-from rocelab.runs.probes import FaultedRun, Settings, check_sent, counted_samples
+from rocelab.runs.probes import FaultedRun, ProbeSettings, check_sent, counted_samples
 from rocelab.traffic.result import Arrivals, TrafficResult, flow_record
 from tests.helpers.impaired import blackhole
 from tests.helpers.report_sample import flows, lab
@@ -74,7 +80,7 @@ def test_what_a_dead_port_did_not_take_was_offered_and_is_lost() -> None:
     counted = counted_samples(record, Timeline((), 0, 1000 * MS, 1000 * MS))
     rate_pps = offered_rate_pps(counted.sent_ns)
     measured = measure_flow(
-        counted, [Window(200 * MS, 1000 * MS)], rate_pps, Method(10 * MS, 100 * MS)
+        counted, [Window(200 * MS, 1000 * MS)], rate_pps, MeasurementMethod(10 * MS, 100 * MS)
     )
     assert rate_pps == 1000
     assert (measured.sent, measured.lost) == (1000, 100)
@@ -173,13 +179,13 @@ def problems(
     monkeypatch.setattr(probes, "TrafficSession", Session)
     monkeypatch.setattr(probes, "link_events", link_events)
     monkeypatch.setattr(Session, "lost", lost)
-    settings = Settings(Method(10 * MS, 100 * MS), 0, 5000 * MS)
+    settings = ProbeSettings(MeasurementMethod(10 * MS, 100 * MS), 0, 5000 * MS)
     fib = Tables()
     with FaultedRun(LAB, permutation(LAB.fabric, 1, 1000, 64, 1), settings, fib) as run:  # type: ignore[arg-type]
         (path,) = run._paths.values()
         hop = next(hop.link for hop in path.hops if hop.link.is_between_switches)
         began_ns = run.zero_ns + BEGAN_MS * MS
-        run.injector.changes.append(Change(fault(hop.link), True, began_ns, 0))
+        run.injector.changes.append(InjectedChange(fault(hop.link), True, began_ns, 0))
         if dark_ms is not None:
             at_ns, port = began_ns + dark_ms * MS, hop.link.a
             ports.append(LinkEvent(at_ns, port.node, port.interface, True, False, 2))
@@ -216,11 +222,11 @@ def test_a_run_whose_schemes_controller_had_ended_is_not_valid(
     monkeypatch.setattr(probes, "TrafficSession", Session)
     monkeypatch.setattr(probes, "link_events", lambda lab: nullcontext([]))
     monkeypatch.setattr(processes, "lacks_controller", lambda files: lacks)
-    settings = Settings(Method(10 * MS, 100 * MS), 0, 5000 * MS)
+    settings = ProbeSettings(MeasurementMethod(10 * MS, 100 * MS), 0, 5000 * MS)
     with FaultedRun(LAB, permutation(LAB.fabric, 1, 1000, 64, 1), settings, Tables()) as run:  # type: ignore[arg-type]
         began_ns = run.zero_ns + BEGAN_MS * MS
         fault = CarrierDown((LAB.fabric.sessions[0],))
-        run.injector.changes.append(Change(fault, True, began_ns, 0))
+        run.injector.changes.append(InjectedChange(fault, True, began_ns, 0))
         assert (NO_CONTROLLER in run.finish().problems) is lacks
 
 
@@ -251,10 +257,12 @@ def test_evidence_is_collected_after_the_traffic_is_over(monkeypatch: pytest.Mon
     monkeypatch.setattr(probes, "TrafficSession", Watched)
     monkeypatch.setattr(observers, "HealthMonitor", Monitor)
     monkeypatch.setattr(probes, "link_events", lambda lab: nullcontext([]))
-    settings = Settings(Method(10 * MS, 100 * MS), 0, 5000 * MS, health=HealthSpec())
+    settings = ProbeSettings(
+        MeasurementMethod(10 * MS, 100 * MS), 0, 5000 * MS, health=HealthSpec()
+    )
     with FaultedRun(LAB, permutation(LAB.fabric, 1, 1000, 64, 1), settings, Tables()) as run:  # type: ignore[arg-type]
         link = LAB.fabric.sessions[0]
         began_ns = run.zero_ns + BEGAN_MS * MS
-        run.injector.changes.append(Change(CarrierDown((link,)), True, began_ns, 0))
+        run.injector.changes.append(InjectedChange(CarrierDown((link,)), True, began_ns, 0))
         run.finish()
     assert done == ["traffic is over", "evidence"]

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from rocelab.agent.rc.connection import Connection
+from rocelab.agent.rc.connection import RcConnection
 from rocelab.agent.rc.requester import Requester
 from rocelab.base.arrays import Ints
 from rocelab.base.errors import InputError
@@ -426,7 +426,7 @@ def test_queue_pairs_carry_the_messages_and_bytes_that_the_labs_put_on_the_wire(
     split = transport.strategy is Strategy.SPLIT
     longest = min(transport.message, 2**19) if transport.admission else transport.message
     pairs = [[Posted(transport.mtu) for _ in range(transport.qps)] for _ in range(3)]
-    connections = [Connection(pair, split=split, message_bytes=longest) for pair in pairs]
+    connections = [RcConnection(pair, split=split, message_bytes=longest) for pair in pairs]
     for at, (connection, offset, number) in enumerate(sends):
         before = [(len(pair.messages), pair.wire_bytes) for pair in pairs[connection]]
         for part in range(number):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from rocelab.base.errors import InputError
 from rocelab.jobs.collectives import Pattern
-from rocelab.jobs.performance import Row, nccl_table
+from rocelab.jobs.performance import PerformanceRow, nccl_table
 from rocelab.sim.traces.nccl_tests import NcclTest, read_nccl_tests
 from rocelab.sim.traces.reference import compare, fit_alpha_beta
 from tests.helpers.nccl_sample import nccl_output
@@ -127,7 +127,10 @@ def test_what_cannot_be_read_is_said_with_its_line(text: str, message: str) -> N
 
 def test_our_own_tables_read_back() -> None:
     sizes = (2**10, 2**20, 2**33)
-    made = [Row(Pattern.ALLREDUCE, 8, size, 12_345.0 + size / 40, wrong_bytes=0) for size in sizes]
+    made = [
+        PerformanceRow(Pattern.ALLREDUCE, 8, size, 12_345.0 + size / 40, wrong_bytes=0)
+        for size in sizes
+    ]
     text = nccl_table(made, iterations=5, warmup_iterations=1)
     rows = read(text).rows
     assert [row.size_bytes for row in rows] == list(sizes)

@@ -11,7 +11,7 @@ from random import Random
 import numpy as np
 import pytest
 
-from rocelab.agent.rc.connection import CLEAR_TO_SEND, Admission, Connection
+from rocelab.agent.rc.connection import CLEAR_TO_SEND, Admission, RcConnection
 from rocelab.base.arrays import NONE, Longs
 from rocelab.jobs.messages import loads_of, messages_of
 from rocelab.jobs.transport import Strategy, TransportSpec
@@ -73,7 +73,7 @@ class AdmittingOracle(Oracle):
         self.waits_for = admission.waits_for.tolist()
         self.sends = case.sends
         self.connections = [
-            Connection(
+            RcConnection(
                 [self.flows[flow].sender for flow in np.flatnonzero(admission.waits_for == number)],
                 split=transport.strategy is Strategy.SPLIT,
                 message_bytes=min(transport.message, transport.admission.buffer),

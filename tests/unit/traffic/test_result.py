@@ -11,7 +11,7 @@ from rocelab.traffic.result import (
     SECOND_NS,
     AgentRecord,
     Arrivals,
-    FlowRecord,
+    FlowTransmission,
     find_problems,
     flow_record,
     packets_due,
@@ -46,7 +46,7 @@ def record(
     refused: tuple[int, ...] = (),
     stopped_ns: int | None = None,
     seen: Arrivals | None = None,
-) -> FlowRecord:
+) -> FlowTransmission:
     due = [FIRST_NS + n * SECOND_NS // rate_pps for n in range(len(lags_ns))]
     return flow_record(
         flow(rate_pps=rate_pps),
